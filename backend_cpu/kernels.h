@@ -27,7 +27,7 @@
 #define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
 
 /* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
-#define RVIT_CPU_SCRATCH_FLOATS (272 * 1024)
+#define RVIT_CPU_SCRATCH_FLOATS (384 * 1024)
 
 /* Bytes of an element. */
 static inline int64_t rvit_cpu_size(rvit_dtype dtype)

@@ -11,12 +11,12 @@
 #ifndef TILE_CHUNK
 #define TILE_CHUNK (1 << 18)
 #endif
-#ifndef TILE_PREFETCH
-#define TILE_PREFETCH 1
+#ifndef TILE_AHEAD
+#define TILE_AHEAD 1
 #endif
 
 typedef struct tile_scratch {
-    float sums[2 * ROWS * COLUMNS];
+    float sums[2][2 * ROWS * COLUMNS];
     char operands[RVIT_CPU_PANEL_BYTES +
                   2 * ROWS * 2 * RVIT_CPU_PANEL_DEPTH]; /* of a weight that is not arranged, a panel; and rows of x as tiles */
 } tile_scratch;
@@ -40,11 +40,17 @@ static void pack_rows(const char *x, int64_t row_bytes, int rows, char *out)
     }
 }
 
-/* sums[32, 32] = two groups of rows times n pairs of tiles. */
-static void product_2(const row_group *g, const char *b, int64_t n, float *sums)
+/* sums[32, 32] = two groups of rows times n pairs of tiles. Meanwhile the rows of the block before are finished: the tiles' unit leaves the
+   vectors' free. ahead: bytes from next on that are to come into the L2 cache. */
+INLINE void product_2(const rvit_cpu_linear_tile *t, const row_group *g, const char *b, int64_t n, float *sums, const panel_block *before,
+                      const char *next, int lines, rvit_cpu_activation activation, int adds, rvit_dtype dtype)
 {
     const char *a0 = g[0].at, *a1 = g[1].at;
     const int64_t stride = sizeof(float) * COLUMNS;
+    vec bias[COLUMNS / VL];
+    load_bias(t, before->column, bias);
+    const int rows_a_step = (int)((before->rows + n - 1) / n);
+    int row = 0;
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
@@ -61,6 +67,10 @@ static void product_2(const row_group *g, const char *b, int64_t n, float *sums)
         a0 += g[0].step;
         a1 += g[1].step;
         b += PAIR;
+        for (int i = 0; i < rows_a_step && row < before->rows; i++)
+            finish_row(t, before, row++, bias, activation, adds, dtype);
+        for (int i = 0; i < lines; i++, next += 64)
+            __builtin_prefetch(next, 0, 2);
     }
     tile_store(0, sums, stride);
     tile_store(1, sums + 16, stride);
@@ -88,18 +98,6 @@ static void product_1(const row_group *g, const char *b, int64_t n, float *sums)
     tile_store(1, sums + 16, stride);
 }
 
-/* Has the lines fetched that the epilogue of a block will write, while its products are computed. */
-INLINE void fetch_lines(const rvit_cpu_linear_tile *t, int first_row, int rows, int column, int columns)
-{
-    const int64_t size = rvit_cpu_size(t->out_dtype), stride = t->out_features * size;
-    const char *out = (const char *)t->out + first_row * stride + (t->gated ? column / 2 : column) * size;
-    for (int i = 0; i < rows; i++) {
-        __builtin_prefetch(out + i * stride, 1);
-        if (size * columns > 64)
-            __builtin_prefetch(out + i * stride + 64, 1);
-    }
-}
-
 /* The group of rows that begins at row `first` of the tile. packed: where rows that are copied go. */
 static row_group group_of(const rvit_cpu_linear_tile *t, int first, int copies, char *packed)
 {
@@ -116,20 +114,27 @@ int ISA_NAME(rvit_cpu_arrange_panels)(void *weight, int64_t columns, int64_t in_
     return arrange_panels(weight, columns, in_features * rvit_cpu_size(dtype), scratch);
 }
 
-void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
+/* whole: panels of 32 columns, with the epilogue that follows; else finish_block serves. */
+INLINE void linear_with(const rvit_cpu_linear_tile *t, float *scratch, int whole, rvit_cpu_activation activation, int adds,
+                        rvit_dtype dtype)
 {
     tile_scratch *s = (tile_scratch *)(void *)scratch;
     const int64_t row_bytes = t->in_features * rvit_cpu_size(t->dtype), steps = (row_bytes + 63) / 64;
-    const finish_fn finish_fast = choose_finish(t);
     /* A chunk is a panel where the panel has to be made. */
     char *panel = s->operands, *packed = t->arranged ? s->operands : s->operands + steps * PAIR;
     const int64_t fit = t->arranged ? TILE_CHUNK / (steps * PAIR) : 1;
     const int chunk = COLUMNS * (int)(fit < 1 ? 1 : fit);
+    const int pairs = (t->rows + 2 * ROWS - 1) / (2 * ROWS);
+    panel_block before = {s->sums[0], 0, 0, 0};
+    int which = 0;
     tile_begin();
     for (int first = 0; first < t->columns; first += chunk) {
         const int end = t->columns - first < chunk ? t->columns : first + chunk;
         if (!t->arranged)
             make_panel((const char *)t->weight + first * row_bytes, row_bytes, end - first, panel);
+        /* While all rows use this chunk, the next one is fetched. */
+        const int lines = TILE_AHEAD && t->arranged && end < t->columns ? (PAIR / 64 + pairs - 1) / pairs : 0;
+        const char *next = (const char *)t->weight + end * row_bytes;
         for (int row = 0; row < t->rows; row += 2 * ROWS) {
             const int rows = t->rows - row < 2 * ROWS ? t->rows - row : 2 * ROWS;
             row_group groups[2] = {{0}};
@@ -139,18 +144,46 @@ void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *t, float 
             for (int column = first; column < end; column += COLUMNS) {
                 const int columns = end - column < COLUMNS ? end - column : COLUMNS;
                 const char *b = t->arranged ? (const char *)t->weight + column * row_bytes : panel;
-                if (TILE_PREFETCH)
-                    fetch_lines(t, row, rows, column, columns);
-                if (rows > ROWS)
-                    product_2(groups, b, steps, s->sums);
-                else
-                    product_1(groups, b, steps, s->sums);
-                if (finish_fast != NULL && columns == COLUMNS)
-                    finish_fast(t, s->sums, row, rows, column);
-                else
-                    finish_block(t, s->sums, COLUMNS, row, rows, column, columns);
+                float *sums = s->sums[which];
+                which = !which;
+                if (rows > ROWS) {
+                    product_2(t, groups, b, steps, sums, &before, next, lines, activation, adds, dtype);
+                } else {
+                    finish_rows(t, &before, activation, adds, dtype);
+                    product_1(groups, b, steps, sums);
+                }
+                before.rows = 0;
+                next += lines * steps * 64;
+                if (whole && columns == COLUMNS) {
+                    before = (panel_block){sums, row, rows, column};
+#ifdef NO_INTERLEAVE
+                    finish_rows(t, &before, activation, adds, dtype);
+                    before.rows = 0;
+#endif
+                } else {
+                    finish_block(t, sums, COLUMNS, row, rows, column, columns);
+                }
             }
         }
     }
     tile_end();
+    finish_rows(t, &before, activation, adds, dtype);
+}
+
+#define KERNEL(name, activation, adds, dtype)                                  \
+    static void linear_##name(const rvit_cpu_linear_tile *t, float *scratch)   \
+    {                                                                          \
+        linear_with(t, scratch, 1, RVIT_CPU_##activation, adds, RVIT_##dtype); \
+    }
+EPILOGUES(KERNEL)
+
+void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
+{
+#define NAME(name, activation, adds, dtype) linear_##name,
+    static void (*const kernels[])(const rvit_cpu_linear_tile *, float *) = {EPILOGUES(NAME)};
+    const int epilogue = epilogue_of(t);
+    if (epilogue >= 0)
+        kernels[epilogue](t, scratch);
+    else
+        linear_with(t, scratch, 0, RVIT_CPU_NONE, 0, RVIT_F32);
 }

@@ -63,11 +63,20 @@ int ISA_NAME(rvit_cpu_arrange_panels)(void *weight, int64_t columns, int64_t in_
     return arrange_panels(weight, columns, in_features * rvit_cpu_size(dtype), scratch);
 }
 
+#define FINISH(name, activation, adds, dtype)                                          \
+    static void finish_##name(const rvit_cpu_linear_tile *t, const panel_block *block) \
+    {                                                                                  \
+        finish_rows(t, block, RVIT_CPU_##activation, adds, RVIT_##dtype);              \
+    }
+EPILOGUES(FINISH)
+
 void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
 {
+#define NAME(name, activation, adds, dtype) finish_##name,
+    static void (*const finishes[])(const rvit_cpu_linear_tile *, const panel_block *) = {EPILOGUES(NAME)};
     words_scratch *s = (words_scratch *)(void *)scratch;
     const int64_t row_bytes = t->in_features * rvit_cpu_size(t->dtype);
-    const finish_fn finish_fast = choose_finish(t);
+    const int epilogue = epilogue_of(t);
     for (int column = 0; column < t->columns; column += COLUMNS) {
         const int columns = t->columns - column < COLUMNS ? t->columns - column : COLUMNS;
         const char *panel = (const char *)t->weight + column * row_bytes;
@@ -78,8 +87,8 @@ void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *t, float 
         for (int row = 0; row < t->rows; row += ROWS) {
             const int rows = t->rows - row < ROWS ? t->rows - row : ROWS;
             products[rows - 1]((const char *)t->x + row * row_bytes, row_bytes, panel, row_bytes / 4, s->sums);
-            if (finish_fast != NULL && columns == COLUMNS)
-                finish_fast(t, s->sums, row, rows, column);
+            if (epilogue >= 0 && columns == COLUMNS)
+                finishes[epilogue](t, &(panel_block){s->sums, row, rows, column});
             else
                 finish_block(t, s->sums, COLUMNS, row, rows, column, columns);
         }

@@ -79,55 +79,55 @@ INLINE void store_line(void *out, const vec v[COLUMNS / VL], rvit_dtype dtype)
         any_store(out, j * VL, v[j], VL, dtype);
 }
 
-/* finish of finish.h for whole panels that are not gated. */
-INLINE void finish_panel(const rvit_cpu_linear_tile *t, const float *sums, int first_row, int rows, int column,
-                         rvit_cpu_activation activation, int adds, rvit_dtype dtype)
+/* A block of sums whose epilogue is to come: rows first_row .. of whole panels that are not gated. */
+typedef struct panel_block {
+    const float *sums; /* [rows, COLUMNS] */
+    int first_row, rows, column;
+} panel_block;
+
+INLINE void load_bias(const rvit_cpu_linear_tile *t, int column, vec bias[COLUMNS / VL])
 {
-    vec bias[COLUMNS / VL];
     UNROLL
     for (int j = 0; j < COLUMNS / VL; j++)
         bias[j] = t->bias != NULL ? vec_load(t->bias + column + j * VL) : (vec){0};
-    for (int i = 0; i < rows; i++) {
-        const int64_t row = t->first_row + first_row + i;
-        const int64_t residual_row = t->residual_period > 0 ? row % t->residual_period : row;
-        vec v[COLUMNS / VL];
-        UNROLL
-        for (int j = 0; j < COLUMNS / VL; j++) {
-            v[j] = activate(t, vec_load(sums + i * COLUMNS + j * VL) + bias[j], activation);
-            if (adds)
-                v[j] += any_load(t->residual, residual_row * t->out_features + column + j * VL, VL, dtype);
-        }
-        store_line((char *)t->out + ((first_row + i) * t->out_features + column) * (dtype == RVIT_F32 ? 4 : 2), v, dtype);
-    }
 }
 
-typedef void (*finish_fn)(const rvit_cpu_linear_tile *t, const float *sums, int first_row, int rows, int column);
-#define FINISH(activation, adds, dtype)                                                                                           \
-    static void finish_##activation##_##adds##_##dtype(const rvit_cpu_linear_tile *t, const float *sums, int first_row, int rows, \
-                                                       int column)                                                                \
-    {                                                                                                                             \
-        finish_panel(t, sums, first_row, rows, column, RVIT_CPU_##activation, adds, RVIT_##dtype);                                \
-    }
-FINISH(NONE, 0, F32)
-FINISH(NONE, 1, F32)
-FINISH(NONE, 0, BF16)
-FINISH(NONE, 1, BF16)
-FINISH(GELU, 0, F32)
-FINISH(GELU, 0, BF16)
-FINISH(SIGMOID, 0, F32)
-FINISH(SIGMOID, 0, BF16)
-
-/* NULL: finish_block serves. */
-static finish_fn choose_finish(const rvit_cpu_linear_tile *t)
+/* finish of finish.h for row i of a block. */
+INLINE void finish_row(const rvit_cpu_linear_tile *t, const panel_block *block, int i, const vec bias[COLUMNS / VL],
+                       rvit_cpu_activation activation, int adds, rvit_dtype dtype)
 {
-    static const finish_fn with_activation[3][2] = {
-        {finish_NONE_0_F32, finish_NONE_0_BF16}, {finish_GELU_0_F32, finish_GELU_0_BF16}, {finish_SIGMOID_0_F32, finish_SIGMOID_0_BF16}};
+    const int64_t row = t->first_row + block->first_row + i;
+    const int64_t residual_row = t->residual_period > 0 ? row % t->residual_period : row;
+    vec v[COLUMNS / VL];
+    UNROLL
+    for (int j = 0; j < COLUMNS / VL; j++) {
+        v[j] = activate(t, vec_load(block->sums + i * COLUMNS + j * VL) + bias[j], activation);
+        if (adds)
+            v[j] += any_load(t->residual, residual_row * t->out_features + block->column + j * VL, VL, dtype);
+    }
+    store_line((char *)t->out + ((block->first_row + i) * t->out_features + block->column) * (dtype == RVIT_F32 ? 4 : 2), v, dtype);
+}
+
+INLINE void finish_rows(const rvit_cpu_linear_tile *t, const panel_block *block, rvit_cpu_activation activation, int adds, rvit_dtype dtype)
+{
+    vec bias[COLUMNS / VL];
+    load_bias(t, block->column, bias);
+    for (int i = 0; i < block->rows; i++)
+        finish_row(t, block, i, bias, activation, adds, dtype);
+}
+
+/* The epilogues that whole panels have: function(name, activation, adds, dtype). */
+#define EPILOGUES(of)                                                                                                 \
+    of(none_f32, NONE, 0, F32) of(none_bf16, NONE, 0, BF16) of(added_f32, NONE, 1, F32) of(added_bf16, NONE, 1, BF16) \
+        of(gelu_f32, GELU, 0, F32) of(gelu_bf16, GELU, 0, BF16) of(sigmoid_f32, SIGMOID, 0, F32) of(sigmoid_bf16, SIGMOID, 0, BF16)
+
+/* The number of the epilogue of a tile; -1: finish_block serves. */
+static int epilogue_of(const rvit_cpu_linear_tile *t)
+{
     if (t->gated || t->out_dtype == RVIT_F16 || (t->residual != NULL && t->activation != RVIT_CPU_NONE))
-        return NULL;
-    const int narrow = t->out_dtype == RVIT_BF16;
-    if (t->residual != NULL)
-        return narrow ? finish_NONE_1_BF16 : finish_NONE_1_F32;
-    return with_activation[t->activation][narrow];
+        return -1;
+    const int group = t->residual != NULL ? 1 : t->activation == RVIT_CPU_GELU ? 2 : t->activation == RVIT_CPU_SIGMOID ? 3 : 0;
+    return 2 * group + (t->out_dtype == RVIT_BF16);
 }
 
 #endif

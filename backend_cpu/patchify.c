@@ -7,7 +7,7 @@ typedef struct patchify_job {
     const rvit_cpu_kernels *kernels;
     const float *images;
     void *out;
-    int64_t channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
+    int64_t channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride, parts;
     rvit_dtype dtype;
 } patchify_job;
 
@@ -22,7 +22,8 @@ static void deal(const char *line, int64_t size, int64_t n, char *out, int64_t o
             memcpy(out + i * out_stride, line + i * size, (size_t)size);
 }
 
-static void cut_line(const patchify_job *job, const float *pixels, char *out)
+/* second: bytes from a row's first part to its second, which takes what rounding has taken from the pixels; 0: without. */
+static void cut_line(const patchify_job *job, const float *pixels, char *out, int64_t second)
 {
     const int64_t patch = job->patch_size, element = rvit_cpu_size(job->dtype), out_stride = job->out_stride * element;
     if (job->dtype == RVIT_F32) {
@@ -30,11 +31,19 @@ static void cut_line(const patchify_job *job, const float *pixels, char *out)
         return;
     }
     uint16_t narrow[1024]; /* some patches: one is at most 256 wide */
+    float rest[1024];
     const int64_t most = (int64_t)(sizeof narrow / sizeof *narrow) / patch;
     for (int64_t x = 0; x < job->grid_width; x += most) {
         const int64_t n = job->grid_width - x < most ? job->grid_width - x : most;
         job->kernels->narrow(pixels + x * patch, job->dtype, narrow, n * patch);
         deal((const char *)narrow, patch * element, n, out + x * out_stride, out_stride);
+        if (second == 0)
+            continue;
+        job->kernels->widen(narrow, job->dtype, rest, n * patch);
+        for (int64_t i = 0; i < n * patch; i++)
+            rest[i] = pixels[x * patch + i] - rest[i];
+        job->kernels->narrow(rest, job->dtype, narrow, n * patch);
+        deal((const char *)narrow, patch * element, n, out + x * out_stride + second, out_stride);
     }
 }
 
@@ -43,20 +52,20 @@ static void patchify_lines(void *context, int64_t begin, int64_t end, int thread
     (void)thread;
     const patchify_job *job = context;
     const int64_t patch = job->patch_size, width = job->channels * patch * patch, stride = job->out_stride;
-    const int64_t element = rvit_cpu_size(job->dtype);
+    const int64_t element = rvit_cpu_size(job->dtype), part = stride / job->parts, second = job->parts == 2 ? part : 0;
     const int64_t tokens = job->n_prefix + job->grid_height * job->grid_width;
     for (int64_t i = begin; i < end; i++) {
         const int64_t image = i / job->grid_height, line = i % job->grid_height;
         if (line == 0)
             memset((char *)job->out + image * tokens * stride * element, 0, (size_t)(job->n_prefix * stride * element));
         const int64_t row = image * tokens + job->n_prefix + line * job->grid_width;
-        for (int64_t x = 0; x < job->grid_width && stride > width; x++)
-            memset((char *)job->out + ((row + x) * stride + width) * element, 0, (size_t)((stride - width) * element));
+        for (int64_t k = 0; k < job->grid_width * job->parts && part > width; k++)
+            memset((char *)job->out + (row * stride + k * part + width) * element, 0, (size_t)((part - width) * element));
         for (int64_t channel = 0; channel < job->channels; channel++)
             for (int64_t y = 0; y < patch; y++) {
                 const float *pixels = job->images + ((image * job->channels + channel) * job->height + line * patch + y) * job->width;
                 char *out = (char *)job->out + (row * stride + (channel * patch + y) * patch) * element;
-                cut_line(job, pixels, out);
+                cut_line(job, pixels, out, second * element);
             }
     }
 }
@@ -75,6 +84,7 @@ void rvit_cpu_patchify(rvit_cpu_device *device, const rvit_patchify_args *a)
         .grid_width = a->image_width / a->patch_size,
         .n_prefix = a->n_prefix,
         .out_stride = a->out_stride,
+        .parts = a->parts,
         .dtype = a->dtype,
     };
     const int32_t *live_images = rvit_cpu_at(a->live_images);
