@@ -18,6 +18,7 @@ void ISA_NAME(rvit_cpu_attention_kernel)(const rvit_cpu_attention_tile *tile, fl
 void ISA_NAME(rvit_cpu_attention_bf16_kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_backward_kernel)(const rvit_cpu_backward_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_received_kernel)(const rvit_cpu_received_tile *tile, float *scratch);
+void ISA_NAME(rvit_cpu_rope_kernel)(const rvit_cpu_rope_rows *rows);
 void ISA_NAME(rvit_cpu_pool_kernel)(const rvit_cpu_pool_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_probe_kernel)(const rvit_cpu_probe_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_metric_kernel)(const rvit_cpu_metric_rows *rows);

@@ -1,4 +1,4 @@
-/* All kernels except those of attention, its gradient, received, match, pool and probe: linear, layernorm, head, conversions; and the table
+/* All kernels except those of attention, its gradient, received, rope, match, pool and probe: linear, layernorm, head, conversions; and the table
    of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
@@ -235,6 +235,7 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .attention = ISA_NAME(rvit_cpu_attention_kernel),
     .attention_backward = ISA_NAME(rvit_cpu_backward_kernel),
     .received = ISA_NAME(rvit_cpu_received_kernel),
+    .rope = ISA_NAME(rvit_cpu_rope_kernel),
     .layernorm = layernorm,
     .head = head,
     .pool = ISA_NAME(rvit_cpu_pool_kernel),

@@ -106,6 +106,17 @@ typedef struct rvit_cpu_received_tile {
     rvit_dtype dtype;
 } rvit_cpu_received_tile;
 
+/* Rows first .. end - 1 of rope's queries and keys. */
+typedef struct rvit_cpu_rope_rows {
+    void *heads[2]; /* q, k */
+    int64_t strides[2];
+    const float *table;       /* [n_positions, head_dim]: cosines, sines */
+    const int32_t *positions; /* or NULL: row % n_positions */
+    int64_t first, end;
+    int64_t n_positions, n_prefix, n_heads, head_dim;
+    rvit_dtype dtype;
+} rvit_cpu_rope_rows;
+
 /* Rows first .. end - 1 of out. */
 typedef struct rvit_cpu_layernorm_rows {
     const void *x;
@@ -206,6 +217,7 @@ typedef struct rvit_cpu_kernels {
     void (*attention_bf16)(const rvit_cpu_attention_tile *tile, float *scratch); /* or NULL: attention computes bf16 too */
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
     void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
+    void (*rope)(const rvit_cpu_rope_rows *rows);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
     void (*pool)(const rvit_cpu_pool_tile *tile, float *scratch);
