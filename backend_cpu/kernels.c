@@ -1,60 +1,13 @@
-/* All kernels except those of attention, its gradient, received, match, pool and probe: linear, layernorm, head, conversions; and the table
-   of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* All kernels except those of attention, its gradient, received, match, pool, probe and bytes: linear, layernorm, head, conversions; and
+   the table of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
+#include "backend_cpu/finish.h"
 #include "backend_cpu/isa.h"
 #include "backend_cpu/norm.h"
 #include "backend_cpu/product.h"
 
 /* Linear. */
-
-INLINE vec activate(const rvit_cpu_linear_tile *t, vec v, rvit_cpu_activation activation)
-{
-    return activation == RVIT_CPU_GELU ? vec_gelu(v) : activation == RVIT_CPU_SIGMOID ? vec_sigmoid(v, t->slope, t->cubic) : v;
-}
-
-INLINE vec product_and_bias(const rvit_cpu_linear_tile *t, const float *product, int column, int width)
-{
-    const vec v = any_load(product, 0, width, RVIT_F32);
-    return t->bias != NULL ? v + any_load(t->bias, column, width, RVIT_F32) : v;
-}
-
-INLINE void finish(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
-                   int columns, rvit_cpu_activation activation, int gated)
-{
-    const int step = gated ? 2 * VL : VL;
-    for (int i = 0; i < rows; i++) {
-        const int64_t row = t->first_row + first_row + i;
-        const int64_t residual_row = t->residual_period > 0 ? row % t->residual_period : row;
-        for (int j = 0; j < columns; j += step) {
-            const int here = columns - j < step ? columns - j : step, width = gated ? here / 2 : here;
-            const int from = first_column + j, column = gated ? from / 2 : from;
-            vec v = product_and_bias(t, product + i * stride + j, from, here < VL ? here : VL);
-            if (gated) {
-                const vec more = here > VL ? product_and_bias(t, product + i * stride + j + VL, from + VL, here - VL) : (vec){0};
-                v = activate(t, EVEN(v, more), activation) * ODD(v, more);
-            } else {
-                v = activate(t, v, activation);
-            }
-            if (t->residual != NULL)
-                v += any_load(t->residual, residual_row * t->out_features + column, width, t->out_dtype);
-            any_store(t->out, (first_row + i) * t->out_features + column, v, width, t->out_dtype);
-        }
-    }
-}
-
-static void finish_block(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
-                         int columns)
-{
-    if (t->gated)
-        finish(t, product, stride, first_row, rows, first_column, columns, t->activation, 1);
-    else if (t->activation == RVIT_CPU_GELU)
-        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_GELU, 0);
-    else if (t->activation == RVIT_CPU_SIGMOID)
-        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_SIGMOID, 0);
-    else
-        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 0);
-}
 
 static void linear_finish(const rvit_cpu_linear_tile *t, const float *product, int64_t stride)
 {
@@ -129,18 +82,11 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 
 /* Layernorm. */
 
-INLINE int64_t source_row(const rvit_cpu_layernorm_rows *r, int64_t row)
-{
-    if (r->src_rows == NULL)
-        return row;
-    return r->src_rows[row] < 0 ? 0 : r->src_rows[row] < r->x_rows ? r->src_rows[row] : r->x_rows - 1;
-}
-
 INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, rvit_dtype dtype, rvit_dtype out_dtype)
 {
     const int64_t size = rvit_cpu_size(dtype);
     for (int64_t row = r->first; row < r->end; row++) {
-        const int64_t from = source_row(r, row);
+        const int64_t from = rvit_cpu_source_row(r, row);
         float mean, scale;
         moments(r->x, from * r->dim, r->dim, r->eps, dtype, &mean, &scale);
         for (int64_t i = 0; i < r->dim; i += VL) {
@@ -165,7 +111,7 @@ static void layernorm_other(const rvit_cpu_layernorm_rows *r)
     const int64_t size = rvit_cpu_size(r->dtype);
     const row_norm norm = {r->gamma, r->beta, r->features, r->eps, r->rms};
     for (int64_t row = r->first; row < r->end; row++) {
-        const int64_t from = source_row(r, row);
+        const int64_t from = rvit_cpu_source_row(r, row);
         const row_moments m = moments_of(&norm, r->x, from * r->dim, r->dtype);
         for (int64_t i = 0; i < r->dim; i += VL) {
             const int64_t left = r->features - i, width = r->dim - i < VL ? r->dim - i : VL;
@@ -242,10 +188,14 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .columns = PANEL,
     .linear = linear,
     .linear_finish = linear_finish,
+    .linear_i8 = ISA_NAME(rvit_cpu_linear_i8_kernel),
+    .linear_e4m3 = ISA_NAME(rvit_cpu_linear_e4m3_kernel),
     .attention = ISA_NAME(rvit_cpu_attention_kernel),
     .attention_backward = ISA_NAME(rvit_cpu_backward_kernel),
     .received = ISA_NAME(rvit_cpu_received_kernel),
     .layernorm = layernorm,
+    .layernorm_bytes = ISA_NAME(rvit_cpu_layernorm_bytes_kernel),
+    .quantize = ISA_NAME(rvit_cpu_quantize_kernel),
     .head = head,
     .pool = ISA_NAME(rvit_cpu_pool_kernel),
     .probe = ISA_NAME(rvit_cpu_probe_kernel),

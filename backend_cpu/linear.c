@@ -27,11 +27,18 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
         tile.first_row = row;
         tile.x = elements(tile.x, row * tile.in_features, tile.dtype);
         tile.weight = elements(tile.weight, column * tile.in_features, tile.dtype);
+        tile.x_scales = elements(tile.x_scales, row, RVIT_F32);
+        tile.weight_scales = elements(tile.weight_scales, column, RVIT_F32);
+        tile.weight_sums = tile.weight_sums != NULL ? tile.weight_sums + column : NULL;
         tile.bias = elements(tile.bias, column, RVIT_F32);
         const int64_t first = tile.gated ? column / 2 : column;
         tile.residual = elements(tile.residual, first, tile.out_dtype);
         tile.out = (char *)tile.out + (row * tile.out_features + first) * rvit_cpu_size(tile.out_dtype);
-        if (job->device->use_cblas)
+        if (tile.dtype == RVIT_I8)
+            job->device->kernels->linear_i8(&tile, scratch);
+        else if (tile.dtype == RVIT_E4M3)
+            job->device->kernels->linear_e4m3(&tile, scratch);
+        else if (job->device->use_cblas)
             rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
         else
             job->device->kernels->linear(&tile, scratch);
@@ -70,11 +77,6 @@ static void choose_cblas_tiles(linear_job *job)
     job->whole.columns = (int)divide_up(divide_up(job->columns, parts), 4) * 4;
 }
 
-static rvit_cpu_activation activation_of(rvit_activation activation)
-{
-    return activation == RVIT_ACTIVATION_NONE ? RVIT_CPU_NONE : activation == RVIT_ACTIVATION_GELU ? RVIT_CPU_GELU : RVIT_CPU_SIGMOID;
-}
-
 void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
 {
     if (device->oracle) {
@@ -88,6 +90,9 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
             {
                 .x = rvit_cpu_at(a->x),
                 .weight = rvit_cpu_at(a->weight),
+                .x_scales = rvit_cpu_at(a->x_scales),
+                .weight_scales = rvit_cpu_at(a->weight_scales),
+                .weight_sums = rvit_cpu_at(device->hints->weight_sums),
                 .bias = rvit_cpu_at(a->bias),
                 .residual = rvit_cpu_at(a->residual),
                 .out = rvit_cpu_at(a->out),
@@ -97,14 +102,14 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
                 .dtype = a->dtype,
                 .out_dtype = a->out_dtype,
                 .gated = a->gated,
-                .activation = activation_of(a->activation),
+                .activation = rvit_cpu_activation_of(a->activation),
                 .slope = sigmoid.slope,
                 .cubic = sigmoid.cubic,
             },
         .rows = rvit_cpu_live_rows(&a->rows),
         .columns = rvit_linear_columns(a),
     };
-    if (device->use_cblas)
+    if (device->use_cblas && !rvit_is_bytes(a->dtype))
         choose_cblas_tiles(&job);
     else
         choose_tiles(&job);
