@@ -20,8 +20,9 @@
 #define RVIT_CPU_TILES_ROWS 384
 #define RVIT_CPU_TILES_X (1 << 20)
 #define RVIT_CPU_TILES_DEPTH 16384
-/* Attention: maximum queries of a tile, keys of a block, and head_dim. */
-#define RVIT_CPU_ATTENTION_QUERIES 264
+/* Attention: maximum queries of a tile, keys of a block, and head_dim; and the queries that attention_bf16 computes at a time. */
+#define RVIT_CPU_ATTENTION_QUERIES 288
+#define RVIT_CPU_ATTENTION_STRIP 32
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
 #define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
@@ -231,6 +232,7 @@ typedef struct rvit_cpu_kernels {
     /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
+    void (*attention_bf16)(const rvit_cpu_attention_tile *tile, float *scratch); /* or NULL: attention computes bf16 too */
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
     void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
@@ -254,6 +256,8 @@ extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
 /* Of the tables above avx512: what they have of their own. */
 void rvit_cpu_linear_bf16_kernel_amx(const rvit_cpu_linear_tile *tile, float *scratch);
 int rvit_cpu_arrange_tiles_amx(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+void rvit_cpu_attention_bf16_kernel_avx512_bf16(const rvit_cpu_attention_tile *tile, float *scratch);
+void rvit_cpu_attention_bf16_kernel_amx(const rvit_cpu_attention_tile *tile, float *scratch);
 #endif
 
 #endif

@@ -107,7 +107,10 @@ rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table)
     rvit_cpu_kernels kernels = rvit_cpu_kernels_portable;
 #endif
 #if X86
+    if (table == RVIT_CPU_AVX512_BF16)
+        kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_avx512_bf16;
     if (table == RVIT_CPU_AMX) {
+        kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_amx;
         kernels.linear_bf16 = rvit_cpu_linear_bf16_kernel_amx;
         kernels.arrange_bf16 = rvit_cpu_arrange_tiles_amx;
         kernels.native_dtypes = 1 << RVIT_BF16;

@@ -135,13 +135,18 @@ INLINE vec bf16_load(const uint16_t *p)
 #endif
 }
 
-/* Not by the instruction of AVX512-BF16, which takes subnormal numbers as zero. */
-INLINE void bf16_store(uint16_t *p, vec v)
+/* The nearest bf16 of each lane, as a number below 2^16. Not by the instruction of AVX512-BF16, which takes subnormal numbers as zero. */
+INLINE uvec bf16_bits(vec v)
 {
     const uvec bits = (uvec)v, top = bits >> 16;
     const ivec is_nan = ((ivec)v & 0x7fffffff) > 0x7f800000;
     const uvec number = (bits + 0x7fff + (top & 1)) >> 16, nan = top | 0x40;
-    const half_vec half = __builtin_convertvector(((uvec)is_nan & nan) | (~(uvec)is_nan & number), half_vec);
+    return ((uvec)is_nan & nan) | (~(uvec)is_nan & number);
+}
+
+INLINE void bf16_store(uint16_t *p, vec v)
+{
+    const half_vec half = __builtin_convertvector(bf16_bits(v), half_vec);
     memcpy(p, &half, sizeof half);
 }
 

@@ -588,7 +588,7 @@ class rvit_images_args(Struct):  # 80 bytes
     ]
 
 
-class rvit_preprocess_args(Struct):  # 144 bytes
+class rvit_preprocess_args(Struct):  # 152 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -604,10 +604,11 @@ class rvit_preprocess_args(Struct):  # 144 bytes
         ("out", rvit_view),  # 96
         ("cu_seqlens", rvit_view),  # 112
         ("grids", rvit_view),  # 128
+        ("parts", c_int32),  # 144
     ]
 
 
-class rvit_patchify_args(Struct):  # 112 bytes
+class rvit_patchify_args(Struct):  # 120 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -624,6 +625,7 @@ class rvit_patchify_args(Struct):  # 112 bytes
         ("image_width", c_int32),  # 100
         ("crop", c_int32),  # 104
         ("out_stride", c_int32),  # 108
+        ("parts", c_int32),  # 112
     ]
 
 
