@@ -33,6 +33,8 @@ CONSTANTS = {
     "RVIT_F32": 0,
     "RVIT_F16": 1,
     "RVIT_BF16": 2,
+    "RVIT_I8": 3,
+    "RVIT_E4M3": 4,
     "RVIT_ROWS_EXACT": 0,
     "RVIT_ROWS_PADDED": 1,
     "RVIT_ACTIVATION_NONE": 0,

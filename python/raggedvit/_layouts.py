@@ -193,7 +193,7 @@ class rvit_rope_args(Struct):  # 144 bytes
     ]
 
 
-class rvit_linear_args(Struct):  # 160 bytes
+class rvit_linear_args(Struct):  # 192 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -209,10 +209,12 @@ class rvit_linear_args(Struct):  # 160 bytes
         ("residual_period", c_int64),  # 128
         ("out", rvit_view),  # 136
         ("gated", c_int32),  # 152
+        ("x_scales", rvit_view),  # 160
+        ("weight_scales", rvit_view),  # 176
     ]
 
 
-class rvit_layernorm_args(Struct):  # 168 bytes
+class rvit_layernorm_args(Struct):  # 216 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -229,6 +231,27 @@ class rvit_layernorm_args(Struct):  # 168 bytes
         ("out_x", rvit_view),  # 144
         ("norm", c_int),  # 160
         ("features", c_int32),  # 164
+        ("out_scales", rvit_view),  # 168
+        ("static_scale", rvit_view),  # 184
+        ("saturated", rvit_view),  # 200
+    ]
+
+
+class rvit_quantize_args(Struct):  # 160 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("rows", rvit_rows),  # 16
+        ("columns", c_int32),  # 48
+        ("activation", c_int),  # 52
+        ("gated", c_int32),  # 56
+        ("x", rvit_view),  # 64
+        ("bias", rvit_view),  # 80
+        ("static_scale", rvit_view),  # 96
+        ("out", rvit_view),  # 112
+        ("out_scales", rvit_view),  # 128
+        ("saturated", rvit_view),  # 144
     ]
 
 
@@ -886,6 +909,7 @@ TYPES: dict[str, Any] = {
     "rvit_rope_args": rvit_rope_args,
     "rvit_linear_args": rvit_linear_args,
     "rvit_layernorm_args": rvit_layernorm_args,
+    "rvit_quantize_args": rvit_quantize_args,
     "rvit_pack_args": rvit_pack_args,
     "rvit_unpack_args": rvit_unpack_args,
     "rvit_grid_layout_args": rvit_grid_layout_args,
@@ -952,6 +976,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_layernorm_args": {
         "struct_size": sizeof(rvit_layernorm_args),
+    },
+    "rvit_quantize_args": {
+        "struct_size": sizeof(rvit_quantize_args),
     },
     "rvit_pack_args": {
         "struct_size": sizeof(rvit_pack_args),
@@ -1104,6 +1131,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_linear": (c_int, [c_void_p, c_void_p], True),
     "rvit_layernorm": (c_int, [c_void_p, c_void_p], True),
+    "rvit_quantize": (c_int, [c_void_p, c_void_p], True),
     "rvit_pack": (c_int, [c_void_p, c_void_p], True),
     "rvit_unpack": (c_int, [c_void_p, c_void_p], True),
     "rvit_cu_seqlens_check": (c_int, [c_void_p, c_int32, c_int32, c_int64], True),
