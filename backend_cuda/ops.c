@@ -54,6 +54,10 @@ static const char *supports_heads(int64_t max_len, int64_t rows, int32_t n_heads
 const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
 {
     (void)base;
+    if (rvit_op_has_dtype(op, RVIT_I8))
+        return "int8 is not supported by the CUDA backend: f16 is faster";
+    if (rvit_op_has_dtype(op, RVIT_E4M3))
+        return "e4m3 is not supported by the CUDA backend";
     switch (op->type) {
     case RVIT_OP_ATTENTION: {
         const rvit_attention_args *a = &op->attention;
