@@ -421,7 +421,7 @@ typedef struct rvit_session_desc {
     int32_t max_images; /* maximum number of images of a run, 1 or more */
     rvit_prune_desc prune;
     int32_t trace;   /* 1: keep the values that rvit_session_trace (experimental.h) returns;
-                        costs memory and copies */
+                        costs memory and copies. 2: RVIT_TRACE_GIVEN of experimental.h */
     int32_t outputs; /* OR of rvit_output values */
     /* 1: every run has exactly max_images images. If the policy also keeps a fixed number of
        tokens, the host knows all row counts, and GEMMs use the device's dense kernels. The last
@@ -531,7 +531,7 @@ typedef struct rvit_memory_info {
 
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
                again, stages or not, for a model with norm_pre or a norm of the patches alone), e B T D,
-               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8)
+               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8, with e 2 twice)
                a quantised model: B T max(D, mlp_dim) and 4 B T (rows of bytes and their scales); above
                mlp_dim is then rounded up to 16, and counts twice with a gated MLP without a norm in it
                policies that score by CLS attention: 4 B T H; received, hiprune: that twice; hiprune
@@ -561,7 +561,8 @@ typedef struct rvit_memory_info {
                received attention 4 B L H, L of the block's attention
                a quantised model whose checkpoint brings scales of inputs: 4
                each stage: its results again; 4 (B + 1) (not tome)
-     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
+     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i, with trace 2 also
+               B L_i; tome 4 B L_i head_dim more; hiprune with anchors 5 B T
      host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes; with stages 4 B;
                with desc.max_picture_bytes 512 KiB
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages
