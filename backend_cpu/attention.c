@@ -6,7 +6,9 @@ typedef struct attention_job {
     const rvit_attention_args *args;
     rvit_cpu_attention_tile whole; /* pointers at row 0 of head 0 */
     const int32_t *cu_seqlens;
-    int64_t n_tiles; /* query tiles per image and head */
+    void (*kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
+    int64_t multiple; /* queries of a tile are a multiple of it */
+    int64_t n_tiles;  /* query tiles per image and head */
 } attention_job;
 
 static const void *elements(const void *base, int64_t index, rvit_dtype dtype)
@@ -18,7 +20,6 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
 {
     const attention_job *job = context;
     const rvit_attention_args *a = job->args;
-    const rvit_cpu_kernels *kernels = job->device->kernels;
     for (int64_t task = begin; task < end; task++) {
         const int64_t part = task % job->n_tiles;
         const int64_t head = task / job->n_tiles % a->n_heads;
@@ -26,7 +27,7 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
         /* Splits the image's own rows into equal parts of whole register tiles. */
         const int64_t share = (rows.len + job->n_tiles - 1) / job->n_tiles;
-        const int64_t size = (share + kernels->rows - 1) / kernels->rows * kernels->rows;
+        const int64_t size = (share + job->multiple - 1) / job->multiple * job->multiple;
         rvit_cpu_attention_tile tile = job->whole;
         tile.len = rows.len;
         tile.first_query = part * size;
@@ -44,7 +45,7 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
             tile.cls_probs += rows.begin * a->n_heads + head;
         if (tile.lse != NULL)
             tile.lse += rows.begin * a->n_heads + head;
-        kernels->attention(&tile, rvit_cpu_scratch(job->device, thread));
+        job->kernel(&tile, rvit_cpu_scratch(job->device, thread));
     }
 }
 
@@ -76,7 +77,13 @@ void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
                 .dtype = a->dtype,
             },
         .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
+        .kernel = device->kernels->attention,
+        .multiple = device->kernels->rows,
     };
+    if (a->dtype == RVIT_BF16 && device->kernels->attention_bf16 != NULL) {
+        job.kernel = device->kernels->attention_bf16;
+        job.multiple = RVIT_CPU_ATTENTION_STRIP;
+    }
     /* Tiles are as large as the kernel allows, and smaller if there are few images and heads. Every tile loads all keys again, so a tile
        has at least a few register tiles. */
     const int n_threads = rvit_cpu_pool_threads(device->pool);

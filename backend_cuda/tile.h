@@ -34,6 +34,15 @@
 
 /* Of e4m3, two of which count as one element: 64 x 64 outputs, 4 warps, 3 stages of k step 64; CTAs an SM has registers for. */
 #define RVIT_CU_CTAS_E4M3 2
+/* The GEMM of 16-bit elements on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a cluster; rows
+   of a copy, which a CTA's share of half a tile is. */
+#define RVIT_CU_HOPPER_ROWS 128
+#define RVIT_CU_HOPPER_COLUMNS 128
+#define RVIT_CU_HOPPER_STAGES 6
+#define RVIT_CU_HOPPER_CLUSTER 2
+#define RVIT_CU_HOPPER_BOX 32
+#define RVIT_CU_HOPPER_THREADS 384
+#define RVIT_CU_HOPPER_SHARED (2048 + RVIT_CU_HOPPER_STAGES * (RVIT_CU_HOPPER_ROWS + RVIT_CU_HOPPER_COLUMNS) * 128)
 
 #define RVIT_CU_CTAS_F32 3
 #define RVIT_CU_CTAS_EPILOGUE 4
@@ -142,6 +151,8 @@ typedef struct rvit_cu_machine {
     int64_t bucket_macs;   /* of all GEMMs of a stretch: record it once for each bucket of rows */
     int32_t trial_macs;    /* measure the algorithms of cuBLASLt and take the fastest */
     int32_t warpgroups;    /* its kernels for warpgroups are there */
+    int64_t hopper_macs;   /* the GEMM for warpgroups, where only the device knows the rows */
+    int64_t hopper_activation_macs; /* and where the host does, with an activation that cuBLASLt does not have */
     int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
@@ -246,6 +257,8 @@ typedef struct rvit_cu_quantize_tile {
     int32_t held; /* rows are kept in registers */
 } rvit_cu_quantize_tile;
 rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int64_t rows, int32_t columns);
+/* CTAs of the GEMM for warpgroups. */
+int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features);
 
 /* How a GEMM whose rows the host knows is computed, if cuBLASLt is there. cuBLASLt is asked
    for no activation, and adds a bias only in the type of the output. The epilogue kernel does what is

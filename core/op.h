@@ -19,6 +19,7 @@ typedef struct rvit_linear_hints {
     rvit_view weight_sums; /* I8: int32 [columns of the product], the sum of each row of weight; it lives as narrow_bias does */
     int32_t spare_rows;    /* 1: live may be far below capacity, and the rows between may be read and written: a program may hold the GEMM
                            in several sizes and take the one that fits */
+    int32_t arranged;      /* what the backend's arrange_weight left here; 0: the weight is row-major */
 } rvit_linear_hints;
 
 typedef struct rvit_op {

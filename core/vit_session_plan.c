@@ -144,7 +144,7 @@ static int64_t picture_bytes(const rvit_session_plan *p)
 
 static int64_t widest(const rvit_model *m)
 {
-    const int64_t patch = rvit_model_row_width(m);
+    const int64_t patch = rvit_model_patch_parts(m) * (int64_t)rvit_model_row_width(m);
     /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
     const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, own = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
     const int64_t mlp = own > m->map.mlp_width ? own : m->map.mlp_width;
