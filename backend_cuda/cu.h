@@ -96,8 +96,7 @@ typedef struct rvit_cu_queue {
     rvit_cu_scratch workspace; /* of cuBLASLt */
     rvit_cu_lt_gemm *gemms;    /* a list */
     int asked_for_lt;
-    rvit_view narrow_bias; /* rvit_linear_hints of the op that runs or is prepared */
-    int spare_rows;
+    rvit_linear_hints hints; /* of the op that runs or is prepared */
     int64_t bucket_rows;   /* not 0: a bucket is recorded, and GEMMs may work on all its rows */
     int behind_own;        /* what was enqueued last is a kernel of the backend */
     const rvit_op *ops;    /* of the program that is recorded; eager: none */

@@ -30,6 +30,7 @@ enum {
     LT_DESC_BIAS_DATA_TYPE = 26,
     LT_DESC_A_SCALE_MODE = 31,
     LT_DESC_B_SCALE_MODE = 32,
+    LT_SCALE_SCALAR_32F = 0,
     LT_SCALE_OUTER_VEC_32F = 3, /* float32: one for each row of the weight, one for each of x; since cuBLAS 12.9 */
     LT_PREF_WORKSPACE = 1,
     LT_PREF_REDUCTION = 3,

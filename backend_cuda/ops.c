@@ -3,7 +3,7 @@
 
 rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
 {
-    queue->narrow_bias = op->hints.narrow_bias, queue->spare_rows = op->hints.spare_rows;
+    queue->hints = op->hints;
     switch (op->type) {
 #define RVIT_OP(TYPE, name) \
     case RVIT_OP_##TYPE:    \
@@ -24,7 +24,7 @@ rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
     case RVIT_OP_MATCH:
         return rvit_cu_match_reserve(queue, &op->match);
     case RVIT_OP_LINEAR:
-        queue->narrow_bias = op->hints.narrow_bias, queue->spare_rows = op->hints.spare_rows;
+        queue->hints = op->hints;
         if (rvit_cu_hopper_serves(queue, &op->linear))
             return RVIT_OK;
         return rvit_cu_lt_prepare(queue, &op->linear, &gemm);

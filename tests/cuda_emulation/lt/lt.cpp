@@ -71,6 +71,7 @@ struct job {
     const char *bias;
     cudaDataType bias_type;
     const float *scales[2]; /* of A's rows and B's columns, as op() has them; nullptr: none */
+    bool one_scale;
 };
 
 struct driver {
@@ -175,7 +176,7 @@ void multiply(const job &j)
         for (uint64_t row = 0; row < rows; row++) {
             float sum = j.alpha * dot(a.data() + row * inner, b.data() + column * inner, inner);
             if (j.scales[0] != nullptr)
-                sum *= j.scales[0][row] * j.scales[1][column];
+                sum *= j.scales[0][j.one_scale ? 0 : row] * j.scales[1][j.one_scale ? 0 : column];
             if (j.beta != 0.0f) /* with 0, C is not read */
                 sum += j.beta * element(j.c, false, row, column);
             if (j.bias != nullptr)
@@ -228,22 +229,23 @@ bool adds_bias(const product_desc *desc)
     return desc->epilogue == CUBLASLT_EPILOGUE_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
 }
 
-/* Whether there is something to multiply e4m3 with a scale for each row: 9.0 alone has it. */
-bool has_row_scales()
+/* Whether there is something to multiply e4m3: on 9.0, with a scale for each row, on others with one for all, which are 8.9 and later. */
+bool multiplies_e4m3(const product_desc *desc)
 {
-    const char *const architecture = getenv("RVIT_EMU_ARCH");
-    return architecture != nullptr && atoi(architecture) == 90;
+    const char *const text = getenv("RVIT_EMU_ARCH");
+    const int architecture = text == nullptr ? 89 : atoi(text);
+    return architecture == 90 || (architecture >= 89 && desc->scale_mode[0] == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
 }
 
-/* Of products of e4m3: those with a scale for each row and column. */
+/* Of products of e4m3: scales for each row and column, or one for all. */
 cublasStatus_t check_scales(const product_desc *desc, const layout *a, const layout *b, const layout *d)
 {
     const bool is_e4m3 = a->type == CUDA_R_8F_E4M3;
     for (int i = 0; i < 2; i++) {
         if (!is_e4m3 && (desc->scales[i] != nullptr || desc->scale_mode[i] != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F))
             return refuse(CUBLAS_STATUS_INVALID_VALUE, "scales for a matrix of type %d", a->type);
-        if (is_e4m3 && (desc->scales[i] == nullptr || desc->scale_mode[i] != CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F))
-            return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "e4m3 without a scale for each row");
+        if (is_e4m3 && (desc->scales[i] == nullptr || desc->scale_mode[i] != desc->scale_mode[0]))
+            return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "e4m3 without scales");
     }
     if (is_e4m3 && (desc->transpose_a != CUBLAS_OP_T || desc->transpose_b != CUBLAS_OP_N || a->rows % 16 != 0 || a->stride % 16 != 0 ||
                     b->stride % 16 != 0 || (uint64_t)d->stride * size_of(d->type) % 16 != 0))
@@ -483,7 +485,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     TRY(check_problem(pd, layouts[0], layouts[1], layouts[2], layouts[3]));
     if ((p->reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0)
         return refuse(CUBLAS_STATUS_SUCCESS, "parts of a sum may be added in any order: a row's bits would depend on chance");
-    if (layouts[0]->type == CUDA_R_8F_E4M3 && !has_row_scales())
+    if (layouts[0]->type == CUDA_R_8F_E4M3 && !multiplies_e4m3(pd))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (adds_bias(pd) && pd->bias == nullptr)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias must be known, for its alignment");
@@ -547,7 +549,8 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
              false,
              nullptr,
              pd->bias_type == -1 ? ld->type : (cudaDataType)pd->bias_type,
-             {static_cast<const float *>(pd->scales[0]), static_cast<const float *>(pd->scales[1])}};
+             {static_cast<const float *>(pd->scales[0]), static_cast<const float *>(pd->scales[1])},
+             pd->scale_mode[0] == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F};
     memcpy(&j.alpha, alpha, 4);
     memcpy(&j.beta, beta, 4);
     const uint64_t alignments = algorithm->data[2];
@@ -564,8 +567,8 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
         j.bias = static_cast<const char *>(pd->bias);
     }
     if (j.scales[0] != nullptr) {
-        TRY(check_array("A's scales", j.scales[0], ld->rows * 4, 16));
-        TRY(check_array("B's scales", j.scales[1], ld->columns * 4, 16));
+        TRY(check_array("A's scales", j.scales[0], j.one_scale ? 4 : ld->rows * 4, j.one_scale ? 4 : 16));
+        TRY(check_array("B's scales", j.scales[1], j.one_scale ? 4 : ld->columns * 4, j.one_scale ? 4 : 16));
     }
     const size_t needed = algorithm->data[3];
     if (workspace_size < needed)
