@@ -21,6 +21,7 @@ typedef struct rvit_weights_loader {
 rvit_status rvit_weights_place(rvit_weights_loader *l, int64_t n, rvit_dtype dtype, rvit_view *view);
 /* Writes n values of l->values. */
 rvit_status rvit_weights_write(rvit_weights_loader *l, int64_t n, rvit_dtype dtype, rvit_view view);
+rvit_status rvit_weights_write_raw(rvit_weights_loader *l, const void *bytes, int64_t size, rvit_view view);
 /* Has the device copy what is in staging memory. */
 rvit_status rvit_weights_copy_staged(rvit_weights_loader *l);
 

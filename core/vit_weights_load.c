@@ -67,6 +67,18 @@ rvit_status rvit_weights_write(rvit_weights_loader *l, int64_t n, rvit_dtype dty
     return RVIT_OK;
 }
 
+rvit_status rvit_weights_write_raw(rvit_weights_loader *l, const void *bytes, int64_t size, rvit_view view)
+{
+    for (int64_t done = 0; done < size;) {
+        int64_t some = size - done;
+        void *host;
+        RVIT_TRY(stage(l, view.offset + done, &some, &host));
+        memcpy(host, (const uint8_t *)bytes + done, (size_t)some);
+        done += some;
+    }
+    return RVIT_OK;
+}
+
 rvit_status rvit_weights_name(const rvit_weights_loader *l, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE])
 {
     if (rvit_family_name(l->checkpoint->config.family, role, index, name) == NULL)

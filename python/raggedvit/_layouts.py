@@ -59,7 +59,7 @@ class rvit_view(Struct):  # 16 bytes
     ]
 
 
-class rvit_stats(Struct):  # 88 bytes
+class rvit_stats(Struct):  # 96 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("launches", c_int64),  # 8
@@ -72,6 +72,7 @@ class rvit_stats(Struct):  # 88 bytes
         ("upload_size", c_int64),  # 64
         ("readback_size", c_int64),  # 72
         ("working_size", c_int64),  # 80
+        ("saturated", c_int64),  # 88
     ]
 
 
@@ -697,7 +698,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 360 bytes
+class rvit_model_info(Struct):  # 368 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -754,6 +755,7 @@ class rvit_model_info(Struct):  # 360 bytes
         ("patch_frames", c_int32),  # 340
         ("min_pixels", c_int64),  # 344
         ("max_pixels", c_int64),  # 352
+        ("quantization", c_int32),  # 360
     ]
 
 
@@ -790,6 +792,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
+        ("quantization", c_int),  # 12
     ]
 
 
@@ -1172,6 +1175,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_checkpoint_fact": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_obstacles": (c_char_p, [c_void_p], False),
     "rvit_checkpoint_metadata": (c_char_p, [c_void_p, c_char_p], False),
+    "rvit_quantization_name": (c_char_p, [c_int], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
