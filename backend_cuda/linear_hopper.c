@@ -16,7 +16,7 @@ static int is_expressible(const rvit_linear_args *args)
     const int form = args->out_dtype == RVIT_F32 ? args->activation == RVIT_ACTIVATION_NONE : args->residual.buffer == NULL;
     const uintptr_t at = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->out) |
                          (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->bias);
-    return form && args->dtype != RVIT_F32 && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
+    return form && rvit_dtype_size(args->dtype) == 2 && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
 }
 
 int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args)
