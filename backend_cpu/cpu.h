@@ -16,12 +16,14 @@ typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 
 typedef struct rvit_cpu_device {
     rvit_device base;
-    const rvit_cpu_kernels *kernels;
+    const rvit_cpu_kernels *kernels; /* &chosen */
+    rvit_cpu_kernels chosen;
     rvit_cpu_thread_pool *pool;
     float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
     pthread_mutex_t lock;
     int oracle;
     int use_cblas;
+    int32_t arranged; /* of the op that runs: rvit_linear_hints */
 } rvit_cpu_device;
 
 typedef struct rvit_cpu_buffer {
@@ -211,6 +213,7 @@ void rvit_cpu_cblas_open(void);
 void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch);
 
 /* Functions of the backend that are in files of their own. */
+void rvit_cpu_arrange_weight(rvit_device *device, rvit_op *linear);
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cpu_buffer_destroy(rvit_buffer *buffer);
 rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **out_buffer);

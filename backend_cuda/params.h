@@ -204,6 +204,12 @@ typedef struct rvit_cu_attention_long_params {
     int32_t unused;
 } rvit_cu_attention_long_params;
 
+/* Boxes of rows of x, and of rows of weight in the order in which a lane takes them (kernels/linear_hopper.cuh). */
+typedef struct rvit_cu_linear_hopper_params {
+    rvit_cu_tensor_map x, weight;
+    rvit_cu_linear_params args;
+} rvit_cu_linear_hopper_params;
+
 /* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,
    blockIdx.y, of image first_image + blockIdx.z. */
 typedef struct rvit_cu_attention_backward_params {

@@ -5,6 +5,7 @@
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args, rvit_view narrow_bias)
 {
     rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = narrow_bias, .spare_rows = f->spare_rows}, .linear = *args};
+    op.hints.arranged = rvit_model_arranged(f->model, args->weight);
     return rvit_stream_add(f->stream, &op);
 }
 

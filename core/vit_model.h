@@ -12,6 +12,7 @@ typedef struct rvit_block_weights {
     rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight,
         fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
     rvit_view attention_norm_gamma, attention_norm_beta, mlp_norm_gamma, mlp_norm_beta; /* absent where the model has none */
+    int32_t qkv_arranged, proj_arranged, fc1_arranged, fc2_arranged; /* rvit_linear_hints.arranged */
 } rvit_block_weights;
 
 /* One of DynamicViT's predictors, named in the checkpoint score_predictor.<index>.*. */
@@ -94,6 +95,10 @@ void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpo
 rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint);
 /* Reads the weights of a checkpoint of the same geometry into the model's memory. */
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
+
+/* Has the device arrange the blocks' weights, which have just been loaded, and what it made of a weight. */
+void rvit_model_arrange(rvit_model *model);
+int32_t rvit_model_arranged(const rvit_model *model, rvit_view weight);
 
 /* Values of a patch. */
 static inline int32_t rvit_model_patch_values(const rvit_model *m)

@@ -8,7 +8,7 @@ from typing import Any
 from ._structs import Struct, array, fill
 
 
-class rvit_device_info(Struct):  # 560 bytes
+class rvit_device_info(Struct):  # 568 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("backend", c_int),  # 8
@@ -20,6 +20,7 @@ class rvit_device_info(Struct):  # 560 bytes
         ("name", c_char * 128),  # 48
         ("driver", c_char * 128),  # 176
         ("note", c_char * 256),  # 304
+        ("native_dtypes", c_int32),  # 560
     ]
 
 
@@ -31,7 +32,7 @@ class rvit_allocator(Struct):  # 24 bytes
     ]
 
 
-class rvit_device_desc(Struct):  # 80 bytes
+class rvit_device_desc(Struct):  # 88 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("backend", c_int),  # 8
@@ -47,6 +48,7 @@ class rvit_device_desc(Struct):  # 80 bytes
         ("cache_size", c_size_t),  # 56
         ("submit_work", c_int64),  # 64
         ("poll_us", c_int32),  # 72
+        ("kernels", c_char_p),  # 80
     ]
 
 
