@@ -33,12 +33,13 @@
 #define RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) ((rows) / (warp_rows) * ((columns) / (warp_columns)) * 32)
 
 /* The GEMM of 16-bit elements on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a cluster; rows
-   of a copy, which a CTA's share of half a tile is. */
+   of copies of x and weight. */
 #define RVIT_CU_HOPPER_ROWS 128
-#define RVIT_CU_HOPPER_COLUMNS 128
-#define RVIT_CU_HOPPER_STAGES 6
+#define RVIT_CU_HOPPER_COLUMNS 192
+#define RVIT_CU_HOPPER_STAGES 5
 #define RVIT_CU_HOPPER_CLUSTER 2
-#define RVIT_CU_HOPPER_BOX 32
+#define RVIT_CU_HOPPER_X_BOX 64
+#define RVIT_CU_HOPPER_WEIGHT_BOX 96
 #define RVIT_CU_HOPPER_THREADS 384
 #define RVIT_CU_HOPPER_SHARED (2048 + RVIT_CU_HOPPER_STAGES * (RVIT_CU_HOPPER_ROWS + RVIT_CU_HOPPER_COLUMNS) * 128)
 
