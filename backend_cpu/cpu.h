@@ -16,12 +16,14 @@ typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 
 typedef struct rvit_cpu_device {
     rvit_device base;
-    const rvit_cpu_kernels *kernels;
+    const rvit_cpu_kernels *kernels; /* &chosen */
+    rvit_cpu_kernels chosen;
     rvit_cpu_thread_pool *pool;
     float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
     pthread_mutex_t lock;
     int oracle;
     int use_cblas;
+    int32_t arranged; /* of the op that runs: rvit_linear_hints */
 } rvit_cpu_device;
 
 typedef struct rvit_cpu_buffer {
@@ -137,6 +139,22 @@ static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const 
         memcpy((float *)p + i, values, (size_t)n * sizeof *values);
 }
 
+/* The same with what rounding takes from each value at element i + second; 0: without. */
+static inline void rvit_cpu_store_parts(const rvit_cpu_kernels *kernels, const float *values, void *p, int64_t i, int64_t second, int64_t n,
+                                        rvit_dtype dtype)
+{
+    enum { SOME = 64 };
+    float rest[SOME];
+    rvit_cpu_store_floats(kernels, values, p, i, n, dtype);
+    for (int64_t first = 0; second > 0 && first < n; first += SOME) {
+        const int64_t some = n - first < SOME ? n - first : SOME;
+        const float *stored = rvit_cpu_load_floats(kernels, p, i + first, some, dtype, rest);
+        for (int64_t k = 0; k < some; k++)
+            rest[k] = values[first + k] - stored[k];
+        rvit_cpu_store_floats(kernels, rest, p, i + second + first, some, dtype);
+    }
+}
+
 /* The pool. n_threads: including the calling thread. usable: processors that this process may use. */
 rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_thread_pool **out_pool);
 void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_thread_pool *pool);
@@ -195,6 +213,7 @@ void rvit_cpu_cblas_open(void);
 void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch);
 
 /* Functions of the backend that are in files of their own. */
+void rvit_cpu_arrange_weight(rvit_device *device, rvit_op *linear);
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cpu_buffer_destroy(rvit_buffer *buffer);
 rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **out_buffer);

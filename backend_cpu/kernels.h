@@ -14,14 +14,20 @@
 #define RVIT_CPU_LINEAR_ROWS 384
 #define RVIT_CPU_LINEAR_COLUMNS 256
 #define RVIT_CPU_LINEAR_DEPTH 256
-/* Attention: maximum queries of a tile, keys of a block, and head_dim. */
-#define RVIT_CPU_ATTENTION_QUERIES 264
+/* Linear in panels (panel.h): columns of a panel, the largest in_features, and bytes of a panel. And the rows of a tile of AMX. */
+#define RVIT_CPU_PANEL_COLUMNS 32
+#define RVIT_CPU_PANEL_DEPTH 8192
+#define RVIT_CPU_PANEL_BYTES (2 * RVIT_CPU_PANEL_DEPTH * RVIT_CPU_PANEL_COLUMNS)
+#define RVIT_CPU_TILE_ROWS 16
+/* Attention: maximum queries of a tile, keys of a block, and head_dim; and the queries that attention_bf16 computes at a time. */
+#define RVIT_CPU_ATTENTION_QUERIES 288
+#define RVIT_CPU_ATTENTION_STRIP 32
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
 #define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
 
 /* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
-#define RVIT_CPU_SCRATCH_FLOATS (256 * 1024)
+#define RVIT_CPU_SCRATCH_FLOATS (384 * 1024)
 
 /* Bytes of an element. */
 static inline int64_t rvit_cpu_size(rvit_dtype dtype)
@@ -47,6 +53,7 @@ typedef struct rvit_cpu_linear_tile {
     rvit_dtype dtype;        /* of x and weight */
     rvit_dtype out_dtype;    /* of residual and out */
     int gated;
+    int arranged; /* weight lies as the kernel's arrange function leaves it, and begins with a panel */
     rvit_cpu_activation activation;
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
 } rvit_cpu_linear_tile;
@@ -184,10 +191,19 @@ typedef struct rvit_cpu_kernels {
     const char *name; /* "avx512" */
     int rows;         /* rows of a register tile; tiles with a multiple of it are fastest */
     int columns;
+    int32_t native_dtypes; /* as in rvit_device_info */
+    /* Arranges weights [columns, in_features] for `linear` in place, if their sizes fit; returns whether it has. */
+    int (*arrange)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+    /* Linear of bf16 by instructions for it, of at most RVIT_CPU_PANEL_DEPTH in_features; NULL: there are none. Blocks of narrow_rows rows
+       and panels of columns are fastest. */
+    int narrow_rows;
+    void (*linear_bf16)(const rvit_cpu_linear_tile *tile, float *scratch);
+    int (*arrange_bf16)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
     void (*linear)(const rvit_cpu_linear_tile *tile, float *scratch);
     /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
+    void (*attention_bf16)(const rvit_cpu_attention_tile *tile, float *scratch); /* or NULL: attention computes bf16 too */
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
     void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
@@ -205,6 +221,13 @@ extern const rvit_cpu_kernels rvit_cpu_kernels_portable;
 #if defined(__x86_64__) && defined(__LP64__)
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx2;
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
+/* Of the tables above avx512: what they have of their own. */
+void rvit_cpu_linear_bf16_kernel_avx512_bf16(const rvit_cpu_linear_tile *tile, float *scratch);
+int rvit_cpu_arrange_panels_avx512_bf16(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+void rvit_cpu_linear_bf16_kernel_amx(const rvit_cpu_linear_tile *tile, float *scratch);
+int rvit_cpu_arrange_panels_amx(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+void rvit_cpu_attention_bf16_kernel_avx512_bf16(const rvit_cpu_attention_tile *tile, float *scratch);
+void rvit_cpu_attention_bf16_kernel_amx(const rvit_cpu_attention_tile *tile, float *scratch);
 #endif
 
 #endif

@@ -3,14 +3,29 @@
 
 typedef struct linear_job {
     const rvit_cpu_device *device;
-    rvit_cpu_linear_tile whole; /* pointers at element 0; rows and columns of a full tile */
-    int64_t rows, columns;      /* of the product */
-    int64_t column_tiles;
+    void (*kernel)(const rvit_cpu_linear_tile *tile, float *scratch); /* NULL: CBLAS */
+    rvit_cpu_linear_tile whole;                                       /* pointers at element 0 */
+    int64_t rows, columns;                                            /* of the product */
+    /* Tiles are made of whole units, as equal as may be. */
+    int row_unit, column_unit;
+    int64_t row_tiles, column_tiles;
 } linear_job;
 
 static const void *elements(const void *base, int64_t index, rvit_dtype dtype)
 {
     return base == NULL ? NULL : (const char *)base + index * rvit_cpu_size(dtype);
+}
+
+static int64_t divide_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Where part i of n parts of `total` begins. */
+static int64_t part_begin(int64_t total, int unit, int64_t n, int64_t i)
+{
+    const int64_t begin = divide_up(total, unit) * i / n * unit;
+    return begin < total ? begin : total;
 }
 
 static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
@@ -19,11 +34,11 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
     float *scratch = rvit_cpu_scratch(job->device, thread);
     for (int64_t i = begin; i < end; i++) {
         rvit_cpu_linear_tile tile = job->whole;
-        const int64_t row = i / job->column_tiles * tile.rows;
-        const int64_t column = i % job->column_tiles * tile.columns;
-        const int64_t rows = job->rows - row, columns = job->columns - column;
-        tile.rows = rows < tile.rows ? (int)rows : tile.rows;
-        tile.columns = columns < tile.columns ? (int)columns : tile.columns;
+        const int64_t row_tile = i / job->column_tiles, column_tile = i % job->column_tiles;
+        const int64_t row = part_begin(job->rows, job->row_unit, job->row_tiles, row_tile);
+        const int64_t column = part_begin(job->columns, job->column_unit, job->column_tiles, column_tile);
+        tile.rows = (int)(part_begin(job->rows, job->row_unit, job->row_tiles, row_tile + 1) - row);
+        tile.columns = (int)(part_begin(job->columns, job->column_unit, job->column_tiles, column_tile + 1) - column);
         tile.first_row = row;
         tile.x = elements(tile.x, row * tile.in_features, tile.dtype);
         tile.weight = elements(tile.weight, column * tile.in_features, tile.dtype);
@@ -31,16 +46,11 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
         const int64_t first = tile.gated ? column / 2 : column;
         tile.residual = elements(tile.residual, first, tile.out_dtype);
         tile.out = (char *)tile.out + (row * tile.out_features + first) * rvit_cpu_size(tile.out_dtype);
-        if (job->device->use_cblas)
+        if (job->kernel == NULL)
             rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
         else
-            job->device->kernels->linear(&tile, scratch);
+            job->kernel(&tile, scratch);
     }
-}
-
-static int64_t divide_up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
 }
 
 /* Large tiles reuse what they load; more tiles than threads balance the load. The result of a row depends on neither. */
@@ -58,21 +68,62 @@ static void choose_tiles(linear_job *job)
         else
             break;
     }
-    job->whole.rows = (int)rows;
-    job->whole.columns = (int)columns;
+    job->row_unit = (int)rows;
+    job->column_unit = (int)columns;
+    job->row_tiles = divide_up(job->rows, rows);
+    job->column_tiles = divide_up(job->columns, columns);
 }
 
 /* CBLAS gets one tile shape per op, whatever the batch, so that it takes the same path for every row. */
 static void choose_cblas_tiles(linear_job *job)
 {
     const int64_t parts = divide_up(job->columns, RVIT_CPU_LINEAR_COLUMNS);
-    job->whole.rows = RVIT_CPU_CBLAS_ROWS;
-    job->whole.columns = (int)divide_up(divide_up(job->columns, parts), 4) * 4;
+    job->row_unit = RVIT_CPU_CBLAS_ROWS;
+    job->column_unit = (int)divide_up(divide_up(job->columns, parts), 4) * 4;
+    job->row_tiles = divide_up(job->rows, job->row_unit);
+    job->column_tiles = divide_up(job->columns, job->column_unit);
+}
+
+/* What a task of linear_tiles.c takes, in clocks of one core, about: products of 16 x 32 x 32 elements at 42 clocks, more where a group of
+   rows is alone; the epilogue; the weights from a far cache. */
+static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels)
+{
+    const int64_t steps = divide_up(job->whole.in_features, 32), finish = job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
+    return panels * (groups * (steps * 42 + finish) + (groups & 1) * steps * 15 + steps * 64) + 2000;
+}
+
+/* Splits rows and columns so that the last thread ends early. */
+static void choose_tile_tasks(linear_job *job)
+{
+    const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
+    job->row_unit = job->device->kernels->narrow_rows;
+    job->column_unit = RVIT_CPU_PANEL_COLUMNS;
+    const int64_t groups = divide_up(job->rows, job->row_unit), panels = divide_up(job->columns, job->column_unit);
+    const int64_t most = groups < 4 * n_threads ? groups : 4 * n_threads;
+    int64_t best = INT64_MAX;
+    for (int64_t rows = 1; rows <= most; rows++)
+        for (int64_t rounds = 1; rounds <= 4; rounds++) {
+            int64_t columns = divide_up(rounds * n_threads, rows);
+            if (columns > panels)
+                columns = panels;
+            const int64_t taken = divide_up(rows * columns, n_threads);
+            const int64_t clocks = taken * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns));
+            if (clocks < best) {
+                best = clocks;
+                job->row_tiles = rows;
+                job->column_tiles = columns;
+            }
+        }
 }
 
 static rvit_cpu_activation activation_of(rvit_activation activation)
 {
     return activation == RVIT_ACTIVATION_NONE ? RVIT_CPU_NONE : activation == RVIT_ACTIVATION_GELU ? RVIT_CPU_GELU : RVIT_CPU_SIGMOID;
+}
+
+static int has_tiles(const rvit_cpu_device *device, const rvit_linear_args *a)
+{
+    return a->dtype == RVIT_BF16 && device->kernels->linear_bf16 != NULL && a->in_features <= RVIT_CPU_PANEL_DEPTH;
 }
 
 void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
@@ -97,6 +148,7 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
                 .dtype = a->dtype,
                 .out_dtype = a->out_dtype,
                 .gated = a->gated,
+                .arranged = device->arranged,
                 .activation = activation_of(a->activation),
                 .slope = sigmoid.slope,
                 .cubic = sigmoid.cubic,
@@ -104,10 +156,28 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
         .rows = rvit_cpu_live_rows(&a->rows),
         .columns = rvit_linear_columns(a),
     };
-    if (device->use_cblas)
+    if (job.rows == 0)
+        return;
+    if (device->use_cblas) {
         choose_cblas_tiles(&job);
-    else
+    } else if (has_tiles(device, a)) {
+        job.kernel = device->kernels->linear_bf16;
+        choose_tile_tasks(&job);
+    } else {
+        job.kernel = device->kernels->linear;
         choose_tiles(&job);
-    job.column_tiles = divide_up(job.columns, job.whole.columns);
-    rvit_cpu_pool_run(device->pool, divide_up(job.rows, job.whole.rows) * job.column_tiles, 1, linear_tiles, &job);
+    }
+    rvit_cpu_pool_run(device->pool, job.row_tiles * job.column_tiles, 1, linear_tiles, &job);
+}
+
+void rvit_cpu_arrange_weight(rvit_device *base, rvit_op *op)
+{
+    rvit_cpu_device *device = (rvit_cpu_device *)base;
+    const rvit_linear_args *a = &op->linear;
+    if (device->oracle || device->use_cblas)
+        return;
+    pthread_mutex_lock(&device->lock);
+    op->hints.arranged = (has_tiles(device, a) ? device->kernels->arrange_bf16 : device->kernels->arrange)(
+        rvit_cpu_at(a->weight), rvit_linear_columns(a), a->in_features, a->dtype, rvit_cpu_scratch(device, 0));
+    pthread_mutex_unlock(&device->lock);
 }

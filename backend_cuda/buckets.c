@@ -123,10 +123,11 @@ rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int
 }
 #endif
 
-static int counts_on_device(const rvit_op *op)
+/* Whether it is worth a bucket: cuBLASLt could make it. */
+static int counts_on_device(const rvit_cu_queue *queue, const rvit_op *op)
 {
     return op->type == RVIT_OP_LINEAR && op->linear.rows.live.buffer != NULL && op->hints.spare_rows && op->linear.dtype != RVIT_F32 &&
-           !op->linear.gated;
+           !op->linear.gated && !rvit_cu_hopper_serves(queue, &op->linear);
 }
 
 static int same_rows(const rvit_rows *a, const rvit_rows *b)
@@ -142,13 +143,13 @@ void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_
     if (queue->device->choose_bucket == NULL || least == 0.0)
         return;
     for (int32_t begin = first; begin < n_ops; begin++) {
-        if (!counts_on_device(&ops[begin]))
+        if (!counts_on_device(queue, &ops[begin]))
             continue;
         const rvit_rows *rows = &ops[begin].linear.rows;
         double macs = 0.0; /* if every row is live */
         int32_t end = begin;
         for (int32_t i = begin; i < n_ops && !ops[i].by_launch && !rvit_cu_writes(&ops[i], rows->live, sizeof(int32_t)); i++) {
-            if (!counts_on_device(&ops[i]))
+            if (!counts_on_device(queue, &ops[i]))
                 continue;
             const rvit_linear_args *linear = &ops[i].linear;
             if (!same_rows(&linear->rows, rows))
@@ -174,7 +175,7 @@ rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, in
     *out_usable = 1;
     for (int32_t i = 0; i < n_ops && status == RVIT_OK; i++) {
         int taken = 0, refused = 0;
-        if (!counts_on_device(&ops[i]))
+        if (!counts_on_device(queue, &ops[i]))
             continue;
         for (int32_t b = 0; b < n && status == RVIT_OK; b++) {
             const rvit_cu_lt_gemm *gemm = NULL;

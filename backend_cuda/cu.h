@@ -194,6 +194,11 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
 rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm);
 void rvit_cu_lt_forget(rvit_cu_queue *queue);
 
+/* linear_hopper.c: GEMMs by the kernel of warpgroups. */
+/* Whether it is that which serves the op. */
+int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args);
+rvit_status rvit_cu_linear_hopper(rvit_cu_queue *queue, const rvit_linear_args *args);
+
 /* stream.c */
 rvit_status rvit_cu_stream_create(rvit_device *device, rvit_stream **out_stream);
 void rvit_cu_stream_destroy(rvit_stream *stream);

@@ -7,7 +7,7 @@
 /* The image of every kernel for every architecture, made by the build from kernels/kernels.cu. */
 extern const unsigned long long rvit_cu_image[];
 
-enum { SHARED_FIXED, SHARED_DYNAMIC, SHARED_MAPPED = SHARED_DYNAMIC };
+enum { SHARED_FIXED, SHARED_DYNAMIC, SHARED_MAPPED = SHARED_DYNAMIC, SHARED_PAIRED = SHARED_DYNAMIC };
 static const struct {
     const char *name;
     int shared;
@@ -47,6 +47,8 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
        bits whatever the number of rows; only there has it been seen to. */
     machine->bucket_macs = major == 9 ? 3000000000 : 0;
     machine->warpgroups = major == 9 && minor == 0;
+    machine->hopper_macs = 500000000;
+    machine->hopper_activation_macs = 500000000;
     /* Drivers that record early launches in graphs. Other devices that have them have not been measured. */
     machine->early = major == 9 && version >= 12030 && driver->cuLaunchKernelEx != NULL;
     info->backend = RVIT_BACKEND_CUDA;

@@ -27,6 +27,10 @@ static int has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_ar
 rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const rvit_cu_lt_gemm *gemm;
+#if CUDA_VERSION >= 12000
+    if (rvit_cu_hopper_serves(queue, args))
+        return rvit_cu_linear_hopper(queue, args);
+#endif
     RVIT_TRY(rvit_cu_lt_prepare(queue, args, &gemm));
     if (gemm != NULL)
         return rvit_cu_lt_run(queue, args, gemm);

@@ -25,6 +25,8 @@ rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
         return rvit_cu_match_reserve(queue, &op->match);
     case RVIT_OP_LINEAR:
         queue->narrow_bias = op->hints.narrow_bias;
+        if (rvit_cu_hopper_serves(queue, &op->linear))
+            return RVIT_OK;
         return rvit_cu_lt_prepare(queue, &op->linear, &gemm);
     default:
         return RVIT_OK;

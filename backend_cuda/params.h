@@ -31,7 +31,7 @@ typedef struct rvit_cu_patchify_params {
     int32_t *cu_seqlens;        /* or NULL */
     const int32_t *live_images; /* or NULL */
     int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
-    int32_t unused;
+    int32_t second; /* elements from a value to its second part; 0: it has none */
 } rvit_cu_patchify_params;
 
 typedef struct rvit_cu_fetch_params {
@@ -55,7 +55,7 @@ typedef struct rvit_cu_preprocess_params {
     int32_t tile_height, slot_bits; /* a CTA makes tiles of 32 columns and that many rows, together 1 << slot_bits pixels */
     int32_t raw_size;               /* bytes of shared memory behind preprocess_memory */
     float images_per_slot;
-    int32_t unused;
+    int32_t second; /* as in patchify */
 } rvit_cu_preprocess_params;
 
 #define RVIT_CU_GRID_THREADS 256
@@ -203,6 +203,12 @@ typedef struct rvit_cu_attention_long_params {
     int32_t n_images;
     int32_t unused;
 } rvit_cu_attention_long_params;
+
+/* Boxes of rows of x, and of rows of weight in the order in which a lane takes them (kernels/linear_hopper.cuh). */
+typedef struct rvit_cu_linear_hopper_params {
+    rvit_cu_tensor_map x, weight;
+    rvit_cu_linear_params args;
+} rvit_cu_linear_hopper_params;
 
 /* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,
    blockIdx.y, of image first_image + blockIdx.z. */

@@ -32,6 +32,16 @@
     (RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) + RVIT_CU_SINGLE_COPIERS * 32)
 #define RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) ((rows) / (warp_rows) * ((columns) / (warp_columns)) * 32)
 
+/* The GEMM of 16-bit elements on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a cluster; rows
+   of a copy, which a CTA's share of half a tile is. */
+#define RVIT_CU_HOPPER_ROWS 128
+#define RVIT_CU_HOPPER_COLUMNS 128
+#define RVIT_CU_HOPPER_STAGES 6
+#define RVIT_CU_HOPPER_CLUSTER 2
+#define RVIT_CU_HOPPER_BOX 32
+#define RVIT_CU_HOPPER_THREADS 384
+#define RVIT_CU_HOPPER_SHARED (2048 + RVIT_CU_HOPPER_STAGES * (RVIT_CU_HOPPER_ROWS + RVIT_CU_HOPPER_COLUMNS) * 128)
+
 #define RVIT_CU_CTAS_F32 3
 #define RVIT_CU_CTAS_EPILOGUE 4
 
@@ -133,6 +143,8 @@ typedef struct rvit_cu_machine {
     int64_t bucket_macs;   /* of all GEMMs of a stretch: record it once for each bucket of rows */
     int32_t trial_macs;    /* measure the algorithms of cuBLASLt and take the fastest */
     int32_t warpgroups;    /* its kernels for warpgroups are there */
+    int64_t hopper_macs;   /* the GEMM for warpgroups, where only the device knows the rows */
+    int64_t hopper_activation_macs; /* and where the host does, with an activation that cuBLASLt does not have */
     int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
@@ -231,6 +243,9 @@ typedef struct rvit_cu_linear_tile {
    more is asked for than the kernels of most shapes serve (kernels/activation.cuh). */
 rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
                                         int32_t out_features, int32_t is_general);
+
+/* CTAs of the GEMM for warpgroups. */
+int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features);
 
 /* How a GEMM whose rows the host knows is computed, if cuBLASLt is there. cuBLASLt is asked
    for no activation, and adds a bias only in the type of the output. The epilogue kernel does what is

@@ -214,6 +214,20 @@ static rvit_status check_side(const rvit_op *op, const char *name, int32_t side)
     return a->crop ? RVIT_OK : check_multiple(op, name, side, a->patch_size);
 }
 
+/* The rows of patches that patchify and preprocess write; width: values of a patch. */
+static rvit_status prepare_patches(rvit_op *op, rvit_dtype dtype, int32_t width, int32_t *parts, int32_t *out_stride)
+{
+    if (*parts == 0)
+        *parts = 1;
+    RVIT_TRY(check_range(op, "parts", *parts, 1, 2));
+    if (*parts == 2 && dtype == RVIT_F32)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: parts is 2, expected 1 with dtype f32, which is not rounded", rvit_op_name(op->type));
+    if (*out_stride == 0)
+        *out_stride = *parts * width;
+    RVIT_TRY(check_range(op, "out_stride", *out_stride, *parts * width, 1 << 23));
+    return check_multiple(op, "out_stride", *out_stride, 2 * *parts);
+}
+
 /* Prepared args give the sides of a square image as height and width, and image_size 0. */
 static rvit_status prepare_patchify(rvit_op *op)
 {
@@ -235,10 +249,7 @@ static rvit_status prepare_patchify(rvit_op *op)
     RVIT_TRY(check_side(op, "image_width", a->image_width));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, 1024));
     const int32_t width = a->channels * a->patch_size * a->patch_size;
-    if (a->out_stride == 0)
-        a->out_stride = width;
-    RVIT_TRY(check_range(op, "out_stride", a->out_stride, width, 1 << 23));
-    RVIT_TRY(check_multiple(op, "out_stride", a->out_stride, 2));
+    RVIT_TRY(prepare_patches(op, a->dtype, width, &a->parts, &a->out_stride));
     return check_rows(op, "n_images * tokens", patch_rows(a));
 }
 
@@ -249,11 +260,7 @@ static rvit_status prepare_preprocess(rvit_op *op)
     RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_range(op, "patch_size", a->patch_size, 2, 256));
     RVIT_TRY(check_multiple(op, "patch_size", a->patch_size, 2));
-    const int32_t width = 3 * a->patch_size * a->patch_size;
-    if (a->out_stride == 0)
-        a->out_stride = width;
-    RVIT_TRY(check_range(op, "out_stride", a->out_stride, width, 1 << 23));
-    RVIT_TRY(check_multiple(op, "out_stride", a->out_stride, 2));
+    RVIT_TRY(prepare_patches(op, a->dtype, 3 * a->patch_size * a->patch_size, &a->parts, &a->out_stride));
     const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(a->n_images) + (int64_t)a->n_images * RVIT_IMAGE_ENTRY_WORDS);
     RVIT_TRY(check_range(op, "source_size", a->source_size, least, RVIT_IMAGE_MAX_REGION));
     RVIT_TRY(check_multiple(op, "source_size", a->source_size, 16));

@@ -18,6 +18,7 @@ typedef struct rvit_linear_hints {
         narrow_bias;    /* the bias rounded to out_dtype, if that has 16 bits; it holds what it holds as long as the op's program lives */
     int32_t spare_rows; /* 1: live may be far below capacity, and the rows between may be read and written: a program may hold the GEMM
                            in several sizes and take the one that fits */
+    int32_t arranged;   /* what the backend's arrange_weight left here; 0: the weight is row-major */
 } rvit_linear_hints;
 
 typedef struct rvit_op {

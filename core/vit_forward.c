@@ -5,6 +5,7 @@
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args, rvit_view narrow_bias)
 {
     rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = narrow_bias, .spare_rows = f->spare_rows}, .linear = *args};
+    op.hints.arranged = rvit_model_arranged(f->model, args->weight);
     return rvit_stream_add(f->stream, &op);
 }
 
@@ -211,7 +212,8 @@ static rvit_patchify_args patchify_of(const forward *f)
     patchify.patch_size = model->info.patch_size;
     patchify.crop = 1;
     patchify.n_prefix = model->info.n_prefix;
-    patchify.out_stride = rvit_model_patch_width(model);
+    patchify.parts = rvit_model_patch_parts(model);
+    patchify.out_stride = patchify.parts * rvit_model_patch_width(model);
     patchify.images = plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images);
     patchify.out = f->wide;
     patchify.cu_seqlens = f->cu_seqlens;
@@ -226,7 +228,8 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.n_images = plan->desc.max_images;
     args.rows = plan->segments[0].rows;
     args.patch_size = f->model->info.patch_size;
-    args.out_stride = rvit_model_patch_width(f->model);
+    args.parts = rvit_model_patch_parts(f->model);
+    args.out_stride = args.parts * rvit_model_patch_width(f->model);
     /* Each run has had them copied to staged_pictures, or the op does it. */
     args.source = view(f, f->stream->device->transfers ? plan->staged_pictures : plan->pictures);
     args.source_size = plan->pictures.size;
@@ -238,6 +241,7 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.cu_seqlens = cu_seqlens;
     if (rvit_prune_by_pixels(&plan->schedule)) {
         args.dtype = RVIT_F32;
+        args.parts = 1;
         args.out_stride = 0;
         args.out = view(f, plan->patch_pixels);
     }
@@ -293,7 +297,7 @@ static rvit_status embed(forward *f)
     args.dtype = model->dtype;
     args.out_dtype = model->x_dtype;
     args.rows = f->rows;
-    args.in_features = rvit_model_patch_width(model);
+    args.in_features = rvit_model_patch_parts(model) * rvit_model_patch_width(model);
     args.out_features = model->info.dim;
     args.x = f->wide;
     args.weight = model->patch_weight;

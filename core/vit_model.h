@@ -12,6 +12,7 @@ typedef struct rvit_block_weights {
     rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight,
         fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
     rvit_view attention_norm_gamma, attention_norm_beta, mlp_norm_gamma, mlp_norm_beta; /* absent where the model has none */
+    int32_t qkv_arranged, proj_arranged, fc1_arranged, fc2_arranged; /* rvit_linear_hints.arranged */
 } rvit_block_weights;
 
 /* One of DynamicViT's predictors, named in the checkpoint score_predictor.<index>.*. */
@@ -50,8 +51,9 @@ struct rvit_model {
     rvit_dtype dtype;                 /* of weights and of the products' inputs */
     rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
     rvit_buffer *weights;             /* all of them */
-    rvit_view patch_weight;           /* [dim, rvit_model_patch_width], for values in the order of rvit_patchify: (channel, y, x) */
-    /* [dim, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches (channel,
+    /* [dim, parts, rvit_model_patch_width], for values in the order of rvit_patchify: (channel, y, x) */
+    rvit_view patch_weight;
+    /* [dim, parts, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches (channel,
        frame, y, x), patch_weight then being the sum over the frames. */
     rvit_view row_weight;
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
@@ -94,6 +96,10 @@ rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint
 /* Reads the weights of a checkpoint of the same geometry into the model's memory. */
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
 
+/* Has the device arrange the blocks' weights, which have just been loaded, and what it made of a weight. */
+void rvit_model_arrange(rvit_model *model);
+int32_t rvit_model_arranged(const rvit_model *model, rvit_view weight);
+
 /* Values of a patch. */
 static inline int32_t rvit_model_patch_values(const rvit_model *m)
 {
@@ -104,6 +110,12 @@ static inline int32_t rvit_model_patch_values(const rvit_model *m)
 static inline int32_t rvit_model_patch_width(const rvit_model *m)
 {
     return (rvit_model_patch_values(m) + 7) / 8 * 8;
+}
+
+/* Parts that each value of a patch has in the patch product, whose weight stands in a row as often. So pixels enter it unrounded. */
+static inline int32_t rvit_model_patch_parts(const rvit_model *m)
+{
+    return m->dtype == RVIT_F32 ? 1 : 2;
 }
 
 /* Values of a patch as native sessions are given them; those of a still are there once for each frame. */

@@ -307,6 +307,19 @@ static rvit_status load_block(loader *l, int32_t b)
     return load_mlp(l, b, w);
 }
 
+/* Writes the patches' weight, of which l->values has the rows of `width` values, once for each part of the values that it is for. */
+static rvit_status write_patch_weight(loader *l, int64_t width, rvit_view view)
+{
+    const int64_t dim = l->model->info.dim, parts = rvit_model_patch_parts(l->model);
+    for (int64_t row = dim; parts > 1 && row-- > 0;) { /* from the last on: they grow in place */
+        float *wide = l->values + row * parts * width;
+        memmove(wide, l->values + row * width, (size_t)width * sizeof *wide);
+        for (int64_t part = 1; part < parts; part++)
+            memcpy(wide + part * width, wide, (size_t)width * sizeof *wide);
+    }
+    return write(l, dim * parts * width, l->model->dtype, view);
+}
+
 /* The weight of the patches, for values in the order (y, x, channel) or (channel, y, x), whichever the file's has. */
 static rvit_status load_patch_weight(loader *l, int32_t channels_last, rvit_view *view)
 {
@@ -314,9 +327,9 @@ static rvit_status load_patch_weight(loader *l, int32_t channels_last, rvit_view
     const int64_t dim = model->info.dim, channels = model->info.channels, width = rvit_model_patch_width(model);
     const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, patch = channels * area;
     const int32_t stored_last = l->checkpoint->config.patch_rows;
-    if (channels_last == stored_last)
+    if (channels_last == stored_last && rvit_model_patch_parts(model) == 1)
         return load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){dim, patch}, (int64_t[]){dim, width}, model->dtype, view);
-    RVIT_TRY(place(l, dim * width, model->dtype, view));
+    RVIT_TRY(place(l, dim * rvit_model_patch_parts(model) * width, model->dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * patch, l->more));
@@ -327,7 +340,7 @@ static rvit_status load_patch_weight(loader *l, int32_t channels_last, rvit_view
                 const int64_t first = c * area + i, last = i * channels + c;
                 l->values[row * width + (channels_last ? last : first)] = l->more[row * patch + (stored_last ? last : first)];
             }
-    return write(l, dim * width, model->dtype, *view);
+    return write_patch_weight(l, width, *view);
 }
 
 /* The weight of patches of several frames: as it is, and summed over the frames for those whose frames are equal. */
@@ -336,13 +349,16 @@ static rvit_status load_frame_weights(loader *l)
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, channels = model->info.channels, frames = l->checkpoint->config.frames;
     const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, width = rvit_model_patch_width(model);
-    const int64_t all = channels * frames * area;
-    RVIT_TRY(load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){dim, all}, (int64_t[]){dim, rvit_model_row_width(model)}, model->dtype,
-                         &model->row_weight));
-    RVIT_TRY(place(l, dim * width, model->dtype, &model->patch_weight));
+    const int64_t all = channels * frames * area, row_width = rvit_model_row_width(model), parts = rvit_model_patch_parts(model);
+    RVIT_TRY(place(l, dim * parts * row_width, model->dtype, &model->row_weight));
+    RVIT_TRY(place(l, dim * parts * width, model->dtype, &model->patch_weight));
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * all, l->more));
+    memset(l->values, 0, (size_t)(dim * row_width) * sizeof *l->values);
+    for (int64_t row = 0; row < dim; row++)
+        memcpy(l->values + row * row_width, l->more + row * all, (size_t)all * sizeof *l->values);
+    RVIT_TRY(write_patch_weight(l, row_width, model->row_weight));
     memset(l->values, 0, (size_t)(dim * width) * sizeof *l->values);
     for (int64_t row = 0; row < dim; row++)
         for (int64_t c = 0; c < channels; c++)
@@ -352,7 +368,7 @@ static rvit_status load_frame_weights(loader *l)
                     sum += (double)l->more[row * all + (c * frames + t) * area + i];
                 l->values[row * width + c * area + i] = (float)sum;
             }
-    return write(l, dim * width, model->dtype, model->patch_weight);
+    return write_patch_weight(l, width, model->patch_weight);
 }
 
 /* first: the role of the norm's gamma; beta, fc1 and fc2 follow. norm: its width. */
@@ -702,6 +718,8 @@ static rvit_status transfer(rvit_model *model, const rvit_checkpoint *checkpoint
         status = copy_staged(&l);
     if (status == RVIT_OK)
         status = rvit_stream_synchronize(l.stream);
+    if (status == RVIT_OK)
+        rvit_model_arrange(model);
     rvit_stream_destroy(l.stream);
     rvit_buffer_destroy(l.staging);
     rvit_alloc_free(alloc, l.values);

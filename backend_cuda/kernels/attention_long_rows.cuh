@@ -176,13 +176,6 @@ template <typename S> struct long_copy {
     }
 };
 
-/* What wgmma is told of a matrix in shared memory. Rows of 128 bytes, swizzled, 8 of them are 1024 bytes; `leading` bytes from a panel to
-   the next. */
-RVIT_DEVICE uint64_t matrix_at(uint32_t shared, int leading)
-{
-    return (uint64_t)((shared & 0x3ffff) >> 4) | (uint64_t)((leading & 0x3ffff) >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
-}
-
 /* 16 rows of 8 columns, all one: 256 bytes in any order, said to be two matrices of 8 rows without a swizzle. */
 RVIT_DEVICE uint64_t ones_at(uint32_t shared)
 {

@@ -53,6 +53,56 @@ RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, int z,
         : "memory");
 }
 
+/* The same of two dimensions, and of five from (x, 0, 0, 0, y) on. */
+RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, uint32_t barrier)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(shared),
+        "l"(map), "r"(x), "r"(y), "r"(barrier)
+        : "memory");
+}
+
+RVIT_DEVICE void copy_folded_box(uint32_t shared, const void *map, int x, int y, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %4, %4, %4, %3}], "
+                 "[%5];" ::"r"(shared),
+                 "l"(map), "r"(x), "r"(y), "r"(0), "r"(barrier)
+                 : "memory");
+}
+
+/* Clusters: CTAs that run at the same time and reach each other's shared memory. What is at an address in one is there in all. */
+
+RVIT_DEVICE int cluster_rank()
+{
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* All threads of all CTAs meet. It orders no stores. */
+RVIT_DEVICE void cluster_sync()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
+}
+
+/* Arrives at the barrier of one of the CTAs. It orders nothing there: what the thread has read by products is all that it tells of. */
+RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int rank)
+{
+    asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+                 "r"(rank)
+                 : "memory");
+}
+
+/* A box for the CTAs whose bits are set in mask; the barrier of each is told of it. */
+RVIT_DEVICE void copy_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int mask)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
+                 "%3}], [%4], %5;" ::"r"(shared),
+                 "l"(map), "r"(x), "r"(y), "r"(barrier), "h"((uint16_t)mask)
+                 : "memory");
+}
+
 /* The warpgroup gives registers back, or takes what others gave back. */
 template <int N> RVIT_DEVICE void release_registers()
 {
@@ -134,6 +184,11 @@ template <typename T, int N> struct product;
 #define NUMBERS_40 NUMBERS_36 ",%36,%37,%38,%39"
 #define NUMBERS_48 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define NUMBERS_64 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define NUMBERS_128                                                                                                              \
+    NUMBERS_64                                                                                                                   \
+    ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,"  \
+    "%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,"    \
+    "%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define NUMBERS_68 NUMBERS_64 ",%64,%65,%66,%67"
 #define OPERANDS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define OPERANDS_8(i) OPERANDS_4(i), OPERANDS_4(i + 4)
@@ -144,6 +199,7 @@ template <typename T, int N> struct product;
 #define OPERANDS_48(i) OPERANDS_32(i), OPERANDS_16(i + 32)
 #define OPERANDS_64(i) OPERANDS_32(i), OPERANDS_32(i + 32)
 #define OPERANDS_68(i) OPERANDS_64(i), OPERANDS_4(i + 64)
+#define OPERANDS_128(i) OPERANDS_64(i), OPERANDS_64(i + 64)
 #define RESULTS_4(i) "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3])
 #define RESULTS_8(i) RESULTS_4(i), RESULTS_4(i + 4)
 #define RESULTS_16(i) RESULTS_8(i), RESULTS_8(i + 8)
@@ -153,6 +209,7 @@ template <typename T, int N> struct product;
 #define RESULTS_48(i) RESULTS_32(i), RESULTS_16(i + 32)
 #define RESULTS_64(i) RESULTS_32(i), RESULTS_32(i + 32)
 #define RESULTS_68(i) RESULTS_64(i), RESULTS_4(i + 64)
+#define RESULTS_128(i) RESULTS_64(i), RESULTS_64(i + 64)
 #define INSTRUCTION(T, N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T
 /* The numbers are those of the operands behind the REGS of d. */
 #define PRODUCT(T, N, REGS, N0, N1, N2, N3, N4)                                                                                 \
@@ -189,9 +246,21 @@ PRODUCTS(80, 40, 40, 41, 42, 43, 44)
 PRODUCTS(96, 48, 48, 49, 50, 51, 52)
 PRODUCTS(128, 64, 64, 65, 66, 67, 68)
 PRODUCTS(136, 68, 68, 69, 70, 71, 72)
+PRODUCTS(256, 128, 128, 129, 130, 131, 132)
 #undef PRODUCTS
 #undef PRODUCT
 #undef INSTRUCTION
+
+#endif
+
+#ifdef RVIT_HOPPER
+
+/* What wgmma is told of a matrix in shared memory. Rows of 128 bytes, swizzled, 8 of them are 1024 bytes; `leading` bytes from a panel to
+   the next. */
+RVIT_DEVICE uint64_t matrix_at(uint32_t shared, int leading)
+{
+    return (uint64_t)((shared & 0x3ffff) >> 4) | (uint64_t)((leading & 0x3ffff) >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+}
 
 #endif
 #endif

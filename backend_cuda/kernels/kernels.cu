@@ -25,14 +25,27 @@
 #define HOPPER(here, elsewhere) elsewhere
 #endif
 
+/* CTAs of a cluster: none in the emulation. */
+#if defined(RVIT_HOPPER) && !defined(RVIT_EMULATION)
+#define CLUSTERED(n) n
+#define CLUSTER_PAIRED __cluster_dims__(2, 1, 1)
+#else
+#define CLUSTERED(n) 1
+#define CLUSTER_PAIRED
+#endif
+#define CLUSTER_FIXED
+#define CLUSTER_DYNAMIC
+#define CLUSTER_MAPPED
+
 /* Tensor maps are used where the launch leaves them. */
 #define IN_PLACE_FIXED
 #define IN_PLACE_DYNAMIC
 #define IN_PLACE_MAPPED __grid_constant__
+#define IN_PLACE_PAIRED __grid_constant__
 #define WAIT_BEFORE wait_for_previous();
 #define WAIT_INSIDE
 #define RVIT_CU_KERNEL(name, type, threads, ctas, wait, shared, ...)                    \
-    extern "C" __global__ void __launch_bounds__(threads, ctas) name(const IN_PLACE_##shared type params) \
+    extern "C" __global__ void CLUSTER_##shared __launch_bounds__(threads, ctas) name(const IN_PLACE_##shared type params) \
     {                                                                                   \
         launch_next();                                                                  \
         WAIT_##wait __VA_ARGS__(params);                                                \

@@ -151,7 +151,8 @@ typedef struct rvit_preprocess_args {
     int32_t n_images;    /* capacity in images */
     int64_t rows;        /* capacity in rows of out */
     int32_t patch_size;  /* even */
-    int32_t out_stride;  /* elements between rows of out, even; what lies between is set to zero. 0: 3 * patch_size^2 */
+    int32_t out_stride;  /* elements between rows of out, a multiple of 2 * parts; what no value fills is set to zero. 0: parts * 3 *
+                            patch_size^2 */
     rvit_view source;    /* what rvit_images_write has written; 16-byte aligned; may be in an UPLOAD buffer */
     int64_t source_size; /* capacity in bytes, a multiple of 16 */
     rvit_view pixels;    /* optional: what pictures on the device lie in; 16-byte aligned */
@@ -160,9 +161,10 @@ typedef struct rvit_preprocess_args {
        used is copied there first, so that memory of the host is read once and in order. Without it
        pixels are read from source several times. The CPU backend does not use it. */
     rvit_view staging;
-    rvit_view out;        /* [rows, 3 * patch_size^2], rows out_stride apart */
+    rvit_view out;        /* [rows, parts * 3 * patch_size^2], rows out_stride apart */
     rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned */
     rvit_view grids;      /* optional out: int32 [n_images, 2], 4-byte aligned: rows and columns of patches; 0, 0 past the last picture */
+    int32_t parts;        /* as in rvit_patchify_args: 1 or 2, with dtype f32 1. 0: 1 */
 } rvit_preprocess_args;
 #define RVIT_PREPROCESS_ARGS_INIT RVIT_INIT(rvit_preprocess_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_preprocess(rvit_stream *stream, const rvit_preprocess_args *args);

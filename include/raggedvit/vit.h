@@ -14,7 +14,12 @@ extern "C" {
    and GW = image_width / patch_size, rounded down, and tokens = n_prefix + GH * GW. Row i * tokens +
    n_prefix + py * GW + px is patch (py, px) of image i; channel c, line y, column x of the patch is
    at c * patch_size^2 + y * patch_size + x. Prefix rows are zero. (DeiT: the convolution of stride
-   16 as a GEMM.) */
+   16 as a GEMM.)
+
+   With parts 2 a row of a 16-bit dtype says its values almost as f32 does. It is two halves of
+   out_stride / 2 elements: the values rounded to dtype, and in the same order what the rounding took
+   from them, rounded in turn. A GEMM whose weight stands twice in each row adds the two up: pixels are
+   then off by at most 2^-22 of their size in f16 (2^-25 below 1/8), and by 2^-16 in bf16. */
 typedef struct rvit_patchify_args {
     size_t struct_size;
     rvit_dtype dtype;      /* of out */
@@ -29,15 +34,18 @@ typedef struct rvit_patchify_args {
     int32_t n_prefix;
     rvit_view images;     /* f32 [n_images, channels, image_height, image_width]; may be in an
                              UPLOAD buffer */
-    rvit_view out;        /* [n_images * tokens, channels * patch_size^2], rows out_stride apart */
+    rvit_view out;        /* [n_images * tokens, parts * channels * patch_size^2], rows out_stride
+                             apart */
     rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned: min(i, live images)
                            * tokens */
     int32_t image_height; /* pixels; multiple of patch_size. 0 with image_width 0: image_size */
     int32_t image_width;
     int32_t crop;       /* 1: sides need not be multiples of patch_size. The lines and columns past the
                            last whole patch are not read (SigLIP: patches of 14 in 384 pixels) */
-    int32_t out_stride; /* elements between rows of out, even; what lies between is set to zero. 0:
-                           channels * patch_size^2. GEMMs are fastest with a multiple of 8 */
+    int32_t out_stride; /* elements between rows of out, a multiple of 2 * parts; what no value fills is
+                           set to zero. 0: parts * channels * patch_size^2. GEMMs are fastest with a
+                           multiple of 8 */
+    int32_t parts;      /* 1 or 2, with dtype f32 1. 0: 1 */
 } rvit_patchify_args;
 #define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);
@@ -398,7 +406,7 @@ typedef struct rvit_session_desc {
     int32_t max_images; /* maximum number of images of a run, 1 or more */
     rvit_prune_desc prune;
     int32_t trace;   /* 1: keep the values that rvit_session_trace (experimental.h) returns;
-                        costs memory and copies */
+                        costs memory and copies. 2: RVIT_TRACE_GIVEN of experimental.h */
     int32_t outputs; /* OR of rvit_output values */
     /* 1: every run has exactly max_images images. If the policy also keeps a fixed number of
        tokens, the host knows all row counts, and GEMMs use the device's dense kernels. The last
@@ -508,7 +516,7 @@ typedef struct rvit_memory_info {
 
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
                again, stages or not, for a model with norm_pre or a norm of the patches alone), e B T D,
-               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8)
+               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8, with e 2 twice)
                policies that score by CLS attention: 4 B T H; received, hiprune: that twice; hiprune
                with alpha above 0: B T (anchors), 4 (T + 1) (how many); tome: 4 B T head_dim
                a head, or pooled rows, on another pooling than CLS: 4 B D, for CLS_MEAN twice; for MAP
@@ -535,7 +543,8 @@ typedef struct rvit_memory_info {
                block features 4 B L D, L the most tokens of an image that the block leaves
                received attention 4 B L H, L of the block's attention
                each stage: its results again; 4 (B + 1) (not tome)
-     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
+     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i, with trace 2 also
+               B L_i; tome 4 B L_i head_dim more; hiprune with anchors 5 B T
      host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes; with stages 4 B;
                with desc.max_picture_bytes 512 KiB
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages

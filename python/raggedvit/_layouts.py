@@ -8,7 +8,7 @@ from typing import Any
 from ._structs import Struct, array, fill
 
 
-class rvit_device_info(Struct):  # 560 bytes
+class rvit_device_info(Struct):  # 568 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("backend", c_int),  # 8
@@ -20,6 +20,7 @@ class rvit_device_info(Struct):  # 560 bytes
         ("name", c_char * 128),  # 48
         ("driver", c_char * 128),  # 176
         ("note", c_char * 256),  # 304
+        ("native_dtypes", c_int32),  # 560
     ]
 
 
@@ -31,7 +32,7 @@ class rvit_allocator(Struct):  # 24 bytes
     ]
 
 
-class rvit_device_desc(Struct):  # 80 bytes
+class rvit_device_desc(Struct):  # 88 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("backend", c_int),  # 8
@@ -47,6 +48,7 @@ class rvit_device_desc(Struct):  # 80 bytes
         ("cache_size", c_size_t),  # 56
         ("submit_work", c_int64),  # 64
         ("poll_us", c_int32),  # 72
+        ("kernels", c_char_p),  # 80
     ]
 
 
@@ -563,7 +565,7 @@ class rvit_images_args(Struct):  # 80 bytes
     ]
 
 
-class rvit_preprocess_args(Struct):  # 144 bytes
+class rvit_preprocess_args(Struct):  # 152 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -579,10 +581,11 @@ class rvit_preprocess_args(Struct):  # 144 bytes
         ("out", rvit_view),  # 96
         ("cu_seqlens", rvit_view),  # 112
         ("grids", rvit_view),  # 128
+        ("parts", c_int32),  # 144
     ]
 
 
-class rvit_patchify_args(Struct):  # 112 bytes
+class rvit_patchify_args(Struct):  # 120 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -599,6 +602,7 @@ class rvit_patchify_args(Struct):  # 112 bytes
         ("image_width", c_int32),  # 100
         ("crop", c_int32),  # 104
         ("out_stride", c_int32),  # 108
+        ("parts", c_int32),  # 112
     ]
 
 

@@ -28,8 +28,38 @@ RVIT_DEVICE void barrier_wait(uint32_t barrier, int parity, emu::site at = emu::
 
 RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, int z, uint32_t barrier, emu::site at = emu::site::here())
 {
-    const int from[3] = {x, y, z};
-    emu::copy_box(at, shared, map, from, barrier);
+    emu::copy_box(at, shared, map, 3, {x, y, z}, barrier);
+}
+
+RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, uint32_t barrier, emu::site at = emu::site::here())
+{
+    emu::copy_box(at, shared, map, 2, {x, y}, barrier);
+}
+
+RVIT_DEVICE void copy_folded_box(uint32_t shared, const void *map, int x, int y, uint32_t barrier, emu::site at = emu::site::here())
+{
+    emu::copy_box(at, shared, map, 5, {x, 0, 0, 0, y}, barrier);
+}
+
+/* A cluster is one CTA. */
+RVIT_DEVICE int cluster_rank()
+{
+    return 0;
+}
+
+RVIT_DEVICE void cluster_sync()
+{
+    block_sync();
+}
+
+RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int, emu::site at = emu::site::here())
+{
+    emu::barrier_arrive(at, barrier, 0);
+}
+
+RVIT_DEVICE void copy_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int, emu::site at = emu::site::here())
+{
+    emu::copy_box(at, shared, map, 2, {x, y}, barrier);
 }
 
 template <int N> RVIT_DEVICE void release_registers()

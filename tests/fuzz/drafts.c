@@ -64,6 +64,7 @@ static void draft_patchify(rvit_op *op, choices *c)
         a->image_width = plus(multiple(c, a->patch_size, 1, 4), (int32_t)choose(c, 3));
     }
     a->n_prefix = choose_int(c, 0, 3);
+    a->parts = a->n_prefix; /* of what is chosen already: the corpus keeps its meaning */
 }
 
 static void draft_preprocess(rvit_op *op, choices *c)
@@ -76,6 +77,7 @@ static void draft_preprocess(rvit_op *op, choices *c)
     a->out_stride = choose(c, 2) ? 0 : (int32_t)(3u * (uint32_t)a->patch_size * (uint32_t)a->patch_size + choose(c, 5));
     a->source_size = 4096 + 16 * (int64_t)choose_int(c, 0, 200) + (choose(c, 16) == 1);
     a->pixels_size = choose_int(c, 0, 900);
+    a->parts = a->n_images;
 }
 
 static void draft_linear(rvit_op *op, choices *c)

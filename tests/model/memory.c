@@ -247,6 +247,8 @@ static void formula_holds(void **state)
             device += SUM(4 * B * T * HEADS); /* the other array is that of the output */
         if (tome)
             device += SUM(4 * B * T * 64);
+        if (hiprune)
+            trace += SUM(4 * B * T, B * T);
         for (int i = 0; i < stages; i++) {
             const int64_t results = SUM(B * len[i], 4 * (B + 1), tome ? 4 * B * len[i] : 0);
             int64_t tables = fixed ? SUM(4 * (len[i] + 1)) : 0;
@@ -257,7 +259,7 @@ static void formula_holds(void **state)
                 device += 2 * SUM(4 * B * len[i + 1]);
             upload += tables + (mask ? SUM(B * len[i]) : 0);
             readback += results + (tome ? 0 : SUM(4 * (B + 1)));
-            trace += SUM(4 * B * len[i]);
+            trace += SUM(4 * B * len[i], tome ? 4 * B * len[i] * 64 : 0);
         }
         expect_held("device_size by the formula", policy, TRACED, memory.device_size, device, device);
         expect_held("upload_size by the formula", policy, TRACED, memory.upload_size, upload, upload);

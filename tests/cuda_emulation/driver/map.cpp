@@ -1,5 +1,4 @@
-/* Tensor maps: what TMA is told of a tensor. Of the kinds, those that the backend has: 2-byte elements, three dimensions, swizzled boxes.
- */
+/* Tensor maps: what TMA is told of a tensor. Of the kinds, those that the backend has: 2-byte elements, swizzled boxes. */
 #include <string.h>
 
 #include "driver.h"
@@ -12,17 +11,17 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill)
 {
     EMU_CALL(INITIALISED);
-    if ((uintptr_t)map % 64 != 0 || (uintptr_t)address % 16 != 0 || rank != 3 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE ||
+    if ((uintptr_t)map % 64 != 0 || (uintptr_t)address % 16 != 0 || rank < 2 || rank > 5 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE ||
         swizzle != CU_TENSOR_MAP_SWIZZLE_128B || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ||
         (type != CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16)) {
         report("cuTensorMapEncodeTiled: a map that the driver does not take, or the emulation does not know");
         return CUDA_ERROR_INVALID_VALUE;
     }
-    tensor_map m = {TENSOR_MAP_MAGIC, 128, static_cast<const unsigned char *>(address), {}, {}, {2, 0, 0}};
-    for (int i = 0; i < 3; i++) {
+    tensor_map m = {TENSOR_MAP_MAGIC, 128, static_cast<const unsigned char *>(address), rank, {}, {}, {2}};
+    for (cuuint32_t i = 0; i < rank; i++) {
         if (sizes[i] == 0 || sizes[i] > 1ull << 32 || box[i] == 0 || box[i] > 256 || steps[i] != 1 ||
             (i > 0 && (strides[i - 1] % 16 != 0 || strides[i - 1] >= 1ull << 40))) {
-            report("cuTensorMapEncodeTiled: dimension %d", i);
+            report("cuTensorMapEncodeTiled: dimension %u", (unsigned)i);
             return CUDA_ERROR_INVALID_VALUE;
         }
         m.size[i] = (uint32_t)sizes[i];

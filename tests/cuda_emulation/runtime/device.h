@@ -92,12 +92,12 @@ void barrier_wait(site at, uint32_t barrier, int parity);
 struct tensor_map {
     uint32_t magic, swizzle; /* bytes */
     const unsigned char *base;
-    uint32_t size[3], box[3]; /* of 2-byte elements */
-    uint64_t stride[3];
+    uint32_t rank, size[5], box[5]; /* of 2-byte elements; past the rank 1 */
+    uint64_t stride[5];
 };
 const uint32_t TENSOR_MAP_MAGIC = 0x70616d74u;
-/* cp.async.bulk.tensor.3d; done at once. */
-void copy_box(site at, uint32_t shared, const void *map, const int (&from)[3], uint32_t barrier);
+/* cp.async.bulk.tensor of so many dimensions; done at once. */
+void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const int (&from)[5], uint32_t barrier);
 
 unsigned char *dynamic_shared();
 /* A shared-memory address as PTX has it, of a place in dynamic shared memory. */

@@ -193,30 +193,36 @@ void barrier_wait(site at, uint32_t barrier, int parity)
         [](const void *what, unsigned value) { return static_cast<const barrier_state *>(what)->phase != value; }, (unsigned)parity);
 }
 
-void copy_box(site at, uint32_t shared, const void *map, const int (&from)[3], uint32_t barrier)
+void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const int (&from)[5], uint32_t barrier)
 {
     tensor_map m;
     memcpy(&m, map, sizeof m);
     if (m.magic != TENSOR_MAP_MAGIC)
         fail("%s:%d: the tensor map is none", at.file, at.line);
+    if (m.rank != rank)
+        fail("%s:%d: a box of %u dimensions of a tensor of %u", at.file, at.line, rank, (unsigned)m.rank);
     if (shared % 1024 != 0)
         fail("%s:%d: a swizzled box at shared address %u", at.file, at.line, shared);
     uint32_t to = shared;
-    for (unsigned z = 0; z < m.box[2]; z++)
-        for (unsigned y = 0; y < m.box[1]; y++)
-            for (unsigned x = 0; x < m.box[0]; x++, to += 2) {
-                const int64_t place[3] = {(int64_t)from[0] + x, (int64_t)from[1] + y, (int64_t)from[2] + z};
-                bool inside = true;
-                uint64_t offset = 0;
-                for (int i = 0; i < 3; i++) {
-                    inside = inside && place[i] >= 0 && place[i] < (int64_t)m.size[i];
-                    offset += (uint64_t)place[i] * m.stride[i];
-                }
-                uint16_t value = 0;
-                if (inside)
-                    memcpy(&value, m.base + offset, 2);
-                memcpy(shared_bytes(at, to ^ (to >> 7 & (m.swizzle / 16 - 1)) << 4, 2), &value, 2);
-            }
+    unsigned in_box[5] = {};
+    for (bool more = true; more; to += 2) {
+        bool inside = true;
+        uint64_t offset = 0;
+        for (unsigned i = 0; i < rank; i++) {
+            const int64_t place = (int64_t)from[i] + in_box[i];
+            inside = inside && place >= 0 && place < (int64_t)m.size[i];
+            offset += (uint64_t)place * m.stride[i];
+        }
+        uint16_t value = 0;
+        if (inside)
+            memcpy(&value, m.base + offset, 2);
+        memcpy(shared_bytes(at, to ^ (to >> 7 & (m.swizzle / 16 - 1)) << 4, 2), &value, 2);
+        more = false;
+        for (unsigned i = 0; i < rank && !more; i++) {
+            more = ++in_box[i] < m.box[i];
+            in_box[i] = more ? in_box[i] : 0;
+        }
+    }
     barrier_state &b = state_of(at, barrier);
     const uint32_t bytes = to - shared;
     if (b.bytes < bytes)

@@ -1,0 +1,93 @@
+/* GEMMs of 16-bit elements on sm_90a, by a kernel of warpgroups: where only the device knows the rows, and where cuBLASLt would need a
+   second pass. Which kernel serves depends on the op, its capacities and the device; a row has the same bits however many are live. */
+#include "backend_cuda/cu.h"
+
+#include <string.h>
+
+enum { PLAIN, SIGMOID, WIDE };
+static const rvit_cu_kernel kernels[][3] = {
+    [RVIT_F16] = {RVIT_CU_linear_f16_hopper, RVIT_CU_linear_f16_hopper_sigmoid, RVIT_CU_linear_f16_hopper_f32},
+    [RVIT_BF16] = {RVIT_CU_linear_bf16_hopper, RVIT_CU_linear_bf16_hopper_sigmoid, RVIT_CU_linear_bf16_hopper_f32},
+};
+
+/* What the kernel has code for: an activation and 16 bits, or a residual and float32; rows of whole chunks and units. */
+static int is_expressible(const rvit_linear_args *args)
+{
+    const int form = args->out_dtype == RVIT_F32 ? args->activation == RVIT_ACTIVATION_NONE : args->residual.buffer == NULL;
+    const uintptr_t at = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->out) |
+                         (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->bias);
+    return form && args->dtype != RVIT_F32 && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
+}
+
+int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    const rvit_cu_machine *machine = &queue->device->machine;
+    if (!machine->warpgroups || args->rows.capacity == 0 || !is_expressible(args))
+        return 0;
+    const double macs = (double)args->rows.capacity * args->in_features * args->out_features;
+    const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED;
+    if (!knows_rows)
+        return macs >= (double)machine->hopper_macs;
+    return args->activation != RVIT_ACTIVATION_NONE && macs >= (double)machine->hopper_activation_macs;
+}
+
+#if CUDA_VERSION >= 12000
+static rvit_status encode(const rvit_cu_queue *queue, const rvit_linear_args *args, cuuint32_t rank, rvit_view view, const cuuint64_t *sizes,
+                          const cuuint64_t *strides, const cuuint32_t *box, rvit_cu_tensor_map *out_map)
+{
+    static const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
+    const rvit_cu_driver *driver = queue->device->driver;
+    CUtensorMap map; /* aligned by its type */
+    _Static_assert(sizeof map == sizeof *out_map, "a map is passed as it is");
+    RVIT_CU_TRY(driver, cuTensorMapEncodeTiled,
+                (&map, args->dtype == RVIT_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, rvit_cu_at(view),
+                 sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    memcpy(out_map, &map, sizeof map);
+    return RVIT_OK;
+}
+
+static rvit_status map_x(const rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_tensor_map *out_map)
+{
+    const cuuint64_t sizes[2] = {(cuuint64_t)args->in_features, (cuuint64_t)args->rows.capacity};
+    const cuuint64_t strides[1] = {(cuuint64_t)args->in_features * 2};
+    const cuuint32_t box[2] = {64, RVIT_CU_HOPPER_BOX};
+    return encode(queue, args, 2, args->x, sizes, strides, box, out_map);
+}
+
+/* Rows of weight in the order in which a product gives a lane 16 bytes of neighbours: it has columns 2 q and 2 q + 1 of each 8. */
+static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_tensor_map *out_map)
+{
+    const cuuint32_t step = (cuuint32_t)(16 / rvit_dtype_size(args->out_dtype)), unit = 4 * step;
+    const cuuint64_t row = (cuuint64_t)args->in_features * 2;
+    const cuuint64_t sizes[5] = {(cuuint64_t)args->in_features, 2, 4, step / 2, (cuuint64_t)args->out_features / unit};
+    const cuuint64_t strides[4] = {row, step * row, 2 * row, unit * row};
+    const cuuint32_t box[5] = {64, 2, 4, step / 2, RVIT_CU_HOPPER_COLUMNS / unit};
+    return encode(queue, args, 5, args->weight, sizes, strides, box, out_map);
+}
+
+rvit_status rvit_cu_linear_hopper(rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
+    rvit_cu_linear_hopper_params params = {.args = {
+                                               .x = rvit_cu_at(args->x),
+                                               .weight = rvit_cu_at(args->weight),
+                                               .bias = rvit_cu_at(args->bias),
+                                               .residual = rvit_cu_at(args->residual),
+                                               .out = rvit_cu_at(args->out),
+                                               .rows = rvit_cu_rows_of(&args->rows),
+                                               .in_features = args->in_features,
+                                               .out_features = args->out_features,
+                                               .residual_period = (int32_t)args->residual_period,
+                                               .gelu = args->activation == RVIT_ACTIVATION_GELU,
+                                               .out_f32 = args->out_dtype == RVIT_F32,
+                                               .slope = sigmoid.slope,
+                                               .cubic = sigmoid.cubic,
+                                           }};
+    RVIT_TRY(map_x(queue, args, &params.x));
+    RVIT_TRY(map_weight(queue, args, &params.weight));
+    const int kind = args->out_dtype == RVIT_F32 ? WIDE : sigmoid.slope != 0.0f ? SIGMOID : PLAIN;
+    const int32_t ctas = rvit_cu_tile_hopper(&queue->device->machine, args->rows.capacity, args->out_features);
+    return rvit_cu_launch(queue, kernels[args->dtype][kind], ctas, RVIT_CU_HOPPER_THREADS, RVIT_CU_HOPPER_SHARED, &params);
+}
+#endif
