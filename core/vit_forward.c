@@ -17,7 +17,8 @@ static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit
     args.dtype = w->dtype;
     args.rows = f->rows;
     args.in_features = rvit_block_inputs(f->model, linear);
-    args.out_features = rvit_block_outputs(f->model, linear);
+    if (args.out_features == 0)
+        args.out_features = rvit_block_outputs(f->model, linear);
     args.x = rvit_is_bytes(w->dtype) ? f->bytes : x;
     args.weight = w->weight;
     if (rvit_is_bytes(w->dtype)) {
@@ -63,7 +64,9 @@ static rvit_status hidden(const forward *f)
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.out_dtype = model->dtype;
     args.out = f->wide;
-    if (!activates_late(f)) {
+    if (activates_late(f)) {
+        args.out_features = (model->info.gated ? 2 : 1) * model->mlp_width; /* gates and values */
+    } else {
         args.activation = model->info.activation;
         args.gated = model->info.gated;
         args.bias = model->blocks[f->block].linears[RVIT_BLOCK_FC1].bias;
