@@ -180,6 +180,8 @@ static const struct option_row option_rows[] = {
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = CLASSIFY | BENCH},
     {"tier", "NAME", "A's kernels: %s (auto, as B: the highest there is)",
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = VERIFY},
+    {"kernels", "NAME", "the CPU backend's kernels: portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16 or amx (the fastest)",
+     OPTION_TEXT(T, kernels), .commands = TIMES},
     {"threads", "N",
      "CPU threads, %s: those of the CPU backend, and those that decode and prepare images, which with the CPU backend take turns with it "
      "(0: "
