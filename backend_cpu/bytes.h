@@ -68,7 +68,7 @@ INLINE int64_t quantise_row(const float *values, int64_t n, ivec largest, const 
     const rvit_row_scale scale = rvit_row_scale_of(rvit_bits_float((uint32_t)most), static_scale, dtype);
     *out_scale = scale.scale;
     if (scale.inverse == 0.0f) {
-        memset(out, 0, (size_t)n);
+        memset(out, scale.fill, (size_t)n);
         return 0;
     }
     const vec limit = vec_set(rvit_bytes_max(dtype));

@@ -21,7 +21,7 @@ static int64_t quantise(const float *values, int64_t n, const float *static_scal
     for (int64_t i = 0; i < n; i++) {
         const float value = scale.inverse == 0.0f ? 0.0f : values[i] * scale.inverse;
         cut += static_scale != NULL && fabsf(value) > rvit_bytes_max(dtype);
-        out[i] = rvit_to_byte(value, dtype);
+        out[i] = scale.inverse == 0.0f ? scale.fill : rvit_to_byte(value, dtype);
     }
     return cut;
 }

@@ -15,21 +15,22 @@ static inline float rvit_bytes_max(rvit_dtype dtype)
 /* Rows without a value of this size have scale 0. No static scale is smaller, or larger than 1 / this. */
 #define RVIT_BYTES_LEAST 0x1p-100f
 
-/* A row's scale, and by what its values are multiplied before they are rounded; 0: the bytes are 0. */
+/* A row's scale, and by what its values are multiplied before they are rounded; 0: the bytes are `fill`. */
 typedef struct rvit_row_scale {
     float scale, inverse;
+    uint8_t fill;
 } rvit_row_scale;
 
 /* largest: of the absolute values, which are finite; or not finite itself. static_scale: or NULL. */
 static inline rvit_row_scale rvit_row_scale_of(float largest, const float *static_scale, rvit_dtype dtype)
 {
     if (!isfinite(largest) || (static_scale != NULL && !(*static_scale >= RVIT_BYTES_LEAST && *static_scale <= 1.0f / RVIT_BYTES_LEAST)))
-        return (rvit_row_scale){NAN, 0.0f};
+        return (rvit_row_scale){NAN, 0.0f, dtype == RVIT_E4M3 ? 0x7f : 0};
     if (static_scale != NULL)
-        return (rvit_row_scale){*static_scale, 1.0f / *static_scale};
+        return (rvit_row_scale){*static_scale, 1.0f / *static_scale, 0};
     if (largest < RVIT_BYTES_LEAST)
-        return (rvit_row_scale){0.0f, 0.0f};
-    return (rvit_row_scale){largest / rvit_bytes_max(dtype), rvit_bytes_max(dtype) / largest};
+        return (rvit_row_scale){0.0f, 0.0f, 0};
+    return (rvit_row_scale){largest / rvit_bytes_max(dtype), rvit_bytes_max(dtype) / largest, 0};
 }
 
 /* A value that has been multiplied by the inverse; not NaN. */

@@ -15,7 +15,6 @@ static const expectation unsupported[] = {
     {RVIT_BACKEND_VULKAN, "e4m3", "as quantize"},
     {RVIT_BACKEND_CUDA, "quantize", "to int8, which is slower than f16 there"},
     {RVIT_BACKEND_CUDA, "int8", "as quantize"},
-    {RVIT_BACKEND_CUDA, "e4m3", "not written yet"},
 };
 
 /* Tests that fail because of a defect that is known and not yet mended. NULL ends the list. */

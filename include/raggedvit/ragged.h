@@ -264,8 +264,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_layernorm(rvit_stream *stream, const rv
    A row with a below 2^-100 has scale 0, and zeros. With static_scale, s,
        out_scales[t] = s     out[t, j] = round(v[j] * (1 / s))
    Each operation above is one of float32, and so all devices give the same bits for the same v. A row
-   with a value that is not finite, or with an s outside 2^-100..2^100, has scale NaN, and zeros: what is
-   computed from it is NaN. */
+   with a value that is not finite, or with an s outside 2^-100..2^100, has scale NaN, and zeros (E4M3:
+   NaN): what is computed from it is NaN. */
 typedef struct rvit_quantize_args {
     size_t struct_size;
     rvit_dtype dtype;     /* of x: F32, F16 or BF16 */
