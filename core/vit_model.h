@@ -62,8 +62,8 @@ struct rvit_model {
     rvit_buffer *weights;             /* all of them */
     /* [dim, parts, rvit_model_patch_width], for values in the order of rvit_patchify: (channel, y, x) */
     rvit_view patch_weight;
-    /* [dim, parts, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches (channel,
-       frame, y, x), patch_weight then being the sum over the frames. */
+    /* [dim, parts, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches
+       (channel, frame, y, x), patch_weight then being the sum over the frames. */
     rvit_view row_weight;
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
@@ -108,6 +108,8 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
     return info->distilled || info->pooling == RVIT_POOLING_CLS_MEAN ? 2 * info->dim : info->dim;
 }
 
+/* Whether the device computes in this type. */
+rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype);
 void rvit_model_retain(rvit_model *model);
 /* What native sessions know of positions. */
 void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint);
