@@ -433,6 +433,28 @@ static void linear_bytes(void **state)
             }
 }
 
+/* What models ask for. */
+static void linear_bytes_of_models(void **state)
+{
+    (void)state;
+    static const struct {
+        rvit_dtype out_dtype;
+        int32_t in_features, out_features, bias;
+        residual_kind residual;
+    } of[] = {{RVIT_F16, 192, 144, 1, NO_RESIDUAL}, {RVIT_BF16, 192, 260, 0, NO_RESIDUAL}, {RVIT_F32, 768, 192, 1, IN_PLACE}};
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+            const linear_case c = {.out_dtype = of[i].out_dtype,
+                                   .in_features = of[i].in_features,
+                                   .out_features = of[i].out_features,
+                                   .rows = 99,
+                                   .capacity = 99 + (int64_t)i % 2,
+                                   .bias = of[i].bias,
+                                   .residual = of[i].residual};
+            run_bytes(byte_types[t], &c);
+        }
+}
+
 /* The sums of int8 are exact and without overflow, whatever the kernel: the largest ones too. A row whose scale is NaN is NaN. */
 static void linear_int8_exact(void **state)
 {
@@ -495,4 +517,5 @@ void good_linear(rvit_linear_args *a)
 }
 
 SUITE(linear_suite, TEST(linear_variants), TEST(linear_forms), TEST(linear_sizes), TEST(linear_large), TEST(linear_rows),
-      TEST(linear_padded), TEST(linear_position), TEST(linear_live_out_of_range), TEST(linear_bytes), TEST(linear_int8_exact));
+      TEST(linear_padded), TEST(linear_position), TEST(linear_live_out_of_range), TEST(linear_bytes), TEST(linear_bytes_of_models),
+      TEST(linear_int8_exact));
