@@ -13,7 +13,7 @@
 #define ISA_STRING ISA_STRING_(RVIT_CPU_ISA)
 
 void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *tile, float *scratch);
-int ISA_NAME(rvit_cpu_arrange_tiles)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+int ISA_NAME(rvit_cpu_arrange_panels)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
 void ISA_NAME(rvit_cpu_attention_kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_attention_bf16_kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_backward_kernel)(const rvit_cpu_backward_tile *tile, float *scratch);

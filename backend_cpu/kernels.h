@@ -14,12 +14,11 @@
 #define RVIT_CPU_LINEAR_ROWS 384
 #define RVIT_CPU_LINEAR_COLUMNS 256
 #define RVIT_CPU_LINEAR_DEPTH 256
-/* Linear on tiles: the units of rows and columns, and the maximum of a task: rows, bytes of its x, and in_features. */
+/* Linear in panels (panel.h): columns of a panel, the largest in_features, and bytes of a panel. And the rows of a tile of AMX. */
+#define RVIT_CPU_PANEL_COLUMNS 32
+#define RVIT_CPU_PANEL_DEPTH 8192
+#define RVIT_CPU_PANEL_BYTES (2 * RVIT_CPU_PANEL_DEPTH * RVIT_CPU_PANEL_COLUMNS)
 #define RVIT_CPU_TILE_ROWS 16
-#define RVIT_CPU_TILE_COLUMNS 32
-#define RVIT_CPU_TILES_ROWS 384
-#define RVIT_CPU_TILES_X (1 << 20)
-#define RVIT_CPU_TILES_DEPTH 16384
 /* Attention: maximum queries of a tile, keys of a block, and head_dim; and the queries that attention_bf16 computes at a time. */
 #define RVIT_CPU_ATTENTION_QUERIES 288
 #define RVIT_CPU_ATTENTION_STRIP 32
@@ -57,7 +56,6 @@ typedef struct rvit_cpu_linear_tile {
     rvit_dtype out_dtype;    /* of residual and out */
     int gated;
     int arranged; /* weight lies as the kernel's arrange function leaves it, and begins with a panel */
-    int packs;    /* linear on tiles: x is first copied to tiles */
     rvit_cpu_activation activation;
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
 } rvit_cpu_linear_tile;
@@ -222,7 +220,9 @@ typedef struct rvit_cpu_kernels {
     int32_t native_dtypes; /* as in rvit_device_info */
     /* Arranges weights [columns, in_features] for `linear` in place, if their sizes fit; returns whether it has. */
     int (*arrange)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
-    /* Linear of bf16 by instructions for it, of at most RVIT_CPU_TILES_DEPTH in_features; NULL: there are none. */
+    /* Linear of bf16 by instructions for it, of at most RVIT_CPU_PANEL_DEPTH in_features; NULL: there are none. Blocks of narrow_rows rows
+       and panels of columns are fastest. */
+    int narrow_rows;
     void (*linear_bf16)(const rvit_cpu_linear_tile *tile, float *scratch);
     int (*arrange_bf16)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
     void (*linear)(const rvit_cpu_linear_tile *tile, float *scratch); /* F32, F16, BF16 */
@@ -254,8 +254,10 @@ extern const rvit_cpu_kernels rvit_cpu_kernels_portable;
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx2;
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
 /* Of the tables above avx512: what they have of their own. */
+void rvit_cpu_linear_bf16_kernel_avx512_bf16(const rvit_cpu_linear_tile *tile, float *scratch);
+int rvit_cpu_arrange_panels_avx512_bf16(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
 void rvit_cpu_linear_bf16_kernel_amx(const rvit_cpu_linear_tile *tile, float *scratch);
-int rvit_cpu_arrange_tiles_amx(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+int rvit_cpu_arrange_panels_amx(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
 void rvit_cpu_attention_bf16_kernel_avx512_bf16(const rvit_cpu_attention_tile *tile, float *scratch);
 void rvit_cpu_attention_bf16_kernel_amx(const rvit_cpu_attention_tile *tile, float *scratch);
 #endif

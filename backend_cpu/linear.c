@@ -87,47 +87,41 @@ static void choose_cblas_tiles(linear_job *job)
     job->column_tiles = divide_up(job->columns, job->column_unit);
 }
 
-/* What a task of linear_tiles.c takes, in clocks of one core, about: products of 16 x 32 x 32 elements at 32 clocks, or 40 where a group of
-   rows is alone; the epilogue; the copy of x; the weights, once, from the L3 cache. */
-static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels, int packs)
+/* What a task of linear_tiles.c takes, in clocks of one core, about: products of 16 x 32 x 32 elements at 42 clocks, more where a group of
+   rows is alone; the epilogue; the weights from a far cache. */
+static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels)
 {
-    const int64_t steps = divide_up(job->whole.in_features, 32);
-    const int64_t group = panels * (steps * (packs ? 32 : 36) + (job->whole.activation == RVIT_CPU_NONE ? 250 : 450));
-    return groups * (group + (packs ? steps * 64 : 0)) + (groups & 1) * panels * steps * 8 + panels * steps * 64 + 2000;
+    const int64_t steps = divide_up(job->whole.in_features, 32), finish = job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
+    return panels * (groups * (steps * 42 + finish) + (groups & 1) * steps * 15 + steps * 64) + 2000;
 }
 
-/* Tries to split rows and columns so that the last thread ends early. */
+/* Splits rows and columns so that the last thread ends early. */
 static void choose_tile_tasks(linear_job *job)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
-    const int64_t groups = divide_up(job->rows, RVIT_CPU_TILE_ROWS), panels = divide_up(job->columns, RVIT_CPU_TILE_COLUMNS);
-    const int64_t x_groups = RVIT_CPU_TILES_X / (divide_up(job->whole.in_features, 32) * 1024);
-    const int64_t most = RVIT_CPU_TILES_ROWS / RVIT_CPU_TILE_ROWS, fits = x_groups < most ? x_groups : most;
-    const int64_t least = divide_up(groups, fits);
+    job->row_unit = job->device->kernels->narrow_rows;
+    job->column_unit = RVIT_CPU_PANEL_COLUMNS;
+    const int64_t groups = divide_up(job->rows, job->row_unit), panels = divide_up(job->columns, job->column_unit);
+    const int64_t most = groups < 4 * n_threads ? groups : 4 * n_threads;
     int64_t best = INT64_MAX;
-    for (int64_t rows = least; rows <= groups && rows <= least + 2 * n_threads; rows++)
+    for (int64_t rows = 1; rows <= most; rows++)
         for (int64_t rounds = 1; rounds <= 4; rounds++) {
             int64_t columns = divide_up(rounds * n_threads, rows);
             if (columns > panels)
                 columns = panels;
             const int64_t taken = divide_up(rows * columns, n_threads);
-            for (int packs = 0; packs < 2; packs++) {
-                const int64_t clocks = taken * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns), packs);
-                if (clocks >= best)
-                    continue;
+            const int64_t clocks = taken * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns));
+            if (clocks < best) {
                 best = clocks;
                 job->row_tiles = rows;
                 job->column_tiles = columns;
-                job->whole.packs = packs;
             }
         }
-    job->row_unit = RVIT_CPU_TILE_ROWS;
-    job->column_unit = RVIT_CPU_TILE_COLUMNS;
 }
 
 static int has_tiles(const rvit_cpu_device *device, const rvit_linear_args *a)
 {
-    return a->dtype == RVIT_BF16 && device->kernels->linear_bf16 != NULL && a->in_features <= RVIT_CPU_TILES_DEPTH;
+    return a->dtype == RVIT_BF16 && device->kernels->linear_bf16 != NULL && a->in_features <= RVIT_CPU_PANEL_DEPTH;
 }
 
 void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)

@@ -1,25 +1,24 @@
 /* Linear on the tiles of AMX: blocks of 32 rows and 32 columns, two tiles by two. Compiled for the table "amx", and for tests with emulated
    tiles.
 
-   A weight is arranged in panels of 32 columns. A panel has a pair of tiles for each 64 bytes of a row, the left 16 columns and the right
-   16, so that it takes the bytes of its rows. x is read as it lies, or is first copied to tiles: 16 rows of x that are a multiple of
-   4 KiB apart compete for a few sets of the L1 cache, and no prefetcher follows them. */
-#include "backend_cpu/finish.h"
+   The weight lies in panels (panel.h). x is read as it lies, but for rows that do not fill a tile, which are copied to tiles first. */
 #include "backend_cpu/isa.h"
+#include "backend_cpu/panel.h"
 #include "backend_cpu/tile.h"
 
-#define ROWS 16               /* of a tile */
-#define COLUMNS 32            /* of a panel */
-#define PAIR (2 * TILE_BYTES) /* of a panel, side by side */
-/* Pairs of a panel that are used for all rows while they are in the L1 cache: 256 channels of bf16. */
-#ifndef TILE_CUT
-#define TILE_CUT 8
+#define ROWS RVIT_CPU_TILE_ROWS
+/* Bytes of weights that stay in the L2 cache while all rows use them. */
+#ifndef TILE_CHUNK
+#define TILE_CHUNK (1 << 18)
+#endif
+#ifndef TILE_AHEAD
+#define TILE_AHEAD 1
 #endif
 
 typedef struct tile_scratch {
-    float sums[RVIT_CPU_TILES_ROWS * COLUMNS];
-    char panel[TILE_CUT * PAIR];
-    char x[RVIT_CPU_TILES_X];
+    float sums[2][2 * ROWS * COLUMNS];
+    char operands[RVIT_CPU_PANEL_BYTES +
+                  2 * ROWS * 2 * RVIT_CPU_PANEL_DEPTH]; /* of a weight that is not arranged, a panel; and rows of x as tiles */
 } tile_scratch;
 _Static_assert(sizeof(tile_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
 
@@ -29,18 +28,6 @@ typedef struct row_group {
     int64_t stride, step; /* bytes between rows, and between tiles */
 } row_group;
 
-/* Copies bytes first .. of up to 16 rows into `pairs` lines of tiles; what is past the rows' ends is zero. */
-INLINE void copy_line(char *out, const char *row, int64_t left)
-{
-    if (left >= 64) {
-        memcpy(out, row, 64);
-    } else {
-        memset(out, 0, 64);
-        if (left > 0)
-            memcpy(out, row, (size_t)left);
-    }
-}
-
 static void pack_rows(const char *x, int64_t row_bytes, int rows, char *out)
 {
     const int64_t steps = (row_bytes + 63) / 64;
@@ -49,62 +36,30 @@ static void pack_rows(const char *x, int64_t row_bytes, int rows, char *out)
         const int64_t end = first + 4 < steps ? first + 4 : steps;
         for (int i = 0; i < ROWS; i++)
             for (int64_t s = first; s < end; s++)
-                copy_line(out + s * TILE_BYTES + i * 64, x + i * row_bytes + s * 64, i < rows ? row_bytes - s * 64 : 0);
+                copy_line(out + s * TILE + i * 64, x + i * row_bytes + s * 64, i < rows ? row_bytes - s * 64 : 0);
     }
 }
 
-/* Makes pairs first .. first + n - 1 of a panel of rows of weight, at most 32; columns past them are zero. A tile is the transpose of 16 x
-   16 words of 32 bits. */
-static void pack_panel_tiles(const char *weight, int64_t row_bytes, int columns, int64_t first, int64_t n, char *out)
+/* sums[32, 32] = two groups of rows times n pairs of tiles. Meanwhile the rows of the block before are finished: the tiles' unit leaves the
+   vectors' free. ahead: bytes from next on that are to come into the L2 cache. */
+INLINE void product_2(const rvit_cpu_linear_tile *t, const row_group *g, const char *b, int64_t n, float *sums, const panel_block *before,
+                      const char *next, int lines, rvit_cpu_activation activation, int adds, rvit_dtype dtype)
 {
-    for (int64_t s = 0; s < n; s++)
-        for (int half = 0; half < 2; half++) {
-            uint32_t words[16];
-            uint32_t *tile = (uint32_t *)(void *)(out + s * PAIR + half * TILE_BYTES);
-            for (int j = 0; j < 16; j++) {
-                const int column = 16 * half + j;
-                const int64_t at = (first + s) * 64;
-                copy_line((char *)words, weight + column * row_bytes + at, column < columns ? row_bytes - at : 0);
-                for (int k = 0; k < 16; k++)
-                    tile[16 * k + j] = words[k];
-            }
-        }
-}
-
-int ISA_NAME(rvit_cpu_arrange_tiles)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch)
-{
-    const int64_t row_bytes = in_features * rvit_cpu_size(dtype);
-    if (columns % COLUMNS != 0 || row_bytes % 64 != 0 || COLUMNS * row_bytes > (int64_t)(RVIT_CPU_SCRATCH_FLOATS * sizeof *scratch))
-        return 0;
-    for (int64_t column = 0; column < columns; column += COLUMNS) {
-        char *panel = (char *)weight + column * row_bytes;
-        pack_panel_tiles(panel, row_bytes, COLUMNS, 0, row_bytes / 64, (char *)scratch);
-        memcpy(panel, scratch, (size_t)(COLUMNS * row_bytes));
-    }
-    return 1;
-}
-
-/* sums[32, 32] (+)= two groups of rows times n pairs of tiles. */
-static void product_2(const row_group *g, const char *b, int64_t first, int64_t n, float *sums)
-{
-    const char *a0 = g[0].at + first * g[0].step, *a1 = g[1].at + first * g[1].step;
+    const char *a0 = g[0].at, *a1 = g[1].at;
     const int64_t stride = sizeof(float) * COLUMNS;
-    if (first == 0) {
-        tile_zero(0);
-        tile_zero(1);
-        tile_zero(2);
-        tile_zero(3);
-    } else {
-        tile_load(0, sums, stride);
-        tile_load(1, sums + 16, stride);
-        tile_load(2, sums + ROWS * COLUMNS, stride);
-        tile_load(3, sums + ROWS * COLUMNS + 16, stride);
-    }
+    vec bias[COLUMNS / VL];
+    load_bias(t, before->column, bias);
+    const int rows_a_step = (int)((before->rows + n - 1) / n);
+    int row = 0;
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
     for (int64_t s = 0; s < n; s++) {
         tile_load(4, a0, g[0].stride);
         tile_load(6, b, 64);
         tile_load(5, a1, g[1].stride);
-        tile_load(7, b + TILE_BYTES, 64);
+        tile_load(7, b + TILE, 64);
         tile_dp_bf16(0, 4, 6);
         tile_dp_bf16(2, 5, 6);
         tile_dp_bf16(1, 4, 7);
@@ -112,6 +67,10 @@ static void product_2(const row_group *g, const char *b, int64_t first, int64_t 
         a0 += g[0].step;
         a1 += g[1].step;
         b += PAIR;
+        for (int i = 0; i < rows_a_step && row < before->rows; i++)
+            finish_row(t, before, row++, bias, activation, adds, dtype);
+        for (int i = 0; i < lines; i++, next += 64)
+            __builtin_prefetch(next, 0, 2);
     }
     tile_store(0, sums, stride);
     tile_store(1, sums + 16, stride);
@@ -119,22 +78,17 @@ static void product_2(const row_group *g, const char *b, int64_t first, int64_t 
     tile_store(3, sums + ROWS * COLUMNS + 16, stride);
 }
 
-/* The same for one group. */
-static void product_1(const row_group *g, const char *b, int64_t first, int64_t n, float *sums)
+/* sums[16, 32], the same for one group. */
+static void product_1(const row_group *g, const char *b, int64_t n, float *sums)
 {
-    const char *a = g->at + first * g->step;
+    const char *a = g->at;
     const int64_t stride = sizeof(float) * COLUMNS;
-    if (first == 0) {
-        tile_zero(0);
-        tile_zero(1);
-    } else {
-        tile_load(0, sums, stride);
-        tile_load(1, sums + 16, stride);
-    }
+    tile_zero(0);
+    tile_zero(1);
     for (int64_t s = 0; s < n; s++) {
         tile_load(4, a, g->stride);
         tile_load(6, b, 64);
-        tile_load(7, b + TILE_BYTES, 64);
+        tile_load(7, b + TILE, 64);
         tile_dp_bf16(0, 4, 6);
         tile_dp_bf16(1, 4, 7);
         a += g->step;
@@ -144,115 +98,92 @@ static void product_1(const row_group *g, const char *b, int64_t first, int64_t 
     tile_store(1, sums + 16, stride);
 }
 
-/* Stores 32 columns. */
-INLINE void store_line(void *out, const vec v[COLUMNS / VL], rvit_dtype dtype)
+/* The group of rows that begins at row `first` of the tile. packed: where rows that are copied go. */
+static row_group group_of(const rvit_cpu_linear_tile *t, int first, int copies, char *packed)
 {
-#if defined(__AVX512BF16__) && VL == 16
-    if (dtype == RVIT_BF16) {
-        _mm512_storeu_si512(out, (__m512i)_mm512_cvtne2ps_pbh((__m512)v[1], (__m512)v[0]));
-        return;
-    }
-#endif
-    UNROLL
-    for (int j = 0; j < COLUMNS / VL; j++)
-        any_store(out, j * VL, v[j], VL, dtype);
+    const int64_t row_bytes = t->in_features * rvit_cpu_size(t->dtype);
+    const char *x = (const char *)t->x + first * row_bytes;
+    if (!copies && t->rows - first >= ROWS)
+        return (row_group){x, row_bytes, 64};
+    pack_rows(x, row_bytes, t->rows - first, packed);
+    return (row_group){packed, 64, TILE};
 }
 
-/* finish of finish.h for whole panels that are not gated. */
-INLINE void finish_panel(const rvit_cpu_linear_tile *t, const float *sums, int first_row, int rows, int column,
-                         rvit_cpu_activation activation, int adds, rvit_dtype dtype)
+int ISA_NAME(rvit_cpu_arrange_panels)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch)
 {
-    vec bias[COLUMNS / VL];
-    UNROLL
-    for (int j = 0; j < COLUMNS / VL; j++)
-        bias[j] = t->bias != NULL ? vec_load(t->bias + column + j * VL) : (vec){0};
-    for (int i = 0; i < rows; i++) {
-        const int64_t row = t->first_row + first_row + i;
-        const int64_t residual_row = t->residual_period > 0 ? row % t->residual_period : row;
-        vec v[COLUMNS / VL];
-        UNROLL
-        for (int j = 0; j < COLUMNS / VL; j++) {
-            v[j] = activate(activation, t->slope, t->cubic, vec_load(sums + i * COLUMNS + j * VL) + bias[j]);
-            if (adds)
-                v[j] += any_load(t->residual, residual_row * t->out_features + column + j * VL, VL, dtype);
-        }
-        store_line((char *)t->out + ((first_row + i) * t->out_features + column) * (dtype == RVIT_F32 ? 4 : 2), v, dtype);
-    }
+    return arrange_panels(weight, columns, in_features * rvit_cpu_size(dtype), scratch);
 }
 
-typedef void (*finish_fn)(const rvit_cpu_linear_tile *t, const float *sums, int first_row, int rows, int column);
-#define FINISH(activation, adds, dtype)                                                                                           \
-    static void finish_##activation##_##adds##_##dtype(const rvit_cpu_linear_tile *t, const float *sums, int first_row, int rows, \
-                                                       int column)                                                                \
-    {                                                                                                                             \
-        finish_panel(t, sums, first_row, rows, column, RVIT_CPU_##activation, adds, RVIT_##dtype);                                \
-    }
-FINISH(NONE, 0, F32)
-FINISH(NONE, 1, F32)
-FINISH(NONE, 0, BF16)
-FINISH(NONE, 1, BF16)
-FINISH(GELU, 0, F32)
-FINISH(GELU, 0, BF16)
-FINISH(SIGMOID, 0, F32)
-FINISH(SIGMOID, 0, BF16)
-
-/* NULL: finish_block serves. */
-static finish_fn choose_finish(const rvit_cpu_linear_tile *t)
-{
-    static const finish_fn with_activation[3][2] = {
-        {finish_NONE_0_F32, finish_NONE_0_BF16}, {finish_GELU_0_F32, finish_GELU_0_BF16}, {finish_SIGMOID_0_F32, finish_SIGMOID_0_BF16}};
-    if (t->gated || t->out_dtype == RVIT_F16 || (t->residual != NULL && t->activation != RVIT_CPU_NONE))
-        return NULL;
-    const int narrow = t->out_dtype == RVIT_BF16;
-    if (t->residual != NULL)
-        return narrow ? finish_NONE_1_BF16 : finish_NONE_1_F32;
-    return with_activation[t->activation][narrow];
-}
-
-void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
+/* whole: panels of 32 columns, with the epilogue that follows; else finish_block serves. */
+INLINE void linear_with(const rvit_cpu_linear_tile *t, float *scratch, int whole, rvit_cpu_activation activation, int adds,
+                        rvit_dtype dtype)
 {
     tile_scratch *s = (tile_scratch *)(void *)scratch;
-    row_group groups[RVIT_CPU_TILES_ROWS / ROWS];
-    const int64_t row_bytes = t->in_features * 2, steps = (row_bytes + 63) / 64;
-    const int n_groups = (t->rows + ROWS - 1) / ROWS;
-    char *packed = s->x;
-    for (int g = 0; g < n_groups; g++) {
-        const char *x = (const char *)t->x + g * ROWS * row_bytes;
-        const int rows = t->rows - g * ROWS;
-        groups[g] = (row_group){x, row_bytes, 64};
-        if (rows < ROWS || t->packs || row_bytes % 64 != 0) {
-            pack_rows(x, row_bytes, rows, packed);
-            groups[g] = (row_group){packed, 64, TILE_BYTES};
-            packed += steps * TILE_BYTES;
-        }
-    }
-    const finish_fn finish_fast = choose_finish(t);
+    const int64_t row_bytes = t->in_features * rvit_cpu_size(t->dtype), steps = (row_bytes + 63) / 64;
+    /* A chunk is a panel where the panel has to be made. */
+    char *panel = s->operands, *packed = t->arranged ? s->operands : s->operands + steps * PAIR;
+    const int64_t fit = t->arranged ? TILE_CHUNK / (steps * PAIR) : 1;
+    const int chunk = COLUMNS * (int)(fit < 1 ? 1 : fit);
+    const int pairs = (t->rows + 2 * ROWS - 1) / (2 * ROWS);
+    panel_block before = {s->sums[0], 0, 0, 0};
+    int which = 0;
     tile_begin();
-    for (int column = 0; column < t->columns; column += COLUMNS) {
-        const int columns = t->columns - column < COLUMNS ? t->columns - column : COLUMNS;
-        const char *weight = (const char *)t->weight + column * row_bytes;
-        for (int64_t first = 0; first < steps; first += TILE_CUT) {
-            const int64_t n = steps - first < TILE_CUT ? steps - first : TILE_CUT;
-            const char *b = weight + first * PAIR;
-            if (!t->arranged) {
-                pack_panel_tiles(weight, row_bytes, columns, first, n, s->panel);
-                b = s->panel;
-            }
-            for (int g = 0; g < n_groups; g += 2) {
-                float *sums = s->sums + (steps > TILE_CUT ? g * ROWS * COLUMNS : 0);
-                if (g + 1 < n_groups)
-                    product_2(&groups[g], b, first, n, sums);
-                else
-                    product_1(&groups[g], b, first, n, sums);
-                if (first + n < steps)
-                    continue;
-                const int row = g * ROWS, rows = t->rows - row < 2 * ROWS ? t->rows - row : 2 * ROWS;
-                if (finish_fast != NULL && columns == COLUMNS)
-                    finish_fast(t, sums, row, rows, column);
-                else
+    for (int first = 0; first < t->columns; first += chunk) {
+        const int end = t->columns - first < chunk ? t->columns : first + chunk;
+        if (!t->arranged)
+            make_panel((const char *)t->weight + first * row_bytes, row_bytes, end - first, panel);
+        /* While all rows use this chunk, the next one is fetched. */
+        const int lines = TILE_AHEAD && t->arranged && end < t->columns ? (PAIR / 64 + pairs - 1) / pairs : 0;
+        const char *next = (const char *)t->weight + end * row_bytes;
+        for (int row = 0; row < t->rows; row += 2 * ROWS) {
+            const int rows = t->rows - row < 2 * ROWS ? t->rows - row : 2 * ROWS;
+            row_group groups[2] = {{0}};
+            groups[0] = group_of(t, row, row_bytes % 64 != 0, packed);
+            if (rows > ROWS)
+                groups[1] = group_of(t, row + ROWS, row_bytes % 64 != 0, packed + steps * TILE);
+            for (int column = first; column < end; column += COLUMNS) {
+                const int columns = end - column < COLUMNS ? end - column : COLUMNS;
+                const char *b = t->arranged ? (const char *)t->weight + column * row_bytes : panel;
+                float *sums = s->sums[which];
+                which = !which;
+                if (rows > ROWS) {
+                    product_2(t, groups, b, steps, sums, &before, next, lines, activation, adds, dtype);
+                } else {
+                    finish_rows(t, &before, activation, adds, dtype);
+                    product_1(groups, b, steps, sums);
+                }
+                before.rows = 0;
+                next += lines * steps * 64;
+                if (whole && columns == COLUMNS) {
+                    before = (panel_block){sums, row, rows, column};
+#ifdef NO_INTERLEAVE
+                    finish_rows(t, &before, activation, adds, dtype);
+                    before.rows = 0;
+#endif
+                } else {
                     finish_block(t, sums, COLUMNS, row, rows, column, columns);
+                }
             }
         }
     }
     tile_end();
+    finish_rows(t, &before, activation, adds, dtype);
+}
+
+#define KERNEL(name, activation, adds, dtype)                                  \
+    static void linear_##name(const rvit_cpu_linear_tile *t, float *scratch)   \
+    {                                                                          \
+        linear_with(t, scratch, 1, RVIT_CPU_##activation, adds, RVIT_##dtype); \
+    }
+EPILOGUES(KERNEL)
+
+void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
+{
+#define NAME(name, activation, adds, dtype) linear_##name,
+    static void (*const kernels[])(const rvit_cpu_linear_tile *, float *) = {EPILOGUES(NAME)};
+    const int epilogue = epilogue_of(t);
+    if (epilogue >= 0)
+        kernels[epilogue](t, scratch);
+    else
+        linear_with(t, scratch, 0, RVIT_CPU_NONE, 0, RVIT_F32);
 }

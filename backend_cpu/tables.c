@@ -112,9 +112,14 @@ rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table)
     if (table == RVIT_CPU_AMX) {
         kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_amx;
         kernels.linear_bf16 = rvit_cpu_linear_bf16_kernel_amx;
-        kernels.arrange_bf16 = rvit_cpu_arrange_tiles_amx;
-        kernels.native_dtypes = 1 << RVIT_BF16;
+        kernels.arrange_bf16 = rvit_cpu_arrange_panels_amx;
+        kernels.narrow_rows = RVIT_CPU_TILE_ROWS;
+    } else if (table == RVIT_CPU_AVX512_BF16) {
+        kernels.linear_bf16 = rvit_cpu_linear_bf16_kernel_avx512_bf16;
+        kernels.arrange_bf16 = rvit_cpu_arrange_panels_avx512_bf16;
+        kernels.narrow_rows = kernels.rows;
     }
+    kernels.native_dtypes = kernels.linear_bf16 != NULL ? 1 << RVIT_BF16 : 0;
 #endif
     kernels.name = rvit_cpu_table_name(table);
     return kernels;

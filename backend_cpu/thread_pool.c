@@ -1,6 +1,9 @@
 /* A pool of threads that lives as long as the device. A region (one parallel loop) hands out its chunks from one counter. The caller works
    too and waits only for chunks that other threads have taken, so a thread that sleeps through a region delays nothing. In the child of a
-   fork the threads do not exist: the caller runs every chunk, and no thread is woken or joined. */
+   fork the threads do not exist: the caller runs every chunk, and no thread is woken or joined.
+
+   A region of many threads takes as long as its cache lines need to go round: one access of each thread to the line that has the counter
+   and the region, and one to the line that has the number of unfinished chunks. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -13,15 +16,17 @@
 #include "backend_cpu/spin.h"
 
 struct rvit_cpu_thread_pool {
+    _Alignas(64) atomic_int remaining; /* chunks not yet taken; 0 or less: none */
     /* The region. The caller writes it while no chunk is left; a thread reads it after taking a chunk. */
+    int32_t n_chunks;
     rvit_cpu_range_fn fn;
     void *context;
     int64_t n, grain;
-    int32_t n_chunks;
 
-    _Alignas(64) atomic_int remaining;  /* chunks not yet taken */
     _Alignas(64) atomic_int unfinished; /* chunks not yet done */
-    atomic_int sleepers, caller_sleeps, stop;
+    atomic_int caller_sleeps;
+    _Alignas(64) atomic_int sleepers;
+    atomic_int stop;
     pthread_mutex_t mutex;
     pthread_cond_t work, finished;
     rvit_cpu_spin spin; /* of the caller */
@@ -44,34 +49,40 @@ static void pause_briefly(void)
 #endif
 }
 
-/* Pauses before the next check; returns 0 if the thread should sleep instead. */
-static int may_look_again(rvit_cpu_spin *spin)
+/* Pauses before the next check; returns 0 if the thread should sleep instead. looks: checks since the wait began. Reading the clock can
+   take longer than a check, so it is read before few of them. */
+static int may_look_again(rvit_cpu_spin *spin, int *looks)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
-        return 0;
+    if ((*looks)++ % 32 == 0) {
+        struct timespec time;
+        clock_gettime(CLOCK_MONOTONIC, &time);
+        if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
+            return 0;
+    }
     pause_briefly();
     return 1;
 }
 
-/* Takes and runs one chunk of the region; 0 if none is left. */
-static int run_chunk(rvit_cpu_thread_pool *pool, int thread)
+/* Takes and runs chunks of the region until none is left; 0 if there was none. */
+static int run_chunks(rvit_cpu_thread_pool *pool, int thread)
 {
-    int remaining = atomic_load_explicit(&pool->remaining, memory_order_relaxed);
-    do {
-        if (remaining == 0)
-            return 0;
-    } while (!atomic_compare_exchange_weak(&pool->remaining, &remaining, remaining - 1));
-    const int64_t begin = (int64_t)(pool->n_chunks - remaining) * pool->grain;
-    const int64_t end = begin + pool->grain < pool->n ? begin + pool->grain : pool->n;
-    pool->fn(pool->context, begin, end, thread);
-    if (atomic_fetch_sub(&pool->unfinished, 1) == 1 && atomic_load(&pool->caller_sleeps)) {
+    int done = 0;
+    /* Looking first keeps the counter from falling without end, and its cache line shared. */
+    while (atomic_load_explicit(&pool->remaining, memory_order_relaxed) > 0) {
+        const int remaining = atomic_fetch_sub(&pool->remaining, 1);
+        if (remaining <= 0)
+            break;
+        const int64_t begin = (int64_t)(pool->n_chunks - remaining) * pool->grain;
+        const int64_t end = begin + pool->grain < pool->n ? begin + pool->grain : pool->n;
+        pool->fn(pool->context, begin, end, thread);
+        done++;
+    }
+    if (done > 0 && atomic_fetch_sub(&pool->unfinished, done) == done && atomic_load(&pool->caller_sleeps)) {
         pthread_mutex_lock(&pool->mutex);
         pthread_cond_signal(&pool->finished);
         pthread_mutex_unlock(&pool->mutex);
     }
-    return 1;
+    return done;
 }
 
 static void *worker_main(void *argument)
@@ -80,13 +91,14 @@ static void *worker_main(void *argument)
     rvit_cpu_thread_pool *pool = worker->pool;
     rvit_cpu_spin spin = worker->spin; /* a local copy: no cache line shared with other threads */
     for (;;) {
+        int looks = 0;
         do {
-            while (run_chunk(pool, worker->index))
+            for (; run_chunks(pool, worker->index); looks = 0)
                 rvit_cpu_spin_found(&spin);
-        } while (may_look_again(&spin));
+        } while (may_look_again(&spin, &looks));
         pthread_mutex_lock(&pool->mutex);
         atomic_fetch_add(&pool->sleepers, 1);
-        while (atomic_load(&pool->remaining) == 0 && !atomic_load(&pool->stop))
+        while (atomic_load(&pool->remaining) <= 0 && !atomic_load(&pool->stop))
             pthread_cond_wait(&pool->work, &pool->mutex);
         atomic_fetch_sub(&pool->sleepers, 1);
         pthread_mutex_unlock(&pool->mutex);
@@ -123,14 +135,14 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
             pthread_cond_signal(&pool->work);
         pthread_mutex_unlock(&pool->mutex);
     }
-    while (run_chunk(pool, 0))
-        ;
+    run_chunks(pool, 0);
+    int looks = 0;
     do {
         if (atomic_load(&pool->unfinished) == 0) {
             rvit_cpu_spin_found(&pool->spin);
             return;
         }
-    } while (may_look_again(&pool->spin));
+    } while (may_look_again(&pool->spin, &looks));
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, 1);
     while (atomic_load(&pool->unfinished) > 0)
@@ -141,11 +153,15 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
 
 int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t least)
 {
-    if (pool->n_threads == 1)
+    const int64_t n_threads = pool->n_threads;
+    int64_t chunks = n / least;
+    if (chunks > 8 * n_threads)
+        chunks = 8 * n_threads;
+    if (chunks <= 1 || n_threads == 1)
         return n > least ? n : least;
-    const int64_t chunks = 8 * (int64_t)pool->n_threads;
-    const int64_t grain = (n + chunks - 1) / chunks;
-    return grain > least ? grain : least;
+    if (chunks > n_threads)
+        chunks -= chunks % n_threads;
+    return (n + chunks - 1) / chunks;
 }
 
 int rvit_cpu_pool_threads(const rvit_cpu_thread_pool *pool)

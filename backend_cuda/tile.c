@@ -381,7 +381,7 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
 int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
 {
     enum { CLUSTER = RVIT_CU_HOPPER_CLUSTER };
-    const int64_t halves = 2 * divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS * CLUSTER);
+    const int64_t halves = divide_up(rows, RVIT_CU_HOPPER_ROWS / 2 * CLUSTER) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS);
     const int32_t most = machine->n_sms / CLUSTER;
     return least(halves < 1 ? 1 : halves, most < 1 ? 1 : most) * CLUSTER;
 }

@@ -34,13 +34,14 @@
 
 /* Of e4m3, two of which count as one element: 64 x 64 outputs, 4 warps, 3 stages of k step 64; CTAs an SM has registers for. */
 #define RVIT_CU_CTAS_E4M3 2
-/* The GEMM of 16-bit elements on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a cluster;
-   rows of a copy, which a CTA's share of half a tile is. */
+/* The GEMM of 16-bit elements on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a cluster; rows
+   of copies of x and weight. */
 #define RVIT_CU_HOPPER_ROWS 128
-#define RVIT_CU_HOPPER_COLUMNS 128
-#define RVIT_CU_HOPPER_STAGES 6
+#define RVIT_CU_HOPPER_COLUMNS 192
+#define RVIT_CU_HOPPER_STAGES 5
 #define RVIT_CU_HOPPER_CLUSTER 2
-#define RVIT_CU_HOPPER_BOX 32
+#define RVIT_CU_HOPPER_X_BOX 64
+#define RVIT_CU_HOPPER_WEIGHT_BOX 96
 #define RVIT_CU_HOPPER_THREADS 384
 #define RVIT_CU_HOPPER_SHARED (2048 + RVIT_CU_HOPPER_STAGES * (RVIT_CU_HOPPER_ROWS + RVIT_CU_HOPPER_COLUMNS) * 128)
 

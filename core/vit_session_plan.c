@@ -1,6 +1,8 @@
 /* Makes the plan of a session. */
 #include "core/vit_session_plan.h"
 
+#include <raggedvit/experimental.h>
+
 #include "core/args.h"
 #include "core/images.h"
 #include "core/status.h"
@@ -449,6 +451,17 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     return RVIT_OK;
 }
 
+/* Whether each stage can decide of the rows that given sets leave. */
+static rvit_status check_given(const rvit_prune_schedule *schedule)
+{
+    const rvit_policy *policy = schedule->policy;
+    if (schedule->n_stages == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the session does not prune");
+    if (policy->merges || policy->fuses || schedule->select == RVIT_SELECT_MASK)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the stages of %s cannot decide of given rows", policy->info.name);
+    return RVIT_OK;
+}
+
 rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session_desc *desc, const rvit_session_plan **out_plan)
 {
     rvit_prune_schedule schedule;
@@ -464,6 +477,9 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     if (model->info.merge > 0)
         schedule.unit = model->info.merge * model->info.merge;
     schedule.windowed = model->info.window > 0;
+    if (desc->trace == RVIT_TRACE_GIVEN)
+        RVIT_TRY(check_given(&schedule));
+    schedule.given = desc->trace == RVIT_TRACE_GIVEN;
     RVIT_TRY(check_predictors(model, &schedule));
     RVIT_TRY(check_probs(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)unpruned_len(model, desc) + 1) * sizeof(int32_t) : 0;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "amx_emulated.h"
 #include "arrays.h"
 
 harness H;
@@ -295,6 +296,7 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
     if (optind != argc)
         return usage(argv[0]);
     setvbuf(stdout, NULL, _IOLBF, 0);
+    amx_emulated_register();
     H.backend_name = rvit_backend_name(H.desc.backend);
     whole_run run = {suites, n_suites, with_oracle, 1};
     if (stack == 0)

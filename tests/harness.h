@@ -49,7 +49,7 @@ int harness_teardown(void **state);
      --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
      --choice PATTERN,...   these tests and suites alone, unless all cases run (RVIT_TEST_FULL)
      --vector-bits 256|512   the CPU's widest vectors
-     --kernels NAME   the CPU's kernels, as rvit_device_desc.kernels names them
+     --kernels NAME   the CPU's kernels, as rvit_device_desc.kernels names them; or amx_emulated
      --stack BYTES   the tests run in a thread whose stack is as small as this
      --absent BACKEND   the run is arranged so that this backend cannot be used, and the tests check that it says so
    Exits 77 with the reason if the device is not there. */

@@ -378,6 +378,38 @@ typedef struct rvit_model_desc {
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *desc,
                                                       rvit_model **out_model);
 RVIT_API void rvit_model_destroy(rvit_model *model);
+
+/* Types by the name that people give, each of which stands for a dtype and a quantization. The first
+   three are rvit_dtype's. */
+typedef enum rvit_precision {
+    RVIT_PRECISION_F32 = 0,
+    RVIT_PRECISION_F16 = 1,
+    RVIT_PRECISION_BF16 = 2,
+    RVIT_PRECISION_INT8 = 3, /* RVIT_QUANTIZATION_INT8; dtype is bf16 where the device multiplies it fast
+                                (rvit_device_info.native_dtypes), else f32 */
+    RVIT_PRECISION_FP8 = 4,  /* RVIT_QUANTIZATION_FP8; dtype is f16, or bf16 if most tensors of the checkpoint are */
+    RVIT_PRECISION_AUTO = 5  /* the fastest on the device that is accurate enough for the model. 8 bits are
+                                chosen for an architecture whose accuracy with them was measured and falls by
+                                at most 0.7 points of top-1 (docs/using.md has the table); else bf16 or f16, where
+                                the device multiplies it fast, and else f32 */
+} rvit_precision;
+/* "f32", "f16", "bf16", "int8", "fp8", "auto" */
+RVIT_API const char *rvit_precision_name(rvit_precision precision);
+
+typedef struct rvit_precision_choice {
+    size_t struct_size;
+    rvit_precision precision; /* never AUTO */
+    rvit_dtype dtype;         /* these are for rvit_model_desc */
+    rvit_quantization quantization;
+    char reason[256]; /* of AUTO: why this one, in a line; else empty */
+} rvit_precision_choice;
+#define RVIT_PRECISION_CHOICE_INIT RVIT_INIT(rvit_precision_choice)
+
+/* What a precision is on a device, for a checkpoint; the same answer every time. UNSUPPORTED: the device
+   lacks it, as rvit_model_create would say. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoint *checkpoint,
+                                                          rvit_precision precision, rvit_precision_choice *out_choice);
+
 /* Replaces the weights by those of a checkpoint of the same geometry, in place: sessions stay, and
    their next runs use the new weights. Returns when the weights are on the device. No run of any of
    the model's sessions may be pending, and none may start before it returns: wait or synchronise
@@ -421,7 +453,7 @@ typedef struct rvit_session_desc {
     int32_t max_images; /* maximum number of images of a run, 1 or more */
     rvit_prune_desc prune;
     int32_t trace;   /* 1: keep the values that rvit_session_trace (experimental.h) returns;
-                        costs memory and copies */
+                        costs memory and copies. 2: RVIT_TRACE_GIVEN of experimental.h */
     int32_t outputs; /* OR of rvit_output values */
     /* 1: every run has exactly max_images images. If the policy also keeps a fixed number of
        tokens, the host knows all row counts, and GEMMs use the device's dense kernels. The last
@@ -531,7 +563,7 @@ typedef struct rvit_memory_info {
 
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
                again, stages or not, for a model with norm_pre or a norm of the patches alone), e B T D,
-               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8)
+               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8, with e 2 twice)
                a quantised model: B T max(D, mlp_dim) and 4 B T (rows of bytes and their scales); above
                mlp_dim is then rounded up to 16, and counts twice with a gated MLP without a norm in it
                policies that score by CLS attention: 4 B T H; received, hiprune: that twice; hiprune
@@ -561,7 +593,8 @@ typedef struct rvit_memory_info {
                received attention 4 B L H, L of the block's attention
                a quantised model whose checkpoint brings scales of inputs: 4
                each stage: its results again; 4 (B + 1) (not tome)
-     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
+     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i, with trace 2 also
+               B L_i; tome 4 B L_i head_dim more; hiprune with anchors 5 B T
      host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes; with stages 4 B;
                with desc.max_picture_bytes 512 KiB
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages

@@ -289,10 +289,12 @@ static void check_position(rvit_dtype dtype, rvit_activation activation, int gat
 static void linear_position(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < N_STORED_TYPES; t++) {
         check_position(stored_types[t], RVIT_ACTIVATION_GELU, 0);
         check_position(stored_types[t], RVIT_ACTIVATION_QUICK_GELU, 0);
         check_position(stored_types[t], RVIT_ACTIVATION_SILU, 1);
+    }
+    for (int t = 0; t < 2; t++) {
         check_position(byte_types[t], RVIT_ACTIVATION_NONE, 0);
         check_position(byte_types[t], RVIT_ACTIVATION_GELU, 1);
     }
