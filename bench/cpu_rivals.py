@@ -15,7 +15,6 @@ kept; its logits are compared with PyTorch's in float32; then the rivals take tu
 """
 
 import argparse
-import dataclasses
 import datetime
 import importlib
 import json
@@ -32,30 +31,10 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 import numpy as np  # noqa: E402
 
 from peers import cpu_models, cpu_summary  # noqa: E402
+from peers.cpu_turns import Point, measure, say  # noqa: E402
 from peers.shapes import SHAPES, TINY  # noqa: E402
 
 MODULES = {"raggedvit": "cpu_ours", "openvino": "cpu_openvino", "onnxruntime": "cpu_onnx", "pytorch": "cpu_torch"}
-# Error of the logits in the Euclidean norm, relative to float32's. A prune keeps other tokens where scores are close.
-LIMITS = {"f32": 1e-4, "bf16": 0.1, "int8": 0.4}
-ROUNDS = 3
-
-
-@dataclasses.dataclass
-class Point:
-    """What is measured: a model and a batch size on some cores."""
-
-    shape: object
-    folder: pathlib.Path
-    batch: int
-    cpus: list
-    options: object
-
-    @property
-    def cores(self):
-        return len(self.cpus)
-
-    def __post_init__(self):
-        self.images = np.ascontiguousarray(np.load(self.folder / "images.npy")[: self.batch])
 
 
 def parse():
@@ -76,11 +55,6 @@ def parse():
     parser.add_argument("--profile", action="store_true", help="OpenVINO's time by operator instead")
     parser.add_argument("--dry-run", action="store_true", help="a tiny model and next to no time")
     return parser.parse_args()
-
-
-def say(error):
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {' '.join(lines[:3])}"[:300]
 
 
 def cores_to_use(wanted):
@@ -127,101 +101,6 @@ def rival_modules(wanted):
     return found, missing
 
 
-def run(call):
-    return np.concatenate(call())
-
-
-def timed(call):
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
-def quick(call):
-    """Seconds a call, roughly: the least of a few calls."""
-    took = timed(call)
-    return min([took] + [timed(call) for _ in range(max(1, min(5, int(0.15 / took))))])
-
-
-def choose(module, point, name, known):
-    """The call of a rival's fastest setting: (setting, call, what was tried)."""
-    if known:
-        return known, module.start(point, name, known), {}
-    tried, kept = {}, None
-    settings, first = list(module.rivals(point)[name]), True
-    while settings:
-        setting = settings.pop(0)
-        try:
-            os.sched_setaffinity(0, point.cpus)  # some library may have pinned this thread
-            call = module.start(point, name, setting)
-            tried[setting] = 1e3 * (quick(call) if first or kept else 0) / point.batch
-        except Exception as error:
-            tried[setting] = say(error)
-            call = None
-        if call is not None:
-            faster = kept is None or tried[setting] < tried[kept[0]]
-            kept = (setting, call) if faster else kept
-            del call
-            if not first and not faster:
-                break
-        elif not first:
-            break
-        if not settings and first and kept:
-            settings, first = module.more(point, name, kept[0]), False
-    if kept is None:
-        raise RuntimeError("; ".join(dict.fromkeys(why.removeprefix("RuntimeError: ") for why in tried.values())))
-    return kept + (tried,)
-
-
-def checked(name, logits, wanted):
-    """How far the logits are from float32's. Raises if they are wrong."""
-    limit = 1.0 if "keep" in name else LIMITS[name.split()[1]]
-    if logits.shape != wanted.shape or not np.isfinite(logits).all():
-        raise RuntimeError(f"logits {logits.shape} with {int((~np.isfinite(logits)).sum())} values that are not finite")
-    off = float(np.linalg.norm(logits - wanted) / np.linalg.norm(wanted))
-    same = float((logits.argmax(1) == wanted.argmax(1)).mean())
-    if off > limit:
-        raise RuntimeError(f"logits are off by {off:.3g}, limit {limit:g}; the class is the same for {same:.0%}")
-    return {"relative": off, "same_class": same}
-
-
-def measure(point, modules, options, known):
-    """One row for each rival."""
-    rows, calls, wanted = [], [], None
-    if (point.folder / "logits.npy").exists():
-        wanted = np.load(point.folder / "logits.npy")[: point.batch]
-    for module in modules.values():
-        for name in module.rivals(point):
-            if not name.startswith(tuple(options.rivals.split(","))):
-                continue
-            row = {"model": point.shape.name, "batch": point.batch, "cores": point.cores, "cpus": point.cpus, "rival": name}
-            rows.append(row)
-            try:
-                row["setting"], call, row["tried"] = choose(module, point, name, known.get((point.shape.name, point.batch, point.cores, name)))
-                logits = run(call)
-                wanted = logits if wanted is None else wanted
-                row |= checked(name, logits, wanted)
-                calls.append((row, call))
-            except Exception as error:
-                row["skipped"] = say(error)
-    samples = {id(row): [] for row, _ in calls}
-    for _ in range(1 if options.dry_run else ROUNDS):
-        for row, call in calls:
-            time.sleep(0.01)  # the threads of the rival before go to sleep
-            took = timed(call)
-            if took > 0.3:  # nothing to warm up, and no time for it
-                samples[id(row)].append(took)
-            end = time.perf_counter() + options.seconds / ROUNDS - took
-            while time.perf_counter() < end or not samples[id(row)]:
-                samples[id(row)].append(timed(call))
-    for row, _ in calls:
-        ordered = sorted(1e3 * s / point.batch for s in samples[id(row)])
-        n = len(ordered)
-        middle = (ordered[n // 2] + ordered[(n - 1) // 2]) / 2
-        row["ms_per_image"] = {"median": middle, "p10": ordered[n // 10], "p90": ordered[n - 1 - n // 10], "minimum": ordered[0], "count": n}
-    return rows
-
-
 def profile(point, openvino):
     """OpenVINO's time by operator, with the rate of its products."""
     shape, rows = point.shape, []
@@ -251,15 +130,16 @@ def show(rows):
 
 
 def prepare(options, shapes, modules):
-    """Models side by side, each in a process of its own."""
+    """Models side by side, each in a process of its own. Without --prepare only those that nothing was made of yet."""
+    work = pathlib.Path(options.work)
+    shapes = [s for s in shapes if options.prepare or not (work / s.name / "made.json").exists()]
     if len(shapes) > 1:
         share = max(1, len(os.sched_getaffinity(0)) // len(shapes))
         children = [subprocess.Popen([sys.executable, str(HERE / "cpu_rivals.py"), "--prepare", "--work", options.work, "--models", s.name,
                                       "--rivals", options.rivals], env=os.environ | {"OMP_NUM_THREADS": str(share)}) for s in shapes]
         return max(child.wait() for child in children)
-    parts = {name: make for module in modules.values() for name, make in module.PARTS.items()}
     for shape in shapes:
-        cpu_models.prepare(shape, pathlib.Path(options.work) / shape.name, parts, options.prepare)
+        cpu_models.prepare(shape, work / shape.name, {name: make for module in modules.values() for name, make in module.PARTS.items()})
     return 0
 
 
@@ -308,7 +188,7 @@ def main():
             if options.profile:
                 report["profiles"].extend(profile(point, modules["openvino"]))
                 continue
-            found = measure(point, modules, options, known)
+            found = measure(point, modules, known)
             show(found)
             again = {(r["model"], r["batch"], r["cores"], r["rival"]) for r in found}
             rows[:] = [r for r in rows if (r["model"], r["batch"], r["cores"], r["rival"]) not in again] + found

@@ -268,6 +268,31 @@ def cpu(reports):
     return text + "\n\n" + table(["", "batch", "dense", "l2, keep 0.5", "l2, keep 0.2"], rows)
 
 
+CPU_RIVALS = {"f32": ("raggedvit", "OpenVINO", "ONNX Runtime", "PyTorch"), "bf16": ("raggedvit", "OpenVINO", "PyTorch"),
+              "int8": ("raggedvit", "OpenVINO", "ONNX Runtime")}
+
+
+def cpu_rivals(reports):
+    """Whole forwards beside other programs on the same cores."""
+    found = reports.find("cpu_rivals")
+    rows, versions, times = [], found["versions"], {}
+    for r in found["results"]:
+        times.setdefault((r["cores"], r["model"], r["batch"]), {})[r["rival"]] = median(r, "ms_per_image")
+    for (cores, model, batch), ms in sorted(times.items(), key=lambda item: (item[0][0], list(MODELS).index(item[0][1]), item[0][2])):
+        cells = []
+        for dtype, names in CPU_RIVALS.items():
+            each = [ms.get(f"{name.lower().replace(' ', '')} {dtype}") for name in names]
+            least = min((x for x in each if x), default=None)
+            cells.append(" / ".join(f"**{three(x)}**" if x == least and x else three(x) for x in each))
+        rows.append([f"{cores} cores", MODELS[model][0].removesuffix(" 224"), str(batch)] + cells + [three(ms.get("raggedvit bf16 keep 0.2"))])
+    text = paragraph(f"""Milliseconds per image for whole forwards at 224 pixels, from host memory to host memory, one batch at a time, on
+        cores of an {found['machine']['cpu']} with {'AMX' if 'amx_tile' in found['machine']['flags'] else 'AVX-512'} (OpenVINO
+        {versions['openvino'].split('-')[0]}, ONNX Runtime {versions['onnxruntime']}, PyTorch {versions['torch'].split('+')[0]},
+        {day(found)}, {link(found)}). Each program has the best of its settings at each point; the fastest is in bold.""")
+    return text + "\n\n" + table(["", "model", "batch"] + [f"{dtype}: " + " / ".join(names) for dtype, names in CPU_RIVALS.items()] + [
+        "raggedvit bf16, keep 0.2"], rows)
+
+
 def three(value):
     """Three figures."""
     return "-" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"

@@ -1,8 +1,7 @@
 """What cpu_rivals.py runs: DeiT models with random weights as every rival wants them, pictures, and the logits that all must give.
 
-A model's folder holds model.safetensors (float16 values, so that all read the same), images.npy, logits.npy (float32, by whom is in
-made.json), and what the rivals made of it: model.onnx, fused.onnx, dynamic_int8.onnx, static_int8.onnx; OpenVINO's explicit.xml, sdpa.xml,
-int8.xml. What could not be made is a sentence in made.json."""
+A model's folder holds model.safetensors (float16 values, so that all read the same), images.npy, PyTorch's logits.npy in float32, and what
+the rivals made of it: .onnx files, and OpenVINO's .xml and .bin. What could not be made is a sentence in made.json."""
 
 import json
 import pathlib
@@ -79,9 +78,8 @@ def reference(shape, folder, images):
         return timm_model(shape, folder)(torch.from_numpy(images)).numpy()
 
 
-def prepare(shape, folder, parts, again=False):
-    """Makes the folder of a model; parts: name -> function(shape, folder, images), of what the rivals need. Keeps what is there. again:
-    tries what has failed before."""
+def prepare(shape, folder, parts):
+    """Makes the folder of a model; parts: name -> function(shape, folder, images), of what the rivals need. Keeps what is there."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     made_path = folder / "made.json"
@@ -95,7 +93,7 @@ def prepare(shape, folder, parts, again=False):
              "logits": logits}
     steps |= {name: (lambda make=make: make(shape, folder, images)) for name, make in parts.items()}
     for name, step in steps.items():
-        if name in made and not (again and "failed" in made[name]):
+        if "seconds" in made.get(name, {}):
             continue
         begin = time.monotonic()
         try:
