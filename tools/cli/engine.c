@@ -84,7 +84,8 @@ int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_s
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }
 
-int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, int32_t trace, int32_t outputs, rvit_session **out)
+int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, int32_t trace, int32_t outputs,
+                   rvit_session **out)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = max_images;

@@ -34,6 +34,7 @@ int64_t engine_image_length(const struct engine *self);
 
 int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_session **out);
 /* trace: as in rvit_session_desc; outputs: OR of rvit_output values. */
-int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, int32_t trace, int32_t outputs, rvit_session **out);
+int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, int32_t trace, int32_t outputs,
+                   rvit_session **out);
 
 #endif

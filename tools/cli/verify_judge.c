@@ -152,10 +152,9 @@ static void judge_scores(struct judgement *self, const struct judge_rule *rule, 
         int32_t rank = 0;
         while (ranks[rank].row != row)
             rank++;
-        add_difference(self,
-                       rule->mode == RVIT_SELECT_THRESHOLD ? margin_by_threshold(rule, ranks, n, rank)
-                                                           : margin_by_rank(rule, ranks, n, rank),
-                       tolerance);
+        add_difference(
+            self, rule->mode == RVIT_SELECT_THRESHOLD ? margin_by_threshold(rule, ranks, n, rank) : margin_by_rank(rule, ranks, n, rank),
+            tolerance);
     }
 }
 
@@ -195,7 +194,8 @@ static void judge_metrics(struct judgement *self, const struct judge_rule *rule,
     for (int32_t row = begin; row < rows->len; row += 2) {
         struct judge_rank *rank = &ranks[n++];
         double value;
-        const int32_t with = partner(rows->metric_b, rule, rows, row, &rank->score), other = partner(rows->metric_a, rule, rows, row, &value);
+        const int32_t with = partner(rows->metric_b, rule, rows, row, &rank->score),
+                      other = partner(rows->metric_a, rule, rows, row, &value);
         rank->row = row;
         self->decisions++;
         add_error(self, value, rank->score, rule->least);

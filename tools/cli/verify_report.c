@@ -64,7 +64,8 @@ static void print_blocks(const struct figures *figures, double tolerance)
 static void print_judgements(const struct verify *self)
 {
     const struct figures *figures = &self->figures;
-    printf("sets     %lld of %lld images kept different tokens somewhere\n", (long long)figures->n_sets_differ, (long long)figures->n_images);
+    printf("sets     %lld of %lld images kept different tokens somewhere\n", (long long)figures->n_sets_differ,
+           (long long)figures->n_images);
     for (int32_t s = 0; s < figures->n_stages + figures->anchors; s++) {
         const struct judgement *j = &figures->judgements[s];
         if (s < figures->n_stages)
@@ -145,8 +146,8 @@ static json_t *judgements_to_json(const struct figures *figures)
         within += figures->judgements[s].within;
         beyond += figures->judgements[s].beyond;
     }
-    return json_pack("{s:f, s:I, s:I, s:I, s:o}", "margin", figures->judge_tolerance, "decisions", decisions, "differ_within_margin", within,
-                     "differ_beyond_margin", beyond, "anchors",
+    return json_pack("{s:f, s:I, s:I, s:I, s:o}", "margin", figures->judge_tolerance, "decisions", decisions, "differ_within_margin",
+                     within, "differ_beyond_margin", beyond, "anchors",
                      figures->anchors ? judgement_to_json(figures, figures->n_stages) : json_null());
 }
 
