@@ -108,6 +108,8 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
     return info->distilled || info->pooling == RVIT_POOLING_CLS_MEAN ? 2 * info->dim : info->dim;
 }
 
+/* Whether the device computes in this type. */
+rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype);
 void rvit_model_retain(rvit_model *model);
 /* What native sessions know of positions. */
 void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint);

@@ -48,7 +48,7 @@ struct judge_rank {
 enum judge_kind { JUDGE_ATTENTION, JUDGE_SUMS };
 /* The largest margin that a decision by such scores may have and yet be another: four times the scores' relative error in the root mean
    square (verify_judge.c). */
-double judge_tolerance(enum judge_kind kind, rvit_dtype dtype);
+double judge_tolerance(enum judge_kind kind, rvit_precision precision);
 
 /* Adds an image. ranks: room for len of them. */
 void judge_image(struct judgement *self, const struct judge_rule *rule, const struct judge_rows *rows, double tolerance,
