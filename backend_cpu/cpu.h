@@ -21,9 +21,9 @@ typedef struct rvit_cpu_device {
     rvit_cpu_thread_pool *pool;
     float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
     pthread_mutex_t lock;
+    const rvit_linear_hints *hints; /* of the op that runs */
     int oracle;
     int use_cblas;
-    int32_t arranged; /* of the op that runs: rvit_linear_hints */
 } rvit_cpu_device;
 
 typedef struct rvit_cpu_buffer {
@@ -120,6 +120,18 @@ static inline int64_t rvit_cpu_next_row(const int32_t *next_rows, int64_t first,
     return next >= 0 && next < x_rows && next != first && (row == first || next > row) ? next : -1;
 }
 
+static inline rvit_cpu_activation rvit_cpu_activation_of(rvit_activation activation)
+{
+    return activation == RVIT_ACTIVATION_NONE ? RVIT_CPU_NONE : activation == RVIT_ACTIVATION_GELU ? RVIT_CPU_GELU : RVIT_CPU_SIGMOID;
+}
+
+/* Adds to a count of saturated values: absent views have none. Threads may add at once. */
+static inline void rvit_cpu_add_saturated(rvit_view view, int64_t n)
+{
+    if (view.buffer != NULL && n > 0)
+        __atomic_fetch_add((uint32_t *)rvit_cpu_at(view), (uint32_t)n, __ATOMIC_RELAXED);
+}
+
 /* n elements of an array as floats, from element i on: a pointer into the array, or converted into `values`. */
 static inline const float *rvit_cpu_load_floats(const rvit_cpu_kernels *kernels, const void *p, int64_t i, int64_t n, rvit_dtype dtype,
                                                 float *values)
@@ -186,6 +198,7 @@ void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);
  * PREDICTOR. */
 void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *args);
 void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
+void rvit_cpu_oracle_quantize(rvit_cpu_device *device, const rvit_quantize_args *args);
 void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *args);
 void rvit_cpu_oracle_attention_backward(rvit_cpu_device *device, const rvit_attention_backward_args *args);
 void rvit_cpu_oracle_received(rvit_cpu_device *device, const rvit_received_args *args);

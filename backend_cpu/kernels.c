@@ -1,5 +1,5 @@
-/* All kernels except those of attention, its gradient, received, match, pool and probe: linear, layernorm, head, conversions; and the table
-   of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* All kernels except those of attention, its gradient, received, match, pool, probe and bytes: linear, layernorm, head, conversions; and
+   the table of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
 #include "backend_cpu/finish.h"
@@ -118,18 +118,11 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 
 /* Layernorm. */
 
-INLINE int64_t source_row(const rvit_cpu_layernorm_rows *r, int64_t row)
-{
-    if (r->src_rows == NULL)
-        return row;
-    return r->src_rows[row] < 0 ? 0 : r->src_rows[row] < r->x_rows ? r->src_rows[row] : r->x_rows - 1;
-}
-
 INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, rvit_dtype dtype, rvit_dtype out_dtype)
 {
     const int64_t size = rvit_cpu_size(dtype);
     for (int64_t row = r->first; row < r->end; row++) {
-        const int64_t from = source_row(r, row);
+        const int64_t from = rvit_cpu_source_row(r, row);
         float mean, scale;
         moments(r->x, from * r->dim, r->dim, r->eps, dtype, &mean, &scale);
         for (int64_t i = 0; i < r->dim; i += VL) {
@@ -154,7 +147,7 @@ static void layernorm_other(const rvit_cpu_layernorm_rows *r)
     const int64_t size = rvit_cpu_size(r->dtype);
     const row_norm norm = {r->gamma, r->beta, r->features, r->eps, r->rms};
     for (int64_t row = r->first; row < r->end; row++) {
-        const int64_t from = source_row(r, row);
+        const int64_t from = rvit_cpu_source_row(r, row);
         const row_moments m = moments_of(&norm, r->x, from * r->dim, r->dtype);
         for (int64_t i = 0; i < r->dim; i += VL) {
             const int64_t left = r->features - i, width = r->dim - i < VL ? r->dim - i : VL;
@@ -232,10 +225,14 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .arrange = arrange,
     .linear = linear,
     .linear_finish = linear_finish,
+    .linear_i8 = ISA_NAME(rvit_cpu_linear_i8_kernel),
+    .linear_e4m3 = ISA_NAME(rvit_cpu_linear_e4m3_kernel),
     .attention = ISA_NAME(rvit_cpu_attention_kernel),
     .attention_backward = ISA_NAME(rvit_cpu_backward_kernel),
     .received = ISA_NAME(rvit_cpu_received_kernel),
     .layernorm = layernorm,
+    .layernorm_bytes = ISA_NAME(rvit_cpu_layernorm_bytes_kernel),
+    .quantize = ISA_NAME(rvit_cpu_quantize_kernel),
     .head = head,
     .pool = ISA_NAME(rvit_cpu_pool_kernel),
     .probe = ISA_NAME(rvit_cpu_probe_kernel),

@@ -32,7 +32,7 @@
 /* Bytes of an element. */
 static inline int64_t rvit_cpu_size(rvit_dtype dtype)
 {
-    return dtype == RVIT_F32 ? 4 : 2;
+    return dtype == RVIT_F32 ? 4 : rvit_is_bytes(dtype) ? 1 : 2;
 }
 
 typedef enum rvit_cpu_activation { RVIT_CPU_NONE, RVIT_CPU_GELU, RVIT_CPU_SIGMOID } rvit_cpu_activation;
@@ -42,8 +42,10 @@ typedef enum rvit_cpu_activation { RVIT_CPU_NONE, RVIT_CPU_GELU, RVIT_CPU_SIGMOI
    gates and values, of which each pair makes an element of residual and out. */
 typedef struct rvit_cpu_linear_tile {
     const void *x, *weight;
-    const float *bias;    /* or NULL */
-    const void *residual; /* or NULL */
+    const float *x_scales, *weight_scales; /* of the tile's first row and column, with I8 and E4M3; else NULL */
+    const int32_t *weight_sums;            /* I8: of the tile's first column, the sums of the rows of weight; NULL: not known */
+    const float *bias;                     /* or NULL */
+    const void *residual;                  /* or NULL */
     void *out;
     int64_t in_features;  /* also the stride of x and weight */
     int64_t out_features; /* the stride of residual and out */
@@ -118,7 +120,31 @@ typedef struct rvit_cpu_layernorm_rows {
     float eps;
     rvit_dtype dtype, out_dtype;
     int rms;
+    float *out_scales;         /* out_dtype I8 or E4M3 */
+    const float *static_scale; /* or NULL */
 } rvit_cpu_layernorm_rows;
+
+/* The row of x that becomes a row of out. */
+static inline int64_t rvit_cpu_source_row(const rvit_cpu_layernorm_rows *r, int64_t row)
+{
+    if (r->src_rows == NULL)
+        return row;
+    return r->src_rows[row] < 0 ? 0 : r->src_rows[row] < r->x_rows ? r->src_rows[row] : r->x_rows - 1;
+}
+
+/* Rows first .. end - 1 of quantize. */
+typedef struct rvit_cpu_quantize_rows {
+    const void *x;
+    const float *bias, *static_scale; /* or NULL */
+    int8_t *out;
+    float *out_scales;
+    int64_t first, end;
+    int64_t columns; /* of out */
+    rvit_dtype dtype, out_dtype;
+    int gated;
+    rvit_cpu_activation activation;
+    float slope, cubic; /* as of linear */
+} rvit_cpu_quantize_rows;
 
 /* Classes first_class .. first_class + n_classes - 1 of up to RVIT_CPU_HEAD_IMAGES images. x[i]: the first row of an image; its further
    tokens follow. logits[i]: the image's class 0. */
@@ -199,7 +225,10 @@ typedef struct rvit_cpu_kernels {
     int narrow_rows;
     void (*linear_bf16)(const rvit_cpu_linear_tile *tile, float *scratch);
     int (*arrange_bf16)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
-    void (*linear)(const rvit_cpu_linear_tile *tile, float *scratch);
+    void (*linear)(const rvit_cpu_linear_tile *tile, float *scratch); /* F32, F16, BF16 */
+    /* The sums of I8 are exact in int32; then float(sum) * (x_scale * weight_scale), and the epilogue of linear. */
+    void (*linear_i8)(const rvit_cpu_linear_tile *tile, float *scratch);
+    void (*linear_e4m3)(const rvit_cpu_linear_tile *tile, float *scratch);
     /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
@@ -207,6 +236,9 @@ typedef struct rvit_cpu_kernels {
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
     void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
+    /* With out_dtype I8 or E4M3. This and quantize return the number of values that a static scale cuts off. */
+    int64_t (*layernorm_bytes)(const rvit_cpu_layernorm_rows *rows, float *scratch);
+    int64_t (*quantize)(const rvit_cpu_quantize_rows *rows, float *scratch);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
     void (*pool)(const rvit_cpu_pool_tile *tile, float *scratch);
     void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);

@@ -42,6 +42,9 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
         tile.first_row = row;
         tile.x = elements(tile.x, row * tile.in_features, tile.dtype);
         tile.weight = elements(tile.weight, column * tile.in_features, tile.dtype);
+        tile.x_scales = elements(tile.x_scales, row, RVIT_F32);
+        tile.weight_scales = elements(tile.weight_scales, column, RVIT_F32);
+        tile.weight_sums = tile.weight_sums != NULL ? tile.weight_sums + column : NULL;
         tile.bias = elements(tile.bias, column, RVIT_F32);
         const int64_t first = tile.gated ? column / 2 : column;
         tile.residual = elements(tile.residual, first, tile.out_dtype);
@@ -116,11 +119,6 @@ static void choose_tile_tasks(linear_job *job)
         }
 }
 
-static rvit_cpu_activation activation_of(rvit_activation activation)
-{
-    return activation == RVIT_ACTIVATION_NONE ? RVIT_CPU_NONE : activation == RVIT_ACTIVATION_GELU ? RVIT_CPU_GELU : RVIT_CPU_SIGMOID;
-}
-
 static int has_tiles(const rvit_cpu_device *device, const rvit_linear_args *a)
 {
     return a->dtype == RVIT_BF16 && device->kernels->linear_bf16 != NULL && a->in_features <= RVIT_CPU_PANEL_DEPTH;
@@ -139,6 +137,9 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
             {
                 .x = rvit_cpu_at(a->x),
                 .weight = rvit_cpu_at(a->weight),
+                .x_scales = rvit_cpu_at(a->x_scales),
+                .weight_scales = rvit_cpu_at(a->weight_scales),
+                .weight_sums = rvit_cpu_at(device->hints->weight_sums),
                 .bias = rvit_cpu_at(a->bias),
                 .residual = rvit_cpu_at(a->residual),
                 .out = rvit_cpu_at(a->out),
@@ -148,8 +149,8 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
                 .dtype = a->dtype,
                 .out_dtype = a->out_dtype,
                 .gated = a->gated,
-                .arranged = device->arranged,
-                .activation = activation_of(a->activation),
+                .arranged = device->hints->arranged,
+                .activation = rvit_cpu_activation_of(a->activation),
                 .slope = sigmoid.slope,
                 .cubic = sigmoid.cubic,
             },
@@ -158,7 +159,10 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
     };
     if (job.rows == 0)
         return;
-    if (device->use_cblas) {
+    if (rvit_is_bytes(a->dtype)) {
+        job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_i8 : device->kernels->linear_e4m3;
+        choose_tiles(&job);
+    } else if (device->use_cblas) {
         choose_cblas_tiles(&job);
     } else if (has_tiles(device, a)) {
         job.kernel = device->kernels->linear_bf16;
@@ -174,7 +178,7 @@ void rvit_cpu_arrange_weight(rvit_device *base, rvit_op *op)
 {
     rvit_cpu_device *device = (rvit_cpu_device *)base;
     const rvit_linear_args *a = &op->linear;
-    if (device->oracle || device->use_cblas)
+    if (device->oracle || device->use_cblas || rvit_is_bytes(a->dtype))
         return;
     pthread_mutex_lock(&device->lock);
     op->hints.arranged = (has_tiles(device, a) ? device->kernels->arrange_bf16 : device->kernels->arrange)(

@@ -101,7 +101,7 @@ INLINE void finish_row(const rvit_cpu_linear_tile *t, const panel_block *block, 
     vec v[COLUMNS / VL];
     UNROLL
     for (int j = 0; j < COLUMNS / VL; j++) {
-        v[j] = activate(t, vec_load(block->sums + i * COLUMNS + j * VL) + bias[j], activation);
+        v[j] = activate(activation, t->slope, t->cubic, vec_load(block->sums + i * COLUMNS + j * VL) + bias[j]);
         if (adds)
             v[j] += any_load(t->residual, residual_row * t->out_features + block->column + j * VL, VL, dtype);
     }

@@ -16,7 +16,7 @@ static int is_expressible(const rvit_linear_args *args)
     const int form = args->out_dtype == RVIT_F32 ? args->activation == RVIT_ACTIVATION_NONE : args->residual.buffer == NULL;
     const uintptr_t at = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->out) |
                          (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->bias);
-    return form && args->dtype != RVIT_F32 && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
+    return form && rvit_dtype_size(args->dtype) == 2 && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
 }
 
 int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args)
@@ -51,7 +51,7 @@ static rvit_status map_x(const rvit_cu_queue *queue, const rvit_linear_args *arg
 {
     const cuuint64_t sizes[2] = {(cuuint64_t)args->in_features, (cuuint64_t)args->rows.capacity};
     const cuuint64_t strides[1] = {(cuuint64_t)args->in_features * 2};
-    const cuuint32_t box[2] = {64, RVIT_CU_HOPPER_BOX};
+    const cuuint32_t box[2] = {64, RVIT_CU_HOPPER_X_BOX};
     return encode(queue, args, 2, args->x, sizes, strides, box, out_map);
 }
 
@@ -62,7 +62,7 @@ static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args
     const cuuint64_t row = (cuuint64_t)args->in_features * 2;
     const cuuint64_t sizes[5] = {(cuuint64_t)args->in_features, 2, 4, step / 2, (cuuint64_t)args->out_features / unit};
     const cuuint64_t strides[4] = {row, step * row, 2 * row, unit * row};
-    const cuuint32_t box[5] = {64, 2, 4, step / 2, RVIT_CU_HOPPER_COLUMNS / unit};
+    const cuuint32_t box[5] = {64, 2, 4, step / 2, RVIT_CU_HOPPER_WEIGHT_BOX / unit};
     return encode(queue, args, 5, args->weight, sizes, strides, box, out_map);
 }
 

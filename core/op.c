@@ -19,31 +19,6 @@ const char *rvit_op_name(rvit_op_type type)
     return (int)type >= 0 && type < RVIT_OP_COUNT ? names[type] : "unknown op";
 }
 
-int64_t rvit_dtype_size(rvit_dtype dtype)
-{
-    switch (dtype) {
-    case RVIT_F32:
-        return 4;
-    case RVIT_F16:
-    case RVIT_BF16:
-        return 2;
-    }
-    return 0;
-}
-
-const char *rvit_dtype_name(rvit_dtype dtype)
-{
-    switch (dtype) {
-    case RVIT_F32:
-        return "f32";
-    case RVIT_F16:
-        return "f16";
-    case RVIT_BF16:
-        return "bf16";
-    }
-    return "unknown dtype";
-}
-
 /* A sum of this many 32-bit integers, multiplied by as many, fits in 64 bits. */
 enum { MAX_SUMMED = 1 << 16 };
 
@@ -150,6 +125,31 @@ static rvit_status check_dtype(const rvit_op *op, const char *name, rvit_dtype d
 {
     if (rvit_dtype_size(dtype) == 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s: %d is not a valid dtype", rvit_op_name(op->type), name, (int)dtype);
+    return RVIT_OK;
+}
+
+static rvit_status check_floats(const rvit_op *op, const char *name, rvit_dtype dtype)
+{
+    RVIT_TRY(check_dtype(op, name, dtype));
+    if (rvit_is_bytes(dtype))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is %s, expected f32, f16 or bf16", rvit_op_name(op->type), name,
+                         rvit_dtype_name(dtype));
+    return RVIT_OK;
+}
+
+/* The length of rows with scales. */
+static rvit_status check_bytes(const rvit_op *op, const char *name, int64_t n)
+{
+    RVIT_TRY(check_range(op, name, n, 16, RVIT_MAX_BYTES));
+    return check_multiple(op, name, n, 16);
+}
+
+/* An argument of rows with scales, given for others. */
+static rvit_status check_absent(const rvit_op *op, const char *name, rvit_view view, const char *of, rvit_dtype dtype)
+{
+    if (view.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is given, but %s is %s, which has no scales", rvit_op_name(op->type), name, of,
+                         rvit_dtype_name(dtype));
     return RVIT_OK;
 }
 
@@ -270,14 +270,19 @@ static rvit_status prepare_preprocess(rvit_op *op)
 static rvit_status prepare_linear(rvit_op *op)
 {
     const rvit_linear_args *a = &op->linear;
-    if (a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
+    const int bytes = rvit_is_bytes(a->dtype);
+    if (!bytes && a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s, expected %s (dtype) or f32", rvit_dtype_name(a->out_dtype),
                          rvit_dtype_name(a->dtype));
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
-    RVIT_TRY(check_dim(op, "in_features", a->in_features));
+    RVIT_TRY(bytes ? check_bytes(op, "in_features", a->in_features) : check_dim(op, "in_features", a->in_features));
     RVIT_TRY(check_dim(op, "out_features", a->out_features));
     RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU));
     RVIT_TRY(check_range(op, "gated", a->gated, 0, 1));
+    if (!bytes) {
+        RVIT_TRY(check_absent(op, "x_scales", a->x_scales, "dtype", a->dtype));
+        RVIT_TRY(check_absent(op, "weight_scales", a->weight_scales, "dtype", a->dtype));
+    }
     return check_rows(op, "residual_period", a->residual_period);
 }
 
@@ -286,7 +291,14 @@ static rvit_status prepare_layernorm(rvit_op *op)
     rvit_layernorm_args *a = &op->layernorm;
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
-    RVIT_TRY(check_dim(op, "dim", a->dim));
+    if (rvit_is_bytes(a->out_dtype)) {
+        RVIT_TRY(check_bytes(op, "dim", a->dim));
+    } else {
+        RVIT_TRY(check_dim(op, "dim", a->dim));
+        RVIT_TRY(check_absent(op, "out_scales", a->out_scales, "out_dtype", a->out_dtype));
+        RVIT_TRY(check_absent(op, "static_scale", a->static_scale, "out_dtype", a->out_dtype));
+        RVIT_TRY(check_absent(op, "saturated", a->saturated, "out_dtype", a->out_dtype));
+    }
     RVIT_TRY(check_norm(op, a->norm, a->eps, a->beta));
     if (a->features == 0)
         a->features = a->dim;
@@ -300,6 +312,17 @@ static rvit_status prepare_layernorm(rvit_op *op)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "layernorm: x_rows is %lld, expected at least rows.capacity, %lld", (long long)a->x_rows,
                          (long long)a->rows.capacity);
     return RVIT_OK;
+}
+
+static rvit_status prepare_quantize(rvit_op *op)
+{
+    const rvit_quantize_args *a = &op->quantize;
+    if (!rvit_is_bytes(a->out_dtype))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "quantize: out_dtype is %s, expected int8 or e4m3", rvit_dtype_name(a->out_dtype));
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
+    RVIT_TRY(check_bytes(op, "columns", a->columns));
+    RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU));
+    return check_range(op, "gated", a->gated, 0, 1);
 }
 
 static rvit_status check_stride(const rvit_op *op, const char *name, int64_t *stride, int64_t width, int64_t factor)
@@ -689,7 +712,8 @@ static rvit_status prepare_probe(rvit_op *op)
 /* One function per op, in the order of ops.def. */
 /* clang-format off */
 #define RVIT_OP(TYPE, name) static rvit_status check_dtypes_##name(const rvit_op *op) { const rvit_##name##_args *a = &op->name; (void)a;
-#define RVIT_DTYPE(name, field, when) if (when) RVIT_TRY(check_dtype(op, #field, a->field));
+#define RVIT_DTYPE(name, field, when) if (when) RVIT_TRY(check_floats(op, #field, a->field));
+#define RVIT_DTYPE_OR_BYTES(name, field, when) if (when) RVIT_TRY(check_dtype(op, #field, a->field));
 #define RVIT_OP_END(TYPE, name) return RVIT_OK; }
 #include "core/ops.def"
 

@@ -92,7 +92,7 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
     else if (!rvit_model_has_table(model))
         args.bias = rvit_model_table(model);
     args.out = *out = f->spare;
-    RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
+    RVIT_TRY(rvit_forward_add_linear(f, &args));
     if (model->unit_weight.buffer == NULL)
         return RVIT_OK;
     *out = f->normed;

@@ -448,6 +448,11 @@ rvit_status rvit_session_wait(rvit_session *session)
     session->pending = 0;
     RVIT_TRY(rvit_stream_synchronize(session->stream));
     session->has_results = 1;
+    uint32_t *saturated = rvit_session_host(session, session->plan->saturated);
+    if (saturated != NULL) {
+        session->saturated += *saturated;
+        *saturated = 0;
+    }
     return rvit_session_take_errors(session);
 }
 

@@ -7,6 +7,7 @@
 #include "core/images.h"
 #include "core/status.h"
 #include "core/vit_native.h"
+#include "core/vit_quantize.h"
 #include "core/vit_windows.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
@@ -148,7 +149,9 @@ static int64_t widest(const rvit_model *m)
 {
     const int64_t patch = rvit_model_patch_parts(m) * (int64_t)rvit_model_row_width(m);
     /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
-    const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, own = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
+    const int late_gate = rvit_model_quantizes(m) && m->info.gated; /* applied where the rows become bytes */
+    const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim;
+    const int64_t own = (m->mlp_norm || late_gate ? 2 : 1) * (int64_t)m->mlp_width;
     const int64_t mlp = own > m->map.mlp_width ? own : m->map.mlp_width;
     const int64_t most = patch > qkv ? patch : qkv;
     return most > mlp ? most : mlp;

@@ -326,7 +326,10 @@ rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_
     RVIT_ENTRY;
     if (session == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_get_stats: session is NULL");
-    return rvit_stream_get_stats(session->stream, out_stats);
+    rvit_stats stats = RVIT_STATS_INIT;
+    RVIT_TRY(rvit_stream_get_stats(session->stream, &stats));
+    stats.saturated = session->saturated;
+    return rvit_args_return(out_stats, &stats, sizeof stats, "stats");
 }
 
 rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, rvit_select_args *out_args)

@@ -129,7 +129,7 @@ int32_t random_below(int32_t n);
 float random_normal(void);
 void random_shuffle(int32_t *values, int32_t n);
 
-/* Elements of any stored type. */
+/* Elements of any stored type; of I8 and E4M3 without the scale, and store takes neither. */
 float load(rvit_dtype dtype, const void *data, int64_t index);
 void store(rvit_dtype dtype, void *data, int64_t index, float value);
 float rounded(rvit_dtype dtype, float value);

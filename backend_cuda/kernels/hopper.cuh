@@ -94,12 +94,12 @@ RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int rank)
                  : "memory");
 }
 
-/* A box for the CTAs whose bits are set in mask; the barrier of each is told of it. */
-RVIT_DEVICE void copy_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int mask)
+/* A folded box for the CTAs whose bits are set in mask; the barrier of each is told of it. */
+RVIT_DEVICE void copy_folded_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int mask)
 {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
-                 "%3}], [%4], %5;" ::"r"(shared),
-                 "l"(map), "r"(x), "r"(y), "r"(barrier), "h"((uint16_t)mask)
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
+                 "%4, %4, %4, %3}], [%5], %6;" ::"r"(shared),
+                 "l"(map), "r"(x), "r"(y), "r"(0), "r"(barrier), "h"((uint16_t)mask)
                  : "memory");
 }
 
@@ -184,12 +184,9 @@ template <typename T, int N> struct product;
 #define NUMBERS_40 NUMBERS_36 ",%36,%37,%38,%39"
 #define NUMBERS_48 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define NUMBERS_64 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define NUMBERS_128                                                                                                              \
-    NUMBERS_64                                                                                                                   \
-    ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,"  \
-    "%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,"    \
-    "%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define NUMBERS_68 NUMBERS_64 ",%64,%65,%66,%67"
+#define NUMBERS_96                                                                                                                  \
+    NUMBERS_68 ",%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define OPERANDS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define OPERANDS_8(i) OPERANDS_4(i), OPERANDS_4(i + 4)
 #define OPERANDS_16(i) OPERANDS_8(i), OPERANDS_8(i + 8)
@@ -199,7 +196,7 @@ template <typename T, int N> struct product;
 #define OPERANDS_48(i) OPERANDS_32(i), OPERANDS_16(i + 32)
 #define OPERANDS_64(i) OPERANDS_32(i), OPERANDS_32(i + 32)
 #define OPERANDS_68(i) OPERANDS_64(i), OPERANDS_4(i + 64)
-#define OPERANDS_128(i) OPERANDS_64(i), OPERANDS_64(i + 64)
+#define OPERANDS_96(i) OPERANDS_64(i), OPERANDS_32(i + 64)
 #define RESULTS_4(i) "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3])
 #define RESULTS_8(i) RESULTS_4(i), RESULTS_4(i + 4)
 #define RESULTS_16(i) RESULTS_8(i), RESULTS_8(i + 8)
@@ -209,7 +206,7 @@ template <typename T, int N> struct product;
 #define RESULTS_48(i) RESULTS_32(i), RESULTS_16(i + 32)
 #define RESULTS_64(i) RESULTS_32(i), RESULTS_32(i + 32)
 #define RESULTS_68(i) RESULTS_64(i), RESULTS_4(i + 64)
-#define RESULTS_128(i) RESULTS_64(i), RESULTS_64(i + 64)
+#define RESULTS_96(i) RESULTS_64(i), RESULTS_32(i + 64)
 #define INSTRUCTION(T, N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T
 /* The numbers are those of the operands behind the REGS of d. */
 #define PRODUCT(T, N, REGS, N0, N1, N2, N3, N4)                                                                                 \
@@ -246,7 +243,7 @@ PRODUCTS(80, 40, 40, 41, 42, 43, 44)
 PRODUCTS(96, 48, 48, 49, 50, 51, 52)
 PRODUCTS(128, 64, 64, 65, 66, 67, 68)
 PRODUCTS(136, 68, 68, 69, 70, 71, 72)
-PRODUCTS(256, 128, 128, 129, 130, 131, 132)
+PRODUCTS(192, 96, 96, 97, 98, 99, 100)
 #undef PRODUCTS
 #undef PRODUCT
 #undef INSTRUCTION

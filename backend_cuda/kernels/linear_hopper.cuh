@@ -10,13 +10,15 @@
 
 #include "../tile.h"
 
-/* A tile has BM rows and BN columns. A stage of the ring has 128 bytes of each row of x and weight. CLUSTER CTAs have tiles side by side, of
-   the same rows: each copies its part of them for all. U: of out. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. */
-template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES> struct linear_hopper {
-    static const int BM = RVIT_CU_HOPPER_ROWS, BOX = RVIT_CU_HOPPER_BOX, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
+/* A tile has BM rows and BN columns; half a tile half of the rows. A stage of the ring has 128 bytes of each row of x and weight. CLUSTER CTAs
+   have tiles above each other, of the same columns: each copies its share of their weights for all. U: of out. SERVES: activation.cuh, PLAIN
+   or SIGMOID, without gates. */
+template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct linear_hopper {
+    static const int BM = RVIT_CU_HOPPER_ROWS, BN = RVIT_CU_HOPPER_COLUMNS, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
+    static const int X_BOX = RVIT_CU_HOPPER_X_BOX, WEIGHT_BOX = RVIT_CU_HOPPER_WEIGHT_BOX; /* rows of a copy */
     static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
     static const int STEP = 16 / (int)sizeof(U), UNIT = 4 * STEP, UNITS = BN / UNIT;
-    static const int GROUPS = 2, COPIER_REGISTERS = 40, REGISTERS = 232;
+    static const int GROUPS = 2, COPIER_REGISTERS = 24, REGISTERS = 240;
     enum { TURNS = 8 }; /* barriers of group_sync: it is a group's turn to multiply */
 
 #ifdef RVIT_HOPPER
@@ -68,29 +70,45 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         int row, column, blocks; /* of 64 rows */
     };
 
-    /* Tiles of the live rows, CLUSTER of them at a time, columns first; of these the clusters of the grid take one after the other. If the
-       last round of whole tiles has work for no more than half of the clusters, they are halved. */
+    /* Tiles of the live rows, CLUSTER of them at a time, columns first. The clusters of the grid take them in turn. If the last round has
+       whole tiles for no more than half of the clusters, these are halved; and the last rows may fill but half a tile. Clusters without a
+       whole tile in the last round begin with the halves. */
     struct tiles {
-        int rows, columns, whole, n, steps, first, step;
+        int rows, columns, steps, clusters, cluster, n_whole, n; /* tiles of the cluster */
+        int whole, pairs, first_half, half_step;                 /* tiles of all: left whole, to be halved or not */
 
         __device__ __forceinline__ tiles(const rvit_cu_linear_params &params)
         {
-            first = (int)blockIdx.x / CLUSTER, step = (int)gridDim.x / CLUSTER;
+            cluster = (int)blockIdx.x / CLUSTER, clusters = (int)gridDim.x / CLUSTER;
             rows = live_rows(params.rows);
-            columns = (params.out_features + BN * CLUSTER - 1) / (BN * CLUSTER);
-            const int all = (rows + BM - 1) / BM * columns, last = all % step;
-            whole = 2 * last <= step ? all - last : all;
-            n = whole + (all - whole) * 2;
+            columns = (params.out_features + BN - 1) / BN;
             steps = (params.in_features + DEPTH - 1) / DEPTH;
+            const int halves = (rows + BM / 2 * CLUSTER - 1) / (BM / 2 * CLUSTER);
+            pairs = halves / 2 * columns;
+            int last = pairs % clusters; /* whole tiles of the last round */
+            last = 2 * last > clusters ? last : 0;
+            whole = last > 0 ? pairs : pairs - pairs % clusters;
+            const int n_halves = 2 * (pairs - whole) + halves % 2 * columns, idle = clusters - last;
+            half_step = n_halves <= 2 * idle ? idle : clusters;
+            first_half = cluster < last ? cluster + idle : cluster - last;
+            n_whole = cluster < whole ? (whole - cluster - 1) / clusters + 1 : 0;
+            n = n_whole + (first_half < half_step && first_half < n_halves ? (n_halves - first_half - 1) / half_step + 1 : 0);
         }
+        /* The cluster's i-th: this CTA's part of it. */
         __device__ __forceinline__ tile at(int i) const
         {
-            const int half = i < whole ? 0 : (i - whole) % 2;
-            const unsigned number = (unsigned)(i < whole ? i : whole + (i - whole) / 2);
+            const bool is_whole = i < n_whole;
+            const int half = first_half + (i - n_whole) * half_step, of_pairs = 2 * (pairs - whole);
+            const unsigned pair = (unsigned)(is_whole ? cluster + i * clusters : whole + half / 2);
+            unsigned unit = pair / (unsigned)columns * 2, column = pair % (unsigned)columns;
+            if (!is_whole && half < of_pairs)
+                unit += half % 2;
+            if (!is_whole && half >= of_pairs)
+                unit = (unsigned)(pairs / columns * 2), column = (unsigned)(half - of_pairs);
             tile t;
-            t.row = (int)(number / (unsigned)columns) * BM + half * (BM / 2);
-            t.column = ((int)(number % (unsigned)columns) * CLUSTER + (CLUSTER > 1 ? cluster_rank() : 0)) * BN;
-            t.blocks = BM / 64 >> (i < whole ? 0 : 1);
+            t.blocks = BM / 64 >> (is_whole ? 0 : 1);
+            t.row = (int)unit * (BM / 2 * CLUSTER) + (CLUSTER > 1 ? cluster_rank() * t.blocks * 64 : 0);
+            t.column = (int)column * BN;
             return t;
         }
     };
@@ -98,24 +116,26 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
     /* By one thread. The map of weight brings the rows of a stage in the order in which a lane's sums are neighbours in a row of out. */
     static __device__ __forceinline__ void copy(const rvit_cu_linear_hopper_params &params, const tiles &all, const ring &m)
     {
-        const int rank = CLUSTER > 1 ? cluster_rank() : 0;
+        const int first = CLUSTER > 1 ? cluster_rank() * (BN / CLUSTER) : 0;
         place at = {0, 1};
-        for (int i = all.first; i < all.n; i += all.step) {
+        for (int i = 0; i < all.n; i++) {
             const tile t = all.at(i);
-            const int share = t.blocks * 64 / CLUSTER, bytes = (t.blocks * 64 + BN) * 128;
 #pragma unroll 1
             for (int step = 0; step < all.steps; step++, at.next()) {
+                const uint32_t came = m.came(at.stage);
                 barrier_wait(m.left(at.stage), at.parity);
-                barrier_announce(m.came(at.stage), bytes);
+                barrier_announce(came, (t.blocks * 64 + BN) * 128);
 #pragma unroll 1
-                for (int row = rank * share; row < (rank + 1) * share; row += BOX) {
-                    const uint32_t to = m.x(at.stage) + row * 128;
+                for (int row = 0; row < t.blocks * 64; row += X_BOX)
+                    copy_box(m.x(at.stage) + row * 128, &params.x, step * DEPTH, t.row + row, came);
+#pragma unroll 1
+                for (int row = first; row < first + BN / CLUSTER; row += WEIGHT_BOX) {
                     if (CLUSTER > 1)
-                        copy_box_to(to, &params.x, step * DEPTH, t.row + row, m.came(at.stage), (1 << CLUSTER) - 1);
+                        copy_folded_box_to(m.weight(at.stage) + row * 128, &params.weight, step * DEPTH, (t.column + row) / UNIT, came,
+                                           (1 << CLUSTER) - 1);
                     else
-                        copy_box(to, &params.x, step * DEPTH, t.row + row, m.came(at.stage));
+                        copy_folded_box(m.weight(at.stage) + row * 128, &params.weight, step * DEPTH, (t.column + row) / UNIT, came);
                 }
-                copy_folded_box(m.weight(at.stage), &params.weight, step * DEPTH, t.column / UNIT, m.came(at.stage));
             }
         }
     }
@@ -130,20 +150,14 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
             barrier_arrive(m.left(stage));
     }
 
-    template <bool FIRST, int BLOCKS>
-    static __device__ __forceinline__ void multiply(float (&sum)[BLOCKS][BN / 2], const ring &m, int stage)
+    template <int BLOCKS> static __device__ __forceinline__ void multiply(float (&sum)[BLOCKS][BN / 2], const ring &m, int stage)
     {
         const uint32_t x = m.x(stage), weight = m.weight(stage);
 #pragma unroll
         for (int k = 0; k < K_STEPS; k++)
 #pragma unroll
-            for (int b = 0; b < BLOCKS; b++) {
-                const uint64_t rows = matrix_at(x + b * 64 * 128 + k * 32, 16), columns = matrix_at(weight + k * 32, 16);
-                if (FIRST && k == 0)
-                    product<T, BN>::rows_columns_first(sum[b], rows, columns);
-                else
-                    product<T, BN>::rows_columns(sum[b], rows, columns);
-            }
+            for (int b = 0; b < BLOCKS; b++)
+                product<T, BN>::rows_columns(sum[b], matrix_at(x + b * 64 * 128 + k * 32, 16), matrix_at(weight + k * 32, 16));
         products_commit();
     }
 
@@ -153,7 +167,9 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         return (unit * STEP / 2 + i / 2) * 4 + half * 2 + i % 2;
     }
 
-    static __device__ __forceinline__ void load_bias(float (&bias)[UNITS][STEP], const rvit_cu_linear_params &params, int column)
+    /* Sums begin with the bias. column: the lane's first. */
+    template <int BLOCKS>
+    static __device__ __forceinline__ void begin(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int column)
     {
 #pragma unroll
         for (int u = 0; u < UNITS; u++)
@@ -163,18 +179,13 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
                 float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 if (params.bias != nullptr && to < params.out_features)
                     v = load_4(params.bias + to);
-                bias[u][i] = v.x, bias[u][i + 1] = v.y, bias[u][i + 2] = v.z, bias[u][i + 3] = v.w;
-            }
-    }
-
-    static __device__ __forceinline__ void add_bias(float (&sum)[BN / 2], const float (&bias)[UNITS][STEP])
-    {
 #pragma unroll
-        for (int u = 0; u < UNITS; u++)
+                for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
-            for (int i = 0; i < STEP; i++) {
-                sum[sum_of(u, i, 0)] += bias[u][i];
-                sum[sum_of(u, i, 1)] += bias[u][i];
+                    for (int half = 0; half < 2; half++) {
+                        sum[b][sum_of(u, i, half)] = v.x, sum[b][sum_of(u, i + 1, half)] = v.y;
+                        sum[b][sum_of(u, i + 2, half)] = v.z, sum[b][sum_of(u, i + 3, half)] = v.w;
+                    }
             }
     }
 
@@ -191,106 +202,121 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         }
     }
 
-    /* Of 16 bits: an activation, and no residual. */
-    static __device__ __forceinline__ void finish_row(T *out, const rvit_cu_linear_params &params, const float (&sum)[BN / 2], int half,
-                                                      int row, int column, int rows)
-    {
-        T *to = out + (long long)row * params.out_features + column;
-#pragma unroll
-        for (int u = 0; u < UNITS; u++)
-            if (row < rows && column + u * UNIT < params.out_features) {
-                uint32_t pairs[4];
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    pairs[i] = element<T>::pack(sum[sum_of(u, i * 2, half)], sum[sum_of(u, i * 2 + 1, half)]);
-                *reinterpret_cast<uint4 *>(to + u * UNIT) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-            }
-    }
-
-    /* Of float32: a residual. All of a row's is on its way before the first sum. */
-    static __device__ __forceinline__ void finish_row(float *out, const rvit_cu_linear_params &params, const float (&sum)[BN / 2], int half,
-                                                      int row, int column, int rows)
-    {
-        const int from_row = params.residual_period == 0 ? row : row % params.residual_period;
-        const float *from = static_cast<const float *>(params.residual) + (long long)from_row * params.out_features + column;
-        float *to = out + (long long)row * params.out_features + column;
-        float4 more[UNITS];
-#pragma unroll
-        for (int u = 0; u < UNITS; u++) {
-            more[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (params.residual != nullptr && row < rows && column + u * UNIT < params.out_features)
-                more[u] = load_4(from + u * UNIT);
-        }
-#pragma unroll
-        for (int u = 0; u < UNITS; u++)
-            if (row < rows && column + u * UNIT < params.out_features)
-                store_4(to + u * UNIT, make_float4(sum[sum_of(u, 0, half)] + more[u].x, sum[sum_of(u, 1, half)] + more[u].y,
-                                                   sum[sum_of(u, 2, half)] + more[u].z, sum[sum_of(u, 3, half)] + more[u].w));
-    }
-
-    /* The group's rows from `row` on, once their last products are there. */
+    /* Rows of the lane from `row` on. Of 16 bits: an activation, and no residual. */
     template <int BLOCKS>
-    static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row, int column,
-                                                  int rows, const ring &m, int last)
+    static __device__ __forceinline__ void finish(T *out, const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row, int column,
+                                                  int rows)
     {
-        float bias[UNITS][STEP];
-        row += (int)(threadIdx.x & 127) / 32 * 16 + (int)(threadIdx.x & 31) / 4;
-        column += (int)(threadIdx.x & 3) * STEP;
-        load_bias(bias, params, column);
-        products_wait<0>();
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-            keep_here(sum[b]);
-        leave(m, last);
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-            add_bias(sum[b], bias);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
-            if (sizeof(U) != sizeof(float))
-                activate(sum[b], params);
+            activate(sum[b], params);
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-                finish_row(static_cast<U *>(params.out), params, sum[b], half, row + b * 64 + half * 8, column, rows);
+            for (int half = 0; half < 2; half++) {
+                const int r = row + b * 64 + half * 8;
+                T *to = out + (long long)r * params.out_features + column;
+#pragma unroll
+                for (int u = 0; u < UNITS; u++)
+                    if (r < rows && column + u * UNIT < params.out_features) {
+                        uint32_t pairs[4];
+#pragma unroll
+                        for (int i = 0; i < 4; i++)
+                            pairs[i] = element<T>::pack(sum[b][sum_of(u, i * 2, half)], sum[b][sum_of(u, i * 2 + 1, half)]);
+                        *reinterpret_cast<uint4 *>(to + u * UNIT) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+                    }
+            }
         }
     }
 
-    /* A tile of the group's, in its turn. `at`: its first stage, then that behind it. */
+    /* Units of a row of float32 whose residual is loaded together. */
+    static const int PIECE = 3, PIECES = UNITS / PIECE;
+
+    static __device__ __forceinline__ void load_residual(float4 (&more)[PIECE], const rvit_cu_linear_params &params, int piece, int row,
+                                                         int column, int rows)
+    {
+        const int r = row + piece / PIECES / 2 * 64 + piece / PIECES % 2 * 8, c = column + piece % PIECES * PIECE * UNIT;
+        const int from_row = params.residual_period == 0 ? r : r % params.residual_period;
+        const float *from = static_cast<const float *>(params.residual) + (long long)from_row * params.out_features + c;
+#pragma unroll
+        for (int u = 0; u < PIECE; u++) {
+            more[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (params.residual != nullptr && r < rows && c + u * UNIT < params.out_features)
+                more[u] = load_4(from + u * UNIT);
+        }
+    }
+
+    /* Of float32: a residual. The next piece's is on its way while a piece is stored. */
+    template <int BLOCKS>
+    static __device__ __forceinline__ void finish(float *out, const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row,
+                                                  int column, int rows)
+    {
+        float4 more[2][PIECE];
+        load_residual(more[0], params, 0, row, column, rows);
+#pragma unroll
+        for (int piece = 0; piece < BLOCKS * 2 * PIECES; piece++) {
+            const int b = piece / PIECES / 2, half = piece / PIECES % 2;
+            const int r = row + b * 64 + half * 8, c = column + piece % PIECES * PIECE * UNIT;
+            float *to = out + (long long)r * params.out_features + c;
+            if (piece + 1 < BLOCKS * 2 * PIECES)
+                load_residual(more[(piece + 1) % 2], params, piece + 1, row, column, rows);
+#pragma unroll
+            for (int u = 0; u < PIECE; u++) {
+                const float4 &x = more[piece % 2][u];
+                const int at = piece % PIECES * PIECE + u;
+                if (r < rows && c + u * UNIT < params.out_features)
+                    store_4(to + u * UNIT, make_float4(sum[b][sum_of(at, 0, half)] + x.x, sum[b][sum_of(at, 1, half)] + x.y,
+                                                       sum[b][sum_of(at, 2, half)] + x.z, sum[b][sum_of(at, 3, half)] + x.w));
+            }
+        }
+    }
+
+    /* A tile of the group's, in its turn. at: its first stage, then that behind it. */
     template <int BLOCKS>
     static __device__ __forceinline__ void make(const rvit_cu_linear_params &params, const tiles &all, const ring &m, int group, int i,
                                                 place &at)
     {
         float sum[BLOCKS][BN / 2];
-        if (i != all.first)
+        const int lane_column = (int)(threadIdx.x & 3) * STEP;
+        begin(sum, params, all.at(i).column + lane_column);
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+            keep_here(sum[b]);
+        if (i > 0)
             group_sync(TURNS + group, GROUPS * 128);
+        int before = at.stage;
         barrier_wait(m.came(at.stage), at.parity);
         products_begin();
-        multiply<true>(sum, m, at.stage);
+        multiply(sum, m, at.stage);
 #pragma unroll 1
         for (int step = 1; step < all.steps; step++) {
-            const int before = at.stage;
+            before = at.stage;
             at.next();
             barrier_wait(m.came(at.stage), at.parity);
             products_begin();
-            multiply<false>(sum, m, at.stage);
+            multiply(sum, m, at.stage);
             products_wait<1>();
             leave(m, before);
         }
-        if (i + all.step < all.n)
+        if (i + 1 < all.n)
             group_arrive(TURNS + (group ^ 1), GROUPS * 128);
-        const int last = at.stage;
+        before = at.stage;
         at.next();
+        products_wait<0>();
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+            keep_here(sum[b]);
+        leave(m, before);
         const tile t = all.at(i);
-        finish(params, sum, t.row, t.column, all.rows, m, last);
+        const int row = t.row + (int)(threadIdx.x & 127) / 32 * 16 + (int)(threadIdx.x & 31) / 4;
+        finish(static_cast<U *>(params.out), params, sum, row, t.column + lane_column, all.rows);
     }
 
     static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const tiles &all, const ring &m, int group)
     {
         place at = {0, 0};
-        for (int i = all.first + group * all.step; i < all.n; i += GROUPS * all.step) {
-            if (group == 1 || i != all.first) /* the other group's */
+        for (int i = group; i < all.n; i += GROUPS) {
+            if (i > 0) /* the other group's */
                 at.skip(all.steps);
-            if (i < all.whole)
+            if (i < all.n_whole)
                 make<BM / 64>(params, all, m, group, i, at);
             else
                 make<BM / 128>(params, all, m, group, i, at);

@@ -203,6 +203,8 @@ typedef struct rvit_stats {
     int64_t readback_size;      /* in buffers of RVIT_BUFFER_READBACK */
     int64_t working_size;       /* device memory that streams and programs hold in addition to
                                    buffers */
+    int64_t saturated;          /* of a session (rvit_session_get_stats): values that a scale from the checkpoint has cut off, in all
+                                   runs waited for (rvit_quantize_args.saturated) */
 } rvit_stats;
 #define RVIT_STATS_INIT RVIT_INIT(rvit_stats)
 

@@ -238,6 +238,7 @@ typedef struct rvit_model_info {
     int32_t window;                 /* side of the windows of attention, in squares; 0: there are none */
     int32_t patch_frames;           /* frames of a patch: those of a still are equal */
     int64_t min_pixels, max_pixels; /* of pictures after the resize, for rvit_qwen_grid; 0: not told */
+    int32_t quantization;           /* rvit_quantization of a model; 0 for a checkpoint */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
@@ -348,6 +349,19 @@ RVIT_API const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint,
    rvit_model_update changes it. */
 typedef struct rvit_model rvit_model;
 
+/* Products of 8 bits. The weights of a block's linear layers, but for those that a checkpoint spares, are
+   then rows of bytes with a scale for each output channel, made when the model is loaded; and their
+   inputs rows of bytes with a scale for each row, made where the rows are computed (rvit_quantize). The
+   result of an image still does not depend on its batch. All else is as without: the residual stream,
+   norms, softmax and scores are float32, and attention, patches, mergers, poolings and head have dtype. */
+typedef enum rvit_quantization {
+    RVIT_QUANTIZATION_NONE = 0,
+    RVIT_QUANTIZATION_INT8 = 1, /* qkv, proj, fc1 and fc2 in RVIT_I8: for the CPU */
+    RVIT_QUANTIZATION_FP8 = 2   /* qkv, fc1 and fc2 in RVIT_E4M3, proj in dtype: for CUDA; on the CPU a slow reference */
+} rvit_quantization;
+/* "none", "int8", "fp8" */
+RVIT_API const char *rvit_quantization_name(rvit_quantization quantization);
+
 typedef struct rvit_model_desc {
     size_t struct_size;
     rvit_dtype dtype; /* storage type of weights and activations. Weights that the file stores in it
@@ -355,11 +369,12 @@ typedef struct rvit_model_desc {
                          the query of attention pooling). The residual stream, LayerNorm, softmax,
                          biases and sums are always float32, except that a device may round the
                          bias of queries, keys and values, and that before a tanh GELU, to dtype */
+    rvit_quantization quantization;
 } rvit_model_desc;
 #define RVIT_MODEL_DESC_INIT RVIT_INIT(rvit_model_desc)
 
 /* desc may be NULL. The checkpoint is not needed afterwards. UNSUPPORTED: the device does not compute
-   in dtype. */
+   in dtype, or with the quantization; or with a quantization dim is not a multiple of 16. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *desc,
                                                       rvit_model **out_model);
 RVIT_API void rvit_model_destroy(rvit_model *model);
@@ -517,6 +532,8 @@ typedef struct rvit_memory_info {
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
                again, stages or not, for a model with norm_pre or a norm of the patches alone), e B T D,
                4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8, with e 2 twice)
+               a quantised model: B T max(D, mlp_dim) and 4 B T (rows of bytes and their scales); above
+               mlp_dim is then rounded up to 16, and counts twice with a gated MLP without a norm in it
                policies that score by CLS attention: 4 B T H; received, hiprune: that twice; hiprune
                with alpha above 0: B T (anchors), 4 (T + 1) (how many); tome: 4 B T head_dim
                a head, or pooled rows, on another pooling than CLS: 4 B D, for CLS_MEAN twice; for MAP
@@ -542,6 +559,7 @@ typedef struct rvit_memory_info {
                projected, with desc.logits or desc.run_views: 4 B n_classes
                block features 4 B L D, L the most tokens of an image that the block leaves
                received attention 4 B L H, L of the block's attention
+               a quantised model whose checkpoint brings scales of inputs: 4
                each stage: its results again; 4 (B + 1) (not tome)
      trace     4 B T D for the embedding and for each block; each stage: 4 B L_i, with trace 2 also
                B L_i; tome 4 B L_i head_dim more; hiprune with anchors 5 B T

@@ -59,7 +59,7 @@ class rvit_view(Struct):  # 16 bytes
     ]
 
 
-class rvit_stats(Struct):  # 88 bytes
+class rvit_stats(Struct):  # 96 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("launches", c_int64),  # 8
@@ -72,6 +72,7 @@ class rvit_stats(Struct):  # 88 bytes
         ("upload_size", c_int64),  # 64
         ("readback_size", c_int64),  # 72
         ("working_size", c_int64),  # 80
+        ("saturated", c_int64),  # 88
     ]
 
 
@@ -193,7 +194,7 @@ class rvit_rope_args(Struct):  # 144 bytes
     ]
 
 
-class rvit_linear_args(Struct):  # 160 bytes
+class rvit_linear_args(Struct):  # 192 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -209,10 +210,12 @@ class rvit_linear_args(Struct):  # 160 bytes
         ("residual_period", c_int64),  # 128
         ("out", rvit_view),  # 136
         ("gated", c_int32),  # 152
+        ("x_scales", rvit_view),  # 160
+        ("weight_scales", rvit_view),  # 176
     ]
 
 
-class rvit_layernorm_args(Struct):  # 168 bytes
+class rvit_layernorm_args(Struct):  # 216 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -229,6 +232,27 @@ class rvit_layernorm_args(Struct):  # 168 bytes
         ("out_x", rvit_view),  # 144
         ("norm", c_int),  # 160
         ("features", c_int32),  # 164
+        ("out_scales", rvit_view),  # 168
+        ("static_scale", rvit_view),  # 184
+        ("saturated", rvit_view),  # 200
+    ]
+
+
+class rvit_quantize_args(Struct):  # 160 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("rows", rvit_rows),  # 16
+        ("columns", c_int32),  # 48
+        ("activation", c_int),  # 52
+        ("gated", c_int32),  # 56
+        ("x", rvit_view),  # 64
+        ("bias", rvit_view),  # 80
+        ("static_scale", rvit_view),  # 96
+        ("out", rvit_view),  # 112
+        ("out_scales", rvit_view),  # 128
+        ("saturated", rvit_view),  # 144
     ]
 
 
@@ -674,7 +698,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 360 bytes
+class rvit_model_info(Struct):  # 368 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -731,6 +755,7 @@ class rvit_model_info(Struct):  # 360 bytes
         ("patch_frames", c_int32),  # 340
         ("min_pixels", c_int64),  # 344
         ("max_pixels", c_int64),  # 352
+        ("quantization", c_int32),  # 360
     ]
 
 
@@ -767,6 +792,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
+        ("quantization", c_int),  # 12
     ]
 
 
@@ -886,6 +912,7 @@ TYPES: dict[str, Any] = {
     "rvit_rope_args": rvit_rope_args,
     "rvit_linear_args": rvit_linear_args,
     "rvit_layernorm_args": rvit_layernorm_args,
+    "rvit_quantize_args": rvit_quantize_args,
     "rvit_pack_args": rvit_pack_args,
     "rvit_unpack_args": rvit_unpack_args,
     "rvit_grid_layout_args": rvit_grid_layout_args,
@@ -952,6 +979,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_layernorm_args": {
         "struct_size": sizeof(rvit_layernorm_args),
+    },
+    "rvit_quantize_args": {
+        "struct_size": sizeof(rvit_quantize_args),
     },
     "rvit_pack_args": {
         "struct_size": sizeof(rvit_pack_args),
@@ -1104,6 +1134,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_linear": (c_int, [c_void_p, c_void_p], True),
     "rvit_layernorm": (c_int, [c_void_p, c_void_p], True),
+    "rvit_quantize": (c_int, [c_void_p, c_void_p], True),
     "rvit_pack": (c_int, [c_void_p, c_void_p], True),
     "rvit_unpack": (c_int, [c_void_p, c_void_p], True),
     "rvit_cu_seqlens_check": (c_int, [c_void_p, c_int32, c_int32, c_int64], True),
@@ -1144,6 +1175,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_checkpoint_fact": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_obstacles": (c_char_p, [c_void_p], False),
     "rvit_checkpoint_metadata": (c_char_p, [c_void_p, c_char_p], False),
+    "rvit_quantization_name": (c_char_p, [c_int], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),

@@ -57,9 +57,10 @@ RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int, emu::site at = emu::si
     emu::barrier_arrive(at, barrier, 0);
 }
 
-RVIT_DEVICE void copy_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int, emu::site at = emu::site::here())
+RVIT_DEVICE void copy_folded_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int,
+                                    emu::site at = emu::site::here())
 {
-    emu::copy_box(at, shared, map, 2, {x, y}, barrier);
+    copy_folded_box(shared, map, x, y, barrier, at);
 }
 
 template <int N> RVIT_DEVICE void release_registers()

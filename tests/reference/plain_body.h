@@ -26,6 +26,8 @@ static REAL product(const linear_problem *p, int64_t row, int64_t column)
     REAL sum = 0;
     for (int32_t i = 0; i < p->in_features; i++)
         sum += (REAL)x[i] * (REAL)w[i];
+    if (p->x_scales)
+        sum *= (REAL)p->x_scales[row] * (REAL)p->weight_scales[column];
     return p->bias ? sum + (REAL)p->bias[column] : sum;
 }
 
@@ -39,6 +41,17 @@ void NAME(linear)(const linear_problem *p, REAL *out)
             if (p->residual)
                 sum += (REAL)p->residual[(p->period ? t % p->period : t) * p->out_features + o];
             out[t * p->out_features + o] = sum;
+        }
+}
+
+void NAME(quantize)(const quantize_problem *p, REAL *out)
+{
+    const int64_t width = p->gated ? 2 * (int64_t)p->columns : p->columns;
+    for (int64_t t = 0; t < p->rows; t++)
+        for (int64_t o = 0; o < p->columns; o++) {
+            const int64_t i = p->gated ? 2 * o : o;
+            const REAL v = activate(p->activation, (REAL)p->x[t * width + i] + (p->bias ? (REAL)p->bias[i] : 0));
+            out[t * p->columns + o] = p->gated ? v * ((REAL)p->x[t * width + i + 1] + (p->bias ? (REAL)p->bias[i + 1] : 0)) : v;
         }
 }
 

@@ -181,6 +181,13 @@ double reference_tolerance(const struct reference *self, int output, rvit_dtype 
     return fmax(2 * error, types[dtype].least);
 }
 
+double reference_rms(const struct reference *self, int output, rvit_dtype dtype)
+{
+    char name[64];
+    snprintf(name, sizeof name, "rms.%s.%s", names[output], rvit_dtype_name(dtype));
+    return strtod(reference_text(self, name), NULL);
+}
+
 int reference_is_of_file(const struct reference *self, const char *checkpoint)
 {
     const char *wanted = reference_text(self, "weights.crc32");

@@ -36,6 +36,8 @@ static void add(struct reference_output *out, const float *values, const float *
         const double difference = isfinite(values[i]) ? fabs((double)values[i] - (double)expected[i]) : INFINITY;
         out->largest_difference = fmax(out->largest_difference, difference);
         out->largest = fmax(out->largest, fabs((double)expected[i]));
+        out->squares_of_differences += difference * difference;
+        out->squares += (double)expected[i] * (double)expected[i];
     }
 }
 
@@ -95,6 +97,12 @@ static double relative(const struct reference_output *out)
     return out->largest > 0 ? out->largest_difference / out->largest : INFINITY;
 }
 
+/* The same in the root mean square. */
+static double relative_rms(const struct reference_output *out)
+{
+    return out->squares > 0 ? sqrt(out->squares_of_differences / out->squares) : INFINITY;
+}
+
 static bool is_right(const struct comparison *self)
 {
     for (int i = 0; i < REFERENCE_OUTPUTS; i++)
@@ -123,8 +131,9 @@ static void print_text(const struct comparison *self)
     putchar('\n');
     for (int i = 0; i < REFERENCE_OUTPUTS; i++)
         if (reference->outputs[i].index >= 0)
-            printf("%-8s largest difference %.3g of the largest value; tolerance %.3g\n", reference_name(i),
-                   relative(&reference->outputs[i]), reference_tolerance(reference, i, self->options->dtype));
+            printf("%-8s largest difference %.3g of the largest value; tolerance %.3g; root mean square %.2g, PyTorch's %.2g\n",
+                   reference_name(i), relative(&reference->outputs[i]), reference_tolerance(reference, i, self->options->dtype),
+                   relative_rms(&reference->outputs[i]), reference_rms(reference, i, self->options->dtype));
     printf("result   %s\n",
            is_right(self) ? "right: as the model's own code computes it" : "NOT RIGHT: the model's own code computes something else");
 }
@@ -136,8 +145,10 @@ static json_t *outputs_to_json(const struct comparison *self)
         const struct reference_output *out = &self->reference.outputs[i];
         if (out->index >= 0)
             json_object_set_new(object, reference_name(i),
-                                json_pack("{s:o, s:f}", "largest_relative_difference", json_number(relative(out)), "tolerance",
-                                          reference_tolerance(&self->reference, i, self->options->dtype)));
+                                json_pack("{s:o, s:f, s:o, s:f}", "largest_relative_difference", json_number(relative(out)), "tolerance",
+                                          reference_tolerance(&self->reference, i, self->options->dtype), "relative_rms",
+                                          json_number(relative_rms(out)), "pytorch_relative_rms",
+                                          reference_rms(&self->reference, i, self->options->dtype)));
     }
     return object;
 }

@@ -1,0 +1,27 @@
+#include "backend_cuda/cu.h"
+
+rvit_status rvit_cu_quantize(rvit_cu_queue *queue, const rvit_quantize_args *args)
+{
+    static const rvit_cu_kernel any[] = RVIT_CU_OF_TYPES_AND(quantize, any);
+    static const rvit_cu_kernel held[][2] = {[RVIT_F16] = {RVIT_CU_quantize_f16, RVIT_CU_quantize_f16_sigmoid},
+                                             [RVIT_BF16] = {RVIT_CU_quantize_bf16, RVIT_CU_quantize_bf16_sigmoid}};
+    const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
+    rvit_cu_quantize_params params = {
+        .x = rvit_cu_at(args->x),
+        .bias = rvit_cu_at(args->bias),
+        .static_scale = rvit_cu_at(args->static_scale),
+        .out = rvit_cu_at(args->out),
+        .out_scales = rvit_cu_at(args->out_scales),
+        .saturated = rvit_cu_at(args->saturated),
+        .rows = rvit_cu_rows_of(&args->rows),
+        .columns = args->columns,
+        .gelu = args->activation == RVIT_ACTIVATION_GELU,
+        .gated = args->gated,
+        .slope = sigmoid.slope,
+        .cubic = sigmoid.cubic,
+    };
+    /* What models ask for stays in registers. */
+    const rvit_cu_quantize_tile tile = rvit_cu_tile_quantize(&queue->device->machine, args->rows.capacity, args->columns);
+    const int is_held = tile.held && args->dtype != RVIT_F32 && !args->gated;
+    return rvit_cu_launch(queue, is_held ? held[args->dtype][sigmoid.slope != 0.0f] : any[args->dtype], tile.ctas, tile.threads, 0, &params);
+}
