@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 # Error of the logits in the Euclidean norm, relative to float32's.
-LIMITS = {"f32": 1e-4, "bf16": 0.1, "int8": 0.4}
+LIMITS = {"f32": 1e-4, "bf16": 0.05, "int8": 0.2}
 PRUNED_LIMIT = 1.0  # these are compared with dense logits: a prune is no mistake
 ROUNDS = 3
 SLOW = 1.0  # seconds a call, from which on there are fewer calls
