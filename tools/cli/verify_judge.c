@@ -7,8 +7,8 @@
    (bench/notes/decisions.md). */
 double judge_tolerance(enum judge_kind kind, rvit_precision precision)
 {
-    static const double errors[][5] = {[JUDGE_ATTENTION] = {1.8e-6, 5e-4, 4.2e-3, 2.5e-2, 5e-2},
-                                       [JUDGE_SUMS] = {5e-7, 9e-5, 8.2e-4, 4e-3, 9e-3}};
+    static const double errors[][5] = {
+        [JUDGE_ATTENTION] = {1.8e-6, 5e-4, 4.2e-3, 2.5e-2, 5e-2}, [JUDGE_SUMS] = {5e-7, 9e-5, 8.2e-4, 4e-3, 9e-3}};
     return 4 * sqrt(2) * errors[kind][precision]; /* a decision compares two scores */
 }
 
