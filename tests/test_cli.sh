@@ -683,10 +683,10 @@ expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype
 out 'tolerance 0.02'
 expect 0 verify "$model" --backend cpu --dtype bf16 --against cpu --against-dtype f32 --prune l2 --limit 2
 out 'tolerance 0.16'
-# Every policy, in 16-bit types: what is decided otherwise than in f32 is a near-tie. ats keeps other tokens on most images all the same.
+# Every policy, in types of fewer bits: what is decided otherwise than in f32 is a near-tie. ats keeps other tokens on most images all the same.
 for policy in l2 "l2-threshold --threshold 38" evit evit-fused evit-paper dynamicvit dynamicvit-gate ats "ats-paper --mass 0.9" tome \
     random received fastervlm "hiprune --alpha 0.5"; do
-    for dtype in f16 bf16; do
+    for dtype in f16 bf16 int8; do
         # shellcheck disable=SC2086
         expect 0 verify "$model" --backend cpu --dtype $dtype --against cpu --against-dtype f32 --images "$sheet" --tiles 32 --limit 4 \
             --json --prune $policy
