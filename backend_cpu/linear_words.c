@@ -1,96 +1,265 @@
-/* Linear by the dot products of words that AVX-512 has: a block of 12 rows and a panel of 32 columns, accumulated in registers. The weight
-   lies in panels (panel.h). Compiled for the table "avx512_bf16". Every sum is one chain in the order of k. */
+/* Linear by instructions that multiply words of two bf16 or four int8 and add them up: a block of rows and columns, accumulated in
+   registers. The weight lies in panels (panel.h). Compiled for each instruction set that has such instructions:
+     bf16  vdpbf16ps                        every sum is one chain in the order of k
+     int8  vpdpbusd, on 512 or 256 bits     it takes x unsigned: 128 is added to x, and 128 times the sum of the weights taken off
+           vpmaddwd, on 256 bits (AVX2)     on values widened to 16 bits; vpmaddubsw would saturate */
 #include "backend_cpu/isa.h"
 #include "backend_cpu/panel.h"
 
+#if VL == 16
 #define ROWS 12
+#else
+#define ROWS 6
+#endif
+#define BLOCK (2 * VL)  /* columns */
+#define CHUNK (1 << 18) /* bytes of weights that stay in the L2 cache while all rows use them */
+#define LINES (VL / 8)  /* a word of a block's columns is in this many lines: of both tiles, or of one */
+
+/* A vector of words, whatever they hold. */
+#if VL == 16
+typedef __m512i words;
+#define words_load(p) _mm512_loadu_si512(p)
+#define words_set(word) _mm512_set1_epi32(word)
+#else
+typedef __m256i words;
+#define words_load(p) _mm256_loadu_si256((const __m256i *)(p))
+#define words_set(word) _mm256_set1_epi32(word)
+#endif
+
+/* sum + a b, a being the same word in all lanes. */
+#if VL == 16
+#if defined(RVIT_CPU_DOTS)
+#define add_bf16(sum, a, b) (__m512i) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)(a), (__m512bh)(b))
+#endif
+#define add_i8(sum, a, b) _mm512_dpbusd_epi32(sum, a, b)
+#elif defined(__AVXVNNI__)
+#define add_i8(sum, a, b) _mm256_dpbusd_avx_epi32(sum, a, b)
+#else
+#define WIDENS 1 /* x to 16 bits: even and odd bytes of each word apart, as those of the weights */
+#define add_i8(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+#endif
+#if !defined(WIDENS)
+#define WIDENS 0
+#endif
 
 typedef struct words_scratch {
     float sums[ROWS * COLUMNS];
+    int32_t offsets[CHUNK / 64 + COLUMNS]; /* 128 times the sum of the weights of each column of a chunk */
     char panel[RVIT_CPU_PANEL_BYTES];
+    char x[ROWS * 2 * RVIT_CPU_PANEL_DEPTH];
 } words_scratch;
 _Static_assert(sizeof(words_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
 
-/* sums[rows, 32] = rows of x times a panel. words: of a row. */
-INLINE void product_rows(int rows, const char *x, int64_t row_bytes, const char *panel, int64_t words, float *sums)
+INLINE int32_t word_of(const char *p)
 {
-    __m512 sum[ROWS][2];
+    int32_t word;
+    memcpy(&word, p, sizeof word);
+    return word;
+}
+
+/* sums[rows, BLOCK] = rows of x times a block of a panel. n: words of a row. */
+INLINE void product_rows(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums, int integers)
+{
+    words sum[ROWS][2];
     UNROLL
     for (int i = 0; i < rows; i++)
-        sum[i][0] = sum[i][1] = _mm512_setzero_ps();
-    for (int64_t w = 0; w < words; w++) {
+        sum[i][0] = sum[i][1] = words_set(0);
+    for (int64_t w = 0; w < n; w++) {
         const char *line = panel + (w >> 4) * PAIR + (w & 15) * 64;
-        const __m512bh left = (__m512bh)_mm512_loadu_si512(line), right = (__m512bh)_mm512_loadu_si512(line + TILE);
+        const words left = words_load(line), right = words_load(line + (VL == 16 ? TILE : 32));
+#if WIDENS
+        UNROLL
+        for (int odd = 0; odd < 2; odd++) {
+            const words left_half = _mm256_srai_epi16(odd ? left : _mm256_slli_epi16(left, 8), 8);
+            const words right_half = _mm256_srai_epi16(odd ? right : _mm256_slli_epi16(right, 8), 8);
+            UNROLL
+            for (int i = 0; i < rows; i++) {
+                const words factor = words_set(word_of(x + i * stride + 8 * w + 4 * odd));
+                sum[i][0] = add_i8(sum[i][0], factor, left_half);
+                sum[i][1] = add_i8(sum[i][1], factor, right_half);
+            }
+        }
+        (void)integers;
+#else
         UNROLL
         for (int i = 0; i < rows; i++) {
-            int32_t pair;
-            memcpy(&pair, x + i * row_bytes + 4 * w, sizeof pair);
-            const __m512bh factor = (__m512bh)_mm512_set1_epi32(pair);
-            sum[i][0] = _mm512_dpbf16_ps(sum[i][0], factor, left);
-            sum[i][1] = _mm512_dpbf16_ps(sum[i][1], factor, right);
+            const words factor = words_set(word_of(x + i * stride + 4 * w));
+#if defined(RVIT_CPU_DOTS)
+            if (!integers) {
+                sum[i][0] = add_bf16(sum[i][0], factor, left);
+                sum[i][1] = add_bf16(sum[i][1], factor, right);
+                continue;
+            }
+#endif
+            (void)integers;
+            sum[i][0] = add_i8(sum[i][0], factor, left);
+            sum[i][1] = add_i8(sum[i][1], factor, right);
         }
+#endif
     }
     UNROLL
     for (int i = 0; i < rows; i++) {
-        _mm512_storeu_ps(sums + i * COLUMNS, sum[i][0]);
-        _mm512_storeu_ps(sums + i * COLUMNS + 16, sum[i][1]);
+        vec_store(sums + i * COLUMNS, (vec)sum[i][0]);
+        vec_store(sums + i * COLUMNS + VL, (vec)sum[i][1]);
     }
 }
 
-typedef void (*product_fn)(const char *x, int64_t row_bytes, const char *panel, int64_t words, float *sums);
-#define PRODUCT(rows)                                                                                           \
-    static void product_##rows(const char *x, int64_t row_bytes, const char *panel, int64_t words, float *sums) \
-    {                                                                                                           \
-        product_rows(rows, x, row_bytes, panel, words, sums);                                                   \
+typedef void (*product_fn)(const char *x, int64_t stride, const char *panel, int64_t n, float *sums);
+#define PRODUCT(type, integers, rows)                                                                   \
+    static void type##_##rows(const char *x, int64_t stride, const char *panel, int64_t n, float *sums) \
+    {                                                                                                   \
+        product_rows(rows, x, stride, panel, n, sums, integers);                                        \
     }
-PRODUCT(1)
-PRODUCT(2)
-PRODUCT(3)
-PRODUCT(4)
-PRODUCT(5)
-PRODUCT(6)
-PRODUCT(7)
-PRODUCT(8)
-PRODUCT(9)
-PRODUCT(10)
-PRODUCT(11)
-PRODUCT(12)
-static const product_fn products[ROWS] = {product_1, product_2, product_3, product_4,  product_5,  product_6,
-                                          product_7, product_8, product_9, product_10, product_11, product_12};
+#define PRODUCTS_6(type, integers) \
+    PRODUCT(type, integers, 1)     \
+    PRODUCT(type, integers, 2)     \
+    PRODUCT(type, integers, 3)     \
+    PRODUCT(type, integers, 4)     \
+    PRODUCT(type, integers, 5)     \
+    PRODUCT(type, integers, 6)
+#define NAMES_6(type) type##_1, type##_2, type##_3, type##_4, type##_5, type##_6
+#if VL == 16
+#define PRODUCTS(type, integers) \
+    PRODUCTS_6(type, integers)   \
+    PRODUCT(type, integers, 7)   \
+    PRODUCT(type, integers, 8)   \
+    PRODUCT(type, integers, 9)   \
+    PRODUCT(type, integers, 10)  \
+    PRODUCT(type, integers, 11)  \
+    PRODUCT(type, integers, 12)
+#define NAMES(type) NAMES_6(type), type##_7, type##_8, type##_9, type##_10, type##_11, type##_12
+#else
+#define PRODUCTS PRODUCTS_6
+#define NAMES NAMES_6
+#endif
+
+PRODUCTS(i8, 1)
+static const product_fn products_i8[ROWS] = {NAMES(i8)};
+#if defined(RVIT_CPU_DOTS)
+PRODUCTS(bf16, 0)
+static const product_fn products_bf16[ROWS] = {NAMES(bf16)};
+#endif
+
+/* Makes of rows of int8 what add_i8 takes. */
+static void convert_rows(const char *x, int64_t row_bytes, int rows, char *out)
+{
+    for (int i = 0; i < rows; i++) {
+        const int8_t *row = (const int8_t *)(const void *)(x + i * row_bytes);
+#if WIDENS
+        int16_t *to = (int16_t *)(void *)(out + 2 * i * row_bytes);
+        for (int64_t k = 0; k < row_bytes; k += 4) {
+            to[k] = row[k];
+            to[k + 1] = row[k + 2];
+            to[k + 2] = row[k + 1];
+            to[k + 3] = row[k + 3];
+        }
+#else
+        uint8_t *to = (uint8_t *)(void *)(out + i * row_bytes);
+        for (int64_t k = 0; k < row_bytes; k++)
+            to[k] = (uint8_t)(row[k] + 128);
+#endif
+    }
+}
+
+/* For each column of a panel what 128 in place of x would give. */
+static void column_offsets(const char *panel, int64_t n, int32_t *offsets)
+{
+    for (int j = 0; j < COLUMNS; j++)
+        offsets[j] = 0;
+#if !WIDENS
+    const words factor = words_set((int32_t)0x80808080u);
+    words sum[COLUMNS / VL];
+    for (int j = 0; j < COLUMNS / VL; j++)
+        sum[j] = words_set(0);
+    for (int64_t w = 0; w < n; w++)
+        for (int j = 0; j < COLUMNS / VL; j++)
+            sum[j] = add_i8(sum[j], factor, words_load(panel + (w >> 4) * PAIR + j * VL / 16 * TILE + (w & 15) * 64 + j * VL % 16 * 4));
+    memcpy(offsets, sum, sizeof sum);
+#else
+    (void)panel;
+    (void)n;
+#endif
+}
+
+#define FINISH_I8(name, activation, adds, dtype)                                          \
+    static void finish_i8_##name(const rvit_cpu_linear_tile *t, const panel_block *block) \
+    {                                                                                     \
+        finish_rows(t, block, (epilogue){1, RVIT_CPU_##activation, adds, RVIT_##dtype});  \
+    }
+EPILOGUES(FINISH_I8)
+#if defined(RVIT_CPU_DOTS)
+#define FINISH_BF16(name, activation, adds, dtype)                                          \
+    static void finish_bf16_##name(const rvit_cpu_linear_tile *t, const panel_block *block) \
+    {                                                                                       \
+        finish_rows(t, block, (epilogue){0, RVIT_CPU_##activation, adds, RVIT_##dtype});    \
+    }
+EPILOGUES(FINISH_BF16)
+#endif
+
+typedef void (*finish_fn)(const rvit_cpu_linear_tile *t, const panel_block *block);
+
+INLINE void linear_words(const rvit_cpu_linear_tile *t, float *scratch, const product_fn *products, finish_fn finish_panel, int integers)
+{
+    words_scratch *s = (words_scratch *)(void *)scratch;
+    const int64_t row_bytes = t->in_features * (integers ? 1 : 2), panel_bytes = (row_bytes + 63) / 64 * PAIR;
+    /* A chunk is a panel where the panel has to be made. */
+    const int64_t fit = t->arranged ? CHUNK / panel_bytes : 1;
+    const int chunk = COLUMNS * (int)(fit < 1 ? 1 : fit);
+    for (int first = 0; first < t->columns; first += chunk) {
+        const int end = t->columns - first < chunk ? t->columns : first + chunk;
+        const char *panels = (const char *)t->weight + first * row_bytes;
+        if (!t->arranged) {
+            make_panel(panels, row_bytes, end - first, s->panel);
+            panels = s->panel;
+        }
+        for (int column = first; column < end && integers; column += COLUMNS)
+            column_offsets(panels + (column - first) / COLUMNS * panel_bytes, row_bytes / 4, s->offsets + column - first);
+        for (int row = 0; row < t->rows; row += ROWS) {
+            const int rows = t->rows - row < ROWS ? t->rows - row : ROWS;
+            const char *x = (const char *)t->x + row * row_bytes;
+            if (integers) {
+                convert_rows(x, row_bytes, rows, s->x);
+                x = s->x;
+            }
+            for (int column = first; column < end; column += COLUMNS) {
+                const int columns = end - column < COLUMNS ? end - column : COLUMNS;
+                const char *panel = panels + (column - first) / COLUMNS * panel_bytes;
+                for (int j = 0; j < COLUMNS; j += BLOCK)
+                    products[rows - 1](x, row_bytes * (WIDENS ? 2 : 1), panel + j / 16 * TILE, row_bytes / 4, s->sums + j);
+                for (int i = 0; i < rows && integers; i++)
+                    for (int j = 0; j < COLUMNS; j += VL) {
+                        float *sums = s->sums + i * COLUMNS + j;
+                        vec_store(sums, (vec)((ivec)vec_load(sums) -
+                                              (ivec)vec_load((const float *)(const void *)(s->offsets + column - first + j))));
+                    }
+                if (finish_panel != NULL && columns == COLUMNS)
+                    finish_panel(t, &(panel_block){s->sums, row, rows, column});
+                else
+                    finish_any(t, s->sums, row, rows, column, columns, integers);
+            }
+        }
+    }
+}
 
 int ISA_NAME(rvit_cpu_arrange_panels)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch)
 {
     return arrange_panels(weight, columns, in_features * rvit_cpu_size(dtype), scratch);
 }
 
-#define FINISH(name, activation, adds, dtype)                                          \
-    static void finish_##name(const rvit_cpu_linear_tile *t, const panel_block *block) \
-    {                                                                                  \
-        finish_rows(t, block, RVIT_CPU_##activation, adds, RVIT_##dtype);              \
-    }
-EPILOGUES(FINISH)
-
-void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
+void ISA_NAME(rvit_cpu_linear_panels_i8)(const rvit_cpu_linear_tile *t, float *scratch)
 {
-#define NAME(name, activation, adds, dtype) finish_##name,
-    static void (*const finishes[])(const rvit_cpu_linear_tile *, const panel_block *) = {EPILOGUES(NAME)};
-    words_scratch *s = (words_scratch *)(void *)scratch;
-    const int64_t row_bytes = t->in_features * rvit_cpu_size(t->dtype);
-    const int epilogue = epilogue_of(t);
-    for (int column = 0; column < t->columns; column += COLUMNS) {
-        const int columns = t->columns - column < COLUMNS ? t->columns - column : COLUMNS;
-        const char *panel = (const char *)t->weight + column * row_bytes;
-        if (!t->arranged) {
-            make_panel(panel, row_bytes, columns, s->panel);
-            panel = s->panel;
-        }
-        for (int row = 0; row < t->rows; row += ROWS) {
-            const int rows = t->rows - row < ROWS ? t->rows - row : ROWS;
-            products[rows - 1]((const char *)t->x + row * row_bytes, row_bytes, panel, row_bytes / 4, s->sums);
-            if (epilogue >= 0 && columns == COLUMNS)
-                finishes[epilogue](t, &(panel_block){s->sums, row, rows, column});
-            else
-                finish_block(t, s->sums, COLUMNS, row, rows, column, columns);
-        }
-    }
+#define I8(name, activation, adds, dtype) finish_i8_##name,
+    static const finish_fn finishes[] = {EPILOGUES(I8)};
+    const int number = epilogue_of(t);
+    linear_words(t, scratch, products_i8, number < 0 ? NULL : finishes[number], 1);
 }
+
+#if defined(RVIT_CPU_DOTS)
+void ISA_NAME(rvit_cpu_linear_panels_bf16)(const rvit_cpu_linear_tile *t, float *scratch)
+{
+#define BF16(name, activation, adds, dtype) finish_bf16_##name,
+    static const finish_fn finishes[] = {EPILOGUES(BF16)};
+    const int number = epilogue_of(t);
+    linear_words(t, scratch, products_bf16, number < 0 ? NULL : finishes[number], 0);
+}
+#endif

@@ -159,10 +159,11 @@ static void score_errors(void **state)
 static void tolerances(void **state)
 {
     (void)state;
-    for (int kind = JUDGE_ATTENTION; kind <= JUDGE_SUMS; kind++)
-        for (int p = RVIT_PRECISION_F32; p < RVIT_PRECISION_FP8; p++)
-            assert_true(judge_tolerance((enum judge_kind)kind, (rvit_precision)p) <
-                        judge_tolerance((enum judge_kind)kind, (rvit_precision)(p + 1)));
+    for (int precision = RVIT_PRECISION_F16; precision <= RVIT_PRECISION_FP8; precision++)
+        for (int kind = JUDGE_ATTENTION; kind <= JUDGE_SUMS; kind++)
+            assert_true(judge_tolerance((enum judge_kind)kind, (rvit_precision)(precision - 1)) <
+                        judge_tolerance((enum judge_kind)kind, (rvit_precision)precision));
+    assert_true(judge_tolerance(JUDGE_SUMS, RVIT_PRECISION_F16) < judge_tolerance(JUDGE_ATTENTION, RVIT_PRECISION_F16));
 }
 
 int main(void)

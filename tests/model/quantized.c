@@ -155,8 +155,10 @@ static rvit_buffer *give_scales(rvit_model *model, float scale)
     expect_ok(rvit_stream_synchronize(stream));
     for (int32_t b = 0; b < model->info.depth; b++)
         for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++)
-            if (model->blocks[b].linears[i].scales.buffer != NULL)
-                model->blocks[b].linears[i].input_scale.buffer = buffer;
+            if (model->blocks[b].linears[i].scales.buffer != NULL) {
+                model->blocks[b].linears[i].input_scale = (rvit_view){buffer, 0};
+                model->blocks[b].linears[i].bounded = 0;
+            }
     return buffer;
 }
 
@@ -194,6 +196,33 @@ static void given_scales_are_used(void **state)
         rvit_buffer_destroy(large);
         rvit_buffer_destroy(small);
     }
+}
+
+/* Whatever the pixels, no input of a product exceeds what the weights say: counted as with scales of a checkpoint's, nothing is cut off. */
+static void bounds_hold(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_kind(m, RVIT_F32, RVIT_QUANTIZATION_FP8);
+    if (!model)
+        return;
+    for (int32_t b = 0; b < model->info.depth; b++)
+        for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
+            assert_int_equal(model->blocks[b].linears[i].bounded, i != RVIT_BLOCK_PROJ);
+            model->blocks[b].linears[i].bounded = 0;
+        }
+    const rvit_session_desc desc = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
+    rvit_session *session = open_session(model, &desc);
+    for (int size = 0; size < 3; size++) {
+        float *images = toy_images(m, N_IMAGES, 6);
+        for (int64_t i = 0; i < N_IMAGES * m->pixels; i++)
+            images[i] *= size == 0 ? 1 : size == 1 ? 1e-4f : i % 997 == 0 ? 1e4f : 1;
+        (void)run_session(session, m, images, N_IMAGES, NULL);
+        rvit_stats stats = RVIT_STATS_INIT;
+        expect_ok(rvit_session_get_stats(session, &stats));
+        assert_int_equal(stats.saturated, 0);
+    }
+    model_teardown(NULL);
 }
 
 /* Other weights in place give what a model of their own gives. */
@@ -300,4 +329,4 @@ static void precisions_have_names(void **state)
 }
 
 SUITE(quantized_suite, MODEL_TEST(precisions_have_names), MODEL_TEST(laws_hold), MODEL_TEST(errors_are_those_of_rounding),
-      MODEL_TEST(given_scales_are_used), MODEL_TEST(weights_can_be_replaced), MODEL_TEST(bad_descs_are_refused));
+      MODEL_TEST(given_scales_are_used), MODEL_TEST(bounds_hold), MODEL_TEST(weights_can_be_replaced), MODEL_TEST(bad_descs_are_refused));
