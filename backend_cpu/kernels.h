@@ -273,6 +273,7 @@ extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
     void rvit_cpu_linear_panels_bf16_##isa(const rvit_cpu_linear_tile *tile, float *scratch)
 RVIT_CPU_PANELS(avx2);
 RVIT_CPU_PANELS(avx2_vnni);
+RVIT_CPU_PANELS(avx512);
 RVIT_CPU_PANELS(avx512_vnni);
 RVIT_CPU_PANELS(avx512_bf16);
 RVIT_CPU_PANELS(amx);

@@ -26,10 +26,9 @@ typedef enum rvit_cu_kernel {
     }
 
 /* The same of a variant of it. */
-#define RVIT_CU_OF_TYPES_AND(op, variant)                                                    \
-    {                                                                                        \
-        [RVIT_F32] = RVIT_CU_##op##_f32_##variant, [RVIT_F16] = RVIT_CU_##op##_f16_##variant, \
-        [RVIT_BF16] = RVIT_CU_##op##_bf16_##variant                                          \
+#define RVIT_CU_OF_TYPES_AND(op, variant)                                                                                                 \
+    {                                                                                                                                     \
+        [RVIT_F32] = RVIT_CU_##op##_f32_##variant, [RVIT_F16] = RVIT_CU_##op##_f16_##variant, [RVIT_BF16] = RVIT_CU_##op##_bf16_##variant \
     }
 
 typedef struct rvit_cu_lt rvit_cu_lt;
@@ -97,9 +96,9 @@ typedef struct rvit_cu_queue {
     rvit_cu_lt_gemm *gemms;    /* a list */
     int asked_for_lt;
     rvit_linear_hints hints; /* of the op that runs or is prepared */
-    int64_t bucket_rows;   /* not 0: a bucket is recorded, and GEMMs may work on all its rows */
-    int behind_own;        /* what was enqueued last is a kernel of the backend */
-    const rvit_op *ops;    /* of the program that is recorded; eager: none */
+    int64_t bucket_rows;     /* not 0: a bucket is recorded, and GEMMs may work on all its rows */
+    int behind_own;          /* what was enqueued last is a kernel of the backend */
+    const rvit_op *ops;      /* of the program that is recorded; eager: none */
     int32_t n_ops;
     const rvit_op *behind; /* the ops recorded after the one that runs; eager: none */
     int32_t n_behind;

@@ -123,11 +123,11 @@ typedef struct rvit_cu_linear_params {
     int32_t out_features;    /* columns of the product: of out and residual, if gated, two for each */
     int32_t residual_period; /* 0: a row for each row of out */
     int32_t gelu;
-    int32_t out_f32;          /* out and residual are float32, else as x */
-    int32_t constant_weights; /* weight and bias may be read before the kernel before this one has ended */
-    float slope, cubic;       /* of rvit_sigmoid; slope 0: no sigmoid */
-    int32_t gated;            /* columns are gates and values in turn */
-    int32_t out_bf16;         /* x of e4m3: out and residual are bfloat16, if not float32, else float16 */
+    int32_t out_f32;                       /* out and residual are float32, else as x */
+    int32_t constant_weights;              /* weight and bias may be read before the kernel before this one has ended */
+    float slope, cubic;                    /* of rvit_sigmoid; slope 0: no sigmoid */
+    int32_t gated;                         /* columns are gates and values in turn */
+    int32_t out_bf16;                      /* x of e4m3: out and residual are bfloat16, if not float32, else float16 */
     const float *x_scales, *weight_scales; /* x of e4m3, of which two count as one of in_features */
 } rvit_cu_linear_params;
 

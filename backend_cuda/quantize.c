@@ -23,5 +23,6 @@ rvit_status rvit_cu_quantize(rvit_cu_queue *queue, const rvit_quantize_args *arg
     /* What models ask for stays in registers. */
     const rvit_cu_quantize_tile tile = rvit_cu_tile_quantize(&queue->device->machine, args->rows.capacity, args->columns);
     const int is_held = tile.held && args->dtype != RVIT_F32 && !args->gated;
-    return rvit_cu_launch(queue, is_held ? held[args->dtype][sigmoid.slope != 0.0f] : any[args->dtype], tile.ctas, tile.threads, 0, &params);
+    return rvit_cu_launch(queue, is_held ? held[args->dtype][sigmoid.slope != 0.0f] : any[args->dtype], tile.ctas, tile.threads, 0,
+                          &params);
 }

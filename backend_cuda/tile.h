@@ -146,15 +146,15 @@
    out_features, from which on the host takes the path; 0: never. */
 typedef struct rvit_cu_machine {
     int32_t n_sms;
-    int32_t max_shared;    /* bytes a CTA may ask for */
-    int32_t sm_shared;     /* bytes of an SM */
-    int32_t epilogue_macs; /* cuBLASLt with an epilogue kernel, rather than one kernel of the backend */
-    int64_t bucket_macs;   /* of all GEMMs of a stretch: record it once for each bucket of rows */
-    int32_t trial_macs;    /* measure the algorithms of cuBLASLt and take the fastest */
-    int32_t warpgroups;    /* its kernels for warpgroups are there */
-    int64_t hopper_macs;   /* the GEMM for warpgroups, where only the device knows the rows */
+    int32_t max_shared;             /* bytes a CTA may ask for */
+    int32_t sm_shared;              /* bytes of an SM */
+    int32_t epilogue_macs;          /* cuBLASLt with an epilogue kernel, rather than one kernel of the backend */
+    int64_t bucket_macs;            /* of all GEMMs of a stretch: record it once for each bucket of rows */
+    int32_t trial_macs;             /* measure the algorithms of cuBLASLt and take the fastest */
+    int32_t warpgroups;             /* its kernels for warpgroups are there */
+    int64_t hopper_macs;            /* the GEMM for warpgroups, where only the device knows the rows */
     int64_t hopper_activation_macs; /* and where the host does, with an activation that cuBLASLt does not have */
-    int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
+    int32_t early;                  /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
 typedef enum rvit_cu_attention_shape {
@@ -248,8 +248,9 @@ typedef struct rvit_cu_linear_tile {
     int32_t shared;
 } rvit_cu_linear_tile;
 
-/* element_size: 1, 2 or 4; 1 is e4m3, whose shapes are RVIT_CU_LINEAR_64x64 and, is_general, _odd; 4 is the float32 kernel, whose shape is RVIT_CU_LINEAR_64x64. out_features: columns of the product. is_general:
-   more is asked for than the kernels of most shapes serve (kernels/activation.cuh). */
+/* element_size: 1, 2 or 4; 1 is e4m3, whose shapes are RVIT_CU_LINEAR_64x64 and, is_general, _odd; 4 is the float32 kernel, whose shape is
+   RVIT_CU_LINEAR_64x64. out_features: columns of the product. is_general: more is asked for than the kernels of most shapes serve
+   (kernels/activation.cuh). */
 rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
                                         int32_t out_features, int32_t is_general);
 

@@ -4,7 +4,12 @@
 
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args)
 {
+    const rvit_model *model = f->model;
     rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.spare_rows = f->spare_rows}, .linear = *args};
+    if (args->weight.offset == model->patch_weight.offset)
+        op.hints.arranged = model->patch_arranged;
+    else if (args->weight.offset == model->row_weight.offset)
+        op.hints.arranged = model->row_arranged;
     return rvit_stream_add(f->stream, &op);
 }
 
@@ -25,6 +30,8 @@ static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit
         args.x_scales = f->scales;
         args.weight_scales = w->scales;
     }
+    if (w->bounded)
+        op.hints.one_scale = w->input_scale;
     op.linear = args;
     return rvit_stream_add(f->stream, &op);
 }
@@ -105,7 +112,7 @@ static rvit_status quantize(const forward *f, rvit_block_linear linear, rvit_vie
     args.static_scale = w->input_scale;
     args.out = f->bytes;
     args.out_scales = f->scales;
-    if (w->input_scale.buffer != NULL)
+    if (w->input_scale.buffer != NULL && !w->bounded)
         args.saturated = f->saturated;
     return rvit_quantize(f->stream, &args);
 }
@@ -121,7 +128,7 @@ static void norm_for(const forward *f, rvit_block_linear linear, rvit_view other
     args->out = f->bytes;
     args->out_scales = f->scales;
     args->static_scale = w->input_scale;
-    if (w->input_scale.buffer != NULL)
+    if (w->input_scale.buffer != NULL && !w->bounded)
         args->saturated = f->saturated;
 }
 

@@ -14,8 +14,8 @@ static rvit_status check_runs(const rvit_checkpoint *checkpoint)
     return rvit_obstacles_status(&checkpoint->obstacles, rvit_tensor_set_path(checkpoint->tensors));
 }
 
-/* Whether the device computes in this type: asked of a small product, which every model has. */
-static rvit_status check_dtype(const rvit_device *device, rvit_dtype dtype)
+/* Asked of a small product, which every model has. */
+rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype)
 {
     if (rvit_dtype_size(dtype) == 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)dtype);
@@ -48,7 +48,7 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "model desc"));
-    RVIT_TRY(check_dtype(device, desc.dtype));
+    RVIT_TRY(rvit_model_check_dtype(device, desc.dtype));
     RVIT_TRY(check_runs(checkpoint));
     RVIT_TRY(rvit_quantization_check(device, desc.quantization, desc.dtype, &checkpoint->config.info));
     rvit_model *model = rvit_alloc_new(&device->alloc, sizeof *model);

@@ -10,9 +10,10 @@ typedef struct rvit_linear_weights {
     rvit_dtype dtype;       /* of weight and of the input; I8 and E4M3 have scales */
     rvit_view weight, bias; /* where info.gated, fc1 has pairs of rows: gate, value */
     rvit_view narrow_bias;  /* bias in the model's dtype, if that has 16 bits: of qkv; of fc1, where the activation is one that a GEMM of
-                               cuBLASLt ends with */
+                               cuBLASLt ends with; of fc2 of E4M3 in BF16 */
     rvit_view scales, sums; /* f32 and, of I8, int32: of each row of weight */
     rvit_view input_scale;  /* f32 [1], of all inputs; absent: each row has its own */
+    int32_t bounded;        /* 1: no input exceeds input_scale, and all rows of weight have one scale (vit_bounds.c) */
     int32_t arranged;       /* rvit_linear_hints.arranged */
 } rvit_linear_weights;
 
@@ -62,9 +63,10 @@ struct rvit_model {
     rvit_buffer *weights;             /* all of them */
     /* [dim, parts, rvit_model_patch_width], for values in the order of rvit_patchify: (channel, y, x) */
     rvit_view patch_weight;
-    /* [dim, parts, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches (channel,
-       frame, y, x), patch_weight then being the sum over the frames. */
+    /* [dim, parts, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches
+       (channel, frame, y, x), patch_weight then being the sum over the frames. */
     rvit_view row_weight;
+    int32_t patch_arranged, row_arranged; /* as rvit_linear_weights.arranged */
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
@@ -108,6 +110,8 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
     return info->distilled || info->pooling == RVIT_POOLING_CLS_MEAN ? 2 * info->dim : info->dim;
 }
 
+/* Whether the device computes in this type. */
+rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype);
 void rvit_model_retain(rvit_model *model);
 /* What native sessions know of positions. */
 void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint);

@@ -35,7 +35,7 @@ int rvit_model_has_static_scales(const rvit_model *model)
 {
     for (int32_t b = 0; b < model->info.depth; b++)
         for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++)
-            if (model->blocks[b].linears[i].input_scale.buffer != NULL)
+            if (model->blocks[b].linears[i].input_scale.buffer != NULL && !model->blocks[b].linears[i].bounded)
                 return 1;
     return 0;
 }
@@ -97,20 +97,34 @@ static float largest_of(const float *values, int64_t n)
     return largest;
 }
 
-/* Bytes take the place of values that have been read already. A row that is not finite has the scale NaN, and so has what it gives. */
+/* The scale of all rows that are finite. E4M3 is as precise with it as with one for each row. */
+static float scale_of_all(const float *values, int64_t rows, int64_t columns)
+{
+    float largest = 0.0f;
+    for (int64_t row = 0; row < rows; row++) {
+        const float of_row = largest_of(values + row * columns, columns);
+        largest = isfinite(of_row) && of_row > largest ? of_row : largest;
+    }
+    const float scale = largest / RVIT_E4M3_MAX;
+    return scale < RVIT_BYTES_LEAST ? RVIT_BYTES_LEAST : scale;
+}
+
+/* Bytes take the place of values that have been read already. What a row that is not finite gives is NaN: it has the scale NaN or, of
+   E4M3, consists of NaN. */
 rvit_status rvit_weights_write_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
                                      const rvit_linear_weights *w)
 {
     float *scales = l->more;
     int32_t *sums = (int32_t *)(void *)(l->more + rows);
     uint8_t *bytes = (uint8_t *)l->values;
+    const float same = w->dtype == RVIT_E4M3 && given == NULL ? scale_of_all(l->values, rows, columns) : 0.0f;
     for (int64_t row = 0; row < rows; row++) {
-        const float *values = l->values + row * columns;
-        const rvit_row_scale scale = rvit_row_scale_of(largest_of(values, columns), given != NULL ? &given[row] : NULL, w->dtype);
-        scales[row] = scale.scale;
+        const float *values = l->values + row * columns, *static_scale = same != 0.0f ? &same : given != NULL ? &given[row] : NULL;
+        const rvit_row_scale scale = rvit_row_scale_of(largest_of(values, columns), static_scale, w->dtype);
+        scales[row] = same != 0.0f ? same : scale.scale;
         sums[row] = 0;
         for (int64_t i = 0; i < columns; i++) {
-            const uint8_t byte = scale.inverse == 0.0f ? 0 : rvit_to_byte(values[i] * scale.inverse, w->dtype);
+            const uint8_t byte = scale.inverse == 0.0f ? scale.fill : rvit_to_byte(values[i] * scale.inverse, w->dtype);
             bytes[row * columns + i] = byte;
             sums[row] += (int8_t)byte;
         }

@@ -21,6 +21,10 @@ typedef struct rvit_file_scales {
 } rvit_file_scales;
 rvit_file_scales rvit_file_scales_of(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear);
 
+/* vit_bounds.c. Whether no input of the product exceeds what its weights say, and the scale of that: uses l->values and l->more. */
+int rvit_input_is_bounded(const rvit_model *model, rvit_block_linear linear);
+rvit_status rvit_weights_bound_input(rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *out_scale);
+
 /* Room for a weight of bytes, its scales and its sums. */
 rvit_status rvit_weights_place_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w);
 /* Writes l->values [rows, columns] as bytes; given: scales of the rows, or NULL. Uses l->more. */

@@ -39,15 +39,21 @@ static rvit_status write(rvit_weights_loader *l, int64_t n, int64_t columns, con
                              : rvit_weights_write(l, n, to->dtype, *to->view);
 }
 
-/* The scale of a layer's inputs, if the file has one. */
+/* The scale of a layer's inputs, if the file has one, or if they have a bound. */
 static rvit_status load_input_scale(rvit_weights_loader *l, int32_t block, rvit_block_linear linear)
 {
     rvit_linear_weights *w = &l->model->blocks[block].linears[linear];
-    const float scale = rvit_is_bytes(w->dtype) ? rvit_file_scales_of(l, block, linear).input : 0.0f;
-    if (scale == 0.0f)
+    const rvit_file_scales given = rvit_is_bytes(w->dtype) ? rvit_file_scales_of(l, block, linear) : (rvit_file_scales){NULL, 0.0f};
+    float scale = given.input;
+    w->bounded = given.input == 0.0f && given.weight == NULL && rvit_input_is_bounded(l->model, linear);
+    if (scale == 0.0f && !w->bounded)
         return RVIT_OK;
     RVIT_TRY(rvit_weights_place(l, 1, RVIT_F32, &w->input_scale));
-    return l->stream == NULL ? RVIT_OK : rvit_weights_write_raw(l, &scale, sizeof scale, w->input_scale);
+    if (l->stream == NULL)
+        return RVIT_OK;
+    if (w->bounded)
+        RVIT_TRY(rvit_weights_bound_input(l, block, linear, &scale));
+    return rvit_weights_write_raw(l, &scale, sizeof scale, w->input_scale);
 }
 
 /* Queries, keys and values [3 n], from wherever the file has them. */
@@ -159,6 +165,9 @@ static rvit_status load_mlp(rvit_weights_loader *l, int32_t b, rvit_block_weight
     if (biased && l->model->info.activation == RVIT_ACTIVATION_GELU_TANH && !l->model->info.gated && dtype != RVIT_F32)
         RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_BIAS, RVIT_ROLE_GATE_BIAS, b, 1, to_view(dtype, &fc1->narrow_bias)));
     RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, to_weight(l, b, RVIT_BLOCK_FC2)));
+    if (fc2->dtype == RVIT_E4M3)
+        RVIT_TRY(biased ? load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, to_view(RVIT_BF16, &fc2->narrow_bias))
+                        : rvit_weights_load_zeros(l, dim, RVIT_BF16, &fc2->narrow_bias));
     return biased ? load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, to_view(RVIT_F32, &fc2->bias))
                   : rvit_weights_load_zeros(l, dim, RVIT_F32, &fc2->bias);
 }

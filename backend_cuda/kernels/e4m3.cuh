@@ -18,7 +18,8 @@ template <> struct element<e4m3x2> {
 
 struct e4m3_row {
     float scale, factor;
-    uint32_t mask, fill; /* of four bytes: what stays, and what else is set. Rows that are not finite become NaN, those of next to nothing 0 */
+    uint32_t mask,
+        fill; /* of four bytes: what stays, and what else is set. Rows that are not finite become NaN, those of next to nothing 0 */
 };
 
 /* 2^-100 and 2^100. */

@@ -185,9 +185,9 @@ template <typename T> struct layernorm {
     {
         float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         if (column < params.features)
-            out = counted(scaled(value, mean, scale, load_4(params.gamma + column),
-                                 params.beta == nullptr ? out : load_4(params.beta + column)),
-                          params.features - column);
+            out = counted(
+                scaled(value, mean, scale, load_4(params.gamma + column), params.beta == nullptr ? out : load_4(params.beta + column)),
+                params.features - column);
         return out;
     }
 
@@ -234,8 +234,7 @@ template <typename T> struct layernorm {
                 if (params.out_x != nullptr) /* as it is: padding may hold any NaN */
                     *reinterpret_cast<raw *>(static_cast<T *>(params.out_x) + row * dim + i) = bits;
                 if (!E4M3)
-                    store_4_as(params.out_dtype, params.out, row * dim + i,
-                               normalised(params, raw_4<T>::floats(bits), i, mean, scale));
+                    store_4_as(params.out_dtype, params.out, row * dim + i, normalised(params, raw_4<T>::floats(bits), i, mean, scale));
             }
             if (E4M3)
                 quantize_other(params, x, (int)row, mean, scale);

@@ -242,8 +242,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         }
     }
 
-    template <typename U>
-    static __device__ __forceinline__ void store_row(U *out, const float (&sum)[TILES_N][4], int h, int column, int n)
+    template <typename U> static __device__ __forceinline__ void store_row(U *out, const float (&sum)[TILES_N][4], int h, int column, int n)
     {
 #pragma unroll
         for (int t = 0; t < TILES_N; t += 4) {

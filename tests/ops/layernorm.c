@@ -253,6 +253,25 @@ static void layernorm_bytes(void **state)
             }
 }
 
+/* What models ask for, in widths on either side of the kernels' tiles. */
+static void layernorm_bytes_widths(void **state)
+{
+    (void)state;
+    static const int32_t widths[] = {256, 272, 384, 768, 1024, 1152, 1280, 1536, 1552};
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        const layernorm_case c = {.dtype = RVIT_F32,
+                                  .out_dtype = RVIT_E4M3,
+                                  .dim = widths[i],
+                                  .rows = 9,
+                                  .capacity = 11,
+                                  .x_rows = 13,
+                                  .gather = i % 2 == 0,
+                                  .copy = i % 2 == 0,
+                                  .static_scale = i % 3 == 1 ? 2.5f / 448 : 0};
+        run(&c);
+    }
+}
+
 /* A mean far above the deviation must not cancel the variance away. */
 static void layernorm_large_mean(void **state)
 {
@@ -347,4 +366,4 @@ void good_layernorm(rvit_layernorm_args *a)
 }
 
 SUITE(layernorm_suite, TEST(layernorm_variants), TEST(layernorm_sizes), TEST(layernorm_norms), TEST(layernorm_rows), TEST(layernorm_bytes),
-      TEST(layernorm_large_mean), TEST(layernorm_vectors), TEST(layernorm_constant));
+      TEST(layernorm_bytes_widths), TEST(layernorm_large_mean), TEST(layernorm_vectors), TEST(layernorm_constant));

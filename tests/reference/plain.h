@@ -16,6 +16,8 @@ typedef struct linear_problem {
     const float *x, *weight, *bias, *residual; /* bias, residual: or NULL */
     int64_t period;                            /* of residual; 0: none */
     const float *x_scales, *weight_scales;     /* or NULL, both */
+    int32_t sum_bits; /* 0, or what tensor cores of 8 bits keep of a sum: with each 32 products added, so many behind the first of the
+                         largest; the rest is cut off */
 } linear_problem;
 void linear_f64(const linear_problem *p, double *out);
 void linear_f32(const linear_problem *p, float *out);

@@ -24,7 +24,7 @@ struct options {
     int32_t threads;
     rvit_checkpoint_desc checkpoint;
     struct prune prune;
-    rvit_dtype dtype, against_dtype;
+    rvit_precision dtype, against_dtype;
     int32_t batch;
     int32_t top;
     struct recipe_options recipe;

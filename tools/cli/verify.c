@@ -226,7 +226,9 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     if (code != EXIT_OK)
         return code;
     rvit_select_args select = RVIT_SELECT_ARGS_INIT;
-    static const struct by_dtype tolerances = {.equal = {1e-4, 4e-3, 3.2e-2}, .mixed = {[RVIT_F16] = 2e-2, [RVIT_BF16] = 1.6e-1}};
+    static const struct by_dtype tolerances = {
+        .equal = {1e-4, 4e-3, 3.2e-2, 2e-1, 5e-1},
+        .mixed = {[RVIT_PRECISION_F16] = 2e-2, [RVIT_PRECISION_BF16] = 1.6e-1, [RVIT_PRECISION_INT8] = 3e-1, [RVIT_PRECISION_FP8] = 6e-1}};
     figures->tolerance = verify_by_dtype(self, &tolerances);
     figures->n_stages = rvit_session_n_stages(self->run_a);
     figures->knows_rule = figures->n_stages > 0 && selector_knows(self->run_a);

@@ -136,6 +136,9 @@ static double element(const void *data, rvit_dtype dtype, int64_t index)
         bits = (uint32_t)((const uint16_t *)data)[index] << 16;
         memcpy(&value, &bits, sizeof value);
         return (double)value;
+    case RVIT_I8:
+    case RVIT_E4M3:
+        break; /* no residual stream is of these */
     }
     return NAN;
 }

@@ -29,7 +29,8 @@ int decisions_open(struct verify *self)
     const bool attention = rvit_session_get_select(self->run_b, 0, &select) == RVIT_OK &&
                            (select.score == RVIT_SCORE_CLS_ATTENTION || select.score == RVIT_SCORE_CLS_NORM);
     self->figures.judge_tolerance =
-        judge_tolerance(attention ? JUDGE_ATTENTION : JUDGE_SUMS, self->a.dtype > self->b.dtype ? self->a.dtype : self->b.dtype);
+        judge_tolerance(attention ? JUDGE_ATTENTION : JUDGE_SUMS,
+                        self->a.choice.precision > self->b.choice.precision ? self->a.choice.precision : self->b.choice.precision);
     const size_t tokens = (size_t)self->tokens;
     d->ranks = allocate(tokens, sizeof *d->ranks);
     d->equal = allocate((size_t)self->batch, sizeof *d->equal);

@@ -7,21 +7,23 @@
 
 double verify_by_dtype(const struct verify *self, const struct by_dtype *values)
 {
-    const rvit_dtype a = self->a.dtype, b = self->b.dtype;
+    const rvit_precision a = self->a.choice.precision, b = self->b.choice.precision;
     return a == b ? values->equal[a] : values->mixed[a > b ? a : b];
 }
 
 bool verify_is_same_device(const struct verify *self)
 {
     const struct engine *a = &self->a, *b = &self->b;
-    return a->device_info.backend == b->device_info.backend && a->device_info.index == b->device_info.index && a->dtype == b->dtype &&
-           a->device_info.tier == b->device_info.tier && !b->is_oracle;
+    return a->device_info.backend == b->device_info.backend && a->device_info.index == b->device_info.index &&
+           a->choice.precision == b->choice.precision && a->device_info.tier == b->device_info.tier && !b->is_oracle;
 }
 
 /* Above this value, relative to its largest value, a block counts as diverged: about ten times the difference between correct devices. */
 static double block_tolerance(const struct verify *self)
 {
-    static const struct by_dtype tolerances = {.equal = {1e-5, 2e-3, 1.6e-2}, .mixed = {[RVIT_F16] = 1e-2, [RVIT_BF16] = 8e-2}};
+    static const struct by_dtype tolerances = {
+        .equal = {1e-5, 2e-3, 1.6e-2, 1e-1, 2.4e-1},
+        .mixed = {[RVIT_PRECISION_F16] = 1e-2, [RVIT_PRECISION_BF16] = 8e-2, [RVIT_PRECISION_INT8] = 5e-1, [RVIT_PRECISION_FP8] = 1}};
     return verify_by_dtype(self, &tolerances);
 }
 
@@ -64,7 +66,8 @@ static void print_blocks(const struct figures *figures, double tolerance)
 static void print_judgements(const struct verify *self)
 {
     const struct figures *figures = &self->figures;
-    printf("sets     %lld of %lld images kept different tokens somewhere\n", (long long)figures->n_sets_differ, (long long)figures->n_images);
+    printf("sets     %lld of %lld images kept different tokens somewhere\n", (long long)figures->n_sets_differ,
+           (long long)figures->n_images);
     for (int32_t s = 0; s < figures->n_stages + figures->anchors; s++) {
         const struct judgement *j = &figures->judgements[s];
         if (s < figures->n_stages)
@@ -81,7 +84,8 @@ static void print_judgements(const struct verify *self)
             printf("; %lld images had different tokens", (long long)j->n_left_out);
         putchar('\n');
     }
-    if (self->prune.desc.type == RVIT_PRUNE_ATS && (self->a.dtype != RVIT_F32 || self->b.dtype != RVIT_F32))
+    if (self->prune.desc.type == RVIT_PRUNE_ATS &&
+        (self->a.choice.precision != RVIT_PRECISION_F32 || self->b.choice.precision != RVIT_PRECISION_F32))
         puts("         ats takes samples nearly as dense as the tokens: 16-bit types keep other tokens on most images, and f32 the same");
 }
 
@@ -145,8 +149,8 @@ static json_t *judgements_to_json(const struct figures *figures)
         within += figures->judgements[s].within;
         beyond += figures->judgements[s].beyond;
     }
-    return json_pack("{s:f, s:I, s:I, s:I, s:o}", "margin", figures->judge_tolerance, "decisions", decisions, "differ_within_margin", within,
-                     "differ_beyond_margin", beyond, "anchors",
+    return json_pack("{s:f, s:I, s:I, s:I, s:o}", "margin", figures->judge_tolerance, "decisions", decisions, "differ_within_margin",
+                     within, "differ_beyond_margin", beyond, "anchors",
                      figures->anchors ? judgement_to_json(figures, figures->n_stages) : json_null());
 }
 
@@ -154,7 +158,7 @@ static json_t *side_to_json(const struct engine *engine)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:b}", "backend", rvit_backend_name(engine->device_info.backend), "device",
                      json_text(engine->device_info.name), "tier", rvit_tier_name(engine->device_info.tier), "dtype",
-                     rvit_dtype_name(engine->dtype), "oracle", engine->is_oracle);
+                     rvit_precision_name(engine->choice.precision), "oracle", engine->is_oracle);
 }
 
 void verify_print_json(const struct verify *self)
@@ -175,7 +179,7 @@ void verify_print_json(const struct verify *self)
     const int32_t first = first_diverging(figures, block_tolerance(self));
     json_t *object =
         json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:f, s:o, s:o, s:o}", "model", json_text(self->options->model), "a",
-                  side_to_json(&self->a), "b", side_to_json(&self->b), "dtype", rvit_dtype_name(self->options->dtype), "compared",
+                  side_to_json(&self->a), "b", side_to_json(&self->b), "dtype", rvit_precision_name(self->a.choice.precision), "compared",
                   figures->has_classes ? "logits" : "features", "n_images", (json_int_t)figures->n_images, "tolerance", figures->tolerance,
                   "largest_difference", figures->n_logits ? json_number(figures->largest) : json_null(), "mean_difference",
                   figures->n_logits ? json_number(figures->sum / (double)figures->n_logits) : json_null(), "largest_difference_own_tokens",

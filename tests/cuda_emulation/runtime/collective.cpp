@@ -7,9 +7,9 @@ namespace
 {
 const char *name_of(collective kind)
 {
-    static const char *const names[] = {"warp_sync",       "shuffle",  "shuffle_up", "shuffle_down", "shuffle_xor", "ballot",
-                                        "movmatrix",       "ldmatrix", "mma f16",    "mma bf16",     "mma e4m3",    "mma bytes", "mma signed bytes",     "wgmma",       "wgmma.commit_group",
-                                        "wgmma.wait_group"};
+    static const char *const names[] = {
+        "warp_sync", "shuffle",  "shuffle_up", "shuffle_down", "shuffle_xor",      "ballot", "movmatrix",          "ldmatrix",
+        "mma f16",   "mma bf16", "mma e4m3",   "mma bytes",    "mma signed bytes", "wgmma",  "wgmma.commit_group", "wgmma.wait_group"};
     return names[(int)kind];
 }
 
