@@ -1,5 +1,5 @@
-/* All kernels except those of attention, its gradient, received, match, pool, probe and bytes: linear, layernorm, head, conversions; and
-   the table of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* All kernels except those of attention, its gradient, received, rope, match, pool, probe and bytes: linear, layernorm, head, conversions;
+   and the table of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
 #include "backend_cpu/finish.h"
@@ -118,21 +118,33 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 
 /* Layernorm. */
 
+/* Rows that compute their moments one after the other: each is a chain of long latency, and so they overlap. */
+#define ROWS_TOGETHER 4
+
 INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, rvit_dtype dtype, rvit_dtype out_dtype)
 {
-    const int64_t size = rvit_cpu_size(dtype);
-    for (int64_t row = r->first; row < r->end; row++) {
-        const int64_t from = rvit_cpu_source_row(r, row);
-        float mean, scale;
-        moments(r->x, from * r->dim, r->dim, r->eps, dtype, &mean, &scale);
-        for (int64_t i = 0; i < r->dim; i += VL) {
-            const int64_t width = r->dim - i < VL ? r->dim - i : VL;
-            const vec normal = (any_load(r->x, from * r->dim + i, width, dtype) - mean) * scale;
-            const vec out = normal * any_load(r->gamma, i, width, RVIT_F32) + any_load(r->beta, i, width, RVIT_F32);
-            any_store(r->out, row * r->dim + i, out, width, out_dtype);
+    const int64_t dim = r->dim, size = rvit_cpu_size(dtype);
+    const float *gamma = r->gamma, *beta = r->beta;
+    const char *x = r->x;
+    char *out = r->out;
+    for (int64_t row = r->first; row < r->end; row += ROWS_TOGETHER) {
+        const int n = r->end - row < ROWS_TOGETHER ? (int)(r->end - row) : ROWS_TOGETHER;
+        int64_t from[ROWS_TOGETHER];
+        float mean[ROWS_TOGETHER], scale[ROWS_TOGETHER];
+        for (int j = 0; j < n; j++) {
+            from[j] = rvit_cpu_source_row(r, row + j) * dim;
+            moments(x, from[j], dim, r->eps, dtype, &mean[j], &scale[j]);
         }
-        if (r->out_x != NULL)
-            memcpy((char *)r->out_x + row * r->dim * size, (const char *)r->x + from * r->dim * size, (size_t)(r->dim * size));
+        for (int j = 0; j < n; j++) {
+            for (int64_t i = 0; i < dim; i += VL) {
+                const int64_t width = dim - i < VL ? dim - i : VL;
+                const vec normal = (any_load(x, from[j] + i, width, dtype) - mean[j]) * scale[j];
+                any_store(out, (row + j) * dim + i, normal * any_load(gamma, i, width, RVIT_F32) + any_load(beta, i, width, RVIT_F32),
+                          width, out_dtype);
+            }
+            if (r->out_x != NULL)
+                memcpy((char *)r->out_x + (row + j) * dim * size, x + from[j] * size, (size_t)(dim * size));
+        }
     }
 }
 
@@ -230,6 +242,7 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .attention = ISA_NAME(rvit_cpu_attention_kernel),
     .attention_backward = ISA_NAME(rvit_cpu_backward_kernel),
     .received = ISA_NAME(rvit_cpu_received_kernel),
+    .rope = ISA_NAME(rvit_cpu_rope_kernel),
     .layernorm = layernorm,
     .layernorm_bytes = ISA_NAME(rvit_cpu_layernorm_bytes_kernel),
     .quantize = ISA_NAME(rvit_cpu_quantize_kernel),

@@ -108,6 +108,17 @@ typedef struct rvit_cpu_received_tile {
     rvit_dtype dtype;
 } rvit_cpu_received_tile;
 
+/* Rows first .. end - 1 of rope's queries and keys. */
+typedef struct rvit_cpu_rope_rows {
+    void *heads[2]; /* q, k */
+    int64_t strides[2];
+    const float *table;       /* [n_positions, head_dim]: cosines, sines */
+    const int32_t *positions; /* or NULL: row % n_positions */
+    int64_t first, end;
+    int64_t n_positions, n_prefix, n_heads, head_dim;
+    rvit_dtype dtype;
+} rvit_cpu_rope_rows;
+
 /* Rows first .. end - 1 of out. */
 typedef struct rvit_cpu_layernorm_rows {
     const void *x;
@@ -220,11 +231,12 @@ typedef struct rvit_cpu_kernels {
     int32_t native_dtypes; /* as in rvit_device_info */
     /* Arranges weights [columns, in_features] for `linear` in place, if their sizes fit; returns whether it has. */
     int (*arrange)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
-    /* Linear of bf16 by instructions for it, of at most RVIT_CPU_PANEL_DEPTH in_features; NULL: there are none. Blocks of narrow_rows rows
-       and panels of columns are fastest. */
-    int narrow_rows;
-    void (*linear_bf16)(const rvit_cpu_linear_tile *tile, float *scratch);
-    int (*arrange_bf16)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+    /* Linear with weights in panels (panel.h) and in_features of at most RVIT_CPU_PANEL_DEPTH, of I8 and, by instructions for it, of BF16;
+       each NULL: there is none. Tiles with a multiple of panel_rows are fastest. */
+    int panel_rows;
+    int (*arrange_panels)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+    void (*linear_panels_i8)(const rvit_cpu_linear_tile *tile, float *scratch);
+    void (*linear_panels_bf16)(const rvit_cpu_linear_tile *tile, float *scratch);
     void (*linear)(const rvit_cpu_linear_tile *tile, float *scratch); /* F32, F16, BF16 */
     /* The sums of I8 are exact in int32; then float(sum) * (x_scale * weight_scale), and the epilogue of linear. */
     void (*linear_i8)(const rvit_cpu_linear_tile *tile, float *scratch);
@@ -235,6 +247,7 @@ typedef struct rvit_cpu_kernels {
     void (*attention_bf16)(const rvit_cpu_attention_tile *tile, float *scratch); /* or NULL: attention computes bf16 too */
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
     void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
+    void (*rope)(const rvit_cpu_rope_rows *rows);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     /* With out_dtype I8 or E4M3. This and quantize return the number of values that a static scale cuts off. */
     int64_t (*layernorm_bytes)(const rvit_cpu_layernorm_rows *rows, float *scratch);
@@ -253,11 +266,17 @@ extern const rvit_cpu_kernels rvit_cpu_kernels_portable;
 #if defined(__x86_64__) && defined(__LP64__)
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx2;
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
-/* Of the tables above avx512: what they have of their own. */
-void rvit_cpu_linear_bf16_kernel_avx512_bf16(const rvit_cpu_linear_tile *tile, float *scratch);
-int rvit_cpu_arrange_panels_avx512_bf16(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
-void rvit_cpu_linear_bf16_kernel_amx(const rvit_cpu_linear_tile *tile, float *scratch);
-int rvit_cpu_arrange_panels_amx(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+/* What tables have of their own; bf16: avx512_bf16 and amx alone. */
+#define RVIT_CPU_PANELS(isa)                                                                                                 \
+    int rvit_cpu_arrange_panels_##isa(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch); \
+    void rvit_cpu_linear_panels_i8_##isa(const rvit_cpu_linear_tile *tile, float *scratch);                                  \
+    void rvit_cpu_linear_panels_bf16_##isa(const rvit_cpu_linear_tile *tile, float *scratch)
+RVIT_CPU_PANELS(avx2);
+RVIT_CPU_PANELS(avx2_vnni);
+RVIT_CPU_PANELS(avx512);
+RVIT_CPU_PANELS(avx512_vnni);
+RVIT_CPU_PANELS(avx512_bf16);
+RVIT_CPU_PANELS(amx);
 void rvit_cpu_attention_bf16_kernel_avx512_bf16(const rvit_cpu_attention_tile *tile, float *scratch);
 void rvit_cpu_attention_bf16_kernel_amx(const rvit_cpu_attention_tile *tile, float *scratch);
 #endif

@@ -158,42 +158,48 @@ static void add_whole_row(const rvit_cpu_attention_tile *t, state *s, const bloc
     s->top[row] = after;
 }
 
-/* 2^x for x = y + 1/2 <= 1/2, rounded to bf16, in the upper half of each lane; the lower half is 0. The rounding costs nothing: the
-   polynomial (relative error 1.1e-4) is added to a number whose last place is bf16's, and the exponent to its bits. *seen gathers bits
-   that tell whether a y was NaN. Far below the result is 0. */
-#define SHIFT 12583038.0f    /* 1.5 * 2^23 + 126 */
-#define SEEN_NAN 0x20000000u /* never set in y + SHIFT */
-
-INLINE uvec weight_bits(vec y, uvec *seen)
+/* 2^x for x <= 0, rounded to bf16, of which nothing but normal numbers counts: far below it is 0 or as good as. NaN gives NaN. The
+   polynomial for the fraction of x (relative error 8.6e-5) is rounded by a number whose last place is bf16's. */
+INLINE vec weight_of(vec x)
 {
-    y = vec_max(vec_set(-127.5f), y);
-    const vec shifted = y + SHIFT;
-    const vec r = y - (shifted - SHIFT);
-    vec p = r * 0.07990174f + 0.3437085f;
-    p = p * r + 0.98019356f;
-    p = p * r + (98304.0f + 1.4140625f); /* 1.5 * 2^16 */
-    *seen |= (uvec)shifted;
-    return ((uvec)p + ((uvec)shifted << 7)) << 16;
+#if VL == 16
+    const vec r = (vec)_mm512_reduce_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#else
+    x = vec_max(vec_set(-127.0f), x);
+    vec n = x + 12582912.0f - 12582912.0f; /* 1.5 * 2^23 */
+    n -= vec_select(n > x, vec_set(1.0f), (vec){0});
+    const vec r = x - n;
+#endif
+    vec p = r * 0.07706704f + 0.227645f;
+    p = p * r + 0.69511676f;
+    p = p * r + (98304.0f + 1.0f); /* 1.5 * 2^16 */
+    p -= 98304.0f;
+#if VL == 16
+    return (vec)_mm512_scalef_ps((__m512)p, (__m512)x);
+#else
+    return p * (vec)((__builtin_convertvector(n, ivec) + 127) << 23);
+#endif
 }
 
 /* The weights of a row of scores, times `factor` (which has log2 e in it), and their sum. */
-INLINE float weigh_row(const float *scores, int n, int n_pairs, float factor, float base, uint16_t *weights)
+INLINE float weigh_row(const float *scores, int n, float factor, float base, uint16_t *weights)
 {
-    const vec offset = vec_set(base + 0.5f);
     vec total[2] = {{0}, {0}};
-    uvec seen = {0};
-    for (int pair = 0; pair < n_pairs; pair++, scores += 2 * TILE_FLOATS, weights += TILE_ELEMENTS)
+    int key = 0;
+    for (; key + 16 < n; key += 32, scores += 2 * TILE_FLOATS, weights += TILE_ELEMENTS)
         for (int j = 0; j < 16; j += VL) {
-            const uvec low = weight_bits(vec_load(scores + j) * factor - offset, &seen);
-            uvec high = {0};
-            if (32 * pair + 16 < n)
-                high = weight_bits(vec_load(scores + TILE_FLOATS + j) * factor - offset, &seen);
-            total[0] += (vec)low;
-            total[1] += (vec)high;
-            store_words(weights + 2 * j, low >> 16 | high);
+            const vec low = weight_of(vec_load(scores + j) * factor - base),
+                      high = weight_of(vec_load(scores + TILE_FLOATS + j) * factor - base);
+            total[0] += low;
+            total[1] += high;
+            store_words(weights + 2 * j, (uvec)low >> 16 | ((uvec)high & 0xffff0000));
         }
-    const vec sum = total[0] + total[1];
-    return vec_sum(vec_select((ivec)((seen & SEEN_NAN) != 0), vec_set(NAN), sum));
+    for (int j = 0; key < n && j < 16; j += VL) {
+        const vec low = weight_of(vec_load(scores + j) * factor - base);
+        total[0] += low;
+        store_words(weights + 2 * j, (uvec)low >> 16);
+    }
+    return vec_sum(total[0] + total[1]);
 }
 
 /* Turns a tile of rows of scores into weights, and updates the rows' maxima and sums. to_old: the factors for what earlier blocks gave. */
@@ -227,11 +233,17 @@ static void weigh_tile(const rvit_cpu_attention_tile *t, state *s, const block *
     for (int i = 0; i < rows; i++) {
         float *largest = s->largest + row + i, *sum = s->sum + row + i;
         const float after = top[i] > *largest ? top[i] : *largest, base = after == -INFINITY ? 0.0f : after;
-        const float here = weigh_row(scores + 16 * i, b->n, b->n_pairs, factor, base, weights + 32 * i);
+        const float here = weigh_row(scores + 16 * i, b->n, factor, base, weights + 32 * i);
         to_old[i] = b->is_first ? 0.0f : vec_exp(vec_set((*largest - base) * 0.693147181f))[0];
         *sum = *sum * to_old[i] + here;
         *largest = after;
     }
+}
+
+/* v's bits, of which the upper half is the nearest bf16. A NaN stays one: those of bf16 have a lower half of 0. */
+INLINE uvec rounded_bits(vec v)
+{
+    return (uvec)v + 0x7fff + ((uvec)v >> 16 & 1);
 }
 
 /* Adds a tile of rows of `part` to out, or writes them where no block follows. */
@@ -245,7 +257,8 @@ static void finish_tile(const rvit_cpu_attention_tile *t, state *s, const block 
         uint16_t *out = (uint16_t *)t->out + at * t->out_stride;
         const float sum = s->sum[row + i], factor = sum == 0.0f ? 0.0f : 1.0f / sum;
         for (int column = 0; column < t->head_dim; column += 32) {
-            uint16_t words[32];
+            const int whole = t->head_dim - column >= 32;
+            uint16_t edge[32], *words = whole ? out + column : edge;
             for (int j = 0; j < 16; j += VL) {
                 vec even = vec_load(part + at_column(column) + 16 * i + j), odd = vec_load(part + at_column(column + 16) + 16 * i + j);
                 if (!b->is_first) {
@@ -256,41 +269,42 @@ static void finish_tile(const rvit_cpu_attention_tile *t, state *s, const block 
                     vec_store(sums + column + j, even);
                     vec_store(sums + column + 16 + j, odd);
                 } else {
-                    store_words(words + 2 * j, bf16_bits(even * factor) | bf16_bits(odd * factor) << 16);
+                    store_words(words + 2 * j, rounded_bits(even * factor) >> 16 | (rounded_bits(odd * factor) & 0xffff0000));
                 }
             }
-            if (b->is_last)
-                memcpy(out + column, words, (size_t)(t->head_dim - column < 32 ? t->head_dim - column : 32) * sizeof *words);
+            if (b->is_last && !whole)
+                memcpy(out + column, edge, (size_t)(t->head_dim - column) * sizeof *out);
         }
         if (b->is_last && t->len == 1 && sum == 1.0f)
             memcpy(out, t->v, (size_t)t->head_dim * sizeof *out); /* keeps the sign of a zero */
     }
 }
 
+/* Scores and weights of one tile of queries. The scores stay in the L1 cache. */
+static void weigh_queries(const rvit_cpu_attention_tile *t, state *s, const block *b, int tile, int row, int rows, float *to_old)
+{
+    const int64_t length = (int64_t)b->n_columns * TILE_ELEMENTS;
+    product_row(s->queries + tile * length, (tile_lists){s->keys, length}, b->n_columns, 2 * b->n_pairs, s->scores);
+    for (int i = 0; i < rows; i++) {
+        const int is_cls = t->cls_probs != NULL && t->first_query + row + i == 0;
+        if (is_cls || t->lse != NULL)
+            add_whole_row(t, s, b, s->scores + 16 * i, row + i, is_cls ? t->cls_probs + b->first * t->n_heads : NULL);
+    }
+    weigh_tile(t, s, b, s->scores, row, rows, s->weights + tile * b->n_pairs * TILE_ELEMENTS, to_old);
+}
+
 static void add_strip(const rvit_cpu_attention_tile *t, state *s, const block *b, int row, int rows)
 {
-    const int n_tiles = (rows + 15) / 16, two = n_tiles > 1;
-    const tile_lists queries = {s->queries, (int64_t)b->n_columns * TILE_ELEMENTS};
-    const tile_lists weights = {s->weights, (int64_t)b->n_pairs * TILE_ELEMENTS};
+    const int n_tiles = (rows + 15) / 16;
     load_queries(t, s, row, n_tiles, b->n_columns);
-    for (int pair = 0; pair < b->n_pairs; pair++) {
-        const tile_lists keys = {s->keys + 2 * pair * queries.next, queries.next};
-        product_tiles(queries, keys, b->n_columns, two, s->scores + 2 * pair * TILE_FLOATS, 2 * (int64_t)b->n_pairs * TILE_FLOATS);
-    }
     float to_old[STRIP];
-    for (int tile = 0; tile < n_tiles; tile++) {
-        float *scores = s->scores + 2 * tile * b->n_pairs * TILE_FLOATS;
-        const int first = row + 16 * tile, here = rows - 16 * tile < 16 ? rows - 16 * tile : 16;
-        for (int i = 0; i < here; i++) {
-            const int is_cls = t->cls_probs != NULL && t->first_query + first + i == 0;
-            if (is_cls || t->lse != NULL)
-                add_whole_row(t, s, b, scores + 16 * i, first + i, is_cls ? t->cls_probs + b->first * t->n_heads : NULL);
-        }
-        weigh_tile(t, s, b, scores, first, here, s->weights + tile * weights.next, to_old + 16 * tile);
-    }
+    for (int tile = 0; tile < n_tiles; tile++)
+        weigh_queries(t, s, b, tile, row + 16 * tile, rows - 16 * tile < 16 ? rows - 16 * tile : 16, to_old + 16 * tile);
+    const tile_lists weights = {s->weights, (int64_t)b->n_pairs * TILE_ELEMENTS};
     for (int column = 0; column < b->n_columns; column++) {
         const tile_lists values = {s->values + 2 * column * weights.next, weights.next};
-        product_tiles(weights, values, b->n_pairs, two, s->part + 2 * column * TILE_FLOATS, 2 * (int64_t)b->n_columns * TILE_FLOATS);
+        product_tiles(weights, values, b->n_pairs, n_tiles > 1, s->part + 2 * column * TILE_FLOATS,
+                      2 * (int64_t)b->n_columns * TILE_FLOATS);
     }
     for (int tile = 0; tile < n_tiles; tile++)
         finish_tile(t, s, b, s->part + 2 * tile * b->n_columns * TILE_FLOATS, row + 16 * tile,

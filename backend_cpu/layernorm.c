@@ -48,6 +48,6 @@ void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
             },
     };
     const int64_t rows = a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0;
-    const int64_t least = 8192 / (int64_t)a->dim + 1;
+    const int64_t least = 2048 / (int64_t)a->dim + 1;
     rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), layernorm_rows, &job);
 }

@@ -87,24 +87,29 @@ static void choose_cblas_tiles(linear_job *job)
     job->column_tiles = divide_up(job->columns, job->column_unit);
 }
 
-/* What a task of linear_tiles.c takes, in clocks of one core, about: products of 16 x 32 x 32 elements at 42 clocks, more where a group of
+/* What a task of linear_tiles.c takes, in clocks of one core, about: products of 16 x 32 x 16 words at 42 clocks, more where a group of
    rows is alone; the epilogue; the weights from a far cache. */
 static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels)
 {
-    const int64_t steps = divide_up(job->whole.in_features, 32), finish = job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
+    const int64_t steps = divide_up(job->whole.in_features * rvit_cpu_size(job->whole.dtype), 64),
+                  finish = job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
     return panels * (groups * (steps * 42 + finish) + (groups & 1) * steps * 15 + steps * 64) + 2000;
 }
 
+#define L2_SHARE (768 * 1024)
+
 /* Splits rows and columns so that the last thread ends early. */
-static void choose_tile_tasks(linear_job *job)
+static void choose_panel_tasks(linear_job *job)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
-    job->row_unit = job->device->kernels->narrow_rows;
+    job->row_unit = job->device->kernels->panel_rows;
     job->column_unit = RVIT_CPU_PANEL_COLUMNS;
     const int64_t groups = divide_up(job->rows, job->row_unit), panels = divide_up(job->columns, job->column_unit);
-    const int64_t most = groups < 4 * n_threads ? groups : 4 * n_threads;
+    /* x stays in the L2 cache while all columns use it. */
+    const int64_t group_size = job->row_unit * job->whole.in_features * rvit_cpu_size(job->whole.dtype);
+    const int64_t fit = L2_SHARE / group_size < 2 ? 2 : L2_SHARE / group_size, least = divide_up(groups, fit);
     int64_t best = INT64_MAX;
-    for (int64_t rows = 1; rows <= most; rows++)
+    for (int64_t rows = least; rows <= groups && rows <= least + 4 * n_threads; rows++)
         for (int64_t rounds = 1; rounds <= 4; rounds++) {
             int64_t columns = divide_up(rounds * n_threads, rows);
             if (columns > panels)
@@ -119,9 +124,11 @@ static void choose_tile_tasks(linear_job *job)
         }
 }
 
-static int has_tiles(const rvit_cpu_device *device, const rvit_linear_args *a)
+static int has_panels(const rvit_cpu_device *device, const rvit_linear_args *a)
 {
-    return a->dtype == RVIT_BF16 && device->kernels->linear_bf16 != NULL && a->in_features <= RVIT_CPU_PANEL_DEPTH;
+    const rvit_cpu_kernels *kernels = device->kernels;
+    return a->in_features <= RVIT_CPU_PANEL_DEPTH &&
+           ((a->dtype == RVIT_I8 && kernels->linear_panels_i8 != NULL) || (a->dtype == RVIT_BF16 && kernels->linear_panels_bf16 != NULL));
 }
 
 void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
@@ -159,14 +166,14 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
     };
     if (job.rows == 0)
         return;
-    if (rvit_is_bytes(a->dtype)) {
+    if (has_panels(device, a)) {
+        job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_panels_i8 : device->kernels->linear_panels_bf16;
+        choose_panel_tasks(&job);
+    } else if (rvit_is_bytes(a->dtype)) {
         job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_i8 : device->kernels->linear_e4m3;
         choose_tiles(&job);
     } else if (device->use_cblas) {
         choose_cblas_tiles(&job);
-    } else if (has_tiles(device, a)) {
-        job.kernel = device->kernels->linear_bf16;
-        choose_tile_tasks(&job);
     } else {
         job.kernel = device->kernels->linear;
         choose_tiles(&job);
@@ -178,10 +185,11 @@ void rvit_cpu_arrange_weight(rvit_device *base, rvit_op *op)
 {
     rvit_cpu_device *device = (rvit_cpu_device *)base;
     const rvit_linear_args *a = &op->linear;
-    if (device->oracle || device->use_cblas || rvit_is_bytes(a->dtype))
+    const int panels = has_panels(device, a);
+    if (device->oracle || (!panels && (device->use_cblas || rvit_is_bytes(a->dtype))))
         return;
     pthread_mutex_lock(&device->lock);
-    op->hints.arranged = (has_tiles(device, a) ? device->kernels->arrange_bf16 : device->kernels->arrange)(
+    op->hints.arranged = (panels ? device->kernels->arrange_panels : device->kernels->arrange)(
         rvit_cpu_at(a->weight), rvit_linear_columns(a), a->in_features, a->dtype, rvit_cpu_scratch(device, 0));
     pthread_mutex_unlock(&device->lock);
 }

@@ -81,42 +81,68 @@ INLINE void store_line(void *out, const vec v[COLUMNS / VL], rvit_dtype dtype)
 
 /* A block of sums whose epilogue is to come: rows first_row .. of whole panels that are not gated. */
 typedef struct panel_block {
-    const float *sums; /* [rows, COLUMNS] */
+    const float *sums; /* [rows, COLUMNS]; of I8 integers */
     int first_row, rows, column;
 } panel_block;
 
-INLINE void load_bias(const rvit_cpu_linear_tile *t, int column, vec bias[COLUMNS / VL])
+/* What an epilogue does, known when it is compiled. */
+typedef struct epilogue {
+    int integers; /* sums of I8 */
+    rvit_cpu_activation activation;
+    int adds; /* a residual */
+    rvit_dtype dtype;
+} epilogue;
+
+/* What of it is the same for all rows of a panel. */
+typedef struct panel_lines {
+    vec bias[COLUMNS / VL], scales[COLUMNS / VL];
+} panel_lines;
+
+INLINE panel_lines load_lines(const rvit_cpu_linear_tile *t, int column, epilogue e)
 {
+    panel_lines lines;
     UNROLL
-    for (int j = 0; j < COLUMNS / VL; j++)
-        bias[j] = t->bias != NULL ? vec_load(t->bias + column + j * VL) : (vec){0};
+    for (int j = 0; j < COLUMNS / VL; j++) {
+        lines.bias[j] = t->bias != NULL ? vec_load(t->bias + column + j * VL) : (vec){0};
+        lines.scales[j] = e.integers ? vec_load(t->weight_scales + column + j * VL) : (vec){0};
+    }
+    return lines;
 }
 
 /* finish of finish.h for row i of a block. */
-INLINE void finish_row(const rvit_cpu_linear_tile *t, const panel_block *block, int i, const vec bias[COLUMNS / VL],
-                       rvit_cpu_activation activation, int adds, rvit_dtype dtype)
+INLINE void finish_row(const rvit_cpu_linear_tile *t, const panel_block *block, int i, const panel_lines *lines, epilogue e)
 {
     const int64_t row = t->first_row + block->first_row + i;
     const int64_t residual_row = t->residual_period > 0 ? row % t->residual_period : row;
     vec v[COLUMNS / VL];
     UNROLL
     for (int j = 0; j < COLUMNS / VL; j++) {
-        v[j] = activate(activation, t->slope, t->cubic, vec_load(block->sums + i * COLUMNS + j * VL) + bias[j]);
-        if (adds)
-            v[j] += any_load(t->residual, residual_row * t->out_features + block->column + j * VL, VL, dtype);
+        v[j] = vec_load(block->sums + i * COLUMNS + j * VL);
+        if (e.integers)
+            v[j] = __builtin_convertvector((ivec)v[j], vec) * (t->x_scales[block->first_row + i] * lines->scales[j]);
+        v[j] = activate(e.activation, t->slope, t->cubic, v[j] + lines->bias[j]);
+        if (e.adds)
+            v[j] += any_load(t->residual, residual_row * t->out_features + block->column + j * VL, VL, e.dtype);
     }
-    store_line((char *)t->out + ((block->first_row + i) * t->out_features + block->column) * (dtype == RVIT_F32 ? 4 : 2), v, dtype);
+    store_line((char *)t->out + ((block->first_row + i) * t->out_features + block->column) * (e.dtype == RVIT_F32 ? 4 : 2), v, e.dtype);
 }
 
-INLINE void finish_rows(const rvit_cpu_linear_tile *t, const panel_block *block, rvit_cpu_activation activation, int adds, rvit_dtype dtype)
+INLINE void finish_rows(const rvit_cpu_linear_tile *t, const panel_block *block, epilogue e)
 {
-    vec bias[COLUMNS / VL];
-    load_bias(t, block->column, bias);
+    const panel_lines lines = load_lines(t, block->column, e);
     for (int i = 0; i < block->rows; i++)
-        finish_row(t, block, i, bias, activation, adds, dtype);
+        finish_row(t, block, i, &lines, e);
 }
 
-/* The epilogues that whole panels have: function(name, activation, adds, dtype). */
+/* The same for any columns, with whatever epilogue. */
+static void finish_any(const rvit_cpu_linear_tile *t, float *sums, int first_row, int rows, int column, int columns, int integers)
+{
+    for (int i = 0; i < rows * COLUMNS && integers; i += VL)
+        vec_store(sums + i, __builtin_convertvector((ivec)vec_load(sums + i), vec));
+    finish_block(t, sums, COLUMNS, first_row, rows, column, columns);
+}
+
+/* The epilogues that whole panels have: of(name, activation, adds, dtype). */
 #define EPILOGUES(of)                                                                                                 \
     of(none_f32, NONE, 0, F32) of(none_bf16, NONE, 0, BF16) of(added_f32, NONE, 1, F32) of(added_bf16, NONE, 1, BF16) \
         of(gelu_f32, GELU, 0, F32) of(gelu_bf16, GELU, 0, BF16) of(sigmoid_f32, SIGMOID, 0, F32) of(sigmoid_bf16, SIGMOID, 0, BF16)

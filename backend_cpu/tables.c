@@ -97,30 +97,58 @@ rvit_cpu_table rvit_cpu_best_table(const rvit_cpu_facts *facts, int32_t bits)
     return table;
 }
 
+#if X86
+#define PANELS(isa, rows)                                           \
+    do {                                                            \
+        kernels.arrange_panels = rvit_cpu_arrange_panels_##isa;     \
+        kernels.linear_panels_i8 = rvit_cpu_linear_panels_i8_##isa; \
+        kernels.panel_rows = rows;                                  \
+    } while (0)
+
 rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table)
 {
-#if X86
     rvit_cpu_kernels kernels = table >= RVIT_CPU_AVX512 ? rvit_cpu_kernels_avx512
                                : table >= RVIT_CPU_AVX2 ? rvit_cpu_kernels_avx2
                                                         : rvit_cpu_kernels_portable;
-#else
-    rvit_cpu_kernels kernels = rvit_cpu_kernels_portable;
-#endif
-#if X86
-    if (table == RVIT_CPU_AVX512_BF16)
+    kernels.name = rvit_cpu_table_name(table);
+    switch (table) {
+    case RVIT_CPU_AVX2:
+        PANELS(avx2, kernels.rows);
+        break;
+    case RVIT_CPU_AVX512:
+        PANELS(avx512, kernels.rows);
+        break;
+    case RVIT_CPU_AVX2_VNNI:
+        PANELS(avx2_vnni, kernels.rows);
+        kernels.native_dtypes = 1 << RVIT_I8;
+        break;
+    case RVIT_CPU_AVX512_VNNI:
+        PANELS(avx512_vnni, kernels.rows);
+        kernels.native_dtypes = 1 << RVIT_I8;
+        break;
+    case RVIT_CPU_AVX512_BF16:
+        PANELS(avx512_bf16, kernels.rows);
+        kernels.linear_panels_bf16 = rvit_cpu_linear_panels_bf16_avx512_bf16;
         kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_avx512_bf16;
-    if (table == RVIT_CPU_AMX) {
+        kernels.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
+        break;
+    case RVIT_CPU_AMX:
+        PANELS(amx, RVIT_CPU_TILE_ROWS);
+        kernels.linear_panels_bf16 = rvit_cpu_linear_panels_bf16_amx;
         kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_amx;
-        kernels.linear_bf16 = rvit_cpu_linear_bf16_kernel_amx;
-        kernels.arrange_bf16 = rvit_cpu_arrange_panels_amx;
-        kernels.narrow_rows = RVIT_CPU_TILE_ROWS;
-    } else if (table == RVIT_CPU_AVX512_BF16) {
-        kernels.linear_bf16 = rvit_cpu_linear_bf16_kernel_avx512_bf16;
-        kernels.arrange_bf16 = rvit_cpu_arrange_panels_avx512_bf16;
-        kernels.narrow_rows = kernels.rows;
+        kernels.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
+        break;
+    case RVIT_CPU_PORTABLE:
+    case RVIT_CPU_N_TABLES:
+        break;
     }
-    kernels.native_dtypes = kernels.linear_bf16 != NULL ? 1 << RVIT_BF16 : 0;
-#endif
+    return kernels;
+}
+#else
+rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table)
+{
+    rvit_cpu_kernels kernels = rvit_cpu_kernels_portable;
     kernels.name = rvit_cpu_table_name(table);
     return kernels;
 }
+#endif

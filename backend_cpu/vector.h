@@ -138,16 +138,30 @@ INLINE vec bf16_load(const uint16_t *p)
 /* The nearest bf16 of each lane, as a number below 2^16. Not by the instruction of AVX512-BF16, which takes subnormal numbers as zero. */
 INLINE uvec bf16_bits(vec v)
 {
+#if VL == 16
+    const __m512i bits = (__m512i)v;
+    const __mmask16 is_odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000)),
+                    is_nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    __m512i number = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    number = _mm512_mask_add_epi32(number, is_odd, bits, _mm512_set1_epi32(0x8000));
+    number = _mm512_mask_or_epi32(number, is_nan, bits, _mm512_set1_epi32(0x400000));
+    return (uvec)_mm512_srli_epi32(number, 16);
+#else
     const uvec bits = (uvec)v, top = bits >> 16;
     const ivec is_nan = ((ivec)v & 0x7fffffff) > 0x7f800000;
     const uvec number = (bits + 0x7fff + (top & 1)) >> 16, nan = top | 0x40;
     return ((uvec)is_nan & nan) | (~(uvec)is_nan & number);
+#endif
 }
 
 INLINE void bf16_store(uint16_t *p, vec v)
 {
+#if VL == 16
+    _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16((__m512i)bf16_bits(v)));
+#else
     const half_vec half = __builtin_convertvector(bf16_bits(v), half_vec);
     memcpy(p, &half, sizeof half);
+#endif
 }
 
 INLINE vec narrow_load(const uint16_t *p, rvit_dtype dtype)

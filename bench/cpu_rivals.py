@@ -51,6 +51,8 @@ def parse():
     parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point is begun")
     parser.add_argument("--settings", help="a report whose settings are taken")
     parser.add_argument("--prepare", action="store_true", help="only make the models")
+    parser.add_argument("--parts", default="", help="only these conversions, by commas: openvino, openvino int8, onnx, onnx fused, "
+                        "onnx dynamic int8, onnx static int8")
     parser.add_argument("--summary", metavar="REPORT", help="only print what a report shows")
     parser.add_argument("--profile", action="store_true", help="OpenVINO's time by operator instead")
     parser.add_argument("--dry-run", action="store_true", help="a tiny model and next to no time")
@@ -136,10 +138,12 @@ def prepare(options, shapes, modules):
     if len(shapes) > 1:
         share = max(1, len(os.sched_getaffinity(0)) // len(shapes))
         children = [subprocess.Popen([sys.executable, str(HERE / "cpu_rivals.py"), "--prepare", "--work", options.work, "--models", s.name,
-                                      "--rivals", options.rivals], env=os.environ | {"OMP_NUM_THREADS": str(share)}) for s in shapes]
+                                      "--rivals", options.rivals, "--parts", options.parts], env=os.environ | {"OMP_NUM_THREADS": str(share)}) for s in shapes]
         return max(child.wait() for child in children)
+    parts = {name: make for module in modules.values() for name, make in module.PARTS.items() if not options.parts or name in
+             options.parts.split(",")}
     for shape in shapes:
-        cpu_models.prepare(shape, work / shape.name, {name: make for module in modules.values() for name, make in module.PARTS.items()})
+        cpu_models.prepare(shape, work / shape.name, parts)
     return 0
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md, bench/README.md and docs/pruning.md from the reports in bench/results. A table stands between
+"""Writes the tables of README.md, bench/README.md, docs/pruning.md and docs/accuracy.md from the reports in bench/results. A table stands between
 <!-- begin NAME --> and <!-- end NAME -->. A test runs this with --check, so no number there can differ from a report.
 
     bench/tables.py            rewrites them
@@ -109,6 +109,50 @@ def accuracy(reports):
         text += "\n\n" + paragraph(f"""The last column{'s give' if len(timed) > 1 else ' gives'} images per second on the same tiles,
             divided by those of the dense forward: {where}. Below 1, pruning costs more than it saves.""")
     return text + "\n\n" + table(["policy", "setting", "tokens", "top-1"] + [f"{r['device']['backend']}, x dense" for r in timed], rows)
+
+
+def accuracy_dtypes(reports):
+    """Each type under each policy; a report a backend."""
+    names = {"cpu": "CPU", "cuda": "CUDA", "vulkan": "Vulkan"}
+    found = [r for r in (reports.find("accuracy_dtypes", backend=b) for b in names) if r]
+    columns, f32, said, worst = [], {}, [], []
+    for report in found:
+        for dtype in dict.fromkeys(r["dtype"] for r in report["results"]):
+            rows = {(r["policy"], r["settings"]): r for r in report["results"] if r["dtype"] == dtype}
+            columns.append((f"{dtype}, {names[report['backend']]}", rows))
+            f32.update({key: r["top1_f32"] for key, r in rows.items()})
+            pruned = [r for r in rows.values() if r["decisions"]]
+            dense = rows[("none", "")]
+            worst.append([dtype, names[report["backend"]], f"{100 * max(r['top1_f32'] - r['top1'] for r in rows.values()):.1f}",
+                          f"{dense['logits_rms']:.2g}", f"{dense['logits_largest']:.2g}",
+                          f"{sum(r['decisions'] for r in pruned):,}", f"{sum(r['within_margin'] for r in pruned):,}",
+                          f"{sum(r['beyond_margin'] for r in pruned):,}", f"{max(r['score_error_rms'] for r in pruned):.1e}"])
+        said.append(f"{names[report['backend']]}: {report['results'][0]['device']} ({link(report)}, {report['date'][:10]})")
+    text = paragraph(f"""The demo checkpoint (DeiT-Tiny, weights of f16) on the first {found[0]['tiles']} test images of CIFAR-10. In
+        a column: top-1 in percent / images in a hundred whose class is that of f32 / images in a thousand that keep other tokens than in
+        f32. {'; '.join(said)}.""")
+    cells = [[name, setting.replace("=", " "), f"{100 * top1:.1f}"] +
+             [f"{100 * rows[name, setting]['top1']:.1f} / {100 * rows[name, setting]['agreement']:.1f} / "
+              f"{1000 * rows[name, setting]['different_sets'] / found[0]['tiles']:.0f}" if (name, setting) in rows else "-"
+              for _, rows in columns] for (name, setting), top1 in f32.items()]
+    text += "\n\n" + table(["policy", "setting", "f32"] + [head for head, _ in columns], cells)
+    text += "\n\n" + paragraph("""Over all policies: the largest loss of top-1 in points, the error of the dense forward's logits, the
+        decisions that were judged after the same earlier ones, those of them that differ from f32's with a margin that the type explains,
+        and beyond it; and the relative error of scores in the root mean square, of the stage where it is largest.""")
+    return text + "\n\n" + table(["type", "on", "loss", "logits, rms", "largest", "decisions", "near-ties", "beyond", "scores, rms"], worst)
+
+
+def accuracy_random(reports):
+    """Models of random weights beside PyTorch's."""
+    found = reports.find("accuracy_random")
+    text = paragraph(f"""Models of full size with random weights, {found['results'][0]['n_images']} images of noise, on the CPU: what the
+        outputs are off from float64, in the root mean square relative to that of the outputs, and at most, relative to the largest
+        ({link(found)}, {found['date'][:10]}; {found['results'][0]['source']}, torchao for int8). At most twice PyTorch's largest is
+        allowed.""")
+    return text + "\n\n" + table(
+        ["model", "type", "rms", "PyTorch, rms", "largest", "twice PyTorch's"],
+        [[r["model"], r["dtype"], f"{r['rms']:.1e}", f"{r['pytorch_rms']:.1e}" if r["pytorch_rms"] else "-", f"{r['largest']:.1e}",
+          f"{r['tolerance']:.1e}"] for r in found["results"]])
 
 
 def forwards_table(rows, chosen):
@@ -315,7 +359,8 @@ def calls(reports):
 # What stands on each page; other text of the page is not touched.
 PAGES = {"README.md": {"photo": photo, "results": results},
          "bench/README.md": {"forwards": forwards, "attention": attention, "cpu": cpu, "calls": calls, "worst": worst},
-         "docs/pruning.md": {"accuracy": accuracy}}
+         "docs/pruning.md": {"accuracy": accuracy},
+         "docs/accuracy.md": {"accuracy_dtypes": accuracy_dtypes, "accuracy_random": accuracy_random}}
 
 
 def main():

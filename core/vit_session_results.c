@@ -354,8 +354,7 @@ const uint8_t *rvit_session_decided(const rvit_session *session, int32_t stage)
     const int32_t n_stages = session == NULL ? 0 : session->plan->schedule.n_stages;
     if (session == NULL || !session->has_results || stage < 0 || stage > n_stages)
         return NULL;
-    const rvit_session_array *decided =
-        stage == n_stages ? &session->plan->trace_anchors : &session->plan->stages[stage].trace_decided;
+    const rvit_session_array *decided = stage == n_stages ? &session->plan->trace_anchors : &session->plan->stages[stage].trace_decided;
     return decided->place == RVIT_PLACE_NONE ? NULL : rvit_session_host(session, *decided);
 }
 
@@ -394,8 +393,7 @@ rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int
     const int is_stage = index >= 0 && index < plan->schedule.n_stages, merges = is_stage && plan->schedule.policy->merges;
     if (what == RVIT_TRACE_METRIC && !merges)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_trace: the session has no metric of stage %d", (int)index);
-    if (what != RVIT_TRACE_METRIC &&
-        (what != RVIT_TRACE_SCORES || !is_stage || plan->stages[index].scores.place == RVIT_PLACE_NONE))
+    if (what != RVIT_TRACE_METRIC && (what != RVIT_TRACE_SCORES || !is_stage || plan->stages[index].scores.place == RVIT_PLACE_NONE))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_trace: the session has no scores of stage %d", (int)index);
     *out_data = rvit_session_host(session, merges ? plan->stages[index].trace_metric : plan->stages[index].trace_scores);
     *out_dtype = RVIT_F32;

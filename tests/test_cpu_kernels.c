@@ -40,34 +40,49 @@ static void fill(void *data, int64_t n, rvit_dtype dtype, float scale)
         const float value = scale * random_value();
         if (dtype == RVIT_F32)
             ((float *)data)[i] = value;
+        else if (dtype == RVIT_I8)
+            ((int8_t *)data)[i] = (int8_t)(127.0f * value);
         else
             ((uint16_t *)data)[i] = dtype == RVIT_F16 ? rvit_f32_to_f16(value) : rvit_f32_to_bf16(value);
     }
 }
 
 typedef void (*linear_fn)(const rvit_cpu_linear_tile *tile, float *scratch);
+static linear_fn panels_of(const rvit_cpu_kernels *kernels, rvit_dtype dtype)
+{
+    return dtype == RVIT_BF16 ? kernels->linear_panels_bf16 : dtype == RVIT_I8 ? kernels->linear_panels_i8 : NULL;
+}
+
 static linear_fn linear_of(const rvit_cpu_kernels *kernels, rvit_dtype dtype)
 {
-    return dtype == RVIT_BF16 && kernels->linear_bf16 != NULL ? kernels->linear_bf16 : kernels->linear;
+    const linear_fn panels = panels_of(kernels, dtype);
+    return panels != NULL ? panels : dtype == RVIT_I8 ? kernels->linear_i8 : kernels->linear;
 }
 
 static int arrange(const rvit_cpu_kernels *kernels, void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype)
 {
-    const int narrow = dtype == RVIT_BF16 && kernels->linear_bf16 != NULL;
-    return (narrow ? kernels->arrange_bf16 : kernels->arrange)(weight, columns, in_features, dtype, scratch);
+    const int panels = panels_of(kernels, dtype) != NULL;
+    if (dtype == RVIT_I8 && !panels)
+        return 0;
+    return (panels ? kernels->arrange_panels : kernels->arrange)(weight, columns, in_features, dtype, scratch);
 }
 
 /* The order that weights lie in, and how rows and columns are split, change no bit. */
 static void check_arranged(const rvit_cpu_kernels *kernels, rvit_dtype dtype, int in_features)
 {
     static float x[ROWS * MOST], weight[COLUMNS * MOST], bias[COLUMNS], residual[ROWS * COLUMNS], out[2][ROWS * COLUMNS];
+    static float x_scales[ROWS], weight_scales[COLUMNS];
     const int64_t size = rvit_cpu_size(dtype);
     fill(x, (int64_t)ROWS * in_features, dtype, 1.0f);
     fill(weight, (int64_t)COLUMNS * in_features, dtype, 0.2f);
     fill(bias, COLUMNS, RVIT_F32, 1.0f);
     fill(residual, ROWS * COLUMNS, RVIT_F32, 1.0f);
+    fill(x_scales, ROWS, RVIT_F32, 0.01f);
+    fill(weight_scales, COLUMNS, RVIT_F32, 0.01f);
     rvit_cpu_linear_tile t = {.x = x,
                               .weight = weight,
+                              .x_scales = dtype == RVIT_I8 ? x_scales : NULL,
+                              .weight_scales = dtype == RVIT_I8 ? weight_scales : NULL,
                               .bias = bias,
                               .residual = residual,
                               .out = out[0],
@@ -81,7 +96,10 @@ static void check_arranged(const rvit_cpu_kernels *kernels, rvit_dtype dtype, in
     for (int i = 0; i < ROWS * COLUMNS; i++)
         assert_true(isfinite(out[0][i]));
     t.arranged = arrange(kernels, weight, COLUMNS, in_features, dtype);
-    assert_int_equal(t.arranged, in_features % 32 == 0 || !(dtype == RVIT_BF16 && kernels->linear_bf16 != NULL));
+    if (panels_of(kernels, dtype) != NULL)
+        assert_int_equal(t.arranged, in_features * size % 64 == 0);
+    else
+        assert_int_equal(t.arranged, dtype != RVIT_I8);
     memset(out[1], 0xff, sizeof out[1]);
     const struct {
         int row, rows, column, columns;
@@ -94,6 +112,10 @@ static void check_arranged(const rvit_cpu_kernels *kernels, rvit_dtype dtype, in
         part.x = (const char *)x + parts[i].row * in_features * size;
         part.weight = (const char *)weight + parts[i].column * in_features * size;
         part.bias = bias + parts[i].column;
+        if (dtype == RVIT_I8) {
+            part.x_scales = x_scales + parts[i].row;
+            part.weight_scales = weight_scales + parts[i].column;
+        }
         part.residual = residual + parts[i].column;
         part.out = out[1] + parts[i].row * COLUMNS + parts[i].column;
         linear_of(kernels, dtype)(&part, scratch);
@@ -107,12 +129,13 @@ static void check_arranged(const rvit_cpu_kernels *kernels, rvit_dtype dtype, in
 static void arranged_equals_row_major(void **state)
 {
     (void)state;
-    static const int sizes[] = {32, 96, 260, 1056};
+    static const int sizes[] = {64, 96, 272, 1088};
+    static const rvit_dtype dtypes[] = {RVIT_F32, RVIT_F16, RVIT_BF16, RVIT_I8};
     rvit_cpu_kernels kernels;
     for (int i = 0; i <= RVIT_CPU_N_TABLES; i++)
-        for (int t = 0; t < 3 && table_of(i, &kernels); t++)
+        for (int t = 0; t < 4 && table_of(i, &kernels); t++)
             for (int k = 0; k < 4; k++)
-                check_arranged(&kernels, (rvit_dtype)t, sizes[k]);
+                check_arranged(&kernels, dtypes[t], sizes[k]);
 }
 
 /* One row of one column as tiles make it: of each 32 channels the even ones are added up, the odd ones too, then both to the sum. */
@@ -155,7 +178,7 @@ static void tiles_add_as_written(void **state)
                                             .columns = COLUMNS,
                                             .dtype = RVIT_BF16,
                                             .out_dtype = RVIT_F32};
-            kernels.linear_bf16(&t, scratch);
+            kernels.linear_panels_bf16(&t, scratch);
             x[0] = weight[in_features] = 0;
             for (int row = 0; row < ROWS; row++)
                 for (int column = 0; column < COLUMNS; column++) {
@@ -168,6 +191,49 @@ static void tiles_add_as_written(void **state)
         }
 }
 
+/* Sums of int8 are exact: extreme values and lengths, and every table the same. */
+static void int8_is_exact(void **state)
+{
+    (void)state;
+    static int8_t x[ROWS * MOST], weight[COLUMNS * MOST];
+    static float out[ROWS * COLUMNS], x_scales[ROWS], weight_scales[COLUMNS];
+    static const int sizes[] = {16, 64, 592, 3072};
+    rvit_cpu_kernels kernels;
+    for (int i = 0; i < ROWS; i++)
+        x_scales[i] = 1.0f;
+    for (int j = 0; j < COLUMNS; j++)
+        weight_scales[j] = 1.0f;
+    for (int i = 0; i <= RVIT_CPU_N_TABLES; i++)
+        for (int k = 0; k < 4 && table_of(i, &kernels); k++) {
+            const int in_features = sizes[k];
+            for (int n = 0; n < ROWS * in_features; n++)
+                x[n] = n / in_features == 1 ? -128 : n / in_features == 2 ? 127 : (int8_t)(128.0f * random_value());
+            for (int n = 0; n < COLUMNS * in_features; n++)
+                weight[n] = n / in_features == 1 ? 127 : n / in_features == 2 ? -128 : (int8_t)(128.0f * random_value());
+            const rvit_cpu_linear_tile t = {.x = x,
+                                            .weight = weight,
+                                            .x_scales = x_scales,
+                                            .weight_scales = weight_scales,
+                                            .out = out,
+                                            .in_features = in_features,
+                                            .out_features = COLUMNS,
+                                            .rows = ROWS,
+                                            .columns = COLUMNS - 20,
+                                            .dtype = RVIT_I8,
+                                            .out_dtype = RVIT_F32};
+            linear_of(&kernels, RVIT_I8)(&t, scratch);
+            for (int row = 0; row < ROWS; row++)
+                for (int column = 0; column < t.columns; column++) {
+                    int32_t sum = 0;
+                    for (int n = 0; n < in_features; n++)
+                        sum += x[row * in_features + n] * weight[column * in_features + n];
+                    if (out[row * COLUMNS + column] != (float)sum)
+                        fail_msg("%s, %d channels, row %d, column %d: %.0f, expected %d", kernels.name, in_features, row, column,
+                                 (double)out[row * COLUMNS + column], (int)sum);
+                }
+        }
+}
+
 int main(void)
 {
     amx_emulated_register();
@@ -175,7 +241,8 @@ int main(void)
     scratch = aligned_alloc(64, RVIT_CPU_SCRATCH_FLOATS * sizeof *scratch);
     if (scratch == NULL)
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(arranged_equals_row_major), cmocka_unit_test(tiles_add_as_written)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(arranged_equals_row_major), cmocka_unit_test(tiles_add_as_written),
+                                       cmocka_unit_test(int8_is_exact)};
     const int result = cmocka_run_group_tests(tests, NULL, NULL);
     free(scratch);
     return result;

@@ -88,8 +88,8 @@ static void a_mass(void **state)
     expect_margin(&j, 1, 1, 0.161 / 0.861);
 }
 
-/* Ranks at 0, 0.2, 0.498, 1, samples at 0.2, 0.6, 1: rank 2 is 0.298 away from another choice, rank 0 never the nearest by far. With samples at
-   0.2 and 1 alone, rank 2 has none by 0.298. Equal neighbours in rank take each other's place. */
+/* Ranks at 0, 0.2, 0.498, 1, samples at 0.2, 0.6, 1: rank 2 is 0.298 away from another choice, rank 0 never the nearest by far. With
+   samples at 0.2 and 1 alone, rank 2 has none by 0.298. Equal neighbours in rank take each other's place. */
 static void samples(void **state)
 {
     (void)state;
@@ -159,16 +159,18 @@ static void score_errors(void **state)
 static void tolerances(void **state)
 {
     (void)state;
-    for (int kind = JUDGE_ATTENTION; kind <= JUDGE_SUMS; kind++) {
-        const enum judge_kind k = (enum judge_kind)kind;
-        assert_true(judge_tolerance(k, RVIT_F32) < judge_tolerance(k, RVIT_F16) && judge_tolerance(k, RVIT_F16) < judge_tolerance(k, RVIT_BF16));
-    }
+    for (int precision = RVIT_PRECISION_F16; precision <= RVIT_PRECISION_FP8; precision++)
+        for (int kind = JUDGE_ATTENTION; kind <= JUDGE_SUMS; kind++)
+            assert_true(judge_tolerance((enum judge_kind)kind, (rvit_precision)(precision - 1)) <
+                        judge_tolerance((enum judge_kind)kind, (rvit_precision)precision));
+    assert_true(judge_tolerance(JUDGE_SUMS, RVIT_PRECISION_F16) < judge_tolerance(JUDGE_ATTENTION, RVIT_PRECISION_F16));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_best), cmocka_unit_test(the_best_with_prefix), cmocka_unit_test(a_threshold),
-                                       cmocka_unit_test(a_mass),   cmocka_unit_test(samples),              cmocka_unit_test(merges),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_best),     cmocka_unit_test(the_best_with_prefix),
+                                       cmocka_unit_test(a_threshold),  cmocka_unit_test(a_mass),
+                                       cmocka_unit_test(samples),      cmocka_unit_test(merges),
                                        cmocka_unit_test(score_errors), cmocka_unit_test(tolerances)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

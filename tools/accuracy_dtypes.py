@@ -4,9 +4,11 @@
 Prints a Markdown table; --json FILE also writes the figures there. Exits 1 if a decision differs beyond its margin, or if top-1 falls by
 more than the type's limit below that of f32.
 
-usage: tools/accuracy_dtypes.py [--dtypes bf16,f16] [--backend cpu] [--against cpu] [--tiles N] [--only PATTERN] [--threads N] [--json FILE]
+usage: tools/accuracy_dtypes.py [--dtypes bf16,f16] [--backend cpu] [--against cpu] [--tiles N] [--only PATTERN] [--threads N]
+       [--jobs N] [--json FILE]
 RAGGEDVIT names the tool (build/release/tools/raggedvit)."""
 import argparse
+import concurrent.futures
 import datetime
 import json
 import os
@@ -101,17 +103,17 @@ def main():
     parser.add_argument("--against", default="cpu")
     parser.add_argument("--tiles", type=int, default=1000)
     parser.add_argument("--only", default=".")
-    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=0, help="of the CPU backend, for each run (all)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (1)")
     parser.add_argument("--json")
     arguments = parser.parse_args()
+    cases = [(row, dtype) for row in ROWS if re.search(arguments.only, row) for dtype in arguments.dtypes.split(",")]
     results = []
     print("| policy | setting | type | top-1 (f32) | same class | logits, rms | largest | other sets | decisions | differ within | beyond |")
     print("|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for row in ROWS:
-        if not re.search(arguments.only, row):
-            continue
-        for dtype in arguments.dtypes.split(","):
-            r = figures(dtype, row, verify(arguments, dtype, row.split()[0], row.split()[1:]))
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for (row, dtype), found in zip(cases, pool.map(lambda case: verify(arguments, case[1], case[0].split()[0], case[0].split()[1:]), cases)):
+            r = figures(dtype, row, found)
             results.append(r)
             print(
                 f"| {r['policy']} | {r['settings'].replace('=', ' ')} | {dtype} | {100 * r['top1']:.1f} ({100 * r['top1_f32']:.1f}) |"

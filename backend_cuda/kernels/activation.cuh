@@ -26,6 +26,27 @@ RVIT_DEVICE float gelu_fast(float x)
     return fmaf(-u, exp2_fast(p), fmaf(0.5f, x, 0.5f * fabsf(x)));
 }
 
+/* The same of several numbers, step by step, so that no step waits for the one before it. */
+template <int N> RVIT_DEVICE void gelu_fast(float (&x)[N])
+{
+    const float factors[7] = {5.993678e-5f, -9.163649e-4f, 8.4473956e-3f, -5.3824533e-2f, -4.5861566e-1f, -1.1511801f, -1.0000038f};
+    float u[N], p[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        u[i] = fminf(fabsf(x[i]), 13.0f);
+        p[i] = -1.7577845e-6f;
+        x[i] = fmaf(0.5f, x[i], 0.5f * fabsf(x[i]));
+    }
+#pragma unroll
+    for (int k = 0; k < 7; k++)
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            p[i] = fmaf(p[i], u[i], factors[k]);
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        x[i] = fmaf(-u[i], exp2_fast(p[i]), x[i]);
+}
+
 /* x sigmoid(x (slope + cubic x^2)): the tanh GELU, the quick GELU, SiLU (core/op.h). An exponential that overflows makes it 0. */
 RVIT_DEVICE float sigmoid_product(float x, float slope, float cubic)
 {

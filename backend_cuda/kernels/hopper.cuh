@@ -70,6 +70,12 @@ RVIT_DEVICE void copy_folded_box(uint32_t shared, const void *map, int x, int y,
                  : "memory");
 }
 
+/* Asks for bytes, a multiple of 16, in the L2 cache and does not wait for them. */
+RVIT_DEVICE void prefetch_l2(const void *p, int bytes)
+{
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
+}
+
 /* Clusters: CTAs that run at the same time and reach each other's shared memory. What is at an address in one is there in all. */
 
 RVIT_DEVICE int cluster_rank()

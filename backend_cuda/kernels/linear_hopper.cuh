@@ -25,12 +25,11 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
 
     /* Shared addresses. Of each stage there is a barrier for rows that have come, and that all have left. */
     struct ring {
-        uint32_t barriers, stages;
+        uint32_t barriers;
 
         __device__ __forceinline__ ring(const unsigned char *memory)
         {
             barriers = (shared_address(memory) + 1023) & ~1023u; /* the swizzle is one of addresses */
-            stages = barriers + 1024;
         }
         __device__ __forceinline__ uint32_t came(int stage) const
         {
@@ -40,9 +39,13 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
         {
             return barriers + stage * 16 + 8;
         }
+        __device__ __forceinline__ uint32_t slot(int stage) const /* of the tile that begins there */
+        {
+            return barriers + 512 + stage * 16;
+        }
         __device__ __forceinline__ uint32_t x(int stage) const
         {
-            return stages + stage * STAGE_BYTES;
+            return barriers + 1024 + stage * STAGE_BYTES;
         }
         __device__ __forceinline__ uint32_t weight(int stage) const
         {
@@ -66,8 +69,19 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
         }
     };
 
+    /* blocks: of 64 rows. ahead: of the cluster's tiles after this one, 2 for more. */
     struct tile {
-        int row, column, blocks; /* of 64 rows */
+        int row, column, blocks, ahead;
+
+        __device__ __forceinline__ void put(uint32_t slot) const
+        {
+            store_shared_16(slot, make_uint4((unsigned)row, (unsigned)column, (unsigned)blocks, (unsigned)ahead));
+        }
+        __device__ __forceinline__ static tile get(uint32_t slot)
+        {
+            const uint4 w = load_shared_16(slot);
+            return {(int)w.x, (int)w.y, (int)w.z, (int)w.w};
+        }
     };
 
     /* Tiles of the live rows, CLUSTER of them at a time, columns first. The clusters of the grid take them in turn. If the last round has
@@ -109,6 +123,7 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
             t.blocks = BM / 64 >> (is_whole ? 0 : 1);
             t.row = (int)unit * (BM / 2 * CLUSTER) + (CLUSTER > 1 ? cluster_rank() * t.blocks * 64 : 0);
             t.column = (int)column * BN;
+            t.ahead = min(n - 1 - i, 2);
             return t;
         }
     };
@@ -124,6 +139,8 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
             for (int step = 0; step < all.steps; step++, at.next()) {
                 const uint32_t came = m.came(at.stage);
                 barrier_wait(m.left(at.stage), at.parity);
+                if (step == 0)
+                    t.put(m.slot(at.stage));
                 barrier_announce(came, (t.blocks * 64 + BN) * 128);
 #pragma unroll 1
                 for (int row = 0; row < t.blocks * 64; row += X_BOX)
@@ -189,46 +206,55 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
             }
     }
 
-    static __device__ __forceinline__ void activate(float (&sum)[BN / 2], const rvit_cu_linear_params &params)
+    /* Rows of the lane from `row` on. Of 16 bits: an activation, and no residual. A unit's registers are free for the next once it is stored,
+       so that several chains of operations run beside each other. */
+    template <int AT_ONCE, int BLOCKS, typename F>
+    static __device__ __forceinline__ void store(T *out, const float (&sum)[BLOCKS][BN / 2], int width, int row, int column, int rows, F activate)
     {
-        if (SERVES == SIGMOID) {
 #pragma unroll
-            for (int i = 0; i < BN / 2; i++)
-                sum[i] = sigmoid_product_fast(sum[i], params.slope, params.cubic);
-        } else if (params.gelu) {
+        for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
-            for (int i = 0; i < BN / 2; i++)
-                sum[i] = gelu_fast(sum[i]);
-        }
+            for (int half = 0; half < 2; half++) {
+                const int r = row + b * 64 + half * 8;
+                T *to = out + (long long)r * width + column;
+#pragma unroll
+                for (int u = 0; u < UNITS; u++) {
+                    uint32_t pairs[4];
+#pragma unroll
+                    for (int i = 0; i < 4; i += AT_ONCE / 2) {
+                        float x[AT_ONCE];
+#pragma unroll
+                        for (int j = 0; j < AT_ONCE; j++)
+                            x[j] = sum[b][sum_of(u, i * 2 + j, half)];
+                        activate(x);
+#pragma unroll
+                        for (int j = 0; j < AT_ONCE / 2; j++)
+                            pairs[i + j] = element<T>::pack(x[j * 2], x[j * 2 + 1]);
+                    }
+                    if (r < rows && column + u * UNIT < width)
+                        *reinterpret_cast<uint4 *>(to + u * UNIT) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+                }
+            }
     }
 
-    /* Rows of the lane from `row` on. Of 16 bits: an activation, and no residual. */
     template <int BLOCKS>
     static __device__ __forceinline__ void finish(T *out, const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row, int column,
                                                   int rows)
     {
+        if (SERVES == SIGMOID)
+            store<4>(out, sum, params.out_features, row, column, rows, [&](float (&x)[4]) {
 #pragma unroll
-        for (int b = 0; b < BLOCKS; b++) {
-            activate(sum[b], params);
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const int r = row + b * 64 + half * 8;
-                T *to = out + (long long)r * params.out_features + column;
-#pragma unroll
-                for (int u = 0; u < UNITS; u++)
-                    if (r < rows && column + u * UNIT < params.out_features) {
-                        uint32_t pairs[4];
-#pragma unroll
-                        for (int i = 0; i < 4; i++)
-                            pairs[i] = element<T>::pack(sum[b][sum_of(u, i * 2, half)], sum[b][sum_of(u, i * 2 + 1, half)]);
-                        *reinterpret_cast<uint4 *>(to + u * UNIT) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-                    }
-            }
-        }
+                for (int i = 0; i < 4; i++)
+                    x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
+            });
+        else if (params.gelu)
+            store<8>(out, sum, params.out_features, row, column, rows, [](float (&x)[8]) { gelu_fast(x); });
+        else
+            store<8>(out, sum, params.out_features, row, column, rows, [](float (&)[8]) {});
     }
 
     /* Units of a row of float32 whose residual is loaded together. */
-    static const int PIECE = 3, PIECES = UNITS / PIECE;
+    static const int PIECE = 4, PIECES = UNITS / PIECE;
 
     static __device__ __forceinline__ void load_residual(float4 (&more)[PIECE], const rvit_cu_linear_params &params, int piece, int row,
                                                          int column, int rows)
@@ -244,51 +270,62 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
         }
     }
 
-    /* Of float32: a residual. The next piece's is on its way while a piece is stored. */
+    /* Asks for the tile's residual in the L2 cache, a row a thread: it is read when the products are made. */
+    static __device__ __forceinline__ void fetch_residual(const rvit_cu_linear_params &params, const tile &t, int rows)
+    {
+        const int at = threadIdx.x & 127, width = min(BN, params.out_features - t.column);
+        if (params.residual != nullptr && params.residual_period == 0 && at < t.blocks * 64 && t.row + at < rows)
+            prefetch_l2(static_cast<const U *>(params.residual) + (long long)(t.row + at) * params.out_features + t.column,
+                        width * (int)sizeof(U));
+    }
+
+    /* Of float32: a residual. Two pieces of it are on their way, as soon as the first has left its registers free. */
     template <int BLOCKS>
     static __device__ __forceinline__ void finish(float *out, const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row,
                                                   int column, int rows)
     {
-        float4 more[2][PIECE];
+        const int N = BLOCKS * 2 * PIECES;
+        float4 more[3][PIECE];
         load_residual(more[0], params, 0, row, column, rows);
 #pragma unroll
-        for (int piece = 0; piece < BLOCKS * 2 * PIECES; piece++) {
+        for (int piece = 0; piece < N; piece++) {
             const int b = piece / PIECES / 2, half = piece / PIECES % 2;
             const int r = row + b * 64 + half * 8, c = column + piece % PIECES * PIECE * UNIT;
             float *to = out + (long long)r * params.out_features + c;
-            if (piece + 1 < BLOCKS * 2 * PIECES)
-                load_residual(more[(piece + 1) % 2], params, piece + 1, row, column, rows);
 #pragma unroll
             for (int u = 0; u < PIECE; u++) {
-                const float4 &x = more[piece % 2][u];
+                const float4 &x = more[piece % 3][u];
                 const int at = piece % PIECES * PIECE + u;
                 if (r < rows && c + u * UNIT < params.out_features)
                     store_4(to + u * UNIT, make_float4(sum[b][sum_of(at, 0, half)] + x.x, sum[b][sum_of(at, 1, half)] + x.y,
                                                        sum[b][sum_of(at, 2, half)] + x.z, sum[b][sum_of(at, 3, half)] + x.w));
             }
+            if (piece == 0 && N > 1)
+                load_residual(more[1], params, 1, row, column, rows);
+            if (piece + 2 < N)
+                load_residual(more[(piece + 2) % 3], params, piece + 2, row, column, rows);
         }
     }
 
     /* A tile of the group's, in its turn. at: its first stage, then that behind it. */
     template <int BLOCKS>
-    static __device__ __forceinline__ void make(const rvit_cu_linear_params &params, const tiles &all, const ring &m, int group, int i,
-                                                place &at)
+    static __device__ __forceinline__ void make(const rvit_cu_linear_params &params, const tile &t, const ring &m, int group, int steps,
+                                                int rows, bool is_first, place &at)
     {
         float sum[BLOCKS][BN / 2];
-        const int lane_column = (int)(threadIdx.x & 3) * STEP;
-        begin(sum, params, all.at(i).column + lane_column);
+        begin(sum, params, t.column + (int)(threadIdx.x & 3) * STEP);
+        if (sizeof(U) == sizeof(float))
+            fetch_residual(params, t, rows);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
             keep_here(sum[b]);
-        if (i > 0)
+        if (!is_first)
             group_sync(TURNS + group, GROUPS * 128);
-        int before = at.stage;
-        barrier_wait(m.came(at.stage), at.parity);
         products_begin();
         multiply(sum, m, at.stage);
 #pragma unroll 1
-        for (int step = 1; step < all.steps; step++) {
-            before = at.stage;
+        for (int step = 1; step < steps; step++) {
+            const int before = at.stage;
             at.next();
             barrier_wait(m.came(at.stage), at.parity);
             products_begin();
@@ -296,30 +333,35 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
             products_wait<1>();
             leave(m, before);
         }
-        if (i + 1 < all.n)
+        if (t.ahead > 0)
             group_arrive(TURNS + (group ^ 1), GROUPS * 128);
-        before = at.stage;
-        at.next();
         products_wait<0>();
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
             keep_here(sum[b]);
-        leave(m, before);
-        const tile t = all.at(i);
-        const int row = t.row + (int)(threadIdx.x & 127) / 32 * 16 + (int)(threadIdx.x & 31) / 4;
-        finish(static_cast<U *>(params.out), params, sum, row, t.column + lane_column, all.rows);
+        leave(m, at.stage);
+        at.next();
+        const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
+        finish(static_cast<U *>(params.out), params, sum, t.row + (lane & 127) / 32 * 16 + (lane & 31) / 4, t.column + (lane & 3) * STEP, rows);
     }
 
-    static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const tiles &all, const ring &m, int group)
+    static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const ring &m, int group, int steps, int rows)
     {
         place at = {0, 0};
-        for (int i = group; i < all.n; i += GROUPS) {
-            if (i > 0) /* the other group's */
-                at.skip(all.steps);
-            if (i < all.n_whole)
-                make<BM / 64>(params, all, m, group, i, at);
+        bool is_first = group == 0;
+        if (group == 1)
+            at.skip(steps);
+        for (;;) {
+            barrier_wait(m.came(at.stage), at.parity);
+            tile t = tile::get(m.slot(at.stage));
+            if (t.blocks == BM / 64)
+                make<BM / 64>(params, t, m, group, steps, rows, is_first, at);
             else
-                make<BM / 128>(params, all, m, group, i, at);
+                make<BM / 128>(params, t, m, group, steps, rows, is_first, at);
+            if (t.ahead < 2)
+                return;
+            is_first = false;
+            at.skip(steps); /* the other group's */
         }
     }
 
@@ -346,7 +388,8 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
                 copy(params, all, m);
         } else {
             take_registers<REGISTERS>();
-            work(params.args, all, m, group);
+            if (group < all.n)
+                work(params.args, m, group, all.steps, all.rows);
         }
         if (CLUSTER > 1) /* its shared memory is there until the others have filled it */
             cluster_sync();

@@ -337,7 +337,8 @@ template <typename T> RVIT_DEVICE void clear_rest(const rvit_cu_preprocess_param
 template <typename T> RVIT_DEVICE void preprocess_tiles(const rvit_cu_preprocess_params &params)
 {
     make_tiles<T>(params);
-    if ((int)blockIdx.x > params.n_images && (params.second > 0 ? params.second : params.out_stride) == 3 * params.patch_size * params.patch_size)
+    if ((int)blockIdx.x > params.n_images &&
+        (params.second > 0 ? params.second : params.out_stride) == 3 * params.patch_size * params.patch_size)
         return;
     const int n_images = min(max(params.words[RVIT_IMAGE_LIVE_IMAGES], 0), params.n_images);
     write_image_layout(params, n_images);

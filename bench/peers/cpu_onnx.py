@@ -25,7 +25,7 @@ def prepare_dynamic(shape, folder, images):
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    for source in ("model", "fused"):
+    for source in [name for name in ("model", "fused") if (folder / f"{name}.onnx").exists()]:
         # What a fused operator leaves has no type in the file.
         quantize_dynamic(folder / f"{source}.onnx", folder / f"dynamic_{source}.onnx", weight_type=QuantType.QInt8, per_channel=True,
                          extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})

@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 # Error of the logits in the Euclidean norm, relative to float32's.
-LIMITS = {"f32": 1e-4, "bf16": 0.1, "int8": 0.4}
+LIMITS = {"f32": 1e-4, "bf16": 0.05, "int8": 0.2}
 PRUNED_LIMIT = 1.0  # these are compared with dense logits: a prune is no mistake
 ROUNDS = 3
 SLOW = 1.0  # seconds a call, from which on there are fewer calls
@@ -139,6 +139,7 @@ def measure(point, modules, known):
                 continue
             row = {"model": point.shape.name, "batch": point.batch, "cores": point.cores, "cpus": point.cpus, "rival": name}
             rows.append(row)
+            begin = time.monotonic()
             try:
                 best, row["tried"] = choose(module, point, name, known.get((*point.key, name)))
                 wanted = best.logits if wanted is None else wanted
@@ -146,5 +147,6 @@ def measure(point, modules, known):
                 calls.append((row, best.call))
             except Exception as error:
                 row["skipped"] = say(error)
+            print(f"  {name}: {row.get('setting') or row.get('skipped')} after {time.monotonic() - begin:.1f} s", flush=True)
     take_turns(calls, options.seconds, 1 if options.dry_run else ROUNDS)
     return rows

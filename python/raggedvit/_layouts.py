@@ -796,6 +796,16 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
+class rvit_precision_choice(Struct):  # 280 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("precision", c_int),  # 8
+        ("dtype", c_int),  # 12
+        ("quantization", c_int),  # 16
+        ("reason", c_char * 256),  # 20
+    ]
+
+
 class rvit_session_desc(Struct):  # 552 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -939,6 +949,7 @@ TYPES: dict[str, Any] = {
     "rvit_checkpoint_desc": rvit_checkpoint_desc,
     "rvit_tensor_desc": rvit_tensor_desc,
     "rvit_model_desc": rvit_model_desc,
+    "rvit_precision_choice": rvit_precision_choice,
     "rvit_session_desc": rvit_session_desc,
     "rvit_memory_info": rvit_memory_info,
     "rvit_session_info": rvit_session_info,
@@ -1067,6 +1078,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_model_desc": {
         "struct_size": sizeof(rvit_model_desc),
     },
+    "rvit_precision_choice": {
+        "struct_size": sizeof(rvit_precision_choice),
+    },
     "rvit_session_desc": {
         "struct_size": sizeof(rvit_session_desc),
         "max_images": 1,
@@ -1178,6 +1192,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_quantization_name": (c_char_p, [c_int], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),
+    "rvit_precision_name": (c_char_p, [c_int], False),
+    "rvit_precision_choose": (c_int, [c_void_p, c_void_p, c_int, c_void_p], True),
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_naflex_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_void_p], True),

@@ -41,6 +41,10 @@ RVIT_DEVICE void copy_folded_box(uint32_t shared, const void *map, int x, int y,
     emu::copy_box(at, shared, map, 5, {x, 0, 0, 0, y}, barrier);
 }
 
+RVIT_DEVICE void prefetch_l2(const void *, int)
+{
+}
+
 /* A cluster is one CTA. */
 RVIT_DEVICE int cluster_rank()
 {

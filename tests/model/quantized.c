@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "core/checkpoint.h"
 #include "core/vit_model.h"
 
 static const toy_spec spec = {.dim = 128,
@@ -272,5 +273,60 @@ static void bad_descs_are_refused(void **state)
     assert_string_equal(rvit_quantization_name((rvit_quantization)9), "unknown");
 }
 
-SUITE(quantized_suite, MODEL_TEST(laws_hold), MODEL_TEST(errors_are_those_of_rounding), MODEL_TEST(given_scales_are_used),
-      MODEL_TEST(bounds_hold), MODEL_TEST(weights_can_be_replaced), MODEL_TEST(bad_descs_are_refused));
+static rvit_precision_choice chosen(const rvit_checkpoint *checkpoint, rvit_precision precision)
+{
+    rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
+    expect_ok(rvit_precision_choose(H.device[DEVICE], checkpoint, precision, &choice));
+    return choice;
+}
+
+static void expect_choice(rvit_precision_choice found, rvit_precision precision, rvit_dtype dtype, rvit_quantization quantization,
+                          const char *reason)
+{
+    assert_int_equal(found.precision, precision);
+    assert_int_equal(found.dtype, dtype);
+    assert_int_equal(found.quantization, quantization);
+    if (reason[0] ? strstr(found.reason, reason) == NULL : found.reason[0] != 0)
+        fail_msg("the reason is \"%s\", should say \"%s\"", found.reason, reason);
+}
+
+/* What the names stand for, on this CPU and as if it had other instructions. */
+static void precisions_have_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"f32", "f16", "bf16", "int8", "fp8", "auto"};
+    for (int p = RVIT_PRECISION_F32; p <= RVIT_PRECISION_AUTO; p++)
+        assert_string_equal(rvit_precision_name((rvit_precision)p), names[p]);
+    assert_string_equal(rvit_precision_name((rvit_precision)6), "unknown");
+    rvit_checkpoint *checkpoint = open_checkpoint(toy_new(&spec), "names.safetensors");
+    rvit_checkpoint *narrow = open_checkpoint(toy_new(&others[1]), "bf16.safetensors");
+    rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
+    rvit_device *device = H.device[DEVICE];
+    expect_status(rvit_precision_choose(NULL, checkpoint, RVIT_PRECISION_F32, &choice), RVIT_INVALID_ARGUMENT, "device");
+    expect_status(rvit_precision_choose(device, NULL, RVIT_PRECISION_F32, &choice), RVIT_INVALID_ARGUMENT, "checkpoint");
+    expect_status(rvit_precision_choose(device, checkpoint, (rvit_precision)6, &choice), RVIT_INVALID_ARGUMENT, "precision");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_F32), RVIT_PRECISION_F32, RVIT_F32, RVIT_QUANTIZATION_NONE, "");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_F16), RVIT_PRECISION_F16, RVIT_F16, RVIT_QUANTIZATION_NONE, "");
+    if (lacks("int8"))
+        expect_status(rvit_precision_choose(device, checkpoint, RVIT_PRECISION_INT8, &choice), RVIT_UNSUPPORTED, "int8");
+    if (H.desc.backend != RVIT_BACKEND_CPU)
+        return;
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_FP8), RVIT_PRECISION_FP8, RVIT_F16, RVIT_QUANTIZATION_FP8, "");
+    expect_choice(chosen(narrow, RVIT_PRECISION_FP8), RVIT_PRECISION_FP8, RVIT_BF16, RVIT_QUANTIZATION_FP8, "");
+    const int32_t own = device->info.native_dtypes;
+    char *architecture = checkpoint->config.info.architecture;
+    device->info.native_dtypes = 0;
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_F32, RVIT_QUANTIZATION_INT8, "");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_F32, RVIT_F32, RVIT_QUANTIZATION_NONE, "no 8 bits faster");
+    device->info.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8, "");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_BF16, RVIT_BF16, RVIT_QUANTIZATION_NONE, "was not measured");
+    strcpy(architecture, "deit_tiny_patch16_224");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8, "points of top-1");
+    device->info.native_dtypes = 1 << RVIT_I8;
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_F32, RVIT_QUANTIZATION_INT8, "points of top-1");
+    device->info.native_dtypes = own;
+}
+
+SUITE(quantized_suite, MODEL_TEST(precisions_have_names), MODEL_TEST(laws_hold), MODEL_TEST(errors_are_those_of_rounding),
+      MODEL_TEST(given_scales_are_used), MODEL_TEST(bounds_hold), MODEL_TEST(weights_can_be_replaced), MODEL_TEST(bad_descs_are_refused));

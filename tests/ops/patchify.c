@@ -5,7 +5,7 @@ typedef struct patchify_case {
     rvit_dtype dtype;
     int32_t n_images, live, channels, height, width, patch_size, n_prefix; /* live -1: not given */
     int with_cu, crop;
-    int by_size; /* height, which is width, is given as image_size */
+    int by_size;            /* height, which is width, is given as image_size */
     int32_t padding, parts; /* parts: 0 or 2; padding: of each part */
 } patchify_case;
 
@@ -101,17 +101,17 @@ static void patchify_variants(void **state)
                 if (leaves_out(t + (int)i + n_prefix, 2))
                     continue;
                 patchify_case c = {.dtype = stored_types[t],
-                                         .n_images = 3,
-                                         .live = -1,
-                                         .channels = shapes[i][0],
-                                         .height = shapes[i][1],
-                                         .width = shapes[i][2],
-                                         .patch_size = shapes[i][3],
-                                         .n_prefix = n_prefix,
-                                         .with_cu = n_prefix != 1,
-                                         .crop = shapes[i][4],
-                                         .by_size = shapes[i][1] == shapes[i][2],
-                                         .padding = i % 3 == 2 ? 4 + 2 * (int32_t)(i % 2) : 0};
+                                   .n_images = 3,
+                                   .live = -1,
+                                   .channels = shapes[i][0],
+                                   .height = shapes[i][1],
+                                   .width = shapes[i][2],
+                                   .patch_size = shapes[i][3],
+                                   .n_prefix = n_prefix,
+                                   .with_cu = n_prefix != 1,
+                                   .crop = shapes[i][4],
+                                   .by_size = shapes[i][1] == shapes[i][2],
+                                   .padding = i % 3 == 2 ? 4 + 2 * (int32_t)(i % 2) : 0};
                 run(&c);
                 c.parts = 2;
                 if (c.dtype != RVIT_F32)

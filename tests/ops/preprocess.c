@@ -316,8 +316,7 @@ static void run_mixed(rvit_dtype dtype, int32_t parts, int32_t n_images, int32_t
                 for (int32_t k = 0; k < stride; k++) {
                     const float got = load(dtype, rows[s], (starts[i] + t) * stride + k);
                     const int64_t part = k / (192 + gap), v = k % (192 + gap), at = (t - n_prefix) * 192 + v;
-                    const float wanted =
-                        t < n_prefix || v >= 192 ? 0 : part_of(dtype, load(RVIT_F32, single.out->result[s], at), part);
+                    const float wanted = t < n_prefix || v >= 192 ? 0 : part_of(dtype, load(RVIT_F32, single.out->result[s], at), part);
                     if (memcmp(&got, &wanted, 4))
                         fail_msg("image %d, row %d, column %d is %g, alone %g (side %d)", i, t, k, (double)got, (double)wanted, (int)s);
                 }

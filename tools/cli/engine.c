@@ -32,6 +32,7 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
     device.backend = backend;
     device.index = index;
     device.tier = tier;
+    device.kernels = backend == RVIT_BACKEND_CPU && !oracle ? options->kernels : NULL;
     device.n_threads = options->threads;
     device.oracle = oracle;
     device.poll_us = sleeps ? -1 : 0;

@@ -59,8 +59,9 @@ static const struct command commands[] = {
       "diverges. When near-ties make the two keep different tokens, B runs again with A's, so that logits are compared like with like; "
       "tome and evit-fused cannot do that, and such images are left out. Each decision of a stage is judged by its margin: how far, "
       "relatively, B's scores must move for it to be another. A is given the tokens that B kept before (with tome and evit-fused an image "
-      "is judged up to the first stage that differs). What A decides otherwise may have a margin of four times what scores of its type are "
-      "off by, in the root mean square: MARGINS. ats takes samples as dense as the tokens, so that 16-bit types keep other tokens on most "
+      "is judged up to the first stage that differs). What A decides otherwise may have a margin of what scores of its type are off by: by "
+      "attention 1e-5 in f32, 3e-3 in f16, 2.4e-2 in bf16, by others 2e-6, 4e-4, 3.2e-3. ats takes samples as dense as the tokens, so that "
+      "16-bit types keep other tokens on most "
       "images; who needs its exact sets takes f32. Without --images the input is seeded, "
       "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 3.2e-2 for bf16; 2e-2 between f32 and f16, 1.6e-1 "
       "between bf16 and another. That A and B agree does not show that they are right, for both read the checkpoint alike. With "
@@ -180,6 +181,8 @@ static const struct option_row option_rows[] = {
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = CLASSIFY | BENCH},
     {"tier", "NAME", "A's kernels: %s (auto, as B: the highest there is)",
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = VERIFY},
+    {"kernels", "NAME", "the CPU backend's kernels: portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16 or amx (the fastest)",
+     OPTION_TEXT(T, kernels), .commands = TIMES},
     {"threads", "N",
      "CPU threads, %s: those of the CPU backend, and those that decode and prepare images, which with the CPU backend take turns with it "
      "(0: "

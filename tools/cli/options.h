@@ -20,6 +20,7 @@ struct options {
     int32_t device, against_device;
     bool against_given, against_oracle;
     rvit_tier tier;
+    const char *kernels; /* NULL: the fastest */
     int32_t threads;
     rvit_checkpoint_desc checkpoint;
     struct prune prune;

@@ -138,7 +138,7 @@ static double element(const void *data, rvit_dtype dtype, int64_t index)
         return (double)value;
     case RVIT_I8:
     case RVIT_E4M3:
-        break; /* no trace is */
+        break; /* no residual stream is of these */
     }
     return NAN;
 }

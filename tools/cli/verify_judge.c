@@ -5,9 +5,8 @@
 
 double judge_tolerance(enum judge_kind kind, rvit_precision precision)
 {
-    /* int8 and fp8 have 6.5 and 15 times bf16's errors of logits. */
-    static const double tolerances[][5] = {
-        [JUDGE_ATTENTION] = {1e-5, 3e-3, 2.4e-2, 1.6e-1, 3.6e-1}, [JUDGE_SUMS] = {2e-6, 6e-4, 4.8e-3, 3.1e-2, 7.2e-2}};
+    static const double tolerances[][5] = {[JUDGE_ATTENTION] = {1e-5, 3e-3, 2.4e-2, 1.6e-1, 3.6e-1},
+                                           [JUDGE_SUMS] = {2e-6, 4e-4, 3.2e-3, 3.1e-2, 7.2e-2}};
     return tolerances[kind][precision];
 }
 
