@@ -118,9 +118,6 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 
 /* Layernorm. */
 
-/* Rows that compute their moments one after the other: each is a chain of long latency, and so they overlap. */
-#define ROWS_TOGETHER 4
-
 INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, rvit_dtype dtype, rvit_dtype out_dtype)
 {
     const int64_t dim = r->dim, size = rvit_cpu_size(dtype);

@@ -96,32 +96,52 @@ static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels
     return panels * (groups * (steps * 42 + finish) + (groups & 1) * steps * 15 + steps * 64) + 2000;
 }
 
-#define L2_SHARE (768 * 1024)
+/* Bytes of x that all columns of a task may read again and again. */
+#define L2_SHARE (3 << 19)
 
-/* Splits rows and columns so that the last thread ends early. */
-static void choose_panel_tasks(linear_job *job)
+/* Tries to split rows and columns so that the last thread ends early. Threads are not equally fast, so the last one counts as a task
+   behind. Up to a few microseconds. */
+static rvit_cpu_split best_split(const linear_job *job)
 {
-    const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
-    job->row_unit = job->device->kernels->panel_rows;
-    job->column_unit = RVIT_CPU_PANEL_COLUMNS;
-    const int64_t groups = divide_up(job->rows, job->row_unit), panels = divide_up(job->columns, job->column_unit);
-    /* x stays in the L2 cache while all columns use it. */
+    const int32_t n_threads = rvit_cpu_pool_threads(job->device->pool), panels = (int32_t)divide_up(job->columns, job->column_unit);
+    const int64_t groups = divide_up(job->rows, job->row_unit);
     const int64_t group_size = job->row_unit * job->whole.in_features * rvit_cpu_size(job->whole.dtype);
     const int64_t fit = L2_SHARE / group_size < 2 ? 2 : L2_SHARE / group_size, least = divide_up(groups, fit);
-    int64_t best = INT64_MAX;
-    for (int64_t rows = least; rows <= groups && rows <= least + 4 * n_threads; rows++)
-        for (int64_t rounds = 1; rounds <= 4; rounds++) {
-            int64_t columns = divide_up(rounds * n_threads, rows);
-            if (columns > panels)
-                columns = panels;
+    rvit_cpu_split best = {job->rows, job->columns, job->whole.in_features, job->whole.dtype, least, 1};
+    int64_t least_clocks = INT64_MAX;
+    for (int64_t rows = least; rows <= groups && rows <= least + 2 * n_threads; rows++)
+        for (int32_t rounds = 1; rounds <= 3; rounds++) {
+            const int64_t wanted = divide_up(rounds * n_threads, rows), columns = wanted < panels ? wanted : panels;
             const int64_t taken = divide_up(rows * columns, n_threads);
-            const int64_t clocks = taken * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns));
-            if (clocks < best) {
-                best = clocks;
-                job->row_tiles = rows;
-                job->column_tiles = columns;
+            const int64_t clocks = (taken + 1) * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns));
+            if (clocks < least_clocks) {
+                least_clocks = clocks;
+                best.row_tiles = rows;
+                best.column_tiles = columns;
             }
         }
+    return best;
+}
+
+/* The blocks of a model ask for the same few splits again and again. */
+static void choose_panel_tasks(rvit_cpu_device *device, linear_job *job)
+{
+    job->row_unit = device->kernels->panel_rows;
+    job->column_unit = RVIT_CPU_PANEL_COLUMNS;
+    const rvit_cpu_split *found = NULL;
+    for (int i = 0; i < RVIT_CPU_SPLITS && found == NULL; i++) {
+        const rvit_cpu_split *split = &device->splits[i];
+        if (split->rows == job->rows && split->columns == job->columns && split->in_features == job->whole.in_features &&
+            split->dtype == job->whole.dtype)
+            found = split;
+    }
+    if (found == NULL) {
+        rvit_cpu_split *next = &device->splits[device->next_split++ % RVIT_CPU_SPLITS];
+        *next = best_split(job);
+        found = next;
+    }
+    job->row_tiles = found->row_tiles;
+    job->column_tiles = found->column_tiles;
 }
 
 static int has_panels(const rvit_cpu_device *device, const rvit_linear_args *a)
@@ -168,7 +188,7 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
         return;
     if (has_panels(device, a)) {
         job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_panels_i8 : device->kernels->linear_panels_bf16;
-        choose_panel_tasks(&job);
+        choose_panel_tasks(device, &job);
     } else if (rvit_is_bytes(a->dtype)) {
         job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_i8 : device->kernels->linear_e4m3;
         choose_tiles(&job);

@@ -712,14 +712,14 @@ for policy in l2 "l2-threshold --threshold 38" evit evit-fused evit-paper dynami
         json within_tolerance true
     done
 done
-expect 0 verify "$model" --backend cpu --dtype bf16 --against oracle --against-dtype f32 --images "$sheet" --tiles 32 --limit 2 --prune ats \
-    --expect "$data/cifar10_test_1000.txt"
+expect 0 verify "$model" --backend cpu --dtype bf16 --against oracle --against-dtype f32 --images "$sheet" --tiles 32 --limit 2 \
+    --prune ats --expect "$data/cifar10_test_1000.txt"
 out '^sets +[12] of 2 images kept different tokens somewhere$'
 out '^decided +block 3: 392 decisions after the same tokens, [1-9][0-9]* differ within the margin of '
 out '16-bit types keep other tokens'
 out '^right +A [0-9.]+ %, B [0-9.]+ % of 2'
-expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype f32 --images "$sheet" --tiles 32 --limit 1 --prune hiprune \
-    --alpha 1
+expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype f32 --images "$sheet" --tiles 32 --limit 1 \
+    --prune hiprune --alpha 1
 out '^decided +anchors, block '
 expect 2 verify "$model" --backend cpu --expect "$data/cifar10_test_1000.txt"
 err "needs --images"

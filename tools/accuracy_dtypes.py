@@ -56,7 +56,7 @@ def verify(arguments, dtype, policy, settings):
         name, value = setting.split("=")
         command += ["--" + name, value]
     done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode not in (0, 3) or not done.stdout:
+    if done.returncode not in (0, 1) or not done.stdout:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
     return json.loads(done.stdout)
 

@@ -52,7 +52,7 @@ def make_checkpoint(name, n_classes, folder):
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
     config = {"architecture": name, "num_classes": n_classes, "global_pool": getattr(model, "global_pool", "token")}
     config["num_features"] = model.num_features
-    config["pretrained_cfg"] = {"input_size": [3, 224, 224], "mean": [0.5] * 3, "std": [0.5] * 3}
+    config["pretrained_cfg"] = {"input_size": list(model.pretrained_cfg["input_size"]), "mean": [0.5] * 3, "std": [0.5] * 3}
     (folder / "config.json").write_text(json.dumps(config))
 
 

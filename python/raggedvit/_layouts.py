@@ -599,26 +599,6 @@ class rvit_images_args(Struct):  # 80 bytes
     ]
 
 
-class rvit_preprocess_args(Struct):  # 152 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("dtype", c_int),  # 8
-        ("n_images", c_int32),  # 12
-        ("rows", c_int64),  # 16
-        ("patch_size", c_int32),  # 24
-        ("out_stride", c_int32),  # 28
-        ("source", rvit_view),  # 32
-        ("source_size", c_int64),  # 48
-        ("pixels", rvit_view),  # 56
-        ("pixels_size", c_int64),  # 72
-        ("staging", rvit_view),  # 80
-        ("out", rvit_view),  # 96
-        ("cu_seqlens", rvit_view),  # 112
-        ("grids", rvit_view),  # 128
-        ("parts", c_int32),  # 144
-    ]
-
-
 class rvit_patchify_args(Struct):  # 120 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -637,6 +617,26 @@ class rvit_patchify_args(Struct):  # 120 bytes
         ("crop", c_int32),  # 104
         ("out_stride", c_int32),  # 108
         ("parts", c_int32),  # 112
+    ]
+
+
+class rvit_preprocess_args(Struct):  # 152 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("rows", c_int64),  # 16
+        ("patch_size", c_int32),  # 24
+        ("out_stride", c_int32),  # 28
+        ("source", rvit_view),  # 32
+        ("source_size", c_int64),  # 48
+        ("pixels", rvit_view),  # 56
+        ("pixels_size", c_int64),  # 72
+        ("staging", rvit_view),  # 80
+        ("out", rvit_view),  # 96
+        ("cu_seqlens", rvit_view),  # 112
+        ("grids", rvit_view),  # 128
+        ("parts", c_int32),  # 144
     ]
 
 
@@ -941,8 +941,8 @@ TYPES: dict[str, Any] = {
     "rvit_image": rvit_image,
     "rvit_image_recipe": rvit_image_recipe,
     "rvit_images_args": rvit_images_args,
-    "rvit_preprocess_args": rvit_preprocess_args,
     "rvit_patchify_args": rvit_patchify_args,
+    "rvit_preprocess_args": rvit_preprocess_args,
     "rvit_pool_args": rvit_pool_args,
     "rvit_probe_args": rvit_probe_args,
     "rvit_head_args": rvit_head_args,
@@ -1054,11 +1054,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_images_args": {
         "struct_size": sizeof(rvit_images_args),
     },
-    "rvit_preprocess_args": {
-        "struct_size": sizeof(rvit_preprocess_args),
-    },
     "rvit_patchify_args": {
         "struct_size": sizeof(rvit_patchify_args),
+    },
+    "rvit_preprocess_args": {
+        "struct_size": sizeof(rvit_preprocess_args),
     },
     "rvit_pool_args": {
         "struct_size": sizeof(rvit_pool_args),
@@ -1171,6 +1171,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
     "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
     "rvit_images_table_size": (c_int64, [c_int32], False),
+    "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
     "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
     "rvit_tensors_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_tensors_destroy": (None, [c_void_p], False),
@@ -1178,7 +1179,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_tensors_find": (c_int32, [c_void_p, c_char_p], False),
     "rvit_tensors_get": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_tensors_read": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
-    "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
     "rvit_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_probe": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),

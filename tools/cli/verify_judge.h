@@ -46,8 +46,8 @@ struct judge_rank {
 
 /* Scores by the weights of attention are off by more than others, which add up squares, products or logits. */
 enum judge_kind { JUDGE_ATTENTION, JUDGE_SUMS };
-/* The largest margin that a decision by such scores may have and yet be another: four times the scores' relative error in the root mean
-   square (verify_judge.c). */
+/* The largest margin that a decision by such scores may have and yet be another: four times what the difference of two scores is off by, in
+   the root mean square and relative to them. */
 double judge_tolerance(enum judge_kind kind, rvit_precision precision);
 
 /* Adds an image. ranks: room for len of them. */
