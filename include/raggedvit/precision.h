@@ -9,13 +9,12 @@
 extern "C" {
 #endif
 
-/* Products of 8 bits. The weights of a block's linear layers are then rows of bytes with scales, made
-   when the model is loaded; and their inputs are rows of bytes, made where the rows are computed
-   (rvit_quantize). INT8 has a scale for each output channel of a weight and for each row of its input,
-   FP8 one for a weight and one for all its inputs, which norms and weights bound (of a gated fc2 one for
-   each row). The result of an image still does not depend on its batch. All else is as without: the
-   residual stream, norms, softmax and scores are float32, and attention, patches, mergers, poolings and
-   head have dtype. */
+/* Products of 8 bits. The weights of a block's linear layers, but for those that a checkpoint spares, are
+   then rows of bytes with a scale for each output channel (FP8: one for all), made when the model is
+   loaded; and their inputs rows of bytes with a scale for each row (FP8: one that no input exceeds, but
+   behind a gate), made where the rows are computed (rvit_layernorm, rvit_quantize). The result of an
+   image still does not depend on its batch. All else is as without: the residual stream, norms, softmax
+   and scores are float32, and attention, patches, mergers, poolings and head have dtype. */
 typedef enum rvit_quantization {
     RVIT_QUANTIZATION_NONE = 0,
     RVIT_QUANTIZATION_INT8 = 1, /* qkv, proj, fc1 and fc2 in RVIT_I8: for the CPU */
