@@ -53,22 +53,49 @@ INLINE ivec vec_to_e4m3(vec v)
 /* The larger of two lanes as integers: of absolute values, NaN is the largest. */
 INLINE ivec vec_larger(ivec a, ivec b)
 {
+#if VL == 16
+    return (ivec)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (ivec)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
     const ivec mask = a > b;
     return (mask & a) | (~mask & b);
+#endif
+}
+
+INLINE int32_t largest_lane(ivec v)
+{
+#if VL == 16
+    v = vec_larger(v, ROTATE_8(v));
+#endif
+#if VL >= 8
+    v = vec_larger(v, ROTATE_4(v));
+#endif
+    v = vec_larger(v, ROTATE_2(v));
+    v = vec_larger(v, ROTATE_1(v));
+    return v[0];
+}
+
+INLINE void bytes_store(int8_t *p, vec v, rvit_dtype dtype)
+{
+    const byte_vec bytes = __builtin_convertvector(dtype == RVIT_I8 ? vec_round(v) : vec_to_e4m3(v), byte_vec);
+    memcpy(p, &bytes, sizeof bytes);
 }
 
 /* Turns n values, a multiple of 16, into a row with a scale, by core/quantized.h. largest: by lanes, of the absolute values, as integers.
-   Returns the number of values that a static scale cuts off. */
+   Returns the number of values that a static scale cuts off; the row's own cuts off none. */
 INLINE int64_t quantise_row(const float *values, int64_t n, ivec largest, const float *static_scale, rvit_dtype dtype, int8_t *out,
                             float *out_scale)
 {
-    int32_t most = 0;
-    for (int i = 0; i < VL; i++)
-        most = largest[i] > most ? largest[i] : most;
-    const rvit_row_scale scale = rvit_row_scale_of(rvit_bits_float((uint32_t)most), static_scale, dtype);
+    const rvit_row_scale scale = rvit_row_scale_of(rvit_bits_float((uint32_t)largest_lane(largest)), static_scale, dtype);
     *out_scale = scale.scale;
     if (scale.inverse == 0.0f) {
         memset(out, scale.fill, (size_t)n);
+        return 0;
+    }
+    if (static_scale == NULL) {
+        for (int64_t i = 0; i < n; i += VL)
+            bytes_store(out + i, vec_load(values + i) * scale.inverse, dtype);
         return 0;
     }
     const vec limit = vec_set(rvit_bytes_max(dtype));
@@ -76,14 +103,12 @@ INLINE int64_t quantise_row(const float *values, int64_t n, ivec largest, const 
     for (int64_t i = 0; i < n; i += VL) {
         const vec v = vec_load(values + i) * scale.inverse;
         cut -= vec_abs(v) > limit;
-        const ivec q = dtype == RVIT_I8 ? vec_round(vec_max(vec_min(v, limit), -limit)) : vec_to_e4m3(v);
-        const byte_vec bytes = __builtin_convertvector(q, byte_vec);
-        memcpy(out + i, &bytes, sizeof bytes);
+        bytes_store(out + i, vec_max(vec_min(v, limit), -limit), dtype);
     }
     int64_t n_cut = 0;
     for (int i = 0; i < VL; i++)
         n_cut += cut[i];
-    return static_scale != NULL ? n_cut : 0;
+    return n_cut;
 }
 
 #endif

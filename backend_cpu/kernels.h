@@ -257,6 +257,9 @@ typedef struct rvit_cpu_kernels {
     void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
     void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
+    /* Hands n pieces of `patch` pixels to rows of F16 or BF16 that lie out_stride bytes apart, and what rounding has taken from them to
+       `second` bytes behind; 0: not that. */
+    void (*cut)(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second);
     /* From and to F16 or BF16. */
     void (*widen)(const uint16_t *from, rvit_dtype dtype, float *out, int64_t n);
     void (*narrow)(const float *values, rvit_dtype dtype, uint16_t *out, int64_t n);
@@ -273,6 +276,7 @@ extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
     void rvit_cpu_linear_panels_bf16_##isa(const rvit_cpu_linear_tile *tile, float *scratch)
 RVIT_CPU_PANELS(avx2);
 RVIT_CPU_PANELS(avx2_vnni);
+RVIT_CPU_PANELS(avx512);
 RVIT_CPU_PANELS(avx512_vnni);
 RVIT_CPU_PANELS(avx512_bf16);
 RVIT_CPU_PANELS(amx);

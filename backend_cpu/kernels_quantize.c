@@ -6,24 +6,27 @@
 
 _Static_assert(RVIT_MAX_BYTES <= RVIT_CPU_SCRATCH_FLOATS, "a row must fit the scratch memory");
 
-INLINE vec value_and_bias(const rvit_cpu_quantize_rows *r, int64_t row, int64_t i, rvit_dtype dtype)
+INLINE vec value_and_bias(const void *x, const float *bias, int64_t first, int64_t i, rvit_dtype dtype)
 {
-    const int64_t width = r->gated ? 2 * r->columns : r->columns;
-    const vec v = any_load(r->x, row * width + i, VL, dtype);
-    return r->bias != NULL ? v + vec_load(r->bias + i) : v;
+    const vec v = any_load(x, first + i, VL, dtype);
+    return bias != NULL ? v + vec_load(bias + i) : v;
 }
 
 /* Computes the values of a row; returns the largest, by lanes. */
 INLINE ivec row_values(const rvit_cpu_quantize_rows *r, int64_t row, float *values, rvit_dtype dtype, rvit_cpu_activation activation)
 {
+    const void *x = r->x;
+    const float *bias = r->bias, slope = r->slope, cubic = r->cubic;
+    const int64_t columns = r->columns, first = row * (r->gated ? 2 * columns : columns);
+    const int gated = r->gated;
     ivec largest = {0};
-    for (int64_t i = 0; i < r->columns; i += VL) {
+    for (int64_t i = 0; i < columns; i += VL) {
         vec v;
-        if (r->gated) {
-            const vec a = value_and_bias(r, row, 2 * i, dtype), b = value_and_bias(r, row, 2 * i + VL, dtype);
-            v = activate(activation, r->slope, r->cubic, EVEN(a, b)) * ODD(a, b);
+        if (gated) {
+            const vec a = value_and_bias(x, bias, first, 2 * i, dtype), b = value_and_bias(x, bias, first, 2 * i + VL, dtype);
+            v = activate(activation, slope, cubic, EVEN(a, b)) * ODD(a, b);
         } else {
-            v = activate(activation, r->slope, r->cubic, value_and_bias(r, row, i, dtype));
+            v = activate(activation, slope, cubic, value_and_bias(x, bias, first, i, dtype));
         }
         vec_store(values + i, v);
         largest = vec_larger((ivec)vec_abs(v), largest);
@@ -85,16 +88,21 @@ INLINE int64_t layernorm_from(const rvit_cpu_layernorm_rows *r, float *scratch, 
     const size_t size = (size_t)(r->dim * rvit_cpu_size(dtype));
     int8_t *out = r->out;
     int64_t cut = 0;
-    for (int64_t row = r->first; row < r->end; row++) {
-        const int64_t from = rvit_cpu_source_row(r, row);
-        const row_moments m = moments_of(&norm, r->x, from * r->dim, dtype);
-        const ivec largest = normal_values(&norm, &m, r->x, from * r->dim, r->dim, scratch, dtype);
-        if (r->out_dtype == RVIT_I8)
-            cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_I8, out + row * r->dim, r->out_scales + row);
-        else
-            cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_E4M3, out + row * r->dim, r->out_scales + row);
-        if (r->out_x != NULL)
-            memcpy((char *)r->out_x + (size_t)row * size, (const char *)r->x + (size_t)from * size, size);
+    for (int64_t first = r->first; first < r->end; first += ROWS_TOGETHER) {
+        const int n = r->end - first < ROWS_TOGETHER ? (int)(r->end - first) : ROWS_TOGETHER;
+        row_moments m[ROWS_TOGETHER];
+        for (int j = 0; j < n; j++)
+            m[j] = moments_of(&norm, r->x, rvit_cpu_source_row(r, first + j) * r->dim, dtype);
+        for (int j = 0; j < n; j++) {
+            const int64_t row = first + j, from = rvit_cpu_source_row(r, row);
+            const ivec largest = normal_values(&norm, &m[j], r->x, from * r->dim, r->dim, scratch, dtype);
+            if (r->out_dtype == RVIT_I8)
+                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_I8, out + row * r->dim, r->out_scales + row);
+            else
+                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_E4M3, out + row * r->dim, r->out_scales + row);
+            if (r->out_x != NULL)
+                memcpy((char *)r->out_x + (size_t)row * size, (const char *)r->x + (size_t)from * size, size);
+        }
     }
     return cut;
 }

@@ -15,7 +15,7 @@
 #define CHUNK (1 << 18) /* bytes of weights that stay in the L2 cache while all rows use them */
 #define LINES (VL / 8)  /* a word of a block's columns is in this many lines: of both tiles, or of one */
 
-/* A vector of words, whatever they hold. */
+/* Vectors of words of int8, and sum + a b, a being the same word in all lanes. */
 #if VL == 16
 typedef __m512i words;
 #define words_load(p) _mm512_loadu_si512(p)
@@ -25,22 +25,25 @@ typedef __m256i words;
 #define words_load(p) _mm256_loadu_si256((const __m256i *)(p))
 #define words_set(word) _mm256_set1_epi32(word)
 #endif
-
-/* sum + a b, a being the same word in all lanes. */
-#if VL == 16
-#if defined(RVIT_CPU_DOTS)
-#define add_bf16(sum, a, b) (__m512i) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)(a), (__m512bh)(b))
-#endif
-#define add_i8(sum, a, b) _mm512_dpbusd_epi32(sum, a, b)
-#elif defined(__AVXVNNI__)
-#define add_i8(sum, a, b) _mm256_dpbusd_avx_epi32(sum, a, b)
-#else
-#define WIDENS 1 /* x to 16 bits: even and odd bytes of each word apart, as those of the weights */
-#define add_i8(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
-#endif
-#if !defined(WIDENS)
+#if defined(__AVX512VNNI__)
 #define WIDENS 0
+#define words_add(sum, a, b) _mm512_dpbusd_epi32(sum, a, b)
+#elif defined(__AVXVNNI__)
+#define WIDENS 0
+#define words_add(sum, a, b) _mm256_dpbusd_avx_epi32(sum, a, b)
+#else
+#define WIDENS 1 /* to 16 bits: even and odd bytes of each word apart */
+#if VL == 16
+#define words_add(sum, a, b) _mm512_add_epi32(sum, _mm512_madd_epi16(a, b))
+#define words_even(b) _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8)
+#define words_odd(b) _mm512_srai_epi16(b, 8)
+#else
+#define words_add(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+#define words_even(b) _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8)
+#define words_odd(b) _mm256_srai_epi16(b, 8)
 #endif
+#endif
+typedef int32_t word __attribute__((aligned(1), may_alias));
 
 typedef struct words_scratch {
     float sums[ROWS * COLUMNS];
@@ -50,97 +53,110 @@ typedef struct words_scratch {
 } words_scratch;
 _Static_assert(sizeof(words_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
 
-INLINE int32_t word_of(const char *p)
+/* The line of a panel with its word w, and where the second half of a block's columns is in it. */
+INLINE const char *line_of(const char *panel, int64_t w)
 {
-    int32_t word;
-    memcpy(&word, p, sizeof word);
-    return word;
+    return panel + (w >> 4) * PAIR + (w & 15) * 64;
+}
+#define SECOND (VL == 16 ? TILE : 32)
+
+/* sums[rows, BLOCK] += rows of x, step bytes between what words_add takes at a time, times lines. */
+INLINE void add_lines(int rows, words sum[ROWS][2], const char *x, int64_t stride, words left, words right)
+{
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        const words factor = words_set(*(const word *)(x + i * stride));
+        sum[i][0] = words_add(sum[i][0], factor, left);
+        sum[i][1] = words_add(sum[i][1], factor, right);
+    }
 }
 
 /* sums[rows, BLOCK] = rows of x times a block of a panel. n: words of a row. */
-INLINE void product_rows(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums, int integers)
+INLINE void product_i8(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
 {
     words sum[ROWS][2];
     UNROLL
     for (int i = 0; i < rows; i++)
         sum[i][0] = sum[i][1] = words_set(0);
     for (int64_t w = 0; w < n; w++) {
-        const char *line = panel + (w >> 4) * PAIR + (w & 15) * 64;
-        const words left = words_load(line), right = words_load(line + (VL == 16 ? TILE : 32));
+        const char *line = line_of(panel, w);
+        const words left = words_load(line), right = words_load(line + SECOND);
 #if WIDENS
-        UNROLL
-        for (int odd = 0; odd < 2; odd++) {
-            const words left_half = _mm256_srai_epi16(odd ? left : _mm256_slli_epi16(left, 8), 8);
-            const words right_half = _mm256_srai_epi16(odd ? right : _mm256_slli_epi16(right, 8), 8);
-            UNROLL
-            for (int i = 0; i < rows; i++) {
-                const words factor = words_set(word_of(x + i * stride + 8 * w + 4 * odd));
-                sum[i][0] = add_i8(sum[i][0], factor, left_half);
-                sum[i][1] = add_i8(sum[i][1], factor, right_half);
-            }
-        }
-        (void)integers;
+        add_lines(rows, sum, x + 8 * w, stride, words_even(left), words_even(right));
+        add_lines(rows, sum, x + 8 * w + 4, stride, words_odd(left), words_odd(right));
 #else
-        UNROLL
-        for (int i = 0; i < rows; i++) {
-            const words factor = words_set(word_of(x + i * stride + 4 * w));
-#if defined(RVIT_CPU_DOTS)
-            if (!integers) {
-                sum[i][0] = add_bf16(sum[i][0], factor, left);
-                sum[i][1] = add_bf16(sum[i][1], factor, right);
-                continue;
-            }
-#endif
-            (void)integers;
-            sum[i][0] = add_i8(sum[i][0], factor, left);
-            sum[i][1] = add_i8(sum[i][1], factor, right);
-        }
+        add_lines(rows, sum, x + 4 * w, stride, left, right);
 #endif
     }
     UNROLL
     for (int i = 0; i < rows; i++) {
-        vec_store(sums + i * COLUMNS, (vec)sum[i][0]);
-        vec_store(sums + i * COLUMNS + VL, (vec)sum[i][1]);
+        memcpy(sums + i * COLUMNS, &sum[i][0], sizeof sum[i][0]);
+        memcpy(sums + i * COLUMNS + VL, &sum[i][1], sizeof sum[i][1]);
     }
 }
 
+#if defined(RVIT_CPU_DOTS)
+INLINE void product_bf16(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
+{
+    __m512 sum[ROWS][2];
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        sum[i][0] = sum[i][1] = _mm512_setzero_ps();
+    for (int64_t w = 0; w < n; w++) {
+        const char *line = line_of(panel, w);
+        const __m512bh left = (__m512bh)words_load(line), right = (__m512bh)words_load(line + SECOND);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            const __m512bh factor = (__m512bh)words_set(*(const word *)(x + i * stride + 4 * w));
+            sum[i][0] = _mm512_dpbf16_ps(sum[i][0], factor, left);
+            sum[i][1] = _mm512_dpbf16_ps(sum[i][1], factor, right);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        _mm512_storeu_ps(sums + i * COLUMNS, sum[i][0]);
+        _mm512_storeu_ps(sums + i * COLUMNS + VL, sum[i][1]);
+    }
+}
+#endif
+
 typedef void (*product_fn)(const char *x, int64_t stride, const char *panel, int64_t n, float *sums);
-#define PRODUCT(type, integers, rows)                                                                   \
+#define PRODUCT(type, rows)                                                                             \
     static void type##_##rows(const char *x, int64_t stride, const char *panel, int64_t n, float *sums) \
     {                                                                                                   \
-        product_rows(rows, x, stride, panel, n, sums, integers);                                        \
+        product_##type(rows, x, stride, panel, n, sums);                                                \
     }
-#define PRODUCTS_6(type, integers) \
-    PRODUCT(type, integers, 1)     \
-    PRODUCT(type, integers, 2)     \
-    PRODUCT(type, integers, 3)     \
-    PRODUCT(type, integers, 4)     \
-    PRODUCT(type, integers, 5)     \
-    PRODUCT(type, integers, 6)
+#define PRODUCTS_6(type) \
+    PRODUCT(type, 1)     \
+    PRODUCT(type, 2)     \
+    PRODUCT(type, 3)     \
+    PRODUCT(type, 4)     \
+    PRODUCT(type, 5)     \
+    PRODUCT(type, 6)
 #define NAMES_6(type) type##_1, type##_2, type##_3, type##_4, type##_5, type##_6
 #if VL == 16
-#define PRODUCTS(type, integers) \
-    PRODUCTS_6(type, integers)   \
-    PRODUCT(type, integers, 7)   \
-    PRODUCT(type, integers, 8)   \
-    PRODUCT(type, integers, 9)   \
-    PRODUCT(type, integers, 10)  \
-    PRODUCT(type, integers, 11)  \
-    PRODUCT(type, integers, 12)
+#define PRODUCTS(type) \
+    PRODUCTS_6(type)   \
+    PRODUCT(type, 7)   \
+    PRODUCT(type, 8)   \
+    PRODUCT(type, 9)   \
+    PRODUCT(type, 10)  \
+    PRODUCT(type, 11)  \
+    PRODUCT(type, 12)
 #define NAMES(type) NAMES_6(type), type##_7, type##_8, type##_9, type##_10, type##_11, type##_12
 #else
 #define PRODUCTS PRODUCTS_6
 #define NAMES NAMES_6
 #endif
 
-PRODUCTS(i8, 1)
+PRODUCTS(i8)
 static const product_fn products_i8[ROWS] = {NAMES(i8)};
 #if defined(RVIT_CPU_DOTS)
-PRODUCTS(bf16, 0)
+PRODUCTS(bf16)
 static const product_fn products_bf16[ROWS] = {NAMES(bf16)};
 #endif
 
-/* Makes of rows of int8 what add_i8 takes. */
+/* Makes of rows of int8 what words_add takes. */
 static void convert_rows(const char *x, int64_t row_bytes, int rows, char *out)
 {
     for (int i = 0; i < rows; i++) {
@@ -173,7 +189,7 @@ static void column_offsets(const char *panel, int64_t n, int32_t *offsets)
         sum[j] = words_set(0);
     for (int64_t w = 0; w < n; w++)
         for (int j = 0; j < COLUMNS / VL; j++)
-            sum[j] = add_i8(sum[j], factor, words_load(panel + (w >> 4) * PAIR + j * VL / 16 * TILE + (w & 15) * 64 + j * VL % 16 * 4));
+            sum[j] = words_add(sum[j], factor, words_load(panel + (w >> 4) * PAIR + j * VL / 16 * TILE + (w & 15) * 64 + j * VL % 16 * 4));
     memcpy(offsets, sum, sizeof sum);
 #else
     (void)panel;

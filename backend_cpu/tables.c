@@ -113,11 +113,13 @@ rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table)
     kernels.name = rvit_cpu_table_name(table);
     switch (table) {
     case RVIT_CPU_AVX2:
-    case RVIT_CPU_AVX512: /* without VNNI: 256 bits serve */
-        PANELS(avx2, rvit_cpu_kernels_avx2.rows);
+        PANELS(avx2, kernels.rows);
+        break;
+    case RVIT_CPU_AVX512:
+        PANELS(avx512, kernels.rows);
         break;
     case RVIT_CPU_AVX2_VNNI:
-        PANELS(avx2_vnni, rvit_cpu_kernels_avx2.rows);
+        PANELS(avx2_vnni, kernels.rows);
         kernels.native_dtypes = 1 << RVIT_I8;
         break;
     case RVIT_CPU_AVX512_VNNI:

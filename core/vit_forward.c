@@ -4,7 +4,12 @@
 
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args)
 {
+    const rvit_model *model = f->model;
     rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.spare_rows = f->spare_rows}, .linear = *args};
+    if (args->weight.offset == model->patch_weight.offset)
+        op.hints.arranged = model->patch_arranged;
+    else if (args->weight.offset == model->row_weight.offset)
+        op.hints.arranged = model->row_arranged;
     return rvit_stream_add(f->stream, &op);
 }
 

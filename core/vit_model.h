@@ -66,6 +66,7 @@ struct rvit_model {
     /* [dim, parts, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches
        (channel, frame, y, x), patch_weight then being the sum over the frames. */
     rvit_view row_weight;
+    int32_t patch_arranged, row_arranged; /* as rvit_linear_weights.arranged */
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;

@@ -683,6 +683,22 @@ expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype
 out 'tolerance 0.02'
 expect 0 verify "$model" --backend cpu --dtype bf16 --against cpu --against-dtype f32 --prune l2 --limit 2
 out 'tolerance 0.16'
+expect 0 verify "$model" --backend cpu --dtype int8 --against cpu --against-dtype f32 --images "$sheet" --tiles 32 --limit 2 --json
+json dtype int8
+json a.dtype int8
+json b.dtype f32
+json tolerance 0.3
+json within_tolerance true
+json largest_difference '0\.0[0-9]+' # something was rounded
+expect 0 classify "$model" "$cat" --backend cpu --dtype fp8 --top 1
+out '^device +cpu 0: .*, fp8$'
+out 'cat$'
+expect 0 classify "$model" "$cat" --backend cpu --tier scalar --dtype auto --top 1 --json
+err '^--dtype auto: f32, because the device multiplies no 8 bits faster$'
+json dtype f32
+json dtype_reason 'the device multiplies no 8 bits faster'
+expect 0 bench "$model" --backend cpu --dtype int8 --batches 1 --seconds 0.01 --json
+json dtype int8
 # Every policy, in types of fewer bits: what is decided otherwise than in f32 is a near-tie. ats keeps other tokens on most images all the same.
 for policy in l2 "l2-threshold --threshold 38" evit evit-fused evit-paper dynamicvit dynamicvit-gate ats "ats-paper --mass 0.9" tome \
     random received fastervlm "hiprune --alpha 0.5"; do

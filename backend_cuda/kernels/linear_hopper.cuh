@@ -39,9 +39,18 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
         {
             return barriers + stage * 16 + 8;
         }
-        __device__ __forceinline__ uint32_t slot(int stage) const /* of the tile that begins there */
+        /* A group's next tile; barriers: it is named there, all its warps know it. */
+        __device__ __forceinline__ uint32_t slot(int group) const
         {
-            return barriers + 512 + stage * 16;
+            return barriers + 512 + group * 16;
+        }
+        __device__ __forceinline__ uint32_t named(int group) const
+        {
+            return barriers + 544 + group * 16;
+        }
+        __device__ __forceinline__ uint32_t known(int group) const
+        {
+            return barriers + 552 + group * 16;
         }
         __device__ __forceinline__ uint32_t x(int stage) const
         {
@@ -135,12 +144,14 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
         place at = {0, 1};
         for (int i = 0; i < all.n; i++) {
             const tile t = all.at(i);
+            const int group = i % GROUPS;
+            barrier_wait(m.known(group), i / GROUPS % 2 ^ 1);
+            t.put(m.slot(group));
+            barrier_arrive(m.named(group));
 #pragma unroll 1
             for (int step = 0; step < all.steps; step++, at.next()) {
                 const uint32_t came = m.came(at.stage);
                 barrier_wait(m.left(at.stage), at.parity);
-                if (step == 0)
-                    t.put(m.slot(at.stage));
                 barrier_announce(came, (t.blocks * 64 + BN) * 128);
 #pragma unroll 1
                 for (int row = 0; row < t.blocks * 64; row += X_BOX)
@@ -157,14 +168,21 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
         }
     }
 
-    /* The warp no longer reads the stage. */
+    /* The warp no longer reads what the barrier stands for. */
+    static __device__ __forceinline__ void leave(uint32_t barrier)
+    {
+        if ((threadIdx.x & 31) == 0)
+            barrier_arrive(barrier);
+    }
+
+    /* Nor the stage, whose weights each CTA of the cluster has a share of. */
     static __device__ __forceinline__ void leave(const ring &m, int stage)
     {
         const int lane = threadIdx.x & 31;
-        if (CLUSTER > 1 && lane < CLUSTER)
+        if (CLUSTER == 1)
+            leave(m.left(stage));
+        else if (lane < CLUSTER)
             barrier_arrive_in(m.left(stage), lane);
-        if (CLUSTER == 1 && lane == 0)
-            barrier_arrive(m.left(stage));
     }
 
     template <int BLOCKS> static __device__ __forceinline__ void multiply(float (&sum)[BLOCKS][BN / 2], const ring &m, int stage)
@@ -321,6 +339,7 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
             keep_here(sum[b]);
         if (!is_first)
             group_sync(TURNS + group, GROUPS * 128);
+        barrier_wait(m.came(at.stage), at.parity);
         products_begin();
         multiply(sum, m, at.stage);
 #pragma unroll 1
@@ -348,19 +367,20 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
     static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const ring &m, int group, int steps, int rows)
     {
         place at = {0, 0};
-        bool is_first = group == 0;
         if (group == 1)
             at.skip(steps);
-        for (;;) {
-            barrier_wait(m.came(at.stage), at.parity);
-            tile t = tile::get(m.slot(at.stage));
+        for (int i = 0;; i++) {
+            barrier_wait(m.named(group), i % 2);
+            const tile t = tile::get(m.slot(group));
+            warp_sync();
+            leave(m.known(group));
+            const bool is_first = group == 0 && i == 0;
             if (t.blocks == BM / 64)
                 make<BM / 64>(params, t, m, group, steps, rows, is_first, at);
             else
                 make<BM / 128>(params, t, m, group, steps, rows, is_first, at);
             if (t.ahead < 2)
                 return;
-            is_first = false;
             at.skip(steps); /* the other group's */
         }
     }
@@ -373,6 +393,10 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
             for (int i = 0; i < STAGES; i++) {
                 barrier_init(m.came(i), 1);
                 barrier_init(m.left(i), 4 * CLUSTER);
+            }
+            for (int i = 0; i < GROUPS; i++) {
+                barrier_init(m.named(i), 1);
+                barrier_init(m.known(i), 4);
             }
             barrier_init_fence();
         }
