@@ -7,15 +7,19 @@ with a scale for each row and channel under torch.compile (bfloat16 otherwise: P
 
 Random weights, pictures and logits in device memory, all in CUDA graphs that take turns; dense, and with half of the tokens kept after
 block 3. PyTorch's blocks are compiled one by one, for the shapes that there are. Writes OUT/fp8.json: microseconds of a forward between
-two events (`gpu`), and `error`: how far logits are from PyTorch's in float32, the root mean square relative to the logits' deviation; of
+two events (`gpu`), and `error`, of dense ones: how far logits are from PyTorch's in float32, the root mean square relative to the logits' deviation; of
 PyTorch's e4m3 too. --dry-run tries a tiny model without a GPU; its figures mean nothing.
 """
 
 import argparse
+import datetime
 import json
+import os
 import pathlib
+import platform
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
@@ -24,7 +28,6 @@ import timm  # noqa: E402
 import torch  # noqa: E402
 from timm.models.vision_transformer import VisionTransformer  # noqa: E402
 
-import peers as program  # noqa: E402
 from peers.clock import GpuClock, HostClock, first_line  # noqa: E402
 from peers.library import GpuPlace, HostPlace, Library  # noqa: E402
 from peers.sessions import Graph, Model, Sessions, measure  # noqa: E402
@@ -151,7 +154,7 @@ def measure_point(name, module, models, batch, keep, place, clock, options):
             except Exception as failure:
                 skipped[label] = first_line(failure)
     row = {"model": name, "batch": batch, "keep": keep, "skipped": skipped, "us": measure(rivals, clock, batch, options.seconds)}
-    if batch <= 16:
+    if batch <= 16 and keep == 1:
         wanted = forward(module, lambda block, x: block(x), keep)(images)
         row["error"] = {r.name: error(r.logits[0] if isinstance(r, Sessions) else r.logits, wanted)
                         for r in rivals if hasattr(r, "logits")}
@@ -168,7 +171,7 @@ def main():
     options = parse()
     batches = [int(b) for b in options.batches.split(",")]
     options.rivals = [int(b) for b in options.rivals.split(",") if b]
-    library, budget = Library(options.library), program.Budget(options.deadline)
+    library, end = Library(options.library), time.monotonic() + options.deadline
     if options.dry_run:
         place, batches = HostPlace(library, "cpu"), batches[:1]
         clock = HostClock(place.synchronize)
@@ -177,7 +180,12 @@ def main():
         place = GpuPlace(library, clock.stream)
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    report = {"benchmark": "fp8", "dry_run": options.dry_run} | program.machine(torch, place, library) | {"results": []}
+    info = place.info()
+    report = {"benchmark": "fp8", "dry_run": options.dry_run, "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+              "version": library.version(), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
+              "device": {"name": info.name.decode(), "driver": info.driver.decode()},
+              "machine": {"cores": os.cpu_count(), "kernel": platform.release()},
+              "versions": {"torch": torch.__version__, "timm": timm.__version__}, "results": []}
     print(f"{report['device']['name']}, {report['device']['driver']}; {report['versions']}", flush=True)
     with clock.on():
         for name in ["tiny"] if options.dry_run else options.models.split(","):
@@ -192,7 +200,7 @@ def main():
                           "raggedvit e4m3": Model(place, path, "f32" if options.dry_run else "f16", "fp8")}
             for batch in batches:
                 for keep in [float(k) for k in options.keeps.split(",")]:
-                    if budget.spent():
+                    if time.monotonic() > end:
                         report["results"].append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
                         continue
                     report["results"].append(measure_point(name, module, models, batch, keep, place, clock, options))

@@ -63,11 +63,12 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
             for (int i = 0; i < 8; i++)
                 if (SERVES == SIGMOID || !params.gated || i % 2 == 0)
                     x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
+        } else if (params.gelu && (SERVES == PLAIN || !params.gated)) {
+            gelu_fast(x);
         } else if (params.gelu) {
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                if (SERVES == PLAIN || !params.gated || i % 2 == 0)
-                    x[i] = gelu_fast(x[i]);
+            for (int i = 0; i < 8; i += 2)
+                x[i] = gelu_fast(x[i]);
         }
     }
 
@@ -127,18 +128,14 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
             add_cut_off(params.saturated, n_cut_off);
     }
 
-    /* From the last row to the first, as the GEMM wrote them: its last ones are still in L2. */
+    /* Without a static scale. From the last row to the first, as the GEMM wrote them: its last ones are still in L2. */
     static __device__ __forceinline__ void held(const rvit_cu_quantize_params &params)
     {
         const int n = params.columns / 8, step = (int)blockDim.x;
         int turn = 0;
         for (int row = live_rows(params.rows) - 1 - (int)blockIdx.x; row >= 0; row -= (int)gridDim.x, turn ^= 1) {
-            const T *from = row_of(params, row);
             raw_8 raw[CHUNKS];
-#pragma unroll
-            for (int i = 0; i < CHUNKS; i++)
-                if ((int)threadIdx.x + i * step < n)
-                    raw[i] = load(from + ((int)threadIdx.x + i * step) * 8);
+            load_row(params, row, raw);
             float x[CHUNKS][8], largest = 0.0f;
 #pragma unroll
             for (int i = 0; i < CHUNKS; i++) {
@@ -148,18 +145,63 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
                 activate(params, raw[i], c * 8, x[i]);
                 largest = magnitude_of(half_of(x[i], 1), magnitude_of(half_of(x[i], 0), largest));
             }
-            const e4m3_row to = e4m3_row_of(cta_largest(largest, turn), params.static_scale);
+            const e4m3_row to = e4m3_row_of(cta_largest(largest, turn), nullptr);
+#pragma unroll
+            for (int i = 0; i < CHUNKS; i++) {
+                const int c = (int)threadIdx.x + i * step;
+                if (c < n)
+                    store(params, to, row, c, x[i]);
+            }
+            finish_row(params, to, row, 0);
+        }
+    }
+
+    static __device__ __forceinline__ void load_row(const rvit_cu_quantize_params &params, int row, raw_8 (&raw)[CHUNKS])
+    {
+        const T *from = row_of(params, row);
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++)
+            if (((int)threadIdx.x + i * (int)blockDim.x) * 8 < params.columns)
+                raw[i] = load(from + ((int)threadIdx.x + i * (int)blockDim.x) * 8);
+    }
+
+    /* With a static scale, which does not wait for the row's largest: the next row is on its way while this one is computed. A row that
+       turns out not to be finite is written again. */
+    static __device__ __forceinline__ void fixed(const rvit_cu_quantize_params &params)
+    {
+        const int n = params.columns / 8, step = (int)blockDim.x;
+        const e4m3_row to = e4m3_row_of(0.0f, params.static_scale);
+        int turn = 0, row = live_rows(params.rows) - 1 - (int)blockIdx.x;
+        raw_8 raw[CHUNKS];
+        if (row >= 0)
+            load_row(params, row, raw);
+        for (; row >= 0; row -= (int)gridDim.x, turn ^= 1) {
+            raw_8 next[CHUNKS];
+            if (row >= (int)gridDim.x)
+                load_row(params, row - (int)gridDim.x, next);
+            float largest = 0.0f;
             int n_cut_off = 0;
 #pragma unroll
             for (int i = 0; i < CHUNKS; i++) {
                 const int c = (int)threadIdx.x + i * step;
                 if (c >= n)
                     continue;
-                store(params, to, row, c, x[i]);
-                if (params.static_scale != nullptr)
-                    n_cut_off += cut_off(to, half_of(x[i], 0)) + cut_off(to, half_of(x[i], 1));
+                float x[8];
+                activate(params, raw[i], c * 8, x);
+                largest = magnitude_of(half_of(x, 1), magnitude_of(half_of(x, 0), largest));
+                store(params, to, row, c, x);
+                if (params.saturated != nullptr)
+                    n_cut_off += cut_off(to, half_of(x, 0)) + cut_off(to, half_of(x, 1));
+                raw[i] = next[i];
             }
-            finish_row(params, to, row, n_cut_off);
+            const e4m3_row found = e4m3_row_of(cta_largest(largest, turn), params.static_scale);
+            if (found.mask == 0) {
+                const float nothing[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+                for (int c = (int)threadIdx.x; c < n; c += step)
+                    store(params, found, row, c, nothing);
+                n_cut_off = 0;
+            }
+            finish_row(params, found, row, n_cut_off);
         }
     }
 

@@ -198,7 +198,7 @@ typedef enum rvit_activation {
    With dtype I8 or E4M3 a product of row t of x and row n of weight is
        x_scales[t] * weight_scales[n] * sum_k x[t, k] weight[n, k]
    The sums of I8 are exact, in 32-bit integers, and then rounded to float32; those of E4M3 are in
-   float32.
+   float32, of which a GPU's tensor cores keep 13 bits or more.
 
    An activation of NaN is NaN, of infinity infinity (GELU: or NaN), of -infinity 0 or NaN, and of
    no other number NaN, however large. */

@@ -211,6 +211,64 @@ static void e4m3_rows_on_the_device(void **state)
             check_rows_on_the_device(recorded, one_scale);
 }
 
+/* With the scale of its largest value as a static one, a row becomes what it becomes by itself, but for values that lie between two
+   numbers: the kernels are others. A row that is not finite becomes NaN, and no other does. */
+static void check_static(rvit_dtype dtype, rvit_activation activation, int32_t columns)
+{
+    enum { ROWS = 300 };
+    array *x = array_input("x", ROWS * columns * 2), *bias = array_input("bias", columns * 4), *scale = array_input("scale", 4);
+    array *out[2] = {array_output("by row", ROWS * columns), array_output("static", ROWS * columns)};
+    array *scales[2] = {array_output("scales by row", ROWS * 4), array_output("static scales", ROWS * 4)};
+    store_normal(dtype, x->host, 0, columns, 1);
+    for (int r = 1; r < ROWS; r++)
+        memcpy(x->host + 2 * r * columns, x->host, (size_t)columns * 2);
+    store(dtype, x->host, 200 * columns + 3, NAN);
+    store(dtype, x->host, 201 * columns + columns - 1, INFINITY);
+    store_normal(RVIT_F32, bias->host, 0, columns, 1);
+    for (int by = 0; by < 2; by++) {
+        if (by == 1)
+            memcpy(scale->host, scales[0]->result[DEVICE], 4);
+        arrays_upload();
+        rvit_quantize_args args = RVIT_QUANTIZE_ARGS_INIT;
+        args.dtype = dtype;
+        args.out_dtype = RVIT_E4M3;
+        args.rows.capacity = ROWS;
+        args.columns = columns;
+        args.activation = activation;
+        args.x = array_view(x, DEVICE);
+        args.bias = array_view(bias, DEVICE);
+        args.out = array_view(out[by], DEVICE);
+        args.out_scales = array_view(scales[by], DEVICE);
+        if (by == 1)
+            args.static_scale = array_view(scale, DEVICE);
+        expect_ok(rvit_quantize(H.stream[DEVICE], &args));
+        arrays_fetch(DEVICE);
+    }
+    const float *of_rows = (const float *)(const void *)scales[1]->result[DEVICE];
+    for (int r = 0; r < ROWS; r++) {
+        const uint8_t *row = out[1]->result[DEVICE] + r * columns, *first = out[0]->result[DEVICE];
+        const int is_nan = r == 200 || r == 201;
+        assert_true(is_nan ? isnan(of_rows[r]) : memcmp(&of_rows[r], scale->host, 4) == 0);
+        for (int32_t i = 0; i < columns; i++)
+            if (is_nan ? row[i] != 0x7f : abs((row[i] & 127) - (first[i] & 127)) > 1)
+                fail_msg("%s, activation %d, %d columns: byte %d of row %d is %02x, by its own scale %02x", rvit_dtype_name(dtype),
+                         (int)activation, (int)columns, (int)i, r, row[i], first[i]);
+    }
+    harness_teardown(NULL);
+}
+
+static void e4m3_static_scales(void **state)
+{
+    (void)state;
+    if (!rvit_cu_device_of(H.device[DEVICE])->e4m3)
+        skip();
+    for (rvit_dtype dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++)
+        for (int activation = 0; activation < 3; activation++) {
+            check_static(dtype, (rvit_activation)activation, 208);
+            check_static(dtype, (rvit_activation)activation, 3072);
+        }
+}
+
 /* A device without e4m3 says so. */
 static void e4m3_refused(void **state)
 {
@@ -232,4 +290,4 @@ static void e4m3_refused(void **state)
     expect_status(rvit_quantize(H.stream[DEVICE], &args), RVIT_UNSUPPORTED, "int8");
 }
 
-SUITE(e4m3_suite, TEST(e4m3_products), TEST(e4m3_rows_on_the_device), TEST(e4m3_refused));
+SUITE(e4m3_suite, TEST(e4m3_products), TEST(e4m3_rows_on_the_device), TEST(e4m3_static_scales), TEST(e4m3_refused));
