@@ -69,12 +69,12 @@ static void choose_cblas_tiles(linear_job *job)
 }
 
 /* What a task takes, in clocks of one core, about. Panels: products of 16 x 32 x 16 words at 42 clocks, more where a group of rows is
-   alone; the epilogue; the weights from a far cache. Floats: a clock for two vectors, and the epilogue. */
+   alone; the epilogue; the weights from a far cache. Floats: a clock for two vectors, and the same. */
 static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels)
 {
     const int64_t finish = job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
     if (!job->in_panels)
-        return panels * groups * (job->whole.in_features * job->row_unit + finish) + 2000;
+        return panels * (groups * (job->whole.in_features * job->row_unit + finish) + job->whole.in_features * job->column_unit / 4) + 2000;
     const int64_t steps = divide_up(job->whole.in_features * rvit_cpu_size(job->whole.dtype), 64);
     return panels * (groups * (steps * 42 + finish) + (groups & 1) * steps * 15 + steps * 64) + 2000;
 }
