@@ -14,6 +14,14 @@
 
 typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 
+/* How linear.c has split an op; a function of what stands before the tiles, and of the device. */
+typedef struct rvit_cpu_split {
+    int64_t rows, columns, in_features;
+    rvit_dtype dtype;
+    int64_t row_tiles, column_tiles;
+} rvit_cpu_split;
+#define RVIT_CPU_SPLITS 16
+
 typedef struct rvit_cpu_device {
     rvit_device base;
     const rvit_cpu_kernels *kernels; /* &chosen */
@@ -21,6 +29,8 @@ typedef struct rvit_cpu_device {
     rvit_cpu_thread_pool *pool;
     float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
     pthread_mutex_t lock;
+    rvit_cpu_split splits[RVIT_CPU_SPLITS]; /* the last ones */
+    uint32_t next_split;
     const rvit_linear_hints *hints; /* of the op that runs */
     int oracle;
     int use_cblas;

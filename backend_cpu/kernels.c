@@ -38,6 +38,42 @@ static void narrow(const float *values, rvit_dtype dtype, uint16_t *out, int64_t
         convert(values, RVIT_F32, out, n, RVIT_BF16);
 }
 
+INLINE vec narrowed(vec v, rvit_dtype dtype)
+{
+    if (dtype == RVIT_BF16)
+        return (vec)(bf16_bits(v) << 16);
+    uint16_t lanes[VL];
+    half_store(lanes, v);
+    return half_load(lanes);
+}
+
+INLINE void cut_piece(const float *pixels, int64_t j, int64_t width, char *out, int64_t second, rvit_dtype dtype)
+{
+    const vec v = any_load(pixels, j, width, RVIT_F32);
+    any_store(out, j, v, width, dtype);
+    if (second > 0)
+        any_store(out + second, j, v - narrowed(v, dtype), width, dtype);
+}
+
+INLINE void cut_pieces(const float *pixels, int64_t patch, int64_t n, char *out, int64_t out_stride, int64_t second, rvit_dtype dtype)
+{
+    const int64_t whole = patch - patch % VL;
+    for (int64_t i = 0; i < n; i++, pixels += patch, out += out_stride) {
+        for (int64_t j = 0; j < whole; j += VL)
+            cut_piece(pixels, j, VL, out, second, dtype);
+        if (whole < patch)
+            cut_piece(pixels, whole, patch - whole, out, second, dtype);
+    }
+}
+
+static void cut(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second)
+{
+    if (dtype == RVIT_F16)
+        cut_pieces(pixels, patch, n, out, out_stride, second, RVIT_F16);
+    else
+        cut_pieces(pixels, patch, n, out, out_stride, second, RVIT_BF16);
+}
+
 /* The rows of a tile are a little more than a power of two apart, so that they do not compete for the same cache sets. */
 #define SUMS_STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16)
 #define FLOATS_STRIDE (RVIT_CPU_LINEAR_DEPTH + 16)
@@ -248,6 +284,7 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .probe = ISA_NAME(rvit_cpu_probe_kernel),
     .metric = ISA_NAME(rvit_cpu_metric_kernel),
     .match = ISA_NAME(rvit_cpu_match_kernel),
+    .cut = cut,
     .widen = widen,
     .narrow = narrow,
 };

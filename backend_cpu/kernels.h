@@ -257,6 +257,9 @@ typedef struct rvit_cpu_kernels {
     void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
     void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
+    /* Hands n pieces of `patch` pixels to rows of F16 or BF16 that lie out_stride bytes apart, and what rounding has taken from them to
+       `second` bytes behind; 0: not that. */
+    void (*cut)(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second);
     /* From and to F16 or BF16. */
     void (*widen)(const uint16_t *from, rvit_dtype dtype, float *out, int64_t n);
     void (*narrow)(const float *values, rvit_dtype dtype, uint16_t *out, int64_t n);

@@ -280,31 +280,30 @@ static void finish_tile(const rvit_cpu_attention_tile *t, state *s, const block 
     }
 }
 
-/* Scores and weights of one tile of queries. The scores stay in the L1 cache. */
-static void weigh_queries(const rvit_cpu_attention_tile *t, state *s, const block *b, int tile, int row, int rows, float *to_old)
-{
-    const int64_t length = (int64_t)b->n_columns * TILE_ELEMENTS;
-    product_row(s->queries + tile * length, (tile_lists){s->keys, length}, b->n_columns, 2 * b->n_pairs, s->scores);
-    for (int i = 0; i < rows; i++) {
-        const int is_cls = t->cls_probs != NULL && t->first_query + row + i == 0;
-        if (is_cls || t->lse != NULL)
-            add_whole_row(t, s, b, s->scores + 16 * i, row + i, is_cls ? t->cls_probs + b->first * t->n_heads : NULL);
-    }
-    weigh_tile(t, s, b, s->scores, row, rows, s->weights + tile * b->n_pairs * TILE_ELEMENTS, to_old);
-}
-
 static void add_strip(const rvit_cpu_attention_tile *t, state *s, const block *b, int row, int rows)
 {
-    const int n_tiles = (rows + 15) / 16;
-    load_queries(t, s, row, n_tiles, b->n_columns);
-    float to_old[STRIP];
-    for (int tile = 0; tile < n_tiles; tile++)
-        weigh_queries(t, s, b, tile, row + 16 * tile, rows - 16 * tile < 16 ? rows - 16 * tile : 16, to_old + 16 * tile);
+    const int n_tiles = (rows + 15) / 16, two = n_tiles > 1;
+    const tile_lists queries = {s->queries, (int64_t)b->n_columns * TILE_ELEMENTS};
     const tile_lists weights = {s->weights, (int64_t)b->n_pairs * TILE_ELEMENTS};
+    load_queries(t, s, row, n_tiles, b->n_columns);
+    for (int pair = 0; pair < b->n_pairs; pair++) {
+        const tile_lists keys = {s->keys + 2 * pair * queries.next, queries.next};
+        product_tiles(queries, keys, b->n_columns, two, s->scores + 2 * pair * TILE_FLOATS, 2 * (int64_t)b->n_pairs * TILE_FLOATS);
+    }
+    float to_old[STRIP];
+    for (int tile = 0; tile < n_tiles; tile++) {
+        float *scores = s->scores + 2 * tile * b->n_pairs * TILE_FLOATS;
+        const int first = row + 16 * tile, here = rows - 16 * tile < 16 ? rows - 16 * tile : 16;
+        for (int i = 0; i < here; i++) {
+            const int is_cls = t->cls_probs != NULL && t->first_query + first + i == 0;
+            if (is_cls || t->lse != NULL)
+                add_whole_row(t, s, b, scores + 16 * i, first + i, is_cls ? t->cls_probs + b->first * t->n_heads : NULL);
+        }
+        weigh_tile(t, s, b, scores, first, here, s->weights + tile * weights.next, to_old + 16 * tile);
+    }
     for (int column = 0; column < b->n_columns; column++) {
         const tile_lists values = {s->values + 2 * column * weights.next, weights.next};
-        product_tiles(weights, values, b->n_pairs, n_tiles > 1, s->part + 2 * column * TILE_FLOATS,
-                      2 * (int64_t)b->n_columns * TILE_FLOATS);
+        product_tiles(weights, values, b->n_pairs, two, s->part + 2 * column * TILE_FLOATS, 2 * (int64_t)b->n_columns * TILE_FLOATS);
     }
     for (int tile = 0; tile < n_tiles; tile++)
         finish_tile(t, s, b, s->part + 2 * tile * b->n_columns * TILE_FLOATS, row + 16 * tile,

@@ -6,8 +6,10 @@ typedef struct linear_job {
     void (*kernel)(const rvit_cpu_linear_tile *tile, float *scratch); /* NULL: CBLAS */
     rvit_cpu_linear_tile whole;                                       /* pointers at element 0 */
     int64_t rows, columns;                                            /* of the product */
-    /* Tiles are made of whole units, as equal as may be. */
+    int in_panels;                                                    /* the kernel is one for weights in panels */
+    /* Tiles are made of whole units, as equal as may be: groups of rows and panels of columns. */
     int row_unit, column_unit;
+    int64_t most_groups, most_panels; /* of a tile */
     int64_t row_tiles, column_tiles;
 } linear_job;
 
@@ -56,27 +58,6 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Large tiles reuse what they load; more tiles than threads balance the load. The result of a row depends on neither. */
-static void choose_tiles(linear_job *job)
-{
-    const rvit_cpu_kernels *kernels = job->device->kernels;
-    const int n_threads = rvit_cpu_pool_threads(job->device->pool);
-    const int64_t wanted = n_threads == 1 ? 1 : 4 * (int64_t)n_threads;
-    int64_t columns = 8 * (int64_t)kernels->columns, rows = RVIT_CPU_LINEAR_ROWS;
-    while (divide_up(job->rows, rows) * divide_up(job->columns, columns) < wanted) {
-        if (columns > kernels->columns && job->columns > kernels->columns)
-            columns /= 2;
-        else if (rows > 2 * kernels->rows && job->rows > 2 * kernels->rows)
-            rows = divide_up(rows / 2, kernels->rows) * kernels->rows;
-        else
-            break;
-    }
-    job->row_unit = (int)rows;
-    job->column_unit = (int)columns;
-    job->row_tiles = divide_up(job->rows, rows);
-    job->column_tiles = divide_up(job->columns, columns);
-}
-
 /* CBLAS gets one tile shape per op, whatever the batch, so that it takes the same path for every row. */
 static void choose_cblas_tiles(linear_job *job)
 {
@@ -87,41 +68,74 @@ static void choose_cblas_tiles(linear_job *job)
     job->column_tiles = divide_up(job->columns, job->column_unit);
 }
 
-/* What a task of linear_tiles.c takes, in clocks of one core, about: products of 16 x 32 x 16 words at 42 clocks, more where a group of
-   rows is alone; the epilogue; the weights from a far cache. */
+/* What a task takes, in clocks of one core, about. Panels: products of 16 x 32 x 16 words at 42 clocks, more where a group of rows is
+   alone; the epilogue; the weights from a far cache. Floats: a clock for two vectors, and the epilogue. */
 static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels)
 {
-    const int64_t steps = divide_up(job->whole.in_features * rvit_cpu_size(job->whole.dtype), 64),
-                  finish = job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
+    const int64_t finish = job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
+    if (!job->in_panels)
+        return panels * groups * (job->whole.in_features * job->row_unit + finish) + 2000;
+    const int64_t steps = divide_up(job->whole.in_features * rvit_cpu_size(job->whole.dtype), 64);
     return panels * (groups * (steps * 42 + finish) + (groups & 1) * steps * 15 + steps * 64) + 2000;
 }
 
-#define L2_SHARE (768 * 1024)
-
-/* Splits rows and columns so that the last thread ends early. */
-static void choose_panel_tasks(linear_job *job)
+/* Tries to split rows and columns so that the last thread ends early. Threads are not equally fast, so the last one counts as one and a
+   half tasks behind. Up to a few microseconds. */
+static rvit_cpu_split best_split(const linear_job *job)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
-    job->row_unit = job->device->kernels->panel_rows;
-    job->column_unit = RVIT_CPU_PANEL_COLUMNS;
     const int64_t groups = divide_up(job->rows, job->row_unit), panels = divide_up(job->columns, job->column_unit);
-    /* x stays in the L2 cache while all columns use it. */
-    const int64_t group_size = job->row_unit * job->whole.in_features * rvit_cpu_size(job->whole.dtype);
-    const int64_t fit = L2_SHARE / group_size < 2 ? 2 : L2_SHARE / group_size, least = divide_up(groups, fit);
-    int64_t best = INT64_MAX;
-    for (int64_t rows = least; rows <= groups && rows <= least + 4 * n_threads; rows++)
-        for (int64_t rounds = 1; rounds <= 4; rounds++) {
-            int64_t columns = divide_up(rounds * n_threads, rows);
-            if (columns > panels)
-                columns = panels;
+    const int64_t least_rows = divide_up(groups, job->most_groups), least_columns = divide_up(panels, job->most_panels);
+    rvit_cpu_split best = {job->rows, job->columns, job->whole.in_features, job->whole.dtype, least_rows, least_columns};
+    int64_t least_clocks = INT64_MAX;
+    for (int64_t rows = least_rows; rows <= groups && rows <= least_rows + 2 * n_threads; rows++)
+        for (int64_t rounds = 1; rounds <= 3; rounds++) {
+            const int64_t wanted = divide_up(rounds * n_threads, rows), enough = wanted < panels ? wanted : panels;
+            const int64_t columns = enough > least_columns ? enough : least_columns;
             const int64_t taken = divide_up(rows * columns, n_threads);
-            const int64_t clocks = taken * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns));
-            if (clocks < best) {
-                best = clocks;
-                job->row_tiles = rows;
-                job->column_tiles = columns;
+            const int64_t clocks = (2 * taken + 3) * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns));
+            if (clocks < least_clocks) {
+                least_clocks = clocks;
+                best.row_tiles = rows;
+                best.column_tiles = columns;
             }
         }
+    return best;
+}
+
+/* Bytes of x that all columns of a task may read again and again. */
+#define L2_SHARE (3 << 19)
+
+/* The blocks of a model ask for the same few splits again and again. The result of a row does not depend on them. */
+static void choose_tiles(rvit_cpu_device *device, linear_job *job)
+{
+    const rvit_cpu_kernels *kernels = device->kernels;
+    if (job->in_panels) {
+        job->row_unit = kernels->panel_rows;
+        job->column_unit = RVIT_CPU_PANEL_COLUMNS;
+        job->most_groups = L2_SHARE / (job->row_unit * job->whole.in_features * rvit_cpu_size(job->whole.dtype));
+        job->most_groups = job->most_groups < 2 ? 2 : job->most_groups;
+        job->most_panels = INT32_MAX;
+    } else {
+        job->row_unit = kernels->rows;
+        job->column_unit = kernels->columns;
+        job->most_groups = RVIT_CPU_LINEAR_ROWS / job->row_unit;
+        job->most_panels = RVIT_CPU_LINEAR_COLUMNS / job->column_unit;
+    }
+    const rvit_cpu_split *found = NULL;
+    for (int i = 0; i < RVIT_CPU_SPLITS && found == NULL; i++) {
+        const rvit_cpu_split *split = &device->splits[i];
+        if (split->rows == job->rows && split->columns == job->columns && split->in_features == job->whole.in_features &&
+            split->dtype == job->whole.dtype)
+            found = split;
+    }
+    if (found == NULL) {
+        rvit_cpu_split *next = &device->splits[device->next_split++ % RVIT_CPU_SPLITS];
+        *next = best_split(job);
+        found = next;
+    }
+    job->row_tiles = found->row_tiles;
+    job->column_tiles = found->column_tiles;
 }
 
 static int has_panels(const rvit_cpu_device *device, const rvit_linear_args *a)
@@ -166,18 +180,17 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
     };
     if (job.rows == 0)
         return;
-    if (has_panels(device, a)) {
+    job.in_panels = has_panels(device, a);
+    if (job.in_panels)
         job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_panels_i8 : device->kernels->linear_panels_bf16;
-        choose_panel_tasks(&job);
-    } else if (rvit_is_bytes(a->dtype)) {
+    else if (rvit_is_bytes(a->dtype))
         job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_i8 : device->kernels->linear_e4m3;
-        choose_tiles(&job);
-    } else if (device->use_cblas) {
-        choose_cblas_tiles(&job);
-    } else {
+    else if (!device->use_cblas)
         job.kernel = device->kernels->linear;
-        choose_tiles(&job);
-    }
+    if (job.kernel == NULL)
+        choose_cblas_tiles(&job);
+    else
+        choose_tiles(device, &job);
     rvit_cpu_pool_run(device->pool, job.row_tiles * job.column_tiles, 1, linear_tiles, &job);
 }
 

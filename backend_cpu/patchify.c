@@ -11,40 +11,16 @@ typedef struct patchify_job {
     rvit_dtype dtype;
 } patchify_job;
 
-/* Hands n pieces of a line of pixels to as many rows. */
-static void deal(const char *line, int64_t size, int64_t n, char *out, int64_t out_stride)
-{
-    if (size == 32) /* 16 pixels in 16 bits: a call of memcpy costs more than the copy */
-        for (int64_t i = 0; i < n; i++)
-            memcpy(out + i * out_stride, line + i * 32, 32);
-    else
-        for (int64_t i = 0; i < n; i++)
-            memcpy(out + i * out_stride, line + i * size, (size_t)size);
-}
-
-/* second: bytes from a row's first part to its second, which takes what rounding has taken from the pixels; 0: without. */
+/* Hands the pieces of a line of pixels to as many rows. second: bytes from a row's first part to its second, which takes what rounding has
+   taken from the pixels; 0: without. */
 static void cut_line(const patchify_job *job, const float *pixels, char *out, int64_t second)
 {
-    const int64_t patch = job->patch_size, element = rvit_cpu_size(job->dtype), out_stride = job->out_stride * element;
-    if (job->dtype == RVIT_F32) {
-        deal((const char *)pixels, patch * element, job->grid_width, out, out_stride);
-        return;
-    }
-    uint16_t narrow[1024]; /* some patches: one is at most 256 wide */
-    float rest[1024];
-    const int64_t most = (int64_t)(sizeof narrow / sizeof *narrow) / patch;
-    for (int64_t x = 0; x < job->grid_width; x += most) {
-        const int64_t n = job->grid_width - x < most ? job->grid_width - x : most;
-        job->kernels->narrow(pixels + x * patch, job->dtype, narrow, n * patch);
-        deal((const char *)narrow, patch * element, n, out + x * out_stride, out_stride);
-        if (second == 0)
-            continue;
-        job->kernels->widen(narrow, job->dtype, rest, n * patch);
-        for (int64_t i = 0; i < n * patch; i++)
-            rest[i] = pixels[x * patch + i] - rest[i];
-        job->kernels->narrow(rest, job->dtype, narrow, n * patch);
-        deal((const char *)narrow, patch * element, n, out + x * out_stride + second, out_stride);
-    }
+    const int64_t patch = job->patch_size, out_stride = job->out_stride * rvit_cpu_size(job->dtype);
+    if (job->dtype != RVIT_F32)
+        job->kernels->cut(pixels, patch, job->grid_width, job->dtype, out, out_stride, second);
+    else
+        for (int64_t i = 0; i < job->grid_width; i++)
+            memcpy(out + i * out_stride, pixels + i * patch, (size_t)patch * sizeof *pixels);
 }
 
 static void patchify_lines(void *context, int64_t begin, int64_t end, int thread)

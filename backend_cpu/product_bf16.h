@@ -55,36 +55,6 @@ INLINE void product_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows,
     tile_store(1, c + TILE_FLOATS, 64);
 }
 
-/* c[j] = the sum over steps of a[step] b[j][step], for n tiles c: an even number. */
-INLINE void product_row(const uint16_t *a, tile_lists b, int n_steps, int n, float *c)
-{
-    const int64_t length = (int64_t)n_steps * TILE_ELEMENTS;
-    int j = 0;
-    for (; j + 4 <= n; j += 4, b.first += 4 * b.next, c += 4 * TILE_FLOATS) {
-        tile_zero(0);
-        tile_zero(1);
-        tile_zero(2);
-        tile_zero(3);
-        for (int64_t i = 0; i < length; i += TILE_ELEMENTS) {
-            tile_load(4, a + i, 64);
-            tile_load(5, b.first + i, 64);
-            tile_dp_bf16(0, 4, 5);
-            tile_load(6, b.first + b.next + i, 64);
-            tile_dp_bf16(1, 4, 6);
-            tile_load(7, b.first + 2 * b.next + i, 64);
-            tile_dp_bf16(2, 4, 7);
-            tile_load(5, b.first + 3 * b.next + i, 64);
-            tile_dp_bf16(3, 4, 5);
-        }
-        tile_store(0, c, 64);
-        tile_store(1, c + TILE_FLOATS, 64);
-        tile_store(2, c + 2 * TILE_FLOATS, 64);
-        tile_store(3, c + 3 * TILE_FLOATS, 64);
-    }
-    if (j < n)
-        product_tiles((tile_lists){a, 0}, b, n_steps, 0, c, 0);
-}
-
 #else
 
 INLINE void product_begin(void)
@@ -128,12 +98,6 @@ INLINE void product_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows,
         for (int half = 0; half < 2; half++)
             product_half(a.first + tile * a.next + half * TILE_ELEMENTS / 2, b.first, b.first + b.next, n_steps,
                          c + tile * c_next + half * TILE_FLOATS / 2);
-}
-
-INLINE void product_row(const uint16_t *a, tile_lists b, int n_steps, int n, float *c)
-{
-    for (int j = 0; j < n; j += 2)
-        product_tiles((tile_lists){a, 0}, (tile_lists){b.first + j * b.next, b.next}, n_steps, 0, c + j * TILE_FLOATS, 0);
 }
 
 #endif

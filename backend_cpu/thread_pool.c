@@ -20,6 +20,7 @@ struct rvit_cpu_thread_pool {
     void *context;
     int64_t n, grain;
     int32_t n_chunks;
+    atomic_uint regions; /* so far */
 
     _Alignas(64) atomic_int unfinished; /* chunks not yet done */
     atomic_int caller_sleeps;
@@ -50,11 +51,13 @@ static void pause_briefly(void)
 #endif
 }
 
+enum { LOOKS = 32 };
+
 /* Pauses before the next check; returns 0 if the thread should sleep instead. looks: checks since the wait began. Reading the clock can
-   take longer than a check, so it is read before few of them. */
+   take longer than a check, so it is read before one of LOOKS. */
 static int may_look_again(rvit_cpu_spin *spin, int *looks)
 {
-    if ((*looks)++ % 32 == 0) {
+    if ((*looks)++ % LOOKS == 0) {
         struct timespec time;
         clock_gettime(CLOCK_MONOTONIC, &time);
         if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
@@ -106,9 +109,15 @@ static void *worker_main(void *argument)
     rvit_cpu_spin spin = worker->spin; /* a local copy: no cache line shared with other threads */
     for (;;) {
         int looks = 0;
+        unsigned regions = 0;
         do {
             for (; run_chunks(pool, worker->index); looks = 0)
                 rvit_cpu_spin_found(&spin);
+            /* Regions of few chunks may have none for this thread, which goes on waiting while there are regions. */
+            if (looks % LOOKS == 0 && regions != atomic_load_explicit(&pool->regions, memory_order_relaxed)) {
+                regions = atomic_load_explicit(&pool->regions, memory_order_relaxed);
+                spin.start = -1;
+            }
         } while (may_look_again(&spin, &looks));
         pthread_mutex_lock(&pool->mutex);
         worker->asleep = 1;
@@ -156,6 +165,7 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
     pool->n = n;
     pool->grain = grain;
     pool->n_chunks = (int32_t)((n + grain - 1) / grain);
+    atomic_fetch_add_explicit(&pool->regions, 1, memory_order_relaxed);
     atomic_store(&pool->unfinished, pool->n_chunks);
     /* The last of these stores is the caller's own, and in order with the sleepers. */
     for (int i = pool->n_threads - 1; i >= 0; i--) {

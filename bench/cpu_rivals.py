@@ -16,6 +16,7 @@ kept; its logits are compared with PyTorch's in float32; then the rivals take tu
 
 import argparse
 import datetime
+import fnmatch
 import importlib
 import json
 import os
@@ -46,7 +47,7 @@ def parse():
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--cores", type=int, default=0, help="how many to use; 0: all")
     parser.add_argument("--seconds", type=float, default=0.45, help="measuring time of a rival at a point")
-    parser.add_argument("--rivals", default="", help="only those whose name begins with one of these, by commas")
+    parser.add_argument("--rivals", default="*", help="only those whose names match one of these, by commas: 'raggedvit bf16*,openvino*'")
     parser.add_argument("--compile", action="store_true", help="torch.compile too; some 20 s for each point")
     parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point is begun")
     parser.add_argument("--settings", help="a report whose settings are taken")
@@ -92,7 +93,7 @@ def rival_modules(wanted):
     """The modules that can be loaded, and a sentence for each that cannot."""
     found, missing = {}, {}
     for name, module in MODULES.items():
-        if wanted and not any(w.startswith(name) or name.startswith(w) for w in wanted):
+        if not any(fnmatch.fnmatchcase(name, pattern.split()[0]) for pattern in wanted.split(",")):
             continue
         try:
             loaded = importlib.import_module(f"peers.{module}")
@@ -109,7 +110,7 @@ def profile(point, openvino):
     area = point.batch * shape.tokens * shape.dim**2 * shape.depth
     macs = {"attn.qkv": 3 * area, "attn.proj": area, "mlp.fc1": 4 * area, "mlp.fc2": 4 * area}
     for name, settings in openvino.rivals(point).items():
-        for setting in settings if name.startswith(tuple(point.options.rivals.split(","))) else []:
+        for setting in settings if point.wants(name) else []:
             found = openvino.profile(point, setting)
             for part in macs.keys() & found.keys():
                 found[part]["tflops"] = 2e-6 * macs[part] / found[part]["us"]
@@ -160,7 +161,7 @@ def main():
     if not options.prepare:
         os.sched_setaffinity(0, cpus)  # before any library counts the cores
         os.environ["OMP_NUM_THREADS"] = str(len(cpus))
-    modules, missing = rival_modules([r.split()[0] for r in options.rivals.split(",") if r])
+    modules, missing = rival_modules(options.rivals)
     for name, why in missing.items():
         print(f"{name} is not measured: {why}", flush=True)
     code = prepare(options, shapes, modules)

@@ -3,24 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "core/status.h"
 #include "core/system.h"
 
-enum { ALIGNMENT = 64, LARGE = 4 << 20, HUGE_PAGE = 2 << 20 };
+enum { ALIGNMENT = 64, LARGE = 4 << 20 };
 
-/* Weights are read once a forward, in order: with huge pages the processor fetches ahead beyond 4 KiB. */
 static void *default_allocate(void *user, size_t size, size_t alignment)
 {
     (void)user;
-    const size_t unit = size >= LARGE ? HUGE_PAGE : alignment, rounded = (size + unit - 1) / unit * unit;
-    void *pointer = aligned_alloc(unit, rounded);
-#if defined(MADV_HUGEPAGE)
-    if (pointer != NULL && size >= LARGE)
-        (void)madvise(pointer, rounded, MADV_HUGEPAGE); /* a wish */
-#endif
-    return pointer;
+    return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
 }
 
 static void default_release(void *user, void *pointer)

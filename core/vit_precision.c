@@ -7,7 +7,7 @@
 #include "core/entry.h"
 #include "core/vit_quantize.h"
 
-/* What 8 bits cost, measured by `raggedvit verify --expect` against f32 (bench/results/accuracy_demo.json): points of top-1. Models
+/* What 8 bits cost, measured by `raggedvit verify --expect` against f32 (bench/results/accuracy_8bits.json): points of top-1. Models
    that are not here were not measured. */
 static const struct {
     const char *architecture;
@@ -15,8 +15,8 @@ static const struct {
     double lost;
     int n_images;
 } measured[] = {
-    {"deit_tiny_patch16_224", RVIT_PRECISION_INT8, 0.0, 1000},
-    {"deit_tiny_patch16_224", RVIT_PRECISION_FP8, 0.0, 1000},
+    {"deit_tiny_patch16_224", RVIT_PRECISION_INT8, -0.1, 1000},
+    {"deit_tiny_patch16_224", RVIT_PRECISION_FP8, 0.3, 1000},
 };
 #define MOST_LOST 0.7
 
@@ -74,8 +74,8 @@ static int passes(const rvit_model_info *info, rvit_precision precision, char re
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
         if (measured[i].precision == precision && strcmp(measured[i].architecture, info->architecture) == 0) {
             const int good = measured[i].lost <= MOST_LOST;
-            snprintf(reason, 256, "%s loses %.1f points of top-1 of %s on %d images, of at most %.1f", name, measured[i].lost,
-                     info->architecture, measured[i].n_images, MOST_LOST);
+            snprintf(reason, 256, "with %s the top-1 of %s changes by %+.1f points (%d images); down to %+.1f is accepted", name,
+                     info->architecture, -measured[i].lost, measured[i].n_images, -MOST_LOST);
             return good;
         }
     snprintf(reason, 256, "what %s loses of %s was not measured", name, info->architecture);

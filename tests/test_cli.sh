@@ -699,10 +699,10 @@ json dtype f32
 json dtype_reason 'the device multiplies no 8 bits faster'
 expect 0 bench "$model" --backend cpu --dtype int8 --batches 1 --seconds 0.01 --json
 json dtype int8
-# Every policy, in 16-bit types: what is decided otherwise than in f32 is a near-tie. ats keeps other tokens on most images all the same.
+# Every policy, in types of fewer bits: what is decided otherwise than in f32 is a near-tie. ats keeps other tokens on most images all the same.
 for policy in l2 "l2-threshold --threshold 38" evit evit-fused evit-paper dynamicvit dynamicvit-gate ats "ats-paper --mass 0.9" tome \
     random received fastervlm "hiprune --alpha 0.5"; do
-    for dtype in f16 bf16; do
+    for dtype in f16 bf16 int8; do
         # shellcheck disable=SC2086
         expect 0 verify "$model" --backend cpu --dtype $dtype --against cpu --against-dtype f32 --images "$sheet" --tiles 32 --limit 4 \
             --json --prune $policy

@@ -160,7 +160,7 @@ static void tolerances(void **state)
 {
     (void)state;
     for (int precision = RVIT_PRECISION_F16; precision <= RVIT_PRECISION_FP8; precision++)
-        for (int kind = JUDGE_ATTENTION; kind <= JUDGE_SUMS; kind++)
+        for (int kind = JUDGE_ATTENTION; kind <= JUDGE_PREDICTOR; kind++)
             assert_true(judge_tolerance((enum judge_kind)kind, (rvit_precision)(precision - 1)) <
                         judge_tolerance((enum judge_kind)kind, (rvit_precision)precision));
     assert_true(judge_tolerance(JUDGE_SUMS, RVIT_PRECISION_F16) < judge_tolerance(JUDGE_ATTENTION, RVIT_PRECISION_F16));

@@ -67,6 +67,7 @@ def start(point, name, setting):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = point.cores, 1
     options.log_severity_level = 3
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # its threads may not keep the next rival's cores busy
     session = onnxruntime.InferenceSession(str(point.folder / f"{setting}.onnx"), options, ["CPUExecutionProvider"])
     binding = session.io_binding()
     binding.bind_cpu_input(session.get_inputs()[0].name, point.images)

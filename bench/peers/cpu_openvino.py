@@ -1,5 +1,7 @@
 """OpenVINO on the CPU: its own conversion of timm's model, and NNCF's post-training quantisation for transformers."""
 
+import importlib.metadata
+
 # Attention as products and a softmax, or as one operator. In bf16 the latter was slower at each of the four points where its operators were
 # timed (a Xeon with AMX: DeiT-T of 8, DeiT-B of 1 image, 2 and 16 cores), so only f32 tries both.
 GRAPHS = ("explicit", "sdpa")
@@ -100,9 +102,7 @@ def versions():
 
     found = {"openvino": openvino.__version__}
     try:
-        import nncf
-
-        found["nncf"] = nncf.__version__
-    except ImportError:
+        found["nncf"] = importlib.metadata.version("nncf")  # to import it takes seconds
+    except importlib.metadata.PackageNotFoundError:
         pass
     return found

@@ -341,6 +341,16 @@ class rvit_grid_rope_args(Struct):  # 112 bytes
     ]
 
 
+class rvit_precision_choice(Struct):  # 280 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("precision", c_int),  # 8
+        ("dtype", c_int),  # 12
+        ("quantization", c_int),  # 16
+        ("reason", c_char * 256),  # 20
+    ]
+
+
 class rvit_select_args(Struct):  # 352 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -796,16 +806,6 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_precision_choice(Struct):  # 280 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("precision", c_int),  # 8
-        ("dtype", c_int),  # 12
-        ("quantization", c_int),  # 16
-        ("reason", c_char * 256),  # 20
-    ]
-
-
 class rvit_session_desc(Struct):  # 552 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -928,6 +928,7 @@ TYPES: dict[str, Any] = {
     "rvit_grid_layout_args": rvit_grid_layout_args,
     "rvit_embed_args": rvit_embed_args,
     "rvit_grid_rope_args": rvit_grid_rope_args,
+    "rvit_precision_choice": rvit_precision_choice,
     "rvit_select_args": rvit_select_args,
     "rvit_regroup_args": rvit_regroup_args,
     "rvit_mean_args": rvit_mean_args,
@@ -949,7 +950,6 @@ TYPES: dict[str, Any] = {
     "rvit_checkpoint_desc": rvit_checkpoint_desc,
     "rvit_tensor_desc": rvit_tensor_desc,
     "rvit_model_desc": rvit_model_desc,
-    "rvit_precision_choice": rvit_precision_choice,
     "rvit_session_desc": rvit_session_desc,
     "rvit_memory_info": rvit_memory_info,
     "rvit_session_info": rvit_session_info,
@@ -1008,6 +1008,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_grid_rope_args": {
         "struct_size": sizeof(rvit_grid_rope_args),
+    },
+    "rvit_precision_choice": {
+        "struct_size": sizeof(rvit_precision_choice),
     },
     "rvit_select_args": {
         "struct_size": sizeof(rvit_select_args),
@@ -1077,9 +1080,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_model_desc": {
         "struct_size": sizeof(rvit_model_desc),
-    },
-    "rvit_precision_choice": {
-        "struct_size": sizeof(rvit_precision_choice),
     },
     "rvit_session_desc": {
         "struct_size": sizeof(rvit_session_desc),
@@ -1157,6 +1157,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_embed": (c_int, [c_void_p, c_void_p], True),
     "rvit_grid_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_rope_frequencies": (c_int, [c_int, c_double, c_int32, c_void_p], True),
+    "rvit_quantization_name": (c_char_p, [c_int], False),
+    "rvit_precision_name": (c_char_p, [c_int], False),
     "rvit_select": (c_int, [c_void_p, c_void_p], True),
     "rvit_regroup": (c_int, [c_void_p, c_void_p], True),
     "rvit_mean": (c_int, [c_void_p, c_void_p], True),
@@ -1189,10 +1191,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_checkpoint_fact": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_obstacles": (c_char_p, [c_void_p], False),
     "rvit_checkpoint_metadata": (c_char_p, [c_void_p, c_char_p], False),
-    "rvit_quantization_name": (c_char_p, [c_int], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),
-    "rvit_precision_name": (c_char_p, [c_int], False),
     "rvit_precision_choose": (c_int, [c_void_p, c_void_p, c_int, c_void_p], True),
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),

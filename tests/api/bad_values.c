@@ -353,6 +353,8 @@ static void images(void **state)
     SPOIL(PATCHIFY, "images", args.patchify.crop = 1, args.patchify.image_size = 9);
     SPOIL(PATCHIFY, "crop", args.patchify.crop = 2);
     SPOIL(PATCHIFY, "parts", args.patchify.parts = 3);
+    SPOIL(PREPROCESS, "parts", args.preprocess.parts = -1);
+    SPOIL(PREPROCESS, "parts is 2", args.preprocess.parts = 2);
     SPOIL(PATCHIFY, "parts is 2", args.patchify.parts = 2);
     SPOIL(PATCHIFY, "out_stride", args.patchify.dtype = RVIT_F16, args.patchify.parts = 2, args.patchify.out_stride = 98);
     expect_nothing_written();

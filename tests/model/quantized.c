@@ -322,9 +322,10 @@ static void precisions_have_names(void **state)
     expect_choice(chosen(checkpoint, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8, "");
     expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_BF16, RVIT_BF16, RVIT_QUANTIZATION_NONE, "was not measured");
     strcpy(architecture, "deit_tiny_patch16_224");
-    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8, "points of top-1");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8,
+                  "changes by +0.1 points");
     device->info.native_dtypes = 1 << RVIT_I8;
-    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_F32, RVIT_QUANTIZATION_INT8, "points of top-1");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_F32, RVIT_QUANTIZATION_INT8, "changes by +0.1 points");
     device->info.native_dtypes = own;
 }
 

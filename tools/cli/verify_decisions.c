@@ -15,6 +15,17 @@ struct judged_stage {
     const int32_t *layout_a, *layout_b;
 };
 
+/* Of the session's scores. */
+static enum judge_kind kind_of(const rvit_session *session)
+{
+    rvit_select_args select = RVIT_SELECT_ARGS_INIT;
+    if (rvit_session_get_select(session, 0, &select) != RVIT_OK)
+        return JUDGE_SUMS; /* it merges by cosines */
+    if (select.score == RVIT_SCORE_CLS_ATTENTION || select.score == RVIT_SCORE_CLS_NORM)
+        return JUDGE_ATTENTION;
+    return select.score == RVIT_SCORE_PREDICTOR ? JUDGE_PREDICTOR : JUDGE_SUMS;
+}
+
 int decisions_open(struct verify *self)
 {
     struct decisions *d = &self->decisions;
@@ -25,12 +36,8 @@ int decisions_open(struct verify *self)
     self->figures.judged = d->can_judge;
     if (!d->can_judge)
         return EXIT_OK;
-    rvit_select_args select = RVIT_SELECT_ARGS_INIT;
-    const bool attention = rvit_session_get_select(self->run_b, 0, &select) == RVIT_OK &&
-                           (select.score == RVIT_SCORE_CLS_ATTENTION || select.score == RVIT_SCORE_CLS_NORM);
-    self->figures.judge_tolerance =
-        judge_tolerance(attention ? JUDGE_ATTENTION : JUDGE_SUMS,
-                        self->a.choice.precision > self->b.choice.precision ? self->a.choice.precision : self->b.choice.precision);
+    const rvit_precision of_a = self->a.choice.precision, of_b = self->b.choice.precision;
+    self->figures.judge_tolerance = judge_tolerance(kind_of(self->run_b), of_a > of_b ? of_a : of_b);
     const size_t tokens = (size_t)self->tokens;
     d->ranks = allocate(tokens, sizeof *d->ranks);
     d->equal = allocate((size_t)self->batch, sizeof *d->equal);

@@ -44,8 +44,8 @@ struct judge_rank {
     bool kept;
 };
 
-/* Scores by the weights of attention are off by more than others, which add up squares, products or logits. */
-enum judge_kind { JUDGE_ATTENTION, JUDGE_SUMS };
+/* What scores are: weights of attention, sums of squares or products, or logarithms of what predictors say. */
+enum judge_kind { JUDGE_ATTENTION, JUDGE_SUMS, JUDGE_PREDICTOR };
 /* The largest margin that a decision by such scores may have and yet be another: four times what the difference of two scores is off by, in
    the root mean square and relative to them. */
 double judge_tolerance(enum judge_kind kind, rvit_precision precision);
