@@ -225,9 +225,12 @@ static void check_static(rvit_dtype dtype, rvit_activation activation, int32_t c
     store(dtype, x->host, 200 * columns + 3, NAN);
     store(dtype, x->host, 201 * columns + columns - 1, INFINITY);
     store_normal(RVIT_F32, bias->host, 0, columns, 1);
+    uint8_t *first = scratch((size_t)columns);
     for (int by = 0; by < 2; by++) {
-        if (by == 1)
+        if (by == 1) {
             memcpy(scale->host, scales[0]->result[DEVICE], 4);
+            memcpy(first, out[0]->result[DEVICE], (size_t)columns);
+        }
         arrays_upload();
         rvit_quantize_args args = RVIT_QUANTIZE_ARGS_INIT;
         args.dtype = dtype;
@@ -246,7 +249,7 @@ static void check_static(rvit_dtype dtype, rvit_activation activation, int32_t c
     }
     const float *of_rows = (const float *)(const void *)scales[1]->result[DEVICE];
     for (int r = 0; r < ROWS; r++) {
-        const uint8_t *row = out[1]->result[DEVICE] + r * columns, *first = out[0]->result[DEVICE];
+        const uint8_t *row = out[1]->result[DEVICE] + r * columns;
         const int is_nan = r == 200 || r == 201;
         assert_true(is_nan ? isnan(of_rows[r]) : memcmp(&of_rows[r], scale->host, 4) == 0);
         for (int32_t i = 0; i < columns; i++)
