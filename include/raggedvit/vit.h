@@ -258,6 +258,10 @@ typedef struct rvit_checkpoint_desc {
    If none knows, the model is refused, and the detail names the facts and the options that supply
    them. rvit_checkpoint_fact says what was taken from where.
 
+   Linear layers of the blocks may have 8 bits, all of one kind, as compressed-tensors and ModelOpt
+   write them: X.weight of I8 or F8_E4M3, X.weight_scale [rows, 1], [rows] or one, weight = q * scale,
+   and optionally X.input_scale, one for all inputs. Scales are F32, F16 or BF16, from 2^-100 to 2^100.
+
    BAD_FILE names the file and the tensor, or the rule of the format that is broken, or the field of
    the config that is malformed or contradicts the tensors. UNSUPPORTED names all that keeps the
    model from running: facts that are missing, and parts that are recognised but not implemented.
@@ -321,8 +325,11 @@ typedef struct rvit_model_desc {
 } rvit_model_desc;
 #define RVIT_MODEL_DESC_INIT RVIT_INIT(rvit_model_desc)
 
-/* desc may be NULL. The checkpoint is not needed afterwards. UNSUPPORTED: the device does not compute
-   in dtype, or with the quantization; or with a quantization dim is not a multiple of 16. */
+/* desc may be NULL. The checkpoint is not needed afterwards. Without a quantization weights of 8 bits
+   are converted to dtype as others are. With one, a checkpoint that has them is computed with its own:
+   their scales, and those of inputs where it has these; layers that it has in 16 or 32 bits stay so.
+   UNSUPPORTED: the device does not compute in dtype, or with the quantization; or with a quantization
+   dim is not a multiple of 16, or the checkpoint's weights have 8 bits of another kind. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *desc,
                                                       rvit_model **out_model);
 RVIT_API void rvit_model_destroy(rvit_model *model);
@@ -335,9 +342,10 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_precision_choose(const rvit_device *dev
 /* Replaces the weights by those of a checkpoint of the same geometry, in place: sessions stay, and
    their next runs use the new weights. Returns when the weights are on the device. No run of any of
    the model's sessions may be pending, and none may start before it returns: wait or synchronise
-   first. INVALID_ARGUMENT: the geometry, the eps or the number of predictors differs; the detail
-   names the field, and nothing has changed. After any other failure, as of a file that changed
-   meanwhile, the weights are undefined until an update succeeds. */
+   first. INVALID_ARGUMENT: the geometry, the eps or the number of predictors differs, or of a
+   quantised model which layers have 8 bits or scales for their inputs; the detail names the field, and
+   nothing has changed. After any other failure, as of a file that changed meanwhile, the weights are
+   undefined until an update succeeds. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoint);
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_get_info(const rvit_model *model, rvit_model_info *out_info);
 
