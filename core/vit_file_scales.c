@@ -2,6 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include <raggedvit/experimental.h>
+
 #include "core/byte_tensors.h"
 #include "core/checkpoint.h"
 #include "core/quantized.h"
@@ -42,6 +44,26 @@ static int byte_parts(const rvit_vit_config *config, const rvit_tensor_set *set,
     }
     *out_n = n;
     return found;
+}
+
+int32_t rvit_checkpoint_layer_of(const rvit_checkpoint *checkpoint, int32_t index, int32_t *out_block, rvit_block_layer *out_layer)
+{
+    if (checkpoint == NULL || index < 0 || index >= rvit_tensor_set_count(checkpoint->tensors))
+        return 0;
+    const rvit_family *family = checkpoint->config.family;
+    for (int32_t b = 0; b < checkpoint->config.info.depth; b++)
+        for (rvit_block_linear i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
+            rvit_role roles[MOST_PARTS];
+            char name[RVIT_NAME_SIZE];
+            const int n = parts_of(family, i, roles);
+            for (int p = 0; p < n; p++)
+                if (rvit_tensor_set_find(checkpoint->tensors, rvit_family_name(family, roles[p], b, name)) == index) {
+                    *out_block = b;
+                    *out_layer = (rvit_block_layer)i;
+                    return 1;
+                }
+        }
+    return 0;
 }
 
 int rvit_file_has_bytes(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear)

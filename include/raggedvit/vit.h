@@ -383,7 +383,7 @@ typedef struct rvit_session_desc {
     int32_t max_images; /* maximum number of images of a run, 1 or more */
     rvit_prune_desc prune;
     int32_t trace;   /* 1: keep the values that rvit_session_trace (experimental.h) returns;
-                        costs memory and copies. 2: RVIT_TRACE_GIVEN of experimental.h */
+                        costs memory and copies. 2, 3: RVIT_TRACE_GIVEN and _INPUTS of experimental.h */
     int32_t outputs; /* OR of rvit_output values */
     /* 1: every run has exactly max_images images. If the policy also keeps a fixed number of
        tokens, the host knows all row counts, and GEMMs use the device's dense kernels. The last
@@ -523,8 +523,9 @@ typedef struct rvit_memory_info {
                received attention 4 B L H, L of the block's attention
                a quantised model whose checkpoint brings scales of inputs: 4
                each stage: its results again; 4 (B + 1) (not tome)
-     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i, with trace 2 also
-               B L_i; tome 4 B L_i head_dim more; hiprune with anchors 5 B T
+     trace     4 B T D for the embedding and for each block; with trace 3 together for all blocks
+               E B T (3 D + mlp width) more; each stage: 4 B L_i, with trace 2 also B L_i; tome
+               4 B L_i head_dim more; hiprune with anchors 5 B T
      host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes; with stages 4 B;
                with desc.max_picture_bytes 512 KiB
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages
