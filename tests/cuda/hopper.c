@@ -39,9 +39,7 @@ static void check(const hopper_case *c, int *n_served)
     array *weight = array_input("weight", (int64_t)c->out_features * c->in_features * 2);
     array *bias = c->bias ? array_input("bias", c->out_features * 4) : NULL;
     array *out = array_output("out", c->capacity * c->out_features * out_element);
-    array *residual = c->residual == PERIODIC ? array_input("residual", PERIOD * c->out_features * out_element)
-                      : c->residual           ? out
-                                              : NULL;
+    array *residual = c->residual == PERIODIC ? array_input("residual", PERIOD * c->out_features * out_element) : c->residual ? out : NULL;
     store_normal(c->dtype, x->host, 0, most * c->in_features, 1); /* behind them NaN stays */
     store_normal(c->dtype, weight->host, 0, (int64_t)c->out_features * c->in_features, 1 / sqrtf((float)c->in_features));
     if (bias)
