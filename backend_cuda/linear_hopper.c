@@ -15,17 +15,20 @@ static const rvit_cu_kernel kernels[][3] = {
 static int is_expressible(const rvit_linear_args *args)
 {
     const int form = args->out_dtype == RVIT_F32 ? args->activation == RVIT_ACTIVATION_NONE : args->residual.buffer == NULL;
+    const int is_16_bit = args->dtype == RVIT_F16 || args->dtype == RVIT_BF16;
     const uintptr_t at = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->out) |
                          (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->bias);
-    return form && args->dtype != RVIT_F32 && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
+    return form && is_16_bit && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
 }
 
 int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED || queue->bucket_rows > 0;
+    /* cuBLASLt has the tanh GELU. */
+    const int adds_pass = args->activation != RVIT_ACTIVATION_NONE && args->activation != RVIT_ACTIVATION_GELU_TANH;
     return is_expressible(args) &&
            rvit_cu_tile_takes_hopper(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
-                                     (int32_t)rvit_dtype_size(args->out_dtype), args->activation != RVIT_ACTIVATION_NONE, knows_rows);
+                                     (int32_t)rvit_dtype_size(args->out_dtype), adds_pass, knows_rows);
 }
 
 #if CUDA_VERSION >= 12000

@@ -246,9 +246,10 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
                                         int32_t out_features, int32_t is_general);
 
 /* Whether the GEMM for warpgroups is to compute what it has code for (linear_hopper.c). knows_rows: the host does, or may work on all of
-   them, so that cuBLASLt could. */
+   them, so that cuBLASLt could; adds_pass: with a second
+   pass for the activation. */
 int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                                  int32_t has_activation, int32_t knows_rows);
+                                  int32_t adds_pass, int32_t knows_rows);
 
 /* Whether that GEMM, where it could serve, is as fast as cuBLASLt on one of several recordings, of whose capacity a part is idle. */
 int32_t rvit_cu_tile_spares_buckets(const rvit_cu_machine *machine, int64_t rows);

@@ -196,7 +196,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         products_commit();
     }
 
-    /* Where a lane's sums lie in a row of out: 16 bytes in each unit of four lanes. SUM: of its i-th output of a unit. */
+    /* Where a lane's sums lie in a row of out: 16 bytes in each unit of four lanes, of which this is the i-th. */
     static __device__ __forceinline__ constexpr int sum_of(int unit, int i, int half)
     {
         return (unit * STEP / 2 + i / 2) * 4 + half * 2 + i % 2;
