@@ -6,8 +6,15 @@ typedef struct attention_job {
     const rvit_attention_args *args;
     rvit_cpu_attention_tile whole; /* pointers at row 0 of head 0 */
     const int32_t *cu_seqlens;
-    int64_t n_tiles; /* query tiles per image and head */
+    void (*kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
+    int64_t multiple; /* queries of a tile are a multiple of it */
+    int64_t n_tiles;  /* query tiles per image and head */
 } attention_job;
+
+static int64_t divide_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
 
 static const void *elements(const void *base, int64_t index, rvit_dtype dtype)
 {
@@ -18,15 +25,13 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
 {
     const attention_job *job = context;
     const rvit_attention_args *a = job->args;
-    const rvit_cpu_kernels *kernels = job->device->kernels;
     for (int64_t task = begin; task < end; task++) {
         const int64_t part = task % job->n_tiles;
         const int64_t head = task / job->n_tiles % a->n_heads;
         const int64_t image = task / job->n_tiles / a->n_heads;
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
         /* Splits the image's own rows into equal parts of whole register tiles. */
-        const int64_t share = (rows.len + job->n_tiles - 1) / job->n_tiles;
-        const int64_t size = (share + kernels->rows - 1) / kernels->rows * kernels->rows;
+        const int64_t size = divide_up(divide_up(rows.len, job->n_tiles), job->multiple) * job->multiple;
         rvit_cpu_attention_tile tile = job->whole;
         tile.len = rows.len;
         tile.first_query = part * size;
@@ -44,8 +49,25 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
             tile.cls_probs += rows.begin * a->n_heads + head;
         if (tile.lse != NULL)
             tile.lse += rows.begin * a->n_heads + head;
-        kernels->attention(&tile, rvit_cpu_scratch(job->device, thread));
+        job->kernel(&tile, rvit_cpu_scratch(job->device, thread));
     }
+}
+
+/* Tiles are as large as the kernel allows, and smaller where there are few images and heads for the threads. Every tile loads all keys
+   again, which takes as long as half a strip of queries. */
+static int64_t count_tiles(const attention_job *job, int64_t heads, int64_t max_len, int64_t n_threads)
+{
+    const int64_t unit = job->multiple < RVIT_CPU_ATTENTION_STRIP ? 2 * job->multiple : job->multiple, strips = divide_up(max_len, unit);
+    const int64_t most = RVIT_CPU_ATTENTION_QUERIES / unit;
+    int64_t best = INT64_MAX, n_tiles = 1;
+    for (int64_t size = most < strips ? most : strips; size > 0; size--) {
+        const int64_t tiles = divide_up(strips, size), time = divide_up(heads * tiles, n_threads) * (2 * size + 1);
+        if (time < best) {
+            best = time;
+            n_tiles = tiles;
+        }
+    }
+    return n_tiles;
 }
 
 void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
@@ -76,15 +98,15 @@ void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
                 .dtype = a->dtype,
             },
         .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
+        .kernel = device->kernels->attention,
+        .multiple = device->kernels->rows,
     };
-    /* Tiles are as large as the kernel allows, and smaller if there are few images and heads. Every tile loads all keys again, so a tile
-       has at least a few register tiles. */
-    const int n_threads = rvit_cpu_pool_threads(device->pool);
-    const int64_t heads = (int64_t)a->n_images * a->n_heads;
-    const int64_t max_len = a->max_len < a->rows ? a->max_len : a->rows;
-    job.n_tiles = (max_len + RVIT_CPU_ATTENTION_QUERIES - 1) / RVIT_CPU_ATTENTION_QUERIES;
-    while (n_threads > 1 && job.n_tiles * heads < 3 * (int64_t)n_threads && max_len / (job.n_tiles + 1) >= 48)
-        job.n_tiles++;
+    if (a->dtype == RVIT_BF16 && device->kernels->attention_bf16 != NULL) {
+        job.kernel = device->kernels->attention_bf16;
+        job.multiple = RVIT_CPU_ATTENTION_STRIP;
+    }
+    const int64_t heads = (int64_t)a->n_images * a->n_heads, max_len = a->max_len < a->rows ? a->max_len : a->rows;
+    job.n_tiles = count_tiles(&job, heads, max_len, rvit_cpu_pool_threads(device->pool));
     const int64_t tasks = heads * job.n_tiles;
     const int64_t grain = (rvit_cpu_grain(device->pool, tasks, 1) + 7) / 8; /* lengths differ, so the grain is finer than usual */
     rvit_cpu_pool_run(device->pool, tasks, grain, attention_tasks, &job);

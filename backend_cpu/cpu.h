@@ -14,12 +14,24 @@
 
 typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 
+/* How linear.c has split an op; a function of what stands before the tiles, and of the device. */
+typedef struct rvit_cpu_split {
+    int64_t rows, columns, in_features;
+    rvit_dtype dtype;
+    int64_t row_tiles, column_tiles;
+} rvit_cpu_split;
+#define RVIT_CPU_SPLITS 16
+
 typedef struct rvit_cpu_device {
     rvit_device base;
-    const rvit_cpu_kernels *kernels;
+    const rvit_cpu_kernels *kernels; /* &chosen */
+    rvit_cpu_kernels chosen;
     rvit_cpu_thread_pool *pool;
     float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
     pthread_mutex_t lock;
+    rvit_cpu_split splits[RVIT_CPU_SPLITS]; /* the last ones */
+    uint32_t next_split;
+    const rvit_linear_hints *hints; /* of the op that runs */
     int oracle;
     int use_cblas;
 } rvit_cpu_device;
@@ -118,6 +130,18 @@ static inline int64_t rvit_cpu_next_row(const int32_t *next_rows, int64_t first,
     return next >= 0 && next < x_rows && next != first && (row == first || next > row) ? next : -1;
 }
 
+static inline rvit_cpu_activation rvit_cpu_activation_of(rvit_activation activation)
+{
+    return activation == RVIT_ACTIVATION_NONE ? RVIT_CPU_NONE : activation == RVIT_ACTIVATION_GELU ? RVIT_CPU_GELU : RVIT_CPU_SIGMOID;
+}
+
+/* Adds to a count of saturated values: absent views have none. Threads may add at once. */
+static inline void rvit_cpu_add_saturated(rvit_view view, int64_t n)
+{
+    if (view.buffer != NULL && n > 0)
+        __atomic_fetch_add((uint32_t *)rvit_cpu_at(view), (uint32_t)n, __ATOMIC_RELAXED);
+}
+
 /* n elements of an array as floats, from element i on: a pointer into the array, or converted into `values`. */
 static inline const float *rvit_cpu_load_floats(const rvit_cpu_kernels *kernels, const void *p, int64_t i, int64_t n, rvit_dtype dtype,
                                                 float *values)
@@ -135,6 +159,22 @@ static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const 
         kernels->narrow(values, dtype, (uint16_t *)p + i, n);
     else
         memcpy((float *)p + i, values, (size_t)n * sizeof *values);
+}
+
+/* The same with what rounding takes from each value at element i + second; 0: without. */
+static inline void rvit_cpu_store_parts(const rvit_cpu_kernels *kernels, const float *values, void *p, int64_t i, int64_t second, int64_t n,
+                                        rvit_dtype dtype)
+{
+    enum { SOME = 64 };
+    float rest[SOME];
+    rvit_cpu_store_floats(kernels, values, p, i, n, dtype);
+    for (int64_t first = 0; second > 0 && first < n; first += SOME) {
+        const int64_t some = n - first < SOME ? n - first : SOME;
+        const float *stored = rvit_cpu_load_floats(kernels, p, i + first, some, dtype, rest);
+        for (int64_t k = 0; k < some; k++)
+            rest[k] = values[first + k] - stored[k];
+        rvit_cpu_store_floats(kernels, rest, p, i + second + first, some, dtype);
+    }
 }
 
 /* The pool. n_threads: including the calling thread. usable: processors that this process may use. */
@@ -168,6 +208,7 @@ void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);
  * PREDICTOR. */
 void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *args);
 void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
+void rvit_cpu_oracle_quantize(rvit_cpu_device *device, const rvit_quantize_args *args);
 void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *args);
 void rvit_cpu_oracle_attention_backward(rvit_cpu_device *device, const rvit_attention_backward_args *args);
 void rvit_cpu_oracle_received(rvit_cpu_device *device, const rvit_received_args *args);
@@ -195,6 +236,7 @@ void rvit_cpu_cblas_open(void);
 void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch);
 
 /* Functions of the backend that are in files of their own. */
+void rvit_cpu_arrange_weight(rvit_device *device, rvit_op *linear);
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cpu_buffer_destroy(rvit_buffer *buffer);
 rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **out_buffer);

@@ -3,30 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#if defined(__x86_64__) && defined(__LP64__)
-#include <cpuid.h>
-#endif
 
 #include "backend_cpu/cpu.h"
+#include "backend_cpu/tables.h"
 #include "core/system.h"
-
-/* The widest kernels that this processor can run, with vectors of at most `bits` bits (0: no limit). */
-static const rvit_cpu_kernels *widest_kernels(int32_t bits)
-{
-    (void)bits;
-#if defined(__x86_64__) && defined(__LP64__)
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    const int f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
-    __builtin_cpu_init();
-    if (f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        if (bits != 256 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-            __builtin_cpu_supports("avx512vl"))
-            return &rvit_cpu_kernels_avx512;
-        return &rvit_cpu_kernels_avx2;
-    }
-#endif
-    return &rvit_cpu_kernels_portable;
-}
 
 /* The value of the first "model name" line of /proc/cpuinfo. */
 static void read_cpu_name(char *name, size_t size)
@@ -57,12 +37,36 @@ static int wants_cblas(rvit_tier tier, int oracle)
     return tier != RVIT_TIER_SCALAR && !oracle && rvit_cpu_cblas_is_usable();
 }
 
-static const rvit_cpu_kernels *choose_kernels(rvit_tier tier, int32_t vector_bits)
+/* The kernels that the desc asks for. opening: a device that is to run them, and so needs the system's leave for AMX. */
+static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvit_cpu_facts *out_facts, rvit_cpu_kernels *out_kernels)
 {
-    return tier == RVIT_TIER_SCALAR ? &rvit_cpu_kernels_portable : widest_kernels(vector_bits);
+    const int may_be_amx = desc->kernels != NULL ? strcmp(desc->kernels, rvit_cpu_table_name(RVIT_CPU_AMX)) == 0
+                                                 : desc->tier != RVIT_TIER_SCALAR && desc->vector_bits != 256 && !desc->oracle;
+    const rvit_cpu_facts facts = *out_facts = rvit_cpu_read_facts(opening && may_be_amx);
+    if (desc->kernels != NULL) {
+        if (rvit_cpu_extra_kernels != NULL && strcmp(desc->kernels, rvit_cpu_extra_kernels->name) == 0) {
+            *out_kernels = *rvit_cpu_extra_kernels;
+            return RVIT_OK;
+        }
+        for (rvit_cpu_table table = RVIT_CPU_PORTABLE; table < RVIT_CPU_N_TABLES; table++) {
+            if (strcmp(desc->kernels, rvit_cpu_table_name(table)) != 0)
+                continue;
+            const char *lacks = rvit_cpu_table_lacks(table, &facts);
+            if (lacks != NULL)
+                return rvit_fail(RVIT_UNSUPPORTED, "cpu: kernels '%s': this processor lacks %s", desc->kernels, lacks);
+            *out_kernels = rvit_cpu_kernels_of(table);
+            return RVIT_OK;
+        }
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: kernels: there are none called '%s'; raggedvit/device.h lists them", desc->kernels);
+    }
+    const rvit_cpu_table best = rvit_cpu_best_table(&facts, desc->vector_bits);
+    if (desc->vector_bits != 0 && desc->tier != RVIT_TIER_SCALAR && best < (desc->vector_bits == 512 ? RVIT_CPU_AVX512 : RVIT_CPU_AVX2))
+        return rvit_fail(RVIT_UNSUPPORTED, "cpu: this processor has no vectors of %d bits", (int)desc->vector_bits);
+    *out_kernels = rvit_cpu_kernels_of(desc->tier == RVIT_TIER_SCALAR ? RVIT_CPU_PORTABLE : best);
+    return RVIT_OK;
 }
 
-static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const rvit_cpu_kernels *kernels)
+static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const rvit_cpu_kernels *kernels, const rvit_cpu_facts *facts)
 {
     char text[80];
     const char *cblas = rvit_cpu_cblas_name(text, sizeof text);
@@ -81,13 +85,21 @@ static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const r
         snprintf(info->driver, sizeof info->driver, "built-in kernels, %s", kernels->name);
     if (cblas != NULL && !rvit_cpu_cblas_is_usable())
         snprintf(info->note, sizeof info->note, "%s passed over: its product of a row depends on the row's place", cblas);
+    else if (facts->amx_error != 0)
+        snprintf(info->note, sizeof info->note, "AMX passed over: the system does not allow it (%s)", strerror(facts->amx_error));
+    if (!oracle && tier != RVIT_TIER_SCALAR)
+        info->native_dtypes = kernels->native_dtypes;
 }
 
 static rvit_status device_describe(int32_t index, rvit_device_info *out_info)
 {
     if (index != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: there is no device %d, only device 0", (int)index);
-    describe(out_info, RVIT_TIER_SUBGROUP, 0, widest_kernels(0));
+    const rvit_device_desc any = RVIT_DEVICE_DESC_INIT;
+    rvit_cpu_facts facts;
+    rvit_cpu_kernels kernels;
+    RVIT_TRY(choose_kernels(&any, 0, &facts, &kernels));
+    describe(out_info, RVIT_TIER_SUBGROUP, 0, &kernels, &facts);
     return RVIT_OK;
 }
 
@@ -104,6 +116,9 @@ static void device_destroy(rvit_device *base)
 
 static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *desc, rvit_tier tier)
 {
+    rvit_cpu_facts facts;
+    RVIT_TRY(choose_kernels(desc, 1, &facts, &device->chosen));
+    device->kernels = &device->chosen;
     const int usable = rvit_usable_processors("");
     RVIT_TRY(rvit_cpu_pool_create(&device->base.alloc, desc->n_threads > 0 ? desc->n_threads : usable, usable, &device->pool));
     device->scratch = rvit_alloc_array(&device->base.alloc, (size_t)rvit_cpu_pool_threads(device->pool),
@@ -112,12 +127,11 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
         return RVIT_OUT_OF_HOST_MEMORY;
     device->oracle = desc->oracle != 0;
     device->base.takes_ops = 1;
-    device->kernels = choose_kernels(tier, desc->vector_bits);
     device->use_cblas = wants_cblas(tier, device->oracle);
     if (device->use_cblas)
         rvit_cpu_cblas_open();
     device->base.info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
-    describe(&device->base.info, tier, device->oracle, device->kernels);
+    describe(&device->base.info, tier, device->oracle, device->kernels, &facts);
     return RVIT_OK;
 }
 
@@ -125,9 +139,6 @@ static rvit_status device_create(const rvit_device_desc *desc, const rvit_alloc 
 {
     if (desc->index != 0)
         return rvit_fail(RVIT_UNAVAILABLE, "cpu: there is no device %d, only device 0", (int)desc->index);
-    const char *wanted = desc->vector_bits == 512 ? "avx512" : "avx2";
-    if (desc->vector_bits != 0 && desc->tier != RVIT_TIER_SCALAR && strcmp(widest_kernels(desc->vector_bits)->name, wanted) != 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "cpu: this processor has no vectors of %d bits", (int)desc->vector_bits);
     if (desc->tier == RVIT_TIER_MATRIX)
         return rvit_fail(RVIT_UNSUPPORTED, "cpu: there is no tier above RVIT_TIER_SUBGROUP");
     rvit_alloc own;
@@ -152,6 +163,7 @@ const rvit_backend_api rvit_backend_cpu = {
     .device_create = device_create,
     .device_destroy = device_destroy,
     .supports = rvit_cpu_supports,
+    .arrange_weight = rvit_cpu_arrange_weight,
     .buffer_create = rvit_cpu_buffer_create,
     .buffer_destroy = rvit_cpu_buffer_destroy,
     .buffer_wrap = rvit_cpu_buffer_wrap,

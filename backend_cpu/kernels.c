@@ -1,60 +1,13 @@
-/* All kernels except those of attention, its gradient, received, match, pool and probe: linear, layernorm, head, conversions; and the table
-   of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* All kernels except those of attention, its gradient, received, rope, match, pool, probe and bytes: linear, layernorm, head, conversions;
+   and the table of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
+#include "backend_cpu/finish.h"
 #include "backend_cpu/isa.h"
 #include "backend_cpu/norm.h"
 #include "backend_cpu/product.h"
 
 /* Linear. */
-
-INLINE vec activate(const rvit_cpu_linear_tile *t, vec v, rvit_cpu_activation activation)
-{
-    return activation == RVIT_CPU_GELU ? vec_gelu(v) : activation == RVIT_CPU_SIGMOID ? vec_sigmoid(v, t->slope, t->cubic) : v;
-}
-
-INLINE vec product_and_bias(const rvit_cpu_linear_tile *t, const float *product, int column, int width)
-{
-    const vec v = any_load(product, 0, width, RVIT_F32);
-    return t->bias != NULL ? v + any_load(t->bias, column, width, RVIT_F32) : v;
-}
-
-INLINE void finish(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
-                   int columns, rvit_cpu_activation activation, int gated)
-{
-    const int step = gated ? 2 * VL : VL;
-    for (int i = 0; i < rows; i++) {
-        const int64_t row = t->first_row + first_row + i;
-        const int64_t residual_row = t->residual_period > 0 ? row % t->residual_period : row;
-        for (int j = 0; j < columns; j += step) {
-            const int here = columns - j < step ? columns - j : step, width = gated ? here / 2 : here;
-            const int from = first_column + j, column = gated ? from / 2 : from;
-            vec v = product_and_bias(t, product + i * stride + j, from, here < VL ? here : VL);
-            if (gated) {
-                const vec more = here > VL ? product_and_bias(t, product + i * stride + j + VL, from + VL, here - VL) : (vec){0};
-                v = activate(t, EVEN(v, more), activation) * ODD(v, more);
-            } else {
-                v = activate(t, v, activation);
-            }
-            if (t->residual != NULL)
-                v += any_load(t->residual, residual_row * t->out_features + column, width, t->out_dtype);
-            any_store(t->out, (first_row + i) * t->out_features + column, v, width, t->out_dtype);
-        }
-    }
-}
-
-static void finish_block(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
-                         int columns)
-{
-    if (t->gated)
-        finish(t, product, stride, first_row, rows, first_column, columns, t->activation, 1);
-    else if (t->activation == RVIT_CPU_GELU)
-        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_GELU, 0);
-    else if (t->activation == RVIT_CPU_SIGMOID)
-        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_SIGMOID, 0);
-    else
-        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 0);
-}
 
 static void linear_finish(const rvit_cpu_linear_tile *t, const float *product, int64_t stride)
 {
@@ -85,6 +38,42 @@ static void narrow(const float *values, rvit_dtype dtype, uint16_t *out, int64_t
         convert(values, RVIT_F32, out, n, RVIT_BF16);
 }
 
+INLINE vec narrowed(vec v, rvit_dtype dtype)
+{
+    if (dtype == RVIT_BF16)
+        return (vec)(bf16_bits(v) << 16);
+    uint16_t lanes[VL];
+    half_store(lanes, v);
+    return half_load(lanes);
+}
+
+INLINE void cut_piece(const float *pixels, int64_t j, int64_t width, char *out, int64_t second, rvit_dtype dtype)
+{
+    const vec v = any_load(pixels, j, width, RVIT_F32);
+    any_store(out, j, v, width, dtype);
+    if (second > 0)
+        any_store(out + second, j, v - narrowed(v, dtype), width, dtype);
+}
+
+INLINE void cut_pieces(const float *pixels, int64_t patch, int64_t n, char *out, int64_t out_stride, int64_t second, rvit_dtype dtype)
+{
+    const int64_t whole = patch - patch % VL;
+    for (int64_t i = 0; i < n; i++, pixels += patch, out += out_stride) {
+        for (int64_t j = 0; j < whole; j += VL)
+            cut_piece(pixels, j, VL, out, second, dtype);
+        if (whole < patch)
+            cut_piece(pixels, whole, patch - whole, out, second, dtype);
+    }
+}
+
+static void cut(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second)
+{
+    if (dtype == RVIT_F16)
+        cut_pieces(pixels, patch, n, out, out_stride, second, RVIT_F16);
+    else
+        cut_pieces(pixels, patch, n, out, out_stride, second, RVIT_BF16);
+}
+
 /* The rows of a tile are a little more than a power of two apart, so that they do not compete for the same cache sets. */
 #define SUMS_STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16)
 #define FLOATS_STRIDE (RVIT_CPU_LINEAR_DEPTH + 16)
@@ -93,14 +82,51 @@ _Static_assert(RVIT_CPU_LINEAR_DEPTH *PANEL + RVIT_CPU_LINEAR_ROWS * (SUMS_STRID
                "a tile of linear must fit the scratch memory");
 _Static_assert(RVIT_CPU_LINEAR_COLUMNS % PANEL == 0 && RVIT_CPU_LINEAR_DEPTH % VL == 0, "full tiles are made of full panels");
 
-/* Transposes a panel of weights into scratch and uses it for all rows of the tile while it is in the L1 cache. If in_features is split, the
-   accumulators of the whole tile stay in scratch between the parts. */
+/* Into panels [in_features, PANEL]. */
+static int arrange(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch)
+{
+    const int64_t size = rvit_cpu_size(dtype);
+    if (columns % PANEL != 0 || in_features * PANEL > RVIT_CPU_SCRATCH_FLOATS)
+        return 0;
+    for (int64_t column = 0; column < columns; column += PANEL) {
+        char *panel = (char *)weight + column * in_features * size;
+        if (dtype == RVIT_F32) {
+            pack_panel(panel, in_features, PANEL, in_features, scratch, RVIT_F32);
+        } else {
+            const uint16_t *from = (const uint16_t *)(const void *)panel;
+            uint16_t *to = (uint16_t *)(void *)scratch;
+            for (int64_t p = 0; p < in_features; p++)
+                for (int j = 0; j < PANEL; j++)
+                    to[p * PANEL + j] = from[j * in_features + p];
+        }
+        memcpy(panel, scratch, (size_t)(PANEL * in_features * size));
+    }
+    return 1;
+}
+
+/* Part p .. p + depth - 1 of a panel as floats: where they lie, or made in scratch. */
+INLINE const float *panel_part(const rvit_cpu_linear_tile *t, int column, int columns, int64_t p, int64_t depth, float *scratch)
+{
+    const int64_t size = rvit_cpu_size(t->dtype);
+    const char *weight = (const char *)t->weight + column * t->in_features * size;
+    if (!t->arranged) {
+        WITH_DTYPE(t->dtype, pack_panel, weight + p * size, t->in_features, columns, depth, scratch);
+        return scratch;
+    }
+    weight += p * PANEL * size;
+    if (t->dtype == RVIT_F32)
+        return (const float *)(const void *)weight;
+    widen((const uint16_t *)(const void *)weight, t->dtype, scratch, depth * PANEL);
+    return scratch;
+}
+
+/* Uses a panel of weights for all rows of the tile while it is in a near cache. If in_features is split, the accumulators of the whole
+   tile stay in scratch between the parts. */
 static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 {
     float *panel = scratch;
     float *sums = panel + RVIT_CPU_LINEAR_DEPTH * PANEL;
     float *floats = sums + RVIT_CPU_LINEAR_ROWS * SUMS_STRIDE;
-    const int64_t size = rvit_cpu_size(t->dtype);
     for (int64_t p = 0; p < t->in_features; p += RVIT_CPU_LINEAR_DEPTH) {
         const int64_t left = t->in_features - p;
         const int64_t depth = left < RVIT_CPU_LINEAR_DEPTH ? left : RVIT_CPU_LINEAR_DEPTH;
@@ -114,12 +140,11 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
         }
         for (int column = 0; column < t->columns; column += PANEL) {
             const int columns = t->columns - column < PANEL ? t->columns - column : PANEL;
-            const void *weight = (const char *)t->weight + (column * t->in_features + p) * size;
-            WITH_DTYPE(t->dtype, pack_panel, weight, t->in_features, columns, depth, panel);
+            const float *part = panel_part(t, column, columns, p, depth, panel);
             for (int row = 0; row < t->rows; row += TILE_ROWS) {
                 const int rows = t->rows - row < TILE_ROWS ? t->rows - row : TILE_ROWS;
                 float *sum = sums + row * SUMS_STRIDE + column;
-                products[rows - 1][columns > VL](x + row * x_stride, x_stride, panel, PANEL, depth, sum, SUMS_STRIDE, p > 0);
+                products[rows - 1][columns > VL](x + row * x_stride, x_stride, part, PANEL, depth, sum, SUMS_STRIDE, p > 0);
                 if (depth == left)
                     finish_block(t, sum, SUMS_STRIDE, row, rows, column, columns);
             }
@@ -129,28 +154,30 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 
 /* Layernorm. */
 
-INLINE int64_t source_row(const rvit_cpu_layernorm_rows *r, int64_t row)
-{
-    if (r->src_rows == NULL)
-        return row;
-    return r->src_rows[row] < 0 ? 0 : r->src_rows[row] < r->x_rows ? r->src_rows[row] : r->x_rows - 1;
-}
-
 INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, rvit_dtype dtype, rvit_dtype out_dtype)
 {
-    const int64_t size = rvit_cpu_size(dtype);
-    for (int64_t row = r->first; row < r->end; row++) {
-        const int64_t from = source_row(r, row);
-        float mean, scale;
-        moments(r->x, from * r->dim, r->dim, r->eps, dtype, &mean, &scale);
-        for (int64_t i = 0; i < r->dim; i += VL) {
-            const int64_t width = r->dim - i < VL ? r->dim - i : VL;
-            const vec normal = (any_load(r->x, from * r->dim + i, width, dtype) - mean) * scale;
-            const vec out = normal * any_load(r->gamma, i, width, RVIT_F32) + any_load(r->beta, i, width, RVIT_F32);
-            any_store(r->out, row * r->dim + i, out, width, out_dtype);
+    const int64_t dim = r->dim, size = rvit_cpu_size(dtype);
+    const float *gamma = r->gamma, *beta = r->beta;
+    const char *x = r->x;
+    char *out = r->out;
+    for (int64_t row = r->first; row < r->end; row += ROWS_TOGETHER) {
+        const int n = r->end - row < ROWS_TOGETHER ? (int)(r->end - row) : ROWS_TOGETHER;
+        int64_t from[ROWS_TOGETHER];
+        float mean[ROWS_TOGETHER], scale[ROWS_TOGETHER];
+        for (int j = 0; j < n; j++) {
+            from[j] = rvit_cpu_source_row(r, row + j) * dim;
+            moments(x, from[j], dim, r->eps, dtype, &mean[j], &scale[j]);
         }
-        if (r->out_x != NULL)
-            memcpy((char *)r->out_x + row * r->dim * size, (const char *)r->x + from * r->dim * size, (size_t)(r->dim * size));
+        for (int j = 0; j < n; j++) {
+            for (int64_t i = 0; i < dim; i += VL) {
+                const int64_t width = dim - i < VL ? dim - i : VL;
+                const vec normal = (any_load(x, from[j] + i, width, dtype) - mean[j]) * scale[j];
+                any_store(out, (row + j) * dim + i, normal * any_load(gamma, i, width, RVIT_F32) + any_load(beta, i, width, RVIT_F32),
+                          width, out_dtype);
+            }
+            if (r->out_x != NULL)
+                memcpy((char *)r->out_x + (row + j) * dim * size, x + from[j] * size, (size_t)(dim * size));
+        }
     }
 }
 
@@ -165,7 +192,7 @@ static void layernorm_other(const rvit_cpu_layernorm_rows *r)
     const int64_t size = rvit_cpu_size(r->dtype);
     const row_norm norm = {r->gamma, r->beta, r->features, r->eps, r->rms};
     for (int64_t row = r->first; row < r->end; row++) {
-        const int64_t from = source_row(r, row);
+        const int64_t from = rvit_cpu_source_row(r, row);
         const row_moments m = moments_of(&norm, r->x, from * r->dim, r->dtype);
         for (int64_t i = 0; i < r->dim; i += VL) {
             const int64_t left = r->features - i, width = r->dim - i < VL ? r->dim - i : VL;
@@ -240,17 +267,24 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .name = ISA_STRING,
     .rows = TILE_ROWS,
     .columns = PANEL,
+    .arrange = arrange,
     .linear = linear,
     .linear_finish = linear_finish,
+    .linear_i8 = ISA_NAME(rvit_cpu_linear_i8_kernel),
+    .linear_e4m3 = ISA_NAME(rvit_cpu_linear_e4m3_kernel),
     .attention = ISA_NAME(rvit_cpu_attention_kernel),
     .attention_backward = ISA_NAME(rvit_cpu_backward_kernel),
     .received = ISA_NAME(rvit_cpu_received_kernel),
+    .rope = ISA_NAME(rvit_cpu_rope_kernel),
     .layernorm = layernorm,
+    .layernorm_bytes = ISA_NAME(rvit_cpu_layernorm_bytes_kernel),
+    .quantize = ISA_NAME(rvit_cpu_quantize_kernel),
     .head = head,
     .pool = ISA_NAME(rvit_cpu_pool_kernel),
     .probe = ISA_NAME(rvit_cpu_probe_kernel),
     .metric = ISA_NAME(rvit_cpu_metric_kernel),
     .match = ISA_NAME(rvit_cpu_match_kernel),
+    .cut = cut,
     .widen = widen,
     .narrow = narrow,
 };

@@ -14,19 +14,25 @@
 #define RVIT_CPU_LINEAR_ROWS 384
 #define RVIT_CPU_LINEAR_COLUMNS 256
 #define RVIT_CPU_LINEAR_DEPTH 256
-/* Attention: maximum queries of a tile, keys of a block, and head_dim. */
-#define RVIT_CPU_ATTENTION_QUERIES 264
+/* Linear in panels (panel.h): columns of a panel, the largest in_features, and bytes of a panel. And the rows of a tile of AMX. */
+#define RVIT_CPU_PANEL_COLUMNS 32
+#define RVIT_CPU_PANEL_DEPTH 8192
+#define RVIT_CPU_PANEL_BYTES (2 * RVIT_CPU_PANEL_DEPTH * RVIT_CPU_PANEL_COLUMNS)
+#define RVIT_CPU_TILE_ROWS 16
+/* Attention: maximum queries of a tile, keys of a block, and head_dim; and the queries that attention_bf16 computes at a time. */
+#define RVIT_CPU_ATTENTION_QUERIES 288
+#define RVIT_CPU_ATTENTION_STRIP 32
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
 #define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
 
 /* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
-#define RVIT_CPU_SCRATCH_FLOATS (256 * 1024)
+#define RVIT_CPU_SCRATCH_FLOATS (384 * 1024)
 
 /* Bytes of an element. */
 static inline int64_t rvit_cpu_size(rvit_dtype dtype)
 {
-    return dtype == RVIT_F32 ? 4 : 2;
+    return dtype == RVIT_F32 ? 4 : rvit_is_bytes(dtype) ? 1 : 2;
 }
 
 typedef enum rvit_cpu_activation { RVIT_CPU_NONE, RVIT_CPU_GELU, RVIT_CPU_SIGMOID } rvit_cpu_activation;
@@ -36,8 +42,10 @@ typedef enum rvit_cpu_activation { RVIT_CPU_NONE, RVIT_CPU_GELU, RVIT_CPU_SIGMOI
    gates and values, of which each pair makes an element of residual and out. */
 typedef struct rvit_cpu_linear_tile {
     const void *x, *weight;
-    const float *bias;    /* or NULL */
-    const void *residual; /* or NULL */
+    const float *x_scales, *weight_scales; /* of the tile's first row and column, with I8 and E4M3; else NULL */
+    const int32_t *weight_sums;            /* I8: of the tile's first column, the sums of the rows of weight; NULL: not known */
+    const float *bias;                     /* or NULL */
+    const void *residual;                  /* or NULL */
     void *out;
     int64_t in_features;  /* also the stride of x and weight */
     int64_t out_features; /* the stride of residual and out */
@@ -47,6 +55,7 @@ typedef struct rvit_cpu_linear_tile {
     rvit_dtype dtype;        /* of x and weight */
     rvit_dtype out_dtype;    /* of residual and out */
     int gated;
+    int arranged; /* weight lies as the kernel's arrange function leaves it, and begins with a panel */
     rvit_cpu_activation activation;
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
 } rvit_cpu_linear_tile;
@@ -99,6 +108,17 @@ typedef struct rvit_cpu_received_tile {
     rvit_dtype dtype;
 } rvit_cpu_received_tile;
 
+/* Rows first .. end - 1 of rope's queries and keys. */
+typedef struct rvit_cpu_rope_rows {
+    void *heads[2]; /* q, k */
+    int64_t strides[2];
+    const float *table;       /* [n_positions, head_dim]: cosines, sines */
+    const int32_t *positions; /* or NULL: row % n_positions */
+    int64_t first, end;
+    int64_t n_positions, n_prefix, n_heads, head_dim;
+    rvit_dtype dtype;
+} rvit_cpu_rope_rows;
+
 /* Rows first .. end - 1 of out. */
 typedef struct rvit_cpu_layernorm_rows {
     const void *x;
@@ -111,7 +131,31 @@ typedef struct rvit_cpu_layernorm_rows {
     float eps;
     rvit_dtype dtype, out_dtype;
     int rms;
+    float *out_scales;         /* out_dtype I8 or E4M3 */
+    const float *static_scale; /* or NULL */
 } rvit_cpu_layernorm_rows;
+
+/* The row of x that becomes a row of out. */
+static inline int64_t rvit_cpu_source_row(const rvit_cpu_layernorm_rows *r, int64_t row)
+{
+    if (r->src_rows == NULL)
+        return row;
+    return r->src_rows[row] < 0 ? 0 : r->src_rows[row] < r->x_rows ? r->src_rows[row] : r->x_rows - 1;
+}
+
+/* Rows first .. end - 1 of quantize. */
+typedef struct rvit_cpu_quantize_rows {
+    const void *x;
+    const float *bias, *static_scale; /* or NULL */
+    int8_t *out;
+    float *out_scales;
+    int64_t first, end;
+    int64_t columns; /* of out */
+    rvit_dtype dtype, out_dtype;
+    int gated;
+    rvit_cpu_activation activation;
+    float slope, cubic; /* as of linear */
+} rvit_cpu_quantize_rows;
 
 /* Classes first_class .. first_class + n_classes - 1 of up to RVIT_CPU_HEAD_IMAGES images. x[i]: the first row of an image; its further
    tokens follow. logits[i]: the image's class 0. */
@@ -184,18 +228,38 @@ typedef struct rvit_cpu_kernels {
     const char *name; /* "avx512" */
     int rows;         /* rows of a register tile; tiles with a multiple of it are fastest */
     int columns;
-    void (*linear)(const rvit_cpu_linear_tile *tile, float *scratch);
+    int32_t native_dtypes; /* as in rvit_device_info */
+    /* Arranges weights [columns, in_features] for `linear` in place, if their sizes fit; returns whether it has. */
+    int (*arrange)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+    /* Linear with weights in panels (panel.h) and in_features of at most RVIT_CPU_PANEL_DEPTH, of I8 and, by instructions for it, of BF16;
+       each NULL: there is none. Tiles with a multiple of panel_rows are fastest. */
+    int panel_rows;
+    int (*arrange_panels)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+    void (*linear_panels_i8)(const rvit_cpu_linear_tile *tile, float *scratch);
+    void (*linear_panels_bf16)(const rvit_cpu_linear_tile *tile, float *scratch);
+    void (*linear)(const rvit_cpu_linear_tile *tile, float *scratch); /* F32, F16, BF16 */
+    /* The sums of I8 are exact in int32; then float(sum) * (x_scale * weight_scale), and the epilogue of linear. */
+    void (*linear_i8)(const rvit_cpu_linear_tile *tile, float *scratch);
+    void (*linear_e4m3)(const rvit_cpu_linear_tile *tile, float *scratch);
     /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
+    void (*attention_bf16)(const rvit_cpu_attention_tile *tile, float *scratch); /* or NULL: attention computes bf16 too */
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
     void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
+    void (*rope)(const rvit_cpu_rope_rows *rows);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
+    /* With out_dtype I8 or E4M3. This and quantize return the number of values that a static scale cuts off. */
+    int64_t (*layernorm_bytes)(const rvit_cpu_layernorm_rows *rows, float *scratch);
+    int64_t (*quantize)(const rvit_cpu_quantize_rows *rows, float *scratch);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
     void (*pool)(const rvit_cpu_pool_tile *tile, float *scratch);
     void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
     void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
+    /* Hands n pieces of `patch` pixels to rows of F16 or BF16 that lie out_stride bytes apart, and what rounding has taken from them to
+       `second` bytes behind; 0: not that. */
+    void (*cut)(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second);
     /* From and to F16 or BF16. */
     void (*widen)(const uint16_t *from, rvit_dtype dtype, float *out, int64_t n);
     void (*narrow)(const float *values, rvit_dtype dtype, uint16_t *out, int64_t n);
@@ -205,6 +269,19 @@ extern const rvit_cpu_kernels rvit_cpu_kernels_portable;
 #if defined(__x86_64__) && defined(__LP64__)
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx2;
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
+/* What tables have of their own; bf16: avx512_bf16 and amx alone. */
+#define RVIT_CPU_PANELS(isa)                                                                                                 \
+    int rvit_cpu_arrange_panels_##isa(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch); \
+    void rvit_cpu_linear_panels_i8_##isa(const rvit_cpu_linear_tile *tile, float *scratch);                                  \
+    void rvit_cpu_linear_panels_bf16_##isa(const rvit_cpu_linear_tile *tile, float *scratch)
+RVIT_CPU_PANELS(avx2);
+RVIT_CPU_PANELS(avx2_vnni);
+RVIT_CPU_PANELS(avx512);
+RVIT_CPU_PANELS(avx512_vnni);
+RVIT_CPU_PANELS(avx512_bf16);
+RVIT_CPU_PANELS(amx);
+void rvit_cpu_attention_bf16_kernel_avx512_bf16(const rvit_cpu_attention_tile *tile, float *scratch);
+void rvit_cpu_attention_bf16_kernel_amx(const rvit_cpu_attention_tile *tile, float *scratch);
 #endif
 
 #endif

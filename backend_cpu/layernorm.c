@@ -2,18 +2,21 @@
 #include "backend_cpu/cpu.h"
 
 typedef struct layernorm_job {
-    const rvit_cpu_kernels *kernels;
+    const rvit_cpu_device *device;
     rvit_cpu_layernorm_rows rows;
+    rvit_view saturated;
 } layernorm_job;
 
 static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread)
 {
-    (void)thread;
     const layernorm_job *job = context;
     rvit_cpu_layernorm_rows rows = job->rows;
     rows.first = begin;
     rows.end = end;
-    job->kernels->layernorm(&rows);
+    if (rvit_is_bytes(rows.out_dtype))
+        rvit_cpu_add_saturated(job->saturated, job->device->kernels->layernorm_bytes(&rows, rvit_cpu_scratch(job->device, thread)));
+    else
+        job->device->kernels->layernorm(&rows);
 }
 
 void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
@@ -23,7 +26,8 @@ void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
         return;
     }
     layernorm_job job = {
-        .kernels = device->kernels,
+        .device = device,
+        .saturated = a->saturated,
         .rows =
             {
                 .x = rvit_cpu_at(a->x),
@@ -39,9 +43,11 @@ void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
                 .dtype = a->dtype,
                 .out_dtype = a->out_dtype,
                 .rms = a->norm == RVIT_NORM_RMS,
+                .out_scales = rvit_cpu_at(a->out_scales),
+                .static_scale = rvit_cpu_at(a->static_scale),
             },
     };
     const int64_t rows = a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0;
-    const int64_t least = 8192 / (int64_t)a->dim + 1;
+    const int64_t least = 2048 / (int64_t)a->dim + 1;
     rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), layernorm_rows, &job);
 }

@@ -3,14 +3,31 @@
 
 typedef struct linear_job {
     const rvit_cpu_device *device;
-    rvit_cpu_linear_tile whole; /* pointers at element 0; rows and columns of a full tile */
-    int64_t rows, columns;      /* of the product */
-    int64_t column_tiles;
+    void (*kernel)(const rvit_cpu_linear_tile *tile, float *scratch); /* NULL: CBLAS */
+    rvit_cpu_linear_tile whole;                                       /* pointers at element 0 */
+    int64_t rows, columns;                                            /* of the product */
+    int in_panels;                                                    /* the kernel is one for weights in panels */
+    /* Tiles are made of whole units, as equal as may be: groups of rows and panels of columns. */
+    int row_unit, column_unit;
+    int64_t most_groups, most_panels; /* of a tile */
+    int64_t row_tiles, column_tiles;
 } linear_job;
 
 static const void *elements(const void *base, int64_t index, rvit_dtype dtype)
 {
     return base == NULL ? NULL : (const char *)base + index * rvit_cpu_size(dtype);
+}
+
+static int64_t divide_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Where part i of n parts of `total` begins. */
+static int64_t part_begin(int64_t total, int unit, int64_t n, int64_t i)
+{
+    const int64_t begin = divide_up(total, unit) * i / n * unit;
+    return begin < total ? begin : total;
 }
 
 static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
@@ -19,60 +36,113 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
     float *scratch = rvit_cpu_scratch(job->device, thread);
     for (int64_t i = begin; i < end; i++) {
         rvit_cpu_linear_tile tile = job->whole;
-        const int64_t row = i / job->column_tiles * tile.rows;
-        const int64_t column = i % job->column_tiles * tile.columns;
-        const int64_t rows = job->rows - row, columns = job->columns - column;
-        tile.rows = rows < tile.rows ? (int)rows : tile.rows;
-        tile.columns = columns < tile.columns ? (int)columns : tile.columns;
+        const int64_t row_tile = i / job->column_tiles, column_tile = i % job->column_tiles;
+        const int64_t row = part_begin(job->rows, job->row_unit, job->row_tiles, row_tile);
+        const int64_t column = part_begin(job->columns, job->column_unit, job->column_tiles, column_tile);
+        tile.rows = (int)(part_begin(job->rows, job->row_unit, job->row_tiles, row_tile + 1) - row);
+        tile.columns = (int)(part_begin(job->columns, job->column_unit, job->column_tiles, column_tile + 1) - column);
         tile.first_row = row;
         tile.x = elements(tile.x, row * tile.in_features, tile.dtype);
         tile.weight = elements(tile.weight, column * tile.in_features, tile.dtype);
+        tile.x_scales = elements(tile.x_scales, row, RVIT_F32);
+        tile.weight_scales = elements(tile.weight_scales, column, RVIT_F32);
+        tile.weight_sums = tile.weight_sums != NULL ? tile.weight_sums + column : NULL;
         tile.bias = elements(tile.bias, column, RVIT_F32);
         const int64_t first = tile.gated ? column / 2 : column;
         tile.residual = elements(tile.residual, first, tile.out_dtype);
         tile.out = (char *)tile.out + (row * tile.out_features + first) * rvit_cpu_size(tile.out_dtype);
-        if (job->device->use_cblas)
+        if (job->kernel == NULL)
             rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
         else
-            job->device->kernels->linear(&tile, scratch);
+            job->kernel(&tile, scratch);
     }
-}
-
-static int64_t divide_up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
-
-/* Large tiles reuse what they load; more tiles than threads balance the load. The result of a row depends on neither. */
-static void choose_tiles(linear_job *job)
-{
-    const rvit_cpu_kernels *kernels = job->device->kernels;
-    const int n_threads = rvit_cpu_pool_threads(job->device->pool);
-    const int64_t wanted = n_threads == 1 ? 1 : 4 * (int64_t)n_threads;
-    int64_t columns = 8 * (int64_t)kernels->columns, rows = RVIT_CPU_LINEAR_ROWS;
-    while (divide_up(job->rows, rows) * divide_up(job->columns, columns) < wanted) {
-        if (columns > kernels->columns && job->columns > kernels->columns)
-            columns /= 2;
-        else if (rows > 2 * kernels->rows && job->rows > 2 * kernels->rows)
-            rows = divide_up(rows / 2, kernels->rows) * kernels->rows;
-        else
-            break;
-    }
-    job->whole.rows = (int)rows;
-    job->whole.columns = (int)columns;
 }
 
 /* CBLAS gets one tile shape per op, whatever the batch, so that it takes the same path for every row. */
 static void choose_cblas_tiles(linear_job *job)
 {
     const int64_t parts = divide_up(job->columns, RVIT_CPU_LINEAR_COLUMNS);
-    job->whole.rows = RVIT_CPU_CBLAS_ROWS;
-    job->whole.columns = (int)divide_up(divide_up(job->columns, parts), 4) * 4;
+    job->row_unit = RVIT_CPU_CBLAS_ROWS;
+    job->column_unit = (int)divide_up(divide_up(job->columns, parts), 4) * 4;
+    job->row_tiles = divide_up(job->rows, job->row_unit);
+    job->column_tiles = divide_up(job->columns, job->column_unit);
 }
 
-static rvit_cpu_activation activation_of(rvit_activation activation)
+/* What a task takes, in clocks of one core, about. Panels: products of 16 x 32 x 16 words at 42 clocks, more where a group of rows is
+   alone; the epilogue; the weights from a far cache. Floats: a clock for two vectors, and the same. */
+static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels)
 {
-    return activation == RVIT_ACTIVATION_NONE ? RVIT_CPU_NONE : activation == RVIT_ACTIVATION_GELU ? RVIT_CPU_GELU : RVIT_CPU_SIGMOID;
+    const int64_t finish = job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
+    if (!job->in_panels)
+        return panels * (groups * (job->whole.in_features * job->row_unit + finish) + job->whole.in_features * job->column_unit / 4) + 2000;
+    const int64_t steps = divide_up(job->whole.in_features * rvit_cpu_size(job->whole.dtype), 64);
+    return panels * (groups * (steps * 42 + finish) + (groups & 1) * steps * 15 + steps * 64) + 2000;
+}
+
+/* Tries to split rows and columns so that the last thread ends early. Threads are not equally fast, so the last one counts as one and a
+   half tasks behind. Up to a few microseconds. */
+static rvit_cpu_split best_split(const linear_job *job)
+{
+    const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
+    const int64_t groups = divide_up(job->rows, job->row_unit), panels = divide_up(job->columns, job->column_unit);
+    const int64_t least_rows = divide_up(groups, job->most_groups), least_columns = divide_up(panels, job->most_panels);
+    rvit_cpu_split best = {job->rows, job->columns, job->whole.in_features, job->whole.dtype, least_rows, least_columns};
+    int64_t least_clocks = INT64_MAX;
+    for (int64_t rows = least_rows; rows <= groups && rows <= least_rows + 2 * n_threads; rows++)
+        for (int64_t rounds = 1; rounds <= 3; rounds++) {
+            const int64_t wanted = divide_up(rounds * n_threads, rows), enough = wanted < panels ? wanted : panels;
+            const int64_t columns = enough > least_columns ? enough : least_columns;
+            const int64_t taken = divide_up(rows * columns, n_threads);
+            const int64_t clocks = (2 * taken + 3) * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns));
+            if (clocks < least_clocks) {
+                least_clocks = clocks;
+                best.row_tiles = rows;
+                best.column_tiles = columns;
+            }
+        }
+    return best;
+}
+
+/* Bytes of x that all columns of a task may read again and again. */
+#define L2_SHARE (3 << 19)
+
+/* The blocks of a model ask for the same few splits again and again. The result of a row does not depend on them. */
+static void choose_tiles(rvit_cpu_device *device, linear_job *job)
+{
+    const rvit_cpu_kernels *kernels = device->kernels;
+    if (job->in_panels) {
+        job->row_unit = kernels->panel_rows;
+        job->column_unit = RVIT_CPU_PANEL_COLUMNS;
+        job->most_groups = L2_SHARE / (job->row_unit * job->whole.in_features * rvit_cpu_size(job->whole.dtype));
+        job->most_groups = job->most_groups < 2 ? 2 : job->most_groups;
+        job->most_panels = INT32_MAX;
+    } else {
+        job->row_unit = kernels->rows;
+        job->column_unit = kernels->columns;
+        job->most_groups = RVIT_CPU_LINEAR_ROWS / job->row_unit;
+        job->most_panels = RVIT_CPU_LINEAR_COLUMNS / job->column_unit;
+    }
+    const rvit_cpu_split *found = NULL;
+    for (int i = 0; i < RVIT_CPU_SPLITS && found == NULL; i++) {
+        const rvit_cpu_split *split = &device->splits[i];
+        if (split->rows == job->rows && split->columns == job->columns && split->in_features == job->whole.in_features &&
+            split->dtype == job->whole.dtype)
+            found = split;
+    }
+    if (found == NULL) {
+        rvit_cpu_split *next = &device->splits[device->next_split++ % RVIT_CPU_SPLITS];
+        *next = best_split(job);
+        found = next;
+    }
+    job->row_tiles = found->row_tiles;
+    job->column_tiles = found->column_tiles;
+}
+
+static int has_panels(const rvit_cpu_device *device, const rvit_linear_args *a)
+{
+    const rvit_cpu_kernels *kernels = device->kernels;
+    return a->in_features <= RVIT_CPU_PANEL_DEPTH &&
+           ((a->dtype == RVIT_I8 && kernels->linear_panels_i8 != NULL) || (a->dtype == RVIT_BF16 && kernels->linear_panels_bf16 != NULL));
 }
 
 void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
@@ -88,6 +158,9 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
             {
                 .x = rvit_cpu_at(a->x),
                 .weight = rvit_cpu_at(a->weight),
+                .x_scales = rvit_cpu_at(a->x_scales),
+                .weight_scales = rvit_cpu_at(a->weight_scales),
+                .weight_sums = rvit_cpu_at(device->hints->weight_sums),
                 .bias = rvit_cpu_at(a->bias),
                 .residual = rvit_cpu_at(a->residual),
                 .out = rvit_cpu_at(a->out),
@@ -97,17 +170,39 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
                 .dtype = a->dtype,
                 .out_dtype = a->out_dtype,
                 .gated = a->gated,
-                .activation = activation_of(a->activation),
+                .arranged = device->hints->arranged,
+                .activation = rvit_cpu_activation_of(a->activation),
                 .slope = sigmoid.slope,
                 .cubic = sigmoid.cubic,
             },
         .rows = rvit_cpu_live_rows(&a->rows),
         .columns = rvit_linear_columns(a),
     };
-    if (device->use_cblas)
+    if (job.rows == 0)
+        return;
+    job.in_panels = has_panels(device, a);
+    if (job.in_panels)
+        job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_panels_i8 : device->kernels->linear_panels_bf16;
+    else if (rvit_is_bytes(a->dtype))
+        job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_i8 : device->kernels->linear_e4m3;
+    else if (!device->use_cblas)
+        job.kernel = device->kernels->linear;
+    if (job.kernel == NULL)
         choose_cblas_tiles(&job);
     else
-        choose_tiles(&job);
-    job.column_tiles = divide_up(job.columns, job.whole.columns);
-    rvit_cpu_pool_run(device->pool, divide_up(job.rows, job.whole.rows) * job.column_tiles, 1, linear_tiles, &job);
+        choose_tiles(device, &job);
+    rvit_cpu_pool_run(device->pool, job.row_tiles * job.column_tiles, 1, linear_tiles, &job);
+}
+
+void rvit_cpu_arrange_weight(rvit_device *base, rvit_op *op)
+{
+    rvit_cpu_device *device = (rvit_cpu_device *)base;
+    const rvit_linear_args *a = &op->linear;
+    const int panels = has_panels(device, a);
+    if (device->oracle || (!panels && (device->use_cblas || rvit_is_bytes(a->dtype))))
+        return;
+    pthread_mutex_lock(&device->lock);
+    op->hints.arranged = (panels ? device->kernels->arrange_panels : device->kernels->arrange)(
+        rvit_cpu_at(a->weight), rvit_linear_columns(a), a->in_features, a->dtype, rvit_cpu_scratch(device, 0));
+    pthread_mutex_unlock(&device->lock);
 }

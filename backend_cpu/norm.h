@@ -7,6 +7,9 @@
 
 #include "backend_cpu/vector.h"
 
+/* Rows that compute their moments one after the other: each is a chain of long latency, and so they overlap. */
+#define ROWS_TOGETHER 4
+
 /* Mean and 1 / sqrt(variance + eps) of a row, in two passes (mean, then deviations), so that a large mean costs no precision. */
 INLINE void moments(const void *x, int64_t first, int64_t dim, float eps, rvit_dtype dtype, float *out_mean, float *out_scale)
 {

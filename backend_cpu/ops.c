@@ -3,6 +3,7 @@
 
 void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op)
 {
+    device->hints = &op->hints;
     switch (op->type) {
 #define RVIT_OP(TYPE, name)                 \
     case RVIT_OP_##TYPE:                    \

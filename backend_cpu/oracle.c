@@ -1,38 +1,24 @@
-/* The oracle: direct reference implementations of linear, layernorm, attention, received, rope and head, in float64 and rounded once at the
-   end. Those of the prune ops are in oracle_prune.c, the gradient of attention is in oracle_backward.c. All other ops are exact and need no
-   reference. */
+/* The oracle: direct reference implementations of linear, attention, received, rope and head, in float64 and rounded once at the
+   end. Layernorm and quantize are in oracle_rows.c, the prune ops in oracle_prune.c, the gradient of attention is in oracle_backward.c. All
+   other ops are exact and need no reference. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"
 
 /* Linear. */
 
-static double activate(rvit_activation activation, double x)
-{
-    switch (activation) {
-    case RVIT_ACTIVATION_NONE:
-        break;
-    case RVIT_ACTIVATION_GELU:
-        return 0.5 * x * erfc(-x * 0.70710678118654752440);
-    case RVIT_ACTIVATION_GELU_TANH: /* 1 + tanh u without the cancellation */
-        return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
-    case RVIT_ACTIVATION_QUICK_GELU:
-        return x / (1.0 + exp(-1.702 * x));
-    case RVIT_ACTIVATION_SILU:
-        return x / (1.0 + exp(-x));
-    }
-    return x;
-}
-
 /* Of a row of x and a row of weight, with the bias. */
 static double product(const rvit_linear_args *a, int64_t row, int64_t column)
 {
     const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight);
     const float *bias = rvit_cpu_at(a->bias);
-    double sum = bias != NULL ? bias[column] : 0.0;
+    const float *x_scales = rvit_cpu_at(a->x_scales), *weight_scales = rvit_cpu_at(a->weight_scales);
+    double sum = 0.0;
     for (int64_t k = 0; k < a->in_features; k++)
         sum += load(x, row * a->in_features + k, a->dtype) * load(weight, column * a->in_features + k, a->dtype);
-    return sum;
+    if (weight_scales != NULL)
+        sum *= (double)x_scales[row] * weight_scales[column];
+    return bias != NULL ? sum + bias[column] : sum;
 }
 
 static void linear_rows(void *context, int64_t begin, int64_t end, int thread)
@@ -43,7 +29,7 @@ static void linear_rows(void *context, int64_t begin, int64_t end, int thread)
     const int64_t out = a->out_features;
     for (int64_t row = begin; row < end; row++)
         for (int64_t column = 0; column < out; column++) {
-            double sum = activate(a->activation, product(a, row, a->gated ? 2 * column : column));
+            double sum = oracle_activate(a->activation, product(a, row, a->gated ? 2 * column : column));
             if (a->gated)
                 sum *= product(a, row, 2 * column + 1);
             const int64_t residual_row = a->residual_period > 0 ? row % a->residual_period : row;
@@ -57,35 +43,6 @@ void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *a)
 {
     oracle_job job = {a, rvit_cpu_live_rows(&a->rows)};
     rvit_cpu_pool_run(device->pool, job.rows, 4, linear_rows, &job);
-}
-
-/* Layernorm. */
-
-static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread)
-{
-    (void)thread;
-    const rvit_layernorm_args *a = ((const oracle_job *)context)->args;
-    const void *x = rvit_cpu_at(a->x);
-    const int32_t *src_rows = rvit_cpu_at(a->src_rows);
-    const oracle_norm norm = {rvit_cpu_at(a->gamma), rvit_cpu_at(a->beta), a->norm, a->features, a->eps};
-    char *out_x = rvit_cpu_at(a->out_x);
-    const int64_t row_size = a->dim * rvit_dtype_size(a->dtype);
-    for (int64_t row = begin; row < end; row++) {
-        const int64_t from = src_rows != NULL ? rvit_cpu_clamp(src_rows[row], 0, a->x_rows - 1) : row;
-        const oracle_moments m = moments(&norm, x, from * a->dim, a->dtype);
-        for (int64_t i = 0; i < a->dim; i++) {
-            const double value = i < a->features ? normal(&norm, &m, x, from * a->dim, i, a->dtype) : 0.0;
-            store(rvit_cpu_at(a->out), row * a->dim + i, a->out_dtype, value);
-        }
-        if (out_x != NULL)
-            memcpy(out_x + row * row_size, (const char *)x + from * row_size, (size_t)row_size);
-    }
-}
-
-void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
-{
-    oracle_job job = {a, a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0};
-    rvit_cpu_pool_run(device->pool, job.rows, 64, layernorm_rows, &job);
 }
 
 /* Attention. */

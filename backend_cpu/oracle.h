@@ -5,12 +5,14 @@
 #include <math.h>
 
 #include "backend_cpu/cpu.h"
-#include "core/half.h"
+#include "core/quantized.h"
 
 static inline double load(const void *p, int64_t i, rvit_dtype dtype)
 {
     if (dtype == RVIT_F32)
         return ((const float *)p)[i];
+    if (rvit_is_bytes(dtype))
+        return rvit_of_byte(((const uint8_t *)p)[i], dtype);
     return dtype == RVIT_F16 ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : rvit_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
@@ -72,6 +74,23 @@ static inline double normal(const oracle_norm *norm, const oracle_moments *m, co
     if (norm->gamma == NULL)
         return value;
     return (value - m->mean) * m->scale * norm->gamma[i] + (norm->beta != NULL ? norm->beta[i] : 0.0);
+}
+
+static inline double oracle_activate(rvit_activation activation, double x)
+{
+    switch (activation) {
+    case RVIT_ACTIVATION_NONE:
+        break;
+    case RVIT_ACTIVATION_GELU:
+        return 0.5 * x * erfc(-x * 0.70710678118654752440);
+    case RVIT_ACTIVATION_GELU_TANH: /* 1 + tanh u without the cancellation */
+        return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
+    case RVIT_ACTIVATION_QUICK_GELU:
+        return x / (1.0 + exp(-1.702 * x));
+    case RVIT_ACTIVATION_SILU:
+        return x / (1.0 + exp(-x));
+    }
+    return x;
 }
 
 typedef struct oracle_job {

@@ -3,51 +3,52 @@
 
 typedef struct rope_job {
     const rvit_cpu_device *device;
-    const rvit_rope_args *args;
-    const float *table;
-    const int32_t *positions; /* or NULL */
+    rvit_cpu_rope_rows rows;
 } rope_job;
 
-static void rotate_head(const rvit_cpu_kernels *kernels, void *heads, int64_t first, int64_t pairs, const float *cosines, rvit_dtype dtype)
+static void oracle_rows(const rvit_cpu_rope_rows *r)
 {
-    const float *sines = cosines + pairs;
-    float values[RVIT_CPU_MAX_HEAD_DIM], rotated[RVIT_CPU_MAX_HEAD_DIM];
-    const float *x = rvit_cpu_load_floats(kernels, heads, first, 2 * pairs, dtype, values), *y = x + pairs;
-    for (int64_t j = 0; j < pairs; j++) {
-        rotated[j] = x[j] * cosines[j] - y[j] * sines[j];
-        rotated[j + pairs] = y[j] * cosines[j] + x[j] * sines[j];
+    for (int64_t row = r->first; row < r->end; row++) {
+        const int64_t position = r->positions != NULL ? r->positions[row] : row % r->n_positions;
+        if (position < r->n_prefix || position >= r->n_positions)
+            continue;
+        for (int i = 0; i < 2; i++)
+            for (int64_t head = 0; head < r->n_heads; head++)
+                rvit_cpu_oracle_rope(r->heads[i], row * r->strides[i] + head * r->head_dim, r->head_dim / 2,
+                                     r->table + position * r->head_dim, r->dtype);
     }
-    rvit_cpu_store_floats(kernels, rotated, heads, first, 2 * pairs, dtype);
 }
 
 static void rotate_rows(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const rope_job *job = context;
-    const rvit_rope_args *a = job->args;
-    const struct {
-        void *heads;
-        int64_t stride;
-    } both[2] = {{rvit_cpu_at(a->q), a->q_stride}, {rvit_cpu_at(a->k), a->k_stride}};
-    for (int64_t row = begin; row < end; row++) {
-        const int64_t position = job->positions != NULL ? job->positions[row] : row % a->n_positions;
-        if (position < a->n_prefix || position >= a->n_positions)
-            continue;
-        const float *cosines = job->table + position * a->head_dim;
-        for (int i = 0; i < 2; i++)
-            for (int64_t head = 0; head < a->n_heads; head++) {
-                const int64_t first = row * both[i].stride + head * a->head_dim;
-                if (job->device->oracle)
-                    rvit_cpu_oracle_rope(both[i].heads, first, a->head_dim / 2, cosines, a->dtype);
-                else
-                    rotate_head(job->device->kernels, both[i].heads, first, a->head_dim / 2, cosines, a->dtype);
-            }
-    }
+    rvit_cpu_rope_rows rows = job->rows;
+    rows.first = begin;
+    rows.end = end;
+    if (job->device->oracle)
+        oracle_rows(&rows);
+    else
+        job->device->kernels->rope(&rows);
 }
 
 void rvit_cpu_rope(rvit_cpu_device *device, const rvit_rope_args *a)
 {
-    rope_job job = {.device = device, .args = a, .table = rvit_cpu_at(a->table), .positions = rvit_cpu_at(a->positions)};
+    rope_job job = {
+        .device = device,
+        .rows =
+            {
+                .heads = {rvit_cpu_at(a->q), rvit_cpu_at(a->k)},
+                .strides = {a->q_stride, a->k_stride},
+                .table = rvit_cpu_at(a->table),
+                .positions = rvit_cpu_at(a->positions),
+                .n_positions = a->n_positions,
+                .n_prefix = a->n_prefix,
+                .n_heads = a->n_heads,
+                .head_dim = a->head_dim,
+                .dtype = a->dtype,
+            },
+    };
     const int64_t rows = rvit_cpu_live_rows(&a->rows), least = 16384 / ((int64_t)a->n_heads * a->head_dim) + 1;
     rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), rotate_rows, &job);
 }

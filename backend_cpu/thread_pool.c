@@ -1,6 +1,8 @@
-/* A pool of threads that lives as long as the device. A region (one parallel loop) hands out its chunks from one counter. The caller works
-   too and waits only for chunks that other threads have taken, so a thread that sleeps through a region delays nothing. In the child of a
-   fork the threads do not exist: the caller runs every chunk, and no thread is woken or joined. */
+/* A pool of threads that lives as long as the device. A region (one parallel loop) is cut into chunks, and each thread has its share of
+   them: chunks in order of the thread's index, so that a thread meets the same rows in one op after the other, which are still in its
+   cache. A thread that is done with its share takes chunks of others. The caller works too and waits only for chunks that other threads
+   have taken, so a thread that sleeps through a region delays nothing. In the child of a fork the threads do not exist: the caller runs
+   every chunk, and no thread is woken or joined. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -13,26 +15,31 @@
 #include "backend_cpu/spin.h"
 
 struct rvit_cpu_thread_pool {
-    /* The region. The caller writes it while no chunk is left; a thread reads it after taking a chunk. */
+    /* The region. The caller writes it while no chunk is left; a thread reads it after taking a chunk and before counting it as done. */
     rvit_cpu_range_fn fn;
     void *context;
     int64_t n, grain;
     int32_t n_chunks;
+    atomic_uint regions; /* so far */
 
-    _Alignas(64) atomic_int remaining;  /* chunks not yet taken */
     _Alignas(64) atomic_int unfinished; /* chunks not yet done */
-    atomic_int sleepers, caller_sleeps, stop;
+    atomic_int caller_sleeps;
+    _Alignas(64) atomic_int sleepers;
+    atomic_int stop;
     pthread_mutex_t mutex;
-    pthread_cond_t work, finished;
-    rvit_cpu_spin spin; /* of the caller */
-    int n_threads;      /* including the caller */
-    pid_t process;      /* the process that the threads belong to */
+    pthread_cond_t finished;
+    int n_threads; /* including the caller */
+    pid_t process; /* the process that the threads belong to */
     struct rvit_cpu_worker {
+        _Alignas(64) atomic_int remaining; /* chunks of its share that nobody has taken; 0 or less: none */
+        int32_t end;                       /* of its share */
+        int32_t asleep;                    /* guarded by the mutex */
         rvit_cpu_thread_pool *pool;
+        pthread_cond_t work;
         pthread_t thread;
         int index;
         rvit_cpu_spin spin;
-    } workers[];
+    } workers[]; /* the first is the caller */
 };
 
 static void pause_briefly(void)
@@ -44,55 +51,101 @@ static void pause_briefly(void)
 #endif
 }
 
-/* Pauses before the next check; returns 0 if the thread should sleep instead. */
-static int may_look_again(rvit_cpu_spin *spin)
+enum { LOOKS = 32 };
+
+/* Pauses before the next check; returns 0 if the thread should sleep instead. looks: checks since the wait began. Reading the clock can
+   take longer than a check, so it is read before one of LOOKS. */
+static int may_look_again(rvit_cpu_spin *spin, int *looks)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
-        return 0;
+    if ((*looks)++ % LOOKS == 0) {
+        struct timespec time;
+        clock_gettime(CLOCK_MONOTONIC, &time);
+        if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
+            return 0;
+    }
     pause_briefly();
     return 1;
 }
 
-/* Takes and runs one chunk of the region; 0 if none is left. */
-static int run_chunk(rvit_cpu_thread_pool *pool, int thread)
+/* Takes and runs chunks of a thread's share until none is left, and returns how many. */
+static int run_share(rvit_cpu_thread_pool *pool, struct rvit_cpu_worker *owner, int thread)
 {
-    int remaining = atomic_load_explicit(&pool->remaining, memory_order_relaxed);
-    do {
-        if (remaining == 0)
-            return 0;
-    } while (!atomic_compare_exchange_weak(&pool->remaining, &remaining, remaining - 1));
-    const int64_t begin = (int64_t)(pool->n_chunks - remaining) * pool->grain;
-    const int64_t end = begin + pool->grain < pool->n ? begin + pool->grain : pool->n;
-    pool->fn(pool->context, begin, end, thread);
-    if (atomic_fetch_sub(&pool->unfinished, 1) == 1 && atomic_load(&pool->caller_sleeps)) {
+    int done = 0;
+    /* Looking first keeps the count from falling without end, and its cache line shared. */
+    while (atomic_load_explicit(&owner->remaining, memory_order_relaxed) > 0) {
+        const int remaining = atomic_fetch_sub(&owner->remaining, 1);
+        if (remaining <= 0)
+            break;
+        const int64_t begin = (int64_t)(owner->end - remaining) * pool->grain;
+        const int64_t end = begin + pool->grain < pool->n ? begin + pool->grain : pool->n;
+        pool->fn(pool->context, begin, end, thread);
+        done++;
+    }
+    return done;
+}
+
+/* Runs the thread's share, then what others have left; 0 if its share was empty. When the caller is through no chunk is left. */
+static int run_chunks(rvit_cpu_thread_pool *pool, int thread)
+{
+    int done = run_share(pool, &pool->workers[thread], thread);
+    if (done == 0 && thread != 0)
+        return 0;
+    /* Shares of one chunk are taken by now, unless their threads sleep. */
+    if (thread == 0 || pool->n_chunks > pool->n_threads)
+        for (int i = 1; i < pool->n_threads; i++)
+            done += run_share(pool, &pool->workers[(thread + i) % pool->n_threads], thread);
+    if (atomic_fetch_sub(&pool->unfinished, done) == done && atomic_load(&pool->caller_sleeps)) {
         pthread_mutex_lock(&pool->mutex);
         pthread_cond_signal(&pool->finished);
         pthread_mutex_unlock(&pool->mutex);
     }
-    return 1;
+    return done;
 }
 
 static void *worker_main(void *argument)
 {
-    const struct rvit_cpu_worker *worker = argument;
+    struct rvit_cpu_worker *worker = argument;
     rvit_cpu_thread_pool *pool = worker->pool;
     rvit_cpu_spin spin = worker->spin; /* a local copy: no cache line shared with other threads */
     for (;;) {
+        int looks = 0;
+        unsigned regions = 0;
         do {
-            while (run_chunk(pool, worker->index))
+            for (; run_chunks(pool, worker->index); looks = 0)
                 rvit_cpu_spin_found(&spin);
-        } while (may_look_again(&spin));
+            /* Regions of few chunks may have none for this thread, which goes on waiting while there are regions. */
+            if (looks % LOOKS == 0 && regions != atomic_load_explicit(&pool->regions, memory_order_relaxed)) {
+                regions = atomic_load_explicit(&pool->regions, memory_order_relaxed);
+                spin.start = -1;
+            }
+        } while (may_look_again(&spin, &looks));
         pthread_mutex_lock(&pool->mutex);
+        worker->asleep = 1;
         atomic_fetch_add(&pool->sleepers, 1);
-        while (atomic_load(&pool->remaining) == 0 && !atomic_load(&pool->stop))
-            pthread_cond_wait(&pool->work, &pool->mutex);
+        while (atomic_load(&worker->remaining) <= 0 && !atomic_load(&pool->stop))
+            pthread_cond_wait(&worker->work, &pool->mutex);
         atomic_fetch_sub(&pool->sleepers, 1);
+        worker->asleep = 0;
         pthread_mutex_unlock(&pool->mutex);
         if (atomic_load(&pool->stop))
             return NULL;
     }
+}
+
+/* Rounded up: the caller has a chunk of every region. */
+static int32_t share_begin(const rvit_cpu_thread_pool *pool, int thread)
+{
+    return (int32_t)(((int64_t)thread * pool->n_chunks + pool->n_threads - 1) / pool->n_threads);
+}
+
+/* Wakes the sleepers that have a share. */
+static void wake(rvit_cpu_thread_pool *pool)
+{
+    pthread_mutex_lock(&pool->mutex);
+    for (int i = 1; i < pool->n_threads; i++)
+        if (pool->workers[i].asleep && atomic_load(&pool->workers[i].remaining) > 0)
+            pthread_cond_signal(&pool->workers[i].work);
+    pthread_mutex_unlock(&pool->mutex);
 }
 
 void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvit_cpu_range_fn fn, void *context)
@@ -112,25 +165,28 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
     pool->n = n;
     pool->grain = grain;
     pool->n_chunks = (int32_t)((n + grain - 1) / grain);
+    atomic_fetch_add_explicit(&pool->regions, 1, memory_order_relaxed);
     atomic_store(&pool->unfinished, pool->n_chunks);
-    atomic_store(&pool->remaining, pool->n_chunks);
-    int sleepers = atomic_load(&pool->sleepers);
-    if (sleepers > 0 && pool->process == getpid()) {
-        if (sleepers > pool->n_chunks - 1)
-            sleepers = pool->n_chunks - 1;
-        pthread_mutex_lock(&pool->mutex);
-        for (int i = 0; i < sleepers; i++)
-            pthread_cond_signal(&pool->work);
-        pthread_mutex_unlock(&pool->mutex);
+    /* The last of these stores is the caller's own, and in order with the sleepers. */
+    for (int i = pool->n_threads - 1; i >= 0; i--) {
+        struct rvit_cpu_worker *worker = &pool->workers[i];
+        const int32_t begin = share_begin(pool, i), end = share_begin(pool, i + 1);
+        if (begin == end)
+            continue;
+        worker->end = end;
+        atomic_store_explicit(&worker->remaining, end - begin, i > 0 ? memory_order_release : memory_order_seq_cst);
     }
-    while (run_chunk(pool, 0))
-        ;
+    if (atomic_load(&pool->sleepers) > 0 && pool->process == getpid())
+        wake(pool);
+    run_chunks(pool, 0);
+    rvit_cpu_spin *spin = &pool->workers[0].spin;
+    int looks = 0;
     do {
         if (atomic_load(&pool->unfinished) == 0) {
-            rvit_cpu_spin_found(&pool->spin);
+            rvit_cpu_spin_found(spin);
             return;
         }
-    } while (may_look_again(&pool->spin));
+    } while (may_look_again(spin, &looks));
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, 1);
     while (atomic_load(&pool->unfinished) > 0)
@@ -141,11 +197,15 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
 
 int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t least)
 {
-    if (pool->n_threads == 1)
+    const int64_t n_threads = pool->n_threads;
+    int64_t chunks = n / least;
+    if (chunks > 8 * n_threads)
+        chunks = 8 * n_threads;
+    if (chunks <= 1 || n_threads == 1)
         return n > least ? n : least;
-    const int64_t chunks = 8 * (int64_t)pool->n_threads;
-    const int64_t grain = (n + chunks - 1) / chunks;
-    return grain > least ? grain : least;
+    if (chunks > n_threads)
+        chunks -= chunks % n_threads;
+    return (n + chunks - 1) / chunks;
 }
 
 int rvit_cpu_pool_threads(const rvit_cpu_thread_pool *pool)
@@ -159,9 +219,8 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, r
     if (pool == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     pthread_mutex_init(&pool->mutex, NULL);
-    pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->finished, NULL);
-    rvit_cpu_spin_init(&pool->spin, n_threads, usable);
+    rvit_cpu_spin_init(&pool->workers[0].spin, n_threads, usable);
     pool->n_threads = 1;
     pool->process = getpid();
     /* The application's signals must not be delivered to these threads. */
@@ -172,6 +231,7 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, r
         struct rvit_cpu_worker *worker = &pool->workers[i];
         worker->pool = pool;
         worker->index = i;
+        pthread_cond_init(&worker->work, NULL);
         rvit_cpu_spin_init(&worker->spin, n_threads, usable);
         if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
             rvit_log(RVIT_LOG_WARNING, "cpu: the system gives no more threads; going on with %d of %d", i, n_threads);
@@ -188,12 +248,14 @@ static void end_threads(rvit_cpu_thread_pool *pool)
 {
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->stop, 1);
-    pthread_cond_broadcast(&pool->work);
-    pthread_mutex_unlock(&pool->mutex);
     for (int i = 1; i < pool->n_threads; i++)
+        pthread_cond_signal(&pool->workers[i].work);
+    pthread_mutex_unlock(&pool->mutex);
+    for (int i = 1; i < pool->n_threads; i++) {
         pthread_join(pool->workers[i].thread, NULL);
+        pthread_cond_destroy(&pool->workers[i].work);
+    }
     pthread_cond_destroy(&pool->finished);
-    pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->mutex);
 }
 

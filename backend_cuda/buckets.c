@@ -181,7 +181,7 @@ rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, in
         for (int32_t b = 0; b < n && status == RVIT_OK; b++) {
             const rvit_cu_lt_gemm *gemm = NULL;
             queue->bucket_rows = rows[b];
-            queue->narrow_bias = ops[i].hints.narrow_bias;
+            queue->hints = ops[i].hints;
             if (rvit_cu_hopper_serves(queue, &ops[i].linear)) /* by capacity: in every bucket */
                 continue;
             status = rvit_cu_lt_prepare(queue, &ops[i].linear, &gemm);

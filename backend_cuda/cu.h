@@ -25,6 +25,12 @@ typedef enum rvit_cu_kernel {
         [RVIT_F32] = RVIT_CU_##op##_f32, [RVIT_F16] = RVIT_CU_##op##_f16, [RVIT_BF16] = RVIT_CU_##op##_bf16 \
     }
 
+/* The same of a variant of it. */
+#define RVIT_CU_OF_TYPES_AND(op, variant)                                                                                                 \
+    {                                                                                                                                     \
+        [RVIT_F32] = RVIT_CU_##op##_f32_##variant, [RVIT_F16] = RVIT_CU_##op##_f16_##variant, [RVIT_BF16] = RVIT_CU_##op##_bf16_##variant \
+    }
+
 typedef struct rvit_cu_lt rvit_cu_lt;
 
 typedef struct rvit_cu_device {
@@ -37,6 +43,7 @@ typedef struct rvit_cu_device {
     CUmodule module;
     CUfunction kernels[RVIT_CU_N_KERNELS];
     CUmodule bucket_module;
+    int e4m3;                 /* its kernels for e4m3 are there */
     CUfunction choose_bucket; /* NULL: graphs cannot choose a part of theirs here */
     rvit_cu_machine machine;
     rvit_cu_lt *lt; /* cuBLASLt; NULL: not there */
@@ -88,10 +95,10 @@ typedef struct rvit_cu_queue {
     rvit_cu_scratch workspace; /* of cuBLASLt */
     rvit_cu_lt_gemm *gemms;    /* a list */
     int asked_for_lt;
-    rvit_view narrow_bias; /* rvit_linear_hints of the op that runs or is prepared */
-    int64_t bucket_rows;   /* not 0: a bucket is recorded, and GEMMs may work on all its rows */
-    int behind_own;        /* what was enqueued last is a kernel of the backend */
-    const rvit_op *ops;    /* of the program that is recorded; eager: none */
+    rvit_linear_hints hints; /* of the op that runs or is prepared */
+    int64_t bucket_rows;     /* not 0: a bucket is recorded, and GEMMs may work on all its rows */
+    int behind_own;          /* what was enqueued last is a kernel of the backend */
+    const rvit_op *ops;      /* of the program that is recorded; eager: none */
     int32_t n_ops;
     const rvit_op *behind; /* the ops recorded after the one that runs; eager: none */
     int32_t n_behind;

@@ -134,6 +134,7 @@ static rvit_status load_kernels(rvit_cu_device *device)
     RVIT_CU_TRY(device->driver, cuFuncGetAttribute, (&architecture, CU_FUNC_ATTRIBUTE_PTX_VERSION, device->kernels[0]));
     if (architecture < 90)
         device->machine.early = 0;
+    device->e4m3 = architecture >= 89;
     RVIT_TRY(find_warpgroups(device));
     /* Code for devices with more shared memory than this one has, which the driver has translated, uses more than launches here ask for. */
     if ((architecture == 90 || architecture == 100) && device->machine.sm_shared < RVIT_CU_ROOMY)

@@ -9,15 +9,18 @@ static const rvit_cu_kernel kernels[][RVIT_CU_N_NORM_SHAPES] = {
     [RVIT_BF16] = {RVIT_CU_NORM_SHAPES(BF16) BF16(any)},
 };
 
-/* RMS, padded rows, no beta. */
-static const rvit_cu_kernel others[] = {
-    [RVIT_F32] = RVIT_CU_layernorm_f32_other, [RVIT_F16] = RVIT_CU_layernorm_f16_other, [RVIT_BF16] = RVIT_CU_layernorm_bf16_other};
+/* With an output of e4m3 the rows in registers are those of the residual stream. */
+#define E4M3(name, ...) [RVIT_CU_NORM_##name] = RVIT_CU_layernorm_f32_##name##_e4m3,
+static const rvit_cu_kernel kernels_e4m3[] = {RVIT_CU_NORM_SHAPES(E4M3)};
+
+/* RMS, padded rows, no beta. [output of e4m3] */
+static const rvit_cu_kernel others[][3] = {RVIT_CU_OF_TYPES_AND(layernorm, other), RVIT_CU_OF_TYPES_AND(layernorm, other_e4m3)};
 
 static rvit_status launch_other(rvit_cu_queue *queue, const rvit_layernorm_args *args, rvit_cu_layernorm_params *params)
 {
     const int32_t warps = args->rows.capacity <= 4 * (int64_t)queue->device->machine.n_sms ? 2 : 4;
     params->row_ctas = rvit_cu_tile_ctas(&queue->device->machine, args->rows.capacity, warps, RVIT_CU_CTAS_NORM_ANY);
-    return rvit_cu_launch(queue, others[args->dtype], params->row_ctas, warps * 32, 0, params);
+    return rvit_cu_launch(queue, others[args->out_dtype == RVIT_E4M3][args->dtype], params->row_ctas, warps * 32, 0, params);
 }
 
 /* The weights of the second and third GEMM after this op. Those of the first would not arrive in time.
@@ -55,12 +58,17 @@ rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *a
         .eps = args->eps,
         .features = args->features,
         .rms = args->norm == RVIT_NORM_RMS,
+        .static_scale = rvit_cu_at(args->static_scale),
+        .out_scales = rvit_cu_at(args->out_scales),
+        .saturated = rvit_cu_at(args->saturated),
     };
-    if (params.rms || params.beta == NULL || args->features < args->dim)
-        return launch_other(queue, args, &params);
     const rvit_cu_norm_tile tile = rvit_cu_tile_layernorm(&queue->device->machine, args->rows.capacity, args->dim);
+    const int is_e4m3 = args->out_dtype == RVIT_E4M3, has_e4m3 = args->dtype == RVIT_F32 && tile.shape != RVIT_CU_NORM_any;
+    if (params.rms || params.beta == NULL || args->features < args->dim || (is_e4m3 && !has_e4m3))
+        return launch_other(queue, args, &params);
+    const rvit_cu_kernel kernel = is_e4m3 ? kernels_e4m3[tile.shape] : kernels[args->dtype][tile.shape];
     params.row_ctas = tile.ctas;
     look_ahead(queue, &params.ahead);
     const int64_t extra = params.ahead.lines[0] > 0 ? tile.ahead_ctas : 0;
-    return rvit_cu_launch(queue, kernels[args->dtype][tile.shape], tile.ctas + extra, tile.threads, 0, &params);
+    return rvit_cu_launch(queue, kernel, tile.ctas + extra, tile.threads, 0, &params);
 }

@@ -13,6 +13,15 @@ static const rvit_cu_kernel kernels[][2][RVIT_CU_N_LINEAR_SHAPES] = {
 };
 static const rvit_cu_kernel kernels_f32[2] = {RVIT_CU_linear_f32_64x64, RVIT_CU_linear_f32_64x64_all};
 
+static rvit_cu_kernel kernel_of(rvit_dtype dtype, rvit_cu_linear_shape shape, int has_sigmoid, int is_plain)
+{
+    if (dtype == RVIT_F32)
+        return kernels_f32[!is_plain];
+    if (dtype == RVIT_E4M3)
+        return is_plain ? RVIT_CU_linear_e4m3_64x64 : RVIT_CU_linear_e4m3_odd;
+    return kernels[dtype][has_sigmoid][shape];
+}
+
 /* Whether no op of the program writes weight or bias. */
 static int has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
@@ -42,7 +51,7 @@ rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
         .residual = rvit_cu_at(args->residual),
         .out = rvit_cu_at(args->out),
         .rows = rvit_cu_rows_of(&args->rows),
-        .in_features = args->in_features,
+        .in_features = args->dtype == RVIT_E4M3 ? args->in_features / 2 : args->in_features,
         .out_features = (int32_t)rvit_linear_columns(args),
         .residual_period = (int32_t)args->residual_period,
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
@@ -51,12 +60,14 @@ rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
         .slope = sigmoid.slope,
         .cubic = sigmoid.cubic,
         .gated = args->gated,
+        .out_bf16 = args->out_dtype == RVIT_BF16,
+        .x_scales = rvit_cu_at(args->x_scales),
+        .weight_scales = rvit_cu_at(args->weight_scales),
     };
     /* Most kernels serve what models ask for, one serves all. */
     const int has_sigmoid = sigmoid.slope != 0.0f, is_plain = !has_sigmoid && !args->gated;
     const int is_general = !is_plain && !(has_sigmoid && args->residual.buffer == NULL && args->out_dtype == args->dtype);
     const rvit_cu_linear_tile tile = rvit_cu_tile_linear(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype),
                                                          args->rows.capacity, params.in_features, params.out_features, is_general);
-    const rvit_cu_kernel kernel = args->dtype == RVIT_F32 ? kernels_f32[!is_plain] : kernels[args->dtype][has_sigmoid][tile.shape];
-    return rvit_cu_launch(queue, kernel, tile.ctas, tile.threads, tile.shared, &params);
+    return rvit_cu_launch(queue, kernel_of(args->dtype, tile.shape, has_sigmoid, is_plain), tile.ctas, tile.threads, tile.shared, &params);
 }

@@ -1,8 +1,9 @@
 /* GEMMs by cuBLASLt, which is opened at run time by the first op that could use it. It accumulates in
    float32, adds a bias in the type of the output, and adds a residual as matrix C. Of the activations
    it has the tanh GELU alone; the epilogue kernel computes the others (rvit_cu_tile_gemm says when that
-   is worth it). A gated product is wider than its output: the backend's own kernel makes it. cuBLASLt is asked for an algorithm once
-   for each shape; where it has none, the backend's own kernel runs. */
+   is worth it). A gated product is wider than its output: the backend's own kernel makes it. Rows of e4m3 come with a scale each, and so
+   do their weights' rows: cuBLASLt applies both, where it can (compute capability 9.0), or one number for all, if the session says so,
+   which is faster. It is asked for an algorithm once for each shape; where it has none, the backend's own kernel runs. */
 #include "backend_cuda/cu.h"
 #include "backend_cuda/linear_lt.h"
 
@@ -42,8 +43,9 @@ typedef struct shape {
     int32_t dtype, out_dtype, epilogue, has_residual; /* epilogue: of cuBLASLt */
     uint32_t alignment;                               /* of all arrays, up to 256 */
     int32_t whole;                                    /* sums must not be split. Shapes are compared as bytes: no gaps */
+    int32_t bias_type, scale_mode;                    /* of cuBLASLt */
 } shape;
-_Static_assert(sizeof(shape) == 3 * sizeof(int64_t) + 6 * sizeof(int32_t), "a shape has no gaps");
+_Static_assert(sizeof(shape) == 3 * sizeof(int64_t) + 8 * sizeof(int32_t), "a shape has no gaps");
 
 /* The algorithm that a trial found to be the fastest for a shape. */
 typedef struct lt_choice {
@@ -135,22 +137,23 @@ static int is_open(rvit_cu_queue *queue)
 
 static int type_of(rvit_dtype dtype)
 {
-    return dtype == RVIT_F32 ? LT_R_32F : dtype == RVIT_F16 ? LT_R_16F : LT_R_16BF;
+    return dtype == RVIT_F32 ? LT_R_32F : dtype == RVIT_F16 ? LT_R_16F : dtype == RVIT_BF16 ? LT_R_16BF : LT_R_E4M3;
 }
 
 /* Whether cuBLASLt applies the activation, in the pass that makes the product. */
 static int activates(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     return args->activation == RVIT_ACTIVATION_GELU_TANH && args->out_dtype != RVIT_F32 && args->residual.buffer == NULL &&
-           (args->bias.buffer == NULL || queue->narrow_bias.buffer != NULL);
+           (args->bias.buffer == NULL || queue->hints.narrow_bias.buffer != NULL);
 }
 
-/* The bias in the type of the output. One that the epilogue kernel could add is not for cuBLASLt to round. */
+/* The bias in the type of the output; of products of e4m3 a float32 output takes one in bfloat16. One that the epilogue kernel could add is
+   not for cuBLASLt to round. */
 static rvit_view bias_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    if (args->out_dtype == RVIT_F32)
+    if (args->out_dtype == RVIT_F32 && args->dtype != RVIT_E4M3)
         return args->bias;
-    return args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args) ? (rvit_view){NULL, 0} : queue->narrow_bias;
+    return args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args) ? (rvit_view){NULL, 0} : queue->hints.narrow_bias;
 }
 
 /* Rows (m) of the GEMM. */
@@ -170,6 +173,8 @@ static shape shape_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
                  : with_bias            ? LT_EPILOGUE_BIAS
                                         : LT_EPILOGUE_NONE;
     s.has_residual = args->residual.buffer != NULL;
+    s.scale_mode = args->dtype == RVIT_E4M3 && queue->hints.one_scale.buffer == NULL ? LT_SCALE_OUTER_VEC_32F : LT_SCALE_SCALAR_32F;
+    s.bias_type = args->dtype == RVIT_E4M3 && args->out_dtype == RVIT_F32 ? LT_R_16BF : s.out_dtype;
     const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) |
                            (uintptr_t)rvit_cu_at(bias_of(queue, args)) | (uintptr_t)rvit_cu_at(args->residual) |
                            (uintptr_t)rvit_cu_at(args->out) | 256;
@@ -263,12 +268,41 @@ static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm)
     return 1;
 }
 
-/* The bias counts for the alignment only here; each run sets its own. */
-static int create_gemm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm, const void *bias)
+/* One scale for all of x is read where the rows were quantised with it: a row that is not finite consists of NaN anyway. */
+static int set_scales(const rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm)
 {
+    const lt_functions *f = &queue->device->lt->functions;
+    const void *of_weight = rvit_cu_at(args->weight_scales);
+    const void *of_x = rvit_cu_at(gemm->key.scale_mode == LT_SCALE_SCALAR_32F ? queue->hints.one_scale : args->x_scales);
+    const int result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_A_SCALE_POINTER, &of_weight, sizeof of_weight);
+    return result != 0 ? result : f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_B_SCALE_POINTER, &of_x, sizeof of_x);
+}
+
+/* A library before 12.9 has no scales for rows. Sums stay in the tensor cores, which keep 13 bits of them: what that loses is a fortieth of
+   what rounding the operands does, and to take sums out every 128 channels costs a tenth (bench/notes/cuda-fp8.md). */
+static int describe_scales(const rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm)
+{
+    const lt_functions *f = &queue->device->lt->functions;
+    const int32_t mode = gemm->key.scale_mode;
+    const int8_t fast = 1;
+    int result = 0;
+    if (mode != LT_SCALE_SCALAR_32F)
+        result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_A_SCALE_MODE, &mode, sizeof mode);
+    if (mode != LT_SCALE_SCALAR_32F && result == 0)
+        result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_B_SCALE_MODE, &mode, sizeof mode);
+    if (result == 0)
+        result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_FAST_ACCUM, &fast, sizeof fast);
+    return result != 0 ? result : set_scales(queue, args, gemm);
+}
+
+/* The pointers of bias and scales are there for the search; each run sets its own. */
+static int create_gemm(const rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
+{
+    const rvit_cu_lt *lt = queue->device->lt;
     const lt_functions *f = &lt->functions;
+    const void *bias = rvit_cu_at(bias_of(queue, args));
     const shape *s = &gemm->key;
-    const int transpose = LT_OP_T, bias_type = s->out_dtype;
+    const int transpose = LT_OP_T, bias_type = s->bias_type;
     int result = f->cublasLtMatmulDescCreate(&gemm->desc, LT_COMPUTE_32F, LT_R_32F);
     if (result == 0)
         result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_TRANSA, &transpose, sizeof transpose);
@@ -280,6 +314,8 @@ static int create_gemm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm, const void *
         if (result == 0)
             result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     }
+    if (result == 0 && s->dtype == LT_R_E4M3)
+        result = describe_scales(queue, args, gemm);
     if (result == 0)
         result = f->cublasLtMatrixLayoutCreate(&gemm->weight, s->dtype, (uint64_t)s->k, (uint64_t)s->n, s->k);
     if (result == 0)
@@ -301,6 +337,8 @@ static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rv
     queue->behind_own = 0;
     if (has_bias(&gemm->key))
         result = lt->functions.cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (result == 0 && gemm->key.dtype == LT_R_E4M3)
+        result = set_scales(queue, args, gemm);
     if (result == 0)
         result = lt->functions.cublasLtMatmul(lt->handle, gemm->desc, &one, rvit_cu_at(args->weight), gemm->weight, x, gemm->x, &beta,
                                               residual != NULL ? residual : out, gemm->out, out, gemm->out, algorithm, workspace,
@@ -447,19 +485,23 @@ static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, r
 }
 
 /* Whether cuBLASLt and the epilogue kernel can compute the op: it is not gated; the host knows the rows,
-   or may work on all of capacity; the residual does not repeat, and no epilogue kernel comes before it. */
+   or may work on all of capacity; the residual does not repeat, and no epilogue kernel with an activation comes before it. */
 static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int has_residual = args->residual.buffer != NULL;
     const int repeats = has_residual && args->residual_period != 0 && args->residual_period < args->rows.capacity;
-    const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED || queue->bucket_rows > 0;
+    /* Where cuBLASLt multiplies e4m3, the backend's kernel is so slow that products of rows that are not there cost less. */
+    const int is_e4m3 = args->dtype == RVIT_E4M3;
+    const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED || queue->bucket_rows > 0 ||
+                           (is_e4m3 && queue->hints.spare_rows);
     if (args->gated || !knows_rows || args->rows.capacity == 0 || repeats)
         return 0;
     const int adds_bias = args->bias.buffer == NULL || bias_of(queue, args).buffer != NULL;
     const rvit_cu_gemm_path path = rvit_cu_tile_gemm(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
                                                      args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype),
                                                      adds_bias, args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args));
-    return path == RVIT_CU_GEMM_LT || (path == RVIT_CU_GEMM_LT_EPILOGUE && !has_residual);
+    return path == RVIT_CU_GEMM_LT ||
+           (path == RVIT_CU_GEMM_LT_EPILOGUE && (!has_residual || (is_e4m3 && args->activation == RVIT_ACTIVATION_NONE)));
 }
 
 rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm **out_gemm)
@@ -474,7 +516,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
         if (gemm == NULL)
             return RVIT_OUT_OF_HOST_MEMORY;
         gemm->key = key;
-        gemm->usable = create_gemm(queue->device->lt, gemm, rvit_cu_at(bias_of(queue, args)));
+        gemm->usable = create_gemm(queue, args, gemm);
         gemm->next = queue->gemms;
         queue->gemms = gemm;
         if (gemm->usable)

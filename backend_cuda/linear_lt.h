@@ -12,6 +12,7 @@ enum {
     LT_R_32F = 0,
     LT_R_16F = 2,
     LT_R_16BF = 14,
+    LT_R_E4M3 = 28,
     LT_COMPUTE_32F = 68,
     LT_OP_T = 1,
     LT_EPILOGUE_NONE = 1,
@@ -23,7 +24,14 @@ enum {
     LT_DESC_TRANSA = 3,
     LT_DESC_EPILOGUE = 7,
     LT_DESC_BIAS_POINTER = 8,
+    LT_DESC_A_SCALE_POINTER = 17,
+    LT_DESC_B_SCALE_POINTER = 18,
+    LT_DESC_FAST_ACCUM = 25, /* 8 bits */
     LT_DESC_BIAS_DATA_TYPE = 26,
+    LT_DESC_A_SCALE_MODE = 31,
+    LT_DESC_B_SCALE_MODE = 32,
+    LT_SCALE_SCALAR_32F = 0,
+    LT_SCALE_OUTER_VEC_32F = 3, /* float32: one for each row of the weight, one for each of x; since cuBLAS 12.9 */
     LT_PREF_WORKSPACE = 1,
     LT_PREF_REDUCTION = 3,
     LT_PREF_ALIGNMENT_A = 5 /* then B, C, D */

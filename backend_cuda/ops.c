@@ -3,7 +3,7 @@
 
 rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
 {
-    queue->narrow_bias = op->hints.narrow_bias;
+    queue->hints = op->hints;
     switch (op->type) {
 #define RVIT_OP(TYPE, name) \
     case RVIT_OP_##TYPE:    \
@@ -24,7 +24,7 @@ rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
     case RVIT_OP_MATCH:
         return rvit_cu_match_reserve(queue, &op->match);
     case RVIT_OP_LINEAR:
-        queue->narrow_bias = op->hints.narrow_bias;
+        queue->hints = op->hints;
         if (rvit_cu_hopper_serves(queue, &op->linear))
             return RVIT_OK;
         return rvit_cu_lt_prepare(queue, &op->linear, &gemm);
@@ -51,9 +51,18 @@ static const char *supports_heads(int64_t max_len, int64_t rows, int32_t n_heads
     return n_heads > RVIT_CU_MAX_GRID_Z ? "more than 65535 heads" : NULL;
 }
 
+/* Of what takes or makes rows of 8 bits. */
+static const char *supports_bytes(const rvit_device *base, rvit_dtype dtype)
+{
+    if (dtype == RVIT_I8)
+        return "int8 is slower than f16 there; e4m3 is faster";
+    if (dtype == RVIT_E4M3 && !rvit_cu_device_of(base)->e4m3)
+        return "e4m3: it needs compute capability 8.9, and kernels that were compiled for 8.9 or later";
+    return NULL;
+}
+
 const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
 {
-    (void)base;
     switch (op->type) {
     case RVIT_OP_ATTENTION: {
         const rvit_attention_args *a = &op->attention;
@@ -91,7 +100,11 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
     case RVIT_OP_LINEAR:
         if (op->linear.rows.capacity > INT32_MAX - 1024)
             return "more than 2^31 - 1024 rows";
-        return NULL;
+        return supports_bytes(base, op->linear.dtype);
+    case RVIT_OP_LAYERNORM:
+        return supports_bytes(base, op->layernorm.out_dtype);
+    case RVIT_OP_QUANTIZE:
+        return supports_bytes(base, op->quantize.out_dtype);
     case RVIT_OP_UNPACK:
         if (op->unpack.dim > 1 << 28)
             return "rows of more than 2^28 elements";

@@ -9,6 +9,7 @@
 #define RVIT_CU_F32 0
 #define RVIT_CU_F16 1
 #define RVIT_CU_BF16 2
+#define RVIT_CU_E4M3 4
 
 /* Rows an op works on: capacity, or the count at live clamped to 0..capacity. */
 typedef struct rvit_cu_rows {
@@ -31,7 +32,7 @@ typedef struct rvit_cu_patchify_params {
     int32_t *cu_seqlens;        /* or NULL */
     const int32_t *live_images; /* or NULL */
     int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
-    int32_t unused;
+    int32_t second; /* elements from a value to its second part; 0: it has none */
 } rvit_cu_patchify_params;
 
 typedef struct rvit_cu_fetch_params {
@@ -55,7 +56,7 @@ typedef struct rvit_cu_preprocess_params {
     int32_t tile_height, slot_bits; /* a CTA makes tiles of 32 columns and that many rows, together 1 << slot_bits pixels */
     int32_t raw_size;               /* bytes of shared memory behind preprocess_memory */
     float images_per_slot;
-    int32_t unused;
+    int32_t second; /* as in patchify */
 } rvit_cu_preprocess_params;
 
 #define RVIT_CU_GRID_THREADS 256
@@ -122,12 +123,27 @@ typedef struct rvit_cu_linear_params {
     int32_t out_features;    /* columns of the product: of out and residual, if gated, two for each */
     int32_t residual_period; /* 0: a row for each row of out */
     int32_t gelu;
-    int32_t out_f32;          /* out and residual are float32, else as x */
-    int32_t constant_weights; /* weight and bias may be read before the kernel before this one has ended */
-    float slope, cubic;       /* of rvit_sigmoid; slope 0: no sigmoid */
-    int32_t gated;            /* columns are gates and values in turn */
-    int32_t unused;
+    int32_t out_f32;                       /* out and residual are float32, else as x */
+    int32_t constant_weights;              /* weight and bias may be read before the kernel before this one has ended */
+    float slope, cubic;                    /* of rvit_sigmoid; slope 0: no sigmoid */
+    int32_t gated;                         /* columns are gates and values in turn */
+    int32_t out_bf16;                      /* x of e4m3: out and residual are bfloat16, if not float32, else float16 */
+    const float *x_scales, *weight_scales; /* x of e4m3, of which two count as one of in_features */
 } rvit_cu_linear_params;
+
+/* Rows become e4m3; columns: of out, and half of those of x and bias, if gated. */
+typedef struct rvit_cu_quantize_params {
+    const void *x;
+    const float *bias, *static_scale; /* or NULL */
+    uint8_t *out;
+    float *out_scales;
+    int32_t *saturated; /* or NULL */
+    rvit_cu_rows rows;
+    int32_t columns; /* a multiple of 16 */
+    int32_t gelu, gated;
+    float slope, cubic; /* of rvit_sigmoid */
+    int32_t unused;
+} rvit_cu_quantize_params;
 
 #define RVIT_CU_BUCKETS 32
 /* A launch takes the first of n_buckets branches of a graph node whose bucket has room for the live
@@ -168,6 +184,9 @@ typedef struct rvit_cu_layernorm_params {
     int32_t x_rows, dim, out_dtype, row_ctas;
     float inverse_dim, eps; /* inverse_dim: 1 / features */
     int32_t features, rms;
+    const float *static_scale; /* or NULL. These three with an output of e4m3 */
+    float *out_scales;
+    int32_t *saturated; /* or NULL */
 } rvit_cu_layernorm_params;
 
 /* Strides in elements. A CTA takes row block blockIdx.x of head blockIdx.y of image first_image + blockIdx.z. */

@@ -302,6 +302,7 @@ static const linear_shape shapes[] = {
 };
 
 static const linear_shape shape_f32 = {64, 64, 256, 0, 0, RVIT_CU_CTAS_F32, 0, 0};
+static const linear_shape shape_e4m3 = {64, 64, 128, 3 * 128 * 128, 3 * 128 * 128, RVIT_CU_CTAS_E4M3, 0, 0};
 
 static int32_t shared_of(const rvit_cu_machine *machine, const linear_shape *s)
 {
@@ -363,7 +364,10 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
 {
     rvit_cu_linear_tile tile = {RVIT_CU_LINEAR_64x64, 0, 0, 0};
     const linear_shape *s = &shape_f32;
-    if (element_size != 4) {
+    if (element_size == 1) {
+        tile.shape = is_general ? RVIT_CU_LINEAR_odd : RVIT_CU_LINEAR_64x64;
+        s = &shape_e4m3;
+    } else if (element_size == 2) {
         tile.shape = in_features % 8 != 0 || is_general ? RVIT_CU_LINEAR_odd : choose_shape(machine, rows, out_features);
         s = &shapes[tile.shape];
     }
@@ -421,7 +425,7 @@ rvit_cu_gemm_path rvit_cu_tile_gemm(const rvit_cu_machine *machine, int32_t elem
         return RVIT_CU_GEMM_OWN;
     /* A float32 output loses no precision in the epilogue kernel. */
     const int is_large = machine->epilogue_macs > 0 && (double)rows * in_features * out_features >= machine->epilogue_macs;
-    return is_large || out_size == 4 ? RVIT_CU_GEMM_LT_EPILOGUE : RVIT_CU_GEMM_OWN;
+    return is_large || out_size == 4 || element_size == 1 ? RVIT_CU_GEMM_LT_EPILOGUE : RVIT_CU_GEMM_OWN;
 }
 
 int32_t rvit_cu_tile_buckets(int64_t capacity, int32_t most, int32_t *out_rows)
@@ -444,6 +448,16 @@ int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t
 {
     const int64_t ctas = divide_up(items, per_cta), most = (int64_t)machine->n_sms * per_sm;
     return ctas < 1 ? 1 : least(ctas, most);
+}
+
+rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int64_t rows, int32_t columns)
+{
+    const int64_t warps = divide_up(columns, 8 * RVIT_CU_QUANTIZE_CHUNKS * 32);
+    rvit_cu_quantize_tile tile = {.threads = least(warps * 32, RVIT_CU_QUANTIZE_THREADS)};
+    tile.held = warps * 32 <= RVIT_CU_QUANTIZE_THREADS;
+    const int32_t per_sm = RVIT_CU_QUANTIZE_THREADS * RVIT_CU_CTAS_QUANTIZE / tile.threads;
+    tile.ctas = rvit_cu_tile_ctas(machine, rows, 1, per_sm < 32 ? per_sm : 32);
+    return tile;
 }
 
 /* Measured on an H100: bench/notes/pictures.md. The general way lives on the L1 cache, which shared memory takes its room from. */

@@ -32,6 +32,8 @@
     (RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) + RVIT_CU_SINGLE_COPIERS * 32)
 #define RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) ((rows) / (warp_rows) * ((columns) / (warp_columns)) * 32)
 
+/* Of e4m3, two of which count as one element: 64 x 64 outputs, 4 warps, 3 stages of k step 64; CTAs an SM has registers for. */
+#define RVIT_CU_CTAS_E4M3 2
 /* The GEMM of 16-bit elements on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a cluster;
    rows of copies of x and weight. */
 #define RVIT_CU_HOPPER_ROWS 128
@@ -51,6 +53,12 @@
    of any length has no row in the table. */
 #define RVIT_CU_NORM_SHAPES(SHAPE) SHAPE(256, 8) SHAPE(384, 6) SHAPE(768, 4) SHAPE(1024, 3) SHAPE(1152, 3) SHAPE(1280, 3) SHAPE(1536, 2)
 #define RVIT_CU_CTAS_NORM_ANY 8
+
+/* Quantize: pieces of eight outputs that a thread keeps in registers; the most threads, and of so many the CTAs on an SM. Longer rows are
+   computed twice. */
+#define RVIT_CU_QUANTIZE_CHUNKS 3
+#define RVIT_CU_QUANTIZE_THREADS 512
+#define RVIT_CU_CTAS_QUANTIZE 2
 
 /* Attention: keys of a block (a stage of the ring holds two blocks), bytes of a key (or value) in
    shared memory, stages of the ring. */
@@ -240,14 +248,20 @@ typedef struct rvit_cu_linear_tile {
     int32_t shared;
 } rvit_cu_linear_tile;
 
-/* element_size: 2 or 4; 4 is the float32 kernel, whose shape is RVIT_CU_LINEAR_64x64. out_features: columns of the product. is_general:
-   more is asked for than the kernels of most shapes serve (kernels/activation.cuh). */
+/* element_size: 1, 2 or 4; 1 is e4m3, whose shapes are RVIT_CU_LINEAR_64x64 and, is_general, _odd; 4 is the float32 kernel, whose shape is
+   RVIT_CU_LINEAR_64x64. out_features: columns of the product. is_general: more is asked for than the kernels of most shapes serve
+   (kernels/activation.cuh). */
 rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
                                         int32_t out_features, int32_t is_general);
 
+typedef struct rvit_cu_quantize_tile {
+    int32_t threads, ctas;
+    int32_t held; /* rows are kept in registers */
+} rvit_cu_quantize_tile;
+rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int64_t rows, int32_t columns);
+
 /* Whether the GEMM for warpgroups is to compute what it has code for (linear_hopper.c). knows_rows: the host does, or may work on all of
-   them, so that cuBLASLt could; adds_pass: with a second
-   pass for the activation. */
+   them, so that cuBLASLt could; adds_pass: with a second pass for the activation. */
 int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
                                   int32_t adds_pass, int32_t knows_rows);
 

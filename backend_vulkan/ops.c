@@ -108,6 +108,8 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
     const rvit_vk_device *device = rvit_vk_device_of(base);
     if (op->type == RVIT_OP_ATTENTION_BACKWARD)
         return "the gradient of attention is not supported by the Vulkan backend";
+    if (rvit_op_has_dtype(op, RVIT_I8) || rvit_op_has_dtype(op, RVIT_E4M3))
+        return "rows of 8 bits, int8 and e4m3, are not supported by the Vulkan backend";
     if (op->type == RVIT_OP_COPY)
         return supports_copy(&op->copy);
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];

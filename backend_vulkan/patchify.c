@@ -16,7 +16,8 @@ rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patch
                                       .grid_height = grid_height,
                                       .grid_width = grid_width,
                                       .n_prefix = args->n_prefix,
-                                      .out_stride = args->out_stride};
+                                      .out_stride = args->out_stride,
+                                      .part = args->out_stride / args->parts};
     rvit_vk_dispatch dispatch = {
         .shader = half ? RVIT_VK_PATCHIFY_F16_VK : RVIT_VK_PATCHIFY_F32_VK,
         .specs = {RVIT_MAX_THREADS,

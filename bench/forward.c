@@ -38,6 +38,7 @@ typedef struct options {
     const char *model, *json;
     rvit_device_desc device;
     rvit_dtype dtype;
+    int32_t quantization;
     const char *prune;
     policy prunes[MAX_VARIANTS];
     const char *sheet;
@@ -52,8 +53,15 @@ static const char *place(int value)
     return value ? "device" : "host";
 }
 
+static const char *quantization(int value)
+{
+    return rvit_quantization_name((rvit_quantization)value);
+}
+
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f32"),
+    {"quantization", "KIND", "of the blocks' products: %s (none)",
+     OPTION_CHOICE(options, quantization, quantization, RVIT_QUANTIZATION_NONE, RVIT_QUANTIZATION_FP8)},
     {"threads", "N", "CPU threads, %s (0: as many as the process may use)", OPTION_INTEGER(options, device.n_threads, 0, 1024)},
     {"prune", "'NAME SETTING=X; ...'", "the variants: the tool's policies and options ('none; l2 keep=0.5; l2 keep=0.2')",
      OPTION_TEXT(options, prune)},
@@ -282,6 +290,7 @@ int main(int argc, char **argv)
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     rvit_model_desc precision = RVIT_MODEL_DESC_INIT;
     precision.dtype = o.dtype;
+    precision.quantization = (rvit_quantization)o.quantization;
     bench_check(rvit_checkpoint_open(o.model, NULL, &checkpoint), "checkpoint");
     bench_check(rvit_checkpoint_get_info(checkpoint, &info), "checkpoint");
     bench_check(rvit_model_create(d.device, checkpoint, &precision, &model), "model");
@@ -315,6 +324,7 @@ int main(int argc, char **argv)
 
     json_object_set_new(report, "model", json_string(info.architecture));
     json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
+    json_object_set_new(report, "quantization", json_string(quantization(o.quantization)));
     json_object_set_new(report, "inputs", json_string(o.on_device ? "device" : "host"));
     json_object_set_new(report, "fixed_batch", json_boolean(!o.any_batch));
     json_object_set_new(report, "images", json_string(o.sheet != NULL ? basename(o.sheet) : "noise"));

@@ -152,6 +152,7 @@ def main():
     from peers import forwards
     from peers.clock import GpuClock, HostClock
     from peers.library import GpuPlace, HostPlace, Library
+    from peers.shapes import SHAPES
 
     library = Library(options.library)
     torch.manual_seed(1)
@@ -164,7 +165,7 @@ def main():
         place = GpuPlace(library, clock.stream)
     dry, budget = options.dry_run, Budget(options.deadline)
     zoo = forwards.Zoo(place, clock, pathlib.Path(options.work) / ("tiny" if dry else "models"), tiny=dry)
-    names = ["tiny"] if dry else list(forwards.vit.SHAPES)
+    names = ["tiny"] if dry else list(SHAPES)
     with clock.on():
         if options.prepare:
             return prepare(options, zoo, clock, names)

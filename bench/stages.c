@@ -77,6 +77,17 @@ static rvit_view view(rvit_buffer *buffer)
     return (rvit_view){buffer, 0};
 }
 
+/* As models have them: pixels in two parts where a type rounds them. */
+static int32_t patch_parts(const options *o)
+{
+    return o->dtype == RVIT_F32 ? 1 : 2;
+}
+
+static int64_t patch_columns(const options *o)
+{
+    return patch_parts(o) * (int64_t)3 * PATCH * PATCH;
+}
+
 static rvit_buffer *weights(bench_device *d, const options *o, int64_t rows, int64_t columns)
 {
     return data_random(d, rows * columns, o->dtype, 6);
@@ -99,7 +110,7 @@ static void load(forward *f, bench_device *d, const options *o)
     for (int i = 0; i < DEPTH; i++)
         f->blocks[i] =
             (block){weights(d, o, 3 * dim, dim), weights(d, o, dim, dim), weights(d, o, 4 * dim, dim), weights(d, o, dim, 4 * dim)};
-    f->patch = weights(d, o, dim, (int64_t)3 * PATCH * PATCH);
+    f->patch = weights(d, o, dim, patch_columns(o));
     f->embedding = data_random(d, f->tokens * dim, RVIT_F32, 3);
     f->head = weights(d, o, CLASSES, dim);
     f->ones = constant(d, dim, 1);
@@ -120,7 +131,8 @@ static void open_batch(forward *f, int32_t batch)
     for (int i = 0; i < 2; i++)
         f->x[i] = data_buffer(f->d, rows * dim * 4);
     f->normed = data_buffer(f->d, rows * dim * element);
-    f->wide = data_buffer(f->d, rows * 4 * dim * element);
+    const int64_t patch = patch_columns(f->o), widest = patch > 4 * dim ? patch : 4 * dim;
+    f->wide = data_buffer(f->d, rows * widest * element);
     f->cu_seqlens = data_buffer(f->d, ((int64_t)batch + 1) * 4);
     f->after = data_buffer(f->d, ((int64_t)batch + 1) * 4);
     f->scores = data_buffer(f->d, rows * 4);
@@ -208,7 +220,6 @@ static void add_block(forward *f, const block *w)
 
 static void add_front(forward *f)
 {
-    const int32_t patch_values = 3 * PATCH * PATCH;
     rvit_patchify_args patchify = RVIT_PATCHIFY_ARGS_INIT;
     patchify.dtype = f->o->dtype;
     patchify.n_images = f->batch;
@@ -216,6 +227,7 @@ static void add_front(forward *f)
     patchify.image_size = f->o->size;
     patchify.patch_size = PATCH;
     patchify.n_prefix = 1;
+    patchify.parts = patch_parts(f->o);
     patchify.images = view(f->images);
     patchify.out = view(f->wide);
     patchify.cu_seqlens = view(f->cu_seqlens);
@@ -224,7 +236,7 @@ static void add_front(forward *f)
     embed.dtype = f->o->dtype;
     embed.out_dtype = RVIT_F32;
     embed.rows = f->rows;
-    embed.in_features = patch_values;
+    embed.in_features = (int32_t)patch_columns(f->o);
     embed.out_features = f->o->dim;
     embed.x = view(f->wide);
     embed.weight = view(f->patch);

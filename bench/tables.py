@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the tables of README.md, bench/README.md and docs/pruning.md from the reports in bench/results. A table stands between
-<!-- begin NAME --> and <!-- end NAME -->. A test runs this with --check, so no number there can differ from a report.
+"""Writes the tables of README.md, bench/README.md, docs/pruning.md and docs/accuracy.md from the reports in bench/results. A table stands
+between <!-- begin NAME --> and <!-- end NAME -->. A test runs this with --check, so no number there can differ from a report.
 
     bench/tables.py            rewrites them
     bench/tables.py --check    exits 1 and shows the difference if they are not what the reports say
@@ -109,6 +109,51 @@ def accuracy(reports):
         text += "\n\n" + paragraph(f"""The last column{'s give' if len(timed) > 1 else ' gives'} images per second on the same tiles,
             divided by those of the dense forward: {where}. Below 1, pruning costs more than it saves.""")
     return text + "\n\n" + table(["policy", "setting", "tokens", "top-1"] + [f"{r['device']['backend']}, x dense" for r in timed], rows)
+
+
+def accuracy_dtypes(reports):
+    """Each type under each policy; a report a backend."""
+    names = {"cpu": "CPU", "cuda": "CUDA", "vulkan": "Vulkan"}
+    found = [r for r in (reports.find("accuracy_dtypes", backend=b) for b in names) if r]
+    columns, f32, said, worst = [], {}, [], []
+    for report in found:
+        for dtype in dict.fromkeys(r["dtype"] for r in report["results"]):
+            rows = {(r["policy"], r["settings"]): r for r in report["results"] if r["dtype"] == dtype}
+            columns.append((f"{dtype}, {names[report['backend']]}", rows))
+            f32.update({key: r["top1_f32"] for key, r in rows.items()})
+            pruned = [r for r in rows.values() if r["decisions"]]
+            dense = rows[("none", "")]
+            losses = [[100 * (r["top1_f32"] - r["top1"]) for r in rows.values() if (r["policy"] == "ats") == is_ats] for is_ats in (False, True)]
+            worst.append([dtype, names[report["backend"]], f"{max(losses[0]):.1f}", f"{max(losses[1]):.1f}",
+                          f"{dense['logits_rms']:.2g}", f"{dense['logits_largest']:.2g}",
+                          f"{sum(r['decisions'] for r in pruned):,}", f"{sum(r['within_margin'] for r in pruned):,}",
+                          f"{sum(r['beyond_margin'] for r in pruned):,}", f"{max(r['score_error_rms'] for r in pruned):.1e}"])
+        said.append(f"{names[report['backend']]}: {report['results'][0]['device']} ({link(report)}, {report['date'][:10]})")
+    text = paragraph(f"""The demo checkpoint (DeiT-Tiny, weights of f16) on the first {found[0]['tiles']} test images of CIFAR-10. In
+        a column: top-1 in percent / images in a hundred whose class is that of f32 / images in a thousand that keep other tokens than in
+        f32. {'; '.join(said)}.""")
+    cells = [[name, setting.replace("=", " "), f"{100 * top1:.1f}"] +
+             [f"{100 * rows[name, setting]['top1']:.1f} / {100 * rows[name, setting]['agreement']:.1f} / "
+              f"{1000 * rows[name, setting]['different_sets'] / found[0]['tiles']:.0f}" if (name, setting) in rows else "-"
+              for _, rows in columns] for (name, setting), top1 in f32.items()]
+    text += "\n\n" + table(["policy", "setting", "f32"] + [head for head, _ in columns], cells)
+    text += "\n\n" + paragraph("""Over all policies: the largest loss of top-1 in points, of all policies but ats and of ats, the error of the dense forward's logits, the
+        decisions that were judged after the same earlier ones, those of them that differ from f32's with a margin that the type explains,
+        and beyond it; and the relative error of scores in the root mean square, of the stage where it is largest.""")
+    return text + "\n\n" + table(["type", "on", "loss", "of ats", "logits, rms", "largest", "decisions", "near-ties", "beyond", "scores, rms"], worst)
+
+
+def accuracy_random(reports):
+    """Models of random weights beside PyTorch's."""
+    found = reports.find("accuracy_random")
+    text = paragraph(f"""Models of full size with random weights, {found['results'][0]['n_images']} images of noise, on the CPU: what the
+        outputs are off from float64, in the root mean square relative to that of the outputs, and at most, relative to the largest
+        ({link(found)}, {found['date'][:10]}; {found['results'][0]['source']}, torchao for int8). At most twice PyTorch's largest is
+        allowed.""")
+    return text + "\n\n" + table(
+        ["model", "type", "rms", "PyTorch, rms", "largest", "twice PyTorch's"],
+        [[r["model"], r["dtype"], f"{r['rms']:.1e}", f"{r['pytorch_rms']:.1e}" if r["pytorch_rms"] else "-", f"{r['largest']:.1e}",
+          f"{r['tolerance']:.1e}"] for r in found["results"]])
 
 
 def forwards_table(rows, chosen):
@@ -268,6 +313,46 @@ def cpu(reports):
     return text + "\n\n" + table(["", "batch", "dense", "l2, keep 0.5", "l2, keep 0.2"], rows)
 
 
+CPU_RIVALS = {"f32": ("raggedvit", "OpenVINO", "ONNX Runtime", "PyTorch"), "bf16": ("raggedvit", "OpenVINO", "PyTorch"),
+              "int8": ("raggedvit", "OpenVINO", "ONNX Runtime")}
+
+
+def cpu_rivals(reports):
+    """Whole forwards beside other programs on the same cores."""
+    found = reports.find("cpu_rivals")
+    versions, points = found["versions"], {}
+    for r in found["results"]:
+        points.setdefault((r["cores"], r["model"], r["batch"]), {})[r["rival"]] = median(r, "ms_per_image")
+
+    def of(name, dtype):
+        return f"{name.lower().replace(' ', '')} {dtype}"
+
+    shown = {dtype: [name for name in names if any(ms.get(of(name, dtype)) for ms in points.values())] for dtype, names in CPU_RIVALS.items()}
+    rows = []
+    for (cores, model, batch), ms in sorted(points.items(), key=lambda item: (item[0][0], list(MODELS).index(item[0][1]), item[0][2])):
+        cells = []
+        for dtype, names in shown.items():
+            each = [ms.get(of(name, dtype)) for name in names]
+            least = min(x for x in each if x) if sum(map(bool, each)) > 1 else None
+            cells.append(" / ".join(f"**{three(x)}**" if x and x == least else three(x) for x in each))
+        rows.append([f"{cores} cores", MODELS[model][0].removesuffix(" 224"), str(batch)] + cells + [three(ms.get("raggedvit bf16 keep 0.2"))])
+
+    def against(rival, ours):
+        ratios = [ms[rival] / ms[ours] for ms in points.values() if ms.get(rival) and ms.get(ours)]
+        return (f"{min(ratios):.2f} to {max(ratios):.2f} times as fast as {rival.replace('openvino', 'OpenVINO')} (geometric mean of"
+                f" {len(ratios)} points: {geometric_mean(ratios):.2f})")
+
+    text = paragraph(f"""Milliseconds per image for whole forwards at 224 pixels, from host memory to host memory, one batch at a time, on
+        virtual cores of an {found['machine']['cpu']} with {'AMX' if 'amx_tile' in found['machine']['flags'] else 'AVX-512'} (OpenVINO
+        {versions['openvino'].split('-')[0]}, ONNX Runtime {versions['onnxruntime']}, PyTorch {versions['torch'].split('+')[0]},
+        {day(found)}, {link(found)}). Each program has the best of its settings at each point; the fastest of a type is in bold. The host is
+        shared and its clock varies by up to two from point to point: compare within a row. In bf16 raggedvit is
+        {against("openvino bf16", "raggedvit bf16")}, in f32 {against("openvino f32", "raggedvit f32")}, in int8
+        {against("openvino int8", "raggedvit int8")}.""")
+    return text + "\n\n" + table(["", "model", "batch"] + [f"{dtype}: " + " / ".join(names) for dtype, names in shown.items()] + [
+        "raggedvit bf16, keep 0.2"], rows)
+
+
 def three(value):
     """Three figures."""
     return "-" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
@@ -289,8 +374,9 @@ def calls(reports):
 
 # What stands on each page; other text of the page is not touched.
 PAGES = {"README.md": {"photo": photo, "results": results},
-         "bench/README.md": {"forwards": forwards, "attention": attention, "cpu": cpu, "calls": calls, "worst": worst},
-         "docs/pruning.md": {"accuracy": accuracy}}
+         "bench/README.md": {"forwards": forwards, "attention": attention, "cpu": cpu, "cpu_rivals": cpu_rivals, "calls": calls, "worst": worst},
+         "docs/pruning.md": {"accuracy": accuracy},
+         "docs/accuracy.md": {"accuracy_dtypes": accuracy_dtypes, "accuracy_random": accuracy_random}}
 
 
 def main():

@@ -70,6 +70,10 @@ struct rvit_backend_api {
     /* NULL if the device can run this (prepared) op, else the reason: a static sentence without a full stop. */
     const char *(*supports)(const rvit_device *device, const rvit_op *op);
 
+    /* Optional: may bring the weight of a prepared linear op, rows and out left out, into another order in place. It then sets
+       hints.arranged, which core hands on with each op that has this weight. */
+    void (*arrange_weight)(rvit_device *device, rvit_op *linear);
+
     rvit_status (*buffer_create)(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
     void (*buffer_destroy)(rvit_buffer *buffer);
     /* A buffer on host memory of the caller's, and its change to other memory (INVALID_ARGUMENT: the buffer is not such a one). NULL, both:

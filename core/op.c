@@ -19,31 +19,6 @@ const char *rvit_op_name(rvit_op_type type)
     return (int)type >= 0 && type < RVIT_OP_COUNT ? names[type] : "unknown op";
 }
 
-int64_t rvit_dtype_size(rvit_dtype dtype)
-{
-    switch (dtype) {
-    case RVIT_F32:
-        return 4;
-    case RVIT_F16:
-    case RVIT_BF16:
-        return 2;
-    }
-    return 0;
-}
-
-const char *rvit_dtype_name(rvit_dtype dtype)
-{
-    switch (dtype) {
-    case RVIT_F32:
-        return "f32";
-    case RVIT_F16:
-        return "f16";
-    case RVIT_BF16:
-        return "bf16";
-    }
-    return "unknown dtype";
-}
-
 /* A sum of this many 32-bit integers, multiplied by as many, fits in 64 bits. */
 enum { MAX_SUMMED = 1 << 16 };
 
@@ -153,6 +128,31 @@ static rvit_status check_dtype(const rvit_op *op, const char *name, rvit_dtype d
     return RVIT_OK;
 }
 
+static rvit_status check_floats(const rvit_op *op, const char *name, rvit_dtype dtype)
+{
+    RVIT_TRY(check_dtype(op, name, dtype));
+    if (rvit_is_bytes(dtype))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is %s, expected f32, f16 or bf16", rvit_op_name(op->type), name,
+                         rvit_dtype_name(dtype));
+    return RVIT_OK;
+}
+
+/* The length of rows with scales. */
+static rvit_status check_bytes(const rvit_op *op, const char *name, int64_t n)
+{
+    RVIT_TRY(check_range(op, name, n, 16, RVIT_MAX_BYTES));
+    return check_multiple(op, name, n, 16);
+}
+
+/* An argument of rows with scales, given for others. */
+static rvit_status check_absent(const rvit_op *op, const char *name, rvit_view view, const char *of, rvit_dtype dtype)
+{
+    if (view.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is given, but %s is %s, which has no scales", rvit_op_name(op->type), name, of,
+                         rvit_dtype_name(dtype));
+    return RVIT_OK;
+}
+
 static rvit_status check_eps(const rvit_op *op, float eps)
 {
     if (!(eps > 0.0f) || !isfinite(eps))
@@ -214,6 +214,20 @@ static rvit_status check_side(const rvit_op *op, const char *name, int32_t side)
     return a->crop ? RVIT_OK : check_multiple(op, name, side, a->patch_size);
 }
 
+/* The rows of patches that patchify and preprocess write; width: values of a patch. */
+static rvit_status prepare_patches(rvit_op *op, rvit_dtype dtype, int32_t width, int32_t *parts, int32_t *out_stride)
+{
+    if (*parts == 0)
+        *parts = 1;
+    RVIT_TRY(check_range(op, "parts", *parts, 1, 2));
+    if (*parts == 2 && dtype == RVIT_F32)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: parts is 2, expected 1 with dtype f32, which is not rounded", rvit_op_name(op->type));
+    if (*out_stride == 0)
+        *out_stride = *parts * width;
+    RVIT_TRY(check_range(op, "out_stride", *out_stride, *parts * width, 1 << 23));
+    return check_multiple(op, "out_stride", *out_stride, 2 * *parts);
+}
+
 /* Prepared args give the sides of a square image as height and width, and image_size 0. */
 static rvit_status prepare_patchify(rvit_op *op)
 {
@@ -235,10 +249,7 @@ static rvit_status prepare_patchify(rvit_op *op)
     RVIT_TRY(check_side(op, "image_width", a->image_width));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, 1024));
     const int32_t width = a->channels * a->patch_size * a->patch_size;
-    if (a->out_stride == 0)
-        a->out_stride = width;
-    RVIT_TRY(check_range(op, "out_stride", a->out_stride, width, 1 << 23));
-    RVIT_TRY(check_multiple(op, "out_stride", a->out_stride, 2));
+    RVIT_TRY(prepare_patches(op, a->dtype, width, &a->parts, &a->out_stride));
     return check_rows(op, "n_images * tokens", patch_rows(a));
 }
 
@@ -249,11 +260,7 @@ static rvit_status prepare_preprocess(rvit_op *op)
     RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_range(op, "patch_size", a->patch_size, 2, 256));
     RVIT_TRY(check_multiple(op, "patch_size", a->patch_size, 2));
-    const int32_t width = 3 * a->patch_size * a->patch_size;
-    if (a->out_stride == 0)
-        a->out_stride = width;
-    RVIT_TRY(check_range(op, "out_stride", a->out_stride, width, 1 << 23));
-    RVIT_TRY(check_multiple(op, "out_stride", a->out_stride, 2));
+    RVIT_TRY(prepare_patches(op, a->dtype, 3 * a->patch_size * a->patch_size, &a->parts, &a->out_stride));
     const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(a->n_images) + (int64_t)a->n_images * RVIT_IMAGE_ENTRY_WORDS);
     RVIT_TRY(check_range(op, "source_size", a->source_size, least, RVIT_IMAGE_MAX_REGION));
     RVIT_TRY(check_multiple(op, "source_size", a->source_size, 16));
@@ -263,14 +270,19 @@ static rvit_status prepare_preprocess(rvit_op *op)
 static rvit_status prepare_linear(rvit_op *op)
 {
     const rvit_linear_args *a = &op->linear;
-    if (a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
+    const int bytes = rvit_is_bytes(a->dtype);
+    if (!bytes && a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s, expected %s (dtype) or f32", rvit_dtype_name(a->out_dtype),
                          rvit_dtype_name(a->dtype));
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
-    RVIT_TRY(check_dim(op, "in_features", a->in_features));
+    RVIT_TRY(bytes ? check_bytes(op, "in_features", a->in_features) : check_dim(op, "in_features", a->in_features));
     RVIT_TRY(check_dim(op, "out_features", a->out_features));
     RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU));
     RVIT_TRY(check_range(op, "gated", a->gated, 0, 1));
+    if (!bytes) {
+        RVIT_TRY(check_absent(op, "x_scales", a->x_scales, "dtype", a->dtype));
+        RVIT_TRY(check_absent(op, "weight_scales", a->weight_scales, "dtype", a->dtype));
+    }
     return check_rows(op, "residual_period", a->residual_period);
 }
 
@@ -279,7 +291,14 @@ static rvit_status prepare_layernorm(rvit_op *op)
     rvit_layernorm_args *a = &op->layernorm;
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
-    RVIT_TRY(check_dim(op, "dim", a->dim));
+    if (rvit_is_bytes(a->out_dtype)) {
+        RVIT_TRY(check_bytes(op, "dim", a->dim));
+    } else {
+        RVIT_TRY(check_dim(op, "dim", a->dim));
+        RVIT_TRY(check_absent(op, "out_scales", a->out_scales, "out_dtype", a->out_dtype));
+        RVIT_TRY(check_absent(op, "static_scale", a->static_scale, "out_dtype", a->out_dtype));
+        RVIT_TRY(check_absent(op, "saturated", a->saturated, "out_dtype", a->out_dtype));
+    }
     RVIT_TRY(check_norm(op, a->norm, a->eps, a->beta));
     if (a->features == 0)
         a->features = a->dim;
@@ -293,6 +312,17 @@ static rvit_status prepare_layernorm(rvit_op *op)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "layernorm: x_rows is %lld, expected at least rows.capacity, %lld", (long long)a->x_rows,
                          (long long)a->rows.capacity);
     return RVIT_OK;
+}
+
+static rvit_status prepare_quantize(rvit_op *op)
+{
+    const rvit_quantize_args *a = &op->quantize;
+    if (!rvit_is_bytes(a->out_dtype))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "quantize: out_dtype is %s, expected int8 or e4m3", rvit_dtype_name(a->out_dtype));
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
+    RVIT_TRY(check_bytes(op, "columns", a->columns));
+    RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU));
+    return check_range(op, "gated", a->gated, 0, 1);
 }
 
 static rvit_status check_stride(const rvit_op *op, const char *name, int64_t *stride, int64_t width, int64_t factor)
@@ -682,7 +712,8 @@ static rvit_status prepare_probe(rvit_op *op)
 /* One function per op, in the order of ops.def. */
 /* clang-format off */
 #define RVIT_OP(TYPE, name) static rvit_status check_dtypes_##name(const rvit_op *op) { const rvit_##name##_args *a = &op->name; (void)a;
-#define RVIT_DTYPE(name, field, when) if (when) RVIT_TRY(check_dtype(op, #field, a->field));
+#define RVIT_DTYPE(name, field, when) if (when) RVIT_TRY(check_floats(op, #field, a->field));
+#define RVIT_DTYPE_OR_BYTES(name, field, when) if (when) RVIT_TRY(check_dtype(op, #field, a->field));
 #define RVIT_OP_END(TYPE, name) return RVIT_OK; }
 #include "core/ops.def"
 

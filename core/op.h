@@ -14,10 +14,13 @@ typedef enum rvit_op_type {
 /* What a session knows of a linear op and its args do not say. A backend may ignore it; what it makes of it changes results by no more than
    rounding. */
 typedef struct rvit_linear_hints {
-    rvit_view
-        narrow_bias;    /* the bias rounded to out_dtype, if that has 16 bits; it holds what it holds as long as the op's program lives */
-    int32_t spare_rows; /* 1: live may be far below capacity, and the rows between may be read and written: a program may hold the GEMM
+    rvit_view narrow_bias; /* the bias rounded to out_dtype, if that has 16 bits, or of E4M3 with F32 to BF16; it holds what it holds as
+                              long as the op's program lives */
+    rvit_view weight_sums; /* I8: int32 [columns of the product], the sum of each row of weight; it lives as narrow_bias does */
+    rvit_view one_scale;   /* E4M3: f32 [1]. All rows of x have this scale, and all of weight the same one; it lives as narrow_bias does */
+    int32_t spare_rows;    /* 1: live may be far below capacity, and the rows between may be read and written: a program may hold the GEMM
                            in several sizes and take the one that fits */
+    int32_t arranged;      /* what the backend's arrange_weight left here; 0: the weight is row-major */
 } rvit_linear_hints;
 
 typedef struct rvit_op {
@@ -68,6 +71,21 @@ static inline int rvit_ranges_overlap(int64_t a, int64_t a_size, int64_t b, int6
 static inline int64_t rvit_linear_columns(const rvit_linear_args *a)
 {
     return a->gated ? 2 * (int64_t)a->out_features : a->out_features;
+}
+
+/* Whether rows of this dtype have scales: I8 and E4M3. */
+static inline int rvit_is_bytes(rvit_dtype dtype)
+{
+    return dtype == RVIT_I8 || dtype == RVIT_E4M3;
+}
+
+/* The longest row with a scale. The sum of so many products of two int8 fits in 32 bits. */
+#define RVIT_MAX_BYTES 65536
+
+/* Elements of a row of quantize's x. */
+static inline int64_t rvit_quantize_width(const rvit_quantize_args *a)
+{
+    return a->gated ? 2 * (int64_t)a->columns : a->columns;
 }
 
 /* Whether cells are predicted from reconstructions: a copy of equal pixels is the pixels themselves. */

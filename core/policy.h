@@ -50,6 +50,7 @@ typedef struct rvit_prune_schedule {
     uint64_t seed;
     int32_t unit;      /* rows that stay or go together, 1 or more: of a square of patches that the model merges */
     int32_t windowed;  /* 1: the model has windows of attention, within which alone rows are merged */
+    int32_t given;     /* 1: stages decide, but keep what runs bring (RVIT_TRACE_GIVEN) */
     int32_t n_patches; /* 0: each image has its own, and there is one stage if the policy counts by them */
     int32_t n_stages;
     int32_t blocks[RVIT_PRUNE_MAX_STAGES];
@@ -67,7 +68,7 @@ static inline int rvit_policy_reads(const rvit_policy *policy, rvit_policy_probs
 /* Whether runs bring the mask. */
 static inline int rvit_prune_takes_mask(const rvit_prune_schedule *schedule)
 {
-    return schedule->n_stages > 0 && schedule->select == RVIT_SELECT_MASK && !schedule->policy->by_pixels;
+    return schedule->n_stages > 0 && (schedule->given || schedule->select == RVIT_SELECT_MASK) && !schedule->policy->by_pixels;
 }
 
 /* Whether patches are dropped by their pixels. */

@@ -2,10 +2,50 @@
 #include "core/vit_forward.h"
 #include "core/vit_windows.h"
 
-rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args, rvit_view narrow_bias)
+rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args)
 {
-    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = narrow_bias, .spare_rows = f->spare_rows}, .linear = *args};
+    const rvit_model *model = f->model;
+    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.spare_rows = f->spare_rows}, .linear = *args};
+    if (args->weight.offset == model->patch_weight.offset)
+        op.hints.arranged = model->patch_arranged;
+    else if (args->weight.offset == model->row_weight.offset)
+        op.hints.arranged = model->row_arranged;
     return rvit_stream_add(f->stream, &op);
+}
+
+/* A block's, of the input that its type asks for: x, or the array of bytes. args: the rest. */
+static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit_view x, rvit_linear_args args)
+{
+    const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
+    rvit_op op = {.type = RVIT_OP_LINEAR,
+                  .hints = {.narrow_bias = w->narrow_bias, .weight_sums = w->sums, .spare_rows = f->spare_rows, .arranged = w->arranged}};
+    args.dtype = w->dtype;
+    args.rows = f->rows;
+    args.in_features = rvit_block_inputs(f->model, linear);
+    if (args.out_features == 0)
+        args.out_features = rvit_block_outputs(f->model, linear);
+    args.x = rvit_is_bytes(w->dtype) ? f->bytes : x;
+    args.weight = w->weight;
+    if (rvit_is_bytes(w->dtype)) {
+        args.x_scales = f->scales;
+        args.weight_scales = w->scales;
+    }
+    if (w->bounded)
+        op.hints.one_scale = w->input_scale;
+    op.linear = args;
+    return rvit_stream_add(f->stream, &op);
+}
+
+/* Whether a block's linear layer takes rows of bytes. */
+static int takes_bytes(const forward *f, rvit_block_linear linear)
+{
+    return rvit_is_bytes(f->model->blocks[f->block].linears[linear].dtype);
+}
+
+/* Whether the MLP's activation is applied where its rows become bytes, rather than at the end of fc1. */
+static int activates_late(const forward *f)
+{
+    return takes_bytes(f, RVIT_BLOCK_FC2) && !f->model->mlp_norm;
 }
 
 rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out,
@@ -21,39 +61,75 @@ rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rv
     args.weight = weight;
     args.bias = bias;
     args.out = out;
-    return rvit_forward_add_linear(f, &args, absent);
+    return rvit_forward_add_linear(f, &args);
 }
 
 /* The hidden layer of an MLP, in the wide array. */
-static rvit_status hidden(const forward *f, const rvit_block_weights *w)
+static rvit_status hidden(const forward *f)
 {
     const rvit_model *model = f->model;
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-    args.dtype = args.out_dtype = model->dtype;
-    args.rows = f->rows;
-    args.in_features = model->info.dim;
-    args.out_features = model->mlp_width;
-    args.activation = model->info.activation;
-    args.gated = model->info.gated;
-    args.x = f->normed;
-    args.weight = w->fc1_weight;
-    args.bias = w->fc1_bias;
+    args.out_dtype = model->dtype;
     args.out = f->wide;
-    return rvit_forward_add_linear(f, &args, w->fc1_bias_narrow);
+    if (activates_late(f)) {
+        args.out_features = (model->info.gated ? 2 : 1) * model->mlp_width; /* gates and values */
+    } else {
+        args.activation = model->info.activation;
+        args.gated = model->info.gated;
+        args.bias = model->blocks[f->block].linears[RVIT_BLOCK_FC1].bias;
+    }
+    return block_linear(f, RVIT_BLOCK_FC1, f->normed, args);
 }
 
-static rvit_status qkv(const forward *f, const rvit_block_weights *w)
+static rvit_status qkv(const forward *f)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-    args.dtype = args.out_dtype = f->model->dtype;
-    args.rows = f->rows;
-    args.in_features = f->model->info.dim;
-    args.out_features = 3 * f->model->info.dim;
-    args.x = f->normed;
-    args.weight = w->qkv_weight;
-    args.bias = w->qkv_bias;
+    args.out_dtype = f->model->dtype;
+    args.bias = f->model->blocks[f->block].linears[RVIT_BLOCK_QKV].bias;
     args.out = f->wide;
-    return rvit_forward_add_linear(f, &args, w->qkv_bias_narrow);
+    return block_linear(f, RVIT_BLOCK_QKV, f->normed, args);
+}
+
+/* x += a block's linear layer of rows. */
+static rvit_status add_block_linear(const forward *f, rvit_block_linear linear, rvit_view rows)
+{
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.out_dtype = f->model->x_dtype;
+    args.bias = f->model->blocks[f->block].linears[linear].bias;
+    args.residual = args.out = f->x;
+    return block_linear(f, linear, rows, args);
+}
+
+/* Rows of the model's type to bytes. args: what comes before. */
+static rvit_status quantize(const forward *f, rvit_block_linear linear, rvit_view x, rvit_quantize_args args)
+{
+    const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
+    args.dtype = f->model->dtype;
+    args.out_dtype = w->dtype;
+    args.rows = f->rows;
+    args.columns = rvit_block_inputs(f->model, linear);
+    args.x = x;
+    args.static_scale = w->input_scale;
+    args.out = f->bytes;
+    args.out_scales = f->scales;
+    if (w->input_scale.buffer != NULL && !w->bounded)
+        args.saturated = f->saturated;
+    return rvit_quantize(f->stream, &args);
+}
+
+/* Has a norm write rows of bytes if that is what the linear layer after it takes, else rows of the model's type to `otherwise`. */
+static void norm_for(const forward *f, rvit_block_linear linear, rvit_view otherwise, rvit_layernorm_args *args)
+{
+    const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
+    args->out_dtype = w->dtype;
+    args->out = otherwise;
+    if (!rvit_is_bytes(w->dtype))
+        return;
+    args->out = f->bytes;
+    args->out_scales = f->scales;
+    args->static_scale = w->input_scale;
+    if (w->input_scale.buffer != NULL && !w->bounded)
+        args->saturated = f->saturated;
 }
 
 rvit_status rvit_forward_add_to_x(const forward *f, rvit_view input, rvit_view weight, rvit_view bias, int32_t in_features)
@@ -68,14 +144,13 @@ rvit_status rvit_forward_add_to_x(const forward *f, rvit_view input, rvit_view w
     args.weight = weight;
     args.bias = bias;
     args.residual = args.out = f->x;
-    return rvit_forward_add_linear(f, &args, absent);
+    return rvit_forward_add_linear(f, &args);
 }
 
-rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out)
+/* args: what out is. */
+static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_layernorm_args args)
 {
-    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
     args.dtype = f->model->x_dtype;
-    args.out_dtype = out_dtype;
     args.rows = f->rows;
     args.dim = f->model->info.dim;
     args.eps = eps;
@@ -83,7 +158,6 @@ rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, 
     args.gamma = gamma;
     args.beta = beta;
     args.norm = norm_of(beta);
-    args.out = out;
     if (f->gathers) {
         args.x_rows = f->plan->segments[f->stage - 1].rows;
         args.src_rows = view(f, f->plan->stages[f->stage - 1].src_rows);
@@ -98,27 +172,70 @@ rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, 
     return RVIT_OK;
 }
 
-static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta)
-{
-    return rvit_forward_layernorm(f, gamma, beta, f->model->info.eps, f->model->dtype, f->normed);
-}
-
-/* Normalises rows of the model's type, to an array behind the first `columns` columns of wide. */
-static rvit_status inner_norm(const forward *f, rvit_view x, int32_t dim, int32_t features, rvit_view gamma, rvit_view beta,
-                              int64_t columns, rvit_view *out)
+rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out)
 {
     rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
-    args.dtype = args.out_dtype = f->model->dtype;
+    args.out_dtype = out_dtype;
+    args.out = out;
+    return layernorm(f, gamma, beta, eps, args);
+}
+
+/* The norm before a block's linear layer. */
+static rvit_status outer_norm(forward *f, rvit_view gamma, rvit_view beta, rvit_block_linear linear)
+{
+    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+    norm_for(f, linear, f->normed, &args);
+    return layernorm(f, gamma, beta, f->model->info.eps, args);
+}
+
+/* Normalises rows of the model's type for a linear layer; what are not bytes goes to an array behind the first `columns` columns of wide.
+ */
+static rvit_status inner_norm(const forward *f, rvit_view x, int32_t features, rvit_view gamma, rvit_view beta, int64_t columns,
+                              rvit_block_linear linear, rvit_view *out)
+{
+    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+    args.dtype = f->model->dtype;
     args.rows = f->rows;
-    args.dim = dim;
+    args.dim = rvit_block_inputs(f->model, linear);
     args.features = features;
     args.eps = f->model->info.eps;
     args.x = x;
     args.gamma = gamma;
     args.beta = beta;
     args.norm = norm_of(beta);
-    args.out = *out = at(f->wide, f->rows.capacity * columns * rvit_dtype_size(f->model->dtype));
+    norm_for(f, linear, at(f->wide, f->rows.capacity * columns * rvit_dtype_size(f->model->dtype)), &args);
+    *out = args.out;
     return rvit_layernorm(f->stream, &args);
+}
+
+/* x += proj of what attention has left in normed. */
+static rvit_status project(const forward *f, const rvit_block_weights *w)
+{
+    const int32_t dim = f->model->info.dim;
+    rvit_view rows = f->normed;
+    if (f->model->attention_norm)
+        RVIT_TRY(inner_norm(f, rows, dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)dim, RVIT_BLOCK_PROJ, &rows));
+    else if (takes_bytes(f, RVIT_BLOCK_PROJ))
+        RVIT_TRY(quantize(f, RVIT_BLOCK_PROJ, rows, (rvit_quantize_args)RVIT_QUANTIZE_ARGS_INIT));
+    return add_block_linear(f, RVIT_BLOCK_PROJ, rows);
+}
+
+/* x += the MLP of normed rows. */
+static rvit_status mlp(const forward *f, const rvit_block_weights *w)
+{
+    const rvit_model *model = f->model;
+    rvit_view rows = f->wide;
+    RVIT_TRY(hidden(f));
+    if (model->mlp_norm) {
+        RVIT_TRY(inner_norm(f, rows, model->info.mlp_dim, w->mlp_norm_gamma, w->mlp_norm_beta, model->mlp_width, RVIT_BLOCK_FC2, &rows));
+    } else if (takes_bytes(f, RVIT_BLOCK_FC2)) {
+        rvit_quantize_args args = RVIT_QUANTIZE_ARGS_INIT;
+        args.activation = model->info.activation;
+        args.gated = model->info.gated;
+        args.bias = w->linears[RVIT_BLOCK_FC1].bias;
+        RVIT_TRY(quantize(f, RVIT_BLOCK_FC2, rows, args));
+    }
+    return add_block_linear(f, RVIT_BLOCK_FC2, rows);
 }
 
 /* Turns the queries and keys in the wide array. */
@@ -211,7 +328,8 @@ static rvit_patchify_args patchify_of(const forward *f)
     patchify.patch_size = model->info.patch_size;
     patchify.crop = 1;
     patchify.n_prefix = model->info.n_prefix;
-    patchify.out_stride = rvit_model_patch_width(model);
+    patchify.parts = rvit_model_patch_parts(model);
+    patchify.out_stride = patchify.parts * rvit_model_patch_width(model);
     patchify.images = plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images);
     patchify.out = f->wide;
     patchify.cu_seqlens = f->cu_seqlens;
@@ -226,7 +344,8 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.n_images = plan->desc.max_images;
     args.rows = plan->segments[0].rows;
     args.patch_size = f->model->info.patch_size;
-    args.out_stride = rvit_model_patch_width(f->model);
+    args.parts = rvit_model_patch_parts(f->model);
+    args.out_stride = args.parts * rvit_model_patch_width(f->model);
     /* Each run has had them copied to staged_pictures, or the op does it. */
     args.source = view(f, f->stream->device->transfers ? plan->staged_pictures : plan->pictures);
     args.source_size = plan->pictures.size;
@@ -238,6 +357,7 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.cu_seqlens = cu_seqlens;
     if (rvit_prune_by_pixels(&plan->schedule)) {
         args.dtype = RVIT_F32;
+        args.parts = 1;
         args.out_stride = 0;
         args.out = view(f, plan->patch_pixels);
     }
@@ -274,7 +394,7 @@ static rvit_status embed_normed(const forward *f, rvit_linear_args args)
     const rvit_model *model = f->model;
     args.bias = model->patch_bias;
     args.out = f->spare;
-    RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
+    RVIT_TRY(rvit_forward_add_linear(f, &args));
     return rvit_forward_norm(f, f->rows, f->spare, model->patch_norm_gamma, model->patch_norm_beta, model->dtype, f->normed);
 }
 
@@ -293,7 +413,7 @@ static rvit_status embed(forward *f)
     args.dtype = model->dtype;
     args.out_dtype = model->x_dtype;
     args.rows = f->rows;
-    args.in_features = rvit_model_patch_width(model);
+    args.in_features = rvit_model_patch_parts(model) * rvit_model_patch_width(model);
     args.out_features = model->info.dim;
     args.x = f->wide;
     args.weight = model->patch_weight;
@@ -306,7 +426,7 @@ static rvit_status embed(forward *f)
     args.residual = model->embedding;
     args.residual_period = model->info.tokens;
     args.out = model->info.norm_pre ? f->spare : f->x;
-    RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
+    RVIT_TRY(rvit_forward_add_linear(f, &args));
     if (model->info.norm_pre)
         RVIT_TRY(rvit_forward_norm(f, f->rows, f->spare, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->x));
     return RVIT_OK;
@@ -330,8 +450,8 @@ static rvit_status block(forward *f, int32_t index)
     f->block = index;
     if (rvit_forward_prunes_at(f, index, RVIT_SITE_BEFORE_BLOCK))
         RVIT_TRY(rvit_forward_prune(f));
-    RVIT_TRY(layernorm(f, w->norm1_gamma, w->norm1_beta));
-    RVIT_TRY(qkv(f, w));
+    RVIT_TRY(outer_norm(f, w->norm1_gamma, w->norm1_beta, RVIT_BLOCK_QKV));
+    RVIT_TRY(qkv(f));
     RVIT_TRY(rotate(f));
     const int inside = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION),
               after = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
@@ -349,19 +469,11 @@ static rvit_status block(forward *f, int32_t index)
         RVIT_TRY(give_received(f));
     if (anchors)
         RVIT_TRY(rvit_forward_find_anchors(f));
-    rvit_view attended = f->normed, products = f->wide;
-    if (f->model->attention_norm)
-        RVIT_TRY(inner_norm(f, f->normed, info->dim, info->dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)info->dim,
-                            &attended));
-    RVIT_TRY(rvit_forward_add_to_x(f, attended, w->proj_weight, w->proj_bias, info->dim));
+    RVIT_TRY(project(f, w));
     if (inside)
         RVIT_TRY(rvit_forward_prune(f));
-    RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
-    RVIT_TRY(hidden(f, w));
-    if (f->model->mlp_norm)
-        RVIT_TRY(inner_norm(f, f->wide, f->model->mlp_width, info->mlp_dim, w->mlp_norm_gamma, w->mlp_norm_beta, f->model->mlp_width,
-                            &products));
-    RVIT_TRY(rvit_forward_add_to_x(f, products, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
+    RVIT_TRY(outer_norm(f, w->norm2_gamma, w->norm2_beta, RVIT_BLOCK_FC1));
+    RVIT_TRY(mlp(f, w));
     RVIT_TRY(trace_x(f, index + 1));
     if (rvit_forward_gives(f, RVIT_OUTPUT_BLOCK_FEATURES, f->plan->desc.features_block == index))
         RVIT_TRY(rvit_forward_block_features(f));
@@ -398,6 +510,9 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.spare = view(&f, plan->spare);
     f.normed = view(&f, plan->normed);
     f.wide = view(&f, plan->wide);
+    f.bytes = view(&f, plan->bytes);
+    f.scales = view(&f, plan->scales);
+    f.saturated = view(&f, plan->saturated);
     f.unit_cu_seqlens = view(&f, plan->unit_cu_seqlens);
     f.window_cu_seqlens = view(&f, plan->window_cu_seqlens);
     f.unit_rows = view(&f, plan->schedule.n_stages > 0 ? plan->first_unit_rows : plan->unit_rows);

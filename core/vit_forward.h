@@ -11,8 +11,9 @@ typedef struct forward {
     const rvit_model *model;
     rvit_stream *stream;
     rvit_view normed, wide; /* arrays of the plan, which say what they hold */
-    rvit_view x, spare;     /* the residual stream, and the other array it moves to when rows are gathered */
-    int32_t stage;          /* the next; also the number of the segment that rows, max_len and cu_seqlens are of */
+    rvit_view bytes, scales, saturated;
+    rvit_view x, spare; /* the residual stream, and the other array it moves to when rows are gathered */
+    int32_t stage;      /* the next; also the number of the segment that rows, max_len and cu_seqlens are of */
     rvit_rows rows;
     int32_t spare_rows; /* of the segment */
     int32_t max_len;
@@ -46,7 +47,7 @@ static inline rvit_norm norm_of(rvit_view beta)
 }
 
 /* A linear layer over all rows. */
-rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args, rvit_view narrow_bias);
+rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args);
 rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out,
                                 int32_t in_features, int32_t out_features);
 /* x += input weight^T + bias */

@@ -38,7 +38,8 @@ static rvit_patchify_args patchify_of(const forward *f, rvit_view patches)
     const int pictures = f->plan->desc.max_picture_bytes > 0;
     args.channels = pictures ? model->info.channels : rvit_model_row_values(model) / (model->info.patch_size * model->info.patch_size);
     args.image_size = args.patch_size = model->info.patch_size;
-    args.out_stride = pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model);
+    args.parts = rvit_model_patch_parts(model);
+    args.out_stride = args.parts * (pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model));
     args.images = patches;
     args.out = f->wide;
     return args;
@@ -52,6 +53,7 @@ static rvit_status cut(const forward *f)
                   .patchify = patchify_of(f, plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images))};
     if (rvit_prune_by_pixels(&plan->schedule)) {
         op.patchify.dtype = RVIT_F32;
+        op.patchify.parts = 1;
         op.patchify.out_stride = 0;
         op.patchify.out = view(f, plan->patch_pixels);
     }
@@ -80,7 +82,7 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
     args.rows = patch_rows(f);
     /* The op on pictures has the values of a patch channel after channel, and of one frame. */
     const int pictures = f->plan->desc.max_picture_bytes > 0;
-    args.in_features = pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model);
+    args.in_features = rvit_model_patch_parts(model) * (pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model));
     args.out_features = model->info.dim;
     args.x = f->wide;
     args.weight = pictures ? model->patch_weight : model->row_weight;
@@ -90,7 +92,7 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
     else if (!rvit_model_has_table(model))
         args.bias = rvit_model_table(model);
     args.out = *out = f->spare;
-    RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
+    RVIT_TRY(rvit_forward_add_linear(f, &args));
     if (model->unit_weight.buffer == NULL)
         return RVIT_OK;
     *out = f->normed;

@@ -82,7 +82,7 @@ rvit_status rvit_forward_merge_units(forward *f, int32_t deepstack)
     args.weight = w->fc2_weight;
     args.bias = w->fc2_bias;
     args.out = view(f, f->plan->merged_rows);
-    RVIT_TRY(rvit_forward_add_linear(&squares, &args, absent));
+    RVIT_TRY(rvit_forward_add_linear(&squares, &args));
     const rvit_session_desc *desc = &f->plan->desc;
     if (deepstack < 0)
         return give_units(f, args.out, row_size, desc->merged.buffer != NULL ? desc->merged : view(f, f->plan->merged));

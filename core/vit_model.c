@@ -6,6 +6,7 @@
 #include "core/args.h"
 #include "core/checkpoint.h"
 #include "core/entry.h"
+#include "core/vit_quantize.h"
 
 /* A checkpoint that was opened to be described may be one that cannot be run. */
 static rvit_status check_runs(const rvit_checkpoint *checkpoint)
@@ -13,11 +14,13 @@ static rvit_status check_runs(const rvit_checkpoint *checkpoint)
     return rvit_obstacles_status(&checkpoint->obstacles, rvit_tensor_set_path(checkpoint->tensors));
 }
 
-/* Whether the device computes in this type: asked of a small product, which every model has. */
-static rvit_status check_dtype(const rvit_device *device, rvit_dtype dtype)
+/* Asked of a small product, which every model has. */
+rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype)
 {
     if (rvit_dtype_size(dtype) == 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)dtype);
+    if (rvit_is_bytes(dtype))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype is %s, expected f32, f16 or bf16", rvit_dtype_name(dtype));
     rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
     op.linear.dtype = op.linear.out_dtype = dtype;
     op.linear.rows.capacity = op.linear.in_features = op.linear.out_features = 16;
@@ -45,8 +48,9 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "model desc"));
-    RVIT_TRY(check_dtype(device, desc.dtype));
+    RVIT_TRY(rvit_model_check_dtype(device, desc.dtype));
     RVIT_TRY(check_runs(checkpoint));
+    RVIT_TRY(rvit_quantization_check(device, desc.quantization, desc.dtype, &checkpoint->config.info));
     rvit_model *model = rvit_alloc_new(&device->alloc, sizeof *model);
     if (model == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
@@ -56,7 +60,9 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     atomic_init(&model->native_sessions, 0);
     model->info = checkpoint->config.info;
     memcpy(model->missing_predictor, checkpoint->config.missing_predictor, sizeof model->missing_predictor);
-    model->mlp_width = (model->info.mlp_dim + 7) / 8 * 8;
+    model->info.quantization = (int32_t)desc.quantization;
+    const int32_t unit = rvit_model_quantizes(model) ? 16 : 8;
+    model->mlp_width = (model->info.mlp_dim + unit - 1) / unit * unit;
     model->attention_norm = checkpoint->config.attention_norm;
     model->mlp_norm = checkpoint->config.mlp_norm;
     rvit_model_take_positions(model, checkpoint);

@@ -5,13 +5,24 @@
 #include "core/device.h"
 #include "core/vit_config.h"
 
+/* A linear layer of a block. */
+typedef struct rvit_linear_weights {
+    rvit_dtype dtype;       /* of weight and of the input; I8 and E4M3 have scales */
+    rvit_view weight, bias; /* where info.gated, fc1 has pairs of rows: gate, value */
+    rvit_view narrow_bias;  /* bias in the model's dtype, if that has 16 bits: of qkv; of fc1, where the activation is one that a GEMM of
+                               cuBLASLt ends with; of fc2 of E4M3 in BF16 */
+    rvit_view scales, sums; /* f32 and, of I8, int32: of each row of weight */
+    rvit_view input_scale;  /* f32 [1], of all inputs; absent: each row has its own */
+    int32_t bounded;        /* 1: no input exceeds input_scale, and all rows of weight have one scale (vit_bounds.c) */
+    int32_t arranged;       /* rvit_linear_hints.arranged */
+} rvit_linear_weights;
+
+typedef enum rvit_block_linear { RVIT_BLOCK_QKV, RVIT_BLOCK_PROJ, RVIT_BLOCK_FC1, RVIT_BLOCK_FC2, RVIT_N_BLOCK_LINEARS } rvit_block_linear;
+
 typedef struct rvit_block_weights {
-    rvit_view norm1_gamma, norm1_beta, qkv_weight, qkv_bias, proj_weight, proj_bias;
-    rvit_view qkv_bias_narrow; /* of a 16-bit model: qkv_bias in dtype */
-    rvit_view fc1_bias_narrow; /* the same of fc1_bias, where the activation is one that a GEMM of cuBLASLt ends with */
-    rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight,
-        fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
+    rvit_view norm1_gamma, norm1_beta, norm2_gamma, norm2_beta;
     rvit_view attention_norm_gamma, attention_norm_beta, mlp_norm_gamma, mlp_norm_beta; /* absent where the model has none */
+    rvit_linear_weights linears[RVIT_N_BLOCK_LINEARS];
 } rvit_block_weights;
 
 /* One of DynamicViT's predictors, named in the checkpoint score_predictor.<index>.*. */
@@ -45,15 +56,17 @@ struct rvit_model {
     atomic_int references;
     atomic_int native_sessions; /* those that have taken over how positions are resampled and turn */
     rvit_model_info info;
-    int32_t mlp_width;                /* info.mlp_dim, padded with zeros to a multiple of 8 */
+    int32_t mlp_width;                /* info.mlp_dim, padded with zeros to a multiple of 8, of a quantised model of 16 */
     int32_t attention_norm, mlp_norm; /* 1: blocks have them */
     rvit_dtype dtype;                 /* of weights and of the products' inputs */
     rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
     rvit_buffer *weights;             /* all of them */
-    rvit_view patch_weight;           /* [dim, rvit_model_patch_width], for values in the order of rvit_patchify: (channel, y, x) */
-    /* [dim, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches (channel,
-       frame, y, x), patch_weight then being the sum over the frames. */
+    /* [dim, parts, rvit_model_patch_width], for values in the order of rvit_patchify: (channel, y, x) */
+    rvit_view patch_weight;
+    /* [dim, parts, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches
+       (channel, frame, y, x), patch_weight then being the sum over the frames. */
     rvit_view row_weight;
+    int32_t patch_arranged, row_arranged; /* as rvit_linear_weights.arranged */
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
@@ -75,6 +88,17 @@ struct rvit_model {
     char missing_predictor[RVIT_NAME_SIZE];                 /* the first tensor that keeps the next predictor from being complete */
 };
 
+/* Columns of the input and of the output of a block's linear layer. */
+static inline int32_t rvit_block_inputs(const rvit_model *m, rvit_block_linear linear)
+{
+    return linear == RVIT_BLOCK_FC2 ? m->mlp_width : m->info.dim;
+}
+
+static inline int32_t rvit_block_outputs(const rvit_model *m, rvit_block_linear linear)
+{
+    return linear == RVIT_BLOCK_QKV ? 3 * m->info.dim : linear == RVIT_BLOCK_FC1 ? m->mlp_width : m->info.dim;
+}
+
 static inline int rvit_has_cls(const rvit_model_info *info)
 {
     return info->n_prefix > info->n_registers;
@@ -86,6 +110,8 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
     return info->distilled || info->pooling == RVIT_POOLING_CLS_MEAN ? 2 * info->dim : info->dim;
 }
 
+/* Whether the device computes in this type. */
+rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype);
 void rvit_model_retain(rvit_model *model);
 /* What native sessions know of positions. */
 void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint);
@@ -93,6 +119,9 @@ void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpo
 rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint);
 /* Reads the weights of a checkpoint of the same geometry into the model's memory. */
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
+
+/* Has the device arrange the blocks' weights, which have just been loaded. */
+void rvit_model_arrange(rvit_model *model);
 
 /* Values of a patch. */
 static inline int32_t rvit_model_patch_values(const rvit_model *m)
@@ -104,6 +133,12 @@ static inline int32_t rvit_model_patch_values(const rvit_model *m)
 static inline int32_t rvit_model_patch_width(const rvit_model *m)
 {
     return (rvit_model_patch_values(m) + 7) / 8 * 8;
+}
+
+/* Parts that each value of a patch has in the patch product, whose weight stands in a row as often. So pixels enter it unrounded. */
+static inline int32_t rvit_model_patch_parts(const rvit_model *m)
+{
+    return m->dtype == RVIT_F32 ? 1 : 2;
 }
 
 /* Values of a patch as native sessions are given them; those of a still are there once for each frame. */

@@ -57,7 +57,7 @@ rvit_status rvit_forward_probe(const forward *f, rvit_view probs)
     linear.x = f->normed;
     linear.weight = w->query_weight;
     linear.out = view(f, f->plan->map_logits);
-    RVIT_TRY(rvit_forward_add_linear(f, &linear, absent));
+    RVIT_TRY(rvit_forward_add_linear(f, &linear));
     rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
     args.dtype = args.out_dtype = model->dtype;
     args.n_images = f->plan->desc.max_images;
@@ -98,7 +98,7 @@ static rvit_status attention_pool(forward *f)
     args.weight = w->proj_weight;
     args.bias = w->proj_bias;
     args.out = images.x;
-    RVIT_TRY(rvit_forward_add_linear(&images, &args, absent));
+    RVIT_TRY(rvit_forward_add_linear(&images, &args));
     if (w->mlp_dim == 0)
         return RVIT_OK;
     RVIT_TRY(rvit_forward_layernorm(&images, w->norm_gamma, w->norm_beta, model->info.eps, model->dtype, images.normed));

@@ -118,7 +118,9 @@ rvit_status rvit_forward_find_anchors(forward *f)
     RVIT_TRY(fill_score(f, stage, &args));
     args.counts = view(f, f->plan->anchor_counts);
     args.keep = view(f, f->plan->anchors);
-    return rvit_select(f->stream, &args);
+    RVIT_TRY(rvit_select(f->stream, &args));
+    RVIT_TRY(rvit_forward_trace(f, args.scores, stage->scores.size, view(f, f->plan->trace_anchor_scores)));
+    return rvit_forward_trace(f, args.keep, f->plan->trace_anchors.size, view(f, f->plan->trace_anchors));
 }
 
 /* Marks the rows that stay by the pixels of their patches. */
@@ -133,6 +135,16 @@ static rvit_status mark_by_pixels(const forward *f)
     args.sources = view(f, plan->pixel_sources);
     args.unit_rows = f->unit_rows;
     return rvit_pixelprune(f->stream, &args);
+}
+
+/* What the policy says, to the trace; what stays is then what the run brings. */
+static rvit_status decide_apart(const forward *f, const rvit_stage_plan *stage, rvit_select_args *args)
+{
+    RVIT_TRY(rvit_select(f->stream, args));
+    RVIT_TRY(rvit_forward_trace(f, args->keep, stage->trace_decided.size, view(f, stage->trace_decided)));
+    RVIT_TRY(rvit_forward_trace(f, args->scores, stage->scores.size, view(f, stage->trace_scores)));
+    args->mode = RVIT_SELECT_MASK;
+    return RVIT_OK;
 }
 
 /* Scores and selects; the rows are gathered later. */
@@ -150,6 +162,10 @@ static rvit_status select_rows(forward *f)
     args.keep_in = view(f, f->plan->schedule.policy->by_pixels ? f->plan->pixel_marks : stage->keep_in);
     args.keep = view(f, stage->keep);
     args.anchors = view(f, f->plan->anchors);
+    if (f->plan->schedule.given)
+        RVIT_TRY(decide_apart(f, stage, &args));
+    if (args.mode == RVIT_SELECT_MASK)
+        args.anchors = absent;
     RVIT_TRY(rvit_select(f->stream, &args));
     if (args.mode != RVIT_SELECT_MASK)
         RVIT_TRY(rvit_forward_trace(f, args.scores, stage->scores.size, view(f, stage->trace_scores)));
@@ -186,6 +202,7 @@ static rvit_status merge(forward *f)
     match.src_rows = view(f, stage->src_rows);
     match.next_rows = view(f, stage->next_rows);
     RVIT_TRY(rvit_match(f->stream, &match));
+    RVIT_TRY(rvit_forward_trace(f, match.metric, stage->trace_metric.size, view(f, stage->trace_metric)));
 
     rvit_merge_args args = RVIT_MERGE_ARGS_INIT;
     args.dtype = model->x_dtype;

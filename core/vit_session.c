@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <raggedvit/experimental.h>
+
 #include "core/args.h"
 #include "core/entry.h"
 #include "core/vit_dense_trial.h"
@@ -119,6 +121,8 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
 {
     if (desc->max_images < 1 || desc->max_images > 1 << 20)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, expected 1..%d", (int)desc->max_images, 1 << 20);
+    if (desc->trace < 0 || desc->trace > RVIT_TRACE_GIVEN)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: trace is %d, expected 0, 1 or 2", (int)desc->trace);
     RVIT_TRY(rvit_native_check(model, desc));
     const int64_t rows = (int64_t)desc->max_images * model->info.tokens;
     if (!desc->native && rows > INT32_MAX - 1)
@@ -444,6 +448,11 @@ rvit_status rvit_session_wait(rvit_session *session)
     session->pending = 0;
     RVIT_TRY(rvit_stream_synchronize(session->stream));
     session->has_results = 1;
+    uint32_t *saturated = rvit_session_host(session, session->plan->saturated);
+    if (saturated != NULL) {
+        session->saturated += *saturated;
+        *saturated = 0;
+    }
     return rvit_session_take_errors(session);
 }
 

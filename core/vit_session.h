@@ -21,6 +21,8 @@ struct rvit_session {
 
     int64_t pictures_size; /* bytes of the region that the last run uses */
 
+    int64_t saturated; /* values cut off in all runs waited for */
+
     int32_t n_images; /* of the last run */
     int32_t pending;  /* enqueued, not waited for */
     int32_t has_results, has_kept, has_normalized;

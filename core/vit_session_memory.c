@@ -80,6 +80,9 @@ rvit_status rvit_session_allocate(rvit_session *s)
     int32_t *image_errors = rvit_session_host(s, plan->image_errors);
     if (image_errors != NULL)
         memset(image_errors, 0, (size_t)plan->desc.max_images * sizeof *image_errors);
+    int32_t *saturated = rvit_session_host(s, plan->saturated);
+    if (saturated != NULL)
+        *saturated = 0;
     for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
         int32_t *error = rvit_session_host(s, plan->stages[i].error);
         if (error != NULL)

@@ -1,10 +1,13 @@
 /* Makes the plan of a session. */
 #include "core/vit_session_plan.h"
 
+#include <raggedvit/experimental.h>
+
 #include "core/args.h"
 #include "core/images.h"
 #include "core/status.h"
 #include "core/vit_native.h"
+#include "core/vit_quantize.h"
 #include "core/vit_windows.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
@@ -144,9 +147,11 @@ static int64_t picture_bytes(const rvit_session_plan *p)
 
 static int64_t widest(const rvit_model *m)
 {
-    const int64_t patch = rvit_model_row_width(m);
+    const int64_t patch = rvit_model_patch_parts(m) * (int64_t)rvit_model_row_width(m);
     /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
-    const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, own = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
+    const int late_gate = rvit_model_quantizes(m) && m->info.gated; /* applied where the rows become bytes */
+    const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim;
+    const int64_t own = (m->mlp_norm || late_gate ? 2 : 1) * (int64_t)m->mlp_width;
     const int64_t mlp = own > m->map.mlp_width ? own : m->map.mlp_width;
     const int64_t most = patch > qkv ? patch : qkv;
     return most > mlp ? most : mlp;
@@ -446,6 +451,17 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     return RVIT_OK;
 }
 
+/* Whether each stage can decide of the rows that given sets leave. */
+static rvit_status check_given(const rvit_prune_schedule *schedule)
+{
+    const rvit_policy *policy = schedule->policy;
+    if (schedule->n_stages == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the session does not prune");
+    if (policy->merges || policy->fuses || schedule->select == RVIT_SELECT_MASK)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the stages of %s cannot decide of given rows", policy->info.name);
+    return RVIT_OK;
+}
+
 rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session_desc *desc, const rvit_session_plan **out_plan)
 {
     rvit_prune_schedule schedule;
@@ -461,6 +477,9 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     if (model->info.merge > 0)
         schedule.unit = model->info.merge * model->info.merge;
     schedule.windowed = model->info.window > 0;
+    if (desc->trace == RVIT_TRACE_GIVEN)
+        RVIT_TRY(check_given(&schedule));
+    schedule.given = desc->trace == RVIT_TRACE_GIVEN;
     RVIT_TRY(check_predictors(model, &schedule));
     RVIT_TRY(check_probs(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)unpruned_len(model, desc) + 1) * sizeof(int32_t) : 0;

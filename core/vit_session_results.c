@@ -326,7 +326,10 @@ rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_
     RVIT_ENTRY;
     if (session == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_get_stats: session is NULL");
-    return rvit_stream_get_stats(session->stream, out_stats);
+    rvit_stats stats = RVIT_STATS_INIT;
+    RVIT_TRY(rvit_stream_get_stats(session->stream, &stats));
+    stats.saturated = session->saturated;
+    return rvit_args_return(out_stats, &stats, sizeof stats, "stats");
 }
 
 rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, rvit_select_args *out_args)
@@ -344,6 +347,15 @@ rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, 
 const int32_t *rvit_session_counts(const rvit_session *session, int32_t stage)
 {
     return session == NULL || stage < 0 || stage >= session->plan->schedule.n_stages ? NULL : session->plan->stages[stage].count_table;
+}
+
+const uint8_t *rvit_session_decided(const rvit_session *session, int32_t stage)
+{
+    const int32_t n_stages = session == NULL ? 0 : session->plan->schedule.n_stages;
+    if (session == NULL || !session->has_results || stage < 0 || stage > n_stages)
+        return NULL;
+    const rvit_session_array *decided = stage == n_stages ? &session->plan->trace_anchors : &session->plan->stages[stage].trace_decided;
+    return decided->place == RVIT_PLACE_NONE ? NULL : rvit_session_host(session, *decided);
 }
 
 static int64_t rows_of(const rvit_session *s, int32_t stage)
@@ -372,9 +384,18 @@ rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int
         *out_rows = rows_of(session, rvit_stage_of_output(&plan->schedule, block));
         return RVIT_OK;
     }
-    if (what != RVIT_TRACE_SCORES || index < 0 || index >= plan->schedule.n_stages || plan->stages[index].scores.place == RVIT_PLACE_NONE)
+    if (what == RVIT_TRACE_SCORES && index == plan->schedule.n_stages && plan->trace_anchor_scores.place != RVIT_PLACE_NONE) {
+        *out_data = rvit_session_host(session, plan->trace_anchor_scores);
+        *out_dtype = RVIT_F32;
+        *out_rows = rows_of(session, -1);
+        return RVIT_OK;
+    }
+    const int is_stage = index >= 0 && index < plan->schedule.n_stages, merges = is_stage && plan->schedule.policy->merges;
+    if (what == RVIT_TRACE_METRIC && !merges)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_trace: the session has no metric of stage %d", (int)index);
+    if (what != RVIT_TRACE_METRIC && (what != RVIT_TRACE_SCORES || !is_stage || plan->stages[index].scores.place == RVIT_PLACE_NONE))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_trace: the session has no scores of stage %d", (int)index);
-    *out_data = rvit_session_host(session, plan->stages[index].trace_scores);
+    *out_data = rvit_session_host(session, merges ? plan->stages[index].trace_metric : plan->stages[index].trace_scores);
     *out_dtype = RVIT_F32;
     *out_rows = rows_of(session, index - 1);
     return RVIT_OK;

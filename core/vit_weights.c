@@ -1,325 +1,38 @@
 /* Loads a checkpoint's weights onto a device. */
-#include "core/vit_model.h"
+#include "core/vit_weights.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "core/args.h"
 #include "core/checkpoint.h"
 #include "core/entry.h"
-#include "core/half.h"
 
-/* Staging memory is filled in order and copied in parts: the device copies while the host reads on. The host waits only when it is full. */
-#define STAGING_SIZE (2 << 20)
-#define PART_SIZE (1 << 19)
-
-/* Visits all weights twice: first to assign their offsets in one buffer; then, with a stream, to read, convert and write them. */
-typedef struct loader {
-    const rvit_checkpoint *checkpoint;
-    rvit_model *model;
-    rvit_stream *stream; /* NULL in the first pass */
-    int64_t size;        /* bytes placed so far */
-    int64_t largest;     /* elements of the largest tensor */
-    rvit_buffer *staging;
-    int64_t start;          /* offset in the weights of the start of the staging memory */
-    int64_t copied, staged; /* offsets in the weights: end of the part being copied, end of the part in staging memory */
-    float *values, *more;
-} loader;
-
-static rvit_status place(loader *l, int64_t n, rvit_dtype dtype, rvit_view *view)
+/* Writes the patches' weight, of which l->values has the rows of `width` values, once for each part of the values that it is for. */
+static rvit_status write_patch_weight(rvit_weights_loader *l, int64_t width, rvit_view view)
 {
-    view->buffer = l->model->weights;
-    view->offset = l->size;
-    l->size += (n * rvit_dtype_size(dtype) + 255) / 256 * 256;
-    if (n > l->largest)
-        l->largest = n;
-    return RVIT_OK;
-}
-
-/* A copy is a multiple of 4 bytes; the offsets leave room for an odd element. */
-static rvit_status copy_staged(loader *l)
-{
-    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
-    args.source = (rvit_view){l->staging, l->copied - l->start};
-    args.destination = (rvit_view){l->model->weights, l->copied};
-    args.size = (l->staged - l->copied + 3) / 4 * 4;
-    l->copied += args.size;
-    return args.size == 0 ? RVIT_OK : rvit_copy(l->stream, &args);
-}
-
-/* Returns staging memory for the weights from byte `at` on: room for *size bytes, at least one element of any type, at most as many as
-   requested. */
-static rvit_status stage(loader *l, int64_t at, int64_t *size, void **out_host)
-{
-    if (l->staged - l->copied >= PART_SIZE)
-        RVIT_TRY(copy_staged(l));
-    if (at + 256 > l->start + l->staging->size) {
-        RVIT_TRY(copy_staged(l));
-        RVIT_TRY(rvit_stream_synchronize(l->stream));
-        l->start = l->copied = at;
+    const int64_t dim = l->model->info.dim, parts = rvit_model_patch_parts(l->model);
+    for (int64_t row = dim; parts > 1 && row-- > 0;) { /* from the last on: they grow in place */
+        float *wide = l->values + row * parts * width;
+        memmove(wide, l->values + row * width, (size_t)width * sizeof *wide);
+        for (int64_t part = 1; part < parts; part++)
+            memcpy(wide + part * width, wide, (size_t)width * sizeof *wide);
     }
-    const int64_t room = l->start + l->staging->size - at;
-    const int64_t most = room < PART_SIZE ? room : PART_SIZE;
-    if (*size > most)
-        *size = most;
-    *out_host = (uint8_t *)l->staging->host + (at - l->start);
-    l->staged = at + *size;
-    return RVIT_OK;
-}
-
-/* Writes n values of l->values. */
-static rvit_status write(loader *l, int64_t n, rvit_dtype dtype, rvit_view view)
-{
-    const int64_t element = rvit_dtype_size(dtype);
-    for (int64_t done = 0; done < n;) {
-        int64_t size = (n - done) * element;
-        void *host;
-        RVIT_TRY(stage(l, view.offset + done * element, &size, &host));
-        const int64_t some = size / element;
-        if (dtype == RVIT_F32)
-            memcpy(host, l->values + done, (size_t)size);
-        else
-            rvit_narrow(l->values + done, some, dtype, host);
-        done += some;
-    }
-    return RVIT_OK;
-}
-
-static rvit_status name_of(const loader *l, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE])
-{
-    if (rvit_family_name(l->checkpoint->config.family, role, index, name) == NULL)
-        return rvit_fail(RVIT_INTERNAL, "%s checkpoints have no tensor for role %d", l->checkpoint->config.family->name, (int)role);
-    return RVIT_OK;
-}
-
-static rvit_status read(const loader *l, rvit_role role, int32_t index, int64_t n, float *values)
-{
-    char name[RVIT_NAME_SIZE];
-    RVIT_TRY(name_of(l, role, index, name));
-    return rvit_checkpoint_read(l->checkpoint, &l->model->device->alloc, name, n, values);
-}
-
-static int has(const loader *l, rvit_role role)
-{
-    return l->checkpoint->config.family->names[role] != NULL;
-}
-
-/* Loads a tensor as it is in the file, converted to dtype. */
-static rvit_status load(loader *l, rvit_role role, int32_t index, int64_t n, rvit_dtype dtype, rvit_view *view)
-{
-    RVIT_TRY(place(l, n, dtype, view));
-    if (l->stream == NULL)
-        return RVIT_OK;
-    char name[RVIT_NAME_SIZE];
-    RVIT_TRY(name_of(l, role, index, name));
-    const int64_t element = rvit_dtype_size(dtype);
-    for (int64_t done = 0; done < n;) {
-        int64_t size = (n - done) * element;
-        void *host;
-        RVIT_TRY(stage(l, view->offset + done * element, &size, &host));
-        RVIT_TRY(rvit_checkpoint_read_part(l->checkpoint, &l->model->device->alloc, name, n, done, size / element, dtype, host));
-        done += size / element;
-    }
-    return RVIT_OK;
-}
-
-/* Zeros for a bias that the model does not have. */
-static rvit_status load_zeros(loader *l, int64_t n, rvit_dtype dtype, rvit_view *view)
-{
-    RVIT_TRY(place(l, n, dtype, view));
-    if (l->stream == NULL)
-        return RVIT_OK;
-    memset(l->values, 0, (size_t)n * sizeof *l->values);
-    return write(l, n, dtype, *view);
-}
-
-/* Queries, keys and values [3 n], from wherever the file has them. */
-static rvit_status read_qkv(const loader *l, rvit_role role, int32_t block, int64_t n, float *values)
-{
-    if (has(l, role))
-        return read(l, role, block, 3 * n, values);
-    static const rvit_role weights[] = {RVIT_ROLE_Q_WEIGHT, RVIT_ROLE_K_WEIGHT, RVIT_ROLE_V_WEIGHT};
-    static const rvit_role biases[] = {RVIT_ROLE_Q_BIAS, RVIT_ROLE_K_BIAS, RVIT_ROLE_V_BIAS};
-    for (int64_t i = 0; i < 3; i++) {
-        const rvit_role part = role == RVIT_ROLE_QKV_WEIGHT ? weights[i] : biases[i];
-        if (has(l, part))
-            RVIT_TRY(read(l, part, block, n, values + i * n));
-        else
-            memset(values + i * n, 0, (size_t)n * sizeof *values);
-    }
-    return RVIT_OK;
-}
-
-/* Whether queries and keys are to be brought from the file's layout of rotated pairs to that of the kernels. */
-static int rearranges(const loader *l)
-{
-    return rvit_model_rotates(l->model) && l->checkpoint->config.rope.layout == RVIT_ROPE_INTERLEAVED;
-}
-
-/* Loads queries, keys and values one after another, whether the file stores them together or apart. role: that of all three together. */
-static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
-{
-    const rvit_model_info *info = &l->model->info;
-    if (has(l, role) && !rearranges(l))
-        return load(l, role, block, 3 * n, dtype, view);
-    RVIT_TRY(place(l, 3 * n, dtype, view));
-    if (l->stream == NULL)
-        return RVIT_OK;
-    RVIT_TRY(read_qkv(l, role, block, n, l->values));
-    if (rearranges(l)) {
-        memcpy(l->more, l->values, 2 * (size_t)n * sizeof *l->more);
-        rvit_rope_to_half(l->more, 2 * info->n_heads, info->head_dim, n / info->dim, l->values);
-    }
-    return write(l, 3 * n, dtype, *view);
-}
-
-static rvit_status load_qkv_bias(loader *l, int32_t block, rvit_block_weights *w)
-{
-    const int64_t n = l->model->info.dim;
-    if (!l->checkpoint->config.qkv_bias) {
-        RVIT_TRY(load_zeros(l, 3 * n, RVIT_F32, &w->qkv_bias));
-        return l->model->dtype == RVIT_F32 ? RVIT_OK : load_zeros(l, 3 * n, l->model->dtype, &w->qkv_bias_narrow);
-    }
-    RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_BIAS, block, n, RVIT_F32, &w->qkv_bias));
-    if (l->model->dtype == RVIT_F32)
-        return RVIT_OK;
-    return load_qkv(l, RVIT_ROLE_QKV_BIAS, block, n, l->model->dtype, &w->qkv_bias_narrow);
-}
-
-/* Loads the weight [dim, n] or, with n 1, the bias of a GEMM whose result is added to the residual stream. The layer scale of the result is
-   folded into the rows. padded: the row's elements, of which those past the file's n are zero. */
-static rvit_status load_scaled(loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, int64_t padded, rvit_dtype dtype,
-                               rvit_view *view)
-{
-    const int64_t dim = l->model->info.dim;
-    if (!l->checkpoint->config.layer_scale && n == padded)
-        return load(l, role, block, dim * n, dtype, view);
-    RVIT_TRY(place(l, dim * padded, dtype, view));
-    if (l->stream == NULL)
-        return RVIT_OK;
-    RVIT_TRY(read(l, role, block, dim * n, l->more));
-    memset(l->values, 0, (size_t)(dim * padded) * sizeof *l->values);
-    for (int64_t row = 0; row < dim; row++)
-        memcpy(l->values + row * padded, l->more + row * n, (size_t)n * sizeof *l->values);
-    if (l->checkpoint->config.layer_scale) {
-        RVIT_TRY(read(l, scale, block, dim, l->more));
-        for (int64_t row = 0; row < dim; row++)
-            for (int64_t i = 0; i < n; i++)
-                l->values[row * padded + i] *= l->more[row];
-    }
-    return write(l, dim * padded, dtype, *view);
-}
-
-/* Loads fc1's weight or, with columns 1, its bias: padded to mlp_width rows that are zero; of a gated MLP a row of the gate and one of the
-   values in turn. gate: the role of the gate where it lies apart. */
-static rvit_status load_fc1(loader *l, rvit_role role, rvit_role gate, int32_t block, int64_t columns, rvit_dtype dtype, rvit_view *view)
-{
-    const int64_t mlp = l->model->info.mlp_dim, width = l->model->mlp_width, parts = l->model->info.gated ? 2 : 1;
-    if (parts == 1 && mlp == width)
-        return load(l, role, block, mlp * columns, dtype, view);
-    RVIT_TRY(place(l, parts * width * columns, dtype, view));
-    if (l->stream == NULL)
-        return RVIT_OK;
-    const int apart = has(l, gate);
-    if (apart)
-        RVIT_TRY(read(l, gate, block, mlp * columns, l->more));
-    RVIT_TRY(read(l, role, block, (apart ? 1 : parts) * mlp * columns, l->more + (apart ? mlp * columns : 0)));
-    memset(l->values, 0, (size_t)(parts * width * columns) * sizeof *l->values);
-    for (int64_t part = 0; part < parts; part++)
-        for (int64_t row = 0; row < mlp; row++)
-            memcpy(l->values + (row * parts + part) * columns, l->more + (part * mlp + row) * columns, (size_t)columns * sizeof *l->values);
-    return write(l, parts * width * columns, dtype, *view);
-}
-
-static rvit_status load_mlp(loader *l, int32_t b, rvit_block_weights *w)
-{
-    const int64_t dim = l->model->info.dim, mlp = l->model->info.mlp_dim, width = l->model->mlp_width;
-    const rvit_dtype dtype = l->model->dtype;
-    RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_WEIGHT, RVIT_ROLE_GATE_WEIGHT, b, dim, dtype, &w->fc1_weight));
-    if (!l->checkpoint->config.mlp_bias) {
-        RVIT_TRY(load_zeros(l, (l->model->info.gated ? 2 : 1) * width, RVIT_F32, &w->fc1_bias));
-        RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, dtype, &w->fc2_weight));
-        return load_zeros(l, dim, RVIT_F32, &w->fc2_bias);
-    }
-    RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_BIAS, RVIT_ROLE_GATE_BIAS, b, 1, RVIT_F32, &w->fc1_bias));
-    if (l->model->info.activation == RVIT_ACTIVATION_GELU_TANH && !l->model->info.gated && dtype != RVIT_F32)
-        RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_BIAS, RVIT_ROLE_GATE_BIAS, b, 1, dtype, &w->fc1_bias_narrow));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, dtype, &w->fc2_weight));
-    return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, RVIT_F32, &w->fc2_bias);
-}
-
-/* Loads a tensor of rows, with zeros behind each row and behind the last. */
-static rvit_status load_padded(loader *l, rvit_role role, int32_t index, const int64_t size[2], const int64_t padded[2], rvit_dtype dtype,
-                               rvit_view *view)
-{
-    const int64_t n = padded[0] * padded[1];
-    if (n == size[0] * size[1])
-        return load(l, role, index, n, dtype, view);
-    RVIT_TRY(place(l, n, dtype, view));
-    if (l->stream == NULL)
-        return RVIT_OK;
-    RVIT_TRY(read(l, role, index, size[0] * size[1], l->more));
-    memset(l->values, 0, (size_t)n * sizeof *l->values);
-    for (int64_t row = 0; row < size[0]; row++)
-        memcpy(l->values + row * padded[1], l->more + row * size[1], (size_t)size[1] * sizeof *l->values);
-    return write(l, n, dtype, *view);
-}
-
-/* RMS norms have no beta. */
-static rvit_status load_norm_of(loader *l, rvit_role gamma, rvit_role beta, int32_t block, int64_t n, int64_t padded, rvit_view *out_gamma,
-                                rvit_view *out_beta)
-{
-    const int64_t size[2] = {1, n}, wide[2] = {1, padded};
-    RVIT_TRY(load_padded(l, gamma, block, size, wide, RVIT_F32, out_gamma));
-    return l->checkpoint->config.norm_beta ? load_padded(l, beta, block, size, wide, RVIT_F32, out_beta) : RVIT_OK;
-}
-
-static rvit_status load_norm(loader *l, rvit_role gamma, rvit_role beta, int32_t block, rvit_view *out_gamma, rvit_view *out_beta)
-{
-    return load_norm_of(l, gamma, beta, block, l->model->info.dim, l->model->info.dim, out_gamma, out_beta);
-}
-
-/* The norms inside attention and MLP. */
-static rvit_status load_inner_norms(loader *l, int32_t b, rvit_block_weights *w)
-{
-    const rvit_model *m = l->model;
-    if (m->attention_norm)
-        RVIT_TRY(load_norm(l, RVIT_ROLE_ATTENTION_NORM_GAMMA, RVIT_ROLE_ATTENTION_NORM_BETA, b, &w->attention_norm_gamma,
-                           &w->attention_norm_beta));
-    return !m->mlp_norm ? RVIT_OK
-                        : load_norm_of(l, RVIT_ROLE_MLP_NORM_GAMMA, RVIT_ROLE_MLP_NORM_BETA, b, m->info.mlp_dim, m->mlp_width,
-                                       &w->mlp_norm_gamma, &w->mlp_norm_beta);
-}
-
-static rvit_status load_block(loader *l, int32_t b)
-{
-    const int64_t dim = l->model->info.dim;
-    const rvit_dtype dtype = l->model->dtype;
-    rvit_block_weights *w = &l->model->blocks[b];
-    RVIT_TRY(load_norm(l, RVIT_ROLE_NORM1_GAMMA, RVIT_ROLE_NORM1_BETA, b, &w->norm1_gamma, &w->norm1_beta));
-    RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_WEIGHT, b, dim * dim, dtype, &w->qkv_weight));
-    RVIT_TRY(load_qkv_bias(l, b, w));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dim, dtype, &w->proj_weight));
-    RVIT_TRY(l->checkpoint->config.proj_bias ? load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, 1, RVIT_F32, &w->proj_bias)
-                                             : load_zeros(l, dim, RVIT_F32, &w->proj_bias));
-    RVIT_TRY(load_norm(l, RVIT_ROLE_NORM2_GAMMA, RVIT_ROLE_NORM2_BETA, b, &w->norm2_gamma, &w->norm2_beta));
-    RVIT_TRY(load_inner_norms(l, b, w));
-    return load_mlp(l, b, w);
+    return rvit_weights_write(l, dim * parts * width, l->model->dtype, view);
 }
 
 /* The weight of the patches, for values in the order (y, x, channel) or (channel, y, x), whichever the file's has. */
-static rvit_status load_patch_weight(loader *l, int32_t channels_last, rvit_view *view)
+static rvit_status load_patch_weight(rvit_weights_loader *l, int32_t channels_last, rvit_view *view)
 {
     const rvit_model *model = l->model;
     const int64_t dim = model->info.dim, channels = model->info.channels, width = rvit_model_patch_width(model);
     const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, patch = channels * area;
     const int32_t stored_last = l->checkpoint->config.patch_rows;
-    if (channels_last == stored_last)
-        return load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){dim, patch}, (int64_t[]){dim, width}, model->dtype, view);
-    RVIT_TRY(place(l, dim * width, model->dtype, view));
+    if (channels_last == stored_last && rvit_model_patch_parts(model) == 1)
+        return rvit_weights_load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){dim, patch}, (int64_t[]){dim, width}, model->dtype, view);
+    RVIT_TRY(rvit_weights_place(l, dim * rvit_model_patch_parts(model) * width, model->dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * patch, l->more));
+    RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * patch, l->more));
     memset(l->values, 0, (size_t)(dim * width) * sizeof *l->values);
     for (int64_t row = 0; row < dim; row++)
         for (int64_t c = 0; c < channels; c++)
@@ -327,22 +40,25 @@ static rvit_status load_patch_weight(loader *l, int32_t channels_last, rvit_view
                 const int64_t first = c * area + i, last = i * channels + c;
                 l->values[row * width + (channels_last ? last : first)] = l->more[row * patch + (stored_last ? last : first)];
             }
-    return write(l, dim * width, model->dtype, *view);
+    return write_patch_weight(l, width, *view);
 }
 
 /* The weight of patches of several frames: as it is, and summed over the frames for those whose frames are equal. */
-static rvit_status load_frame_weights(loader *l)
+static rvit_status load_frame_weights(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, channels = model->info.channels, frames = l->checkpoint->config.frames;
     const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, width = rvit_model_patch_width(model);
-    const int64_t all = channels * frames * area;
-    RVIT_TRY(load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){dim, all}, (int64_t[]){dim, rvit_model_row_width(model)}, model->dtype,
-                         &model->row_weight));
-    RVIT_TRY(place(l, dim * width, model->dtype, &model->patch_weight));
+    const int64_t all = channels * frames * area, row_width = rvit_model_row_width(model), parts = rvit_model_patch_parts(model);
+    RVIT_TRY(rvit_weights_place(l, dim * parts * row_width, model->dtype, &model->row_weight));
+    RVIT_TRY(rvit_weights_place(l, dim * parts * width, model->dtype, &model->patch_weight));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * all, l->more));
+    RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * all, l->more));
+    memset(l->values, 0, (size_t)(dim * row_width) * sizeof *l->values);
+    for (int64_t row = 0; row < dim; row++)
+        memcpy(l->values + row * row_width, l->more + row * all, (size_t)all * sizeof *l->values);
+    RVIT_TRY(write_patch_weight(l, row_width, model->row_weight));
     memset(l->values, 0, (size_t)(dim * width) * sizeof *l->values);
     for (int64_t row = 0; row < dim; row++)
         for (int64_t c = 0; c < channels; c++)
@@ -352,22 +68,22 @@ static rvit_status load_frame_weights(loader *l)
                     sum += (double)l->more[row * all + (c * frames + t) * area + i];
                 l->values[row * width + c * area + i] = (float)sum;
             }
-    return write(l, dim * width, model->dtype, model->patch_weight);
+    return write_patch_weight(l, width, model->patch_weight);
 }
 
 /* first: the role of the norm's gamma; beta, fc1 and fc2 follow. norm: its width. */
-static rvit_status load_merger(loader *l, rvit_role first, int32_t index, int64_t norm, rvit_merger_weights *w)
+static rvit_status load_merger(rvit_weights_loader *l, rvit_role first, int32_t index, int64_t norm, rvit_merger_weights *w)
 {
     const int64_t unit = l->checkpoint->config.unit_dim, merged = l->model->info.merged_dim;
     const rvit_dtype dtype = l->model->dtype;
-    RVIT_TRY(load_norm_of(l, first, (rvit_role)(first + 1), index, norm, norm, &w->norm_gamma, &w->norm_beta));
-    RVIT_TRY(load(l, (rvit_role)(first + 2), index, unit * unit, dtype, &w->fc1_weight));
-    RVIT_TRY(load(l, (rvit_role)(first + 3), index, unit, RVIT_F32, &w->fc1_bias));
-    RVIT_TRY(load(l, (rvit_role)(first + 4), index, merged * unit, dtype, &w->fc2_weight));
-    return load(l, (rvit_role)(first + 5), index, merged, RVIT_F32, &w->fc2_bias);
+    RVIT_TRY(rvit_weights_load_norm_of(l, first, (rvit_role)(first + 1), index, norm, norm, &w->norm_gamma, &w->norm_beta));
+    RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 2), index, unit * unit, dtype, &w->fc1_weight));
+    RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 3), index, unit, RVIT_F32, &w->fc1_bias));
+    RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 4), index, merged * unit, dtype, &w->fc2_weight));
+    return rvit_weights_load(l, (rvit_role)(first + 5), index, merged, RVIT_F32, &w->fc2_bias);
 }
 
-static rvit_status load_mergers(loader *l)
+static rvit_status load_mergers(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     if (!l->checkpoint->config.merges)
@@ -378,7 +94,7 @@ static rvit_status load_mergers(loader *l)
     return RVIT_OK;
 }
 
-static rvit_status load_patch_weights(loader *l)
+static rvit_status load_patch_weights(rvit_weights_loader *l)
 {
     if (l->checkpoint->config.merges)
         return load_frame_weights(l);
@@ -386,59 +102,60 @@ static rvit_status load_patch_weights(loader *l)
     return load_patch_weight(l, 1, &l->model->row_weight);
 }
 
-static rvit_status load_embedding(loader *l)
+static rvit_status load_embedding(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     const rvit_model_info *info = &model->info;
     const int64_t dim = info->dim, n_prefix = info->n_prefix, n = info->tokens * dim;
-    RVIT_TRY(place(l, n, model->x_dtype, &model->embedding));
+    RVIT_TRY(rvit_weights_place(l, n, model->x_dtype, &model->embedding));
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_checkpoint_read_positions(l->checkpoint, &model->device->alloc, l->values));
     /* Layout of l->more: the prefix tokens in their order, then the bias of the patches. */
     const int64_t n_registers = info->n_registers;
     if (l->checkpoint->config.cls)
-        RVIT_TRY(read(l, RVIT_ROLE_CLS, 0, dim, l->more));
+        RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_CLS, 0, dim, l->more));
     if (n_prefix - n_registers == 2)
-        RVIT_TRY(read(l, RVIT_ROLE_DIST, 0, dim, l->more + dim));
+        RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_DIST, 0, dim, l->more + dim));
     if (n_registers > 0)
-        RVIT_TRY(read(l, RVIT_ROLE_REGISTERS, 0, n_registers * dim, l->more + (n_prefix - n_registers) * dim));
+        RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_REGISTERS, 0, n_registers * dim, l->more + (n_prefix - n_registers) * dim));
     memset(l->more + n_prefix * dim, 0, (size_t)dim * sizeof *l->more);
     if (l->checkpoint->config.patch_bias && !l->checkpoint->config.patch_norm)
-        RVIT_TRY(read(l, RVIT_ROLE_PATCH_BIAS, 0, dim, l->more + n_prefix * dim));
+        RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_PATCH_BIAS, 0, dim, l->more + n_prefix * dim));
     for (int64_t t = 0; t < info->tokens; t++) {
         const float *addend = l->more + (t < n_prefix ? t : n_prefix) * dim;
         for (int64_t i = 0; i < dim; i++)
             l->values[t * dim + i] += addend[i];
     }
-    return write(l, n, model->x_dtype, model->embedding);
+    return rvit_weights_write(l, n, model->x_dtype, model->embedding);
 }
 
 /* A square weight that is 1 on the diagonal. */
-static rvit_status load_unit(loader *l, rvit_view *view)
+static rvit_status load_unit(rvit_weights_loader *l, rvit_view *view)
 {
     const int64_t dim = l->model->info.dim;
-    RVIT_TRY(place(l, dim * dim, l->model->dtype, view));
+    RVIT_TRY(rvit_weights_place(l, dim * dim, l->model->dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
     for (int64_t i = 0; i < dim * dim; i++)
         l->values[i] = i % (dim + 1) == 0 ? 1.0f : 0.0f;
-    return write(l, dim * dim, l->model->dtype, *view);
+    return rvit_weights_write(l, dim * dim, l->model->dtype, *view);
 }
 
 /* What comes between the patches and their positions. */
-static rvit_status load_patch_norm(loader *l)
+static rvit_status load_patch_norm(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     if (!l->checkpoint->config.patch_norm)
         return RVIT_OK;
-    RVIT_TRY(l->checkpoint->config.patch_bias ? load(l, RVIT_ROLE_PATCH_BIAS, 0, model->info.dim, RVIT_F32, &model->patch_bias)
-                                              : load_zeros(l, model->info.dim, RVIT_F32, &model->patch_bias));
-    RVIT_TRY(load_norm(l, RVIT_ROLE_PATCH_NORM_GAMMA, RVIT_ROLE_PATCH_NORM_BETA, 0, &model->patch_norm_gamma, &model->patch_norm_beta));
+    RVIT_TRY(l->checkpoint->config.patch_bias ? rvit_weights_load(l, RVIT_ROLE_PATCH_BIAS, 0, model->info.dim, RVIT_F32, &model->patch_bias)
+                                              : rvit_weights_load_zeros(l, model->info.dim, RVIT_F32, &model->patch_bias));
+    RVIT_TRY(rvit_weights_load_norm(l, RVIT_ROLE_PATCH_NORM_GAMMA, RVIT_ROLE_PATCH_NORM_BETA, 0, &model->patch_norm_gamma,
+                                    &model->patch_norm_beta));
     return load_unit(l, &model->unit_weight);
 }
 
-static rvit_status load_rope_table(loader *l)
+static rvit_status load_rope_table(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     const rvit_model_info *info = &model->info;
@@ -446,33 +163,33 @@ static rvit_status load_rope_table(loader *l)
     const int64_t n = (int64_t)info->tokens * info->head_dim;
     if (!rvit_model_rotates(model) || info->merge > 0) /* which run at native resolution alone */
         return RVIT_OK;
-    RVIT_TRY(place(l, n, RVIT_F32, &model->rope_table));
+    RVIT_TRY(rvit_weights_place(l, n, RVIT_F32, &model->rope_table));
     if (l->stream == NULL)
         return RVIT_OK;
     rvit_rope_fill_table(&l->checkpoint->config.rope, height, width, info->n_prefix, info->head_dim, l->values);
-    return write(l, n, RVIT_F32, model->rope_table);
+    return rvit_weights_write(l, n, RVIT_F32, model->rope_table);
 }
 
 /* A head that the file holds as [dim, n_classes]. */
-static rvit_status load_transposed_head(loader *l)
+static rvit_status load_transposed_head(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, classes = model->info.n_classes;
-    RVIT_TRY(place(l, classes * dim, model->dtype, &model->head_weight));
+    RVIT_TRY(rvit_weights_place(l, classes * dim, model->dtype, &model->head_weight));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(read(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * dim, l->more));
+    RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * dim, l->more));
     for (int64_t c = 0; c < classes; c++)
         for (int64_t i = 0; i < dim; i++)
             l->values[c * dim + i] = l->more[i * classes + c];
-    return write(l, classes * dim, model->dtype, model->head_weight);
+    return rvit_weights_write(l, classes * dim, model->dtype, model->head_weight);
 }
 
 /* Where what is pooled is the result. */
-static rvit_status load_no_head(loader *l)
+static rvit_status load_no_head(rvit_weights_loader *l)
 {
     RVIT_TRY(load_unit(l, &l->model->head_weight));
-    return load_zeros(l, l->model->info.dim, RVIT_F32, &l->model->head_bias);
+    return rvit_weights_load_zeros(l, l->model->info.dim, RVIT_F32, &l->model->head_bias);
 }
 
 /* Columns of an ordinary head: those for the CLS row, then for the mean, where it reads both. */
@@ -482,7 +199,7 @@ static int64_t head_columns(const rvit_model *model)
 }
 
 /* A distilled model averages two heads. Side by side and halved, they act as one head. Halving is exact. */
-static rvit_status load_head(loader *l)
+static rvit_status load_head(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, classes = model->info.n_classes;
@@ -491,31 +208,31 @@ static rvit_status load_head(loader *l)
     if (!model->info.distilled) {
         RVIT_TRY(l->checkpoint->config.family->flags & RVIT_FAMILY_HEAD_TRANSPOSED
                      ? load_transposed_head(l)
-                     : load(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * head_columns(model), model->dtype, &model->head_weight));
-        return has(l, RVIT_ROLE_HEAD_BIAS) ? load(l, RVIT_ROLE_HEAD_BIAS, 0, classes, RVIT_F32, &model->head_bias)
-                                           : load_zeros(l, classes, RVIT_F32, &model->head_bias);
+                     : rvit_weights_load(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * head_columns(model), model->dtype, &model->head_weight));
+        return rvit_weights_has(l, RVIT_ROLE_HEAD_BIAS) ? rvit_weights_load(l, RVIT_ROLE_HEAD_BIAS, 0, classes, RVIT_F32, &model->head_bias)
+                                                        : rvit_weights_load_zeros(l, classes, RVIT_F32, &model->head_bias);
     }
-    RVIT_TRY(place(l, classes * 2 * dim, model->dtype, &model->head_weight));
-    RVIT_TRY(place(l, classes, RVIT_F32, &model->head_bias));
+    RVIT_TRY(rvit_weights_place(l, classes * 2 * dim, model->dtype, &model->head_weight));
+    RVIT_TRY(rvit_weights_place(l, classes, RVIT_F32, &model->head_bias));
     if (l->stream == NULL)
         return RVIT_OK;
     static const rvit_role weights[] = {RVIT_ROLE_HEAD_WEIGHT, RVIT_ROLE_HEAD_DIST_WEIGHT};
     for (int64_t h = 0; h < 2; h++) {
-        RVIT_TRY(read(l, weights[h], 0, classes * dim, l->more));
+        RVIT_TRY(rvit_weights_read(l, weights[h], 0, classes * dim, l->more));
         for (int64_t c = 0; c < classes; c++)
             for (int64_t i = 0; i < dim; i++)
                 l->values[(c * 2 + h) * dim + i] = 0.5f * l->more[c * dim + i];
     }
-    RVIT_TRY(write(l, classes * 2 * dim, model->dtype, model->head_weight));
-    RVIT_TRY(read(l, RVIT_ROLE_HEAD_BIAS, 0, classes, l->values));
-    RVIT_TRY(read(l, RVIT_ROLE_HEAD_DIST_BIAS, 0, classes, l->more));
+    RVIT_TRY(rvit_weights_write(l, classes * 2 * dim, model->dtype, model->head_weight));
+    RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_HEAD_BIAS, 0, classes, l->values));
+    RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_HEAD_DIST_BIAS, 0, classes, l->more));
     for (int64_t c = 0; c < classes; c++)
         l->values[c] = 0.5f * (l->values[c] + l->more[c]);
-    return write(l, classes, RVIT_F32, model->head_bias);
+    return rvit_weights_write(l, classes, RVIT_F32, model->head_bias);
 }
 
 /* Query, keys or values, from wherever the file has them: in one tensor, the query apart, or all apart. Absent biases are zeros. */
-static rvit_status read_map_part(const loader *l, int32_t part, int32_t bias, float *values)
+static rvit_status read_map_part(const rvit_weights_loader *l, int32_t part, int32_t bias, float *values)
 {
     const rvit_role together = bias ? RVIT_ROLE_MAP_QKV_BIAS : RVIT_ROLE_MAP_QKV_WEIGHT;
     const int64_t dim = l->model->info.dim, n = bias ? dim : dim * dim;
@@ -524,7 +241,7 @@ static rvit_status read_map_part(const loader *l, int32_t part, int32_t bias, fl
     char name[RVIT_NAME_SIZE];
     int64_t all = 3, first = part;
     rvit_role role = together;
-    if (has(l, RVIT_ROLE_MAP_K_WEIGHT)) {
+    if (rvit_weights_has(l, RVIT_ROLE_MAP_K_WEIGHT)) {
         role = apart[bias][part];
         all = 1;
         first = 0;
@@ -532,17 +249,17 @@ static rvit_status read_map_part(const loader *l, int32_t part, int32_t bias, fl
             memset(values, 0, (size_t)n * sizeof *values);
             return RVIT_OK;
         }
-    } else if (!has(l, together)) {
+    } else if (!rvit_weights_has(l, together)) {
         role = part == 0 ? (bias ? RVIT_ROLE_MAP_Q_BIAS : RVIT_ROLE_MAP_Q_WEIGHT) : bias ? RVIT_ROLE_MAP_KV_BIAS : RVIT_ROLE_MAP_KV_WEIGHT;
         all = part == 0 ? 1 : 2;
         first = part == 0 ? 0 : part - 1;
     }
-    RVIT_TRY(name_of(l, role, 0, name));
+    RVIT_TRY(rvit_weights_name(l, role, 0, name));
     return rvit_checkpoint_read_part(l->checkpoint, &l->model->device->alloc, name, all * n, first * n, n, RVIT_F32, values);
 }
 
 /* U[h, :] = Wk_h^T q_h / sqrt(head_dim), q = Wq latent + bq. The bias of the keys adds the same to all logits of a head, and so nothing. */
-static void fold_query(const loader *l, const float *query, const float *keys, float *folded)
+static void fold_query(const rvit_weights_loader *l, const float *query, const float *keys, float *folded)
 {
     const rvit_model *model = l->model;
     const int64_t dim = model->info.dim, head_dim = model->map.head_dim;
@@ -557,11 +274,11 @@ static void fold_query(const loader *l, const float *query, const float *keys, f
 }
 
 /* query = Wq latent + bq, or the latent itself where there is no Wq. */
-static rvit_status read_map_query(const loader *l, float *latent, float *bias, float *query)
+static rvit_status read_map_query(const rvit_weights_loader *l, float *latent, float *bias, float *query)
 {
     const int64_t dim = l->model->info.dim;
-    RVIT_TRY(read(l, RVIT_ROLE_MAP_LATENT, 0, dim, latent));
-    if (has(l, RVIT_ROLE_MAP_K_WEIGHT) && !has(l, RVIT_ROLE_MAP_Q_WEIGHT)) {
+    RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_MAP_LATENT, 0, dim, latent));
+    if (rvit_weights_has(l, RVIT_ROLE_MAP_K_WEIGHT) && !rvit_weights_has(l, RVIT_ROLE_MAP_Q_WEIGHT)) {
         memcpy(query, latent, (size_t)dim * sizeof *query);
         return RVIT_OK;
     }
@@ -577,11 +294,11 @@ static rvit_status read_map_query(const loader *l, float *latent, float *bias, f
 }
 
 /* The folded query, in l->values; l->more: the latent, the bias, the query, then U. */
-static rvit_status load_map_query(loader *l)
+static rvit_status load_map_query(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, n = model->map.logits * dim;
-    RVIT_TRY(place(l, n, model->dtype, &model->map.query_weight));
+    RVIT_TRY(rvit_weights_place(l, n, model->dtype, &model->map.query_weight));
     /* Room for a tensor of [dim, dim], and in l->more for what is computed. */
     if (l->largest < dim * dim)
         l->largest = dim * dim;
@@ -594,31 +311,33 @@ static rvit_status load_map_query(loader *l)
     RVIT_TRY(read_map_part(l, 1, 0, l->values));
     fold_query(l, query, l->values, folded);
     memcpy(l->values, folded, (size_t)n * sizeof *folded);
-    return write(l, n, model->dtype, model->map.query_weight);
+    return rvit_weights_write(l, n, model->dtype, model->map.query_weight);
 }
 
-static rvit_status load_map_values(loader *l, int32_t bias, rvit_dtype dtype, rvit_view *view)
+static rvit_status load_map_values(rvit_weights_loader *l, int32_t bias, rvit_dtype dtype, rvit_view *view)
 {
     const int64_t dim = l->model->info.dim, n = bias ? dim : dim * dim;
-    RVIT_TRY(place(l, n, dtype, view));
+    RVIT_TRY(rvit_weights_place(l, n, dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(read_map_part(l, 2, bias, l->values));
-    return write(l, n, dtype, *view);
+    return rvit_weights_write(l, n, dtype, *view);
 }
 
-static rvit_status load_map_mlp(loader *l)
+static rvit_status load_map_mlp(rvit_weights_loader *l)
 {
     rvit_map_weights *map = &l->model->map;
     const int64_t dim = l->model->info.dim, mlp = map->mlp_dim, width = map->mlp_width;
     const rvit_dtype dtype = l->model->dtype;
-    RVIT_TRY(load_padded(l, RVIT_ROLE_MAP_FC1_WEIGHT, 0, (int64_t[]){mlp, dim}, (int64_t[]){width, dim}, dtype, &map->fc1_weight));
-    RVIT_TRY(load_padded(l, RVIT_ROLE_MAP_FC1_BIAS, 0, (int64_t[]){1, mlp}, (int64_t[]){1, width}, RVIT_F32, &map->fc1_bias));
-    RVIT_TRY(load_padded(l, RVIT_ROLE_MAP_FC2_WEIGHT, 0, (int64_t[]){dim, mlp}, (int64_t[]){dim, width}, dtype, &map->fc2_weight));
-    return load(l, RVIT_ROLE_MAP_FC2_BIAS, 0, dim, RVIT_F32, &map->fc2_bias);
+    RVIT_TRY(
+        rvit_weights_load_padded(l, RVIT_ROLE_MAP_FC1_WEIGHT, 0, (int64_t[]){mlp, dim}, (int64_t[]){width, dim}, dtype, &map->fc1_weight));
+    RVIT_TRY(rvit_weights_load_padded(l, RVIT_ROLE_MAP_FC1_BIAS, 0, (int64_t[]){1, mlp}, (int64_t[]){1, width}, RVIT_F32, &map->fc1_bias));
+    RVIT_TRY(
+        rvit_weights_load_padded(l, RVIT_ROLE_MAP_FC2_WEIGHT, 0, (int64_t[]){dim, mlp}, (int64_t[]){dim, width}, dtype, &map->fc2_weight));
+    return rvit_weights_load(l, RVIT_ROLE_MAP_FC2_BIAS, 0, dim, RVIT_F32, &map->fc2_bias);
 }
 
-static rvit_status load_map(loader *l)
+static rvit_status load_map(rvit_weights_loader *l)
 {
     rvit_map_weights *map = &l->model->map;
     const rvit_model_info *info = &l->model->info;
@@ -633,32 +352,32 @@ static rvit_status load_map(loader *l)
     RVIT_TRY(load_map_query(l));
     RVIT_TRY(load_map_values(l, 0, dtype, &map->value_weight));
     RVIT_TRY(load_map_values(l, 1, RVIT_F32, &map->value_bias));
-    RVIT_TRY(load(l, RVIT_ROLE_MAP_PROJ_WEIGHT, 0, dim * dim, dtype, &map->proj_weight));
-    RVIT_TRY(load(l, RVIT_ROLE_MAP_PROJ_BIAS, 0, dim, RVIT_F32, &map->proj_bias));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_MAP_PROJ_WEIGHT, 0, dim * dim, dtype, &map->proj_weight));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_MAP_PROJ_BIAS, 0, dim, RVIT_F32, &map->proj_bias));
     if (map->mlp_dim == 0)
         return RVIT_OK;
-    RVIT_TRY(load_norm(l, RVIT_ROLE_MAP_NORM_GAMMA, RVIT_ROLE_MAP_NORM_BETA, 0, &map->norm_gamma, &map->norm_beta));
+    RVIT_TRY(rvit_weights_load_norm(l, RVIT_ROLE_MAP_NORM_GAMMA, RVIT_ROLE_MAP_NORM_BETA, 0, &map->norm_gamma, &map->norm_beta));
     return load_map_mlp(l);
 }
 
-static rvit_status load_predictor(loader *l, int32_t p)
+static rvit_status load_predictor(rvit_weights_loader *l, int32_t p)
 {
     const int64_t dim = l->model->info.dim, half = dim / 2, quarter = dim / 4;
     const rvit_dtype dtype = l->model->dtype;
     rvit_predictor_weights *w = &l->model->predictors[p];
-    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_NORM_GAMMA, p, dim, RVIT_F32, &w->norm_gamma));
-    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_NORM_BETA, p, dim, RVIT_F32, &w->norm_beta));
-    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_IN_WEIGHT, p, dim * dim, dtype, &w->in_weight));
-    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_IN_BIAS, p, dim, RVIT_F32, &w->in_bias));
-    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_OUT0_WEIGHT, p, half * dim, dtype, &w->out_weight[0]));
-    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_OUT0_BIAS, p, half, RVIT_F32, &w->out_bias[0]));
-    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_OUT1_WEIGHT, p, quarter * half, dtype, &w->out_weight[1]));
-    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_OUT1_BIAS, p, quarter, RVIT_F32, &w->out_bias[1]));
-    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_KEEP_WEIGHT, p, 2 * quarter, dtype, &w->keep_weight));
-    return load(l, RVIT_ROLE_PREDICTOR_KEEP_BIAS, p, 2, RVIT_F32, &w->keep_bias);
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_PREDICTOR_NORM_GAMMA, p, dim, RVIT_F32, &w->norm_gamma));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_PREDICTOR_NORM_BETA, p, dim, RVIT_F32, &w->norm_beta));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_PREDICTOR_IN_WEIGHT, p, dim * dim, dtype, &w->in_weight));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_PREDICTOR_IN_BIAS, p, dim, RVIT_F32, &w->in_bias));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_PREDICTOR_OUT0_WEIGHT, p, half * dim, dtype, &w->out_weight[0]));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_PREDICTOR_OUT0_BIAS, p, half, RVIT_F32, &w->out_bias[0]));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_PREDICTOR_OUT1_WEIGHT, p, quarter * half, dtype, &w->out_weight[1]));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_PREDICTOR_OUT1_BIAS, p, quarter, RVIT_F32, &w->out_bias[1]));
+    RVIT_TRY(rvit_weights_load(l, RVIT_ROLE_PREDICTOR_KEEP_WEIGHT, p, 2 * quarter, dtype, &w->keep_weight));
+    return rvit_weights_load(l, RVIT_ROLE_PREDICTOR_KEEP_BIAS, p, 2, RVIT_F32, &w->keep_bias);
 }
 
-static rvit_status walk(loader *l)
+static rvit_status walk(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     const rvit_model_info *info = &model->info;
@@ -668,13 +387,15 @@ static rvit_status walk(loader *l)
     RVIT_TRY(load_patch_norm(l));
     RVIT_TRY(load_rope_table(l));
     if (info->norm_pre)
-        RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_PRE_GAMMA, RVIT_ROLE_NORM_PRE_BETA, 0, &model->norm_pre_gamma, &model->norm_pre_beta));
+        RVIT_TRY(
+            rvit_weights_load_norm(l, RVIT_ROLE_NORM_PRE_GAMMA, RVIT_ROLE_NORM_PRE_BETA, 0, &model->norm_pre_gamma, &model->norm_pre_beta));
     for (int32_t b = 0; b < info->depth; b++)
-        RVIT_TRY(load_block(l, b));
+        RVIT_TRY(rvit_weights_load_block(l, b));
     if (info->final_norm)
-        RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_GAMMA, RVIT_ROLE_NORM_BETA, 0, &model->norm_gamma, &model->norm_beta));
+        RVIT_TRY(rvit_weights_load_norm(l, RVIT_ROLE_NORM_GAMMA, RVIT_ROLE_NORM_BETA, 0, &model->norm_gamma, &model->norm_beta));
     if (l->checkpoint->config.fc_norm)
-        RVIT_TRY(load_norm(l, RVIT_ROLE_FC_NORM_GAMMA, RVIT_ROLE_FC_NORM_BETA, 0, &model->fc_norm_gamma, &model->fc_norm_beta));
+        RVIT_TRY(
+            rvit_weights_load_norm(l, RVIT_ROLE_FC_NORM_GAMMA, RVIT_ROLE_FC_NORM_BETA, 0, &model->fc_norm_gamma, &model->fc_norm_beta));
     if (info->pooling == RVIT_POOLING_MAP)
         RVIT_TRY(load_map(l));
     RVIT_TRY(load_mergers(l));
@@ -683,11 +404,13 @@ static rvit_status walk(loader *l)
     return info->n_classes > 0 ? load_head(l) : RVIT_OK;
 }
 
+#define STAGING_SIZE (2 << 20)
+
 /* Reads, converts and writes what is placed. */
 static rvit_status transfer(rvit_model *model, const rvit_checkpoint *checkpoint, int64_t largest)
 {
     rvit_alloc *alloc = &model->device->alloc;
-    loader l = {.checkpoint = checkpoint, .model = model, .size = model->info.weights_size, .largest = largest};
+    rvit_weights_loader l = {.checkpoint = checkpoint, .model = model, .size = model->info.weights_size, .largest = largest};
     const size_t n = (size_t)l.largest;
     l.values = rvit_alloc_array(alloc, n, sizeof *l.values);
     l.more = rvit_alloc_array(alloc, n + ((size_t)model->info.n_prefix + 1) * (size_t)model->info.dim, sizeof *l.more);
@@ -699,9 +422,11 @@ static rvit_status transfer(rvit_model *model, const rvit_checkpoint *checkpoint
     if (status == RVIT_OK)
         status = walk(&l);
     if (status == RVIT_OK)
-        status = copy_staged(&l);
+        status = rvit_weights_copy_staged(&l);
     if (status == RVIT_OK)
         status = rvit_stream_synchronize(l.stream);
+    if (status == RVIT_OK)
+        rvit_model_arrange(model);
     rvit_stream_destroy(l.stream);
     rvit_buffer_destroy(l.staging);
     rvit_alloc_free(alloc, l.values);
@@ -714,7 +439,7 @@ rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint
     model->blocks = rvit_alloc_array(&model->device->alloc, (size_t)model->info.depth, sizeof *model->blocks);
     if (model->blocks == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    loader l = {.checkpoint = checkpoint, .model = model};
+    rvit_weights_loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));
     RVIT_TRY(rvit_buffer_create(model->device, l.size, RVIT_BUFFER_DEVICE, &model->weights));
     model->info.weights_size = l.size;
@@ -724,7 +449,7 @@ rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
     /* Places everything where it is, to learn the largest tensor. */
-    loader l = {.checkpoint = checkpoint, .model = model};
+    rvit_weights_loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));
     return transfer(model, checkpoint, l.largest);
 }

@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 INCLUDE = HERE.parent / "include"
 PACKAGE = HERE / "raggedvit"
 # Not experimental.h: the package works with every library of its minor version.
-HEADERS = ["status.h", "device.h", "ragged.h", "grids.h", "prune.h", "images.h", "tensors.h", "vit.h", "cuda.h", "vulkan.h"]
+HEADERS = ["status.h", "device.h", "ragged.h", "grids.h", "precision.h", "prune.h", "images.h", "tensors.h", "vit.h", "cuda.h", "vulkan.h"]
 SCALARS = {
     "int": "c_int", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint8_t": "c_uint8",
     "size_t": "c_size_t", "float": "c_float", "double": "c_double", "char": "c_char", "void": "None",
@@ -221,7 +221,7 @@ def check_layouts(layouts, headers, compiler):
 def check_op_table(headers):
     """Every view and every type among the args of an op has its row in core/ops.def: nothing else would miss one."""
     table = (INCLUDE.parent / "core" / "ops.def").read_text()
-    rows = re.findall(r"^RVIT_(?:ARRAY\((\w+), \w+, ([\w.]+)|DTYPE\((\w+), (\w+)),", table, flags=re.M)
+    rows = re.findall(r"^RVIT_(?:ARRAY\((\w+), \w+, ([\w.]+)|DTYPE(?:_OR_BYTES)?\((\w+), (\w+)),", table, flags=re.M)
     found = {(op or other, field or dtype) for op, field, other, dtype in rows}
     wanted = set()
     for op in re.findall(r"^RVIT_OP\(\w+, (\w+)\)$", table, flags=re.M):

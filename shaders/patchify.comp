@@ -11,9 +11,11 @@ layout(constant_id = RVIT_PATCHIFY_FLAGS) const uint FLAGS = 0;
 #if OUT_F16
 #define PAIR uint
 #define encode_pair(value) half_pair(value.x, value.y, OUT_BF16)
+#define decode_pair(word) half4_decode(uvec2(word, 0u), OUT_BF16).xy
 #else
 #define PAIR vec2
 #define encode_pair(value) (value)
+#define decode_pair(value) (value)
 #endif
 
 layout(binding = RVIT_PATCHIFY_IMAGES) readonly buffer Images { vec2 images[]; };
@@ -42,7 +44,8 @@ void main()
         return;
     const uint token = row % tokens;
     vec2 value = vec2(0.0);
-    const uint pair = at % row_pairs;
+    const uint part_pairs = uint(push.part) / 2;
+    const uint pair = at % row_pairs % part_pairs;
     if (token >= prefix && pair < uint(push.channels) * patch_pairs) {
         const uint patch_y = (token - prefix) / grid;
         const uint patch_x = (token - prefix) % grid;
@@ -57,5 +60,8 @@ void main()
         else
             value = vec2(images[first].y, images[first + 1].x);
     }
-    out_pairs[uint(push.out_at) + at] = encode_pair(value);
+    PAIR stored = encode_pair(value);
+    if (at % row_pairs >= part_pairs) // the second part: what rounding takes from the first
+        stored = encode_pair((value - decode_pair(stored)));
+    out_pairs[uint(push.out_at) + at] = stored;
 }

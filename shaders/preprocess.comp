@@ -12,9 +12,11 @@ layout(constant_id = RVIT_PREPROCESS_FLAGS) const uint FLAGS = 0;
 #if OUT_F16
 #define PAIR uint
 #define encode_pair(value) half_pair(value.x, value.y, OUT_BF16)
+#define decode_pair(word) half4_decode(uvec2(word, 0u), OUT_BF16).xy
 #else
 #define PAIR vec2
 #define encode_pair(value) (value)
+#define decode_pair(value) (value)
 #endif
 
 layout(binding = RVIT_PREPROCESS_WORDS) readonly buffer Words { uint words[]; };
@@ -299,8 +301,9 @@ void main()
     const bool present = number >= 0 && number < patches;
     const uint out_at = uint(push.out_at) + uint(row) * uint(push.out_stride / 2);
     if (tile == 0)
-        for (uint i = (present ? uint(3 * edge * edge / 2) : 0) + gl_LocalInvocationIndex; i < uint(push.out_stride / 2); i += THREADS)
-            out_pairs[out_at + i] = encode_pair(vec2(0.0));
+        for (uint i = gl_LocalInvocationIndex; i < uint(push.out_stride / 2); i += THREADS)
+            if (!present || i % uint(push.part / 2) >= uint(3 * edge * edge / 2))
+                out_pairs[out_at + i] = encode_pair(vec2(0.0));
     if (!present)
         return;
 
@@ -320,6 +323,10 @@ void main()
             continue;
         const vec2 value = vec2(pixel(planar, there, c, x + column, y + row_in, made[row_in][column]),
                                 pixel(planar, there, c, x + column + 1, y + row_in, made[row_in][column + 1]));
-        out_pairs[out_at + uint(((c * edge + in_y + row_in) * edge + in_x + column) / 2)] = encode_pair(value);
+        const uint at = out_at + uint(((c * edge + in_y + row_in) * edge + in_x + column) / 2);
+        const PAIR stored = encode_pair(value);
+        out_pairs[at] = stored;
+        if (push.part < push.out_stride) // the second part: what rounding takes from the first
+            out_pairs[at + uint(push.part / 2)] = encode_pair((value - decode_pair(stored)));
     }
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "amx_emulated.h"
 #include "arrays.h"
 
 harness H;
@@ -152,7 +153,8 @@ static int open_device(void)
 /* The oracle is slow and gives the same beside every device: it runs beside the CPU as it comes. */
 static int wants_oracle(void)
 {
-    return runs_all_cases() || (H.desc.backend == RVIT_BACKEND_CPU && H.desc.tier == RVIT_TIER_AUTO && H.desc.vector_bits == 0);
+    return runs_all_cases() ||
+           (H.desc.backend == RVIT_BACKEND_CPU && H.desc.tier == RVIT_TIER_AUTO && H.desc.vector_bits == 0 && H.desc.kernels == NULL);
 }
 
 static int open_oracle(void)
@@ -264,10 +266,11 @@ static int run_on_stack(whole_run *run, size_t size)
 
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites)
 {
-    static const struct option options[] = {
-        {"backend", required_argument, NULL, 'b'},     {"tier", required_argument, NULL, 't'},   {"device", required_argument, NULL, 'd'},
-        {"filter", required_argument, NULL, 'f'},      {"choice", required_argument, NULL, 'c'}, {"absent", required_argument, NULL, 'a'},
-        {"vector-bits", required_argument, NULL, 'v'}, {"stack", required_argument, NULL, 's'},  {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"backend", required_argument, NULL, 'b'},     {"tier", required_argument, NULL, 't'},
+                                            {"device", required_argument, NULL, 'd'},      {"filter", required_argument, NULL, 'f'},
+                                            {"choice", required_argument, NULL, 'c'},      {"absent", required_argument, NULL, 'a'},
+                                            {"vector-bits", required_argument, NULL, 'v'}, {"stack", required_argument, NULL, 's'},
+                                            {"kernels", required_argument, NULL, 'k'},     {NULL, 0, NULL, 0}};
     const rvit_device_desc init = RVIT_DEVICE_DESC_INIT;
     H.desc = init;
     H.desc.backend = RVIT_BACKEND_CPU;
@@ -281,6 +284,8 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
             H.desc.index = (int32_t)strtol(optarg, NULL, 10);
         if (c == 'v')
             H.desc.vector_bits = (int32_t)strtol(optarg, NULL, 10);
+        if (c == 'k')
+            H.desc.kernels = optarg;
         if (c == 's')
             stack = (size_t)strtoul(optarg, NULL, 10);
         if (c == 'f')
@@ -291,6 +296,7 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
     if (optind != argc)
         return usage(argv[0]);
     setvbuf(stdout, NULL, _IOLBF, 0);
+    amx_emulated_register();
     H.backend_name = rvit_backend_name(H.desc.backend);
     whole_run run = {suites, n_suites, with_oracle, 1};
     if (stack == 0)

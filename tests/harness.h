@@ -49,6 +49,7 @@ int harness_teardown(void **state);
      --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
      --choice PATTERN,...   these tests and suites alone, unless all cases run (RVIT_TEST_FULL)
      --vector-bits 256|512   the CPU's widest vectors
+     --kernels NAME   the CPU's kernels, as rvit_device_desc.kernels names them; or amx_emulated
      --stack BYTES   the tests run in a thread whose stack is as small as this
      --absent BACKEND   the run is arranged so that this backend cannot be used, and the tests check that it says so
    Exits 77 with the reason if the device is not there. */
@@ -128,7 +129,7 @@ int32_t random_below(int32_t n);
 float random_normal(void);
 void random_shuffle(int32_t *values, int32_t n);
 
-/* Elements of any stored type. */
+/* Elements of any stored type; of I8 and E4M3 without the scale, and store takes neither. */
 float load(rvit_dtype dtype, const void *data, int64_t index);
 void store(rvit_dtype dtype, void *data, int64_t index, float value);
 float rounded(rvit_dtype dtype, float value);

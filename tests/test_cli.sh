@@ -683,6 +683,51 @@ expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype
 out 'tolerance 0.02'
 expect 0 verify "$model" --backend cpu --dtype bf16 --against cpu --against-dtype f32 --prune l2 --limit 2
 out 'tolerance 0.16'
+expect 0 verify "$model" --backend cpu --dtype int8 --against cpu --against-dtype f32 --images "$sheet" --tiles 32 --limit 2 --json
+json dtype int8
+json a.dtype int8
+json b.dtype f32
+json tolerance 0.3
+json within_tolerance true
+json largest_difference '0\.0[0-9]+' # something was rounded
+expect 0 classify "$model" "$cat" --backend cpu --dtype fp8 --top 1
+out '^device +cpu 0: .*, fp8$'
+out 'cat$'
+expect 0 classify "$model" "$cat" --backend cpu --tier scalar --dtype auto --top 1 --json
+err '^--dtype auto: f32, because the device multiplies no 8 bits faster$'
+json dtype f32
+json dtype_reason 'the device multiplies no 8 bits faster'
+expect 0 bench "$model" --backend cpu --dtype int8 --batches 1 --seconds 0.01 --json
+json dtype int8
+# Every policy, in types of fewer bits: what is decided otherwise than in f32 is a near-tie. ats keeps other tokens on most images.
+for policy in l2 "l2-threshold --threshold 38" evit evit-fused evit-paper dynamicvit dynamicvit-gate ats "ats-paper --mass 0.9" tome \
+    random received fastervlm "hiprune --alpha 0.5"; do
+    for dtype in f16 bf16 int8; do
+        # shellcheck disable=SC2086
+        expect 0 verify "$model" --backend cpu --dtype $dtype --against cpu --against-dtype f32 --images "$sheet" --tiles 32 --limit 4 \
+            --json --prune $policy
+        json judged.differ_beyond_margin 0
+        json judged.decisions '[1-9][0-9]+'
+        json stages.0.judged.images_left_out 0
+        json within_tolerance true
+    done
+done
+expect 0 verify "$model" --backend cpu --dtype bf16 --against oracle --against-dtype f32 --images "$sheet" --tiles 32 --limit 2 \
+    --prune ats --expect "$data/cifar10_test_1000.txt"
+out '^sets +[12] of 2 images kept different tokens somewhere$'
+out '^decided +block 3: 392 decisions after the same tokens, [1-9][0-9]* differ within the margin of '
+out '16-bit types keep other tokens'
+out '^right +A [0-9.]+ %, B [0-9.]+ % of 2'
+expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype f32 --images "$sheet" --tiles 32 --limit 1 \
+    --prune hiprune --alpha 1
+out '^decided +anchors, block '
+expect 2 verify "$model" --backend cpu --expect "$data/cifar10_test_1000.txt"
+err "needs --images"
+expect 2 verify "$model" --backend cpu --images "$sheet" --labels "$data/cifar10_test_1000.txt"
+err "needs --expect"
+expect 4 verify "$model" --backend cpu --images "$sheet" --tiles 32 --expect "$folder/missing.txt"
+expect 4 verify "$folder/headless.safetensors" --backend cpu --images "$sheet" --tiles 32 --limit 1 --expect "$data/cifar10_test_1000.txt"
+err "no head"
 expect 0 verify "$model" --backend cpu --against cpu --limit 1
 err "same device"
 expect 4 verify "$model" --backend cpu --images "$folder/missing.png"

@@ -24,10 +24,10 @@ static void layer_scale(void **state)
         const char *name, *scale;
         int columns;
     } products[] = {
-        {timm->blocks[1].proj_weight, "blocks.1.attn.proj.weight", "one", 64},
-        {timm->blocks[1].proj_bias, "blocks.1.attn.proj.bias", "one", 1},
-        {timm->blocks[0].fc2_weight, "blocks.0.mlp.fc2.weight", "two", 256},
-        {timm->blocks[0].fc2_bias, "blocks.0.mlp.fc2.bias", "two", 1},
+        {timm->blocks[1].linears[RVIT_BLOCK_PROJ].weight, "blocks.1.attn.proj.weight", "one", 64},
+        {timm->blocks[1].linears[RVIT_BLOCK_PROJ].bias, "blocks.1.attn.proj.bias", "one", 1},
+        {timm->blocks[0].linears[RVIT_BLOCK_FC2].weight, "blocks.0.mlp.fc2.weight", "two", 256},
+        {timm->blocks[0].linears[RVIT_BLOCK_FC2].bias, "blocks.0.mlp.fc2.bias", "two", 1},
     };
     for (size_t p = 0; p < sizeof products / sizeof *products; p++) {
         float *values = read_view(products[p].view, (int64_t)64 * products[p].columns * 4);
@@ -160,8 +160,9 @@ static void gated(void **state)
     build_gated();
     rvit_model *m = load_model(NULL, RVIT_F32);
     assert_true(m->info.gated && m->info.mlp_dim == 43 && m->mlp_width == 48);
-    float *fc1 = read_view(m->blocks[1].fc1_weight, 96 * 64 * 4), *bias = read_view(m->blocks[1].fc1_bias, 96 * 4);
-    float *fc2 = read_view(m->blocks[0].fc2_weight, 64 * 48 * 4);
+    float *fc1 = read_view(m->blocks[1].linears[RVIT_BLOCK_FC1].weight, 96 * 64 * 4),
+          *bias = read_view(m->blocks[1].linears[RVIT_BLOCK_FC1].bias, 96 * 4);
+    float *fc2 = read_view(m->blocks[0].linears[RVIT_BLOCK_FC2].weight, 64 * 48 * 4);
     for (int row = 0; row < 96; row++) {
         const int source = row % 2 * 43 + row / 2, pad = row / 2 >= 43;
         assert_true(bias[row] == (pad ? 0 : origin_value(origin_of("blocks.1.mlp.fc1.bias"), source)));

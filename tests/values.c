@@ -44,8 +44,20 @@ void random_shuffle(int32_t *values, int32_t n)
     }
 }
 
+/* By the definition of e4m3fn, not by core/e4m3.h. */
+static float of_e4m3(uint8_t byte)
+{
+    const int exponent = byte >> 3 & 15, fraction = byte & 7;
+    const double value = exponent == 0 ? ldexp(fraction, -9) : ldexp(8 + fraction, exponent - 10);
+    return (byte & 127) == 127 ? NAN : (float)(byte & 128 ? -value : value);
+}
+
 float load(rvit_dtype dtype, const void *data, int64_t index)
 {
+    if (dtype == RVIT_I8)
+        return ((const int8_t *)data)[index];
+    if (dtype == RVIT_E4M3)
+        return of_e4m3(((const uint8_t *)data)[index]);
     if (dtype == RVIT_F32) {
         float value;
         memcpy(&value, (const uint8_t *)data + index * 4, 4);

@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Checks the table of registers that a build with the CUDA backend writes: no kernel spills, and the float16 attention kernel for 64
 # channels a head keeps within 128 registers; two of its CTAs of 4 warps at 197 tokens fit an SM of architecture 89, of the one for large
-# batches too.
+# batches too. Two CTAs of 512 threads of the kernels that make rows of e4m3 fit any SM, and two of 128 threads of the one that multiplies
+# them.
 #   tools/check_cuda_registers.sh BUILD/backend_cuda/registers.txt
 set -euo pipefail
 table=${1:?usage: $0 registers.txt}
 awk '
     /^#/ { next }
-    { n++ }
+    { n++; archs[$2] = 1 }
     $4 > 0 { print "spills " $4 " bytes: " $1 " on sm_" $2; bad = 1 }
+    $1 ~ /^quantize_/ { makes[$2] = 1; most = 64 }
+    $1 ~ /^linear_e4m3_/ { multiplies[$2] = 1; most = 255 }
+    $1 ~ /^(quantize|linear_e4m3)_/ && $3 > most { print "uses " $3 " registers, " most " are allowed: " $1 " on sm_" $2; bad = 1 }
     $1 == "attention_f16_d64" || $1 == "attention_f16_d64_tall" {
         if ($1 == "attention_f16_d64" && $3 > 128) { print "uses " $3 " registers, 128 are allowed: " $1 " on sm_" $2; bad = 1 }
         # Registers are given to a warp in units of 256.
@@ -19,6 +23,8 @@ awk '
     }
     END {
         if (!n) { print "the table is empty"; bad = 1 }
+        for (arch in archs)
+            if (!makes[arch] || !multiplies[arch]) { print "no kernels for e4m3 on sm_" arch; bad = 1 }
         if (!seen[89]) print "architecture 89 is not in this build: its occupancy is not checked"
         if (!bad) print n " kernels and architectures checked"
         exit bad

@@ -61,6 +61,12 @@ RVIT_DEVICE bool warp_any(bool predicate)
     return __any_sync(0xffffffffu, predicate) != 0;
 }
 
+/* The largest of the warp's numbers. */
+RVIT_DEVICE unsigned warp_max(unsigned value)
+{
+    return __reduce_max_sync(0xffffffffu, value);
+}
+
 RVIT_DEVICE int atomic_add(int *p, int value)
 {
     return atomicAdd(p, value);
@@ -177,6 +183,14 @@ RVIT_DEVICE float add_rn(float a, float b)
     return __fadd_rn(a, b);
 }
 
+/* The larger one; NaN if one of them is. */
+RVIT_DEVICE float max_or_nan(float a, float b)
+{
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+
 /* To 2 units in the last place. */
 RVIT_DEVICE float inverse_sqrt(float x)
 {
@@ -234,6 +248,24 @@ RVIT_DEVICE uint32_t pack_bf16(float low, float high)
 {
     uint32_t y;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+/* e4m3: the device has it from compute capability 8.9 on. Elsewhere no kernel that needs it is launched. */
+#if __CUDA_ARCH__ >= 890
+#define RVIT_HAS_E4M3
+#endif
+
+/* Four numbers, each rounded to the nearest; what is beyond 448 becomes 448, and NaN NaN. */
+RVIT_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d)
+{
+    uint32_t y = 0;
+#ifdef RVIT_HAS_E4M3
+    uint16_t low, high;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(low) : "f"(b), "f"(a));
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(high) : "f"(d), "f"(c));
+    y = (uint32_t)low | (uint32_t)high << 16;
+#endif
     return y;
 }
 
@@ -333,6 +365,23 @@ RVIT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* mma.m16n8k32. The accumulator of tensor cores of 8 bits keeps 13 bits of a sum, so each sum of 32 products begins at zero, and float32
+   instructions add it to d. Where products of e4m3 are products of float16, the accumulator is float32. */
+RVIT_DEVICE void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000
+    asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#elif defined(RVIT_HAS_E4M3)
+    float sum[4];
+    asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};\n"
+        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
+    d[0] += sum[0], d[1] += sum[1], d[2] += sum[2], d[3] += sum[3];
+#endif
 }
 
 /* mma.m16n8k32: A has bytes 0..255; B has, too, or -128..127. */

@@ -1,8 +1,8 @@
-/* Layernorm, one warp a row, with the gather of a pack. */
+/* Layernorm, one warp a row, with the gather of a pack. E4M3: the output has 8 bits, and a scale for each row. */
 #ifndef RVIT_LAYERNORM_CUH
 #define RVIT_LAYERNORM_CUH
 
-#include "elements.cuh"
+#include "e4m3.cuh"
 
 /* held: rows of up to 128 * PIECES elements stay in registers, and gamma and beta too; streamed: rows are read again for each pass. */
 template <typename T> struct layernorm {
@@ -57,7 +57,42 @@ template <typename T> struct layernorm {
                            (x.z - mean) * scale * gamma.z + beta.z, (x.w - mean) * scale * gamma.w + beta.w);
     }
 
-    template <int PIECES> static __device__ __forceinline__ void held(const rvit_cu_layernorm_params &params)
+    static __device__ __forceinline__ void store_e4m3(const rvit_cu_layernorm_params &params, long long at, uint32_t bytes)
+    {
+        *reinterpret_cast<uint32_t *>(static_cast<uint8_t *>(params.out) + at) = bytes;
+    }
+
+    static __device__ __forceinline__ void store_scale(const rvit_cu_layernorm_params &params, int row, float scale)
+    {
+        if ((threadIdx.x & 31) == 0)
+            params.out_scales[row] = scale;
+    }
+
+    template <int PIECES>
+    static __device__ __forceinline__ void quantize_pieces(const rvit_cu_layernorm_params &params, int row, const float4 (&value)[PIECES])
+    {
+        const int dim = params.dim;
+        const long long at = (long long)row * dim;
+        float largest = 0.0f;
+#pragma unroll
+        for (int p = 0; p < PIECES; p++)
+            largest = p * 128 + lane_column() < dim ? magnitude_of(value[p], largest) : largest;
+        const e4m3_row to = e4m3_row_of(warp_largest(largest), params.static_scale);
+#pragma unroll
+        for (int p = 0; p < PIECES; p++)
+            if (p * 128 + lane_column() < dim)
+                store_e4m3(params, at + p * 128 + lane_column(), e4m3_of(to, value[p]));
+        store_scale(params, row, to.scale);
+        if (params.static_scale != nullptr && params.saturated != nullptr) {
+            int n = 0;
+#pragma unroll
+            for (int p = 0; p < PIECES; p++)
+                n += p * 128 + lane_column() < dim ? cut_off(to, value[p]) : 0;
+            add_cut_off(params.saturated, n);
+        }
+    }
+
+    template <int PIECES, bool E4M3> static __device__ __forceinline__ void held(const rvit_cu_layernorm_params &params)
     {
         if ((int)blockIdx.x >= params.row_ctas) {
             fetch_ahead(params);
@@ -93,7 +128,9 @@ template <typename T> struct layernorm {
 #pragma unroll
             for (int p = 0; p < PIECES; p++)
                 value[p] = scaled(value[p], mean, scale, gamma[p], beta[p]);
-            if (params.out_dtype == RVIT_CU_F32)
+            if (E4M3)
+                quantize_pieces(params, row, value);
+            else if (params.out_dtype == RVIT_CU_F32)
                 store_pieces<float>(params.out, at, value, dim);
             else if (params.out_dtype == RVIT_CU_F16)
                 store_pieces<f16>(params.out, at, value, dim);
@@ -142,8 +179,38 @@ template <typename T> struct layernorm {
         return make_float4(x.x, left > 1 ? x.y : 0.0f, left > 2 ? x.z : 0.0f, left > 3 ? x.w : 0.0f);
     }
 
-    /* RMS, padded rows, no beta: rows are read again for each pass. */
-    static __device__ __forceinline__ void other(const rvit_cu_layernorm_params &params)
+    /* Of the row's elements from column on. */
+    static __device__ __forceinline__ float4 normalised(const rvit_cu_layernorm_params &params, float4 value, int column, float mean,
+                                                        float scale)
+    {
+        float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (column < params.features)
+            out = counted(
+                scaled(value, mean, scale, load_4(params.gamma + column), params.beta == nullptr ? out : load_4(params.beta + column)),
+                params.features - column);
+        return out;
+    }
+
+    static __device__ __forceinline__ void quantize_other(const rvit_cu_layernorm_params &params, const T *x, int row, float mean,
+                                                          float scale)
+    {
+        float largest = 0.0f;
+        for (int i = lane_column(); i < params.features; i += 128)
+            largest = magnitude_of(normalised(params, load_4(x + i), i, mean, scale), largest);
+        const e4m3_row to = e4m3_row_of(warp_largest(largest), params.static_scale);
+        int n = 0;
+        for (int i = lane_column(); i < params.dim; i += 128) {
+            const float4 value = normalised(params, load_4(x + i), i, mean, scale);
+            store_e4m3(params, (long long)row * params.dim + i, e4m3_of(to, value));
+            n += cut_off(to, value);
+        }
+        store_scale(params, row, to.scale);
+        if (params.static_scale != nullptr && params.saturated != nullptr)
+            add_cut_off(params.saturated, n);
+    }
+
+    /* RMS, padded rows, no beta: rows are read again for each pass. With E4M3 all that the kernels above do not serve. */
+    template <bool E4M3> static __device__ __forceinline__ void other(const rvit_cu_layernorm_params &params)
     {
         const int dim = params.dim, features = params.features, column = lane_column(), rows = live_rows(params.rows);
         const long long step = (long long)params.row_ctas * (blockDim.x / 32);
@@ -161,19 +228,16 @@ template <typename T> struct layernorm {
                 squares += square_distance(make_float4(v.x, left > 1 ? v.y : mean, left > 2 ? v.z : mean, left > 3 ? v.w : mean), mean);
             }
             const float scale = inverse_sqrt(warp_sum(squares) * params.inverse_dim + params.eps);
-            for (int i = column; i < dim; i += 128) {
+            for (int i = column; i < dim && (!E4M3 || params.out_x != nullptr); i += 128) {
                 typedef typename raw_4<T>::type raw;
                 const raw bits = load_raw_4(x + i);
-                const float4 value = raw_4<T>::floats(bits);
                 if (params.out_x != nullptr) /* as it is: padding may hold any NaN */
                     *reinterpret_cast<raw *>(static_cast<T *>(params.out_x) + row * dim + i) = bits;
-                float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (i < features)
-                    out = counted(
-                        scaled(value, mean, scale, load_4(params.gamma + i), params.beta == nullptr ? out : load_4(params.beta + i)),
-                        features - i);
-                store_4_as(params.out_dtype, params.out, row * dim + i, out);
+                if (!E4M3)
+                    store_4_as(params.out_dtype, params.out, row * dim + i, normalised(params, raw_4<T>::floats(bits), i, mean, scale));
             }
+            if (E4M3)
+                quantize_other(params, x, (int)row, mean, scale);
         }
     }
 };

@@ -5,6 +5,15 @@
 #define RVIT_LINEAR_CUH
 
 #include "activation.cuh"
+#include "e4m3.cuh"
+
+/* Whether a product of rows is multiplied by the scales of both. */
+template <typename T> struct has_scales {
+    static const bool VALUE = false;
+};
+template <> struct has_scales<e4m3x2> {
+    static const bool VALUE = true;
+};
 
 /* A CTA tile of BM x BN outputs, a warp tile of WM x WN, a k step of BK channels, a ring of STAGES
    stages in shared memory. CHUNK: elements of one asynchronous copy, 8, or 4 for rows that are only
@@ -13,6 +22,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     static const int WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
     static const int TILES_M = WM / 16, TILES_N = WN / 8, PARTS = BK / 16;
+    static const bool SCALED = has_scales<T>::VALUE;
     /* A thread copies the same chunk of every COPY_ROWS-th row. */
     static const int COPY_ROWS = THREADS / (BK / CHUNK), X_COPIES = BM / COPY_ROWS, COPIES = (BM + BN) / COPY_ROWS;
     static_assert(BM % COPY_ROWS == 0 && BN % COPY_ROWS == 0 && COPY_ROWS % 8 == 0 && (COPY_ROWS & (COPY_ROWS - 1)) == 0 && WN % 32 == 0 &&
@@ -163,6 +173,31 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         }
     }
 
+    static __device__ __forceinline__ void scale(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                 int column, int rows)
+    {
+        float of_rows[TILES_M][2];
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int r = row + m * 16 + h * 8;
+                of_rows[m][h] = r < rows ? params.x_scales[r] : 0.0f;
+            }
+#pragma unroll
+        for (int t = 0; t < TILES_N; t += 2) {
+            const int to = column + output_of_tile(t, lane_step(params));
+            const float4 w = to < params.out_features ? load_4(params.weight_scales + to) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+            for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    sum[m][t][2 * h] *= of_rows[m][h] * w.x, sum[m][t][2 * h + 1] *= of_rows[m][h] * w.y;
+                    sum[m][t + 1][2 * h] *= of_rows[m][h] * w.z, sum[m][t + 1][2 * h + 1] *= of_rows[m][h] * w.w;
+                }
+        }
+    }
+
     /* Adds to rows `row` and row + 8; all loads come before the first sum. */
     template <typename U>
     static __device__ __forceinline__ void add_residual(const rvit_cu_linear_params &params, float (&sum)[TILES_N][4], int row, int column,
@@ -207,7 +242,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         }
     }
 
-    static __device__ __forceinline__ void store_row(T *out, const float (&sum)[TILES_N][4], int h, int column, int n)
+    template <typename U> static __device__ __forceinline__ void store_row(U *out, const float (&sum)[TILES_N][4], int h, int column, int n)
     {
 #pragma unroll
         for (int t = 0; t < TILES_N; t += 4) {
@@ -216,8 +251,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             if (to >= n)
                 continue;
             if (n % 8 == 0) {
-                *reinterpret_cast<uint4 *>(out + to) = make_uint4(element<T>::pack(low.x, low.y), element<T>::pack(low.z, low.w),
-                                                                  element<T>::pack(high.x, high.y), element<T>::pack(high.z, high.w));
+                *reinterpret_cast<uint4 *>(out + to) = make_uint4(element<U>::pack(low.x, low.y), element<U>::pack(low.z, low.w),
+                                                                  element<U>::pack(high.x, high.y), element<U>::pack(high.z, high.w));
             } else {
                 store_4(out + to, low);
                 if (to + 4 < n)
@@ -296,7 +331,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         }
     }
 
-    static __device__ __forceinline__ void store_gated(T *out, const T *residual, int to, int n, bool has_residual, float4 x)
+    template <typename U>
+    static __device__ __forceinline__ void store_gated(U *out, const U *residual, int to, int n, bool has_residual, float4 x)
     {
         if (to >= n)
             return;
@@ -312,6 +348,22 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             gated_epilogue<U>(params, sum, row, column, rows);
         else
             epilogue<U>(params, sum, row, column, rows);
+    }
+
+    template <typename U>
+    static __device__ __forceinline__ void finish_16(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                     int column, int rows, const U *)
+    {
+        finish<U>(params, sum, row, column, rows);
+    }
+
+    static __device__ __forceinline__ void finish_16(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                     int column, int rows, const e4m3x2 *)
+    {
+        if (params.out_bf16)
+            finish<bf16>(params, sum, row, column, rows);
+        else
+            finish<f16>(params, sum, row, column, rows);
     }
 
     /* Where a lane's outputs of a tile begin. */
@@ -361,6 +413,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
                 do_parts<0>(sum, f, stage, free_stage, shared, next);
                 advance(next, params, rows, n_tiles);
             }
+            if (SCALED)
+                scale(params, sum, row, column, rows);
             activate(params, sum, bias);
             if (SERVES == SIGMOID) { /* not kept through the k loop: some architectures have no registers for them */
                 const int same = recompute(tile);
@@ -369,7 +423,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             if (SERVES != SIGMOID && params.out_f32)
                 finish<float>(params, sum, row, column, rows);
             else
-                finish<T>(params, sum, row, column, rows);
+                finish_16(params, sum, row, column, rows, static_cast<const T *>(nullptr));
         }
     }
 };

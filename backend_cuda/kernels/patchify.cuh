@@ -25,24 +25,15 @@ RVIT_DEVICE loose_2 load_piece(const float *p, loose_2)
     return {p[0], p[1]};
 }
 
-template <typename T> RVIT_DEVICE void store_piece(T *p, loose_2 x)
+template <typename T> RVIT_DEVICE void store_parts(T *p, int second, loose_2 x)
 {
-    store_2(p, make_float2(x.x, x.y));
-}
-
-template <typename T> RVIT_DEVICE void store_piece(T *p, float4 x)
-{
-    store_4(p, x);
-}
-
-template <typename T> RVIT_DEVICE void store_piece(T *p, float2 x)
-{
-    store_2(p, x);
+    store_parts(p, second, make_float2(x.x, x.y));
 }
 
 /* A line of patches, `pitch` pixels from row to row, of which the first `size` are read: a thread keeps its place in the rows of pixels, of
    which it takes every so many, so that it divides once. */
-template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int patch, int stride)
+template <typename T, typename V>
+RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int patch, int stride, int second)
 {
     enum { EACH = sizeof(V) / sizeof(float), AHEAD = 4 };
     const int pieces = size / EACH, columns = min(pieces, (int)blockDim.x), lines = (int)blockDim.x / columns;
@@ -62,7 +53,7 @@ template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels,
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (y + i * lines < patch)
-                    store_piece(to + (y + i * lines) * patch, value[i]);
+                    store_parts(to + (y + i * lines) * patch, second, value[i]);
         }
     }
 }
@@ -73,7 +64,8 @@ template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &p
     const int n = params.live_images == nullptr ? params.n_images : min(max(*params.live_images, 0), params.n_images);
     const int patch = params.patch_size, size = params.grid_width * patch, pitch = params.width;
     const int tokens = params.n_prefix + params.grid_height * params.grid_width;
-    const int width = params.channels * patch * patch, stride = params.out_stride;
+    const int width = params.channels * patch * patch, stride = params.out_stride, second = params.second;
+    const int parts = second > 0 ? 2 : 1, part = second > 0 ? second : stride;
     const int channel = (int)blockIdx.x / params.grid_height, line = (int)blockIdx.x % params.grid_height;
     if (params.cu_seqlens != nullptr && blockIdx.x == 0) {
         const long long step = (long long)gridDim.y * blockDim.x;
@@ -84,19 +76,19 @@ template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &p
         const float *pixels = params.images + (((long long)image * params.channels + channel) * params.height + line * patch) * pitch;
         T *prefix = static_cast<T *>(params.out) + (long long)image * tokens * stride;
         T *out = prefix + (long long)(params.n_prefix + line * params.grid_width) * stride + channel * patch * patch;
-        if (patch % 4 == 0 && pitch % 4 == 0 && stride % 4 == 0)
-            cut_line<T, float4>(pixels, out, pitch, size, patch, stride);
+        if (patch % 4 == 0 && pitch % 4 == 0 && part % 4 == 0)
+            cut_line<T, float4>(pixels, out, pitch, size, patch, stride, second);
         else if (pitch % 2 == 0)
-            cut_line<T, float2>(pixels, out, pitch, size, patch, stride);
+            cut_line<T, float2>(pixels, out, pitch, size, patch, stride, second);
         else
-            cut_line<T, loose_2>(pixels, out, pitch, size, patch, stride);
+            cut_line<T, loose_2>(pixels, out, pitch, size, patch, stride, second);
         if (blockIdx.x == 0)
             for (long long i = threadIdx.x * 2; i < (long long)params.n_prefix * stride; i += blockDim.x * 2)
                 store_2(prefix + i, make_float2(0.0f, 0.0f));
         if (channel == 0)
-            for (int i = threadIdx.x; i < params.grid_width * (stride - width) / 2; i += blockDim.x) {
-                const int pairs = (stride - width) / 2, column = i / pairs;
-                store_2(out + (long long)column * stride + width + (i - column * pairs) * 2, make_float2(0.0f, 0.0f));
+            for (int i = threadIdx.x; i < params.grid_width * parts * (part - width) / 2; i += blockDim.x) {
+                const int pairs = (part - width) / 2, number = i / pairs;
+                store_2(out + (long long)number * part + width + (i - number * pairs) * 2, make_float2(0.0f, 0.0f));
             }
     }
 }

@@ -79,19 +79,19 @@ RVIT_DEVICE void write_rows(const rvit_cu_preprocess_params &params, const prepr
             const uint32_t *words = reinterpret_cast<const uint32_t *>(bytes);
             const uint32_t a = words[0], b = words[1], c = words[2];
             const float *red = m.levels, *green = m.levels + 256, *blue = m.levels + 512;
-            store_4(to, make_float4(red[a & 255], red[a >> 24], red[b >> 16 & 255], red[c >> 8 & 255]));
-            store_4(to + plane, make_float4(green[a >> 8 & 255], green[b & 255], green[b >> 24], green[c >> 16 & 255]));
-            store_4(to + 2 * plane, make_float4(blue[a >> 16 & 255], blue[b >> 8 & 255], blue[c & 255], blue[c >> 24]));
+            store_parts(to, params.second, make_float4(red[a & 255], red[a >> 24], red[b >> 16 & 255], red[c >> 8 & 255]));
+            store_parts(to + plane, params.second, make_float4(green[a >> 8 & 255], green[b & 255], green[b >> 24], green[c >> 16 & 255]));
+            store_parts(to + 2 * plane, params.second, make_float4(blue[a >> 16 & 255], blue[b >> 8 & 255], blue[c & 255], blue[c >> 24]));
         } else {
             for (int c = 0; c < 3; c++)
-                store_2(to + c * plane, make_float2(m.levels[256 * c + bytes[c]], m.levels[256 * c + bytes[3 + c]]));
+                store_parts(to + c * plane, params.second, make_float2(m.levels[256 * c + bytes[c]], m.levels[256 * c + bytes[3 + c]]));
         }
     }
 }
 
 template <typename T> RVIT_DEVICE void write_made(const rvit_cu_preprocess_params &params, const preprocess_memory &m, int first, int rows)
 {
-    if ((params.patch_size | params.out_stride) % 4 == 0)
+    if ((params.patch_size | params.out_stride | params.second) % 4 == 0)
         write_rows<T, 4>(params, m, first, rows);
     else
         write_rows<T, 2>(params, m, first, rows);
@@ -106,9 +106,10 @@ template <typename T> RVIT_DEVICE void cut_planar(const rvit_cu_preprocess_param
     for (int i = thread_number(); i < 3 * TILE_HEIGHT * (TILE_WIDTH / 2); i += PREPROCESS_THREADS) {
         const int x = i % (TILE_WIDTH / 2) * 2, y = i / (TILE_WIDTH / 2) % TILE_HEIGHT, c = i / (TILE_WIDTH / 2 * TILE_HEIGHT);
         if (x < t.width && y < t.height)
-            store_2(static_cast<T *>(params.out) + m.y_elements[y] + m.x_elements[x] + c * params.patch_size * params.patch_size,
-                    make_float2(load_planar(p.e, p.memory, p.plane, c, t.x + x, t.y + y),
-                                load_planar(p.e, p.memory, p.plane, c, t.x + x + 1, t.y + y)));
+            store_parts(static_cast<T *>(params.out) + m.y_elements[y] + m.x_elements[x] + c * params.patch_size * params.patch_size,
+                        params.second,
+                        make_float2(load_planar(p.e, p.memory, p.plane, c, t.x + x, t.y + y),
+                                    load_planar(p.e, p.memory, p.plane, c, t.x + x + 1, t.y + y)));
     }
 }
 
@@ -317,9 +318,10 @@ template <typename T> RVIT_DEVICE void clear_rest(const rvit_cu_preprocess_param
 {
     T *out = static_cast<T *>(params.out);
     const int width = 3 * params.patch_size * params.patch_size, rows = n_images == 0 ? 0 : image_row_start(params, n_images);
+    const int parts = params.second > 0 ? 2 : 1, part = params.second > 0 ? params.second : params.out_stride;
 #pragma unroll 1
-    for (long long row = blockIdx.x; row < rows && width < params.out_stride; row += gridDim.x)
-        clear_elements(out + row * params.out_stride, width, params.out_stride);
+    for (long long row = blockIdx.x; row < rows * parts && width < part; row += gridDim.x)
+        clear_elements(out + row * part, width, part);
 #pragma unroll 1
     for (long long image = blockIdx.x; image < n_images; image += gridDim.x) {
         const rvit_image_entry &e = image_entries(params)[image];
@@ -327,14 +329,16 @@ template <typename T> RVIT_DEVICE void clear_rest(const rvit_cu_preprocess_param
         const long long end = image_row_start(params, (int)image + 1) - patches;
 #pragma unroll 1
         for (long long row = image_row_start(params, (int)image); row < end; row++)
-            clear_elements(out + row * params.out_stride, 0, width);
+            for (int i = 0; i < parts; i++)
+                clear_elements(out + row * params.out_stride + i * part, 0, width);
     }
 }
 
 template <typename T> RVIT_DEVICE void preprocess_tiles(const rvit_cu_preprocess_params &params)
 {
     make_tiles<T>(params);
-    if ((int)blockIdx.x > params.n_images && params.out_stride == 3 * params.patch_size * params.patch_size)
+    if ((int)blockIdx.x > params.n_images &&
+        (params.second > 0 ? params.second : params.out_stride) == 3 * params.patch_size * params.patch_size)
         return;
     const int n_images = min(max(params.words[RVIT_IMAGE_LIVE_IMAGES], 0), params.n_images);
     write_image_layout(params, n_images);

@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from . import vit
+from . import shapes, vit
 from .clock import first_line
 from .points import error
 from .sessions import Call, Graph, Model, Sessions, measure
@@ -34,7 +34,7 @@ class Zoo:
         self.name = None
 
     def shape(self, name):
-        return vit.TINY if self.tiny else vit.SHAPES[name]
+        return shapes.TINY if self.tiny else shapes.SHAPES[name]
 
     def use(self, name):
         """Loads a model for both sides; the one before is let go."""

@@ -12,11 +12,12 @@ from .clock import summarize
 
 
 class Model:
-    def __init__(self, place, path, dtype="f16"):
+    def __init__(self, place, path, dtype="f16", quantization="none"):
         library = place.library
         self.place, self.library = place, library
         checkpoint = library.make("rvit_checkpoint_open", str(path).encode(), None)
-        desc = new("rvit_model_desc", dtype=CONSTANTS["RVIT_" + dtype.upper()])
+        desc = new("rvit_model_desc", dtype=CONSTANTS["RVIT_" + dtype.upper()],
+                   quantization=CONSTANTS["RVIT_QUANTIZATION_" + quantization.upper()])
         self.handle = library.make("rvit_model_create", place.device, checkpoint, ctypes.byref(desc))
         library.rvit_checkpoint_destroy(checkpoint)
         self.info = new("rvit_model_info")

@@ -56,6 +56,9 @@ typedef struct rvit_device_info {
     char name[128];
     char driver[128]; /* driver and version */
     char note[256];   /* why the device or a higher tier is not used, or why not for bf16; else empty */
+    /* CPU: 1 << dtype of each type below f32 that GEMMs multiply by instructions made for it, faster
+       than f32. 0 on other devices. */
+    int32_t native_dtypes;
 } rvit_device_info;
 
 /* Lists the devices of every backend that is built in, in the order of preference. Writes at most
@@ -118,9 +121,15 @@ typedef struct rvit_device_desc {
        on a software device; -1: no polling. CUDA, with -1: threads sleep that wait for streams of the
        library's own; else they wait as the flags of the context say, which usually means polling. */
     int32_t poll_us;
+    /* CPU: the kernels by name; NULL: the fastest that this processor runs. UNSUPPORTED: it lacks
+       their instructions. "portable"; "avx2"; "avx2_vnni" (with AVX-VNNI, for int8); "avx512";
+       "avx512_vnni" (with AVX512-VNNI, for int8); "avx512_bf16" (with AVX512-BF16 too: not chosen on
+       Intel's processors, where it is slow); "amx" (with tiles for bf16 and int8, which Linux allows
+       to a process that asks, as the creation of the device does). For tests and for comparisons. */
+    const char *kernels;
 } rvit_device_desc;
 /* clang-format off */
-#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0}
+#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0, NULL}
 /* clang-format on */
 
 /* desc NULL means RVIT_DEVICE_DESC_INIT. UNAVAILABLE: no such backend, driver or device.
@@ -194,6 +203,8 @@ typedef struct rvit_stats {
     int64_t readback_size;      /* in buffers of RVIT_BUFFER_READBACK */
     int64_t working_size;       /* device memory that streams and programs hold in addition to
                                    buffers */
+    int64_t saturated;          /* of a session (rvit_session_get_stats): values that a scale from the checkpoint has cut off, in all
+                                   runs waited for (rvit_quantize_args.saturated) */
 } rvit_stats;
 #define RVIT_STATS_INIT RVIT_INIT(rvit_stats)
 

@@ -19,11 +19,25 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_select(const rvit_session *
 /* The counts table of that op: host int32 [max_len + 1], borrowed. NULL if the op has none. */
 RVIT_API const int32_t *rvit_session_counts(const rvit_session *session, int32_t stage);
 
+/* rvit_session_desc.trace 2: as 1, and the stages are judged apart. Each scores and decides as its policy
+   says, of the rows that the stages before it left; but what stays is what rvit_run_args.keep names, as
+   with the policy mask. So a device's decisions can be compared with those of another one from the same
+   earlier sets. UNSUPPORTED: a session without stages, or of a policy that merges or fuses tokens, of
+   mask, or by pixels. */
+#define RVIT_TRACE_GIVEN 2
+/* What a stage of such a session would have kept in the last run: uint8 [rows before it], nonzero =
+   kept; borrowed until the next enqueue. The number of stages stands for the anchors that hiprune chose
+   in the object block, which any traced session tells: uint8 [rows of the unpruned batch]. NULL: there is
+   no such stage, no finished run, or the session is another. */
+RVIT_API const uint8_t *rvit_session_decided(const rvit_session *session, int32_t stage);
+
 /* With rvit_session_desc.trace: intermediate values of the last run. */
 typedef enum rvit_trace {
     RVIT_TRACE_EMBEDDING = 0, /* the input of block 0: [rows, dim] */
     RVIT_TRACE_BLOCK = 1,     /* the output of block `index`: [rows, dim] */
-    RVIT_TRACE_SCORES = 2     /* the scores of prune stage `index`: f32 [rows before it] */
+    RVIT_TRACE_SCORES = 2,    /* the scores of prune stage `index`: f32 [rows before it]; the number of stages
+                                 stands for those of hiprune's anchors */
+    RVIT_TRACE_METRIC = 3     /* what stage `index` of tome compares, of length 1: f32 [rows before it, head_dim] */
 } rvit_trace;
 /* Rows of a tower with windows of attention (rvit_model_info.window) are in the order of the windows.
    *out_data is borrowed until the next enqueue; *out_rows is the live row count. UNSUPPORTED: the

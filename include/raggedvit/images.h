@@ -1,5 +1,5 @@
 /* Pictures of any size: bytes on the host or on the device, and the op that makes the input rows of a
-   patch embedding of them.
+   patch embedding of them; also patchify, which makes them of normalised images of one size.
 
    rvit_images_write describes a batch of pictures in a region of memory that the caller provides: where
    each lies, how it is resized and cut, the weights of the resize, and the pictures themselves if they
@@ -139,6 +139,46 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_images_write(const rvit_images_args *ar
    pictures in place may begin. */
 RVIT_API int64_t rvit_images_table_size(int32_t max_images);
 
+/* Cuts images into the input rows of the patch embedding's GEMM. Let GH = image_height / patch_size
+   and GW = image_width / patch_size, rounded down, and tokens = n_prefix + GH * GW. Row i * tokens +
+   n_prefix + py * GW + px is patch (py, px) of image i; channel c, line y, column x of the patch is
+   at c * patch_size^2 + y * patch_size + x. Prefix rows are zero. (DeiT: the convolution of stride
+   16 as a GEMM.)
+
+   With parts 2 a row of a 16-bit dtype says its values almost as f32 does. It is two halves of
+   out_stride / 2 elements: the values rounded to dtype, and in the same order what the rounding took
+   from them, rounded in turn. A GEMM whose weight stands twice in each row adds the two up: pixels are
+   then off by at most 2^-22 of their size in f16 (2^-25 below 1/8), and by 2^-16 in bf16. */
+typedef struct rvit_patchify_args {
+    size_t struct_size;
+    rvit_dtype dtype;      /* of out */
+    int32_t n_images;      /* capacity in images */
+    rvit_view live_images; /* optional: int32 [1], 4-byte aligned: number of images present, read
+                              when the op runs and clamped to 0..n_images. Rows of the others are
+                              not written */
+    int32_t channels;
+    int32_t image_size; /* pixels, of square images; multiple of patch_size. 0 if image_height and
+                           image_width are given */
+    int32_t patch_size; /* even */
+    int32_t n_prefix;
+    rvit_view images;     /* f32 [n_images, channels, image_height, image_width]; may be in an
+                             UPLOAD buffer */
+    rvit_view out;        /* [n_images * tokens, parts * channels * patch_size^2], rows out_stride
+                             apart */
+    rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned: min(i, live images)
+                           * tokens */
+    int32_t image_height; /* pixels; multiple of patch_size. 0 with image_width 0: image_size */
+    int32_t image_width;
+    int32_t crop;       /* 1: sides need not be multiples of patch_size. The lines and columns past the
+                           last whole patch are not read (SigLIP: patches of 14 in 384 pixels) */
+    int32_t out_stride; /* elements between rows of out, a multiple of 2 * parts; what no value fills is
+                           set to zero. 0: parts * channels * patch_size^2. GEMMs are fastest with a
+                           multiple of 8 */
+    int32_t parts;      /* 1 or 2, with dtype f32 1. 0: 1 */
+} rvit_patchify_args;
+#define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);
+
 /* The rows that the pictures of a region become: of image i first n_prefix rows of zeros, then its
    patches, laid out as rvit_patchify does it. The resize is exact in integers: two passes, each rounded
    to 8 bits, with the weights of the processor.
@@ -151,7 +191,8 @@ typedef struct rvit_preprocess_args {
     int32_t n_images;    /* capacity in images */
     int64_t rows;        /* capacity in rows of out */
     int32_t patch_size;  /* even */
-    int32_t out_stride;  /* elements between rows of out, even; what lies between is set to zero. 0: 3 * patch_size^2 */
+    int32_t out_stride;  /* elements between rows of out, a multiple of 2 * parts; what no value fills is set to zero. 0: parts * 3 *
+                            patch_size^2 */
     rvit_view source;    /* what rvit_images_write has written; 16-byte aligned; may be in an UPLOAD buffer */
     int64_t source_size; /* capacity in bytes, a multiple of 16 */
     rvit_view pixels;    /* optional: what pictures on the device lie in; 16-byte aligned */
@@ -160,9 +201,10 @@ typedef struct rvit_preprocess_args {
        used is copied there first, so that memory of the host is read once and in order. Without it
        pixels are read from source several times. The CPU backend does not use it. */
     rvit_view staging;
-    rvit_view out;        /* [rows, 3 * patch_size^2], rows out_stride apart */
+    rvit_view out;        /* [rows, parts * 3 * patch_size^2], rows out_stride apart */
     rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned */
     rvit_view grids;      /* optional out: int32 [n_images, 2], 4-byte aligned: rows and columns of patches; 0, 0 past the last picture */
+    int32_t parts;        /* as in rvit_patchify_args: 1 or 2, with dtype f32 1. 0: 1 */
 } rvit_preprocess_args;
 #define RVIT_PREPROCESS_ARGS_INIT RVIT_INIT(rvit_preprocess_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_preprocess(rvit_stream *stream, const rvit_preprocess_args *args);

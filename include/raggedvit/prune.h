@@ -361,7 +361,9 @@ typedef enum rvit_prune_type {
     RVIT_PRUNE_DYNAMICVIT_GATE = 8,
     /* "ats". Adaptive token sampling (arXiv 2111.15667): between attention and MLP of block 3 and
        all later blocks, inverse transform sampling of n_samples (N) points by CLS attention times
-       value norm. */
+       value norm. Its samples lie about as dense as the tokens, so that nearly every token is close
+       to another choice: models of 16 bits and fewer keep other tokens than f32 on most images. Take
+       f32 where the sets matter (docs/pruning.md). */
     RVIT_PRUNE_ATS = 9,
     /* "ats-paper". The simplified ATS of arXiv 2604.15408: after one block (3), scores by that
        block's CLS attention times the norm of its output. Keeps the best up to mass (0.9) of the

@@ -8,7 +8,8 @@
    cu_seqlens[n_images] are never used as data and never written.
 
    Arithmetic. Arrays are stored in 16 or 32 bits; all arithmetic and accumulation is in float32.
-   Every array is row-major. Strides are in elements and are multiples of 8.
+   Every array is row-major. Strides are in elements and are multiples of 8. Rows of 8 bits, with a
+   scale each, are what rvit_layernorm and rvit_quantize can write and rvit_linear can multiply.
 
    Calls. All ops are asynchronous on their stream. Args need to live for the call only, buffers
    until the work is done. An op returns INVALID_ARGUMENT if an argument breaks its rule (a missing
@@ -23,9 +24,12 @@
 extern "C" {
 #endif
 
-typedef enum rvit_dtype { RVIT_F32 = 0, RVIT_F16 = 1, RVIT_BF16 = 2 } rvit_dtype;
+/* I8 and E4M3 take one byte. They are allowed where an argument says so, and nowhere else. E4M3 is the
+   "e4m3fn" of OCP's 8-bit floating point: up to 448, without infinities. */
+typedef enum rvit_dtype { RVIT_F32 = 0, RVIT_F16 = 1, RVIT_BF16 = 2, RVIT_I8 = 3, RVIT_E4M3 = 4 } rvit_dtype;
 /* Bytes of one element; 0 if the value is not a valid dtype. */
 RVIT_API int64_t rvit_dtype_size(rvit_dtype dtype);
+/* "f32", "f16", "bf16", "int8", "e4m3" */
 RVIT_API const char *rvit_dtype_name(rvit_dtype dtype);
 
 /* The number of rows that an op processes. capacity: the host's upper bound. Without live, the op
@@ -191,14 +195,19 @@ typedef enum rvit_activation {
                    + residual[t mod period, j]
    SwiGLU is SILU with gated.
 
+   With dtype I8 or E4M3 a product of row t of x and row n of weight is
+       x_scales[t] * weight_scales[n] * sum_k x[t, k] weight[n, k]
+   The sums of I8 are exact, in 32-bit integers, and then rounded to float32; those of E4M3 are in
+   float32, of which a GPU's tensor cores keep 13 bits or more.
+
    An activation of NaN is NaN, of infinity infinity (GELU: or NaN), of -infinity 0 or NaN, and of
    no other number NaN, however large. */
 typedef struct rvit_linear_args {
     size_t struct_size;
     rvit_dtype dtype;     /* of x and weight */
-    rvit_dtype out_dtype; /* of out and residual: dtype, or F32 */
+    rvit_dtype out_dtype; /* of out and residual: dtype, or F32. With dtype I8 or E4M3: F32, F16 or BF16 */
     rvit_rows rows;
-    int32_t in_features;  /* multiple of 4 */
+    int32_t in_features;  /* multiple of 4; with I8 or E4M3 of 16, and at most 65536 */
     int32_t out_features; /* multiple of 4 */
     rvit_activation activation;
     rvit_view x;             /* [rows, in_features] */
@@ -209,6 +218,8 @@ typedef struct rvit_linear_args {
     int64_t residual_period; /* 0: residual has one row per row of out */
     rvit_view out;           /* [rows, out_features] */
     int32_t gated;           /* 0 or 1 */
+    rvit_view x_scales;      /* with I8 or E4M3: f32 [rows]; else absent */
+    rvit_view weight_scales; /* with I8 or E4M3: f32 [out_features]; gated: [2 * out_features]; else absent */
 } rvit_linear_args;
 #define RVIT_LINEAR_ARGS_INIT RVIT_INIT(rvit_linear_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args);
@@ -224,10 +235,10 @@ typedef enum rvit_norm {
 typedef struct rvit_layernorm_args {
     size_t struct_size;
     rvit_dtype dtype;      /* of x and out_x */
-    rvit_dtype out_dtype;  /* of out */
+    rvit_dtype out_dtype;  /* of out. I8, E4M3: rows are quantised as rvit_quantize does it */
     rvit_rows rows;        /* of out */
     int64_t x_rows;        /* capacity of x in rows; 0: rows.capacity. Required with src_rows */
-    int32_t dim;           /* multiple of 4 */
+    int32_t dim;           /* multiple of 4; with out_dtype I8 or E4M3 of 16, and at most 65536 */
     float eps;             /* above 0 */
     rvit_view x;           /* [x_rows, dim] */
     rvit_view src_rows;    /* optional: int32 [rows], each in 0..x_rows-1 */
@@ -235,11 +246,44 @@ typedef struct rvit_layernorm_args {
     rvit_view out;         /* [rows, dim]; must not be x */
     rvit_view out_x;       /* optional: [rows, dim]; must not be x */
     rvit_norm norm;
-    int32_t features; /* columns that count, 1..dim; 0: dim. The others are padding: what x, gamma and
-                         beta hold there is ignored, and out is zero there */
+    int32_t features;       /* columns that count, 1..dim; 0: dim. The others are padding: what x, gamma and
+                               beta hold there is ignored, and out is zero there */
+    rvit_view out_scales;   /* out, with out_dtype I8 or E4M3: f32 [rows]; else absent */
+    rvit_view static_scale; /* optional, as for rvit_quantize */
+    rvit_view saturated;    /* optional, as for rvit_quantize */
 } rvit_layernorm_args;
 #define RVIT_LAYERNORM_ARGS_INIT RVIT_INIT(rvit_layernorm_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_layernorm(rvit_stream *stream, const rvit_layernorm_args *args);
+
+/* Rows of 8 bits for rvit_linear. With v = activation(x[t, :] + bias), or, if gated, with each pair of
+   neighbours (2 j, 2 j + 1) of x and bias as gate and value, v[j] = activation(gate) * value,
+       out[t, j] = v[j] / out_scales[t], rounded to the nearest number of out_dtype, the even one of two,
+                   and cut off at its largest, M: 127 with I8 (never -128), 448 with E4M3.
+   v is in float32. Without static_scale a row has the scale that makes the largest |v| M:
+       a = max |v[j]|     out_scales[t] = a / M     out[t, j] = round(v[j] * (M / a))
+   A row with a below 2^-100 has scale 0, and zeros. With static_scale, s,
+       out_scales[t] = s     out[t, j] = round(v[j] * (1 / s))
+   Each operation above is one of float32, and so all devices give the same bits for the same v. A row
+   with a value that is not finite, or with an s outside 2^-100..2^100, has scale NaN, and zeros (E4M3:
+   NaN): what is computed from it is NaN. */
+typedef struct rvit_quantize_args {
+    size_t struct_size;
+    rvit_dtype dtype;     /* of x: F32, F16 or BF16 */
+    rvit_dtype out_dtype; /* of out: I8 or E4M3 */
+    rvit_rows rows;
+    int32_t columns; /* of out: multiple of 16, at most 65536 */
+    rvit_activation activation;
+    int32_t gated;          /* 0 or 1 */
+    rvit_view x;            /* [rows, columns]; gated: [rows, 2 * columns] */
+    rvit_view bias;         /* optional: f32 [columns]; gated: [2 * columns] */
+    rvit_view static_scale; /* optional: f32 [1], 4-byte aligned */
+    rvit_view out;          /* [rows, columns]; must not be x */
+    rvit_view out_scales;   /* out: f32 [rows] */
+    rvit_view saturated;    /* optional, in and out: int32 [1], 4-byte aligned. With static_scale, the number of
+                               values with |v[j] * (1 / s)| above M is added to it, modulo 2^32 */
+} rvit_quantize_args;
+#define RVIT_QUANTIZE_ARGS_INIT RVIT_INIT(rvit_quantize_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_quantize(rvit_stream *stream, const rvit_quantize_args *args);
 
 /* destination[t, :] = source[src_rows[t], :]: a bitwise copy of rows of row_size bytes. */
 typedef struct rvit_pack_args {

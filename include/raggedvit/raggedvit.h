@@ -37,6 +37,7 @@
 #include <raggedvit/device.h>
 #include <raggedvit/grids.h>
 #include <raggedvit/images.h>
+#include <raggedvit/precision.h>
 #include <raggedvit/prune.h>
 #include <raggedvit/ragged.h>
 #include <raggedvit/status.h>

@@ -1,46 +1,15 @@
 /* Vision Transformers. A model is a checkpoint on a device; a session runs images through it,
-   pruned or not. Also the ops that only a ViT needs: patchify, pool, probe and head. */
+   pruned or not. Also the ops that only a ViT needs: pool, probe and head. */
 #ifndef RAGGEDVIT_VIT_H
 #define RAGGEDVIT_VIT_H
 
 #include <raggedvit/grids.h>
 #include <raggedvit/images.h>
+#include <raggedvit/precision.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Cuts images into the input rows of the patch embedding's GEMM. Let GH = image_height / patch_size
-   and GW = image_width / patch_size, rounded down, and tokens = n_prefix + GH * GW. Row i * tokens +
-   n_prefix + py * GW + px is patch (py, px) of image i; channel c, line y, column x of the patch is
-   at c * patch_size^2 + y * patch_size + x. Prefix rows are zero. (DeiT: the convolution of stride
-   16 as a GEMM.) */
-typedef struct rvit_patchify_args {
-    size_t struct_size;
-    rvit_dtype dtype;      /* of out */
-    int32_t n_images;      /* capacity in images */
-    rvit_view live_images; /* optional: int32 [1], 4-byte aligned: number of images present, read
-                              when the op runs and clamped to 0..n_images. Rows of the others are
-                              not written */
-    int32_t channels;
-    int32_t image_size; /* pixels, of square images; multiple of patch_size. 0 if image_height and
-                           image_width are given */
-    int32_t patch_size; /* even */
-    int32_t n_prefix;
-    rvit_view images;     /* f32 [n_images, channels, image_height, image_width]; may be in an
-                             UPLOAD buffer */
-    rvit_view out;        /* [n_images * tokens, channels * patch_size^2], rows out_stride apart */
-    rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned: min(i, live images)
-                           * tokens */
-    int32_t image_height; /* pixels; multiple of patch_size. 0 with image_width 0: image_size */
-    int32_t image_width;
-    int32_t crop;       /* 1: sides need not be multiples of patch_size. The lines and columns past the
-                           last whole patch are not read (SigLIP: patches of 14 in 384 pixels) */
-    int32_t out_stride; /* elements between rows of out, even; what lies between is set to zero. 0:
-                           channels * patch_size^2. GEMMs are fastest with a multiple of 8 */
-} rvit_patchify_args;
-#define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
-RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);
 
 typedef enum rvit_pool_mode {
     RVIT_POOL_MEAN = 0, /* the mean of the rows past the prefix */
@@ -230,6 +199,7 @@ typedef struct rvit_model_info {
     int32_t window;                 /* side of the windows of attention, in squares; 0: there are none */
     int32_t patch_frames;           /* frames of a patch: those of a still are equal */
     int64_t min_pixels, max_pixels; /* of pictures after the resize, for rvit_qwen_grid; 0: not told */
+    int32_t quantization;           /* rvit_quantization of a model; 0 for a checkpoint */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
@@ -347,14 +317,21 @@ typedef struct rvit_model_desc {
                          the query of attention pooling). The residual stream, LayerNorm, softmax,
                          biases and sums are always float32, except that a device may round the
                          bias of queries, keys and values, and that before a tanh GELU, to dtype */
+    rvit_quantization quantization;
 } rvit_model_desc;
 #define RVIT_MODEL_DESC_INIT RVIT_INIT(rvit_model_desc)
 
 /* desc may be NULL. The checkpoint is not needed afterwards. UNSUPPORTED: the device does not compute
-   in dtype. */
+   in dtype, or with the quantization; or with a quantization dim is not a multiple of 16. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *desc,
                                                       rvit_model **out_model);
 RVIT_API void rvit_model_destroy(rvit_model *model);
+
+/* What a precision is on a device, for a checkpoint; the same answer every time. UNSUPPORTED: the device
+   lacks it, as rvit_model_create would say. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoint *checkpoint,
+                                                          rvit_precision precision, rvit_precision_choice *out_choice);
+
 /* Replaces the weights by those of a checkpoint of the same geometry, in place: sessions stay, and
    their next runs use the new weights. Returns when the weights are on the device. No run of any of
    the model's sessions may be pending, and none may start before it returns: wait or synchronise
@@ -398,7 +375,7 @@ typedef struct rvit_session_desc {
     int32_t max_images; /* maximum number of images of a run, 1 or more */
     rvit_prune_desc prune;
     int32_t trace;   /* 1: keep the values that rvit_session_trace (experimental.h) returns;
-                        costs memory and copies */
+                        costs memory and copies. 2: RVIT_TRACE_GIVEN of experimental.h */
     int32_t outputs; /* OR of rvit_output values */
     /* 1: every run has exactly max_images images. If the policy also keeps a fixed number of
        tokens, the host knows all row counts, and GEMMs use the device's dense kernels. The last
@@ -508,7 +485,9 @@ typedef struct rvit_memory_info {
 
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
                again, stages or not, for a model with norm_pre or a norm of the patches alone), e B T D,
-               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8)
+               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8, with e 2 twice)
+               a quantised model: B T max(D, mlp_dim) and 4 B T (rows of bytes and their scales); above
+               mlp_dim is then rounded up to 16, and counts twice with a gated MLP without a norm in it
                policies that score by CLS attention: 4 B T H; received, hiprune: that twice; hiprune
                with alpha above 0: B T (anchors), 4 (T + 1) (how many); tome: 4 B T head_dim
                a head, or pooled rows, on another pooling than CLS: 4 B D, for CLS_MEAN twice; for MAP
@@ -534,8 +513,10 @@ typedef struct rvit_memory_info {
                projected, with desc.logits or desc.run_views: 4 B n_classes
                block features 4 B L D, L the most tokens of an image that the block leaves
                received attention 4 B L H, L of the block's attention
+               a quantised model whose checkpoint brings scales of inputs: 4
                each stage: its results again; 4 (B + 1) (not tome)
-     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
+     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i, with trace 2 also
+               B L_i; tome 4 B L_i head_dim more; hiprune with anchors 5 B T
      host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes; with stages 4 B;
                with desc.max_picture_bytes 512 KiB
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages

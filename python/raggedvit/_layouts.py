@@ -8,7 +8,7 @@ from typing import Any
 from ._structs import Struct, array, fill
 
 
-class rvit_device_info(Struct):  # 560 bytes
+class rvit_device_info(Struct):  # 568 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("backend", c_int),  # 8
@@ -20,6 +20,7 @@ class rvit_device_info(Struct):  # 560 bytes
         ("name", c_char * 128),  # 48
         ("driver", c_char * 128),  # 176
         ("note", c_char * 256),  # 304
+        ("native_dtypes", c_int32),  # 560
     ]
 
 
@@ -31,7 +32,7 @@ class rvit_allocator(Struct):  # 24 bytes
     ]
 
 
-class rvit_device_desc(Struct):  # 80 bytes
+class rvit_device_desc(Struct):  # 88 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("backend", c_int),  # 8
@@ -47,6 +48,7 @@ class rvit_device_desc(Struct):  # 80 bytes
         ("cache_size", c_size_t),  # 56
         ("submit_work", c_int64),  # 64
         ("poll_us", c_int32),  # 72
+        ("kernels", c_char_p),  # 80
     ]
 
 
@@ -57,7 +59,7 @@ class rvit_view(Struct):  # 16 bytes
     ]
 
 
-class rvit_stats(Struct):  # 88 bytes
+class rvit_stats(Struct):  # 96 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("launches", c_int64),  # 8
@@ -70,6 +72,7 @@ class rvit_stats(Struct):  # 88 bytes
         ("upload_size", c_int64),  # 64
         ("readback_size", c_int64),  # 72
         ("working_size", c_int64),  # 80
+        ("saturated", c_int64),  # 88
     ]
 
 
@@ -191,7 +194,7 @@ class rvit_rope_args(Struct):  # 144 bytes
     ]
 
 
-class rvit_linear_args(Struct):  # 160 bytes
+class rvit_linear_args(Struct):  # 192 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -207,10 +210,12 @@ class rvit_linear_args(Struct):  # 160 bytes
         ("residual_period", c_int64),  # 128
         ("out", rvit_view),  # 136
         ("gated", c_int32),  # 152
+        ("x_scales", rvit_view),  # 160
+        ("weight_scales", rvit_view),  # 176
     ]
 
 
-class rvit_layernorm_args(Struct):  # 168 bytes
+class rvit_layernorm_args(Struct):  # 216 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -227,6 +232,27 @@ class rvit_layernorm_args(Struct):  # 168 bytes
         ("out_x", rvit_view),  # 144
         ("norm", c_int),  # 160
         ("features", c_int32),  # 164
+        ("out_scales", rvit_view),  # 168
+        ("static_scale", rvit_view),  # 184
+        ("saturated", rvit_view),  # 200
+    ]
+
+
+class rvit_quantize_args(Struct):  # 160 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("rows", rvit_rows),  # 16
+        ("columns", c_int32),  # 48
+        ("activation", c_int),  # 52
+        ("gated", c_int32),  # 56
+        ("x", rvit_view),  # 64
+        ("bias", rvit_view),  # 80
+        ("static_scale", rvit_view),  # 96
+        ("out", rvit_view),  # 112
+        ("out_scales", rvit_view),  # 128
+        ("saturated", rvit_view),  # 144
     ]
 
 
@@ -312,6 +338,16 @@ class rvit_grid_rope_args(Struct):  # 112 bytes
         ("cells", rvit_view),  # 64
         ("frequencies", rvit_view),  # 80
         ("out", rvit_view),  # 96
+    ]
+
+
+class rvit_precision_choice(Struct):  # 280 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("precision", c_int),  # 8
+        ("dtype", c_int),  # 12
+        ("quantization", c_int),  # 16
+        ("reason", c_char * 256),  # 20
     ]
 
 
@@ -563,26 +599,7 @@ class rvit_images_args(Struct):  # 80 bytes
     ]
 
 
-class rvit_preprocess_args(Struct):  # 144 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("dtype", c_int),  # 8
-        ("n_images", c_int32),  # 12
-        ("rows", c_int64),  # 16
-        ("patch_size", c_int32),  # 24
-        ("out_stride", c_int32),  # 28
-        ("source", rvit_view),  # 32
-        ("source_size", c_int64),  # 48
-        ("pixels", rvit_view),  # 56
-        ("pixels_size", c_int64),  # 72
-        ("staging", rvit_view),  # 80
-        ("out", rvit_view),  # 96
-        ("cu_seqlens", rvit_view),  # 112
-        ("grids", rvit_view),  # 128
-    ]
-
-
-class rvit_patchify_args(Struct):  # 112 bytes
+class rvit_patchify_args(Struct):  # 120 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -599,6 +616,27 @@ class rvit_patchify_args(Struct):  # 112 bytes
         ("image_width", c_int32),  # 100
         ("crop", c_int32),  # 104
         ("out_stride", c_int32),  # 108
+        ("parts", c_int32),  # 112
+    ]
+
+
+class rvit_preprocess_args(Struct):  # 152 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("rows", c_int64),  # 16
+        ("patch_size", c_int32),  # 24
+        ("out_stride", c_int32),  # 28
+        ("source", rvit_view),  # 32
+        ("source_size", c_int64),  # 48
+        ("pixels", rvit_view),  # 56
+        ("pixels_size", c_int64),  # 72
+        ("staging", rvit_view),  # 80
+        ("out", rvit_view),  # 96
+        ("cu_seqlens", rvit_view),  # 112
+        ("grids", rvit_view),  # 128
+        ("parts", c_int32),  # 144
     ]
 
 
@@ -670,7 +708,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 360 bytes
+class rvit_model_info(Struct):  # 368 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -727,6 +765,7 @@ class rvit_model_info(Struct):  # 360 bytes
         ("patch_frames", c_int32),  # 340
         ("min_pixels", c_int64),  # 344
         ("max_pixels", c_int64),  # 352
+        ("quantization", c_int32),  # 360
     ]
 
 
@@ -763,6 +802,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
+        ("quantization", c_int),  # 12
     ]
 
 
@@ -882,11 +922,13 @@ TYPES: dict[str, Any] = {
     "rvit_rope_args": rvit_rope_args,
     "rvit_linear_args": rvit_linear_args,
     "rvit_layernorm_args": rvit_layernorm_args,
+    "rvit_quantize_args": rvit_quantize_args,
     "rvit_pack_args": rvit_pack_args,
     "rvit_unpack_args": rvit_unpack_args,
     "rvit_grid_layout_args": rvit_grid_layout_args,
     "rvit_embed_args": rvit_embed_args,
     "rvit_grid_rope_args": rvit_grid_rope_args,
+    "rvit_precision_choice": rvit_precision_choice,
     "rvit_select_args": rvit_select_args,
     "rvit_regroup_args": rvit_regroup_args,
     "rvit_mean_args": rvit_mean_args,
@@ -899,8 +941,8 @@ TYPES: dict[str, Any] = {
     "rvit_image": rvit_image,
     "rvit_image_recipe": rvit_image_recipe,
     "rvit_images_args": rvit_images_args,
-    "rvit_preprocess_args": rvit_preprocess_args,
     "rvit_patchify_args": rvit_patchify_args,
+    "rvit_preprocess_args": rvit_preprocess_args,
     "rvit_pool_args": rvit_pool_args,
     "rvit_probe_args": rvit_probe_args,
     "rvit_head_args": rvit_head_args,
@@ -949,6 +991,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_layernorm_args": {
         "struct_size": sizeof(rvit_layernorm_args),
     },
+    "rvit_quantize_args": {
+        "struct_size": sizeof(rvit_quantize_args),
+    },
     "rvit_pack_args": {
         "struct_size": sizeof(rvit_pack_args),
     },
@@ -963,6 +1008,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_grid_rope_args": {
         "struct_size": sizeof(rvit_grid_rope_args),
+    },
+    "rvit_precision_choice": {
+        "struct_size": sizeof(rvit_precision_choice),
     },
     "rvit_select_args": {
         "struct_size": sizeof(rvit_select_args),
@@ -1006,11 +1054,11 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_images_args": {
         "struct_size": sizeof(rvit_images_args),
     },
-    "rvit_preprocess_args": {
-        "struct_size": sizeof(rvit_preprocess_args),
-    },
     "rvit_patchify_args": {
         "struct_size": sizeof(rvit_patchify_args),
+    },
+    "rvit_preprocess_args": {
+        "struct_size": sizeof(rvit_preprocess_args),
     },
     "rvit_pool_args": {
         "struct_size": sizeof(rvit_pool_args),
@@ -1100,6 +1148,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_linear": (c_int, [c_void_p, c_void_p], True),
     "rvit_layernorm": (c_int, [c_void_p, c_void_p], True),
+    "rvit_quantize": (c_int, [c_void_p, c_void_p], True),
     "rvit_pack": (c_int, [c_void_p, c_void_p], True),
     "rvit_unpack": (c_int, [c_void_p, c_void_p], True),
     "rvit_cu_seqlens_check": (c_int, [c_void_p, c_int32, c_int32, c_int64], True),
@@ -1108,6 +1157,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_embed": (c_int, [c_void_p, c_void_p], True),
     "rvit_grid_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_rope_frequencies": (c_int, [c_int, c_double, c_int32, c_void_p], True),
+    "rvit_quantization_name": (c_char_p, [c_int], False),
+    "rvit_precision_name": (c_char_p, [c_int], False),
     "rvit_select": (c_int, [c_void_p, c_void_p], True),
     "rvit_regroup": (c_int, [c_void_p, c_void_p], True),
     "rvit_mean": (c_int, [c_void_p, c_void_p], True),
@@ -1120,6 +1171,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
     "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
     "rvit_images_table_size": (c_int64, [c_int32], False),
+    "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
     "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
     "rvit_tensors_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_tensors_destroy": (None, [c_void_p], False),
@@ -1127,7 +1179,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_tensors_find": (c_int32, [c_void_p, c_char_p], False),
     "rvit_tensors_get": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_tensors_read": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
-    "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
     "rvit_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_probe": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),
@@ -1142,6 +1193,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_checkpoint_metadata": (c_char_p, [c_void_p, c_char_p], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),
+    "rvit_precision_choose": (c_int, [c_void_p, c_void_p, c_int, c_void_p], True),
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_naflex_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_void_p], True),

@@ -23,7 +23,7 @@ from ._errors import RaggedVitError, Status, invalid
 from ._failures import Errors, Failures, add, noted, of_run, wanted, withhold
 from ._feed import MOST_SIDE, Shapes, Spec, copy_bytes, named as numbered, room_of
 from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient, refuse_tower
-from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, named
+from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, name_of, named
 from ._layouts import new
 from ._library import Handle, Library, library
 from ._native import Native
@@ -36,7 +36,7 @@ from ._typing import ArrayT, TensorT
 if TYPE_CHECKING:
     import torch
 
-DTYPES = {"f32": CONSTANTS["RVIT_F32"], "f16": CONSTANTS["RVIT_F16"], "bf16": CONSTANTS["RVIT_BF16"]}
+DTYPES = named("RVIT_PRECISION_")
 RESAMPLES = {"timm": CONSTANTS["RVIT_RESAMPLE_TIMM"], "bicubic": CONSTANTS["RVIT_RESAMPLE_BICUBIC"],
              "bilinear": CONSTANTS["RVIT_RESAMPLE_BILINEAR"],
              "bilinear_antialias": CONSTANTS["RVIT_RESAMPLE_BILINEAR_ANTIALIAS"]}
@@ -141,9 +141,9 @@ class Model:
     """A Vision Transformer on a device.
 
     path: a .safetensors file, or a *.safetensors.index.json. backend: "auto" (CUDA, then a Vulkan GPU, then the CPU), "cpu", "cuda",
-    "vulkan"; index: the device within it. dtype: "f32", "f16" or "bf16", storage of
-    weights and activations. image_size: side of the images if it
-    is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"; None: as the code that the tensors'
+    "vulkan"; index: the device within it. dtype: "f32", "f16" or "bf16", storage of weights and activations; "int8" (for CPUs) and "fp8" (for
+    CUDA) multiply 8 bits in the blocks; "auto" is the fastest of these that is accurate enough (rvit_precision in raggedvit/vit.h), and
+    self.dtype says which it is. image_size: side of the images if it is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"; None: as the code that the tensors'
     names belong to). n_threads: of the CPU backend; 0: as
     many as the process may use. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
     all, on CUDA neither (on streams of the library's own). lenient: tensors that nothing uses are no error.
@@ -213,21 +213,25 @@ class Model:
                         _checks.optional(integer, "max_batch", max_batch, 1, 1 << 20))
         self._device_desc = new("rvit_device_desc", backend=choice("backend", backend, BACKENDS), index=index,
                                 tier=choice("tier", tier, TIERS), n_threads=n_threads, poll_us=poll_us)
-        self._model_desc = new("rvit_model_desc", dtype=choice("dtype", dtype, DTYPES))
+        self._precision = choice("dtype", dtype, DTYPES)
         self._lib: Library = library()
 
     def _open(self, checkpoint: Handle, widens: bool = False) -> None:
         """widens: in float32, which holds bfloat16 too, on a device that does not compute in the latter."""
         lib = self._lib
         self._device = lib.own("device", ctypes.byref(self._device_desc))
-        arguments = (self._device, checkpoint, ctypes.byref(self._model_desc))
+        chosen = new("rvit_precision_choice")
         try:
-            self._handle = lib.own("model", *arguments, keeps=(self._device,))
+            lib.rvit_precision_choose(self._device, checkpoint, self._precision, ctypes.byref(chosen))
         except RaggedVitError as error:
-            if not widens or error.status != Status.UNSUPPORTED or self._model_desc.dtype != DTYPES["bf16"]:
+            if not widens or error.status != Status.UNSUPPORTED or self._precision != DTYPES["bf16"]:
                 raise
-            self._model_desc.dtype = DTYPES["f32"]
-            self._handle = lib.own("model", *arguments, keeps=(self._device,))
+            lib.rvit_precision_choose(self._device, checkpoint, DTYPES["f32"], ctypes.byref(chosen))
+        desc = new("rvit_model_desc", dtype=chosen.dtype, quantization=chosen.quantization)
+        self._handle = lib.own("model", self._device, checkpoint, ctypes.byref(desc), keeps=(self._device,))
+        #: What dtype stands for: that which was given, or what "auto" has chosen; and why, in a line, where it has.
+        self.dtype: str = name_of(DTYPES, chosen.precision)
+        self.dtype_reason: str = chosen.reason.decode(errors="replace")
         info, device_info = new("rvit_model_info"), new("rvit_device_info")
         lib.rvit_model_get_info(self._handle, ctypes.byref(info))
         lib.rvit_device_get_info(self._device, ctypes.byref(device_info))

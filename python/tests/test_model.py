@@ -41,6 +41,21 @@ class ModelTest(unittest.TestCase):
             difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
             self.assertTrue(least < difference < most, (dtype, difference))
 
+    def test_8_bits(self):
+        for dtype, least, most in (("int8", 4e-3, 0.2), ("fp8", 8e-3, 0.4)):
+            model = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype=dtype, n_threads=2)
+            difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
+            self.assertTrue(least < difference < most, (dtype, difference))
+            self.assertEqual((model.dtype, model.dtype_reason), (dtype, ""))
+        self.fails(Status.INVALID_ARGUMENT, "dtype is 'int4'", raggedvit.Model, support.CHECKPOINT, backend="cpu", dtype="int4")
+
+    def test_auto_is_one_of_the_others(self):
+        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype="auto", n_threads=2)
+        self.assertIn(model.dtype, ("f32", "bf16", "int8"))
+        self.assertTrue(model.dtype_reason)
+        same = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype=model.dtype, n_threads=2)
+        np.testing.assert_array_equal(model.classify(self.images, "none").logits, same.classify(self.images, "none").logits)
+
     def test_what_is_kept(self):
         result = self.model.classify(self.images, "l2", keep=0.5)
         self.assertEqual(result.logits.shape, (4, 10))

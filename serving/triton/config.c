@@ -11,7 +11,7 @@ typedef struct config T;
 
 static const struct option_row rows[] = {
     {"backend", NULL, NULL, OPTION_CHOICE(T, backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND)},
-    {"dtype", NULL, NULL, OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, RVIT_BF16), .given = CONFIG_DTYPE},
+    {"dtype", NULL, NULL, OPTION_CHOICE(T, dtype, choice_precision, RVIT_PRECISION_F32, RVIT_PRECISION_AUTO), .given = CONFIG_DTYPE},
     {"policy", NULL, NULL, OPTION_TEXT(T, policy)},
     OPTION_PRUNE_ROWS(T, first.desc, 0),
     {"settings", NULL, NULL, OPTION_TEXT(T, further)},

@@ -9,7 +9,7 @@
                         none is given: two on each GPU, else one on the CPU. Instances share the weights of a device
    parameters           string_values, all optional:
      backend            cuda, vulkan, cpu, or auto: KIND_GPU is cuda, KIND_CPU is cpu
-     dtype              f32, f16 or bf16, of weights and activations; f16 on a GPU, f32 on the CPU
+     dtype              f32, f16, bf16, int8, fp8 or auto (rvit_precision); f16 on a GPU, f32 on the CPU
      policy             the prune policy, by the name that `raggedvit policies` lists; none
      keep, blocks, threshold, mass, samples, merge, alpha, object-block, tau, seed
                         of that policy, as on the command line
@@ -48,7 +48,7 @@
 struct config {
     json_t *root; /* of the ModelConfig; owns the texts below */
     int32_t max_batch_size;
-    int32_t backend, dtype; /* rvit_backend, rvit_dtype */
+    int32_t backend, dtype; /* rvit_backend, rvit_precision */
     const char *policy, *further;
     struct setting first;
     int32_t max_tokens, max_patches; /* 0: not given, as of all that follow */

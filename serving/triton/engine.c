@@ -23,8 +23,11 @@ static rvit_status open_engine(struct engine *self, const rvit_checkpoint *check
     device.backend = self->backend;
     device.index = self->index;
     device.n_threads = self->n_threads;
-    model.dtype = self->dtype;
-    const rvit_status status = rvit_device_create(&device, &self->device);
+    rvit_status status = rvit_device_create(&device, &self->device);
+    if (status == RVIT_OK)
+        status = rvit_precision_choose(self->device, checkpoint, self->dtype, &self->choice);
+    model.dtype = self->choice.dtype;
+    model.quantization = self->choice.quantization;
     return status == RVIT_OK ? rvit_model_create(self->device, checkpoint, &model, &self->model) : status;
 }
 
@@ -44,6 +47,7 @@ TRITONSERVER_Error *engine_get(struct engine **list, const rvit_checkpoint *chec
                               .index = wanted->index,
                               .n_threads = wanted->n_threads,
                               .dtype = wanted->dtype,
+                              .choice = RVIT_PRECISION_CHOICE_INIT,
                               .n_users = 1,
                               .next = *list};
     const rvit_status status = open_engine(engine, checkpoint);
@@ -52,6 +56,8 @@ TRITONSERVER_Error *engine_get(struct engine **list, const rvit_checkpoint *chec
         destroy(engine);
         return error;
     }
+    if (engine->choice.reason[0])
+        log_line(TRITONSERVER_LOG_INFO, "dtype auto: %s, because %s", rvit_precision_name(engine->choice.precision), engine->choice.reason);
     *out = *list = engine;
     return NULL;
 }

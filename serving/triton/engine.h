@@ -8,9 +8,10 @@
 
 struct engine {
     rvit_backend backend;
-    int32_t index;     /* of the device; -1: the first */
-    int32_t n_threads; /* CPU; 0: all processors */
-    rvit_dtype dtype;
+    int32_t index;        /* of the device; -1: the first */
+    int32_t n_threads;    /* CPU; 0: all processors */
+    rvit_precision dtype; /* as asked for */
+    rvit_precision_choice choice;
     int32_t n_users;
     rvit_device *device;
     rvit_model *model;

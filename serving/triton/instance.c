@@ -28,7 +28,9 @@ static TRITONSERVER_Error *choose_engine(const struct instance *self, struct eng
         out->n_threads = config->threads;
     else if (kind == TRITONSERVER_INSTANCEGROUPKIND_GPU)
         out->index = device;
-    out->dtype = config->given & CONFIG_DTYPE ? (rvit_dtype)config->dtype : out->backend == RVIT_BACKEND_CPU ? RVIT_F32 : RVIT_F16;
+    out->dtype = config->given & CONFIG_DTYPE       ? (rvit_precision)config->dtype
+                 : out->backend == RVIT_BACKEND_CPU ? RVIT_PRECISION_F32
+                                                    : RVIT_PRECISION_F16;
     return NULL;
 }
 

@@ -206,6 +206,7 @@ struct rvit_rope_push {
 struct rvit_patchify_push {
     int n_images, live_at;
     int channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
+    int part;                             /* elements of a row that a value has its first part in, or its second */
     int images_at, out_at, cu_seqlens_at; /* images_at and out_at in pairs of elements */
 };
 

@@ -72,6 +72,7 @@ struct rvit_fetch_push {
 #define RVIT_PREPROCESS_GRIDS 4
 struct rvit_preprocess_push {
     int n_images, rows, patch_size, out_stride;
+    int part;                                                 /* as in patchify */
     int entries_at;                                           /* words from the region's begin */
     int n_words;                                              /* of the region, as uint */
     int pixels_size;                                          /* bytes, as uint; 0: absent */

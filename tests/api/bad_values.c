@@ -103,6 +103,32 @@ static void rows_of_values(void **state)
     SPOIL(LINEAR, "weight", args.linear.gated = 1); /* pairs of rows */
     SPOIL(LINEAR, "residual_period", args.linear.residual_period = -1);
     SPOIL(LINEAR, "residual", args.linear.residual_period = 1 << 20);
+    SPOIL(LINEAR, "in_features", args.linear.dtype = RVIT_I8; args.linear.in_features = 20);
+    SPOIL(LINEAR, "in_features", args.linear.dtype = RVIT_E4M3; args.linear.in_features = 65552);
+    SPOIL(LINEAR, "x_scales is missing", args.linear.dtype = RVIT_I8);
+    SPOIL(LINEAR, "weight_scales is missing", args.linear.dtype = RVIT_I8; args.linear.x_scales = args.linear.x);
+    SPOIL(LINEAR, "x_scales is given, but dtype is f32, which has no scales", args.linear.x_scales = args.linear.x);
+    SPOIL(LINEAR, "weight_scales is given", args.linear.weight_scales = args.linear.weight);
+    SPOIL(LINEAR, "out_dtype is int8", args.linear.dtype = args.linear.out_dtype = RVIT_I8);
+    SPOIL(LAYERNORM, "dtype is e4m3, expected f32, f16 or bf16", args.layernorm.dtype = RVIT_E4M3);
+    SPOIL(LAYERNORM, "dim", args.layernorm.out_dtype = RVIT_I8; args.layernorm.dim = 12);
+    SPOIL(LAYERNORM, "out_scales is missing", args.layernorm.out_dtype = RVIT_I8);
+    SPOIL(LAYERNORM, "out_scales is given", args.layernorm.out_scales = args.layernorm.out_x);
+    SPOIL(LAYERNORM, "static_scale is given", args.layernorm.static_scale = args.layernorm.gamma);
+    SPOIL(LAYERNORM, "saturated is given", args.layernorm.saturated = args.layernorm.out_x);
+    SPOIL(QUANTIZE, "dtype", args.quantize.dtype = BAD_DTYPE);
+    SPOIL(QUANTIZE, "dtype is int8", args.quantize.dtype = RVIT_I8);
+    SPOIL(QUANTIZE, "out_dtype", args.quantize.out_dtype = BAD_DTYPE);
+    SPOIL(QUANTIZE, "out_dtype is bf16, expected int8 or e4m3", args.quantize.out_dtype = RVIT_BF16);
+    SPOIL(QUANTIZE, "rows", args.quantize.rows.capacity = -1);
+    SPOIL(QUANTIZE, "padded", args.quantize.rows.padded = 2);
+    SPOIL(QUANTIZE, "columns", args.quantize.columns = 0);
+    SPOIL(QUANTIZE, "columns", args.quantize.columns = 24);
+    SPOIL(QUANTIZE, "columns", args.quantize.columns = 65552);
+    SPOIL(QUANTIZE, "x", args.quantize.rows.capacity = 1 << 20);
+    SPOIL(QUANTIZE, "activation", args.quantize.activation = (rvit_activation)(RVIT_ACTIVATION_SILU + 1));
+    SPOIL(QUANTIZE, "gated", args.quantize.gated = 2);
+    SPOIL(QUANTIZE, "x", args.quantize.gated = 1); /* pairs of columns */
     SPOIL(LAYERNORM, "dtype", args.layernorm.dtype = BAD_DTYPE);
     SPOIL(LAYERNORM, "out_dtype", args.layernorm.out_dtype = BAD_DTYPE);
     SPOIL(LAYERNORM, "rows", args.layernorm.rows.capacity = -1);
@@ -326,6 +352,11 @@ static void images(void **state)
           args.patchify.image_width = 3);
     SPOIL(PATCHIFY, "images", args.patchify.crop = 1, args.patchify.image_size = 9);
     SPOIL(PATCHIFY, "crop", args.patchify.crop = 2);
+    SPOIL(PATCHIFY, "parts", args.patchify.parts = 3);
+    SPOIL(PREPROCESS, "parts", args.preprocess.parts = -1);
+    SPOIL(PREPROCESS, "parts is 2", args.preprocess.parts = 2);
+    SPOIL(PATCHIFY, "parts is 2", args.patchify.parts = 2);
+    SPOIL(PATCHIFY, "out_stride", args.patchify.dtype = RVIT_F16, args.patchify.parts = 2, args.patchify.out_stride = 98);
     expect_nothing_written();
 }
 

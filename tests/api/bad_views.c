@@ -185,6 +185,10 @@ static void overlapping_views(void **state)
     OVERLAP(LINEAR, "out", args.linear.out = args.linear.x);
     OVERLAP(LINEAR, "out", args.linear.out = args.linear.residual; args.linear.out.offset += 16);
     OVERLAP(LINEAR, "out", args.linear.out = args.linear.residual; args.linear.residual_period = 2);
+    OVERLAP(LAYERNORM, "out_scales", args.layernorm.out_dtype = RVIT_I8; args.layernorm.out_scales = args.layernorm.gamma);
+    OVERLAP(QUANTIZE, "out", args.quantize.out = args.quantize.x);
+    OVERLAP(QUANTIZE, "out_scales", args.quantize.out_scales = args.quantize.out);
+    OVERLAP(QUANTIZE, "saturated", args.quantize.saturated = args.quantize.out_scales);
     OVERLAP(SELECT_TOP_K, "out_cu_seqlens", args.select.out_cu_seqlens = args.select.cu_seqlens);
     OVERLAP(SELECT_MASK, "keep", args.select.keep = args.select.keep_in);
     OVERLAP(SELECT_FUSED, "fuse_x", args.select.fuse_x = args.select.cls_probs; args.select.rows = 1; args.select.fuse_dim = 4);

@@ -97,6 +97,7 @@ static void descs(void **state)
     BAD(RVIT_INVALID_ARGUMENT, "n_threads", d.n_threads = -1);
     BAD(RVIT_INVALID_ARGUMENT, "vector_bits", d.vector_bits = 128);
     BAD(RVIT_INVALID_ARGUMENT, "oracle", d.backend = RVIT_BACKEND_AUTO; d.oracle = 1);
+    BAD(RVIT_INVALID_ARGUMENT, "kernels", d.backend = RVIT_BACKEND_CPU; d.kernels = "sse");
     BAD(RVIT_UNSUPPORTED, "tier", d.backend = RVIT_BACKEND_CPU; d.tier = RVIT_TIER_MATRIX);
     const rvit_allocator half = {NULL, NULL, NULL};
     BAD(RVIT_INVALID_ARGUMENT, "allocator", d.allocator = &half);

@@ -29,7 +29,11 @@ static void names(void **state)
     assert_int_equal(rvit_dtype_size(RVIT_F32), 4);
     assert_int_equal(rvit_dtype_size(RVIT_F16), 2);
     assert_int_equal(rvit_dtype_size(RVIT_BF16), 2);
+    assert_int_equal(rvit_dtype_size(RVIT_I8), 1);
+    assert_int_equal(rvit_dtype_size(RVIT_E4M3), 1);
     assert_int_equal(rvit_dtype_size((rvit_dtype)12), 0);
+    assert_string_equal(rvit_dtype_name(RVIT_I8), "int8");
+    assert_string_equal(rvit_dtype_name(RVIT_E4M3), "e4m3");
     assert_string_equal(rvit_dtype_name(RVIT_F16), "f16");
     assert_non_null(rvit_dtype_name((rvit_dtype)12));
     assert_string_equal(rvit_backend_name(RVIT_BACKEND_AUTO), "auto");

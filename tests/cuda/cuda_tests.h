@@ -4,6 +4,6 @@
 
 #include "harness.h"
 
-extern const suite variants_suite, products_suite, hopper_suite, interop_suite, external_suite;
+extern const suite variants_suite, products_suite, hopper_suite, e4m3_suite, interop_suite, external_suite;
 
 #endif

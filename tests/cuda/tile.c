@@ -316,6 +316,20 @@ static void small_choices(void **state)
     assert_int_equal(rvit_cu_tile_head(m, 64, 1000), RVIT_CU_HEAD_IMAGES);
 }
 
+static void quantize_tiles(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_MACHINES; i++)
+        for (int64_t rows = 0; rows < (int64_t)1 << 31; rows = 3 * rows + 1)
+            for (int32_t columns = 16; columns <= 65536; columns += 16 * 7) {
+                const rvit_cu_quantize_tile t = rvit_cu_tile_quantize(&machines[i], rows, columns);
+                assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= RVIT_CU_QUANTIZE_THREADS);
+                assert_true(t.ctas >= 1 && (t.ctas == 1 || t.ctas <= rows));
+                assert_int_equal(t.held, columns <= RVIT_CU_QUANTIZE_THREADS * RVIT_CU_QUANTIZE_CHUNKS * 8);
+                assert_true(!t.held || t.threads * RVIT_CU_QUANTIZE_CHUNKS * 8 >= columns);
+            }
+}
+
 static void picture_tiles(void **state)
 {
     (void)state;
@@ -411,7 +425,7 @@ static void products(void **state)
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),
       TEST(long_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(images_are_shared),
-      TEST(products), TEST(small_choices), TEST(picture_tiles), TEST(buckets_are_close));
+      TEST(products), TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles), TEST(buckets_are_close));
 
 int main(int argc, char **argv)
 {

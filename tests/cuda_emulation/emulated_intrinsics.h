@@ -160,6 +160,13 @@ RVIT_DEVICE bool warp_any(bool predicate, emu::site at = emu::site::here())
     return warp_ballot(predicate, at) != 0;
 }
 
+RVIT_DEVICE unsigned warp_max(unsigned value, emu::site at = emu::site::here())
+{
+    for (int mask = 16; mask > 0; mask /= 2)
+        value = max(value, emulated_shuffle(at, emu::collective::shuffle_xor, value, mask));
+    return value;
+}
+
 /* Between CTAs. */
 
 RVIT_DEVICE int atomic_add(int *p, int value)
@@ -245,6 +252,11 @@ RVIT_DEVICE float add_rn(float a, float b)
     return emu::rounded(emu::rounded(a) + emu::rounded(b));
 }
 
+RVIT_DEVICE float max_or_nan(float a, float b)
+{
+    return a != a ? a : b <= a ? a : b;
+}
+
 /* Exact here, within 2 units in the last place on the device; both flush denormals. */
 RVIT_DEVICE float inverse_sqrt(float x)
 {
@@ -290,6 +302,14 @@ RVIT_DEVICE uint32_t pack_f16(float low, float high)
 RVIT_DEVICE uint32_t pack_bf16(float low, float high)
 {
     return emu::f32_to_bf16(low) | (uint32_t)emu::f32_to_bf16(high) << 16;
+}
+
+#define RVIT_HAS_E4M3
+
+RVIT_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d)
+{
+    return (uint32_t)emu::f32_to_e4m3(a) | (uint32_t)emu::f32_to_e4m3(b) << 8 | (uint32_t)emu::f32_to_e4m3(c) << 16 |
+           (uint32_t)emu::f32_to_e4m3(d) << 24;
 }
 
 /* Asynchronous copies and matrix fragments. */
@@ -364,6 +384,16 @@ RVIT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 {
     const uint32_t b[2] = {b0, b1};
     emu::multiply(at, emu::collective::multiply_bf16, d, a, b);
+}
+
+/* As on sm_89, where the accumulator is the narrowest. */
+RVIT_DEVICE void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, emu::site at = emu::site::here())
+{
+    const uint32_t b[2] = {b0, b1};
+    float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    emu::multiply_e4m3(at, sum, a, b);
+    for (int i = 0; i < 4; i++)
+        d[i] += sum[i];
 }
 
 template <bool SIGNED>

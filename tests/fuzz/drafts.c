@@ -13,6 +13,16 @@ static rvit_dtype dtype(choices *c)
     return (rvit_dtype)choose_int(c, 0, 2);
 }
 
+static rvit_dtype dtype_or_bytes(choices *c)
+{
+    return (rvit_dtype)choose_int(c, 0, 4);
+}
+
+static int is_bytes(rvit_dtype dtype)
+{
+    return dtype == RVIT_I8 || dtype == RVIT_E4M3;
+}
+
 /* A multiple, or a number out of range. */
 static int32_t multiple(choices *c, int32_t factor, int32_t least, int32_t most)
 {
@@ -64,6 +74,7 @@ static void draft_patchify(rvit_op *op, choices *c)
         a->image_width = plus(multiple(c, a->patch_size, 1, 4), (int32_t)choose(c, 3));
     }
     a->n_prefix = choose_int(c, 0, 3);
+    a->parts = a->n_prefix; /* of what is chosen already: the corpus keeps its meaning */
 }
 
 static void draft_preprocess(rvit_op *op, choices *c)
@@ -76,15 +87,16 @@ static void draft_preprocess(rvit_op *op, choices *c)
     a->out_stride = choose(c, 2) ? 0 : (int32_t)(3u * (uint32_t)a->patch_size * (uint32_t)a->patch_size + choose(c, 5));
     a->source_size = 4096 + 16 * (int64_t)choose_int(c, 0, 200) + (choose(c, 16) == 1);
     a->pixels_size = choose_int(c, 0, 900);
+    a->parts = a->n_images;
 }
 
 static void draft_linear(rvit_op *op, choices *c)
 {
     rvit_linear_args *a = &op->linear;
-    a->dtype = dtype(c);
-    a->out_dtype = choose(c, 2) ? a->dtype : dtype(c);
+    a->dtype = dtype_or_bytes(c);
+    a->out_dtype = choose(c, 2) && !is_bytes(a->dtype) ? a->dtype : dtype(c);
     rows(c, &a->rows);
-    a->in_features = dim(c);
+    a->in_features = is_bytes(a->dtype) ? multiple(c, 16, 1, 20) : dim(c);
     a->out_features = dim(c);
     a->activation = (rvit_activation)choose_int(c, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU);
     a->residual_period = choose(c, 2) ? 0 : choose_int(c, 0, 10);
@@ -95,13 +107,24 @@ static void draft_layernorm(rvit_op *op, choices *c)
 {
     rvit_layernorm_args *a = &op->layernorm;
     a->dtype = dtype(c);
-    a->out_dtype = dtype(c);
+    a->out_dtype = dtype_or_bytes(c);
     rows(c, &a->rows);
     a->x_rows = choose_int(c, 0, 50);
-    a->dim = dim(c);
+    a->dim = is_bytes(a->out_dtype) ? multiple(c, 16, 1, 20) : dim(c);
     a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
     a->norm = choose(c, 4) == 1 ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
     a->features = choose(c, 4) == 1 ? choose_int(c, 0, 16) : 0;
+}
+
+static void draft_quantize(rvit_op *op, choices *c)
+{
+    rvit_quantize_args *a = &op->quantize;
+    a->dtype = dtype(c);
+    a->out_dtype = (rvit_dtype)choose_int(c, RVIT_I8, RVIT_E4M3);
+    rows(c, &a->rows);
+    a->columns = multiple(c, 16, 1, 20);
+    a->activation = (rvit_activation)choose_int(c, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU);
+    a->gated = choose_int(c, 0, 1);
 }
 
 static void draft_attention(rvit_op *op, choices *c)
@@ -388,6 +411,7 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_PREPROCESS] = draft_preprocess,
     [RVIT_OP_LINEAR] = draft_linear,
     [RVIT_OP_LAYERNORM] = draft_layernorm,
+    [RVIT_OP_QUANTIZE] = draft_quantize,
     [RVIT_OP_ATTENTION] = draft_attention,
     [RVIT_OP_SELECT] = draft_select,
     [RVIT_OP_MEAN] = draft_mean,
@@ -409,13 +433,25 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_GRID_ROPE] = draft_grid_rope,
 };
 
+/* Rows without scales are refused if they are given any. */
+static int may_have(const rvit_op *op, int slot)
+{
+    if (op->type == RVIT_OP_LINEAR && (slot == RVIT_SLOT(linear, x_scales) || slot == RVIT_SLOT(linear, weight_scales)))
+        return is_bytes(op->linear.dtype);
+    if (op->type == RVIT_OP_LAYERNORM &&
+        (slot == RVIT_SLOT(layernorm, out_scales) || slot == RVIT_SLOT(layernorm, static_scale) || slot == RVIT_SLOT(layernorm, saturated)))
+        return is_bytes(op->layernorm.out_dtype);
+    return 1;
+}
+
 void draft_op(draft *d, rvit_op_type type, choices *c)
 {
     const size_t size = op_table[type].size;
     d->op = (rvit_op){.type = type};
     memcpy(args_of(&d->op), &size, sizeof size);
     (drafts[type] != NULL ? drafts[type] : draft_any)(&d->op, c);
-    d->n_views = op_table[type].n_views;
-    for (int i = 0; i < d->n_views; i++)
-        d->views[i] = (rvit_view *)(void *)((uint8_t *)args_of(&d->op) + op_table[type].offsets[i]);
+    d->n_views = 0;
+    for (int i = 0; i < op_table[type].n_views; i++)
+        if (may_have(&d->op, i) || choose(c, 16) == 1)
+            d->views[d->n_views++] = (rvit_view *)(void *)((uint8_t *)args_of(&d->op) + op_table[type].offsets[i]);
 }

@@ -10,7 +10,7 @@ enum { MAX_VIEWS = RVIT_OP_MAX_ACCESSES };
 
 typedef struct draft {
     rvit_op op;
-    rvit_view *views[MAX_VIEWS]; /* of op, all of them empty */
+    rvit_view *views[MAX_VIEWS]; /* of op, those that it may have, all of them empty */
     int n_views;
 } draft;
 

@@ -347,7 +347,8 @@ static void model_create(world *w)
     model_slot *slot = &w->models[choose(&w->c, N_MODELS)];
     const uint8_t kind = choose_byte(&w->c);
     rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
-    desc.dtype = kind == 255 ? RVIT_BF16 : kind == 254 ? (rvit_dtype)3 : (rvit_dtype)(kind % 2);
+    desc.dtype = kind == 255 ? RVIT_BF16 : kind == 254 ? RVIT_I8 : (rvit_dtype)(kind % 2); /* not of a model: int8 */
+    desc.quantization = kind % 16 == 6 ? RVIT_QUANTIZATION_INT8 : kind % 16 == 7 ? RVIT_QUANTIZATION_FP8 : RVIT_QUANTIZATION_NONE;
     if (slot->it != NULL)
         return;
     rvit_model *made = UNTOUCHED;

@@ -57,6 +57,9 @@ static void stretch(rvit_op *op)
     case RVIT_OP_LINEAR:
         rows = &op->linear.rows.capacity;
         break;
+    case RVIT_OP_QUANTIZE:
+        rows = &op->quantize.rows.capacity;
+        break;
     case RVIT_OP_LAYERNORM:
         rows = &op->layernorm.rows.capacity, more = &op->layernorm.x_rows;
         break;
@@ -190,6 +193,8 @@ static int64_t capacity_of(const rvit_op *op, const char *name)
         return op->grid_rope.rows.capacity;
     case RVIT_OP_LINEAR:
         return op->linear.rows.capacity;
+    case RVIT_OP_QUANTIZE:
+        return op->quantize.rows.capacity;
     case RVIT_OP_LAYERNORM:
         return op->layernorm.rows.capacity;
     case RVIT_OP_MERGE:
@@ -525,8 +530,7 @@ static uint8_t *bytes_of(int64_t size)
 
 void scene_make(scene *s, int number, uint64_t seed)
 {
-    /* The ops with most kinds of kernels come more often. Last those that a device may lack. */
-    enum { LACKABLE = 2 };
+    /* The ops with most kinds of kernels come more often. */
     static const rvit_op_type types[] = {RVIT_OP_ATTENTION,
                                          RVIT_OP_ATTENTION,
                                          RVIT_OP_ATTENTION,
@@ -554,12 +558,15 @@ void scene_make(scene *s, int number, uint64_t seed)
                                          RVIT_OP_REGROUP,
                                          RVIT_OP_EMBED,
                                          RVIT_OP_GRID_ROPE,
+                                         RVIT_OP_QUANTIZE,
                                          RVIT_OP_ATTENTION_BACKWARD,
                                          RVIT_OP_ATTENTION_BACKWARD};
     static rvit_buffer marks[MAX_VIEWS];
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
     random_seed(seed);
-    const int n_types = (int)(sizeof types / sizeof *types) - (lacks("attention_backward") ? LACKABLE : 0);
+    const int n_types = (int)(sizeof types / sizeof *types);
+    while (lacks(rvit_op_name(types[number % n_types])))
+        number++;
     const rvit_op_type type = types[number % n_types];
     for (;;) {
         while (!draw(s, type, marks, accesses))

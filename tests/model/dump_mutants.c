@@ -177,7 +177,7 @@ static int rename_tensors(json_t *dump, const char *const pair[2])
 static void expect_shown(const json_t *dump, const char *what, const rvit_checkpoint_desc *desc)
 {
     rvit_checkpoint *checkpoint = dump_open(dump, desc);
-    const double difference = dump_run(dump, checkpoint, RVIT_F32) / dump_largest(dump);
+    const double difference = dump_run(dump, checkpoint, RVIT_F32, RVIT_QUANTIZATION_NONE) / dump_largest(dump);
     rvit_checkpoint_destroy(checkpoint);
     if (!(difference >= 1e-3))
         fail_msg("%s: %s changes the outputs by %g of the largest alone", dump_text(dump, "name"), what, difference);

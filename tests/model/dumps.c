@@ -248,10 +248,11 @@ double dump_difference(const json_t *wanted, const float *rows, int32_t width, c
     return largest;
 }
 
-double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtype dtype)
+double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtype dtype, rvit_quantization quantization)
 {
     rvit_model_desc model_desc = RVIT_MODEL_DESC_INIT;
     model_desc.dtype = dtype;
+    model_desc.quantization = quantization;
     rvit_model *model = NULL;
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &model_desc, &model));
     rvit_model_info info = RVIT_MODEL_INFO_INIT;

@@ -42,7 +42,7 @@ void dump_run_all(const json_t *dump, const rvit_model_info *info, rvit_session 
 /* The largest difference of the rows from those in `wanted`, an array for each image; of image n from[n], or n, is the row. NaN passes. */
 double dump_difference(const json_t *wanted, const float *rows, int32_t width, const int32_t *from);
 /* Runs the model and returns the largest difference from the dump's outputs: logits, or the features of the CLS token. */
-double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtype dtype);
+double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtype dtype, rvit_quantization quantization);
 /* The largest absolute value of the dump's outputs. */
 double dump_largest(const json_t *dump);
 

@@ -62,7 +62,7 @@ typedef struct fixture {
     rvit_buffer *images, *logits;
 } fixture;
 
-static fixture *open_fixture_of(const toy_spec *of, rvit_dtype dtype)
+static fixture *open_fixture_of(const toy_spec *of, rvit_dtype dtype, rvit_quantization quantization)
 {
     fixture *f = scratch(sizeof *f);
     f->counter.allocator = (rvit_allocator){&f->counter, counted_allocate, counted_release};
@@ -73,6 +73,7 @@ static fixture *open_fixture_of(const toy_spec *of, rvit_dtype dtype)
     expect_ok(rvit_stream_create(f->device, &f->stream));
     rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
     desc.dtype = dtype;
+    desc.quantization = quantization;
     expect_ok(rvit_model_create(f->device, open_checkpoint(f->m, "memory.safetensors"), &desc, &f->model));
     expect_ok(rvit_buffer_create(f->device, (int64_t)N_IMAGES * f->m->pixels * 4, RVIT_BUFFER_DEVICE, &f->images));
     expect_ok(rvit_buffer_create(f->device, N_IMAGES * CLASSES * 4, RVIT_BUFFER_DEVICE, &f->logits));
@@ -81,7 +82,7 @@ static fixture *open_fixture_of(const toy_spec *of, rvit_dtype dtype)
 
 static fixture *open_fixture(rvit_dtype dtype)
 {
-    return open_fixture_of(&spec, dtype);
+    return open_fixture_of(&spec, dtype, RVIT_QUANTIZATION_NONE);
 }
 
 static void close_fixture(fixture *f)
@@ -195,6 +196,13 @@ static void memory_is_known_before(void **state)
                 check_session(f, policy, variant);
         close_fixture(f);
     }
+    if (lacks("int8"))
+        return;
+    fixture *f = open_fixture_of(&spec, RVIT_F32, RVIT_QUANTIZATION_INT8);
+    for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_L2; policy = next_policy(policy))
+        for (int variant = 0; variant < N_VARIANTS; variant++)
+            check_session(f, policy, variant);
+    close_fixture(f);
 }
 
 /* Sums of arrays, each rounded up as vit.h says. */
@@ -208,13 +216,12 @@ static int64_t sum_of(const int64_t *sizes, int n)
 #define SUM(...) sum_of((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
 /* The formula of vit.h, written down a second time. */
-static void formula_holds(void **state)
+static void check_formula(rvit_quantization quantization)
 {
-    (void)state;
     static const int policies[] = {RVIT_PRUNE_NONE,   RVIT_PRUNE_L2,           RVIT_PRUNE_EVIT,     RVIT_PRUNE_MASK,   RVIT_PRUNE_TOME,
                                    RVIT_PRUNE_RANDOM, RVIT_PRUNE_L2_THRESHOLD, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_HIPRUNE};
     enum { B = N_IMAGES, T = 65, D = 128, HEADS = 2, E = 2, STAGES = 2 };
-    fixture *f = open_fixture(RVIT_F16);
+    fixture *f = open_fixture_of(&spec, RVIT_F16, quantization);
     for (int p = 0; p < 9; p++) {
         const int policy = policies[p], hiprune = policy == RVIT_PRUNE_HIPRUNE, tome = policy == RVIT_PRUNE_TOME,
                   mask = policy == RVIT_PRUNE_MASK;
@@ -239,6 +246,8 @@ static void formula_holds(void **state)
         int64_t readback = SUM(4 * B * CLASSES, 4 * B * len[stages] * D, 4 * B * T * HEADS, 4 * B * D,
                                4 * B * len[stages > 0 && !hiprune] * D, 4 * B * T * HEADS);
         device += SUM(4 * B * T * HEADS);
+        if (quantization != RVIT_QUANTIZATION_NONE)
+            device += SUM(B * T * 2 * D, 4 * B * T);
         if (policy == RVIT_PRUNE_EVIT)
             device += SUM(4 * B * T * HEADS);
         if (hiprune)
@@ -247,6 +256,8 @@ static void formula_holds(void **state)
             device += SUM(4 * B * T * HEADS); /* the other array is that of the output */
         if (tome)
             device += SUM(4 * B * T * 64);
+        if (hiprune)
+            trace += SUM(4 * B * T, B * T);
         for (int i = 0; i < stages; i++) {
             const int64_t results = SUM(B * len[i], 4 * (B + 1), tome ? 4 * B * len[i] : 0);
             int64_t tables = fixed ? SUM(4 * (len[i] + 1)) : 0;
@@ -257,7 +268,7 @@ static void formula_holds(void **state)
                 device += 2 * SUM(4 * B * len[i + 1]);
             upload += tables + (mask ? SUM(B * len[i]) : 0);
             readback += results + (tome ? 0 : SUM(4 * (B + 1)));
-            trace += SUM(4 * B * len[i]);
+            trace += SUM(4 * B * len[i], tome ? 4 * B * len[i] * 64 : 0);
         }
         expect_held("device_size by the formula", policy, TRACED, memory.device_size, device, device);
         expect_held("upload_size by the formula", policy, TRACED, memory.upload_size, upload, upload);
@@ -265,6 +276,14 @@ static void formula_holds(void **state)
         expect_held("trace_size by the formula", policy, TRACED, memory.trace_size, trace, trace);
     }
     close_fixture(f);
+}
+
+static void formula_holds(void **state)
+{
+    (void)state;
+    check_formula(RVIT_QUANTIZATION_NONE);
+    if (!lacks("int8"))
+        check_formula(RVIT_QUANTIZATION_INT8);
 }
 
 /* Every result that is made when first asked for. */
@@ -282,7 +301,7 @@ static void runs_allocate_nothing(void **state)
 {
     (void)state;
     static const int policies[] = {RVIT_PRUNE_L2, RVIT_PRUNE_EVIT, RVIT_PRUNE_ATS, RVIT_PRUNE_TOME, RVIT_PRUNE_MASK, RVIT_PRUNE_DYNAMICVIT};
-    fixture *f = open_fixture_of(&small, RVIT_F32);
+    fixture *f = open_fixture_of(&small, RVIT_F32, RVIT_QUANTIZATION_NONE);
     const float *images = toy_images(f->m, N_IMAGES, 1);
     uint8_t *keep = scratch((size_t)(2 * N_IMAGES * f->m->tokens));
     for (int i = 0; i < 2 * N_IMAGES * f->m->tokens; i++)

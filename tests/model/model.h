@@ -6,7 +6,7 @@
 
 extern const suite forward_suite, session_suite, outputs_suite, session_laws_suite, memory_suite, model_misuse_suite,
     model_allocation_suite, model_thread_suite, model_fault_suite, environment_suite, plan_suite, run_views_suite, families_suite,
-    hiprune_suite, named_outputs_suite, pictures_suite;
+    hiprune_suite, named_outputs_suite, pictures_suite, quantized_suite;
 
 /* All that a toy can give. */
 #define TOY_OUTPUTS \
@@ -15,6 +15,7 @@ extern const suite forward_suite, session_suite, outputs_suite, session_laws_sui
 /* Objects that end with the test. */
 rvit_checkpoint *open_checkpoint(const toy *m, const char *file_name);
 rvit_model *open_model(const toy *m, rvit_dtype dtype);
+rvit_model *open_quantized(const toy *m, rvit_dtype dtype, rvit_quantization quantization);
 rvit_session *open_session(rvit_model *model, const rvit_session_desc *desc);
 /* Ends them; every test of test_model calls it through its teardown. */
 int model_teardown(void **state);

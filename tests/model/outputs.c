@@ -426,6 +426,123 @@ static void selects_can_be_repeated(void **state)
     }
 }
 
+/* A session of given sets keeps them, and tells what it would have kept of the rows that they leave. */
+static void given_sets(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const float *images = toy_images(m, N_IMAGES, 7);
+    rvit_model *model = open_model(m, RVIT_F32);
+    uint8_t *masks = scratch((size_t)(2 * N_IMAGES * m->tokens));
+    for (int p = 0; p < N_POLICIES; p++) {
+        rvit_session_desc desc = desc_of(policies[p], blocks, 2);
+        rvit_session *session = open_session(model, &desc), *refused = NULL;
+        desc.trace = RVIT_TRACE_GIVEN;
+        if (policies[p] == RVIT_PRUNE_TOME || policies[p] == RVIT_PRUNE_EVIT_FUSED) {
+            expect_status(rvit_session_create(model, &desc, &refused), RVIT_UNSUPPORTED, "trace is 2");
+            continue;
+        }
+        rvit_session *given = open_session(model, &desc);
+        const float *wanted = run_session(session, m, images, N_IMAGES, NULL);
+        for (int32_t s = 0; s < 2; s++)
+            for (int32_t i = 0; i < N_IMAGES; i++)
+                expect_ok(rvit_session_mask(session, s, i, masks + (s * N_IMAGES + i) * m->tokens));
+        /* Its own sets: the same decisions and bits. */
+        assert_memory_equal(run_session(given, m, images, N_IMAGES, masks), wanted, N_IMAGES * CLASSES * sizeof *wanted);
+        assert_null(rvit_session_decided(session, 0));
+        assert_null(rvit_session_decided(given, 2));
+        for (int32_t s = 0; s < 2; s++)
+            for (int32_t i = 0; i < N_IMAGES; i++) {
+                const uint8_t *mask = masks + (s * N_IMAGES + i) * m->tokens;
+                const int32_t *cu = rvit_session_cu_seqlens(given, s - 1), *before = s > 0 ? rvit_session_kept(given, s - 1, i) : NULL;
+                for (int32_t row = cu[i]; row < cu[i + 1]; row++)
+                    assert_int_equal(rvit_session_decided(given, s)[row], mask[before ? before[row - cu[i]] : row - cu[i]]);
+            }
+        /* Other ones: only the first stage, which is before them, decides the same. */
+        const int32_t rows = N_IMAGES * m->tokens;
+        uint8_t *decided = memcpy(scratch((size_t)rows), rvit_session_decided(given, 0), (size_t)rows);
+        for (int32_t t = 0; t < 2 * rows; t++)
+            masks[t] = t % m->tokens < m->n_prefix || t % 2 == 0;
+        run_session(given, m, images, N_IMAGES, masks);
+        assert_memory_equal(rvit_session_decided(given, 0), decided, (size_t)rows);
+        for (int32_t i = 0; i < N_IMAGES; i++)
+            for (int32_t t = 0; t < m->tokens; t++) {
+                uint8_t *kept = scratch((size_t)m->tokens);
+                expect_ok(rvit_session_mask(given, 1, i, kept));
+                assert_int_equal(kept[t], masks[i * m->tokens + t] && masks[(N_IMAGES + i) * m->tokens + t]);
+            }
+        const int32_t *counts = rvit_session_counts(given, 1), *cu = rvit_session_cu_seqlens(given, 0);
+        int32_t n_decided = 0;
+        for (int32_t row = cu[0]; row < cu[1]; row++)
+            n_decided += rvit_session_decided(given, 1)[row];
+        if (counts && policies[p] != RVIT_PRUNE_L2) /* whose prefix competes */
+            assert_int_equal(n_decided, m->n_prefix + counts[cu[1] - cu[0] - m->n_prefix]);
+        rvit_run_args run = RVIT_RUN_ARGS_INIT;
+        run.n_images = 1;
+        run.images = images;
+        expect_status(rvit_session_run(given, &run, NULL), RVIT_INVALID_ARGUMENT, "keep is NULL");
+    }
+    rvit_session *refused = NULL;
+    rvit_session_desc desc = session_desc(1, RVIT_PRUNE_NONE, -1.0, NULL, 0);
+    desc.trace = RVIT_TRACE_GIVEN;
+    expect_status(rvit_session_create(model, &desc, &refused), RVIT_UNSUPPORTED, "does not prune");
+    desc = session_desc(1, RVIT_PRUNE_MASK, -1.0, NULL, 0);
+    desc.trace = RVIT_TRACE_GIVEN;
+    expect_status(rvit_session_create(model, &desc, &refused), RVIT_UNSUPPORTED, "mask");
+    desc.trace = 3;
+    expect_status(rvit_session_create(model, &desc, &refused), RVIT_INVALID_ARGUMENT, "trace is 3");
+}
+
+/* What tome compares has length 1; anchors are as many as hiprune says, and the best. */
+static void traced_metric_and_anchors(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const float *images = toy_images(m, N_IMAGES, 8);
+    rvit_model *model = open_model(m, RVIT_F32);
+    rvit_session_desc desc = desc_of(RVIT_PRUNE_TOME, blocks, 2);
+    desc.trace = 1;
+    rvit_session *session = open_session(model, &desc);
+    run_session(session, m, images, N_IMAGES, NULL);
+    const void *data;
+    rvit_dtype dtype;
+    int64_t rows;
+    for (int32_t s = 0; s < 2; s++) {
+        expect_ok(rvit_session_trace(session, RVIT_TRACE_METRIC, s, &data, &dtype, &rows));
+        assert_int_equal(rows, N_IMAGES * (m->tokens - 3 * s));
+        for (int64_t row = 0; row < rows; row++) {
+            double length = 0;
+            for (int32_t i = 0; i < 64; i++)
+                length += (double)((const float *)data)[row * 64 + i] * (double)((const float *)data)[row * 64 + i];
+            assert_true(fabs(length - 1) < 1e-5);
+        }
+    }
+    expect_status(rvit_session_trace(session, RVIT_TRACE_METRIC, 2, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, "metric");
+    expect_status(rvit_session_trace(session, RVIT_TRACE_SCORES, 2, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, "scores");
+    desc = session_desc(N_IMAGES, RVIT_PRUNE_HIPRUNE, 0.9, NULL, 0);
+    desc.prune.alpha = 1.0;
+    desc.trace = 1;
+    session = open_session(model, &desc);
+    run_session(session, m, images, N_IMAGES, NULL);
+    expect_ok(rvit_session_trace(session, RVIT_TRACE_SCORES, 1, &data, &dtype, &rows));
+    expect_status(rvit_session_trace(session, RVIT_TRACE_METRIC, 0, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, "metric");
+    assert_int_equal(rows, N_IMAGES * m->tokens);
+    const float *scores = data;
+    for (int32_t i = 0; i < N_IMAGES; i++) {
+        const uint8_t *anchors = rvit_session_decided(session, 1) + i * m->tokens;
+        float worst_anchor = INFINITY, best_other = 0;
+        int32_t n = 0;
+        for (int32_t t = m->n_prefix; t < m->tokens; t++) {
+            const float score = scores[i * m->tokens + t];
+            n += anchors[t];
+            worst_anchor = anchors[t] && score < worst_anchor ? score : worst_anchor;
+            best_other = !anchors[t] && score > best_other ? score : best_other;
+        }
+        assert_int_equal(n, 2); /* of trunc(0.9 * 16) = 14, trunc(14 / 5) */
+        assert_true(worst_anchor >= best_other);
+    }
+}
+
 SUITE(outputs_suite, MODEL_TEST(features_give_the_logits), MODEL_TEST(grids), MODEL_TEST(cls_attention), MODEL_TEST(fixed_batches),
       MODEL_TEST(device_buffers), MODEL_TEST(an_error_of_any_run), MODEL_TEST(bad_buffers), MODEL_TEST(dense_fallback),
-      MODEL_TEST(selects_can_be_repeated));
+      MODEL_TEST(selects_can_be_repeated), MODEL_TEST(given_sets), MODEL_TEST(traced_metric_and_anchors));

@@ -15,8 +15,14 @@ rvit_checkpoint *open_checkpoint(const toy *m, const char *file_name)
 
 rvit_model *open_model(const toy *m, rvit_dtype dtype)
 {
+    return open_quantized(m, dtype, RVIT_QUANTIZATION_NONE);
+}
+
+rvit_model *open_quantized(const toy *m, rvit_dtype dtype, rvit_quantization quantization)
+{
     rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
     desc.dtype = dtype;
+    desc.quantization = quantization;
     assert_true(n_models < 32);
     expect_ok(rvit_model_create(H.device[DEVICE], open_checkpoint(m, "toy.safetensors"), &desc, &models[n_models]));
     return models[n_models++];
@@ -104,9 +110,9 @@ float *run_session(rvit_session *session, const toy *m, const float *images, int
 
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {&forward_suite,      &session_suite,     &outputs_suite,       &session_laws_suite,
-                                   &plan_suite,         &memory_suite,      &model_misuse_suite,  &model_allocation_suite,
-                                   &model_thread_suite, &model_fault_suite, &environment_suite,   &run_views_suite,
-                                   &families_suite,     &hiprune_suite,     &named_outputs_suite, &pictures_suite};
+    const suite *const suites[] = {
+        &forward_suite,      &session_suite,          &outputs_suite,       &session_laws_suite, &plan_suite,        &memory_suite,
+        &model_misuse_suite, &model_allocation_suite, &model_thread_suite,  &model_fault_suite,  &environment_suite, &run_views_suite,
+        &families_suite,     &hiprune_suite,          &named_outputs_suite, &pictures_suite,     &quantized_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
 }

@@ -196,7 +196,9 @@ static void attention_every_length(void **state)
     } variants[] = {{.dtype = RVIT_F32, .n_heads = 2, .kind = SEPARATE, .key_bias = 1, .cls_probs = 1, .lse = 1},
                     {.dtype = RVIT_F32, .n_heads = 1, .kind = PACKED},
                     {.dtype = RVIT_F16, .n_heads = 1, .kind = PACKED, .cls_probs = 1},
-                    {.dtype = RVIT_F16, .n_heads = 1, .kind = PADDED, .key_bias = 1, .lse = 1}};
+                    {.dtype = RVIT_F16, .n_heads = 1, .kind = PADDED, .key_bias = 1, .lse = 1},
+                    {.dtype = RVIT_BF16, .n_heads = 1, .kind = PACKED},
+                    {.dtype = RVIT_BF16, .n_heads = 1, .kind = PADDED, .key_bias = 1, .cls_probs = 1, .lse = 1}};
     int32_t lengths[EVERY_LENGTH];
     const int32_t n = every_length(lengths);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
@@ -220,7 +222,7 @@ static const int32_t some_lengths[] = {0, 1, 2, 3, 15, 16, 17, 31, 0, 32, 33, 48
 static void attention_head_dims(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < N_STORED_TYPES; t++)
         for (int32_t dim = 8; dim <= 128; dim += 8) {
             if (leaves_out(t + dim / 8, 2))
                 continue;
@@ -268,7 +270,7 @@ static void attention_long_images(void **state)
 static void attention_short_images(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < N_STORED_TYPES; t++)
         for (int32_t dim = 8; dim <= 128; dim += 8)
             for (int32_t exponent = 0; exponent <= 6; exponent++) {
                 /* Vulkan compiles a pipeline for almost each of them. */
@@ -437,6 +439,45 @@ static void attention_loose_capacities(void **state)
     }
 }
 
+/* NaN and infinity are not lost in maxima, clamps and roundings: a row whose logits have one is NaN, and no other row is. */
+static void attention_not_a_number(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {40, 70, 1, 530};
+    static const float bad[] = {NAN, -NAN, INFINITY};
+    if (H.desc.backend != RVIT_BACKEND_CPU)
+        skip();
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int b = 0; b < 3; b++) {
+            const attention_case c = {.dtype = stored_types[t],
+                                      .n_heads = 1,
+                                      .head_dim = 40,
+                                      .lengths = lengths,
+                                      .n_images = 4,
+                                      .kind = SEPARATE,
+                                      .scale = 0.125f,
+                                      .magnitude = 1};
+            const batch layout = batch_of(c.lengths, c.n_images, 0);
+            const attention_arrays a = prepare(&c, &layout);
+            const int64_t query = 3, key = 40 + 69; /* a row of the first image; the last key of the second */
+            store(c.dtype, a.q->host, query * c.head_dim + 17, bad[b]);
+            store(c.dtype, a.k->host, key * c.head_dim + 39, bad[b]);
+            arrays_upload();
+            expect_ok(call(&c, &layout, &a, DEVICE));
+            arrays_fetch(DEVICE);
+            for (int64_t row = 0; row < layout.live; row++)
+                for (int64_t j = 0; j < c.head_dim; j++) {
+                    const float value = load(c.dtype, a.out->result[DEVICE], row * c.head_dim + j);
+                    /* A query whose product with an infinite key is -infinity gives it no weight. */
+                    if (row == query || (row >= 40 && row < 110 && b < 2))
+                        assert_true(isnan(value));
+                    else if (row < 40 || row >= 110)
+                        assert_true(isfinite(value));
+                }
+            harness_teardown(NULL);
+        }
+}
+
 /* A call that works. */
 void good_attention(rvit_attention_args *a)
 {
@@ -457,4 +498,4 @@ void good_attention(rvit_attention_args *a)
 
 SUITE(attention_suite, TEST(attention_every_length), TEST(attention_head_dims), TEST(attention_long_images), TEST(attention_short_images),
       TEST(attention_long_image), TEST(attention_options), TEST(attention_default_scale), TEST(attention_empty),
-      TEST(attention_large_logits), TEST(attention_loose_capacities));
+      TEST(attention_large_logits), TEST(attention_loose_capacities), TEST(attention_not_a_number));

@@ -13,11 +13,35 @@ typedef struct layernorm_case {
     float offset; /* added to every x: a large mean */
     rvit_norm norm;
     int no_beta;
-    int32_t features; /* 0: dim; the other columns of x, gamma and beta stay NaN */
+    int32_t features;   /* 0: dim; the other columns of x, gamma and beta stay NaN */
+    float static_scale; /* I8, E4M3: 0: none */
 } layernorm_case;
 
-static void check(const layernorm_case *c, side s, const array *out, const array *out_x, const float *x, const float *gamma,
-                  const float *beta)
+/* Rows of bytes: what the values become, and, with a static scale, how many of them are cut off. */
+static void check_bytes(const char *what, const layernorm_case *c, side s, const array *out, const array *out_scales,
+                        const array *saturated, const double *exact, const float *plain)
+{
+    const float *scales = (const float *)(const void *)out_scales->result[s];
+    array_expect_untouched(out_scales, s, c->rows * 4);
+    if (c->static_scale == 0) {
+        check_rows_of_bytes(what, c->out_dtype, out->result[s], scales, exact, plain, c->rows, c->dim);
+        return;
+    }
+    const double most = c->out_dtype == RVIT_I8 ? 127 : 448;
+    int32_t cut, surely = 0, perhaps = 0;
+    memcpy(&cut, saturated->result[s], 4);
+    for (int64_t i = 0; i < c->rows * c->dim; i++) {
+        surely += fabs(exact[i]) / c->static_scale > most * 1.0001;
+        perhaps += fabs(exact[i]) / c->static_scale > most * 0.9999;
+    }
+    for (int64_t t = 0; t < c->rows; t++)
+        assert_memory_equal(&scales[t], &c->static_scale, 4);
+    if (surely == 0 || cut < surely || cut > perhaps)
+        fail_msg("%s: %d values are counted as cut off, should be %d to %d", what, cut, surely, perhaps);
+}
+
+static void check(const layernorm_case *c, side s, const array *out, const array *out_x, const array *out_scales, const array *saturated,
+                  const float *x, const float *gamma, const float *beta)
 {
     const int64_t n = c->rows * c->dim;
     const layernorm_problem p = {
@@ -33,7 +57,9 @@ static void check(const layernorm_case *c, side s, const array *out, const array
     snprintf(what, sizeof what, "layernorm %s to %s, %lld rows of %d, gather %d, norm %d of %d columns", rvit_dtype_name(c->dtype),
              rvit_dtype_name(c->out_dtype), (long long)c->rows, c->dim, c->gather, (int)c->norm, c->features);
     const float *got = loaded(c->out_dtype, out->result[s], 0, n);
-    if (s == ORACLE)
+    if (out_scales)
+        check_bytes(what, c, s, out, out_scales, saturated, exact, plain);
+    else if (s == ORACLE)
         check_oracle(what, c->out_dtype, got, exact, n);
     else
         check_close(what, c->out_dtype, got, exact, plain, n);
@@ -58,6 +84,14 @@ static void run(const layernorm_case *c)
     array *gamma = array_input("gamma", c->dim * 4), *beta = c->no_beta ? NULL : array_input("beta", c->dim * 4);
     array *src_rows = c->gather ? array_input("src_rows", c->capacity * 4) : NULL;
     array *out = array_output("out", c->capacity * c->dim * out_element);
+    const int bytes = c->out_dtype == RVIT_I8 || c->out_dtype == RVIT_E4M3;
+    array *out_scales = bytes ? array_output("out_scales", c->capacity * 4) : NULL;
+    array *static_scale = c->static_scale != 0 ? array_input("static_scale", 4) : NULL;
+    array *saturated = static_scale ? array_output("saturated", 4) : NULL;
+    if (static_scale) {
+        memcpy(static_scale->host, &c->static_scale, 4);
+        memset(saturated->host, 0, 4);
+    }
     array *out_x = c->copy ? array_output("out_x", c->capacity * c->dim * element) : NULL;
     array *live = c->rows == c->capacity ? NULL : array_live((int32_t)c->rows);
     /* With a gather, the rows of x that nobody names stay NaN. */
@@ -95,11 +129,14 @@ static void run(const layernorm_case *c)
         args.out_x = array_view(out_x, s);
         args.norm = c->norm;
         args.features = c->features;
-        const char *feature = c->out_dtype == RVIT_BF16 ? "bf16" : type_feature(c->dtype);
+        args.out_scales = array_view(out_scales, s);
+        args.static_scale = array_view(static_scale, s);
+        args.saturated = array_view(saturated, s);
+        const char *feature = bytes || c->out_dtype == RVIT_BF16 ? type_feature(c->out_dtype) : type_feature(c->dtype);
         if (!supported(s, feature, rvit_layernorm(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
-        check(c, s, out, out_x, gathered, (const float *)gamma->host, beta ? (const float *)beta->host : NULL);
+        check(c, s, out, out_x, out_scales, saturated, gathered, (const float *)gamma->host, beta ? (const float *)beta->host : NULL);
     }
     harness_teardown(NULL);
 }
@@ -187,6 +224,52 @@ static void layernorm_norms(void **state)
                                           .features = widths[i][1]};
                 run(&c);
             }
+}
+
+/* Rows of bytes, with what is particular to them and to the norm; then with a static scale that cuts off what exceeds 2.5. */
+static void layernorm_bytes(void **state)
+{
+    (void)state;
+    static const int32_t widths[][2] = {{16, 0}, {64, 61}, {192, 0}, {208, 193}, {384, 0}, {768, 0}, {1280, 0}, {2736, 2730}};
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int u = 0; u < 2; u++)
+            for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+                if (leaves_out(t + u + (int)i, 3))
+                    continue;
+                const layernorm_case c = {.dtype = stored_types[t],
+                                          .out_dtype = byte_types[u],
+                                          .dim = widths[i][0],
+                                          .rows = 37,
+                                          .capacity = 41,
+                                          .x_rows = 90,
+                                          .gather = i % 2 == 0,
+                                          .copy = i % 3 == 0,
+                                          .offset = i == 2 ? 30 : 0,
+                                          .norm = i % 4 == 3 ? RVIT_NORM_RMS : RVIT_NORM_LAYER,
+                                          .no_beta = i % 4 >= 2,
+                                          .features = widths[i][1],
+                                          .static_scale = i % 4 == 1 ? 2.5f / (u ? 448 : 127) : 0};
+                run(&c);
+            }
+}
+
+/* What models ask for, in widths on either side of the kernels' tiles. */
+static void layernorm_bytes_widths(void **state)
+{
+    (void)state;
+    static const int32_t widths[] = {256, 272, 384, 768, 1024, 1152, 1280, 1536, 1552};
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        const layernorm_case c = {.dtype = RVIT_F32,
+                                  .out_dtype = RVIT_E4M3,
+                                  .dim = widths[i],
+                                  .rows = 9,
+                                  .capacity = 11,
+                                  .x_rows = 13,
+                                  .gather = i % 2 == 0,
+                                  .copy = i % 2 == 0,
+                                  .static_scale = i % 3 == 1 ? 2.5f / 448 : 0};
+        run(&c);
+    }
 }
 
 /* A mean far above the deviation must not cancel the variance away. */
@@ -282,5 +365,5 @@ void good_layernorm(rvit_layernorm_args *a)
     a->out_x = good_output("out_x", GOOD_ROWS * GOOD_DIM * 4);
 }
 
-SUITE(layernorm_suite, TEST(layernorm_variants), TEST(layernorm_sizes), TEST(layernorm_norms), TEST(layernorm_rows),
-      TEST(layernorm_large_mean), TEST(layernorm_vectors), TEST(layernorm_constant));
+SUITE(layernorm_suite, TEST(layernorm_variants), TEST(layernorm_sizes), TEST(layernorm_norms), TEST(layernorm_rows), TEST(layernorm_bytes),
+      TEST(layernorm_bytes_widths), TEST(layernorm_large_mean), TEST(layernorm_vectors), TEST(layernorm_constant));

@@ -234,21 +234,34 @@ static void linear_padded(void **state)
 static void check_position(rvit_dtype dtype, rvit_activation activation, int gated)
 {
     enum { ROWS = 300, IN = 192, OUT = 64 };
-    const int columns = gated ? 2 * OUT : OUT;
-    const int64_t element = rvit_dtype_size(dtype);
+    const int columns = gated ? 2 * OUT : OUT, bytes = dtype == RVIT_I8 || dtype == RVIT_E4M3;
+    const rvit_dtype out_dtype = bytes ? RVIT_F32 : dtype;
+    const int64_t element = rvit_dtype_size(dtype), out_element = rvit_dtype_size(out_dtype);
     array *x = array_input("x", ROWS * IN * element), *weight = array_input("weight", columns * IN * element);
-    array *out = array_output("out", ROWS * OUT * element), *live = array_input("live", 4);
-    store_normal(dtype, weight->host, 0, columns * IN, 0.1f);
-    store_normal(dtype, x->host, 0, IN, 1);
+    array *out = array_output("out", ROWS * OUT * out_element), *live = array_input("live", 4);
+    array *x_scales = bytes ? array_input("x_scales", ROWS * 4) : NULL, *scales = bytes ? array_input("weight_scales", columns * 4) : NULL;
+    if (bytes) {
+        random_bytes(dtype, weight->host, columns * IN);
+        random_bytes(dtype, x->host, IN);
+        for (int i = 0; i < ROWS; i++)
+            store(RVIT_F32, x_scales->host, i, 0.01f);
+        for (int j = 0; j < columns; j++)
+            store(RVIT_F32, scales->host, j, 0.001f * (float)(j + 1));
+    } else {
+        store_normal(dtype, weight->host, 0, columns * IN, 0.1f);
+        store_normal(dtype, x->host, 0, IN, 1);
+    }
     for (int r = 1; r < ROWS; r++)
         memcpy(x->host + r * IN * element, x->host, (size_t)(IN * element));
     static const int32_t counts[] = {ROWS, 1, 3, 33, 130, 299};
-    uint8_t *first = scratch((size_t)(OUT * element));
+    const size_t row_size = (size_t)(OUT * out_element);
+    uint8_t *first = scratch(row_size);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         memcpy(live->host, &counts[i], 4);
         arrays_upload();
         rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-        args.dtype = args.out_dtype = dtype;
+        args.dtype = dtype;
+        args.out_dtype = out_dtype;
         args.rows.capacity = ROWS;
         args.rows.live = array_view(live, DEVICE);
         args.in_features = IN;
@@ -257,15 +270,18 @@ static void check_position(rvit_dtype dtype, rvit_activation activation, int gat
         args.gated = gated;
         args.x = array_view(x, DEVICE);
         args.weight = array_view(weight, DEVICE);
+        args.x_scales = array_view(x_scales, DEVICE);
+        args.weight_scales = array_view(scales, DEVICE);
         args.out = array_view(out, DEVICE);
-        expect_ok(rvit_linear(H.stream[DEVICE], &args));
+        if (!supported(DEVICE, type_feature(dtype), rvit_linear(H.stream[DEVICE], &args)))
+            return;
         arrays_fetch(DEVICE);
         if (i == 0)
-            memcpy(first, out->result[DEVICE], (size_t)(OUT * element));
-        for (int r = 0; r < counts[i]; r++)
-            if (memcmp(first, out->result[DEVICE] + r * OUT * element, (size_t)(OUT * element)))
+            memcpy(first, out->result[DEVICE], row_size);
+        for (size_t r = 0; r < (size_t)counts[i]; r++)
+            if (memcmp(first, out->result[DEVICE] + r * row_size, row_size))
                 fail_msg("%s, activation %d, gated %d: row %d of %d equal rows has another result", rvit_dtype_name(dtype), (int)activation,
-                         gated, r, counts[i]);
+                         gated, (int)r, counts[i]);
     }
     harness_teardown(NULL);
 }
@@ -273,10 +289,14 @@ static void check_position(rvit_dtype dtype, rvit_activation activation, int gat
 static void linear_position(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < N_STORED_TYPES; t++) {
         check_position(stored_types[t], RVIT_ACTIVATION_GELU, 0);
         check_position(stored_types[t], RVIT_ACTIVATION_QUICK_GELU, 0);
         check_position(stored_types[t], RVIT_ACTIVATION_SILU, 1);
+    }
+    for (int t = 0; t < 2; t++) {
+        check_position(byte_types[t], RVIT_ACTIVATION_NONE, 0);
+        check_position(byte_types[t], RVIT_ACTIVATION_GELU, 1);
     }
 }
 
@@ -318,6 +338,173 @@ static void linear_live_out_of_range(void **state)
     }
 }
 
+/* Of int8 and e4m3 the operands are exact: what remains is the rounding of scales, bias, activation and residual. */
+static void run_bytes(rvit_dtype dtype, const linear_case *c)
+{
+    const int64_t columns = (int64_t)c->out_features * (c->gated ? 2 : 1), n_out = c->rows * c->out_features;
+    const int64_t out_element = rvit_dtype_size(c->out_dtype);
+    array *x = array_input("x", c->capacity * c->in_features), *weight = array_input("weight", columns * c->in_features);
+    array *x_scales = array_input("x_scales", c->capacity * 4), *weight_scales = array_input("weight_scales", columns * 4);
+    array *bias = c->bias ? array_input("bias", columns * 4) : NULL;
+    array *out = array_output("out", c->capacity * c->out_features * out_element);
+    array *live = c->rows == c->capacity ? NULL : array_live((int32_t)c->rows);
+    array *residual = c->residual == IN_PLACE ? out : NULL;
+    if (c->residual == SEPARATE)
+        residual = array_input("residual", c->capacity * c->out_features * out_element);
+    random_bytes(dtype, x->host, c->rows * c->in_features);
+    random_bytes(dtype, weight->host, columns * c->in_features);
+    for (int64_t t = 0; t < c->rows; t++)
+        store(RVIT_F32, x_scales->host, t, t == 2 ? 0 : 0.01f * (1 + fabsf(random_normal())));
+    for (int64_t j = 0; j < columns; j++)
+        store(RVIT_F32, weight_scales->host, j, j == 5 ? 0 : 0.003f * (1 + fabsf(random_normal())) / sqrtf((float)c->in_features));
+    if (bias)
+        store_normal(RVIT_F32, bias->host, 0, columns, 1);
+    if (residual)
+        store_normal(c->out_dtype, residual->host, 0, n_out, 1);
+    arrays_upload();
+    linear_problem p = {.rows = c->rows,
+                        .in_features = c->in_features,
+                        .out_features = c->out_features,
+                        .activation = c->activation,
+                        .gated = c->gated,
+                        .x = loaded(dtype, x->host, 0, c->rows * c->in_features),
+                        .weight = loaded(dtype, weight->host, 0, columns * c->in_features),
+                        .x_scales = loaded(RVIT_F32, x_scales->host, 0, c->rows),
+                        .weight_scales = loaded(RVIT_F32, weight_scales->host, 0, columns)};
+    p.bias = bias ? loaded(RVIT_F32, bias->host, 0, columns) : NULL;
+    p.residual = residual ? loaded(c->out_dtype, residual->host, 0, n_out) : NULL;
+    double *exact = scratch((size_t)n_out * sizeof *exact);
+    float *plain = scratch((size_t)n_out * sizeof *plain);
+    linear_f64(&p, exact);
+    p.sum_bits = dtype == RVIT_E4M3 && H.desc.backend == RVIT_BACKEND_CUDA ? 13 : 0;
+    linear_f32(&p, plain);
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+        args.dtype = dtype;
+        args.out_dtype = c->out_dtype;
+        args.rows.capacity = c->capacity;
+        args.rows.live = array_view(live, s);
+        args.in_features = c->in_features;
+        args.out_features = c->out_features;
+        args.activation = c->activation;
+        args.gated = c->gated;
+        args.x = array_view(x, s);
+        args.weight = array_view(weight, s);
+        args.x_scales = array_view(x_scales, s);
+        args.weight_scales = array_view(weight_scales, s);
+        args.bias = array_view(bias, s);
+        args.residual = array_view(residual, s);
+        args.out = array_view(out, s);
+        if (!supported(s, type_feature(dtype), rvit_linear(H.stream[s], &args)))
+            continue;
+        arrays_fetch(s);
+        array_expect_untouched(out, s, n_out * out_element);
+        char what[180];
+        snprintf(what, sizeof what, "linear %s to %s, %lld rows, %d x %d, bias %d, activation %d, gated %d, residual %d",
+                 rvit_dtype_name(dtype), rvit_dtype_name(c->out_dtype), (long long)c->rows, c->in_features, c->out_features, c->bias,
+                 (int)c->activation, c->gated, c->residual);
+        const float *got = loaded(c->out_dtype, out->result[s], 0, n_out);
+        if (s == ORACLE)
+            check_oracle(what, c->out_dtype, got, exact, n_out);
+        else
+            check_close(what, c->out_dtype, got, exact, plain, n_out);
+    }
+    harness_teardown(NULL);
+}
+
+static void linear_bytes(void **state)
+{
+    (void)state;
+    static const int32_t sizes[][2] = {{16, 4}, {48, 20}, {64, 48}, {272, 132}, {192, 576}, {768, 192}, {1152, 68}, {3072, 40}};
+    static const int64_t rows[] = {1, 37, 66, 5, 197, 33, 16, 130};
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+            for (int u = 0; u < N_STORED_TYPES; u++) {
+                if (leaves_out(t + (int)i + u, 3))
+                    continue;
+                const linear_case c = {.out_dtype = stored_types[u],
+                                       .in_features = sizes[i][0],
+                                       .out_features = sizes[i][1],
+                                       .rows = rows[i],
+                                       .capacity = rows[i] + (u ? 3 : 0),
+                                       .bias = i % 3 != 0,
+                                       .activation = (rvit_activation)((i + (size_t)u) % N_ACTIVATIONS),
+                                       .gated = (t + (int)i + u) % 3 == 0,
+                                       .residual = (residual_kind)((i + (size_t)u) % 3)};
+                run_bytes(byte_types[t], &c);
+            }
+}
+
+/* What models ask for. */
+static void linear_bytes_of_models(void **state)
+{
+    (void)state;
+    static const struct {
+        rvit_dtype out_dtype;
+        int32_t in_features, out_features, bias;
+        residual_kind residual;
+    } of[] = {{RVIT_F16, 192, 144, 1, NO_RESIDUAL}, {RVIT_BF16, 192, 260, 0, NO_RESIDUAL}, {RVIT_F32, 768, 192, 1, IN_PLACE}};
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+            const linear_case c = {.out_dtype = of[i].out_dtype,
+                                   .in_features = of[i].in_features,
+                                   .out_features = of[i].out_features,
+                                   .rows = 99,
+                                   .capacity = 99 + (int64_t)i % 2,
+                                   .bias = of[i].bias,
+                                   .residual = of[i].residual};
+            run_bytes(byte_types[t], &c);
+        }
+}
+
+/* The sums of int8 are exact and without overflow, whatever the kernel: the largest ones too. A row whose scale is NaN is NaN. */
+static void linear_int8_exact(void **state)
+{
+    (void)state;
+    enum { ROWS = 40, OUT = 36 };
+    static const int32_t lengths[] = {16, 64, 80, 784, 4096, 65536};
+    for (size_t l = 0; l < sizeof lengths / sizeof lengths[0]; l++) {
+        const int32_t in = lengths[l];
+        array *x = array_input("x", ROWS * in), *weight = array_input("weight", OUT * in), *out = array_output("out", ROWS * OUT * 4);
+        array *x_scales = array_input("x_scales", ROWS * 4), *weight_scales = array_input("weight_scales", OUT * 4);
+        random_bytes(RVIT_I8, x->host, ROWS * in);
+        random_bytes(RVIT_I8, weight->host, OUT * in);
+        memset(x->host, 127, (size_t)in);
+        memset(x->host + in, 0x80, (size_t)in); /* -128, which no quantisation makes */
+        memset(weight->host, 0x80, (size_t)in);
+        memset(weight->host + in, 127, (size_t)in);
+        for (int i = 0; i < ROWS; i++)
+            store(RVIT_F32, x_scales->host, i, i == 7 ? NAN : 0.5f + (float)i / 64);
+        for (int j = 0; j < OUT; j++)
+            store(RVIT_F32, weight_scales->host, j, 0.001f * (float)(j + 1));
+        arrays_upload();
+        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+        args.dtype = RVIT_I8;
+        args.rows.capacity = ROWS;
+        args.in_features = in;
+        args.out_features = OUT;
+        args.x = array_view(x, DEVICE);
+        args.weight = array_view(weight, DEVICE);
+        args.x_scales = array_view(x_scales, DEVICE);
+        args.weight_scales = array_view(weight_scales, DEVICE);
+        args.out = array_view(out, DEVICE);
+        if (!supported(DEVICE, "int8", rvit_linear(H.stream[DEVICE], &args)))
+            return;
+        arrays_fetch(DEVICE);
+        for (int i = 0; i < ROWS; i++)
+            for (int j = 0; j < OUT; j++) {
+                int32_t sum = 0;
+                for (int32_t k = 0; k < in; k++)
+                    sum += (int8_t)x->host[i * in + k] * (int8_t)weight->host[j * in + k];
+                const float scale = load(RVIT_F32, x_scales->host, i) * load(RVIT_F32, weight_scales->host, j);
+                const float wanted = (float)sum * scale, got = load(RVIT_F32, out->result[DEVICE], i * OUT + j);
+                if (i == 7 ? !isnan(got) : memcmp(&wanted, &got, 4) != 0)
+                    fail_msg("%d products: row %d, column %d is %.9g, should be %.9g", in, i, j, (double)got, (double)wanted);
+            }
+        harness_teardown(NULL);
+    }
+}
+
 /* A call that works. */
 void good_linear(rvit_linear_args *a)
 {
@@ -332,4 +519,5 @@ void good_linear(rvit_linear_args *a)
 }
 
 SUITE(linear_suite, TEST(linear_variants), TEST(linear_forms), TEST(linear_sizes), TEST(linear_large), TEST(linear_rows),
-      TEST(linear_padded), TEST(linear_position), TEST(linear_live_out_of_range));
+      TEST(linear_padded), TEST(linear_position), TEST(linear_live_out_of_range), TEST(linear_bytes), TEST(linear_bytes_of_models),
+      TEST(linear_int8_exact));

@@ -16,6 +16,14 @@ array *array_live(int32_t value);
 static const rvit_dtype stored_types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
 #define N_STORED_TYPES 3
 
+static const rvit_dtype byte_types[] = {RVIT_I8, RVIT_E4M3};
+/* Rows of bytes, as an op wrote them, against the values that they stand for: each is off by at most half of what lies between two
+   neighbours, and by what check_close allows. */
+void check_rows_of_bytes(const char *what, rvit_dtype dtype, const uint8_t *bytes, const float *scales, const double *exact,
+                         const float *plain, int64_t rows, int64_t columns);
+/* n random numbers of I8 or E4M3. */
+void random_bytes(rvit_dtype dtype, uint8_t *out, int64_t n);
+
 /* The name under which expectations.c lists what a type needs. */
 const char *type_feature(rvit_dtype dtype);
 

@@ -5,8 +5,8 @@ typedef struct patchify_case {
     rvit_dtype dtype;
     int32_t n_images, live, channels, height, width, patch_size, n_prefix; /* live -1: not given */
     int with_cu, crop;
-    int by_size; /* height, which is width, is given as image_size */
-    int32_t padding;
+    int by_size;            /* height, which is width, is given as image_size */
+    int32_t padding, parts; /* parts: 0 or 2; padding: of each part */
 } patchify_case;
 
 static int32_t clamped_live(const patchify_case *c, int32_t given)
@@ -24,16 +24,21 @@ static int32_t tokens_of(const patchify_case *c)
 static void check(const patchify_case *c, side s, const array *images, const array *out, const array *cu)
 {
     const int32_t grid = c->width / c->patch_size, tokens = tokens_of(c), live = clamped_live(c, c->live);
-    const int32_t area = c->patch_size * c->patch_size, width = c->channels * area, stride = width + c->padding;
+    const int32_t area = c->patch_size * c->patch_size, width = c->channels * area, part = width + c->padding;
+    const int32_t stride = c->parts == 2 ? 2 * part : part;
     for (int32_t i = 0; i < live; i++)
         for (int32_t t = 0; t < tokens; t++)
             for (int32_t k = 0; k < stride; k++) {
                 float wanted = 0;
-                if (t >= c->n_prefix && k < width) {
-                    const int32_t patch = t - c->n_prefix, y = patch / grid * c->patch_size + k % area / c->patch_size;
-                    const int32_t x = patch % grid * c->patch_size + k % c->patch_size;
-                    const int64_t at = (((int64_t)i * c->channels + k / area) * c->height + y) * c->width + x;
-                    wanted = rounded(c->dtype, load(RVIT_F32, images->host, at));
+                const int32_t v = k % part;
+                if (t >= c->n_prefix && v < width) {
+                    const int32_t patch = t - c->n_prefix, y = patch / grid * c->patch_size + v % area / c->patch_size;
+                    const int32_t x = patch % grid * c->patch_size + v % c->patch_size;
+                    const int64_t at = (((int64_t)i * c->channels + v / area) * c->height + y) * c->width + x;
+                    const float pixel = load(RVIT_F32, images->host, at);
+                    wanted = rounded(c->dtype, pixel);
+                    if (k >= part)
+                        wanted = rounded(c->dtype, pixel - wanted);
                 }
                 const float got = load(c->dtype, out->result[s], ((int64_t)i * tokens + t) * stride + k);
                 if (memcmp(&wanted, &got, 4))
@@ -51,7 +56,7 @@ static void check(const patchify_case *c, side s, const array *images, const arr
 static void run(const patchify_case *c)
 {
     const int64_t tokens = tokens_of(c), pixels = (int64_t)c->channels * c->height * c->width;
-    const int64_t width = (int64_t)c->channels * c->patch_size * c->patch_size + c->padding;
+    const int64_t width = ((int64_t)c->channels * c->patch_size * c->patch_size + c->padding) * (c->parts == 2 ? 2 : 1);
     array *images = array_input("images", c->n_images * pixels * 4);
     array *out = array_output("out", c->n_images * tokens * width * rvit_dtype_size(c->dtype));
     array *cu = c->with_cu ? array_output("cu_seqlens", (c->n_images + 1) * 4) : NULL;
@@ -68,6 +73,7 @@ static void run(const patchify_case *c)
         args.image_height = c->by_size ? 0 : c->height;
         args.image_width = c->by_size ? 0 : c->width;
         args.crop = c->crop;
+        args.parts = c->parts;
         args.out_stride = c->padding > 0 ? (int32_t)width : 0;
         args.patch_size = c->patch_size;
         args.n_prefix = c->n_prefix;
@@ -94,19 +100,22 @@ static void patchify_variants(void **state)
             for (int n_prefix = 0; n_prefix < 3; n_prefix++) {
                 if (leaves_out(t + (int)i + n_prefix, 2))
                     continue;
-                const patchify_case c = {.dtype = stored_types[t],
-                                         .n_images = 3,
-                                         .live = -1,
-                                         .channels = shapes[i][0],
-                                         .height = shapes[i][1],
-                                         .width = shapes[i][2],
-                                         .patch_size = shapes[i][3],
-                                         .n_prefix = n_prefix,
-                                         .with_cu = n_prefix != 1,
-                                         .crop = shapes[i][4],
-                                         .by_size = shapes[i][1] == shapes[i][2],
-                                         .padding = i % 3 == 2 ? 4 + 2 * (int32_t)(i % 2) : 0};
+                patchify_case c = {.dtype = stored_types[t],
+                                   .n_images = 3,
+                                   .live = -1,
+                                   .channels = shapes[i][0],
+                                   .height = shapes[i][1],
+                                   .width = shapes[i][2],
+                                   .patch_size = shapes[i][3],
+                                   .n_prefix = n_prefix,
+                                   .with_cu = n_prefix != 1,
+                                   .crop = shapes[i][4],
+                                   .by_size = shapes[i][1] == shapes[i][2],
+                                   .padding = i % 3 == 2 ? 4 + 2 * (int32_t)(i % 2) : 0};
                 run(&c);
+                c.parts = 2;
+                if (c.dtype != RVIT_F32)
+                    run(&c);
             }
 }
 

@@ -141,7 +141,7 @@ static void call_prepare(call *c, rvit_image *images)
     o->patch_size = a->patch_size;
     o->source_size = size + 32;
     o->pixels_size = a->pixels_size;
-    const int64_t stride = o->out_stride > 0 ? o->out_stride : 3 * (int64_t)a->patch_size * a->patch_size;
+    const int64_t parts = o->parts == 2 ? 2 : 1, stride = o->out_stride > 0 ? o->out_stride : parts * 3 * a->patch_size * a->patch_size;
     c->out = array_output("out", a->max_rows * stride * rvit_dtype_size(o->dtype));
     c->staging = c->with_staging ? array_output("staging", o->source_size) : NULL;
     c->cu_seqlens = c->with_layout ? array_output("cu_seqlens", 4 * (a->max_images + 1)) : NULL;
@@ -260,8 +260,17 @@ static void mixed_call(call *c, int32_t n_images, int32_t capacity, rvit_dtype d
     c->with_layout = 1;
 }
 
-/* A batch gives each picture the rows that it has alone, whatever lies around it; what lies past the live rows stays. */
-static void run_mixed(rvit_dtype dtype, int32_t n_images, int32_t capacity, int32_t n_prefix, int32_t gap, int to_device, int in_place)
+/* Part 0 of a value is the value rounded, part 1 what that took from it, rounded as well. */
+static float part_of(rvit_dtype dtype, float value, int64_t part)
+{
+    const float first = rounded(dtype, value);
+    return part == 0 ? first : rounded(dtype, value - first);
+}
+
+/* A batch gives each picture the rows that it has alone, whatever lies around it; what lies past the live rows stays. gap: behind each
+   part of a row. */
+static void run_mixed(rvit_dtype dtype, int32_t parts, int32_t n_images, int32_t capacity, int32_t n_prefix, int32_t gap, int to_device,
+                      int in_place)
 {
     rvit_image images[N_MIXED];
     call c, single;
@@ -270,7 +279,8 @@ static void run_mixed(rvit_dtype dtype, int32_t n_images, int32_t capacity, int3
     c.with_staging = n_prefix != 1;
     c.to_device = to_device;
     c.in_place = in_place;
-    c.op.out_stride = 192 + gap;
+    c.op.parts = parts;
+    c.op.out_stride = parts * (192 + gap);
     c.images.max_rows = 120;
     const rvit_image *kept = memcpy(scratch(sizeof images), images, sizeof images);
     call_prepare(&c, images);
@@ -296,16 +306,17 @@ static void run_mixed(rvit_dtype dtype, int32_t n_images, int32_t capacity, int3
     }
     for (int32_t i = 0; i < n_images; i++) {
         mixed_pictures(images);
-        mixed_call(&single, 1, 1, dtype, 0);
+        mixed_call(&single, 1, 1, RVIT_F32, 0);
         single.images.max_rows = starts[i + 1] - starts[i] - n_prefix;
         call_prepare(&single, &images[i]);
         for (side s = 0; (int)s < H.n_sides; s++) {
-            if (!call_run(&single, s))
+            if (!call_run(&single, s) || rows[s] == NULL)
                 continue;
             for (int32_t t = 0; t < starts[i + 1] - starts[i]; t++)
                 for (int32_t k = 0; k < stride; k++) {
                     const float got = load(dtype, rows[s], (starts[i] + t) * stride + k);
-                    const float wanted = t < n_prefix || k >= 192 ? 0 : load(dtype, single.out->result[s], (t - n_prefix) * 192 + k);
+                    const int64_t part = k / (192 + gap), v = k % (192 + gap), at = (t - n_prefix) * 192 + v;
+                    const float wanted = t < n_prefix || v >= 192 ? 0 : part_of(dtype, load(RVIT_F32, single.out->result[s], at), part);
                     if (memcmp(&got, &wanted, 4))
                         fail_msg("image %d, row %d, column %d is %g, alone %g (side %d)", i, t, k, (double)got, (double)wanted, (int)s);
                 }
@@ -319,12 +330,14 @@ static void preprocess_batches(void **state)
     (void)state;
     for (int t = 0; t < N_STORED_TYPES; t++) {
         if (!leaves_out(t, 2))
-            run_mixed(stored_types[t], N_MIXED, N_MIXED, t, 2 * t, 0, t);
+            run_mixed(stored_types[t], 1, N_MIXED, N_MIXED, t, 2 * t, 0, t);
         if (!leaves_out(t + 1, 2))
-            run_mixed(stored_types[t], N_MIXED - 2, N_MIXED + 3, 2 - t, 0, 1, 0);
+            run_mixed(stored_types[t], 1, N_MIXED - 2, N_MIXED + 3, 2 - t, 0, 1, 0);
+        if (stored_types[t] != RVIT_F32)
+            run_mixed(stored_types[t], 2, N_MIXED, N_MIXED + 1, 1, 2 * (t % 2), 0, 0);
     }
-    run_mixed(RVIT_F32, N_MIXED, N_MIXED + 1, 0, 0, 0, 1);
-    run_mixed(RVIT_F32, 0, 3, 1, 0, 0, 0);
+    run_mixed(RVIT_F32, 1, N_MIXED, N_MIXED + 1, 0, 0, 0, 1);
+    run_mixed(RVIT_F32, 1, 0, 3, 1, 0, 0, 0);
 }
 
 /* The equations of BT.601 and BT.709. */
@@ -425,14 +438,16 @@ static void preprocess_nv12(void **state)
     }
 }
 
-/* Planar pictures give what patchify gives. */
-static void run_planar(rvit_image_format format, int64_t gap)
+/* Planar pictures give what patchify gives. out_dtype: 16-bit ones get two parts. */
+static void run_planar(rvit_image_format format, rvit_dtype out_dtype, int64_t gap)
 {
     enum { SIDE = 44, PATCH = 14, ROWS = 9, WIDTH = 3 * PATCH * PATCH };
     call c;
     call_init(&c, 1, PATCH);
     c.recipe.width = c.recipe.height = SIDE;
     c.images.max_rows = ROWS;
+    c.op.dtype = out_dtype;
+    c.op.parts = out_dtype == RVIT_F32 ? 1 : 2;
     const rvit_dtype dtype = format == RVIT_IMAGE_PLANAR_F32 ? RVIT_F32 : RVIT_F16;
     const int64_t element = rvit_dtype_size(dtype), stride = SIDE + gap;
     uint8_t *data = scratch((size_t)(3 * SIDE * stride * element));
@@ -449,8 +464,10 @@ static void run_planar(rvit_image_format format, int64_t gap)
         for (int32_t y = 0; y < 42; y++)
             for (int32_t x = 0; x < 42; x++)
                 for (int channel = 0; channel < 3; channel++) {
-                    const float got = load(RVIT_F32, c.out->result[s], place_of(WIDTH, PATCH, 0, 3, x, y, channel));
-                    assert_true(got == load(dtype, data, (channel * SIDE + y) * stride + x));
+                    const int64_t at = place_of(c.op.parts * WIDTH, PATCH, 0, 3, x, y, channel);
+                    const float wanted = load(dtype, data, (channel * SIDE + y) * stride + x);
+                    for (int64_t part = 0; part < c.op.parts; part++)
+                        assert_true(load(out_dtype, c.out->result[s], at + part * WIDTH) == part_of(out_dtype, wanted, part));
                 }
     }
     harness_teardown(NULL);
@@ -459,10 +476,12 @@ static void run_planar(rvit_image_format format, int64_t gap)
 static void preprocess_planar(void **state)
 {
     (void)state;
-    run_planar(RVIT_IMAGE_PLANAR_F32, 0);
-    run_planar(RVIT_IMAGE_PLANAR_F32, 3);
-    run_planar(RVIT_IMAGE_PLANAR_F16, 0);
-    run_planar(RVIT_IMAGE_PLANAR_F16, 1);
+    run_planar(RVIT_IMAGE_PLANAR_F32, RVIT_F32, 0);
+    run_planar(RVIT_IMAGE_PLANAR_F32, RVIT_F32, 3);
+    run_planar(RVIT_IMAGE_PLANAR_F32, RVIT_F16, 3);
+    run_planar(RVIT_IMAGE_PLANAR_F32, RVIT_BF16, 0);
+    run_planar(RVIT_IMAGE_PLANAR_F16, RVIT_F32, 0);
+    run_planar(RVIT_IMAGE_PLANAR_F16, RVIT_F32, 1);
 }
 
 /* Refusals name the picture. */

@@ -15,9 +15,23 @@ typedef struct linear_problem {
     int32_t gated;
     const float *x, *weight, *bias, *residual; /* bias, residual: or NULL */
     int64_t period;                            /* of residual; 0: none */
+    const float *x_scales, *weight_scales;     /* or NULL, both */
+    int32_t sum_bits; /* 0, or what tensor cores of 8 bits keep of a sum: with each 32 products added, so many behind the first of the
+                         largest; the rest is cut off */
 } linear_problem;
 void linear_f64(const linear_problem *p, double *out);
 void linear_f32(const linear_problem *p, float *out);
+
+/* What quantize rounds: the activation of x + bias, or of pairs of gate and value. */
+typedef struct quantize_problem {
+    int64_t rows;
+    int32_t columns;
+    rvit_activation activation;
+    int32_t gated;
+    const float *x, *bias; /* bias: or NULL */
+} quantize_problem;
+void quantize_f64(const quantize_problem *p, double *out);
+void quantize_f32(const quantize_problem *p, float *out);
 
 /* The norm of a row. */
 typedef struct norm_problem {

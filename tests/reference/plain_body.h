@@ -20,12 +20,30 @@ static REAL activate(rvit_activation activation, REAL x)
     abort();
 }
 
+/* With n products of a row's. */
+static double add_cut_off(double sum, const float *x, const float *w, int32_t n, int32_t bits)
+{
+    double largest = fabs(sum), units = 0;
+    for (int32_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)x[i] * w[i]));
+    if (largest == 0)
+        return 0;
+    const double unit = ldexp(1, ilogb(largest) - bits);
+    for (int32_t i = 0; i < n; i++)
+        units += trunc((double)x[i] * w[i] / unit);
+    return (units + trunc(sum / unit)) * unit;
+}
+
 static REAL product(const linear_problem *p, int64_t row, int64_t column)
 {
     const float *x = p->x + row * p->in_features, *w = p->weight + column * p->in_features;
     REAL sum = 0;
-    for (int32_t i = 0; i < p->in_features; i++)
+    for (int32_t i = 0; i < p->in_features && !p->sum_bits; i++)
         sum += (REAL)x[i] * (REAL)w[i];
+    for (int32_t i = 0; i < p->in_features && p->sum_bits; i += 32)
+        sum = (REAL)add_cut_off((double)sum, x + i, w + i, p->in_features - i < 32 ? p->in_features - i : 32, p->sum_bits);
+    if (p->x_scales)
+        sum *= (REAL)p->x_scales[row] * (REAL)p->weight_scales[column];
     return p->bias ? sum + (REAL)p->bias[column] : sum;
 }
 
@@ -39,6 +57,17 @@ void NAME(linear)(const linear_problem *p, REAL *out)
             if (p->residual)
                 sum += (REAL)p->residual[(p->period ? t % p->period : t) * p->out_features + o];
             out[t * p->out_features + o] = sum;
+        }
+}
+
+void NAME(quantize)(const quantize_problem *p, REAL *out)
+{
+    const int64_t width = p->gated ? 2 * (int64_t)p->columns : p->columns;
+    for (int64_t t = 0; t < p->rows; t++)
+        for (int64_t o = 0; o < p->columns; o++) {
+            const int64_t i = p->gated ? 2 * o : o;
+            const REAL v = activate(p->activation, (REAL)p->x[t * width + i] + (p->bias ? (REAL)p->bias[i] : 0));
+            out[t * p->columns + o] = p->gated ? v * ((REAL)p->x[t * width + i + 1] + (p->bias ? (REAL)p->bias[i + 1] : 0)) : v;
         }
 }
 

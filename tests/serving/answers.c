@@ -324,5 +324,31 @@ static void requests_choose_a_setting(void **state)
     picture_free(&p);
 }
 
-GROUP(answers, SCENE_TEST(one_line_is_a_whole_config), SCENE_TEST(preferred_instances_are_gpus_then_cpus), SCENE_TEST(all_outputs),
-      SCENE_TEST(mixed_requests_have_the_bits_of_their_own), SCENE_TEST(several_files_in_a_request), SCENE_TEST(requests_choose_a_setting));
+/* Types that are a quantization, and one that is chosen: their logits are near those of f32, and those of int8 are not the same. */
+static void types_have_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"int8", "fp8", "auto"};
+    struct picture p = picture_new(3, 70, 40);
+    for (int i = 0; i < 3; i++) {
+        char config[96];
+        snprintf(config, sizeof config, "{\"parameters\": {\"dtype\": {\"string_value\": \"%s\"}}}", names[i]);
+        TRITONBACKEND_Request *request = request_image(&p);
+        run_batch(scene_instance(scene_load(names[i], config)), &request, 1);
+        const float *wanted = direct_logits(NULL, 0, &p);
+        float got[CLASSES];
+        memcpy(got, fake_request_result(request, "LOGITS")->data, sizeof got);
+        float largest = 0, difference = 0;
+        for (int c = 0; c < CLASSES; c++) {
+            largest = fmaxf(largest, fabsf(wanted[c]));
+            difference = fmaxf(difference, fabsf(got[c] - wanted[c]));
+        }
+        assert_true(difference < 0.3f * largest);
+        assert_true(i == 2 || difference > 1e-4f * largest);
+    }
+    picture_free(&p);
+}
+
+GROUP(answers, SCENE_TEST(types_have_names), SCENE_TEST(one_line_is_a_whole_config), SCENE_TEST(preferred_instances_are_gpus_then_cpus),
+      SCENE_TEST(all_outputs), SCENE_TEST(mixed_requests_have_the_bits_of_their_own), SCENE_TEST(several_files_in_a_request),
+      SCENE_TEST(requests_choose_a_setting));

@@ -242,7 +242,8 @@ static void print_json(const struct bench *self)
                                "date", date, "model", self->options.n_paths ? json_text(self->options.model) : json_null(), "architecture",
                                self->engine.model_info.architecture, "backend", rvit_backend_name(device->backend), "device",
                                json_text(device->name), "driver", json_text(device->driver), "tier", rvit_tier_name(device->tier), "dtype",
-                               rvit_dtype_name(self->options.dtype), "seconds", self->options.seconds);
+                               rvit_precision_name(self->engine.choice.precision), "seconds", self->options.seconds);
+    engine_reason_to_json(&self->engine, object);
     json_t *prune = prune_to_json(&self->prune);
     json_object_update(object, prune);
     json_decref(prune);

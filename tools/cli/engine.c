@@ -20,27 +20,34 @@ int engine_checkpoint(const struct options *options, rvit_checkpoint **out)
     return code;
 }
 
-int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_dtype dtype,
+int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_precision precision,
                 bool sleeps, const rvit_checkpoint *checkpoint, struct engine *out)
 {
     rvit_device_desc device = RVIT_DEVICE_DESC_INIT;
     rvit_model_desc model = RVIT_MODEL_DESC_INIT;
-    *out = (struct engine){.device_info = RVIT_DEVICE_INFO_INIT, .model_info = RVIT_MODEL_INFO_INIT, .is_oracle = oracle, .dtype = dtype};
+    *out = (struct engine){.device_info = RVIT_DEVICE_INFO_INIT,
+                           .model_info = RVIT_MODEL_INFO_INIT,
+                           .is_oracle = oracle,
+                           .choice = RVIT_PRECISION_CHOICE_INIT};
     device.backend = backend;
     device.index = index;
     device.tier = tier;
+    device.kernels = backend == RVIT_BACKEND_CPU && !oracle ? options->kernels : NULL;
     device.n_threads = options->threads;
     device.oracle = oracle;
     device.poll_us = sleeps ? -1 : 0;
-    model.dtype = dtype;
     const char *subject = rvit_backend_name(backend);
     rvit_status status = rvit_device_create(&device, &out->device);
     if (status == RVIT_OK)
         status = rvit_device_get_info(out->device, &out->device_info);
     if (status == RVIT_OK) {
         subject = options->model;
-        status = rvit_model_create(out->device, checkpoint, &model, &out->model);
+        status = rvit_precision_choose(out->device, checkpoint, precision, &out->choice);
+        model.dtype = out->choice.dtype;
+        model.quantization = out->choice.quantization;
     }
+    if (status == RVIT_OK)
+        status = rvit_model_create(out->device, checkpoint, &model, &out->model);
     if (status == RVIT_OK)
         status = rvit_model_get_info(out->model, &out->model_info);
     if (status != RVIT_OK) {
@@ -50,8 +57,16 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
     }
     const rvit_device_info *info = &out->device_info;
     snprintf(out->name, sizeof out->name, "%s %d: %s, %s%s, %s", rvit_backend_name(info->backend), info->index, info->name,
-             oracle ? "oracle" : rvit_tier_name(info->tier), oracle ? "" : " tier", rvit_dtype_name(dtype));
+             oracle ? "oracle" : rvit_tier_name(info->tier), oracle ? "" : " tier", rvit_precision_name(out->choice.precision));
+    if (out->choice.reason[0])
+        fprintf(stderr, "--dtype auto: %s, because %s\n", rvit_precision_name(out->choice.precision), out->choice.reason);
     return EXIT_OK;
+}
+
+void engine_reason_to_json(const struct engine *self, json_t *object)
+{
+    if (self->choice.reason[0])
+        json_object_set_new(object, "dtype_reason", json_text(self->choice.reason));
 }
 
 int engine_decoder(struct engine *self, const struct options *options)
@@ -84,7 +99,8 @@ int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_s
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }
 
-int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs, rvit_session **out)
+int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, int32_t trace, int32_t outputs,
+                   rvit_session **out)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = max_images;

@@ -2,6 +2,7 @@
 #ifndef RVIT_CLI_ENGINE_H
 #define RVIT_CLI_ENGINE_H
 
+#include "json.h"
 #include "nvjpeg.h"
 #include "options.h"
 
@@ -10,8 +11,8 @@ struct engine {
     rvit_model *model;
     rvit_device_info device_info;
     rvit_model_info model_info;
-    rvit_memory_info memory; /* of the last session created */
-    rvit_dtype dtype;
+    rvit_memory_info memory;      /* of the last session created */
+    rvit_precision_choice choice; /* of the precision asked for */
     bool is_oracle;
     struct nvjpeg *nvjpeg; /* with --decoder nvjpeg, after engine_decoder; else NULL */
     char name[192];        /* "cpu 0: NAME, subgroup tier, f32" */
@@ -22,8 +23,10 @@ int engine_checkpoint(const struct options *options, rvit_checkpoint **out);
 
 /* index -1: the backend's first choice. sleeps: a thread that waits for the device leaves its core to others, and goes on some 30 us later.
  */
-int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_dtype dtype,
+int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_precision precision,
                 bool sleeps, const rvit_checkpoint *checkpoint, struct engine *out);
+/* Adds why --dtype auto took what it took, if it was given. */
+void engine_reason_to_json(const struct engine *self, json_t *object);
 /* Opens what --decoder names, if this device has to do with it. Prints a message on failure; returns an exit code. */
 int engine_decoder(struct engine *self, const struct options *options);
 /* After the inputs that use its decoder. */
@@ -33,7 +36,8 @@ void engine_close(struct engine *self);
 int64_t engine_image_length(const struct engine *self);
 
 int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_session **out);
-/* outputs: OR of rvit_output values. */
-int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs, rvit_session **out);
+/* trace: as in rvit_session_desc; outputs: OR of rvit_output values. */
+int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, int32_t trace, int32_t outputs,
+                   rvit_session **out);
 
 #endif

@@ -57,7 +57,14 @@ static const struct command commands[] = {
       "Runs the same images on device A (--backend) and on the reference device B (--against) and reports the difference of the logits "
       "(of the CLS features where the checkpoint has no head), the kept tokens that differ, top-1 agreement, and the first block that "
       "diverges. When near-ties make the two keep different tokens, B runs again with A's, so that logits are compared like with like; "
-      "tome and evit-fused cannot do that, and such images, at most half of all, are left out. Without --images the input is seeded, "
+      "tome and evit-fused cannot do that, and such images are left out. Each decision of a stage is judged by its margin: how far, "
+      "relatively, B's scores must move for it to be another. A is given the tokens that B kept before (with tome and evit-fused an image "
+      "is judged up to the first stage that differs). What A decides otherwise may have a margin of four "
+      "times what the difference of two scores is off by: of scores by attention 1e-5 in f32, 2.8e-3 in f16, 2.4e-2 in bf16, 0.14 in int8, "
+      "0.28 in fp8; of norms and similarities about a sixth of that, of predictors about a third. ats takes samples as dense as the "
+      "tokens, so that "
+      "16-bit types keep other tokens on most "
+      "images; who needs its exact sets takes f32. Without --images the input is seeded, "
       "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 3.2e-2 for bf16; 2e-2 between f32 and f16, 1.6e-1 "
       "between bf16 and another. That A and B agree does not show that they are right, for both read the checkpoint alike. With "
       "--reference "
@@ -176,6 +183,8 @@ static const struct option_row option_rows[] = {
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = CLASSIFY | BENCH},
     {"tier", "NAME", "A's kernels: %s (auto, as B: the highest there is)",
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = VERIFY},
+    {"kernels", "NAME", "the CPU backend's kernels: portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16 or amx (the fastest)",
+     OPTION_TEXT(T, kernels), .commands = TIMES},
     {"threads", "N",
      "CPU threads, %s: those of the CPU backend, and those that decode and prepare images, which with the CPU backend take turns with it "
      "(0: "
@@ -210,10 +219,12 @@ static const struct option_row option_rows[] = {
     {"position", "NAME", "what tells where a patch lies: %s (as the architecture)",
      OPTION_CHOICE(T, checkpoint.position, position, RVIT_POSITION_TABLE, RVIT_POSITION_NONE), .commands = MODELS},
     {"eps", "X", "of the layernorms (as the architecture)", OPTION_NUMBER(T, checkpoint.eps, 1e-30, 1), .commands = MODELS},
-    {"dtype", "TYPE", "storage of weights and activations: %s (f32)", OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, RVIT_BF16),
-     .commands = TIMES},
-    {"against-dtype", "TYPE", "the same for the reference (as --dtype)", OPTION_CHOICE(T, against_dtype, choice_dtype, RVIT_F32, RVIT_BF16),
-     .commands = VERIFY, .given = GIVEN_AGAINST_DTYPE},
+    {"dtype", "TYPE",
+     "storage of weights and activations: %s (f32). int8 is for CPUs, fp8 for CUDA; auto takes the fastest that is accurate enough",
+     OPTION_CHOICE(T, dtype, choice_precision, RVIT_PRECISION_F32, RVIT_PRECISION_AUTO), .commands = TIMES},
+    {"against-dtype", "TYPE", "the same for the reference (as --dtype)",
+     OPTION_CHOICE(T, against_dtype, choice_precision, RVIT_PRECISION_F32, RVIT_PRECISION_AUTO), .commands = VERIFY,
+     .given = GIVEN_AGAINST_DTYPE},
     {"batch", "N", "images a run, %s (32, with --native 64, or fewer if there are fewer; of frames at most 8, as many as have come)",
      OPTION_INTEGER(T, batch, 1, 4096), .commands = CLASSIFY},
     {"batch", "N", "images a run, %s (32, or fewer if there are fewer)", OPTION_INTEGER(T, batch, 1, 4096), .commands = VERIFY},
@@ -281,7 +292,7 @@ static const struct option_row option_rows[] = {
     {"limit", "N", "only the first N images, tiles or frames (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = CLASSIFY},
     {"limit", "N", "only the first N images or tiles (all; of noise: 8)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = VERIFY},
     {"top", "K", "classes shown for an image, %s (5)", OPTION_INTEGER(T, top, 1, 100), .commands = CLASSIFY},
-    {"labels", "FILE", "class names, one a line (the checkpoint's own, else numbers)", OPTION_TEXT(T, labels), .commands = CLASSIFY},
+    {"labels", "FILE", "class names, one a line (the checkpoint's own, else numbers)", OPTION_TEXT(T, labels), .commands = RUNS},
     {"text-embeddings", "FILE",
      "classifies by texts: a .safetensors file with their embeddings, [texts, width], as tools/text_embeddings.py writes it; --labels then "
      "names the texts. CLIP: softmax of logit_scale x cosine; SigLIP: sigmoid with logit_scale and logit_bias (the model's head)",
@@ -289,7 +300,7 @@ static const struct option_row option_rows[] = {
     {"text-tensor", "NAME", "the tensor of --text-embeddings (the only one of two dimensions)", OPTION_TEXT(T, text_tensor),
      .commands = CLASSIFY},
     {"expect", "FILE", "the right class of each image, name or number, one a line: prints top-1 accuracy", OPTION_TEXT(T, expect),
-     .commands = CLASSIFY},
+     .commands = RUNS},
     {"overlay", "OUT.png",
      "writes the first image in its own shape; patches that were dropped, or merged into others, are dimmed, the earlier the more; what "
      "lies "
@@ -369,6 +380,10 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "--decoder needs --images");
     else if (options->tiles && command == VERIFY && !options->images)
         complain(NULL, "--tiles needs --images");
+    else if (options->expect && command == VERIFY && !options->images)
+        complain(NULL, "--expect needs --images");
+    else if (options->labels && command == VERIFY && !options->expect)
+        complain(NULL, "--labels needs --expect");
     else if (options->reference &&
              (options->images || options->against_device >= 0 || options->given & (GIVEN_AGAINST | GIVEN_AGAINST_DTYPE)))
         complain(NULL, "--reference has images of its own and takes the place of --against: it excludes --images and --against...");

@@ -20,10 +20,11 @@ struct options {
     int32_t device, against_device;
     bool against_given, against_oracle;
     rvit_tier tier;
+    const char *kernels; /* NULL: the fastest */
     int32_t threads;
     rvit_checkpoint_desc checkpoint;
     struct prune prune;
-    rvit_dtype dtype, against_dtype;
+    rvit_precision dtype, against_dtype;
     int32_t batch;
     int32_t top;
     struct recipe_options recipe;

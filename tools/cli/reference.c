@@ -167,18 +167,29 @@ int reference_values(const struct reference *self, int output, int64_t first, in
     return read_values(self, o->index, names[output], first * o->length, n * o->length, out);
 }
 
-double reference_tolerance(const struct reference *self, int output, rvit_dtype dtype)
+double reference_tolerance(const struct reference *self, int output, rvit_precision precision)
 {
     static const struct {
         const char *name;
         double least, unknown; /* unknown: where the dump does not say how far PyTorch is off */
-    } types[] = {[RVIT_F32] = {"f32", 1e-5, 1e-5}, [RVIT_F16] = {"f16", 1e-3, 1e-2}, [RVIT_BF16] = {"bf16", 8e-3, 8e-2}};
+    } types[] = {[RVIT_PRECISION_F32] = {"f32", 1e-5, 1e-5},
+                 [RVIT_PRECISION_F16] = {"f16", 1e-3, 1e-2},
+                 [RVIT_PRECISION_BF16] = {"bf16", 8e-3, 8e-2},
+                 [RVIT_PRECISION_INT8] = {"int8", 5e-2, 3e-1},
+                 [RVIT_PRECISION_FP8] = {"fp8", 1.2e-1, 6e-1}};
     char name[64];
-    snprintf(name, sizeof name, "error.%s.%s", names[output], types[dtype].name);
+    snprintf(name, sizeof name, "error.%s.%s", names[output], types[precision].name);
     const double error = strtod(reference_text(self, name), NULL);
     if (!(error > 0 && error < 1))
-        return types[dtype].unknown;
-    return fmax(2 * error, types[dtype].least);
+        return types[precision].unknown;
+    return fmax(2 * error, types[precision].least);
+}
+
+double reference_rms(const struct reference *self, int output, rvit_precision precision)
+{
+    char name[64];
+    snprintf(name, sizeof name, "rms.%s.%s", names[output], rvit_precision_name(precision));
+    return strtod(reference_text(self, name), NULL);
 }
 
 int reference_is_of_file(const struct reference *self, const char *checkpoint)

@@ -15,6 +15,7 @@ struct reference_output {
     int64_t length; /* values of an image */
     /* Over all images. */
     double largest_difference, largest;
+    double squares_of_differences, squares;
 };
 
 struct reference {
@@ -42,7 +43,9 @@ int reference_values(const struct reference *self, int output, int64_t first, in
 
 /* The largest difference that is allowed, relative to the largest value of an output: twice what PyTorch itself is off in that type, as the
    dump says, and not less than what any correct sum may be off. */
-double reference_tolerance(const struct reference *self, int output, rvit_dtype dtype);
+double reference_tolerance(const struct reference *self, int output, rvit_precision precision);
+/* What PyTorch itself is off in a type, as the dump says: in the root mean square, relative to that of the values. 0: it does not say. */
+double reference_rms(const struct reference *self, int output, rvit_precision precision);
 /* Whether the dump was made with this very file of weights: 1, 0, or -1: it does not say, or the file cannot be read. */
 int reference_is_of_file(const struct reference *self, const char *checkpoint);
 

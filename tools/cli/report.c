@@ -96,7 +96,8 @@ static json_t *json_prologue(const struct report *self, const struct inputs *inp
     json_t *object = json_pack("{s:s, s:o, s:s, s:s, s:o, s:s, s:s, s:i}", "version", rvit_version(), "model",
                                json_text(self->options->model), "architecture", self->engine->model_info.architecture, "backend",
                                rvit_backend_name(device->backend), "device", json_text(device->name), "tier", rvit_tier_name(device->tier),
-                               "dtype", rvit_dtype_name(self->options->dtype), "batch", batch);
+                               "dtype", rvit_precision_name(self->engine->choice.precision), "batch", batch);
+    engine_reason_to_json(self->engine, object);
     const rvit_memory_info *memory = &self->engine->memory;
     json_object_set_new(object, "memory",
                         json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)self->engine->model_info.weights_size, "device",

@@ -1,5 +1,4 @@
 /* raggedvit verify. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +7,7 @@
 #include "feature_file.h"
 #include "noise.h"
 #include "progress.h"
-#include "verify.h"
+#include "verify_decisions.h"
 #include "verify_reference.h"
 
 #define NOISE_IMAGES 8
@@ -36,7 +35,7 @@ static int32_t fill_batch(struct verify *self)
     return self->batch;
 }
 
-static int run_session(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images)
+int run_session(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images)
 {
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = n_images;
@@ -126,14 +125,6 @@ static const float *values_of(const struct verify *self, const rvit_session *ses
     return scratch;
 }
 
-static double largest_difference(const float *a, const float *b, int64_t n)
-{
-    double largest = 0;
-    for (int64_t i = 0; i < n; i++)
-        largest = fmax(largest, isfinite(a[i]) && isfinite(b[i]) ? fabs((double)a[i] - b[i]) : INFINITY);
-    return largest;
-}
-
 static int compare_batch(struct verify *self, int32_t n)
 {
     struct figures *figures = &self->figures;
@@ -150,7 +141,12 @@ static int compare_batch(struct verify *self, int32_t n)
     if (figures->knows_rule)
         code = compare_selections(self, n);
     const float *a = values_of(self, self->run_a, n, self->values[0]), *b = values_of(self, self->run_b, n, self->values[1]);
-    figures->largest_unmasked = fmax(figures->largest_unmasked, largest_difference(a, b, (int64_t)n * figures->n_values));
+    for (int32_t i = 0; self->expected && i < n; i++)
+        self->right[i] = self->expected[self->positions[i]];
+    figures_add_own(figures, a, b, n, self->expected ? self->right : NULL);
+    figures->n_sets_differ += n_different;
+    if (code == EXIT_OK)
+        code = decisions_judge(self, n, n_different > 0);
     const bool leave_out = n_different > 0 && !self->can_mask;
     if (n_different > 0 && self->can_mask && code == EXIT_OK) {
         code = run_masked(self, n);
@@ -180,6 +176,21 @@ static int open_engines(struct verify *self, const rvit_checkpoint *checkpoint)
     return code;
 }
 
+static int read_expected(struct verify *self, const rvit_checkpoint *checkpoint)
+{
+    const struct options *options = self->options;
+    struct labels labels;
+    if (!self->figures.has_classes) {
+        complain(options->model, "the model has no head, whose classes --expect could tell");
+        return EXIT_FILE;
+    }
+    int code = labels_load(options->labels, checkpoint, NULL, self->a.model_info.n_classes, &labels);
+    if (code == EXIT_OK)
+        code = labels_read_expected(&labels, options->expect, self->inputs.n_given, &self->expected);
+    labels_free(&labels);
+    return code;
+}
+
 static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
 {
     const struct options *options = self->options;
@@ -204,6 +215,8 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     figures->has_classes = info->n_classes > 0;
     figures->n_values = figures->has_classes ? info->n_classes : info->dim;
     code = mask_open(&self->prune, info, total, options->n_paths ? self->inputs.n_given : total, &self->mask);
+    if (code == EXIT_OK && options->expect)
+        code = read_expected(self, checkpoint);
     if (code == EXIT_OK && options->n_paths)
         code = inputs_start(&self->inputs, options->threads, false, self->batch, false);
     if (code == EXIT_OK)
@@ -213,7 +226,9 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     if (code != EXIT_OK)
         return code;
     rvit_select_args select = RVIT_SELECT_ARGS_INIT;
-    static const struct by_dtype tolerances = {.equal = {1e-4, 4e-3, 3.2e-2}, .mixed = {[RVIT_F16] = 2e-2, [RVIT_BF16] = 1.6e-1}};
+    static const struct by_dtype tolerances = {
+        .equal = {1e-4, 4e-3, 3.2e-2, 2e-1, 5e-1},
+        .mixed = {[RVIT_PRECISION_F16] = 2e-2, [RVIT_PRECISION_BF16] = 1.6e-1, [RVIT_PRECISION_INT8] = 3e-1, [RVIT_PRECISION_FP8] = 6e-1}};
     figures->tolerance = verify_by_dtype(self, &tolerances);
     figures->n_stages = rvit_session_n_stages(self->run_a);
     figures->knows_rule = figures->n_stages > 0 && selector_knows(self->run_a);
@@ -224,10 +239,11 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     const size_t batch = (size_t)self->batch, masks = (size_t)figures->n_stages * batch * (size_t)self->tokens;
     self->images = allocate(batch * (size_t)engine_image_length(&self->a), sizeof *self->images);
     self->positions = allocate(batch, sizeof *self->positions);
+    self->right = allocate(batch, sizeof *self->right);
     self->differs = allocate(batch, sizeof *self->differs);
     self->masks = allocate(masks, 1);
     self->given = allocate(masks, 1);
-    if (!figures->blocks || !self->images || !self->positions || !self->differs || !self->masks || !self->given)
+    if (!figures->blocks || !self->images || !self->positions || !self->right || !self->differs || !self->masks || !self->given)
         return EXIT_FAULT;
     for (int i = 0; i < 2; i++) {
         figures->kept[i] = allocate((size_t)self->tokens, sizeof *figures->kept[i]);
@@ -241,7 +257,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
         code = selector_open(&self->a, self->batch, &self->select_a);
     if (code == EXIT_OK && figures->knows_rule)
         code = selector_open(&self->b, self->batch, &self->select_b);
-    return code;
+    return code == EXIT_OK ? decisions_open(self) : code;
 }
 
 static int run_batches(struct verify *self)
@@ -271,6 +287,7 @@ static void clean_up(struct verify *self)
     rvit_session_destroy(self->run_a);
     rvit_session_destroy(self->run_b);
     rvit_session_destroy(self->masked_b);
+    decisions_close(self);
     selector_close(&self->select_a);
     selector_close(&self->select_b);
     inputs_close(&self->inputs);
@@ -279,6 +296,8 @@ static void clean_up(struct verify *self)
     mask_free(&self->mask);
     free(self->images);
     free(self->positions);
+    free(self->expected);
+    free(self->right);
     free(self->differs);
     free(self->masks);
     free(self->given);

@@ -3,8 +3,19 @@
 #define RVIT_CLI_VERIFY_H
 
 #include "inputs.h"
+#include "labels.h"
 #include "mask.h"
 #include "verify_compare.h"
+
+/* What verify_decisions.c judges with. */
+struct decisions {
+    bool can_judge, merges;
+    bool can_give; /* A can be given the tokens that B kept */
+    rvit_session *given_a;
+    struct judge_rank *ranks; /* [tokens] */
+    bool *equal;              /* [batch]: the image has kept the same tokens so far */
+    uint8_t *keep[2];         /* [tokens]: of A and B */
+};
 
 struct verify {
     const struct options *options;
@@ -20,16 +31,22 @@ struct verify {
     int32_t batch, tokens;
     float *images;
     int64_t *positions;     /* [batch]: positions of the images among all */
+    int32_t *expected;      /* [inputs.n_given]; NULL: unknown */
+    int32_t *right;         /* [batch]: the right classes, where they are known */
     bool *differs;          /* [batch] */
     uint8_t *given, *masks; /* [n_stages, batch, tokens]: from --mask; of A */
     float *values[2];       /* [batch, n_values]: for a model without a head */
+    struct decisions decisions;
     struct figures figures;
 };
 
-/* A value for each storage type that both devices have, and for each that is the less precise of two. */
+/* A value for each precision that both devices have, and for each that is the less precise of two. */
 struct by_dtype {
-    double equal[3], mixed[3]; /* of bf16: eight times those of f16, which has three bits more */
+    double equal[5],
+        mixed[5]; /* of bf16: eight times those of f16, which has three bits more; int8 and fp8: about 6.5 and 15 times bf16's */
 };
+/* Runs n_images with masks, or NULL. Prints a message on failure; returns an exit code. */
+int run_session(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images);
 double verify_by_dtype(const struct verify *self, const struct by_dtype *values);
 bool verify_is_same_device(const struct verify *self);
 bool verify_within_tolerance(const struct figures *figures);

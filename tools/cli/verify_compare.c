@@ -46,8 +46,29 @@ void figures_add_logits(struct figures *self, const float *a, const float *b, in
             const double d = difference((double)a[c], (double)b[c]);
             self->largest = fmax(self->largest, d);
             self->sum += d;
+            self->squares += d * d;
         }
         self->n_logits += n;
+    }
+}
+
+void figures_add_own(struct figures *self, const float *a, const float *b, int32_t n_images, const int32_t *right)
+{
+    const int32_t n = self->n_values;
+    for (int32_t i = 0; i < n_images; i++, a += n, b += n) {
+        double margin;
+        if (self->has_classes) {
+            const int32_t top[2] = {top1(a, n, &margin), top1(b, n, &margin)};
+            self->n_equal_unmasked += top[0] == top[1];
+            self->n_expected += right != NULL;
+            for (int side = 0; side < 2; side++)
+                self->n_right[side] += right && top[side] == right[i];
+        }
+        for (int32_t c = 0; c < n; c++) {
+            const double d = difference((double)a[c], (double)b[c]);
+            self->largest_unmasked = fmax(self->largest_unmasked, d);
+            self->squares_unmasked += d * d;
+        }
     }
 }
 
@@ -115,6 +136,9 @@ static double element(const void *data, rvit_dtype dtype, int64_t index)
         bits = (uint32_t)((const uint16_t *)data)[index] << 16;
         memcpy(&value, &bits, sizeof value);
         return (double)value;
+    case RVIT_I8:
+    case RVIT_E4M3:
+        break; /* no residual stream is of these */
     }
     return NAN;
 }

@@ -3,6 +3,7 @@
 #define RVIT_CLI_VERIFY_COMPARE_H
 
 #include "kept.h"
+#include "verify_judge.h"
 #include "verify_select.h"
 
 struct stage_figures {
@@ -19,12 +20,19 @@ struct figures {
     bool has_classes;         /* 1: the values are logits */
     struct kept_row *kept[2]; /* [tokens of an image]: scratch for an image of A and of B */
     /* logits of A and B, with the same tokens kept */
-    double largest, sum;
+    double largest, sum, squares;
     int64_t n_logits;
     int64_t n_equal, n_decided, n_decided_equal; /* images with equal top-1; decided: B's margin is above twice the tolerance */
     int64_t n_remasked;                          /* images for which B ran again with A's tokens */
     int64_t n_left_out;                          /* images whose tokens differ although B cannot run with A's */
-    double largest_unmasked;                     /* over all images, each side with its own tokens */
+    /* Over all images, each side with its own tokens. */
+    double largest_unmasked, squares_unmasked;
+    int64_t n_equal_unmasked, n_sets_differ; /* images of equal top-1, and those that kept different tokens */
+    int64_t n_expected, n_right[2];          /* images whose class is known, and those that A and B classify right */
+    /* Decisions from the same earlier tokens. */
+    bool judged, anchors; /* anchors: they are the judgement behind those of the stages */
+    double judge_tolerance;
+    struct judgement judgements[RVIT_PRUNE_MAX_STAGES + 1];
     int32_t n_stages;
     struct stage_figures stages[RVIT_PRUNE_MAX_STAGES];
     bool knows_rule; /* given_differ and replay_differ were measured */
@@ -37,6 +45,8 @@ struct figures {
 int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t n_images, bool *out_differs);
 /* Adds the logits [n_images, n_values] of one batch, except for the left-out images (NULL: none). */
 void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, const bool *left_out);
+/* The same, each side with its own tokens. right [n_images]: the right classes; NULL: unknown. */
+void figures_add_own(struct figures *self, const float *a, const float *b, int32_t n_images, const int32_t *right);
 /* Adds the traced block outputs of one batch if both have the same number of rows. */
 rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t dim);
 

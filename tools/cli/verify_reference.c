@@ -36,6 +36,8 @@ static void add(struct reference_output *out, const float *values, const float *
         const double difference = isfinite(values[i]) ? fabs((double)values[i] - (double)expected[i]) : INFINITY;
         out->largest_difference = fmax(out->largest_difference, difference);
         out->largest = fmax(out->largest, fabs((double)expected[i]));
+        out->squares_of_differences += difference * difference;
+        out->squares += (double)expected[i] * (double)expected[i];
     }
 }
 
@@ -95,11 +97,17 @@ static double relative(const struct reference_output *out)
     return out->largest > 0 ? out->largest_difference / out->largest : INFINITY;
 }
 
+/* The same in the root mean square. */
+static double relative_rms(const struct reference_output *out)
+{
+    return out->squares > 0 ? sqrt(out->squares_of_differences / out->squares) : INFINITY;
+}
+
 static bool is_right(const struct comparison *self)
 {
     for (int i = 0; i < REFERENCE_OUTPUTS; i++)
         if (self->reference.outputs[i].index >= 0 &&
-            !(relative(&self->reference.outputs[i]) <= reference_tolerance(&self->reference, i, self->options->dtype)))
+            !(relative(&self->reference.outputs[i]) <= reference_tolerance(&self->reference, i, self->engine.choice.precision)))
             return false;
     return true;
 }
@@ -123,8 +131,9 @@ static void print_text(const struct comparison *self)
     putchar('\n');
     for (int i = 0; i < REFERENCE_OUTPUTS; i++)
         if (reference->outputs[i].index >= 0)
-            printf("%-8s largest difference %.3g of the largest value; tolerance %.3g\n", reference_name(i),
-                   relative(&reference->outputs[i]), reference_tolerance(reference, i, self->options->dtype));
+            printf("%-8s largest difference %.3g of the largest value; tolerance %.3g; root mean square %.2g, PyTorch's %.2g\n",
+                   reference_name(i), relative(&reference->outputs[i]), reference_tolerance(reference, i, self->engine.choice.precision),
+                   relative_rms(&reference->outputs[i]), reference_rms(reference, i, self->engine.choice.precision));
     printf("result   %s\n",
            is_right(self) ? "right: as the model's own code computes it" : "NOT RIGHT: the model's own code computes something else");
 }
@@ -136,8 +145,10 @@ static json_t *outputs_to_json(const struct comparison *self)
         const struct reference_output *out = &self->reference.outputs[i];
         if (out->index >= 0)
             json_object_set_new(object, reference_name(i),
-                                json_pack("{s:o, s:f}", "largest_relative_difference", json_number(relative(out)), "tolerance",
-                                          reference_tolerance(&self->reference, i, self->options->dtype)));
+                                json_pack("{s:o, s:f, s:o, s:f}", "largest_relative_difference", json_number(relative(out)), "tolerance",
+                                          reference_tolerance(&self->reference, i, self->engine.choice.precision), "relative_rms",
+                                          json_number(relative_rms(out)), "pytorch_relative_rms",
+                                          reference_rms(&self->reference, i, self->engine.choice.precision)));
     }
     return object;
 }
@@ -148,7 +159,7 @@ static void print_json(const struct comparison *self)
     const rvit_device_info *device = &self->engine.device_info;
     json_t *object = json_pack("{s:o, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:b}", "model", json_text(self->options->model),
                                "backend", rvit_backend_name(device->backend), "device", json_text(device->name), "tier",
-                               rvit_tier_name(device->tier), "dtype", rvit_dtype_name(self->options->dtype), "reference",
+                               rvit_tier_name(device->tier), "dtype", rvit_precision_name(self->engine.choice.precision), "reference",
                                json_text(self->options->reference), "reference_model", json_text(reference_text(reference, "model")),
                                "reference_source", json_text(reference_text(reference, "source")), "n_images", (json_int_t)self->n_images,
                                "same_weights_file", self->same_file < 0 ? json_null() : json_boolean(self->same_file), "outputs",

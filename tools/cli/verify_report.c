@@ -1,4 +1,5 @@
 /* The output of verify, and its verdict. */
+#include <math.h>
 #include <stdio.h>
 
 #include "json.h"
@@ -6,21 +7,23 @@
 
 double verify_by_dtype(const struct verify *self, const struct by_dtype *values)
 {
-    const rvit_dtype a = self->a.dtype, b = self->b.dtype;
+    const rvit_precision a = self->a.choice.precision, b = self->b.choice.precision;
     return a == b ? values->equal[a] : values->mixed[a > b ? a : b];
 }
 
 bool verify_is_same_device(const struct verify *self)
 {
     const struct engine *a = &self->a, *b = &self->b;
-    return a->device_info.backend == b->device_info.backend && a->device_info.index == b->device_info.index && a->dtype == b->dtype &&
-           a->device_info.tier == b->device_info.tier && !b->is_oracle;
+    return a->device_info.backend == b->device_info.backend && a->device_info.index == b->device_info.index &&
+           a->choice.precision == b->choice.precision && a->device_info.tier == b->device_info.tier && !b->is_oracle;
 }
 
 /* Above this value, relative to its largest value, a block counts as diverged: about ten times the difference between correct devices. */
 static double block_tolerance(const struct verify *self)
 {
-    static const struct by_dtype tolerances = {.equal = {1e-5, 2e-3, 1.6e-2}, .mixed = {[RVIT_F16] = 1e-2, [RVIT_BF16] = 8e-2}};
+    static const struct by_dtype tolerances = {
+        .equal = {1e-5, 2e-3, 1.6e-2, 1e-1, 2.4e-1},
+        .mixed = {[RVIT_PRECISION_F16] = 1e-2, [RVIT_PRECISION_BF16] = 8e-2, [RVIT_PRECISION_INT8] = 5e-1, [RVIT_PRECISION_FP8] = 1}};
     return verify_by_dtype(self, &tolerances);
 }
 
@@ -29,7 +32,10 @@ bool verify_within_tolerance(const struct figures *figures)
     int64_t n_wrong = 0;
     for (int32_t s = 0; s < figures->n_stages; s++)
         n_wrong += figures->stages[s].given_differ + figures->stages[s].replay_differ;
-    return figures->n_images > 0 && 2 * figures->n_left_out <= figures->n_images && n_wrong == 0 &&
+    for (int32_t s = 0; s < figures->n_stages + figures->anchors; s++)
+        n_wrong += figures->judgements[s].beyond;
+    /* Images that are left out are many with some types: their decisions were judged. */
+    return figures->n_images > 0 && (figures->judged || 2 * figures->n_left_out <= figures->n_images) && n_wrong == 0 &&
            figures->largest <= figures->tolerance && figures->n_decided_equal == figures->n_decided;
 }
 
@@ -57,6 +63,32 @@ static void print_blocks(const struct figures *figures, double tolerance)
         printf("block %d is the first above %g (%.2g)\n", first, tolerance, figures->blocks[first]);
 }
 
+static void print_judgements(const struct verify *self)
+{
+    const struct figures *figures = &self->figures;
+    printf("sets     %lld of %lld images kept different tokens somewhere\n", (long long)figures->n_sets_differ,
+           (long long)figures->n_images);
+    for (int32_t s = 0; s < figures->n_stages + figures->anchors; s++) {
+        const struct judgement *j = &figures->judgements[s];
+        if (s < figures->n_stages)
+            printf("decided  block %d: ", self->prune.desc.blocks[s]);
+        else
+            printf("decided  anchors, block %d: ", self->prune.desc.object_block);
+        printf("%lld decisions after the same tokens, %lld differ within the margin of %g, %lld beyond", (long long)j->decisions,
+               (long long)j->within, figures->judge_tolerance, (long long)j->beyond);
+        if (j->within + j->beyond)
+            printf(" (largest %.2g)", j->largest_margin);
+        if (j->n_scores)
+            printf("; scores off by %.2g (root mean square), %.2g at most", sqrt(j->squares / (double)j->n_scores), j->largest_error);
+        if (j->n_left_out)
+            printf("; %lld images had different tokens", (long long)j->n_left_out);
+        putchar('\n');
+    }
+    if (self->prune.desc.type == RVIT_PRUNE_ATS &&
+        (self->a.choice.precision != RVIT_PRECISION_F32 || self->b.choice.precision != RVIT_PRECISION_F32))
+        puts("         ats takes samples nearly as dense as the tokens: 16-bit types keep other tokens on most images, and f32 the same");
+}
+
 void verify_print_text(const struct verify *self)
 {
     const struct figures *figures = &self->figures;
@@ -77,6 +109,11 @@ void verify_print_text(const struct verify *self)
         printf("top-1    equal for %lld of %lld; where B's margin is above %g: %lld of %lld\n", (long long)figures->n_equal,
                (long long)(figures->n_images - figures->n_left_out), 2 * figures->tolerance, (long long)figures->n_decided_equal,
                (long long)figures->n_decided);
+    if (figures->n_expected)
+        printf("right    A %.1f %%, B %.1f %% of %lld, each with its own tokens; equal for %lld\n",
+               100 * (double)figures->n_right[0] / (double)figures->n_expected,
+               100 * (double)figures->n_right[1] / (double)figures->n_expected, (long long)figures->n_expected,
+               (long long)figures->n_equal_unmasked);
     for (int32_t s = 0; s < figures->n_stages; s++) {
         const struct stage_figures *stage = &figures->stages[s];
         printf("tokens   block %d: %lld kept by A, %lld differ end to end", blocks[s], (long long)stage->kept, (long long)stage->differ);
@@ -86,17 +123,42 @@ void verify_print_text(const struct verify *self)
             printf(", %lld between B's select and its session", (long long)stage->replay_differ);
         putchar('\n');
     }
+    if (figures->judged)
+        print_judgements(self);
     print_blocks(figures, tolerance);
     printf("result   %s\n", verify_within_tolerance(figures) ? "within tolerance" : "BEYOND TOLERANCE");
     puts("shows    whether A and B agree. Both read the checkpoint alike: whether the model's own code computes the same, --reference "
          "shows");
 }
 
+static json_t *judgement_to_json(const struct figures *figures, int32_t stage)
+{
+    const struct judgement *j = &figures->judgements[stage];
+    return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:o}", "decisions", (json_int_t)j->decisions, "differ_within_margin",
+                     (json_int_t)j->within, "differ_beyond_margin", (json_int_t)j->beyond, "largest_margin", j->largest_margin,
+                     "images_left_out", (json_int_t)j->n_left_out, "score_error_rms",
+                     j->n_scores ? json_number(sqrt(j->squares / (double)j->n_scores)) : json_null(), "score_error_largest",
+                     j->n_scores ? json_number(j->largest_error) : json_null());
+}
+
+static json_t *judgements_to_json(const struct figures *figures)
+{
+    json_int_t decisions = 0, within = 0, beyond = 0;
+    for (int32_t s = 0; s < figures->n_stages + figures->anchors; s++) {
+        decisions += figures->judgements[s].decisions;
+        within += figures->judgements[s].within;
+        beyond += figures->judgements[s].beyond;
+    }
+    return json_pack("{s:f, s:I, s:I, s:I, s:o}", "margin", figures->judge_tolerance, "decisions", decisions, "differ_within_margin",
+                     within, "differ_beyond_margin", beyond, "anchors",
+                     figures->anchors ? judgement_to_json(figures, figures->n_stages) : json_null());
+}
+
 static json_t *side_to_json(const struct engine *engine)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:b}", "backend", rvit_backend_name(engine->device_info.backend), "device",
                      json_text(engine->device_info.name), "tier", rvit_tier_name(engine->device_info.tier), "dtype",
-                     rvit_dtype_name(engine->dtype), "oracle", engine->is_oracle);
+                     rvit_precision_name(engine->choice.precision), "oracle", engine->is_oracle);
 }
 
 void verify_print_json(const struct verify *self)
@@ -107,16 +169,17 @@ void verify_print_json(const struct verify *self)
     for (int32_t s = 0; s < figures->n_stages; s++) {
         const struct stage_figures *stage = &figures->stages[s];
         json_array_append_new(stages,
-                              json_pack("{s:i, s:I, s:I, s:o}", "block", blocks[s], "kept", (json_int_t)stage->kept, "differ",
+                              json_pack("{s:i, s:I, s:I, s:o, s:o}", "block", blocks[s], "kept", (json_int_t)stage->kept, "differ",
                                         (json_int_t)stage->differ, "differ_same_scores",
-                                        figures->knows_rule ? json_integer(stage->given_differ + stage->replay_differ) : json_null()));
+                                        figures->knows_rule ? json_integer(stage->given_differ + stage->replay_differ) : json_null(),
+                                        "judged", figures->judged ? judgement_to_json(figures, s) : json_null()));
     }
     for (int32_t block = 0; block < figures->n_blocks; block++)
         json_array_append_new(block_differences, figures->blocks[block] < 0 ? json_null() : json_number(figures->blocks[block]));
     const int32_t first = first_diverging(figures, block_tolerance(self));
     json_t *object =
         json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:f, s:o, s:o, s:o}", "model", json_text(self->options->model), "a",
-                  side_to_json(&self->a), "b", side_to_json(&self->b), "dtype", rvit_dtype_name(self->options->dtype), "compared",
+                  side_to_json(&self->a), "b", side_to_json(&self->b), "dtype", rvit_precision_name(self->a.choice.precision), "compared",
                   figures->has_classes ? "logits" : "features", "n_images", (json_int_t)figures->n_images, "tolerance", figures->tolerance,
                   "largest_difference", figures->n_logits ? json_number(figures->largest) : json_null(), "mean_difference",
                   figures->n_logits ? json_number(figures->sum / (double)figures->n_logits) : json_null(), "largest_difference_own_tokens",
@@ -130,6 +193,16 @@ void verify_print_json(const struct verify *self)
                              "block_differences", block_differences, "first_diverging_block", first < 0 ? json_null() : json_integer(first),
                              "within_tolerance", verify_within_tolerance(figures));
     json_object_set_new(rest, "compared_with", json_string("another device"));
+    json_object_set_new(rest, "rms_difference",
+                        figures->n_logits ? json_number(sqrt(figures->squares / (double)figures->n_logits)) : json_null());
+    json_object_set_new(rest, "rms_difference_own_tokens",
+                        json_number(sqrt(figures->squares_unmasked / ((double)figures->n_images * figures->n_values))));
+    json_object_set_new(rest, "top1_equal_own_tokens", json_integer(figures->n_equal_unmasked));
+    json_object_set_new(rest, "n_expected", json_integer(figures->n_expected));
+    json_object_set_new(rest, "right_a", figures->n_expected ? json_integer(figures->n_right[0]) : json_null());
+    json_object_set_new(rest, "right_b", figures->n_expected ? json_integer(figures->n_right[1]) : json_null());
+    json_object_set_new(rest, "images_of_different_sets", json_integer(figures->n_sets_differ));
+    json_object_set_new(rest, "judged", figures->judged ? judgements_to_json(figures) : json_null());
     json_object_update(object, rest);
     json_decref(rest);
     json_print(object);

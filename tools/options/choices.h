@@ -26,6 +26,11 @@ static inline const char *choice_dtype(int value)
     return rvit_dtype_name((rvit_dtype)value);
 }
 
+static inline const char *choice_precision(int value)
+{
+    return rvit_precision_name((rvit_precision)value);
+}
+
 static inline const char *choice_fit(int value)
 {
     return value == RVIT_FIT_CROP ? "crop" : value == RVIT_FIT_SQUASH ? "squash" : "border";

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmath>
@@ -20,6 +21,13 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
+#define TRY(call)                             \
+    do {                                      \
+        const cublasStatus_t status = (call); \
+        if (status != CUBLAS_STATUS_SUCCESS)  \
+            return status;                    \
+    } while (0)
+
 namespace
 {
 const uint64_t ALGORITHM = 0x6c74616c676f0001u;
@@ -31,6 +39,9 @@ struct product_desc {
     int32_t transpose_a, transpose_b, bias_type;
     uint32_t epilogue;
     const void *bias;
+    int32_t scale_mode[2]; /* of A and B */
+    const void *scales[2];
+    int8_t fast;
 };
 
 struct layout {
@@ -58,6 +69,9 @@ struct job {
     float alpha, beta;
     bool gelu;
     const char *bias;
+    cudaDataType bias_type;
+    const float *scales[2]; /* of A's rows and B's columns, as op() has them; nullptr: none */
+    bool one_scale;
 };
 
 struct driver {
@@ -97,7 +111,7 @@ __attribute__((format(printf, 2, 3))) cublasStatus_t refuse(cublasStatus_t statu
 
 size_t size_of(cudaDataType type)
 {
-    return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : 0;
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_16F || type == CUDA_R_16BF ? 2 : type == CUDA_R_8F_E4M3 ? 1 : 0;
 }
 
 float load(cudaDataType type, const char *data, size_t i)
@@ -107,6 +121,8 @@ float load(cudaDataType type, const char *data, size_t i)
         memcpy(&x, data + i * 4, 4);
         return x;
     }
+    if (type == CUDA_R_8F_E4M3)
+        return emu::e4m3_to_f32((uint8_t)data[i]);
     uint16_t bits;
     memcpy(&bits, data + i * 2, 2);
     return type == CUDA_R_16F ? emu::f16_to_f32(bits) : emu::bf16_to_f32(bits);
@@ -159,10 +175,12 @@ void multiply(const job &j)
     for (uint64_t column = 0; column < columns; column++)
         for (uint64_t row = 0; row < rows; row++) {
             float sum = j.alpha * dot(a.data() + row * inner, b.data() + column * inner, inner);
+            if (j.scales[0] != nullptr)
+                sum *= j.scales[0][j.one_scale ? 0 : row] * j.scales[1][j.one_scale ? 0 : column];
             if (j.beta != 0.0f) /* with 0, C is not read */
                 sum += j.beta * element(j.c, false, row, column);
             if (j.bias != nullptr)
-                sum += load(j.d_shape.type, j.bias, row);
+                sum += load(j.bias_type, j.bias, row);
             if (j.gelu)
                 sum = 0.5f * sum * (1.0f + std::tanh(0.797884561f * (sum + 0.044715f * sum * sum * sum)));
             store(j.d_shape.type, j.d, row + column * (uint64_t)j.d_shape.stride, sum);
@@ -211,6 +229,30 @@ bool adds_bias(const product_desc *desc)
     return desc->epilogue == CUBLASLT_EPILOGUE_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
 }
 
+/* Whether there is something to multiply e4m3: on 9.0, with a scale for each row, on others with one for all, which are 8.9 and later. */
+bool multiplies_e4m3(const product_desc *desc)
+{
+    const char *const text = getenv("RVIT_EMU_ARCH");
+    const int architecture = text == nullptr ? 89 : atoi(text);
+    return architecture == 90 || (architecture >= 89 && desc->scale_mode[0] == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
+}
+
+/* Of products of e4m3: scales for each row and column, or one for all. */
+cublasStatus_t check_scales(const product_desc *desc, const layout *a, const layout *b, const layout *d)
+{
+    const bool is_e4m3 = a->type == CUDA_R_8F_E4M3;
+    for (int i = 0; i < 2; i++) {
+        if (!is_e4m3 && (desc->scales[i] != nullptr || desc->scale_mode[i] != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F))
+            return refuse(CUBLAS_STATUS_INVALID_VALUE, "scales for a matrix of type %d", a->type);
+        if (is_e4m3 && (desc->scales[i] == nullptr || desc->scale_mode[i] != desc->scale_mode[0]))
+            return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "e4m3 without scales");
+    }
+    if (is_e4m3 && (desc->transpose_a != CUBLAS_OP_T || desc->transpose_b != CUBLAS_OP_N || a->rows % 16 != 0 || a->stride % 16 != 0 ||
+                    b->stride % 16 != 0 || (uint64_t)d->stride * size_of(d->type) % 16 != 0))
+        return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "e4m3: A is transposed, B is not, and columns are multiples of 16 bytes");
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 /* The configuration is one that the library has for float32 accumulation of these types. */
 cublasStatus_t check_problem(const product_desc *desc, const layout *a, const layout *b, const layout *c, const layout *d)
 {
@@ -226,11 +268,13 @@ cublasStatus_t check_problem(const product_desc *desc, const layout *a, const la
     if (k != k_of_b || c->rows != m || c->columns != n || d->rows != m || d->columns != n)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "the matrices do not fit each other");
     if (desc->compute != CUBLAS_COMPUTE_32F || desc->scale != CUDA_R_32F || a->type != b->type || c->type != d->type ||
-        (d->type != a->type && d->type != CUDA_R_32F))
+        (d->type != a->type && d->type != CUDA_R_32F && a->type != CUDA_R_8F_E4M3) || d->type == CUDA_R_8F_E4M3)
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "types %d x %d + %d -> %d", a->type, b->type, c->type, d->type);
+    TRY(check_scales(desc, a, b, d));
     if (adds_bias(desc)) {
-        /* -1: the type of D. Another one is for 8-bit types. */
-        if (desc->bias_type != -1 && desc->bias_type != d->type)
+        /* -1: the type of D. For a float32 one of 8-bit factors it is bfloat16. */
+        const int32_t wanted = a->type == CUDA_R_8F_E4M3 && d->type == CUDA_R_32F ? CUDA_R_16BF : d->type;
+        if (desc->bias_type != wanted && (desc->bias_type != -1 || wanted != d->type))
             return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "a bias of type %d for an output of type %d", desc->bias_type, d->type);
     } else if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && desc->epilogue != CUBLASLT_EPILOGUE_GELU) {
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u", desc->epilogue);
@@ -276,12 +320,6 @@ bool open_driver()
     return d.launch != nullptr && d.holds != nullptr;
 }
 
-#define TRY(call)                             \
-    do {                                      \
-        const cublasStatus_t status = (call); \
-        if (status != CUBLAS_STATUS_SUCCESS)  \
-            return status;                    \
-    } while (0)
 } // namespace
 
 EXPORT void rvit_emulation_algorithms(int n)
@@ -332,7 +370,7 @@ EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cubla
 {
     const std::lock_guard<std::mutex> held(state().lock);
     return create(state().descs, reinterpret_cast<product_desc **>(desc),
-                  {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, -1, CUBLASLT_EPILOGUE_DEFAULT, nullptr});
+                  {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, -1, CUBLASLT_EPILOGUE_DEFAULT, nullptr, {0, 0}, {nullptr, nullptr}, 0});
 }
 
 EXPORT cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
@@ -359,6 +397,16 @@ EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, 
         return set_attribute(&d->bias, sizeof d->bias, value, size, "BIAS_POINTER");
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
         return set_attribute(&d->bias_type, 4, value, size, "BIAS_DATA_TYPE");
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+        return set_attribute(&d->scale_mode[0], 4, value, size, "A_SCALE_MODE");
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+        return set_attribute(&d->scale_mode[1], 4, value, size, "B_SCALE_MODE");
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+        return set_attribute(&d->scales[0], sizeof d->scales[0], value, size, "A_SCALE_POINTER");
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+        return set_attribute(&d->scales[1], sizeof d->scales[1], value, size, "B_SCALE_POINTER");
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+        return set_attribute(&d->fast, 1, value, size, "FAST_ACCUM");
     default:
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "attribute %d of a descriptor is not emulated", (int)attribute);
     }
@@ -437,6 +485,8 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     TRY(check_problem(pd, layouts[0], layouts[1], layouts[2], layouts[3]));
     if ((p->reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0)
         return refuse(CUBLAS_STATUS_SUCCESS, "parts of a sum may be added in any order: a row's bits would depend on chance");
+    if (layouts[0]->type == CUDA_R_8F_E4M3 && !multiplies_e4m3(pd))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (adds_bias(pd) && pd->bias == nullptr)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias must be known, for its alignment");
     cublasLtMatmulHeuristicResult_t result = {};
@@ -497,7 +547,10 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
              0.0f,
              0.0f,
              false,
-             nullptr};
+             nullptr,
+             pd->bias_type == -1 ? ld->type : (cudaDataType)pd->bias_type,
+             {static_cast<const float *>(pd->scales[0]), static_cast<const float *>(pd->scales[1])},
+             pd->scale_mode[0] == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F};
     memcpy(&j.alpha, alpha, 4);
     memcpy(&j.beta, beta, 4);
     const uint64_t alignments = algorithm->data[2];
@@ -510,8 +563,12 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "C is D, but laid out otherwise");
     j.gelu = pd->epilogue == CUBLASLT_EPILOGUE_GELU || pd->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
     if (adds_bias(pd)) {
-        TRY(check_array("the bias", pd->bias, ld->rows * size_of(ld->type), 16));
+        TRY(check_array("the bias", pd->bias, ld->rows * size_of(j.bias_type), 16));
         j.bias = static_cast<const char *>(pd->bias);
+    }
+    if (j.scales[0] != nullptr) {
+        TRY(check_array("A's scales", j.scales[0], j.one_scale ? 4 : ld->rows * 4, j.one_scale ? 4 : 16));
+        TRY(check_array("B's scales", j.scales[1], j.one_scale ? 4 : ld->columns * 4, j.one_scale ? 4 : 16));
     }
     const size_t needed = algorithm->data[3];
     if (workspace_size < needed)

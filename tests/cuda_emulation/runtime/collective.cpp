@@ -7,9 +7,9 @@ namespace
 {
 const char *name_of(collective kind)
 {
-    static const char *const names[] = {"warp_sync",       "shuffle",  "shuffle_up", "shuffle_down", "shuffle_xor", "ballot",
-                                        "movmatrix",       "ldmatrix", "mma f16",    "mma bf16",     "wgmma",       "wgmma.commit_group",
-                                        "wgmma.wait_group"};
+    static const char *const names[] = {
+        "warp_sync", "shuffle",  "shuffle_up", "shuffle_down", "shuffle_xor",      "ballot", "movmatrix",          "ldmatrix",
+        "mma f16",   "mma bf16", "mma e4m3",   "mma bytes",    "mma signed bytes", "wgmma",  "wgmma.commit_group", "wgmma.wait_group"};
     return names[(int)kind];
 }
 
@@ -49,6 +49,7 @@ void execute(warp &w, collective kind)
     case collective::load_matrix:
     case collective::multiply_f16:
     case collective::multiply_bf16:
+    case collective::multiply_e4m3:
     case collective::multiply_bytes:
     case collective::multiply_signed_bytes:
         matrix_execute(w, kind);
@@ -134,6 +135,11 @@ void multiply(site at, collective kind, float *d, const uint32_t *a, const uint3
     f.a = a;
     f.b = b;
     meet(w, f, at, kind);
+}
+
+void multiply_e4m3(site at, float *d, const uint32_t *a, const uint32_t *b)
+{
+    multiply(at, collective::multiply_e4m3, d, a, b);
 }
 
 void multiply_bytes(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b)

@@ -52,6 +52,7 @@ enum class collective {
     load_matrix,
     multiply_f16,
     multiply_bf16,
+    multiply_e4m3,
     multiply_bytes,
     multiply_signed_bytes,
     product,
@@ -67,6 +68,9 @@ void load_matrix(site at, uint32_t *r, bool transposed, uint32_t shared);
 
 /* mma.sync m16n8k16, row.col, float32 accumulation: d += a b in the lane layout of the PTX manual. */
 void multiply(site at, collective kind, float *d, const uint32_t *a, const uint32_t *b);
+/* The same for m16n8k32 of e4m3 where tensor cores of 8 bits have it: of each sum of 32 products and d, with 13 bits behind the first one
+   of the largest, the rest is cut off. */
+void multiply_e4m3(site at, float *d, const uint32_t *a, const uint32_t *b);
 /* mma.sync m16n8k32 of bytes, row.col, int32 accumulation; signed: B's are. */
 void multiply_bytes(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b);
 

@@ -1,4 +1,4 @@
-/* The 16-bit floating-point types: conversions to float32, and back with one rounding to nearest even. */
+/* The floating-point types of 16 and 8 bits: conversions to float32, and back with one rounding to nearest even. */
 #ifndef EMU_HALF_H
 #define EMU_HALF_H
 
@@ -69,6 +69,32 @@ inline uint16_t f32_to_bf16(float x)
     if ((bits & 0x7fffffffu) > 0x7f800000u)
         return 0x7fff;
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* e4m3: 4 bits of exponent, bias 7, 3 of mantissa; no infinity, one NaN of each sign. */
+inline float e4m3_to_f32(uint8_t x)
+{
+    const int exponent = x >> 3 & 15, mantissa = x & 7;
+    const uint32_t sign = (uint32_t)(x & 0x80) << 24;
+    if ((x & 0x7f) == 0x7f)
+        return float_of_bits(sign | 0x7fc00000u);
+    const float value = exponent == 0 ? (float)mantissa * 0.001953125f /* 2^-9 */
+                                      : float_of_bits((uint32_t)(exponent + 120) << 23 | (uint32_t)mantissa << 20);
+    return float_of_bits(sign | bits_of_float(value));
+}
+
+/* The nearest, ties to even; what is beyond 448, infinity too, becomes 448, and NaN 0x7f, as cvt.rn.satfinite has it. */
+inline uint8_t f32_to_e4m3(float x)
+{
+    const uint32_t bits = bits_of_float(x), magnitude = bits & 0x7fffffffu;
+    const uint8_t sign = (uint8_t)(bits >> 24 & 0x80);
+    if (magnitude > 0x7f800000u)
+        return 0x7f;
+    if (magnitude >= 0x43e00000u) /* 448 */
+        return (uint8_t)(sign | 0x7e);
+    if (magnitude < 0x3c800000u) /* below 2^-6 a multiple of 2^-9: the addition of 2^14, whose unit in the last place that is, rounds it */
+        return (uint8_t)(sign | (bits_of_float(float_of_bits(magnitude) + 16384.0f) - 0x46800000u));
+    return (uint8_t)(sign | ((magnitude + 0x7ffff + (magnitude >> 20 & 1) - 0x3c000000u) >> 20));
 }
 } // namespace emu
 

@@ -1,4 +1,5 @@
 /* ldmatrix, movmatrix and mma.sync in the lane layout of the PTX manual. */
+#include <math.h>
 #include <string.h>
 
 #include "half.h"
@@ -102,26 +103,72 @@ template <void convert(row8 &, const uint16_t *)> void multiply_execute(warp &w)
     }
 }
 
+/* The bytes of A's rows and B's columns in the lanes' registers. */
+struct byte_operands {
+    uint8_t a[16][32], b[8][32];
+    explicit byte_operands(const warp &w)
+    {
+        for (int lane = 0; lane < WARP; lane++) {
+            const fiber &f = w.lanes[lane];
+            const int g = lane / 4, t = lane % 4 * 4;
+            memcpy(&a[g][t], &f.a[0], 4);
+            memcpy(&a[g + 8][t], &f.a[1], 4);
+            memcpy(&a[g][t + 16], &f.a[2], 4);
+            memcpy(&a[g + 8][t + 16], &f.a[3], 4);
+            memcpy(&b[g][t], &f.b[0], 4);
+            memcpy(&b[g][t + 16], &f.b[1], 4);
+        }
+    }
+};
+
+/* Products of e4m3 are exact in float32, and the sum of those that were cut off is exact in float64. */
+float sum_e4m3(const float *a, const float *b, float d)
+{
+    enum { BITS = 13 };
+    float products[32], largest = fabsf(d);
+    for (int k = 0; k < 32; k++) {
+        products[k] = a[k] * b[k];
+        largest = fmaxf(largest, fabsf(products[k]));
+    }
+    float plain = d;
+    for (int k = 0; k < 32; k++)
+        plain += products[k];
+    if (largest == 0.0f || !isfinite(plain))
+        return plain;
+    const double unit = ldexp(1.0, ilogbf(largest) - BITS), per_unit = 1.0 / unit;
+    long long units = (long long)((double)d * per_unit);
+    for (int k = 0; k < 32; k++)
+        units += (long long)((double)products[k] * per_unit);
+    return (float)((double)units * unit);
+}
+
+void multiply_e4m3_execute(warp &w)
+{
+    const byte_operands bytes(w);
+    float a[16][32], b[8][32];
+    for (int k = 0; k < 32; k++) {
+        for (int row = 0; row < 16; row++)
+            a[row][k] = e4m3_to_f32(bytes.a[row][k]);
+        for (int column = 0; column < 8; column++)
+            b[column][k] = e4m3_to_f32(bytes.b[column][k]);
+    }
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 4; i++) {
+            float &d = static_cast<float *>(w.lanes[lane].d)[i];
+            d = sum_e4m3(a[lane / 4 + i / 2 * 8], b[lane % 4 * 2 + i % 2], d);
+        }
+}
+
 /* Sums wrap as the device's do. */
 template <typename element> void multiply_bytes_execute(warp &w)
 {
-    uint8_t a[16][32], b[8][32];
-    for (int lane = 0; lane < WARP; lane++) {
-        const fiber &f = w.lanes[lane];
-        const int g = lane / 4, t = lane % 4 * 4;
-        memcpy(&a[g][t], &f.a[0], 4);
-        memcpy(&a[g + 8][t], &f.a[1], 4);
-        memcpy(&a[g][t + 16], &f.a[2], 4);
-        memcpy(&a[g + 8][t + 16], &f.a[3], 4);
-        memcpy(&b[g][t], &f.b[0], 4);
-        memcpy(&b[g][t + 16], &f.b[1], 4);
-    }
+    const byte_operands operands(w);
     for (int lane = 0; lane < WARP; lane++)
         for (int i = 0; i < 4; i++) {
             const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
             uint32_t sum = static_cast<uint32_t *>(w.lanes[lane].d)[i];
             for (int k = 0; k < 32; k++)
-                sum += (uint32_t)((int)a[row][k] * (int)(element)b[column][k]);
+                sum += (uint32_t)((int)operands.a[row][k] * (int)(element)operands.b[column][k]);
             static_cast<uint32_t *>(w.lanes[lane].d)[i] = sum;
         }
 }
@@ -137,6 +184,8 @@ void matrix_execute(warp &w, collective kind)
         multiply_execute<convert_f16>(w);
     else if (kind == collective::multiply_bf16)
         multiply_execute<convert_bf16>(w);
+    else if (kind == collective::multiply_e4m3)
+        multiply_e4m3_execute(w);
     else if (kind == collective::multiply_bytes)
         multiply_bytes_execute<uint8_t>(w);
     else

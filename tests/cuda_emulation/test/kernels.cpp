@@ -113,6 +113,23 @@ KERNEL(byte_product)
         out[128 + (row + i / 2 * 8) * 4 + t] = (int)nearest_bytes(d[i] >> 8, d[i + 1] >> 8);
 }
 
+/* One warp: D (16x8) = A (16x32) B (32x8) + D of e4m3, B column by column. Then each lane's four sums as e4m3, and the warp's largest. */
+KERNEL(e4m3_product)
+{
+    const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
+    const int lane = (int)threadIdx.x, row = lane / 4, t = lane % 4;
+    const uint32_t ra[4] = {a[row * 8 + t], a[(row + 8) * 8 + t], a[row * 8 + t + 4], a[(row + 8) * 8 + t + 4]};
+    float d[4], *out = static_cast<float *>(params.out);
+    for (int i = 0; i < 4; i++)
+        d[i] = out[(row + i / 2 * 8) * 8 + 2 * t + i % 2];
+    mma_e4m3(d, ra, b[row * 8 + t], b[row * 8 + t + 4]);
+    for (int i = 0; i < 4; i++)
+        out[(row + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
+    reinterpret_cast<uint32_t *>(out)[128 + lane] = pack_e4m3(d[0], d[1], d[2], d[3]);
+    const float largest = max_or_nan(max_or_nan(fabsf(d[0]), fabsf(d[1])), max_or_nan(fabsf(d[2]), fabsf(d[3])));
+    out[160 + lane] = bits_float(warp_max(float_bits(largest)));
+}
+
 /* Copies in two groups; waits for as many as option says are enough: 0 both, 1 the first, 2 neither. The last word is not valid. */
 KERNEL(async)
 {

@@ -172,6 +172,67 @@ void byte_products()
     }
 }
 
+/* What tensor cores make of sums: a product far below the largest is cut off, d, which comes after them, is not. */
+void e4m3_products()
+{
+    session s;
+    std::vector<uint8_t> a(16 * 32), b(8 * 32);
+    std::vector<float> d(16 * 8 + 32 + 32);
+    for (size_t i = 0; i < a.size(); i++)
+        a[i] = emu::f32_to_e4m3((float)(i * 2654435761u >> 24) - 128.0f);
+    for (size_t i = 0; i < b.size(); i++)
+        b[i] = emu::f32_to_e4m3((float)(i * 2246822519u >> 25) / 64.0f);
+    for (size_t i = 0; i < 16 * 8; i++)
+        d[i] = (float)i / 1024.0f;
+    for (size_t k = 2; k < 32; k++) /* row 0 */
+        a[k] = 0;
+    a[0] = emu::f32_to_e4m3(256.0f), a[1] = emu::f32_to_e4m3(0.015625f);
+    b[0] = emu::f32_to_e4m3(256.0f), b[1] = emu::f32_to_e4m3(0.5f); /* 2^16 and 2^-7, more than 13 bits below */
+    d[0] = 0.0078125f;
+    a[15 * 32] = 0x7f;
+    test_params p = {};
+    p.in = s.device(a);
+    p.other = s.device(b);
+    p.out = s.device(d);
+    CHECK(s.run("e4m3_product", 1, 32, 0, p) == CUDA_SUCCESS);
+    const std::vector<float> got = s.host(static_cast<float *>(p.out), d.size());
+    CHECK(got[0] == 65536.0078125f);
+    for (size_t i = 0; i < 16; i++)
+        for (size_t j = 0; j < 8; j++) {
+            double sum = d[i * 8 + j], largest = 0;
+            for (size_t k = 0; k < 32; k++) {
+                const double product = (double)emu::e4m3_to_f32(a[i * 32 + k]) * emu::e4m3_to_f32(b[j * 32 + k]);
+                sum += product;
+                largest = fmax(largest, fabs(product));
+            }
+            const float x = got[i * 8 + j];
+            CHECK(i == 15 ? std::isnan(x) : fabs(x - sum) <= 32 * ldexp(largest, -13));
+            const size_t lane = i % 8 * 4 + j / 2, place = i / 8 * 2 + j % 2;
+            uint32_t bytes;
+            memcpy(&bytes, &got[128 + lane], 4);
+            CHECK((bytes >> (8 * place) & 255) == emu::f32_to_e4m3(x));
+        }
+    for (size_t lane = 0; lane < 32; lane++)
+        CHECK(std::isnan(got[160 + lane]));
+}
+
+/* e4m3: every value there and back, halfway cases to even, what is beyond the largest, NaN. */
+void e4m3_conversions()
+{
+    CHECK(emu::e4m3_to_f32(0x7e) == 448.0f && emu::e4m3_to_f32(0x38) == 1.0f && emu::e4m3_to_f32(1) == 0.001953125f);
+    for (int i = 0; i < 256; i++) {
+        const float x = emu::e4m3_to_f32((uint8_t)i);
+        CHECK(x != x ? (i & 127) == 127 && emu::f32_to_e4m3(x) == 0x7f : emu::f32_to_e4m3(x) == i);
+        if ((i & 127) >= 126)
+            continue;
+        const float next = emu::e4m3_to_f32((uint8_t)(i + 1)), middle = (x + next) / 2;
+        CHECK(emu::f32_to_e4m3(middle) == i + (i & 1));
+        CHECK(emu::f32_to_e4m3(nextafterf(middle, x)) == i);
+        CHECK(emu::f32_to_e4m3(nextafterf(middle, next)) == i + 1);
+    }
+    CHECK(emu::f32_to_e4m3(500.0f) == 0x7e && emu::f32_to_e4m3(-INFINITY) == 0xfe && emu::f32_to_e4m3(-0.0f) == 0x80);
+}
+
 /* f16: every value there and back; f32 to f16 and bf16: halfway cases to even, overflow, NaN. */
 void halves()
 {
@@ -280,6 +341,8 @@ void test_machine()
     shuffles();
     products();
     byte_products();
+    e4m3_products();
+    e4m3_conversions();
     halves();
     copies();
     scans();

@@ -1,0 +1,114 @@
+/* Vectors of I8 and E4M3: loads as floats, and the quantisation of a row. Included by kernel files only. */
+#ifndef RVIT_CPU_BYTES_H
+#define RVIT_CPU_BYTES_H
+
+#include "backend_cpu/vector.h"
+#include "core/quantized.h"
+
+typedef int8_t byte_vec __attribute__((vector_size(VL)));
+
+/* VL elements as floats. */
+INLINE vec bytes_load(const int8_t *p, rvit_dtype dtype)
+{
+    byte_vec bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    const ivec wide = __builtin_convertvector(bytes, ivec);
+    if (dtype == RVIT_I8)
+        return __builtin_convertvector(wide, vec);
+    /* core/e4m3.h, on vectors. */
+    const ivec magnitude = wide & 0x7f;
+    const ivec finite = (ivec)((vec)(magnitude << 20) * 0x1p120f);
+    const ivec is_nan = magnitude == 0x7f;
+    return (vec)((wide & INT32_MIN) | (is_nan & 0x7fc00000) | (~is_nan & finite));
+}
+
+/* To the nearest integer, the even one of two. */
+INLINE ivec vec_round(vec v)
+{
+#if VL == 16
+    return (ivec)_mm512_cvtps_epi32((__m512)v);
+#elif VL == 8
+    return (ivec)_mm256_cvtps_epi32((__m256)v);
+#elif defined(__SSE2__)
+    return (ivec)_mm_cvtps_epi32((__m128)v);
+#else
+    ivec rounded;
+    for (int i = 0; i < VL; i++)
+        rounded[i] = (int32_t)__builtin_rintf(v[i]);
+    return rounded;
+#endif
+}
+
+/* Of numbers, no NaN. */
+INLINE ivec vec_to_e4m3(vec v)
+{
+    const ivec sign = (ivec)((uvec)v >> 24) & 0x80;
+    const ivec magnitude = (ivec)vec_min(vec_abs(v), vec_set(RVIT_E4M3_MAX));
+    const ivec normal = (magnitude - 0x3c000000 + 0x7ffff + ((magnitude >> 20) & 1)) >> 20;
+    const ivec subnormal = (ivec)((vec)magnitude + 0x1p14f) - 0x46800000;
+    const ivec is_small = magnitude < 0x3c800000;
+    return sign | (is_small & subnormal) | (~is_small & normal);
+}
+
+/* The larger of two lanes as integers: of absolute values, NaN is the largest. */
+INLINE ivec vec_larger(ivec a, ivec b)
+{
+#if VL == 16
+    return (ivec)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (ivec)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    const ivec mask = a > b;
+    return (mask & a) | (~mask & b);
+#endif
+}
+
+INLINE int32_t largest_lane(ivec v)
+{
+#if VL == 16
+    v = vec_larger(v, ROTATE_8(v));
+#endif
+#if VL >= 8
+    v = vec_larger(v, ROTATE_4(v));
+#endif
+    v = vec_larger(v, ROTATE_2(v));
+    v = vec_larger(v, ROTATE_1(v));
+    return v[0];
+}
+
+INLINE void bytes_store(int8_t *p, vec v, rvit_dtype dtype)
+{
+    const byte_vec bytes = __builtin_convertvector(dtype == RVIT_I8 ? vec_round(v) : vec_to_e4m3(v), byte_vec);
+    memcpy(p, &bytes, sizeof bytes);
+}
+
+/* Turns n values, a multiple of 16, into a row with a scale, by core/quantized.h. largest: by lanes, of the absolute values, as integers.
+   Returns the number of values that a static scale cuts off; the row's own cuts off none. */
+INLINE int64_t quantise_row(const float *values, int64_t n, ivec largest, const float *static_scale, rvit_dtype dtype, int8_t *out,
+                            float *out_scale)
+{
+    const rvit_row_scale scale = rvit_row_scale_of(rvit_bits_float((uint32_t)largest_lane(largest)), static_scale, dtype);
+    *out_scale = scale.scale;
+    if (scale.inverse == 0.0f) {
+        memset(out, scale.fill, (size_t)n);
+        return 0;
+    }
+    if (static_scale == NULL) {
+        for (int64_t i = 0; i < n; i += VL)
+            bytes_store(out + i, vec_load(values + i) * scale.inverse, dtype);
+        return 0;
+    }
+    const vec limit = vec_set(rvit_bytes_max(dtype));
+    ivec cut = {0};
+    for (int64_t i = 0; i < n; i += VL) {
+        const vec v = vec_load(values + i) * scale.inverse;
+        cut -= vec_abs(v) > limit;
+        bytes_store(out + i, vec_max(vec_min(v, limit), -limit), dtype);
+    }
+    int64_t n_cut = 0;
+    for (int i = 0; i < VL; i++)
+        n_cut += cut[i];
+    return n_cut;
+}
+
+#endif

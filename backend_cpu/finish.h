@@ -1,0 +1,54 @@
+/* What linear does with a block of its product: scales, bias, activation, gate, residual. Included by kernel files only. */
+#ifndef RVIT_CPU_FINISH_H
+#define RVIT_CPU_FINISH_H
+
+#include "backend_cpu/activate.h"
+
+/* x_scale: of the row; not used without weight_scales. */
+INLINE vec product_and_bias(const rvit_cpu_linear_tile *t, const float *product, float x_scale, int column, int width)
+{
+    vec v = any_load(product, 0, width, RVIT_F32);
+    if (t->weight_scales != NULL)
+        v *= x_scale * any_load(t->weight_scales, column, width, RVIT_F32);
+    return t->bias != NULL ? v + any_load(t->bias, column, width, RVIT_F32) : v;
+}
+
+INLINE void finish(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
+                   int columns, rvit_cpu_activation activation, int gated)
+{
+    const int step = gated ? 2 * VL : VL;
+    for (int i = 0; i < rows; i++) {
+        const int64_t row = t->first_row + first_row + i;
+        const int64_t residual_row = t->residual_period > 0 ? row % t->residual_period : row;
+        const float x_scale = t->weight_scales != NULL ? t->x_scales[first_row + i] : 1.0f;
+        for (int j = 0; j < columns; j += step) {
+            const int here = columns - j < step ? columns - j : step, width = gated ? here / 2 : here;
+            const int from = first_column + j, column = gated ? from / 2 : from;
+            vec v = product_and_bias(t, product + i * stride + j, x_scale, from, here < VL ? here : VL);
+            if (gated) {
+                const vec more = here > VL ? product_and_bias(t, product + i * stride + j + VL, x_scale, from + VL, here - VL) : (vec){0};
+                v = activate(activation, t->slope, t->cubic, EVEN(v, more)) * ODD(v, more);
+            } else {
+                v = activate(activation, t->slope, t->cubic, v);
+            }
+            if (t->residual != NULL)
+                v += any_load(t->residual, residual_row * t->out_features + column, width, t->out_dtype);
+            any_store(t->out, (first_row + i) * t->out_features + column, v, width, t->out_dtype);
+        }
+    }
+}
+
+static void finish_block(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
+                         int columns)
+{
+    if (t->gated)
+        finish(t, product, stride, first_row, rows, first_column, columns, t->activation, 1);
+    else if (t->activation == RVIT_CPU_GELU)
+        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_GELU, 0);
+    else if (t->activation == RVIT_CPU_SIGMOID)
+        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_SIGMOID, 0);
+    else
+        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 0);
+}
+
+#endif

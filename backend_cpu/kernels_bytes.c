@@ -1,0 +1,78 @@
+/* Linear of I8 and E4M3 for any instruction set, by way of floats. Compiled once per instruction set, with RVIT_CPU_ISA defined as its
+   name. */
+#include "backend_cpu/bytes.h"
+#include "backend_cpu/finish.h"
+#include "backend_cpu/isa.h"
+#include "backend_cpu/product.h"
+
+#define SUMS_STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16)
+#define FLOATS_STRIDE (RVIT_CPU_LINEAR_DEPTH + 16)
+
+_Static_assert(RVIT_CPU_LINEAR_DEPTH *PANEL + PANEL * FLOATS_STRIDE + TILE_ROWS * PANEL +
+                       RVIT_CPU_LINEAR_ROWS * (SUMS_STRIDE + FLOATS_STRIDE) <=
+                   RVIT_CPU_SCRATCH_FLOATS,
+               "a tile of linear must fit the scratch memory");
+_Static_assert(RVIT_CPU_LINEAR_DEPTH * 128 * 128 < 1 << 24, "sums of I8 over one depth must be exact in floats");
+
+/* depth: a multiple of 16. */
+INLINE void widen_rows(const int8_t *from, int64_t stride, int rows, int64_t depth, float *out, rvit_dtype dtype)
+{
+    for (int i = 0; i < rows; i++)
+        for (int64_t k = 0; k < depth; k += VL)
+            vec_store(out + i * FLOATS_STRIDE + k, bytes_load(from + i * stride + k, dtype));
+}
+
+/* Integer sums (+)= a block of products that are whole numbers; the last time they become floats. */
+INLINE void add_block(const float *block, float *sums, int rows, int accumulate, int last)
+{
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < PANEL; j += VL) {
+            float *at = sums + i * SUMS_STRIDE + j;
+            ivec sum = __builtin_convertvector(vec_load(block + i * PANEL + j), ivec);
+            if (accumulate)
+                sum += (ivec)vec_load(at);
+            vec_store(at, last ? __builtin_convertvector(sum, vec) : (vec)sum);
+        }
+}
+
+/* As the linear of floats. The sums of I8 over one depth are exact in floats, and are added up in integers. */
+INLINE void linear_bytes(const rvit_cpu_linear_tile *t, float *scratch, rvit_dtype dtype)
+{
+    float *panel = scratch;
+    float *weights = panel + RVIT_CPU_LINEAR_DEPTH * PANEL;
+    float *block = weights + PANEL * FLOATS_STRIDE;
+    float *sums = block + TILE_ROWS * PANEL;
+    float *x = sums + RVIT_CPU_LINEAR_ROWS * SUMS_STRIDE;
+    for (int64_t p = 0; p < t->in_features; p += RVIT_CPU_LINEAR_DEPTH) {
+        const int64_t left = t->in_features - p;
+        const int64_t depth = left < RVIT_CPU_LINEAR_DEPTH ? left : RVIT_CPU_LINEAR_DEPTH;
+        widen_rows((const int8_t *)t->x + p, t->in_features, t->rows, depth, x, dtype);
+        for (int column = 0; column < t->columns; column += PANEL) {
+            const int columns = t->columns - column < PANEL ? t->columns - column : PANEL;
+            widen_rows((const int8_t *)t->weight + column * t->in_features + p, t->in_features, columns, depth, weights, dtype);
+            pack_panel(weights, FLOATS_STRIDE, columns, depth, panel, RVIT_F32);
+            for (int row = 0; row < t->rows; row += TILE_ROWS) {
+                const int rows = t->rows - row < TILE_ROWS ? t->rows - row : TILE_ROWS;
+                float *sum = sums + row * SUMS_STRIDE + column;
+                if (dtype == RVIT_I8) {
+                    products[rows - 1][1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, block, PANEL, 0);
+                    add_block(block, sum, rows, p > 0, depth == left);
+                } else {
+                    products[rows - 1][1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, sum, SUMS_STRIDE, p > 0);
+                }
+                if (depth == left)
+                    finish_block(t, sum, SUMS_STRIDE, row, rows, column, columns);
+            }
+        }
+    }
+}
+
+void ISA_NAME(rvit_cpu_linear_i8_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
+{
+    linear_bytes(t, scratch, RVIT_I8);
+}
+
+void ISA_NAME(rvit_cpu_linear_e4m3_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
+{
+    linear_bytes(t, scratch, RVIT_E4M3);
+}

@@ -1,0 +1,115 @@
+/* Rows of I8 and E4M3: quantize, and layernorm that quantises. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+#include "backend_cpu/activate.h"
+#include "backend_cpu/bytes.h"
+#include "backend_cpu/isa.h"
+#include "backend_cpu/norm.h"
+
+_Static_assert(RVIT_MAX_BYTES <= RVIT_CPU_SCRATCH_FLOATS, "a row must fit the scratch memory");
+
+INLINE vec value_and_bias(const void *x, const float *bias, int64_t first, int64_t i, rvit_dtype dtype)
+{
+    const vec v = any_load(x, first + i, VL, dtype);
+    return bias != NULL ? v + vec_load(bias + i) : v;
+}
+
+/* Computes the values of a row; returns the largest, by lanes. */
+INLINE ivec row_values(const rvit_cpu_quantize_rows *r, int64_t row, float *values, rvit_dtype dtype, rvit_cpu_activation activation)
+{
+    const void *x = r->x;
+    const float *bias = r->bias, slope = r->slope, cubic = r->cubic;
+    const int64_t columns = r->columns, first = row * (r->gated ? 2 * columns : columns);
+    const int gated = r->gated;
+    ivec largest = {0};
+    for (int64_t i = 0; i < columns; i += VL) {
+        vec v;
+        if (gated) {
+            const vec a = value_and_bias(x, bias, first, 2 * i, dtype), b = value_and_bias(x, bias, first, 2 * i + VL, dtype);
+            v = activate(activation, slope, cubic, EVEN(a, b)) * ODD(a, b);
+        } else {
+            v = activate(activation, slope, cubic, value_and_bias(x, bias, first, i, dtype));
+        }
+        vec_store(values + i, v);
+        largest = vec_larger((ivec)vec_abs(v), largest);
+    }
+    return largest;
+}
+
+INLINE int64_t quantize_of(const rvit_cpu_quantize_rows *r, float *scratch, rvit_cpu_activation activation, rvit_dtype out_dtype)
+{
+    int64_t cut = 0;
+    for (int64_t row = r->first; row < r->end; row++) {
+        ivec largest;
+        if (r->dtype == RVIT_F32)
+            largest = row_values(r, row, scratch, RVIT_F32, activation);
+        else if (r->dtype == RVIT_F16)
+            largest = row_values(r, row, scratch, RVIT_F16, activation);
+        else
+            largest = row_values(r, row, scratch, RVIT_BF16, activation);
+        cut += quantise_row(scratch, r->columns, largest, r->static_scale, out_dtype, r->out + row * r->columns, r->out_scales + row);
+    }
+    return cut;
+}
+
+INLINE int64_t quantize_to(const rvit_cpu_quantize_rows *r, float *scratch, rvit_dtype out_dtype)
+{
+    return r->activation == RVIT_CPU_GELU      ? quantize_of(r, scratch, RVIT_CPU_GELU, out_dtype)
+           : r->activation == RVIT_CPU_SIGMOID ? quantize_of(r, scratch, RVIT_CPU_SIGMOID, out_dtype)
+                                               : quantize_of(r, scratch, RVIT_CPU_NONE, out_dtype);
+}
+
+int64_t ISA_NAME(rvit_cpu_quantize_kernel)(const rvit_cpu_quantize_rows *r, float *scratch)
+{
+    return r->out_dtype == RVIT_I8 ? quantize_to(r, scratch, RVIT_I8) : quantize_to(r, scratch, RVIT_E4M3);
+}
+
+/* Values of a row past `features` are 0. */
+INLINE ivec normal_values(const row_norm *norm, const row_moments *m, const void *x, int64_t first, int64_t dim, float *values,
+                          rvit_dtype dtype)
+{
+    ivec largest = {0};
+    for (int64_t i = 0; i < dim; i += VL) {
+        const int64_t left = norm->features - i;
+        vec v = {0};
+        if (left >= VL) {
+            v = normal(norm, m, x, first, i, VL, dtype);
+        } else if (left > 0) {
+            vec_store(values + i, normal(norm, m, x, first, i, left, dtype));
+            v = vec_load_part(values + i, left);
+        }
+        vec_store(values + i, v);
+        largest = vec_larger((ivec)vec_abs(v), largest);
+    }
+    return largest;
+}
+
+INLINE int64_t layernorm_from(const rvit_cpu_layernorm_rows *r, float *scratch, rvit_dtype dtype)
+{
+    const row_norm norm = {r->gamma, r->beta, r->features, r->eps, r->rms};
+    const size_t size = (size_t)(r->dim * rvit_cpu_size(dtype));
+    int8_t *out = r->out;
+    int64_t cut = 0;
+    for (int64_t first = r->first; first < r->end; first += ROWS_TOGETHER) {
+        const int n = r->end - first < ROWS_TOGETHER ? (int)(r->end - first) : ROWS_TOGETHER;
+        row_moments m[ROWS_TOGETHER];
+        for (int j = 0; j < n; j++)
+            m[j] = moments_of(&norm, r->x, rvit_cpu_source_row(r, first + j) * r->dim, dtype);
+        for (int j = 0; j < n; j++) {
+            const int64_t row = first + j, from = rvit_cpu_source_row(r, row);
+            const ivec largest = normal_values(&norm, &m[j], r->x, from * r->dim, r->dim, scratch, dtype);
+            if (r->out_dtype == RVIT_I8)
+                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_I8, out + row * r->dim, r->out_scales + row);
+            else
+                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_E4M3, out + row * r->dim, r->out_scales + row);
+            if (r->out_x != NULL)
+                memcpy((char *)r->out_x + (size_t)row * size, (const char *)r->x + (size_t)from * size, size);
+        }
+    }
+    return cut;
+}
+
+int64_t ISA_NAME(rvit_cpu_layernorm_bytes_kernel)(const rvit_cpu_layernorm_rows *r, float *scratch)
+{
+    return r->dtype == RVIT_F32   ? layernorm_from(r, scratch, RVIT_F32)
+           : r->dtype == RVIT_F16 ? layernorm_from(r, scratch, RVIT_F16)
+                                  : layernorm_from(r, scratch, RVIT_BF16);
+}

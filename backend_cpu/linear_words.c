@@ -1,0 +1,281 @@
+/* Linear by instructions that multiply words of two bf16 or four int8 and add them up: a block of rows and columns, accumulated in
+   registers. The weight lies in panels (panel.h). Compiled for each instruction set that has such instructions:
+     bf16  vdpbf16ps                        every sum is one chain in the order of k
+     int8  vpdpbusd, on 512 or 256 bits     it takes x unsigned: 128 is added to x, and 128 times the sum of the weights taken off
+           vpmaddwd, on 256 bits (AVX2)     on values widened to 16 bits; vpmaddubsw would saturate */
+#include "backend_cpu/isa.h"
+#include "backend_cpu/panel.h"
+
+#if VL == 16
+#define ROWS 12
+#else
+#define ROWS 6
+#endif
+#define BLOCK (2 * VL)  /* columns */
+#define CHUNK (1 << 18) /* bytes of weights that stay in the L2 cache while all rows use them */
+#define LINES (VL / 8)  /* a word of a block's columns is in this many lines: of both tiles, or of one */
+
+/* Vectors of words of int8, and sum + a b, a being the same word in all lanes. */
+#if VL == 16
+typedef __m512i words;
+#define words_load(p) _mm512_loadu_si512(p)
+#define words_set(word) _mm512_set1_epi32(word)
+#else
+typedef __m256i words;
+#define words_load(p) _mm256_loadu_si256((const __m256i *)(p))
+#define words_set(word) _mm256_set1_epi32(word)
+#endif
+#if defined(__AVX512VNNI__)
+#define WIDENS 0
+#define words_add(sum, a, b) _mm512_dpbusd_epi32(sum, a, b)
+#elif defined(__AVXVNNI__)
+#define WIDENS 0
+#define words_add(sum, a, b) _mm256_dpbusd_avx_epi32(sum, a, b)
+#else
+#define WIDENS 1 /* to 16 bits: even and odd bytes of each word apart */
+#if VL == 16
+#define words_add(sum, a, b) _mm512_add_epi32(sum, _mm512_madd_epi16(a, b))
+#define words_even(b) _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8)
+#define words_odd(b) _mm512_srai_epi16(b, 8)
+#else
+#define words_add(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+#define words_even(b) _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8)
+#define words_odd(b) _mm256_srai_epi16(b, 8)
+#endif
+#endif
+typedef int32_t word __attribute__((aligned(1), may_alias));
+
+typedef struct words_scratch {
+    float sums[ROWS * COLUMNS];
+    int32_t offsets[CHUNK / 64 + COLUMNS]; /* 128 times the sum of the weights of each column of a chunk */
+    char panel[RVIT_CPU_PANEL_BYTES];
+    char x[ROWS * 2 * RVIT_CPU_PANEL_DEPTH];
+} words_scratch;
+_Static_assert(sizeof(words_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
+
+/* The line of a panel with its word w, and where the second half of a block's columns is in it. */
+INLINE const char *line_of(const char *panel, int64_t w)
+{
+    return panel + (w >> 4) * PAIR + (w & 15) * 64;
+}
+#define SECOND (VL == 16 ? TILE : 32)
+
+/* sums[rows, BLOCK] += rows of x, step bytes between what words_add takes at a time, times lines. */
+INLINE void add_lines(int rows, words sum[ROWS][2], const char *x, int64_t stride, words left, words right)
+{
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        const words factor = words_set(*(const word *)(x + i * stride));
+        sum[i][0] = words_add(sum[i][0], factor, left);
+        sum[i][1] = words_add(sum[i][1], factor, right);
+    }
+}
+
+/* sums[rows, BLOCK] = rows of x times a block of a panel. n: words of a row. */
+INLINE void product_i8(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
+{
+    words sum[ROWS][2];
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        sum[i][0] = sum[i][1] = words_set(0);
+    for (int64_t w = 0; w < n; w++) {
+        const char *line = line_of(panel, w);
+        const words left = words_load(line), right = words_load(line + SECOND);
+#if WIDENS
+        add_lines(rows, sum, x + 8 * w, stride, words_even(left), words_even(right));
+        add_lines(rows, sum, x + 8 * w + 4, stride, words_odd(left), words_odd(right));
+#else
+        add_lines(rows, sum, x + 4 * w, stride, left, right);
+#endif
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        memcpy(sums + i * COLUMNS, &sum[i][0], sizeof sum[i][0]);
+        memcpy(sums + i * COLUMNS + VL, &sum[i][1], sizeof sum[i][1]);
+    }
+}
+
+#if defined(RVIT_CPU_DOTS)
+INLINE void product_bf16(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
+{
+    __m512 sum[ROWS][2];
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        sum[i][0] = sum[i][1] = _mm512_setzero_ps();
+    for (int64_t w = 0; w < n; w++) {
+        const char *line = line_of(panel, w);
+        const __m512bh left = (__m512bh)words_load(line), right = (__m512bh)words_load(line + SECOND);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            const __m512bh factor = (__m512bh)words_set(*(const word *)(x + i * stride + 4 * w));
+            sum[i][0] = _mm512_dpbf16_ps(sum[i][0], factor, left);
+            sum[i][1] = _mm512_dpbf16_ps(sum[i][1], factor, right);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        _mm512_storeu_ps(sums + i * COLUMNS, sum[i][0]);
+        _mm512_storeu_ps(sums + i * COLUMNS + VL, sum[i][1]);
+    }
+}
+#endif
+
+typedef void (*product_fn)(const char *x, int64_t stride, const char *panel, int64_t n, float *sums);
+#define PRODUCT(type, rows)                                                                             \
+    static void type##_##rows(const char *x, int64_t stride, const char *panel, int64_t n, float *sums) \
+    {                                                                                                   \
+        product_##type(rows, x, stride, panel, n, sums);                                                \
+    }
+#define PRODUCTS_6(type) \
+    PRODUCT(type, 1)     \
+    PRODUCT(type, 2)     \
+    PRODUCT(type, 3)     \
+    PRODUCT(type, 4)     \
+    PRODUCT(type, 5)     \
+    PRODUCT(type, 6)
+#define NAMES_6(type) type##_1, type##_2, type##_3, type##_4, type##_5, type##_6
+#if VL == 16
+#define PRODUCTS(type) \
+    PRODUCTS_6(type)   \
+    PRODUCT(type, 7)   \
+    PRODUCT(type, 8)   \
+    PRODUCT(type, 9)   \
+    PRODUCT(type, 10)  \
+    PRODUCT(type, 11)  \
+    PRODUCT(type, 12)
+#define NAMES(type) NAMES_6(type), type##_7, type##_8, type##_9, type##_10, type##_11, type##_12
+#else
+#define PRODUCTS PRODUCTS_6
+#define NAMES NAMES_6
+#endif
+
+PRODUCTS(i8)
+static const product_fn products_i8[ROWS] = {NAMES(i8)};
+#if defined(RVIT_CPU_DOTS)
+PRODUCTS(bf16)
+static const product_fn products_bf16[ROWS] = {NAMES(bf16)};
+#endif
+
+/* Makes of rows of int8 what words_add takes. */
+static void convert_rows(const char *x, int64_t row_bytes, int rows, char *out)
+{
+    for (int i = 0; i < rows; i++) {
+        const int8_t *row = (const int8_t *)(const void *)(x + i * row_bytes);
+#if WIDENS
+        int16_t *to = (int16_t *)(void *)(out + 2 * i * row_bytes);
+        for (int64_t k = 0; k < row_bytes; k += 4) {
+            to[k] = row[k];
+            to[k + 1] = row[k + 2];
+            to[k + 2] = row[k + 1];
+            to[k + 3] = row[k + 3];
+        }
+#else
+        uint8_t *to = (uint8_t *)(void *)(out + i * row_bytes);
+        for (int64_t k = 0; k < row_bytes; k++)
+            to[k] = (uint8_t)(row[k] + 128);
+#endif
+    }
+}
+
+/* For each column of a panel what 128 in place of x would give. */
+static void column_offsets(const char *panel, int64_t n, int32_t *offsets)
+{
+    for (int j = 0; j < COLUMNS; j++)
+        offsets[j] = 0;
+#if !WIDENS
+    const words factor = words_set((int32_t)0x80808080u);
+    words sum[COLUMNS / VL];
+    for (int j = 0; j < COLUMNS / VL; j++)
+        sum[j] = words_set(0);
+    for (int64_t w = 0; w < n; w++)
+        for (int j = 0; j < COLUMNS / VL; j++)
+            sum[j] = words_add(sum[j], factor, words_load(panel + (w >> 4) * PAIR + j * VL / 16 * TILE + (w & 15) * 64 + j * VL % 16 * 4));
+    memcpy(offsets, sum, sizeof sum);
+#else
+    (void)panel;
+    (void)n;
+#endif
+}
+
+#define FINISH_I8(name, activation, adds, dtype)                                          \
+    static void finish_i8_##name(const rvit_cpu_linear_tile *t, const panel_block *block) \
+    {                                                                                     \
+        finish_rows(t, block, (epilogue){1, RVIT_CPU_##activation, adds, RVIT_##dtype});  \
+    }
+EPILOGUES(FINISH_I8)
+#if defined(RVIT_CPU_DOTS)
+#define FINISH_BF16(name, activation, adds, dtype)                                          \
+    static void finish_bf16_##name(const rvit_cpu_linear_tile *t, const panel_block *block) \
+    {                                                                                       \
+        finish_rows(t, block, (epilogue){0, RVIT_CPU_##activation, adds, RVIT_##dtype});    \
+    }
+EPILOGUES(FINISH_BF16)
+#endif
+
+typedef void (*finish_fn)(const rvit_cpu_linear_tile *t, const panel_block *block);
+
+INLINE void linear_words(const rvit_cpu_linear_tile *t, float *scratch, const product_fn *products, finish_fn finish_panel, int integers)
+{
+    words_scratch *s = (words_scratch *)(void *)scratch;
+    const int64_t row_bytes = t->in_features * (integers ? 1 : 2), panel_bytes = (row_bytes + 63) / 64 * PAIR;
+    /* A chunk is a panel where the panel has to be made. */
+    const int64_t fit = t->arranged ? CHUNK / panel_bytes : 1;
+    const int chunk = COLUMNS * (int)(fit < 1 ? 1 : fit);
+    for (int first = 0; first < t->columns; first += chunk) {
+        const int end = t->columns - first < chunk ? t->columns : first + chunk;
+        const char *panels = (const char *)t->weight + first * row_bytes;
+        if (!t->arranged) {
+            make_panel(panels, row_bytes, end - first, s->panel);
+            panels = s->panel;
+        }
+        for (int column = first; column < end && integers; column += COLUMNS)
+            column_offsets(panels + (column - first) / COLUMNS * panel_bytes, row_bytes / 4, s->offsets + column - first);
+        for (int row = 0; row < t->rows; row += ROWS) {
+            const int rows = t->rows - row < ROWS ? t->rows - row : ROWS;
+            const char *x = (const char *)t->x + row * row_bytes;
+            if (integers) {
+                convert_rows(x, row_bytes, rows, s->x);
+                x = s->x;
+            }
+            for (int column = first; column < end; column += COLUMNS) {
+                const int columns = end - column < COLUMNS ? end - column : COLUMNS;
+                const char *panel = panels + (column - first) / COLUMNS * panel_bytes;
+                for (int j = 0; j < COLUMNS; j += BLOCK)
+                    products[rows - 1](x, row_bytes * (WIDENS ? 2 : 1), panel + j / 16 * TILE, row_bytes / 4, s->sums + j);
+                for (int i = 0; i < rows && integers; i++)
+                    for (int j = 0; j < COLUMNS; j += VL) {
+                        float *sums = s->sums + i * COLUMNS + j;
+                        vec_store(sums, (vec)((ivec)vec_load(sums) -
+                                              (ivec)vec_load((const float *)(const void *)(s->offsets + column - first + j))));
+                    }
+                if (finish_panel != NULL && columns == COLUMNS)
+                    finish_panel(t, &(panel_block){s->sums, row, rows, column});
+                else
+                    finish_any(t, s->sums, row, rows, column, columns, integers);
+            }
+        }
+    }
+}
+
+int ISA_NAME(rvit_cpu_arrange_panels)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch)
+{
+    return arrange_panels(weight, columns, in_features * rvit_cpu_size(dtype), scratch);
+}
+
+void ISA_NAME(rvit_cpu_linear_panels_i8)(const rvit_cpu_linear_tile *t, float *scratch)
+{
+#define I8(name, activation, adds, dtype) finish_i8_##name,
+    static const finish_fn finishes[] = {EPILOGUES(I8)};
+    const int number = epilogue_of(t);
+    linear_words(t, scratch, products_i8, number < 0 ? NULL : finishes[number], 1);
+}
+
+#if defined(RVIT_CPU_DOTS)
+void ISA_NAME(rvit_cpu_linear_panels_bf16)(const rvit_cpu_linear_tile *t, float *scratch)
+{
+#define BF16(name, activation, adds, dtype) finish_bf16_##name,
+    static const finish_fn finishes[] = {EPILOGUES(BF16)};
+    const int number = epilogue_of(t);
+    linear_words(t, scratch, products_bf16, number < 0 ? NULL : finishes[number], 0);
+}
+#endif

@@ -1,0 +1,154 @@
+/* The tables of kernels: what the processor has, and what each table is made of. */
+#include "backend_cpu/tables.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#if defined(__x86_64__) && defined(__LP64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#define X86 1
+#else
+#define X86 0
+#endif
+
+const rvit_cpu_kernels *rvit_cpu_extra_kernels;
+
+#if X86
+static uint64_t saved_by_system(void)
+{
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+/* Linux gives tiles to a process that asks, unless its alternate signal stack is too small for them. Other systems ask for nothing. */
+static int ask_for_tiles(void)
+{
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0 ? 0 : errno;
+#else
+    return ENOSYS;
+#endif
+}
+#endif
+
+rvit_cpu_facts rvit_cpu_read_facts(int ask)
+{
+    rvit_cpu_facts facts = {0};
+    (void)ask;
+#if X86
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    __get_cpuid(0, &a, &b, &c, &d);
+    facts.intel = b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx;
+    const int f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+    const uint64_t saved = c & bit_OSXSAVE ? saved_by_system() : 0;
+    __builtin_cpu_init();
+    facts.avx2 = f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    facts.avx512 = facts.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (!facts.avx2 || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return facts;
+    const unsigned tiles = 1u << 22 | 1u << 24 | 1u << 25; /* BF16, TILE, INT8 */
+    const int has_tiles = (d & tiles) == tiles && (saved >> 17 & 3) == 3;
+    facts.avx512_vnni = facts.avx512 && (c >> 11 & 1);
+    if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
+        facts.avx_vnni = a >> 4 & 1;
+        facts.avx512_bf16 = facts.avx512_vnni && (a >> 5 & 1);
+    }
+    facts.amx = facts.avx512_bf16 && has_tiles;
+    if (facts.amx && ask)
+        facts.amx_error = ask_for_tiles();
+#endif
+    return facts;
+}
+
+const char *rvit_cpu_table_name(rvit_cpu_table table)
+{
+    static const char *const names[] = {"portable", "avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx"};
+    return names[table];
+}
+
+const char *rvit_cpu_table_lacks(rvit_cpu_table table, const rvit_cpu_facts *facts)
+{
+    if (table >= RVIT_CPU_AVX2 && !facts->avx2)
+        return "AVX2, FMA or F16C";
+    if (table == RVIT_CPU_AVX2_VNNI && !facts->avx_vnni)
+        return "AVX-VNNI";
+    if (table >= RVIT_CPU_AVX512 && !facts->avx512)
+        return "AVX-512 (F, BW, DQ, VL)";
+    if (table >= RVIT_CPU_AVX512_VNNI && !facts->avx512_vnni)
+        return "AVX512-VNNI";
+    if (table >= RVIT_CPU_AVX512_BF16 && !facts->avx512_bf16)
+        return "AVX512-BF16";
+    if (table == RVIT_CPU_AMX && !facts->amx)
+        return "AMX (TILE, BF16, INT8)";
+    if (table == RVIT_CPU_AMX && facts->amx_error != 0)
+        return "AMX (the system does not allow it)";
+    return NULL;
+}
+
+rvit_cpu_table rvit_cpu_best_table(const rvit_cpu_facts *facts, int32_t bits)
+{
+    rvit_cpu_table table = bits == 256 ? RVIT_CPU_AVX2_VNNI : RVIT_CPU_AMX;
+    while (rvit_cpu_table_lacks(table, facts) != NULL || (table == RVIT_CPU_AVX512_BF16 && facts->intel))
+        table--;
+    return table;
+}
+
+#if X86
+#define PANELS(isa, rows)                                           \
+    do {                                                            \
+        kernels.arrange_panels = rvit_cpu_arrange_panels_##isa;     \
+        kernels.linear_panels_i8 = rvit_cpu_linear_panels_i8_##isa; \
+        kernels.panel_rows = rows;                                  \
+    } while (0)
+
+rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table)
+{
+    rvit_cpu_kernels kernels = table >= RVIT_CPU_AVX512 ? rvit_cpu_kernels_avx512
+                               : table >= RVIT_CPU_AVX2 ? rvit_cpu_kernels_avx2
+                                                        : rvit_cpu_kernels_portable;
+    kernels.name = rvit_cpu_table_name(table);
+    switch (table) {
+    case RVIT_CPU_AVX2:
+        PANELS(avx2, kernels.rows);
+        break;
+    case RVIT_CPU_AVX512:
+        PANELS(avx512, kernels.rows);
+        break;
+    case RVIT_CPU_AVX2_VNNI:
+        PANELS(avx2_vnni, kernels.rows);
+        kernels.native_dtypes = 1 << RVIT_I8;
+        break;
+    case RVIT_CPU_AVX512_VNNI:
+        PANELS(avx512_vnni, kernels.rows);
+        kernels.native_dtypes = 1 << RVIT_I8;
+        break;
+    case RVIT_CPU_AVX512_BF16:
+        PANELS(avx512_bf16, kernels.rows);
+        kernels.linear_panels_bf16 = rvit_cpu_linear_panels_bf16_avx512_bf16;
+        kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_avx512_bf16;
+        kernels.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
+        break;
+    case RVIT_CPU_AMX:
+        PANELS(amx, RVIT_CPU_TILE_ROWS);
+        kernels.linear_panels_bf16 = rvit_cpu_linear_panels_bf16_amx;
+        kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_amx;
+        kernels.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
+        break;
+    case RVIT_CPU_PORTABLE:
+    case RVIT_CPU_N_TABLES:
+        break;
+    }
+    return kernels;
+}
+#else
+rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table)
+{
+    rvit_cpu_kernels kernels = rvit_cpu_kernels_portable;
+    kernels.name = rvit_cpu_table_name(table);
+    return kernels;
+}
+#endif

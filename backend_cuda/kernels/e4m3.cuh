@@ -1,0 +1,82 @@
+/* Rows of e4m3 with a scale each: how they are made (ragged.h, rvit_quantize), and how linear takes them. */
+#ifndef RVIT_E4M3_CUH
+#define RVIT_E4M3_CUH
+
+#include "elements.cuh"
+
+/* Two neighbours of a row, which linear's copies and fragments count as one element of 16 bits. */
+struct e4m3x2 {
+    uint16_t bits;
+};
+
+template <> struct element<e4m3x2> {
+    static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+    {
+        mma_e4m3(d, a, b0, b1);
+    }
+};
+
+struct e4m3_row {
+    float scale, factor;
+    uint32_t mask,
+        fill; /* of four bytes: what stays, and what else is set. Rows that are not finite become NaN, those of next to nothing 0 */
+};
+
+/* 2^-100 and 2^100. */
+#define RVIT_E4M3_SMALLEST 7.88860905e-31f
+#define RVIT_E4M3_LARGEST_SCALE 1.26765060e30f
+#define RVIT_E4M3_LARGEST 448.0f
+
+RVIT_DEVICE float magnitude_of(float4 x, float largest)
+{
+    largest = max_or_nan(max_or_nan(largest, fabsf(x.x)), fabsf(x.y));
+    return max_or_nan(max_or_nan(largest, fabsf(x.z)), fabsf(x.w));
+}
+
+/* Of a row with that largest magnitude; NaN if one of its values is. fixed: the static scale, or NULL. */
+RVIT_DEVICE e4m3_row e4m3_row_of(float largest, const float *fixed)
+{
+    e4m3_row row = {0.0f, 0.0f, 0, 0};
+    const float scale = fixed != nullptr ? *fixed : largest / RVIT_E4M3_LARGEST;
+    if (!(largest < INFINITY) || (fixed != nullptr && !(scale >= RVIT_E4M3_SMALLEST && scale <= RVIT_E4M3_LARGEST_SCALE))) {
+        row.scale = NAN;
+        row.fill = 0x7f7f7f7fu;
+    } else if (fixed != nullptr || largest >= RVIT_E4M3_SMALLEST) {
+        row.scale = scale;
+        row.factor = fixed != nullptr ? 1.0f / scale : RVIT_E4M3_LARGEST / largest;
+        row.mask = 0xffffffffu;
+    }
+    return row;
+}
+
+/* The largest of the warp's numbers, none of them negative; NaN if one is. */
+RVIT_DEVICE float warp_largest(float x)
+{
+    return bits_float(warp_max(float_bits(x) & 0x7fffffffu));
+}
+
+/* Rounded one by one, as the factor was. */
+RVIT_DEVICE uint32_t e4m3_of(const e4m3_row &row, float4 x)
+{
+    return (row.mask & pack_e4m3(mul_rn(x.x, row.factor), mul_rn(x.y, row.factor), mul_rn(x.z, row.factor), mul_rn(x.w, row.factor))) |
+           row.fill;
+}
+
+/* Of four values those that are cut off. */
+RVIT_DEVICE int cut_off(const e4m3_row &row, float4 x)
+{
+    const float largest = row.mask != 0 ? RVIT_E4M3_LARGEST : INFINITY;
+    return (fabsf(mul_rn(x.x, row.factor)) > largest) + (fabsf(mul_rn(x.y, row.factor)) > largest) +
+           (fabsf(mul_rn(x.z, row.factor)) > largest) + (fabsf(mul_rn(x.w, row.factor)) > largest);
+}
+
+/* By a warp, whose lanes have found so many. */
+RVIT_DEVICE void add_cut_off(int32_t *saturated, int n)
+{
+    for (int mask = 16; mask > 0; mask /= 2)
+        n += shuffle_xor(n, mask);
+    if ((threadIdx.x & 31) == 0 && n > 0)
+        (void)atomic_add(saturated, n);
+}
+
+#endif

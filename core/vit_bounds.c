@@ -1,0 +1,85 @@
+/* One scale for all inputs of a product of E4M3: of the largest value that an input can have, whatever the image. A norm gives rows of a
+   length that is known, so its weights bound its outputs and, by Cauchy and Schwarz, what fc1 makes of them. Inputs stay far below that:
+   in rows of 768 a value is a 28th of the most when all are alike. That costs nothing, because E4M3 has its precision over 15 octaves,
+   and nine of them lie below a 28th. So nothing is ever cut off, and cuBLASLt is faster where a product has one scale. */
+#include "core/vit_quantize.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/checkpoint.h"
+#include "core/op.h"
+#include "core/quantized.h"
+
+/* fc1's operands are rounded by a sixteenth at most, each. */
+#define ROUNDED (17.0 / 16 * 17.0 / 16)
+
+int rvit_input_is_bounded(const rvit_model *model, rvit_block_linear linear)
+{
+    if (rvit_block_dtype(model, linear) != RVIT_E4M3 || linear == RVIT_BLOCK_PROJ)
+        return 0;
+    /* The bound of a gate times that of a value would be too far from both. */
+    return linear != RVIT_BLOCK_FC2 || model->mlp_norm || !model->info.gated;
+}
+
+/* Gamma and beta of a norm of n values, [2, n]. */
+static rvit_status read_norm(const rvit_weights_loader *l, rvit_role gamma, rvit_role beta, int32_t block, int64_t n, float *values)
+{
+    RVIT_TRY(rvit_weights_read(l, gamma, block, n, values));
+    memset(values + n, 0, (size_t)n * sizeof *values);
+    return l->checkpoint->config.norm_beta ? rvit_weights_read(l, beta, block, n, values + n) : RVIT_OK;
+}
+
+/* Of a norm's outputs: a row of them has length sqrt(n) before gamma and beta. NaN if one of these is. */
+static double bound_of_norm(const float *norm, int64_t n)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        const double bound = fabs((double)norm[i]) * sqrt((double)n) + fabs((double)norm[n + i]);
+        most = bound <= most ? most : bound;
+    }
+    return most;
+}
+
+/* Of fc1's outputs, and so of their activations. */
+static double bound_of_rows(const float *norm, int64_t n, const float *rows, const float *bias, int64_t n_rows)
+{
+    double most = 0.0;
+    for (int64_t r = 0; r < n_rows; r++) {
+        double square = 0.0, shift = bias[r];
+        for (int64_t i = 0; i < n; i++) {
+            const double w = rows[r * n + i];
+            square += w * norm[i] * w * norm[i];
+            shift += w * norm[n + i];
+        }
+        const double bound = ROUNDED * (sqrt(square * (double)n) + fabs(shift));
+        most = bound <= most ? most : bound;
+    }
+    return most;
+}
+
+rvit_status rvit_weights_bound_input(rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *out_scale)
+{
+    const rvit_model *m = l->model;
+    const int64_t dim = m->info.dim, mlp = m->info.mlp_dim;
+    const int is_inner = linear == RVIT_BLOCK_FC2 && m->mlp_norm;
+    const int64_t n = is_inner ? mlp : dim;
+    if (is_inner)
+        RVIT_TRY(read_norm(l, RVIT_ROLE_MLP_NORM_GAMMA, RVIT_ROLE_MLP_NORM_BETA, block, n, l->more));
+    else if (linear == RVIT_BLOCK_QKV)
+        RVIT_TRY(read_norm(l, RVIT_ROLE_NORM1_GAMMA, RVIT_ROLE_NORM1_BETA, block, n, l->more));
+    else
+        RVIT_TRY(read_norm(l, RVIT_ROLE_NORM2_GAMMA, RVIT_ROLE_NORM2_BETA, block, n, l->more));
+    double bound = bound_of_norm(l->more, n);
+    if (linear == RVIT_BLOCK_FC2 && !is_inner) {
+        float *bias = l->more + 2 * n;
+        RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_FC1_WEIGHT, block, mlp * n, l->values));
+        memset(bias, 0, (size_t)mlp * sizeof *bias);
+        if (l->checkpoint->config.mlp_bias)
+            RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_FC1_BIAS, block, mlp, bias));
+        bound = bound_of_rows(l->more, n, l->values, bias, mlp);
+    }
+    const double scale = bound / rvit_bytes_max(RVIT_E4M3);
+    *out_scale = scale < RVIT_BYTES_LEAST ? RVIT_BYTES_LEAST : (float)scale; /* not finite: no scale, and so what comes of it is NaN */
+    return RVIT_OK;
+}

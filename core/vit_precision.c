@@ -1,0 +1,119 @@
+/* Precisions by name, and which one is best on a device. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/args.h"
+#include "core/checkpoint.h"
+#include "core/entry.h"
+#include "core/vit_quantize.h"
+
+/* What 8 bits cost, measured by `raggedvit verify --expect` against f32 (bench/results/accuracy_8bits.json): points of top-1. Models
+   that are not here were not measured. */
+static const struct {
+    const char *architecture;
+    rvit_precision precision;
+    double lost;
+    int n_images;
+} measured[] = {
+    {"deit_tiny_patch16_224", RVIT_PRECISION_INT8, -0.1, 1000},
+    {"deit_tiny_patch16_224", RVIT_PRECISION_FP8, 0.3, 1000},
+};
+#define MOST_LOST 0.7
+
+const char *rvit_precision_name(rvit_precision precision)
+{
+    static const char *const names[] = {"f32", "f16", "bf16", "int8", "fp8", "auto"};
+    return (int)precision >= 0 && (size_t)precision < sizeof names / sizeof *names ? names[precision] : "unknown";
+}
+
+static int is_fast(const rvit_device *device, rvit_dtype dtype)
+{
+    return device->info.backend != RVIT_BACKEND_CPU || (device->info.native_dtypes >> dtype & 1) != 0;
+}
+
+/* The file's own type, of the two with 16 bits. */
+static rvit_dtype narrow_of(const rvit_model_info *info)
+{
+    return 2 * info->n_by_dtype[RVIT_BF16] > info->n_tensors ? RVIT_BF16 : RVIT_F16;
+}
+
+static void fill(rvit_precision_choice *choice, const rvit_device *device, const rvit_model_info *info, rvit_precision precision)
+{
+    choice->precision = precision;
+    choice->dtype = (rvit_dtype)precision;
+    choice->quantization = RVIT_QUANTIZATION_NONE;
+    if (precision == RVIT_PRECISION_INT8) {
+        choice->dtype = is_fast(device, RVIT_BF16) ? RVIT_BF16 : RVIT_F32;
+        choice->quantization = RVIT_QUANTIZATION_INT8;
+    } else if (precision == RVIT_PRECISION_FP8) {
+        choice->dtype = narrow_of(info);
+        choice->quantization = RVIT_QUANTIZATION_FP8;
+    }
+}
+
+/* The fastest of 8 bits, and of more. AUTO: there is none. */
+static rvit_precision bytes_of(const rvit_device *device)
+{
+    if (device->info.backend == RVIT_BACKEND_CPU)
+        return is_fast(device, RVIT_I8) ? RVIT_PRECISION_INT8 : RVIT_PRECISION_AUTO;
+    return device->info.backend == RVIT_BACKEND_CUDA ? RVIT_PRECISION_FP8 : RVIT_PRECISION_AUTO;
+}
+
+static rvit_precision wide_of(const rvit_device *device, const rvit_model_info *info)
+{
+    if (device->info.backend == RVIT_BACKEND_CPU)
+        return is_fast(device, RVIT_BF16) ? RVIT_PRECISION_BF16 : RVIT_PRECISION_F32;
+    const rvit_dtype narrow = narrow_of(info);
+    return rvit_model_check_dtype(device, narrow) == RVIT_OK ? (rvit_precision)narrow : RVIT_PRECISION_F16;
+}
+
+/* Whether 8 bits are accurate enough for the model, and why. */
+static int passes(const rvit_model_info *info, rvit_precision precision, char reason[256])
+{
+    const char *name = rvit_precision_name(precision);
+    for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
+        if (measured[i].precision == precision && strcmp(measured[i].architecture, info->architecture) == 0) {
+            const int good = measured[i].lost <= MOST_LOST;
+            snprintf(reason, 256, "with %s the top-1 of %s changes by %+.1f points (%d images); down to %+.1f is accepted", name,
+                     info->architecture, -measured[i].lost, measured[i].n_images, -MOST_LOST);
+            return good;
+        }
+    snprintf(reason, 256, "what %s loses of %s was not measured", name, info->architecture);
+    return 0;
+}
+
+static void choose(const rvit_device *device, const rvit_model_info *info, rvit_precision_choice *out)
+{
+    const rvit_precision bytes = bytes_of(device), wide = wide_of(device, info);
+    if (bytes == RVIT_PRECISION_AUTO) {
+        fill(out, device, info, wide);
+        snprintf(out->reason, sizeof out->reason, "the device multiplies no 8 bits faster");
+        return;
+    }
+    fill(out, device, info, bytes);
+    if (rvit_quantization_check(device, out->quantization, out->dtype, info) != RVIT_OK) {
+        snprintf(out->reason, sizeof out->reason, "%s cannot be had: %s", rvit_precision_name(bytes), rvit_status_detail());
+        fill(out, device, info, wide);
+    } else if (!passes(info, bytes, out->reason)) {
+        fill(out, device, info, wide);
+    }
+}
+
+rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoint *checkpoint, rvit_precision precision,
+                                  rvit_precision_choice *out_choice)
+{
+    RVIT_ENTRY;
+    if (device == NULL || checkpoint == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_precision_choose: device or checkpoint is NULL");
+    if ((int)precision < 0 || precision > RVIT_PRECISION_AUTO)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_precision_choose: precision: %d is not a valid precision", (int)precision);
+    const rvit_model_info *info = &checkpoint->config.info;
+    rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
+    if (precision == RVIT_PRECISION_AUTO)
+        choose(device, info, &choice);
+    else
+        fill(&choice, device, info, precision);
+    RVIT_TRY(rvit_model_check_dtype(device, choice.dtype));
+    RVIT_TRY(rvit_quantization_check(device, choice.quantization, choice.dtype, info));
+    return rvit_args_return(out_choice, &choice, sizeof choice, "precision choice");
+}

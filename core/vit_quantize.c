@@ -1,0 +1,135 @@
+/* Models whose blocks multiply bytes. */
+#include "core/vit_quantize.h"
+
+#include "core/backend.h"
+#include "core/op.h"
+#include "core/quantized.h"
+
+/* By quantisation. The rows that go into proj come from all heads, which a GPU computes apart: their maximum would cost a pass. */
+static const struct {
+    const char *name;
+    rvit_dtype dtype;
+    uint8_t linears[RVIT_N_BLOCK_LINEARS];
+} kinds[] = {
+    [RVIT_QUANTIZATION_NONE] = {"none", RVIT_F32, {0}},
+    [RVIT_QUANTIZATION_INT8] = {"int8", RVIT_I8, {[RVIT_BLOCK_QKV] = 1, [RVIT_BLOCK_PROJ] = 1, [RVIT_BLOCK_FC1] = 1, [RVIT_BLOCK_FC2] = 1}},
+    [RVIT_QUANTIZATION_FP8] = {"fp8", RVIT_E4M3, {[RVIT_BLOCK_QKV] = 1, [RVIT_BLOCK_FC1] = 1, [RVIT_BLOCK_FC2] = 1}},
+};
+
+const char *rvit_quantization_name(rvit_quantization quantization)
+{
+    return (int)quantization >= 0 && (size_t)quantization < sizeof kinds / sizeof *kinds ? kinds[quantization].name : "unknown";
+}
+
+rvit_dtype rvit_block_dtype(const rvit_model *model, rvit_block_linear linear)
+{
+    return kinds[model->info.quantization].linears[linear] ? kinds[model->info.quantization].dtype : model->dtype;
+}
+
+int rvit_model_quantizes(const rvit_model *model)
+{
+    return model->info.quantization != RVIT_QUANTIZATION_NONE;
+}
+
+int rvit_model_has_static_scales(const rvit_model *model)
+{
+    for (int32_t b = 0; b < model->info.depth; b++)
+        for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++)
+            if (model->blocks[b].linears[i].input_scale.buffer != NULL && !model->blocks[b].linears[i].bounded)
+                return 1;
+    return 0;
+}
+
+/* Asked of small ops, which every such model has. */
+static const char *lacks(const rvit_device *device, rvit_dtype bytes, rvit_dtype dtype)
+{
+    rvit_op linear = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
+    linear.linear.dtype = bytes;
+    linear.linear.out_dtype = dtype;
+    linear.linear.rows.capacity = linear.linear.in_features = linear.linear.out_features = 16;
+    rvit_op quantize = {.type = RVIT_OP_QUANTIZE, .quantize = RVIT_QUANTIZE_ARGS_INIT};
+    quantize.quantize.dtype = dtype;
+    quantize.quantize.out_dtype = bytes;
+    quantize.quantize.rows.capacity = quantize.quantize.columns = 16;
+    const char *reason = device->api->supports(device, &linear);
+    return reason != NULL ? reason : device->api->supports(device, &quantize);
+}
+
+rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization quantization, rvit_dtype dtype,
+                                    const rvit_model_info *info)
+{
+    if ((int)quantization < 0 || (size_t)quantization >= sizeof kinds / sizeof *kinds)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: quantization: %d is not a valid quantization", (int)quantization);
+    if (quantization == RVIT_QUANTIZATION_NONE)
+        return RVIT_OK;
+    const char *reason = lacks(device, kinds[quantization].dtype, dtype);
+    if (reason != NULL)
+        return rvit_fail(RVIT_UNSUPPORTED, "model desc: quantization is %s, which the device %s (%s) lacks: %s", kinds[quantization].name,
+                         device->info.name, rvit_backend_name(device->info.backend), reason);
+    if (info->dim % 16 != 0 || info->dim > RVIT_MAX_BYTES || info->mlp_dim > RVIT_MAX_BYTES)
+        return rvit_fail(
+            RVIT_UNSUPPORTED,
+            "model desc: quantization is %s, which takes rows of a multiple of 16 values, up to %d: the model's dim is %d, its "
+            "mlp_dim %d",
+            kinds[quantization].name, RVIT_MAX_BYTES, (int)info->dim, (int)info->mlp_dim);
+    return RVIT_OK;
+}
+
+rvit_file_scales rvit_file_scales_of(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear)
+{
+    (void)l, (void)block, (void)linear;
+    return (rvit_file_scales){NULL, 0.0f}; /* no file that is read so far has any */
+}
+
+rvit_status rvit_weights_place_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w)
+{
+    RVIT_TRY(rvit_weights_place(l, rows * columns, w->dtype, &w->weight));
+    RVIT_TRY(rvit_weights_place(l, rows, RVIT_F32, &w->scales));
+    return w->dtype == RVIT_I8 ? rvit_weights_place(l, rows, RVIT_F32, &w->sums) : RVIT_OK; /* int32 */
+}
+
+static float largest_of(const float *values, int64_t n)
+{
+    float largest = 0.0f;
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(values[i]) <= largest))
+            largest = isnan(values[i]) ? INFINITY : fabsf(values[i]);
+    return largest;
+}
+
+/* The scale of all rows that are finite. E4M3 is as precise with it as with one for each row. */
+static float scale_of_all(const float *values, int64_t rows, int64_t columns)
+{
+    float largest = 0.0f;
+    for (int64_t row = 0; row < rows; row++) {
+        const float of_row = largest_of(values + row * columns, columns);
+        largest = isfinite(of_row) && of_row > largest ? of_row : largest;
+    }
+    const float scale = largest / RVIT_E4M3_MAX;
+    return scale < RVIT_BYTES_LEAST ? RVIT_BYTES_LEAST : scale;
+}
+
+/* Bytes take the place of values that have been read already. What a row that is not finite gives is NaN: it has the scale NaN or, of
+   E4M3, consists of NaN. */
+rvit_status rvit_weights_write_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
+                                     const rvit_linear_weights *w)
+{
+    float *scales = l->more;
+    int32_t *sums = (int32_t *)(void *)(l->more + rows);
+    uint8_t *bytes = (uint8_t *)l->values;
+    const float same = w->dtype == RVIT_E4M3 && given == NULL ? scale_of_all(l->values, rows, columns) : 0.0f;
+    for (int64_t row = 0; row < rows; row++) {
+        const float *values = l->values + row * columns, *static_scale = same != 0.0f ? &same : given != NULL ? &given[row] : NULL;
+        const rvit_row_scale scale = rvit_row_scale_of(largest_of(values, columns), static_scale, w->dtype);
+        scales[row] = same != 0.0f ? same : scale.scale;
+        sums[row] = 0;
+        for (int64_t i = 0; i < columns; i++) {
+            const uint8_t byte = scale.inverse == 0.0f ? scale.fill : rvit_to_byte(values[i] * scale.inverse, w->dtype);
+            bytes[row * columns + i] = byte;
+            sums[row] += (int8_t)byte;
+        }
+    }
+    RVIT_TRY(rvit_weights_write_raw(l, bytes, rows * columns, w->weight));
+    RVIT_TRY(rvit_weights_write_raw(l, scales, rows * (int64_t)sizeof *scales, w->scales));
+    return w->dtype == RVIT_I8 ? rvit_weights_write_raw(l, sums, rows * (int64_t)sizeof *sums, w->sums) : RVIT_OK;
+}

@@ -1,0 +1,333 @@
+/* Models whose blocks multiply bytes: the laws, what they lose, scales of the checkpoint's, other weights in place, refusals. */
+#include "model.h"
+
+#include <math.h>
+
+#include "core/checkpoint.h"
+#include "core/vit_model.h"
+
+static const toy_spec spec = {.dim = 128,
+                              .depth = 4,
+                              .mlp = 200, /* padded to 208 */
+                              .image_size = 64,
+                              .patch_size = 8,
+                              .n_classes = 8,
+                              .stored = RVIT_F32,
+                              .seed = 91,
+                              .n_predictors = 2};
+static const toy_spec others[] = {{.dim = 64,
+                                   .depth = 3,
+                                   .mlp = 128,
+                                   .image_size = 64,
+                                   .patch_size = 16,
+                                   .n_classes = 8,
+                                   .distilled = 1,
+                                   .stored = RVIT_F16,
+                                   .seed = 92,
+                                   .n_predictors = 2,
+                                   .rotary = 1},
+                                  {.dim = 64,
+                                   .depth = 3,
+                                   .mlp = 64,
+                                   .image_size = 64,
+                                   .patch_size = 16,
+                                   .n_classes = 8,
+                                   .stored = RVIT_BF16,
+                                   .seed = 93,
+                                   .n_registers = 4,
+                                   .no_cls = 1,
+                                   .pool = TOY_MAP}};
+static const rvit_quantization kinds[] = {RVIT_QUANTIZATION_INT8, RVIT_QUANTIZATION_FP8};
+
+enum { N_IMAGES = 4, CLASSES = 8, N_KINDS = 2 };
+
+/* NULL where the device lacks it, with a reason. */
+static rvit_model *open_kind(const toy *m, rvit_dtype dtype, rvit_quantization kind)
+{
+    const char *feature = kind == RVIT_QUANTIZATION_INT8 ? "int8" : "e4m3";
+    if (!lacks(feature))
+        return open_quantized(m, dtype, kind);
+    rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
+    rvit_model *model = NULL;
+    desc.quantization = kind;
+    expect_status(rvit_model_create(H.device[DEVICE], open_checkpoint(m, "toy.safetensors"), &desc, &model), RVIT_UNSUPPORTED,
+                  rvit_quantization_name(kind));
+    return NULL;
+}
+
+static uint8_t *masks(const toy *m, int32_t n, int32_t first)
+{
+    uint8_t *keep = scratch((size_t)(2 * n * m->tokens));
+    for (int32_t s = 0; s < 2; s++)
+        for (int32_t i = 0; i < n; i++)
+            for (int32_t t = 0; t < m->tokens; t++)
+                keep[(s * n + i) * m->tokens + t] = t < m->n_prefix || (t * 7 + (first + i) * 3 + s) % 5 < 3;
+    return keep;
+}
+
+/* Bit for bit: alone, beside others, beside an image of NaN, again; and nothing is allocated or waited for. */
+static void laws_hold(void **state)
+{
+    (void)state;
+    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
+    for (int k = 0; k < N_KINDS; k++)
+        for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy)) {
+            if (leaves_out(k + policy, 3))
+                continue;
+            const toy *m = toy_new(&spec);
+            const int masked = policy == RVIT_PRUNE_MASK;
+            rvit_model *model = open_kind(m, types[(k + policy) % n_types()], kinds[k]);
+            if (!model)
+                return;
+            const rvit_session_desc desc = policy_desc(policy, N_IMAGES);
+            rvit_session *session = open_session(model, &desc);
+            float *images = toy_images(m, N_IMAGES, 1);
+            const float *all = run_session(session, m, images, N_IMAGES, masked ? masks(m, N_IMAGES, 0) : NULL);
+            rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+            expect_ok(rvit_session_get_stats(session, &before));
+            for (int32_t i = 0; i < N_IMAGES; i++) {
+                const float *one = run_session(session, m, images + i * m->pixels, 1, masked ? masks(m, 1, i) : NULL);
+                assert_memory_equal(one, all + i * CLASSES, CLASSES * sizeof *one);
+            }
+            expect_ok(rvit_session_get_stats(session, &after));
+            assert_int_equal(after.host_allocations, before.host_allocations);
+            assert_int_equal(after.device_allocations, before.device_allocations);
+            assert_int_equal(after.synchronizations, before.synchronizations + N_IMAGES);
+            assert_int_equal(after.saturated, 0);
+            if (policy != RVIT_PRUNE_NONE && policy != RVIT_PRUNE_TOME && !masked)
+                continue; /* scores of NaN are refused */
+            images[2 * m->pixels + 5] = NAN;
+            const float *beside = run_session(session, m, images, N_IMAGES, masked ? masks(m, N_IMAGES, 0) : NULL);
+            for (int32_t i = 0; i < N_IMAGES; i++)
+                if (i != 2)
+                    assert_memory_equal(beside + i * CLASSES, all + i * CLASSES, CLASSES * sizeof *all);
+            if (policy == RVIT_PRUNE_NONE)
+                for (int c = 0; c < CLASSES; c++)
+                    assert_true(isnan(beside[2 * CLASSES + c]));
+            model_teardown(NULL);
+        }
+}
+
+/* The root mean square of the error of all logits, as a part of theirs. */
+static double error_of(const toy *m, const float *images, const float *logits)
+{
+    double error = 0, square = 0;
+    for (int32_t i = 0; i < N_IMAGES; i++) {
+        double exact[CLASSES];
+        toy_forward(m, images + i * m->pixels, NULL, 0, exact, NULL);
+        for (int c = 0; c < CLASSES; c++) {
+            error += (logits[i * CLASSES + c] - exact[c]) * (logits[i * CLASSES + c] - exact[c]);
+            square += exact[c] * exact[c];
+        }
+    }
+    return sqrt(error / square);
+}
+
+/* Of normal numbers, whose largest is 3 to 4 deviations, int8 rounds away 0.8 percent each and e4m3 2.6; a few such errors add up to what
+   the logits are off by. A wrong scale costs far more, and none nothing. */
+static void errors_are_those_of_rounding(void **state)
+{
+    (void)state;
+    static const double most[] = {0.045, 0.15}, least[] = {0.008, 0.026};
+    const toy_spec *specs[] = {&spec, &others[0], &others[1]};
+    for (int k = 0; k < N_KINDS; k++)
+        for (int i = 0; i < 3; i++) {
+            const toy *m = toy_new(specs[i]);
+            rvit_model *model = open_kind(m, i == 1 ? RVIT_F16 : RVIT_F32, kinds[k]);
+            if (!model)
+                return;
+            const float *images = toy_images(m, N_IMAGES, 2);
+            const rvit_session_desc desc = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
+            const double error = error_of(m, images, run_session(open_session(model, &desc), m, images, N_IMAGES, NULL));
+            if (!(error >= least[k] && error <= most[k]))
+                fail_msg("%s, toy %d: the logits are off by %.3g of their size", rvit_quantization_name(kinds[k]), i, error);
+            model_teardown(NULL);
+        }
+}
+
+/* Gives linear layers scales as a checkpoint would: of that many times the largest input that they see, about. */
+static rvit_buffer *give_scales(rvit_model *model, float scale)
+{
+    rvit_buffer *buffer = NULL;
+    rvit_stream *stream = H.stream[DEVICE];
+    expect_ok(rvit_buffer_create(H.device[DEVICE], 16, RVIT_BUFFER_DEVICE, &buffer));
+    expect_ok(rvit_stream_write(stream, (rvit_view){buffer, 0}, &scale, sizeof scale));
+    expect_ok(rvit_stream_synchronize(stream));
+    for (int32_t b = 0; b < model->info.depth; b++)
+        for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++)
+            if (model->blocks[b].linears[i].scales.buffer != NULL) {
+                model->blocks[b].linears[i].input_scale = (rvit_view){buffer, 0};
+                model->blocks[b].linears[i].bounded = 0;
+            }
+    return buffer;
+}
+
+/* Scales large enough cut nothing off; small ones do, and each run's count is added. */
+static void given_scales_are_used(void **state)
+{
+    (void)state;
+    for (int k = 0; k < N_KINDS; k++) {
+        const toy *m = toy_new(&spec);
+        rvit_model *model = open_kind(m, RVIT_F32, kinds[k]);
+        if (!model)
+            return;
+        const float *images = toy_images(m, N_IMAGES, 3), most = k == 0 ? 127 : 448;
+        const rvit_session_desc desc = policy_desc(RVIT_PRUNE_EVIT, N_IMAGES), dense = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
+        rvit_buffer *large = give_scales(model, 12 / most);
+        rvit_session *session = open_session(model, &dense);
+        const float *logits = run_session(session, m, images, N_IMAGES, NULL);
+        rvit_stats stats = RVIT_STATS_INIT;
+        expect_ok(rvit_session_get_stats(session, &stats));
+        assert_int_equal(stats.saturated, 0);
+        assert_true(error_of(m, images, logits) < (k == 0 ? 0.2 : 0.1));
+        rvit_buffer *small = give_scales(model, 0.5f / most);
+        session = open_session(model, &desc);
+        int64_t once = 0;
+        for (int run = 1; run <= 3; run++) {
+            const float *again = run_session(session, m, images, N_IMAGES, NULL);
+            for (int c = 0; c < N_IMAGES * CLASSES; c++)
+                assert_true(isfinite(again[c]));
+            expect_ok(rvit_session_get_stats(session, &stats));
+            once = run == 1 ? stats.saturated : once;
+            assert_true(once > 1000);
+            assert_int_equal(stats.saturated, run * once);
+        }
+        model_teardown(NULL);
+        rvit_buffer_destroy(large);
+        rvit_buffer_destroy(small);
+    }
+}
+
+/* Whatever the pixels, no input of a product exceeds what the weights say: counted as with scales of a checkpoint's, nothing is cut off. */
+static void bounds_hold(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_kind(m, RVIT_F32, RVIT_QUANTIZATION_FP8);
+    if (!model)
+        return;
+    for (int32_t b = 0; b < model->info.depth; b++)
+        for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
+            assert_int_equal(model->blocks[b].linears[i].bounded, i != RVIT_BLOCK_PROJ);
+            model->blocks[b].linears[i].bounded = 0;
+        }
+    const rvit_session_desc desc = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
+    rvit_session *session = open_session(model, &desc);
+    for (int size = 0; size < 3; size++) {
+        float *images = toy_images(m, N_IMAGES, 6);
+        for (int64_t i = 0; i < N_IMAGES * m->pixels; i++)
+            images[i] *= size == 0 ? 1 : size == 1 ? 1e-4f : i % 997 == 0 ? 1e4f : 1;
+        (void)run_session(session, m, images, N_IMAGES, NULL);
+        rvit_stats stats = RVIT_STATS_INIT;
+        expect_ok(rvit_session_get_stats(session, &stats));
+        assert_int_equal(stats.saturated, 0);
+    }
+    model_teardown(NULL);
+}
+
+/* Other weights in place give what a model of their own gives. */
+static void weights_can_be_replaced(void **state)
+{
+    (void)state;
+    toy_spec another = spec;
+    another.seed = 94;
+    for (int k = 0; k < N_KINDS; k++) {
+        const toy *m = toy_new(&spec), *new = toy_new(&another);
+        rvit_model *model = open_kind(m, RVIT_F32, kinds[k]);
+        if (!model)
+            return;
+        rvit_model *wanted = open_kind(new, RVIT_F32, kinds[k]);
+        const float *images = toy_images(m, N_IMAGES, 4);
+        const rvit_session_desc desc = policy_desc(RVIT_PRUNE_L2, N_IMAGES);
+        rvit_session *session = open_session(model, &desc);
+        const float *before = run_session(session, m, images, N_IMAGES, NULL);
+        const float *right = run_session(open_session(wanted, &desc), m, images, N_IMAGES, NULL);
+        expect_ok(rvit_model_update(model, open_checkpoint(new, "new.safetensors")));
+        const float *after = run_session(session, m, images, N_IMAGES, NULL);
+        assert_memory_equal(after, right, N_IMAGES * CLASSES * sizeof *after);
+        assert_true(memcmp(after, before, CLASSES * sizeof *after) != 0);
+        rvit_model_info info = RVIT_MODEL_INFO_INIT;
+        expect_ok(rvit_model_get_info(model, &info));
+        assert_int_equal(info.quantization, kinds[k]);
+        model_teardown(NULL);
+    }
+}
+
+static void bad_descs_are_refused(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    rvit_checkpoint *checkpoint = open_checkpoint(m, "refused.safetensors");
+    rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
+    rvit_model *model = NULL;
+    desc.quantization = (rvit_quantization)3;
+    expect_status(rvit_model_create(H.device[DEVICE], checkpoint, &desc, &model), RVIT_INVALID_ARGUMENT, "quantization");
+    desc.quantization = (rvit_quantization)-1;
+    expect_status(rvit_model_create(H.device[DEVICE], checkpoint, &desc, &model), RVIT_INVALID_ARGUMENT, "quantization");
+    desc = (rvit_model_desc)RVIT_MODEL_DESC_INIT;
+    desc.dtype = RVIT_I8;
+    expect_status(rvit_model_create(H.device[DEVICE], checkpoint, &desc, &model), RVIT_INVALID_ARGUMENT, "int8, expected f32, f16 or bf16");
+    assert_null(model);
+    assert_string_equal(rvit_quantization_name(RVIT_QUANTIZATION_NONE), "none");
+    assert_string_equal(rvit_quantization_name(RVIT_QUANTIZATION_FP8), "fp8");
+    assert_string_equal(rvit_quantization_name((rvit_quantization)9), "unknown");
+}
+
+static rvit_precision_choice chosen(const rvit_checkpoint *checkpoint, rvit_precision precision)
+{
+    rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
+    expect_ok(rvit_precision_choose(H.device[DEVICE], checkpoint, precision, &choice));
+    return choice;
+}
+
+static void expect_choice(rvit_precision_choice found, rvit_precision precision, rvit_dtype dtype, rvit_quantization quantization,
+                          const char *reason)
+{
+    assert_int_equal(found.precision, precision);
+    assert_int_equal(found.dtype, dtype);
+    assert_int_equal(found.quantization, quantization);
+    if (reason[0] ? strstr(found.reason, reason) == NULL : found.reason[0] != 0)
+        fail_msg("the reason is \"%s\", should say \"%s\"", found.reason, reason);
+}
+
+/* What the names stand for, on this CPU and as if it had other instructions. */
+static void precisions_have_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"f32", "f16", "bf16", "int8", "fp8", "auto"};
+    for (int p = RVIT_PRECISION_F32; p <= RVIT_PRECISION_AUTO; p++)
+        assert_string_equal(rvit_precision_name((rvit_precision)p), names[p]);
+    assert_string_equal(rvit_precision_name((rvit_precision)6), "unknown");
+    rvit_checkpoint *checkpoint = open_checkpoint(toy_new(&spec), "names.safetensors");
+    rvit_checkpoint *narrow = open_checkpoint(toy_new(&others[1]), "bf16.safetensors");
+    rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
+    rvit_device *device = H.device[DEVICE];
+    expect_status(rvit_precision_choose(NULL, checkpoint, RVIT_PRECISION_F32, &choice), RVIT_INVALID_ARGUMENT, "device");
+    expect_status(rvit_precision_choose(device, NULL, RVIT_PRECISION_F32, &choice), RVIT_INVALID_ARGUMENT, "checkpoint");
+    expect_status(rvit_precision_choose(device, checkpoint, (rvit_precision)6, &choice), RVIT_INVALID_ARGUMENT, "precision");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_F32), RVIT_PRECISION_F32, RVIT_F32, RVIT_QUANTIZATION_NONE, "");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_F16), RVIT_PRECISION_F16, RVIT_F16, RVIT_QUANTIZATION_NONE, "");
+    if (lacks("int8"))
+        expect_status(rvit_precision_choose(device, checkpoint, RVIT_PRECISION_INT8, &choice), RVIT_UNSUPPORTED, "int8");
+    if (H.desc.backend != RVIT_BACKEND_CPU)
+        return;
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_FP8), RVIT_PRECISION_FP8, RVIT_F16, RVIT_QUANTIZATION_FP8, "");
+    expect_choice(chosen(narrow, RVIT_PRECISION_FP8), RVIT_PRECISION_FP8, RVIT_BF16, RVIT_QUANTIZATION_FP8, "");
+    const int32_t own = device->info.native_dtypes;
+    char *architecture = checkpoint->config.info.architecture;
+    device->info.native_dtypes = 0;
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_F32, RVIT_QUANTIZATION_INT8, "");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_F32, RVIT_F32, RVIT_QUANTIZATION_NONE, "no 8 bits faster");
+    device->info.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8, "");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_BF16, RVIT_BF16, RVIT_QUANTIZATION_NONE, "was not measured");
+    strcpy(architecture, "deit_tiny_patch16_224");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8,
+                  "changes by +0.1 points");
+    device->info.native_dtypes = 1 << RVIT_I8;
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_F32, RVIT_QUANTIZATION_INT8, "changes by +0.1 points");
+    device->info.native_dtypes = own;
+}
+
+SUITE(quantized_suite, MODEL_TEST(precisions_have_names), MODEL_TEST(laws_hold), MODEL_TEST(errors_are_those_of_rounding),
+      MODEL_TEST(given_scales_are_used), MODEL_TEST(bounds_hold), MODEL_TEST(weights_can_be_replaced), MODEL_TEST(bad_descs_are_refused));

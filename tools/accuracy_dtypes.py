@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Accuracy of the demo checkpoint in each type under each policy, on its sheet of 1000 test tiles: `raggedvit verify` against f32.
+
+Prints a Markdown table; --json FILE also writes the figures there. Exits 1 if a decision differs beyond its margin, or if top-1 falls by
+more than the type's limit below that of f32.
+
+usage: tools/accuracy_dtypes.py [--dtypes bf16,f16] [--backend cpu] [--against cpu] [--tiles N] [--only PATTERN] [--threads N]
+       [--jobs N] [--json FILE]
+RAGGEDVIT names the tool (build/release/tools/raggedvit)."""
+import argparse
+import concurrent.futures
+import datetime
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DATA = ROOT / "examples" / "data"
+MODEL, SHEET, CLASSES = (DATA / name for name in ("deit_tiny_cifar10.safetensors", "cifar10_test_1000.png", "cifar10_test_1000.txt"))
+
+ROWS = """none
+l2 keep=0.5
+l2-threshold threshold=38
+evit keep=0.7
+evit-fused keep=0.7
+evit-paper keep=0.5
+dynamicvit keep=0.7
+dynamicvit-gate threshold=0.5
+ats samples=196
+ats samples=98
+ats-paper mass=0.9
+ats-paper keep=0.5
+tome merge=8
+random keep=0.5
+received keep=0.5
+fastervlm keep=0.5
+hiprune keep=0.5""".splitlines()
+
+# Points of top-1 that a type may lose.
+LIMITS = {"f16": 0.3, "bf16": 0.3, "int8": 0.7, "fp8": 0.7}
+ATS_LIMIT = 0.5
+
+
+def tool():
+    return os.environ.get("RAGGEDVIT", str(ROOT / "build/release/tools/raggedvit"))
+
+
+def verify(arguments, dtype, policy, settings):
+    command = [tool(), "verify", str(MODEL), "--backend", arguments.backend, "--dtype", dtype, "--against", arguments.against]
+    command += ["--against-dtype", "f32", "--images", str(SHEET), "--tiles", "32", "--expect", str(CLASSES), "--limit", str(arguments.tiles)]
+    command += ["--prune", policy, "--json"] + (["--threads", str(arguments.threads)] if arguments.threads else [])
+    for setting in settings:
+        name, value = setting.split("=")
+        command += ["--" + name, value]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 1) or not done.stdout:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def figures(dtype, row, found):
+    judged, n = found["judged"] or {}, found["n_images"]
+    stages = [stage["judged"] for stage in found["stages"] if stage["judged"]]
+    errors = [stage["score_error_rms"] for stage in stages if stage["score_error_rms"]]
+    return {
+        "dtype": dtype,
+        "policy": row.split()[0],
+        "settings": " ".join(row.split()[1:]),
+        "tokens": [stage["kept"] / n for stage in found["stages"]],
+        "top1": found["right_a"] / found["n_expected"],
+        "top1_f32": found["right_b"] / found["n_expected"],
+        "agreement": found["top1_equal_own_tokens"] / n,
+        "logits_rms": found["rms_difference_own_tokens"],
+        "logits_largest": found["largest_difference_own_tokens"],
+        "logits_rms_same_sets": found["rms_difference"],
+        "logits_largest_same_sets": found["largest_difference"],
+        "different_sets": found["images_of_different_sets"],
+        "decisions": judged.get("decisions", 0),
+        "within_margin": judged.get("differ_within_margin", 0),
+        "beyond_margin": judged.get("differ_beyond_margin", 0),
+        "margin": judged.get("margin"),
+        "largest_margin": max((stage["largest_margin"] for stage in stages), default=0),
+        "score_error_rms": max(errors, default=0),
+        "score_error_largest": max((stage["score_error_largest"] or 0 for stage in stages), default=0),
+        "device": found["a"]["device"],
+        "against": found["b"]["device"],
+    }
+
+
+def is_bad(result):
+    loss = 100 * (result["top1_f32"] - result["top1"])
+    limit = ATS_LIMIT if result["policy"] == "ats" and LIMITS[result["dtype"]] < ATS_LIMIT else LIMITS[result["dtype"]]
+    return result["beyond_margin"] > 0 or loss > limit + 1e-9
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dtypes", default="f16,bf16")
+    parser.add_argument("--backend", default="cpu")
+    parser.add_argument("--against", default="cpu")
+    parser.add_argument("--tiles", type=int, default=1000)
+    parser.add_argument("--only", default=".")
+    parser.add_argument("--threads", type=int, default=0, help="of the CPU backend, for each run (all)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (1)")
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    cases = [(row, dtype) for row in ROWS if re.search(arguments.only, row) for dtype in arguments.dtypes.split(",")]
+    results = []
+    print("| policy | setting | type | top-1 (f32) | same class | logits, rms | largest | other sets | decisions | differ within | beyond |")
+    print("|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for (row, dtype), found in zip(cases, pool.map(lambda case: verify(arguments, case[1], case[0].split()[0], case[0].split()[1:]), cases)):
+            r = figures(dtype, row, found)
+            results.append(r)
+            print(
+                f"| {r['policy']} | {r['settings'].replace('=', ' ')} | {dtype} | {100 * r['top1']:.1f} ({100 * r['top1_f32']:.1f}) |"
+                f" {100 * r['agreement']:.1f} | {r['logits_rms']:.2g} | {r['logits_largest']:.2g} | {r['different_sets']} |"
+                f" {r['decisions']} | {r['within_margin']} | {r['beyond_margin']} |",
+                flush=True,
+            )
+    version = subprocess.run([tool(), "--version"], capture_output=True, text=True).stdout.split()
+    if arguments.json:
+        report = {
+            "benchmark": "accuracy_dtypes",
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "version": version[1] if len(version) > 1 else "",
+            "model": MODEL.name,
+            "data": SHEET.name,
+            "tiles": arguments.tiles,
+            "backend": arguments.backend,
+            "against": arguments.against,
+            "results": results,
+        }
+        with open(arguments.json, "w") as file:
+            json.dump(report, file, indent=1)
+            file.write("\n")
+    bad = [r for r in results if is_bad(r)]
+    for r in bad:
+        print(f"accuracy: {r['policy']} {r['settings']}, {r['dtype']}: out of its limits", file=sys.stderr)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
