@@ -1,5 +1,5 @@
-// The loop of attention_matrix.comp over the blocks of keys: results and totals of a tile. It is included once for every tile (FIRST_PASS 1:
-// the reference is the maximum of the first block) and once for those that need it (0: the reference is given), since NVIDIA's compiler
+// The loop of attention_matrix.comp over the blocks of keys: results and totals of a tile. It is included once for every tile (FIRST_PASS
+// 1: the reference is the maximum of the first block) and once for those that need it (0: the reference is given), since NVIDIA's compiler
 // makes a slower loop of one that may run twice.
 fetch(tile, 0, k_next, v_next);
 [[unroll]] for (uint d = 0; d < ROWS * OUT_PARTS; d++)
