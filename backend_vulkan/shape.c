@@ -141,7 +141,7 @@ static int two_rows_are_faster(const rvit_vk_matrix *matrix, const rvit_attentio
    keys are always the same, so that an image's bits depend on none of this. */
 static int shape_attention_matrix(const rvit_vk_device *device, const rvit_attention_args *args, rvit_vk_attention_shape *out_shape)
 {
-    enum { LONG = 512 }; /* from here on it gains to fetch without branches; with two matrices of queries it always does */
+    enum { LONG = 512 }; /* from here on it gains to fetch without branches and to take two matrices */
     const rvit_vk_matrix *matrix = &device->physical.matrix;
     const uint32_t head_dim = (uint32_t)args->head_dim;
     const uint32_t keys = matrix->n >= 16 ? 2 * matrix->n : matrix->k > matrix->n ? matrix->k : matrix->n;
@@ -149,9 +149,8 @@ static int shape_attention_matrix(const rvit_vk_device *device, const rvit_atten
     if (!has_matrices(device, args->dtype) || (!rounds_itself && !matrix->has_half_sums) || head_dim % matrix->n != 0 ||
         head_dim % matrix->k != 0 || keys % matrix->k != 0 || args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0)
         return 0;
-    const int in_place = matrix->in_place && !rounds_itself;
-    const uint32_t rows = in_place && two_rows_are_faster(matrix, args) ? 2 : 1;
-    const int in_flight = in_place && (rows == 2 || args->max_len >= LONG);
+    const int in_place = matrix->in_place && !rounds_itself, in_flight = in_place && args->max_len >= LONG;
+    const uint32_t rows = in_flight && two_rows_are_faster(matrix, args) ? 2 : 1;
     for (uint32_t subgroups = 4; subgroups > 0; subgroups--) {
         const uint32_t queries = subgroups * rows * matrix->m;
         if ((subgroups > 1 && args->max_len <= (int32_t)(queries - rows * matrix->m)) ||

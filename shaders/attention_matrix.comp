@@ -2,11 +2,10 @@
 // operand of keys or values that it loads feeds as many products. A group's subgroups share the keys and values of a block in shared
 // memory, while the next block is fetched into registers.
 // Which element of a matrix lies in which lane is the driver's own, so that what belongs to a row is a matrix equal along each row: the
-// reference that exponents are taken relative to, and at last the inverse total, loaded from one number a row. Logits become weights in
-// place, and weights an operand by way of shared memory, unless operands are known to lie as sums do (IN_PLACE).
-// A row's reference is the maximum of its first block of keys. A row whose weights add up to more than MOST, as they do where a logit is
-// far above that, is summed up anew with its true maximum, its group with it: a branch that rescaled sums in the loop would cost more than
-// it saves, and so would the maximum of every block.
+// reference that exponents are taken relative to, loaded from one number a row, and the sum of the weights, a product with ones. Logits
+// become weights in place, and weights an operand by way of shared memory, unless operands are known to lie as sums do (IN_PLACE).
+// A row's reference is the maximum of its first block of keys. A row that has a logit more than SLACK above it by the end is summed up
+// anew with its true maximum, its group with it: a branch that rescaled sums in the loop would cost more than it saves.
 // Every subgroup meets every barrier, those of subgroups too. Tiles and blocks start at the image's first row, so an image's bits do not
 // depend on its batch mates; nor do a row's on those it shares a tile with.
 #version 450
@@ -60,7 +59,7 @@ const bool HAS_CLS_PROBS = (FLAGS & RVIT_ATTENTION_HAS_CLS_PROBS) != 0;
 const bool HAS_LSE = (FLAGS & RVIT_ATTENTION_HAS_LSE) != 0;
 const float LOG2_E = 1.4426950408889634;
 const float LN_2 = 0.6931471805599453;
-const float MOST = 65504.0;        // the largest half: a row with no larger total has no larger weight
+const float SLACK = 15.0;          // 2^15 is a half
 const float NEVER = -3.4028234e38; // the logit of what is no key
 
 layout(binding = RVIT_ATTENTION_Q) readonly buffer Q { uvec4 q_units[]; };
@@ -187,95 +186,162 @@ void main()
             coopMatLoad(q[r * Q_PARTS + d], staged, (first_row + r * MATRIX_M) * STEP8 + d * MATRIX_K / 8, STEP8, ROW_MAJOR);
 
     MATRIX_SUM results[ROWS * OUT_PARTS];
-    MATRIX_SUM totals[ROWS]; // of the weights, to be added up along rows
+    MATRIX_SUM total[ROWS]; // of the weights as rounded, the same in each column
+    MATRIX_SUM exact[ROWS]; // of the weights, to be added up along rows
     MATRIX_SUM reference[ROWS];
     float row_reference[ROWS * PASSES];
-    float row_total[ROWS * PASSES];
-    uvec4 k_next[FETCHES];
-    uvec4 v_next[FETCHES];
-#define FIRST_PASS 1
-    {
-#include "common/attention_blocks.glsl"
-    }
-    bool again = false;
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        coopMatStore(totals[r], own, own_at, SUM_STEP, ROW_MAJOR);
-        subgroupBarrier();
-        [[unroll]] for (uint i = 0; i < PASSES; i++) {
-            row_total[r * PASSES + i] = sum_of_row(own_at, i);
-            again = again || row_total[r * PASSES + i] > MOST;
+    for (uint attempt = 0; attempt < 2; attempt++) {
+        uvec4 k_next[FETCHES];
+        uvec4 v_next[FETCHES];
+        fetch(tile, 0, k_next, v_next);
+        [[unroll]] for (uint d = 0; d < ROWS * OUT_PARTS; d++)
+            results[d] = MATRIX_SUM(0.0);
+        MATRIX_SUM peak[ROWS];
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            total[r] = MATRIX_SUM(0.0);
+            exact[r] = MATRIX_SUM(0.0);
+            peak[r] = MATRIX_SUM(NEVER);
         }
-        subgroupBarrier();
-    }
-    if (again)
-        outgrown = 1;
-    barrier();
-    if (outgrown != 0) {
-        // The true maxima, of the rows that need them.
-        MATRIX_SUM peaks[ROWS];
-        [[unroll]] for (uint r = 0; r < ROWS; r++)
-            peaks[r] = MATRIX_SUM(NEVER);
+        barrier();
+        stage(tile, 0, k_next, v_next);
+        stage_key_values(tile, 0);
+        barrier();
+
         for (uint first_key = 0; first_key < len; first_key += KEYS) {
-            fetch(tile, first_key, k_next, v_next);
-            stage(tile, first_key, k_next, v_next);
-            stage_key_values(tile, first_key);
-            barrier();
             const uint parity = first_key / KEYS % 2;
+            const uint block_at = parity * BLOCK;
+            const bool fetches = IN_FLIGHT || first_key + KEYS < len;
+            if (fetches)
+                fetch(tile, first_key + KEYS, k_next, v_next);
+
+            MATRIX_SUM logits[ROWS * KEY_PARTS];
             [[unroll]] for (uint c = 0; c < KEY_PARTS; c++) {
                 MATRIX_SUM added;
                 coopMatLoad(added, key_values, parity * KEYS + c * MATRIX_N, 0, ROW_MAJOR);
-                [[unroll]] for (uint r = 0; r < ROWS; r++) {
-                    MATRIX_SUM logits = added;
+                [[unroll]] for (uint r = 0; r < ROWS; r++)
                     if (HAS_BIAS)
-                        logits = MATRIX_SUM(0.0);
-                    [[unroll]] for (uint d = 0; d < Q_PARTS; d++) {
-                        MATRIX_B k;
-                        coopMatLoad(k, staged, parity * BLOCK + c * MATRIX_N * STEP8 + d * MATRIX_K / 8, STEP8, COLUMN_MAJOR);
-                        logits = coopMatMulAdd(q[r * Q_PARTS + d], k, logits);
-                    }
-                    for (int i = 0; i < logits.length(); i++) {
-                        const float logit = HAS_BIAS ? fma(logits[i], log_scale, added[i]) : logits[i];
-                        peaks[r][i] = max(peaks[r][i], logit);
-                    }
+                        logits[r * KEY_PARTS + c] = MATRIX_SUM(0.0);
+                    else
+                        logits[r * KEY_PARTS + c] = added;
+                [[unroll]] for (uint d = 0; d < Q_PARTS; d++) {
+                    MATRIX_B k;
+                    coopMatLoad(k, staged, block_at + c * MATRIX_N * STEP8 + d * MATRIX_K / 8, STEP8, COLUMN_MAJOR);
+                    [[unroll]] for (uint r = 0; r < ROWS; r++)
+                        logits[r * KEY_PARTS + c] = coopMatMulAdd(q[r * Q_PARTS + d], k, logits[r * KEY_PARTS + c]);
                 }
+                if (HAS_BIAS) // rounded but once: in the product it would be at every step
+                    [[unroll]] for (uint r = 0; r < ROWS; r++)
+                        for (int i = 0; i < added.length(); i++)
+                            logits[r * KEY_PARTS + c][i] = fma(logits[r * KEY_PARTS + c][i], log_scale, added[i]);
+            }
+            [[unroll]] for (uint r = 0; r < ROWS; r++)
+                for (int i = 0; i < peak[r].length(); i++)
+                    [[unroll]] for (uint c = 0; c < KEY_PARTS; c++)
+                        peak[r][i] = max(peak[r][i], logits[r * KEY_PARTS + c][i]);
+            if (HAS_CLS_PROBS)
+                [[unroll]] for (uint c = 0; c < KEY_PARTS; c++) {
+                    coopMatStore(logits[c], own, own_at, SUM_STEP, ROW_MAJOR);
+                    subgroupBarrier();
+                    for (uint key = gl_SubgroupInvocationID; key < MATRIX_N; key += SUBGROUP)
+                        if (keeps_cls && first_key + c * MATRIX_N + key < len)
+                            cls_probs[cls_probs_at(tile, first_key + c * MATRIX_N + key)] =
+                                uintBitsToFloat(own[own_at + key / 4][key % 4]);
+                    subgroupBarrier();
+                }
+            if (attempt == 0 && first_key == 0)
+                [[unroll]] for (uint r = 0; r < ROWS; r++) {
+                    const uint row_at = first_row + r * MATRIX_M;
+                    coopMatStore(peak[r], own, own_at, SUM_STEP, ROW_MAJOR);
+                    subgroupBarrier();
+                    [[unroll]] for (uint i = 0; i < PASSES; i++) {
+                        row_reference[r * PASSES + i] = max(largest_of_row(own_at, i) * scale, least);
+                        row_values[row_at + line + i * ROW_STEP] = row_reference[r * PASSES + i];
+                    }
+                    subgroupBarrier();
+                    coopMatLoad(reference[r], row_values, row_at, 0, COLUMN_MAJOR);
+                    subgroupBarrier();
+                }
+
+            MATRIX_A weights[ROWS * WEIGHT_PARTS];
+            [[unroll]] for (uint r = 0; r < ROWS; r++) {
+                const uint weights_at = own_at + r % OWN_ROWS * OWN;
+                [[unroll]] for (uint c = 0; c < KEY_PARTS; c++) {
+                    const uint at = r * KEY_PARTS + c;
+                    for (int i = 0; i < logits[at].length(); i++) {
+                        logits[at][i] = exp2(fma(logits[at][i], scale, -reference[r][i]));
+                        if (HAS_CLS_PROBS || HAS_LSE)
+                            exact[r][i] += logits[at][i];
+                    }
+#if MATRIX_BF16
+                    coopMatStore(logits[at], own, weights_at, SUM_STEP, ROW_MAJOR);
+                    subgroupBarrier();
+                    for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * N8; i += SUBGROUP)
+                        own[weights_at + WEIGHTS_AT + i / N8 * WEIGHT_STEP + c * N8 + i % N8] = rounded_unit(weights_at, i);
+                    subgroupBarrier();
+#else
+                    const MATRIX_HALF rounded = MATRIX_HALF(logits[at]);
+                    if (IN_PLACE)
+                        for (int i = 0; i < rounded.length(); i++)
+                            weights[r * WEIGHT_PARTS + c % WEIGHT_PARTS][i] = rounded[i];
+                    else
+                        coopMatStore(rounded, own, weights_at + c * MATRIX_N / 8, WEIGHT_STEP, ROW_MAJOR);
+#endif
+                }
+            }
+            if (!IN_PLACE) {
+                subgroupBarrier();
+                [[unroll]] for (uint r = 0; r < ROWS; r++)
+                    [[unroll]] for (uint c = 0; c < WEIGHT_PARTS; c++)
+                        coopMatLoad(weights[r * WEIGHT_PARTS + c], own, own_at + r % OWN_ROWS * OWN + WEIGHTS_AT + c * MATRIX_K / 8,
+                                    WEIGHT_STEP, ROW_MAJOR);
+            }
+            [[unroll]] for (uint c = 0; c < WEIGHT_PARTS; c++) {
+                [[unroll]] for (uint r = 0; r < ROWS; r++)
+                    total[r] = coopMatMulAdd(weights[r * WEIGHT_PARTS + c], MATRIX_B(MATRIX_ELEMENT(1.0)), total[r]);
+                [[unroll]] for (uint d = 0; d < OUT_PARTS; d++) {
+                    MATRIX_B v;
+                    coopMatLoad(v, staged, block_at + (KEYS + c * MATRIX_K) * STEP8 + d * MATRIX_N / 8, STEP8, ROW_MAJOR);
+                    [[unroll]] for (uint r = 0; r < ROWS; r++)
+                        results[r * OUT_PARTS + d] = coopMatMulAdd(weights[r * WEIGHT_PARTS + c], v, results[r * OUT_PARTS + d]);
+                }
+            }
+            if (fetches) {
+                stage(tile, first_key + KEYS, k_next, v_next);
+                stage_key_values(tile, first_key + KEYS);
             }
             barrier();
         }
+
+        bool again = false;
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
-            coopMatStore(peaks[r], own, own_at, SUM_STEP, ROW_MAJOR);
+            coopMatStore(peak[r], own, own_at, SUM_STEP, ROW_MAJOR);
             subgroupBarrier();
             [[unroll]] for (uint i = 0; i < PASSES; i++) {
-                if (row_total[r * PASSES + i] > MOST)
-                    row_reference[r * PASSES + i] = max(largest_of_row(own_at, i) * scale, least);
+                const float most = largest_of_row(own_at, i) * scale;
+                if (most > row_reference[r * PASSES + i] + SLACK) {
+                    row_reference[r * PASSES + i] = most;
+                    again = true;
+                }
                 row_values[first_row + r * MATRIX_M + line + i * ROW_STEP] = row_reference[r * PASSES + i];
             }
             subgroupBarrier();
+        }
+        if (again)
+            outgrown = 1;
+        barrier();
+        [[unroll]] for (uint r = 0; r < ROWS; r++)
             coopMatLoad(reference[r], row_values, first_row + r * MATRIX_M, 0, COLUMN_MAJOR);
-        }
-#undef FIRST_PASS
-#define FIRST_PASS 0
-        {
-#include "common/attention_blocks.glsl"
-        }
-        [[unroll]] for (uint r = 0; r < ROWS; r++) {
-            coopMatStore(totals[r], own, own_at, SUM_STEP, ROW_MAJOR);
-            subgroupBarrier();
-            [[unroll]] for (uint i = 0; i < PASSES; i++)
-                row_total[r * PASSES + i] = sum_of_row(own_at, i);
-            subgroupBarrier();
-        }
+        if (outgrown == 0)
+            break;
     }
 
     // Results leave by way of the memory of keys and values, which nobody needs any more.
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         const uint row_at = first_row + r * MATRIX_M;
-        [[unroll]] for (uint i = 0; i < PASSES; i++)
-            row_values[row_at + line + i * ROW_STEP] = inverse_total(row_total[r * PASSES + i]);
-        subgroupBarrier();
-        MATRIX_SUM inverse;
-        coopMatLoad(inverse, row_values, row_at, 0, COLUMN_MAJOR);
+        for (int i = 0; i < total[r].length(); i++)
+            total[r][i] = total[r][i] == 0.0 ? 0.0 : 1.0 / total[r][i];
         [[unroll]] for (uint d = 0; d < OUT_PARTS; d++) {
-            const MATRIX_SUM divided = results[r * OUT_PARTS + d] * inverse;
+            const MATRIX_SUM divided = results[r * OUT_PARTS + d] * total[r];
 #if MATRIX_BF16
             coopMatStore(divided, own, own_at, SUM_STEP, ROW_MAJOR);
             subgroupBarrier();
@@ -299,18 +365,23 @@ void main()
 
     if (!HAS_CLS_PROBS && !HAS_LSE)
         return;
-    [[unroll]] for (uint i = 0; i < ROWS * PASSES; i++) {
-        const uint row = i / PASSES * MATRIX_M + line + i % PASSES * ROW_STEP;
-        if (gl_SubgroupInvocationID % ROW_LANES == 0) {
-            if (HAS_LSE && row < n_queries)
-                store_lse(tile, tile.first_query + first_row + row, row_reference[i] * LN_2, row_total[i]);
-            if (HAS_CLS_PROBS && row == 0) {
-                row_values[first_row] = row_total[i];
-                row_values[first_row + 1] = row_reference[i];
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        coopMatStore(exact[r], own, own_at, SUM_STEP, ROW_MAJOR);
+        subgroupBarrier();
+        [[unroll]] for (uint i = 0; i < PASSES; i++) {
+            const uint row = r * MATRIX_M + line + i * ROW_STEP;
+            const float sum = sum_of_row(own_at, i);
+            if (gl_SubgroupInvocationID % ROW_LANES == 0) {
+                if (HAS_LSE && row < n_queries)
+                    store_lse(tile, tile.first_query + first_row + row, row_reference[r * PASSES + i] * LN_2, sum);
+                if (HAS_CLS_PROBS && row == 0) {
+                    row_values[first_row] = sum;
+                    row_values[first_row + 1] = row_reference[i];
+                }
             }
         }
+        subgroupBarrier();
     }
-    subgroupBarrier();
     if (keeps_cls)
         for (uint first_key = 0; first_key < len; first_key += MATRIX_N)
             for (uint key = gl_SubgroupInvocationID; key < min(MATRIX_N, len - first_key); key += SUBGROUP) {
