@@ -360,9 +360,9 @@ INLINE vec vec_gelu(vec x)
          8.12947665e-09f, 3.19972182e-09f, 1.20094878e-09f, 4.30144864e-10f, 0.0f},
     };
     /* clang-format on */
-    const vec a = vec_min(vec_set(6.2f), vec_abs(x));
-    const vec shifted = a * 5.0f + 12582912.0f;
-    const vec r = a * 5.0f - (shifted - 12582912.0f);
+    const vec a = vec_min(vec_set(31.0f), vec_abs(x) * 5.0f); /* in fifths: the last multiple is reached exactly, where h is 0 */
+    const vec shifted = a + 12582912.0f;
+    const vec r = a - (shifted - 12582912.0f);
     vec h = {0};
     UNROLL
     for (int i = 4; i >= 0; i--) {

@@ -123,11 +123,12 @@ rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int
 }
 #endif
 
-/* Whether it is worth a bucket: cuBLASLt could make it. */
+/* Whether a bucket could be worth it: cuBLASLt might make it, and the kernel of warpgroups is not as fast without. */
 static int counts_on_device(const rvit_cu_queue *queue, const rvit_op *op)
 {
     return op->type == RVIT_OP_LINEAR && op->linear.rows.live.buffer != NULL && op->hints.spare_rows && op->linear.dtype != RVIT_F32 &&
-           !op->linear.gated && !rvit_cu_hopper_serves(queue, &op->linear);
+           !op->linear.gated &&
+           !(rvit_cu_tile_spares_buckets(&queue->device->machine, op->linear.rows.capacity) && rvit_cu_hopper_serves(queue, &op->linear));
 }
 
 static int same_rows(const rvit_rows *a, const rvit_rows *b)
@@ -181,6 +182,8 @@ rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, in
             const rvit_cu_lt_gemm *gemm = NULL;
             queue->bucket_rows = rows[b];
             queue->hints = ops[i].hints;
+            if (rvit_cu_hopper_serves(queue, &ops[i].linear)) /* by capacity: in every bucket */
+                continue;
             status = rvit_cu_lt_prepare(queue, &ops[i].linear, &gemm);
             *(gemm != NULL ? &taken : &refused) = 1;
         }

@@ -48,7 +48,6 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     machine->bucket_macs = major == 9 ? 3000000000 : 0;
     machine->warpgroups = major == 9 && minor == 0;
     machine->hopper_macs = 500000000;
-    machine->hopper_activation_macs = 500000000;
     /* Drivers that record early launches in graphs. Other devices that have them have not been measured. */
     machine->early = major == 9 && version >= 12030 && driver->cuLaunchKernelEx != NULL;
     info->backend = RVIT_BACKEND_CUDA;

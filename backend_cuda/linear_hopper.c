@@ -1,5 +1,6 @@
-/* GEMMs of 16-bit elements on sm_90a, by a kernel of warpgroups: where only the device knows the rows, and where cuBLASLt would need a
-   second pass. Which kernel serves depends on the op, its capacities and the device; a row has the same bits however many are live. */
+/* GEMMs of 16-bit elements on sm_90a, by a kernel of warpgroups: where only the device knows the rows, and where it is faster than
+   cuBLASLt, which makes a second pass for an activation. Which kernel serves depends on the op, its capacities and the device; a row has
+   the same bits however many are live. */
 #include "backend_cuda/cu.h"
 
 #include <string.h>
@@ -14,26 +15,25 @@ static const rvit_cu_kernel kernels[][3] = {
 static int is_expressible(const rvit_linear_args *args)
 {
     const int form = args->out_dtype == RVIT_F32 ? args->activation == RVIT_ACTIVATION_NONE : args->residual.buffer == NULL;
+    const int is_16_bit = args->dtype == RVIT_F16 || args->dtype == RVIT_BF16;
     const uintptr_t at = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->out) |
                          (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->bias);
-    return form && rvit_dtype_size(args->dtype) == 2 && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
+    return form && is_16_bit && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
 }
 
 int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    const rvit_cu_machine *machine = &queue->device->machine;
-    if (!machine->warpgroups || args->rows.capacity == 0 || !is_expressible(args))
-        return 0;
-    const double macs = (double)args->rows.capacity * args->in_features * args->out_features;
-    const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED;
-    if (!knows_rows)
-        return macs >= (double)machine->hopper_macs;
-    return args->activation != RVIT_ACTIVATION_NONE && macs >= (double)machine->hopper_activation_macs;
+    const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED || queue->bucket_rows > 0;
+    /* cuBLASLt has the tanh GELU. */
+    const int adds_pass = args->activation != RVIT_ACTIVATION_NONE && args->activation != RVIT_ACTIVATION_GELU_TANH;
+    return is_expressible(args) &&
+           rvit_cu_tile_takes_hopper(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
+                                     (int32_t)rvit_dtype_size(args->out_dtype), adds_pass, knows_rows);
 }
 
 #if CUDA_VERSION >= 12000
-static rvit_status encode(const rvit_cu_queue *queue, const rvit_linear_args *args, cuuint32_t rank, rvit_view view, const cuuint64_t *sizes,
-                          const cuuint64_t *strides, const cuuint32_t *box, rvit_cu_tensor_map *out_map)
+static rvit_status encode(const rvit_cu_queue *queue, const rvit_linear_args *args, cuuint32_t rank, rvit_view view,
+                          const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box, rvit_cu_tensor_map *out_map)
 {
     static const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
     const rvit_cu_driver *driver = queue->device->driver;
@@ -58,11 +58,12 @@ static rvit_status map_x(const rvit_cu_queue *queue, const rvit_linear_args *arg
 /* Rows of weight in the order in which a product gives a lane 16 bytes of neighbours: it has columns 2 q and 2 q + 1 of each 8. */
 static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_tensor_map *out_map)
 {
-    const cuuint32_t step = (cuuint32_t)(16 / rvit_dtype_size(args->out_dtype)), unit = 4 * step;
+    const int32_t out_size = (int32_t)rvit_dtype_size(args->out_dtype);
+    const cuuint32_t step = 16 / (cuuint32_t)out_size, unit = 4 * step, rows = RVIT_CU_HOPPER_WEIGHT_BOX(RVIT_CU_HOPPER_COLUMNS(out_size));
     const cuuint64_t row = (cuuint64_t)args->in_features * 2;
     const cuuint64_t sizes[5] = {(cuuint64_t)args->in_features, 2, 4, step / 2, (cuuint64_t)args->out_features / unit};
     const cuuint64_t strides[4] = {row, step * row, 2 * row, unit * row};
-    const cuuint32_t box[5] = {64, 2, 4, step / 2, RVIT_CU_HOPPER_WEIGHT_BOX / unit};
+    const cuuint32_t box[5] = {64, 2, 4, step / 2, rows / unit};
     return encode(queue, args, 5, args->weight, sizes, strides, box, out_map);
 }
 
@@ -87,7 +88,8 @@ rvit_status rvit_cu_linear_hopper(rvit_cu_queue *queue, const rvit_linear_args *
     RVIT_TRY(map_x(queue, args, &params.x));
     RVIT_TRY(map_weight(queue, args, &params.weight));
     const int kind = args->out_dtype == RVIT_F32 ? WIDE : sigmoid.slope != 0.0f ? SIGMOID : PLAIN;
-    const int32_t ctas = rvit_cu_tile_hopper(&queue->device->machine, args->rows.capacity, args->out_features);
-    return rvit_cu_launch(queue, kernels[args->dtype][kind], ctas, RVIT_CU_HOPPER_THREADS, RVIT_CU_HOPPER_SHARED, &params);
+    const int32_t out_size = (int32_t)rvit_dtype_size(args->out_dtype);
+    const int32_t ctas = rvit_cu_tile_hopper(&queue->device->machine, args->rows.capacity, args->out_features, out_size);
+    return rvit_cu_launch(queue, kernels[args->dtype][kind], ctas, RVIT_CU_HOPPER_THREADS, RVIT_CU_HOPPER_SHARED(out_size), &params);
 }
 #endif

@@ -378,10 +378,28 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     return tile;
 }
 
-int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
+/* The limits were measured on an H100 (bench/notes/cuda-hopper-products.md). Of few rounds of tiles the last is mostly idle, and cuBLASLt
+   has tiles that fill it. */
+int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
+                                  int32_t adds_pass, int32_t knows_rows)
+{
+    if (!machine->warpgroups || machine->hopper_macs == 0 || rows == 0)
+        return 0;
+    if (!knows_rows)
+        return (double)rows * in_features * out_features >= (double)machine->hopper_macs;
+    const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
+    return adds_pass && tiles >= 3 * (int64_t)machine->n_sms;
+}
+
+int32_t rvit_cu_tile_spares_buckets(const rvit_cu_machine *machine, int64_t rows)
+{
+    return rows >= 90 * (int64_t)machine->n_sms;
+}
+
+int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features, int32_t out_size)
 {
     enum { CLUSTER = RVIT_CU_HOPPER_CLUSTER };
-    const int64_t halves = divide_up(rows, RVIT_CU_HOPPER_ROWS / 2 * CLUSTER) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS);
+    const int64_t halves = divide_up(rows, RVIT_CU_HOPPER_ROWS / 2 * CLUSTER) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
     const int32_t most = machine->n_sms / CLUSTER;
     return least(halves < 1 ? 1 : halves, most < 1 ? 1 : most) * CLUSTER;
 }

@@ -34,16 +34,17 @@
 
 /* Of e4m3, two of which count as one element: 64 x 64 outputs, 4 warps, 3 stages of k step 64; CTAs an SM has registers for. */
 #define RVIT_CU_CTAS_E4M3 2
-/* The GEMM of 16-bit elements on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a cluster; rows
-   of copies of x and weight. */
+/* The GEMM of 16-bit elements on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a cluster;
+   rows of copies of x and weight. */
 #define RVIT_CU_HOPPER_ROWS 128
-#define RVIT_CU_HOPPER_COLUMNS 192
-#define RVIT_CU_HOPPER_STAGES 5
+#define RVIT_CU_HOPPER_COLUMNS(out_size) ((out_size) == 4 ? 128 : 192)
+#define RVIT_CU_HOPPER_STAGES(out_size) ((out_size) == 4 ? 6 : 5)
 #define RVIT_CU_HOPPER_CLUSTER 2
 #define RVIT_CU_HOPPER_X_BOX 64
-#define RVIT_CU_HOPPER_WEIGHT_BOX 96
+#define RVIT_CU_HOPPER_WEIGHT_BOX(columns) ((columns) / 2)
 #define RVIT_CU_HOPPER_THREADS 384
-#define RVIT_CU_HOPPER_SHARED (2048 + RVIT_CU_HOPPER_STAGES * (RVIT_CU_HOPPER_ROWS + RVIT_CU_HOPPER_COLUMNS) * 128)
+#define RVIT_CU_HOPPER_SHARED(out_size) \
+    (2048 + RVIT_CU_HOPPER_STAGES(out_size) * (RVIT_CU_HOPPER_ROWS + RVIT_CU_HOPPER_COLUMNS(out_size)) * 128)
 
 #define RVIT_CU_CTAS_F32 3
 #define RVIT_CU_CTAS_EPILOGUE 4
@@ -146,15 +147,14 @@
    out_features, from which on the host takes the path; 0: never. */
 typedef struct rvit_cu_machine {
     int32_t n_sms;
-    int32_t max_shared;             /* bytes a CTA may ask for */
-    int32_t sm_shared;              /* bytes of an SM */
-    int32_t epilogue_macs;          /* cuBLASLt with an epilogue kernel, rather than one kernel of the backend */
-    int64_t bucket_macs;            /* of all GEMMs of a stretch: record it once for each bucket of rows */
-    int32_t trial_macs;             /* measure the algorithms of cuBLASLt and take the fastest */
-    int32_t warpgroups;             /* its kernels for warpgroups are there */
-    int64_t hopper_macs;            /* the GEMM for warpgroups, where only the device knows the rows */
-    int64_t hopper_activation_macs; /* and where the host does, with an activation that cuBLASLt does not have */
-    int32_t early;                  /* a kernel of the backend may be launched before the one before it ends */
+    int32_t max_shared;    /* bytes a CTA may ask for */
+    int32_t sm_shared;     /* bytes of an SM */
+    int32_t epilogue_macs; /* cuBLASLt with an epilogue kernel, rather than one kernel of the backend */
+    int64_t bucket_macs;   /* of all GEMMs of a stretch: record it once for each bucket of rows */
+    int32_t trial_macs;    /* measure the algorithms of cuBLASLt and take the fastest */
+    int32_t warpgroups;    /* its kernels for warpgroups are there */
+    int64_t hopper_macs;   /* the GEMM for warpgroups, where only the device knows the rows */
+    int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
 typedef enum rvit_cu_attention_shape {
@@ -259,8 +259,17 @@ typedef struct rvit_cu_quantize_tile {
     int32_t held; /* rows are kept in registers */
 } rvit_cu_quantize_tile;
 rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int64_t rows, int32_t columns);
-/* CTAs of the GEMM for warpgroups. */
-int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features);
+
+/* Whether the GEMM for warpgroups is to compute what it has code for (linear_hopper.c). knows_rows: the host does, or may work on all of
+   them, so that cuBLASLt could; adds_pass: with a second pass for the activation. */
+int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
+                                  int32_t adds_pass, int32_t knows_rows);
+
+/* Whether that GEMM, where it could serve, is as fast as cuBLASLt on one of several recordings, of whose capacity a part is idle. */
+int32_t rvit_cu_tile_spares_buckets(const rvit_cu_machine *machine, int64_t rows);
+
+/* Its CTAs. */
+int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features, int32_t out_size);
 
 /* How a GEMM whose rows the host knows is computed, if cuBLASLt is there. cuBLASLt is asked
    for no activation, and adds a bias only in the type of the output. The epilogue kernel does what is

@@ -70,12 +70,6 @@ RVIT_DEVICE void copy_folded_box(uint32_t shared, const void *map, int x, int y,
                  : "memory");
 }
 
-/* Asks for bytes, a multiple of 16, in the L2 cache and does not wait for them. */
-RVIT_DEVICE void prefetch_l2(const void *p, int bytes)
-{
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(p), "r"(bytes) : "memory");
-}
-
 /* Clusters: CTAs that run at the same time and reach each other's shared memory. What is at an address in one is there in all. */
 
 RVIT_DEVICE int cluster_rank()
@@ -191,7 +185,7 @@ template <typename T, int N> struct product;
 #define NUMBERS_48 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define NUMBERS_64 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define NUMBERS_68 NUMBERS_64 ",%64,%65,%66,%67"
-#define NUMBERS_96                                                                                                                  \
+#define NUMBERS_96 \
     NUMBERS_68 ",%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
 #define OPERANDS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define OPERANDS_8(i) OPERANDS_4(i), OPERANDS_4(i + 4)

@@ -10,12 +10,12 @@
 
 #include "../tile.h"
 
-/* A tile has BM rows and BN columns; half a tile half of the rows. A stage of the ring has 128 bytes of each row of x and weight. CLUSTER CTAs
-   have tiles above each other, of the same columns: each copies its share of their weights for all. U: of out. SERVES: activation.cuh, PLAIN
-   or SIGMOID, without gates. */
-template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct linear_hopper {
-    static const int BM = RVIT_CU_HOPPER_ROWS, BN = RVIT_CU_HOPPER_COLUMNS, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
-    static const int X_BOX = RVIT_CU_HOPPER_X_BOX, WEIGHT_BOX = RVIT_CU_HOPPER_WEIGHT_BOX; /* rows of a copy */
+/* A tile has BM rows and BN columns; half a tile half of the rows. A stage of the ring has 128 bytes of each row of x and weight. CLUSTER
+   CTAs have tiles above each other, of the same columns: each copies its share of their weights for all. U: of out. SERVES: activation.cuh,
+   PLAIN or SIGMOID, without gates. */
+template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES> struct linear_hopper {
+    static const int BM = RVIT_CU_HOPPER_ROWS, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
+    static const int X_BOX = RVIT_CU_HOPPER_X_BOX, WEIGHT_BOX = RVIT_CU_HOPPER_WEIGHT_BOX(BN); /* rows of a copy */
     static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
     static const int STEP = 16 / (int)sizeof(U), UNIT = 4 * STEP, UNITS = BN / UNIT;
     static const int GROUPS = 2, COPIER_REGISTERS = 24, REGISTERS = 240;
@@ -196,7 +196,7 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
         products_commit();
     }
 
-    /* Where a lane's sums lie in a row of out: 16 bytes in each unit of four lanes. SUM: of its i-th output of a unit. */
+    /* Where a lane's sums lie in a row of out: 16 bytes in each unit of four lanes, of which this is the i-th. */
     static __device__ __forceinline__ constexpr int sum_of(int unit, int i, int half)
     {
         return (unit * STEP / 2 + i / 2) * 4 + half * 2 + i % 2;
@@ -224,10 +224,11 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
             }
     }
 
-    /* Rows of the lane from `row` on. Of 16 bits: an activation, and no residual. A unit's registers are free for the next once it is stored,
-       so that several chains of operations run beside each other. */
+    /* Rows of the lane from `row` on. Of 16 bits: an activation, and no residual. A unit's registers are free for the next once it is
+       stored, so that several chains of operations run beside each other. */
     template <int AT_ONCE, int BLOCKS, typename F>
-    static __device__ __forceinline__ void store(T *out, const float (&sum)[BLOCKS][BN / 2], int width, int row, int column, int rows, F activate)
+    static __device__ __forceinline__ void store(T *out, const float (&sum)[BLOCKS][BN / 2], int width, int row, int column, int rows,
+                                                 F activate)
     {
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
@@ -256,23 +257,23 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
     }
 
     template <int BLOCKS>
-    static __device__ __forceinline__ void finish(T *out, const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row, int column,
-                                                  int rows)
+    static __device__ __forceinline__ void finish(T *out, const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row,
+                                                  int column, int rows)
     {
         if (SERVES == SIGMOID)
-            store<4>(out, sum, params.out_features, row, column, rows, [&](float (&x)[4]) {
+            store<4>(out, sum, params.out_features, row, column, rows, [&](float(&x)[4]) {
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
             });
         else if (params.gelu)
-            store<8>(out, sum, params.out_features, row, column, rows, [](float (&x)[8]) { gelu_fast(x); });
+            store<8>(out, sum, params.out_features, row, column, rows, [](float(&x)[8]) { gelu_fast(x); });
         else
-            store<8>(out, sum, params.out_features, row, column, rows, [](float (&)[8]) {});
+            store<8>(out, sum, params.out_features, row, column, rows, [](float(&)[8]) {});
     }
 
     /* Units of a row of float32 whose residual is loaded together. */
-    static const int PIECE = 4, PIECES = UNITS / PIECE;
+    static const int PIECE = 8, PIECES = UNITS / PIECE;
 
     static __device__ __forceinline__ void load_residual(float4 (&more)[PIECE], const rvit_cu_linear_params &params, int piece, int row,
                                                          int column, int rows)
@@ -286,15 +287,6 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
             if (params.residual != nullptr && r < rows && c + u * UNIT < params.out_features)
                 more[u] = load_4(from + u * UNIT);
         }
-    }
-
-    /* Asks for the tile's residual in the L2 cache, a row a thread: it is read when the products are made. */
-    static __device__ __forceinline__ void fetch_residual(const rvit_cu_linear_params &params, const tile &t, int rows)
-    {
-        const int at = threadIdx.x & 127, width = min(BN, params.out_features - t.column);
-        if (params.residual != nullptr && params.residual_period == 0 && at < t.blocks * 64 && t.row + at < rows)
-            prefetch_l2(static_cast<const U *>(params.residual) + (long long)(t.row + at) * params.out_features + t.column,
-                        width * (int)sizeof(U));
     }
 
     /* Of float32: a residual. Two pieces of it are on their way, as soon as the first has left its registers free. */
@@ -332,8 +324,6 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
     {
         float sum[BLOCKS][BN / 2];
         begin(sum, params, t.column + (int)(threadIdx.x & 3) * STEP);
-        if (sizeof(U) == sizeof(float))
-            fetch_residual(params, t, rows);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
             keep_here(sum[b]);
@@ -361,7 +351,8 @@ template <typename T, typename U, int STAGES, int CLUSTER, serves SERVES> struct
         leave(m, at.stage);
         at.next();
         const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
-        finish(static_cast<U *>(params.out), params, sum, t.row + (lane & 127) / 32 * 16 + (lane & 31) / 4, t.column + (lane & 3) * STEP, rows);
+        finish(static_cast<U *>(params.out), params, sum, t.row + (lane & 127) / 32 * 16 + (lane & 31) / 4, t.column + (lane & 3) * STEP,
+               rows);
     }
 
     static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const ring &m, int group, int steps, int rows)

@@ -39,9 +39,7 @@ static void check(const hopper_case *c, int *n_served)
     array *weight = array_input("weight", (int64_t)c->out_features * c->in_features * 2);
     array *bias = c->bias ? array_input("bias", c->out_features * 4) : NULL;
     array *out = array_output("out", c->capacity * c->out_features * out_element);
-    array *residual = c->residual == PERIODIC ? array_input("residual", PERIOD * c->out_features * out_element)
-                      : c->residual           ? out
-                                              : NULL;
+    array *residual = c->residual == PERIODIC ? array_input("residual", PERIOD * c->out_features * out_element) : c->residual ? out : NULL;
     store_normal(c->dtype, x->host, 0, most * c->in_features, 1); /* behind them NaN stays */
     store_normal(c->dtype, weight->host, 0, (int64_t)c->out_features * c->in_features, 1 / sqrtf((float)c->in_features));
     if (bias)
@@ -135,8 +133,8 @@ static void hopper_refuses(void **state)
     device->machine.warpgroups = 1;
     device->machine.hopper_macs = 64 * 32 * 8;
     const int serves = rvit_cu_hopper_serves(&queue, &good);
-    rvit_linear_args bad[10];
-    for (int i = 0; i < 10; i++)
+    rvit_linear_args bad[11];
+    for (int i = 0; i < 11; i++)
         bad[i] = good;
     bad[0].rows.capacity = 7;
     bad[1].rows.capacity = 0;
@@ -148,8 +146,9 @@ static void hopper_refuses(void **state)
     bad[7].out_dtype = RVIT_F32, bad[7].activation = RVIT_ACTIVATION_GELU;
     bad[8].weight.offset += 8;
     bad[9].rows.live = (rvit_view){NULL, 0};
+    bad[10].out_features = 33;
     int taken = 0;
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 11; i++)
         taken |= rvit_cu_hopper_serves(&queue, &bad[i]) << i;
     device->machine.warpgroups = 0;
     const int without = rvit_cu_hopper_serves(&queue, &good);

@@ -270,6 +270,30 @@ static void linear_choices(void **state)
     assert_int_equal(rvit_cu_tile_linear(ada, 2, 12608, 768, 3072, 0).ctas, 2 * 58);
 }
 
+/* The GEMM for warpgroups: where it is taken, and its clusters of two. */
+static void hopper_choices(void **state)
+{
+    (void)state;
+    const rvit_cu_machine h100 = {.n_sms = 132, .warpgroups = 1, .hopper_macs = 500000000}, other = {.n_sms = 132, .hopper_macs = 1};
+    assert_true(rvit_cu_tile_takes_hopper(&h100, 12608, 768, 3072, 2, 1, 1));
+    assert_false(rvit_cu_tile_takes_hopper(&h100, 1576, 768, 3072, 2, 1, 1));
+    assert_false(rvit_cu_tile_takes_hopper(&h100, 12608, 768, 2304, 2, 0, 1));
+    assert_true(rvit_cu_tile_takes_hopper(&h100, 1576, 768, 2304, 2, 0, 0));
+    assert_false(rvit_cu_tile_takes_hopper(&h100, 197, 192, 576, 2, 0, 0));
+    assert_true(rvit_cu_tile_spares_buckets(&h100, 12608));
+    assert_false(rvit_cu_tile_spares_buckets(&h100, 3152));
+    assert_false(rvit_cu_tile_takes_hopper(&h100, 0, 768, 3072, 2, 1, 0));
+    assert_false(rvit_cu_tile_takes_hopper(&other, 12608, 768, 3072, 2, 1, 0));
+    for (int32_t n_sms = 1; n_sms < 200; n_sms += 11)
+        for (int64_t rows = 1; rows < 100000; rows = rows * 3 + 1)
+            for (int32_t out_size = 2; out_size <= 4; out_size += 2) {
+                const rvit_cu_machine machine = {.n_sms = n_sms};
+                const int32_t ctas = rvit_cu_tile_hopper(&machine, rows, 1152, out_size);
+                assert_in_range(ctas, 2, n_sms < 2 ? 2 : n_sms);
+                assert_int_equal(ctas % RVIT_CU_HOPPER_CLUSTER, 0);
+            }
+}
+
 static void small_choices(void **state)
 {
     (void)state;
@@ -400,8 +424,8 @@ static void products(void **state)
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),
-      TEST(long_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(images_are_shared), TEST(products),
-      TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles), TEST(buckets_are_close));
+      TEST(long_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(images_are_shared),
+      TEST(products), TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles), TEST(buckets_are_close));
 
 int main(int argc, char **argv)
 {

@@ -41,10 +41,6 @@ RVIT_DEVICE void copy_folded_box(uint32_t shared, const void *map, int x, int y,
     emu::copy_box(at, shared, map, 5, {x, 0, 0, 0, y}, barrier);
 }
 
-RVIT_DEVICE void prefetch_l2(const void *, int)
-{
-}
-
 /* A cluster is one CTA. */
 RVIT_DEVICE int cluster_rank()
 {
@@ -61,8 +57,7 @@ RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int, emu::site at = emu::si
     emu::barrier_arrive(at, barrier, 0);
 }
 
-RVIT_DEVICE void copy_folded_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int,
-                                    emu::site at = emu::site::here())
+RVIT_DEVICE void copy_folded_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int, emu::site at = emu::site::here())
 {
     copy_folded_box(shared, map, x, y, barrier, at);
 }
