@@ -17,8 +17,7 @@ rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *ar
 static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit_view x, rvit_linear_args args)
 {
     const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
-    rvit_op op = {.type = RVIT_OP_LINEAR,
-                  .hints = {.narrow_bias = w->narrow_bias, .weight_sums = w->sums, .spare_rows = f->spare_rows, .arranged = w->arranged}};
+    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = w->narrow_bias, .spare_rows = f->spare_rows, .arranged = w->arranged}};
     args.dtype = w->dtype;
     args.rows = f->rows;
     args.in_features = rvit_block_inputs(f->model, linear);
