@@ -43,7 +43,6 @@ typedef enum rvit_cpu_activation { RVIT_CPU_NONE, RVIT_CPU_GELU, RVIT_CPU_SIGMOI
 typedef struct rvit_cpu_linear_tile {
     const void *x, *weight;
     const float *x_scales, *weight_scales; /* of the tile's first row and column, with I8 and E4M3; else NULL */
-    const int32_t *weight_sums;            /* I8: of the tile's first column, the sums of the rows of weight; NULL: not known */
     const float *bias;                     /* or NULL */
     const void *residual;                  /* or NULL */
     void *out;

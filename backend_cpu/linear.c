@@ -46,7 +46,6 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
         tile.weight = elements(tile.weight, column * tile.in_features, tile.dtype);
         tile.x_scales = elements(tile.x_scales, row, RVIT_F32);
         tile.weight_scales = elements(tile.weight_scales, column, RVIT_F32);
-        tile.weight_sums = tile.weight_sums != NULL ? tile.weight_sums + column : NULL;
         tile.bias = elements(tile.bias, column, RVIT_F32);
         const int64_t first = tile.gated ? column / 2 : column;
         tile.residual = elements(tile.residual, first, tile.out_dtype);
@@ -160,7 +159,6 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
                 .weight = rvit_cpu_at(a->weight),
                 .x_scales = rvit_cpu_at(a->x_scales),
                 .weight_scales = rvit_cpu_at(a->weight_scales),
-                .weight_sums = rvit_cpu_at(device->hints->weight_sums),
                 .bias = rvit_cpu_at(a->bias),
                 .residual = rvit_cpu_at(a->residual),
                 .out = rvit_cpu_at(a->out),

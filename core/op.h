@@ -16,7 +16,6 @@ typedef enum rvit_op_type {
 typedef struct rvit_linear_hints {
     rvit_view narrow_bias; /* the bias rounded to out_dtype, if that has 16 bits, or of E4M3 with F32 to BF16; it holds what it holds as
                               long as the op's program lives */
-    rvit_view weight_sums; /* I8: int32 [columns of the product], the sum of each row of weight; it lives as narrow_bias does */
     rvit_view one_scale;   /* E4M3: f32 [1]. All rows of x have this scale, and all of weight the same one; it lives as narrow_bias does */
     int32_t spare_rows;    /* 1: live may be far below capacity, and the rows between may be read and written: a program may hold the GEMM
                            in several sizes and take the one that fits */

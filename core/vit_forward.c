@@ -30,8 +30,7 @@ static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit
 {
     RVIT_TRY(trace_input(f, linear, x));
     const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
-    rvit_op op = {.type = RVIT_OP_LINEAR,
-                  .hints = {.narrow_bias = w->narrow_bias, .weight_sums = w->sums, .spare_rows = f->spare_rows, .arranged = w->arranged}};
+    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = w->narrow_bias, .spare_rows = f->spare_rows, .arranged = w->arranged}};
     args.dtype = w->dtype;
     args.rows = f->rows;
     args.in_features = rvit_block_inputs(f->model, linear);

@@ -11,7 +11,7 @@ typedef struct rvit_linear_weights {
     rvit_view weight, bias; /* where info.gated, fc1 has pairs of rows: gate, value */
     rvit_view narrow_bias;  /* bias in the model's dtype, if that has 16 bits: of qkv; of fc1, where the activation is one that a GEMM of
                                cuBLASLt ends with; of fc2 of E4M3 in BF16 */
-    rvit_view scales, sums; /* f32 and, of I8, int32: of each row of weight */
+    rvit_view scales;       /* f32, of each row of weight */
     rvit_view input_scale;  /* f32 [1], of all inputs; absent: each row has its own */
     int32_t bounded;        /* 1: no input exceeds input_scale, and all rows of weight have one scale (vit_bounds.c) */
     int32_t arranged;       /* rvit_linear_hints.arranged */

@@ -118,8 +118,7 @@ rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_che
 rvit_status rvit_weights_place_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w)
 {
     RVIT_TRY(rvit_weights_place(l, rows * columns, w->dtype, &w->weight));
-    RVIT_TRY(rvit_weights_place(l, rows, RVIT_F32, &w->scales));
-    return w->dtype == RVIT_I8 ? rvit_weights_place(l, rows, RVIT_F32, &w->sums) : RVIT_OK; /* int32 */
+    return rvit_weights_place(l, rows, RVIT_F32, &w->scales);
 }
 
 static float largest_of(const float *values, int64_t n)
@@ -165,7 +164,6 @@ rvit_status rvit_weights_write_bytes(rvit_weights_loader *l, int64_t rows, int64
                                      const rvit_linear_weights *w)
 {
     float *scales = l->more;
-    int32_t *sums = (int32_t *)(void *)(l->more + rows);
     uint8_t *bytes = (uint8_t *)l->values;
     const float same = w->dtype == RVIT_E4M3 && given == NULL ? scale_of_all(l->values, rows, columns) : 0.0f;
     for (int64_t row = 0; row < rows; row++) {
@@ -174,14 +172,9 @@ rvit_status rvit_weights_write_bytes(rvit_weights_loader *l, int64_t rows, int64
         const float *static_scale = same != 0.0f ? &same : own;
         const rvit_row_scale scale = rvit_row_scale_of(largest_of(values, columns), static_scale, w->dtype);
         scales[row] = w->dtype == RVIT_E4M3 ? *static_scale : scale.scale;
-        sums[row] = 0;
-        for (int64_t i = 0; i < columns; i++) {
-            const uint8_t byte = scale.inverse == 0.0f ? scale.fill : to_weight_byte(values[i] * scale.inverse, own, w->dtype);
-            bytes[row * columns + i] = byte;
-            sums[row] += (int8_t)byte;
-        }
+        for (int64_t i = 0; i < columns; i++)
+            bytes[row * columns + i] = scale.inverse == 0.0f ? scale.fill : to_weight_byte(values[i] * scale.inverse, own, w->dtype);
     }
     RVIT_TRY(rvit_weights_write_raw(l, bytes, rows * columns, w->weight));
-    RVIT_TRY(rvit_weights_write_raw(l, scales, rows * (int64_t)sizeof *scales, w->scales));
-    return w->dtype == RVIT_I8 ? rvit_weights_write_raw(l, sums, rows * (int64_t)sizeof *sums, w->sums) : RVIT_OK;
+    return rvit_weights_write_raw(l, scales, rows * (int64_t)sizeof *scales, w->scales);
 }

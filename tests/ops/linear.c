@@ -20,6 +20,20 @@ typedef struct linear_case {
 
 enum { N_ACTIVATIONS = RVIT_ACTIVATION_SILU + 1 };
 
+static void check_result(const linear_case *c, rvit_dtype dtype, array *out, side s, const double *exact, const float *plain)
+{
+    const int64_t n_out = c->rows * c->out_features;
+    char what[180];
+    snprintf(what, sizeof what, "linear %s to %s, %lld rows, %d x %d, bias %d, activation %d, gated %d, residual %d",
+             rvit_dtype_name(dtype), rvit_dtype_name(c->out_dtype), (long long)c->rows, c->in_features, c->out_features, c->bias,
+             (int)c->activation, c->gated, c->residual);
+    const float *got = loaded(c->out_dtype, out->result[s], 0, n_out);
+    if (s == ORACLE)
+        check_oracle(what, c->out_dtype, got, exact, n_out);
+    else
+        check_close(what, c->out_dtype, got, exact, plain, n_out);
+}
+
 static void run(const linear_case *c)
 {
     const int64_t element = rvit_dtype_size(c->dtype), out_element = rvit_dtype_size(c->out_dtype);
@@ -78,15 +92,7 @@ static void run(const linear_case *c)
         arrays_fetch(s);
         if (!c->padded)
             array_expect_untouched(out, s, n_out * out_element);
-        char what[180];
-        snprintf(what, sizeof what, "linear %s to %s, %lld rows, %d x %d, bias %d, activation %d, gated %d, residual %d",
-                 rvit_dtype_name(c->dtype), rvit_dtype_name(c->out_dtype), (long long)c->rows, c->in_features, c->out_features, c->bias,
-                 (int)c->activation, c->gated, c->residual);
-        const float *got = loaded(c->out_dtype, out->result[s], 0, n_out);
-        if (s == ORACLE)
-            check_oracle(what, c->out_dtype, got, exact, n_out);
-        else
-            check_close(what, c->out_dtype, got, exact, plain, n_out);
+        check_result(c, c->dtype, out, s, exact, plain);
     }
     harness_teardown(NULL);
 }
@@ -399,15 +405,7 @@ static void run_bytes(rvit_dtype dtype, const linear_case *c)
             continue;
         arrays_fetch(s);
         array_expect_untouched(out, s, n_out * out_element);
-        char what[180];
-        snprintf(what, sizeof what, "linear %s to %s, %lld rows, %d x %d, bias %d, activation %d, gated %d, residual %d",
-                 rvit_dtype_name(dtype), rvit_dtype_name(c->out_dtype), (long long)c->rows, c->in_features, c->out_features, c->bias,
-                 (int)c->activation, c->gated, c->residual);
-        const float *got = loaded(c->out_dtype, out->result[s], 0, n_out);
-        if (s == ORACLE)
-            check_oracle(what, c->out_dtype, got, exact, n_out);
-        else
-            check_close(what, c->out_dtype, got, exact, plain, n_out);
+        check_result(c, dtype, out, s, exact, plain);
     }
     harness_teardown(NULL);
 }

@@ -42,7 +42,8 @@ void test_mistakes()
     lost("bad_alignment", 32, 0, p);
     int on_the_stack[32] = {0};
     p.in = on_the_stack;
-    lost("nothing", 32, 0, p);
+    if ((uint32_t)(uintptr_t)p.in >= 1u << 26) /* else the emulation takes it for a number and what was left behind it (execute.cpp) */
+        lost("nothing", 32, 0, p);
     p.in = nullptr;
 #if !defined(__SANITIZE_ADDRESS__) /* which stops the program at these */
     lost("bad_recursion", 32, 0, [] {
