@@ -42,7 +42,7 @@ static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit
         args.x_scales = f->scales;
         args.weight_scales = w->scales;
     }
-    if (w->bounded)
+    if (w->one_scale)
         op.hints.one_scale = w->input_scale;
     op.linear = args;
     return rvit_stream_add(f->stream, &op);

@@ -106,13 +106,19 @@ rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_che
                                  names[i], (int)b, rvit_dtype_name(dtype), rvit_dtype_name(w->dtype));
             const int bounded = rvit_input_is_bounded(model, dtype, &file, i);
             const int scaled = bounded || (rvit_is_bytes(dtype) && file.input > 0.0f);
-            if (bounded != w->bounded || scaled != (w->input_scale.buffer != NULL))
+            if (bounded != w->bounded || rvit_inputs_have_one_scale(dtype, &file, bounded) != w->one_scale ||
+                scaled != (w->input_scale.buffer != NULL))
                 return rvit_fail(RVIT_INVALID_ARGUMENT,
                                  "rvit_model_update: the inputs of %s of block %d have another kind of scale in the checkpoint than in "
                                  "the model",
                                  names[i], (int)b);
         }
     return RVIT_OK;
+}
+
+int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, int bounded)
+{
+    return bounded || (dtype == RVIT_E4M3 && file->one && file->input > 0.0f);
 }
 
 rvit_status rvit_weights_place_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w)

@@ -32,6 +32,10 @@ rvit_status rvit_file_weight_scales(const rvit_weights_loader *l, int32_t block,
 int rvit_input_is_bounded(const rvit_model *model, rvit_dtype dtype, const rvit_file_scales *file, rvit_block_linear linear);
 rvit_status rvit_weights_bound_input(rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *out_scale);
 
+/* Whether one scale does for all inputs of the product, of that type, and one for its whole weight, as the fastest products of E4M3 need.
+ */
+int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, int bounded);
+
 /* Room for a weight of bytes, and its scales. */
 rvit_status rvit_weights_place_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w);
 /* Writes l->values [rows, columns] as bytes; given: scales of the rows, or NULL. Uses l->more. */

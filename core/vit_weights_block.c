@@ -48,6 +48,7 @@ static rvit_status load_input_scale(rvit_weights_loader *l, int32_t block, rvit_
     RVIT_TRY(rvit_file_scales_of(l->checkpoint, block, linear, &file));
     float scale = rvit_is_bytes(w->dtype) ? file.input : 0.0f;
     w->bounded = rvit_input_is_bounded(l->model, w->dtype, &file, linear);
+    w->one_scale = rvit_inputs_have_one_scale(w->dtype, &file, w->bounded);
     if (scale == 0.0f && !w->bounded)
         return RVIT_OK;
     RVIT_TRY(rvit_weights_place(l, 1, RVIT_F32, &w->input_scale));

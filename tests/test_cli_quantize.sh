@@ -6,6 +6,7 @@
 tiles() { echo "$sheet" --tiles 32 --backend cpu --expect "$data/cifar10_test_1000.txt"; }
 logits() { # MODEL DTYPE: classifies some tiles, and leaves their lines
     expect 0 classify "$1" $(tiles) --limit 16 --dtype "$2" --json
+    json saturated 0
     grep -E '^\{"file": ' "$folder/out" >"$folder/$3"
     [ -s "$folder/$3" ] || fail "no images ($what)"
 }
@@ -48,6 +49,9 @@ err 'its blocks are fp8, but quantization is int8: expected fp8 or none'
 expect 0 quantize "$model" --output "$folder/text.safetensors" --calibrate "$cat" --backend cpu
 out '^block layer +weight +input +outlier +product +tensor$'
 out '^0 +qkv .*blocks.0.attn.qkv.weight$'
+# values that are larger on other pictures are counted
+expect 0 classify "$folder/text.safetensors" $(tiles) --limit 8 --dtype int8
+out '^cut off +[1-9][0-9]* values'
 
 # a config beside the model goes beside the file, with what is quantised; one that is there stays
 mkdir "$folder/from" "$folder/to"
