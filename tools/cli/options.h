@@ -13,7 +13,8 @@ struct options {
     const char *model;
     char **paths; /* images, folders, lists */
     int n_paths;
-    char *images;          /* verify: images; NULL: noise */
+    char *images;          /* verify: images; NULL: noise; quantize: those to calibrate with */
+    const char *output;    /* of quantize */
     const char *reference; /* verify: a dump; NULL: another device */
     int given;             /* options that were given: rvit_prune_parameter, and more (options.c) */
     rvit_backend backend, against;
