@@ -390,6 +390,33 @@ static void updates(void **state)
     expect_same_weights(floats, model_of(RVIT_QUANTIZATION_NONE));
 }
 
+static void failed_allocations(void **state)
+{
+    (void)state;
+    build_bytes("I8", OF_ROWS);
+    rvit_checkpoint *checkpoint = open_with(NULL);
+    const tensor *weight = get(&scratch, "blocks.0.attn.proj.weight");
+    const int64_t n = weight->shape[0] * weight->shape[1];
+    float *values = calloc((size_t)n, sizeof *values);
+    assert_non_null(values);
+    counter memory;
+    const rvit_allocator allocator = {&memory, counter_allocate, counter_release};
+    rvit_alloc alloc;
+    rvit_alloc_init(&alloc, &allocator);
+    rvit_status status = RVIT_OUT_OF_HOST_MEMORY;
+    int64_t i = 0;
+    for (; status != RVIT_OK; i++) {
+        memory = (counter){0, 0, i};
+        status = rvit_checkpoint_read(checkpoint, &alloc, weight->name, n, values);
+        if (status != RVIT_OK)
+            expect_status_of(status, RVIT_OUT_OF_HOST_MEMORY, "memory");
+        assert_int_equal(memory.live, 0);
+    }
+    assert_int_equal(i, 3);
+    free(values);
+    rvit_checkpoint_destroy(checkpoint);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,6 +426,7 @@ int main(void)
         cmocka_unit_test(bad_files),
         cmocka_unit_test(formats),
         cmocka_unit_test(updates),
+        cmocka_unit_test(failed_allocations),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
