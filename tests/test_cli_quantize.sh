@@ -31,9 +31,11 @@ out 'blocks.3.mlp.fc1.weight_scale'
 
 # fixed scales of inputs, from pictures
 for dtype in int8 fp8; do
+    [ $dtype = fp8 ] && fixed= || fixed='--inputs fixed'
     expect 0 quantize "$model" --output "$folder/$dtype.safetensors" --dtype $dtype --calibrate "$sheet" --tiles 32 --limit 24 \
-        --backend cpu --json
+        --backend cpu --json $fixed
     json n_images 24
+    json inputs fixed
     json layers.0.product_error '0\.0[0-4].*'
     json layers.0.input_largest '[3-9]\..*'
     json layers.3.input_outlier '[1-9].*'
@@ -47,6 +49,11 @@ done
 expect 3 classify "$folder/fp8.safetensors" "$cat" --backend cpu --dtype int8
 err 'its blocks are fp8, but quantization is int8: expected fp8 or none'
 expect 0 quantize "$model" --output "$folder/text.safetensors" --calibrate "$cat" --backend cpu
+out '^dtype +int8, inputs with a scale for each row$'
+logits "$folder/text.safetensors" int8 calibrated
+cmp -s "$folder/own" "$folder/calibrated" || fail "a file without fixed scales gives other logits than the model in int8"
+expect 0 quantize "$model" --output "$folder/text.safetensors" --calibrate "$cat" --backend cpu --inputs fixed
+out '^dtype +int8, inputs with a scale from the calibration pictures$'
 out '^block layer +weight +input +outlier +product +tensor$'
 out '^0 +qkv .*blocks.0.attn.qkv.weight$'
 # values that are larger on other pictures are counted
@@ -87,6 +94,8 @@ err 'quantize needs --output FILE'
 expect 2 quantize "$model" --output "$folder/y.safetensors" --dtype f16
 expect 2 quantize "$model" --output "$folder/y.safetensors" --limit 3
 err 'need --calibrate'
+expect 2 quantize "$model" --output "$folder/y.safetensors" --inputs fixed
+err '--inputs fixed needs --calibrate'
 expect 5 quantize "$model" --output "$folder/none/y.safetensors"
 err 'cannot be written'
 finish

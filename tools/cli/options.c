@@ -93,10 +93,9 @@ static const struct command commands[] = {
      run_inspect},
     {{"quantize", "MODEL --output FILE",
       "Writes the checkpoint with weights of 8 bits in its blocks, in the manner of compressed-tensors, and says of each layer what that "
-      "costs. With --calibrate the model runs on pictures in f32, and inputs get one scale each, of the largest value seen; without, each "
-      "row has its own when the model runs (with fp8 the weights bound them). A layer is spared, and stays as it is, if the error of its "
-      "weight, or of its product on the pictures, is above 0.1 (root mean square, relative); with fp8 proj is always. A config.json of "
-      "the model is written beside FILE if there is none.",
+      "costs. With --calibrate the model runs on pictures in f32, for the errors of the layers' products and for fixed scales of inputs. A "
+      "layer is spared, and stays as it is, if the error of its weight, or of its product on the pictures, is above 0.1 (root mean square, "
+      "relative); with fp8 proj is always. A config.json of the model is written beside FILE if there is none.",
       "raggedvit quantize deit_tiny.safetensors --output deit_tiny_int8.safetensors --calibrate photos/", 1, 1, QUANTIZE},
      "writes a checkpoint with weights of 8 bits",
      true,
@@ -159,6 +158,12 @@ static const char *matrix(int value)
 static const char *range(int value)
 {
     return value == VIDEO_LIMITED ? "limited" : "full";
+}
+
+static const char *input_scales(int value)
+{
+    static const char *const names[] = {[INPUTS_AUTO] = "auto", [INPUTS_ROW] = "row", [INPUTS_FIXED] = "fixed"};
+    return names[value];
 }
 
 static const char *prepare(int value)
@@ -236,6 +241,10 @@ static const struct option_row option_rows[] = {
      .commands = QUANTIZE},
     {"output", "FILE", "the .safetensors file that is written", OPTION_TEXT(T, output), .commands = QUANTIZE},
     {"calibrate", "PATH", "an image, folder or list of pictures such as the model will see", OPTION_TEXT(T, images), .commands = QUANTIZE},
+    {"inputs", "NAME",
+     "the scales of the layers' inputs: %s. row: each row gets its own when the model runs (with fp8 the weights bound them); fixed: those "
+     "of the calibration (auto: with fp8 and --calibrate fixed, else row)",
+     OPTION_CHOICE(T, inputs, input_scales, INPUTS_AUTO, INPUTS_FIXED), .commands = QUANTIZE},
     {"against-dtype", "TYPE", "the same for the reference (as --dtype)",
      OPTION_CHOICE(T, against_dtype, choice_precision, RVIT_PRECISION_F32, RVIT_PRECISION_AUTO), .commands = VERIFY,
      .given = GIVEN_AGAINST_DTYPE},
@@ -377,6 +386,8 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "quantize needs --output FILE");
     else if (command == QUANTIZE && !options->images && (options->limit || options->tiles))
         complain(NULL, "--limit and --tiles need --calibrate");
+    else if (command == QUANTIZE && !options->images && options->inputs == INPUTS_FIXED)
+        complain(NULL, "--inputs fixed needs --calibrate");
     else if (options->grid && !options->features)
         complain(NULL, "--grid needs --features");
     else if (options->json && options->ndjson)

@@ -46,10 +46,12 @@ struct options {
     bool native, timings;
     int32_t max_tokens, max_patches; /* 0: not given */
     int prepare;
+    int inputs; /* of quantize: their scales */
 };
 
 /* Where pictures are resized. */
 enum { PREPARE_AUTO, PREPARE_HOST, PREPARE_DEVICE };
+enum { INPUTS_AUTO, INPUTS_ROW, INPUTS_FIXED };
 
 /* Parses the whole command line and runs its command; returns the exit code. */
 int options_run(int argc, char **argv);

@@ -12,9 +12,13 @@
    0.01 to 0.02 in int8 and 0.04 in fp8. */
 #define MOST_ERROR 0.1
 
-float quantize_input_scale(const struct quantize *self, const struct quantize_input *input)
+/* Other pictures may have larger values. To e4m3, whose precision does not depend on the scale, room for them costs nothing; to int8 it
+   costs as many steps. */
+#define ROOM 2.0f
+
+float quantize_fixed_scale(const struct quantize *self, const struct quantize_input *input)
 {
-    const float scale = input->largest / rvit_bytes_max(self->dtype);
+    const float scale = input->largest * (self->dtype == RVIT_E4M3 ? ROOM : 1.0f) / rvit_bytes_max(self->dtype);
     return scale >= RVIT_BYTES_LEAST ? scale : RVIT_BYTES_LEAST;
 }
 
@@ -112,11 +116,15 @@ static int compare_products(const struct quantize *self, struct quantize_layer *
 {
     const struct quantize_input *input = layer->input;
     const int64_t columns = layer->columns;
-    const float scale = quantize_input_scale(self, input), inverse = 1.0f / scale;
+    const float fixed = quantize_fixed_scale(self, input);
     float *rounded = allocate((size_t)columns, sizeof *rounded), *weight = allocate((size_t)columns, sizeof *weight);
     float *inputs = allocate((size_t)(input->n_samples * columns), sizeof *inputs);
-    for (int64_t i = 0; inputs && i < input->n_samples * columns; i++)
-        inputs[i] = rvit_of_byte(rvit_to_byte(input->samples[i] * inverse, self->dtype), self->dtype) * scale;
+    for (int64_t s = 0; inputs && s < input->n_samples; s++) {
+        const float *x = input->samples + s * columns;
+        const rvit_row_scale scale = rvit_row_scale_of(largest_of(x, columns), self->fixed ? &fixed : NULL, self->dtype);
+        for (int64_t i = 0; i < columns; i++)
+            inputs[s * columns + i] = rvit_of_byte(rvit_to_byte(x[i] * scale.inverse, self->dtype), self->dtype) * scale.scale;
+    }
     for (int64_t r = 0; rounded && weight && inputs && r < layer->rows; r++) {
         const float *w = layer->weight + r * columns, own = layer->scales[layer->n_scales == 1 ? 0 : r];
         for (int64_t i = 0; i < columns; i++)
@@ -199,8 +207,9 @@ int run_quantize(const struct options *options)
         complain(options->output, "the model's own file is not overwritten");
         return EXIT_USAGE;
     }
-    struct quantize self = {
-        .options = options, .info = RVIT_MODEL_INFO_INIT, .dtype = options->dtype == RVIT_PRECISION_FP8 ? RVIT_E4M3 : RVIT_I8};
+    const rvit_dtype dtype = options->dtype == RVIT_PRECISION_FP8 ? RVIT_E4M3 : RVIT_I8;
+    const bool fixed = options->inputs == INPUTS_FIXED || (options->inputs == INPUTS_AUTO && options->images && dtype == RVIT_E4M3);
+    struct quantize self = {.options = options, .info = RVIT_MODEL_INFO_INIT, .dtype = dtype, .fixed = fixed};
     int code = engine_checkpoint(options, &self.checkpoint);
     if (code == EXIT_OK)
         code = quantize(&self);

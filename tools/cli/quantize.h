@@ -37,14 +37,15 @@ struct quantize {
     rvit_tensors *tensors;
     rvit_model_info info;
     rvit_dtype dtype; /* RVIT_I8 or RVIT_E4M3 */
+    bool fixed;       /* the scales of inputs are those of the calibration, in the file */
     struct quantize_layer *layers;
     int32_t n_layers;
     struct quantize_input *inputs; /* [4 * depth] */
     int64_t n_images, n_failed;    /* of calibration: pictures that were computed, that could not be read */
 };
 
-/* Of one input with a scale for all rows. */
-float quantize_input_scale(const struct quantize *self, const struct quantize_input *input);
+/* The one of all rows of a layer's input. */
+float quantize_fixed_scale(const struct quantize *self, const struct quantize_input *input);
 /* Runs the model in float32 on the pictures of --calibrate. These print a message on failure and return an exit code. */
 int quantize_calibrate(struct quantize *self);
 int quantize_write(const struct quantize *self, const char *path);

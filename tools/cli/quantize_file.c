@@ -36,12 +36,12 @@ static json_t *ignored(const struct quantize *self)
 
 static json_t *quantization_config(const struct quantize *self)
 {
-    const bool is_int = self->dtype == RVIT_I8, is_static = self->n_images > 0;
+    const bool is_int = self->dtype == RVIT_I8;
     const char *type = is_int ? "int" : "float";
     json_t *weights = json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", type, "symmetric", 1, "strategy",
                                 is_int ? "channel" : "tensor", "dynamic", 0);
     json_t *inputs = json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", type, "symmetric", 1, "strategy",
-                               is_static ? "tensor" : "token", "dynamic", !is_static);
+                               self->fixed ? "tensor" : "token", "dynamic", !self->fixed);
     return json_pack("{s:s, s:s, s:s, s:o, s:{s:{s:[s], s:o, s:o}}}", "quant_method", "compressed-tensors", "format",
                      is_int ? "int-quantized" : "float-quantized", "quantization_status", "compressed", "ignore", ignored(self),
                      "config_groups", "group_0", "targets", "Linear", "weights", weights, "input_activations", inputs);
@@ -106,7 +106,7 @@ static void scale_name(char out[PATH_SIZE], const struct quantize_layer *layer, 
 static bool has_input_scale(const struct quantize *self, const struct quantize_layer *layer)
 {
     const size_t length = strlen(layer->name), end = strlen(".weight");
-    return self->n_images > 0 && length > end && strcmp(layer->name + length - end, ".weight") == 0;
+    return self->fixed && length > end && strcmp(layer->name + length - end, ".weight") == 0;
 }
 
 /* Scales first: readers may want them aligned. Then the tensors, those of 8 bits last. */
@@ -170,7 +170,7 @@ static bool write_data(const struct quantize *self, FILE *file)
         if (layer->spared)
             continue;
         good = fwrite(layer->scales, 4, (size_t)layer->n_scales, file) == (size_t)layer->n_scales;
-        const float input = quantize_input_scale(self, layer->input);
+        const float input = quantize_fixed_scale(self, layer->input);
         if (has_input_scale(self, layer))
             good = good && fwrite(&input, 4, 1, file) == 1;
     }

@@ -61,9 +61,9 @@ static void print_json(const struct quantize *self, const struct quantize_layer 
         }
         json_array_append_new(layers, object);
     }
-    json_print(json_pack("{s:o, s:o, s:s, s:I, s:i, s:i, s:o}", "model", json_text(self->options->model), "output", json_text(path),
-                         "dtype", self->dtype == RVIT_I8 ? "int8" : "fp8", "n_images", (json_int_t)self->n_images, "n_layers",
-                         (int)self->n_layers, "n_spared", (int)n_spared(self), "layers", layers));
+    json_print(json_pack("{s:o, s:o, s:s, s:s, s:I, s:i, s:i, s:o}", "model", json_text(self->options->model), "output", json_text(path),
+                         "dtype", self->dtype == RVIT_I8 ? "int8" : "fp8", "inputs", self->fixed ? "fixed" : "row", "n_images",
+                         (json_int_t)self->n_images, "n_layers", (int)self->n_layers, "n_spared", (int)n_spared(self), "layers", layers));
     putchar('\n');
 }
 
@@ -72,7 +72,9 @@ static void print_text(const struct quantize *self, const struct quantize_layer 
     print_line("model    ", self->options->model);
     print_line("written  ", path);
     printf("dtype    %s, inputs with a scale %s\n", self->dtype == RVIT_I8 ? "int8" : "fp8",
-           self->n_images > 0 ? "from the calibration pictures" : "for each row, or of what the weights allow");
+           self->fixed                ? "from the calibration pictures"
+           : self->dtype == RVIT_E4M3 ? "that the weights allow"
+                                      : "for each row");
     printf("pictures %lld\n", (long long)self->n_images);
     printf("layers   %d, %d of them spared\n\n", (int)self->n_layers, (int)n_spared(self));
     puts("errors are root mean squares, relative; outlier: the largest channel of the input over the median one");
