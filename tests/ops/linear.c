@@ -147,7 +147,7 @@ static void linear_forms(void **state)
 static void linear_sizes(void **state)
 {
     (void)state;
-    static const int32_t sizes[][2] = {{4, 4}, {12, 20}, {36, 100}, {260, 132}, {192, 576}, {768, 192}, {1152, 68}};
+    static const int32_t sizes[][2] = {{4, 4}, {12, 20}, {36, 100}, {260, 132}, {192, 576}, {768, 192}, {1024, 36}, {1152, 68}};
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
             if (leaves_out(t + (int)i / 2, 2)) /* not i, or else the rest depended on t alone */
