@@ -98,7 +98,10 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
     RVIT_TRY(rvit_vk_grids_open(device, NULL, &device->grids));
-    return desc->skip_self_test ? RVIT_OK : prove(device, desc);
+    if (!desc->skip_self_test)
+        RVIT_TRY(prove(device, desc));
+    device->base.info.native_dtypes = rvit_vk_native_dtypes(&device->physical, device->base.info.tier, device->enabled);
+    return RVIT_OK;
 }
 
 static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)

@@ -213,6 +213,7 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
     if (physical->why_no_matrix == NULL && unlisted != 0)
         physical->matrix.why_no_bf16 = rvit_vk_feature_missing(unlisted);
     choose_tier(physical);
+    info->native_dtypes = rvit_vk_native_dtypes(physical, info->tier, physical->features & named);
     if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MIN_STORAGE)
         *out_why_not = "it binds too few storage buffers at a time";
     return RVIT_OK;

@@ -147,3 +147,10 @@ int rvit_vk_is_matrix_shader(rvit_vk_shader shader)
            shader == RVIT_VK_LINEAR_BF16_VK_MATRIX || shader == RVIT_VK_LINEAR_BF16_F32_VK_MATRIX ||
            shader == RVIT_VK_ATTENTION_F16_VK_MATRIX || shader == RVIT_VK_ATTENTION_BF16_VK_MATRIX;
 }
+
+int32_t rvit_vk_native_dtypes(const rvit_vk_physical *physical, rvit_tier tier, uint32_t features)
+{
+    const int matrices = tier == RVIT_TIER_MATRIX && physical->matrix.i8_m != 0;
+    const int dots = tier >= RVIT_TIER_SUBGROUP && (features & RVIT_VK_DOT) != 0 && physical->dot_is_fast;
+    return matrices || dots ? 1 << RVIT_I8 : 0;
+}

@@ -235,6 +235,8 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device);
 const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties, uint32_t features,
                                 const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix);
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader);
+/* rvit_device_info.native_dtypes in this tier with these features. */
+int32_t rvit_vk_native_dtypes(const rvit_vk_physical *physical, rvit_tier tier, uint32_t features);
 
 /* device.c */
 rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info);
