@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/args.h"
+#include "core/byte_tensors.h"
 #include "core/config_read.h"
 #include "core/entry.h"
 #include "core/half.h"
@@ -263,17 +264,30 @@ static int is_plain(int32_t stored, rvit_dtype wanted)
 typedef struct chunk {
     uint8_t bytes[4 * CHUNK];
     float values[CHUNK];
+    float *scales; /* of a tensor of bytes, those of its rows */
 } chunk;
+
+static rvit_status read_scales(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const rvit_file_tensor *tensor, chunk *c)
+{
+    if (tensor->bytes == 0)
+        return RVIT_OK;
+    c->scales = rvit_alloc_array(alloc, (size_t)tensor->shape[0], sizeof *c->scales);
+    return c->scales == NULL ? RVIT_OUT_OF_HOST_MEMORY : rvit_bytes_scales(checkpoint->tensors, tensor->name, tensor->shape[0], c->scales);
+}
 
 static rvit_status convert_some(const rvit_checkpoint *checkpoint, int32_t index, int64_t first, int64_t n, rvit_dtype dtype, chunk *c,
                                 void *out)
 {
-    const int32_t stored = rvit_tensor_set_tensor(checkpoint->tensors, index)->dtype;
-    const int64_t size = rvit_dtype_size((rvit_dtype)stored);
+    const rvit_file_tensor *tensor = rvit_tensor_set_tensor(checkpoint->tensors, index);
+    const int64_t size = tensor->bytes != 0 ? 1 : rvit_dtype_size((rvit_dtype)tensor->dtype);
     for (int64_t done = 0; done < n; done += CHUNK) {
         const int64_t some = n - done < CHUNK ? n - done : CHUNK;
+        float *values = dtype == RVIT_F32 ? (float *)out + done : c->values;
         RVIT_TRY(rvit_tensor_set_read(checkpoint->tensors, index, (first + done) * size, some * size, c->bytes));
-        rvit_values_of(c->bytes, stored, some, dtype == RVIT_F32 ? (float *)out + done : c->values);
+        if (tensor->bytes != 0)
+            rvit_bytes_values(tensor, c->bytes, c->scales, first + done, some, values);
+        else
+            rvit_values_of(c->bytes, tensor->dtype, some, values);
         if (dtype != RVIT_F32)
             rvit_narrow(c->values, some, dtype, (uint16_t *)out + done);
     }
@@ -283,14 +297,17 @@ static rvit_status convert_some(const rvit_checkpoint *checkpoint, int32_t index
 static rvit_status read_some(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, int32_t index, int64_t first, int64_t n,
                              rvit_dtype dtype, void *out)
 {
-    const int32_t stored = rvit_tensor_set_tensor(checkpoint->tensors, index)->dtype;
-    const int64_t size = rvit_dtype_size((rvit_dtype)stored);
-    if (is_plain(stored, dtype))
+    const rvit_file_tensor *tensor = rvit_tensor_set_tensor(checkpoint->tensors, index);
+    const int64_t size = rvit_dtype_size(dtype);
+    if (is_plain(tensor->dtype, dtype))
         return rvit_tensor_set_read(checkpoint->tensors, index, first * size, n * size, out);
     chunk *c = rvit_alloc_new(alloc, sizeof *c);
     if (c == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    const rvit_status status = convert_some(checkpoint, index, first, n, dtype, c, out);
+    rvit_status status = read_scales(checkpoint, alloc, tensor, c);
+    if (status == RVIT_OK)
+        status = convert_some(checkpoint, index, first, n, dtype, c, out);
+    rvit_alloc_free(alloc, c->scales);
     rvit_alloc_free(alloc, c);
     return status;
 }
@@ -306,7 +323,7 @@ rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_al
     if (index < 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing", path, shown);
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
-    if (tensor->dtype < 0)
+    if (tensor->dtype < 0 && tensor->bytes == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", path, shown, tensor->dtype_name);
     if (tensor->n_elements != n)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected %" PRId64 " values, found %" PRId64, path, shown, n, tensor->n_elements);

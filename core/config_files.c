@@ -12,6 +12,7 @@ enum { MAX_PATH = 4096, MAX_VALUES = 1 << 16, SHOWN_NAME = 64 };
 
 static rvit_status read_model(const rvit_config_reader *r, const rvit_json *root)
 {
+    RVIT_TRY(rvit_config_quantization(r, root));
     if (rvit_json_get(root, "model_cfg") != NULL)
         return rvit_config_open_clip(r, root);
     if (rvit_json_get(root, "model_type") != NULL)
@@ -99,6 +100,7 @@ rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *allo
     RVIT_TRY(read_beside(source, "config.json", read_model_type, alloc, &r, &found));
     RVIT_TRY(read_beside(source, "preprocessor_config.json", rvit_config_preprocessor, alloc, &r, &others));
     RVIT_TRY(read_beside(source, "config.json", read_model, alloc, &r, &found));
+    RVIT_TRY(read_beside(source, "hf_quant_config.json", rvit_config_modelopt, alloc, &r, &others));
     RVIT_TRY(read_beside(source, "open_clip_config.json", rvit_config_open_clip, alloc, &r, &others));
     if (!found && !others && source->config != NULL)
         return read_text(source->config, "the checkpoint's metadata: config", "metadata", alloc, &r);

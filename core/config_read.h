@@ -52,6 +52,10 @@ int rvit_config_is_qwen(const char *model_type);
 rvit_status rvit_config_qwen(const rvit_config_reader *r, const rvit_json *vision, const char *model_type);
 rvit_status rvit_config_open_clip(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root);
+/* How the weights are quantised: the quantization_config of a config.json, a hf_quant_config.json. What is not known becomes an obstacle.
+ */
+rvit_status rvit_config_quantization(const rvit_config_reader *r, const rvit_json *root);
+rvit_status rvit_config_modelopt(const rvit_config_reader *r, const rvit_json *root);
 /* The class of Hugging Face's processors that goes with a model_type; NULL: none is known here. */
 const struct rvit_processor_class *rvit_processor_of_model(const char *model_type);
 

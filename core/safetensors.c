@@ -38,12 +38,30 @@ struct rvit_safetensors {
 
 static const struct {
     const char *name;
-    int32_t bits, dtype;
+    int32_t bits, dtype, bytes;
 } dtypes[] = {
-    {"F32", 32, RVIT_F32},  {"F16", 16, RVIT_F16},  {"BF16", 16, RVIT_BF16}, {"BOOL", 8, -1},    {"F4", 4, -1},      {"F6_E2M3", 6, -1},
-    {"F6_E3M2", 6, -1},     {"U8", 8, -1},          {"I8", 8, -1},           {"F8_E5M2", 8, -1}, {"F8_E4M3", 8, -1}, {"F8_E8M0", 8, -1},
-    {"F8_E4M3FNUZ", 8, -1}, {"F8_E5M2FNUZ", 8, -1}, {"I16", 16, -1},         {"U16", 16, -1},    {"I32", 32, -1},    {"U32", 32, -1},
-    {"C64", 64, -1},        {"F64", 64, -1},        {"I64", 64, -1},         {"U64", 64, -1},
+    {"F32", 32, RVIT_F32, 0},
+    {"F16", 16, RVIT_F16, 0},
+    {"BF16", 16, RVIT_BF16, 0},
+    {"BOOL", 8, -1, 0},
+    {"F4", 4, -1, 0},
+    {"F6_E2M3", 6, -1, 0},
+    {"F6_E3M2", 6, -1, 0},
+    {"U8", 8, -1, 0},
+    {"I8", 8, -1, RVIT_I8},
+    {"F8_E5M2", 8, -1, 0},
+    {"F8_E4M3", 8, -1, RVIT_E4M3},
+    {"F8_E8M0", 8, -1, 0},
+    {"F8_E4M3FNUZ", 8, -1, 0},
+    {"F8_E5M2FNUZ", 8, -1, 0},
+    {"I16", 16, -1, 0},
+    {"U16", 16, -1, 0},
+    {"I32", 32, -1, 0},
+    {"U32", 32, -1, 0},
+    {"C64", 64, -1, 0},
+    {"F64", 64, -1, 0},
+    {"I64", 64, -1, 0},
+    {"U64", 64, -1, 0},
 };
 
 static int compare_offsets(const void *left, const void *right)
@@ -128,6 +146,7 @@ static rvit_status read_dtype(const rvit_safetensors *file, const char *shown, c
         if (strcmp(value->string, dtypes[i].name) == 0) {
             tensor->dtype_name = dtypes[i].name;
             tensor->dtype = dtypes[i].dtype;
+            tensor->bytes = dtypes[i].bytes;
             *bits = dtypes[i].bits;
             return RVIT_OK;
         }

@@ -109,3 +109,19 @@ rvit_status rvit_tensors_read(const rvit_tensors *tensors, int32_t index, int64_
     }
     return RVIT_OK;
 }
+
+rvit_status rvit_tensors_read_bytes(const rvit_tensors *tensors, int32_t index, int64_t first, int64_t n, void *out_bytes)
+{
+    RVIT_ENTRY;
+    const rvit_file_tensor *tensor = NULL;
+    RVIT_TRY(find("rvit_tensors_read_bytes", tensors, index, &tensor));
+    if (out_bytes == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_tensors_read_bytes: out_bytes is NULL");
+    return rvit_tensor_set_read(tensors->set, index, first, n, out_bytes);
+}
+
+int64_t rvit_tensors_size(const rvit_tensors *tensors, int32_t index)
+{
+    const int exists = tensors != NULL && index >= 0 && index < rvit_tensor_set_count(tensors->set);
+    return exists ? rvit_tensor_set_tensor(tensors->set, index)->size : 0;
+}

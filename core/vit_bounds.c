@@ -14,9 +14,9 @@
 /* fc1's operands are rounded by a sixteenth at most, each. */
 #define ROUNDED (17.0 / 16 * 17.0 / 16)
 
-int rvit_input_is_bounded(const rvit_model *model, rvit_block_linear linear)
+int rvit_input_is_bounded(const rvit_model *model, rvit_dtype dtype, const rvit_file_scales *file, rvit_block_linear linear)
 {
-    if (rvit_block_dtype(model, linear) != RVIT_E4M3 || linear == RVIT_BLOCK_PROJ)
+    if (dtype != RVIT_E4M3 || linear == RVIT_BLOCK_PROJ || file->input > 0.0f || (file->given && !file->one))
         return 0;
     /* The bound of a gate times that of a value would be too far from both. */
     return linear != RVIT_BLOCK_FC2 || model->mlp_norm || !model->info.gated;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/byte_tensors.h"
 #include "core/status.h"
 #include "core/vit_shapes.h"
 
@@ -30,8 +31,35 @@ static rvit_status check_missing(const rvit_geometry *g)
     return RVIT_OK;
 }
 
+static int is_block_weight(rvit_role role)
+{
+    static const rvit_role roles[] = {RVIT_ROLE_QKV_WEIGHT,  RVIT_ROLE_Q_WEIGHT,   RVIT_ROLE_K_WEIGHT,    RVIT_ROLE_V_WEIGHT,
+                                      RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_FC1_WEIGHT, RVIT_ROLE_GATE_WEIGHT, RVIT_ROLE_FC2_WEIGHT};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (roles[i] == role)
+            return 1;
+    return 0;
+}
+
+static rvit_status check_dtype(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, uint8_t *used, int32_t *bytes)
+{
+    if (tensor->dtype >= 0)
+        return RVIT_OK;
+    if (!is_block_weight(role))
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16%s", g->path, tensor->name,
+                         tensor->dtype_name, tensor->bytes != 0 ? ", only those of the blocks' linear layers 8 bits" : "");
+    if (tensor->bytes == 0)
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights of blocks are F32, F16, BF16, I8 or F8_E4M3", g->path,
+                         tensor->name, tensor->dtype_name);
+    if (*bytes != 0 && *bytes != tensor->bytes)
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s, but others have 8 bits of another kind", g->path, tensor->name,
+                         tensor->dtype_name);
+    *bytes = tensor->bytes;
+    return rvit_bytes_check(g->set, tensor->name, used);
+}
+
 /* Checks one tensor against its place and marks it. */
-static rvit_status check_tensor(const rvit_geometry *g, rvit_role role, int32_t block, uint8_t *used, int64_t *n_parameters)
+static rvit_status check_tensor(const rvit_geometry *g, rvit_role role, int32_t block, uint8_t *used, rvit_vit_config *config)
 {
     char name[RVIT_NAME_SIZE];
     const rvit_file_tensor *tensor = rvit_geometry_find(g, role, block, name);
@@ -43,10 +71,9 @@ static rvit_status check_tensor(const rvit_geometry *g, rvit_role role, int32_t 
         rvit_format_shape(found, tensor->rank, tensor->shape);
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape %s, found %s", g->path, name, want, found);
     }
-    if (tensor->dtype < 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", g->path, name, tensor->dtype_name);
+    RVIT_TRY(check_dtype(g, role, tensor, used, &config->bytes));
     used[rvit_tensor_set_find(g->set, name)] = 1;
-    *n_parameters += tensor->n_elements;
+    config->info.n_parameters += tensor->n_elements;
     return RVIT_OK;
 }
 
@@ -218,7 +245,7 @@ static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used
         int32_t block;
         const int role = rvit_geometry_expected(g, i, &block);
         if (role >= 0)
-            RVIT_TRY(check_tensor(g, (rvit_role)role, block, used, &config->info.n_parameters));
+            RVIT_TRY(check_tensor(g, (rvit_role)role, block, used, config));
     }
     RVIT_TRY(count_tensors(g, lenient, used, &config->info));
     fill_info(g, &config->info);

@@ -2,6 +2,8 @@
 #include "core/vit_forward.h"
 #include "core/vit_windows.h"
 
+#include <raggedvit/experimental.h>
+
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args)
 {
     const rvit_model *model = f->model;
@@ -13,9 +15,20 @@ rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *ar
     return rvit_stream_add(f->stream, &op);
 }
 
+static rvit_status trace_input(const forward *f, rvit_block_linear linear, rvit_view x)
+{
+    const rvit_model *m = f->model;
+    const int64_t row = rvit_dtype_size(m->dtype) * f->rows.capacity, dim = m->info.dim;
+    const int64_t columns = f->block * (3 * dim + m->mlp_width) + linear * dim; /* those before: fc2 is the last of a block */
+    if (f->plan->desc.trace != RVIT_TRACE_INPUTS)
+        return RVIT_OK;
+    return rvit_forward_trace(f, x, row * rvit_block_inputs(m, linear), at(view(f, f->plan->trace_inputs), row * columns));
+}
+
 /* A block's, of the input that its type asks for: x, or the array of bytes. args: the rest. */
 static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit_view x, rvit_linear_args args)
 {
+    RVIT_TRY(trace_input(f, linear, x));
     const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
     rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = w->narrow_bias, .spare_rows = f->spare_rows, .arranged = w->arranged}};
     args.dtype = w->dtype;
@@ -29,7 +42,7 @@ static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit
         args.x_scales = f->scales;
         args.weight_scales = w->scales;
     }
-    if (w->bounded)
+    if (w->one_scale)
         op.hints.one_scale = w->input_scale;
     op.linear = args;
     return rvit_stream_add(f->stream, &op);

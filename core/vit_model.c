@@ -50,7 +50,7 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
         RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "model desc"));
     RVIT_TRY(rvit_model_check_dtype(device, desc.dtype));
     RVIT_TRY(check_runs(checkpoint));
-    RVIT_TRY(rvit_quantization_check(device, desc.quantization, desc.dtype, &checkpoint->config.info));
+    RVIT_TRY(rvit_quantization_check(device, desc.quantization, desc.dtype, checkpoint));
     rvit_model *model = rvit_alloc_new(&device->alloc, sizeof *model);
     if (model == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;

@@ -82,8 +82,9 @@ static int passes(const rvit_model_info *info, rvit_precision precision, char re
     return 0;
 }
 
-static void choose(const rvit_device *device, const rvit_model_info *info, rvit_precision_choice *out)
+static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint, rvit_precision_choice *out)
 {
+    const rvit_model_info *info = &checkpoint->config.info;
     const rvit_precision bytes = bytes_of(device), wide = wide_of(device, info);
     if (bytes == RVIT_PRECISION_AUTO) {
         fill(out, device, info, wide);
@@ -91,9 +92,11 @@ static void choose(const rvit_device *device, const rvit_model_info *info, rvit_
         return;
     }
     fill(out, device, info, bytes);
-    if (rvit_quantization_check(device, out->quantization, out->dtype, info) != RVIT_OK) {
+    if (rvit_quantization_check(device, out->quantization, out->dtype, checkpoint) != RVIT_OK) {
         snprintf(out->reason, sizeof out->reason, "%s cannot be had: %s", rvit_precision_name(bytes), rvit_status_detail());
         fill(out, device, info, wide);
+    } else if (checkpoint->config.bytes != 0) {
+        snprintf(out->reason, sizeof out->reason, "the checkpoint's weights are %s", rvit_precision_name(bytes));
     } else if (!passes(info, bytes, out->reason)) {
         fill(out, device, info, wide);
     }
@@ -110,10 +113,10 @@ rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoi
     const rvit_model_info *info = &checkpoint->config.info;
     rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
     if (precision == RVIT_PRECISION_AUTO)
-        choose(device, info, &choice);
+        choose(device, checkpoint, &choice);
     else
         fill(&choice, device, info, precision);
     RVIT_TRY(rvit_model_check_dtype(device, choice.dtype));
-    RVIT_TRY(rvit_quantization_check(device, choice.quantization, choice.dtype, info));
+    RVIT_TRY(rvit_quantization_check(device, choice.quantization, choice.dtype, checkpoint));
     return rvit_args_return(out_choice, &choice, sizeof choice, "precision choice");
 }

@@ -2,6 +2,7 @@
 #include "core/vit_quantize.h"
 
 #include "core/backend.h"
+#include "core/checkpoint.h"
 #include "core/op.h"
 #include "core/quantized.h"
 
@@ -21,9 +22,12 @@ const char *rvit_quantization_name(rvit_quantization quantization)
     return (int)quantization >= 0 && (size_t)quantization < sizeof kinds / sizeof *kinds ? kinds[quantization].name : "unknown";
 }
 
-rvit_dtype rvit_block_dtype(const rvit_model *model, rvit_block_linear linear)
+rvit_dtype rvit_block_dtype(const rvit_model *model, const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear)
 {
-    return kinds[model->info.quantization].linears[linear] ? kinds[model->info.quantization].dtype : model->dtype;
+    if (!kinds[model->info.quantization].linears[linear])
+        return model->dtype;
+    const int spared = checkpoint->config.bytes != 0 && !rvit_file_has_bytes(checkpoint, block, linear);
+    return spared ? model->dtype : kinds[model->info.quantization].dtype;
 }
 
 int rvit_model_quantizes(const rvit_model *model)
@@ -60,9 +64,21 @@ static const char *lacks(const rvit_device *device, rvit_dtype bytes, rvit_dtype
     return reason != NULL ? reason : device->api->supports(device, &layernorm);
 }
 
-rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization quantization, rvit_dtype dtype,
-                                    const rvit_model_info *info)
+/* Numbers of one kind of 8 bits are poor weights of the other. */
+static rvit_status check_file(rvit_quantization quantization, const rvit_checkpoint *checkpoint)
 {
+    const int32_t bytes = checkpoint->config.bytes;
+    if (quantization == RVIT_QUANTIZATION_NONE || bytes == 0 || bytes == (int32_t)kinds[quantization].dtype)
+        return RVIT_OK;
+    return rvit_fail(RVIT_UNSUPPORTED, "%s: its blocks are %s, but quantization is %s: expected %s or none",
+                     rvit_tensor_set_path(checkpoint->tensors), bytes == RVIT_I8 ? "int8" : "fp8", kinds[quantization].name,
+                     bytes == RVIT_I8 ? "int8" : "fp8");
+}
+
+rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization quantization, rvit_dtype dtype,
+                                    const rvit_checkpoint *checkpoint)
+{
+    const rvit_model_info *info = &checkpoint->config.info;
     if ((int)quantization < 0 || (size_t)quantization >= sizeof kinds / sizeof *kinds)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: quantization: %d is not a valid quantization", (int)quantization);
     if (quantization == RVIT_QUANTIZATION_NONE)
@@ -77,13 +93,37 @@ rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization
             "model desc: quantization is %s, which takes rows of a multiple of 16 values, up to %d: the model's dim is %d, its "
             "mlp_dim %d",
             kinds[quantization].name, RVIT_MAX_BYTES, (int)info->dim, (int)info->mlp_dim);
+    return check_file(quantization, checkpoint);
+}
+
+rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_checkpoint *checkpoint)
+{
+    static const char *const names[] = {"qkv", "proj", "fc1", "fc2"};
+    RVIT_TRY(check_file((rvit_quantization)model->info.quantization, checkpoint));
+    for (int32_t b = 0; rvit_model_quantizes(model) && b < model->info.depth; b++)
+        for (rvit_block_linear i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
+            const rvit_linear_weights *w = &model->blocks[b].linears[i];
+            const rvit_dtype dtype = rvit_block_dtype(model, checkpoint, b, i);
+            rvit_file_scales file;
+            RVIT_TRY(rvit_file_scales_of(checkpoint, b, i, &file));
+            if (dtype != w->dtype)
+                return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of block %d is %s with the checkpoint, in the model %s",
+                                 names[i], (int)b, rvit_dtype_name(dtype), rvit_dtype_name(w->dtype));
+            const int bounded = rvit_input_is_bounded(model, dtype, &file, i);
+            const int scaled = bounded || (rvit_is_bytes(dtype) && file.input > 0.0f);
+            if (bounded != w->bounded || rvit_inputs_have_one_scale(dtype, &file, bounded) != w->one_scale ||
+                scaled != (w->input_scale.buffer != NULL))
+                return rvit_fail(RVIT_INVALID_ARGUMENT,
+                                 "rvit_model_update: the inputs of %s of block %d have another kind of scale in the checkpoint than in "
+                                 "the model",
+                                 names[i], (int)b);
+        }
     return RVIT_OK;
 }
 
-rvit_file_scales rvit_file_scales_of(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear)
+int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, int bounded)
 {
-    (void)l, (void)block, (void)linear;
-    return (rvit_file_scales){NULL, 0.0f}; /* no file that is read so far has any */
+    return bounded || (dtype == RVIT_E4M3 && file->one && file->input > 0.0f);
 }
 
 rvit_status rvit_weights_place_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w)
@@ -113,6 +153,22 @@ static float scale_of_all(const float *values, int64_t rows, int64_t columns)
     return scale < RVIT_BYTES_LEAST ? RVIT_BYTES_LEAST : scale;
 }
 
+/* A checkpoint's scale gives the bytes of the checkpoint again. Only int8's -128 has no negative, which a layer scale may ask for: NULL,
+   such a row gets a scale of its own. */
+static const float *fitting_scale(const float *given, const float *values, int64_t n, rvit_dtype dtype)
+{
+    for (int64_t i = 0; dtype == RVIT_I8 && i < n; i++)
+        if (values[i] > 127.5f * *given)
+            return NULL;
+    return given;
+}
+
+/* Rows of a checkpoint's may have int8's -128. */
+static uint8_t to_weight_byte(float value, const float *given, rvit_dtype dtype)
+{
+    return given != NULL && dtype == RVIT_I8 && value < -127.5f ? (uint8_t)INT8_MIN : rvit_to_byte(value, dtype);
+}
+
 /* Bytes take the place of values that have been read already. What a row that is not finite gives is NaN: it has the scale NaN or, of
    E4M3, consists of NaN. */
 rvit_status rvit_weights_write_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
@@ -122,11 +178,13 @@ rvit_status rvit_weights_write_bytes(rvit_weights_loader *l, int64_t rows, int64
     uint8_t *bytes = (uint8_t *)l->values;
     const float same = w->dtype == RVIT_E4M3 && given == NULL ? scale_of_all(l->values, rows, columns) : 0.0f;
     for (int64_t row = 0; row < rows; row++) {
-        const float *values = l->values + row * columns, *static_scale = same != 0.0f ? &same : given != NULL ? &given[row] : NULL;
+        const float *values = l->values + row * columns,
+                    *own = given == NULL ? NULL : fitting_scale(&given[row], values, columns, w->dtype);
+        const float *static_scale = same != 0.0f ? &same : own;
         const rvit_row_scale scale = rvit_row_scale_of(largest_of(values, columns), static_scale, w->dtype);
-        scales[row] = same != 0.0f ? same : scale.scale;
+        scales[row] = w->dtype == RVIT_E4M3 ? *static_scale : scale.scale;
         for (int64_t i = 0; i < columns; i++)
-            bytes[row * columns + i] = scale.inverse == 0.0f ? scale.fill : rvit_to_byte(values[i] * scale.inverse, w->dtype);
+            bytes[row * columns + i] = scale.inverse == 0.0f ? scale.fill : to_weight_byte(values[i] * scale.inverse, own, w->dtype);
     }
     RVIT_TRY(rvit_weights_write_raw(l, bytes, rows * columns, w->weight));
     return rvit_weights_write_raw(l, scales, rows * (int64_t)sizeof *scales, w->scales);

@@ -4,26 +4,37 @@
 
 #include "core/vit_weights.h"
 
-/* The type of the weight of a block's product, and of its input. */
-rvit_dtype rvit_block_dtype(const rvit_model *model, rvit_block_linear linear);
+/* The type of the weight of a block's product, and of its input. Layers that a quantised checkpoint stores in 16 or 32 bits are spared. */
+rvit_dtype rvit_block_dtype(const rvit_model *model, const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear);
 /* Whether a block has products of bytes, and whether one of them takes its inputs' scale from the checkpoint. */
 int rvit_model_quantizes(const rvit_model *model);
 int rvit_model_has_static_scales(const rvit_model *model);
 
-/* UNSUPPORTED, with the reason, if the model or the device cannot do it. */
+/* UNSUPPORTED, with the reason, if the model, its checkpoint or the device cannot do it. */
 rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization quantization, rvit_dtype dtype,
-                                    const rvit_model_info *info);
+                                    const rvit_checkpoint *checkpoint);
+/* INVALID_ARGUMENT if sessions of the model would not fit the checkpoint: it has its layers of bytes, or scales of inputs, elsewhere. */
+rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_checkpoint *checkpoint);
 
-/* What a file brings of a product that it has quantised. */
+/* vit_file_scales.c. Whether the file has the layer's weights, all of them, in 8 bits. */
+int rvit_file_has_bytes(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear);
+/* What the file brings of a layer. */
 typedef struct rvit_file_scales {
-    const float *weight; /* of each row of the weight, as the file has it; NULL: made from the values */
-    float input;         /* of all inputs; 0: each row has its own */
+    int32_t given, one; /* 1: the rows of the weight have scales; and all the same */
+    float input;        /* of all inputs; 0: each row has its own */
 } rvit_file_scales;
-rvit_file_scales rvit_file_scales_of(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear);
+rvit_status rvit_file_scales_of(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear, rvit_file_scales *out);
+/* The scales of the weight's rows as the model has these, if they are given. Uses l->more. */
+rvit_status rvit_file_weight_scales(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *scales);
 
-/* vit_bounds.c. Whether no input of the product exceeds what its weights say, and the scale of that: uses l->values and l->more. */
-int rvit_input_is_bounded(const rvit_model *model, rvit_block_linear linear);
+/* vit_bounds.c. Whether the inputs of the product, of that type, have the scale of the most that its weights allow; and that scale: uses
+   l->values and l->more. */
+int rvit_input_is_bounded(const rvit_model *model, rvit_dtype dtype, const rvit_file_scales *file, rvit_block_linear linear);
 rvit_status rvit_weights_bound_input(rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *out_scale);
+
+/* Whether one scale does for all inputs of the product, of that type, and one for its whole weight, as the fastest products of E4M3 need.
+ */
+int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, int bounded);
 
 /* Room for a weight of bytes, and its scales. */
 rvit_status rvit_weights_place_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w);

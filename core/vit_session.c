@@ -121,8 +121,8 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
 {
     if (desc->max_images < 1 || desc->max_images > 1 << 20)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, expected 1..%d", (int)desc->max_images, 1 << 20);
-    if (desc->trace < 0 || desc->trace > RVIT_TRACE_GIVEN)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: trace is %d, expected 0, 1 or 2", (int)desc->trace);
+    if (desc->trace < 0 || desc->trace > RVIT_TRACE_INPUTS)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: trace is %d, expected 0 to 3", (int)desc->trace);
     RVIT_TRY(rvit_native_check(model, desc));
     const int64_t rows = (int64_t)desc->max_images * model->info.tokens;
     if (!desc->native && rows > INT32_MAX - 1)

@@ -479,6 +479,9 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     schedule.windowed = model->info.window > 0;
     if (desc->trace == RVIT_TRACE_GIVEN)
         RVIT_TRY(check_given(&schedule));
+    if (desc->trace == RVIT_TRACE_INPUTS && (schedule.n_stages > 0 || rvit_model_quantizes(model)))
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 3, but the %s",
+                         schedule.n_stages > 0 ? "session prunes" : "model is quantised");
     schedule.given = desc->trace == RVIT_TRACE_GIVEN;
     RVIT_TRY(check_predictors(model, &schedule));
     RVIT_TRY(check_probs(model, &schedule));

@@ -384,6 +384,18 @@ rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int
         *out_rows = rows_of(session, rvit_stage_of_output(&plan->schedule, block));
         return RVIT_OK;
     }
+    if (what == RVIT_TRACE_INPUT) {
+        const rvit_model *m = session->model;
+        const int64_t row = plan->segments[0].rows * rvit_dtype_size(m->dtype), dim = m->info.dim;
+        if (plan->desc.trace != RVIT_TRACE_INPUTS || index < 0 || index >= m->info.depth * RVIT_N_BLOCK_LINEARS)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_trace: the session has no input of layer %d", (int)index);
+        const int32_t block = index / RVIT_N_BLOCK_LINEARS, linear = index % RVIT_N_BLOCK_LINEARS;
+        *out_data =
+            (const uint8_t *)rvit_session_host(session, plan->trace_inputs) + row * (block * (3 * dim + m->mlp_width) + linear * dim);
+        *out_dtype = m->dtype;
+        *out_rows = rows_of(session, -1);
+        return RVIT_OK;
+    }
     if (what == RVIT_TRACE_SCORES && index == plan->schedule.n_stages && plan->trace_anchor_scores.place != RVIT_PLACE_NONE) {
         *out_data = rvit_session_host(session, plan->trace_anchor_scores);
         *out_dtype = RVIT_F32;

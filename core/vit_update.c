@@ -3,7 +3,7 @@
 
 #include "core/checkpoint.h"
 #include "core/entry.h"
-#include "core/vit_model.h"
+#include "core/vit_quantize.h"
 
 /* What sessions have taken for granted. */
 static rvit_status check_same(const rvit_model_info *model, const rvit_model_info *other)
@@ -90,6 +90,7 @@ rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoi
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other norms inside its blocks than the model");
     RVIT_TRY(check_same_parts(model, &checkpoint->config));
     RVIT_TRY(check_same_positions(model, &checkpoint->config));
+    RVIT_TRY(rvit_quantization_check_same(model, checkpoint));
     rvit_model_take_positions(model, checkpoint);
     return rvit_model_reload(model, checkpoint);
 }

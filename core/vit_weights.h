@@ -12,9 +12,9 @@ typedef struct rvit_weights_loader {
     int64_t size;        /* bytes placed so far */
     int64_t largest;     /* elements of the largest tensor */
     rvit_buffer *staging;
-    int64_t start;          /* offset in the weights of the start of the staging memory */
-    int64_t copied, staged; /* offsets in the weights: end of the part being copied, end of the part in staging memory */
-    float *values, *more;
+    int64_t start;                 /* offset in the weights of the start of the staging memory */
+    int64_t copied, staged;        /* offsets in the weights: end of the part being copied, end of the part in staging memory */
+    float *values, *more, *scales; /* scales: of a weight's rows, of files that have them */
 } rvit_weights_loader;
 
 /* Room for n elements in the weights. */

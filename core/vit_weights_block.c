@@ -18,12 +18,13 @@ static target to_view(rvit_dtype dtype, rvit_view *view)
     return (target){dtype, view, NULL, NULL};
 }
 
-static target to_weight(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear)
+static rvit_status to_weight(rvit_weights_loader *l, int32_t block, rvit_block_linear linear, target *to)
 {
     rvit_linear_weights *w = &l->model->blocks[block].linears[linear];
-    w->dtype = rvit_block_dtype(l->model, linear);
-    const int bytes = rvit_is_bytes(w->dtype);
-    return (target){w->dtype, &w->weight, bytes ? w : NULL, bytes ? rvit_file_scales_of(l, block, linear).weight : NULL};
+    w->dtype = rvit_block_dtype(l->model, l->checkpoint, block, linear);
+    const int bytes = rvit_is_bytes(w->dtype), given = bytes && rvit_file_has_bytes(l->checkpoint, block, linear);
+    *to = (target){w->dtype, &w->weight, bytes ? w : NULL, given ? l->scales : NULL};
+    return given && l->stream != NULL ? rvit_file_weight_scales(l, block, linear, l->scales) : RVIT_OK;
 }
 
 /* Room for n elements in rows of `columns`. */
@@ -43,9 +44,11 @@ static rvit_status write(rvit_weights_loader *l, int64_t n, int64_t columns, con
 static rvit_status load_input_scale(rvit_weights_loader *l, int32_t block, rvit_block_linear linear)
 {
     rvit_linear_weights *w = &l->model->blocks[block].linears[linear];
-    const rvit_file_scales given = rvit_is_bytes(w->dtype) ? rvit_file_scales_of(l, block, linear) : (rvit_file_scales){NULL, 0.0f};
-    float scale = given.input;
-    w->bounded = given.input == 0.0f && given.weight == NULL && rvit_input_is_bounded(l->model, linear);
+    rvit_file_scales file;
+    RVIT_TRY(rvit_file_scales_of(l->checkpoint, block, linear, &file));
+    float scale = rvit_is_bytes(w->dtype) ? file.input : 0.0f;
+    w->bounded = rvit_input_is_bounded(l->model, w->dtype, &file, linear);
+    w->one_scale = rvit_inputs_have_one_scale(w->dtype, &file, w->bounded);
     if (scale == 0.0f && !w->bounded)
         return RVIT_OK;
     RVIT_TRY(rvit_weights_place(l, 1, RVIT_F32, &w->input_scale));
@@ -159,12 +162,15 @@ static rvit_status load_mlp(rvit_weights_loader *l, int32_t b, rvit_block_weight
     const rvit_dtype dtype = l->model->dtype;
     rvit_linear_weights *fc1 = &w->linears[RVIT_BLOCK_FC1], *fc2 = &w->linears[RVIT_BLOCK_FC2];
     const int biased = l->checkpoint->config.mlp_bias;
-    RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_WEIGHT, RVIT_ROLE_GATE_WEIGHT, b, dim, to_weight(l, b, RVIT_BLOCK_FC1)));
+    target to;
+    RVIT_TRY(to_weight(l, b, RVIT_BLOCK_FC1, &to));
+    RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_WEIGHT, RVIT_ROLE_GATE_WEIGHT, b, dim, to));
     RVIT_TRY(biased ? load_fc1(l, RVIT_ROLE_FC1_BIAS, RVIT_ROLE_GATE_BIAS, b, 1, to_view(RVIT_F32, &fc1->bias))
                     : rvit_weights_load_zeros(l, (l->model->info.gated ? 2 : 1) * width, RVIT_F32, &fc1->bias));
     if (biased && l->model->info.activation == RVIT_ACTIVATION_GELU_TANH && !l->model->info.gated && dtype != RVIT_F32)
         RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_BIAS, RVIT_ROLE_GATE_BIAS, b, 1, to_view(dtype, &fc1->narrow_bias)));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, to_weight(l, b, RVIT_BLOCK_FC2)));
+    RVIT_TRY(to_weight(l, b, RVIT_BLOCK_FC2, &to));
+    RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, to));
     if (fc2->dtype == RVIT_E4M3)
         RVIT_TRY(biased ? load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, to_view(RVIT_BF16, &fc2->narrow_bias))
                         : rvit_weights_load_zeros(l, dim, RVIT_BF16, &fc2->narrow_bias));
@@ -189,10 +195,13 @@ rvit_status rvit_weights_load_block(rvit_weights_loader *l, int32_t b)
     const int64_t dim = l->model->info.dim;
     rvit_block_weights *w = &l->model->blocks[b];
     rvit_view *proj_bias = &w->linears[RVIT_BLOCK_PROJ].bias;
+    target to;
     RVIT_TRY(rvit_weights_load_norm(l, RVIT_ROLE_NORM1_GAMMA, RVIT_ROLE_NORM1_BETA, b, &w->norm1_gamma, &w->norm1_beta));
-    RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_WEIGHT, b, dim, to_weight(l, b, RVIT_BLOCK_QKV)));
+    RVIT_TRY(to_weight(l, b, RVIT_BLOCK_QKV, &to));
+    RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_WEIGHT, b, dim, to));
     RVIT_TRY(load_qkv_bias(l, b, &w->linears[RVIT_BLOCK_QKV]));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dim, to_weight(l, b, RVIT_BLOCK_PROJ)));
+    RVIT_TRY(to_weight(l, b, RVIT_BLOCK_PROJ, &to));
+    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dim, to));
     RVIT_TRY(l->checkpoint->config.proj_bias ? load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, 1, to_view(RVIT_F32, proj_bias))
                                              : rvit_weights_load_zeros(l, dim, RVIT_F32, proj_bias));
     RVIT_TRY(rvit_weights_load_norm(l, RVIT_ROLE_NORM2_GAMMA, RVIT_ROLE_NORM2_BETA, b, &w->norm2_gamma, &w->norm2_beta));

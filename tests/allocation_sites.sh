@@ -12,10 +12,11 @@ export ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=0" # drivers leak
 reached() {
     : >"$work/addresses"
     "$@" >"$work/log" 2>&1 || [ $? = 77 ] || grep -q 'no test has that name' "$work/log" || { cat "$work/log"; exit 1; }
-    sort -u "$work/addresses" | addr2line -e "$1" | sed "s|^$source/||; s| (discriminator.*||" >>"$work/reached"
+    sort -u "$work/addresses" | addr2line -e "$1" | sed 's| (discriminator.*||' | xargs -d '\n' realpath -m |
+        sed "s|^$source/||" >>"$work/reached"
 }
 folders=core
-for program in test_safetensors test_checkpoint test_shards test_pos_embed; do
+for program in test_safetensors test_checkpoint test_byte_tensors test_shards test_pos_embed; do
     reached "$programs/$program"
 done
 for backend in $backends; do

@@ -14,6 +14,8 @@ typedef struct tensor {
     /* What WITH_VALUES writes: elements start, start + 1, ... of a sequence that the name it was added under chooses. */
     uint32_t origin;
     int64_t start;
+    int32_t has_first; /* 1: its first value is `first` instead */
+    float first;
 } tensor;
 
 /* A checkpoint to be written, open to edits. */
@@ -55,6 +57,7 @@ static inline void add(model *m, const char *name, int rank, int64_t a, int64_t 
     t->rank = rank;
     t->origin = origin_of(name);
     t->start = 0;
+    t->has_first = 0;
     const int64_t shape[5] = {a, b, c, d, 0};
     memcpy(t->shape, shape, sizeof shape);
 }
@@ -139,6 +142,8 @@ static inline void drop(model *m, int index)
 
 static inline int64_t element_size(const char *dtype)
 {
+    if (strcmp(dtype, "I8") == 0 || strcmp(dtype, "F8_E4M3") == 0)
+        return 1;
     return strcmp(dtype, "I64") == 0 ? 8 : strcmp(dtype, "F32") == 0 || strcmp(dtype, "I32") == 0 ? 4 : 2;
 }
 
@@ -157,7 +162,24 @@ static inline uint8_t data_byte(int64_t index)
     return (uint8_t)(mixed >> 37 ^ mixed >> 51);
 }
 
-/* NO_DATA: zeros that take no space. BYTES: every pattern of bits. WITH_VALUES: float32, finite; every tensor must be F32. */
+/* The byte of a tensor of 8 bits: any but E4M3's NaN. */
+static inline uint8_t origin_byte(const tensor *t, int64_t index)
+{
+    const uint8_t byte = (uint8_t)(int)(128 * origin_value(t->origin, t->start + index));
+    return t->dtype[0] == 'F' && (byte & 0x7f) == 0x7f ? 0 : byte;
+}
+
+/* A value of a tensor of F32: of scales above 0. */
+static inline float tensor_value(const tensor *t, int64_t index)
+{
+    const float value = origin_value(t->origin, t->start + index);
+    if (index == 0 && t->has_first)
+        return t->first;
+    return strstr(t->name, "_scale") != NULL ? (1.25f + value) / 128 : value;
+}
+
+/* NO_DATA: zeros that take no space. BYTES: every pattern of bits. WITH_VALUES: float32, finite; every tensor must be F32 or have 8 bits.
+ */
 enum { NO_DATA, BYTES, WITH_VALUES };
 
 static inline void write_model(const model *m, int contents)
@@ -186,10 +208,16 @@ static inline void write_model(const model *m, int contents)
         for (int64_t i = 0; i < offset; i++)
             data[i] = data_byte(i);
     if (contents == WITH_VALUES) {
-        float *values = (float *)data;
+        uint8_t *to = data;
         for (int i = 0; i < m->n; i++)
-            for (int64_t j = 0; j < n_elements(&m->tensors[i]); j++)
-                *values++ = origin_value(m->tensors[i].origin, m->tensors[i].start + j);
+            for (int64_t j = 0; j < n_elements(&m->tensors[i]); j++) {
+                const tensor *t = &m->tensors[i];
+                const float value = tensor_value(t, j);
+                if (element_size(t->dtype) == 1)
+                    *to++ = origin_byte(t, j);
+                else
+                    to = (uint8_t *)memcpy(to, &value, sizeof value) + sizeof value;
+            }
     }
     write_file(at, header, at, data, offset);
     free(data);

@@ -640,6 +640,17 @@ static void tensors(void **state)
     ASSERT_DETAIL("tensor 'i': dtype I64, expected F32, F16 or BF16");
     assert_int_equal(rvit_tensors_read(file, 0, INT64_MAX, 2, values), RVIT_INVALID_ARGUMENT);
     assert_int_equal(rvit_tensors_read(file, -1, 0, 0, values), RVIT_INVALID_ARGUMENT);
+    uint8_t bytes[8];
+    assert_int_equal(rvit_tensors_size(file, 0), 4);
+    assert_int_equal(rvit_tensors_size(file, 4), 0);
+    assert_int_equal(rvit_tensors_size(NULL, 0), 0);
+    assert_int_equal(rvit_tensors_size(file, 3), 8);
+    assert_int_equal(rvit_tensors_read_bytes(file, 3, 0, 8, bytes), RVIT_OK);
+    assert_int_equal(rvit_tensors_read_bytes(file, 0, 2, 2, bytes), RVIT_OK);
+    assert_memory_equal(bytes, data + 2, 2);
+    assert_int_equal(rvit_tensors_read_bytes(file, 0, 2, 3, bytes), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_tensors_read_bytes(file, 0, 0, 2, NULL), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_tensors_read_bytes(file, 4, 0, 2, bytes), RVIT_INVALID_ARGUMENT);
     rvit_tensors_destroy(file);
     rvit_tensors_destroy(NULL);
     assert_int_equal(memory.live, 0);

@@ -5,7 +5,9 @@ Prints a Markdown table; --json FILE also writes the figures there. Exits 1 if a
 more than the type's limit below that of f32.
 
 usage: tools/accuracy_dtypes.py [--dtypes bf16,f16] [--backend cpu] [--against cpu] [--tiles N] [--only PATTERN] [--threads N]
-       [--jobs N] [--json FILE]
+       [--jobs N] [--calibrate N] [--json FILE]
+--calibrate N: of the files that `raggedvit quantize` writes, with scales of inputs from the first N tiles; top-1 is compared with that of
+the checkpoint itself in f32.
 RAGGEDVIT names the tool (build/release/tools/raggedvit)."""
 import argparse
 import concurrent.futures
@@ -16,6 +18,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "examples" / "data"
@@ -48,17 +51,36 @@ def tool():
     return os.environ.get("RAGGEDVIT", str(ROOT / "build/release/tools/raggedvit"))
 
 
-def verify(arguments, dtype, policy, settings):
-    command = [tool(), "verify", str(MODEL), "--backend", arguments.backend, "--dtype", dtype, "--against", arguments.against]
-    command += ["--against-dtype", "f32", "--images", str(SHEET), "--tiles", "32", "--expect", str(CLASSES), "--limit", str(arguments.tiles)]
-    command += ["--prune", policy, "--json"] + (["--threads", str(arguments.threads)] if arguments.threads else [])
+def run(*command, codes=(0,)):
+    done = subprocess.run([tool(), *command], capture_output=True, text=True)
+    if done.returncode not in codes or not done.stdout:
+        sys.exit(f"{tool()} {' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def common(arguments, policy, settings):
+    options = ["--tiles", "32", "--expect", str(CLASSES), "--limit", str(arguments.tiles), "--prune", policy, "--json"]
+    options += ["--threads", str(arguments.threads)] if arguments.threads else []
     for setting in settings:
         name, value = setting.split("=")
-        command += ["--" + name, value]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode not in (0, 1) or not done.stdout:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout)
+        options += ["--" + name, value]
+    return options
+
+
+def verify(arguments, model, dtype, policy, settings):
+    options = common(arguments, policy, settings)
+    found = run("verify", str(model), "--backend", arguments.backend, "--dtype", dtype, "--against", arguments.against, "--against-dtype",
+                "f32", "--images", str(SHEET), *options, codes=(0, 1))
+    if model != MODEL:  # whose weights in f32 are not those of the checkpoint
+        found["right_b"] = run("classify", str(MODEL), str(SHEET), "--backend", arguments.against, "--dtype", "f32", *options)["n_right"]
+    return found
+
+
+def calibrate(arguments, dtype, folder):
+    model = pathlib.Path(folder) / f"{dtype}.safetensors"
+    run("quantize", str(MODEL), "--output", str(model), "--dtype", dtype, "--calibrate", str(SHEET), "--tiles", "32", "--limit",
+        str(arguments.calibrate), "--backend", arguments.against, "--json")
+    return model
 
 
 def figures(dtype, row, found):
@@ -105,14 +127,21 @@ def main():
     parser.add_argument("--only", default=".")
     parser.add_argument("--threads", type=int, default=0, help="of the CPU backend, for each run (all)")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time (1)")
+    parser.add_argument("--calibrate", type=int, default=0, metavar="N", help="of files calibrated on N tiles")
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    cases = [(row, dtype) for row in ROWS if re.search(arguments.only, row) for dtype in arguments.dtypes.split(",")]
+    with tempfile.TemporaryDirectory() as folder:
+        dtypes = arguments.dtypes.split(",")
+        return compare(arguments, {dtype: calibrate(arguments, dtype, folder) if arguments.calibrate else MODEL for dtype in dtypes})
+
+
+def compare(arguments, models):
+    cases = [(row, dtype) for row in ROWS if re.search(arguments.only, row) for dtype in models]
     results = []
     print("| policy | setting | type | top-1 (f32) | same class | logits, rms | largest | other sets | decisions | differ within | beyond |")
     print("|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for (row, dtype), found in zip(cases, pool.map(lambda case: verify(arguments, case[1], case[0].split()[0], case[0].split()[1:]), cases)):
+        for (row, dtype), found in zip(cases, pool.map(lambda case: verify(arguments, models[case[1]], case[1], case[0].split()[0], case[0].split()[1:]), cases)):
             r = figures(dtype, row, found)
             results.append(r)
             print(
@@ -132,6 +161,7 @@ def main():
             "tiles": arguments.tiles,
             "backend": arguments.backend,
             "against": arguments.against,
+            "calibrated_on": arguments.calibrate,
             "results": results,
         }
         with open(arguments.json, "w") as file:

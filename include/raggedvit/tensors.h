@@ -32,6 +32,13 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_tensors_get(const rvit_tensors *tensors
 RVIT_API RVIT_NODISCARD rvit_status rvit_tensors_read(const rvit_tensors *tensors, int32_t index, int64_t first, int64_t n,
                                                       float *out_values);
 
+/* Reads n bytes of a tensor of any type as the file stores them, little-endian, from byte `first` on. The
+   same failures. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_tensors_read_bytes(const rvit_tensors *tensors, int32_t index, int64_t first, int64_t n,
+                                                            void *out_bytes);
+/* The size of a tensor; 0: there is no such tensor. */
+RVIT_API int64_t rvit_tensors_size(const rvit_tensors *tensors, int32_t index);
+
 #ifdef __cplusplus
 }
 #endif

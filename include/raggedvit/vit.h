@@ -258,6 +258,10 @@ typedef struct rvit_checkpoint_desc {
    If none knows, the model is refused, and the detail names the facts and the options that supply
    them. rvit_checkpoint_fact says what was taken from where.
 
+   Linear layers of the blocks may have 8 bits, all of one kind, as compressed-tensors and ModelOpt
+   write them: X.weight of I8 or F8_E4M3, X.weight_scale [rows, 1], [rows] or one, weight = q * scale,
+   and optionally X.input_scale, one for all inputs. Scales are F32, F16 or BF16, from 2^-100 to 2^100.
+
    BAD_FILE names the file and the tensor, or the rule of the format that is broken, or the field of
    the config that is malformed or contradicts the tensors. UNSUPPORTED names all that keeps the
    model from running: facts that are missing, and parts that are recognised but not implemented.
@@ -321,8 +325,11 @@ typedef struct rvit_model_desc {
 } rvit_model_desc;
 #define RVIT_MODEL_DESC_INIT RVIT_INIT(rvit_model_desc)
 
-/* desc may be NULL. The checkpoint is not needed afterwards. UNSUPPORTED: the device does not compute
-   in dtype, or with the quantization; or with a quantization dim is not a multiple of 16. */
+/* desc may be NULL. The checkpoint is not needed afterwards. Without a quantization weights of 8 bits
+   are converted to dtype as others are. With one, a checkpoint that has them is computed with its own:
+   their scales, and those of inputs where it has these; layers that it has in 16 or 32 bits stay so.
+   UNSUPPORTED: the device does not compute in dtype, or with the quantization; or with a quantization
+   dim is not a multiple of 16, or the checkpoint's weights have 8 bits of another kind. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *desc,
                                                       rvit_model **out_model);
 RVIT_API void rvit_model_destroy(rvit_model *model);
@@ -335,9 +342,10 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_precision_choose(const rvit_device *dev
 /* Replaces the weights by those of a checkpoint of the same geometry, in place: sessions stay, and
    their next runs use the new weights. Returns when the weights are on the device. No run of any of
    the model's sessions may be pending, and none may start before it returns: wait or synchronise
-   first. INVALID_ARGUMENT: the geometry, the eps or the number of predictors differs; the detail
-   names the field, and nothing has changed. After any other failure, as of a file that changed
-   meanwhile, the weights are undefined until an update succeeds. */
+   first. INVALID_ARGUMENT: the geometry, the eps or the number of predictors differs, or of a
+   quantised model which layers have 8 bits or scales for their inputs; the detail names the field, and
+   nothing has changed. After any other failure, as of a file that changed meanwhile, the weights are
+   undefined until an update succeeds. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoint);
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_get_info(const rvit_model *model, rvit_model_info *out_info);
 
@@ -375,7 +383,7 @@ typedef struct rvit_session_desc {
     int32_t max_images; /* maximum number of images of a run, 1 or more */
     rvit_prune_desc prune;
     int32_t trace;   /* 1: keep the values that rvit_session_trace (experimental.h) returns;
-                        costs memory and copies. 2: RVIT_TRACE_GIVEN of experimental.h */
+                        costs memory and copies. 2, 3: RVIT_TRACE_GIVEN and _INPUTS of experimental.h */
     int32_t outputs; /* OR of rvit_output values */
     /* 1: every run has exactly max_images images. If the policy also keeps a fixed number of
        tokens, the host knows all row counts, and GEMMs use the device's dense kernels. The last
@@ -515,8 +523,9 @@ typedef struct rvit_memory_info {
                received attention 4 B L H, L of the block's attention
                a quantised model whose checkpoint brings scales of inputs: 4
                each stage: its results again; 4 (B + 1) (not tome)
-     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i, with trace 2 also
-               B L_i; tome 4 B L_i head_dim more; hiprune with anchors 5 B T
+     trace     4 B T D for the embedding and for each block; with trace 3 together for all blocks
+               E B T (3 D + mlp width) more; each stage: 4 B L_i, with trace 2 also B L_i; tome
+               4 B L_i head_dim more; hiprune with anchors 5 B T
      host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes; with stages 4 B;
                with desc.max_picture_bytes 512 KiB
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages

@@ -1179,6 +1179,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_tensors_find": (c_int32, [c_void_p, c_char_p], False),
     "rvit_tensors_get": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_tensors_read": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
+    "rvit_tensors_read_bytes": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
+    "rvit_tensors_size": (c_int64, [c_void_p, c_int32], False),
     "rvit_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_probe": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),

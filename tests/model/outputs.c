@@ -489,8 +489,8 @@ static void given_sets(void **state)
     desc = session_desc(1, RVIT_PRUNE_MASK, -1.0, NULL, 0);
     desc.trace = RVIT_TRACE_GIVEN;
     expect_status(rvit_session_create(model, &desc, &refused), RVIT_UNSUPPORTED, "mask");
-    desc.trace = 3;
-    expect_status(rvit_session_create(model, &desc, &refused), RVIT_INVALID_ARGUMENT, "trace is 3");
+    desc.trace = 4;
+    expect_status(rvit_session_create(model, &desc, &refused), RVIT_INVALID_ARGUMENT, "trace is 4, expected 0 to 3");
 }
 
 /* What tome compares has length 1; anchors are as many as hiprune says, and the best. */

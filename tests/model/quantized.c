@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include <raggedvit/experimental.h>
+
 #include "core/checkpoint.h"
 #include "core/vit_model.h"
 
@@ -253,6 +255,88 @@ static void weights_can_be_replaced(void **state)
     }
 }
 
+/* y [n_out] = bias + weight x, of a row of floats. */
+static void add_product(const float *x, int32_t n_in, const float *weight, const float *bias, int32_t n_out, double *y)
+{
+    for (int32_t o = 0; o < n_out; o++) {
+        y[o] += bias[o];
+        for (int32_t i = 0; i < n_in; i++)
+            y[o] += (double)weight[o * n_in + i] * x[i];
+    }
+}
+
+static void expect_norm(const double *x, int32_t n, const float *gamma, const float *beta, const float *found)
+{
+    double mean = 0, variance = 0;
+    for (int32_t i = 0; i < n; i++)
+        mean += x[i] / n;
+    for (int32_t i = 0; i < n; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / n;
+    for (int32_t i = 0; i < n; i++)
+        assert_true(fabs((x[i] - mean) / sqrt(variance + 1e-6) * gamma[i] + beta[i] - found[i]) < 1e-3);
+}
+
+static const float *traced(const rvit_session *session, rvit_trace what, int32_t index)
+{
+    const void *data = NULL;
+    rvit_dtype dtype;
+    int64_t rows;
+    expect_ok(rvit_session_trace(session, what, index, &data, &dtype, &rows));
+    assert_int_equal(dtype, RVIT_F32);
+    return data;
+}
+
+/* A block's output is its input and what the products make of the traced inputs, and two of these are norms. */
+static void inputs_are_traced(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    rvit_session_desc desc = policy_desc(RVIT_PRUNE_NONE, 2);
+    desc.trace = RVIT_TRACE_INPUTS;
+    rvit_session *session = open_session(model, &desc), *refused = NULL;
+    (void)run_session(session, m, toy_images(m, 2, 8), 2, NULL);
+    const int32_t d = spec.dim, mlp = spec.mlp;
+    for (int32_t b = 0; b < spec.depth; b++) {
+        const toy_block *w = &m->blocks[b];
+        const float *before = b == 0 ? traced(session, RVIT_TRACE_EMBEDDING, 0) : traced(session, RVIT_TRACE_BLOCK, b - 1);
+        const float *after = traced(session, RVIT_TRACE_BLOCK, b), *inputs[4];
+        for (int32_t i = 0; i < 4; i++)
+            inputs[i] = traced(session, RVIT_TRACE_INPUT, 4 * b + i);
+        for (int32_t t = 0; t < 2 * m->tokens; t += 7) {
+            double x[128];
+            for (int32_t i = 0; i < d; i++)
+                x[i] = before[t * d + i];
+            expect_norm(x, d, w->norm1_w, w->norm1_b, inputs[RVIT_LAYER_QKV] + t * d);
+            add_product(inputs[RVIT_LAYER_PROJ] + t * d, d, w->proj_w, w->proj_b, d, x);
+            expect_norm(x, d, w->norm2_w, w->norm2_b, inputs[RVIT_LAYER_FC1] + t * d);
+            add_product(inputs[RVIT_LAYER_FC2] + t * mlp, mlp, w->fc2_w, w->fc2_b, d, x);
+            for (int32_t i = 0; i < d; i++)
+                assert_true(fabs(x[i] - after[t * d + i]) < 1e-3);
+        }
+    }
+    const void *data;
+    rvit_dtype dtype;
+    int64_t rows;
+    expect_status(rvit_session_trace(session, RVIT_TRACE_INPUT, 4 * spec.depth, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, "layer 16");
+    desc = policy_desc(RVIT_PRUNE_L2, 2);
+    desc.trace = RVIT_TRACE_INPUTS;
+    expect_status(rvit_session_create(model, &desc, &refused), RVIT_UNSUPPORTED, "trace is 3, but the session prunes");
+    rvit_memory_info more = RVIT_MEMORY_INFO_INIT, less = RVIT_MEMORY_INFO_INIT;
+    desc = policy_desc(RVIT_PRUNE_NONE, 2);
+    desc.trace = RVIT_TRACE_INPUTS;
+    expect_ok(rvit_session_memory(model, &desc, &more));
+    desc.trace = 1;
+    expect_ok(rvit_session_memory(model, &desc, &less));
+    assert_int_equal(more.trace_size - less.trace_size, (4 * 2 * m->tokens * (3 * d + mlp) * spec.depth + 255) / 256 * 256);
+    model = open_kind(m, RVIT_F32, RVIT_QUANTIZATION_INT8);
+    desc = policy_desc(RVIT_PRUNE_NONE, 2);
+    desc.trace = RVIT_TRACE_INPUTS;
+    if (model)
+        expect_status(rvit_session_create(model, &desc, &refused), RVIT_UNSUPPORTED, "the model is quantised");
+    model_teardown(NULL);
+}
+
 static void bad_descs_are_refused(void **state)
 {
     (void)state;
@@ -340,4 +424,5 @@ static void precisions_have_names(void **state)
 }
 
 SUITE(quantized_suite, MODEL_TEST(precisions_have_names), MODEL_TEST(laws_hold), MODEL_TEST(errors_are_those_of_rounding),
-      MODEL_TEST(given_scales_are_used), MODEL_TEST(bounds_hold), MODEL_TEST(weights_can_be_replaced), MODEL_TEST(bad_descs_are_refused));
+      MODEL_TEST(given_scales_are_used), MODEL_TEST(bounds_hold), MODEL_TEST(weights_can_be_replaced), MODEL_TEST(inputs_are_traced),
+      MODEL_TEST(bad_descs_are_refused));

@@ -287,6 +287,17 @@ static int check_head(const struct options *options, const rvit_checkpoint *chec
     return EXIT_USAGE;
 }
 
+static int64_t count_saturated(const struct classify *self)
+{
+    int64_t n = 0;
+    for (int i = 0; i < CLASSIFY_SESSIONS; i++) {
+        rvit_stats stats = RVIT_STATS_INIT;
+        if (self->sessions[i] && rvit_session_get_stats(self->sessions[i], &stats) == RVIT_OK)
+            n += stats.saturated;
+    }
+    return n;
+}
+
 /* Derives the exit code from that of the batches. A failure that ended the run outweighs one after which it continued. */
 static int judge(struct classify *self, int code)
 {
@@ -296,6 +307,7 @@ static int judge(struct classify *self, int code)
     if (closed != EXIT_OK)
         return closed;
     self->report.has_features = self->options->features != NULL;
+    self->report.saturated = count_saturated(self);
     if (self->has_infinite)
         complain(NULL, "some logits are not finite");
     if (code == EXIT_OK && self->inputs.n_failures > 0 && self->report.n_images == 0)

@@ -26,6 +26,7 @@ int run_inspect(const struct options *options);
 int run_merge(const struct options *options);
 int run_policies(const struct options *options);
 int run_bench(const struct options *options);
+int run_quantize(const struct options *options);
 
 /* Prints "raggedvit: SUBJECT: ..." to standard error, after clearing a progress bar. subject may be NULL. Both may hold arbitrary text:
    unprintable characters are escaped. */

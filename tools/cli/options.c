@@ -6,8 +6,8 @@
 #include "choices.h"
 #include "inputs.h"
 
-enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32, MERGE = 64 };
-enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT };
+enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32, MERGE = 64, QUANTIZE = 128 };
+enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT | QUANTIZE };
 enum { AGAINST_ORACLE = CHOICE_LAST_BACKEND + 1 };
 /* Additional bits, beside those of rvit_prune_parameter. */
 enum { GIVEN_AGAINST = 1 << 16, GIVEN_AGAINST_DTYPE = 1 << 17, GIVEN_VIDEO = 1 << 21, GIVEN_YUV = 1 << 22 };
@@ -91,6 +91,15 @@ static const struct command commands[] = {
      "shows what a checkpoint holds",
      true,
      run_inspect},
+    {{"quantize", "MODEL --output FILE",
+      "Writes the checkpoint with weights of 8 bits in its blocks, in the manner of compressed-tensors, and says of each layer what that "
+      "costs. With --calibrate the model runs on pictures in f32, for the errors of the layers' products and for fixed scales of inputs. A "
+      "layer is spared, and stays as it is, if the error of its weight, or of its product on the pictures, is above 0.1 (root mean square, "
+      "relative); with fp8 proj is always. A config.json of the model is written beside FILE if there is none.",
+      "raggedvit quantize deit_tiny.safetensors --output deit_tiny_int8.safetensors --calibrate photos/", 1, 1, QUANTIZE},
+     "writes a checkpoint with weights of 8 bits",
+     true,
+     run_quantize},
     {{"policies", "",
       "Lists the policies that --prune takes: the options each uses and their defaults, where in a block it prunes, and where it was "
       "published. "
@@ -151,6 +160,12 @@ static const char *range(int value)
     return value == VIDEO_LIMITED ? "limited" : "full";
 }
 
+static const char *input_scales(int value)
+{
+    static const char *const names[] = {[INPUTS_AUTO] = "auto", [INPUTS_ROW] = "row", [INPUTS_FIXED] = "fixed"};
+    return names[value];
+}
+
 static const char *prepare(int value)
 {
     static const char *const names[] = {[PREPARE_AUTO] = "auto", [PREPARE_HOST] = "host", [PREPARE_DEVICE] = "device"};
@@ -172,9 +187,9 @@ typedef struct options T; /* the struct that the rows fill */
 
 static const struct option_row option_rows[] = {
     {"backend", "NAME", "%s (auto: the first GPU, else the CPU)",
-     OPTION_CHOICE(T, backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND), .commands = TIMES},
+     OPTION_CHOICE(T, backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND), .commands = TIMES | QUANTIZE},
     {"device", "N", "the backend's device of that number, as 'devices' lists it (its first)", OPTION_INTEGER(T, device, 0, INT32_MAX),
-     .commands = TIMES},
+     .commands = TIMES | QUANTIZE},
     {"against", "NAME", "%s, the CPU with float64 sums (cpu; oracle if A is the same device)",
      OPTION_CHOICE(T, against, against, RVIT_BACKEND_AUTO, AGAINST_ORACLE), .commands = VERIFY, .given = GIVEN_AGAINST},
     {"against-device", "N", "the reference backend's device of that number (its first)", OPTION_INTEGER(T, against_device, 0, INT32_MAX),
@@ -184,12 +199,12 @@ static const struct option_row option_rows[] = {
     {"tier", "NAME", "A's kernels: %s (auto, as B: the highest there is)",
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = VERIFY},
     {"kernels", "NAME", "the CPU backend's kernels: portable, avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16 or amx (the fastest)",
-     OPTION_TEXT(T, kernels), .commands = TIMES},
+     OPTION_TEXT(T, kernels), .commands = TIMES | QUANTIZE},
     {"threads", "N",
      "CPU threads, %s: those of the CPU backend, and those that decode and prepare images, which with the CPU backend take turns with it "
      "(0: "
      "as many as the process may use; of those that decode at most 16)",
-     OPTION_INTEGER(T, threads, 0, 1024), .commands = RUNS},
+     OPTION_INTEGER(T, threads, 0, 1024), .commands = RUNS | QUANTIZE},
     {"threads", "N", "CPU threads, %s (0: as many as the process may use)", OPTION_INTEGER(T, threads, 0, 1024), .commands = BENCH},
     {"prune", "NAME", "how patches are dropped; 'raggedvit policies' says which of the options below each takes (none). One of: %s",
      OPTION_CHOICE(T, prune.index, prune_name, 0, PRUNE_MOST_POLICIES - 1), .commands = RUNS},
@@ -223,6 +238,14 @@ static const struct option_row option_rows[] = {
      "storage of weights and activations: %s (f32). int8 is for CPUs and Vulkan, fp8 for CUDA; auto takes the fastest that is accurate "
      "enough",
      OPTION_CHOICE(T, dtype, choice_precision, RVIT_PRECISION_F32, RVIT_PRECISION_AUTO), .commands = TIMES},
+    {"dtype", "TYPE", "of the weights: %s (int8)", OPTION_CHOICE(T, dtype, choice_precision, RVIT_PRECISION_INT8, RVIT_PRECISION_FP8),
+     .commands = QUANTIZE},
+    {"output", "FILE", "the .safetensors file that is written", OPTION_TEXT(T, output), .commands = QUANTIZE},
+    {"calibrate", "PATH", "an image, folder or list of pictures such as the model will see", OPTION_TEXT(T, images), .commands = QUANTIZE},
+    {"inputs", "NAME",
+     "the scales of the layers' inputs: %s. row: each row gets its own when the model runs (with fp8 the weights bound them); fixed: those "
+     "of the calibration (auto: with fp8 and --calibrate fixed, else row)",
+     OPTION_CHOICE(T, inputs, input_scales, INPUTS_AUTO, INPUTS_FIXED), .commands = QUANTIZE},
     {"against-dtype", "TYPE", "the same for the reference (as --dtype)",
      OPTION_CHOICE(T, against_dtype, choice_precision, RVIT_PRECISION_F32, RVIT_PRECISION_AUTO), .commands = VERIFY,
      .given = GIVEN_AGAINST_DTYPE},
@@ -236,19 +259,19 @@ static const struct option_row option_rows[] = {
     {"shape", "NAME", "without MODEL: DeiT's %s (tiny)", OPTION_CHOICE(T, shape, shape, 3, 12), .commands = BENCH},
     {"images", "PATH", "an image, folder or list to verify on (noise)", OPTION_TEXT(T, images), .commands = VERIFY},
     {"fit", "NAME", "how an image gets the input's shape: %s (as the model's files say, else crop)",
-     OPTION_CHOICE(T, recipe.fit, choice_fit, RVIT_FIT_CROP, RVIT_FIT_BORDER), .commands = RUNS},
+     OPTION_CHOICE(T, recipe.fit, choice_fit, RVIT_FIT_CROP, RVIT_FIT_BORDER), .commands = RUNS | QUANTIZE},
     {"filter", "NAME", "what it is resized with: %s (as the model's files say, else bicubic)",
-     OPTION_CHOICE(T, recipe.filter, choice_filter, RVIT_FILTER_BILINEAR, RVIT_FILTER_BICUBIC), .commands = RUNS},
+     OPTION_CHOICE(T, recipe.filter, choice_filter, RVIT_FILTER_BILINEAR, RVIT_FILTER_BICUBIC), .commands = RUNS | QUANTIZE},
     {"reference", "DUMP",
      "compares A with what the model's own code computes, in float64: a file that tools/dump_reference.py of the source tree has written",
      OPTION_TEXT(T, reference), .commands = VERIFY},
     {"crop", "P",
      "share of the resized image's edges that the model sees, %s (as the model's files say; else of --fit crop 0.9, from 384 pixels on 1)",
-     OPTION_NUMBER(T, recipe.crop, 0.1, 1), .commands = RUNS},
+     OPTION_NUMBER(T, recipe.crop, 0.1, 1), .commands = RUNS | QUANTIZE},
     {"mean", "R,G,B", "what is subtracted from the colours, which go from %s; or one for all (as the model's files say)",
-     OPTION_NUMBERS(T, recipe.mean, 0, 1), .commands = RUNS, .given = RECIPE_MEAN},
+     OPTION_NUMBERS(T, recipe.mean, 0, 1), .commands = RUNS | QUANTIZE, .given = RECIPE_MEAN},
     {"std", "R,G,B", "what they are divided by then, %s; or one for all (as the model's files say)",
-     OPTION_NUMBERS(T, recipe.deviation, 0.001, 1), .commands = RUNS, .given = RECIPE_DEVIATION},
+     OPTION_NUMBERS(T, recipe.deviation, 0.001, 1), .commands = RUNS | QUANTIZE, .given = RECIPE_DEVIATION},
     {"native", NULL,
      "runs pictures at their own shape, any number of them in a batch without padding, instead of at one size: as many patches each as "
      "--max-patches says, else at their own size",
@@ -277,7 +300,7 @@ static const struct option_row option_rows[] = {
      "later must be in the library path; colours differ a little. libjpeg decodes what it does not take",
      OPTION_CHOICE(T, decoder, decoder, DECODER_LIBJPEG, DECODER_NVJPEG), .commands = RUNS},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
-     OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
+     OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS | QUANTIZE},
     {"size", "WxH", "of the frames on standard input, as 640x480", OPTION_TEXT(T, video_size), .commands = CLASSIFY, .given = GIVEN_VIDEO},
     {"format", "NAME", "of these frames, as FFmpeg's -pix_fmt: %s",
      OPTION_CHOICE(T, video.format, video_format_name, VIDEO_NV12, VIDEO_GRAY), .commands = CLASSIFY, .given = GIVEN_VIDEO},
@@ -292,6 +315,7 @@ static const struct option_row option_rows[] = {
      OPTION_TEXT(T, shard_text), .commands = CLASSIFY},
     {"limit", "N", "only the first N images, tiles or frames (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = CLASSIFY},
     {"limit", "N", "only the first N images or tiles (all; of noise: 8)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = VERIFY},
+    {"limit", "N", "only the first N images or tiles (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = QUANTIZE},
     {"top", "K", "classes shown for an image, %s (5)", OPTION_INTEGER(T, top, 1, 100), .commands = CLASSIFY},
     {"labels", "FILE", "class names, one a line (the checkpoint's own, else numbers)", OPTION_TEXT(T, labels), .commands = RUNS},
     {"text-embeddings", "FILE",
@@ -359,6 +383,12 @@ static bool check_together(unsigned command, const struct options *options)
 {
     if (command == BENCH && options->prune.policy.type == RVIT_PRUNE_MASK)
         complain(NULL, "bench takes every policy but mask");
+    else if (command == QUANTIZE && !options->output)
+        complain(NULL, "quantize needs --output FILE");
+    else if (command == QUANTIZE && !options->images && (options->limit || options->tiles))
+        complain(NULL, "--limit and --tiles need --calibrate");
+    else if (command == QUANTIZE && !options->images && options->inputs == INPUTS_FIXED)
+        complain(NULL, "--inputs fixed needs --calibrate");
     else if (options->grid && !options->features)
         complain(NULL, "--grid needs --features");
     else if (options->json && options->ndjson)

@@ -13,7 +13,8 @@ struct options {
     const char *model;
     char **paths; /* images, folders, lists */
     int n_paths;
-    char *images;          /* verify: images; NULL: noise */
+    char *images;          /* verify: images; NULL: noise; quantize: those to calibrate with */
+    const char *output;    /* of quantize */
     const char *reference; /* verify: a dump; NULL: another device */
     int given;             /* options that were given: rvit_prune_parameter, and more (options.c) */
     rvit_backend backend, against;
@@ -45,10 +46,12 @@ struct options {
     bool native, timings;
     int32_t max_tokens, max_patches; /* 0: not given */
     int prepare;
+    int inputs; /* of quantize: their scales */
 };
 
 /* Where pictures are resized. */
 enum { PREPARE_AUTO, PREPARE_HOST, PREPARE_DEVICE };
+enum { INPUTS_AUTO, INPUTS_ROW, INPUTS_FIXED };
 
 /* Parses the whole command line and runs its command; returns the exit code. */
 int options_run(int argc, char **argv);

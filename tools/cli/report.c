@@ -311,6 +311,7 @@ static json_t *json_epilogue(const struct report *self, const struct inputs *inp
         json_object_set_new(object, "timings",
                             json_pack("{s:f, s:f, s:f}", "decoding", self->decoded_per_second, "everything",
                                       (double)self->n_images / elapsed_of(self), "without_decoding", self->undecoded_per_second));
+    json_object_set_new(object, "saturated", json_integer(self->saturated));
     if (self->n_expected) {
         json_object_set_new(object, "top1", json_number((double)self->n_right / (double)self->n_expected));
         json_object_set_new(object, "n_right", json_integer(self->n_right));
@@ -365,6 +366,8 @@ static void print_epilogue(const struct report *self, const struct inputs *input
         printf("tokens kept  all %.9g\n", rint(10 * self->all_tokens / n) / 10);
     printf("speed        %.1f images/s: %lld image%s in %.3f s of runs; %.1f with decoding and resizing\n", n / self->seconds,
            (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds, n / elapsed_of(self));
+    if (self->saturated > 0)
+        printf("cut off      %lld values, which are beyond the scales that the checkpoint has for inputs\n", (long long)self->saturated);
     if (inputs->n_failures > 0)
         printf("failed       %d, which the messages name\n", inputs->n_failures);
     if (self->decoded_per_second > 0)

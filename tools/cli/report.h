@@ -24,7 +24,8 @@ struct report {
     int32_t n_failures; /* printed so far, with --ndjson */
     /* sums over the images so far */
     int64_t n_images, n_right, n_expected;
-    double seconds; /* in runs */
+    int64_t saturated; /* values that scales of a quantised checkpoint have cut off */
+    double seconds;    /* in runs */
     double start;
     double elapsed;                                  /* of the whole run; 0: until now */
     double decoded_per_second, undecoded_per_second; /* of --timings; else 0 */

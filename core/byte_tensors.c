@@ -1,0 +1,133 @@
+#include "core/byte_tensors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/checkpoint.h"
+#include "core/quantized.h"
+#include "core/status.h"
+#include "core/vit_shapes.h"
+
+enum { SHOWN_NAME = 96, NAME = RVIT_SAFETENSORS_MAX_NAME + 16, CHUNK = 512 };
+
+#define WEIGHT "weight"
+
+static int32_t find_weight_scale(const rvit_tensor_set *set, const char *name, char scale[NAME])
+{
+    snprintf(scale, NAME, "%s_scale", name);
+    return rvit_tensor_set_find(set, scale);
+}
+
+/* -1 also if the weight's name does not say what the input's would be. */
+static int32_t find_input_scale(const rvit_tensor_set *set, const char *name, char scale[NAME])
+{
+    const size_t length = strlen(name), n = strlen("." WEIGHT);
+    scale[0] = '\0';
+    if (length < n || strcmp(name + length - n, "." WEIGHT) != 0)
+        return -1;
+    snprintf(scale, NAME, "%.*sinput_scale", (int)(length - strlen(WEIGHT)), name);
+    return rvit_tensor_set_find(set, scale);
+}
+
+/* n values of a tensor of F32, F16 or BF16. */
+static rvit_status read_values(const rvit_tensor_set *set, int32_t index, int64_t first, int64_t n, float *values)
+{
+    const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
+    const int64_t size = rvit_dtype_size((rvit_dtype)tensor->dtype);
+    uint8_t bytes[4 * CHUNK];
+    for (int64_t done = 0; done < n; done += CHUNK) {
+        const int64_t some = n - done < CHUNK ? n - done : CHUNK;
+        RVIT_TRY(rvit_tensor_set_read(set, index, (first + done) * size, some * size, bytes));
+        rvit_values_of(bytes, tensor->dtype, some, values + done);
+    }
+    return RVIT_OK;
+}
+
+/* Scales outside what rvit_quantize takes would make NaN of every row. */
+static rvit_status check_values(const rvit_tensor_set *set, int32_t index, const char *shown)
+{
+    const int64_t n = rvit_tensor_set_tensor(set, index)->n_elements;
+    float values[CHUNK];
+    for (int64_t first = 0; first < n; first += CHUNK) {
+        const int64_t some = n - first < CHUNK ? n - first : CHUNK;
+        RVIT_TRY(read_values(set, index, first, some, values));
+        for (int64_t i = 0; i < some; i++)
+            if (!(values[i] >= RVIT_BYTES_LEAST && values[i] <= 1.0f / RVIT_BYTES_LEAST))
+                return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': scale %" PRId64 " is %g, expected a number from 2^-100 to 2^100",
+                                 rvit_tensor_set_path(set), shown, first + i, (double)values[i]);
+    }
+    return RVIT_OK;
+}
+
+/* rows: 0 if one value alone is right. */
+static rvit_status check_scale(const rvit_tensor_set *set, int32_t index, int64_t rows, uint8_t *used)
+{
+    const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
+    char shown[SHOWN_NAME], shape[RVIT_SHOWN_SHAPE];
+    rvit_printable(shown, sizeof shown, tensor->name);
+    if (tensor->dtype < 0)
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; scales are F32, F16 or BF16", rvit_tensor_set_path(set), shown,
+                         tensor->dtype_name);
+    const int of_rows = rows > 0 && ((tensor->rank == 1 && tensor->shape[0] == rows) ||
+                                     (tensor->rank == 2 && tensor->shape[0] == rows && tensor->shape[1] == 1));
+    if (!of_rows && tensor->n_elements != 1) {
+        rvit_format_shape(shape, tensor->rank, tensor->shape);
+        if (rows == 0)
+            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected one scale, found the shape %s", rvit_tensor_set_path(set), shown,
+                             shape);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape [%" PRId64 ", 1], [%" PRId64 "] or [1], found %s",
+                         rvit_tensor_set_path(set), shown, rows, rows, shape);
+    }
+    used[index] = 1;
+    return check_values(set, index, shown);
+}
+
+rvit_status rvit_bytes_check(const rvit_tensor_set *set, const char *name, uint8_t *used)
+{
+    const rvit_file_tensor *weight = rvit_tensor_set_tensor(set, rvit_tensor_set_find(set, name));
+    char scale[NAME], shown[SHOWN_NAME], shown_weight[SHOWN_NAME];
+    const int32_t index = find_weight_scale(set, name, scale);
+    if (index < 0) {
+        rvit_printable(shown, sizeof shown, scale);
+        rvit_printable(shown_weight, sizeof shown_weight, name);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, of the %s in '%s'", rvit_tensor_set_path(set), shown,
+                         weight->dtype_name, shown_weight);
+    }
+    RVIT_TRY(check_scale(set, index, weight->shape[0], used));
+    const int32_t input = find_input_scale(set, name, scale);
+    return input < 0 ? RVIT_OK : check_scale(set, input, 0, used);
+}
+
+int64_t rvit_bytes_n_scales(const rvit_tensor_set *set, const char *name)
+{
+    char scale[NAME];
+    return rvit_tensor_set_tensor(set, find_weight_scale(set, name, scale))->n_elements;
+}
+
+rvit_status rvit_bytes_scales(const rvit_tensor_set *set, const char *name, int64_t rows, float *out_scales)
+{
+    char scale[NAME];
+    const int32_t index = find_weight_scale(set, name, scale);
+    const int64_t n = rvit_tensor_set_tensor(set, index)->n_elements;
+    RVIT_TRY(read_values(set, index, 0, n, out_scales));
+    for (int64_t row = n; row < rows; row++)
+        out_scales[row] = out_scales[0];
+    return RVIT_OK;
+}
+
+rvit_status rvit_bytes_input_scale(const rvit_tensor_set *set, const char *name, float *out_scale)
+{
+    char scale[NAME];
+    const int32_t index = find_input_scale(set, name, scale);
+    *out_scale = 0.0f;
+    return index < 0 ? RVIT_OK : read_values(set, index, 0, 1, out_scale);
+}
+
+void rvit_bytes_values(const rvit_file_tensor *weight, const uint8_t *bytes, const float *scales, int64_t first, int64_t n,
+                       float *out_values)
+{
+    const int64_t columns = weight->shape[1];
+    for (int64_t i = 0; i < n; i++)
+        out_values[i] = rvit_of_byte(bytes[i], (rvit_dtype)weight->bytes) * scales[(first + i) / columns];
+}

@@ -1,0 +1,166 @@
+/* The blocks' layers that a checkpoint stores in 8 bits, and the scales that it gives them. */
+#include <math.h>
+#include <string.h>
+
+#include <raggedvit/experimental.h>
+
+#include "core/byte_tensors.h"
+#include "core/checkpoint.h"
+#include "core/quantized.h"
+#include "core/vit_quantize.h"
+
+enum { MOST_PARTS = 3 };
+
+/* The weights that make up a layer: queries, keys and values may be apart, and gate and values of an MLP. Returns how many. */
+static int parts_of(const rvit_family *family, rvit_block_linear linear, rvit_role parts[MOST_PARTS])
+{
+    static const struct {
+        int n;
+        rvit_role roles[MOST_PARTS];
+    } layers[] = {[RVIT_BLOCK_QKV] = {3, {RVIT_ROLE_Q_WEIGHT, RVIT_ROLE_K_WEIGHT, RVIT_ROLE_V_WEIGHT}},
+                  [RVIT_BLOCK_PROJ] = {1, {RVIT_ROLE_PROJ_WEIGHT}},
+                  [RVIT_BLOCK_FC1] = {2, {RVIT_ROLE_GATE_WEIGHT, RVIT_ROLE_FC1_WEIGHT}},
+                  [RVIT_BLOCK_FC2] = {1, {RVIT_ROLE_FC2_WEIGHT}}};
+    int n = 0;
+    parts[n] = RVIT_ROLE_QKV_WEIGHT;
+    if (linear == RVIT_BLOCK_QKV && family->names[RVIT_ROLE_QKV_WEIGHT] != NULL)
+        return 1;
+    for (int i = 0; i < layers[linear].n; i++)
+        if (family->names[layers[linear].roles[i]] != NULL)
+            parts[n++] = layers[linear].roles[i];
+    return n;
+}
+
+/* The layer's parts that are bytes. */
+static int byte_parts(const rvit_vit_config *config, const rvit_tensor_set *set, int32_t block, rvit_block_linear linear, int *out_n,
+                      char names[MOST_PARTS][RVIT_NAME_SIZE])
+{
+    rvit_role roles[MOST_PARTS];
+    const int n = parts_of(config->family, linear, roles);
+    int found = 0;
+    for (int i = 0; i < n; i++) {
+        const int32_t index = rvit_tensor_set_find(set, rvit_family_name(config->family, roles[i], block, names[found]));
+        found += index >= 0 && rvit_tensor_set_tensor(set, index)->bytes != 0;
+    }
+    *out_n = n;
+    return found;
+}
+
+int32_t rvit_checkpoint_layer_of(const rvit_checkpoint *checkpoint, int32_t index, int32_t *out_block, rvit_block_layer *out_layer)
+{
+    if (checkpoint == NULL || index < 0 || index >= rvit_tensor_set_count(checkpoint->tensors))
+        return 0;
+    const rvit_family *family = checkpoint->config.family;
+    for (int32_t b = 0; b < checkpoint->config.info.depth; b++)
+        for (rvit_block_linear i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
+            rvit_role roles[MOST_PARTS];
+            char name[RVIT_NAME_SIZE];
+            const int n = parts_of(family, i, roles);
+            for (int p = 0; p < n; p++)
+                if (rvit_tensor_set_find(checkpoint->tensors, rvit_family_name(family, roles[p], b, name)) == index) {
+                    *out_block = b;
+                    *out_layer = (rvit_block_layer)i;
+                    return 1;
+                }
+        }
+    return 0;
+}
+
+int rvit_file_has_bytes(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear)
+{
+    char names[MOST_PARTS][RVIT_NAME_SIZE];
+    int n;
+    return byte_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) == n;
+}
+
+/* What the parts say of their inputs, which are the same: the largest scale, so that nothing is cut off. */
+static rvit_status input_scale(const rvit_checkpoint *checkpoint, int n, char names[MOST_PARTS][RVIT_NAME_SIZE], float *out_scale)
+{
+    int n_given = 0;
+    *out_scale = 0.0f;
+    for (int i = 0; i < n; i++) {
+        float scale;
+        RVIT_TRY(rvit_bytes_input_scale(checkpoint->tensors, names[i], &scale));
+        n_given += scale > 0.0f;
+        *out_scale = scale > *out_scale ? scale : *out_scale;
+    }
+    if (n_given == 0 || n_given == n)
+        return RVIT_OK;
+    return rvit_fail(RVIT_BAD_FILE, "%s: of the layer of '%s' %d parts have an input_scale, and %d have none",
+                     rvit_tensor_set_path(checkpoint->tensors), names[0], n_given, n - n_given);
+}
+
+/* Whether all rows have one scale. */
+static rvit_status has_one_scale(const rvit_checkpoint *checkpoint, rvit_block_linear linear, int n, char names[MOST_PARTS][RVIT_NAME_SIZE],
+                                 int32_t *out)
+{
+    float first = 0.0f, scale;
+    *out = !(checkpoint->config.layer_scale && (linear == RVIT_BLOCK_PROJ || linear == RVIT_BLOCK_FC2));
+    for (int i = 0; i < n && *out; i++) {
+        *out = rvit_bytes_n_scales(checkpoint->tensors, names[i]) == 1;
+        if (*out)
+            RVIT_TRY(rvit_bytes_scales(checkpoint->tensors, names[i], 1, &scale));
+        first = i == 0 ? scale : first;
+        *out = *out && scale == first;
+    }
+    return RVIT_OK;
+}
+
+rvit_status rvit_file_scales_of(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear, rvit_file_scales *out)
+{
+    char names[MOST_PARTS][RVIT_NAME_SIZE];
+    int n;
+    memset(out, 0, sizeof *out);
+    if (byte_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) < n)
+        return RVIT_OK;
+    out->given = 1;
+    RVIT_TRY(has_one_scale(checkpoint, linear, n, names, &out->one));
+    return input_scale(checkpoint, n, names, &out->input);
+}
+
+/* A layer scale is folded into the rows' scales, its sign into their bytes. Rows that it makes tiny are zeros, of whatever scale. */
+static rvit_status fold_layer_scale(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *scales)
+{
+    const int64_t dim = l->model->info.dim;
+    if (!l->checkpoint->config.layer_scale || (linear != RVIT_BLOCK_PROJ && linear != RVIT_BLOCK_FC2))
+        return RVIT_OK;
+    RVIT_TRY(rvit_weights_read(l, linear == RVIT_BLOCK_PROJ ? RVIT_ROLE_SCALE1 : RVIT_ROLE_SCALE2, block, dim, l->more));
+    for (int64_t row = 0; row < dim; row++) {
+        scales[row] *= fabsf(l->more[row]);
+        if (scales[row] < RVIT_BYTES_LEAST)
+            scales[row] = RVIT_BYTES_LEAST;
+    }
+    return RVIT_OK;
+}
+
+/* Rows as the model has them (vit_weights_block.c): queries' and keys' for rotated halves, those of gate and values in turn. */
+static void rearrange(const rvit_weights_loader *l, rvit_block_linear linear, int64_t rows, float *scales)
+{
+    const rvit_model_info *info = &l->model->info;
+    const int64_t mlp = info->mlp_dim, width = l->model->mlp_width, parts = info->gated ? 2 : 1;
+    memcpy(l->more, scales, (size_t)rows * sizeof *scales);
+    if (linear == RVIT_BLOCK_QKV && rvit_model_rotates(l->model) && l->checkpoint->config.rope.layout == RVIT_ROPE_INTERLEAVED)
+        rvit_rope_to_half(l->more, 2 * info->n_heads, info->head_dim, 1, scales);
+    if (linear != RVIT_BLOCK_FC1)
+        return;
+    for (int64_t row = 0; row < width; row++)
+        for (int64_t part = 0; part < parts; part++)
+            scales[row * parts + part] = l->more[row < mlp ? part * mlp + row : 0]; /* rows of padding: any */
+}
+
+rvit_status rvit_file_weight_scales(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *scales)
+{
+    char names[MOST_PARTS][RVIT_NAME_SIZE];
+    int n;
+    int64_t rows = 0;
+    const rvit_tensor_set *set = l->checkpoint->tensors;
+    if (byte_parts(&l->checkpoint->config, set, block, linear, &n, names) < n)
+        return RVIT_OK;
+    for (int i = 0; i < n; i++) {
+        const int64_t some = rvit_tensor_set_tensor(set, rvit_tensor_set_find(set, names[i]))->shape[0];
+        RVIT_TRY(rvit_bytes_scales(set, names[i], some, scales + rows));
+        rows += some;
+    }
+    rearrange(l, linear, rows, scales);
+    return fold_layer_scale(l, block, linear, scales);
+}

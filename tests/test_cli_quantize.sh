@@ -1,0 +1,101 @@
+#!/bin/bash
+# raggedvit quantize: the files that it writes give what the model gives, and it says what layers lose. CPU only.
+# usage: test_cli_quantize.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
+. "$(dirname "$0")/cli_checks.sh"
+
+tiles() { echo "$sheet" --tiles 32 --backend cpu --expect "$data/cifar10_test_1000.txt"; }
+logits() { # MODEL DTYPE: classifies some tiles, and leaves their lines
+    expect 0 classify "$1" $(tiles) --limit 16 --dtype "$2" --json
+    json saturated 0
+    grep -E '^\{"file": ' "$folder/out" >"$folder/$3"
+    [ -s "$folder/$3" ] || fail "no images ($what)"
+}
+
+# the same bytes as a model that is quantised while it is loaded
+expect 0 quantize "$model" --output "$folder/int8.safetensors" --json
+no_err
+json dtype int8
+json n_images 0
+json n_layers 48
+json n_spared 0
+json layers.0.weight blocks.0.attn.qkv.weight
+json layers.47.layer fc2
+json layers.0.weight_error '0\.00[5-9].*'
+json layers.0.spared null
+[ $(($(stat -c %s "$folder/int8.safetensors") * 10)) -lt $(($(stat -c %s "$model") * 6)) ] || fail "the file is not smaller ($what)"
+logits "$model" int8 own
+logits "$folder/int8.safetensors" int8 written
+cmp -s "$folder/own" "$folder/written" || fail "the file gives other logits than the model in int8"
+expect 0 inspect "$folder/int8.safetensors" --tensors
+out 'blocks.3.mlp.fc1.weight_scale'
+
+# fixed scales of inputs, from pictures
+for dtype in int8 fp8; do
+    [ $dtype = fp8 ] && fixed= || fixed='--inputs fixed'
+    expect 0 quantize "$model" --output "$folder/$dtype.safetensors" --dtype $dtype --calibrate "$sheet" --tiles 32 --limit 24 \
+        --backend cpu --json $fixed
+    json n_images 24
+    json inputs fixed
+    json layers.0.product_error '0\.0[0-4].*'
+    json layers.0.input_largest '[3-9]\..*'
+    json layers.3.input_outlier '[1-9].*'
+    [ $dtype = int8 ] || json layers.1.spared 'fp8 models compute proj in 16 bits'
+    [ $dtype = int8 ] && json n_spared 0 || json n_spared 12
+    for type in $dtype f32; do
+        expect 0 classify "$folder/$dtype.safetensors" $(tiles) --limit 64 --dtype $type --json
+        json n_right '5[4-8]' # of 64; f32: 56
+    done
+done
+expect 3 classify "$folder/fp8.safetensors" "$cat" --backend cpu --dtype int8
+err 'its blocks are fp8, but quantization is int8: expected fp8 or none'
+expect 0 quantize "$model" --output "$folder/text.safetensors" --calibrate "$cat" --backend cpu
+out '^dtype +int8, inputs with a scale for each row$'
+logits "$folder/text.safetensors" int8 calibrated
+cmp -s "$folder/own" "$folder/calibrated" || fail "a file without fixed scales gives other logits than the model in int8"
+expect 0 quantize "$model" --output "$folder/text.safetensors" --calibrate "$cat" --backend cpu --inputs fixed
+out '^dtype +int8, inputs with a scale from the calibration pictures$'
+out '^block layer +weight +input +outlier +product +tensor$'
+out '^0 +qkv .*blocks.0.attn.qkv.weight$'
+# values that are larger on other pictures are counted
+expect 0 classify "$folder/text.safetensors" $(tiles) --limit 8 --dtype int8
+out '^cut off +[1-9][0-9]* values'
+
+# a config beside the model goes beside the file, with what is quantised; one that is there stays
+mkdir "$folder/from" "$folder/to"
+cp "$model" "$folder/from/model.safetensors"
+echo '{"architecture": "deit_tiny_patch16_224", "num_classes": 10}' >"$folder/from/config.json"
+expect 0 quantize "$folder/from/model.safetensors" --output "$folder/to/model.safetensors" --dtype fp8
+grep -q '"float-quantized"' "$folder/to/config.json" || fail "no config.json with the format"
+grep -q '"blocks.0.attn.proj"' "$folder/to/config.json" || fail "the config.json does not say what is spared"
+echo '{"architecture": "deit_tiny_patch16_224", "mine": 1}' >"$folder/to/config.json"
+expect 0 quantize "$folder/from/model.safetensors" --output "$folder/to/model.safetensors" --dtype fp8
+grep -q '"mine"' "$folder/to/config.json" || fail "a config.json was overwritten"
+expect 0 classify "$folder/to/model.safetensors" "$cat" --backend cpu --dtype fp8
+[ -z "$(ls "$folder"/*.part "$folder/to"/*.part 2>/dev/null)" ] || fail "a part of a file was left"
+
+# what cannot be done
+mkdir "$folder/empty"
+expect 4 quantize "$model" --output "$folder/x.safetensors" --calibrate "$folder/empty"
+err 'no .png, .jpg or .jpeg files in this folder'
+echo 'no picture' >"$folder/bad.png"
+expect 4 quantize "$model" --output "$folder/x.safetensors" --calibrate "$folder/bad.png" --backend cpu
+err 'none of the pictures to calibrate with can be read'
+[ ! -e "$folder/x.safetensors" ] || fail "a file was written without calibration"
+mkdir "$folder/mixed"
+cp "$cat" "$folder/bad.png" "$folder/mixed"
+expect 1 quantize "$model" --output "$folder/x.safetensors" --calibrate "$folder/mixed" --backend cpu
+err 'bad.png'
+expect 4 quantize "$folder/int8.safetensors" --output "$folder/y.safetensors"
+err "tensor 'blocks.*weight' has 8 bits already \(I8\)"
+expect 2 quantize "$folder/from/model.safetensors" --output "$folder/from/../from/model.safetensors"
+err "the model's own file is not overwritten"
+expect 2 quantize "$model"
+err 'quantize needs --output FILE'
+expect 2 quantize "$model" --output "$folder/y.safetensors" --dtype f16
+expect 2 quantize "$model" --output "$folder/y.safetensors" --limit 3
+err 'need --calibrate'
+expect 2 quantize "$model" --output "$folder/y.safetensors" --inputs fixed
+err '--inputs fixed needs --calibrate'
+expect 5 quantize "$model" --output "$folder/none/y.safetensors"
+err 'cannot be written'
+finish

@@ -1,0 +1,57 @@
+/* What the parts of raggedvit quantize share: the weights that get 8 bits, what calibration finds of their inputs, the file, the report. */
+#ifndef RVIT_CLI_QUANTIZE_H
+#define RVIT_CLI_QUANTIZE_H
+
+#include "engine.h"
+
+#include <raggedvit/experimental.h>
+
+/* A linear layer of a block, or a part of one: queries, keys and values may be apart. */
+struct quantize_layer {
+    int32_t tensor, block;
+    rvit_block_layer layer;
+    int64_t rows, columns;
+    const char *name;
+    float *weight;       /* [rows, columns] */
+    float *scales;       /* [n_scales] */
+    uint8_t *bytes;      /* [rows, columns] */
+    int64_t n_scales;    /* rows, or 1 */
+    double weight_error; /* root mean square, relative */
+    const char *spared;  /* why it stays as it is; NULL: it gets 8 bits */
+    struct quantize_input *input;
+    double squares, squares_of_errors; /* of the product on the calibration pictures */
+};
+
+/* What goes into a layer of a block. */
+struct quantize_input {
+    float largest;
+    float *largest_of_columns; /* [columns]; NULL: it was not seen */
+    int64_t columns;
+    float *samples; /* [n_samples, columns]: rows that products are compared on */
+    int64_t n_samples, n_seen;
+};
+
+struct quantize {
+    const struct options *options;
+    rvit_checkpoint *checkpoint;
+    rvit_tensors *tensors;
+    rvit_model_info info;
+    rvit_dtype dtype; /* RVIT_I8 or RVIT_E4M3 */
+    bool fixed;       /* the scales of inputs are those of the calibration, in the file */
+    struct quantize_layer *layers;
+    int32_t n_layers;
+    struct quantize_input *inputs; /* [4 * depth] */
+    int64_t n_images, n_failed;    /* of calibration: pictures that were computed, that could not be read */
+};
+
+/* The one of all rows of a layer's input. */
+float quantize_fixed_scale(const struct quantize *self, const struct quantize_input *input);
+/* Runs the model in float32 on the pictures of --calibrate. These print a message on failure and return an exit code. */
+int quantize_calibrate(struct quantize *self);
+int quantize_write(const struct quantize *self, const char *path);
+/* Returns the exit code of the command. */
+int quantize_report(const struct quantize *self, const char *path);
+/* Of the layer's product on the calibration pictures: root mean square, relative. */
+double quantize_product_error(const struct quantize_layer *layer);
+
+#endif

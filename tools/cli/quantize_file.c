@@ -1,0 +1,248 @@
+/* Writes the checkpoint that raggedvit quantize makes, as compressed-tensors lays such files out. */
+#include "quantize.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_SIZE = 4096, PART = 1 << 20 };
+
+/* Of the tensors that are written as bytes, NULL for others. */
+static const struct quantize_layer *layer_of(const struct quantize *self, int32_t tensor)
+{
+    for (int32_t i = 0; i < self->n_layers; i++)
+        if (self->layers[i].tensor == tensor)
+            return self->layers[i].spared ? NULL : &self->layers[i];
+    return NULL;
+}
+
+/* Names of linear layers that have no bytes. */
+static json_t *ignored(const struct quantize *self)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; i < rvit_tensors_count(self->tensors); i++) {
+        const char *name;
+        int32_t rank;
+        if (rvit_tensors_get(self->tensors, i, &name, NULL, &rank, NULL) != RVIT_OK)
+            continue;
+        const size_t length = strlen(name), end = strlen(".weight");
+        if (rank == 2 && length > end && strcmp(name + length - end, ".weight") == 0 && !layer_of(self, i))
+            json_array_append_new(list, json_stringn(name, length - end));
+    }
+    return list;
+}
+
+static json_t *quantization_config(const struct quantize *self)
+{
+    const bool is_int = self->dtype == RVIT_I8;
+    const char *type = is_int ? "int" : "float";
+    json_t *weights = json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", type, "symmetric", 1, "strategy",
+                                is_int ? "channel" : "tensor", "dynamic", 0);
+    json_t *inputs = json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", type, "symmetric", 1, "strategy",
+                               self->fixed ? "tensor" : "token", "dynamic", !self->fixed);
+    return json_pack("{s:s, s:s, s:s, s:o, s:{s:{s:[s], s:o, s:o}}}", "quant_method", "compressed-tensors", "format",
+                     is_int ? "int-quantized" : "float-quantized", "quantization_status", "compressed", "ignore", ignored(self),
+                     "config_groups", "group_0", "targets", "Linear", "weights", weights, "input_activations", inputs);
+}
+
+/* The path of a file in the folder of another. */
+static bool beside(char out[PATH_SIZE], const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+    return (size_t)snprintf(out, PATH_SIZE, "%.*s%s", slash ? (int)(slash - path + 1) : 0, path, name) < PATH_SIZE;
+}
+
+/* The model's config with what is quantised; NULL: it has none. */
+static json_t *config_of(const struct quantize *self, bool *out_is_file)
+{
+    char path[PATH_SIZE];
+    const char *text = rvit_checkpoint_metadata(self->checkpoint, "config");
+    json_t *config = beside(path, self->options->model, "config.json") ? json_load_file(path, 0, NULL) : NULL;
+    *out_is_file = config != NULL;
+    if (!config && text)
+        config = json_loads(text, 0, NULL);
+    if (config)
+        json_object_set_new(config, "quantization_config", quantization_config(self));
+    return config;
+}
+
+static json_t *metadata_of(const struct quantize *self, json_t *config)
+{
+    static const char *const kept[] = {"architecture", "classes"};
+    json_t *metadata = json_pack("{s:s}", "format", "pt");
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        const char *text = rvit_checkpoint_metadata(self->checkpoint, kept[i]);
+        if (text)
+            json_object_set_new(metadata, kept[i], json_text(text));
+    }
+    char *text = config ? json_dumps(config, JSON_COMPACT) : NULL;
+    if (text)
+        json_object_set_new(metadata, "config", json_text(text));
+    free(text);
+    return metadata;
+}
+
+/* Adds a tensor behind the others. */
+static void add_entry(json_t *header, const char *name, const char *dtype, const int64_t *shape, int32_t rank, int64_t size, int64_t *at)
+{
+    json_t *extents = json_array();
+    for (int32_t i = 0; i < rank; i++)
+        json_array_append_new(extents, json_integer(shape[i]));
+    json_object_set_new(
+        header, name,
+        json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtype, "shape", extents, "data_offsets", (json_int_t)*at, (json_int_t)(*at + size)));
+    *at += size;
+}
+
+/* "X.weight" + what: "X.weight_scale", "X.input_scale". */
+static void scale_name(char out[PATH_SIZE], const struct quantize_layer *layer, bool input)
+{
+    const size_t length = strlen(layer->name) - (input ? strlen("weight") : 0);
+    snprintf(out, PATH_SIZE, "%.*s%s", (int)length, layer->name, input ? "input_scale" : "_scale");
+}
+
+static bool has_input_scale(const struct quantize *self, const struct quantize_layer *layer)
+{
+    const size_t length = strlen(layer->name), end = strlen(".weight");
+    return self->fixed && length > end && strcmp(layer->name + length - end, ".weight") == 0;
+}
+
+/* Scales first: readers may want them aligned. Then the tensors, those of 8 bits last. */
+static json_t *header_of(const struct quantize *self, json_t *config)
+{
+    json_t *header = json_object();
+    int64_t at = 0;
+    char name[PATH_SIZE];
+    json_object_set_new(header, "__metadata__", metadata_of(self, config));
+    for (int32_t i = 0; i < self->n_layers; i++) {
+        const struct quantize_layer *layer = &self->layers[i];
+        const int64_t shape[2] = {layer->n_scales, 1};
+        if (layer->spared)
+            continue;
+        scale_name(name, layer, false);
+        add_entry(header, name, "F32", shape, layer->n_scales == 1 ? 1 : 2, 4 * layer->n_scales, &at);
+        if (!has_input_scale(self, layer))
+            continue;
+        scale_name(name, layer, true);
+        add_entry(header, name, "F32", (int64_t[]){1}, 1, 4, &at);
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int32_t i = 0; i < rvit_tensors_count(self->tensors); i++) {
+            const char *of, *dtype;
+            int32_t rank;
+            const int64_t *shape;
+            const struct quantize_layer *layer = layer_of(self, i);
+            if ((layer != NULL) != pass || rvit_tensors_get(self->tensors, i, &of, &dtype, &rank, &shape) != RVIT_OK)
+                continue;
+            if (layer)
+                add_entry(header, of, self->dtype == RVIT_I8 ? "I8" : "F8_E4M3", shape, rank, layer->rows * layer->columns, &at);
+            else
+                add_entry(header, of, dtype, shape, rank, rvit_tensors_size(self->tensors, i), &at);
+        }
+    return header;
+}
+
+static bool copy_tensor(const struct quantize *self, int32_t tensor, FILE *file, void *part)
+{
+    const int64_t size = rvit_tensors_size(self->tensors, tensor);
+    for (int64_t done = 0; done < size; done += PART) {
+        const int64_t some = size - done < PART ? size - done : PART;
+        const rvit_status status = rvit_tensors_read_bytes(self->tensors, tensor, done, some, part);
+        if (status != RVIT_OK) {
+            complain_status(self->options->model, status);
+            return false;
+        }
+        if (fwrite(part, 1, (size_t)some, file) != (size_t)some)
+            return false;
+    }
+    return true;
+}
+
+/* In the order of the header. */
+static bool write_data(const struct quantize *self, FILE *file)
+{
+    void *part = allocate(PART, 1);
+    bool good = part != NULL;
+    for (int32_t i = 0; i < self->n_layers && good; i++) {
+        const struct quantize_layer *layer = &self->layers[i];
+        if (layer->spared)
+            continue;
+        good = fwrite(layer->scales, 4, (size_t)layer->n_scales, file) == (size_t)layer->n_scales;
+        const float input = quantize_fixed_scale(self, layer->input);
+        if (has_input_scale(self, layer))
+            good = good && fwrite(&input, 4, 1, file) == 1;
+    }
+    for (int32_t i = 0; i < rvit_tensors_count(self->tensors) && good; i++)
+        good = layer_of(self, i) || copy_tensor(self, i, file, part);
+    for (int32_t i = 0; i < self->n_layers && good; i++) {
+        const struct quantize_layer *layer = &self->layers[i];
+        const size_t n = (size_t)(layer->rows * layer->columns);
+        good = layer->spared || fwrite(layer->bytes, 1, n, file) == n;
+    }
+    free(part);
+    return good;
+}
+
+static bool write_file(const struct quantize *self, json_t *header, FILE *file)
+{
+    char *text = json_dumps(header, JSON_COMPACT | JSON_ENSURE_ASCII);
+    if (!text)
+        return false;
+    const size_t length = strlen(text), padded = (length + 7) / 8 * 8;
+    unsigned char size[8];
+    for (int i = 0; i < 8; i++)
+        size[i] = (unsigned char)((uint64_t)padded >> 8 * i);
+    const bool good = fwrite(size, 1, 8, file) == 8 && fprintf(file, "%-*s", (int)padded, text) == (int)padded && write_data(self, file);
+    free(text);
+    return good;
+}
+
+/* Only if there is none. */
+static void write_config(const char *path, json_t *config)
+{
+    char target[PATH_SIZE];
+    if (beside(target, path, "config.json") && access(target, F_OK) != 0 && json_dump_file(config, target, JSON_INDENT(2)) != 0)
+        complain(target, "cannot be written; the checkpoint has the config in its metadata too");
+}
+
+/* What the model's files say of pictures, where the new folder has no such file. */
+static void copy_beside(const struct quantize *self, const char *path, const char *name)
+{
+    char from[PATH_SIZE], to[PATH_SIZE];
+    if (!beside(from, self->options->model, name) || !beside(to, path, name) || access(to, F_OK) == 0)
+        return;
+    json_t *json = json_load_file(from, 0, NULL);
+    if (json && json_dump_file(json, to, JSON_INDENT(2)) != 0)
+        complain(to, "cannot be written");
+    json_decref(json);
+}
+
+int quantize_write(const struct quantize *self, const char *path)
+{
+    char part[PATH_SIZE];
+    bool is_file;
+    const bool fits = (size_t)snprintf(part, sizeof part, "%s.part", path) < sizeof part;
+    FILE *file = fits ? fopen(part, "wb") : NULL;
+    if (!file) {
+        complain(path, "cannot be written: %s", fits ? strerror(errno) : "the path is too long");
+        return EXIT_FAULT;
+    }
+    json_t *config = config_of(self, &is_file), *header = header_of(self, config);
+    bool good = write_file(self, header, file);
+    good = fclose(file) == 0 && good && rename(part, path) == 0;
+    if (!good) {
+        complain(path, "cannot be written");
+        (void)unlink(part);
+    } else if (is_file) {
+        write_config(path, config);
+    }
+    if (good) {
+        copy_beside(self, path, "preprocessor_config.json");
+        copy_beside(self, path, "open_clip_config.json");
+    }
+    json_decref(header);
+    json_decref(config);
+    return good ? EXIT_OK : EXIT_FAULT;
+}
