@@ -15,6 +15,8 @@
 typedef enum rvit_vk_component {
     RVIT_VK_COMPONENT_F16 = 0,
     RVIT_VK_COMPONENT_F32 = 1,
+    RVIT_VK_COMPONENT_I8 = 3,
+    RVIT_VK_COMPONENT_I32 = 5,
     RVIT_VK_COMPONENT_BF16 = 1000141000,
     RVIT_VK_COMPONENT_LAST = 0x7fffffff
 } rvit_vk_component;

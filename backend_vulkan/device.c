@@ -98,7 +98,10 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
     RVIT_TRY(rvit_vk_grids_open(device, NULL, &device->grids));
-    return desc->skip_self_test ? RVIT_OK : prove(device, desc);
+    if (!desc->skip_self_test)
+        RVIT_TRY(prove(device, desc));
+    device->base.info.native_dtypes = rvit_vk_native_dtypes(&device->physical, device->base.info.tier, device->enabled);
+    return RVIT_OK;
 }
 
 static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)
@@ -109,9 +112,11 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
         status = RVIT_UNAVAILABLE;
     RVIT_TRY(status);
     RVIT_TRY(choose_tier(device, desc, highest));
-    /* The kernels below the matrix tier need no features. */
-    const uint32_t matrix = RVIT_VK_MATRIX_FEATURES | (device->physical.matrix.has_bf16 ? RVIT_VK_BF16_FEATURES : 0);
-    const uint32_t wanted = RVIT_VK_SHARING_FEATURES | (device->base.info.tier == RVIT_TIER_MATRIX ? matrix : 0);
+    /* The kernels below the matrix tier need no features; those of int8 are better with one. */
+    const uint32_t matrix = RVIT_VK_MATRIX_FEATURES | (device->physical.matrix.has_bf16 ? RVIT_VK_BF16_FEATURES : 0) |
+                            (device->physical.matrix.i8_m != 0 ? RVIT_VK_INT8 : 0);
+    const uint32_t wanted = RVIT_VK_SHARING_FEATURES | (device->base.info.tier >= RVIT_TIER_SUBGROUP ? RVIT_VK_DOT : 0) |
+                            (device->base.info.tier == RVIT_TIER_MATRIX ? matrix : 0);
     device->enabled = device->physical.features & wanted;
     const VkResult result = rvit_vk_create_handle(device);
     if (result != VK_SUCCESS)

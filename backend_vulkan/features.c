@@ -23,6 +23,8 @@ static const feature features[] = {
     FEATURE(RVIT_VK_TIMELINE, "timelineSemaphore"),
     FEATURE(RVIT_VK_BF16_TYPE, "shaderBFloat16Type"),
     FEATURE(RVIT_VK_BF16_MATRIX, "shaderBFloat16CooperativeMatrix"),
+    FEATURE(RVIT_VK_INT8, "shaderInt8"),
+    FEATURE(RVIT_VK_DOT, "shaderIntegerDotProduct"),
     FEATURE(RVIT_VK_EXT_MATRIX, RVIT_VK_MATRIX_EXTENSION),
     FEATURE(RVIT_VK_EXT_BF16, RVIT_VK_BF16_EXTENSION),
     FEATURE(RVIT_VK_EXT_MEMORY_FD, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME),
@@ -94,22 +96,29 @@ uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES: {
             const VkPhysicalDeviceVulkan12Features *f = structure;
             bits |= when(f->shaderFloat16, RVIT_VK_FLOAT16) | when(f->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL) |
-                    when(f->vulkanMemoryModelDeviceScope, RVIT_VK_DEVICE_SCOPE) | when(f->timelineSemaphore, RVIT_VK_TIMELINE);
+                    when(f->vulkanMemoryModelDeviceScope, RVIT_VK_DEVICE_SCOPE) | when(f->timelineSemaphore, RVIT_VK_TIMELINE) |
+                    when(f->shaderInt8, RVIT_VK_INT8);
             break;
         }
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
             const VkPhysicalDeviceVulkan13Features *f = structure;
-            bits |= when(f->subgroupSizeControl, RVIT_VK_SUBGROUP_SIZE) | when(f->computeFullSubgroups, RVIT_VK_FULL_SUBGROUPS);
+            bits |= when(f->subgroupSizeControl, RVIT_VK_SUBGROUP_SIZE) | when(f->computeFullSubgroups, RVIT_VK_FULL_SUBGROUPS) |
+                    when(f->shaderIntegerDotProduct, RVIT_VK_DOT);
             break;
         }
+        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES:
+            bits |= when(((const VkPhysicalDeviceShaderIntegerDotProductFeatures *)structure)->shaderIntegerDotProduct, RVIT_VK_DOT);
+            break;
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES: {
             const VkPhysicalDeviceSubgroupSizeControlFeatures *f = structure;
             bits |= when(f->subgroupSizeControl, RVIT_VK_SUBGROUP_SIZE) | when(f->computeFullSubgroups, RVIT_VK_FULL_SUBGROUPS);
             break;
         }
-        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES:
-            bits |= when(((const VkPhysicalDeviceShaderFloat16Int8Features *)structure)->shaderFloat16, RVIT_VK_FLOAT16);
+        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES: {
+            const VkPhysicalDeviceShaderFloat16Int8Features *f = structure;
+            bits |= when(f->shaderFloat16, RVIT_VK_FLOAT16) | when(f->shaderInt8, RVIT_VK_INT8);
             break;
+        }
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES: {
             const VkPhysicalDeviceVulkanMemoryModelFeatures *f = structure;
             bits |= when(f->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL) | when(f->vulkanMemoryModelDeviceScope, RVIT_VK_DEVICE_SCOPE);
@@ -137,6 +146,7 @@ uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions
 typedef struct feature_chain {
     rvit_vk_bf16_features bf16;
     rvit_vk_matrix_features matrix;
+    VkPhysicalDeviceShaderIntegerDotProductFeatures dot;
     VkPhysicalDeviceSubgroupSizeControlFeatures size;
     VkPhysicalDeviceVulkan12Features vulkan12;
 } feature_chain;
@@ -146,11 +156,13 @@ static void *link_chain(feature_chain *chain, uint32_t version, uint32_t extensi
 {
     *chain = (feature_chain){.bf16 = {.sType = RVIT_VK_BF16_FEATURES_TYPE},
                              .matrix = {.sType = RVIT_VK_MATRIX_FEATURES_TYPE},
+                             .dot = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES},
                              .size = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES},
                              .vulkan12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES}};
     void *bf16 = (extensions & RVIT_VK_EXT_BF16) != 0 ? &chain->bf16 : NULL;
     chain->matrix.pNext = bf16;
-    chain->size.pNext = (extensions & RVIT_VK_EXT_MATRIX) != 0 ? &chain->matrix : bf16;
+    chain->dot.pNext = (extensions & RVIT_VK_EXT_MATRIX) != 0 ? &chain->matrix : bf16;
+    chain->size.pNext = &chain->dot;
     chain->vulkan12.pNext = version >= VK_API_VERSION_1_3 ? &chain->size : NULL;
     return &chain->vulkan12;
 }
@@ -184,12 +196,15 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device)
             extensions[n_extensions++] = features[i].name;
     const int matrix = (enabled & RVIT_VK_COOPERATIVE_MATRIX) != 0;
     feature_chain chain;
-    void *linked = link_chain(&chain, matrix ? VK_API_VERSION_1_3 : VK_API_VERSION_1_2, enabled);
+    const uint32_t version = matrix || (enabled & RVIT_VK_DOT) != 0 ? VK_API_VERSION_1_3 : VK_API_VERSION_1_2;
+    void *linked = link_chain(&chain, version, enabled);
     chain.bf16.shaderBFloat16Type = (enabled & RVIT_VK_BF16_TYPE) != 0;
     chain.bf16.shaderBFloat16CooperativeMatrix = (enabled & RVIT_VK_BF16_MATRIX) != 0;
     chain.matrix.cooperativeMatrix = matrix;
+    chain.dot.shaderIntegerDotProduct = (enabled & RVIT_VK_DOT) != 0;
     chain.size.subgroupSizeControl = (enabled & RVIT_VK_SUBGROUP_SIZE) != 0;
     chain.size.computeFullSubgroups = (enabled & RVIT_VK_FULL_SUBGROUPS) != 0;
+    chain.vulkan12.shaderInt8 = (enabled & RVIT_VK_INT8) != 0;
     chain.vulkan12.shaderFloat16 = (enabled & RVIT_VK_FLOAT16) != 0;
     chain.vulkan12.vulkanMemoryModel = (enabled & RVIT_VK_MEMORY_MODEL) != 0;
     chain.vulkan12.vulkanMemoryModelDeviceScope = (enabled & RVIT_VK_DEVICE_SCOPE) != 0;

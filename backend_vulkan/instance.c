@@ -173,8 +173,12 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
     VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
     VkPhysicalDeviceSubgroupProperties subgroup = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, .pNext = &id};
+    VkPhysicalDeviceShaderIntegerDotProductProperties dot = {.sType =
+                                                                 VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES};
     if (properties.apiVersion >= VK_API_VERSION_1_2)
         id.pNext = &driver;
+    if (properties.apiVersion >= VK_API_VERSION_1_3 && instance->api_version >= VK_API_VERSION_1_3)
+        driver.pNext = &dot;
     VkPhysicalDeviceProperties2 properties2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &subgroup};
     instance->get_properties2(handle, &properties2);
     instance->get_memory(handle, &physical->memory);
@@ -187,6 +191,7 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
     physical->subgroup_size = subgroup.subgroupSize;
     physical->has_subgroups = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                               (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
+    physical->dot_is_fast = dot.integerDotProduct4x8BitPackedSignedAccelerated != 0;
     describe_driver(info, &properties, &driver);
     memcpy(info->uuid, id.deviceUUID, sizeof info->uuid);
     for (uint32_t i = 0; i < physical->memory.memoryHeapCount; i++)
@@ -208,6 +213,7 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
     if (physical->why_no_matrix == NULL && unlisted != 0)
         physical->matrix.why_no_bf16 = rvit_vk_feature_missing(unlisted);
     choose_tier(physical);
+    info->native_dtypes = rvit_vk_native_dtypes(physical, info->tier, physical->features & named);
     if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MIN_STORAGE)
         *out_why_not = "it binds too few storage buffers at a time";
     return RVIT_OK;
@@ -274,7 +280,7 @@ rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvi
     if (instance->api_version < VK_API_VERSION_1_2)
         features &= RVIT_VK_EXT_MATRIX | RVIT_VK_EXT_BF16 | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD;
     if (instance->api_version < VK_API_VERSION_1_3)
-        features &= ~(uint32_t)(RVIT_VK_SUBGROUP_SIZE | RVIT_VK_FULL_SUBGROUPS);
+        features &= ~(uint32_t)(RVIT_VK_SUBGROUP_SIZE | RVIT_VK_FULL_SUBGROUPS | RVIT_VK_DOT);
     const char *why_not;
     RVIT_TRY(inspect(instance, alloc, handle, features, out_physical, &why_not));
     if (why_not != NULL)

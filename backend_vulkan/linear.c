@@ -7,14 +7,17 @@ _Static_assert(RVIT_LINEAR_NONE == RVIT_ACTIVATION_NONE && RVIT_LINEAR_GELU == R
                "shaders number activations as the API does");
 
 /* [dtype][half out] */
-static const rvit_vk_shader shaders[3][2] = {
+static const rvit_vk_shader shaders[4][2] = {
     [RVIT_F32] = {RVIT_VK_LINEAR_F32_VK, RVIT_VK_LINEAR_F32_VK},
     [RVIT_F16] = {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK},
     [RVIT_BF16] = {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK},
+    [RVIT_I8] = {RVIT_VK_LINEAR_I8_F32_VK_SCALAR, RVIT_VK_LINEAR_I8_F16_VK_SCALAR},
 };
-static const rvit_vk_shader matrix_shaders[3][2] = {
+static const rvit_vk_shader dot_shaders[2] = {RVIT_VK_LINEAR_I8_F32_VK_SUBGROUP, RVIT_VK_LINEAR_I8_F16_VK_SUBGROUP};
+static const rvit_vk_shader matrix_shaders[4][2] = {
     [RVIT_F16] = {RVIT_VK_LINEAR_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_F16_VK_MATRIX},
     [RVIT_BF16] = {RVIT_VK_LINEAR_BF16_F32_VK_MATRIX, RVIT_VK_LINEAR_BF16_VK_MATRIX},
+    [RVIT_I8] = {RVIT_VK_LINEAR_I8_F32_VK_MATRIX, RVIT_VK_LINEAR_I8_F16_VK_MATRIX},
 };
 static const rvit_vk_shader direct_shaders[3][2] = {
     [RVIT_F32] = {RVIT_VK_LINEAR_DIRECT_F32_VK, RVIT_VK_LINEAR_DIRECT_F32_VK},
@@ -28,7 +31,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
         return RVIT_OK;
     const rvit_vk_linear_shape shape = rvit_vk_shape_linear(recorder->device, args);
     const int64_t columns = rvit_linear_columns(args);
-    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype);
+    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype), bytes = args->dtype == RVIT_I8;
     const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out && !shape.matrix ? 8 : 16;
     const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) | (args->gated ? RVIT_LINEAR_GATED : 0u) |
                            (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u) | (shape.tight ? RVIT_LINEAR_TIGHT : 0u) |
@@ -36,8 +39,10 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     struct rvit_linear_push push = {
         .rows = (int)args->rows.capacity, .in4 = args->in_features / 4, .out4 = (int)(columns / 4), .period = (int)args->residual_period};
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
+    const int dot = bytes && rvit_vk_uses_dot(recorder->device);
     const rvit_vk_shader shader = shape.matrix   ? matrix_shaders[args->dtype][half_out]
                                   : shape.direct ? direct_shaders[args->dtype][half_out]
+                                  : dot          ? dot_shaders[half_out]
                                                  : shaders[args->dtype][half_out];
     rvit_vk_dispatch dispatch = {.shader = shader,
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
@@ -49,9 +54,9 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                            [RVIT_LINEAR_FLAGS] = flags,
                                            [RVIT_LINEAR_ACTIVATION] = (uint32_t)args->activation,
                                            [RVIT_LINEAR_SUBGROUP] = matrix->subgroup,
-                                           [RVIT_LINEAR_MATRIX_M] = matrix->m,
-                                           [RVIT_LINEAR_MATRIX_N] = matrix->n,
-                                           [RVIT_LINEAR_MATRIX_K] = matrix->k,
+                                           [RVIT_LINEAR_MATRIX_M] = bytes ? matrix->i8_m : matrix->m,
+                                           [RVIT_LINEAR_MATRIX_N] = bytes ? matrix->i8_n : matrix->n,
+                                           [RVIT_LINEAR_MATRIX_K] = bytes ? matrix->i8_k : matrix->k,
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
                                  .n_specs = shape.matrix ? RVIT_LINEAR_N_MATRIX_SPECS : RVIT_LINEAR_N_SPECS,
                                  .n_texels = shape.direct ? 2 : 0,
@@ -69,5 +74,9 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     push.residual_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_RESIDUAL, RVIT_SLOT(linear, residual), out_unit);
     push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_OUT, RVIT_SLOT(linear, out), out_unit);
     push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_LIVE, RVIT_SLOT(linear, live), 4);
+    if (bytes) {
+        push.x_scales_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_X_SCALES, RVIT_SLOT(linear, x_scales), 4);
+        push.weight_scales_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_WEIGHT_SCALES, RVIT_SLOT(linear, weight_scales), 16);
+    }
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

@@ -46,6 +46,20 @@ static void find_more(const rvit_vk_matrix_shape *shapes, uint32_t n, uint32_t f
     matrix->has_bf16 = matrix->why_no_bf16 == NULL;
 }
 
+/* Of int8, the matrices of as many bytes as the preferred ones of f16 come first. They need one more feature. */
+static void find_int8(const rvit_vk_matrix_shape *shapes, uint32_t n, uint32_t features, rvit_vk_matrix *matrix)
+{
+    for (uint32_t i = 0; i < n && (features & RVIT_VK_INT8) != 0; i++) {
+        const rvit_vk_matrix_shape *s = &shapes[i];
+        if (shape_fits(s, RVIT_VK_COMPONENT_I8, RVIT_VK_COMPONENT_I32) &&
+            shape_rank(s->MSize, s->NSize, s->KSize / 2) > shape_rank(matrix->i8_m, matrix->i8_n, matrix->i8_k / 2)) {
+            matrix->i8_m = s->MSize;
+            matrix->i8_n = s->NSize;
+            matrix->i8_k = s->KSize;
+        }
+    }
+}
+
 static const char *find_shape(const rvit_vk_instance *instance, VkPhysicalDevice device, uint32_t features, rvit_vk_matrix *matrix)
 {
     const rvit_vk_get_matrix_shapes get =
@@ -67,6 +81,7 @@ static const char *find_shape(const rvit_vk_instance *instance, VkPhysicalDevice
             matrix->k = shapes[i].KSize;
         }
     find_more(shapes, n, features, matrix);
+    find_int8(shapes, n, features, matrix);
     return matrix->m == 0 ? "no matrix shape with sides of 8, 16 or 32 multiplies f16 into f32" : NULL;
 }
 
@@ -128,6 +143,14 @@ const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysic
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader)
 {
     return shader == RVIT_VK_LINEAR_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_F16_F32_VK_MATRIX ||
+           shader == RVIT_VK_LINEAR_I8_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_I8_F32_VK_MATRIX ||
            shader == RVIT_VK_LINEAR_BF16_VK_MATRIX || shader == RVIT_VK_LINEAR_BF16_F32_VK_MATRIX ||
            shader == RVIT_VK_ATTENTION_F16_VK_MATRIX || shader == RVIT_VK_ATTENTION_BF16_VK_MATRIX;
+}
+
+int32_t rvit_vk_native_dtypes(const rvit_vk_physical *physical, rvit_tier tier, uint32_t features)
+{
+    const int matrices = tier == RVIT_TIER_MATRIX && physical->matrix.i8_m != 0;
+    const int dots = tier >= RVIT_TIER_SUBGROUP && (features & RVIT_VK_DOT) != 0 && physical->dot_is_fast;
+    return matrices || dots ? 1 << RVIT_I8 : 0;
 }

@@ -100,6 +100,8 @@ static uint32_t most_bound(const rvit_op *op)
 {
     if (op->type == RVIT_OP_REGROUP)
         return RVIT_REGROUP_N_BINDINGS;
+    if (op->type == RVIT_OP_LAYERNORM && op->layernorm.out_dtype == RVIT_I8)
+        return RVIT_LAYERNORM_N_BINDINGS;
     return op->type == RVIT_OP_MATCH && op->match.window_cu_seqlens.buffer != NULL ? RVIT_MATCH_N_BINDINGS : RVIT_VK_MIN_STORAGE;
 }
 
@@ -108,8 +110,8 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
     const rvit_vk_device *device = rvit_vk_device_of(base);
     if (op->type == RVIT_OP_ATTENTION_BACKWARD)
         return "the gradient of attention is not supported by the Vulkan backend";
-    if (rvit_op_has_dtype(op, RVIT_I8) || rvit_op_has_dtype(op, RVIT_E4M3))
-        return "rows of 8 bits, int8 and e4m3, are not supported by the Vulkan backend";
+    if (rvit_op_has_dtype(op, RVIT_E4M3))
+        return "of rows of 8 bits the Vulkan backend supports int8, not e4m3";
     if (op->type == RVIT_OP_COPY)
         return supports_copy(&op->copy);
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];

@@ -118,10 +118,9 @@ static const rvit_access *substitute(const rvit_vk_recorder *recorder, int write
     return found;
 }
 
-int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit)
+int rvit_vk_bind_or(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit, int absent)
 {
     const rvit_access *access = &recorder->accesses[slot];
-    const int is_live = access->live;
     const int present = access->view.buffer != NULL && access->size > 0;
     if (!present)
         access = substitute(recorder, access->writes);
@@ -136,9 +135,12 @@ int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, u
         (VkDescriptorBufferInfo){((const rvit_vk_buffer *)access->view.buffer)->handle, (VkDeviceSize)begin, (VkDeviceSize)end};
     if (dispatch->n_bindings <= binding)
         dispatch->n_bindings = binding + 1;
-    if (!present)
-        return is_live ? -1 : 0;
-    return (int)((at - begin) / unit);
+    return present ? (int)((at - begin) / unit) : absent;
+}
+
+int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit)
+{
+    return rvit_vk_bind_or(recorder, dispatch, binding, slot, unit, recorder->accesses[slot].live ? -1 : 0);
 }
 
 /* Computing a grid on the device costs as much as the barrier before it. Where nearly all rows are live, the few workgroups past them exit

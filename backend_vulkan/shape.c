@@ -7,6 +7,11 @@ int rvit_vk_uses_subgroups(const rvit_vk_device *device)
     return device->base.info.tier >= RVIT_TIER_SUBGROUP;
 }
 
+int rvit_vk_uses_dot(const rvit_vk_device *device)
+{
+    return rvit_vk_uses_subgroups(device) && (device->enabled & RVIT_VK_DOT) != 0;
+}
+
 uint32_t rvit_vk_row_teams(const rvit_vk_device *device)
 {
     const uint32_t lanes = device->physical.subgroup_size;
@@ -28,7 +33,9 @@ static int has_texels(rvit_view view)
 /* Whether the device multiplies matrices of this type. */
 static int has_matrices(const rvit_vk_device *device, rvit_dtype dtype)
 {
-    return device->base.info.tier == RVIT_TIER_MATRIX && (dtype == RVIT_F16 || (dtype == RVIT_BF16 && device->physical.matrix.has_bf16));
+    const rvit_vk_matrix *matrix = &device->physical.matrix;
+    return device->base.info.tier == RVIT_TIER_MATRIX &&
+           (dtype == RVIT_F16 || (dtype == RVIT_BF16 && matrix->has_bf16) || (dtype == RVIT_I8 && matrix->i8_m != 0));
 }
 
 /* Whether the device can run a workgroup of the matrix tier of this size, with these bytes of shared memory. */
@@ -41,7 +48,7 @@ static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, u
 }
 
 /* A tile of linear_matrix.comp. costs[i]: time of a multiprocessor that runs i + 1 workgroups at once, in tenths of a microsecond, measured
-   on an H200 with 768 features; 0: registers do not suffice for as many. */
+   on an H200 with 768 features of f16, and not with int8, whose tiles have twice the features; 0: registers do not suffice for as many. */
 typedef struct matrix_tile {
     uint32_t subgroups_m, subgroups_n, rows, columns, tile_k;
     int64_t costs[4];
@@ -71,14 +78,18 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
                                         {2, 2, 2, 2, 32, {95, 160, 190, 230}},
                                         {2, 2, 1, 2, 128, {62, 95, 125}}};
     const rvit_vk_matrix *matrix = &device->physical.matrix;
+    const int bytes = args->dtype == RVIT_I8;
+    const uint32_t m = bytes ? matrix->i8_m : matrix->m, n = bytes ? matrix->i8_n : matrix->n;
     if (!has_matrices(device, args->dtype) || args->in_features % 8 != 0 || args->out_features % 8 != 0)
         return 0;
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
         const uint32_t subgroups = tiles[i].subgroups_m * tiles[i].subgroups_n;
-        const uint32_t tile_m = tiles[i].subgroups_m * tiles[i].rows * matrix->m,
-                       tile_n = tiles[i].subgroups_n * tiles[i].columns * matrix->n;
-        const uint32_t staged = (tile_m + tile_n) * (tiles[i].tile_k + 8) * 2, sums = subgroups * matrix->m * (matrix->n + 4) * 4;
+        const uint32_t tile_m = tiles[i].subgroups_m * tiles[i].rows * m, tile_n = tiles[i].subgroups_n * tiles[i].columns * n;
+        const uint32_t tile_k = bytes ? tiles[i].tile_k / matrix->k * matrix->i8_k : tiles[i].tile_k; /* in as many steps */
+        const uint32_t units = bytes ? tile_k / 16 : tile_k / 8,
+                       copies = bytes && matrix->i8_k < 16 ? 2 : 1; /* linear_matrix.comp: HALVES */
+        const uint32_t staged = copies * (tile_m + tile_n) * (units + 1) * 16, sums = subgroups * m * (n + 4) * 4;
         if (!matrix_group_fits(device, subgroups, (staged > sums ? staged : sums) + tile_n * 4))
             continue;
         const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((rvit_linear_columns(args) + tile_n - 1) / tile_n);
@@ -93,7 +104,7 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
                                             .columns = tiles[i].columns,
                                             .tile_m = tile_m,
                                             .tile_n = tile_n,
-                                            .tile_k = tiles[i].tile_k};
+                                            .tile_k = tile_k};
     }
     return least < INT64_MAX;
 }
@@ -104,16 +115,17 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
     if (shape_linear_matrix(device, args, &matrix))
         return matrix;
     const int64_t in4 = args->in_features / 4, columns = rvit_linear_columns(args);
-    if (direct_fits(device, args->rows.capacity * in4) && direct_fits(device, columns * in4) && has_texels(args->x) &&
-        has_texels(args->weight))
+    const uint32_t longer = args->dtype == RVIT_I8 ? 4 : 1; /* of TILE_K: as many bytes as of f32 */
+    if (args->dtype != RVIT_I8 && direct_fits(device, args->rows.capacity * in4) && direct_fits(device, columns * in4) &&
+        has_texels(args->x) && has_texels(args->weight))
         return args->rows.capacity < 64
                    ? (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 8, .columns = 2, .tile_m = 8, .tile_n = 64}
                    : (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 16, .columns = 2, .tile_m = 16, .tile_n = 64};
     /* Small GEMMs need more workgroups than large tiles give. */
     const int64_t large_tiles = (args->rows.capacity + 63) / 64 * ((columns + 63) / 64);
     if (large_tiles >= 64)
-        return (rvit_vk_linear_shape){.threads = 128, .rows = 8, .columns = 1, .tile_m = 64, .tile_n = 64, .tile_k = 16};
-    return (rvit_vk_linear_shape){.threads = 64, .rows = 4, .columns = 1, .tile_m = 32, .tile_n = 32, .tile_k = 32};
+        return (rvit_vk_linear_shape){.threads = 128, .rows = 8, .columns = 1, .tile_m = 64, .tile_n = 64, .tile_k = 16 * longer};
+    return (rvit_vk_linear_shape){.threads = 64, .rows = 4, .columns = 1, .tile_m = 32, .tile_n = 32, .tile_k = 32 * longer};
 }
 
 /* The bytes of shared memory of attention_matrix.comp, with so many subgroups of so many matrices of queries. */

@@ -65,10 +65,12 @@ enum {
     RVIT_VK_TIMELINE = 1 << 6,
     RVIT_VK_BF16_TYPE = 1 << 7,
     RVIT_VK_BF16_MATRIX = 1 << 8,
-    RVIT_VK_EXT_MATRIX = 1 << 9, /* extensions from here on */
-    RVIT_VK_EXT_BF16 = 1 << 10,
-    RVIT_VK_EXT_MEMORY_FD = 1 << 11,
-    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 12,
+    RVIT_VK_INT8 = 1 << 9,        /* matrices of int8 need it */
+    RVIT_VK_DOT = 1 << 10,        /* of Vulkan 1.3: dot products of int8 */
+    RVIT_VK_EXT_MATRIX = 1 << 11, /* extensions from here on */
+    RVIT_VK_EXT_BF16 = 1 << 12,
+    RVIT_VK_EXT_MEMORY_FD = 1 << 13,
+    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 14,
     RVIT_VK_MATRIX_FEATURES = RVIT_VK_COOPERATIVE_MATRIX | RVIT_VK_FLOAT16 | RVIT_VK_MEMORY_MODEL | RVIT_VK_SUBGROUP_SIZE |
                               RVIT_VK_FULL_SUBGROUPS | RVIT_VK_DEVICE_SCOPE | RVIT_VK_EXT_MATRIX,
     RVIT_VK_BF16_FEATURES = RVIT_VK_BF16_TYPE | RVIT_VK_BF16_MATRIX | RVIT_VK_EXT_BF16, /* of the matrix tier, but not needed */
@@ -91,6 +93,7 @@ typedef struct rvit_vk_matrix {
     int in_place;        /* drivers known to hold an element of an f16 operand where they hold that of a sum; the self-test proves it */
     int has_bf16;        /* matrices of bf16 of the same size, with f32 accumulators */
     const char *why_no_bf16;
+    uint32_t i8_m, i8_n, i8_k; /* matrices of int8, with int32 accumulators; 0: none */
 } rvit_vk_matrix;
 
 /* The properties of a physical device that the backend uses. */
@@ -106,6 +109,7 @@ typedef struct rvit_vk_physical {
     uint32_t features; /* usable features: those of the device or, for a caller's device, those it was created with */
     rvit_vk_matrix matrix;
     const char *why_no_matrix;
+    int dot_is_fast; /* the driver says that packed signed dot products of int8 are accelerated */
     rvit_device_info info;
 } rvit_vk_physical;
 
@@ -231,6 +235,8 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device);
 const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties, uint32_t features,
                                 const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix);
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader);
+/* rvit_device_info.native_dtypes in this tier with these features. */
+int32_t rvit_vk_native_dtypes(const rvit_vk_physical *physical, rvit_tier tier, uint32_t features);
 
 /* device.c */
 rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info);
@@ -311,6 +317,8 @@ typedef struct rvit_vk_attention_shape {
 } rvit_vk_attention_shape;
 rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args);
 int rvit_vk_uses_subgroups(const rvit_vk_device *device);
+/* Whether linear_i8.comp may use dot products. The scalar tier asks nothing of a driver. */
+int rvit_vk_uses_dot(const rvit_vk_device *device);
 uint32_t rvit_vk_row_teams(const rvit_vk_device *device); /* row teams (common/row_team.glsl) in a workgroup of maximum size */
 
 /* record.c */
@@ -396,6 +404,8 @@ void rvit_vk_record_remember(rvit_vk_recorder *recorder, int needs_full);
 /* Binds the array in a slot (RVIT_SLOT) of the current op. Returns its offset in the binding, in units of `unit` bytes. An array that is
    absent or empty is replaced by another array of the op; the result is then 0, or -1 for a live count. */
 int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit);
+/* The same with another result for an array that is absent or empty. */
+int rvit_vk_bind_or(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit, int absent);
 /* The live count from which the number of workgroups is computed; absent: use the capacity. */
 rvit_view rvit_vk_grid_live(rvit_rows rows);
 rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch);

@@ -43,7 +43,7 @@ static void fill(rvit_precision_choice *choice, const rvit_device *device, const
     choice->dtype = (rvit_dtype)precision;
     choice->quantization = RVIT_QUANTIZATION_NONE;
     if (precision == RVIT_PRECISION_INT8) {
-        choice->dtype = is_fast(device, RVIT_BF16) ? RVIT_BF16 : RVIT_F32;
+        choice->dtype = device->info.backend != RVIT_BACKEND_CPU ? narrow_of(info) : is_fast(device, RVIT_BF16) ? RVIT_BF16 : RVIT_F32;
         choice->quantization = RVIT_QUANTIZATION_INT8;
     } else if (precision == RVIT_PRECISION_FP8) {
         choice->dtype = narrow_of(info);

@@ -55,8 +55,13 @@ static const char *lacks(const rvit_device *device, rvit_dtype bytes, rvit_dtype
     quantize.quantize.dtype = dtype;
     quantize.quantize.out_dtype = bytes;
     quantize.quantize.rows.capacity = quantize.quantize.columns = 16;
+    rvit_op layernorm = {.type = RVIT_OP_LAYERNORM, .layernorm = RVIT_LAYERNORM_ARGS_INIT};
+    layernorm.layernorm.out_dtype = bytes;
+    layernorm.layernorm.rows.capacity = layernorm.layernorm.x_rows = layernorm.layernorm.dim = layernorm.layernorm.features = 16;
     const char *reason = device->api->supports(device, &linear);
-    return reason != NULL ? reason : device->api->supports(device, &quantize);
+    if (reason == NULL)
+        reason = device->api->supports(device, &quantize);
+    return reason != NULL ? reason : device->api->supports(device, &layernorm);
 }
 
 /* Numbers of one kind of 8 bits are poor weights of the other. */

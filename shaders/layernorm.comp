@@ -18,11 +18,22 @@ layout(binding = RVIT_LAYERNORM_X) readonly buffer X { IN_VEC4 x_words[]; };
 layout(binding = RVIT_LAYERNORM_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
 layout(binding = RVIT_LAYERNORM_GAMMA) readonly buffer Gamma { vec4 gamma_values[]; };
 layout(binding = RVIT_LAYERNORM_BETA) readonly buffer Beta { vec4 beta_values[]; };
+#if OUT_I8
+layout(binding = RVIT_LAYERNORM_OUT) writeonly buffer Out { uint out_words[]; };
+#else
 layout(binding = RVIT_LAYERNORM_OUT) writeonly buffer Out { OUT_VEC4 out_words[]; };
+#endif
 layout(binding = RVIT_LAYERNORM_OUT_X) writeonly buffer OutX { IN_VEC4 out_x_words[]; };
 layout(binding = RVIT_LAYERNORM_LIVE) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_layernorm_push push; };
 
+#if OUT_I8
+#define OUT_SCALES RVIT_LAYERNORM_OUT_SCALES
+#define STATIC_SCALE RVIT_LAYERNORM_STATIC_SCALE
+#define SATURATED RVIT_LAYERNORM_SATURATED
+#define TEAM_MAX 1
+#include "common/quantise.glsl"
+#endif
 #include "common/row_team.glsl"
 
 // The row of x that row t of out comes from.
@@ -46,11 +57,29 @@ vec4 load_beta(uint i)
     return (FLAGS & RVIT_LAYERNORM_HAS_BETA) != 0 ? beta_values[uint(push.beta_at) + i] : vec4(0.0);
 }
 
-void store_unit(uint row, uint i, IN_VEC4 words, float mean, float scale, vec4 gamma, vec4 beta)
+struct row_norm {
+    float mean, scale;
+#if OUT_I8
+    row_scale bytes;
+#endif
+};
+
+vec4 normal_of(IN_VEC4 words, row_norm norm, vec4 gamma, vec4 beta, uint i)
+{
+    return counted((in_vec4(words) - norm.mean) * norm.scale * gamma + beta, vec4(0.0), i);
+}
+
+uint n_cut = 0;
+
+void store_unit(uint row, uint i, IN_VEC4 words, row_norm norm, vec4 gamma, vec4 beta)
 {
     const uint dim4 = uint(push.dim4);
-    const vec4 normal = (in_vec4(words) - mean) * scale * gamma + beta;
-    out_words[uint(push.out_at) + row * dim4 + i] = out_vec4(counted(normal, vec4(0.0), i));
+    const vec4 normal = normal_of(words, norm, gamma, beta, i);
+#if OUT_I8
+    out_words[uint(push.out_at) + row * dim4 + i] = row_bytes(normal, norm.bytes, n_cut);
+#else
+    out_words[uint(push.out_at) + row * dim4 + i] = out_vec4(normal);
+#endif
     if ((FLAGS & RVIT_LAYERNORM_HAS_OUT_X) != 0)
         out_x_words[uint(push.out_x_at) + row * dim4 + i] = words;
 }
@@ -106,16 +135,38 @@ void main()
             }
         }
         const float variance = team_add(team, (sum.x + sum.y) + (sum.z + sum.w)) * inverse_dim;
-        const float scale = 1.0 / sqrt(variance + push.eps);
+        row_norm norm;
+        norm.mean = mean;
+        norm.scale = 1.0 / sqrt(variance + push.eps);
+#if OUT_I8
+        uint largest = 0;
+        if (holds) {
+            [[unroll]] for (uint u = 0; u < HELD; u++)
+                if (team.lane + u * team.lanes < dim4)
+                    largest = max(largest, absolute_bits(normal_of(held[u], norm, gamma[u], beta[u], team.lane + u * team.lanes)));
+        } else {
+            for (uint i = team.lane; i < dim4; i += team.lanes) {
+                const vec4 normal = normal_of(x_words[from + i], norm, gamma_values[uint(push.gamma_at) + i], load_beta(i), i);
+                largest = max(largest, absolute_bits(normal));
+            }
+        }
+        norm.bytes = row_scale_of(team_max(team, largest), push.static_scale_at);
+        if (live_row && team.lane == 0)
+            out_scales[uint(push.out_scales_at) + row] = norm.bytes.bits;
+#endif
         if (!live_row)
             continue;
         if (holds) {
             [[unroll]] for (uint u = 0; u < HELD; u++)
                 if (team.lane + u * team.lanes < dim4)
-                    store_unit(row, team.lane + u * team.lanes, held[u], mean, scale, gamma[u], beta[u]);
+                    store_unit(row, team.lane + u * team.lanes, held[u], norm, gamma[u], beta[u]);
         } else {
             for (uint i = team.lane; i < dim4; i += team.lanes)
-                store_unit(row, i, x_words[from + i], mean, scale, gamma_values[uint(push.gamma_at) + i], load_beta(i));
+                store_unit(row, i, x_words[from + i], norm, gamma_values[uint(push.gamma_at) + i], load_beta(i));
         }
     }
+#if OUT_I8
+    if (push.saturated_at >= 0 && n_cut > 0)
+        atomicAdd(saturated[push.saturated_at], n_cut);
+#endif
 }

@@ -1,7 +1,7 @@
 // out = activation(x weight^T + bias) + residual by cooperative matrices. A group stages TILE_K features of its rows and columns in shared
 // memory while it fetches the next ones into registers; sums, which begin with the bias, go through shared memory to the epilogue, since
 // which elements of a matrix an invocation holds is the driver's own. A row's bits depend on nothing but the row: every tile adds up its
-// features in the same steps.
+// features in the same steps. With IN_I8 x and weight are int8 and the sums integers, which become numbers in the epilogue.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -19,15 +19,27 @@
 layout(constant_id = RVIT_LINEAR_TILE_M) const uint TILE_M = 64;
 layout(constant_id = RVIT_LINEAR_TILE_N) const uint TILE_N = 64;
 layout(constant_id = RVIT_LINEAR_TILE_K) const uint TILE_K = 32;
-const uint K8 = TILE_K / 8;
-const uint STEP8 = K8 + 1;
-const uint X_UNITS = TILE_M * K8;
-const uint W_UNITS = TILE_N * K8;
+#if IN_I8
+const uint UNIT = 16; // features of a unit
+#else
+const uint UNIT = 8;
+#endif
+const uint UNITS = TILE_K / UNIT; // of a row of a tile
+const uint STEP = UNITS + 1;
+const uint X_UNITS = TILE_M * UNITS;
+const uint W_UNITS = TILE_N * UNITS;
 const uint X_FETCHES = (X_UNITS + THREADS - 1) / THREADS;
 const uint W_FETCHES = (W_UNITS + THREADS - 1) / THREADS;
 const uint SUBGROUPS_N = TILE_N / (COLUMNS * MATRIX_N);
-const uint W_AT = TILE_M * STEP8;
-const uint STAGED = (TILE_M + TILE_N) * STEP8;
+const uint W_AT = TILE_M * STEP;
+#if IN_I8
+// A matrix begins at a unit. One of half a unit, the second half, does so in a copy whose halves are exchanged.
+const bool HALVES = MATRIX_K < UNIT;
+const uint SECOND_AT = (TILE_M + TILE_N) * STEP;
+const uint STAGED = HALVES ? 2 * SECOND_AT : SECOND_AT;
+#else
+const uint STAGED = (TILE_M + TILE_N) * STEP;
+#endif
 const uint N8 = MATRIX_N / 8;
 const uint SUM_STEP = MATRIX_N / 4 + 1;
 const uint SUMS = SUBGROUPS * MATRIX_M * SUM_STEP;
@@ -47,7 +59,9 @@ layout(binding = RVIT_LINEAR_OUT) buffer Out { vec4 out_words[]; };
 #endif
 
 shared uvec4 tiles[STAGED > SUMS ? STAGED : SUMS]; // [row][k / 8] and [column][k / 8]; at last sums
+#if !IN_I8
 shared float bias_tile[TILE_N];
+#endif
 
 #if OUT_F16
 // OUT words of four elements.
@@ -56,6 +70,10 @@ uvec2 out_pack(vec4 value)
 #if MATRIX_BF16
     return half4_encode(value, true);
 #else
+#if IN_I8
+    if (OUT_BF16)
+        return half4_encode(value, true);
+#endif
     return uvec2(packFloat2x16(f16vec2(value.xy)), packFloat2x16(f16vec2(value.zw)));
 #endif
 }
@@ -83,19 +101,39 @@ void store_gated(vec4 sum, uint residual4, uint out4)
 #endif
 }
 
+#if IN_I8
+#define SUMS4 uvec4
+#define sums_of(words) (words)
+
+vec4 number_of(uvec4 sums, uint row, uint column4)
+{
+    const vec4 product = linear_scaled(ivec4(sums), row, column4);
+    return (FLAGS & RVIT_LINEAR_HAS_BIAS) != 0 ? product + bias_values[uint(push.bias_at) + column4] : product;
+}
+#else
+#define SUMS4 vec4
+#define sums_of(words) uintBitsToFloat(words)
+#endif
+
 // Stores eight columns of a row, if they exist.
-void finish(vec4 low, vec4 high, uint row, uint column8, uint n_rows)
+void finish(SUMS4 low_sums, SUMS4 high_sums, uint row, uint column8, uint n_rows)
 {
     const uint out8 = uint(push.out4) / 2;
     if (row >= n_rows || column8 >= out8)
         return;
+#if IN_I8
+    vec4 low = number_of(low_sums, row, column8 * 2), high = number_of(high_sums, row, column8 * 2 + 1);
+#else
+#define low low_sums
+#define high high_sums
+#endif
     const uint at = row * out8 + column8, from = (push.period == 0 ? row : row % uint(push.period)) * out8 + column8;
     if ((FLAGS & RVIT_LINEAR_GATED) != 0) {
-        store_gated(vec4(linear_gate(low), linear_gate(high)), from, at);
+        store_gated(vec4(gate(low), gate(high)), from, at);
         return;
     }
-    low = linear_activate(low);
-    high = linear_activate(high);
+    low = activate(low);
+    high = activate(high);
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
 #if OUT_F16
         const uvec4 residual = residual_units[uint(push.residual_at) + from];
@@ -114,15 +152,33 @@ void finish(vec4 low, vec4 high, uint row, uint column8, uint n_rows)
 #endif
 }
 
-bool has_feature(uint first8, uint unit, uint in8)
+bool has_feature(uint first_unit, uint unit, uint n_units)
 {
-    return WHOLE_K || first8 + unit % K8 < in8;
+    return WHOLE_K || first_unit + unit % UNITS < n_units;
 }
+
+// A unit of a tile, and where the features from k on of a row of one begin.
+#if IN_I8
+void stage(uint at, uvec4 unit)
+{
+    tiles[at] = unit;
+    if (HALVES)
+        tiles[SECOND_AT + at] = unit.zwxy;
+}
+
+uint unit_of(uint k)
+{
+    return k / UNIT + (HALVES ? k % UNIT / MATRIX_K * SECOND_AT : 0);
+}
+#else
+#define stage(at, unit) tiles[at] = unit
+#define unit_of(k) (k / UNIT)
+#endif
 
 void main()
 {
     const uint n_rows = linear_rows();
-    const uint in8 = uint(push.in4) / 2;
+    const uint n_units = uint(push.in4) / (UNIT / 4);
     const uint n_columns = uint(push.out4) * 4;
     const uint tiles_n = (n_columns + TILE_N - 1) / TILE_N;
     const uint first_row = group_index() / tiles_n * TILE_M;
@@ -137,14 +193,19 @@ void main()
     uvec4 x_next[X_FETCHES], w_next[W_FETCHES];
     [[unroll]] for (uint i = 0; i < X_FETCHES; i++) {
         const uint unit = i * THREADS + gl_LocalInvocationIndex;
-        x_from[i] = uint(push.x_at) + min(first_row + unit / K8, n_rows - 1) * in8 + unit % K8;
-        x_next[i] = has_feature(0, unit, in8) ? x_units[x_from[i]] : uvec4(0);
+        x_from[i] = uint(push.x_at) + min(first_row + unit / UNITS, n_rows - 1) * n_units + unit % UNITS;
+        x_next[i] = has_feature(0, unit, n_units) ? x_units[x_from[i]] : uvec4(0);
     }
     [[unroll]] for (uint i = 0; i < W_FETCHES; i++) {
         const uint unit = i * THREADS + gl_LocalInvocationIndex;
-        w_from[i] = uint(push.weight_at) + min(first_column + unit / K8, n_columns - 1) * in8 + unit % K8;
-        w_next[i] = has_feature(0, unit, in8) ? weight_units[w_from[i]] : uvec4(0);
+        w_from[i] = uint(push.weight_at) + min(first_column + unit / UNITS, n_columns - 1) * n_units + unit % UNITS;
+        w_next[i] = has_feature(0, unit, n_units) ? weight_units[w_from[i]] : uvec4(0);
     }
+    MATRIX_SUM sums[ROWS * COLUMNS];
+#if IN_I8
+    [[unroll]] for (uint i = 0; i < ROWS * COLUMNS; i++)
+        sums[i] = MATRIX_SUM(0);
+#else
     for (uint i = gl_LocalInvocationIndex; i < TILE_N; i += THREADS) {
         float bias = 0.0;
         if ((FLAGS & RVIT_LINEAR_HAS_BIAS) != 0 && first_column + i < n_columns)
@@ -152,40 +213,42 @@ void main()
         bias_tile[i] = bias;
     }
     barrier();
-    MATRIX_SUM sums[ROWS * COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         MATRIX_SUM bias;
         coopMatLoad(bias, bias_tile, column + c * MATRIX_N, 0, ROW_MAJOR);
         [[unroll]] for (uint r = 0; r < ROWS; r++)
             sums[r * COLUMNS + c] = bias;
     }
+#endif
 
-    for (uint k8 = 0; k8 < in8; k8 += K8) {
+    for (uint at_unit = 0; at_unit < n_units; at_unit += UNITS) {
         [[unroll]] for (uint i = 0; i < X_FETCHES; i++) {
             const uint unit = i * THREADS + gl_LocalInvocationIndex;
             if (unit < X_UNITS)
-                tiles[unit / K8 * STEP8 + unit % K8] = x_next[i];
+                stage(unit / UNITS * STEP + unit % UNITS, x_next[i]);
         }
         [[unroll]] for (uint i = 0; i < W_FETCHES; i++) {
             const uint unit = i * THREADS + gl_LocalInvocationIndex;
             if (unit < W_UNITS)
-                tiles[W_AT + unit / K8 * STEP8 + unit % K8] = w_next[i];
+                stage(W_AT + unit / UNITS * STEP + unit % UNITS, w_next[i]);
         }
         barrier();
-        const uint next_k8 = WHOLE_K ? min(k8 + K8, in8 - K8) : k8 + K8; // at last the same again
-        if (WHOLE_K || next_k8 < in8) {
+        const uint next_unit = WHOLE_K ? min(at_unit + UNITS, n_units - UNITS) : at_unit + UNITS; // at last the same again
+        if (WHOLE_K || next_unit < n_units) {
             [[unroll]] for (uint i = 0; i < X_FETCHES; i++)
-                x_next[i] = has_feature(next_k8, i * THREADS + gl_LocalInvocationIndex, in8) ? x_units[x_from[i] + next_k8] : uvec4(0);
+                x_next[i] = has_feature(next_unit, i * THREADS + gl_LocalInvocationIndex, n_units) ? x_units[x_from[i] + next_unit]
+                                                                                                  : uvec4(0);
             [[unroll]] for (uint i = 0; i < W_FETCHES; i++)
-                w_next[i] = has_feature(next_k8, i * THREADS + gl_LocalInvocationIndex, in8) ? weight_units[w_from[i] + next_k8] : uvec4(0);
+                w_next[i] = has_feature(next_unit, i * THREADS + gl_LocalInvocationIndex, n_units) ? weight_units[w_from[i] + next_unit]
+                                                                                                  : uvec4(0);
         }
         [[unroll]] for (uint k = 0; k < TILE_K; k += MATRIX_K) {
             MATRIX_A a[ROWS];
             [[unroll]] for (uint r = 0; r < ROWS; r++)
-                coopMatLoad(a[r], tiles, (row + r * MATRIX_M) * STEP8 + k / 8, STEP8, ROW_MAJOR);
+                coopMatLoad(a[r], tiles, (row + r * MATRIX_M) * STEP + unit_of(k), STEP, ROW_MAJOR);
             [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
                 MATRIX_B b;
-                coopMatLoad(b, tiles, W_AT + (column + c * MATRIX_N) * STEP8 + k / 8, STEP8, COLUMN_MAJOR);
+                coopMatLoad(b, tiles, W_AT + (column + c * MATRIX_N) * STEP + unit_of(k), STEP, COLUMN_MAJOR);
                 [[unroll]] for (uint r = 0; r < ROWS; r++)
                     sums[r * COLUMNS + c] = coopMatMulAdd(a[r], b, sums[r * COLUMNS + c]);
             }
@@ -204,7 +267,7 @@ void main()
         subgroupBarrier();
         for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * N8; i += SUBGROUP) {
             const uint at = sum_at + i / N8 * SUM_STEP + i % N8 * 2;
-            finish(uintBitsToFloat(tiles[at]), uintBitsToFloat(tiles[at + 1]), first_row + row + part / COLUMNS * MATRIX_M + i / N8,
+            finish(sums_of(tiles[at]), sums_of(tiles[at + 1]), first_row + row + part / COLUMNS * MATRIX_M + i / N8,
                    (first_column + column + part % COLUMNS * MATRIX_N) / 8 + i % N8, n_rows);
         }
         subgroupBarrier();

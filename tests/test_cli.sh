@@ -107,6 +107,9 @@ out '^. cpu +0 '
 for backend in cuda vulkan; do
     out "^. $backend +([0-9]|-  not (usable|in this build)$)"
 done
+if grep -qE '^. vulkan +[0-9]' "$folder/out"; then
+    out '^ +(no )?instructions for GEMMs of int8$'
+fi
 no_err
 expect 0 devices --json
 json version '.+'
@@ -117,6 +120,7 @@ while [ $cpu -lt $((n_devices - 1)) ] && [ "$("$json_get" devices.$cpu.backend <
 done
 json "devices.$cpu.backend" cpu
 json "devices.$cpu.usable" true
+grep -q '"native_dtypes": \[' "$folder/out" || fail "no native_dtypes"
 expect 0 policies
 policies=$(awk '/^[a-z]/ && $1 != "policy" {print $1}' "$folder/out")
 for policy in none l2 l2-threshold evit evit-fused evit-paper dynamicvit dynamicvit-gate ats ats-paper tome random mask received \

@@ -56,8 +56,9 @@ typedef struct rvit_device_info {
     char name[128];
     char driver[128]; /* driver and version */
     char note[256];   /* why the device or a higher tier is not used, or why not for bf16; else empty */
-    /* CPU: 1 << dtype of each type below f32 that GEMMs multiply by instructions made for it, faster
-       than f32. 0 on other devices. */
+    /* 1 << dtype of each type below f32 that GEMMs multiply by instructions made for it. CPU: those
+       that are faster than f32. Vulkan: I8, by cooperative matrices or by dot products of which the
+       driver says that they are accelerated; without, int8 is right and slower. CUDA: 0. */
     int32_t native_dtypes;
 } rvit_device_info;
 

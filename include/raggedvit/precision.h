@@ -17,7 +17,7 @@ extern "C" {
    and scores are float32, and attention, patches, mergers, poolings and head have dtype. */
 typedef enum rvit_quantization {
     RVIT_QUANTIZATION_NONE = 0,
-    RVIT_QUANTIZATION_INT8 = 1, /* qkv, proj, fc1 and fc2 in RVIT_I8: for the CPU */
+    RVIT_QUANTIZATION_INT8 = 1, /* qkv, proj, fc1 and fc2 in RVIT_I8: for the CPU and for Vulkan */
     RVIT_QUANTIZATION_FP8 = 2   /* qkv, fc1 and fc2 in RVIT_E4M3, proj in dtype: for CUDA; on the CPU a slow reference */
 } rvit_quantization;
 /* "none", "int8", "fp8" */
@@ -29,8 +29,8 @@ typedef enum rvit_precision {
     RVIT_PRECISION_F32 = 0,
     RVIT_PRECISION_F16 = 1,
     RVIT_PRECISION_BF16 = 2,
-    RVIT_PRECISION_INT8 = 3, /* RVIT_QUANTIZATION_INT8; dtype is bf16 where the device multiplies it fast
-                                (rvit_device_info.native_dtypes), else f32 */
+    RVIT_PRECISION_INT8 = 3, /* RVIT_QUANTIZATION_INT8; on the CPU dtype is bf16 where the device multiplies it
+                                fast (rvit_device_info.native_dtypes), else f32; on Vulkan as of FP8 */
     RVIT_PRECISION_FP8 = 4,  /* RVIT_QUANTIZATION_FP8; dtype is f16, or bf16 if most tensors of the checkpoint are */
     RVIT_PRECISION_AUTO = 5  /* the fastest on the device that is accurate enough for the model. 8 bits are
                                 chosen for an architecture whose accuracy with them was measured and falls by

@@ -30,6 +30,8 @@ typedef void (*rvit_vulkan_lock_fn)(void *user);
      its bf16 kernels       also VK_KHR_shader_bfloat16 and the features shaderBFloat16Type and
                             shaderBFloat16CooperativeMatrix; without them the kernels of the
                             subgroup tier run bf16
+     int8 made fast         api_version 1.3 and the feature shaderIntegerDotProduct; in the matrix
+                            tier also shaderInt8. Without them bytes are multiplied one by one
      shared memory          VK_KHR_external_memory_fd
      shared semaphores      VK_KHR_external_semaphore_fd
      timeline semaphores    api_version 1.2 and the feature timelineSemaphore

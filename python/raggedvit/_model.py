@@ -141,7 +141,7 @@ class Model:
     """A Vision Transformer on a device.
 
     path: a .safetensors file, or a *.safetensors.index.json. backend: "auto" (CUDA, then a Vulkan GPU, then the CPU), "cpu", "cuda",
-    "vulkan"; index: the device within it. dtype: "f32", "f16" or "bf16", storage of weights and activations; "int8" (for CPUs) and "fp8" (for
+    "vulkan"; index: the device within it. dtype: "f32", "f16" or "bf16", storage of weights and activations; "int8" (for CPUs and Vulkan) and "fp8" (for
     CUDA) multiply 8 bits in the blocks; "auto" is the fastest of these that is accurate enough (rvit_precision in raggedvit/vit.h), and
     self.dtype says which it is. image_size: side of the images if it is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"; None: as the code that the tensors'
     names belong to). n_threads: of the CPU backend; 0: as

@@ -49,6 +49,13 @@ class ModelTest(unittest.TestCase):
             self.assertEqual((model.dtype, model.dtype_reason), (dtype, ""))
         self.fails(Status.INVALID_ARGUMENT, "dtype is 'int4'", raggedvit.Model, support.CHECKPOINT, backend="cpu", dtype="int4")
 
+    @unittest.skipUnless(any(d.backend == "vulkan" and d.index >= 0 for d in raggedvit.devices()), "no Vulkan device")
+    def test_8_bits_on_vulkan(self):
+        model = raggedvit.Model(support.CHECKPOINT, backend="vulkan", dtype="int8")
+        difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
+        self.assertTrue(4e-3 < difference < 0.2, difference)
+        self.fails(Status.UNSUPPORTED, "int8, not e4m3", raggedvit.Model, support.CHECKPOINT, backend="vulkan", dtype="fp8")
+
     def test_auto_is_one_of_the_others(self):
         model = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype="auto", n_threads=2)
         self.assertIn(model.dtype, ("f32", "bf16", "int8"))

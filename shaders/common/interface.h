@@ -47,7 +47,7 @@ struct rvit_indirect_push {
    linear.comp: a group computes TILE_M x TILE_N elements, a thread ROWS x 4 * COLUMNS of them, TILE_K features are staged at a time.
    linear_direct.comp: the same with operands read from texel buffers and no staging; TILE_K is not used. linear_matrix.comp: a subgroup
    computes ROWS x COLUMNS cooperative matrices of MATRIX_M x MATRIX_N, adding MATRIX_K features at a time; x and weight begin at units of
-   eight elements. */
+   16 bytes. linear_i8.comp: linear.comp for rows of int8, in units of 16 bytes. */
 #define RVIT_LINEAR_ROWS 1
 #define RVIT_LINEAR_COLUMNS 2
 #define RVIT_LINEAR_TILE_M 3
@@ -77,12 +77,15 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_RESIDUAL 3
 #define RVIT_LINEAR_OUT 4
 #define RVIT_LINEAR_LIVE 5
-#define RVIT_LINEAR_N_BINDINGS 6
+#define RVIT_LINEAR_X_SCALES 6 /* of int8 alone */
+#define RVIT_LINEAR_WEIGHT_SCALES 7
+#define RVIT_LINEAR_N_BINDINGS 8
 struct rvit_linear_push {
     int rows, live_at;
     int in4, out4; /* features and columns / 4 */
     int period;    /* of the residual's rows; 0: as out */
     int x_at, weight_at, bias_at, residual_at, out_at;
+    int x_scales_at, weight_scales_at; /* the latter in fours */
 };
 
 /* layernorm.comp: a group takes LAYERNORM_ROWS rows. Rows of up to LAYERNORM_HELD fours of elements a lane are read once. */
@@ -102,7 +105,10 @@ struct rvit_linear_push {
 #define RVIT_LAYERNORM_OUT 4
 #define RVIT_LAYERNORM_OUT_X 5
 #define RVIT_LAYERNORM_LIVE 6
-#define RVIT_LAYERNORM_N_BINDINGS 7
+#define RVIT_LAYERNORM_OUT_SCALES 7 /* of int8 alone */
+#define RVIT_LAYERNORM_STATIC_SCALE 8
+#define RVIT_LAYERNORM_SATURATED 9
+#define RVIT_LAYERNORM_N_BINDINGS 10
 struct rvit_layernorm_push {
     int rows, live_at;
     int x_rows;
@@ -110,6 +116,30 @@ struct rvit_layernorm_push {
     int features;
     float eps;
     int x_at, src_rows_at, gamma_at, beta_at, out_at, out_x_at;
+    int out_scales_at, static_scale_at, saturated_at; /* negative: absent */
+};
+
+/* quantize.comp: a group takes QUANTIZE_ROWS rows. Rows of up to QUANTIZE_HELD fours of elements a lane are computed once. */
+#define RVIT_QUANTIZE_ROWS 1
+#define RVIT_QUANTIZE_FLAGS 2
+#define RVIT_QUANTIZE_HELD 3
+#define RVIT_QUANTIZE_ACTIVATION 4 /* as rvit_activation */
+#define RVIT_QUANTIZE_N_SPECS 5
+#define RVIT_QUANTIZE_HAS_BIAS 1
+#define RVIT_QUANTIZE_GATED 2
+#define RVIT_QUANTIZE_X 0
+#define RVIT_QUANTIZE_BIAS 1
+#define RVIT_QUANTIZE_STATIC_SCALE 2
+#define RVIT_QUANTIZE_OUT 3
+#define RVIT_QUANTIZE_OUT_SCALES 4
+#define RVIT_QUANTIZE_SATURATED 5
+#define RVIT_QUANTIZE_LIVE 6
+#define RVIT_QUANTIZE_N_BINDINGS 7
+struct rvit_quantize_push {
+    int rows, live_at;
+    int columns4; /* of out, / 4 */
+    int x_at, bias_at, out_at, out_scales_at;
+    int static_scale_at, saturated_at; /* negative: absent */
 };
 
 /* attention.comp: a group takes QUERIES query rows of one head of one image and goes over its keys KEYS at a time. THREADS are lines of

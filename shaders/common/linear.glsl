@@ -2,15 +2,19 @@
 #ifndef LINEAR_GLSL
 #define LINEAR_GLSL
 
-#include "math.glsl"
-
 layout(constant_id = RVIT_LINEAR_ROWS) const uint ROWS = 8;
 layout(constant_id = RVIT_LINEAR_COLUMNS) const uint COLUMNS = 1;
 layout(constant_id = RVIT_LINEAR_FLAGS) const uint FLAGS = 0;
 layout(constant_id = RVIT_LINEAR_ACTIVATION) const uint ACTIVATION = 0;
 
+#include "activate.glsl"
+
 layout(binding = RVIT_LINEAR_BIAS) readonly buffer Bias { vec4 bias_values[]; };
 layout(binding = RVIT_LINEAR_LIVE) readonly buffer Live { int live[]; };
+#if IN_I8
+layout(binding = RVIT_LINEAR_X_SCALES) readonly buffer XScales { float x_scales[]; };
+layout(binding = RVIT_LINEAR_WEIGHT_SCALES) readonly buffer WeightScales { vec4 weight_scales[]; };
+#endif
 layout(push_constant) uniform Push { rvit_linear_push push; };
 
 uint linear_rows()
@@ -18,37 +22,22 @@ uint linear_rows()
     return push.live_at < 0 ? uint(push.rows) : clamp_rows(live[push.live_at], push.rows);
 }
 
-float linear_activate(float x)
+#if IN_I8
+// What the integer sums of four columns stand for; the same operations as on the CPU, none of them fused with what follows.
+vec4 linear_scaled(ivec4 sum, uint row, uint column4)
 {
-    switch (ACTIVATION) {
-    case RVIT_LINEAR_GELU:
-        return gelu(x);
-    case RVIT_LINEAR_GELU_TANH: // (1 + tanh u) / 2 = sigmoid(2 u)
-        return sigmoid_product(x, 1.595769122, 0.0713548163);
-    case RVIT_LINEAR_QUICK_GELU:
-        return sigmoid_product(x, 1.702, 0.0);
-    case RVIT_LINEAR_SILU:
-        return sigmoid_product(x, 1.0, 0.0);
-    }
-    return x;
+    precise const vec4 scale = x_scales[uint(push.x_scales_at) + row] * weight_scales[uint(push.weight_scales_at) + column4];
+    precise const vec4 product = vec4(sum) * scale;
+    return product;
 }
-
-vec4 linear_activate(vec4 x)
-{
-    return vec4(linear_activate(x.x), linear_activate(x.y), linear_activate(x.z), linear_activate(x.w));
-}
-
-// Of two gates and their values, the two outputs.
-vec2 linear_gate(vec4 x)
-{
-    return vec2(linear_activate(x.x) * x.y, linear_activate(x.z) * x.w);
-}
+#endif
 
 #if !LINEAR_UNITS // a shader that works on eights of elements has its own epilogue
 
 layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { OUT_VEC4 residual_words[]; };
 layout(binding = RVIT_LINEAR_OUT) buffer Out { OUT_VEC4 out_words[]; };
 
+#if !IN_I8
 // sum += the products of four features with those of four columns, feature after feature.
 vec4 linear_step(vec4 sum, vec4 x, vec4 w[4])
 {
@@ -58,6 +47,7 @@ vec4 linear_step(vec4 sum, vec4 x, vec4 w[4])
     sum += x.w * vec4(w[0].w, w[1].w, w[2].w, w[3].w);
     return sum;
 }
+#endif
 
 // Stores half of four elements of out: two gates and their values lie in four columns.
 void linear_store_gated(vec2 sum, uint row, uint column4)
@@ -93,10 +83,10 @@ void linear_finish(vec4 sum, uint row, uint column4, uint n_rows)
     if ((FLAGS & RVIT_LINEAR_HAS_BIAS) != 0)
         sum += bias_values[uint(push.bias_at) + column4];
     if ((FLAGS & RVIT_LINEAR_GATED) != 0) {
-        linear_store_gated(linear_gate(sum), row, column4);
+        linear_store_gated(gate(sum), row, column4);
         return;
     }
-    sum = linear_activate(sum);
+    sum = activate(sum);
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
         const uint residual_row = push.period == 0 ? row : row % uint(push.period);
         sum += out_decode(residual_words[uint(push.residual_at) + residual_row * out4 + column4]);

@@ -1,7 +1,7 @@
-// Cooperative matrices of half floats, with MATRIX_BF16 of bfloat16, with float accumulators, in sizes that the device names. Define
-// SPEC_SUBGROUP, SPEC_MATRIX_M, SPEC_MATRIX_N and SPEC_MATRIX_K. Operands are staged in shared memory as rows of eight-element units:
-// loading them from the arrays themselves would reach past the live rows. A row is padded by one unit, so that rows below each other lie in
-// different banks.
+// Cooperative matrices of half floats, with MATRIX_BF16 of bfloat16, with float accumulators, or with IN_I8 of int8 with integer ones, in
+// sizes that the device names. Define SPEC_SUBGROUP, SPEC_MATRIX_M, SPEC_MATRIX_N and SPEC_MATRIX_K. Operands are staged in shared memory
+// as rows of 16-byte units: loading them from the arrays themselves would reach past the live rows. A row is padded by one unit, so that
+// rows below each other lie in different banks.
 #ifndef MATRIX_GLSL
 #define MATRIX_GLSL
 
@@ -11,6 +11,10 @@
 #if MATRIX_BF16
 #extension GL_EXT_bfloat16 : require
 #define MATRIX_ELEMENT bfloat16_t
+#elif IN_I8
+#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#define MATRIX_ELEMENT int8_t
 #else
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #define MATRIX_ELEMENT float16_t
@@ -24,8 +28,12 @@ const uint SUBGROUPS = THREADS / SUBGROUP;
 
 #define MATRIX_A coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_M, MATRIX_K, gl_MatrixUseA>
 #define MATRIX_B coopmat<MATRIX_ELEMENT, gl_ScopeSubgroup, MATRIX_K, MATRIX_N, gl_MatrixUseB>
+#if IN_I8
+#define MATRIX_SUM coopmat<int, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
+#else
 #define MATRIX_SUM coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
-#if !MATRIX_BF16 // which devices multiply, but do not hold in accumulators
+#endif
+#if !MATRIX_BF16 && !IN_I8 // which devices multiply, but do not hold in accumulators
 #define MATRIX_HALF coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #endif
 #define ROW_MAJOR gl_CooperativeMatrixLayoutRowMajor

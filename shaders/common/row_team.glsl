@@ -1,5 +1,6 @@
-// A team of threads that share a row and sum over it: either a subgroup that visits the workgroup's rows in turn, or an equal share of the
-// workgroup that uses shared memory, one row each. The sum of a row is computed the same way wherever the row is.
+// A team of threads that share a row and sum over it, or with TEAM_MAX find its largest number: either a subgroup that visits the
+// workgroup's rows in turn, or an equal share of the workgroup that uses shared memory, one row each. The sum of a row is computed the same
+// way wherever the row is.
 #ifndef ROW_TEAM_GLSL
 #define ROW_TEAM_GLSL
 
@@ -19,6 +20,13 @@ float team_add(row_team team, float value)
 {
     return subgroupAdd(value);
 }
+
+#if TEAM_MAX
+uint team_max(row_team team, uint value)
+{
+    return subgroupMax(value);
+}
+#endif
 
 #else
 
@@ -44,6 +52,24 @@ float team_add(row_team team, float value)
     barrier();
     return sum;
 }
+
+#if TEAM_MAX
+shared uint team_bits[THREADS];
+
+uint team_max(row_team team, uint value)
+{
+    team_bits[gl_LocalInvocationIndex] = value;
+    barrier();
+    for (uint half_width = team.lanes / 2; half_width > 0; half_width /= 2) {
+        if (team.lane < half_width)
+            team_bits[gl_LocalInvocationIndex] = max(team_bits[gl_LocalInvocationIndex], team_bits[gl_LocalInvocationIndex + half_width]);
+        barrier();
+    }
+    const uint largest = team_bits[gl_LocalInvocationIndex - team.lane];
+    barrier();
+    return largest;
+}
+#endif
 
 #endif
 

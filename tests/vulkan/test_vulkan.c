@@ -312,7 +312,7 @@ static void split_submits(void **state)
     expect_status(rvit_device_create(&desc, &device), RVIT_INVALID_ARGUMENT, "poll_us");
 }
 
-/* Windows of match are one array more than the smallest devices bind, and so are those of regroup. */
+/* Windows of match are one array more than the smallest devices bind, and so are those of regroup; layernorm to int8 binds two more. */
 static void few_bindings(void **state)
 {
     (void)state;
@@ -342,6 +342,15 @@ static void few_bindings(void **state)
     args.n_windows = 3;
     args.window_cu_seqlens = args.cu_seqlens;
     expect_status(rvit_match(w.stream, &args), RVIT_UNSUPPORTED, "match: it binds more arrays");
+    rvit_layernorm_args norm = RVIT_LAYERNORM_ARGS_INIT;
+    norm.out_dtype = RVIT_I8;
+    norm.rows.capacity = W_ROWS;
+    norm.dim = W_DIM;
+    norm.eps = 1e-6f;
+    norm.x = norm.gamma = args.k;
+    norm.out = args.metric;
+    norm.out_scales = args.src_rows;
+    expect_status(rvit_layernorm(w.stream, &norm), RVIT_UNSUPPORTED, "layernorm: it binds more arrays");
     rvit_regroup_args regroup = RVIT_REGROUP_ARGS_INIT;
     regroup.n_images = 3;
     regroup.max_len = regroup.rows = W_ROWS;

@@ -192,8 +192,8 @@ static void bare(void **state)
     app_close(&a);
 }
 
-/* The application lists nothing of bfloat16: its matrix tier does without, and says so. */
-static void without_bfloat16(void **state)
+/* The application lists nothing of bfloat16 and int8: its matrix tier does without, and says so. */
+static void without_bf16_and_int8(void **state)
 {
     (void)state;
     if (H.desc.tier != RVIT_TIER_MATRIX)
@@ -204,6 +204,7 @@ static void without_bfloat16(void **state)
     expect_ok(rvit_device_get_info(device, &info));
     assert_int_equal(info.tier, RVIT_TIER_MATRIX);
     assert_non_null(strstr(info.note, "not for bf16: "));
+    assert_int_equal(info.native_dtypes, 0);
     rvit_device_destroy(device);
 }
 
@@ -440,5 +441,5 @@ static void every_allocation_of_an_application(void **state)
 }
 
 SUITE(app_device_suite, APP_TEST(works_and_locks), APP_TEST(shared_queue), APP_TEST(several_devices), APP_TEST(bare),
-      APP_TEST(without_a_feature), APP_TEST(without_bfloat16), APP_TEST(bad_descs), APP_TEST(bad_promises), APP_TEST(cache),
+      APP_TEST(without_a_feature), APP_TEST(without_bf16_and_int8), APP_TEST(bad_descs), APP_TEST(bad_promises), APP_TEST(cache),
       APP_TEST(every_allocation_of_an_application));

@@ -42,16 +42,41 @@ static int32_t find_default(const rvit_device_info *infos, int32_t n)
     return i;
 }
 
+enum { N_DTYPES = RVIT_E4M3 + 1 };
+
+static json_t *native_to_json(const rvit_device_info *info)
+{
+    json_t *names = json_array();
+    for (int dtype = 0; dtype < N_DTYPES; dtype++)
+        if ((info->native_dtypes >> dtype & 1) != 0)
+            json_array_append_new(names, json_string(rvit_dtype_name((rvit_dtype)dtype)));
+    return names;
+}
+
+static void print_native(const rvit_device_info *info)
+{
+    const char *before = "             instructions for GEMMs of ";
+    for (int dtype = 0; dtype < N_DTYPES; dtype++)
+        if ((info->native_dtypes >> dtype & 1) != 0) {
+            printf("%s%s", before, rvit_dtype_name((rvit_dtype)dtype));
+            before = ", ";
+        }
+    if (info->native_dtypes != 0)
+        putchar('\n');
+    else if (info->backend == RVIT_BACKEND_VULKAN)
+        puts("             no instructions for GEMMs of int8");
+}
+
 static json_t *device_to_json(const rvit_device_info *info, bool is_default)
 {
     char uuid[33] = "";
     for (int i = 0; i < 16; i++)
         snprintf(uuid + 2 * i, 3, "%02x", info->uuid[i]);
     const bool usable = info->index >= 0;
-    return json_pack("{s:s, s:i, s:o, s:b, s:b, s:b, s:s, s:I, s:s, s:o, s:o}", "backend", rvit_backend_name(info->backend), "index",
+    return json_pack("{s:s, s:i, s:o, s:b, s:b, s:b, s:s, s:I, s:s, s:o, s:o, s:o}", "backend", rvit_backend_name(info->backend), "index",
                      info->index, "name", json_text(info->name), "usable", usable, "default", is_default, "software", info->is_software,
                      "tier", usable ? rvit_tier_name(info->tier) : "", "memory_size", (json_int_t)info->memory_size, "uuid", uuid, "driver",
-                     json_text(info->driver), "note", json_text(info->note));
+                     json_text(info->driver), "note", json_text(info->note), "native_dtypes", native_to_json(info));
 }
 
 static void print_device(const rvit_device_info *info, bool is_default)
@@ -66,6 +91,7 @@ static void print_device(const rvit_device_info *info, bool is_default)
         if (info->memory_size > 0)
             printf(", %.1f GiB", (double)info->memory_size / (1 << 30));
         print_line(info->driver[0] ? ", " : "", info->driver);
+        print_native(info);
     }
     if (info->note[0])
         print_line("             ", info->note);

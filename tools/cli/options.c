@@ -235,7 +235,8 @@ static const struct option_row option_rows[] = {
      OPTION_CHOICE(T, checkpoint.position, position, RVIT_POSITION_TABLE, RVIT_POSITION_NONE), .commands = MODELS},
     {"eps", "X", "of the layernorms (as the architecture)", OPTION_NUMBER(T, checkpoint.eps, 1e-30, 1), .commands = MODELS},
     {"dtype", "TYPE",
-     "storage of weights and activations: %s (f32). int8 is for CPUs, fp8 for CUDA; auto takes the fastest that is accurate enough",
+     "storage of weights and activations: %s (f32). int8 is for CPUs and Vulkan, fp8 for CUDA; auto takes the fastest that is accurate "
+     "enough",
      OPTION_CHOICE(T, dtype, choice_precision, RVIT_PRECISION_F32, RVIT_PRECISION_AUTO), .commands = TIMES},
     {"dtype", "TYPE", "of the weights: %s (int8)", OPTION_CHOICE(T, dtype, choice_precision, RVIT_PRECISION_INT8, RVIT_PRECISION_FP8),
      .commands = QUANTIZE},

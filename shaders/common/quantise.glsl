@@ -1,0 +1,85 @@
+// Rows of int8 with a scale each, bit for bit as core/quantized.h makes them. Quotients are made of integers: a driver's division may be
+// off by some ulps, and a scale is to be the same everywhere. Needs common/row_team.glsl with TEAM_MAX, and OUT_SCALES, STATIC_SCALE,
+// SATURATED, which are bindings.
+#ifndef QUANTISE_GLSL
+#define QUANTISE_GLSL
+
+layout(binding = OUT_SCALES) writeonly buffer OutScales { uint out_scales[]; };
+layout(binding = STATIC_SCALE) readonly buffer StaticScale { uint static_scale[]; };
+layout(binding = SATURATED) buffer Saturated { uint saturated[]; };
+
+const float MOST = 127.0;
+// Scales lie in 2^-100..2^100. As bits, positive floats are in order, and NaN and negative ones come last.
+const uint LEAST_BITS = 0x0d800000u;
+const uint MOST_BITS = 0x71800000u;
+const uint INFINITY_BITS = 0x7f800000u;
+const uint NAN_BITS = 0x7fc00000u;
+
+struct row_scale {
+    uint bits;     // of the scale
+    float inverse; // 0: the bytes are zeros
+};
+
+// Bits of (n + part) * 2^(exponent - 150), rounded to nearest even. n: at least 2^24; part: below 1, more than 0 if `more`.
+uint rounded(uint n, bool more, uint exponent)
+{
+    const uint shift = uint(findMSB(n)) - 23;
+    const uint half_step = 1u << (shift - 1), rest = n & (2 * half_step - 1), whole = n >> shift;
+    const bool up = rest > half_step || (rest == half_step && (more || (whole & 1u) != 0));
+    return (exponent + shift << 23) + whole - 0x800000u + uint(up); // of a carry the exponent becomes one more
+}
+
+uint significand(uint bits)
+{
+    return bits & 0x7fffffu | 0x800000u;
+}
+
+// n / x for n of 1..127, x in 2^-100..2^128.
+uint quotient_by(uint n, uint bits)
+{
+    const uint x = significand(bits);
+    uint quotient = (n << 24) / x, rest = (n << 24) % x;
+    for (uint i = 0; i < 3; i++) {
+        quotient = quotient << 8 | (rest << 8) / x;
+        rest = (rest << 8) % x;
+    }
+    return rounded(quotient, rest != 0, 252 - (bits >> 23));
+}
+
+// x / 127, x in 2^-100..2^128.
+uint quotient_of(uint bits)
+{
+    const uint x = significand(bits) << 8;
+    return rounded(x / 127, x % 127 != 0, (bits >> 23) - 8);
+}
+
+uint absolute_bits(vec4 values)
+{
+    const uvec4 bits = floatBitsToUint(values) & 0x7fffffffu;
+    return max(max(bits.x, bits.y), max(bits.z, bits.w));
+}
+
+// largest: bits of the row's largest absolute value. static_at: of the static scale; negative: there is none.
+row_scale row_scale_of(uint largest, int static_at)
+{
+    const uint given = static_at >= 0 ? static_scale[static_at] : LEAST_BITS;
+    if (largest >= INFINITY_BITS || given < LEAST_BITS || given > MOST_BITS)
+        return row_scale(NAN_BITS, 0.0);
+    if (static_at >= 0)
+        return row_scale(given, uintBitsToFloat(quotient_by(1, given)));
+    if (largest < LEAST_BITS)
+        return row_scale(0, 0.0);
+    return row_scale(quotient_of(largest), uintBitsToFloat(quotient_by(127, largest)));
+}
+
+// Four bytes. n_cut: what is cut off is added to it.
+uint row_bytes(vec4 values, row_scale scale, inout uint n_cut)
+{
+    const vec4 scaled = values * scale.inverse;
+    const uvec4 cut = uvec4(greaterThan(abs(scaled), vec4(MOST)));
+    n_cut += cut.x + cut.y + cut.z + cut.w;
+    const uvec4 bytes = uvec4(ivec4(roundEven(clamp(scaled, -MOST, MOST)))) & 0xffu;
+    return scale.inverse == 0.0 ? 0 : bytes.x | bytes.y << 8 | bytes.z << 16 | bytes.w << 24;
+}
+
+#endif
