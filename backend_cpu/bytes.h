@@ -82,6 +82,18 @@ INLINE void bytes_store(int8_t *p, vec v, rvit_dtype dtype)
     memcpy(p, &bytes, sizeof bytes);
 }
 
+/* n values, at most VL, times the inverse of a scale; those that are not finite become NaN, as all do with the inverse 0. cut: less one for
+   each that is cut off. */
+INLINE void e4m3_store(int8_t *p, vec v, float inverse, int64_t n, ivec *cut)
+{
+    const ivec finite = inverse != 0.0f ? (ivec)vec_abs(v) < 0x7f800000 : (ivec){0};
+    const vec scaled = v * inverse, limit = vec_set(RVIT_E4M3_MAX);
+    *cut += finite & (ivec)(vec_abs(scaled) > limit);
+    const ivec bytes = (finite & vec_to_e4m3(vec_max(vec_min(scaled, limit), -limit))) | (~finite & 0x7f);
+    const byte_vec narrow = __builtin_convertvector(bytes, byte_vec);
+    memcpy(p, &narrow, (size_t)n);
+}
+
 /* Turns n values, a multiple of 16, into a row with a scale, by core/quantized.h. largest: by lanes, of the absolute values, as integers.
    Returns the number of values that a static scale cuts off; the row's own cuts off none. */
 INLINE int64_t quantise_row(const float *values, int64_t n, ivec largest, const float *static_scale, rvit_dtype dtype, int8_t *out,

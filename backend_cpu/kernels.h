@@ -57,6 +57,9 @@ typedef struct rvit_cpu_linear_tile {
     int arranged; /* weight lies as the kernel's arrange function leaves it, and begins with a panel */
     rvit_cpu_activation activation;
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
+    /* With out_dtype E4M3: what values are multiplied by, 0 if all become NaN; and where the number of those cut off is added. */
+    float inverse;
+    int64_t *n_cut;
 } rvit_cpu_linear_tile;
 
 /* One head of one image: queries first_query .. first_query + n_queries - 1 and all len keys. q, k, v and out point to the image's first

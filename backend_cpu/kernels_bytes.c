@@ -35,6 +35,30 @@ INLINE void add_block(const float *block, float *sums, int rows, int accumulate,
         }
 }
 
+/* The epilogue of linear, by way of floats in `values`, to E4M3. */
+static void finish_to_e4m3(const rvit_cpu_linear_tile *t, const float *product, int first_row, int rows, int first_column, int columns,
+                           float *values)
+{
+    rvit_cpu_linear_tile part = *t;
+    const int width = t->gated ? columns / 2 : columns, column = t->gated ? first_column / 2 : first_column;
+    part.x_scales += first_row;
+    part.weight_scales += first_column;
+    part.bias = t->bias != NULL ? t->bias + first_column : NULL;
+    part.out = values;
+    part.out_dtype = RVIT_F32;
+    part.out_features = PANEL;
+    finish_block(&part, product, SUMS_STRIDE, 0, rows, 0, columns);
+    ivec cut = {0};
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < width; j += VL) {
+            const int n = width - j < VL ? width - j : VL;
+            e4m3_store((int8_t *)t->out + (first_row + i) * t->out_features + column + j, any_load(values + i * PANEL + j, 0, n, RVIT_F32),
+                       t->inverse, n, &cut);
+        }
+    for (int i = 0; i < VL; i++)
+        *t->n_cut -= cut[i];
+}
+
 /* As the linear of floats. The sums of I8 over one depth are exact in floats, and are added up in integers. */
 INLINE void linear_bytes(const rvit_cpu_linear_tile *t, float *scratch, rvit_dtype dtype)
 {
@@ -60,7 +84,9 @@ INLINE void linear_bytes(const rvit_cpu_linear_tile *t, float *scratch, rvit_dty
                 } else {
                     products[rows - 1][1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, sum, SUMS_STRIDE, p > 0);
                 }
-                if (depth == left)
+                if (depth == left && dtype == RVIT_E4M3 && t->out_dtype == RVIT_E4M3)
+                    finish_to_e4m3(t, sum, row, rows, column, columns, block);
+                else if (depth == left)
                     finish_block(t, sum, SUMS_STRIDE, row, rows, column, columns);
             }
         }

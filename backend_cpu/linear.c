@@ -1,5 +1,6 @@
 /* Linear: the output is split into tiles of rows and columns. */
 #include "backend_cpu/cpu.h"
+#include "core/quantized.h"
 
 typedef struct linear_job {
     const rvit_cpu_device *device;
@@ -11,6 +12,9 @@ typedef struct linear_job {
     int row_unit, column_unit;
     int64_t most_groups, most_panels; /* of a tile */
     int64_t row_tiles, column_tiles;
+    /* With out_dtype E4M3. */
+    rvit_view saturated;
+    float *out_scales, out_scale;
 } linear_job;
 
 static const void *elements(const void *base, int64_t index, rvit_dtype dtype)
@@ -36,6 +40,8 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
     float *scratch = rvit_cpu_scratch(job->device, thread);
     for (int64_t i = begin; i < end; i++) {
         rvit_cpu_linear_tile tile = job->whole;
+        int64_t n_cut = 0;
+        tile.n_cut = &n_cut;
         const int64_t row_tile = i / job->column_tiles, column_tile = i % job->column_tiles;
         const int64_t row = part_begin(job->rows, job->row_unit, job->row_tiles, row_tile);
         const int64_t column = part_begin(job->columns, job->column_unit, job->column_tiles, column_tile);
@@ -54,6 +60,9 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
             rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
         else
             job->kernel(&tile, scratch);
+        rvit_cpu_add_saturated(job->saturated, n_cut);
+        for (int j = 0; job->out_scales != NULL && column == 0 && j < tile.rows; j++)
+            job->out_scales[row + j] = job->out_scale;
     }
 }
 
@@ -178,6 +187,13 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
     };
     if (job.rows == 0)
         return;
+    if (a->out_dtype == RVIT_E4M3) {
+        const rvit_row_scale scale = rvit_row_scale_of(0.0f, rvit_cpu_at(a->static_scale), RVIT_E4M3);
+        job.whole.inverse = scale.inverse;
+        job.saturated = a->saturated;
+        job.out_scales = rvit_cpu_at(a->out_scales);
+        job.out_scale = scale.scale;
+    }
     job.in_panels = has_panels(device, a);
     if (job.in_panels)
         job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_panels_i8 : device->kernels->linear_panels_bf16;

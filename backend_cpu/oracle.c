@@ -21,13 +21,26 @@ static double product(const rvit_linear_args *a, int64_t row, int64_t column)
     return bias != NULL ? sum + bias[column] : sum;
 }
 
+/* A value that becomes E4M3 by a static scale. Returns whether it was cut off. */
+static int store_e4m3(const rvit_row_scale *scale, double value, uint8_t *out)
+{
+    const float v = (float)value, scaled = v * scale->inverse;
+    *out = scale->inverse == 0.0f || !isfinite(v) ? 0x7f : rvit_f32_to_e4m3(scaled);
+    return *out != 0x7f && fabsf(scaled) > RVIT_E4M3_MAX;
+}
+
 static void linear_rows(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const rvit_linear_args *a = ((const oracle_job *)context)->args;
     const void *residual = rvit_cpu_at(a->residual);
     const int64_t out = a->out_features;
-    for (int64_t row = begin; row < end; row++)
+    const int is_e4m3 = a->out_dtype == RVIT_E4M3;
+    const rvit_row_scale scale = is_e4m3 ? rvit_row_scale_of(0.0f, rvit_cpu_at(a->static_scale), RVIT_E4M3) : (rvit_row_scale){0};
+    int64_t n_cut = 0;
+    for (int64_t row = begin; row < end; row++) {
+        if (is_e4m3)
+            ((float *)rvit_cpu_at(a->out_scales))[row] = scale.scale;
         for (int64_t column = 0; column < out; column++) {
             double sum = oracle_activate(a->activation, product(a, row, a->gated ? 2 * column : column));
             if (a->gated)
@@ -35,8 +48,13 @@ static void linear_rows(void *context, int64_t begin, int64_t end, int thread)
             const int64_t residual_row = a->residual_period > 0 ? row % a->residual_period : row;
             if (residual != NULL)
                 sum += load(residual, residual_row * out + column, a->out_dtype);
-            store(rvit_cpu_at(a->out), row * out + column, a->out_dtype, sum);
+            if (is_e4m3)
+                n_cut += store_e4m3(&scale, sum, (uint8_t *)rvit_cpu_at(a->out) + row * out + column);
+            else
+                store(rvit_cpu_at(a->out), row * out + column, a->out_dtype, sum);
         }
+    }
+    rvit_cpu_add_saturated(a->saturated, n_cut);
 }
 
 void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *a)

@@ -204,6 +204,8 @@ void rvit_cu_lt_forget(rvit_cu_queue *queue);
 /* linear_hopper.c: GEMMs by the kernel of warpgroups. */
 /* Whether it is that which serves the op. */
 int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args);
+/* Why it does not serve an op that makes e4m3, which no other kernel does; or NULL. */
+const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_linear_args *args);
 rvit_status rvit_cu_linear_hopper(rvit_cu_queue *queue, const rvit_linear_args *args);
 
 /* stream.c */

@@ -1,24 +1,46 @@
-/* GEMMs of 16-bit elements on sm_90a, by a kernel of warpgroups: where only the device knows the rows, and where it is faster than
-   cuBLASLt, which makes a second pass for an activation. Which kernel serves depends on the op, its capacities and the device; a row has
-   the same bits however many are live. */
+/* GEMMs on sm_90a by a kernel of warpgroups. Of 16-bit elements: where only the device knows the rows, and where it is faster than
+   cuBLASLt, which makes a second pass for an activation. Of e4m3: where e4m3 is made of it. Which kernel serves depends on the op, its
+   capacities and the device; a row has the same bits however many are live. */
 #include "backend_cuda/cu.h"
 
 #include <string.h>
 
-enum { PLAIN, SIGMOID, WIDE };
-static const rvit_cu_kernel kernels[][3] = {
-    [RVIT_F16] = {RVIT_CU_linear_f16_hopper, RVIT_CU_linear_f16_hopper_sigmoid, RVIT_CU_linear_f16_hopper_f32},
-    [RVIT_BF16] = {RVIT_CU_linear_bf16_hopper, RVIT_CU_linear_bf16_hopper_sigmoid, RVIT_CU_linear_bf16_hopper_f32},
+/* [type of x][type of out][with a sigmoid]; a kernel of the number 0 is that of copy, and here none */
+static const rvit_cu_kernel kernels[][RVIT_E4M3 + 1][2] = {
+    [RVIT_F16] =
+        {[RVIT_F16] = {RVIT_CU_linear_f16_hopper, RVIT_CU_linear_f16_hopper_sigmoid}, [RVIT_F32] = {RVIT_CU_linear_f16_hopper_f32}},
+    [RVIT_BF16] =
+        {[RVIT_BF16] = {RVIT_CU_linear_bf16_hopper, RVIT_CU_linear_bf16_hopper_sigmoid}, [RVIT_F32] = {RVIT_CU_linear_bf16_hopper_f32}},
+    [RVIT_E4M3] = {[RVIT_E4M3] = {RVIT_CU_linear_e4m3_hopper, RVIT_CU_linear_e4m3_hopper_sigmoid},
+                   [RVIT_F16] = {RVIT_CU_linear_e4m3_hopper_f16},
+                   [RVIT_BF16] = {RVIT_CU_linear_e4m3_hopper_bf16},
+                   [RVIT_F32] = {RVIT_CU_linear_e4m3_hopper_f32}},
 };
+_Static_assert(RVIT_CU_copy == 0, "no GEMM has the number 0");
 
-/* What the kernel has code for: an activation and 16 bits, or a residual and float32; rows of whole chunks and units. */
+static int has_sigmoid(const rvit_linear_args *args)
+{
+    return rvit_sigmoid_of(args->activation).slope != 0.0f;
+}
+
+/* What the kernel has code for: an activation and at most 16 bits, or a residual and float32; rows of whole chunks and units. */
 static int is_expressible(const rvit_linear_args *args)
 {
     const int form = args->out_dtype == RVIT_F32 ? args->activation == RVIT_ACTIVATION_NONE : args->residual.buffer == NULL;
-    const int is_16_bit = args->dtype == RVIT_F16 || args->dtype == RVIT_BF16;
+    const int has_kernel =
+        args->dtype != RVIT_F32 && args->dtype != RVIT_I8 && kernels[args->dtype][args->out_dtype][has_sigmoid(args)] != 0;
     const uintptr_t at = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->out) |
                          (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->bias);
-    return form && is_16_bit && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
+    return form && has_kernel && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
+}
+
+const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_linear_args *args)
+{
+    if (!device->machine.warpgroups)
+        return "out_dtype e4m3: it needs compute capability 9.0, and kernels that were compiled for it";
+    if (args->gated)
+        return "out_dtype e4m3 with gated";
+    return args->out_features % 32 != 0 ? "out_dtype e4m3 with out_features that are no multiple of 32" : NULL;
 }
 
 int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args)
@@ -27,8 +49,9 @@ int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *ar
     /* cuBLASLt has the tanh GELU. */
     const int adds_pass = args->activation != RVIT_ACTIVATION_NONE && args->activation != RVIT_ACTIVATION_GELU_TANH;
     return is_expressible(args) &&
-           rvit_cu_tile_takes_hopper(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
-                                     (int32_t)rvit_dtype_size(args->out_dtype), adds_pass, knows_rows);
+           (args->out_dtype == RVIT_E4M3 || rvit_cu_tile_takes_hopper(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype),
+                                                                      args->rows.capacity, args->in_features, args->out_features,
+                                                                      (int32_t)rvit_dtype_size(args->out_dtype), adds_pass, knows_rows));
 }
 
 #if CUDA_VERSION >= 12000
@@ -36,60 +59,74 @@ static rvit_status encode(const rvit_cu_queue *queue, const rvit_linear_args *ar
                           const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box, rvit_cu_tensor_map *out_map)
 {
     static const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
+    static const CUtensorMapDataType types[] = {[RVIT_F16] = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                                                [RVIT_BF16] = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                                                [RVIT_E4M3] = CU_TENSOR_MAP_DATA_TYPE_UINT8};
     const rvit_cu_driver *driver = queue->device->driver;
     CUtensorMap map; /* aligned by its type */
     _Static_assert(sizeof map == sizeof *out_map, "a map is passed as it is");
     RVIT_CU_TRY(driver, cuTensorMapEncodeTiled,
-                (&map, args->dtype == RVIT_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, rvit_cu_at(view),
-                 sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+                (&map, types[args->dtype], rank, rvit_cu_at(view), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                 CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
     memcpy(out_map, &map, sizeof map);
     return RVIT_OK;
 }
 
 static rvit_status map_x(const rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_tensor_map *out_map)
 {
+    const cuuint64_t size = (cuuint64_t)rvit_dtype_size(args->dtype);
     const cuuint64_t sizes[2] = {(cuuint64_t)args->in_features, (cuuint64_t)args->rows.capacity};
-    const cuuint64_t strides[1] = {(cuuint64_t)args->in_features * 2};
-    const cuuint32_t box[2] = {64, RVIT_CU_HOPPER_X_BOX};
+    const cuuint64_t strides[1] = {(cuuint64_t)args->in_features * size};
+    const cuuint32_t box[2] = {(cuuint32_t)(128 / size), RVIT_CU_HOPPER_X_BOX};
     return encode(queue, args, 2, args->x, sizes, strides, box, out_map);
 }
 
-/* Rows of weight in the order in which a product gives a lane 16 bytes of neighbours: it has columns 2 q and 2 q + 1 of each 8. */
+/* Rows of weight in the order in which a product gives a lane neighbours, 4 of float32 and else 8: it has columns 2 q and 2 q + 1 of
+ * each 8.
+ */
 static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_tensor_map *out_map)
 {
     const int32_t out_size = (int32_t)rvit_dtype_size(args->out_dtype);
-    const cuuint32_t step = 16 / (cuuint32_t)out_size, unit = 4 * step, rows = RVIT_CU_HOPPER_WEIGHT_BOX(RVIT_CU_HOPPER_COLUMNS(out_size));
-    const cuuint64_t row = (cuuint64_t)args->in_features * 2;
+    const cuuint32_t step = out_size == 4 ? 4 : 8, unit = 4 * step, rows = RVIT_CU_HOPPER_WEIGHT_BOX(RVIT_CU_HOPPER_COLUMNS(out_size));
+    const cuuint64_t size = (cuuint64_t)rvit_dtype_size(args->dtype), row = (cuuint64_t)args->in_features * size;
     const cuuint64_t sizes[5] = {(cuuint64_t)args->in_features, 2, 4, step / 2, (cuuint64_t)args->out_features / unit};
     const cuuint64_t strides[4] = {row, step * row, 2 * row, unit * row};
-    const cuuint32_t box[5] = {64, 2, 4, step / 2, rows / unit};
+    const cuuint32_t box[5] = {(cuuint32_t)(128 / size), 2, 4, step / 2, rows / unit};
     return encode(queue, args, 5, args->weight, sizes, strides, box, out_map);
 }
 
 rvit_status rvit_cu_linear_hopper(rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
-    rvit_cu_linear_hopper_params params = {.args = {
-                                               .x = rvit_cu_at(args->x),
-                                               .weight = rvit_cu_at(args->weight),
-                                               .bias = rvit_cu_at(args->bias),
-                                               .residual = rvit_cu_at(args->residual),
-                                               .out = rvit_cu_at(args->out),
-                                               .rows = rvit_cu_rows_of(&args->rows),
-                                               .in_features = args->in_features,
-                                               .out_features = args->out_features,
-                                               .residual_period = (int32_t)args->residual_period,
-                                               .gelu = args->activation == RVIT_ACTIVATION_GELU,
-                                               .out_f32 = args->out_dtype == RVIT_F32,
-                                               .slope = sigmoid.slope,
-                                               .cubic = sigmoid.cubic,
-                                           }};
+    rvit_cu_linear_hopper_params params = {.args =
+                                               {
+                                                   .x = rvit_cu_at(args->x),
+                                                   .weight = rvit_cu_at(args->weight),
+                                                   .bias = rvit_cu_at(args->bias),
+                                                   .residual = rvit_cu_at(args->residual),
+                                                   .out = rvit_cu_at(args->out),
+                                                   .rows = rvit_cu_rows_of(&args->rows),
+                                                   .in_features = args->in_features,
+                                                   .out_features = args->out_features,
+                                                   .residual_period = (int32_t)args->residual_period,
+                                                   .gelu = args->activation == RVIT_ACTIVATION_GELU,
+                                                   .out_f32 = args->out_dtype == RVIT_F32,
+                                                   .slope = sigmoid.slope,
+                                                   .cubic = sigmoid.cubic,
+                                                   .x_scales = rvit_cu_at(args->x_scales),
+                                                   .weight_scales = rvit_cu_at(args->weight_scales),
+                                               },
+                                           .one_scale = rvit_cu_at(queue->hints.one_scale),
+                                           .static_scale = rvit_cu_at(args->static_scale),
+                                           .out_scales = rvit_cu_at(args->out_scales),
+                                           .saturated = rvit_cu_at(args->saturated)};
+    if (args->rows.capacity == 0)
+        return RVIT_OK;
     RVIT_TRY(map_x(queue, args, &params.x));
     RVIT_TRY(map_weight(queue, args, &params.weight));
-    const int kind = args->out_dtype == RVIT_F32 ? WIDE : sigmoid.slope != 0.0f ? SIGMOID : PLAIN;
     const int32_t out_size = (int32_t)rvit_dtype_size(args->out_dtype);
     const int32_t ctas = rvit_cu_tile_hopper(&queue->device->machine, args->rows.capacity, args->out_features, out_size);
-    return rvit_cu_launch(queue, kernels[args->dtype][kind], ctas, RVIT_CU_HOPPER_THREADS, RVIT_CU_HOPPER_SHARED(out_size), &params);
+    return rvit_cu_launch(queue, kernels[args->dtype][args->out_dtype][sigmoid.slope != 0.0f], ctas, RVIT_CU_HOPPER_THREADS,
+                          RVIT_CU_HOPPER_SHARED(out_size), &params);
 }
 #endif

@@ -223,10 +223,15 @@ typedef struct rvit_cu_attention_long_params {
     int32_t unused;
 } rvit_cu_attention_long_params;
 
-/* Boxes of rows of x, and of rows of weight in the order in which a lane takes them (kernels/linear_hopper.cuh). */
+/* Boxes of rows of x, and of rows of weight in the order in which a lane takes them (kernels/linear_hopper.cuh). Of args, in_features
+   counts all, of e4m3 too. */
 typedef struct rvit_cu_linear_hopper_params {
     rvit_cu_tensor_map x, weight;
     rvit_cu_linear_params args;
+    const float *one_scale;    /* x of e4m3, or NULL: all of x_scales are this, and all of weight_scales are alike */
+    const float *static_scale; /* out of e4m3 */
+    float *out_scales;
+    int32_t *saturated; /* or NULL */
 } rvit_cu_linear_hopper_params;
 
 /* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,

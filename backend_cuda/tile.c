@@ -380,14 +380,16 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
 
 /* The limits were measured on an H100 (bench/notes/cuda-hopper-products.md). Of few rounds of tiles the last is mostly idle, and cuBLASLt
    has tiles that fill it. */
-int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                                  int32_t adds_pass, int32_t knows_rows)
+int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                  int32_t out_features, int32_t out_size, int32_t adds_pass, int32_t knows_rows)
 {
     if (!machine->warpgroups || machine->hopper_macs == 0 || rows == 0)
         return 0;
+    const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
+    if (element_size == 1)
+        return machine->e4m3_tiles > 0 && tiles >= machine->e4m3_tiles;
     if (!knows_rows)
         return (double)rows * in_features * out_features >= (double)machine->hopper_macs;
-    const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
     return adds_pass && tiles >= 3 * (int64_t)machine->n_sms;
 }
 

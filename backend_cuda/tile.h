@@ -34,8 +34,8 @@
 
 /* Of e4m3, two of which count as one element: 64 x 64 outputs, 4 warps, 3 stages of k step 64; CTAs an SM has registers for. */
 #define RVIT_CU_CTAS_E4M3 2
-/* The GEMM of 16-bit elements on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a cluster;
-   rows of copies of x and weight. */
+/* The GEMM of elements of 8 and 16 bits on sm_90a (kernels/linear_hopper.cuh): rows and columns of a tile, stages of the ring, CTAs of a
+   cluster; rows of copies of x and weight. */
 #define RVIT_CU_HOPPER_ROWS 128
 #define RVIT_CU_HOPPER_COLUMNS(out_size) ((out_size) == 4 ? 128 : 192)
 #define RVIT_CU_HOPPER_STAGES(out_size) ((out_size) == 4 ? 6 : 5)
@@ -154,6 +154,7 @@ typedef struct rvit_cu_machine {
     int32_t trial_macs;    /* measure the algorithms of cuBLASLt and take the fastest */
     int32_t warpgroups;    /* its kernels for warpgroups are there */
     int64_t hopper_macs;   /* the GEMM for warpgroups, where only the device knows the rows */
+    int64_t e4m3_tiles;    /* of e4m3 that does not become e4m3, it makes those of so many tiles; 0: none */
     int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
@@ -260,10 +261,10 @@ typedef struct rvit_cu_quantize_tile {
 } rvit_cu_quantize_tile;
 rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int64_t rows, int32_t columns);
 
-/* Whether the GEMM for warpgroups is to compute what it has code for (linear_hopper.c). knows_rows: the host does, or may work on all of
-   them, so that cuBLASLt could; adds_pass: with a second pass for the activation. */
-int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                                  int32_t adds_pass, int32_t knows_rows);
+/* Whether the GEMM for warpgroups is to compute what it has code for (linear_hopper.c). element_size: 1 or 2; knows_rows: the host does, or
+   may work on all of them, so that cuBLASLt could; adds_pass: with a second pass for the activation. */
+int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                  int32_t out_features, int32_t out_size, int32_t adds_pass, int32_t knows_rows);
 
 /* Whether that GEMM, where it could serve, is as fast as cuBLASLt on one of several recordings, of whose capacity a part is idle. */
 int32_t rvit_cu_tile_spares_buckets(const rvit_cu_machine *machine, int64_t rows);

@@ -200,6 +200,18 @@ static rvit_status check_dim(const rvit_op *op, const char *name, int64_t dim)
     return check_multiple(op, name, dim, 4);
 }
 
+/* The length of rows of an output that may have scales, and what comes with these. */
+static rvit_status check_out(const rvit_op *op, const char *name, int64_t n, rvit_dtype dtype, rvit_view scales, rvit_view static_scale,
+                             rvit_view saturated)
+{
+    if (rvit_is_bytes(dtype))
+        return check_bytes(op, name, n);
+    RVIT_TRY(check_absent(op, "out_scales", scales, "out_dtype", dtype));
+    RVIT_TRY(check_absent(op, "static_scale", static_scale, "out_dtype", dtype));
+    RVIT_TRY(check_absent(op, "saturated", saturated, "out_dtype", dtype));
+    return check_dim(op, name, n);
+}
+
 static rvit_status prepare_copy(rvit_op *op)
 {
     RVIT_TRY(check_range(op, "size", op->copy.size, 0, INT64_MAX / 2));
@@ -274,9 +286,14 @@ static rvit_status prepare_linear(rvit_op *op)
     if (!bytes && a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s, expected %s (dtype) or f32", rvit_dtype_name(a->out_dtype),
                          rvit_dtype_name(a->dtype));
+    if (bytes && rvit_is_bytes(a->out_dtype) && (a->out_dtype == RVIT_I8 || a->dtype == RVIT_I8))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s with dtype %s, expected f32, f16, bf16 or, with e4m3, e4m3",
+                         rvit_dtype_name(a->out_dtype), rvit_dtype_name(a->dtype));
+    if (a->out_dtype == RVIT_E4M3 && a->residual.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: residual is given, but out_dtype is e4m3, to which nothing is added");
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(bytes ? check_bytes(op, "in_features", a->in_features) : check_dim(op, "in_features", a->in_features));
-    RVIT_TRY(check_dim(op, "out_features", a->out_features));
+    RVIT_TRY(check_out(op, "out_features", a->out_features, a->out_dtype, a->out_scales, a->static_scale, a->saturated));
     RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU));
     RVIT_TRY(check_range(op, "gated", a->gated, 0, 1));
     if (!bytes) {
@@ -291,14 +308,7 @@ static rvit_status prepare_layernorm(rvit_op *op)
     rvit_layernorm_args *a = &op->layernorm;
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
-    if (rvit_is_bytes(a->out_dtype)) {
-        RVIT_TRY(check_bytes(op, "dim", a->dim));
-    } else {
-        RVIT_TRY(check_dim(op, "dim", a->dim));
-        RVIT_TRY(check_absent(op, "out_scales", a->out_scales, "out_dtype", a->out_dtype));
-        RVIT_TRY(check_absent(op, "static_scale", a->static_scale, "out_dtype", a->out_dtype));
-        RVIT_TRY(check_absent(op, "saturated", a->saturated, "out_dtype", a->out_dtype));
-    }
+    RVIT_TRY(check_out(op, "dim", a->dim, a->out_dtype, a->out_scales, a->static_scale, a->saturated));
     RVIT_TRY(check_norm(op, a->norm, a->eps, a->beta));
     if (a->features == 0)
         a->features = a->dim;

@@ -49,6 +49,18 @@ RVIT_DEVICE e4m3_row e4m3_row_of(float largest, const float *fixed)
     return row;
 }
 
+/* What a static scale multiplies values by; NaN: it is none, and all becomes NaN. */
+RVIT_DEVICE float factor_of(float scale)
+{
+    return scale >= RVIT_E4M3_SMALLEST && scale <= RVIT_E4M3_LARGEST_SCALE ? 1.0f / scale : NAN;
+}
+
+/* x * factor, rounded once; NaN if x is not finite, which 0 * x tells. */
+RVIT_DEVICE float scaled(float x, float factor)
+{
+    return fmaf(x, factor, 0.0f * x);
+}
+
 /* The largest of the warp's numbers, none of them negative; NaN if one is. */
 RVIT_DEVICE float warp_largest(float x)
 {

@@ -13,6 +13,9 @@ struct f16 {
 struct bf16 {
     uint16_t bits;
 };
+struct e4m3 {
+    uint8_t bits;
+};
 
 RVIT_DEVICE float to_float(float x)
 {

@@ -170,10 +170,10 @@ template <int M> RVIT_DEVICE void keep_here(uint32_t (&x)[M][4])
             asm volatile("" : "+r"(x[i][j])::"memory");
 }
 
-/* Products of 64 rows of A, 16 columns of A, and N columns of B; d as four mma.m16n8k16 have it, a warp's rows after another's.
-   rows_columns: d += a b; A and B in shared memory, both with k contiguous.
-   rows_columns_first: d = a b. It does not read d: numbers read before they are set would occupy registers from the kernel's begin on.
-   registers: d += a b; A in registers as mma.m16n8k16 has it, B in shared memory with N contiguous. */
+/* Products of 64 rows of A, 32 bytes of each, and N columns of B; d as four mma.m16n8k16 have it, a warp's rows after another's. The sums
+   of e4m3 are those that cuBLASLt calls fast: the accumulators keep some 13 bits. rows_columns: d += a b; A and B in shared memory, both
+   with k contiguous. rows_columns_first: d = a b. It does not read d: numbers read before they are set would occupy registers from the
+   kernel's begin on. registers: d += a b; A in registers as mma.m16n8k16 has it, B in shared memory with N contiguous. */
 template <typename T, int N> struct product;
 
 #define NUMBERS_4 "%0,%1,%2,%3"
@@ -244,6 +244,19 @@ PRODUCTS(96, 48, 48, 49, 50, 51, 52)
 PRODUCTS(128, 64, 64, 65, 66, 67, 68)
 PRODUCTS(136, 68, 68, 69, 70, 71, 72)
 PRODUCTS(192, 96, 96, 97, 98, 99, 100)
+#define PRODUCT_E4M3(N, REGS, N0, N1)                                                                   \
+    template <> struct product<e4m3, N> {                                                               \
+        static __device__ __forceinline__ void rows_columns(float (&d)[REGS], uint64_t a, uint64_t b)   \
+        {                                                                                               \
+            asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
+                         "k32.f32.e4m3.e4m3 {" NUMBERS_##REGS "}, %" #N0 ", %" #N1 ", p, 1, 1;\n}"      \
+                         : OPERANDS_##REGS(0)                                                           \
+                         : "l"(a), "l"(b));                                                             \
+        }                                                                                               \
+    };
+PRODUCT_E4M3(128, 64, 64, 65)
+PRODUCT_E4M3(192, 96, 96, 97)
+#undef PRODUCT_E4M3
 #undef PRODUCTS
 #undef PRODUCT
 #undef INSTRUCTION

@@ -1,4 +1,5 @@
-/* GEMM on sm_90a: out = activation(x weight^T + bias) + residual, by products of warpgroups (wgmma) on copies by tensor maps (TMA).
+/* GEMM on sm_90a: out = activation(x weight^T + bias) + residual, by products of warpgroups (wgmma) on copies by tensor maps (TMA); of
+   f16, bf16 or e4m3, which has scales and may become e4m3 again.
    The kernel is persistent. A warp copies; two groups of four warps multiply, each a tile of its own: while one adds bias, activation and
    residual and stores, the other has the tensor cores. A row's result does not depend on its place or on the tile, because sums run along
    k in the same order everywhere. */
@@ -6,6 +7,7 @@
 #define RVIT_LINEAR_HOPPER_CUH
 
 #include "activation.cuh"
+#include "e4m3.cuh"
 #include "hopper.cuh"
 
 #include "../tile.h"
@@ -17,7 +19,8 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
     static const int BM = RVIT_CU_HOPPER_ROWS, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
     static const int X_BOX = RVIT_CU_HOPPER_X_BOX, WEIGHT_BOX = RVIT_CU_HOPPER_WEIGHT_BOX(BN); /* rows of a copy */
     static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
-    static const int STEP = 16 / (int)sizeof(U), UNIT = 4 * STEP, UNITS = BN / UNIT;
+    static const int STEP = sizeof(U) == 4 ? 4 : 8, UNIT = 4 * STEP, UNITS = BN / UNIT; /* neighbours that a lane has, four lanes have */
+    static const bool HAS_SCALES = sizeof(T) == 1;
     static const int GROUPS = 2, COPIER_REGISTERS = 24, REGISTERS = 240;
     enum { TURNS = 8 }; /* barriers of group_sync: it is a group's turn to multiply */
 
@@ -196,13 +199,13 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         products_commit();
     }
 
-    /* Where a lane's sums lie in a row of out: 16 bytes in each unit of four lanes, of which this is the i-th. */
+    /* Where a lane's sums lie in a row of out: STEP of them in each unit of four lanes, of which this is the i-th. */
     static __device__ __forceinline__ constexpr int sum_of(int unit, int i, int half)
     {
         return (unit * STEP / 2 + i / 2) * 4 + half * 2 + i % 2;
     }
 
-    /* Sums begin with the bias. column: the lane's first. */
+    /* Sums begin with the bias, or where they are to be scaled with zero. column: the lane's first. */
     template <int BLOCKS>
     static __device__ __forceinline__ void begin(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int column)
     {
@@ -212,7 +215,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
             for (int i = 0; i < STEP; i += 4) {
                 const int to = column + u * UNIT + i;
                 float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (params.bias != nullptr && to < params.out_features)
+                if (!HAS_SCALES && params.bias != nullptr && to < params.out_features)
                     v = load_4(params.bias + to);
 #pragma unroll
                 for (int b = 0; b < BLOCKS; b++)
@@ -224,10 +227,55 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
             }
     }
 
+    /* The sums of each four neighbouring columns, by change(sums of one row, its place among those of the lane, numbers of the columns). */
+    template <int BLOCKS, typename F>
+    static __device__ __forceinline__ void for_columns(float (&sum)[BLOCKS][BN / 2], const float *of_columns, int column, int n, F change)
+    {
+#pragma unroll
+        for (int u = 0; u < UNITS; u++)
+#pragma unroll
+            for (int i = 0; i < STEP; i += 4) {
+                const int from = column + u * UNIT + i;
+                float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (of_columns != nullptr && from < n)
+                    v = load_4(of_columns + from);
+#pragma unroll
+                for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+                    for (int half = 0; half < 2; half++) {
+                        change(sum[b][sum_of(u, i, half)], b * 2 + half, v.x), change(sum[b][sum_of(u, i + 1, half)], b * 2 + half, v.y);
+                        change(sum[b][sum_of(u, i + 2, half)], b * 2 + half, v.z),
+                            change(sum[b][sum_of(u, i + 3, half)], b * 2 + half, v.w);
+                    }
+            }
+    }
+
+    /* Scales, and the bias. With one scale for all both are one operation. */
+    template <int BLOCKS>
+    static __device__ __forceinline__ void settle(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_hopper_params &all, int row,
+                                                  int column, int rows)
+    {
+        const rvit_cu_linear_params &params = all.args;
+        float scale = 1.0f;
+        if (all.one_scale != nullptr) {
+            scale = *all.one_scale * *params.weight_scales;
+        } else {
+            float of_row[BLOCKS * 2];
+#pragma unroll
+            for (int i = 0; i < BLOCKS * 2; i++) {
+                const int r = row + i / 2 * 64 + i % 2 * 8;
+                of_row[i] = r < rows ? params.x_scales[r] : 0.0f;
+            }
+            for_columns(sum, params.weight_scales, column, params.out_features,
+                        [&](float &x, int i, float of_column) { x = mul_rn(x, mul_rn(of_row[i], of_column)); });
+        }
+        for_columns(sum, params.bias, column, params.out_features, [=](float &x, int, float bias) { x = fmaf(x, scale, bias); });
+    }
+
     /* Rows of the lane from `row` on. Of 16 bits: an activation, and no residual. A unit's registers are free for the next once it is
        stored, so that several chains of operations run beside each other. */
-    template <int AT_ONCE, int BLOCKS, typename F>
-    static __device__ __forceinline__ void store(T *out, const float (&sum)[BLOCKS][BN / 2], int width, int row, int column, int rows,
+    template <int AT_ONCE, int BLOCKS, typename V, typename F>
+    static __device__ __forceinline__ void store(V *out, const float (&sum)[BLOCKS][BN / 2], int width, int row, int column, int rows,
                                                  F activate)
     {
 #pragma unroll
@@ -235,7 +283,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const int r = row + b * 64 + half * 8;
-                T *to = out + (long long)r * width + column;
+                V *to = out + (long long)r * width + column;
 #pragma unroll
                 for (int u = 0; u < UNITS; u++) {
                     uint32_t pairs[4];
@@ -248,7 +296,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
                         activate(x);
 #pragma unroll
                         for (int j = 0; j < AT_ONCE / 2; j++)
-                            pairs[i + j] = element<T>::pack(x[j * 2], x[j * 2 + 1]);
+                            pairs[i + j] = element<V>::pack(x[j * 2], x[j * 2 + 1]);
                     }
                     if (r < rows && column + u * UNIT < width)
                         *reinterpret_cast<uint4 *>(to + u * UNIT) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
@@ -256,10 +304,74 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
             }
     }
 
+    /* Of e4m3, by a static scale. COUNTS: what is cut off, if that is asked for. */
+    template <bool COUNTS, int BLOCKS, typename F>
+    static __device__ __forceinline__ void store_bytes(const rvit_cu_linear_hopper_params &all, const float (&sum)[BLOCKS][BN / 2], int row,
+                                                       int column, int rows, F activate)
+    {
+        const float scale = *all.static_scale, factor = factor_of(scale);
+        const int width = all.args.out_features;
+        int n_cut_off = 0;
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const int r = row + b * 64 + half * 8;
+                unsigned char *to = static_cast<unsigned char *>(all.args.out) + (long long)r * width + column;
+                if (column == 0 && r < rows)
+                    all.out_scales[r] = isnan(factor) ? factor : scale;
+#pragma unroll
+                for (int u = 0; u < UNITS; u++) {
+                    float x[STEP];
+#pragma unroll
+                    for (int i = 0; i < STEP; i++)
+                        x[i] = sum[b][sum_of(u, i, half)];
+                    activate(x);
+#pragma unroll
+                    for (int i = 0; i < STEP; i++)
+                        x[i] = scaled(x[i], factor);
+                    const uint2 bytes = make_uint2(pack_e4m3(x[0], x[1], x[2], x[3]), pack_e4m3(x[4], x[5], x[6], x[7]));
+                    const bool is_there = r < rows && column + u * UNIT < width;
+                    if (is_there)
+                        *reinterpret_cast<uint2 *>(to + u * UNIT) = bytes;
+                    if (COUNTS && is_there)
+#pragma unroll
+                        for (int i = 0; i < STEP; i++)
+                            n_cut_off += fabsf(x[i]) > RVIT_E4M3_LARGEST;
+                }
+            }
+        if (COUNTS && all.saturated != nullptr)
+            add_cut_off(all.saturated, n_cut_off);
+    }
+
     template <int BLOCKS>
-    static __device__ __forceinline__ void finish(T *out, const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row,
+    static __device__ __forceinline__ void finish(e4m3 *, const rvit_cu_linear_hopper_params &all, float (&sum)[BLOCKS][BN / 2], int row,
                                                   int column, int rows)
     {
+        const rvit_cu_linear_params &params = all.args;
+        const auto sigmoid = [&](float(&x)[8]) {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
+        };
+        if (SERVES == SIGMOID && all.saturated == nullptr)
+            store_bytes<false>(all, sum, row, column, rows, sigmoid);
+        else if (SERVES == SIGMOID)
+            store_bytes<true>(all, sum, row, column, rows, sigmoid);
+        else if (params.gelu && all.saturated == nullptr)
+            store_bytes<false>(all, sum, row, column, rows, [](float(&x)[8]) { gelu_fast(x); });
+        else /* all else, which models do not ask for */
+            store_bytes<true>(all, sum, row, column, rows, [&](float(&x)[8]) {
+                if (params.gelu)
+                    gelu_fast(x);
+            });
+    }
+
+    template <int BLOCKS, typename V>
+    static __device__ __forceinline__ void finish(V *out, const rvit_cu_linear_hopper_params &all, float (&sum)[BLOCKS][BN / 2], int row,
+                                                  int column, int rows)
+    {
+        const rvit_cu_linear_params &params = all.args;
         if (SERVES == SIGMOID)
             store<4>(out, sum, params.out_features, row, column, rows, [&](float(&x)[4]) {
 #pragma unroll
@@ -291,9 +403,10 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
 
     /* Of float32: a residual. Two pieces of it are on their way, as soon as the first has left its registers free. */
     template <int BLOCKS>
-    static __device__ __forceinline__ void finish(float *out, const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row,
-                                                  int column, int rows)
+    static __device__ __forceinline__ void finish(float *out, const rvit_cu_linear_hopper_params &all, float (&sum)[BLOCKS][BN / 2],
+                                                  int row, int column, int rows)
     {
+        const rvit_cu_linear_params &params = all.args;
         const int N = BLOCKS * 2 * PIECES;
         float4 more[3][PIECE];
         load_residual(more[0], params, 0, row, column, rows);
@@ -319,9 +432,10 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
 
     /* A tile of the group's, in its turn. at: its first stage, then that behind it. */
     template <int BLOCKS>
-    static __device__ __forceinline__ void make(const rvit_cu_linear_params &params, const tile &t, const ring &m, int group, int steps,
+    static __device__ __forceinline__ void make(const rvit_cu_linear_hopper_params &all, const tile &t, const ring &m, int group, int steps,
                                                 int rows, bool is_first, place &at)
     {
+        const rvit_cu_linear_params &params = all.args;
         float sum[BLOCKS][BN / 2];
         begin(sum, params, t.column + (int)(threadIdx.x & 3) * STEP);
 #pragma unroll
@@ -351,11 +465,13 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         leave(m, at.stage);
         at.next();
         const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
-        finish(static_cast<U *>(params.out), params, sum, t.row + (lane & 127) / 32 * 16 + (lane & 31) / 4, t.column + (lane & 3) * STEP,
-               rows);
+        const int row = t.row + (lane & 127) / 32 * 16 + (lane & 31) / 4, column = t.column + (lane & 3) * STEP;
+        if (HAS_SCALES)
+            settle(sum, all, row, column, rows);
+        finish(static_cast<U *>(params.out), all, sum, row, column, rows);
     }
 
-    static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const ring &m, int group, int steps, int rows)
+    static __device__ __forceinline__ void work(const rvit_cu_linear_hopper_params &params, const ring &m, int group, int steps, int rows)
     {
         place at = {0, 0};
         if (group == 1)
@@ -404,7 +520,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         } else {
             take_registers<REGISTERS>();
             if (group < all.n)
-                work(params.args, m, group, all.steps, all.rows);
+                work(params, m, group, all.steps, all.rows);
         }
         if (CLUSTER > 1) /* its shared memory is there until the others have filled it */
             cluster_sync();

@@ -9,7 +9,8 @@
 
    Arithmetic. Arrays are stored in 16 or 32 bits; all arithmetic and accumulation is in float32.
    Every array is row-major. Strides are in elements and are multiples of 8. Rows of 8 bits, with a
-   scale each, are what rvit_layernorm and rvit_quantize can write and rvit_linear can multiply.
+   scale each, are what rvit_layernorm and rvit_quantize can write and rvit_linear can multiply (and,
+   E4M3 with a scale known beforehand, write).
 
    Calls. All ops are asynchronous on their stream. Args need to live for the call only, buffers
    until the work is done. An op returns INVALID_ARGUMENT if an argument breaks its rule (a missing
@@ -200,15 +201,23 @@ typedef enum rvit_activation {
    The sums of I8 are exact, in 32-bit integers, and then rounded to float32; those of E4M3 are in
    float32, of which a GPU's tensor cores keep 13 bits or more.
 
+   With out_dtype E4M3, for which dtype is E4M3 and there is no residual, v = activation(...) becomes
+   bytes as rvit_quantize makes them with a static scale, s = static_scale[0], without another pass:
+       out_scales[t] = s     out[t, j] = round(v[t, j] * (1 / s)), cut off at 448
+   v is in float32. A v that is not finite becomes NaN by itself, where rvit_quantize makes all of its
+   row NaN; what is computed from the row is NaN with either. With an s outside 2^-100..2^100 all of out
+   and out_scales is NaN. CUDA needs compute capability 9.0, out_features of a multiple of 32, and gated 0.
+
    An activation of NaN is NaN, of infinity infinity (GELU: or NaN), of -infinity 0 or NaN, and of
    no other number NaN, however large. */
 typedef struct rvit_linear_args {
     size_t struct_size;
     rvit_dtype dtype;     /* of x and weight */
-    rvit_dtype out_dtype; /* of out and residual: dtype, or F32. With dtype I8 or E4M3: F32, F16 or BF16 */
+    rvit_dtype out_dtype; /* of out and residual: dtype, or F32. With dtype I8: F32, F16 or BF16; with E4M3
+                             those or E4M3 */
     rvit_rows rows;
     int32_t in_features;  /* multiple of 4; with I8 or E4M3 of 16, and at most 65536 */
-    int32_t out_features; /* multiple of 4 */
+    int32_t out_features; /* multiple of 4; with out_dtype E4M3 of 16, and at most 65536 */
     rvit_activation activation;
     rvit_view x;             /* [rows, in_features] */
     rvit_view weight;        /* [out_features, in_features]; gated: [2 * out_features, in_features] */
@@ -220,6 +229,10 @@ typedef struct rvit_linear_args {
     int32_t gated;           /* 0 or 1 */
     rvit_view x_scales;      /* with I8 or E4M3: f32 [rows]; else absent */
     rvit_view weight_scales; /* with I8 or E4M3: f32 [out_features]; gated: [2 * out_features]; else absent */
+    rvit_view static_scale;  /* with out_dtype E4M3: f32 [1], 4-byte aligned; else absent */
+    rvit_view out_scales;    /* out, with out_dtype E4M3: f32 [rows]; else absent */
+    rvit_view saturated;     /* optional, with out_dtype E4M3: in and out, int32 [1], 4-byte aligned. The number of
+                                finite values with |v * (1 / s)| above 448 is added to it, modulo 2^32 */
 } rvit_linear_args;
 #define RVIT_LINEAR_ARGS_INIT RVIT_INIT(rvit_linear_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args);

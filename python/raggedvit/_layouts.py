@@ -194,7 +194,7 @@ class rvit_rope_args(Struct):  # 144 bytes
     ]
 
 
-class rvit_linear_args(Struct):  # 192 bytes
+class rvit_linear_args(Struct):  # 240 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -212,6 +212,9 @@ class rvit_linear_args(Struct):  # 192 bytes
         ("gated", c_int32),  # 152
         ("x_scales", rvit_view),  # 160
         ("weight_scales", rvit_view),  # 176
+        ("static_scale", rvit_view),  # 192
+        ("out_scales", rvit_view),  # 208
+        ("saturated", rvit_view),  # 224
     ]
 
 

@@ -4,6 +4,8 @@
 #include <math.h>
 
 #include "backend_cuda/cu.h"
+#include "core/device.h"
+#include "core/e4m3.h"
 #include "reference/plain.h"
 
 typedef enum residual_kind { NO_RESIDUAL, IN_PLACE, PERIODIC } residual_kind;
@@ -16,17 +18,41 @@ typedef struct hopper_case {
     int bias;
     rvit_activation activation;
     residual_kind residual;
+    int one_scale; /* of e4m3: the session says that there is one for all */
+    int counts;    /* to e4m3: what is cut off */
 } hopper_case;
 
-static void run(const rvit_linear_args *args, int32_t n_sms)
+static void run(rvit_op op, int32_t n_sms)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_machine machine = device->machine;
-    device->machine.hopper_macs = 1;
+    device->machine.hopper_macs = device->machine.e4m3_tiles = 1;
     device->machine.n_sms = n_sms;
-    const rvit_status status = rvit_linear(H.stream[DEVICE], args);
+    const rvit_status status = rvit_stream_add(H.stream[DEVICE], &op);
     device->machine = machine;
     expect_ok(status);
+}
+
+static void store_random(rvit_dtype dtype, uint8_t *data, int64_t n, float size)
+{
+    if (dtype != RVIT_E4M3)
+        store_normal(dtype, data, 0, n, size);
+    else
+        for (int64_t i = 0; i < n; i++)
+            data[i] = rvit_f32_to_e4m3(100 * random_normal());
+}
+
+#define SCALE 0.01f /* of e4m3 that is made */
+
+/* Numbers of e4m3 by one scale, of which some are cut off. */
+static void check_bytes(const uint8_t *bytes, const double *exact, int64_t n)
+{
+    const double most = 448 * SCALE;
+    for (int64_t i = 0; i < n; i++) {
+        const double wanted = fmax(-most, fmin(most, exact[i])), got = SCALE * load(RVIT_E4M3, bytes, i);
+        if (!(fabs(got - wanted) <= fabs(wanted) / 16 + SCALE / 512 + 0.02))
+            fail_msg("element %lld is %.9g, should be %.9g", (long long)i, got, wanted);
+    }
 }
 
 /* However many rows are live and on however many SMs: they are right, have the same bits, and those behind them are left alone. */
@@ -34,14 +60,29 @@ static void check(const hopper_case *c, int *n_served)
 {
     enum { PERIOD = 5 };
     const int64_t out_element = rvit_dtype_size(c->out_dtype), most = c->live[0], n = most * c->out_features;
-    const int64_t period = c->residual == PERIODIC ? PERIOD : 0;
-    array *x = array_input("x", c->capacity * c->in_features * 2), *live = array_input("live", 4);
-    array *weight = array_input("weight", (int64_t)c->out_features * c->in_features * 2);
+    const int64_t period = c->residual == PERIODIC ? PERIOD : 0, element = rvit_dtype_size(c->dtype);
+    const int is_e4m3 = c->dtype == RVIT_E4M3, makes_e4m3 = c->out_dtype == RVIT_E4M3;
+    array *x = array_input("x", c->capacity * c->in_features * element), *live = array_input("live", 4);
+    array *weight = array_input("weight", (int64_t)c->out_features * c->in_features * element);
+    array *x_scales = is_e4m3 ? array_input("x_scales", c->capacity * 4) : NULL;
+    array *weight_scales = is_e4m3 ? array_input("weight_scales", c->out_features * 4) : NULL;
+    array *one_scale = c->one_scale ? array_input("one_scale", 4) : NULL;
+    array *static_scale = makes_e4m3 ? array_input("static_scale", 4) : NULL;
+    array *out_scales = makes_e4m3 ? array_output("out_scales", c->capacity * 4) : NULL;
+    array *saturated = c->counts ? array_output("saturated", 4) : NULL;
     array *bias = c->bias ? array_input("bias", c->out_features * 4) : NULL;
     array *out = array_output("out", c->capacity * c->out_features * out_element);
     array *residual = c->residual == PERIODIC ? array_input("residual", PERIOD * c->out_features * out_element) : c->residual ? out : NULL;
-    store_normal(c->dtype, x->host, 0, most * c->in_features, 1); /* behind them NaN stays */
-    store_normal(c->dtype, weight->host, 0, (int64_t)c->out_features * c->in_features, 1 / sqrtf((float)c->in_features));
+    store_random(c->dtype, x->host, most * c->in_features, 1); /* behind them NaN stays */
+    store_random(c->dtype, weight->host, (int64_t)c->out_features * c->in_features, 1 / sqrtf((float)c->in_features));
+    for (int64_t t = 0; is_e4m3 && t < most; t++)
+        store(RVIT_F32, x_scales->host, t, c->one_scale ? 0.02f : 0.01f + 0.0001f * (float)(t % 97));
+    for (int64_t j = 0; is_e4m3 && j < c->out_features; j++)
+        store(RVIT_F32, weight_scales->host, j, (c->one_scale ? 0.01f : 0.005f + 0.0001f * (float)(j % 89)) / sqrtf((float)c->in_features));
+    if (one_scale)
+        store(RVIT_F32, one_scale->host, 0, 0.02f);
+    if (static_scale)
+        store(RVIT_F32, static_scale->host, 0, SCALE);
     if (bias)
         store_normal(RVIT_F32, bias->host, 0, c->out_features, 1);
     if (residual)
@@ -52,10 +93,15 @@ static void check(const hopper_case *c, int *n_served)
     p.weight = loaded(c->dtype, weight->host, 0, (int64_t)c->out_features * c->in_features);
     p.bias = bias ? loaded(RVIT_F32, bias->host, 0, c->out_features) : NULL;
     p.residual = residual ? loaded(c->out_dtype, residual->host, 0, period ? PERIOD * c->out_features : n) : NULL;
+    p.x_scales = is_e4m3 ? loaded(RVIT_F32, x_scales->host, 0, most) : NULL;
+    p.weight_scales = is_e4m3 ? loaded(RVIT_F32, weight_scales->host, 0, c->out_features) : NULL;
     double *exact = scratch((size_t)n * sizeof *exact);
     float *plain = scratch((size_t)n * sizeof *plain);
     linear_f64(&p, exact);
+    p.sum_bits = is_e4m3 ? 13 : 0;
     linear_f32(&p, plain);
+    rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
+    op.hints.one_scale = array_view(one_scale, DEVICE);
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = c->dtype;
     args.out_dtype = c->out_dtype;
@@ -70,22 +116,45 @@ static void check(const hopper_case *c, int *n_served)
     args.residual = array_view(residual, DEVICE);
     args.residual_period = period;
     args.out = array_view(out, DEVICE);
+    args.x_scales = array_view(x_scales, DEVICE);
+    args.weight_scales = array_view(weight_scales, DEVICE);
+    args.static_scale = array_view(static_scale, DEVICE);
+    args.out_scales = array_view(out_scales, DEVICE);
+    args.saturated = array_view(saturated, DEVICE);
+    op.linear = args;
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_queue queue = {.device = device};
-    const int64_t macs = device->machine.hopper_macs;
-    device->machine.hopper_macs = 1;
+    const rvit_cu_machine machine = device->machine;
+    device->machine.hopper_macs = device->machine.e4m3_tiles = 1;
     *n_served += rvit_cu_hopper_serves(&queue, &args);
-    device->machine.hopper_macs = macs;
+    device->machine = machine;
     char *first = scratch((size_t)out->size);
     for (int i = 0; i < 4 && c->live[i] >= 0; i++)
         for (int sms = 1; sms <= 5; sms += 4) {
             memcpy(live->host, &c->live[i], 4);
+            if (saturated)
+                memset(saturated->host, 0, 4);
             arrays_upload();
-            run(&args, i % 2 ? 6 - sms : sms);
+            run(op, i % 2 ? 6 - sms : sms);
             arrays_fetch(DEVICE);
             array_expect_untouched(out, DEVICE, c->live[i] * (int64_t)c->out_features * out_element);
+            if (makes_e4m3) {
+                array_expect_untouched(out_scales, DEVICE, c->live[i] * (int64_t)4);
+                for (int32_t t = 0; t < c->live[i]; t++)
+                    assert_memory_equal(out_scales->result[DEVICE] + t * 4, static_scale->host, 4);
+            }
+            if (saturated) {
+                int32_t n_cut = 0, n_full = 0;
+                memcpy(&n_cut, saturated->result[DEVICE], 4);
+                for (int64_t j = 0; j < c->live[i] * (int64_t)c->out_features; j++)
+                    n_full += (out->result[DEVICE][j] & 0x7f) == 0x7e; /* those that are cut off, and those that are just not */
+                assert_true(n_cut > n_full / 2 && n_cut <= n_full);
+            }
             if (i == 0 && sms == 1) {
-                check_close("out", c->out_dtype, loaded(c->out_dtype, out->result[DEVICE], 0, n), exact, plain, n);
+                if (makes_e4m3)
+                    check_bytes(out->result[DEVICE], exact, n);
+                else
+                    check_close("out", c->out_dtype, loaded(c->out_dtype, out->result[DEVICE], 0, n), exact, plain, n);
                 memcpy(first, out->result[DEVICE], (size_t)out->size);
             }
             assert_memory_equal(first, out->result[DEVICE], (size_t)(c->live[i] * c->out_features * out_element));
@@ -98,13 +167,13 @@ static void hopper_products(void **state)
 {
     (void)state;
     static const hopper_case cases[] = {
-        {RVIT_F16, RVIT_F16, 64, 256, 300, {257, 256, 1, 0}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL},
-        {RVIT_BF16, RVIT_BF16, 200, 96, 140, {129, 128, -1}, 0, RVIT_ACTIVATION_NONE, NO_RESIDUAL},
-        {RVIT_F16, RVIT_F16, 8, 32, 70, {65, 64, -1}, 1, RVIT_ACTIVATION_SILU, NO_RESIDUAL},
-        {RVIT_BF16, RVIT_BF16, 72, 160, 30, {30, 3, -1}, 1, RVIT_ACTIVATION_GELU_TANH, NO_RESIDUAL},
-        {RVIT_F16, RVIT_F32, 520, 288, 200, {140, 139, 130, 5}, 1, RVIT_ACTIVATION_NONE, IN_PLACE},
-        {RVIT_BF16, RVIT_F32, 136, 64, 300, {299, 150, -1}, 0, RVIT_ACTIVATION_NONE, PERIODIC},
-        {RVIT_F16, RVIT_F32, 64, 128, 129, {129, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL},
+        {RVIT_F16, RVIT_F16, 64, 256, 300, {257, 256, 1, 0}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, 0, 0},
+        {RVIT_BF16, RVIT_BF16, 200, 96, 140, {129, 128, -1}, 0, RVIT_ACTIVATION_NONE, NO_RESIDUAL, 0, 0},
+        {RVIT_F16, RVIT_F16, 8, 32, 70, {65, 64, -1}, 1, RVIT_ACTIVATION_SILU, NO_RESIDUAL, 0, 0},
+        {RVIT_BF16, RVIT_BF16, 72, 160, 30, {30, 3, -1}, 1, RVIT_ACTIVATION_GELU_TANH, NO_RESIDUAL, 0, 0},
+        {RVIT_F16, RVIT_F32, 520, 288, 200, {140, 139, 130, 5}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, 0, 0},
+        {RVIT_BF16, RVIT_F32, 136, 64, 300, {299, 150, -1}, 0, RVIT_ACTIVATION_NONE, PERIODIC, 0, 0},
+        {RVIT_F16, RVIT_F32, 64, 128, 129, {129, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, 0, 0},
     };
     enum { N_CASES = sizeof cases / sizeof cases[0] };
     int n_served = 0;
@@ -112,6 +181,34 @@ static void hopper_products(void **state)
         check(&cases[i], &n_served);
     const int warpgroups = rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups;
     assert_int_equal(n_served, warpgroups ? N_CASES : 0);
+}
+
+/* The same of e4m3, with scales of rows and columns and with one for all; to e4m3 only the kernel of warpgroups makes it. */
+static void hopper_e4m3(void **state)
+{
+    (void)state;
+    static const hopper_case cases[] = {
+        {RVIT_E4M3, RVIT_E4M3, 128, 256, 300, {257, 256, 2, 1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, 1, 0},
+        {RVIT_E4M3, RVIT_E4M3, 400, 96, 140, {129, 128, -1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, 0, 1},
+        {RVIT_E4M3, RVIT_E4M3, 16, 32, 70, {65, 64, -1}, 0, RVIT_ACTIVATION_NONE, NO_RESIDUAL, 0, 1},
+        {RVIT_E4M3, RVIT_E4M3, 144, 160, 30, {30, 3, -1}, 1, RVIT_ACTIVATION_GELU_TANH, NO_RESIDUAL, 1, 0},
+        {RVIT_E4M3, RVIT_E4M3, 144, 224, 130, {130, 66, -1}, 1, RVIT_ACTIVATION_SILU, NO_RESIDUAL, 1, 1},
+        {RVIT_E4M3, RVIT_F16, 272, 288, 300, {299, 150, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, 1, 0},
+        {RVIT_E4M3, RVIT_BF16, 128, 64, 129, {129, 65, -1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, 0, 0},
+        {RVIT_E4M3, RVIT_F32, 528, 288, 200, {140, 139, 130, 5}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, 1, 0},
+        {RVIT_E4M3, RVIT_F32, 272, 64, 300, {299, 150, -1}, 0, RVIT_ACTIVATION_NONE, PERIODIC, 0, 0},
+    };
+    enum { N_CASES = sizeof cases / sizeof cases[0] };
+    const rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+    if (!device->e4m3)
+        skip();
+    int n_served = 0, n = 0;
+    for (int i = 0; i < N_CASES; i++)
+        if (device->machine.warpgroups || cases[i].out_dtype != RVIT_E4M3) {
+            check(&cases[i], &n_served);
+            n++;
+        }
+    assert_int_equal(n_served, device->machine.warpgroups ? n : 0);
 }
 
 /* What it has no code for is not given to it. */
@@ -158,4 +255,36 @@ static void hopper_refuses(void **state)
     assert_int_equal(without, 0);
 }
 
-SUITE(hopper_suite, TEST(hopper_products), TEST(hopper_refuses));
+/* What of e4m3 no kernel can make is refused with the reason. */
+static void hopper_refuses_e4m3(void **state)
+{
+    (void)state;
+    rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+    const rvit_cu_machine machine = device->machine;
+    array *x = array_input("x", 8192), *scales = array_input("scales", 256), *out = array_output("out", 8192);
+    array *out_scales = array_output("out_scales", 256);
+    arrays_upload();
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = args.out_dtype = RVIT_E4M3;
+    args.rows.capacity = 8;
+    args.in_features = 64;
+    args.out_features = 48;
+    args.x = args.weight = array_view(x, DEVICE);
+    args.x_scales = args.weight_scales = args.static_scale = array_view(scales, DEVICE);
+    args.out = array_view(out, DEVICE);
+    args.out_scales = array_view(out_scales, DEVICE);
+    device->machine.warpgroups = 1;
+    expect_status(rvit_linear(H.stream[DEVICE], &args), RVIT_UNSUPPORTED, "multiple of 32");
+    args.out_features = 32;
+    args.gated = 1;
+    expect_status(rvit_linear(H.stream[DEVICE], &args), RVIT_UNSUPPORTED, "e4m3 with gated");
+    args.gated = 0;
+    args.rows.capacity = 0;
+    expect_ok(rvit_linear(H.stream[DEVICE], &args)); /* nothing to do */
+    args.rows.capacity = 8;
+    device->machine.warpgroups = 0;
+    expect_status(rvit_linear(H.stream[DEVICE], &args), RVIT_UNSUPPORTED, "compute capability 9.0");
+    device->machine = machine;
+}
+
+SUITE(hopper_suite, TEST(hopper_products), TEST(hopper_e4m3), TEST(hopper_refuses), TEST(hopper_refuses_e4m3));

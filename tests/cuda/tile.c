@@ -275,15 +275,23 @@ static void hopper_choices(void **state)
 {
     (void)state;
     const rvit_cu_machine h100 = {.n_sms = 132, .warpgroups = 1, .hopper_macs = 500000000}, other = {.n_sms = 132, .hopper_macs = 1};
-    assert_true(rvit_cu_tile_takes_hopper(&h100, 12608, 768, 3072, 2, 1, 1));
-    assert_false(rvit_cu_tile_takes_hopper(&h100, 1576, 768, 3072, 2, 1, 1));
-    assert_false(rvit_cu_tile_takes_hopper(&h100, 12608, 768, 2304, 2, 0, 1));
-    assert_true(rvit_cu_tile_takes_hopper(&h100, 1576, 768, 2304, 2, 0, 0));
-    assert_false(rvit_cu_tile_takes_hopper(&h100, 197, 192, 576, 2, 0, 0));
+    assert_true(rvit_cu_tile_takes_hopper(&h100, 2, 12608, 768, 3072, 2, 1, 1));
+    assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 1576, 768, 3072, 2, 1, 1));
+    assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 12608, 768, 2304, 2, 0, 1));
+    assert_true(rvit_cu_tile_takes_hopper(&h100, 2, 1576, 768, 2304, 2, 0, 0));
+    assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 197, 192, 576, 2, 0, 0));
     assert_true(rvit_cu_tile_spares_buckets(&h100, 12608));
     assert_false(rvit_cu_tile_spares_buckets(&h100, 3152));
-    assert_false(rvit_cu_tile_takes_hopper(&h100, 0, 768, 3072, 2, 1, 0));
-    assert_false(rvit_cu_tile_takes_hopper(&other, 12608, 768, 3072, 2, 1, 0));
+    assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 0, 768, 3072, 2, 1, 0));
+    assert_false(rvit_cu_tile_takes_hopper(&other, 2, 12608, 768, 3072, 2, 1, 0));
+    /* Of e4m3 that stays none until it is asked for. */
+    rvit_cu_machine asked = h100;
+    asked.e4m3_tiles = 396;
+    for (int32_t knows_rows = 0; knows_rows < 2; knows_rows++) {
+        assert_false(rvit_cu_tile_takes_hopper(&h100, 1, 50432, 768, 3072, 2, 0, knows_rows));
+        assert_true(rvit_cu_tile_takes_hopper(&asked, 1, 12608, 768, 2304, 2, 0, knows_rows));
+        assert_false(rvit_cu_tile_takes_hopper(&asked, 1, 3152, 768, 2304, 2, 0, knows_rows));
+    }
     for (int32_t n_sms = 1; n_sms < 200; n_sms += 11)
         for (int64_t rows = 1; rows < 100000; rows = rows * 3 + 1)
             for (int32_t out_size = 2; out_size <= 4; out_size += 2) {

@@ -107,20 +107,23 @@ template <typename A> RVIT_DEVICE void keep_here(A &)
 {
 }
 
+template <typename T> const emu::operand operand_of = emu::operand::f16;
+template <> const emu::operand operand_of<bf16> = emu::operand::bf16;
+template <> const emu::operand operand_of<e4m3> = emu::operand::e4m3;
+
 template <typename T, int N> struct product {
-    static const bool IS_BF16 = element<T>::ONES == element<bf16>::ONES;
 
     static void rows_columns_first(float (&d)[N / 2], uint64_t a, uint64_t b, emu::site at = emu::site::here())
     {
-        emu::product_issue(at, {N, IS_BF16, false, nullptr, a, b, d});
+        emu::product_issue(at, {N, operand_of<T>, false, nullptr, a, b, d});
     }
     static void rows_columns(float (&d)[N / 2], uint64_t a, uint64_t b, emu::site at = emu::site::here())
     {
-        emu::product_issue(at, {N, IS_BF16, true, nullptr, a, b, d});
+        emu::product_issue(at, {N, operand_of<T>, true, nullptr, a, b, d});
     }
     static void registers(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, emu::site at = emu::site::here())
     {
-        emu::product_issue(at, {N, IS_BF16, true, a, 0, b, d});
+        emu::product_issue(at, {N, operand_of<T>, true, a, 0, b, d});
     }
 };
 

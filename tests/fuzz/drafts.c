@@ -94,10 +94,10 @@ static void draft_linear(rvit_op *op, choices *c)
 {
     rvit_linear_args *a = &op->linear;
     a->dtype = dtype_or_bytes(c);
-    a->out_dtype = choose(c, 2) && !is_bytes(a->dtype) ? a->dtype : dtype(c);
+    a->out_dtype = choose(c, 2) && a->dtype != RVIT_I8 ? a->dtype : dtype(c);
     rows(c, &a->rows);
     a->in_features = is_bytes(a->dtype) ? multiple(c, 16, 1, 20) : dim(c);
-    a->out_features = dim(c);
+    a->out_features = is_bytes(a->out_dtype) ? multiple(c, 16, 1, 20) : dim(c);
     a->activation = (rvit_activation)choose_int(c, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU);
     a->residual_period = choose(c, 2) ? 0 : choose_int(c, 0, 10);
     a->gated = choose_int(c, 0, 1);
@@ -438,6 +438,11 @@ static int may_have(const rvit_op *op, int slot)
 {
     if (op->type == RVIT_OP_LINEAR && (slot == RVIT_SLOT(linear, x_scales) || slot == RVIT_SLOT(linear, weight_scales)))
         return is_bytes(op->linear.dtype);
+    if (op->type == RVIT_OP_LINEAR &&
+        (slot == RVIT_SLOT(linear, static_scale) || slot == RVIT_SLOT(linear, out_scales) || slot == RVIT_SLOT(linear, saturated)))
+        return is_bytes(op->linear.out_dtype);
+    if (op->type == RVIT_OP_LINEAR && slot == RVIT_SLOT(linear, residual))
+        return !is_bytes(op->linear.out_dtype);
     if (op->type == RVIT_OP_LAYERNORM &&
         (slot == RVIT_SLOT(layernorm, out_scales) || slot == RVIT_SLOT(layernorm, static_scale) || slot == RVIT_SLOT(layernorm, saturated)))
         return is_bytes(op->layernorm.out_dtype);

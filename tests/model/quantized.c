@@ -79,8 +79,10 @@ static void laws_hold(void **state)
             const toy *m = toy_new(&spec);
             const int masked = policy == RVIT_PRUNE_MASK;
             rvit_model *model = open_kind(m, types[(k + policy) % n_types()], kinds[k]);
-            if (!model)
-                return;
+            if (!model) {
+                model_teardown(NULL);
+                continue;
+            }
             const rvit_session_desc desc = policy_desc(policy, N_IMAGES);
             rvit_session *session = open_session(model, &desc);
             float *images = toy_images(m, N_IMAGES, 1);
@@ -136,8 +138,10 @@ static void errors_are_those_of_rounding(void **state)
         for (int i = 0; i < 3; i++) {
             const toy *m = toy_new(specs[i]);
             rvit_model *model = open_kind(m, i == 1 ? RVIT_F16 : RVIT_F32, kinds[k]);
-            if (!model)
-                return;
+            if (!model) {
+                model_teardown(NULL);
+                continue;
+            }
             const float *images = toy_images(m, N_IMAGES, 2);
             const rvit_session_desc desc = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
             const double error = error_of(m, images, run_session(open_session(model, &desc), m, images, N_IMAGES, NULL));
@@ -171,8 +175,10 @@ static void given_scales_are_used(void **state)
     for (int k = 0; k < N_KINDS; k++) {
         const toy *m = toy_new(&spec);
         rvit_model *model = open_kind(m, RVIT_F32, kinds[k]);
-        if (!model)
-            return;
+        if (!model) {
+            model_teardown(NULL);
+            continue;
+        }
         const float *images = toy_images(m, N_IMAGES, 3), most = k == 0 ? 127 : 448;
         const rvit_session_desc desc = policy_desc(RVIT_PRUNE_EVIT, N_IMAGES), dense = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
         rvit_buffer *large = give_scales(model, 12 / most);
@@ -236,8 +242,10 @@ static void weights_can_be_replaced(void **state)
     for (int k = 0; k < N_KINDS; k++) {
         const toy *m = toy_new(&spec), *new = toy_new(&another);
         rvit_model *model = open_kind(m, RVIT_F32, kinds[k]);
-        if (!model)
-            return;
+        if (!model) {
+            model_teardown(NULL);
+            continue;
+        }
         rvit_model *wanted = open_kind(new, RVIT_F32, kinds[k]);
         const float *images = toy_images(m, N_IMAGES, 4);
         const rvit_session_desc desc = policy_desc(RVIT_PRUNE_L2, N_IMAGES);

@@ -49,6 +49,30 @@ void check_rows_of_bytes(const char *what, rvit_dtype dtype, const uint8_t *byte
     }
 }
 
+int64_t check_static_bytes(const char *what, rvit_dtype dtype, const uint8_t *bytes, double scale, const double *exact, const float *plain,
+                           int64_t n, int64_t counted)
+{
+    const double most = scale * (dtype == RVIT_I8 ? 127 : 448);
+    double largest = 0, plain_error = 0;
+    for (int64_t i = 0; i < n; i++) {
+        largest = fmax(largest, fabs(exact[i]));
+        plain_error = fmax(plain_error, fabs(plain[i] - exact[i]));
+    }
+    const double allowed = 2 * fmax(plain_error, 0x1p-25 * largest) + 0x1p-21 * largest;
+    int64_t least_cut = 0, most_cut = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double wanted = fmax(-most, fmin(most, exact[i])), got = scale * load(dtype, bytes, i);
+        least_cut += fabs(exact[i]) > most + allowed;
+        most_cut += fabs(exact[i]) > most - allowed;
+        if (!(fabs(got - wanted) <= scale * half_step(dtype, wanted / scale) + allowed))
+            fail_msg("%s: element %lld is %.9g, should be %.9g (scale %.3g)", what, (long long)i, got, wanted, scale);
+    }
+    if (counted >= 0 && (counted < least_cut || counted > most_cut))
+        fail_msg("%s: %lld values are said to be cut off, should be %lld to %lld", what, (long long)counted, (long long)least_cut,
+                 (long long)most_cut);
+    return most_cut;
+}
+
 void random_bytes(rvit_dtype dtype, uint8_t *out, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)

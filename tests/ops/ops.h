@@ -8,7 +8,8 @@
 #define RVIT_OP(TYPE, name) extern const suite name##_suite;
 #include "core/ops.def"
 extern const suite attention_vectors_suite, score_suite, select_vectors_suite, sample_suite, fuse_suite, prune_vectors_suite,
-    predictor_vectors_suite, tome_vectors_suite, memory_suite, activation_vectors_suite, embed_vectors_suite, grid_windows_suite;
+    predictor_vectors_suite, tome_vectors_suite, memory_suite, activation_vectors_suite, embed_vectors_suite, grid_windows_suite,
+    linear_e4m3_suite;
 
 /* An array with one int32, for a live count. */
 array *array_live(int32_t value);
@@ -21,6 +22,10 @@ static const rvit_dtype byte_types[] = {RVIT_I8, RVIT_E4M3};
    neighbours, and by what check_close allows. */
 void check_rows_of_bytes(const char *what, rvit_dtype dtype, const uint8_t *bytes, const float *scales, const double *exact,
                          const float *plain, int64_t rows, int64_t columns);
+/* The same with one scale for all, by which values may be cut off. counted: how many the op says these are; negative: it does not. Returns
+   how many there may be. */
+int64_t check_static_bytes(const char *what, rvit_dtype dtype, const uint8_t *bytes, double scale, const double *exact, const float *plain,
+                           int64_t n, int64_t counted);
 /* n random numbers of I8 or E4M3. */
 void random_bytes(rvit_dtype dtype, uint8_t *out, int64_t n);
 

@@ -17,6 +17,7 @@ int main(int argc, char **argv)
         &memory_suite,
         &activation_vectors_suite,
         &embed_vectors_suite,
-        &grid_windows_suite};
+        &grid_windows_suite,
+        &linear_e4m3_suite};
     return harness_main(argc, argv, 1, suites, sizeof suites / sizeof suites[0]);
 }

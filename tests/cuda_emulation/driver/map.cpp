@@ -1,4 +1,4 @@
-/* Tensor maps: what TMA is told of a tensor. Of the kinds, those that the backend has: 2-byte elements, swizzled boxes. */
+/* Tensor maps: what TMA is told of a tensor. Of the kinds, those that the backend has: elements of 1 and 2 bytes, swizzled boxes. */
 #include <string.h>
 
 #include "driver.h"
@@ -13,11 +13,12 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
     EMU_CALL(INITIALISED);
     if ((uintptr_t)map % 64 != 0 || (uintptr_t)address % 16 != 0 || rank < 2 || rank > 5 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE ||
         swizzle != CU_TENSOR_MAP_SWIZZLE_128B || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ||
-        (type != CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16)) {
+        (type != CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 && type != CU_TENSOR_MAP_DATA_TYPE_UINT8)) {
         report("cuTensorMapEncodeTiled: a map that the driver does not take, or the emulation does not know");
         return CUDA_ERROR_INVALID_VALUE;
     }
-    tensor_map m = {TENSOR_MAP_MAGIC, 128, static_cast<const unsigned char *>(address), rank, {}, {}, {2}};
+    const uint32_t element = type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2;
+    tensor_map m = {TENSOR_MAP_MAGIC, 128, static_cast<const unsigned char *>(address), element, rank, {}, {}, {element}};
     for (cuuint32_t i = 0; i < rank; i++) {
         if (sizes[i] == 0 || sizes[i] > 1ull << 32 || box[i] == 0 || box[i] > 256 || steps[i] != 1 ||
             (i > 0 && (strides[i - 1] % 16 != 0 || strides[i - 1] >= 1ull << 40))) {
@@ -29,7 +30,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
         if (i > 0)
             m.stride[i] = strides[i - 1];
     }
-    if (box[0] * 2 > 128) {
+    if (box[0] * element > 128) {
         report("cuTensorMapEncodeTiled: boxes wider than the swizzle");
         return CUDA_ERROR_INVALID_VALUE;
     }

@@ -76,9 +76,11 @@ void multiply_bytes(site at, bool is_signed, int *d, const uint32_t *a, const ui
 
 /* wgmma of a warpgroup: 64 rows, 16 columns of A, n columns of B. Each of its warps does its 16 rows when it waits for the group that the
    product was committed to, with what the registers and shared memory hold then. */
+enum class operand { f16, bf16, e4m3 }; /* 16 columns of A, of e4m3 32 */
 struct group_product {
     int n;
-    bool is_bf16, adds;
+    operand type;
+    bool adds;
     const uint32_t *registers; /* of A; else shared memory has it */
     uint64_t a, b;             /* matrix descriptors */
     float *d;
@@ -96,7 +98,7 @@ void barrier_wait(site at, uint32_t barrier, int parity);
 struct tensor_map {
     uint32_t magic, swizzle; /* bytes */
     const unsigned char *base;
-    uint32_t rank, size[5], box[5]; /* of 2-byte elements; past the rank 1 */
+    uint32_t element, rank, size[5], box[5]; /* element: bytes; past the rank 1 */
     uint64_t stride[5];
 };
 const uint32_t TENSOR_MAP_MAGIC = 0x70616d74u;

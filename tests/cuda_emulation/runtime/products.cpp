@@ -39,55 +39,56 @@ struct matrix {
           stride((uint32_t)(bits >> 32 & 0x3fff) << 4), swizzle(bits >> 62 == 0 ? 16 : 256u >> (bits >> 62))
     {
     }
-    uint16_t at(uint32_t offset) const
+    uint16_t at(uint32_t offset, unsigned size) const
     {
         uint32_t place = start + offset;
         place ^= (place >> 7 & (swizzle / 16 - 1)) << 4;
-        uint16_t x;
-        memcpy(&x, shared_bytes({__FILE__, __LINE__}, place, 2), 2);
+        uint16_t x = 0;
+        memcpy(&x, shared_bytes({__FILE__, __LINE__}, place, size), size);
         return x;
     }
-    /* The k-th of a row whose k lie side by side. */
-    uint16_t row(unsigned r, unsigned k) const
+    /* The k-th of a row whose k, each of `size` bytes, lie side by side. */
+    uint16_t row(unsigned r, unsigned k, unsigned size) const
     {
-        return at(r / 8 * stride + r % 8 * swizzle + k * 2);
+        return at(r / 8 * stride + r % 8 * swizzle + k * size, size);
     }
     /* Columns side by side. */
     uint16_t column(unsigned k, unsigned n) const
     {
         const unsigned width = swizzle / 2;
-        return at((n / width * leading & 0x3ffff) + k / 8 * stride + k % 8 * swizzle + n % width * 2);
+        return at((n / width * leading & 0x3ffff) + k / 8 * stride + k % 8 * swizzle + n % width * 2, 2);
     }
 };
 
-float number(uint16_t bits, bool is_bf16)
+float number(uint16_t bits, operand type)
 {
-    return is_bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+    return type == operand::e4m3 ? e4m3_to_f32((uint8_t)bits) : type == operand::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
 }
 
 /* The warp's 16 rows. */
 void carry_out(const warp &w, const issued_product &p)
 {
-    static thread_local float a[16][16], b[256], sum[16];
+    static thread_local float a[16][32], b[32], sum[16];
     const group_product &all = p.lanes[0];
+    const unsigned size = all.type == operand::e4m3 ? 1 : 2, depth = 32 / size;
     const unsigned first = w.lanes[0].id / WARP % 4 * 16;
     const matrix a_matrix(all.a), b_matrix(all.b);
     for (unsigned r = 0; r < 16; r++)
-        for (unsigned k = 0; k < 16; k++) {
-            if (all.registers != nullptr) {
+        for (unsigned k = 0; k < depth; k++) {
+            if (all.registers != nullptr) { /* of 16 bits */
                 const uint32_t pair = p.lanes[r % 8 * 4 + k % 8 / 2].registers[r / 8 + k / 8 * 2];
-                a[r][k] = number((uint16_t)(k % 2 ? pair >> 16 : pair), all.is_bf16);
+                a[r][k] = number((uint16_t)(k % 2 ? pair >> 16 : pair), all.type);
             } else {
-                a[r][k] = number(a_matrix.row(first + r, k), all.is_bf16);
+                a[r][k] = number(a_matrix.row(first + r, k, size), all.type);
             }
         }
     for (unsigned n = 0; n < (unsigned)all.n; n++) {
-        for (unsigned k = 0; k < 16; k++)
-            b[k] = number(all.registers != nullptr ? b_matrix.column(k, n) : b_matrix.row(n, k), all.is_bf16);
+        for (unsigned k = 0; k < depth; k++)
+            b[k] = number(all.registers != nullptr ? b_matrix.column(k, n) : b_matrix.row(n, k, size), all.type);
         for (unsigned r = 0; r < 16; r++) {
             float &d = p.lanes[r % 8 * 4 + n % 8 / 2].d[n / 8 * 4 + r / 8 * 2 + n % 2];
             sum[r] = all.adds ? d : 0.0f;
-            for (unsigned k = 0; k < 16; k++)
+            for (unsigned k = 0; k < depth; k++)
                 sum[r] += a[r][k] * b[k];
             d = sum[r];
         }
@@ -205,7 +206,7 @@ void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const in
         fail("%s:%d: a swizzled box at shared address %u", at.file, at.line, shared);
     uint32_t to = shared;
     unsigned in_box[5] = {};
-    for (bool more = true; more; to += 2) {
+    for (bool more = true; more; to += m.element) {
         bool inside = true;
         uint64_t offset = 0;
         for (unsigned i = 0; i < rank; i++) {
@@ -215,8 +216,8 @@ void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const in
         }
         uint16_t value = 0;
         if (inside)
-            memcpy(&value, m.base + offset, 2);
-        memcpy(shared_bytes(at, to ^ (to >> 7 & (m.swizzle / 16 - 1)) << 4, 2), &value, 2);
+            memcpy(&value, m.base + offset, m.element);
+        memcpy(shared_bytes(at, to ^ (to >> 7 & (m.swizzle / 16 - 1)) << 4, m.element), &value, m.element);
         more = false;
         for (unsigned i = 0; i < rank && !more; i++) {
             more = ++in_box[i] < m.box[i];
