@@ -49,6 +49,8 @@ def parse():
     parser.add_argument("--seconds", type=float, default=0.45, help="measuring time of a rival at a point")
     parser.add_argument("--rivals", default="*", help="only those whose names match one of these, by commas: 'raggedvit bf16*,openvino*'")
     parser.add_argument("--compile", action="store_true", help="torch.compile too; some 20 s for each point")
+    parser.add_argument("--cpu-time", action="store_true", help="with --cores 1: the time that the process ran, not the wall's; for a machine that "
+                        "others use too")
     parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point is begun")
     parser.add_argument("--settings", help="a report whose settings are taken")
     parser.add_argument("--prepare", action="store_true", help="only make the models")
@@ -57,7 +59,10 @@ def parse():
     parser.add_argument("--summary", metavar="REPORT", help="only print what a report shows")
     parser.add_argument("--profile", action="store_true", help="OpenVINO's time by operator instead")
     parser.add_argument("--dry-run", action="store_true", help="a tiny model and next to no time")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.cpu_time and options.cores != 1:
+        raise SystemExit(f"cpu_rivals: --cpu-time is for --cores 1, not {options.cores or 'all'}: threads that wait would count too")
+    return options
 
 
 def cores_to_use(wanted):
@@ -177,8 +182,8 @@ def main():
     before = json.loads(path.read_text()) if path.exists() else {}
     rows = before.get("results", [])
     report = {"benchmark": "cpu_rivals", "dry_run": options.dry_run, "date": datetime.datetime.now(datetime.timezone.utc).strftime(
-        "%Y-%m-%dT%H:%M:%SZ"), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "machine": machine(),
-        "versions": {"python": platform.python_version(), "numpy": np.__version__}, "missing": missing, "results": rows}
+        "%Y-%m-%dT%H:%M:%SZ"), "clock": "cpu" if options.cpu_time else "wall", "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
+        "machine": machine(), "versions": {"python": platform.python_version(), "numpy": np.__version__}, "missing": missing, "results": rows}
     report["profiles"] = before.get("profiles", [])
     for module in modules.values():
         report["versions"] |= module.versions()

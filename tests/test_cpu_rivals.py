@@ -54,6 +54,9 @@ def dry_run(library):
                 row = rows[batch, name]
                 check(row.get("ms_per_image", {}).get("median", 0) > 0 and row["cores"] == 1, f"{row}")
         check(all("ms_per_image" in r or len(r["skipped"]) > 20 for r in report["results"]), f"{report['results']}")
+        done = subprocess.run([sys.executable, "-B", str(ROOT / "bench/cpu_rivals.py"), "--dry-run", "--cores", "2", "--cpu-time"],
+                              capture_output=True, text=True)
+        check(done.returncode == 1 and "--cpu-time is for --cores 1, not 2" in done.stderr, f"{done}")
         # Logits that are not float32's: nothing may be timed, and the report is written again.
         wanted = pathlib.Path(folder) / "tiny" / "logits.npy"
         check(not wanted.exists(), "logits of PyTorch's, which is not here")

@@ -54,10 +54,10 @@ def say(error):
     return f"{type(error).__name__}: {' '.join(lines[:3])}"[:300]
 
 
-def timed(call):
-    begin = time.perf_counter()
+def timed(call, clock=time.perf_counter):
+    begin = clock()
     call()
-    return time.perf_counter() - begin
+    return clock() - begin
 
 
 def attempt(module, point, name, setting):
@@ -110,7 +110,7 @@ def checked(name, logits, wanted):
     return {"relative": off, "same_class": same}
 
 
-def take_turns(rows, seconds, rounds=ROUNDS):
+def take_turns(rows, seconds, rounds=ROUNDS, clock=time.perf_counter):
     """rows: (row, call). Adds ms_per_image to each row. The first call of a turn finds the caches of another rival: it counts only where a
     call is so long that this does not matter."""
     samples = {id(row): [] for row, _ in rows}
@@ -121,11 +121,11 @@ def take_turns(rows, seconds, rounds=ROUNDS):
                 continue
             time.sleep(0.03)  # the threads of the rival before go to sleep
             end = time.perf_counter() + seconds / rounds
-            took = timed(call)
+            took = timed(call, clock)
             if took > 0.05:
                 found.append(took)
             while time.perf_counter() < end or not found:
-                found.append(timed(call))
+                found.append(timed(call, clock))
     for row, _ in rows:
         ordered = sorted(1e3 * s / row["batch"] for s in samples[id(row)])
         n = len(ordered)
@@ -153,5 +153,5 @@ def measure(point, modules, known):
             except Exception as error:
                 row["skipped"] = say(error)
             print(f"  {name}: {row.get('setting') or row.get('skipped')} after {time.monotonic() - begin:.1f} s", flush=True)
-    take_turns(calls, options.seconds, 1 if options.dry_run else ROUNDS)
+    take_turns(calls, options.seconds, 1 if options.dry_run else ROUNDS, time.process_time if options.cpu_time else time.perf_counter)
     return rows
