@@ -11,7 +11,8 @@
 harness H;
 
 static char temporary_directory[4096];
-static char temporary_paths[16][4200];
+enum { MOST_TEMPORARY_FILES = 32 };
+static char temporary_paths[MOST_TEMPORARY_FILES][4200];
 static int n_temporary_paths;
 
 const char *temporary_path(const char *name)
@@ -25,7 +26,7 @@ const char *temporary_path(const char *name)
     for (int i = 0; i < n_temporary_paths; i++)
         if (!strcmp(strrchr(temporary_paths[i], '/') + 1, name))
             return temporary_paths[i];
-    if (n_temporary_paths == 16)
+    if (n_temporary_paths == MOST_TEMPORARY_FILES)
         fail_msg("too many temporary files");
     char *path = temporary_paths[n_temporary_paths++];
     snprintf(path, sizeof temporary_paths[0], "%s/%s", temporary_directory, name);
