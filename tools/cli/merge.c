@@ -194,6 +194,7 @@ static json_t *summary(const struct merge *merge, int code)
                                "n_failed", sum_of(merge, "n_failed"), "seconds", json_number(seconds), "images_per_second",
                                seconds > 0 ? json_number((double)merge->n_images / seconds) : json_null(), "elapsed",
                                json_number(longest(merge, "elapsed")), "exit_code", code);
+    json_object_set_new(object, "saturated", json_integer(sum_of(merge, "saturated")));
     if (n_expected) {
         json_object_set_new(object, "top1", json_number((double)sum_of(merge, "n_right") / (double)n_expected));
         json_object_set_new(object, "n_right", json_integer(sum_of(merge, "n_right")));
