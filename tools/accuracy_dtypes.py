@@ -153,7 +153,7 @@ def compare(arguments, models):
     version = subprocess.run([tool(), "--version"], capture_output=True, text=True).stdout.split()
     if arguments.json:
         report = {
-            "benchmark": "accuracy_dtypes",
+            "benchmark": "accuracy_calibrated" if arguments.calibrate else "accuracy_dtypes",
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "version": version[1] if len(version) > 1 else "",
             "model": MODEL.name,
