@@ -12,7 +12,7 @@ export ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=0" # drivers leak
 reached() {
     : >"$work/addresses"
     "$@" >"$work/log" 2>&1 || [ $? = 77 ] || grep -q 'no test has that name' "$work/log" || { cat "$work/log"; exit 1; }
-    sort -u "$work/addresses" | addr2line -e "$1" | sed 's| (discriminator.*||' | xargs -d '\n' realpath -m |
+    sort -u "$work/addresses" | addr2line -e "$1" | sed 's| (discriminator.*||' | xargs -rd '\n' realpath -m |
         sed "s|^$source/||" >>"$work/reached"
 }
 folders=core

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "failing_allocator.h"
+
 #include <raggedvit/cuda.h>
 #include <raggedvit/vulkan.h>
 
@@ -216,4 +218,60 @@ static void turns_with_vulkan(void **state)
     rvit_device_destroy(vulkan);
 }
 
-SUITE(external_suite, TEST(from_files), TEST(misuse), TEST(turns_with_vulkan));
+typedef struct importing {
+    rvit_device *device;
+    rvit_buffer *buffer;
+    rvit_cuda_semaphore *semaphore;
+} importing;
+
+static rvit_status close_after(rvit_status status, int fd)
+{
+    if (status != RVIT_OK)
+        assert_int_equal(close(fd), 0); /* still the caller's */
+    return status;
+}
+
+static rvit_status import_buffer(void *argument)
+{
+    importing *i = argument;
+    const int fd = file_in_memory();
+    return close_after(rvit_cuda_buffer_import(i->device, fd, SIZE, 0, SIZE, &i->buffer), fd);
+}
+
+static void destroy_buffer(void *argument)
+{
+    rvit_buffer_destroy(((importing *)argument)->buffer);
+}
+
+static rvit_status import_semaphore(void *argument)
+{
+    importing *i = argument;
+    const int fd = file_in_memory();
+    return close_after(rvit_cuda_semaphore_import(i->device, fd, 1, &i->semaphore), fd);
+}
+
+static void destroy_semaphore(void *argument)
+{
+    rvit_cuda_semaphore_destroy(((importing *)argument)->semaphore);
+}
+
+static void every_allocation_of_imports(void **state)
+{
+    (void)state;
+    if (!is_emulated())
+        return;
+    failing_allocator f;
+    failing_allocator_init(&f);
+    rvit_device_desc desc = H.desc;
+    desc.allocator = &f.allocator;
+    importing i = {NULL, NULL, NULL};
+    expect_ok(rvit_device_create(&desc, &i.device));
+    const allocation_trial buffer = {"rvit_cuda_buffer_import", import_buffer, destroy_buffer, &i};
+    fail_every_allocation(&f, &buffer);
+    const allocation_trial semaphore = {"rvit_cuda_semaphore_import", import_semaphore, destroy_semaphore, &i};
+    fail_every_allocation(&f, &semaphore);
+    rvit_device_destroy(i.device);
+    assert_int_equal(f.live, 0);
+}
+
+SUITE(external_suite, TEST(from_files), TEST(every_allocation_of_imports), TEST(misuse), TEST(turns_with_vulkan));
