@@ -6,6 +6,7 @@
 
 #include "core/byte_tensors.h"
 #include "core/status.h"
+#include "core/vit_quantize.h"
 #include "core/vit_shapes.h"
 
 enum { SHOWN_NAME = 96 };
@@ -31,21 +32,11 @@ static rvit_status check_missing(const rvit_geometry *g)
     return RVIT_OK;
 }
 
-static int is_block_weight(rvit_role role)
-{
-    static const rvit_role roles[] = {RVIT_ROLE_QKV_WEIGHT,  RVIT_ROLE_Q_WEIGHT,   RVIT_ROLE_K_WEIGHT,    RVIT_ROLE_V_WEIGHT,
-                                      RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_FC1_WEIGHT, RVIT_ROLE_GATE_WEIGHT, RVIT_ROLE_FC2_WEIGHT};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (roles[i] == role)
-            return 1;
-    return 0;
-}
-
 static rvit_status check_dtype(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, uint8_t *used, int32_t *bytes)
 {
     if (tensor->dtype >= 0)
         return RVIT_OK;
-    if (!is_block_weight(role))
+    if (!rvit_role_may_have_bytes(role))
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16%s", g->path, tensor->name,
                          tensor->dtype_name, tensor->bytes != 0 ? ", only those of the blocks' linear layers 8 bits" : "");
     if (tensor->bytes == 0)

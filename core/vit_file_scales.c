@@ -11,16 +11,27 @@
 
 enum { MOST_PARTS = 3 };
 
-/* The weights that make up a layer: queries, keys and values may be apart, and gate and values of an MLP. Returns how many. */
+/* The weights that make up a layer: queries, keys and values may be apart, and gate and values of an MLP. */
+static const struct {
+    int n;
+    rvit_role roles[MOST_PARTS];
+} layers[RVIT_N_BLOCK_LINEARS] = {[RVIT_BLOCK_QKV] = {3, {RVIT_ROLE_Q_WEIGHT, RVIT_ROLE_K_WEIGHT, RVIT_ROLE_V_WEIGHT}},
+                                  [RVIT_BLOCK_PROJ] = {1, {RVIT_ROLE_PROJ_WEIGHT}},
+                                  [RVIT_BLOCK_FC1] = {2, {RVIT_ROLE_GATE_WEIGHT, RVIT_ROLE_FC1_WEIGHT}},
+                                  [RVIT_BLOCK_FC2] = {1, {RVIT_ROLE_FC2_WEIGHT}}};
+
+int rvit_role_may_have_bytes(rvit_role role)
+{
+    for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++)
+        for (int part = 0; part < layers[i].n; part++)
+            if (layers[i].roles[part] == role)
+                return 1;
+    return role == RVIT_ROLE_QKV_WEIGHT;
+}
+
+/* Those that the family's names have. Returns how many. */
 static int parts_of(const rvit_family *family, rvit_block_linear linear, rvit_role parts[MOST_PARTS])
 {
-    static const struct {
-        int n;
-        rvit_role roles[MOST_PARTS];
-    } layers[] = {[RVIT_BLOCK_QKV] = {3, {RVIT_ROLE_Q_WEIGHT, RVIT_ROLE_K_WEIGHT, RVIT_ROLE_V_WEIGHT}},
-                  [RVIT_BLOCK_PROJ] = {1, {RVIT_ROLE_PROJ_WEIGHT}},
-                  [RVIT_BLOCK_FC1] = {2, {RVIT_ROLE_GATE_WEIGHT, RVIT_ROLE_FC1_WEIGHT}},
-                  [RVIT_BLOCK_FC2] = {1, {RVIT_ROLE_FC2_WEIGHT}}};
     int n = 0;
     parts[n] = RVIT_ROLE_QKV_WEIGHT;
     if (linear == RVIT_BLOCK_QKV && family->names[RVIT_ROLE_QKV_WEIGHT] != NULL)

@@ -16,7 +16,9 @@ rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization
 /* INVALID_ARGUMENT if sessions of the model would not fit the checkpoint: it has its layers of bytes, or scales of inputs, elsewhere. */
 rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_checkpoint *checkpoint);
 
-/* vit_file_scales.c. Whether the file has the layer's weights, all of them, in 8 bits. */
+/* vit_file_scales.c. Whether a file may have the tensor in 8 bits: it is a weight of a block's linear layer, or a part of one. */
+int rvit_role_may_have_bytes(rvit_role role);
+/* Whether the file has the layer's weights, all of them, in 8 bits. */
 int rvit_file_has_bytes(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear);
 /* What the file brings of a layer. */
 typedef struct rvit_file_scales {

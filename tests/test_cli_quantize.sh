@@ -85,6 +85,11 @@ mkdir "$folder/mixed"
 cp "$cat" "$folder/bad.png" "$folder/mixed"
 expect 1 quantize "$model" --output "$folder/x.safetensors" --calibrate "$folder/mixed" --backend cpu
 err 'bad.png'
+cp "$model" "$folder/nan.safetensors"
+printf '\377\377' | dd of="$folder/nan.safetensors" bs=2 seek=$(($(stat -c %s "$model") / 4)) conv=notrunc 2>/dev/null # in a block, f16
+expect 4 quantize "$folder/nan.safetensors" --output "$folder/y.safetensors"
+err "tensor 'blocks.*weight' has values that are not finite"
+[ ! -e "$folder/y.safetensors" ] || fail "a file was written of weights that are not finite"
 expect 4 quantize "$folder/int8.safetensors" --output "$folder/y.safetensors"
 err "tensor 'blocks.*weight' has 8 bits already \(I8\)"
 expect 2 quantize "$folder/from/model.safetensors" --output "$folder/from/../from/model.safetensors"
