@@ -77,8 +77,6 @@ static void cut(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype,
 /* The rows of a tile are a little more than a power of two apart, so that they do not compete for the same cache sets. */
 #define SUMS_STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16)
 #define FLOATS_STRIDE (RVIT_CPU_LINEAR_DEPTH + 16)
-/* Rows of x that lie in the same place of a page would, so parts of them are copied. */
-#define ROWS_COMPETE(in_features) ((in_features) % 1024 == 0)
 
 _Static_assert(RVIT_CPU_LINEAR_DEPTH *PANEL + RVIT_CPU_LINEAR_ROWS * (SUMS_STRIDE + FLOATS_STRIDE) <= RVIT_CPU_SCRATCH_FLOATS,
                "a tile of linear must fit the scratch memory");
@@ -134,7 +132,7 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
         const int64_t depth = left < RVIT_CPU_LINEAR_DEPTH ? left : RVIT_CPU_LINEAR_DEPTH;
         const float *x = (const float *)t->x + p;
         int64_t x_stride = t->in_features;
-        if (t->dtype == RVIT_F32 && ROWS_COMPETE(t->in_features)) {
+        if (t->copies) {
             for (int i = 0; i < t->rows; i++)
                 memcpy(floats + i * FLOATS_STRIDE, x + i * t->in_features, (size_t)depth * sizeof *x);
             x = floats;

@@ -55,6 +55,7 @@ typedef struct rvit_cpu_linear_tile {
     rvit_dtype out_dtype;    /* of residual and out */
     int gated;
     int arranged; /* weight lies as the kernel's arrange function leaves it, and begins with a panel */
+    int copies;   /* rows of F32 compete for the near cache: parts of them are copied */
     rvit_cpu_activation activation;
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
     /* With out_dtype E4M3: what values are multiplied by, 0 if all become NaN; and where the number of those cut off is added. */

@@ -19,13 +19,9 @@ static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread
         job->device->kernels->layernorm(&rows);
 }
 
-void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
+static layernorm_job job_of(const rvit_cpu_device *device, const rvit_layernorm_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_layernorm(device, a);
-        return;
-    }
-    layernorm_job job = {
+    return (layernorm_job){
         .device = device,
         .saturated = a->saturated,
         .rows =
@@ -47,6 +43,21 @@ void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
                 .static_scale = rvit_cpu_at(a->static_scale),
             },
     };
+}
+
+void rvit_cpu_layernorm_strip(rvit_cpu_device *device, const rvit_layernorm_args *a, int64_t begin, int64_t end, int thread)
+{
+    layernorm_job job = job_of(device, a);
+    layernorm_rows(&job, begin, end, thread);
+}
+
+void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
+{
+    if (device->oracle) {
+        rvit_cpu_oracle_layernorm(device, a);
+        return;
+    }
+    layernorm_job job = job_of(device, a);
     const int64_t rows = a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0;
     const int64_t least = 2048 / (int64_t)a->dim + 1;
     rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), layernorm_rows, &job);

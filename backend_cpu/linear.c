@@ -34,35 +34,52 @@ static int64_t part_begin(int64_t total, int unit, int64_t n, int64_t i)
     return begin < total ? begin : total;
 }
 
+/* Rows a multiple of a page apart meet in the same sets of the near cache. Where it holds fewer lines of a set than a register tile has
+   rows, copies of parts of them pay, if enough panels use each copy. Measured with full tiles: fewer columns have cost more than they
+   bring. */
+int rvit_cpu_linear_copies(const rvit_cpu_device *device, rvit_dtype dtype, int64_t in_features, int64_t columns)
+{
+    return dtype == RVIT_F32 && in_features % 1024 == 0 && columns >= RVIT_CPU_LINEAR_COLUMNS && device->l1_ways > 0 &&
+           device->l1_ways < device->kernels->rows;
+}
+
+/* Computes rows row .. row + rows - 1 and so many columns from `column` on. */
+static void compute_tile(const linear_job *job, int64_t row, int64_t rows, int64_t column, int64_t columns, float *scratch)
+{
+    rvit_cpu_linear_tile tile = job->whole;
+    int64_t n_cut = 0;
+    tile.n_cut = &n_cut;
+    tile.rows = (int)rows;
+    tile.columns = (int)columns;
+    tile.first_row = row;
+    tile.copies = rvit_cpu_linear_copies(job->device, tile.dtype, tile.in_features, columns);
+    tile.x = elements(tile.x, row * tile.in_features, tile.dtype);
+    tile.weight = elements(tile.weight, column * tile.in_features, tile.dtype);
+    tile.x_scales = elements(tile.x_scales, row, RVIT_F32);
+    tile.weight_scales = elements(tile.weight_scales, column, RVIT_F32);
+    tile.bias = elements(tile.bias, column, RVIT_F32);
+    const int64_t first = tile.gated ? column / 2 : column;
+    tile.residual = elements(tile.residual, first, tile.out_dtype);
+    tile.out = (char *)tile.out + (row * tile.out_features + first) * rvit_cpu_size(tile.out_dtype);
+    if (job->kernel == NULL)
+        rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
+    else
+        job->kernel(&tile, scratch);
+    rvit_cpu_add_saturated(job->saturated, n_cut);
+    for (int64_t i = 0; job->out_scales != NULL && column == 0 && i < rows; i++)
+        job->out_scales[row + i] = job->out_scale;
+}
+
 static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
 {
     const linear_job *job = context;
-    float *scratch = rvit_cpu_scratch(job->device, thread);
     for (int64_t i = begin; i < end; i++) {
-        rvit_cpu_linear_tile tile = job->whole;
-        int64_t n_cut = 0;
-        tile.n_cut = &n_cut;
         const int64_t row_tile = i / job->column_tiles, column_tile = i % job->column_tiles;
         const int64_t row = part_begin(job->rows, job->row_unit, job->row_tiles, row_tile);
         const int64_t column = part_begin(job->columns, job->column_unit, job->column_tiles, column_tile);
-        tile.rows = (int)(part_begin(job->rows, job->row_unit, job->row_tiles, row_tile + 1) - row);
-        tile.columns = (int)(part_begin(job->columns, job->column_unit, job->column_tiles, column_tile + 1) - column);
-        tile.first_row = row;
-        tile.x = elements(tile.x, row * tile.in_features, tile.dtype);
-        tile.weight = elements(tile.weight, column * tile.in_features, tile.dtype);
-        tile.x_scales = elements(tile.x_scales, row, RVIT_F32);
-        tile.weight_scales = elements(tile.weight_scales, column, RVIT_F32);
-        tile.bias = elements(tile.bias, column, RVIT_F32);
-        const int64_t first = tile.gated ? column / 2 : column;
-        tile.residual = elements(tile.residual, first, tile.out_dtype);
-        tile.out = (char *)tile.out + (row * tile.out_features + first) * rvit_cpu_size(tile.out_dtype);
-        if (job->kernel == NULL)
-            rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
-        else
-            job->kernel(&tile, scratch);
-        rvit_cpu_add_saturated(job->saturated, n_cut);
-        for (int j = 0; job->out_scales != NULL && column == 0 && j < tile.rows; j++)
-            job->out_scales[row + j] = job->out_scale;
+        compute_tile(job, row, part_begin(job->rows, job->row_unit, job->row_tiles, row_tile + 1) - row, column,
+                     part_begin(job->columns, job->column_unit, job->column_tiles, column_tile + 1) - column,
+                     rvit_cpu_scratch(job->device, thread));
     }
 }
 
@@ -76,15 +93,31 @@ static void choose_cblas_tiles(linear_job *job)
     job->column_tiles = divide_up(job->columns, job->column_unit);
 }
 
-/* What a task takes, in clocks of one core, about. Panels: products of 16 x 32 x 16 words at 42 clocks, more where a group of rows is
-   alone; the epilogue; the weights from a far cache. Floats: a clock for two vectors, and the same. */
+static int64_t finish_clocks(const linear_job *job)
+{
+    return job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
+}
+
+static int64_t steps_of(const linear_job *job)
+{
+    return divide_up(job->whole.in_features * rvit_cpu_size(job->whole.dtype), 64);
+}
+
+/* What products in panels take, in clocks of one core, about: 42 for 16 x 32 x 16 words, more where a group of rows is alone; and the
+   epilogue. */
+static int64_t panel_clocks(const linear_job *job, int64_t groups, int64_t panels)
+{
+    const int64_t steps = steps_of(job);
+    return panels * (groups * (steps * 42 + finish_clocks(job)) + (groups & 1) * steps * 15);
+}
+
+/* What a task takes: the same, and weights from a far cache. Floats: a clock for two vectors, and the same. */
 static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels)
 {
-    const int64_t finish = job->whole.activation == RVIT_CPU_NONE ? 300 : 600;
-    if (!job->in_panels)
-        return panels * (groups * (job->whole.in_features * job->row_unit + finish) + job->whole.in_features * job->column_unit / 4) + 2000;
-    const int64_t steps = divide_up(job->whole.in_features * rvit_cpu_size(job->whole.dtype), 64);
-    return panels * (groups * (steps * 42 + finish) + (groups & 1) * steps * 15 + steps * 64) + 2000;
+    if (job->in_panels)
+        return panel_clocks(job, groups, panels) + panels * steps_of(job) * 64 + 2000;
+    const int64_t depth = job->whole.in_features;
+    return panels * (groups * (depth * job->row_unit + finish_clocks(job)) + depth * job->column_unit / 4) + 2000;
 }
 
 /* Tries to split rows and columns so that the last thread ends early. Threads are not equally fast, so the last one counts as one and a
@@ -94,16 +127,15 @@ static rvit_cpu_split best_split(const linear_job *job)
     const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
     const int64_t groups = divide_up(job->rows, job->row_unit), panels = divide_up(job->columns, job->column_unit);
     const int64_t least_rows = divide_up(groups, job->most_groups), least_columns = divide_up(panels, job->most_panels);
-    rvit_cpu_split best = {job->rows, job->columns, job->whole.in_features, job->whole.dtype, least_rows, least_columns};
-    int64_t least_clocks = INT64_MAX;
+    rvit_cpu_split best = {job->rows, job->columns, job->whole.in_features, job->whole.dtype, least_rows, least_columns, INT64_MAX};
     for (int64_t rows = least_rows; rows <= groups && rows <= least_rows + 2 * n_threads; rows++)
         for (int64_t rounds = 1; rounds <= 3; rounds++) {
             const int64_t wanted = divide_up(rounds * n_threads, rows), enough = wanted < panels ? wanted : panels;
             const int64_t columns = enough > least_columns ? enough : least_columns;
             const int64_t taken = divide_up(rows * columns, n_threads);
-            const int64_t clocks = (2 * taken + 3) * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns));
-            if (clocks < least_clocks) {
-                least_clocks = clocks;
+            const int64_t clocks = (2 * taken + 3) * task_clocks(job, divide_up(groups, rows), divide_up(panels, columns)) / 2;
+            if (clocks < best.clocks) {
+                best.clocks = clocks;
                 best.row_tiles = rows;
                 best.column_tiles = columns;
             }
@@ -115,9 +147,21 @@ static rvit_cpu_split best_split(const linear_job *job)
 #define L2_SHARE (3 << 19)
 
 /* The blocks of a model ask for the same few splits again and again. The result of a row does not depend on them. */
-static void choose_tiles(rvit_cpu_device *device, linear_job *job)
+static const rvit_cpu_split *split_of(rvit_cpu_device *device, const linear_job *job)
 {
-    const rvit_cpu_kernels *kernels = device->kernels;
+    for (int i = 0; i < RVIT_CPU_SPLITS; i++) {
+        const rvit_cpu_split *split = &device->splits[i];
+        if (split->rows == job->rows && split->columns == job->columns && split->in_features == job->whole.in_features &&
+            split->dtype == job->whole.dtype)
+            return split;
+    }
+    rvit_cpu_split *next = &device->splits[device->next_split++ % RVIT_CPU_SPLITS];
+    *next = best_split(job);
+    return next;
+}
+
+static void choose_units(const rvit_cpu_kernels *kernels, linear_job *job)
+{
     if (job->in_panels) {
         job->row_unit = kernels->panel_rows;
         job->column_unit = RVIT_CPU_PANEL_COLUMNS;
@@ -130,20 +174,6 @@ static void choose_tiles(rvit_cpu_device *device, linear_job *job)
         job->most_groups = RVIT_CPU_LINEAR_ROWS / job->row_unit;
         job->most_panels = RVIT_CPU_LINEAR_COLUMNS / job->column_unit;
     }
-    const rvit_cpu_split *found = NULL;
-    for (int i = 0; i < RVIT_CPU_SPLITS && found == NULL; i++) {
-        const rvit_cpu_split *split = &device->splits[i];
-        if (split->rows == job->rows && split->columns == job->columns && split->in_features == job->whole.in_features &&
-            split->dtype == job->whole.dtype)
-            found = split;
-    }
-    if (found == NULL) {
-        rvit_cpu_split *next = &device->splits[device->next_split++ % RVIT_CPU_SPLITS];
-        *next = best_split(job);
-        found = next;
-    }
-    job->row_tiles = found->row_tiles;
-    job->column_tiles = found->column_tiles;
 }
 
 static int has_panels(const rvit_cpu_device *device, const rvit_linear_args *a)
@@ -153,12 +183,8 @@ static int has_panels(const rvit_cpu_device *device, const rvit_linear_args *a)
            ((a->dtype == RVIT_I8 && kernels->linear_panels_i8 != NULL) || (a->dtype == RVIT_BF16 && kernels->linear_panels_bf16 != NULL));
 }
 
-void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
+static linear_job job_of(const rvit_cpu_device *device, const rvit_linear_args *a, const rvit_linear_hints *hints)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_linear(device, a);
-        return;
-    }
     const rvit_sigmoid sigmoid = rvit_sigmoid_of(a->activation);
     linear_job job = {
         .device = device,
@@ -177,16 +203,13 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
                 .dtype = a->dtype,
                 .out_dtype = a->out_dtype,
                 .gated = a->gated,
-                .arranged = device->hints->arranged,
+                .arranged = hints->arranged,
                 .activation = rvit_cpu_activation_of(a->activation),
                 .slope = sigmoid.slope,
                 .cubic = sigmoid.cubic,
             },
-        .rows = rvit_cpu_live_rows(&a->rows),
         .columns = rvit_linear_columns(a),
     };
-    if (job.rows == 0)
-        return;
     if (a->out_dtype == RVIT_E4M3) {
         const rvit_row_scale scale = rvit_row_scale_of(0.0f, rvit_cpu_at(a->static_scale), RVIT_E4M3);
         job.whole.inverse = scale.inverse;
@@ -201,11 +224,56 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
         job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_i8 : device->kernels->linear_e4m3;
     else if (!device->use_cblas)
         job.kernel = device->kernels->linear;
-    if (job.kernel == NULL)
+    choose_units(device->kernels, &job);
+    return job;
+}
+
+void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
+{
+    if (device->oracle) {
+        rvit_cpu_oracle_linear(device, a);
+        return;
+    }
+    linear_job job = job_of(device, a, device->hints);
+    job.rows = rvit_cpu_live_rows(&a->rows);
+    if (job.rows == 0)
+        return;
+    if (job.kernel == NULL) {
         choose_cblas_tiles(&job);
-    else
-        choose_tiles(device, &job);
+    } else {
+        const rvit_cpu_split *split = split_of(device, &job);
+        job.row_tiles = split->row_tiles;
+        job.column_tiles = split->column_tiles;
+    }
     rvit_cpu_pool_run(device->pool, job.row_tiles * job.column_tiles, 1, linear_tiles, &job);
+}
+
+void rvit_cpu_linear_strip(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread)
+{
+    const linear_job job = job_of(device, &op->linear, &op->hints);
+    const int64_t panels = divide_up(job.columns, job.column_unit);
+    const int64_t most = (panels < job.most_panels ? panels : job.most_panels) * job.column_unit;
+    for (int64_t column = 0; column < job.columns; column += most)
+        compute_tile(&job, begin, end - begin, column, job.columns - column < most ? job.columns - column : most,
+                     rvit_cpu_scratch(device, thread));
+}
+
+int rvit_cpu_linear_is_tiled(const rvit_cpu_device *device, const rvit_linear_args *a)
+{
+    return has_panels(device, a) && device->kernels->panel_rows == RVIT_CPU_TILE_ROWS;
+}
+
+int64_t rvit_cpu_linear_strip_clocks(const rvit_cpu_device *device, const rvit_linear_args *a, int64_t rows)
+{
+    const linear_job job = job_of(device, a, &(rvit_linear_hints){0});
+    return panel_clocks(&job, divide_up(rows, job.row_unit), divide_up(job.columns, job.column_unit)) + 500;
+}
+
+int64_t rvit_cpu_linear_clocks(rvit_cpu_device *device, const rvit_linear_args *a, int64_t rows)
+{
+    linear_job job = job_of(device, a, &(rvit_linear_hints){0});
+    job.rows = rows;
+    return split_of(device, &job)->clocks;
 }
 
 void rvit_cpu_arrange_weight(rvit_device *base, rvit_op *op)

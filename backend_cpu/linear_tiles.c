@@ -34,10 +34,10 @@ static void pack_rows(const char *x, int64_t row_bytes, int rows, char *out)
     }
 }
 
-/* sums[32, 32] = two groups of rows times n pairs of tiles. Meanwhile the rows of the block before are finished, as vectors have nothing
-   else to do, and lines of what comes next are fetched into the L2 cache, so many in each step. */
-INLINE void product_2(const rvit_cpu_linear_tile *t, const row_group *g, const char *b, int64_t n, float *sums, const panel_block *before,
-                      const char *next, int fetched, epilogue e)
+/* sums[rows, 32] = one or two groups of rows times n pairs of tiles. Meanwhile the rows of the block before are finished, as vectors have
+   nothing else to do, and lines of what comes next are fetched into the L2 cache, so many in each step. */
+INLINE void product(const rvit_cpu_linear_tile *t, const row_group *g, int two, const char *b, int64_t n, float *sums,
+                    const panel_block *before, const char *next, int fetched, epilogue e)
 {
     const char *a0 = g[0].at, *a1 = g[1].at;
     const int64_t stride = sizeof(float) * COLUMNS;
@@ -46,26 +46,34 @@ INLINE void product_2(const rvit_cpu_linear_tile *t, const row_group *g, const c
     int row = 0;
     tile_zero(0);
     tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
+    if (two) {
+        tile_zero(2);
+        tile_zero(3);
+    }
     for (int64_t s = 0; s < n; s++) {
         tile_load(4, a0, g[0].stride);
         tile_load(6, b, 64);
-        tile_load(5, a1, g[1].stride);
+        if (two)
+            tile_load(5, a1, g[1].stride);
         tile_load(7, b + TILE, 64);
         if (e.integers) {
             tile_dp_s8(0, 4, 6);
-            tile_dp_s8(2, 5, 6);
+            if (two)
+                tile_dp_s8(2, 5, 6);
             tile_dp_s8(1, 4, 7);
-            tile_dp_s8(3, 5, 7);
+            if (two)
+                tile_dp_s8(3, 5, 7);
         } else {
             tile_dp_bf16(0, 4, 6);
-            tile_dp_bf16(2, 5, 6);
+            if (two)
+                tile_dp_bf16(2, 5, 6);
             tile_dp_bf16(1, 4, 7);
-            tile_dp_bf16(3, 5, 7);
+            if (two)
+                tile_dp_bf16(3, 5, 7);
         }
         a0 += g[0].step;
-        a1 += g[1].step;
+        if (two)
+            a1 += g[1].step;
         b += PAIR;
         for (int i = 0; i < rows_a_step && row < before->rows; i++)
             finish_row(t, before, row++, &lines, e);
@@ -74,33 +82,10 @@ INLINE void product_2(const rvit_cpu_linear_tile *t, const row_group *g, const c
     }
     tile_store(0, sums, stride);
     tile_store(1, sums + 16, stride);
-    tile_store(2, sums + ROWS * COLUMNS, stride);
-    tile_store(3, sums + ROWS * COLUMNS + 16, stride);
-}
-
-/* sums[16, 32], the same for one group. */
-INLINE void product_1(const row_group *g, const char *b, int64_t n, float *sums, int integers)
-{
-    const char *a = g->at;
-    const int64_t stride = sizeof(float) * COLUMNS;
-    tile_zero(0);
-    tile_zero(1);
-    for (int64_t s = 0; s < n; s++) {
-        tile_load(4, a, g->stride);
-        tile_load(6, b, 64);
-        tile_load(7, b + TILE, 64);
-        if (integers) {
-            tile_dp_s8(0, 4, 6);
-            tile_dp_s8(1, 4, 7);
-        } else {
-            tile_dp_bf16(0, 4, 6);
-            tile_dp_bf16(1, 4, 7);
-        }
-        a += g->step;
-        b += PAIR;
+    if (two) {
+        tile_store(2, sums + ROWS * COLUMNS, stride);
+        tile_store(3, sums + ROWS * COLUMNS + 16, stride);
     }
-    tile_store(0, sums, stride);
-    tile_store(1, sums + 16, stride);
 }
 
 /* The group of rows that begins at row `first` of the tile. packed: where rows go that have to be copied. */
@@ -149,12 +134,10 @@ INLINE void linear_with(const rvit_cpu_linear_tile *t, float *scratch, int whole
                 const char *b = t->arranged ? (const char *)t->weight + column * row_bytes : panel;
                 float *sums = s->sums[which];
                 which = !which;
-                if (rows > ROWS) {
-                    product_2(t, groups, b, steps, sums, &before, next, fetched, e);
-                } else {
-                    finish_rows(t, &before, e);
-                    product_1(groups, b, steps, sums, e.integers);
-                }
+                if (rows > ROWS)
+                    product(t, groups, 1, b, steps, sums, &before, next, fetched, e);
+                else
+                    product(t, groups, 0, b, steps, sums, &before, next, fetched, e);
                 before.rows = 0;
                 next += fetched * steps * 64;
                 if (whole && columns == COLUMNS)

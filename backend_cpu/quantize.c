@@ -16,14 +16,10 @@ static void quantize_rows(void *context, int64_t begin, int64_t end, int thread)
     rvit_cpu_add_saturated(job->saturated, job->device->kernels->quantize(&rows, rvit_cpu_scratch(job->device, thread)));
 }
 
-void rvit_cpu_quantize(rvit_cpu_device *device, const rvit_quantize_args *a)
+static quantize_job job_of(const rvit_cpu_device *device, const rvit_quantize_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_quantize(device, a);
-        return;
-    }
     const rvit_sigmoid sigmoid = rvit_sigmoid_of(a->activation);
-    quantize_job job = {
+    return (quantize_job){
         .device = device,
         .saturated = a->saturated,
         .rows =
@@ -42,6 +38,21 @@ void rvit_cpu_quantize(rvit_cpu_device *device, const rvit_quantize_args *a)
                 .cubic = sigmoid.cubic,
             },
     };
+}
+
+void rvit_cpu_quantize_strip(rvit_cpu_device *device, const rvit_quantize_args *a, int64_t begin, int64_t end, int thread)
+{
+    quantize_job job = job_of(device, a);
+    quantize_rows(&job, begin, end, thread);
+}
+
+void rvit_cpu_quantize(rvit_cpu_device *device, const rvit_quantize_args *a)
+{
+    if (device->oracle) {
+        rvit_cpu_oracle_quantize(device, a);
+        return;
+    }
+    quantize_job job = job_of(device, a);
     const int64_t rows = rvit_cpu_live_rows(&a->rows), least = 8192 / (int64_t)a->columns + 1;
     rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), quantize_rows, &job);
 }

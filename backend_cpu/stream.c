@@ -15,23 +15,22 @@ void rvit_cpu_stream_destroy(rvit_stream *stream)
     rvit_alloc_free(&stream->device->alloc, stream);
 }
 
-/* brought: in place of the ops with by_launch. */
-static void run(rvit_stream *stream, const rvit_op *ops, int32_t n_ops, const rvit_op *brought)
+static void count(rvit_stream *stream, const rvit_op *ops, int32_t n_ops)
 {
-    rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
-    pthread_mutex_lock(&device->lock);
-    for (int32_t i = 0; i < n_ops; i++) {
-        rvit_cpu_run_op(device, ops[i].by_launch ? brought++ : &ops[i]);
+    for (int32_t i = 0; i < n_ops; i++)
         stream->stats.copies += ops[i].type == RVIT_OP_COPY;
-    }
-    pthread_mutex_unlock(&device->lock);
     stream->stats.launches += n_ops;
     stream->stats.submits++;
 }
 
 rvit_status rvit_cpu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops)
 {
-    run(stream, ops, n_ops, NULL);
+    rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
+    pthread_mutex_lock(&device->lock);
+    for (int32_t i = 0; i < n_ops; i++)
+        rvit_cpu_run_op(device, &ops[i]);
+    pthread_mutex_unlock(&device->lock);
+    count(stream, ops, n_ops);
     return RVIT_OK;
 }
 
@@ -41,9 +40,20 @@ rvit_status rvit_cpu_stream_synchronize(rvit_stream *stream)
     return RVIT_OK;
 }
 
-rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream, const rvit_op *ops)
+/* brought: in place of the ops with by_launch. */
+rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream, const rvit_op *brought)
 {
-    const rvit_cpu_program *program = (const rvit_cpu_program *)base;
-    run(stream, program->ops, program->n_ops, ops);
+    rvit_cpu_program *program = (rvit_cpu_program *)base;
+    rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
+    pthread_mutex_lock(&device->lock);
+    for (int32_t i = 0; i < program->n_ops; i += program->chains[i].length) {
+        const rvit_op *op = &program->ops[i];
+        if (program->chains[i].length > 1)
+            rvit_cpu_run_chain(device, op, &program->chains[i]);
+        else
+            rvit_cpu_run_op(device, op->by_launch ? brought++ : op);
+    }
+    pthread_mutex_unlock(&device->lock);
+    count(stream, program->ops, program->n_ops);
     return RVIT_OK;
 }

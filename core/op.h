@@ -17,8 +17,7 @@ typedef struct rvit_linear_hints {
     rvit_view narrow_bias; /* the bias rounded to out_dtype, if that has 16 bits, or of E4M3 with F32 to BF16; it holds what it holds as
                               long as the op's program lives */
     rvit_view one_scale;   /* E4M3: f32 [1]. All rows of x have this scale, and all of weight the same one; it lives as narrow_bias does */
-    int32_t spare_rows;    /* 1: live may be far below capacity, and the rows between may be read and written: a program may hold the GEMM
-                           in several sizes and take the one that fits */
+    int32_t spare_rows;    /* 1: the rows between live and capacity may be read and written: a product of all of them may be made */
     int32_t arranged;      /* what the backend's arrange_weight left here; 0: the weight is row-major */
 } rvit_linear_hints;
 
@@ -27,6 +26,7 @@ typedef struct rvit_op {
     rvit_linear_hints hints;
     int32_t by_launch; /* patchify and head, where rvit_device.takes_ops: each launch of the program brings the op anew, and the recorded
                           one may lack arrays */
+    int32_t passes_on; /* only the next op reads what this one writes to out: no need to keep it */
     union {
 #define RVIT_OP(TYPE, name) rvit_##name##_args name;
 #include "core/ops.def"

@@ -15,6 +15,12 @@ rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *ar
     return rvit_stream_add(f->stream, &op);
 }
 
+/* Where the rows of bytes are that a block's linear layer takes. */
+static rvit_view bytes_for(const forward *f, rvit_block_linear linear)
+{
+    return linear == RVIT_BLOCK_FC2 ? f->hidden_bytes : f->bytes;
+}
+
 static rvit_status trace_input(const forward *f, rvit_block_linear linear, rvit_view x)
 {
     const rvit_model *m = f->model;
@@ -26,9 +32,8 @@ static rvit_status trace_input(const forward *f, rvit_block_linear linear, rvit_
 }
 
 /* A block's, of the input that its type asks for: x, or the array of bytes. args: the rest. */
-static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit_view x, rvit_linear_args args)
+static rvit_op block_linear_op(const forward *f, rvit_block_linear linear, rvit_view x, rvit_linear_args args)
 {
-    RVIT_TRY(trace_input(f, linear, x));
     const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
     rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = w->narrow_bias, .spare_rows = f->spare_rows, .arranged = w->arranged}};
     args.dtype = w->dtype;
@@ -36,7 +41,7 @@ static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit
     args.in_features = rvit_block_inputs(f->model, linear);
     if (args.out_features == 0)
         args.out_features = rvit_block_outputs(f->model, linear);
-    args.x = rvit_is_bytes(w->dtype) ? f->bytes : x;
+    args.x = rvit_is_bytes(w->dtype) ? bytes_for(f, linear) : x;
     args.weight = w->weight;
     if (rvit_is_bytes(w->dtype)) {
         args.x_scales = f->scales;
@@ -45,6 +50,14 @@ static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit
     if (w->one_scale)
         op.hints.one_scale = w->input_scale;
     op.linear = args;
+    op.passes_on = linear == RVIT_BLOCK_FC1;
+    return op;
+}
+
+static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit_view x, rvit_linear_args args)
+{
+    RVIT_TRY(trace_input(f, linear, x));
+    rvit_op op = block_linear_op(f, linear, x, args);
     return rvit_stream_add(f->stream, &op);
 }
 
@@ -76,13 +89,13 @@ rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rv
     return rvit_forward_add_linear(f, &args);
 }
 
-/* The hidden layer of an MLP, in the wide array. */
+/* The hidden layer of an MLP. */
 static rvit_status hidden(const forward *f)
 {
     const rvit_model *model = f->model;
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.out_dtype = model->dtype;
-    args.out = f->wide;
+    args.out = f->hidden;
     if (activates_late(f)) {
         args.out_features = (model->info.gated ? 2 : 1) * model->mlp_width; /* gates and values */
     } else {
@@ -122,7 +135,7 @@ static rvit_status quantize(const forward *f, rvit_block_linear linear, rvit_vie
     args.columns = rvit_block_inputs(f->model, linear);
     args.x = x;
     args.static_scale = w->input_scale;
-    args.out = f->bytes;
+    args.out = bytes_for(f, linear);
     args.out_scales = f->scales;
     if (w->input_scale.buffer != NULL && !w->bounded)
         args.saturated = f->saturated;
@@ -137,7 +150,7 @@ static void norm_for(const forward *f, rvit_block_linear linear, rvit_view other
     args->out = otherwise;
     if (!rvit_is_bytes(w->dtype))
         return;
-    args->out = f->bytes;
+    args->out = bytes_for(f, linear);
     args->out_scales = f->scales;
     args->static_scale = w->input_scale;
     if (w->input_scale.buffer != NULL && !w->bounded)
@@ -200,8 +213,8 @@ static rvit_status outer_norm(forward *f, rvit_view gamma, rvit_view beta, rvit_
     return layernorm(f, gamma, beta, f->model->info.eps, args);
 }
 
-/* Normalises rows of the model's type for a linear layer; what are not bytes goes to an array behind the first `columns` columns of wide.
- */
+/* Normalises rows of the model's type for a linear layer; what are not bytes goes to an array behind the first `columns` columns of
+   wide or of hidden. */
 static rvit_status inner_norm(const forward *f, rvit_view x, int32_t features, rvit_view gamma, rvit_view beta, int64_t columns,
                               rvit_block_linear linear, rvit_view *out)
 {
@@ -215,7 +228,8 @@ static rvit_status inner_norm(const forward *f, rvit_view x, int32_t features, r
     args.gamma = gamma;
     args.beta = beta;
     args.norm = norm_of(beta);
-    norm_for(f, linear, at(f->wide, f->rows.capacity * columns * rvit_dtype_size(f->model->dtype)), &args);
+    norm_for(f, linear, at(linear == RVIT_BLOCK_FC2 ? f->hidden : f->wide, f->rows.capacity * columns * rvit_dtype_size(f->model->dtype)),
+             &args);
     *out = args.out;
     return rvit_layernorm(f->stream, &args);
 }
@@ -232,11 +246,42 @@ static rvit_status project(const forward *f, const rvit_block_weights *w)
     return add_block_linear(f, RVIT_BLOCK_PROJ, rows);
 }
 
+/* The hidden layer that writes the bytes which fc2 takes, with their scales behind them in the wide array: those that it reads stay where
+   they are. Whether the device has it and is faster with it; nothing is gated, and nobody asks for the inputs. */
+static int makes_bytes(const forward *f, rvit_op *op)
+{
+    const rvit_model *model = f->model;
+    const rvit_backend_api *api = f->stream->device->api;
+    const rvit_linear_weights *fc1 = &model->blocks[f->block].linears[RVIT_BLOCK_FC1], *fc2 = fc1 + (RVIT_BLOCK_FC2 - RVIT_BLOCK_FC1);
+    if (f->plan->desc.trace == RVIT_TRACE_INPUTS || api->prefers_bytes == NULL || !activates_late(f) || model->info.gated ||
+        fc1->dtype != RVIT_E4M3 || fc2->dtype != RVIT_E4M3 || fc2->input_scale.buffer == NULL)
+        return 0;
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.out_dtype = RVIT_E4M3;
+    args.activation = model->info.activation;
+    args.bias = fc1->bias;
+    args.static_scale = fc2->input_scale;
+    args.out = f->hidden;
+    args.out_scales = at(f->hidden, f->rows.capacity * (int64_t)model->mlp_width);
+    if (!fc2->bounded)
+        args.saturated = f->saturated;
+    *op = block_linear_op(f, RVIT_BLOCK_FC1, f->normed, args);
+    return api->supports(f->stream->device, op) == NULL && api->prefers_bytes(f->stream->device, op);
+}
+
 /* x += the MLP of normed rows. */
 static rvit_status mlp(const forward *f, const rvit_block_weights *w)
 {
     const rvit_model *model = f->model;
-    rvit_view rows = f->wide;
+    rvit_view rows = f->hidden;
+    rvit_op op;
+    if (makes_bytes(f, &op)) {
+        forward behind = *f;
+        behind.hidden_bytes = op.linear.out;
+        behind.scales = op.linear.out_scales;
+        RVIT_TRY(rvit_stream_add(f->stream, &op));
+        return add_block_linear(&behind, RVIT_BLOCK_FC2, rows);
+    }
     RVIT_TRY(hidden(f));
     if (model->mlp_norm) {
         RVIT_TRY(inner_norm(f, rows, model->info.mlp_dim, w->mlp_norm_gamma, w->mlp_norm_beta, model->mlp_width, RVIT_BLOCK_FC2, &rows));
@@ -416,7 +461,7 @@ static rvit_status embed(forward *f)
     if (f->plan->desc.max_picture_bytes > 0) {
         RVIT_TRY(rvit_forward_preprocess(f, f->cu_seqlens));
     } else {
-        rvit_op patchify = {.type = RVIT_OP_PATCHIFY, .patchify = patchify_of(f)};
+        rvit_op patchify = {.type = RVIT_OP_PATCHIFY, .passes_on = 1, .patchify = patchify_of(f)};
         f->session->patchify = patchify.patchify;
         RVIT_TRY(rvit_forward_add_outer(f, &patchify));
     }
@@ -522,7 +567,9 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.spare = view(&f, plan->spare);
     f.normed = view(&f, plan->normed);
     f.wide = view(&f, plan->wide);
+    f.hidden = at(f.wide, plan->segments[0].rows * rvit_model_hidden_begin(model) * rvit_dtype_size(model->dtype));
     f.bytes = view(&f, plan->bytes);
+    f.hidden_bytes = at(f.bytes, plan->segments[0].rows * model->info.dim);
     f.scales = view(&f, plan->scales);
     f.saturated = view(&f, plan->saturated);
     f.unit_cu_seqlens = view(&f, plan->unit_cu_seqlens);

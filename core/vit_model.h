@@ -57,7 +57,7 @@ struct rvit_model {
     atomic_int references;
     atomic_int native_sessions; /* those that have taken over how positions are resampled and turn */
     rvit_model_info info;
-    int32_t mlp_width;                /* info.mlp_dim, padded with zeros to a multiple of 8, of a quantised model of 16 */
+    int32_t mlp_width;                /* info.mlp_dim, padded with zeros to a multiple of 8, with int8 of 16, with fp8 of 32 */
     int32_t attention_norm, mlp_norm; /* 1: blocks have them */
     rvit_dtype dtype;                 /* of weights and of the products' inputs */
     rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
@@ -98,6 +98,19 @@ static inline int32_t rvit_block_inputs(const rvit_model *m, rvit_block_linear l
 static inline int32_t rvit_block_outputs(const rvit_model *m, rvit_block_linear linear)
 {
     return linear == RVIT_BLOCK_QKV ? 3 * m->info.dim : linear == RVIT_BLOCK_FC1 ? m->mlp_width : m->info.dim;
+}
+
+/* Elements of a row of qkv, and of a norm's rows behind it, which policies still read. */
+static inline int64_t rvit_model_qkv_width(const rvit_model *m)
+{
+    return (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim;
+}
+
+/* Elements of the wide array before the MLP's hidden layer, for each row. The CPU computes some rows of an MLP and of the next qkv at a
+   time, so there both have room. */
+static inline int64_t rvit_model_hidden_begin(const rvit_model *m)
+{
+    return m->device->info.backend == RVIT_BACKEND_CPU ? rvit_model_qkv_width(m) : 0;
 }
 
 static inline int rvit_has_cls(const rvit_model_info *info)

@@ -145,16 +145,18 @@ static int64_t picture_bytes(const rvit_session_plan *p)
     return (p->desc.max_picture_bytes + 15) / 16 * 16;
 }
 
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static int64_t widest(const rvit_model *m)
 {
-    const int64_t patch = rvit_model_patch_parts(m) * (int64_t)rvit_model_row_width(m);
-    /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
+    const int64_t patch = rvit_model_patch_parts(m) * (int64_t)rvit_model_row_width(m), qkv = rvit_model_qkv_width(m);
+    /* A norm's rows lie behind those it normalises. */
     const int late_gate = rvit_model_quantizes(m) && m->info.gated; /* applied where the rows become bytes */
-    const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim;
     const int64_t own = (m->mlp_norm || late_gate ? 2 : 1) * (int64_t)m->mlp_width;
-    const int64_t mlp = own > m->map.mlp_width ? own : m->map.mlp_width;
-    const int64_t most = patch > qkv ? patch : qkv;
-    return most > mlp ? most : mlp;
+    return larger(larger(patch, qkv), larger(m->map.mlp_width, rvit_model_hidden_begin(m) + own));
 }
 
 /* The types of elements, in bytes. */

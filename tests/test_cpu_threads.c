@@ -1,5 +1,5 @@
 /* How the CPU backend splits its work changes no bit: attention of a ragged batch with few and with many threads, whose tiles of queries
-   differ, in each type. */
+   differ, in each type; a forward, whose ops run one by one or strip by strip; and GEMMs of floats that copy rows or do not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <raggedvit/raggedvit.h>
 
+#include "backend_cpu/cpu.h"
 #include "core/half.h"
 
 enum { IMAGES = 6, ROWS = 1051, HEADS = 2, DIM = 64, WIDTH = HEADS * DIM };
@@ -91,8 +92,117 @@ static void attention_of_any_split(void **state)
     }
 }
 
+enum { PICTURES = 16, PIXELS = 3 * 224 * 224, CLASSES = 1000 };
+
+/* The demo's model. strip: rows of the strips of all chains; 0: as the device chooses. */
+static int32_t forward(int32_t n_threads, int64_t strip, rvit_dtype dtype, rvit_quantization quantization, float keep, const float *images,
+                       float *logits)
+{
+    rvit_device_desc device_desc = RVIT_DEVICE_DESC_INIT;
+    rvit_model_desc model_desc = RVIT_MODEL_DESC_INIT;
+    rvit_session_desc session_desc = RVIT_SESSION_DESC_INIT;
+    rvit_run_args run_args = RVIT_RUN_ARGS_INIT;
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    rvit_device *device;
+    rvit_checkpoint *checkpoint;
+    rvit_model *model;
+    rvit_session *session;
+    device_desc.backend = RVIT_BACKEND_CPU;
+    device_desc.n_threads = n_threads;
+    model_desc.dtype = dtype;
+    model_desc.quantization = quantization;
+    assert_int_equal(rvit_device_create(&device_desc, &device), RVIT_OK);
+    ((rvit_cpu_device *)device)->strip = strip;
+    assert_int_equal(rvit_checkpoint_open(RVIT_EXAMPLES_DATA "/deit_tiny_cifar10.safetensors", NULL, &checkpoint), RVIT_OK);
+    assert_int_equal(rvit_model_create(device, checkpoint, &model_desc, &model), RVIT_OK);
+    assert_int_equal(rvit_model_get_info(model, &info), RVIT_OK);
+    assert_true(info.channels * info.image_size * info.image_size <= PIXELS && info.n_classes <= CLASSES);
+    session_desc.max_images = PICTURES;
+    session_desc.fixed_batch = 1;
+    if (keep < 1.0f) {
+        session_desc.prune.type = RVIT_PRUNE_L2;
+        session_desc.prune.keep = keep;
+    }
+    assert_int_equal(rvit_session_create(model, &session_desc, &session), RVIT_OK);
+    run_args.n_images = PICTURES;
+    run_args.images = images;
+    assert_int_equal(rvit_session_run(session, &run_args, logits), RVIT_OK);
+    rvit_session_destroy(session);
+    rvit_model_destroy(model);
+    rvit_checkpoint_destroy(checkpoint);
+    rvit_device_destroy(device);
+    return PICTURES * info.n_classes;
+}
+
+static void forward_of_any_split(void **state)
+{
+    (void)state;
+    static const int32_t threads[] = {1, 2, 3, 16};
+    static const int64_t strips[] = {0, 16, 40, 384};
+    static float images[PICTURES * PIXELS], wanted[PICTURES * CLASSES], logits[PICTURES * CLASSES];
+    uint32_t random = 7;
+    for (int64_t i = 0; i < (int64_t)PICTURES * PIXELS; i++) {
+        random = random * 1664525u + 1013904223u;
+        images[i] = (float)(random >> 8) * 0x1p-23f - 1.0f;
+    }
+    for (int kind = 0; kind < 4; kind++)
+        for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
+            const int32_t n = forward(threads[i], strips[i], kind == 0 ? RVIT_F32 : RVIT_BF16,
+                                      kind == 2 ? RVIT_QUANTIZATION_INT8 : RVIT_QUANTIZATION_NONE, kind == 3 ? 0.3f : 1.0f, images,
+                                      i == 0 ? wanted : logits);
+            if (i > 0)
+                assert_memory_equal(logits, wanted, n * sizeof *logits);
+        }
+}
+
+/* Parts of rows are copied where a full tile of columns uses each copy and the near cache has too few ways for the rows; with the same
+ * bits. */
+static void copies_of_rows(void **state)
+{
+    (void)state;
+    enum { LINES = 30, DEPTH = 1024, COLUMNS = 2 * RVIT_CPU_LINEAR_COLUMNS };
+    static float values[(LINES + COLUMNS) * DEPTH], out[2][LINES * COLUMNS];
+    uint32_t random = 3;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        random = random * 1664525u + 1013904223u;
+        values[i] = (float)(random >> 8) * 0x1p-23f - 1.0f;
+    }
+    for (int ways = 0; ways < 2; ways++) {
+        rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+        rvit_device *device;
+        rvit_stream *stream;
+        rvit_buffer *buffer;
+        desc.backend = RVIT_BACKEND_CPU;
+        desc.n_threads = 1;
+        assert_int_equal(rvit_device_create(&desc, &device), RVIT_OK);
+        rvit_cpu_device *cpu = (rvit_cpu_device *)device;
+        cpu->l1_ways = ways == 0 ? cpu->kernels->rows : cpu->kernels->rows - 1;
+        assert_int_equal(rvit_cpu_linear_copies(cpu, RVIT_F32, DEPTH, COLUMNS / 2), ways);
+        assert_int_equal(rvit_cpu_linear_copies(cpu, RVIT_F32, DEPTH, COLUMNS / 2 - 1), 0);
+        assert_int_equal(rvit_cpu_linear_copies(cpu, RVIT_F32, DEPTH - 256, COLUMNS / 2), 0);
+        assert_int_equal(rvit_cpu_linear_copies(cpu, RVIT_BF16, DEPTH, COLUMNS / 2), 0);
+        assert_int_equal(rvit_stream_create(device, &stream), RVIT_OK);
+        assert_int_equal(rvit_buffer_create(device, sizeof values + sizeof out[0], RVIT_BUFFER_DEVICE, &buffer), RVIT_OK);
+        assert_int_equal(rvit_stream_write(stream, (rvit_view){buffer, 0}, values, sizeof values), RVIT_OK);
+        args.rows.capacity = LINES;
+        args.in_features = DEPTH;
+        args.out_features = COLUMNS;
+        args.x = (rvit_view){buffer, 0};
+        args.weight = (rvit_view){buffer, LINES * DEPTH * sizeof(float)};
+        args.out = (rvit_view){buffer, sizeof values};
+        assert_int_equal(rvit_linear(stream, &args), RVIT_OK);
+        assert_int_equal(rvit_stream_read(stream, args.out, out[ways], sizeof out[ways]), RVIT_OK);
+        rvit_buffer_destroy(buffer);
+        rvit_stream_destroy(stream);
+        rvit_device_destroy(device);
+    }
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(attention_of_any_split)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(attention_of_any_split), cmocka_unit_test(forward_of_any_split),
+                                       cmocka_unit_test(copies_of_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -493,8 +493,9 @@ typedef struct rvit_memory_info {
 
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
                again, stages or not, for a model with norm_pre or a norm of the patches alone), e B T D,
-               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8, with e 2 twice)
-               a quantised model: B T max(D, mlp_dim) and 4 B T (rows of bytes and their scales); above
+               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8, with e 2 twice);
+               on the CPU 3 D + mlp_dim is in the place of 3 D
+               a quantised model: B T (D + mlp_dim) and 4 B T (rows of bytes and their scales); above
                mlp_dim is then rounded up to 16, and counts twice with a gated MLP without a norm in it
                policies that score by CLS attention: 4 B T H; received, hiprune: that twice; hiprune
                with alpha above 0: B T (anchors), 4 (T + 1) (how many); tome: 4 B T head_dim

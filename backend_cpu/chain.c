@@ -1,0 +1,278 @@
+/* Chains: ops that follow one another, of which each makes a row from the same row of what the others wrote: proj, norm, fc1, fc2, norm. A
+   thread takes a strip of rows through all of them. So rows stay in its cache, what only passes from one op to the next need not go to
+   memory, and threads wait for each other once and not after every op. The result of a row does not depend on it. */
+#include "backend_cpu/cpu.h"
+
+static const rvit_rows *rows_of(const rvit_op *op)
+{
+    switch (op->type) {
+    case RVIT_OP_LINEAR:
+        return &op->linear.rows;
+    case RVIT_OP_LAYERNORM:
+        return op->layernorm.src_rows.buffer == NULL && op->layernorm.x_rows >= op->layernorm.rows.capacity ? &op->layernorm.rows : NULL;
+    case RVIT_OP_QUANTIZE:
+        return &op->quantize.rows;
+    default:
+        return NULL;
+    }
+}
+
+static int same_rows(const rvit_rows *a, const rvit_rows *b)
+{
+    return a->capacity == b->capacity && a->live.buffer == b->live.buffer && (a->live.buffer == NULL || a->live.offset == b->live.offset);
+}
+
+static int is_borrowed(rvit_view view)
+{
+    return ((const rvit_cpu_buffer *)view.buffer)->borrowed;
+}
+
+/* Two buffers on memory of the caller's may be on the same. */
+static int overlap(const rvit_access *a, const rvit_access *b)
+{
+    if (a->view.buffer == NULL || b->view.buffer == NULL)
+        return 0;
+    if (a->view.buffer != b->view.buffer)
+        return is_borrowed(a->view) && is_borrowed(b->view);
+    return rvit_ranges_overlap(a->view.offset, a->size, b->view.offset, b->size);
+}
+
+/* Whether two arrays of ops of the same rows have these rows in the same places. */
+static int same_array(const rvit_access *a, const rvit_access *b)
+{
+    return !a->live && !b->live && a->view.buffer == b->view.buffer && a->view.offset == b->view.offset && a->size == b->size;
+}
+
+/* Whether strips of two ops do not meet: arrays that overlap are the same one, or only read. */
+static int strips_are_apart(const rvit_op *first, const rvit_op *second)
+{
+    rvit_access a[RVIT_OP_MAX_ACCESSES], b[RVIT_OP_MAX_ACCESSES];
+    const int n_a = rvit_op_accesses(first, a), n_b = rvit_op_accesses(second, b);
+    for (int i = 0; i < n_a; i++)
+        for (int j = 0; j < n_b; j++)
+            if ((a[i].writes || b[j].writes) && overlap(&a[i], &b[j]) && !same_array(&a[i], &b[j])) {
+                /* The layout is written before the strips begin. */
+                if (first->type != RVIT_OP_PATCHIFY || i != RVIT_SLOT(patchify, cu_seqlens) || !b[j].live)
+                    return 0;
+            }
+    return 1;
+}
+
+/* The view of an op's output, and of what it reads of the op before; and the bytes of a row. */
+typedef struct passed {
+    rvit_view *view;
+    int64_t row_size;
+} passed;
+
+static passed output_of(rvit_op *op)
+{
+    switch (op->type) {
+    case RVIT_OP_PATCHIFY:
+        return (passed){&op->patchify.out, op->patchify.out_stride * rvit_cpu_size(op->patchify.dtype)};
+    case RVIT_OP_LINEAR:
+        return (passed){&op->linear.out, op->linear.out_features * rvit_cpu_size(op->linear.out_dtype)};
+    default:
+        return (passed){&op->quantize.out, op->quantize.columns * rvit_cpu_size(op->quantize.out_dtype)};
+    }
+}
+
+static passed input_of(rvit_op *op)
+{
+    switch (op->type) {
+    case RVIT_OP_LINEAR:
+        return (passed){&op->linear.x, op->linear.in_features * rvit_cpu_size(op->linear.dtype)};
+    case RVIT_OP_LAYERNORM:
+        return (passed){&op->layernorm.x, op->layernorm.dim * rvit_cpu_size(op->layernorm.dtype)};
+    default:
+        return (passed){&op->quantize.x, rvit_quantize_width(&op->quantize) * rvit_cpu_size(op->quantize.dtype)};
+    }
+}
+
+/* Whether only op i + 1 of a chain uses what op i writes. */
+static int passes(const rvit_op *ops, int32_t n, int32_t i)
+{
+    rvit_op op = ops[i], next = ops[i + 1];
+    const passed out = output_of(&op), in = input_of(&next);
+    if (!ops[i].passes_on || out.view->buffer != in.view->buffer || out.view->offset != in.view->offset || out.row_size != in.row_size)
+        return 0;
+    const rvit_access array = {.view = *out.view, .size = out.row_size * rows_of(&ops[i + 1])->capacity};
+    for (int32_t k = 0; k < n; k++) {
+        rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+        const int n_accesses = rvit_op_accesses(&ops[k], accesses);
+        int uses = 0;
+        for (int j = 0; j < n_accesses; j++)
+            uses += overlap(&array, &accesses[j]);
+        if (uses != (k == i || k == i + 1))
+            return 0;
+    }
+    return 1;
+}
+
+/* Whether op n can join the ops before it. */
+static int joins(const rvit_op *ops, int32_t n, const rvit_rows *rows)
+{
+    const rvit_rows *own = rows_of(&ops[n]);
+    int good = own != NULL && same_rows(rows, own) && !ops[n].by_launch;
+    for (int32_t i = 0; i < n && good; i++)
+        good = strips_are_apart(&ops[i], &ops[n]);
+    return good;
+}
+
+rvit_cpu_chain rvit_cpu_find_chain(const rvit_cpu_device *device, const rvit_op *ops, int32_t n_ops)
+{
+    rvit_cpu_chain chain = {.length = 1, .rows = -1};
+    const int patches = ops[0].type == RVIT_OP_PATCHIFY;
+    if (device->oracle || device->use_cblas || ops[0].by_launch || n_ops < 2)
+        return chain;
+    const rvit_rows *rows = rows_of(&ops[patches]);
+    if (rows == NULL || (patches && rvit_cpu_patchify_rows(&ops[0].patchify) != rows->capacity))
+        return chain;
+    while (chain.length < n_ops && chain.length < RVIT_CPU_CHAIN_OPS && joins(ops, chain.length, rows))
+        chain.length++;
+    for (int32_t i = 0; i < chain.length; i++)
+        if (ops[i].type == RVIT_OP_LINEAR)
+            chain.weights += (int64_t)rvit_linear_columns(&ops[i].linear) * ops[i].linear.in_features * rvit_cpu_size(ops[i].linear.dtype);
+    for (int32_t i = 0; i + 1 < chain.length; i++)
+        chain.passing |= (uint32_t)passes(ops, chain.length, i) << i;
+    return chain;
+}
+
+/* When strips are faster, and how many rows of them. Measured on a Xeon with AMX, 2 and 16 threads (bench/notes/cpu-strips.md). */
+
+/* What a chain's weights may take of the L2 cache, so that they stay there from strip to strip. */
+#define NEAR_WEIGHTS (3 << 19)
+/* Then a model of the time decides, in clocks of a thread, about: a region costs so much for each thread that must be waited for, and so
+   many bytes of rows or weights come from another cache, or go there, in a clock. */
+#define REGION_CLOCKS 3000
+#define FAR_BYTES 8
+#define MOST_ROWS 128 /* of a strip */
+/* More weights each thread fetches anew for each strip. So strips are taller, and lower only where a few would not divide the rows well
+   among many threads, with weights that nearly fit. Rows of a thread outside of these bounds were slower so, or were not measured. */
+#define FAR_WEIGHTS (4 << 20)
+#define NEARLY_NEAR_WEIGHTS (2 << 20)
+#define LEAST_ROWS_EACH 64
+#define FEW_ROWS_EACH 128
+#define MOST_ROWS_EACH 1024
+#define MANY_THREADS 8
+
+/* Bytes of a row that an op reads and writes. */
+static int64_t row_bytes(const rvit_op *op, int64_t capacity)
+{
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+    const int n = rvit_op_accesses(op, accesses);
+    int64_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        if (accesses[i].view.buffer != NULL && (op->type != RVIT_OP_LINEAR || i != RVIT_SLOT(linear, weight)))
+            bytes += accesses[i].size / capacity;
+    return bytes;
+}
+
+/* Op by op each thread has some columns of a weight, and there is a region for each op. In strips each thread reads all weights of the
+   chain once a strip, and the last one ends half a strip after the others. */
+static int64_t near_strip(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_chain *chain, int64_t rows)
+{
+    const int64_t n_threads = rvit_cpu_pool_threads(device->pool), capacity = rows_of(&ops[chain->length - 1])->capacity;
+    int64_t best = 0, least = chain->weights / n_threads / FAR_BYTES;
+    for (int32_t i = 0; i < chain->length; i++) {
+        least += n_threads * REGION_CLOCKS + rows * row_bytes(&ops[i], capacity) / n_threads / FAR_BYTES;
+        if (ops[i].type == RVIT_OP_LINEAR)
+            least += rvit_cpu_linear_clocks(device, &ops[i].linear, rows);
+    }
+    for (int64_t strip = RVIT_CPU_TILE_ROWS; strip <= MOST_ROWS; strip += RVIT_CPU_TILE_ROWS) {
+        const int64_t strips = (rows + strip - 1) / strip, taken = (strips + n_threads - 1) / n_threads;
+        int64_t products = 0;
+        for (int32_t i = 0; i < chain->length; i++)
+            if (ops[i].type == RVIT_OP_LINEAR)
+                products += rvit_cpu_linear_strip_clocks(device, &ops[i].linear, strip < rows ? strip : rows);
+        const int64_t clocks = n_threads * REGION_CLOCKS + chain->weights / FAR_BYTES + (2 * taken + 1) * products / 2;
+        if (clocks < least) {
+            least = clocks;
+            best = strip;
+        }
+    }
+    return best;
+}
+
+static int64_t far_strip(int64_t n_threads, int64_t rows, int64_t weights)
+{
+    if (weights > FAR_WEIGHTS || rows < n_threads * LEAST_ROWS_EACH || rows > n_threads * MOST_ROWS_EACH)
+        return 0;
+    return weights <= NEARLY_NEAR_WEIGHTS && n_threads >= MANY_THREADS && rows <= n_threads * FEW_ROWS_EACH ? 32 : 64;
+}
+
+int64_t rvit_cpu_choose_strip(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_chain *chain, int64_t rows)
+{
+    const int64_t n_threads = rvit_cpu_pool_threads(device->pool);
+    if (n_threads == 1)
+        return 0; /* it waits for nobody; not measured */
+    for (int32_t i = 0; i < chain->length; i++)
+        if (ops[i].type == RVIT_OP_LINEAR && !rvit_cpu_linear_is_tiled(device, &ops[i].linear))
+            return 0;
+    if (chain->weights <= NEAR_WEIGHTS)
+        return near_strip(device, ops, chain, rows);
+    return chain->length > 2 ? far_strip(n_threads, rows, chain->weights) : 0;
+}
+
+typedef struct chain_job {
+    rvit_cpu_device *device;
+    const rvit_op *ops;
+    const rvit_cpu_chain *chain;
+    int in_places; /* of threads: arrays have room for a strip of each */
+} chain_job;
+
+static void run_strip(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread)
+{
+    switch (op->type) {
+    case RVIT_OP_PATCHIFY:
+        rvit_cpu_patchify_strip(device, &op->patchify, begin, end, thread);
+        break;
+    case RVIT_OP_LINEAR:
+        rvit_cpu_linear_strip(device, op, begin, end, thread);
+        break;
+    case RVIT_OP_LAYERNORM:
+        rvit_cpu_layernorm_strip(device, &op->layernorm, begin, end, thread);
+        break;
+    default:
+        rvit_cpu_quantize_strip(device, &op->quantize, begin, end, thread);
+        break;
+    }
+}
+
+static void run_strips(void *context, int64_t begin, int64_t end, int thread)
+{
+    const chain_job *job = context;
+    const rvit_cpu_chain *chain = job->chain;
+    const uint32_t passing = job->in_places ? chain->passing : 0;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t first = i * chain->strip, last = first + chain->strip < chain->rows ? first + chain->strip : chain->rows;
+        const int64_t moved = thread * chain->strip - first; /* rows, from a strip's place in an array to its thread's */
+        for (int32_t k = 0; k < chain->length; k++) {
+            rvit_op op = job->ops[k];
+            if (passing >> k & 1)
+                output_of(&op).view->offset += moved * output_of(&op).row_size;
+            if (k > 0 && passing >> (k - 1) & 1)
+                input_of(&op).view->offset += moved * input_of(&op).row_size;
+            run_strip(job->device, &op, first, last, thread);
+        }
+    }
+}
+
+void rvit_cpu_run_chain(rvit_cpu_device *device, const rvit_op *ops, rvit_cpu_chain *chain)
+{
+    const int patches = ops[0].type == RVIT_OP_PATCHIFY;
+    const int64_t patch_rows = patches ? rvit_cpu_patchify_layout(&ops[0].patchify) : 0;
+    const rvit_rows *of_all = rows_of(&ops[patches]);
+    const int64_t rows = rvit_cpu_live_rows(of_all);
+    if (chain->rows != rows) {
+        chain->rows = rows;
+        chain->strip = device->strip > 0 || rows == 0 ? device->strip : rvit_cpu_choose_strip(device, ops, chain, rows);
+    }
+    if (chain->strip == 0 || (patches && patch_rows != rows)) {
+        for (int32_t i = 0; i < chain->length; i++)
+            rvit_cpu_run_op(device, &ops[i]);
+        return;
+    }
+    chain_job job = {.device = device, .ops = ops, .chain = chain};
+    job.in_places = rvit_cpu_pool_threads(device->pool) * chain->strip <= of_all->capacity;
+    rvit_cpu_pool_run(device->pool, (rows + chain->strip - 1) / chain->strip, 1, run_strips, &job);
+}
