@@ -14,8 +14,8 @@ static const rvit_cu_kernel kernels[][RVIT_CU_N_ATTENTION_SHAPES] = {
 #define LONG_F16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_f16_##name,
 #define LONG_BF16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_bf16_##name,
 static const rvit_cu_kernel long_kernels[][RVIT_CU_N_ATTENTION_LONGS] = {
-    [RVIT_F16] = {RVIT_CU_ATTENTION_LONGS(LONG_F16)},
-    [RVIT_BF16] = {RVIT_CU_ATTENTION_LONGS(LONG_BF16)},
+    [RVIT_F16] = {RVIT_CU_ATTENTION_LONGS(LONG_F16) RVIT_CU_ATTENTION_SPLITS(LONG_F16)},
+    [RVIT_BF16] = {RVIT_CU_ATTENTION_LONGS(LONG_BF16) RVIT_CU_ATTENTION_SPLITS(LONG_BF16)},
 };
 
 static rvit_cu_attention_size size_of(const rvit_attention_args *args)

@@ -42,9 +42,7 @@ typedef struct rvit_cu_device {
     unsigned long long id; /* of the context: another after the application has reset the GPU; 0 where the driver has none */
     CUmodule module;
     CUfunction kernels[RVIT_CU_N_KERNELS];
-    CUmodule bucket_module;
-    int e4m3;                 /* its kernels for e4m3 are there */
-    CUfunction choose_bucket; /* NULL: graphs cannot choose a part of theirs here */
+    int e4m3; /* its kernels for e4m3 are there */
     rvit_cu_machine machine;
     rvit_cu_lt *lt; /* cuBLASLt; NULL: not there */
     int sleeps;     /* threads that wait for a stream of ours sleep, whatever the context's flags say */
@@ -96,7 +94,6 @@ typedef struct rvit_cu_queue {
     rvit_cu_lt_gemm *gemms;    /* a list */
     int asked_for_lt;
     rvit_linear_hints hints; /* of the op that runs or is prepared */
-    int64_t bucket_rows;     /* not 0: a bucket is recorded, and GEMMs may work on all its rows */
     int behind_own;          /* what was enqueued last is a kernel of the backend */
     const rvit_op *ops;      /* of the program that is recorded; eager: none */
     int32_t n_ops;
@@ -168,6 +165,9 @@ void rvit_cu_buffer_destroy(rvit_buffer *buffer);
 rvit_status rvit_cu_launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t ctas, int32_t threads, int32_t shared, void *params);
 rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
                                 void *params);
+/* In clusters of so many CTAs. */
+rvit_status rvit_cu_launch_clusters(rvit_cu_queue *queue, rvit_cu_kernel kernel, int32_t ctas, int32_t cluster, int32_t threads,
+                                    int32_t shared, void *params);
 #define RVIT_CU_MAX_GRID_Z 65535 /* and y, on every device */
 /* Whether the op writes any of the size bytes at view. */
 int rvit_cu_writes(const rvit_op *op, rvit_view view, int64_t size);
@@ -201,11 +201,17 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
 rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm);
 void rvit_cu_lt_forget(rvit_cu_queue *queue);
 
-/* linear_hopper.c: GEMMs by the kernel of warpgroups. */
-/* Whether it is that which serves the op. */
+/* linear.c: whether no op of the program writes weight or bias. */
+int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args);
+/* Whether cuBLASLt could serve: the host knows the rows, or it pays to make all that there may be, and the residual does not repeat. */
+int rvit_cu_linear_is_for_lt(const rvit_cu_queue *queue, const rvit_linear_args *args);
+
+/* linear_hopper.c: GEMMs by kernels of warpgroups. */
+/* Whether it is one of them that serves the op. */
 int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args);
 /* Why it does not serve an op that makes e4m3, which no other kernel does; or NULL. */
 const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_linear_args *args);
+int rvit_cu_prefers_bytes(const rvit_device *device, const rvit_op *linear);
 rvit_status rvit_cu_linear_hopper(rvit_cu_queue *queue, const rvit_linear_args *args);
 
 /* stream.c */
@@ -213,17 +219,6 @@ rvit_status rvit_cu_stream_create(rvit_device *device, rvit_stream **out_stream)
 void rvit_cu_stream_destroy(rvit_stream *stream);
 rvit_status rvit_cu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
 rvit_status rvit_cu_stream_synchronize(rvit_stream *stream);
-
-/* buckets.c: ops whose rows only the device knows are recorded once for each bucket of rows. */
-rvit_status rvit_cu_buckets_open(rvit_cu_device *device);
-/* The next ops, from `first` on, that are worth it: *out_first = n_ops if there are none. */
-void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t first, int32_t *out_first,
-                          int32_t *out_end);
-/* Prepares the GEMMs of every bucket. *out_usable 0: cuBLASLt takes no GEMM, or takes one in some
-   buckets only, so that its bits would depend on the bucket. */
-rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int *out_usable);
-/* Into the graph that the queue's stream captures. */
-rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t n_behind);
 
 /* nodes.c: kernels of a graph whose params change from launch to launch. */
 /* Whether the driver has what this takes. */

@@ -42,14 +42,27 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     /* Only where all algorithms have been seen to give the same bits: eager and recorded ops must
        agree. In smaller GEMMs the error of the measurement is more than the gain. */
     machine->trial_macs = major == 9 ? 1000000000 : 0;
-    /* Choosing a bucket takes 8 us on the H200; a stretch of so many MACs takes 20 us longer without
-       buckets. The bucket depends on the rows of all images, so cuBLASLt must give a row the same
-       bits whatever the number of rows; only there has it been seen to. */
-    machine->bucket_macs = major == 9 ? 3000000000 : 0;
     machine->warpgroups = major == 9 && minor == 0;
     machine->hopper_macs = 500000000;
     /* Drivers that record early launches in graphs. Other devices that have them have not been measured. */
     machine->early = major == 9 && version >= 12030 && driver->cuLaunchKernelEx != NULL;
+    machine->clusters = driver->cuLaunchKernelEx != NULL;
+    /* Measured on an H100 and an H200: bench/notes/cuda-small.md, cuda-hopper-products.md, cuda-fp8.md. */
+    static const int32_t few[4] = {
+        [RVIT_CU_GEMM_PLAIN] = 100, [RVIT_CU_GEMM_ACTIVATED] = 125, [RVIT_CU_GEMM_WIDE] = 24, [RVIT_CU_GEMM_NARROWING] = 50};
+    static const int32_t spare_e4m3[4] = {
+        [RVIT_CU_GEMM_PLAIN] = 160, [RVIT_CU_GEMM_ACTIVATED] = 160, [RVIT_CU_GEMM_WIDE] = 61, [RVIT_CU_GEMM_NARROWING] = 61};
+    machine->bytes_tiles = 1;
+    machine->e4m3_kinds = 1 << RVIT_CU_GEMM_PLAIN;
+    machine->e4m3_tiles = 300;
+    machine->few_kinds = 1 << RVIT_CU_GEMM_ACTIVATED;
+    machine->hopper_kinds = 1 << RVIT_CU_GEMM_PLAIN | 1 << RVIT_CU_GEMM_WIDE;
+    machine->few_counted = 1;
+    machine->few_stages = 0;
+    memcpy(machine->few_tiles, few, sizeof few);
+    memcpy(machine->spare_e4m3_tiles, spare_e4m3, sizeof spare_e4m3);
+    memset(machine->spare_tiles, 0, sizeof machine->spare_tiles);
+    memset(machine->few_forms, 0, sizeof machine->few_forms);
     info->backend = RVIT_BACKEND_CUDA;
     info->tier = RVIT_TIER_MATRIX;
     info->memory_size = (int64_t)memory;
@@ -151,7 +164,6 @@ static rvit_status open_device(rvit_cu_device *device)
     RVIT_TRY(load_kernels(device));
     device->base.takes_ops = rvit_cu_nodes_work(device);
     device->base.transfers = 1;
-    RVIT_TRY(rvit_cu_buckets_open(device));
     return rvit_cu_lt_open(device);
 }
 
@@ -228,8 +240,6 @@ void rvit_cu_device_destroy(rvit_device *base)
         const rvit_status status = rvit_cu_enter(device, &entered);
         rvit_cu_lt_close(device, status == RVIT_OK);
         if (status == RVIT_OK) {
-            if (device->bucket_module != NULL)
-                (void)device->driver->cuModuleUnload(device->bucket_module);
             if (device->module != NULL)
                 (void)device->driver->cuModuleUnload(device->module);
             rvit_cu_leave(device, entered);
@@ -248,6 +258,7 @@ const rvit_backend_api rvit_backend_cuda = {
     .device_create = rvit_cu_device_create,
     .device_destroy = rvit_cu_device_destroy,
     .supports = rvit_cu_supports,
+    .prefers_bytes = rvit_cu_prefers_bytes,
     .buffer_create = rvit_cu_buffer_create,
     .buffer_destroy = rvit_cu_buffer_destroy,
     .stream_create = rvit_cu_stream_create,

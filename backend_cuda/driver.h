@@ -66,17 +66,13 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
     X(cuSignalExternalSemaphoresAsync) \
     X(cuDestroyExternalSemaphore)
 
-/* What only later drivers have: early launches (queue.c); numbers of contexts (device.c); graphs that choose a part of theirs on the device
-   (buckets.c), and kernels of graphs that are told apart and given other params (program.c). NULL if absent. */
+/* What only later drivers have: early launches (queue.c); numbers of contexts (device.c); kernels of graphs that are told apart and
+   given other params (program.c). NULL if absent. */
 #if CUDA_VERSION >= 13000
-#define RVIT_CU_LATER_FUNCTIONS(X)       \
-    X(cuLaunchKernelEx)                  \
-    X(cuCtxGetId)                        \
-    X(cuStreamGetCaptureInfo)            \
-    X(cuStreamUpdateCaptureDependencies) \
-    X(cuStreamBeginCaptureToGraph)       \
-    X(cuGraphConditionalHandleCreate)    \
-    X(cuGraphAddNode)                    \
+#define RVIT_CU_LATER_FUNCTIONS(X) \
+    X(cuLaunchKernelEx)            \
+    X(cuCtxGetId)                  \
+    X(cuStreamGetCaptureInfo)      \
     X(cuGraphExecKernelNodeSetParams)
 #else
 #define RVIT_CU_LATER_FUNCTIONS(X) \

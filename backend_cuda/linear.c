@@ -22,8 +22,7 @@ static rvit_cu_kernel kernel_of(rvit_dtype dtype, rvit_cu_linear_shape shape, in
     return kernels[dtype][has_sigmoid][shape];
 }
 
-/* Whether no op of the program writes weight or bias. */
-static int has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
+int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int64_t weight_size = args->in_features * rvit_linear_columns(args) * rvit_dtype_size(args->dtype);
     for (int32_t i = 0; i < queue->n_ops; i++)
@@ -31,6 +30,16 @@ static int has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_ar
             rvit_cu_writes(&queue->ops[i], args->bias, rvit_linear_columns(args) * (int64_t)sizeof(float)))
             return 0;
     return queue->n_ops > 0;
+}
+
+int rvit_cu_linear_is_for_lt(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    if (args->residual.buffer != NULL && args->residual_period != 0 && args->residual_period < args->rows.capacity)
+        return 0;
+    return args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED ||
+           (queue->hints.spare_rows &&
+            rvit_cu_tile_makes_spare_rows(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
+                                          args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype)));
 }
 
 rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
@@ -56,7 +65,7 @@ rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
         .residual_period = (int32_t)args->residual_period,
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
         .out_f32 = args->out_dtype == RVIT_F32,
-        .constant_weights = has_constant_weights(queue, args),
+        .constant_weights = rvit_cu_linear_keeps_weights(queue, args),
         .slope = sigmoid.slope,
         .cubic = sigmoid.cubic,
         .gated = args->gated,

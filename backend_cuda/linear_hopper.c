@@ -1,12 +1,13 @@
-/* GEMMs on sm_90a by a kernel of warpgroups. Of 16-bit elements: where only the device knows the rows, and where it is faster than
-   cuBLASLt, which makes a second pass for an activation. Of e4m3: where e4m3 is made of it. Which kernel serves depends on the op, its
-   capacities and the device; a row has the same bits however many are live. */
+/* GEMMs on sm_90a by kernels of warpgroups, for many rows and for few. Of 16-bit elements: where cuBLASLt cannot serve, because only the
+   device knows the rows or a residual repeats, and where they are faster than cuBLASLt, which makes a second pass for an activation. Of
+   e4m3: where e4m3 is made of it. Which kernel serves depends on the op, its capacities and the device; a row has the same bits however
+   many are live. */
 #include "backend_cuda/cu.h"
 
 #include <string.h>
 
 /* [type of x][type of out][with a sigmoid]; a kernel of the number 0 is that of copy, and here none */
-static const rvit_cu_kernel kernels[][RVIT_E4M3 + 1][2] = {
+static const rvit_cu_kernel kernels[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2] = {
     [RVIT_F16] =
         {[RVIT_F16] = {RVIT_CU_linear_f16_hopper, RVIT_CU_linear_f16_hopper_sigmoid}, [RVIT_F32] = {RVIT_CU_linear_f16_hopper_f32}},
     [RVIT_BF16] =
@@ -18,20 +19,43 @@ static const rvit_cu_kernel kernels[][RVIT_E4M3 + 1][2] = {
 };
 _Static_assert(RVIT_CU_copy == 0, "no GEMM has the number 0");
 
+#define F16(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_f16_few_##name,
+#define F16_SIGMOID(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_f16_few_##name##_sigmoid,
+#define F16_WIDE(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_f16_few_##name##_f32,
+#define BF16(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_bf16_few_##name,
+#define BF16_SIGMOID(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_bf16_few_##name##_sigmoid,
+#define BF16_WIDE(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_bf16_few_##name##_f32,
+/* The same for few rows, of each shape. */
+static const rvit_cu_kernel kernels_few[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2][RVIT_CU_N_FEW_SHAPES] = {
+    [RVIT_F16] =
+        {[RVIT_F16] = {{RVIT_CU_LINEAR_FEWS(F16)}, {RVIT_CU_LINEAR_FEWS(F16_SIGMOID)}}, [RVIT_F32] = {{RVIT_CU_LINEAR_FEWS(F16_WIDE)}}},
+    [RVIT_BF16] =
+        {[RVIT_BF16] = {{RVIT_CU_LINEAR_FEWS(BF16)}, {RVIT_CU_LINEAR_FEWS(BF16_SIGMOID)}}, [RVIT_F32] = {{RVIT_CU_LINEAR_FEWS(BF16_WIDE)}}},
+};
+
 static int has_sigmoid(const rvit_linear_args *args)
 {
     return rvit_sigmoid_of(args->activation).slope != 0.0f;
 }
 
-/* What the kernel has code for: an activation and at most 16 bits, or a residual and float32; rows of whole chunks and units. */
+static rvit_cu_kernel kernel_of(const rvit_linear_args *args)
+{
+    return kernels[args->dtype][args->out_dtype][has_sigmoid(args)];
+}
+
+static const rvit_cu_kernel *few_kernels_of(const rvit_linear_args *args)
+{
+    return kernels_few[args->dtype][args->out_dtype][has_sigmoid(args)];
+}
+
+/* What the kernels of its types have code for: an activation and at most 16 bits, or a residual and float32; rows of whole chunks and
+   units. */
 static int is_expressible(const rvit_linear_args *args)
 {
     const int form = args->out_dtype == RVIT_F32 ? args->activation == RVIT_ACTIVATION_NONE : args->residual.buffer == NULL;
-    const int has_kernel =
-        args->dtype != RVIT_F32 && args->dtype != RVIT_I8 && kernels[args->dtype][args->out_dtype][has_sigmoid(args)] != 0;
     const uintptr_t at = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->out) |
                          (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->bias);
-    return form && has_kernel && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
+    return form && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
 }
 
 const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_linear_args *args)
@@ -43,15 +67,36 @@ const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_l
     return args->out_features % 32 != 0 ? "out_dtype e4m3 with out_features that are no multiple of 32" : NULL;
 }
 
+int rvit_cu_prefers_bytes(const rvit_device *device, const rvit_op *linear)
+{
+    return rvit_cu_tile_makes_bytes(&rvit_cu_device_of(device)->machine, linear->linear.rows.capacity, linear->linear.out_features);
+}
+
+/* cuBLASLt has the tanh GELU. */
+static int adds_pass(const rvit_linear_args *args)
+{
+    return args->activation != RVIT_ACTIVATION_NONE && args->activation != RVIT_ACTIVATION_GELU_TANH;
+}
+
+static int few_serve(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    return few_kernels_of(args)[0] != 0 && is_expressible(args) &&
+           rvit_cu_tile_takes_few(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
+                                  (int32_t)rvit_dtype_size(args->out_dtype), adds_pass(args), rvit_cu_linear_is_for_lt(queue, args));
+}
+
+static int many_serve(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    return kernel_of(args) != 0 && is_expressible(args) &&
+           (args->out_dtype == RVIT_E4M3 ||
+            rvit_cu_tile_takes_hopper(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
+                                      args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype), adds_pass(args),
+                                      rvit_cu_linear_is_for_lt(queue, args)));
+}
+
 int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED || queue->bucket_rows > 0;
-    /* cuBLASLt has the tanh GELU. */
-    const int adds_pass = args->activation != RVIT_ACTIVATION_NONE && args->activation != RVIT_ACTIVATION_GELU_TANH;
-    return is_expressible(args) &&
-           (args->out_dtype == RVIT_E4M3 || rvit_cu_tile_takes_hopper(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype),
-                                                                      args->rows.capacity, args->in_features, args->out_features,
-                                                                      (int32_t)rvit_dtype_size(args->out_dtype), adds_pass, knows_rows));
+    return few_serve(queue, args) || many_serve(queue, args);
 }
 
 #if CUDA_VERSION >= 12000
@@ -72,61 +117,86 @@ static rvit_status encode(const rvit_cu_queue *queue, const rvit_linear_args *ar
     return RVIT_OK;
 }
 
-static rvit_status map_x(const rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_tensor_map *out_map)
+/* Boxes of so many rows. */
+static rvit_status map_x(const rvit_cu_queue *queue, const rvit_linear_args *args, int32_t rows, rvit_cu_tensor_map *out_map)
 {
     const cuuint64_t size = (cuuint64_t)rvit_dtype_size(args->dtype);
     const cuuint64_t sizes[2] = {(cuuint64_t)args->in_features, (cuuint64_t)args->rows.capacity};
     const cuuint64_t strides[1] = {(cuuint64_t)args->in_features * size};
-    const cuuint32_t box[2] = {(cuuint32_t)(128 / size), RVIT_CU_HOPPER_X_BOX};
+    const cuuint32_t box[2] = {(cuuint32_t)(128 / size), (cuuint32_t)rows};
     return encode(queue, args, 2, args->x, sizes, strides, box, out_map);
 }
 
 /* Rows of weight in the order in which a product gives a lane neighbours, 4 of float32 and else 8: it has columns 2 q and 2 q + 1 of
- * each 8.
- */
-static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_tensor_map *out_map)
+   each 8. */
+static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args *args, int32_t rows, rvit_cu_tensor_map *out_map)
 {
-    const int32_t out_size = (int32_t)rvit_dtype_size(args->out_dtype);
-    const cuuint32_t step = out_size == 4 ? 4 : 8, unit = 4 * step, rows = RVIT_CU_HOPPER_WEIGHT_BOX(RVIT_CU_HOPPER_COLUMNS(out_size));
+    const cuuint32_t step = args->out_dtype == RVIT_F32 ? 4 : 8, unit = 4 * step;
     const cuuint64_t size = (cuuint64_t)rvit_dtype_size(args->dtype), row = (cuuint64_t)args->in_features * size;
     const cuuint64_t sizes[5] = {(cuuint64_t)args->in_features, 2, 4, step / 2, (cuuint64_t)args->out_features / unit};
     const cuuint64_t strides[4] = {row, step * row, 2 * row, unit * row};
-    const cuuint32_t box[5] = {(cuuint32_t)(128 / size), 2, 4, step / 2, rows / unit};
+    const cuuint32_t box[5] = {(cuuint32_t)(128 / size), 2, 4, step / 2, (cuuint32_t)rows / unit};
     return encode(queue, args, 5, args->weight, sizes, strides, box, out_map);
+}
+
+static rvit_cu_linear_params params_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
+    return (rvit_cu_linear_params){
+        .x = rvit_cu_at(args->x),
+        .weight = rvit_cu_at(args->weight),
+        .bias = rvit_cu_at(args->bias),
+        .residual = rvit_cu_at(args->residual),
+        .out = rvit_cu_at(args->out),
+        .rows = rvit_cu_rows_of(&args->rows),
+        .in_features = args->in_features,
+        .out_features = args->out_features,
+        .residual_period = (int32_t)args->residual_period,
+        .gelu = args->activation == RVIT_ACTIVATION_GELU,
+        .out_f32 = args->out_dtype == RVIT_F32,
+        .constant_weights = rvit_cu_linear_keeps_weights(queue, args),
+        .slope = sigmoid.slope,
+        .cubic = sigmoid.cubic,
+        .x_scales = rvit_cu_at(args->x_scales),
+        .weight_scales = rvit_cu_at(args->weight_scales),
+        .one_scale = rvit_cu_at(queue->hints.one_scale),
+        .static_scale = rvit_cu_at(args->static_scale),
+        .out_scales = rvit_cu_at(args->out_scales),
+        .saturated = rvit_cu_at(args->saturated),
+    };
+}
+
+static rvit_status run_few(rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    const rvit_cu_few_tile tile = rvit_cu_tile_few(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
+                                                   (int32_t)rvit_dtype_size(args->out_dtype), adds_pass(args));
+    rvit_cu_linear_few_params params = {
+        .args = params_of(queue, args),
+        .stages = tile.form.stages,
+        .parts = tile.form.parts,
+        .beside = tile.form.beside,
+        .above = tile.form.above,
+    };
+    RVIT_TRY(map_x(queue, args, tile.rows / tile.form.beside, &params.x));
+    RVIT_TRY(map_weight(queue, args, tile.columns / tile.form.above, &params.weight));
+    return rvit_cu_launch_clusters(queue, few_kernels_of(args)[tile.form.shape], tile.ctas, tile.cluster, tile.threads, tile.shared,
+                                   &params);
+}
+
+static rvit_status run_many(rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    const int32_t out_size = (int32_t)rvit_dtype_size(args->out_dtype);
+    rvit_cu_linear_hopper_params params = {.args = params_of(queue, args)};
+    RVIT_TRY(map_x(queue, args, RVIT_CU_HOPPER_X_BOX, &params.x));
+    RVIT_TRY(map_weight(queue, args, RVIT_CU_HOPPER_WEIGHT_BOX(RVIT_CU_HOPPER_COLUMNS(out_size)), &params.weight));
+    const int32_t ctas = rvit_cu_tile_hopper(&queue->device->machine, args->rows.capacity, args->out_features, out_size);
+    return rvit_cu_launch(queue, kernel_of(args), ctas, RVIT_CU_HOPPER_THREADS, RVIT_CU_HOPPER_SHARED(out_size), &params);
 }
 
 rvit_status rvit_cu_linear_hopper(rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
-    rvit_cu_linear_hopper_params params = {.args =
-                                               {
-                                                   .x = rvit_cu_at(args->x),
-                                                   .weight = rvit_cu_at(args->weight),
-                                                   .bias = rvit_cu_at(args->bias),
-                                                   .residual = rvit_cu_at(args->residual),
-                                                   .out = rvit_cu_at(args->out),
-                                                   .rows = rvit_cu_rows_of(&args->rows),
-                                                   .in_features = args->in_features,
-                                                   .out_features = args->out_features,
-                                                   .residual_period = (int32_t)args->residual_period,
-                                                   .gelu = args->activation == RVIT_ACTIVATION_GELU,
-                                                   .out_f32 = args->out_dtype == RVIT_F32,
-                                                   .slope = sigmoid.slope,
-                                                   .cubic = sigmoid.cubic,
-                                                   .x_scales = rvit_cu_at(args->x_scales),
-                                                   .weight_scales = rvit_cu_at(args->weight_scales),
-                                               },
-                                           .one_scale = rvit_cu_at(queue->hints.one_scale),
-                                           .static_scale = rvit_cu_at(args->static_scale),
-                                           .out_scales = rvit_cu_at(args->out_scales),
-                                           .saturated = rvit_cu_at(args->saturated)};
     if (args->rows.capacity == 0)
         return RVIT_OK;
-    RVIT_TRY(map_x(queue, args, &params.x));
-    RVIT_TRY(map_weight(queue, args, &params.weight));
-    const int32_t out_size = (int32_t)rvit_dtype_size(args->out_dtype);
-    const int32_t ctas = rvit_cu_tile_hopper(&queue->device->machine, args->rows.capacity, args->out_features, out_size);
-    return rvit_cu_launch(queue, kernels[args->dtype][args->out_dtype][sigmoid.slope != 0.0f], ctas, RVIT_CU_HOPPER_THREADS,
-                          RVIT_CU_HOPPER_SHARED(out_size), &params);
+    return few_serve(queue, args) ? run_few(queue, args) : run_many(queue, args);
 }
 #endif

@@ -31,7 +31,6 @@ enum {
     WORKSPACE = 32 << 20,
     MAX_GEMMS = 512,
     CANDIDATES = 8,
-    FEW_CANDIDATES = 4, /* for one of many shapes of a program */
     ROUNDS = 4,
     CHOICES = 512
 };
@@ -42,8 +41,8 @@ typedef struct shape {
     int64_t m, n, k;
     int32_t dtype, out_dtype, epilogue, has_residual; /* epilogue: of cuBLASLt */
     uint32_t alignment;                               /* of all arrays, up to 256 */
-    int32_t whole;                                    /* sums must not be split. Shapes are compared as bytes: no gaps */
     int32_t bias_type, scale_mode;                    /* of cuBLASLt */
+    int32_t unused;                                   /* shapes are compared as bytes: no gaps */
 } shape;
 _Static_assert(sizeof(shape) == 3 * sizeof(int64_t) + 8 * sizeof(int32_t), "a shape has no gaps");
 
@@ -156,17 +155,10 @@ static rvit_view bias_of(const rvit_cu_queue *queue, const rvit_linear_args *arg
     return args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args) ? (rvit_view){NULL, 0} : queue->hints.narrow_bias;
 }
 
-/* Rows (m) of the GEMM. */
-static int64_t rows_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
-{
-    return queue->bucket_rows > 0 ? queue->bucket_rows : args->rows.capacity;
-}
-
 static shape shape_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     shape s = {0};
-    s.whole = queue->bucket_rows > 0;
-    s.m = rows_of(queue, args), s.n = args->out_features, s.k = args->in_features;
+    s.m = args->rows.capacity, s.n = args->out_features, s.k = args->in_features;
     s.dtype = type_of(args->dtype), s.out_dtype = type_of(args->out_dtype);
     const int with_bias = bias_of(queue, args).buffer != NULL;
     s.epilogue = activates(queue, args) ? with_bias ? LT_EPILOGUE_GELU_BIAS : LT_EPILOGUE_GELU
@@ -259,7 +251,7 @@ static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm)
 {
     lt_heuristic whole, parts;
     const int has_whole = ask(lt, gemm, 0, 0, 1, &whole) > 0;
-    const int has_parts = !gemm->key.whole && ask(lt, gemm, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &parts) > 0;
+    const int has_parts = ask(lt, gemm, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &parts) > 0;
     if (!has_whole && !has_parts)
         return 0;
     const int takes_parts = !has_whole || (has_parts && splits(lt, &parts) && parts.waves > 4 * whole.waves);
@@ -438,7 +430,7 @@ static rvit_status try_candidates(rvit_cu_queue *queue, const rvit_linear_args *
 {
     const rvit_cu_driver *driver = queue->device->driver;
     lt_heuristic found[CANDIDATES];
-    const int n = ask(queue->device->lt, gemm, 0, 0, gemm->key.whole ? FEW_CANDIDATES : CANDIDATES, found);
+    const int n = ask(queue->device->lt, gemm, 0, 0, CANDIDATES, found);
     trial t = {0};
     const int64_t launches = queue->launches;
     const rvit_status status = n > 1 ? run_trial(queue, args, gemm, found, n, &t) : RVIT_OK;
@@ -484,17 +476,12 @@ static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, r
     return status == RVIT_OUT_OF_DEVICE_MEMORY ? RVIT_OK : status;
 }
 
-/* Whether cuBLASLt and the epilogue kernel can compute the op: it is not gated; the host knows the rows,
-   or may work on all of capacity; the residual does not repeat, and no epilogue kernel with an activation comes before it. */
+/* Whether cuBLASLt and the epilogue kernel can compute the op: it is not gated, and no epilogue kernel with an activation comes before a
+   residual. */
 static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    const int has_residual = args->residual.buffer != NULL;
-    const int repeats = has_residual && args->residual_period != 0 && args->residual_period < args->rows.capacity;
-    /* Where cuBLASLt multiplies e4m3, the backend's kernel is so slow that products of rows that are not there cost less. */
-    const int is_e4m3 = args->dtype == RVIT_E4M3;
-    const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED || queue->bucket_rows > 0 ||
-                           (is_e4m3 && queue->hints.spare_rows);
-    if (args->gated || !knows_rows || args->rows.capacity == 0 || repeats)
+    const int has_residual = args->residual.buffer != NULL, is_e4m3 = args->dtype == RVIT_E4M3;
+    if (args->gated || args->rows.capacity == 0 || !rvit_cu_linear_is_for_lt(queue, args))
         return 0;
     const int adds_bias = args->bias.buffer == NULL || bias_of(queue, args).buffer != NULL;
     const rvit_cu_gemm_path path = rvit_cu_tile_gemm(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
@@ -542,7 +529,7 @@ static rvit_status run_epilogue(rvit_cu_queue *queue, const rvit_linear_args *ar
     rvit_cu_epilogue_params params = {
         .x = rvit_cu_at(args->out),
         .bias = adds_bias ? rvit_cu_at(args->bias) : NULL,
-        .n = rows_of(queue, args) * args->out_features,
+        .n = args->rows.capacity * args->out_features,
         .columns = args->out_features,
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
         .slope = sigmoid.slope,

@@ -129,6 +129,10 @@ typedef struct rvit_cu_linear_params {
     int32_t gated;                         /* columns are gates and values in turn */
     int32_t out_bf16;                      /* x of e4m3: out and residual are bfloat16, if not float32, else float16 */
     const float *x_scales, *weight_scales; /* x of e4m3, of which two count as one of in_features */
+    const float *one_scale;                /* or NULL: all of x_scales are this, and all of weight_scales are alike */
+    const float *static_scale;             /* out of e4m3, which kernels of warpgroups make */
+    float *out_scales;
+    int32_t *saturated; /* or NULL */
 } rvit_cu_linear_params;
 
 /* Rows become e4m3; columns: of out, and half of those of x and bias, if gated. */
@@ -144,16 +148,6 @@ typedef struct rvit_cu_quantize_params {
     float slope, cubic; /* of rvit_sigmoid */
     int32_t unused;
 } rvit_cu_quantize_params;
-
-#define RVIT_CU_BUCKETS 32
-/* A launch takes the first of n_buckets branches of a graph node whose bucket has room for the live
-   rows. */
-typedef struct rvit_cu_bucket_params {
-    unsigned long long handle; /* of the node's condition */
-    rvit_cu_rows rows;
-    int32_t bucket_rows[RVIT_CU_BUCKETS]; /* ascending, the last one capacity */
-    int32_t n_buckets, unused;
-} rvit_cu_bucket_params;
 
 /* The epilogue of a GEMM, in place: x = x + bias, then an activation. */
 typedef struct rvit_cu_epilogue_params {
@@ -228,11 +222,15 @@ typedef struct rvit_cu_attention_long_params {
 typedef struct rvit_cu_linear_hopper_params {
     rvit_cu_tensor_map x, weight;
     rvit_cu_linear_params args;
-    const float *one_scale;    /* x of e4m3, or NULL: all of x_scales are this, and all of weight_scales are alike */
-    const float *static_scale; /* out of e4m3 */
-    float *out_scales;
-    int32_t *saturated; /* or NULL */
 } rvit_cu_linear_hopper_params;
+
+/* The same for few rows (kernels/linear_few.cuh). Of a cluster, CTAs beside each other share boxes of x, those above each other boxes of
+   weight, and each adds one of the parts that k is divided into. */
+typedef struct rvit_cu_linear_few_params {
+    rvit_cu_tensor_map x, weight;
+    rvit_cu_linear_params args;
+    int32_t stages, parts, beside, above;
+} rvit_cu_linear_few_params;
 
 /* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,
    blockIdx.y, of image first_image + blockIdx.z. */

@@ -16,19 +16,10 @@ static rvit_status run_node(rvit_cu_program *program, const rvit_op *op)
 }
 
 /* Launches the ops on the queue's stream, which is capturing. */
-static rvit_status run_ops(rvit_cu_program *program, const rvit_op *ops, int32_t n_ops, int in_buckets)
+static rvit_status run_ops(rvit_cu_program *program, const rvit_op *ops, int32_t n_ops)
 {
     rvit_cu_queue *queue = &program->queue;
-    int32_t first = n_ops, end = n_ops;
-    if (in_buckets)
-        rvit_cu_buckets_find(queue, ops, n_ops, 0, &first, &end);
     for (int32_t i = 0; i < n_ops; i++) {
-        if (i == first) {
-            RVIT_TRY(rvit_cu_buckets_record(queue, &ops[first], end - first, n_ops - end));
-            i = end - 1;
-            rvit_cu_buckets_find(queue, ops, n_ops, end, &first, &end);
-            continue;
-        }
         queue->behind = &ops[i + 1];
         queue->n_behind = n_ops - i - 1;
         RVIT_TRY(ops[i].by_launch ? run_node(program, &ops[i]) : rvit_cu_run(queue, &ops[i]));
@@ -36,30 +27,13 @@ static rvit_status run_ops(rvit_cu_program *program, const rvit_op *ops, int32_t
     return RVIT_OK;
 }
 
-/* Reserves the memory of the ops and prepares their GEMMs. */
-static rvit_status reserve(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int *out_in_buckets)
-{
-    int32_t first = 0, end = 0;
-    *out_in_buckets = 1;
-    for (int32_t i = 0; i < n_ops; i++)
-        RVIT_TRY(rvit_cu_reserve(queue, &ops[i]));
-    for (;;) {
-        rvit_cu_buckets_find(queue, ops, n_ops, end, &first, &end);
-        if (first == n_ops)
-            return RVIT_OK;
-        int usable = 1;
-        RVIT_TRY(rvit_cu_buckets_reserve(queue, &ops[first], end - first, &usable));
-        *out_in_buckets &= usable;
-    }
-}
-
 static rvit_status capture(rvit_cu_program *program, const rvit_op *ops, int32_t n_ops)
 {
     rvit_cu_queue *queue = &program->queue;
     const rvit_cu_driver *driver = queue->device->driver;
-    int in_buckets = 0;
-    RVIT_TRY(reserve(queue, ops, n_ops, &in_buckets));
-    /* What reserve zeroed must be zero before the first launch, which may come on another stream. */
+    for (int32_t i = 0; i < n_ops; i++)
+        RVIT_TRY(rvit_cu_reserve(queue, &ops[i]));
+    /* What was zeroed must be zero before the first launch, which may come on another stream. */
     RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
     /* Relaxed: kernels may be loaded when they are first launched, here or in other threads. */
     RVIT_CU_TRY(driver, cuStreamBeginCapture, (queue->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -67,7 +41,7 @@ static rvit_status capture(rvit_cu_program *program, const rvit_op *ops, int32_t
     queue->behind_own = 0;
     queue->ops = ops;
     queue->n_ops = n_ops;
-    const rvit_status status = run_ops(program, ops, n_ops, in_buckets);
+    const rvit_status status = run_ops(program, ops, n_ops);
     queue->capturing = 0;
     queue->n_ops = 0;
     CUgraph graph = NULL;

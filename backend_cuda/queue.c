@@ -1,17 +1,27 @@
 /* Queues: launching kernels, and the memory that ops need between them. */
 #include "backend_cuda/cu.h"
 
-rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
-                                void *params)
+static rvit_status launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t cluster, int32_t threads, int32_t shared,
+                          void *params)
 {
     if (queue->changed != NULL)
         return rvit_cu_node_change(queue, kernel, grid, threads, shared, params);
     void *arguments[] = {params};
     const rvit_cu_driver *driver = queue->device->driver;
+    CUlaunchAttribute attributes[2];
+    unsigned n = 0;
     if (queue->device->machine.early && queue->capturing && queue->behind_own) {
         /* Before the kernel before it, also the backend's, ends. Each waits for the one before, and so for all. */
-        CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
-        early.value.programmaticStreamSerializationAllowed = 1;
+        attributes[n] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+        attributes[n++].value.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+        attributes[n] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+        attributes[n].value.clusterDim.x = (unsigned)cluster;
+        attributes[n].value.clusterDim.y = attributes[n].value.clusterDim.z = 1;
+        n++;
+    }
+    if (n > 0) {
         const CUlaunchConfig config = {
             .gridDimX = grid.x,
             .gridDimY = grid.y,
@@ -21,8 +31,8 @@ rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvi
             .blockDimZ = 1,
             .sharedMemBytes = (unsigned)shared,
             .hStream = queue->stream,
-            .attrs = &early,
-            .numAttrs = 1,
+            .attrs = attributes,
+            .numAttrs = n,
         };
         RVIT_CU_TRY(driver, cuLaunchKernelEx, (&config, queue->device->kernels[kernel], arguments, NULL));
     } else {
@@ -35,6 +45,18 @@ rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvi
     queue->behind_own = 1;
     queue->launches++;
     return RVIT_OK;
+}
+
+rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
+                                void *params)
+{
+    return launch(queue, kernel, grid, 1, threads, shared, params);
+}
+
+rvit_status rvit_cu_launch_clusters(rvit_cu_queue *queue, rvit_cu_kernel kernel, int32_t ctas, int32_t cluster, int32_t threads,
+                                    int32_t shared, void *params)
+{
+    return launch(queue, kernel, (rvit_cu_grid){(unsigned)ctas, 1, 1}, cluster, threads, shared, params);
 }
 
 rvit_status rvit_cu_launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t ctas, int32_t threads, int32_t shared, void *params)

@@ -133,6 +133,29 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
     return tile;
 }
 
+/* Where each tile of 64 rows has an SM for itself, keys are divided too. */
+static rvit_cu_attention_long_tile tile_split(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    static const struct {
+        int32_t head_dim;
+        rvit_cu_attention_long_tile tile;
+    } of[] = {
+#define SPLIT(name, dim, stages) \
+    {dim, {.shape = RVIT_CU_ATTENTION_##name, .threads = RVIT_CU_SPLIT_THREADS, .shared = 1024 + 2 * RVIT_CU_SPLIT_PART(dim, stages)}},
+        RVIT_CU_ATTENTION_SPLITS(SPLIT)
+#undef SPLIT
+    };
+    const int64_t row_blocks = divide_up(size->len, 64);
+    rvit_cu_attention_long_tile tile = {.shape = RVIT_CU_N_ATTENTION_LONGS};
+    if (size->len < RVIT_CU_LONG_ROWS || size->head_dim <= 32 || size->n_images * size->n_heads * row_blocks > machine->n_sms)
+        return tile;
+    for (int i = 0; i < (int)(sizeof of / sizeof of[0]) && tile.shape == RVIT_CU_N_ATTENTION_LONGS; i++)
+        if (size->head_dim <= of[i].head_dim)
+            tile = of[i].tile;
+    tile.row_blocks = (int32_t)row_blocks;
+    return tile;
+}
+
 rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
     static const struct {
@@ -153,13 +176,17 @@ rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *m
         RVIT_CU_ATTENTION_LONGS(SHAPE)
 #undef SHAPE
     };
-    if (machine->warpgroups && size->element_size == 2 && !size->extras)
-        for (int i = 0; i < RVIT_CU_N_ATTENTION_LONGS; i++)
-            if (size->len >= of[i].least_len && size->head_dim >= of[i].least_dim && size->head_dim <= of[i].head_dim) {
-                rvit_cu_attention_long_tile tile = of[i].tile;
-                tile.row_blocks = (int32_t)divide_up(size->len, of[i].rows);
-                return tile;
-            }
+    if (!machine->warpgroups || size->element_size != 2 || size->extras)
+        return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
+    const rvit_cu_attention_long_tile split = tile_split(machine, size);
+    if (split.shape != RVIT_CU_N_ATTENTION_LONGS)
+        return split;
+    for (int i = 0; i < (int)(sizeof of / sizeof of[0]); i++)
+        if (size->len >= of[i].least_len && size->head_dim >= of[i].least_dim && size->head_dim <= of[i].head_dim) {
+            rvit_cu_attention_long_tile tile = of[i].tile;
+            tile.row_blocks = (int32_t)divide_up(size->len, of[i].rows);
+            return tile;
+        }
     return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
 }
 
@@ -378,24 +405,44 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     return tile;
 }
 
+rvit_cu_gemm_kind rvit_cu_tile_kind(int32_t in_features, int32_t out_features, int32_t out_size, int32_t adds_pass)
+{
+    if (out_size == 4)
+        return in_features > out_features ? RVIT_CU_GEMM_NARROWING : RVIT_CU_GEMM_WIDE;
+    return adds_pass ? RVIT_CU_GEMM_ACTIVATED : RVIT_CU_GEMM_PLAIN;
+}
+
 /* The limits were measured on an H100 (bench/notes/cuda-hopper-products.md). Of few rounds of tiles the last is mostly idle, and cuBLASLt
    has tiles that fill it. */
 int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                  int32_t out_features, int32_t out_size, int32_t adds_pass, int32_t knows_rows)
+                                  int32_t out_features, int32_t out_size, int32_t adds_pass, int32_t for_lt)
 {
     if (!machine->warpgroups || machine->hopper_macs == 0 || rows == 0)
         return 0;
     const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
+    const rvit_cu_gemm_kind kind = rvit_cu_tile_kind(in_features, out_features, out_size, adds_pass);
     if (element_size == 1)
-        return machine->e4m3_tiles > 0 && tiles >= machine->e4m3_tiles;
-    if (!knows_rows)
+        return !for_lt || ((machine->e4m3_kinds >> kind & 1) && tiles >= machine->e4m3_tiles);
+    if (!for_lt)
         return (double)rows * in_features * out_features >= (double)machine->hopper_macs;
-    return adds_pass && tiles >= 3 * (int64_t)machine->n_sms;
+    return (adds_pass || machine->hopper_kinds >> kind & 1) && tiles >= 3 * (int64_t)machine->n_sms;
 }
 
-int32_t rvit_cu_tile_spares_buckets(const rvit_cu_machine *machine, int64_t rows)
+int32_t rvit_cu_tile_makes_spare_rows(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                      int32_t out_features, int32_t out_size)
 {
-    return rows >= 90 * (int64_t)machine->n_sms;
+    const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
+    const rvit_cu_gemm_kind kind = rvit_cu_tile_kind(in_features, out_features, out_size, 0);
+    if (element_size == 1 && !machine->warpgroups) /* the backend's kernel is so slow that rows that are not there cost less */
+        return 1;
+    return element_size != 4 &&
+           tiles * 100 <= (int64_t)(element_size == 1 ? machine->spare_e4m3_tiles : machine->spare_tiles)[kind] * machine->n_sms;
+}
+
+int32_t rvit_cu_tile_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
+{
+    const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(1));
+    return machine->warpgroups && machine->bytes_tiles > 0 && tiles >= machine->bytes_tiles;
 }
 
 int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features, int32_t out_size)
@@ -428,22 +475,6 @@ rvit_cu_gemm_path rvit_cu_tile_gemm(const rvit_cu_machine *machine, int32_t elem
     /* A float32 output loses no precision in the epilogue kernel. */
     const int is_large = machine->epilogue_macs > 0 && (double)rows * in_features * out_features >= machine->epilogue_macs;
     return is_large || out_size == 4 || element_size == 1 ? RVIT_CU_GEMM_LT_EPILOGUE : RVIT_CU_GEMM_OWN;
-}
-
-int32_t rvit_cu_tile_buckets(int64_t capacity, int32_t most, int32_t *out_rows)
-{
-    int32_t n = 0;
-    for (int64_t rows = capacity; n < most && rows > 0 && rows * 10 >= capacity; n++) {
-        out_rows[n] = (int32_t)rows;
-        const int64_t next = rows * 25 / 27 / 64 * 64;
-        rows = next < rows ? next : rows - 64;
-    }
-    for (int32_t i = 0; i < n / 2; i++) {
-        const int32_t other = out_rows[i];
-        out_rows[i] = out_rows[n - 1 - i];
-        out_rows[n - 1 - i] = other;
-    }
-    return n;
 }
 
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm)

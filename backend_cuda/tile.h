@@ -46,6 +46,22 @@
 #define RVIT_CU_HOPPER_SHARED(out_size) \
     (2048 + RVIT_CU_HOPPER_STAGES(out_size) * (RVIT_CU_HOPPER_ROWS + RVIT_CU_HOPPER_COLUMNS(out_size)) * 128)
 
+/* The same for few rows (kernels/linear_few.cuh): name, warpgroups of 64 rows, columns, CTAs an SM has registers for, with an output of 16
+   bits and of float32. */
+#define RVIT_CU_LINEAR_FEWS(FEW) \
+    FEW(64x96, 1, 96, 4, 4)      \
+    FEW(64x128, 1, 128, 3, 3)    \
+    FEW(128x64, 2, 64, 3, 3)     \
+    FEW(128x96, 2, 96, 2, 2)     \
+    FEW(128x128, 2, 128, 2, 1)   \
+    FEW(128x192, 2, 192, 1, 1)
+#define RVIT_CU_FEW_THREADS(groups) ((groups)*128 + 32)
+#define RVIT_CU_FEW_STAGES 8  /* of the ring, at most */
+#define RVIT_CU_FEW_CLUSTER 8 /* CTAs of a cluster, at most */
+/* Bytes of shared memory: barriers, and that they begin at a multiple of 1024, the ring, parts of the sums. */
+#define RVIT_CU_FEW_SHARED(groups, columns, stages, parts) \
+    (2048 + (stages) * ((groups)*64 + (columns)) * 128 + ((parts) > 1 ? (groups)*64 * (columns)*4 : 0))
+
 #define RVIT_CU_CTAS_F32 3
 #define RVIT_CU_CTAS_EPILOGUE 4
 
@@ -119,6 +135,12 @@
 #define RVIT_CU_LONG_SHARED(dim, groups, keys, stages, tall_keys) \
     (2048 + ((groups)*64 + (stages)*2 * (keys)) * 128 * RVIT_CU_LONG_PANELS(dim) + ((dim) % 64 == 0 ? (tall_keys)*128 : 256))
 
+/* The same for launches of so few rows that tiles of 64 find an SM each (attend_split): name, the largest head dimension, stages of the
+   rings of 64 keys. A CTA has two warpgroups with a half of the keys each, so a row's bits are others than those above. */
+#define RVIT_CU_ATTENTION_SPLITS(SPLIT) SPLIT(long_d64_split, 64, 4)
+#define RVIT_CU_SPLIT_THREADS 256
+#define RVIT_CU_SPLIT_PART(dim, stages) (RVIT_CU_LONG_SHARED(dim, 1, 64, stages, 64) - 1024) /* bytes of a half */
+
 /* The gradient of attention of 16-bit elements: name, the largest head dimension, 16-row tiles of a warp, rows of a stage (there are two),
    the most threads, CTAs of them an SM has registers for, whether the kernel serves key_bias and d_cls_probs. 0 rows: it holds a head of
    an image in shared memory. */
@@ -143,6 +165,21 @@
     SHAPE(d96, 96, 2, 64, 128, 3)      \
     SHAPE(d128, 128, 2, 64, 128, 3)
 
+/* What a GEMM of 16-bit elements makes: bits of rvit_cu_machine. */
+typedef enum rvit_cu_gemm_kind {
+    RVIT_CU_GEMM_PLAIN,     /* 16 bits, as qkv */
+    RVIT_CU_GEMM_ACTIVATED, /* 16 bits, with an activation that cuBLASLt has not, as fc1 */
+    RVIT_CU_GEMM_WIDE,      /* float32, as proj */
+    RVIT_CU_GEMM_NARROWING, /* float32, from more channels than it has columns, as fc2 */
+} rvit_cu_gemm_kind;
+rvit_cu_gemm_kind rvit_cu_tile_kind(int32_t in_features, int32_t out_features, int32_t out_size, int32_t adds_pass);
+
+/* How the GEMM for few rows divides its work: a row of RVIT_CU_LINEAR_FEWS, stages of its ring, parts of k, CTAs that share rows of x and
+   of weight. */
+typedef struct rvit_cu_few_form {
+    int32_t shape, stages, parts, beside, above;
+} rvit_cu_few_form;
+
 /* A field named _macs is the number of multiply-accumulates of a GEMM, rows x in_features x
    out_features, from which on the host takes the path; 0: never. */
 typedef struct rvit_cu_machine {
@@ -150,12 +187,22 @@ typedef struct rvit_cu_machine {
     int32_t max_shared;    /* bytes a CTA may ask for */
     int32_t sm_shared;     /* bytes of an SM */
     int32_t epilogue_macs; /* cuBLASLt with an epilogue kernel, rather than one kernel of the backend */
-    int64_t bucket_macs;   /* of all GEMMs of a stretch: record it once for each bucket of rows */
     int32_t trial_macs;    /* measure the algorithms of cuBLASLt and take the fastest */
     int32_t warpgroups;    /* its kernels for warpgroups are there */
     int64_t hopper_macs;   /* the GEMM for warpgroups, where only the device knows the rows */
-    int64_t e4m3_tiles;    /* of e4m3 that does not become e4m3, it makes those of so many tiles; 0: none */
+    int64_t bytes_tiles;   /* a model has it make e4m3 of e4m3 from so many tiles on; 0: never */
+    int32_t e4m3_kinds;    /* kinds of GEMMs (bits) of e4m3 that does not become e4m3: it makes them, */
+    int64_t e4m3_tiles;    /* from so many tiles on */
     int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
+    int32_t clusters;      /* a launch may say how many CTAs a cluster has */
+    /* Kinds of GEMMs (bits) whose rows the host knows: for warpgroups although cuBLASLt needs no second pass; for warpgroups and few rows.
+     */
+    int32_t hopper_kinds, few_kinds;
+    int32_t few_counted;  /* the GEMM for few rows, where cuBLASLt cannot serve */
+    int32_t few_tiles[4]; /* of each kind: tiles of the GEMM for many rows, at most, for 100 SMs, for that for few; 0: any number */
+    int32_t spare_tiles[4], spare_e4m3_tiles[4]; /* in the same measure: at most so many, for cuBLASLt to make all rows; 0: never */
+    int32_t few_stages;            /* of its ring, at most; 0: as many as fit. Few leave room for the kernel after it, launched early */
+    rvit_cu_few_form few_forms[4]; /* of each kind, in place of the choice; no stages: the choice */
 } rvit_cu_machine;
 
 typedef enum rvit_cu_attention_shape {
@@ -184,7 +231,7 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
 
 typedef enum rvit_cu_attention_long_shape {
 #define SHAPE(name, ...) RVIT_CU_ATTENTION_##name,
-    RVIT_CU_ATTENTION_LONGS(SHAPE)
+    RVIT_CU_ATTENTION_LONGS(SHAPE) RVIT_CU_ATTENTION_SPLITS(SHAPE)
 #undef SHAPE
         RVIT_CU_N_ATTENTION_LONGS
 } rvit_cu_attention_long_shape;
@@ -261,13 +308,41 @@ typedef struct rvit_cu_quantize_tile {
 } rvit_cu_quantize_tile;
 rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int64_t rows, int32_t columns);
 
-/* Whether the GEMM for warpgroups is to compute what it has code for (linear_hopper.c). element_size: 1 or 2; knows_rows: the host does, or
-   may work on all of them, so that cuBLASLt could; adds_pass: with a second pass for the activation. */
-int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                  int32_t out_features, int32_t out_size, int32_t adds_pass, int32_t knows_rows);
+typedef enum rvit_cu_few_shape {
+#define FEW(name, ...) RVIT_CU_FEW_##name,
+    RVIT_CU_LINEAR_FEWS(FEW)
+#undef FEW
+        RVIT_CU_N_FEW_SHAPES
+} rvit_cu_few_shape;
 
-/* Whether that GEMM, where it could serve, is as fast as cuBLASLt on one of several recordings, of whose capacity a part is idle. */
-int32_t rvit_cu_tile_spares_buckets(const rvit_cu_machine *machine, int64_t rows);
+typedef struct rvit_cu_few_tile {
+    rvit_cu_few_form form;
+    int32_t rows, columns; /* of a tile */
+    int32_t ctas, cluster, threads, shared;
+} rvit_cu_few_tile;
+
+/* By capacity and shape alone: the bits of a row depend on the parts of k. ctas 0: none fits. */
+rvit_cu_few_tile rvit_cu_tile_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
+                                  int32_t adds_pass);
+/* Whether the form is one that the kernel has; parts: of an output of that size. */
+int32_t rvit_cu_tile_has_few(const rvit_cu_machine *machine, const rvit_cu_few_form *form, int32_t in_features, int32_t out_size);
+/* Whether it is to compute what it has code for. for_lt: as below. */
+int32_t rvit_cu_tile_takes_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
+                               int32_t adds_pass, int32_t for_lt);
+
+/* Whether the GEMM for warpgroups is to compute what it has code for (linear_hopper.c). element_size: 1 or 2; for_lt: cuBLASLt could, as
+   the host knows the rows, or may work on all of them, and the residual does not repeat; adds_pass: with a second pass for the activation.
+ */
+int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                  int32_t out_features, int32_t out_size, int32_t adds_pass, int32_t for_lt);
+
+/* Whether, where only the device knows the rows, cuBLASLt makes all that there may be about as fast as another kernel those that there are.
+ */
+int32_t rvit_cu_tile_makes_spare_rows(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                      int32_t out_features, int32_t out_size);
+
+/* Whether a model is to have e4m3 made by it, rather than by cuBLASLt and quantize. */
+int32_t rvit_cu_tile_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features);
 
 /* Its CTAs. */
 int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features, int32_t out_size);
@@ -285,11 +360,6 @@ typedef enum rvit_cu_gemm_path {
    output, which cuBLASLt adds. */
 rvit_cu_gemm_path rvit_cu_tile_gemm(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
                                     int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_activation);
-
-/* Row counts (buckets) for which GEMMs are recorded whose rows only the device knows. The last is
-   capacity, the first about a tenth of it, and each is up to 8 % more than the one before. Returns
-   how many there are, at most `most`. */
-int32_t rvit_cu_tile_buckets(int64_t capacity, int32_t most, int32_t *out_rows);
 
 /* CTAs of a kernel with a grid-stride loop: `per_cta` items each, at least 1 and at most `per_sm` on
    each SM. */

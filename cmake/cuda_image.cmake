@@ -1,7 +1,7 @@
-# Run by the build: compiles the kernels for every architecture into one image, writes it as a C array, and the registers, spills and
-# shared memory of every kernel as a table.
+# Run by the build: compiles the kernels for every architecture into one image, writes it as a C array, and the registers, spills, shared
+# memory and instructions of every kernel as a table.
 #   cmake -DNVCC=... -DARCHS=80,89 -DSOURCE=kernels.cu -DINCLUDE=... -DIMAGE=kernels.fatbin -DNAME=rvit_cu_image -DARRAY=image.c
-#         -DTABLE=registers.txt -DWERROR=ON -P ...
+#         -DTABLE=registers.txt -DREADELF=readelf -DWERROR=ON -P ...
 string(REPLACE "," ";" archs "${ARCHS}")
 list(GET archs 0 lowest)
 set(targets -gencode arch=compute_${lowest},code=compute_${lowest})
@@ -15,8 +15,12 @@ foreach(arch IN LISTS archs)
   endif()
   list(APPEND targets -gencode arch=compute_${arch},code=sm_${arch})
 endforeach()
+# What is kept are the objects, which tell the length of the code.
+file(REMOVE_RECURSE ${IMAGE}.parts)
+file(MAKE_DIRECTORY ${IMAGE}.parts)
 execute_process(
-  COMMAND ${NVCC} -fatbin -std=c++17 -O3 -I${INCLUDE} ${targets} -Xptxas -v -Xcompiler -Wall,-Wextra -o ${IMAGE} ${SOURCE}
+  COMMAND ${NVCC} -fatbin -std=c++17 -O3 -I${INCLUDE} ${targets} --keep --keep-dir ${IMAGE}.parts -Xptxas -v -Xcompiler -Wall,-Wextra
+          -o ${IMAGE} ${SOURCE}
   OUTPUT_VARIABLE log ERROR_VARIABLE log RESULT_VARIABLE result)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "${log}")
@@ -42,6 +46,23 @@ endwhile()
 string(REGEX REPLACE "(..)(..)(..)(..)(..)(..)(..)(..)" "0x\\8\\7\\6\\5\\4\\3\\2\\1,\n" numbers "${bytes}")
 file(WRITE ${ARRAY} "extern const unsigned long long ${NAME}[];\nconst unsigned long long ${NAME}[] = {\n${numbers}};\n")
 
+# Instructions have 16 bytes. Without readelf the table has "?".
+file(GLOB objects ${IMAGE}.parts/*.cubin)
+foreach(object IN LISTS objects)
+  string(REGEX MATCH "([0-9]+)a?\\.cubin$" ignored "${object}")
+  set(arch ${CMAKE_MATCH_1})
+  set(sections "")
+  if(READELF)
+    execute_process(COMMAND ${READELF} -SW ${object} OUTPUT_VARIABLE sections ERROR_QUIET)
+  endif()
+  string(REGEX MATCHALL " \\.text\\.[^ ]+ +PROGBITS +[0-9a-f]+ +[0-9a-f]+ +[0-9a-f]+" sections "${sections}")
+  foreach(section IN LISTS sections)
+    string(REGEX MATCH "text\\.([^ ]+) .* ([0-9a-f]+)$" ignored "${section}")
+    math(EXPR code_${CMAKE_MATCH_1}_${arch} "0x${CMAKE_MATCH_2} / 16")
+  endforeach()
+endforeach()
+file(REMOVE_RECURSE ${IMAGE}.parts)
+
 set(rows "")
 string(REGEX MATCHALL "Compiling entry function '[^']+' for '[^']+'[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n" entries "${log}")
 foreach(entry IN LISTS entries)
@@ -56,8 +77,12 @@ foreach(entry IN LISTS entries)
   if(entry MATCHES "([0-9]+) bytes smem")
     set(shared ${CMAKE_MATCH_1})
   endif()
-  list(APPEND rows "${kernel} ${arch} ${registers} ${spills} ${shared}")
+  set(code ?)
+  if(DEFINED code_${kernel}_${arch})
+    set(code ${code_${kernel}_${arch}})
+  endif()
+  list(APPEND rows "${kernel} ${arch} ${registers} ${spills} ${shared} ${code}")
 endforeach()
 list(SORT rows COMPARE NATURAL)
 list(JOIN rows "\n" rows)
-file(WRITE ${TABLE} "# kernel architecture registers spilled_bytes fixed_shared_bytes\n${rows}\n")
+file(WRITE ${TABLE} "# kernel architecture registers spilled_bytes fixed_shared_bytes instructions\n${rows}\n")

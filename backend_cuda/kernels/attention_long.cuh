@@ -11,11 +11,11 @@
 
 #ifdef RVIT_HOPPER
 
-/* Barriers and the panel of ones. */
-template <typename S> RVIT_DEVICE void long_prepare(const unsigned char *memory, int groups)
+/* Barriers and the panel of ones, by so many threads of the CTA, the first of which is number 0. */
+template <typename S> RVIT_DEVICE void long_prepare(const unsigned char *memory, int groups, int thread, int threads)
 {
     const long_memory<S> m(memory);
-    if (threadIdx.x == (S::STAYS ? S::GROUPS * 128 : 0)) {
+    if (thread == (S::STAYS ? S::GROUPS * 128 : 0)) {
         barrier_init(m.queries_came(), 1);
         barrier_init(m.queries_left(), groups * 4);
         for (int i = 0; i < S::STAGES; i++) {
@@ -27,7 +27,7 @@ template <typename S> RVIT_DEVICE void long_prepare(const unsigned char *memory,
         barrier_init_fence();
     }
     /* WIDE: the first 8 columns of a panel: a chunk of each row, where the swizzle puts it. */
-    for (int i = threadIdx.x; i < (S::WIDE ? S::KEYS : S::ONES / 16); i += blockDim.x)
+    for (int i = thread; i < (S::WIDE ? S::KEYS : S::ONES / 16); i += threads)
         store_shared_16(m.ones + (S::WIDE ? i * 128 + i % 8 * 16 : i * 16), element<typename S::T>::ONES);
     products_fence();
     block_sync();
@@ -98,10 +98,90 @@ template <typename S> RVIT_DEVICE void attend_one(const rvit_cu_attention_long_p
         return;
     const int groups = long_groups<S>(work);
     if (work.length >= params.least) {
-        long_prepare<S>(memory, groups);
+        long_prepare<S>(memory, groups, threadIdx.x, blockDim.x);
         long_group<S>(params, work, memory, group, groups);
     } else
         attend_others<S>(params.rows, find_work(params.rows), memory);
+}
+
+RVIT_DEVICE uint4 bits_of(float a, float b, float c, float d)
+{
+    return make_uint4(float_bits(a), float_bits(b), float_bits(c), float_bits(d));
+}
+
+/* What a group adds to another's sums: them and their offsets, in shared memory. */
+template <typename S> RVIT_DEVICE void long_give(const long_state<S> &w, uint32_t to, int thread)
+{
+    const int N = S::D / 8 + 1;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        store_shared_16(to + (i * 128 + thread) * 16, bits_of(w.out[i * 4], w.out[i * 4 + 1], w.out[i * 4 + 2], w.out[i * 4 + 3]));
+    store_shared_16(to + (N * 128 + thread) * 16, bits_of(w.offset[0], w.offset[1], 0.0f, 0.0f));
+}
+
+/* Both sums are brought to the offset of the larger maximum. */
+template <typename S> RVIT_DEVICE void long_add(long_state<S> &w, uint32_t from, int thread)
+{
+    const int N = S::D / 8 + 1;
+    const float4 offsets = load_shared_4(from + (N * 128 + thread) * 16);
+    const float offset[2] = {fminf(w.offset[0], offsets.x), fminf(w.offset[1], offsets.y)};
+    const float mine[2] = {exp2_fast(offset[0] - w.offset[0]), exp2_fast(offset[1] - w.offset[1])};
+    const float theirs[2] = {exp2_fast(offset[0] - offsets.x), exp2_fast(offset[1] - offsets.y)};
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float4 add = load_shared_4(from + (i * 128 + thread) * 16);
+        w.out[i * 4] = fmaf(w.out[i * 4], mine[0], add.x * theirs[0]);
+        w.out[i * 4 + 1] = fmaf(w.out[i * 4 + 1], mine[0], add.y * theirs[0]);
+        w.out[i * 4 + 2] = fmaf(w.out[i * 4 + 2], mine[1], add.z * theirs[1]);
+        w.out[i * 4 + 3] = fmaf(w.out[i * 4 + 3], mine[1], add.w * theirs[1]);
+    }
+}
+
+/* For launches with too few rows for every SM. A CTA takes 64 rows of a head of an image; each of two groups goes over half of the keys,
+   with memory and copies of its own, then the first adds the other's sums. */
+template <typename S> RVIT_DEVICE void attend_split(const rvit_cu_attention_long_params &params)
+{
+    typedef long_shape<typename S::T, S::D, S::KEYS, 2, S::STAGES, false> others;
+    RVIT_DYNAMIC_SHARED(memory);
+    attention_work work = find_work(params.rows);
+    const int group = shuffle((int)(threadIdx.x / 128), 0), thread = threadIdx.x & 127;
+    if (work.length <= work.row_block * 64)
+        return;
+    if (work.length < params.least) {
+        if (work.row_block % 2 == 0) {
+            work.row_block /= 2;
+            attend_others<others>(params.rows, work, memory);
+        }
+        return;
+    }
+    const unsigned char *const mine = memory + group * RVIT_CU_SPLIT_PART(S::D, S::STAGES);
+    const long_memory<S> m(mine);
+    long_prepare<S>(mine, 1, thread, 128);
+    const int half = (work.length + 2 * S::KEYS - 1) / (2 * S::KEYS) * S::KEYS; /* keys of the first group, whole blocks */
+    attention_work keys = work;
+    keys.begin += group * half;
+    keys.length = group == 0 ? half : work.length - half;
+    const long_copy<S> queries = {params, work, m}, copy = {params, keys, m};
+    if (thread == 0) {
+        queries.queries(1);
+        copy.first_stages();
+    }
+    warp_sync();
+    long_state<S> w;
+    long_begin(w);
+    barrier_wait(m.queries_came(), 0);
+    long_stage<S> at = {0, 0};
+    long_rows(w, m, copy, m.queries, params.rows.scale, keys.length, group, at, false);
+    const uint32_t sums = long_memory<S>(memory + RVIT_CU_SPLIT_PART(S::D, S::STAGES)).ring;
+    if (group == 1) {
+        group_sync(LONG_GROUP + group, 128); /* all have left the ring */
+        long_give(w, sums, thread);
+    }
+    block_sync();
+    if (group == 0) {
+        long_add(w, sums, thread);
+        long_store(w, params.rows, work, 0);
+    }
 }
 
 /* Where copiers say which tile is next: 16 bytes. */
@@ -220,8 +300,8 @@ template <typename S, typename TALL> RVIT_DEVICE void attend_tiles(const rvit_cu
     const bool HAS_TALL = TALL::KEYS != S::KEYS;
     const int THREADS = S::GROUPS * 128, below = HAS_TALL ? params.tall : INT_MAX;
     if (HAS_TALL)
-        long_prepare<TALL>(memory, S::GROUPS);
-    long_prepare<S>(memory, S::GROUPS);
+        long_prepare<TALL>(memory, S::GROUPS, threadIdx.x, blockDim.x);
+    long_prepare<S>(memory, S::GROUPS, threadIdx.x, blockDim.x);
     if (shuffle((int)(threadIdx.x / 128), 0) == S::GROUPS) {
         release_registers<S::COPIER_REGISTERS>();
         if (threadIdx.x >= THREADS + 32)
@@ -267,6 +347,11 @@ template <typename S, typename TALL> RVIT_DEVICE void attend_long(const rvit_cu_
 }
 
 #else
+
+template <typename S> RVIT_DEVICE void attend_split(const rvit_cu_attention_long_params &params)
+{
+    (void)params;
+}
 
 /* Other devices run other kernels. */
 template <typename S, typename TALL> RVIT_DEVICE void attend_long(const rvit_cu_attention_long_params &params)

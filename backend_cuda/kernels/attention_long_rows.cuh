@@ -158,12 +158,12 @@ template <typename S> struct long_copy {
             values(i, i * S::KEYS);
         }
     }
-    /* Without copiers: thread 0 refills the stages of the block before the one at `at`, which begins with key `first`: by now the other
-       groups have left it too. */
+    /* Without copiers: the first thread refills the stages of the block before the one at `at`, which begins with key `first`: by now the
+       other groups have left it too. */
     __device__ __forceinline__ void refill(const long_stage<S> &at, int first, bool of_keys) const
     {
         const int later = first + (S::STAGES - 1) * S::KEYS;
-        if (!S::STAYS && threadIdx.x == 0 && first > 0 && later < work.length) {
+        if (!S::STAYS && threadIdx.x % (S::GROUPS * 128) == 0 && first > 0 && later < work.length) {
             const int stage = at.stage == 0 ? S::STAGES - 1 : at.stage - 1, parity = at.stage == 0 ? at.parity ^ 1 : at.parity;
             barrier_wait(of_keys ? m.keys_left(stage) : m.values_left(stage), parity);
             if (of_keys)

@@ -34,6 +34,12 @@ RVIT_DEVICE void barrier_announce(uint32_t barrier, int bytes)
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+/* The bytes alone: an arrival is still to come. */
+RVIT_DEVICE void barrier_expect(uint32_t barrier, int bytes)
+{
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
 /* Waits for the end of the phase of that parity; that before the first phase has ended. */
 RVIT_DEVICE void barrier_wait(uint32_t barrier, int parity)
 {
@@ -42,6 +48,21 @@ RVIT_DEVICE void barrier_wait(uint32_t barrier, int parity)
             barrier),
         "r"(parity)
         : "memory");
+}
+
+/* The same where threads of other CTAs of the cluster have stored what is waited for. */
+RVIT_DEVICE void barrier_wait_for_cluster(uint32_t barrier, int parity)
+{
+    asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n@!done bra "
+                 "again;\n}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* Has the tensor map fetched, before a copy needs it. */
+RVIT_DEVICE void prefetch_map(const void *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 /* A box of a tensor of three dimensions, from (x, y, z) on. What lies outside the tensor becomes zero. */
@@ -85,6 +106,33 @@ RVIT_DEVICE void cluster_sync()
     asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }
 
+/* The same in two parts: this thread is there, and waits for all others. */
+RVIT_DEVICE void cluster_arrive()
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+RVIT_DEVICE void cluster_wait()
+{
+    asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
+/* A shared address as one of the CTA of that rank. */
+RVIT_DEVICE uint32_t cluster_address(uint32_t shared, int rank)
+{
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
+    return there;
+}
+
+/* Stores 16 bytes in another CTA. They are there when its barrier, which has been told of them, ends its phase. */
+RVIT_DEVICE void store_in_cluster(uint32_t there, float4 x, uint32_t barrier_there)
+{
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(there), "f"(x.x),
+                 "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier_there)
+                 : "memory");
+}
+
 /* Arrives at the barrier of one of the CTAs. It orders nothing there: what the thread has read by products is all that it tells of. */
 RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int rank)
 {
@@ -100,6 +148,15 @@ RVIT_DEVICE void copy_folded_box_to(uint32_t shared, const void *map, int x, int
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
                  "%4, %4, %4, %3}], [%5], %6;" ::"r"(shared),
                  "l"(map), "r"(x), "r"(y), "r"(0), "r"(barrier), "h"((uint16_t)mask)
+                 : "memory");
+}
+
+/* The same of two dimensions. */
+RVIT_DEVICE void copy_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int mask)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
+                 "%3}], [%4], %5;" ::"r"(shared),
+                 "l"(map), "r"(x), "r"(y), "r"(barrier), "h"((uint16_t)mask)
                  : "memory");
 }
 
@@ -122,6 +179,13 @@ RVIT_DEVICE void store_shared_16(uint32_t shared, uint4 x)
 RVIT_DEVICE void store_shared_16(uint32_t shared, uint32_t word)
 {
     asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(shared), "r"(word) : "memory");
+}
+
+RVIT_DEVICE float4 load_shared_4(uint32_t shared)
+{
+    float4 x;
+    asm volatile("ld.shared.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(shared) : "memory");
+    return x;
 }
 
 /* Arrives at a barrier of group_sync and does not wait. */

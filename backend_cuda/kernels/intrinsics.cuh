@@ -283,6 +283,22 @@ RVIT_DEVICE void prefetch_l2(const void *p)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
+/* Stores without a branch. */
+RVIT_DEVICE void store_16_where(bool is_there, void *p, uint4 x)
+{
+    asm volatile(
+        "{\n.reg .pred there;\nsetp.ne.u32 there, %0, 0;\n@there st.global.v4.u32 [%1], {%2,%3,%4,%5};\n}" ::"r"((uint32_t)is_there),
+        "l"(p), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+        : "memory");
+}
+
+RVIT_DEVICE void store_8_where(bool is_there, void *p, uint2 x)
+{
+    asm volatile("{\n.reg .pred there;\nsetp.ne.u32 there, %0, 0;\n@there st.global.v2.u32 [%1], {%2,%3};\n}" ::"r"((uint32_t)is_there),
+                 "l"(p), "r"(x.x), "r"(x.y)
+                 : "memory");
+}
+
 RVIT_DEVICE uint4 load_shared_16(uint32_t shared)
 {
     uint4 x;
@@ -343,14 +359,6 @@ RVIT_DEVICE uint32_t transpose_matrix(uint32_t pair)
     uint32_t y;
     asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\n" : "=r"(y) : "r"(pair));
     return y;
-}
-
-/* The branch that a conditional node of the running graph takes. A driver without such nodes cannot load code that has this in it. */
-RVIT_DEVICE void choose_branch(unsigned long long handle, unsigned branch)
-{
-#if CUDART_VERSION >= 13000
-    cudaGraphSetConditional(handle, branch);
-#endif
 }
 
 RVIT_DEVICE void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)

@@ -25,12 +25,11 @@
 #define HOPPER(here, elsewhere) elsewhere
 #endif
 
-/* CTAs of a cluster: none in the emulation. */
+/* CTAs of a cluster. */
+#define CLUSTERED(n) HOPPER(n, 1)
 #if defined(RVIT_HOPPER) && !defined(RVIT_EMULATION)
-#define CLUSTERED(n) n
 #define CLUSTER_PAIRED __cluster_dims__(2, 1, 1)
 #else
-#define CLUSTERED(n) 1
 #define CLUSTER_PAIRED
 #endif
 #define CLUSTER_FIXED

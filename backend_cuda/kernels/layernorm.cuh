@@ -69,7 +69,8 @@ template <typename T> struct layernorm {
     }
 
     template <int PIECES>
-    static __device__ __forceinline__ void quantize_pieces(const rvit_cu_layernorm_params &params, int row, const float4 (&value)[PIECES])
+    static __device__ __forceinline__ void quantize_pieces(const rvit_cu_layernorm_params &params, int row, float fixed,
+                                                           const float4 (&value)[PIECES])
     {
         const int dim = params.dim;
         const long long at = (long long)row * dim;
@@ -77,7 +78,7 @@ template <typename T> struct layernorm {
 #pragma unroll
         for (int p = 0; p < PIECES; p++)
             largest = p * 128 + lane_column() < dim ? magnitude_of(value[p], largest) : largest;
-        const e4m3_row to = e4m3_row_of(warp_largest(largest), params.static_scale);
+        const e4m3_row to = e4m3_row_of(warp_largest(largest), params.static_scale == nullptr ? nullptr : &fixed);
 #pragma unroll
         for (int p = 0; p < PIECES; p++)
             if (p * 128 + lane_column() < dim)
@@ -112,6 +113,8 @@ template <typename T> struct layernorm {
         load_pieces(value, x, dim);
         load_pieces(gamma, params.gamma, dim);
         load_pieces(beta, params.beta, dim);
+        /* A load behind a store would wait where its value is needed. */
+        const float fixed = E4M3 && params.static_scale != nullptr ? *params.static_scale : 0.0f;
         for (;;) {
             float sum = 0.0f, squares = 0.0f;
 #pragma unroll
@@ -129,7 +132,7 @@ template <typename T> struct layernorm {
             for (int p = 0; p < PIECES; p++)
                 value[p] = scaled(value[p], mean, scale, gamma[p], beta[p]);
             if (E4M3)
-                quantize_pieces(params, row, value);
+                quantize_pieces(params, row, fixed, value);
             else if (params.out_dtype == RVIT_CU_F32)
                 store_pieces<float>(params.out, at, value, dim);
             else if (params.out_dtype == RVIT_CU_F16)

@@ -6,11 +6,17 @@
 #ifndef RVIT_LINEAR_HOPPER_CUH
 #define RVIT_LINEAR_HOPPER_CUH
 
-#include "activation.cuh"
-#include "e4m3.cuh"
 #include "hopper.cuh"
+#include "lane_scaled.cuh"
 
 #include "../tile.h"
+
+template <bool FIRST, typename A, typename B> struct choose_type {
+    typedef A type;
+};
+template <typename A, typename B> struct choose_type<false, A, B> {
+    typedef B type;
+};
 
 /* A tile has BM rows and BN columns; half a tile half of the rows. A stage of the ring has 128 bytes of each row of x and weight. CLUSTER
    CTAs have tiles above each other, of the same columns: each copies its share of their weights for all. U: of out. SERVES: activation.cuh,
@@ -19,8 +25,9 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
     static const int BM = RVIT_CU_HOPPER_ROWS, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
     static const int X_BOX = RVIT_CU_HOPPER_X_BOX, WEIGHT_BOX = RVIT_CU_HOPPER_WEIGHT_BOX(BN); /* rows of a copy */
     static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
-    static const int STEP = sizeof(U) == 4 ? 4 : 8, UNIT = 4 * STEP, UNITS = BN / UNIT; /* neighbours that a lane has, four lanes have */
     static const bool HAS_SCALES = sizeof(T) == 1;
+    typedef typename choose_type<HAS_SCALES, lane_scaled<U, BN, SERVES, 8>, lane_sums<U, BN, SERVES, 8>>::type lane_of;
+    static const int STEP = lane_of::STEP, UNIT = lane_of::UNIT;
     static const int GROUPS = 2, COPIER_REGISTERS = 24, REGISTERS = 240;
     enum { TURNS = 8 }; /* barriers of group_sync: it is a group's turn to multiply */
 
@@ -188,7 +195,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
             barrier_arrive_in(m.left(stage), lane);
     }
 
-    template <int BLOCKS> static __device__ __forceinline__ void multiply(float (&sum)[BLOCKS][BN / 2], const ring &m, int stage)
+    template <int BLOCKS, int MOST> static __device__ __forceinline__ void multiply(float (&sum)[MOST][BN / 2], const ring &m, int stage)
     {
         const uint32_t x = m.x(stage), weight = m.weight(stage);
 #pragma unroll
@@ -199,260 +206,21 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         products_commit();
     }
 
-    /* Where a lane's sums lie in a row of out: STEP of them in each unit of four lanes, of which this is the i-th. */
-    static __device__ __forceinline__ constexpr int sum_of(int unit, int i, int half)
+    /* All products of so many blocks of a tile. The other group's turn is when its last ones have begun. */
+    template <int BLOCKS, int MOST>
+    static __device__ __forceinline__ void multiply_all(float (&sum)[MOST][BN / 2], const tile &t, const ring &m, int group, int steps,
+                                                        place &at)
     {
-        return (unit * STEP / 2 + i / 2) * 4 + half * 2 + i % 2;
-    }
-
-    /* Sums begin with the bias, or where they are to be scaled with zero. column: the lane's first. */
-    template <int BLOCKS>
-    static __device__ __forceinline__ void begin(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int column)
-    {
-#pragma unroll
-        for (int u = 0; u < UNITS; u++)
-#pragma unroll
-            for (int i = 0; i < STEP; i += 4) {
-                const int to = column + u * UNIT + i;
-                float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (!HAS_SCALES && params.bias != nullptr && to < params.out_features)
-                    v = load_4(params.bias + to);
-#pragma unroll
-                for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-                    for (int half = 0; half < 2; half++) {
-                        sum[b][sum_of(u, i, half)] = v.x, sum[b][sum_of(u, i + 1, half)] = v.y;
-                        sum[b][sum_of(u, i + 2, half)] = v.z, sum[b][sum_of(u, i + 3, half)] = v.w;
-                    }
-            }
-    }
-
-    /* The sums of each four neighbouring columns, by change(sums of one row, its place among those of the lane, numbers of the columns). */
-    template <int BLOCKS, typename F>
-    static __device__ __forceinline__ void for_columns(float (&sum)[BLOCKS][BN / 2], const float *of_columns, int column, int n, F change)
-    {
-#pragma unroll
-        for (int u = 0; u < UNITS; u++)
-#pragma unroll
-            for (int i = 0; i < STEP; i += 4) {
-                const int from = column + u * UNIT + i;
-                float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (of_columns != nullptr && from < n)
-                    v = load_4(of_columns + from);
-#pragma unroll
-                for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-                    for (int half = 0; half < 2; half++) {
-                        change(sum[b][sum_of(u, i, half)], b * 2 + half, v.x), change(sum[b][sum_of(u, i + 1, half)], b * 2 + half, v.y);
-                        change(sum[b][sum_of(u, i + 2, half)], b * 2 + half, v.z),
-                            change(sum[b][sum_of(u, i + 3, half)], b * 2 + half, v.w);
-                    }
-            }
-    }
-
-    /* Scales, and the bias. With one scale for all both are one operation. */
-    template <int BLOCKS>
-    static __device__ __forceinline__ void settle(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_hopper_params &all, int row,
-                                                  int column, int rows)
-    {
-        const rvit_cu_linear_params &params = all.args;
-        float scale = 1.0f;
-        if (all.one_scale != nullptr) {
-            scale = *all.one_scale * *params.weight_scales;
-        } else {
-            float of_row[BLOCKS * 2];
-#pragma unroll
-            for (int i = 0; i < BLOCKS * 2; i++) {
-                const int r = row + i / 2 * 64 + i % 2 * 8;
-                of_row[i] = r < rows ? params.x_scales[r] : 0.0f;
-            }
-            for_columns(sum, params.weight_scales, column, params.out_features,
-                        [&](float &x, int i, float of_column) { x = mul_rn(x, mul_rn(of_row[i], of_column)); });
-        }
-        for_columns(sum, params.bias, column, params.out_features, [=](float &x, int, float bias) { x = fmaf(x, scale, bias); });
-    }
-
-    /* Rows of the lane from `row` on. Of 16 bits: an activation, and no residual. A unit's registers are free for the next once it is
-       stored, so that several chains of operations run beside each other. */
-    template <int AT_ONCE, int BLOCKS, typename V, typename F>
-    static __device__ __forceinline__ void store(V *out, const float (&sum)[BLOCKS][BN / 2], int width, int row, int column, int rows,
-                                                 F activate)
-    {
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const int r = row + b * 64 + half * 8;
-                V *to = out + (long long)r * width + column;
-#pragma unroll
-                for (int u = 0; u < UNITS; u++) {
-                    uint32_t pairs[4];
-#pragma unroll
-                    for (int i = 0; i < 4; i += AT_ONCE / 2) {
-                        float x[AT_ONCE];
-#pragma unroll
-                        for (int j = 0; j < AT_ONCE; j++)
-                            x[j] = sum[b][sum_of(u, i * 2 + j, half)];
-                        activate(x);
-#pragma unroll
-                        for (int j = 0; j < AT_ONCE / 2; j++)
-                            pairs[i + j] = element<V>::pack(x[j * 2], x[j * 2 + 1]);
-                    }
-                    if (r < rows && column + u * UNIT < width)
-                        *reinterpret_cast<uint4 *>(to + u * UNIT) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-                }
-            }
-    }
-
-    /* Of e4m3, by a static scale. COUNTS: what is cut off, if that is asked for. */
-    template <bool COUNTS, int BLOCKS, typename F>
-    static __device__ __forceinline__ void store_bytes(const rvit_cu_linear_hopper_params &all, const float (&sum)[BLOCKS][BN / 2], int row,
-                                                       int column, int rows, F activate)
-    {
-        const float scale = *all.static_scale, factor = factor_of(scale);
-        const int width = all.args.out_features;
-        int n_cut_off = 0;
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-                const int r = row + b * 64 + half * 8;
-                unsigned char *to = static_cast<unsigned char *>(all.args.out) + (long long)r * width + column;
-                if (column == 0 && r < rows)
-                    all.out_scales[r] = isnan(factor) ? factor : scale;
-#pragma unroll
-                for (int u = 0; u < UNITS; u++) {
-                    float x[STEP];
-#pragma unroll
-                    for (int i = 0; i < STEP; i++)
-                        x[i] = sum[b][sum_of(u, i, half)];
-                    activate(x);
-#pragma unroll
-                    for (int i = 0; i < STEP; i++)
-                        x[i] = scaled(x[i], factor);
-                    const uint2 bytes = make_uint2(pack_e4m3(x[0], x[1], x[2], x[3]), pack_e4m3(x[4], x[5], x[6], x[7]));
-                    const bool is_there = r < rows && column + u * UNIT < width;
-                    if (is_there)
-                        *reinterpret_cast<uint2 *>(to + u * UNIT) = bytes;
-                    if (COUNTS && is_there)
-#pragma unroll
-                        for (int i = 0; i < STEP; i++)
-                            n_cut_off += fabsf(x[i]) > RVIT_E4M3_LARGEST;
-                }
-            }
-        if (COUNTS && all.saturated != nullptr)
-            add_cut_off(all.saturated, n_cut_off);
-    }
-
-    template <int BLOCKS>
-    static __device__ __forceinline__ void finish(e4m3 *, const rvit_cu_linear_hopper_params &all, float (&sum)[BLOCKS][BN / 2], int row,
-                                                  int column, int rows)
-    {
-        const rvit_cu_linear_params &params = all.args;
-        const auto sigmoid = [&](float(&x)[8]) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
-        };
-        if (SERVES == SIGMOID && all.saturated == nullptr)
-            store_bytes<false>(all, sum, row, column, rows, sigmoid);
-        else if (SERVES == SIGMOID)
-            store_bytes<true>(all, sum, row, column, rows, sigmoid);
-        else if (params.gelu && all.saturated == nullptr)
-            store_bytes<false>(all, sum, row, column, rows, [](float(&x)[8]) { gelu_fast(x); });
-        else /* all else, which models do not ask for */
-            store_bytes<true>(all, sum, row, column, rows, [&](float(&x)[8]) {
-                if (params.gelu)
-                    gelu_fast(x);
-            });
-    }
-
-    template <int BLOCKS, typename V>
-    static __device__ __forceinline__ void finish(V *out, const rvit_cu_linear_hopper_params &all, float (&sum)[BLOCKS][BN / 2], int row,
-                                                  int column, int rows)
-    {
-        const rvit_cu_linear_params &params = all.args;
-        if (SERVES == SIGMOID)
-            store<4>(out, sum, params.out_features, row, column, rows, [&](float(&x)[4]) {
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
-            });
-        else if (params.gelu)
-            store<8>(out, sum, params.out_features, row, column, rows, [](float(&x)[8]) { gelu_fast(x); });
-        else
-            store<8>(out, sum, params.out_features, row, column, rows, [](float(&)[8]) {});
-    }
-
-    /* Units of a row of float32 whose residual is loaded together. */
-    static const int PIECE = 8, PIECES = UNITS / PIECE;
-
-    static __device__ __forceinline__ void load_residual(float4 (&more)[PIECE], const rvit_cu_linear_params &params, int piece, int row,
-                                                         int column, int rows)
-    {
-        const int r = row + piece / PIECES / 2 * 64 + piece / PIECES % 2 * 8, c = column + piece % PIECES * PIECE * UNIT;
-        const int from_row = params.residual_period == 0 ? r : r % params.residual_period;
-        const float *from = static_cast<const float *>(params.residual) + (long long)from_row * params.out_features + c;
-#pragma unroll
-        for (int u = 0; u < PIECE; u++) {
-            more[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            if (params.residual != nullptr && r < rows && c + u * UNIT < params.out_features)
-                more[u] = load_4(from + u * UNIT);
-        }
-    }
-
-    /* Of float32: a residual. Two pieces of it are on their way, as soon as the first has left its registers free. */
-    template <int BLOCKS>
-    static __device__ __forceinline__ void finish(float *out, const rvit_cu_linear_hopper_params &all, float (&sum)[BLOCKS][BN / 2],
-                                                  int row, int column, int rows)
-    {
-        const rvit_cu_linear_params &params = all.args;
-        const int N = BLOCKS * 2 * PIECES;
-        float4 more[3][PIECE];
-        load_residual(more[0], params, 0, row, column, rows);
-#pragma unroll
-        for (int piece = 0; piece < N; piece++) {
-            const int b = piece / PIECES / 2, half = piece / PIECES % 2;
-            const int r = row + b * 64 + half * 8, c = column + piece % PIECES * PIECE * UNIT;
-            float *to = out + (long long)r * params.out_features + c;
-#pragma unroll
-            for (int u = 0; u < PIECE; u++) {
-                const float4 &x = more[piece % 3][u];
-                const int at = piece % PIECES * PIECE + u;
-                if (r < rows && c + u * UNIT < params.out_features)
-                    store_4(to + u * UNIT, make_float4(sum[b][sum_of(at, 0, half)] + x.x, sum[b][sum_of(at, 1, half)] + x.y,
-                                                       sum[b][sum_of(at, 2, half)] + x.z, sum[b][sum_of(at, 3, half)] + x.w));
-            }
-            if (piece == 0 && N > 1)
-                load_residual(more[1], params, 1, row, column, rows);
-            if (piece + 2 < N)
-                load_residual(more[(piece + 2) % 3], params, piece + 2, row, column, rows);
-        }
-    }
-
-    /* A tile of the group's, in its turn. at: its first stage, then that behind it. */
-    template <int BLOCKS>
-    static __device__ __forceinline__ void make(const rvit_cu_linear_hopper_params &all, const tile &t, const ring &m, int group, int steps,
-                                                int rows, bool is_first, place &at)
-    {
-        const rvit_cu_linear_params &params = all.args;
-        float sum[BLOCKS][BN / 2];
-        begin(sum, params, t.column + (int)(threadIdx.x & 3) * STEP);
-#pragma unroll
-        for (int b = 0; b < BLOCKS; b++)
-            keep_here(sum[b]);
-        if (!is_first)
-            group_sync(TURNS + group, GROUPS * 128);
         barrier_wait(m.came(at.stage), at.parity);
         products_begin();
-        multiply(sum, m, at.stage);
+        multiply<BLOCKS>(sum, m, at.stage);
 #pragma unroll 1
         for (int step = 1; step < steps; step++) {
             const int before = at.stage;
             at.next();
             barrier_wait(m.came(at.stage), at.parity);
             products_begin();
-            multiply(sum, m, at.stage);
+            multiply<BLOCKS>(sum, m, at.stage);
             products_wait<1>();
             leave(m, before);
         }
@@ -462,16 +230,33 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
             keep_here(sum[b]);
+    }
+
+    /* A tile of the group's, in its turn. at: its first stage, then that behind it. With scales MOST blocks or fewer, else MOST. */
+    template <int MOST>
+    static __device__ __forceinline__ void make(const rvit_cu_linear_params &params, const tile &t, const ring &m, int group, int steps,
+                                                int rows, bool is_first, place &at)
+    {
+        const int blocks = HAS_SCALES ? t.blocks : MOST;
+        float sum[MOST][BN / 2];
+        lane_of::begin(sum, params, t.column + (int)(threadIdx.x & 3) * STEP);
+#pragma unroll
+        for (int b = 0; b < MOST; b++)
+            keep_here(sum[b]);
+        if (!is_first)
+            group_sync(TURNS + group, GROUPS * 128);
+        if (blocks == MOST)
+            multiply_all<MOST>(sum, t, m, group, steps, at);
+        else
+            multiply_all<1>(sum, t, m, group, steps, at);
         leave(m, at.stage);
         at.next();
         const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
         const int row = t.row + (lane & 127) / 32 * 16 + (lane & 31) / 4, column = t.column + (lane & 3) * STEP;
-        if (HAS_SCALES)
-            settle(sum, all, row, column, rows);
-        finish(static_cast<U *>(params.out), all, sum, row, column, rows);
+        lane_of::finish(sum, params, blocks, row, column, rows);
     }
 
-    static __device__ __forceinline__ void work(const rvit_cu_linear_hopper_params &params, const ring &m, int group, int steps, int rows)
+    static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const ring &m, int group, int steps, int rows)
     {
         place at = {0, 0};
         if (group == 1)
@@ -482,7 +267,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
             warp_sync();
             leave(m.known(group));
             const bool is_first = group == 0 && i == 0;
-            if (t.blocks == BM / 64)
+            if (HAS_SCALES || t.blocks == BM / 64)
                 make<BM / 64>(params, t, m, group, steps, rows, is_first, at);
             else
                 make<BM / 128>(params, t, m, group, steps, rows, is_first, at);
@@ -520,7 +305,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         } else {
             take_registers<REGISTERS>();
             if (group < all.n)
-                work(params, m, group, all.steps, all.rows);
+                work(params.args, m, group, all.steps, all.rows);
         }
         if (CLUSTER > 1) /* its shared memory is there until the others have filled it */
             cluster_sync();

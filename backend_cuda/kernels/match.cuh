@@ -45,20 +45,35 @@ struct match_job {
     uint8_t *marks;
 };
 
+/* Four channels of a row's keys, the first at offset, added up over every step-th head from `first` on. */
+template <typename T> RVIT_DEVICE float4 sum_over_heads(const rvit_cu_match_params &params, long long offset, int first, int step)
+{
+    const T *k = static_cast<const T *>(params.k) + offset;
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 4
+    for (int head = first; head < params.n_heads; head += step) {
+        const float4 value = load_4(k + head * params.head_dim);
+        sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
+    }
+    return sum;
+}
+
 /* By a warp: the keys of a row added up over the heads and scaled to length 1. A lane holds 4 channels; lanes to spare share the heads. */
-template <typename T> RVIT_DEVICE void metric_of_row(const rvit_cu_match_params &params, long long row)
+RVIT_DEVICE void metric_of_row(const rvit_cu_match_params &params, long long row)
 {
     const int lane = threadIdx.x & 31, lanes = params.head_dim / 4, groups = 32 / lanes, group = lane / lanes;
-    const T *k = static_cast<const T *>(params.k) + row * params.k_stride + lane % lanes * 4;
+    const long long offset = row * params.k_stride + (lane - group * lanes) * 4;
     float4 part = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (group < groups) {
-#pragma unroll 4
-        for (int head = group; head < params.n_heads; head += groups) {
-            const float4 value = load_4(k + head * params.head_dim);
-            part.x += value.x, part.y += value.y, part.z += value.z, part.w += value.w;
-        }
+        if (params.dtype == RVIT_CU_F32)
+            part = sum_over_heads<float>(params, offset, group, groups);
+        else if (params.dtype == RVIT_CU_F16)
+            part = sum_over_heads<f16>(params, offset, group, groups);
+        else
+            part = sum_over_heads<bf16>(params, offset, group, groups);
     }
     float4 sum = part;
+#pragma unroll 1
     for (int g = 1; g < groups; g++) {
         const int from = (lane + g * lanes) & 31;
         sum.x += shuffle(part.x, from), sum.y += shuffle(part.y, from);
@@ -76,27 +91,18 @@ template <typename T> RVIT_DEVICE void metric_of_row(const rvit_cu_match_params 
 }
 
 /* By warp number `warp` of `warps`. */
-template <typename T> RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, int end, int warp, int warps)
+RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, int end, int warp, int warps)
 {
+#pragma unroll 1
     for (int row = begin + warp; row < end; row += warps)
-        metric_of_row<T>(params, row);
-}
-
-RVIT_DEVICE void metric_of_typed_rows(const rvit_cu_match_params &params, int begin, int end, int warp, int warps)
-{
-    if (params.dtype == RVIT_CU_F32)
-        metric_of_rows<float>(params, begin, end, warp, warps);
-    else if (params.dtype == RVIT_CU_F16)
-        metric_of_rows<f16>(params, begin, end, warp, warps);
-    else
-        metric_of_rows<bf16>(params, begin, end, warp, warps);
+        metric_of_row(params, row);
 }
 
 /* Of all rows of the batch. */
 RVIT_DEVICE void metric_of_batch(const rvit_cu_match_params &params)
 {
     const int warps = (int)blockDim.x / 32, rows = min(max(params.layout.cu_seqlens[params.layout.n_images], 0), params.layout.rows);
-    metric_of_typed_rows(params, 0, rows, (int)blockIdx.x * warps + (int)threadIdx.x / 32, (int)gridDim.x * warps);
+    metric_of_rows(params, 0, rows, (int)blockIdx.x * warps + (int)threadIdx.x / 32, (int)gridDim.x * warps);
 }
 
 /* Better than the value so far: larger, or equal and earlier. index below 0: there is none yet. A NaN is never better. */
@@ -423,7 +429,7 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
         first = min(job.n_a, part * each), last = min(job.n_a, first + each);
     } else {
         const int each = (job.len + layout.parts - 1) / layout.parts, begin = job.begin + min(job.len, part * each);
-        metric_of_typed_rows(params, begin, min(job.begin + job.len, begin + each), threadIdx.x / 32, blockDim.x / 32);
+        metric_of_rows(params, begin, min(job.begin + job.len, begin + each), threadIdx.x / 32, blockDim.x / 32);
         if (!is_last_part(layout, image, memory.layout))
             return;
     }

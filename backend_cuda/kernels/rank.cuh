@@ -80,6 +80,7 @@ template <typename K> RVIT_DEVICE uint32_t find_threshold(const K &key_at, int n
 {
     uint32_t found = 0, mask = 0;
     int need = k;
+#pragma unroll 1
     for (int shift = 24; shift >= 0; shift -= 8) {
         for (int d = threadIdx.x; d < DIGITS; d += blockDim.x)
             memory.histogram[d] = 0;
@@ -102,57 +103,78 @@ template <typename K> RVIT_DEVICE uint32_t find_threshold(const K &key_at, int n
     return found;
 }
 
-/* How many of the keys from .. end - 1, multiples of 4, are above key. */
-RVIT_DEVICE int count_above(const uint32_t *keys, int from, int end, uint32_t key)
+/* How many of the n keys are above the i-th, or equal to it and before it. They are padded with zeroes to whole warps, and so is i's
+   warp. */
+RVIT_DEVICE int rank_of(const uint32_t *keys, int n, int i)
 {
-    int above = 0;
-#pragma unroll 8
-    for (int j = from; j < end; j += 4) {
-        const uint4 other = *reinterpret_cast<const uint4 *>(keys + j);
-        above += (other.x > key) + (other.y > key) + (other.z > key) + (other.w > key);
+    const uint32_t key = keys[i];
+    const int own = i & ~31;
+    int better = 0;
+#pragma unroll 1
+    for (int from = 0; from < n; from += 32) {
+        if (from != own) {
+            const uint32_t below = from < own ? key - 1 : key;
+#pragma unroll
+            for (int j = from; j < from + 32; j += 4) {
+                const uint4 other = *reinterpret_cast<const uint4 *>(keys + j);
+                better += (other.x > below) + (other.y > below) + (other.z > below) + (other.w > below);
+            }
+            continue;
+        }
+        /* Only among a warp's own rows does the order depend on the lane. */
+#pragma unroll 2
+        for (int j = from; j < from + 32; j += 4) {
+            const uint4 other = *reinterpret_cast<const uint4 *>(keys + j);
+            better +=
+                (other.x > key - (j < i)) + (other.y > key - (j + 1 < i)) + (other.z > key - (j + 2 < i)) + (other.w > key - (j + 3 < i));
+        }
     }
-    return above;
+    return better;
 }
 
 /* Each score is compared with each. On equal keys the earlier row is better. */
 RVIT_DEVICE bool mark_best_few(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
 {
     bool has_nan = false;
-    const int padded = (n + 3) / 4 * 4;
+    const int padded = (n + 31) / 32 * 32;
     for (int i = threadIdx.x; i < padded; i += blockDim.x) {
         memory.keys[i] = i < n ? key_of(scores[i]) : 0u;
         has_nan = has_nan || memory.keys[i] == 1u;
     }
     block_sync();
     const bool is_ranked = k > 0 && k < n;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        int better = 0;
-        if (is_ranked) {
-            /* Only around a warp's own rows does the order depend on the lane. */
-            const uint32_t key = memory.keys[i];
-            const int own = i & ~31;
-            better = count_above(memory.keys, 0, own, key - 1) + count_above(memory.keys, own + 32, padded, key);
-#pragma unroll
-            for (int j = own; j < own + 32; j += 4)
-                if (j < padded) {
-                    const uint4 other = *reinterpret_cast<const uint4 *>(memory.keys + j);
-                    better += (other.x > key - (j < i)) + (other.y > key - (j + 1 < i)) + (other.z > key - (j + 2 < i)) +
-                              (other.w > key - (j + 3 < i));
-                }
-        }
-        marks[i] = better < k;
-    }
+#pragma unroll 1
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+        marks[i] = (is_ranked ? rank_of(memory.keys, n, i) : 0) < k;
     return has_nan;
 }
 
-/* By the key of the k-th best score; of those that have it, the first stay. */
-template <typename K> RVIT_DEVICE bool mark_best_by_threshold(const K &key_at, int n, int k, rank_memory &memory, uint8_t *marks)
+/* Keys that are held in shared memory, or made from the scores each time. */
+struct key_list {
+    const float *scores;
+    const uint32_t *keys;
+    bool is_held;
+    __device__ __forceinline__ uint32_t operator()(int i) const
+    {
+        return is_held ? keys[i] : key_of(scores[i]);
+    }
+};
+
+/* By the key of the k-th best score; of those that have it, the first stay. Up to HELD_ROWS scores are read once. */
+RVIT_DEVICE bool mark_best_many(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
 {
+    const key_list key_at = {scores, memory.keys, n <= HELD_ROWS};
+    if (key_at.is_held) {
+        for (int i = threadIdx.x; i < n; i += blockDim.x)
+            memory.keys[i] = key_of(scores[i]);
+        block_sync();
+    }
     bool has_nan = false;
     uint32_t threshold = 0xffffffffu;
     int need = 0;
     if (k > 0)
         threshold = find_threshold(key_at, n, k, memory, &need);
+#pragma unroll 1
     for (int base = 0; base < n; base += blockDim.x) {
         const int i = base + (int)threadIdx.x;
         const uint32_t key = i < n ? key_at(i) : 0u;
@@ -164,33 +186,6 @@ template <typename K> RVIT_DEVICE bool mark_best_by_threshold(const K &key_at, i
         need -= all;
     }
     return has_nan;
-}
-
-struct key_of_score {
-    const float *scores;
-    __device__ __forceinline__ uint32_t operator()(int i) const
-    {
-        return key_of(scores[i]);
-    }
-};
-
-struct key_held {
-    const uint32_t *keys;
-    __device__ __forceinline__ uint32_t operator()(int i) const
-    {
-        return keys[i];
-    }
-};
-
-/* Up to HELD_ROWS scores are read once. */
-RVIT_DEVICE bool mark_best_many(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
-{
-    if (n > HELD_ROWS)
-        return mark_best_by_threshold(key_of_score{scores}, n, k, memory, marks);
-    for (int i = threadIdx.x; i < n; i += blockDim.x)
-        memory.keys[i] = key_of(scores[i]);
-    block_sync();
-    return mark_best_by_threshold(key_held{memory.keys}, n, k, memory, marks);
 }
 
 /* Marks the k best of n scores, 0 <= k <= n, with 1 and the others with 0. True to a thread that came upon a NaN. Every thread takes part;

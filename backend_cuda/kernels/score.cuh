@@ -46,6 +46,20 @@ RVIT_DEVICE float mean_over_heads(const rvit_cu_select_params &params, long long
     return mul_rn(sum, params.factor);
 }
 
+/* The same by a warp, of which lane i has read probability i of the row. */
+RVIT_DEVICE float mean_over_lanes(const rvit_cu_select_params &params, long long row, float prob)
+{
+    const int lane = threadIdx.x & 31;
+    float sum = shuffle(prob, 0);
+#pragma unroll 2
+    for (int head = 1; head < params.n_heads; head++) {
+        if (head % 32 == 0)
+            prob = head + lane < params.n_heads ? params.cls_probs[row * params.n_heads + head + lane] : 0.0f;
+        sum = add_rn(sum, shuffle(prob, head & 31));
+    }
+    return mul_rn(sum, params.factor);
+}
+
 /* log(e^o0 / (e^o0 + e^o1)) = -log(1 + e^d), d = o1 - o0, without overflow. */
 RVIT_DEVICE float log_softmax_of_first(float o0, float o1)
 {
@@ -59,12 +73,19 @@ template <typename T> RVIT_DEVICE float score_of_row(const rvit_cu_select_params
     const T *x = static_cast<const T *>(params.x) + row * params.x_stride;
     if (params.score == SCORE_PREDICTOR) {
         const T *weight = static_cast<const T *>(params.weight);
-        const float o0 = sum_products<6, false>(x, weight, params.dim) + params.bias[0];
-        const float o1 = sum_products<6, false>(x, weight + params.dim, params.dim) + params.bias[1];
+        float o0 = 0.0f, o1 = 0.0f;
+#pragma unroll 1
+        for (int i = 0; i < 2; i++) {
+            o0 = o1;
+            o1 = sum_products<6, false>(x, weight + i * params.dim, params.dim) + params.bias[i];
+        }
         return log_softmax_of_first(o0, o1);
     }
+    const int lane = threadIdx.x & 31;
+    const bool has_probs = params.score == SCORE_CLS_NORM;
+    const float prob = has_probs && lane < params.n_heads ? params.cls_probs[(long long)row * params.n_heads + lane] : 0.0f;
     const float score = sum_products<12, true>(x, x, params.dim);
-    return params.score == SCORE_CLS_NORM && (threadIdx.x & 31) == 0 ? mul_rn(mean_over_heads(params, row), sqrtf(score)) : score;
+    return has_probs ? mul_rn(mean_over_lanes(params, row, prob), sqrtf(score)) : score;
 }
 
 /* The scores that look at a row of x: a warp a unit. */
@@ -73,9 +94,12 @@ template <typename T> RVIT_DEVICE void score_wide_rows(const rvit_cu_select_para
     const int lane = threadIdx.x & 31, warps = (int)blockDim.x / 32;
     for (int unit = begin + (int)threadIdx.x / 32 * params.unit; unit < end; unit += warps * params.unit) {
         const int past = min(unit + params.unit, end);
-        float sum = score_of_row<T>(params, unit);
-        for (int row = unit + 1; row < past; row++)
-            sum = add_rn(sum, score_of_row<T>(params, row));
+        float sum = 0.0f;
+#pragma unroll 1
+        for (int row = unit; row < past; row++) {
+            const float score = score_of_row<T>(params, row);
+            sum = row == unit ? score : add_rn(sum, score);
+        }
         if (lane == 0)
             for (int row = unit; row < past; row++)
                 params.scores[row] = share_of_unit(params, sum);

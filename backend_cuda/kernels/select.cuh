@@ -95,6 +95,7 @@ RVIT_DEVICE int count_marks(const rvit_cu_select_params &params, const select_jo
 {
     const int lane = threadIdx.x & 31;
     int kept = 0;
+#pragma unroll 1
     for (int base = 0; base < job.len; base += blockDim.x) {
         const int i = base + (int)threadIdx.x;
         const bool stays = i < job.len && job.marks[i] != 0;
@@ -130,6 +131,7 @@ RVIT_DEVICE void list_rows(const rvit_cu_select_params &params, const select_job
 {
     const int most = params.layout.rows, lane = threadIdx.x & 31;
     int before = 0; /* rows that stay before this round */
+#pragma unroll 1
     for (int base = 0; base < job.len; base += blockDim.x) {
         const int i = base + (int)threadIdx.x;
         bool stays = false;
@@ -153,18 +155,45 @@ RVIT_DEVICE void list_rows(const rvit_cu_select_params &params, const select_job
     }
 }
 
-/* The dropped rows, weighted by their scores, added up in the place of the first of them: a thread takes four columns. */
-template <typename T> RVIT_DEVICE void fuse_rows(const rvit_cu_select_params &params, const select_job &job, select_memory &memory)
+/* Adds n rows at a column, weighted by their scores, one after another. */
+template <typename T> RVIT_DEVICE void add_rows(const rvit_cu_select_params &params, const int *rows, int n, int column, float4 &sum)
 {
-    T *x = static_cast<T *>(params.fuse_x);
+    enum { AHEAD = 6 };
+    const T *x = static_cast<const T *>(params.fuse_x) + column;
+#pragma unroll 1
+    for (int from = 0; from < n; from += AHEAD) {
+        typename raw_4<T>::type raw[AHEAD];
+        float score[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (from + i < n) {
+                raw[i] = load_raw_4(x + (long long)rows[from + i] * params.fuse_dim);
+                score[i] = params.scores[rows[from + i]];
+            }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (from + i < n) {
+                const float4 value = raw_4<T>::floats(raw[i]);
+                sum.x = add_rn(sum.x, mul_rn(score[i], value.x)), sum.y = add_rn(sum.y, mul_rn(score[i], value.y));
+                sum.z = add_rn(sum.z, mul_rn(score[i], value.z)), sum.w = add_rn(sum.w, mul_rn(score[i], value.w));
+            }
+    }
+}
+
+/* The dropped rows, weighted by their scores, added up in the place of the first of them: a thread takes four columns. */
+RVIT_DEVICE void fuse(const rvit_cu_select_params &params, const select_job &job, select_memory &memory)
+{
     const int dim = params.fuse_dim;
     int *dropped = memory.dropped;
+#pragma unroll 1
     for (int first_column = 0; first_column < dim; first_column += blockDim.x * 4) {
         const int column = first_column + (int)threadIdx.x * 4;
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         int first = -1;
+#pragma unroll 1
         for (int chunk = 0; chunk < job.len; chunk += HELD_ROWS) {
             int n = 0;
+#pragma unroll 1
             for (int base = chunk; base < min(chunk + HELD_ROWS, job.len); base += blockDim.x) {
                 const int i = base + (int)threadIdx.x;
                 const bool goes = i < min(chunk + HELD_ROWS, job.len) && job.marks[i] == 0;
@@ -177,31 +206,19 @@ template <typename T> RVIT_DEVICE void fuse_rows(const rvit_cu_select_params &pa
             block_sync();
             if (first < 0 && n > 0)
                 first = dropped[0];
-            if (column < dim) {
-#pragma unroll 8
-                for (int i = 0; i < n; i++) {
-                    const long long row = dropped[i];
-                    const float4 value = load_4(x + row * dim + column);
-                    const float score = params.scores[row];
-                    sum.x = add_rn(sum.x, mul_rn(score, value.x)), sum.y = add_rn(sum.y, mul_rn(score, value.y));
-                    sum.z = add_rn(sum.z, mul_rn(score, value.z)), sum.w = add_rn(sum.w, mul_rn(score, value.w));
-                }
-            }
+            if (column >= dim)
+                n = 0;
+            if (params.fuse_dtype == RVIT_CU_F32)
+                add_rows<float>(params, dropped, n, column, sum);
+            else if (params.fuse_dtype == RVIT_CU_F16)
+                add_rows<f16>(params, dropped, n, column, sum);
+            else
+                add_rows<bf16>(params, dropped, n, column, sum);
             block_sync();
         }
         if (first >= 0 && column < dim)
-            store_4(x + (long long)first * dim + column, sum);
+            store_4_as(params.fuse_dtype, params.fuse_x, (long long)first * dim + column, sum);
     }
-}
-
-RVIT_DEVICE void fuse(const rvit_cu_select_params &params, const select_job &job, select_memory &memory)
-{
-    if (params.fuse_dtype == RVIT_CU_F32)
-        fuse_rows<float>(params, job, memory);
-    else if (params.fuse_dtype == RVIT_CU_F16)
-        fuse_rows<f16>(params, job, memory);
-    else
-        fuse_rows<bf16>(params, job, memory);
 }
 
 RVIT_DEVICE void select_image(const rvit_cu_select_params &params)

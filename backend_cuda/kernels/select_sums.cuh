@@ -52,24 +52,33 @@ RVIT_DEVICE int check_scores(const float *scores, int n, sums_memory &memory, ui
 }
 
 /* Sorts ascending, in place. A bitonic network of a power of two of numbers, those past n being the largest: the side that must not be
-   smaller is always the later one, so they stay where they are and need not be there. */
+   smaller is always the later one, so they stay where they are and need not be there. Steps of up to a warp stay among the 64 numbers of
+   a warp. */
 RVIT_DEVICE void sort_numbers(unsigned long long *numbers, int n)
 {
-    for (int run = 2; run / 2 < n; run *= 2)
+    block_sync();
+#pragma unroll 1
+    for (int run = 2; run / 2 < n; run *= 2) {
+#pragma unroll 1
         for (int step = run / 2; step > 0; step /= 2) {
-            block_sync();
+#pragma unroll 1
             for (int t = threadIdx.x;; t += blockDim.x) {
-                const int a = t / step * 2 * step + t % step;
+                const int a = t * 2 - (t & (step - 1));
                 if (a >= n)
                     break;
-                const int b = step == run / 2 ? (a | (run - 1)) - (a & (run - 1)) : a + step;
+                const int b = step == run / 2 ? a ^ (run - 1) : a + step;
                 if (b >= n)
                     continue;
                 const unsigned long long x = numbers[a], y = numbers[b];
                 if (x > y)
                     numbers[a] = y, numbers[b] = x;
             }
+            if (step > 32 || (step == 1 && run > 32))
+                block_sync();
+            else
+                warp_sync();
         }
+    }
     block_sync();
 }
 
@@ -79,6 +88,7 @@ RVIT_DEVICE void sum_up(unsigned long long *sorted, const float *scores, int n, 
 {
     const int each = (n + (int)blockDim.x - 1) / (int)blockDim.x, begin = min(n, (int)threadIdx.x * each), end = min(n, begin + each);
     unsigned long long sum = 0;
+#pragma unroll 1
     for (int rank = begin; rank < end; rank++) {
         const unsigned index = min((unsigned)sorted[rank] & ((1u << INDEX_BITS) - 1u), (unsigned)n - 1u);
         sum += without_first && rank == 0 ? 0u : integer_of(float_bits(scores[index]) & 0x7fffffffu, exponent);
@@ -94,20 +104,23 @@ RVIT_DEVICE void sum_up(unsigned long long *sorted, const float *scores, int n, 
         memory.totals[warp] = before;
     block_sync();
     before -= sum;
+#pragma unroll 1
     for (int i = 0; i < warp; i++)
         before += memory.totals[i];
+#pragma unroll 1
     for (int rank = begin; rank < end; rank++)
         sorted[rank] += before << INDEX_BITS;
     block_sync();
 }
 
-/* The first of n ascending sums that is above value, or n. */
-RVIT_DEVICE int first_above(const unsigned long long *sums, int n, unsigned long long value)
+/* The first of n ascending sums that is above value / factor, or n. */
+RVIT_DEVICE int first_above(const unsigned long long *sums, int n, unsigned long long value, unsigned long long factor)
 {
     int low = 0, high = n;
+#pragma unroll 1
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (sums[middle] >> INDEX_BITS > value)
+        if ((sums[middle] >> INDEX_BITS) * factor > value)
             high = middle;
         else
             low = middle + 1;
@@ -119,12 +132,13 @@ RVIT_DEVICE int first_above(const unsigned long long *sums, int n, unsigned long
 RVIT_DEVICE void mark_sampled(const unsigned long long *sums, int n, int n_samples, uint8_t *marks)
 {
     const unsigned long long steps = n_samples > 1 ? (unsigned)n_samples - 1u : 1u;
-    const unsigned long long first = sums[min(first_above(sums, n, 0), n - 1)] >> INDEX_BITS, all = sums[n - 1] >> INDEX_BITS;
+    const unsigned long long first = sums[min(first_above(sums, n, 0, 1), n - 1)] >> INDEX_BITS, all = sums[n - 1] >> INDEX_BITS;
+#pragma unroll 1
     for (int k = threadIdx.x; k < n_samples; k += blockDim.x) {
         const unsigned long long point = first * steps + (unsigned)k * (all - first);
-        const int next = first_above(sums, n, point / steps), last = max(next - 1, 0);
+        const int next = first_above(sums, n, point, steps), last = max(next - 1, 0);
         const unsigned long long below = sums[last] >> INDEX_BITS;
-        int nearest = below == 0 ? 0 : first_above(sums, n, below - 1);
+        int nearest = below == 0 ? 0 : first_above(sums, n, below - 1, 1);
         if (next < n && (sums[next] >> INDEX_BITS) * steps - point < point - below * steps)
             nearest = next;
         marks[min((unsigned)sums[min(nearest, n - 1)] & ((1u << INDEX_BITS) - 1u), (unsigned)n - 1u)] = 1;

@@ -1,4 +1,4 @@
-/* The GEMM of warpgroups (sm_90a). Elsewhere the kernels of other devices pass the same tests. */
+/* The GEMMs of warpgroups (sm_90a), for many rows and for few. Elsewhere the kernels of other devices pass the same tests. */
 #include "cuda_tests.h"
 
 #include <math.h>
@@ -18,15 +18,26 @@ typedef struct hopper_case {
     int bias;
     rvit_activation activation;
     residual_kind residual;
-    int one_scale; /* of e4m3: the session says that there is one for all */
-    int counts;    /* to e4m3: what is cut off */
+    rvit_cu_few_form form; /* no stages: for many rows */
+    int one_scale;         /* of e4m3: the session says that there is one for all */
+    int counts;            /* to e4m3: what is cut off */
 } hopper_case;
 
-static void run(rvit_op op, int32_t n_sms)
+static void set_form(rvit_cu_machine *machine, const rvit_cu_few_form *form)
+{
+    machine->hopper_macs = machine->e4m3_tiles = 1;
+    machine->e4m3_kinds = 15;
+    machine->few_counted = form->stages > 0;
+    memset(machine->few_tiles, 0, sizeof machine->few_tiles);
+    for (int kind = 0; kind < 4; kind++)
+        machine->few_forms[kind] = *form;
+}
+
+static void run(rvit_op op, const rvit_cu_few_form *form, int32_t n_sms)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_machine machine = device->machine;
-    device->machine.hopper_macs = device->machine.e4m3_tiles = 1;
+    set_form(&device->machine, form);
     device->machine.n_sms = n_sms;
     const rvit_status status = rvit_stream_add(H.stream[DEVICE], &op);
     device->machine = machine;
@@ -125,7 +136,7 @@ static void check(const hopper_case *c, int *n_served)
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_queue queue = {.device = device};
     const rvit_cu_machine machine = device->machine;
-    device->machine.hopper_macs = device->machine.e4m3_tiles = 1;
+    set_form(&device->machine, &c->form);
     *n_served += rvit_cu_hopper_serves(&queue, &args);
     device->machine = machine;
     char *first = scratch((size_t)out->size);
@@ -135,7 +146,7 @@ static void check(const hopper_case *c, int *n_served)
             if (saturated)
                 memset(saturated->host, 0, 4);
             arrays_upload();
-            run(op, i % 2 ? 6 - sms : sms);
+            run(op, &c->form, i % 2 ? 6 - sms : sms);
             arrays_fetch(DEVICE);
             array_expect_untouched(out, DEVICE, c->live[i] * (int64_t)c->out_features * out_element);
             if (makes_e4m3) {
@@ -159,6 +170,14 @@ static void check(const hopper_case *c, int *n_served)
             }
             assert_memory_equal(first, out->result[DEVICE], (size_t)(c->live[i] * c->out_features * out_element));
         }
+    if (c->form.stages > 0 && c->form.parts == 1) { /* sums that are not split are those of the kernel for many rows */
+        const rvit_cu_few_form none = {0};
+        memcpy(live->host, &c->live[0], 4);
+        arrays_upload();
+        run(op, &none, 3);
+        arrays_fetch(DEVICE);
+        assert_memory_equal(first, out->result[DEVICE], (size_t)(most * c->out_features * out_element));
+    }
     harness_teardown(NULL);
 }
 
@@ -167,13 +186,13 @@ static void hopper_products(void **state)
 {
     (void)state;
     static const hopper_case cases[] = {
-        {RVIT_F16, RVIT_F16, 64, 256, 300, {257, 256, 1, 0}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, 0, 0},
-        {RVIT_BF16, RVIT_BF16, 200, 96, 140, {129, 128, -1}, 0, RVIT_ACTIVATION_NONE, NO_RESIDUAL, 0, 0},
-        {RVIT_F16, RVIT_F16, 8, 32, 70, {65, 64, -1}, 1, RVIT_ACTIVATION_SILU, NO_RESIDUAL, 0, 0},
-        {RVIT_BF16, RVIT_BF16, 72, 160, 30, {30, 3, -1}, 1, RVIT_ACTIVATION_GELU_TANH, NO_RESIDUAL, 0, 0},
-        {RVIT_F16, RVIT_F32, 520, 288, 200, {140, 139, 130, 5}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, 0, 0},
-        {RVIT_BF16, RVIT_F32, 136, 64, 300, {299, 150, -1}, 0, RVIT_ACTIVATION_NONE, PERIODIC, 0, 0},
-        {RVIT_F16, RVIT_F32, 64, 128, 129, {129, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, 0, 0},
+        {RVIT_F16, RVIT_F16, 64, 256, 300, {257, 256, 1, 0}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, {0}, 0, 0},
+        {RVIT_BF16, RVIT_BF16, 200, 96, 140, {129, 128, -1}, 0, RVIT_ACTIVATION_NONE, NO_RESIDUAL, {0}, 0, 0},
+        {RVIT_F16, RVIT_F16, 8, 32, 70, {65, 64, -1}, 1, RVIT_ACTIVATION_SILU, NO_RESIDUAL, {0}, 0, 0},
+        {RVIT_BF16, RVIT_BF16, 72, 160, 30, {30, 3, -1}, 1, RVIT_ACTIVATION_GELU_TANH, NO_RESIDUAL, {0}, 0, 0},
+        {RVIT_F16, RVIT_F32, 520, 288, 200, {140, 139, 130, 5}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, {0}, 0, 0},
+        {RVIT_BF16, RVIT_F32, 136, 64, 300, {299, 150, -1}, 0, RVIT_ACTIVATION_NONE, PERIODIC, {0}, 0, 0},
+        {RVIT_F16, RVIT_F32, 64, 128, 129, {129, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, {0}, 0, 0},
     };
     enum { N_CASES = sizeof cases / sizeof cases[0] };
     int n_served = 0;
@@ -188,15 +207,15 @@ static void hopper_e4m3(void **state)
 {
     (void)state;
     static const hopper_case cases[] = {
-        {RVIT_E4M3, RVIT_E4M3, 128, 256, 300, {257, 256, 2, 1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, 1, 0},
-        {RVIT_E4M3, RVIT_E4M3, 400, 96, 140, {129, 128, -1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, 0, 1},
-        {RVIT_E4M3, RVIT_E4M3, 16, 32, 70, {65, 64, -1}, 0, RVIT_ACTIVATION_NONE, NO_RESIDUAL, 0, 1},
-        {RVIT_E4M3, RVIT_E4M3, 144, 160, 30, {30, 3, -1}, 1, RVIT_ACTIVATION_GELU_TANH, NO_RESIDUAL, 1, 0},
-        {RVIT_E4M3, RVIT_E4M3, 144, 224, 130, {130, 66, -1}, 1, RVIT_ACTIVATION_SILU, NO_RESIDUAL, 1, 1},
-        {RVIT_E4M3, RVIT_F16, 272, 288, 300, {299, 150, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, 1, 0},
-        {RVIT_E4M3, RVIT_BF16, 128, 64, 129, {129, 65, -1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, 0, 0},
-        {RVIT_E4M3, RVIT_F32, 528, 288, 200, {140, 139, 130, 5}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, 1, 0},
-        {RVIT_E4M3, RVIT_F32, 272, 64, 300, {299, 150, -1}, 0, RVIT_ACTIVATION_NONE, PERIODIC, 0, 0},
+        {RVIT_E4M3, RVIT_E4M3, 128, 256, 300, {257, 256, 2, 1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, {0}, 1, 0},
+        {RVIT_E4M3, RVIT_E4M3, 400, 96, 140, {129, 128, -1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, {0}, 0, 1},
+        {RVIT_E4M3, RVIT_E4M3, 16, 32, 70, {65, 64, -1}, 0, RVIT_ACTIVATION_NONE, NO_RESIDUAL, {0}, 0, 1},
+        {RVIT_E4M3, RVIT_E4M3, 144, 160, 30, {30, 3, -1}, 1, RVIT_ACTIVATION_GELU_TANH, NO_RESIDUAL, {0}, 1, 0},
+        {RVIT_E4M3, RVIT_E4M3, 144, 224, 130, {130, 66, -1}, 1, RVIT_ACTIVATION_SILU, NO_RESIDUAL, {0}, 1, 1},
+        {RVIT_E4M3, RVIT_F16, 272, 288, 300, {299, 150, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, {0}, 1, 0},
+        {RVIT_E4M3, RVIT_BF16, 128, 64, 129, {129, 65, -1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, {0}, 0, 0},
+        {RVIT_E4M3, RVIT_F32, 528, 288, 200, {140, 139, 130, 5}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, {0}, 1, 0},
+        {RVIT_E4M3, RVIT_F32, 272, 64, 300, {299, 150, -1}, 0, RVIT_ACTIVATION_NONE, PERIODIC, {0}, 0, 0},
     };
     enum { N_CASES = sizeof cases / sizeof cases[0] };
     const rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
@@ -209,6 +228,110 @@ static void hopper_e4m3(void **state)
             n++;
         }
     assert_int_equal(n_served, device->machine.warpgroups ? n : 0);
+}
+
+/* Every tile, with parts of k, CTAs that share rows of x and of weight, rings that are filled again and such that are not. */
+static void hopper_few(void **state)
+{
+    (void)state;
+    enum { F64X96, F64X128, F128X64, F128X96, F128X128, F128X192 };
+    static const hopper_case cases[] = {
+        {RVIT_F16, RVIT_F16, 200, 96, 150, {129, 64, 1, 0}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, {F64X96, 2, 1, 1, 1}, 0, 0},
+        {RVIT_F16, RVIT_F16, 136, 288, 70, {70, 5, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, {F64X96, 3, 2, 2, 1}, 0, 0},
+        {RVIT_F16, RVIT_F32, 328, 160, 200, {190, 60, -1}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, {F64X96, 2, 4, 1, 1}, 0, 0},
+        {RVIT_BF16, RVIT_BF16, 264, 160, 140, {140, 65, 0, -1}, 1, RVIT_ACTIVATION_SILU, NO_RESIDUAL, {F64X128, 2, 2, 1, 1}, 0, 0},
+        {RVIT_BF16, RVIT_F32, 520, 128, 129, {129, 3, -1}, 0, RVIT_ACTIVATION_NONE, PERIODIC, {F64X128, 2, 2, 1, 2}, 0, 0},
+        {RVIT_F16, RVIT_F32, 392, 192, 260, {257, 128, -1}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, {F128X64, 3, 2, 2, 1}, 0, 0},
+        {RVIT_BF16, RVIT_BF16, 200, 96, 300, {257, 128, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, {F128X64, 2, 1, 1, 2}, 0, 0},
+        {RVIT_F16, RVIT_F16, 264, 384, 150, {150, 129, 7, -1}, 1, RVIT_ACTIVATION_GELU_TANH, NO_RESIDUAL, {F128X96, 2, 1, 2, 1}, 0, 0},
+        {RVIT_BF16, RVIT_F32, 392, 96, 100, {99, 1, -1}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, {F128X96, 2, 2, 1, 1}, 0, 0},
+        {RVIT_F16, RVIT_F16, 328, 256, 260, {257, 1, -1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, {F128X128, 3, 1, 2, 2}, 0, 0},
+        {RVIT_F16, RVIT_F32, 520, 160, 130, {129, 2, 0, -1}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, {F128X128, 2, 4, 1, 1}, 0, 0},
+        {RVIT_BF16, RVIT_F32, 64, 128, 130, {129, 20, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, {F128X128, 2, 1, 1, 1}, 0, 0},
+        {RVIT_BF16, RVIT_BF16, 128, 256, 130, {129, -1}, 1, RVIT_ACTIVATION_GELU, NO_RESIDUAL, {F128X192, 2, 1, 1, 1}, 0, 0},
+        {RVIT_F16, RVIT_F32, 264, 384, 130, {129, -1}, 1, RVIT_ACTIVATION_NONE, IN_PLACE, {F128X192, 2, 2, 2, 1}, 0, 0},
+    };
+    enum { N_CASES = sizeof cases / sizeof cases[0] };
+    int n_served = 0;
+    for (int i = 0; i < N_CASES; i++)
+        check(&cases[i], &n_served);
+    const int warpgroups = rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups;
+    assert_int_equal(n_served, warpgroups ? N_CASES : 0);
+}
+
+/* Each kernel for few rows. */
+static void hopper_few_all(void **state)
+{
+    (void)state;
+    int n_served = 0, n = 0;
+    for (int shape = 0; shape < RVIT_CU_N_FEW_SHAPES; shape++)
+        for (int kind = 0; kind < 3; kind++, n += 2) {
+            hopper_case c = {RVIT_F16, RVIT_F16, 72, 96, 70, {67, -1}, 1, RVIT_ACTIVATION_NONE, NO_RESIDUAL, {shape, 2, 1 + kind / 2, 1, 1},
+                             0,        0};
+            c.activation = kind == 1 ? RVIT_ACTIVATION_SILU : RVIT_ACTIVATION_NONE;
+            for (int type = 0; type < 2; type++) {
+                c.dtype = type ? RVIT_BF16 : RVIT_F16;
+                c.out_dtype = kind == 2 ? RVIT_F32 : c.dtype;
+                check(&c, &n_served);
+            }
+        }
+    assert_int_equal(n_served, rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups ? n : 0);
+}
+
+/* In a program a product begins before the one that makes its rows has ended. It gives the bits of products that follow each other. */
+static void hopper_follow(void **state)
+{
+    (void)state;
+    enum { ROWS = 130, WIDTH = 128, HIDDEN = 256, LAYERS = 3 };
+    rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+    const rvit_cu_machine machine = device->machine;
+    array *x = array_input("x", ROWS * WIDTH * 2), *hidden = array_output("hidden", ROWS * HIDDEN * 2);
+    array *up = array_input("up", HIDDEN * WIDTH * 2), *down = array_input("down", WIDTH * HIDDEN * 2);
+    array *bias = array_input("bias", HIDDEN * 4), *out = array_output("out", ROWS * WIDTH * 4);
+    store_normal(RVIT_F16, x->host, 0, ROWS * WIDTH, 1);
+    store_normal(RVIT_F16, up->host, 0, HIDDEN * WIDTH, 0.1f);
+    store_normal(RVIT_F16, down->host, 0, WIDTH * HIDDEN, 0.1f);
+    store_normal(RVIT_F32, bias->host, 0, HIDDEN, 1);
+    rvit_linear_args args[2] = {RVIT_LINEAR_ARGS_INIT, RVIT_LINEAR_ARGS_INIT};
+    for (int i = 0; i < 2; i++) {
+        args[i].dtype = RVIT_F16;
+        args[i].rows.capacity = ROWS;
+        args[i].in_features = i ? HIDDEN : WIDTH;
+        args[i].out_features = i ? WIDTH : HIDDEN;
+        args[i].bias = array_view(bias, DEVICE);
+        args[i].x = array_view(i ? hidden : x, DEVICE);
+        args[i].weight = array_view(i ? down : up, DEVICE);
+        args[i].out = array_view(i ? out : hidden, DEVICE);
+    }
+    args[0].out_dtype = RVIT_F16;
+    args[0].activation = RVIT_ACTIVATION_GELU;
+    args[1].out_dtype = RVIT_F32;
+    static const rvit_cu_few_form forms[4] = {{0},
+                                              {RVIT_CU_FEW_64x128, 2, 1, 2, 1}, /* fc1 */
+                                              {0},
+                                              {RVIT_CU_FEW_128x64, 2, 4, 1, 1}}; /* fc2 */
+    device->machine.few_kinds = 15;
+    memset(device->machine.few_tiles, 0, sizeof device->machine.few_tiles);
+    memcpy(device->machine.few_forms, forms, sizeof forms);
+    char *first = scratch((size_t)out->size);
+    for (int recorded = 0; recorded < 2; recorded++) {
+        rvit_program *program = NULL;
+        arrays_upload();
+        if (recorded)
+            expect_ok(rvit_record_begin(H.stream[DEVICE]));
+        for (int i = 0; i < LAYERS * 2; i++)
+            expect_ok(rvit_linear(H.stream[DEVICE], &args[i % 2]));
+        if (recorded) {
+            expect_ok(rvit_record_end(H.stream[DEVICE], &program));
+            expect_ok(rvit_program_launch(program, H.stream[DEVICE]));
+        }
+        arrays_fetch(DEVICE);
+        rvit_program_destroy(program);
+        if (!recorded)
+            memcpy(first, out->result[DEVICE], (size_t)out->size);
+    }
+    device->machine = machine;
+    assert_memory_equal(first, out->result[DEVICE], (size_t)out->size);
 }
 
 /* What it has no code for is not given to it. */
@@ -228,6 +351,7 @@ static void hopper_refuses(void **state)
     good.rows.live = array_view(live, DEVICE);
     good.x = good.weight = good.out = array_view(x, DEVICE);
     device->machine.warpgroups = 1;
+    device->machine.few_counted = device->machine.few_kinds = 0;
     device->machine.hopper_macs = 64 * 32 * 8;
     const int serves = rvit_cu_hopper_serves(&queue, &good);
     rvit_linear_args bad[11];
@@ -287,4 +411,5 @@ static void hopper_refuses_e4m3(void **state)
     device->machine = machine;
 }
 
-SUITE(hopper_suite, TEST(hopper_products), TEST(hopper_e4m3), TEST(hopper_refuses), TEST(hopper_refuses_e4m3));
+SUITE(hopper_suite, TEST(hopper_products), TEST(hopper_e4m3), TEST(hopper_few), TEST(hopper_few_all), TEST(hopper_follow),
+      TEST(hopper_refuses), TEST(hopper_refuses_e4m3));

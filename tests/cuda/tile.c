@@ -194,13 +194,17 @@ static void long_attention_choices(void **state)
     rvit_cu_machine hopper = machines[1];
     hopper.warpgroups = 1;
     static const int32_t lens[] = {1, 511, 512, 577, 1023, 1024, 1535, 1536, 2047, 2048, 4097};
+    int n_split = 0;
     for (int32_t dim = 8; dim <= 128; dim += 8)
         for (size_t l = 0; l < sizeof lens / sizeof lens[0]; l++)
             for (int64_t images = 1; images <= 256; images *= 16) {
                 rvit_cu_attention_size size = {2, dim, 12, images, images * lens[l], lens[l], 0};
                 const rvit_cu_attention_long_tile t = rvit_cu_tile_attention_long(&hopper, &size);
                 rvit_cu_attention_long_shape expected = RVIT_CU_N_ATTENTION_LONGS;
-                if (lens[l] >= 512 && dim > 32 && dim <= 64)
+                const int is_split = lens[l] >= 512 && dim > 32 && dim <= 64 && images * 12 * divide_up(lens[l], 64) <= hopper.n_sms;
+                if (is_split)
+                    expected = RVIT_CU_ATTENTION_long_d64_split;
+                else if (lens[l] >= 512 && dim > 32 && dim <= 64)
                     expected = lens[l] < 1536 ? RVIT_CU_ATTENTION_long_d64 : RVIT_CU_ATTENTION_long_d64_tall;
                 else if (lens[l] >= 512 && dim > 64 && dim <= 80)
                     expected = RVIT_CU_ATTENTION_long_d80;
@@ -209,10 +213,11 @@ static void long_attention_choices(void **state)
                 assert_int_equal(t.shape, expected);
                 if (expected == RVIT_CU_N_ATTENTION_LONGS)
                     continue;
-                const int32_t rows = t.threads == 512 ? 192 : 128;
+                n_split += is_split;
+                const int32_t rows = is_split ? 64 : t.threads == 512 ? 192 : 128;
                 assert_int_equal(t.row_blocks, divide_up(lens[l], rows));
                 assert_true(t.shared <= hopper.max_shared - 1024);
-                assert_true(t.stays || 2 * (t.shared + 1024) <= hopper.sm_shared); /* two on an SM */
+                assert_true(t.stays || is_split || 2 * (t.shared + 1024) <= hopper.sm_shared); /* two on an SM */
                 size.extras = 1;
                 assert_int_equal(rvit_cu_tile_attention_long(&hopper, &size).shape, RVIT_CU_N_ATTENTION_LONGS);
                 size.extras = 0, size.element_size = 4;
@@ -220,6 +225,7 @@ static void long_attention_choices(void **state)
                 size.element_size = 2;
                 assert_int_equal(rvit_cu_tile_attention_long(&machines[1], &size).shape, RVIT_CU_N_ATTENTION_LONGS);
             }
+    assert_int_equal(n_split, 2 * 4); /* DeiT-B's 577 of one image among them */
 }
 
 static void linear_covers_and_fits(void **state)
@@ -280,18 +286,36 @@ static void hopper_choices(void **state)
     assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 12608, 768, 2304, 2, 0, 1));
     assert_true(rvit_cu_tile_takes_hopper(&h100, 2, 1576, 768, 2304, 2, 0, 0));
     assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 197, 192, 576, 2, 0, 0));
-    assert_true(rvit_cu_tile_spares_buckets(&h100, 12608));
-    assert_false(rvit_cu_tile_spares_buckets(&h100, 3152));
     assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 0, 768, 3072, 2, 1, 0));
     assert_false(rvit_cu_tile_takes_hopper(&other, 2, 12608, 768, 3072, 2, 1, 0));
-    /* Of e4m3 that stays none until it is asked for. */
+    /* Of e4m3 that stays none, where cuBLASLt could serve, until it is asked for. */
     rvit_cu_machine asked = h100;
     asked.e4m3_tiles = 396;
-    for (int32_t knows_rows = 0; knows_rows < 2; knows_rows++) {
-        assert_false(rvit_cu_tile_takes_hopper(&h100, 1, 50432, 768, 3072, 2, 0, knows_rows));
-        assert_true(rvit_cu_tile_takes_hopper(&asked, 1, 12608, 768, 2304, 2, 0, knows_rows));
-        assert_false(rvit_cu_tile_takes_hopper(&asked, 1, 3152, 768, 2304, 2, 0, knows_rows));
-    }
+    asked.e4m3_kinds = 1 << RVIT_CU_GEMM_PLAIN;
+    assert_false(rvit_cu_tile_takes_hopper(&h100, 1, 50432, 768, 3072, 2, 0, 1));
+    assert_true(rvit_cu_tile_takes_hopper(&h100, 1, 3152, 768, 3072, 2, 0, 0));
+    assert_true(rvit_cu_tile_takes_hopper(&asked, 1, 12608, 768, 2304, 2, 0, 1));
+    assert_false(rvit_cu_tile_takes_hopper(&asked, 1, 3152, 768, 2304, 2, 0, 1));
+    assert_false(rvit_cu_tile_takes_hopper(&asked, 1, 12608, 3072, 768, 4, 0, 1));
+    /* It could, if it makes rows that may not be there: where these are few. */
+    asked.spare_tiles[RVIT_CU_GEMM_NARROWING] = 61;
+    asked.spare_e4m3_tiles[RVIT_CU_GEMM_PLAIN] = 160;
+    assert_true(rvit_cu_tile_makes_spare_rows(&asked, 2, 1576, 3072, 768, 4));
+    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 3152, 3072, 768, 4));
+    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 197, 768, 768, 4));
+    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 197, 768, 2304, 2));
+    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 4, 197, 3072, 768, 4));
+    assert_true(rvit_cu_tile_makes_spare_rows(&asked, 1, 1576, 768, 3072, 2));
+    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 1, 3152, 768, 3072, 2));
+    assert_false(rvit_cu_tile_makes_spare_rows(&other, 2, 197, 3072, 768, 4));
+    assert_true(rvit_cu_tile_makes_spare_rows(&other, 1, 50432, 768, 3072, 2));
+    /* A model's e4m3, by tiles of 128 x 192. */
+    asked.bytes_tiles = 400;
+    assert_true(rvit_cu_tile_makes_bytes(&asked, 3152, 3072));
+    assert_false(rvit_cu_tile_makes_bytes(&asked, 3072, 3072));
+    assert_false(rvit_cu_tile_makes_bytes(&h100, 50432, 3072));
+    asked.warpgroups = 0;
+    assert_false(rvit_cu_tile_makes_bytes(&asked, 3152, 3072));
     for (int32_t n_sms = 1; n_sms < 200; n_sms += 11)
         for (int64_t rows = 1; rows < 100000; rows = rows * 3 + 1)
             for (int32_t out_size = 2; out_size <= 4; out_size += 2) {
@@ -300,6 +324,56 @@ static void hopper_choices(void **state)
                 assert_in_range(ctas, 2, n_sms < 2 ? 2 : n_sms);
                 assert_int_equal(ctas % RVIT_CU_HOPPER_CLUSTER, 0);
             }
+}
+
+/* The GEMM for few rows: off where nothing asks for it; forms that the kernel has, of whole clusters, that fit. */
+static void few_choices(void **state)
+{
+    (void)state;
+    rvit_cu_machine h100 = machines[1];
+    h100.warpgroups = h100.clusters = 1;
+    assert_false(rvit_cu_tile_takes_few(&h100, 577, 768, 2304, 2, 0, 1));
+    assert_false(rvit_cu_tile_takes_few(&h100, 577, 768, 2304, 2, 0, 0));
+    h100.few_kinds = 1 << RVIT_CU_GEMM_NARROWING;
+    assert_true(rvit_cu_tile_takes_few(&h100, 577, 3072, 768, 4, 0, 1));
+    assert_false(rvit_cu_tile_takes_few(&h100, 577, 768, 768, 4, 0, 1));
+    assert_false(rvit_cu_tile_takes_few(&h100, 0, 3072, 768, 4, 0, 1));
+    h100.few_counted = 1;
+    assert_true(rvit_cu_tile_takes_few(&h100, 577, 768, 768, 4, 0, 0));
+    /* Few are few tiles of the GEMM for many rows, by kinds. */
+    static const int32_t most_tiles[4] = {100, 125, 24, 50};
+    memcpy(h100.few_tiles, most_tiles, sizeof most_tiles);
+    h100.few_kinds = 1 << RVIT_CU_GEMM_ACTIVATED, h100.early = 1, h100.epilogue_macs = 150000000;
+    static const struct {
+        int32_t rows, in, out, out_size, adds_pass, for_lt, takes;
+    } of[] = {{577, 768, 3072, 2, 1, 1, 1}, {1182, 768, 3072, 2, 1, 1, 1}, {1576, 768, 3072, 2, 1, 1, 0},
+              {197, 768, 3072, 2, 1, 1, 0}, {1182, 3072, 768, 4, 0, 0, 1}, {1576, 3072, 768, 4, 0, 0, 0},
+              {394, 1536, 768, 4, 0, 0, 1}, {788, 768, 768, 4, 0, 0, 0},   {197, 192, 192, 4, 0, 0, 0}};
+    for (int i = 0; i < (int)(sizeof of / sizeof of[0]); i++)
+        assert_int_equal(rvit_cu_tile_takes_few(&h100, of[i].rows, of[i].in, of[i].out, of[i].out_size, of[i].adds_pass, of[i].for_lt),
+                         of[i].takes);
+    memset(h100.few_tiles, 0, sizeof h100.few_tiles);
+    h100.clusters = 0;
+    assert_false(rvit_cu_tile_takes_few(&h100, 577, 768, 768, 4, 0, 0));
+    for (int32_t n_sms = 1; n_sms < 200; n_sms += 33)
+        for (int64_t rows = 1; rows < 100000; rows = rows * 3 + 1)
+            for (int32_t in = 8; in < 6000; in = in * 3 + 8)
+                for (int32_t out_size = 2; out_size <= 4; out_size += 2) {
+                    h100.n_sms = n_sms;
+                    const rvit_cu_few_tile t = rvit_cu_tile_few(&h100, rows, in, 1152, out_size, 0);
+                    assert_true(rvit_cu_tile_has_few(&h100, &t.form, in, out_size));
+                    assert_true(t.ctas > 0 && t.ctas % t.cluster == 0 && t.shared <= h100.max_shared);
+                    assert_true(t.ctas >= (rows + t.rows - 1) / t.rows * ((1152 + t.columns - 1) / t.columns) * t.form.parts);
+                }
+    /* Parts must be of units, and boxes of whole ones. */
+    const rvit_cu_few_form good = {RVIT_CU_FEW_64x96, 4, 2, 1, 1},
+                           bad[] = {{RVIT_CU_FEW_64x96, 4, 4, 1, 1},  {RVIT_CU_FEW_64x96, 4, 1, 1, 2},  {RVIT_CU_FEW_64x96, 1, 2, 1, 1},
+                                    {RVIT_CU_FEW_64x96, 4, 3, 1, 1},  {RVIT_CU_FEW_64x128, 4, 4, 2, 2}, {RVIT_CU_N_FEW_SHAPES, 4, 1, 1, 1},
+                                    {RVIT_CU_FEW_128x192, 6, 1, 1, 1}};
+    assert_true(rvit_cu_tile_has_few(&h100, &good, 768, 2));
+    assert_false(rvit_cu_tile_has_few(&h100, &good, 64, 2));
+    for (int i = 0; i < (int)(sizeof bad / sizeof bad[0]); i++)
+        assert_false(rvit_cu_tile_has_few(&h100, &bad[i], 768, 2));
 }
 
 static void small_choices(void **state)
@@ -359,22 +433,6 @@ static void picture_tiles(void **state)
     assert_int_equal(rvit_cu_tile_picture(hopper, 64 * picture, 64 * 40 * bytes).slot_bits, 10);
 }
 
-static void buckets_are_close(void **state)
-{
-    (void)state;
-    for (int64_t capacity = 0; capacity < 100000; capacity += 1 + capacity / 7) {
-        int32_t rows[RVIT_CU_BUCKETS];
-        const int32_t n = rvit_cu_tile_buckets(capacity, RVIT_CU_BUCKETS, rows);
-        assert_in_range(n, capacity > 0, RVIT_CU_BUCKETS);
-        if (n == 0)
-            continue;
-        assert_int_equal(rows[n - 1], capacity);
-        assert_true(rows[0] > 0 && rows[0] * 25 / 27 - 64 <= capacity / 10);
-        for (int32_t i = 1; i < n; i++)
-            assert_true(rows[i] > rows[i - 1] && rows[i] <= (rows[i - 1] + 64) * 27 / 25 + 1);
-    }
-}
-
 static void images_are_shared(void **state)
 {
     (void)state;
@@ -432,8 +490,8 @@ static void products(void **state)
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),
-      TEST(long_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(images_are_shared),
-      TEST(products), TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles), TEST(buckets_are_close));
+      TEST(long_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(few_choices),
+      TEST(images_are_shared), TEST(products), TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles));
 
 int main(int argc, char **argv)
 {

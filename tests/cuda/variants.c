@@ -110,16 +110,22 @@ static void attention_variants(void **state)
     assert_int_equal(seen, (1u << RVIT_CU_N_ATTENTION_SHAPES) - 1); /* every kernel of each element type */
 }
 
-/* An image has the same bits alone as among others, where one that is long calls for another kernel. */
+/* An image has the same bits alone as among others, where one that is long calls for another kernel: with too many tiles for the SMs, and
+   with so few that keys are divided. */
 static void long_images_alone(void **state)
 {
     (void)state;
     static const int32_t longs[] = {577, 130, 512, 64, 511, 592}, talls[] = {130, 2050, 540, 511, 0, 1},
                          dims[] = {64, 72, 80, 128, 64, 128};
     enum { N_IMAGES = 6, N_DIMS = sizeof dims / sizeof dims[0] };
-    for (int d = 0; d < 2 * N_DIMS; d++) {
+    rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
+    const int32_t n_sms = machine->n_sms;
+    for (int d = 0; d < 4 * N_DIMS; d++) {
+        const int is_split = d >= 2 * N_DIMS;
+        if (is_split && d % N_DIMS != 0)
+            continue;
         const int32_t *lengths = d % N_DIMS < N_DIMS - 2 ? longs : talls;
-        const rvit_dtype dtype = d < N_DIMS ? RVIT_F16 : RVIT_BF16;
+        const rvit_dtype dtype = d / N_DIMS % 2 == 0 ? RVIT_F16 : RVIT_BF16;
         const int32_t dim = dims[d % N_DIMS];
         const batch b = batch_of(lengths, N_IMAGES, 3);
         const int64_t size = b.rows * dim * 2;
@@ -131,6 +137,7 @@ static void long_images_alone(void **state)
             cu_alone[i] = array_cu(&one);
         }
         arrays_upload();
+        machine->n_sms = is_split ? 1 << 20 : 3;
         for (int i = -1; i < N_IMAGES; i++) {
             rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
             args.dtype = dtype;
@@ -149,6 +156,7 @@ static void long_images_alone(void **state)
             args.out.offset += i < 0 ? 0 : (int64_t)b.cu[i] * dim * 2;
             expect_ok(rvit_attention(H.stream[DEVICE], &args));
         }
+        machine->n_sms = n_sms;
         arrays_fetch(DEVICE);
         assert_memory_equal(out->result[DEVICE], alone->result[DEVICE], (size_t)(b.live * dim * 2));
         harness_teardown(NULL);

@@ -21,9 +21,23 @@ RVIT_DEVICE void barrier_announce(uint32_t barrier, int bytes, emu::site at = em
     emu::barrier_arrive(at, barrier, bytes);
 }
 
+RVIT_DEVICE void barrier_expect(uint32_t barrier, int bytes, emu::site at = emu::site::here())
+{
+    emu::barrier_expect(at, barrier, bytes);
+}
+
 RVIT_DEVICE void barrier_wait(uint32_t barrier, int parity, emu::site at = emu::site::here())
 {
     emu::barrier_wait(at, barrier, parity);
+}
+
+RVIT_DEVICE void barrier_wait_for_cluster(uint32_t barrier, int parity, emu::site at = emu::site::here())
+{
+    emu::barrier_wait(at, barrier, parity);
+}
+
+RVIT_DEVICE void prefetch_map(const void *)
+{
 }
 
 RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, int z, uint32_t barrier, emu::site at = emu::site::here())
@@ -41,25 +55,51 @@ RVIT_DEVICE void copy_folded_box(uint32_t shared, const void *map, int x, int y,
     emu::copy_box(at, shared, map, 5, {x, 0, 0, 0, y}, barrier);
 }
 
-/* A cluster is one CTA. */
 RVIT_DEVICE int cluster_rank()
 {
-    return 0;
+    return emu::cluster_rank();
 }
 
-RVIT_DEVICE void cluster_sync()
+RVIT_DEVICE void cluster_arrive(emu::site at = emu::site::here())
 {
-    block_sync();
+    emu::cluster_arrive(at);
 }
 
-RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int, emu::site at = emu::site::here())
+RVIT_DEVICE void cluster_wait(emu::site at = emu::site::here())
 {
-    emu::barrier_arrive(at, barrier, 0);
+    emu::cluster_wait(at);
 }
 
-RVIT_DEVICE void copy_folded_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int, emu::site at = emu::site::here())
+RVIT_DEVICE void cluster_sync(emu::site at = emu::site::here())
 {
-    copy_folded_box(shared, map, x, y, barrier, at);
+    emu::cluster_arrive(at);
+    emu::cluster_wait(at);
+}
+
+RVIT_DEVICE uint32_t cluster_address(uint32_t shared, int rank, emu::site at = emu::site::here())
+{
+    return emu::cluster_address(at, shared, rank);
+}
+
+RVIT_DEVICE void store_in_cluster(uint32_t there, float4 x, uint32_t barrier_there, emu::site at = emu::site::here())
+{
+    emu::store_in_cluster(at, there, &x, barrier_there);
+}
+
+RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int rank, emu::site at = emu::site::here())
+{
+    emu::barrier_arrive_in(at, barrier, rank);
+}
+
+RVIT_DEVICE void copy_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int mask, emu::site at = emu::site::here())
+{
+    emu::copy_box(at, shared, map, 2, {x, y}, barrier, (unsigned)mask);
+}
+
+RVIT_DEVICE void copy_folded_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int mask,
+                                    emu::site at = emu::site::here())
+{
+    emu::copy_box(at, shared, map, 5, {x, 0, 0, 0, y}, barrier, (unsigned)mask);
 }
 
 template <int N> RVIT_DEVICE void release_registers()
@@ -78,6 +118,11 @@ RVIT_DEVICE void store_shared_16(uint32_t shared, uint32_t word, emu::site at = 
 RVIT_DEVICE void store_shared_16(uint32_t shared, uint4 x, emu::site at = emu::site::here())
 {
     *static_cast<uint4 *>(emu::shared_bytes(at, shared, 16)) = x;
+}
+
+RVIT_DEVICE float4 load_shared_4(uint32_t shared, emu::site at = emu::site::here())
+{
+    return *static_cast<const float4 *>(emu::shared_bytes(at, shared, 16));
 }
 
 RVIT_DEVICE void group_arrive(int number, int threads, emu::site at = emu::site::here())

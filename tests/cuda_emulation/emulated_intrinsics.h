@@ -319,14 +319,21 @@ RVIT_DEVICE uint32_t shared_address(const void *p, emu::site at = emu::site::her
     return emu::shared_address(at, p);
 }
 
-RVIT_DEVICE void choose_branch(unsigned long long handle, unsigned branch)
-{
-    emu::choose_branch(handle, branch);
-}
-
 RVIT_DEVICE void prefetch_l2(const void *p)
 {
     (void)*static_cast<const volatile unsigned char *>(p);
+}
+
+RVIT_DEVICE void store_16_where(bool is_there, void *p, uint4 x)
+{
+    if (is_there)
+        *static_cast<uint4 *>(p) = x;
+}
+
+RVIT_DEVICE void store_8_where(bool is_there, void *p, uint2 x)
+{
+    if (is_there)
+        *static_cast<uint2 *>(p) = x;
 }
 
 RVIT_DEVICE uint4 load_shared_16(uint32_t shared, emu::site at = emu::site::here())

@@ -1,9 +1,8 @@
 /* The backend's kernels, compiled for the processor. */
-#include "backend_cuda/kernels/bucket.cu"
 #include "backend_cuda/kernels/kernels.cu"
 
 #include "runtime/kernel.h"
 
-#define RVIT_CU_KERNEL(name, ...) EMU_KERNEL(name)
+enum { CLUSTER_OF_FIXED = 1, CLUSTER_OF_DYNAMIC = 1, CLUSTER_OF_MAPPED = 1, CLUSTER_OF_PAIRED = 2 };
+#define RVIT_CU_KERNEL(name, params, threads, ctas, wait, shared, ...) EMU_KERNEL_OF_CLUSTERS(name, CLUSTER_OF_##shared)
 #include "backend_cuda/kernels/kernels.def"
-EMU_KERNEL(choose_bucket)

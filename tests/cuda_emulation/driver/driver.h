@@ -54,7 +54,7 @@ namespace emu
 {
 /* Something that a stream does. */
 struct operation {
-    enum { LAUNCH, COPY, FILL, RECORD, CALL, BRANCH } kind;
+    enum { LAUNCH, COPY, FILL, RECORD, CALL } kind;
     CUfunction function;
     launch_shape shape;
     std::vector<char> parameters;
@@ -67,8 +67,6 @@ struct operation {
     CUevent event;
     CUhostFn function_of_host;
     void *data; /* it is given */
-    unsigned long long condition;
-    std::vector<std::shared_ptr<CUgraph_st>> branches; /* shared by graphs and executables */
 };
 } // namespace emu
 
@@ -81,8 +79,6 @@ struct CUgraph_st {
     std::vector<emu::operation> operations;
     std::map<size_t, CUgraphNode_st> nodes; /* those that have been handed out */
     CUgraphNode last;
-    std::vector<std::vector<CUgraph>> handed_out; /* arrays of its nodes' branches */
-    bool is_branch;
 };
 
 struct CUgraphExec_st {
@@ -129,8 +125,6 @@ struct driver_state {
     std::set<CUgraphExec> executables;
     std::set<CUexternalMemory> memories;
     std::set<CUexternalSemaphore> semaphores;
-    std::recursive_mutex conditions_lock;
-    std::map<unsigned long long, unsigned> conditions; /* the branch that was chosen last */
     std::map<const char *, long long> calls;
 };
 

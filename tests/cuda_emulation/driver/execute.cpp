@@ -110,13 +110,6 @@ void execute(const operation &op)
     case operation::CALL:
         op.function_of_host(op.data);
         break;
-    case operation::BRANCH: {
-        const unsigned branch = s.conditions[op.condition];
-        if (branch < op.branches.size())
-            for (const operation &inner : op.branches[branch]->operations)
-                execute(inner);
-        break;
-    }
     }
 }
 

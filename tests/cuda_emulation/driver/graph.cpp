@@ -48,12 +48,6 @@ CUgraph graph_of(CUgraphNode node)
 }
 } // namespace
 
-void emu::choose_branch(unsigned long long handle, unsigned branch)
-{
-    std::lock_guard<std::recursive_mutex> guard(state().conditions_lock);
-    state().conditions[handle] = branch;
-}
-
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 {
     EMU_CALL(CONTEXT);
@@ -87,33 +81,11 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
             other->captured = nullptr;
     *graph = nullptr;
     if (invalid || fault_allocation()) {
-        if (!captured->is_branch)
-            delete captured;
+        delete captured;
         return invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (!captured->is_branch) /* that is its parent's */
-        state().graphs.insert(captured);
+    state().graphs.insert(captured);
     *graph = captured;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *, const CUgraphEdgeData *, size_t n,
-                                     CUstreamCaptureMode mode)
-{
-    EMU_CALL(CONTEXT);
-    if (!known(stream) || graph == nullptr)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (stream->captured != nullptr)
-        return CUDA_ERROR_ILLEGAL_STATE;
-    if (n != 0 || !graph->is_branch || !graph->operations.empty()) {
-        report("cuStreamBeginCaptureToGraph: the emulation only fills the empty branches of a conditional node");
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    stream->captured = graph;
-    stream->origin = true;
-    stream->invalid = false;
-    stream->mode = mode;
-    stream->capturing_thread = this_thread_number();
     return CUDA_SUCCESS;
 }
 
@@ -139,51 +111,6 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
         *last = follows ? &captured->last : nullptr;
     if (n_last != nullptr)
         *n_last = follows;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *, size_t n, unsigned flags)
-{
-    EMU_CALL(CONTEXT);
-    if (!known(stream) || stream->captured == nullptr)
-        return CUDA_ERROR_ILLEGAL_STATE;
-    return nodes == nullptr || n != 1 || flags != CU_STREAM_SET_CAPTURE_DEPENDENCIES ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned value, unsigned)
-{
-    EMU_CALL(CONTEXT);
-    if (handle == nullptr || graph == nullptr || context != current_context())
-        return CUDA_ERROR_INVALID_VALUE;
-    std::lock_guard<std::recursive_mutex> guard(state().conditions_lock);
-    *handle = state().conditions.size() + 1;
-    state().conditions[*handle] = value;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *, const CUgraphEdgeData *, size_t, CUgraphNodeParams *params)
-{
-    EMU_CALL(CONTEXT);
-    if (node == nullptr || graph == nullptr || params == nullptr)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUDA_CONDITIONAL_NODE_PARAMS &conditional = params->conditional;
-    if (params->type != CU_GRAPH_NODE_TYPE_CONDITIONAL || conditional.type != CU_GRAPH_COND_TYPE_SWITCH || conditional.size == 0 ||
-        state().conditions.count(conditional.handle) == 0) {
-        report("cuGraphAddNode: the emulation knows conditional nodes that switch, with a handle made before");
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    operation op = {};
-    op.kind = operation::BRANCH;
-    op.condition = conditional.handle;
-    graph->handed_out.emplace_back();
-    for (unsigned i = 0; i < conditional.size; i++) {
-        op.branches.push_back(std::make_shared<CUgraph_st>());
-        op.branches.back()->is_branch = true;
-        graph->handed_out.back().push_back(op.branches.back().get());
-    }
-    conditional.phGraph_out = graph->handed_out.back().data();
-    graph->operations.push_back(std::move(op));
-    *node = node_of(graph, graph->operations.size() - 1);
     return CUDA_SUCCESS;
 }
 
@@ -236,7 +163,8 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node
     const launch_shape shape = {{params->gridDimX, params->gridDimY, params->gridDimZ},
                                 {params->blockDimX, params->blockDimY, params->blockDimZ},
                                 params->sharedMemBytes,
-                                present.shape.early};
+                                present.shape.early,
+                                present.shape.cluster};
     if (const CUresult refused = launch_of(params->func, shape, params->kernelParams, params->extra, &op))
         return refused;
     if (fault_allocation())

@@ -53,12 +53,19 @@ CUresult emu::launch_of(CUfunction function, const launch_shape &shape, void **p
         report("%s: %u bytes of dynamic shared memory, set to at most %d", k.name, shape.dynamic_shared, function->max_dynamic_shared);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    const unsigned cluster = shape.cluster ? shape.cluster : k.cluster;
+    if (cluster > 8 || grid[0] % cluster != 0 || (shape.cluster > 1 && k.cluster > 1 && shape.cluster != k.cluster) ||
+        (cluster > 1 && model().capability < 90)) {
+        report("%s: a grid of %u blocks in clusters of %u", k.name, grid[0], cluster);
+        return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    }
     if (extra != nullptr || (parameters == nullptr && k.n_parameters > 0))
         return CUDA_ERROR_INVALID_VALUE;
     operation op = {};
     op.kind = operation::LAUNCH;
     op.function = function;
     op.shape = shape;
+    op.shape.cluster = cluster;
     for (int i = 0; i < k.n_parameters; i++) {
         const size_t at = (op.parameters.size() + k.alignments[i] - 1) / k.alignments[i] * k.alignments[i];
         op.parameters.resize(at + k.sizes[i]);
@@ -157,22 +164,29 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     }
 }
 
-/* The attribute that is known lets a kernel start before the one before it ends. */
+/* The attributes that are known let a kernel start before the one before it ends, and say how many blocks a cluster has. */
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
     EMU_CALL(CONTEXT);
     if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr))
         return CUDA_ERROR_INVALID_VALUE;
     bool early = false;
+    unsigned cluster = 0;
     for (unsigned i = 0; i < config->numAttrs; i++) {
-        if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+        const CUlaunchAttribute &a = config->attrs[i];
+        if (a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            early = a.value.programmaticStreamSerializationAllowed != 0;
+        else if (a.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION && a.value.clusterDim.x > 0 && a.value.clusterDim.y == 1 &&
+                 a.value.clusterDim.z == 1)
+            cluster = a.value.clusterDim.x;
+        else
             return CUDA_ERROR_INVALID_VALUE;
-        early = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
     }
     const launch_shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                                 {config->blockDimX, config->blockDimY, config->blockDimZ},
                                 config->sharedMemBytes,
-                                early};
+                                early,
+                                cluster};
     return launch_on(config->hStream, function, shape, parameters, extra);
 }
 
@@ -180,6 +194,6 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                         unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra)
 {
     EMU_CALL(CONTEXT);
-    const launch_shape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false};
+    const launch_shape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false, 0};
     return launch_on(stream, function, shape, parameters, extra);
 }

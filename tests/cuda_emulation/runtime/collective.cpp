@@ -89,18 +89,18 @@ void meet(worker &w, fiber &f, site at, collective kind)
     }
     home.arrived = 0;
     execute(home, kind);
-    make_ready(w, home, ~f.bit);
+    make_ready(home, ~f.bit);
     if (now_and_then(w, 4))
         yield(w, f);
 }
 
-void release(worker &w)
+void release(block &b)
 {
-    w.at_barrier = 0;
-    w.epoch++;
-    for (int i = 0; i * WARP < w.n_threads; i++) {
-        make_ready(w, w.warps[i], w.barrier_lanes[i]);
-        w.barrier_lanes[i] = 0;
+    b.at_barrier = 0;
+    begin_epoch(b);
+    for (int i = 0; i * WARP < b.n_threads; i++) {
+        make_ready(b.warps[i], b.barrier_lanes[i]);
+        b.barrier_lanes[i] = 0;
     }
 }
 } // namespace
@@ -176,20 +176,58 @@ void block_barrier(site at)
     fiber &f = *w.current;
     if (watching_races)
         settle_suspect();
-    uint32_t &mine = w.barrier_lanes[f.id / WARP];
+    block &b = *w.here;
+    uint32_t &mine = b.barrier_lanes[f.id / WARP];
     if (mine) {
         const site other = f.home->lanes[__builtin_ctz(mine)].waits;
         if (!same(other, at))
             fail("lanes of one warp are at different barriers, %s:%d and %s:%d", at.file, at.line, other.file, other.line);
     }
-    if (++w.at_barrier == w.live) {
-        release(w);
+    if (++b.at_barrier == b.live) {
+        release(b);
         if (w.seed != 0)
             yield(w, f);
         return;
     }
     mine |= f.bit;
     park(w, f, at);
+}
+
+void count_cluster_barrier(worker &w)
+{
+    if (w.cluster_barrier.arrived == 0 || w.cluster_barrier.arrived < w.cluster_barrier.live)
+        return;
+    w.cluster_barrier.arrived = 0;
+    w.cluster_barrier.phase++;
+}
+
+void cluster_arrive(site at)
+{
+    worker &w = *this_worker();
+    fiber &f = *w.current;
+    if (f.in_cluster_barrier)
+        fail("%s:%d: the thread arrives at the cluster's barrier, and has not waited there since it was there before", at.file, at.line);
+    f.in_cluster_barrier = true;
+    f.cluster_phase = w.cluster_barrier.phase;
+    w.cluster_barrier.arrived++;
+    count_cluster_barrier(w);
+}
+
+void cluster_wait(site at)
+{
+    worker &w = *this_worker();
+    fiber &f = *w.current;
+    if (!f.in_cluster_barrier)
+        fail("%s:%d: the thread waits at the cluster's barrier, and has not arrived there", at.file, at.line);
+    spin(
+        at, &w.cluster_barrier.phase, [](const void *what, unsigned value) { return *static_cast<const unsigned *>(what) != value; },
+        f.cluster_phase);
+    f.in_cluster_barrier = false;
+}
+
+int cluster_rank()
+{
+    return (int)this_worker()->here->rank;
 }
 
 void thread_returns(worker &w, fiber &f)
@@ -200,8 +238,13 @@ void thread_returns(worker &w, fiber &f)
     if (home.arrived)
         fail("the thread returns while lanes of its warp wait for it in %s at %s:%d", name_of(home.kind), home.where.file, home.where.line);
     home.live &= ~f.bit;
-    w.live--;
-    if (w.at_barrier > 0 && w.at_barrier == w.live)
-        release(w);
+    block &b = *w.here;
+    b.live--;
+    if (b.at_barrier > 0 && b.at_barrier == b.live)
+        release(b);
+    w.cluster_barrier.live--;
+    if (f.in_cluster_barrier && f.cluster_phase == w.cluster_barrier.phase)
+        w.cluster_barrier.arrived--;
+    count_cluster_barrier(w);
 }
 } // namespace emu

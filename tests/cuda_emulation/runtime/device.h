@@ -38,6 +38,15 @@ void block_barrier(site at);
 void group_barrier(site at, int number, int threads);
 void group_arrive(site at, int number, int threads);
 
+/* barrier.cluster of all threads of all blocks, in two parts. It orders no memory: .relaxed. */
+void cluster_arrive(site at);
+void cluster_wait(site at);
+int cluster_rank();
+/* mapa: a shared address as one of the block of that rank. */
+uint32_t cluster_address(site at, uint32_t shared, int rank);
+/* st.async of 16 bytes, done at once; both addresses are of one block of the cluster. */
+void store_in_cluster(site at, uint32_t there, const void *bytes, uint32_t barrier_there);
+
 /* griddepcontrol.wait. */
 void wait_for_previous();
 
@@ -92,6 +101,10 @@ void product_wait(site at, int pending);
 /* mbarriers in shared memory. */
 void barrier_init(site at, uint32_t barrier, int arrivals);
 void barrier_arrive(site at, uint32_t barrier, int bytes);
+/* The bytes alone. */
+void barrier_expect(site at, uint32_t barrier, int bytes);
+/* By a thread of this block or another one of the cluster. */
+void barrier_arrive_in(site at, uint32_t barrier, int rank);
 void barrier_wait(site at, uint32_t barrier, int parity);
 
 /* A CUtensorMap as the emulated driver makes it: bytes from a row to the next are those of its dimension. */
@@ -102,8 +115,8 @@ struct tensor_map {
     uint64_t stride[5];
 };
 const uint32_t TENSOR_MAP_MAGIC = 0x70616d74u;
-/* cp.async.bulk.tensor of so many dimensions; done at once. */
-void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const int (&from)[5], uint32_t barrier);
+/* cp.async.bulk.tensor of so many dimensions; done at once. mask 0: for this block; else for those blocks of the cluster. */
+void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const int (&from)[5], uint32_t barrier, unsigned mask = 0);
 
 unsigned char *dynamic_shared();
 /* A shared-memory address as PTX has it, of a place in dynamic shared memory. */
@@ -123,9 +136,6 @@ int atomic_add(int *p, int value);
 int atomic_max(int *p, int value);
 unsigned long long load_relaxed(const unsigned long long *p);
 void store_relaxed(unsigned long long *p, unsigned long long value);
-
-/* Of a graph's conditional node. */
-void choose_branch(unsigned long long handle, unsigned branch);
 
 /* Keeps the compiler from fusing the operation that made x with the next one. */
 inline float rounded(float x)

@@ -15,6 +15,7 @@ struct kernel {
     void (*invoke)(void (*function)(), const void *const *arguments);
     int n_parameters;
     const size_t *sizes, *alignments;
+    unsigned cluster; /* blocks of one, unless the launch says */
 };
 
 void kernel_register(const kernel &k);
@@ -35,7 +36,7 @@ template <typename... P> struct kernel_call {
     }
 };
 
-template <typename... P> kernel kernel_of(const char *name, void (*function)(P...))
+template <typename... P> kernel kernel_of(const char *name, void (*function)(P...), unsigned cluster)
 {
     static_assert((std::is_trivially_copyable<P>::value && ...), "parameters are copied as bytes");
     return {name,
@@ -43,18 +44,21 @@ template <typename... P> kernel kernel_of(const char *name, void (*function)(P..
             kernel_call<P...>::invoke,
             (int)sizeof...(P),
             kernel_call<P...>::sizes,
-            kernel_call<P...>::alignments};
+            kernel_call<P...>::alignments,
+            cluster};
 }
 
 struct kernel_registration {
-    template <typename F> kernel_registration(const char *name, F *function)
+    template <typename F> kernel_registration(const char *name, F *function, unsigned cluster = 1)
     {
-        kernel_register(kernel_of(name, function));
+        kernel_register(kernel_of(name, function, cluster));
     }
 };
 } // namespace emu
 
 /* At file scope, once for each kernel. */
 #define EMU_KERNEL(name) static const ::emu::kernel_registration emu_registration_##name(#name, name);
+/* Of one with __cluster_dims__. */
+#define EMU_KERNEL_OF_CLUSTERS(name, cluster) static const ::emu::kernel_registration emu_registration_##name(#name, name, cluster);
 
 #endif

@@ -64,9 +64,10 @@ uint64_t mix(uint64_t x)
     return (x ^ x >> 31) | 1;
 }
 
+/* The first of a cluster. */
 coordinates block_at(const grid &g, uint64_t i)
 {
-    const uint64_t place = (i * g.step + g.start) % g.n_blocks; /* n_blocks < 2^32 */
+    const uint64_t place = (i * g.step + g.start) % g.n_clusters * g.cluster; /* n_clusters < 2^32 */
     const uint64_t plane = (uint64_t)g.blocks.x * g.blocks.y;
     return {(unsigned)(place % g.blocks.x), (unsigned)(place % plane / g.blocks.x), (unsigned)(place / plane)};
 }
@@ -87,12 +88,12 @@ void order_blocks(grid &g, uint64_t seed)
     g.step = 1;
     g.start = 0;
     if (seed == 1) {
-        g.step = g.n_blocks - 1 ? g.n_blocks - 1 : 1;
-        g.start = g.n_blocks - 1;
+        g.step = g.n_clusters - 1 ? g.n_clusters - 1 : 1;
+        g.start = g.n_clusters - 1;
     } else if (seed > 1) {
-        g.start = mix(seed) % g.n_blocks;
-        g.step = mix(seed + 77) % g.n_blocks;
-        while (common_divisor(g.step, g.n_blocks) != 1)
+        g.start = mix(seed) % g.n_clusters;
+        g.step = mix(seed + 77) % g.n_clusters;
+        while (common_divisor(g.step, g.n_clusters) != 1)
             g.step++;
     }
 }
@@ -125,11 +126,11 @@ void run_blocks(worker &w, grid &g)
     w.launch = &g;
     while (!__atomic_load_n(&g.failed, __ATOMIC_RELAXED)) {
         const uint64_t i = __atomic_fetch_add(&g.next, 1, __ATOMIC_RELAXED);
-        if (i >= g.n_blocks)
+        if (i >= g.n_clusters)
             break;
         w.random = mix(w.seed * 0x9e3779b97f4a7c15u + i);
         w.fault_signal = 0;
-        block_run(w, block_at(g, i));
+        cluster_run(w, block_at(g, i));
         if (w.failed)
             __atomic_store_n(&g.failed, true, __ATOMIC_RELAXED);
     }
@@ -179,7 +180,7 @@ struct pool {
 
     void run(grid &g, unsigned n_threads)
     {
-        const unsigned extra = g.n_blocks < n_threads ? (unsigned)g.n_blocks - 1 : n_threads - 1;
+        const unsigned extra = g.n_clusters < n_threads ? (unsigned)g.n_clusters - 1 : n_threads - 1;
         if (extra > 0) {
             std::lock_guard<std::mutex> guard(lock);
             while (threads.size() < extra) {
@@ -272,7 +273,8 @@ bool launch(const kernel &k, const launch_shape &shape, const void *const *argum
     g.dynamic_shared = shape.dynamic_shared;
     g.early = shape.early;
     note_launch(g);
-    g.n_blocks = (uint64_t)shape.grid[0] * shape.grid[1] * shape.grid[2];
+    g.cluster = shape.cluster;
+    g.n_clusters = (uint64_t)shape.grid[0] * shape.grid[1] * shape.grid[2] / g.cluster;
     order_blocks(g, s.seed);
     for (worker &w : workers.workers)
         w.seed = s.seed;

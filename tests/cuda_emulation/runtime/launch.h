@@ -8,7 +8,8 @@ namespace emu
 {
 struct launch_shape {
     unsigned grid[3], block[3], dynamic_shared;
-    bool early; /* may begin before the launch before it has ended */
+    bool early;       /* may begin before the launch before it has ended */
+    unsigned cluster; /* blocks side by side that run at the same time; 0: as the kernel says */
 };
 
 /* Runs it to the end. False if it did something that loses a device; report() has said what. arguments: one pointer a parameter. */

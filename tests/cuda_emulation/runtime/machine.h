@@ -1,5 +1,5 @@
-/* The emulated machine: an OS thread ("worker") runs one block at a time, its threads as fibers that switch only where a thread has to
-   wait for others. */
+/* The emulated machine: an OS thread ("worker") runs one cluster of blocks at a time, mostly of one, its threads as fibers that switch only
+   where a thread has to wait for others. */
 #ifndef EMU_MACHINE_H
 #define EMU_MACHINE_H
 
@@ -13,7 +13,7 @@
 
 namespace emu
 {
-enum { WARP = 32, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / WARP, MAX_SHARED = 227 * 1024 };
+enum { WARP = 32, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / WARP, MAX_SHARED = 227 * 1024, MAX_CLUSTER = 8 };
 
 /* A thread-local variable of the emulation's own. It must hold something but zeroes at first, and all of it be kept: the zero-filled
    thread-local storage is the kernels' static shared memory, and poisoned before each block. */
@@ -26,6 +26,7 @@ bool is_poison(const void *memory, size_t size);
 
 struct kernel;
 struct warp;
+struct block;
 
 struct async_copy {
     void *to;
@@ -45,7 +46,9 @@ struct fiber {
     /* of the warp collective it waits in */
     uint32_t value, result;
     int argument;
-    bool waited; /* for the launch before */
+    bool waited;             /* for the launch before */
+    bool in_cluster_barrier; /* has arrived there, and not yet waited: for the end of which phase */
+    unsigned cluster_phase;
     group_product product;
     const void *address;
     const uint32_t *a, *b;
@@ -68,6 +71,7 @@ struct warp {
     collective kind;
     site where;
     fiber *lanes;
+    block *home;
     uint32_t order; /* counts its warp barriers */
     /* not yet carried out, and how many of them each committed group has */
     std::vector<issued_product> products;
@@ -80,38 +84,52 @@ struct grid {
     const void *const *arguments;
     coordinates blocks, threads;
     size_t dynamic_shared;
-    uint64_t n_blocks, step, start; /* the i-th block to run is (start + i * step) mod n_blocks */
-    uint64_t next;                  /* atomic: blocks dealt out */
-    bool failed;                    /* atomic */
-    bool early, waited;             /* waited: some thread has; atomic */
+    unsigned cluster;                 /* blocks that run at the same time */
+    uint64_t n_clusters, step, start; /* the i-th cluster to run is (start + i * step) mod n_clusters */
+    uint64_t next;                    /* atomic: clusters dealt out */
+    bool failed;                      /* atomic */
+    bool early, waited;               /* waited: some thread has; atomic */
 };
 
-struct worker {
-    grid *launch;
+/* A block that runs. */
+struct block {
+    unsigned rank; /* in its cluster */
     launch_view view;
     fiber *fibers;
-    fiber *current; /* nullptr: the scheduler runs */
     warp warps[MAX_WARPS];
     uint32_t ready_warps;
     unsigned warp_index; /* the one that ran last */
     int n_threads, live;
     int at_barrier;
     uint32_t barrier_lanes[MAX_WARPS];
-    uint32_t epoch; /* counts block barriers and blocks */
+    uint32_t epoch; /* another after each barrier of threads of the block, and no other block's */
     struct {
         int arrived, threads;
         unsigned phase;
     } group_barriers[16];
+    char *dynamic; /* before it and behind it is memory that cannot be touched */
+    size_t dynamic_size;
+    char *dynamic_pages;
+};
+
+struct worker {
+    grid *launch;
+    block blocks[MAX_CLUSTER];
+    block *here;    /* of the current fiber */
+    fiber *fibers;  /* MAX_THREADS for each block */
+    fiber *current; /* nullptr: the scheduler runs */
+    uint32_t epochs;
+    struct {
+        int arrived, live; /* threads */
+        unsigned phase;    /* 0: until all have been there once, a block may not have begun */
+    } cluster_barrier;
     context scheduler;
     char *stacks;
     size_t stacks_size;
-    int n_stacks;
-    char *dynamic; /* of the present block; before it and behind it pages that cannot be touched */
-    size_t dynamic_size;
-    char *dynamic_pages;
+    int n_stacks[MAX_CLUSTER];
     char *statics; /* the block's other shared variables */
     size_t statics_size;
-    void *accesses;        /* by the present block (races.cpp) */
+    void *accesses;        /* by the present blocks (races.cpp) */
     uint64_t seed, random; /* seed 0: ascending order, 1: descending, others: random */
     bool failed;           /* the block was given up */
     int fault_signal;      /* 0: none */
@@ -124,15 +142,19 @@ struct worker {
 worker *this_worker();
 void set_this_worker(worker *w);
 
-/* schedule.cpp */
-void block_run(worker &w, coordinates index);
+/* schedule.cpp. first: the first block's place in the cluster's row of blocks. */
+void cluster_run(worker &w, coordinates first);
 /* Stops the running fiber until it has been made ready. */
 void park(worker &w, fiber &f, site at);
 /* Goes on whenever its turn comes by the order of the seed, which may be at once. */
 void yield(worker &w, fiber &f);
 /* Lets another run, if one can, and so on in turn. */
 void stand_back(worker &w, fiber &f);
-void make_ready(worker &w, warp &of, uint32_t lanes);
+void make_ready(warp &of, uint32_t lanes);
+/* What threads of the block do from here on comes after what they have done. */
+void begin_epoch(block &b);
+/* A thread of the cluster is at its barrier or has ended. */
+void count_cluster_barrier(worker &w);
 /* True once in `odds` times if the order is random. */
 bool now_and_then(worker &w, unsigned odds);
 /* Gives up the block and with it the launch, and says why. */
@@ -161,8 +183,12 @@ void forget_suspect();
 
 /* shared.cpp */
 void shared_attach(worker &w); /* finds this OS thread's */
-void shared_begin(worker &w, size_t dynamic_size);
+void statics_begin(worker &w);
+void shared_begin(block &b, size_t dynamic_size);
 void shared_end(worker &w); /* was anything written around it? */
+/* An address that may be one of another block of the cluster: that block, and the address there. */
+block &block_of_address(site at, uint32_t &shared);
+void *shared_bytes_of(const block &b, site at, uint32_t shared, size_t size);
 void copies_discard(fiber &f);
 } // namespace emu
 

@@ -11,23 +11,40 @@ namespace
 /* In the 8 bytes of an mbarrier. */
 struct barrier_state {
     uint16_t arrivals, missing;
-    uint32_t bytes : 31, phase : 1;
+    int32_t bytes : 31; /* below zero: copies of another block's have come before they were announced here */
+    uint32_t phase : 1;
 };
 static_assert(sizeof(barrier_state) == 8, "as large as an mbarrier");
 
 const unsigned SPIN_LIMIT = 1u << 22;
 
-barrier_state &state_of(site at, uint32_t barrier)
+barrier_state &state_of(const block &in, site at, uint32_t barrier)
 {
-    return *static_cast<barrier_state *>(shared_bytes(at, barrier, 8));
+    return *static_cast<barrier_state *>(shared_bytes_of(in, at, barrier, 8));
 }
 
-void end_phase(barrier_state &b)
+barrier_state &state_of(site at, uint32_t barrier)
+{
+    return state_of(*this_worker()->here, at, barrier);
+}
+
+void end_phase(block &in, barrier_state &b)
 {
     if (b.missing != 0 || b.bytes != 0)
         return;
     b.phase ^= 1;
     b.missing = b.arrivals;
+    begin_epoch(in);
+}
+
+void arrive(block &in, site at, uint32_t barrier, int bytes)
+{
+    barrier_state &b = state_of(in, at, barrier);
+    if (b.missing == 0)
+        fail("%s:%d: more threads arrive at a barrier than it was made for", at.file, at.line);
+    b.missing--;
+    b.bytes += bytes;
+    end_phase(in, b);
 }
 
 /* A matrix descriptor of PTX. */
@@ -68,7 +85,7 @@ float number(uint16_t bits, operand type)
 /* The warp's 16 rows. */
 void carry_out(const warp &w, const issued_product &p)
 {
-    static thread_local float a[16][32], b[32], sum[16];
+    float a[16][32], b[32], sum[16];
     const group_product &all = p.lanes[0];
     const unsigned size = all.type == operand::e4m3 ? 1 : 2, depth = 32 / size;
     const unsigned first = w.lanes[0].id / WARP % 4 * 16;
@@ -142,8 +159,9 @@ void spin(site at, const void *what, bool (*ready)(const void *what, unsigned va
 static bool arrive_at_group(site at, int number, int threads)
 {
     worker &w = *this_worker();
-    auto &barrier = w.group_barriers[number];
-    if (number < 1 || number > 15 || threads % WARP != 0 || threads > w.n_threads)
+    block &b = *w.here;
+    auto &barrier = b.group_barriers[number];
+    if (number < 1 || number > 15 || threads % WARP != 0 || threads > b.n_threads)
         fail("%s:%d: barrier %d of %d threads", at.file, at.line, number, threads);
     if (barrier.arrived > 0 && barrier.threads != threads)
         fail("%s:%d: barrier %d of %d and of %d threads", at.file, at.line, number, barrier.threads, threads);
@@ -152,13 +170,13 @@ static bool arrive_at_group(site at, int number, int threads)
         return false;
     barrier.arrived = 0;
     barrier.phase++;
-    w.epoch++;
+    begin_epoch(b);
     return true;
 }
 
 void group_barrier(site at, int number, int threads)
 {
-    auto &barrier = this_worker()->group_barriers[number];
+    auto &barrier = this_worker()->here->group_barriers[number];
     const unsigned phase = barrier.phase;
     if (!arrive_at_group(at, number, threads))
         spin(
@@ -179,12 +197,22 @@ void barrier_init(site at, uint32_t barrier, int arrivals)
 
 void barrier_arrive(site at, uint32_t barrier, int bytes)
 {
+    arrive(*this_worker()->here, at, barrier, bytes);
+}
+
+void barrier_expect(site at, uint32_t barrier, int bytes)
+{
     barrier_state &b = state_of(at, barrier);
     if (b.missing == 0)
-        fail("%s:%d: more threads arrive at a barrier than it was made for", at.file, at.line);
-    b.missing--;
-    b.bytes += (uint32_t)bytes;
-    end_phase(b);
+        fail("%s:%d: bytes are announced to a barrier at which nobody is still to arrive", at.file, at.line);
+    b.bytes += bytes;
+}
+
+void barrier_arrive_in(site at, uint32_t barrier, int rank)
+{
+    uint32_t there = cluster_address(at, barrier, rank);
+    block &in = block_of_address(at, there);
+    arrive(in, at, there, 0);
 }
 
 void barrier_wait(site at, uint32_t barrier, int parity)
@@ -194,16 +222,11 @@ void barrier_wait(site at, uint32_t barrier, int parity)
         [](const void *what, unsigned value) { return static_cast<const barrier_state *>(what)->phase != value; }, (unsigned)parity);
 }
 
-void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const int (&from)[5], uint32_t barrier)
+namespace
 {
-    tensor_map m;
-    memcpy(&m, map, sizeof m);
-    if (m.magic != TENSOR_MAP_MAGIC)
-        fail("%s:%d: the tensor map is none", at.file, at.line);
-    if (m.rank != rank)
-        fail("%s:%d: a box of %u dimensions of a tensor of %u", at.file, at.line, rank, (unsigned)m.rank);
-    if (shared % 1024 != 0)
-        fail("%s:%d: a swizzled box at shared address %u", at.file, at.line, shared);
+/* The box's bytes, into one block. */
+uint32_t copy_into(const block &in, site at, uint32_t shared, const tensor_map &m, unsigned rank, const int (&from)[5])
+{
     uint32_t to = shared;
     unsigned in_box[5] = {};
     for (bool more = true; more; to += m.element) {
@@ -217,18 +240,54 @@ void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const in
         uint16_t value = 0;
         if (inside)
             memcpy(&value, m.base + offset, m.element);
-        memcpy(shared_bytes(at, to ^ (to >> 7 & (m.swizzle / 16 - 1)) << 4, m.element), &value, m.element);
+        memcpy(shared_bytes_of(in, at, to ^ (to >> 7 & (m.swizzle / 16 - 1)) << 4, m.element), &value, m.element);
         more = false;
         for (unsigned i = 0; i < rank && !more; i++) {
             more = ++in_box[i] < m.box[i];
             in_box[i] = more ? in_box[i] : 0;
         }
     }
-    barrier_state &b = state_of(at, barrier);
-    const uint32_t bytes = to - shared;
-    if (b.bytes < bytes)
-        fail("%s:%d: a copy of %u bytes to a barrier that was told of %u", at.file, at.line, bytes, (unsigned)b.bytes);
-    b.bytes -= bytes;
-    end_phase(b);
+    return to - shared;
+}
+} // namespace
+
+void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const int (&from)[5], uint32_t barrier, unsigned mask)
+{
+    tensor_map m;
+    memcpy(&m, map, sizeof m);
+    if (m.magic != TENSOR_MAP_MAGIC)
+        fail("%s:%d: the tensor map is none", at.file, at.line);
+    if (m.rank != rank)
+        fail("%s:%d: a box of %u dimensions of a tensor of %u", at.file, at.line, rank, (unsigned)m.rank);
+    if (shared % 1024 != 0)
+        fail("%s:%d: a swizzled box at shared address %u", at.file, at.line, shared);
+    worker &w = *this_worker();
+    const unsigned self = w.here->rank;
+    for (unsigned to = 0, left = mask ? mask : 1u << self; left != 0; to++, left >>= 1) {
+        if (!(left & 1))
+            continue;
+        uint32_t there = mask ? cluster_address(at, shared, (int)to) : shared;
+        block &in = block_of_address(at, there);
+        const int bytes = (int)copy_into(in, at, there, m, rank, from);
+        barrier_state &b = state_of(in, at, barrier);
+        if (w.launch->cluster == 1 && b.bytes < bytes) /* else copies of other blocks may have come first */
+            fail("%s:%d: a copy of %d bytes to a barrier that was told of %d", at.file, at.line, bytes, (int)b.bytes);
+        b.bytes -= bytes;
+        end_phase(in, b);
+    }
+}
+
+void store_in_cluster(site at, uint32_t there, const void *bytes, uint32_t barrier_there)
+{
+    block &in = block_of_address(at, there);
+    if (&block_of_address(at, barrier_there) != &in)
+        fail("%s:%d: bytes for one block, and a barrier of another", at.file, at.line);
+    void *to = shared_bytes_of(in, at, there, 16);
+    if (watching_races)
+        note_access(to, 16, true, __builtin_return_address(0));
+    memcpy(to, bytes, 16);
+    barrier_state &b = state_of(in, at, barrier_there);
+    b.bytes -= 16;
+    end_phase(in, b);
 }
 } // namespace emu

@@ -23,8 +23,8 @@ namespace
 {
 enum : uint16_t { SEVERAL_LANES = 0x8000, SEVERAL_WARPS = 0xffff };
 
-/* The last write to a byte of shared memory, and the reads since. epoch: block barriers, of all blocks that the worker has run; order: warp
-   barriers. A reader may stand for several: lanes of one warp, or threads of several. */
+/* The last write to a byte of shared memory, and the reads since. epoch: that of the block whose memory it is; order: warp barriers. A
+ * reader may stand for several: lanes of one warp, or threads of several. */
 struct cell {
     uint32_t written_epoch, read_epoch, written_order, read_order, written_at, read_at;
     uint16_t writer, reader;
@@ -46,9 +46,22 @@ uint32_t place(const void *code)
     return (uint32_t)((uintptr_t)code - base);
 }
 
+/* Of a thread in its cluster. */
+unsigned number(const fiber &f)
+{
+    return f.home->home->rank * MAX_THREADS + f.id;
+}
+
 bool ordered(const fiber &f, unsigned other, uint32_t order)
 {
-    return other / WARP == f.id / WARP && order < f.home->order;
+    return other / WARP == number(f) / WARP && order < f.home->order;
+}
+
+/* The same of those that have read a cell. */
+bool reads_ordered(const fiber &f, const cell &c)
+{
+    const unsigned lane = c.reader & SEVERAL_LANES ? (c.reader & ~(unsigned)SEVERAL_LANES) * WARP : c.reader;
+    return c.reader != SEVERAL_WARPS && ordered(f, lane, c.read_order);
 }
 
 /* A write where another thread has written: harmless if it leaves what was there. */
@@ -79,18 +92,19 @@ namespace
         snprintf(who, sizeof(who), "lanes of warp %u", other & ~(unsigned)SEVERAL_LANES);
     else
         snprintf(who, sizeof(who), "thread %u", other);
-    fail("thread %u %s (%s %#zx, no barrier between); code at +%#x, and before it at +%#x by %s", f.id, what, memory, offset, place(code),
-         before, who);
+    fail("thread %u %s (%s %#zx, no barrier between); code at +%#x, and before it at +%#x by %s", number(f), what, memory, offset,
+         place(code), before, who);
 }
 
 void read_cell(cell &c, uint32_t epoch, const fiber &f, const char *memory, size_t offset, const void *code)
 {
     const uint32_t order = f.home->order;
-    if (c.written_epoch == epoch && c.writer != f.id && !ordered(f, c.writer, c.written_order))
+    if (c.written_epoch == epoch && c.writer != number(f) && !ordered(f, c.writer, c.written_order))
         race("reads what another has written", f, memory, offset, code, c.written_at, c.writer);
-    const uint16_t warp = (uint16_t)(f.id / WARP);
-    if (c.read_epoch != epoch || c.reader == f.id)
-        c.reader = (uint16_t)f.id;
+    const uint16_t warp = (uint16_t)(number(f) / WARP);
+    /* Whoever meets this read without a barrier meets those that it is ordered after, too. */
+    if (c.read_epoch != epoch || c.reader == number(f) || reads_ordered(f, c))
+        c.reader = (uint16_t)number(f);
     else if (c.reader == SEVERAL_WARPS)
         return;
     else if (c.reader & SEVERAL_LANES ? c.reader != (SEVERAL_LANES | warp) : c.reader / WARP != warp)
@@ -104,19 +118,16 @@ void read_cell(cell &c, uint32_t epoch, const fiber &f, const char *memory, size
 
 void write_cell(cell &c, uint32_t epoch, const fiber &f, const char *memory, size_t offset, const void *code)
 {
-    if (c.written_epoch == epoch && c.writer != f.id && !ordered(f, c.writer, c.written_order)) {
+    if (c.written_epoch == epoch && c.writer != number(f) && !ordered(f, c.writer, c.written_order)) {
         this_suspect.size = 1; /* note_access fills in the rest */
         this_suspect.memory = memory;
         this_suspect.offset = offset;
         this_suspect.before = c.written_at;
         this_suspect.other = c.writer;
     }
-    if (c.read_epoch == epoch && c.reader != f.id) {
-        const unsigned lane = c.reader & SEVERAL_LANES ? (c.reader & ~(unsigned)SEVERAL_LANES) * WARP : c.reader;
-        if (c.reader == SEVERAL_WARPS || !ordered(f, lane, c.read_order))
-            race("writes where another has read", f, memory, offset, code, c.read_at, c.reader);
-    }
-    c.writer = (uint16_t)f.id;
+    if (c.read_epoch == epoch && c.reader != number(f) && !reads_ordered(f, c))
+        race("writes where another has read", f, memory, offset, code, c.read_at, c.reader);
+    c.writer = (uint16_t)number(f);
     c.written_epoch = epoch;
     c.written_order = f.home->order;
     c.written_at = place(code);
@@ -144,13 +155,13 @@ namespace
 {
 struct table {
     global_cell words[GLOBAL_CELLS];
-    cell shared[1]; /* of dynamic, then of static shared memory */
+    cell shared[1]; /* of dynamic shared memory of each block of a cluster, then of static */
 };
 
 table &table_of(worker &w)
 {
     if (w.accesses == nullptr) {
-        const size_t bytes = sizeof(table) + (MAX_SHARED + w.statics_size) * sizeof(cell);
+        const size_t bytes = sizeof(table) + ((size_t)MAX_CLUSTER * MAX_SHARED + w.statics_size) * sizeof(cell);
         w.accesses = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (w.accesses == MAP_FAILED)
             abort();
@@ -173,30 +184,30 @@ uint64_t &written_at(uintptr_t word)
 void check_early(const fiber &f, uintptr_t address, size_t size, bool writes)
 {
     if (writes)
-        fail("thread %u writes to global memory, and has not waited for the launch before", f.id);
+        fail("thread %u writes to global memory, and has not waited for the launch before", number(f));
     for (uintptr_t word = address / WORD; word * WORD < address + size; word++)
         if (__atomic_load_n(&written_at(word), __ATOMIC_RELAXED) == (this_run << WORD_BITS | word))
-            fail("thread %u reads what a launch has written that it has not waited for (%#zx)", f.id, (size_t)word * WORD);
+            fail("thread %u reads what a launch has written that it has not waited for (%#zx)", number(f), (size_t)word * WORD);
 }
 
 void note_word(global_cell &g, uintptr_t word, unsigned bytes, const worker &w, bool writes, const void *code)
 {
     static const char memory[] = "global memory,";
     const fiber &f = *w.current;
-    const bool known = g.word == word && (g.bytes & bytes) != 0 && g.c.written_epoch == w.epoch;
+    const bool known = g.word == word && (g.bytes & bytes) != 0 && g.c.written_epoch == w.here->epoch;
     if (!writes) {
         if (known)
-            read_cell(g.c, w.epoch, f, memory, word * WORD, code);
+            read_cell(g.c, w.here->epoch, f, memory, word * WORD, code);
         return;
     }
     if (known) {
-        write_cell(g.c, w.epoch, f, memory, word * WORD, code);
+        write_cell(g.c, w.here->epoch, f, memory, word * WORD, code);
         g.bytes = bytes; /* what others wrote of the word is forgotten: it was theirs */
         return;
     }
     g.word = word;
     g.bytes = bytes;
-    g.c = {w.epoch, 0, f.home->order, 0, place(code), 0, (uint16_t)f.id, 0};
+    g.c = {w.here->epoch, 0, f.home->order, 0, place(code), 0, (uint16_t)number(f), 0};
 }
 
 void note_global(worker &w, uintptr_t address, size_t size, bool writes, const void *code)
@@ -217,15 +228,15 @@ void note_global(worker &w, uintptr_t address, size_t size, bool writes, const v
     }
 }
 
-void note_shared(worker &w, const char *memory, size_t first, size_t offset, size_t size, bool writes, const void *code)
+void note_shared(worker &w, const block &in, const char *memory, size_t first, size_t offset, size_t size, bool writes, const void *code)
 {
     table &t = table_of(w);
     for (size_t i = offset; i < offset + size; i++) {
         cell &c = t.shared[first + i];
         if (writes)
-            write_cell(c, w.epoch, *w.current, memory, i, code);
+            write_cell(c, in.epoch, *w.current, memory, i, code);
         else
-            read_cell(c, w.epoch, *w.current, memory, i, code);
+            read_cell(c, in.epoch, *w.current, memory, i, code);
     }
 }
 } // namespace
@@ -247,10 +258,15 @@ void note_access(const void *address, size_t size, bool writes, const void *code
         return;
     settle_suspect();
     const char *const at = static_cast<const char *>(address);
-    if ((size_t)(at - w->dynamic) < w->dynamic_size)
-        note_shared(*w, "dynamic shared memory, byte", 0, (size_t)(at - w->dynamic), size, writes, code);
+    const block *in = nullptr;
+    for (unsigned i = 0; i < w->launch->cluster && in == nullptr; i++)
+        if ((size_t)(at - w->blocks[i].dynamic) < w->blocks[i].dynamic_size)
+            in = &w->blocks[i];
+    if (in != nullptr)
+        note_shared(*w, *in, "dynamic shared memory, byte", (size_t)in->rank * MAX_SHARED, (size_t)(at - in->dynamic), size, writes, code);
     else if ((size_t)(at - w->statics) < w->statics_size)
-        note_shared(*w, "static shared memory, byte", MAX_SHARED, (size_t)(at - w->statics), size, writes, code);
+        note_shared(*w, *w->here, "static shared memory, byte", (size_t)MAX_CLUSTER * MAX_SHARED, (size_t)(at - w->statics), size, writes,
+                    code);
     else
         note_global(*w, (uintptr_t)address, size, writes, code);
     suspect &s = this_suspect;

@@ -52,18 +52,46 @@ unsigned choose(worker &w, uint32_t bits)
     return (lowest(turned) + turn) & 31;
 }
 
-fiber *take_ready(worker &w)
+bool has_ready(const block &b)
 {
-    if (w.ready_warps == 0)
-        return nullptr;
-    if (!(w.ready_warps >> w.warp_index & 1) || now_and_then(w, 8))
-        w.warp_index = choose(w, w.ready_warps);
-    warp &from = w.warps[w.warp_index];
-    const unsigned lane = choose(w, from.ready);
+    return b.ready_warps != 0;
+}
+
+/* The block to go on with: this one, unless none of its threads is ready or chance has it so. */
+block *choose_block(worker &w)
+{
+    const unsigned n = w.launch->cluster;
+    const unsigned from = w.here->rank + (n > 1 && now_and_then(w, 8) ? 1 + (unsigned)next_random(w) % n : 0);
+    for (unsigned i = 0; i < n; i++)
+        if (has_ready(w.blocks[(from + i) % n]))
+            return &w.blocks[(from + i) % n];
+    return nullptr;
+}
+
+fiber *take_lane(block &b, unsigned index, unsigned lane)
+{
+    warp &from = b.warps[index];
     from.ready &= ~(1u << lane);
     if (from.ready == 0)
-        w.ready_warps &= ~(1u << w.warp_index);
+        b.ready_warps &= ~(1u << index);
+    b.warp_index = index;
     return &from.lanes[lane];
+}
+
+fiber *take_ready(worker &w)
+{
+    block *b = choose_block(w);
+    if (b == nullptr)
+        return nullptr;
+    if (!(b->ready_warps >> b->warp_index & 1) || now_and_then(w, 8))
+        b->warp_index = choose(w, b->ready_warps);
+    return take_lane(*b, b->warp_index, choose(w, b->warps[b->warp_index].ready));
+}
+
+void go_on_with(worker &w, fiber *next)
+{
+    w.current = next;
+    w.here = next->home->home;
 }
 
 [[noreturn]] void give_up(worker &w)
@@ -78,16 +106,20 @@ fiber *take_ready(worker &w)
     char where[700] = "";
     int shown = 0, length = 0;
     site last = {nullptr, 0};
-    for (int i = 0; i < w.n_threads && shown < 4; i++) {
-        const fiber &f = w.fibers[i];
+    int live = 0, threads = 0;
+    for (unsigned i = 0; i < w.launch->cluster; i++)
+        live += w.blocks[i].live, threads += w.blocks[i].n_threads;
+    for (int i = 0; i < threads && shown < 4; i++) {
+        const block &b = w.blocks[i / w.here->n_threads];
+        const fiber &f = b.fibers[i % b.n_threads];
         if (!(f.home->live & f.bit) || (f.waits.line == last.line && f.waits.file == last.file) || length >= (int)sizeof(where))
             continue;
         last = f.waits;
         const coordinates &at = f.view.index;
-        length += snprintf(where + length, sizeof(where) - (size_t)length, "%sthread (%u,%u,%u) waits at %s:%d", shown++ ? "; " : "", at.x,
-                           at.y, at.z, last.file, last.line);
+        length += snprintf(where + length, sizeof(where) - (size_t)length, "%sthread (%u,%u,%u) of block %u waits at %s:%d",
+                           shown++ ? "; " : "", at.x, at.y, at.z, b.view.block_index.x, last.file, last.line);
     }
-    fail("deadlock: %s; %d of %d threads have not returned", where, w.live, w.n_threads);
+    fail("deadlock: %s; %d of %d threads have not returned", where, live, threads);
 }
 
 /* The running fiber has stopped or ended. */
@@ -95,14 +127,15 @@ void run_next(worker &w, fiber &self, bool ends)
 {
     fiber *next = take_ready(w);
     if (next == nullptr) {
-        if (w.live > 0)
-            deadlock(w);
+        for (unsigned i = 0; i < w.launch->cluster; i++)
+            if (w.blocks[i].live > 0)
+                deadlock(w);
         context_switch(self.stopped, w.scheduler, ends);
         return;
     }
     if (next == &self)
         return;
-    w.current = next;
+    go_on_with(w, next);
     context_switch(self.stopped, next->stopped, ends);
 }
 
@@ -132,36 +165,38 @@ void describe_fault(worker &w)
 /* The next thread that may run after this one in a fixed circle, so that all get their turn while some spin. */
 fiber *next_in_circle(worker &w, const fiber &f)
 {
-    const unsigned home = f.id / WARP;
+    const unsigned all = MAX_WARPS * w.launch->cluster, home = w.here->rank * MAX_WARPS + f.id / WARP;
     const uint32_t above = ~(f.bit | (f.bit - 1));
-    for (unsigned i = 0; i <= MAX_WARPS; i++) {
+    for (unsigned i = 0; i <= all; i++) {
+        block &b = w.blocks[(home + i) % all / MAX_WARPS];
         const unsigned index = (home + i) % MAX_WARPS;
-        warp &from = w.warps[index];
-        const uint32_t ready = !(w.ready_warps >> index & 1) ? 0 : from.ready & (i == 0 ? above : i == MAX_WARPS ? ~above : 0xffffffffu);
-        if (ready == 0)
-            continue;
-        const uint32_t bit = ready & (~ready + 1);
-        from.ready &= ~bit;
-        if (from.ready == 0)
-            w.ready_warps &= ~(1u << index);
-        w.warp_index = index;
-        return &from.lanes[lowest(bit)];
+        const uint32_t ready = !(b.ready_warps >> index & 1) ? 0
+                                                             : b.warps[index].ready & (i == 0     ? above
+                                                                                       : i == all ? ~above
+                                                                                                  : 0xffffffffu);
+        if (ready != 0)
+            return take_lane(b, index, lowest(ready));
     }
     return nullptr;
 }
 
-void reserve(worker &w, int n)
+char *stack_of(const worker &w, const block &b, int i)
+{
+    return w.stacks + ((size_t)b.rank * MAX_THREADS + (size_t)i) * STACK_SIZE;
+}
+
+void reserve(worker &w, const block &b, int n)
 {
     if (w.stacks == nullptr) {
-        w.stacks_size = MAX_THREADS * STACK_SIZE;
+        w.stacks_size = (size_t)MAX_CLUSTER * MAX_THREADS * STACK_SIZE;
         w.stacks = (char *)mmap(nullptr, w.stacks_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (w.stacks == MAP_FAILED)
             abort();
-        w.fibers = new fiber[MAX_THREADS]();
+        w.fibers = new fiber[MAX_CLUSTER * MAX_THREADS]();
     }
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (; w.n_stacks < n; w.n_stacks++) /* the lowest page of each stays a guard */
-        if (mprotect(w.stacks + (size_t)w.n_stacks * STACK_SIZE + page, STACK_SIZE - page, PROT_READ | PROT_WRITE) != 0)
+    for (int &i = w.n_stacks[b.rank]; i < n; i++) /* the lowest page of each stays a guard */
+        if (mprotect(stack_of(w, b, i) + page, STACK_SIZE - page, PROT_READ | PROT_WRITE) != 0)
             abort();
 }
 } // namespace
@@ -186,11 +221,16 @@ bool now_and_then(worker &w, unsigned odds)
     return w.seed > 1 && next_random(w) % odds == 0;
 }
 
-void make_ready(worker &w, warp &of, uint32_t lanes)
+void make_ready(warp &of, uint32_t lanes)
 {
     of.ready |= lanes;
     if (lanes)
-        w.ready_warps |= 1u << (&of - w.warps);
+        of.home->ready_warps |= 1u << (&of - of.home->warps);
+}
+
+void begin_epoch(block &b)
+{
+    b.epoch = ++this_worker()->epochs;
 }
 
 void park(worker &w, fiber &f, site at)
@@ -202,7 +242,7 @@ void park(worker &w, fiber &f, site at)
 
 void yield(worker &w, fiber &f)
 {
-    make_ready(w, *f.home, f.bit);
+    make_ready(*f.home, f.bit);
     run_next(w, f, false);
 }
 
@@ -212,14 +252,14 @@ void stand_back(worker &w, fiber &f)
     fiber *const next = next_in_circle(w, f);
     if (next == nullptr)
         return;
-    make_ready(w, *f.home, f.bit);
-    w.current = next;
+    make_ready(*f.home, f.bit);
+    go_on_with(w, next);
     context_switch(f.stopped, next->stopped);
 }
 
 void describe_position(const worker &w, char *text, size_t size)
 {
-    const coordinates &b = w.view.block_index;
+    const coordinates &b = w.here->view.block_index;
     int n = snprintf(text, size, "%s: block (%u,%u,%u)", w.launch->entry->name, b.x, b.y, b.z);
     if (w.current && n > 0 && (size_t)n < size) {
         const coordinates &t = w.current->view.index;
@@ -247,53 +287,68 @@ void fail(const char *format, ...)
     give_up(w);
 }
 
-void block_run(worker &w, coordinates index)
+static void block_begin(worker &w, block &b, coordinates index)
 {
     const grid &g = *w.launch;
     const int n = (int)(g.threads.x * g.threads.y * g.threads.z);
-    reserve(w, n);
-    w.view = {index, g.threads, g.blocks};
-    w.n_threads = w.live = n;
-    w.ready_warps = 0;
-    w.epoch++;
-    forget_suspect();
-    w.failed = false;
-    w.at_barrier = 0;
-    for (auto &barrier : w.group_barriers)
+    reserve(w, b, n);
+    b.view = {index, g.threads, g.blocks};
+    b.fibers = w.fibers + (size_t)b.rank * MAX_THREADS;
+    b.n_threads = b.live = n;
+    b.ready_warps = 0;
+    begin_epoch(b);
+    b.at_barrier = 0;
+    for (auto &barrier : b.group_barriers)
         barrier = {};
-    shared_begin(w, g.dynamic_shared);
+    shared_begin(b, g.dynamic_shared);
     const unsigned across = g.threads.x, plane = g.threads.x * g.threads.y;
     for (int i = 0; i < n; i++) {
-        fiber &f = w.fibers[i];
+        fiber &f = b.fibers[i];
         const unsigned id = (unsigned)i;
-        context_prepare(f.stopped, w.stacks + (size_t)i * STACK_SIZE, STACK_SIZE, (size_t)(id * 5 % 64) * 64, thread_main);
+        context_prepare(f.stopped, stack_of(w, b, i), STACK_SIZE, (size_t)(id * 5 % 64) * 64, thread_main);
         f.view.index = {id % across, id % plane / across, id / plane};
-        f.view.launch = &w.view;
+        f.view.launch = &b.view;
         f.id = id;
         f.bit = 1u << id % WARP;
-        f.home = &w.warps[id / WARP];
+        f.home = &b.warps[id / WARP];
         f.waits.line = 0;
         f.waited = false;
+        f.in_cluster_barrier = false;
         f.spins = 0;
         copies_discard(f);
     }
     for (int i = 0; i * WARP < n; i++) {
-        warp &to = w.warps[i];
+        warp &to = b.warps[i];
         const int lanes = n - i * WARP;
         to.live = lanes >= WARP ? 0xffffffffu : (1u << lanes) - 1;
         to.ready = 0;
-        to.lanes = w.fibers + i * WARP;
+        to.lanes = b.fibers + i * WARP;
+        to.home = &b;
         to.arrived = 0;
         to.order = 0;
         to.products.clear();
         to.product_groups.clear();
-        w.barrier_lanes[i] = 0;
-        make_ready(w, to, to.live);
+        b.barrier_lanes[i] = 0;
+        make_ready(to, to.live);
     }
-    w.warp_index = choose(w, w.ready_warps);
-    fiber *first = take_ready(w);
-    w.current = first;
-    context_switch(w.scheduler, first->stopped);
+    b.warp_index = choose(w, b.ready_warps);
+}
+
+void cluster_run(worker &w, coordinates first)
+{
+    const unsigned n = w.launch->cluster;
+    forget_suspect();
+    w.failed = false;
+    w.cluster_barrier = {};
+    statics_begin(w);
+    for (unsigned i = 0; i < n; i++) {
+        w.blocks[i].rank = i;
+        block_begin(w, w.blocks[i], {first.x + i, first.y, first.z});
+        w.cluster_barrier.live += w.blocks[i].n_threads;
+    }
+    w.here = &w.blocks[n > 1 ? choose(w, (1u << n) - 1) % n : 0];
+    go_on_with(w, take_ready(w));
+    context_switch(w.scheduler, w.current->stopped);
     if (w.fault_signal)
         describe_fault(w);
     w.current = nullptr;

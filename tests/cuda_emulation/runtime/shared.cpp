@@ -18,6 +18,7 @@ namespace
 {
 enum {
     PAGE = 4096,
+    GUARD = 1 << 20, /* bytes before a block's memory and behind it that cannot be touched: what is next may be another block's */
     ALIGNMENT = 128, /* what kernels may expect of dynamic shared memory, and no more: */
     FIRST_ADDRESS = 9 * ALIGNMENT,
     PAGES = (MAX_SHARED / PAGE + 2) * PAGE,
@@ -52,10 +53,13 @@ int find_statics(struct dl_phdr_info *info, size_t, void *data)
 }
 
 /* Bytes watched behind it. */
-size_t behind(const worker &w)
+size_t behind(const block &b)
 {
-    return (size_t)(w.dynamic_pages + PAGE + PAGES - (w.dynamic + w.dynamic_size));
+    return (size_t)(b.dynamic_pages + GUARD + PAGES - (b.dynamic + b.dynamic_size));
 }
+
+/* In an address of another block of the cluster its rank and 1 stand above those of a block's own memory. */
+enum { RANK_BITS = 24 };
 } // namespace
 
 EMU_LOCAL local_statics this_statics = {1, nullptr, 0};
@@ -88,66 +92,109 @@ void shared_attach(worker &w)
         dl_iterate_phdr(find_statics, &local);
     w.statics = local.start;
     w.statics_size = local.size;
-    if (w.dynamic_pages == nullptr) {
-        w.dynamic_pages = (char *)mmap(nullptr, PAGES + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (w.dynamic_pages == MAP_FAILED || mprotect(w.dynamic_pages + PAGE, PAGES, PROT_READ | PROT_WRITE) != 0)
+}
+
+void statics_begin(worker &w)
+{
+    poison(w.statics, w.statics_size);
+}
+
+void shared_begin(block &b, size_t dynamic_size)
+{
+    if (b.dynamic_pages == nullptr) {
+        b.dynamic_pages = (char *)mmap(nullptr, PAGES + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (b.dynamic_pages == MAP_FAILED || mprotect(b.dynamic_pages + GUARD, PAGES, PROT_READ | PROT_WRITE) != 0)
             abort();
     }
-}
-
-void shared_begin(worker &w, size_t dynamic_size)
-{
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(w.dynamic_pages + PAGE, PAGES);
+    __asan_unpoison_memory_region(b.dynamic_pages + GUARD, PAGES);
 #endif
-    w.dynamic_size = dynamic_size;
-    w.dynamic = w.dynamic_pages + PAGE + PAGES - (dynamic_size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    poison(w.dynamic - BEFORE, BEFORE + dynamic_size);
-    poison(w.dynamic + dynamic_size, behind(w));
-    poison(w.statics, w.statics_size);
+    b.dynamic_size = dynamic_size;
+    b.dynamic = b.dynamic_pages + GUARD + PAGES - (dynamic_size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    poison(b.dynamic - BEFORE, BEFORE + dynamic_size);
+    poison(b.dynamic + dynamic_size, behind(b));
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_poison_memory_region(w.dynamic - BEFORE, BEFORE);
-    __asan_poison_memory_region(w.dynamic + dynamic_size, behind(w));
+    __asan_poison_memory_region(b.dynamic - BEFORE, BEFORE);
+    __asan_poison_memory_region(b.dynamic + dynamic_size, behind(b));
 #endif
 }
 
+/* Blocks of a cluster would have one set of static shared variables between them here. */
 void shared_end(worker &w)
 {
+    for (unsigned i = 0; i < w.launch->cluster; i++) {
+        w.here = &w.blocks[i];
+        const block &b = *w.here;
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(w.dynamic_pages + PAGE, PAGES);
+        __asan_unpoison_memory_region(b.dynamic_pages + GUARD, PAGES);
 #endif
-    if (w.failed || (is_poison(w.dynamic - BEFORE, BEFORE) && is_poison(w.dynamic + w.dynamic_size, behind(w))))
-        return;
-    char where[256];
-    describe_position(w, where, sizeof(where));
-    report("%s: something was written outside the %zu bytes of dynamic shared memory", where, w.dynamic_size);
-    w.failed = true;
+        const bool is_shared = w.launch->cluster > 1 && !is_poison(w.statics, w.statics_size);
+        const bool is_damaged = !is_poison(b.dynamic - BEFORE, BEFORE) || !is_poison(b.dynamic + b.dynamic_size, behind(b));
+        if (w.failed || (!is_damaged && !is_shared))
+            continue;
+        char where[256];
+        describe_position(w, where, sizeof(where));
+        if (is_damaged)
+            report("%s: something was written outside the %zu bytes of dynamic shared memory", where, b.dynamic_size);
+        else
+            report("%s: static shared memory in a cluster is not emulated", where);
+        w.failed = true;
+    }
 }
 
 unsigned char *dynamic_shared()
 {
-    return reinterpret_cast<unsigned char *>(this_worker()->dynamic);
+    return reinterpret_cast<unsigned char *>(this_worker()->here->dynamic);
 }
 
 uint32_t shared_address(site at, const void *pointer)
 {
-    const worker &w = *this_worker();
-    const size_t offset = (size_t)(static_cast<const char *>(pointer) - w.dynamic);
-    if (offset > w.dynamic_size)
+    const block &b = *this_worker()->here;
+    const size_t offset = (size_t)(static_cast<const char *>(pointer) - b.dynamic);
+    if (offset > b.dynamic_size)
         fail("%s:%d: %p is not in dynamic shared memory", at.file, at.line, pointer);
     return (uint32_t)(FIRST_ADDRESS + offset);
 }
 
 void *shared_bytes(site at, uint32_t shared, size_t size)
 {
-    const worker &w = *this_worker();
+    return shared_bytes_of(*this_worker()->here, at, shared, size);
+}
+
+void *shared_bytes_of(const block &b, site at, uint32_t shared, size_t size)
+{
+    if (shared >> RANK_BITS != 0)
+        fail("%s:%d: the address of a block of the cluster, where one of the block's own memory is needed", at.file, at.line);
     const int64_t offset = (int64_t)shared - FIRST_ADDRESS;
-    if (offset < 0 || (size_t)offset + size > w.dynamic_size)
+    if (offset < 0 || (size_t)offset + size > b.dynamic_size)
         fail("%s:%d: bytes %lld to %lld of %zu bytes of dynamic shared memory", at.file, at.line, (long long)offset,
-             (long long)(offset + (int64_t)size - 1), w.dynamic_size);
+             (long long)(offset + (int64_t)size - 1), b.dynamic_size);
     if (shared % size)
         fail("%s:%d: shared address %u is not a multiple of %zu", at.file, at.line, shared, size);
-    return w.dynamic + offset;
+    return b.dynamic + offset;
+}
+
+uint32_t cluster_address(site at, uint32_t shared, int rank)
+{
+    const worker &w = *this_worker();
+    if (shared >> RANK_BITS != 0 || rank < 0 || (unsigned)rank >= w.launch->cluster)
+        fail("%s:%d: no address of rank %d of %u blocks", at.file, at.line, rank, w.launch->cluster);
+    return shared | ((uint32_t)rank + 1) << RANK_BITS;
+}
+
+block &block_of_address(site at, uint32_t &shared)
+{
+    worker &w = *this_worker();
+    const uint32_t rank = shared >> RANK_BITS;
+    shared &= (1u << RANK_BITS) - 1;
+    if (rank == 0 || rank - 1 == w.here->rank)
+        return *w.here;
+    block &b = w.blocks[rank - 1];
+    if (w.cluster_barrier.phase == 0)
+        fail("%s:%d: memory of a block of the cluster that may not have begun", at.file, at.line);
+    if (b.live == 0)
+        fail("%s:%d: memory of a block of the cluster that has ended", at.file, at.line);
+    return b;
 }
 
 void copy_async(site at, uint32_t shared, const void *source, int size, bool valid)

@@ -262,6 +262,21 @@ KERNEL(neighbour)
     static_cast<int *>(params.out)[i] = memory[2 * ((i + 32) % n)];
 }
 
+/* Reads a place that another lane has read before the barrier, and writes there. With option 1 two lanes read it behind the barrier. */
+KERNEL(read_again)
+{
+    RVIT_SHARED int slots[32];
+    const int i = (int)threadIdx.x;
+    slots[i] = i;
+    warp_sync();
+    int sum = slots[i ^ 1];
+    warp_sync();
+    if (params.option == 1)
+        sum += slots[i ^ 1];
+    slots[i] += 1;
+    static_cast<int *>(params.out)[i] = sum;
+}
+
 /* As shuffled, through global memory. */
 KERNEL(global_shuffled)
 {

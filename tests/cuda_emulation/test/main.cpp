@@ -44,8 +44,10 @@ int main(int argc, char **argv)
     }
     if (argc > 1 && strcmp(argv[1], "races") == 0) {
         test_races();
+        test_clusters(true);
     } else {
         test_machine();
+        test_clusters(false);
         test_mistakes();
         test_driver();
     }

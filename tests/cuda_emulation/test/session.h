@@ -109,6 +109,26 @@ struct session {
         return cuLaunchKernelEx(&config, function(name), arguments, nullptr);
     }
 
+    CUresult run_clusters(const char *name, unsigned grid, unsigned cluster, unsigned block, unsigned shared, test_params params)
+    {
+        void *arguments[] = {&params};
+        CUlaunchAttribute attribute = {};
+        attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute.value.clusterDim.x = cluster;
+        attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1;
+        CUlaunchConfig config = {};
+        config.gridDimX = grid;
+        config.blockDimX = block;
+        config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+        config.sharedMemBytes = shared;
+        config.hStream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+        const CUresult launched = cuLaunchKernelEx(&config, function(name), arguments, nullptr);
+        const CUresult done = cuStreamSynchronize(stream);
+        return launched != CUDA_SUCCESS ? launched : done;
+    }
+
     CUresult run(const char *name, unsigned grid, unsigned block, unsigned shared, test_params params)
     {
         const CUresult launched = launch(name, grid, block, shared, params);
@@ -118,6 +138,7 @@ struct session {
 };
 
 void test_machine();
+void test_clusters(bool watches_races);
 void test_mistakes();
 void test_races(); /* for kernels compiled to note their accesses */
 void test_driver();

@@ -1,2 +1,0 @@
-/* An image of its own: older drivers cannot load it. */
-#include "bucket.cuh"

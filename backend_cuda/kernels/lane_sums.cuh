@@ -1,0 +1,152 @@
+/* The sums of a lane of a warpgroup's product, from what they begin with to what is stored: bias, activation, residual. */
+#ifndef RVIT_LANE_SUMS_CUH
+#define RVIT_LANE_SUMS_CUH
+
+#include "activation.cuh"
+
+/* Of BN columns, for an output of U. The map of weight brings its rows in the order in which a lane's sums are neighbours in
+   a row of out. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. PIECE: units of a row of float32 whose residual is loaded
+   together. */
+template <typename U, int BN, serves SERVES, int PIECE> struct lane_sums {
+    static const int STEP = sizeof(U) == 4 ? 4 : 8, UNIT = 4 * STEP; /* neighbours that a lane has, four lanes have */
+    static const int UNITS = BN / UNIT, PIECES = UNITS / PIECE;
+
+    /* Where a lane's sums lie in a row of out: STEP of them in each unit of four lanes, of which this is the i-th. */
+    static __device__ __forceinline__ constexpr int sum_of(int unit, int i, int half)
+    {
+        return (unit * STEP / 2 + i / 2) * 4 + half * 2 + i % 2;
+    }
+
+    /* Sums begin with the bias. column: the lane's first. */
+    template <int BLOCKS>
+    static __device__ __forceinline__ void begin(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int column)
+    {
+#pragma unroll
+        for (int u = 0; u < UNITS; u++)
+#pragma unroll
+            for (int i = 0; i < STEP; i += 4) {
+                const int to = column + u * UNIT + i;
+                float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (params.bias != nullptr && to < params.out_features)
+                    v = load_4(params.bias + to);
+#pragma unroll
+                for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+                    for (int half = 0; half < 2; half++) {
+                        sum[b][sum_of(u, i, half)] = v.x, sum[b][sum_of(u, i + 1, half)] = v.y;
+                        sum[b][sum_of(u, i + 2, half)] = v.z, sum[b][sum_of(u, i + 3, half)] = v.w;
+                    }
+            }
+    }
+
+    /* Rows of the lane from `row` on. Of 16 bits: an activation, and no residual. A unit's registers are free for the next once it is
+       stored, so that several chains of operations run beside each other. */
+    template <int AT_ONCE, int BLOCKS, typename V, typename F>
+    static __device__ __forceinline__ void store(V *out, const float (&sum)[BLOCKS][BN / 2], int width, int row, int column, int rows,
+                                                 F activate)
+    {
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const int r = row + b * 64 + half * 8;
+                V *to = out + (long long)r * width + column;
+#pragma unroll
+                for (int u = 0; u < UNITS; u++) {
+                    uint32_t pairs[4];
+#pragma unroll
+                    for (int i = 0; i < 4; i += AT_ONCE / 2) {
+                        float x[AT_ONCE];
+#pragma unroll
+                        for (int j = 0; j < AT_ONCE; j++)
+                            x[j] = sum[b][sum_of(u, i * 2 + j, half)];
+                        activate(x);
+#pragma unroll
+                        for (int j = 0; j < AT_ONCE / 2; j++)
+                            pairs[i + j] = element<V>::pack(x[j * 2], x[j * 2 + 1]);
+                    }
+                    if (r < rows && column + u * UNIT < width)
+                        *reinterpret_cast<uint4 *>(to + u * UNIT) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+                }
+            }
+    }
+
+    static __device__ __forceinline__ void activate(const rvit_cu_linear_params &params, float (&x)[8])
+    {
+        if (SERVES == SIGMOID) {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
+        } else if (params.gelu) {
+            gelu_fast(x);
+        }
+    }
+
+    template <int BLOCKS, typename V>
+    static __device__ __forceinline__ void put(V *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2], int row,
+                                               int column, int rows)
+    {
+        if (SERVES == SIGMOID)
+            store<4>(out, sum, params.out_features, row, column, rows, [&](float(&x)[4]) {
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
+            });
+        else if (params.gelu)
+            store<8>(out, sum, params.out_features, row, column, rows, [](float(&x)[8]) { gelu_fast(x); });
+        else
+            store<8>(out, sum, params.out_features, row, column, rows, [](float(&)[8]) {});
+    }
+
+    static __device__ __forceinline__ void load_residual(float4 (&more)[PIECE], const rvit_cu_linear_params &params, int piece, int row,
+                                                         int column, int rows)
+    {
+        const int r = row + piece / PIECES / 2 * 64 + piece / PIECES % 2 * 8, c = column + piece % PIECES * PIECE * UNIT;
+        const int from_row = params.residual_period == 0 ? r : r % params.residual_period;
+        const float *from = static_cast<const float *>(params.residual) + (long long)from_row * params.out_features + c;
+#pragma unroll
+        for (int u = 0; u < PIECE; u++) {
+            more[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (params.residual != nullptr && r < rows && c + u * UNIT < params.out_features)
+                more[u] = load_4(from + u * UNIT);
+        }
+    }
+
+    /* Of float32: a residual. Two pieces of it are on their way, as soon as the first has left its registers free. */
+    template <int BLOCKS>
+    static __device__ __forceinline__ void put(float *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2], int row,
+                                               int column, int rows)
+    {
+        const int N = BLOCKS * 2 * PIECES;
+        float4 more[3][PIECE];
+        load_residual(more[0], params, 0, row, column, rows);
+#pragma unroll
+        for (int piece = 0; piece < N; piece++) {
+            const int b = piece / PIECES / 2, half = piece / PIECES % 2;
+            const int r = row + b * 64 + half * 8, c = column + piece % PIECES * PIECE * UNIT;
+            float *to = out + (long long)r * params.out_features + c;
+#pragma unroll
+            for (int u = 0; u < PIECE; u++) {
+                const float4 &x = more[piece % 3][u];
+                const int at = piece % PIECES * PIECE + u;
+                if (r < rows && c + u * UNIT < params.out_features)
+                    store_4(to + u * UNIT, make_float4(sum[b][sum_of(at, 0, half)] + x.x, sum[b][sum_of(at, 1, half)] + x.y,
+                                                       sum[b][sum_of(at, 2, half)] + x.z, sum[b][sum_of(at, 3, half)] + x.w));
+            }
+            if (piece == 0 && N > 1)
+                load_residual(more[1], params, 1, row, column, rows);
+            if (piece + 2 < N)
+                load_residual(more[(piece + 2) % 3], params, piece + 2, row, column, rows);
+        }
+    }
+
+    /* From the sums of all blocks to rows of out. */
+    template <int BLOCKS>
+    static __device__ __forceinline__ void finish(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int, int row,
+                                                  int column, int rows)
+    {
+        put(static_cast<U *>(params.out), params, sum, row, column, rows);
+    }
+};
+
+#endif

@@ -1,0 +1,376 @@
+/* GEMM on sm_90a for few rows: out = activation(x weight^T + bias) + residual. A CTA computes one tile, or a part of its sums along k. The
+   CTAs of a cluster share what they read, and add the parts of a tile through each other's shared memory, in order. Before the kernel
+   before it has ended, weights are on their way. linear_hopper.cuh is for many rows; where sums are not split, its bits are the same. */
+#ifndef RVIT_LINEAR_FEW_CUH
+#define RVIT_LINEAR_FEW_CUH
+
+#include "hopper.cuh"
+#include "lane_sums.cuh"
+
+#include "../tile.h"
+
+/* A tile has GROUPS x 64 rows, a warpgroup's each, and BN columns; one more warp copies. A stage of the ring has 128 bytes of each row of x
+   and weight. U: of out. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. */
+template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct linear_few {
+    typedef lane_sums<U, BN, SERVES, BN == 128 ? 2 : BN % 64 == 0 ? 4 : 3> lane_of;
+    static const int BM = GROUPS * 64, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
+    static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
+    static const int STEP = lane_of::STEP, UNIT = lane_of::UNIT, UNITS = lane_of::UNITS;
+    /* A lane's sums of a row and unit are a piece, of one or two times 16 bytes. MOST: such that a CTA adds, of two or more. */
+    static const int PIECES = 2 * UNITS, QUADS = STEP / 4, MOST = PIECES * QUADS / 2;
+
+#ifdef RVIT_HOPPER
+
+    /* Shared addresses. Of each stage there is a barrier for rows that have come, and that all have left; one of each warp for parts of
+       its sums. */
+    struct ring {
+        uint32_t barriers;
+
+        __device__ __forceinline__ ring(const unsigned char *memory)
+        {
+            barriers = (shared_address(memory) + 1023) & ~1023u; /* the swizzle is one of addresses */
+        }
+        __device__ __forceinline__ uint32_t came(int stage) const
+        {
+            return barriers + stage * 16;
+        }
+        __device__ __forceinline__ uint32_t left(int stage) const
+        {
+            return barriers + stage * 16 + 8;
+        }
+        __device__ __forceinline__ uint32_t added(int warp) const
+        {
+            return barriers + 512 + warp * 8;
+        }
+        __device__ __forceinline__ uint32_t x(int stage) const
+        {
+            return barriers + 1024 + stage * STAGE_BYTES;
+        }
+        __device__ __forceinline__ uint32_t weight(int stage) const
+        {
+            return x(stage) + X_BYTES;
+        }
+    };
+
+    struct place {
+        int stage, parity;
+
+        __device__ __forceinline__ void next(int stages)
+        {
+            if (++stage == stages)
+                stage = 0, parity ^= 1;
+        }
+    };
+
+    /* What this CTA has of the work. Ranks of a cluster: CTAs beside each other, which share rows of x, then those above each other, which
+       share weights, then those of other parts of k. */
+    struct task {
+        int rank, beside, above, part;
+        int row, column, first_row; /* first_row: of the cluster */
+        int first, steps;           /* stages of k */
+
+        __device__ __forceinline__ task(const rvit_cu_linear_few_params &params)
+        {
+            const int size = params.beside * params.above * params.parts, cluster = (int)blockIdx.x / size;
+            const int columns = (params.args.out_features + BN * params.beside - 1) / (BN * params.beside);
+            const int all = (params.args.in_features + DEPTH - 1) / DEPTH;
+            rank = (int)blockIdx.x % size;
+            beside = rank % params.beside;
+            above = rank / params.beside % params.above;
+            part = rank / (params.beside * params.above);
+            first_row = cluster / columns * params.above * BM;
+            row = first_row + above * BM;
+            column = (cluster % columns * params.beside + beside) * BN;
+            first = part * all / params.parts;
+            steps = (part + 1) * all / params.parts - first;
+        }
+    };
+
+    static __device__ __forceinline__ bool is_clustered(const rvit_cu_linear_few_params &params)
+    {
+        return params.beside * params.above * params.parts > 1;
+    }
+
+    /* A stage's rows of x, or this CTA's share of them, for all that share them. */
+    static __device__ __forceinline__ void copy_x(const rvit_cu_linear_few_params &params, const task &t, const ring &m, int stage,
+                                                  int step)
+    {
+        const int rows = BM / params.beside, mine = t.beside * rows;
+        const uint32_t to = m.x(stage) + mine * 128, came = m.came(stage);
+        if (params.beside > 1)
+            copy_box_to(to, &params.x, (t.first + step) * DEPTH, t.row + mine, came, ((1 << params.beside) - 1) << (t.rank - t.beside));
+        else
+            copy_box(to, &params.x, (t.first + step) * DEPTH, t.row, came);
+    }
+
+    /* The map brings rows of weight in the order in which a lane's sums are neighbours in a row of out. */
+    static __device__ __forceinline__ void copy_weight(const rvit_cu_linear_few_params &params, const task &t, const ring &m, int stage,
+                                                       int step)
+    {
+        const int rows = BN / params.above, mine = t.above * rows;
+        const uint32_t to = m.weight(stage) + mine * 128, came = m.came(stage);
+        const int from = (t.column + mine) / UNIT;
+        if (params.above > 1) {
+            int mask = 0;
+            for (int i = 0; i < params.above; i++)
+                mask |= 1 << (t.rank + (i - t.above) * params.beside);
+            copy_folded_box_to(to, &params.weight, (t.first + step) * DEPTH, from, came, mask);
+        } else {
+            copy_folded_box(to, &params.weight, (t.first + step) * DEPTH, from, came);
+        }
+    }
+
+    /* By one thread. */
+    static __device__ __forceinline__ void copy(const rvit_cu_linear_few_params &params, const task &t, const ring &m)
+    {
+        if (!params.args.constant_weights)
+            wait_for_previous();
+        const int ahead = min(params.stages, t.steps);
+#pragma unroll 1
+        for (int i = 0; i < ahead; i++) {
+            barrier_expect(m.came(i), BN * 128);
+            copy_weight(params, t, m, i, i);
+        }
+        wait_for_previous();
+        if (t.first_row >= live_rows(params.args.rows)) { /* memory that copies are on their way to must not be given back */
+#pragma unroll 1
+            for (int i = 0; i < ahead; i++) {
+                barrier_arrive(m.came(i));
+                barrier_wait(m.came(i), 0);
+            }
+            return;
+        }
+#pragma unroll 1
+        for (int i = 0; i < ahead; i++) {
+            barrier_announce(m.came(i), X_BYTES);
+            copy_x(params, t, m, i, i);
+        }
+        place at = {0, 0};
+#pragma unroll 1
+        for (int step = params.stages; step < t.steps; step++, at.next(params.stages)) {
+            barrier_wait(m.left(at.stage), at.parity);
+            barrier_announce(m.came(at.stage), STAGE_BYTES);
+            copy_weight(params, t, m, at.stage, step);
+            copy_x(params, t, m, at.stage, step);
+        }
+    }
+
+    /* The CTA whose copies wait for this lane to say that its warp has left a stage; -1: none. */
+    static __device__ __forceinline__ int told_by(const rvit_cu_linear_few_params &params, const task &t, int lane)
+    {
+        if (lane < params.beside)
+            return t.rank - t.beside + lane;
+        const int i = lane - params.beside, other = i < t.above ? i : i + 1;
+        return other < params.above ? t.rank + (other - t.above) * params.beside : -1;
+    }
+
+    static __device__ __forceinline__ void multiply(float (&sum)[BN / 2], const ring &m, int stage, int group)
+    {
+        const uint64_t x = matrix_at(m.x(stage) + group * 64 * 128, 16), weight = matrix_at(m.weight(stage), 16);
+#pragma unroll
+        for (int k = 0; k < K_STEPS; k++) /* 16 channels further: few instructions between products of few columns */
+            product<T, BN>::rows_columns(sum, x + k * 32 / 16, weight + k * 32 / 16);
+        products_commit();
+    }
+
+    static __device__ __forceinline__ void multiply_all(float (&sum)[BN / 2], const rvit_cu_linear_few_params &params, const task &t,
+                                                        const ring &m, int group, int told)
+    {
+        place at = {0, 0};
+        barrier_wait(m.came(0), 0);
+        products_begin();
+        multiply(sum, m, 0, group);
+#pragma unroll 1
+        for (int step = 1; step < t.steps; step++) {
+            const int before = at.stage;
+            at.next(params.stages);
+            barrier_wait(m.came(at.stage), at.parity);
+            products_begin();
+            multiply(sum, m, at.stage, group);
+            products_wait<1>();
+            if (step - 1 + params.stages < t.steps && told >= 0) { /* else nobody waits for it */
+                if (is_clustered(params))
+                    barrier_arrive_in(m.left(before), told);
+                else
+                    barrier_arrive(m.left(before));
+            }
+        }
+        products_wait<0>();
+        keep_here(sum);
+    }
+
+    /* Where a part's pieces for this lane lie: pieces of each part, 16 bytes of each lane side by side. */
+    static __device__ __forceinline__ uint32_t piece_at(const rvit_cu_linear_few_params &params, const ring &m, int warp, int part,
+                                                        int piece)
+    {
+        const int n = PIECES / params.parts;
+        return m.x(params.stages) + ((((warp * params.parts + part) * n + piece) * QUADS) * 32 + (threadIdx.x & 31)) * 16;
+    }
+
+    /* Each CTA gets the sums of its pieces. */
+    static __device__ __forceinline__ void send(const float (&sum)[BN / 2], const rvit_cu_linear_few_params &params, const task &t,
+                                                const ring &m, int warp)
+    {
+        const int n = PIECES / params.parts, apart = params.beside * params.above;
+        int to = t.rank - t.part * apart, piece = 0;
+#pragma unroll
+        for (int p = 0; p < PIECES; p++, piece++) {
+            if (piece == n)
+                piece = 0, to += apart;
+            const uint32_t there = cluster_address(piece_at(params, m, warp, t.part, piece), to),
+                           added = cluster_address(m.added(warp), to);
+#pragma unroll
+            for (int q = 0; q < QUADS; q++) {
+                const int u = p % UNITS, half = p / UNITS;
+                store_in_cluster(there + q * 512,
+                                 make_float4(sum[lane_of::sum_of(u, q * 4, half)], sum[lane_of::sum_of(u, q * 4 + 1, half)],
+                                             sum[lane_of::sum_of(u, q * 4 + 2, half)], sum[lane_of::sum_of(u, q * 4 + 3, half)]),
+                                 added);
+            }
+        }
+    }
+
+    /* The sums of this CTA's pieces, all parts in order. */
+    static __device__ __forceinline__ void add_parts(float4 (&sum)[MOST], uint32_t from, int n, int parts)
+    {
+#pragma unroll
+        for (int i = 0; i < MOST; i++)
+            sum[i] = load_shared_4(from + (i < n ? i : 0) * 512);
+#pragma unroll 1
+        for (int part = 1; part < parts; part++) {
+            from += n * 512;
+#pragma unroll
+            for (int i = 0; i < MOST; i++) {
+                const float4 x = load_shared_4(from + (i < n ? i : 0) * 512);
+                sum[i].x += x.x, sum[i].y += x.y, sum[i].z += x.z, sum[i].w += x.w;
+            }
+        }
+    }
+
+    /* Of 16 bits: an activation, and no residual. */
+    static __device__ __forceinline__ void finish(T *to, const rvit_cu_linear_params &params, const float4 (&sum)[MOST],
+                                                  const float4 (&)[MOST], int n, int width)
+    {
+#pragma unroll
+        for (int i = 0; i < MOST; i += 2) {
+            const float4 a = sum[i], b = sum[i + 1];
+            float x[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+            lane_of::activate(params, x);
+            if (i < n && i / 2 * UNIT < width)
+                *reinterpret_cast<uint4 *>(to + i / 2 * UNIT) = make_uint4(element<T>::pack(x[0], x[1]), element<T>::pack(x[2], x[3]),
+                                                                           element<T>::pack(x[4], x[5]), element<T>::pack(x[6], x[7]));
+        }
+    }
+
+    static __device__ __forceinline__ void finish(float *to, const rvit_cu_linear_params &, const float4 (&sum)[MOST],
+                                                  const float4 (&more)[MOST], int n, int width)
+    {
+#pragma unroll
+        for (int i = 0; i < MOST; i++)
+            if (i < n && i * UNIT < width)
+                store_4(to + i * UNIT, make_float4(sum[i].x + more[i].x, sum[i].y + more[i].y, sum[i].z + more[i].z, sum[i].w + more[i].w));
+    }
+
+    /* This CTA's pieces are of one row of each lane's two, because the number of parts is even. The residual comes while parts do. */
+    static __device__ __forceinline__ void receive(const rvit_cu_linear_few_params &params, const task &t, const ring &m, int warp, int row,
+                                                   int column, int rows)
+    {
+        const rvit_cu_linear_params &args = params.args;
+        const int n = PIECES / params.parts, first = t.part * n;
+        row += first / UNITS * 8;
+        column += first % UNITS * UNIT;
+        const int width = row < rows ? args.out_features - column : 0;
+        float4 more[MOST];
+        if (sizeof(U) == 4) {
+            const int from_row = args.residual_period == 0 ? row : row % args.residual_period;
+            const float *from = static_cast<const float *>(args.residual) + (long long)from_row * args.out_features + column;
+#pragma unroll
+            for (int i = 0; i < MOST; i++) {
+                more[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (i < n && args.residual != nullptr && i * UNIT < width)
+                    more[i] = load_4(from + i * UNIT);
+            }
+        }
+        barrier_wait_for_cluster(m.added(warp), 0);
+        cluster_arrive();
+        float4 sum[MOST];
+        add_parts(sum, piece_at(params, m, warp, 0, 0), n * QUADS, params.parts);
+        finish(static_cast<U *>(args.out) + (long long)row * args.out_features + column, args, sum, more, n * QUADS, width);
+    }
+
+    static __device__ __forceinline__ void work(const rvit_cu_linear_few_params &params, const task &t, const ring &m, int warp)
+    {
+        const rvit_cu_linear_params &args = params.args;
+        if (!args.constant_weights)
+            wait_for_previous();
+        float sum[1][BN / 2];
+        lane_of::begin(sum, args, t.part == 0 ? t.column + (int)(threadIdx.x & 3) * STEP : args.out_features);
+        keep_here(sum[0]);
+        const int told = told_by(params, t, threadIdx.x & 31);
+        wait_for_previous();
+        const int rows = live_rows(args.rows);
+        if (t.first_row >= rows) {
+            if (is_clustered(params))
+                cluster_arrive();
+            return;
+        }
+        if (params.parts > 1 && (threadIdx.x & 31) == 0)
+            barrier_announce(m.added(warp), PIECES * QUADS * 512);
+        multiply_all(sum[0], params, t, m, warp / 4, told);
+        const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
+        const int row = t.row + lane / 32 * 16 + (lane & 31) / 4, column = t.column + (lane & 3) * STEP;
+        if (params.parts > 1) {
+            send(sum[0], params, t, m, warp);
+            receive(params, t, m, warp, row, column, rows);
+        } else {
+            if (is_clustered(params))
+                cluster_arrive();
+            lane_of::finish(sum, args, 1, row, column, rows);
+        }
+    }
+
+    static __device__ __forceinline__ void run(const rvit_cu_linear_few_params &params)
+    {
+        RVIT_DYNAMIC_SHARED(memory);
+        const ring m(memory);
+        if (threadIdx.x == 0) {
+            prefetch_map(&params.weight);
+            prefetch_map(&params.x);
+            for (int i = 0; i < params.stages; i++) {
+                barrier_init(m.came(i), 1);
+                barrier_init(m.left(i), GROUPS * 4 * (params.beside + params.above - 1));
+            }
+            for (int i = 0; i < GROUPS * 4; i++)
+                barrier_init(m.added(i), 1);
+            barrier_init_fence();
+        }
+        if (is_clustered(params)) /* their barriers are there too */
+            cluster_sync();
+        else
+            block_sync();
+        const task t(params);
+        const int warp = shuffle((int)(threadIdx.x / 32), 0);
+        if (warp == GROUPS * 4) {
+            if (threadIdx.x == GROUPS * 128)
+                copy(params, t, m);
+            if (is_clustered(params))
+                cluster_arrive();
+        } else {
+            work(params, t, m, warp);
+        }
+        if (is_clustered(params)) /* a CTA's memory and barriers are there until the others are done with them */
+            cluster_wait();
+    }
+
+#else
+
+    /* Other devices run other kernels. */
+    static __device__ __forceinline__ void run(const rvit_cu_linear_few_params &params)
+    {
+        (void)params;
+    }
+
+#endif
+};
+
+#endif
