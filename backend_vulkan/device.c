@@ -59,7 +59,7 @@ static void lower_tier(rvit_vk_device *device, const char *reason)
     info->tier = info->tier == RVIT_TIER_MATRIX && device->physical.has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
 }
 
-/* Lowers the tier until its self-test passes. */
+/* Does without loading operands straight into matrices, and lowers the tier, until its self-test passes. */
 static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     while (device->proven_tier != device->base.info.tier) {
@@ -70,6 +70,11 @@ static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
             return status;
         char reason[192];
         (void)snprintf(reason, sizeof reason, "%s", rvit_status_detail());
+        if (device->base.info.tier == RVIT_TIER_MATRIX && device->physical.matrix.unstaged) {
+            rvit_log(RVIT_LOG_WARNING, "vulkan: %s: operands are staged: %s", device->base.info.name, reason);
+            device->physical.matrix.unstaged = 0;
+            continue;
+        }
         if (desc->tier != RVIT_TIER_AUTO || device->base.info.tier == RVIT_TIER_SCALAR)
             return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s fails the self-test of its tier: %s", device->base.info.name, reason);
         lower_tier(device, reason);
@@ -233,6 +238,7 @@ const rvit_backend_api rvit_backend_vulkan = {
     .device_destroy = rvit_vk_device_destroy,
     .device_get_cache = rvit_vk_device_get_cache,
     .supports = rvit_vk_supports,
+    .arrange_weight = rvit_vk_arrange_weight,
     .buffer_create = rvit_vk_buffer_create,
     .buffer_destroy = rvit_vk_buffer_destroy,
     .stream_create = rvit_vk_stream_create,

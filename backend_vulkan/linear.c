@@ -19,17 +19,57 @@ static const rvit_vk_shader matrix_shaders[4][2] = {
     [RVIT_BF16] = {RVIT_VK_LINEAR_BF16_F32_VK_MATRIX, RVIT_VK_LINEAR_BF16_VK_MATRIX},
     [RVIT_I8] = {RVIT_VK_LINEAR_I8_F32_VK_MATRIX, RVIT_VK_LINEAR_I8_F16_VK_MATRIX},
 };
+static const rvit_vk_shader unstaged_shaders[2] = {RVIT_VK_LINEAR_UNSTAGED_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_UNSTAGED_F16_VK_MATRIX};
 static const rvit_vk_shader direct_shaders[3][2] = {
     [RVIT_F32] = {RVIT_VK_LINEAR_DIRECT_F32_VK, RVIT_VK_LINEAR_DIRECT_F32_VK},
     [RVIT_F16] = {RVIT_VK_LINEAR_DIRECT_F16_F32_VK, RVIT_VK_LINEAR_DIRECT_F16_VK},
     [RVIT_BF16] = {RVIT_VK_LINEAR_DIRECT_BF16_F32_VK, RVIT_VK_LINEAR_DIRECT_BF16_VK},
 };
 
+/* hints.arranged: what is recorded is not the GEMM but the change of its weight's order. */
+#define ARRANGING (-1)
+
+static rvit_status record_arrange(rvit_vk_recorder *recorder, const rvit_linear_args *args)
+{
+    struct rvit_arrange_push push = {.in8 = args->in_features / 8};
+    rvit_vk_dispatch dispatch = {
+        .shader = RVIT_VK_ARRANGE_F16_VK,
+        .specs = {[RVIT_SPEC_THREADS] = RVIT_ARRANGE_THREADS},
+        .n_specs = 1,
+        .push = &push,
+        .push_size = sizeof push,
+        .groups = {.rows = rvit_linear_columns(args) / 16, .multiply = 1, .divide = 1, .times = args->in_features / 64}};
+    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_ARRANGE_WEIGHT, RVIT_SLOT(linear, weight), 16);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}
+
+void rvit_vk_arrange_weight(rvit_device *base, rvit_op *op)
+{
+    const rvit_vk_device *device = rvit_vk_device_of(base);
+    const rvit_linear_args *args = &op->linear;
+    if (base->info.tier != RVIT_TIER_MATRIX || !device->physical.matrix.unstaged || args->dtype != RVIT_F16 ||
+        args->in_features % 64 != 0 || rvit_linear_columns(args) % 16 != 0)
+        return;
+    rvit_op arranging = *op;
+    arranging.hints.arranged = ARRANGING;
+    rvit_stream *stream = NULL;
+    rvit_status status = rvit_vk_stream_create(base, &stream);
+    if (status == RVIT_OK) {
+        status = rvit_vk_stream_enqueue(stream, &arranging, 1);
+        if (status == RVIT_OK)
+            status = rvit_vk_stream_synchronize(stream);
+        rvit_vk_stream_destroy(stream);
+    }
+    op->hints.arranged = status == RVIT_OK;
+}
+
 rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args)
 {
+    if (recorder->hints->arranged == ARRANGING)
+        return record_arrange(recorder, args);
     if (args->rows.capacity == 0)
         return RVIT_OK;
-    const rvit_vk_linear_shape shape = rvit_vk_shape_linear(recorder->device, args);
+    const rvit_vk_linear_shape shape = rvit_vk_shape_linear(recorder->device, args, recorder->hints->arranged);
     const int64_t columns = rvit_linear_columns(args);
     const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype), bytes = args->dtype == RVIT_I8;
     const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out && !shape.matrix ? 8 : 16;
@@ -40,7 +80,8 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
         .rows = (int)args->rows.capacity, .in4 = args->in_features / 4, .out4 = (int)(columns / 4), .period = (int)args->residual_period};
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
     const int dot = bytes && rvit_vk_uses_dot(recorder->device);
-    const rvit_vk_shader shader = shape.matrix   ? matrix_shaders[args->dtype][half_out]
+    const rvit_vk_shader shader = shape.unstaged ? unstaged_shaders[half_out]
+                                  : shape.matrix ? matrix_shaders[args->dtype][half_out]
                                   : shape.direct ? direct_shaders[args->dtype][half_out]
                                   : dot          ? dot_shaders[half_out]
                                                  : shaders[args->dtype][half_out];

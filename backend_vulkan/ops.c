@@ -47,6 +47,7 @@ static void list_accesses(rvit_vk_recorder *recorder, const rvit_op *op)
 rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
 {
     list_accesses(recorder, op);
+    recorder->hints = &op->hints;
     const int needs_full = needs_full_barrier(recorder, op);
     rvit_vk_record_order(recorder, needs_full);
     RVIT_TRY(record(recorder, op));

@@ -8,7 +8,7 @@
 #include "core/half.h"
 
 #define RUNS 3
-#define MAX_CHECKS 8
+#define MAX_CHECKS 9
 #define ALIGNMENT 256
 
 enum { N_IMAGES = 3, ROWS = 22, MAX_LEN = 17, HEADS = 2, HEAD_DIM = 64, DIM = HEADS * HEAD_DIM, WIDE = 3 * DIM, OUT = 48 };
@@ -101,7 +101,7 @@ static check *add(self_test *t, const char *name, const rvit_op *op, rvit_view o
     return c;
 }
 
-static void add_linear(self_test *t, const char *name, rvit_dtype dtype)
+static rvit_op *add_linear(self_test *t, const char *name, rvit_dtype dtype)
 {
     const rvit_view out = place(&t->out, ROWS * OUT * rvit_dtype_size(dtype));
     const rvit_op op = {.type = RVIT_OP_LINEAR,
@@ -124,6 +124,7 @@ static void add_linear(self_test *t, const char *name, rvit_dtype dtype)
                 sum += X(row * DIM + i) * WEIGHT(o * DIM + i);
             c->expected[row * OUT + o] = 0.5 * sum * (1.0 + erf(sum * sqrt(0.5)));
         }
+    return &c->op;
 }
 
 static void attend(double *expected, int begin, int end, int head)
@@ -325,6 +326,11 @@ static rvit_status test(self_test *t)
     add_attention(t, "attention_f32", RVIT_F32);
     add_linear(t, "linear_f16", RVIT_F16);
     add_attention(t, "attention_f16", RVIT_F16);
+    if (t->device->base.info.tier == RVIT_TIER_MATRIX && t->device->physical.matrix.unstaged) {
+        rvit_op *op = add_linear(t, "linear_f16 of an arranged weight", RVIT_F16);
+        op->linear.weight = place_values(&t->in, RVIT_F16, 3, OUT * DIM, 1.0 / 64);
+        rvit_vk_arrange_weight(&t->device->base, op);
+    }
     /* Elsewhere bf16 has the kernels of f16. */
     if (t->device->base.info.tier == RVIT_TIER_MATRIX && t->device->physical.matrix.has_bf16) {
         add_linear(t, "linear_bf16", RVIT_BF16);

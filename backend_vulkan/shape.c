@@ -48,11 +48,51 @@ static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, u
 }
 
 /* A tile of linear_matrix.comp. costs[i]: time of a multiprocessor that runs i + 1 workgroups at once, in tenths of a microsecond, measured
-   on an H200 with 768 features of f16, and not with int8, whose tiles have twice the features; 0: registers do not suffice for as many. */
+   on an H200 with 768 features; 0: registers do not suffice for as many. Lists end with a tile of no subgroups. */
 typedef struct matrix_tile {
-    uint32_t subgroups_m, subgroups_n, rows, columns, tile_k;
+    uint32_t subgroups_m, subgroups_n, rows, columns, tile_k; /* tile_k: of 16 bits; of 8 it is twice that */
     int64_t costs[4];
 } matrix_tile;
+
+static const matrix_tile half_tiles[] = {
+    {3, 4, 4, 2, 64, {205}},
+    {2, 4, 4, 2, 64, {150}},
+    {2, 2, 4, 4, 64, {230, 255}},
+    {2, 2, 4, 3, 64, {160, 195}},
+    {2, 2, 3, 3, 64, {128, 155}},
+    {2, 2, 3, 2, 64, {100, 140, 185}},
+    {2, 2, 2, 2, 64, {75, 126, 150, 180}},
+    {2, 4, 4, 2, 32, {195}},
+    {2, 2, 2, 2, 32, {95, 160, 190, 230}},
+    {2, 2, 1, 2, 128, {62, 95, 125}},
+    {0},
+};
+
+/* Small ones not measured: 0.65 of those above, as the others are. */
+static const matrix_tile byte_tiles[] = {
+    {3, 4, 4, 2, 64, {136}},
+    {2, 4, 4, 2, 64, {100}},
+    {2, 2, 4, 4, 64, {156, 172}},
+    {2, 2, 4, 3, 64, {125, 137}},
+    {2, 2, 3, 3, 64, {85, 109}},
+    {2, 2, 3, 2, 64, {65, 91, 120}},
+    {2, 2, 2, 2, 64, {49, 82, 93, 106}},
+    {2, 4, 4, 2, 32, {127}},
+    {2, 2, 2, 2, 32, {62, 104, 124, 150}},
+    {2, 2, 1, 2, 128, {40, 62, 81}},
+    {0},
+};
+
+/* Of weights that are arranged: nothing is staged. tile_k 128: loaded further ahead, of features that are a multiple of it. */
+static const matrix_tile arranged_tiles[] = {
+    {2, 2, 3, 4, 64, {110, 168}},
+    {2, 2, 3, 3, 64, {90, 137}},
+    {2, 2, 2, 3, 64, {75, 105, 140}},
+    {2, 2, 2, 2, 128, {55, 80, 110}},
+    {2, 2, 1, 2, 128, {42, 60, 78}},
+    {2, 2, 1, 2, 64, {75, 85, 95, 105}},
+    {0},
+};
 
 /* The time of the busiest multiprocessor. */
 static int64_t cost_of(const matrix_tile *tile, int64_t groups, uint32_t processors)
@@ -65,43 +105,37 @@ static int64_t cost_of(const matrix_tile *tile, int64_t groups, uint32_t process
 }
 
 /* Larger tiles load less per GEMM; smaller ones leave fewer multiprocessors idle at the end. */
-static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_args *args, rvit_vk_linear_shape *out_shape)
+static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_args *args, int arranged, rvit_vk_linear_shape *out_shape)
 {
-    static const matrix_tile tiles[] = {{3, 4, 4, 2, 64, {213}},
-                                        {2, 4, 4, 2, 64, {155}},
-                                        {2, 2, 4, 4, 64, {240, 265}},
-                                        {2, 2, 4, 3, 64, {168, 205}},
-                                        {2, 2, 3, 3, 64, {135, 172}},
-                                        {2, 2, 3, 2, 64, {100, 140, 185}},
-                                        {2, 2, 2, 2, 64, {75, 126, 150, 180}},
-                                        {2, 4, 4, 2, 32, {195}},
-                                        {2, 2, 2, 2, 32, {95, 160, 190, 230}},
-                                        {2, 2, 1, 2, 128, {62, 95, 125}}};
     const rvit_vk_matrix *matrix = &device->physical.matrix;
     const int bytes = args->dtype == RVIT_I8;
     const uint32_t m = bytes ? matrix->i8_m : matrix->m, n = bytes ? matrix->i8_n : matrix->n;
     if (!has_matrices(device, args->dtype) || args->in_features % 8 != 0 || args->out_features % 8 != 0)
         return 0;
     int64_t least = INT64_MAX;
-    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
-        const uint32_t subgroups = tiles[i].subgroups_m * tiles[i].subgroups_n;
-        const uint32_t tile_m = tiles[i].subgroups_m * tiles[i].rows * m, tile_n = tiles[i].subgroups_n * tiles[i].columns * n;
-        const uint32_t tile_k = bytes ? tiles[i].tile_k / matrix->k * matrix->i8_k : tiles[i].tile_k; /* in as many steps */
+    for (const matrix_tile *tile = arranged ? arranged_tiles : bytes ? byte_tiles : half_tiles; tile->subgroups_m > 0; tile++) {
+        if (arranged && args->in_features % (int32_t)tile->tile_k != 0)
+            continue;
+        const uint32_t subgroups = tile->subgroups_m * tile->subgroups_n;
+        const uint32_t tile_m = tile->subgroups_m * tile->rows * m, tile_n = tile->subgroups_n * tile->columns * n;
+        const uint32_t tile_k = bytes ? tile->tile_k / matrix->k * matrix->i8_k : tile->tile_k; /* in as many steps */
         const uint32_t units = bytes ? tile_k / 16 : tile_k / 8,
                        copies = bytes && matrix->i8_k < 16 ? 2 : 1; /* linear_matrix.comp: HALVES */
-        const uint32_t staged = copies * (tile_m + tile_n) * (units + 1) * 16, sums = subgroups * m * (n + 4) * 4;
+        const uint32_t staged = arranged ? 0 : copies * (tile_m + tile_n) * (units + 1) * 16,
+                       sums = subgroups * m * (tile->columns * n + 4) * 4;
         if (!matrix_group_fits(device, subgroups, (staged > sums ? staged : sums) + tile_n * 4))
             continue;
         const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((rvit_linear_columns(args) + tile_n - 1) / tile_n);
-        const int64_t cost = cost_of(&tiles[i], groups, matrix->processors);
+        const int64_t cost = cost_of(tile, groups, matrix->processors);
         if (cost >= least)
             continue;
         least = cost;
         *out_shape = (rvit_vk_linear_shape){.matrix = 1,
-                                            .tight = tiles[i].rows * tiles[i].columns > 4,
+                                            .unstaged = arranged,
+                                            .tight = tile->rows * tile->columns > 4,
                                             .threads = subgroups * matrix->subgroup,
-                                            .rows = tiles[i].rows,
-                                            .columns = tiles[i].columns,
+                                            .rows = tile->rows,
+                                            .columns = tile->columns,
                                             .tile_m = tile_m,
                                             .tile_n = tile_n,
                                             .tile_k = tile_k};
@@ -109,10 +143,10 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
     return least < INT64_MAX;
 }
 
-rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args)
+rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args, int arranged)
 {
     rvit_vk_linear_shape matrix;
-    if (shape_linear_matrix(device, args, &matrix))
+    if (shape_linear_matrix(device, args, arranged, &matrix))
         return matrix;
     const int64_t in4 = args->in_features / 4, columns = rvit_linear_columns(args);
     const uint32_t longer = args->dtype == RVIT_I8 ? 4 : 1; /* of TILE_K: as many bytes as of f32 */

@@ -91,6 +91,8 @@ typedef struct rvit_vk_matrix {
     uint32_t processors; /* number of multiprocessors */
     int has_half_sums;   /* f16 accumulators of m x n exist too: attention rounds its weights to them */
     int in_place;        /* drivers known to hold an element of an f16 operand where they hold that of a sum; the self-test proves it */
+    int unstaged;        /* linear may load f16 operands as common/matrix_rows.glsl does, which the self-test proves; not set for any
+                            driver until whole forwards are faster with every batch (bench/notes/vulkan-matrix2.md) */
     int has_bf16;        /* matrices of bf16 of the same size, with f32 accumulators */
     const char *why_no_bf16;
     uint32_t i8_m, i8_n, i8_k; /* matrices of int8, with int32 accumulators; 0: none */
@@ -288,6 +290,9 @@ rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, int type, 
 int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, int type);
 void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);
 
+/* linear.c: see rvit_backend_api. */
+void rvit_vk_arrange_weight(rvit_device *device, rvit_op *op);
+
 /* pipeline.c */
 /* Storage buffers that a shader may bind on the device. */
 uint32_t rvit_vk_most_bindings(const rvit_vk_device *device);
@@ -298,13 +303,15 @@ void rvit_vk_pipelines_destroy(rvit_vk_device *device);
 
 /* shape.c: tile sizes, chosen from an op's host-known sizes and the device. */
 typedef struct rvit_vk_linear_shape {
-    int direct; /* linear_direct.comp */
-    int matrix; /* linear_matrix.comp */
-    int tight;  /* linear_matrix.comp: accumulators take most of the registers */
+    int direct;   /* linear_direct.comp */
+    int matrix;   /* linear_matrix.comp */
+    int unstaged; /* linear_matrix.comp: operands go from memory straight into matrices */
+    int tight;    /* linear_matrix.comp: accumulators take most of the registers */
     uint32_t threads, rows, columns;
     uint32_t tile_m, tile_n, tile_k;
 } rvit_vk_linear_shape;
-rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args);
+/* arranged: weight lies as rvit_vk_arrange_weight leaves it. */
+rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args, int arranged);
 typedef struct rvit_vk_attention_shape {
     int direct; /* attention_direct.comp */
     int matrix; /* attention_matrix.comp */
@@ -376,6 +383,7 @@ typedef struct rvit_vk_recorder {
     VkBufferView *views;        /* views of texel buffers; the owner of the recording destroys them */
     rvit_vk_indirect *indirect; /* NULL: no indirect dispatch */
     int32_t op_index;
+    const rvit_linear_hints *hints;                 /* of the current op */
     rvit_access accesses[RVIT_OP_MAX_ACCESSES + 1]; /* of the current op, by slot; then the grids, if it uses them */
     int n_accesses;
     rvit_vk_range ranges[RVIT_VK_MAX_RANGES]; /* touched since the last barrier */

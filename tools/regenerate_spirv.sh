@@ -14,7 +14,7 @@ kept=shaders/spirv
 sources() {
     sed -nE '/^[a-z0-9_]+_matrix +/p' shaders/variants.txt | sha256sum | sed 's/-$/variants.txt/'
     (cd shaders && sha256sum attention_matrix.comp linear_matrix.comp common/{activate,attention,group,linear}.glsl \
-        common/{math,matrix,seqlens,storage}.glsl common/interface.h)
+        common/{math,matrix,matrix_rows,seqlens,storage}.glsl common/interface.h)
 }
 
 work=$(mktemp -d)

@@ -88,6 +88,13 @@ struct rvit_linear_push {
     int x_scales_at, weight_scales_at; /* the latter in fours */
 };
 
+/* arrange.comp: linear's weights, in8 units of eight features in a row, for linear_matrix.comp */
+#define RVIT_ARRANGE_WEIGHT 0
+#define RVIT_ARRANGE_THREADS 128
+struct rvit_arrange_push {
+    int weight_at, in8;
+};
+
 /* layernorm.comp: a group takes LAYERNORM_ROWS rows. Rows of up to LAYERNORM_HELD fours of elements a lane are read once. */
 #define RVIT_LAYERNORM_ROWS 1
 #define RVIT_LAYERNORM_FLAGS 2
