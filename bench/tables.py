@@ -319,7 +319,7 @@ CPU_RIVALS = {"f32": ("raggedvit", "OpenVINO", "ONNX Runtime", "PyTorch"), "bf16
 
 def cpu_rivals(reports):
     """Whole forwards beside other programs on the same cores."""
-    found = reports.find("cpu_rivals", where=lambda report: "openvino" in report["versions"])
+    found = reports.find("cpu_rivals", where=lambda report: "onnxruntime" in report["versions"])
     versions, points = found["versions"], {}
     for r in found["results"]:
         points.setdefault((r["cores"], r["model"], r["batch"]), {})[r["rival"]] = median(r, "ms_per_image")
