@@ -164,4 +164,4 @@ static void arranged_equals_row_major(void **state)
     rvit_device_destroy(device);
 }
 
-SUITE(arrange_suite, cmocka_unit_test(arranged_in_place), cmocka_unit_test(held_otherwise), cmocka_unit_test(arranged_equals_row_major));
+SUITE(arrange_suite, TEST(arranged_in_place), TEST(held_otherwise), TEST(arranged_equals_row_major));
