@@ -158,7 +158,7 @@ RVIT_DEVICE void list_rows(const rvit_cu_select_params &params, const select_job
 /* Adds n rows at a column, weighted by their scores, one after another. */
 template <typename T> RVIT_DEVICE void add_rows(const rvit_cu_select_params &params, const int *rows, int n, int column, float4 &sum)
 {
-    enum { AHEAD = 6 };
+    enum { AHEAD = 5 };
     const T *x = static_cast<const T *>(params.fuse_x) + column;
 #pragma unroll 1
     for (int from = 0; from < n; from += AHEAD) {
