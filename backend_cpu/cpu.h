@@ -32,7 +32,7 @@ typedef struct rvit_cpu_device {
     pthread_mutex_t lock;
     rvit_cpu_split splits[RVIT_CPU_SPLITS]; /* the last ones */
     uint32_t next_split;
-    const rvit_linear_hints *hints; /* of the op that runs */
+    const rvit_op_hints *hints; /* of the op that runs */
     int oracle;
     int use_cblas;
     int64_t l1_ways; /* of the near cache for data: how many lines of the same place in a page fit; 0 or less: not known */

@@ -183,7 +183,7 @@ static int has_panels(const rvit_cpu_device *device, const rvit_linear_args *a)
            ((a->dtype == RVIT_I8 && kernels->linear_panels_i8 != NULL) || (a->dtype == RVIT_BF16 && kernels->linear_panels_bf16 != NULL));
 }
 
-static linear_job job_of(const rvit_cpu_device *device, const rvit_linear_args *a, const rvit_linear_hints *hints)
+static linear_job job_of(const rvit_cpu_device *device, const rvit_linear_args *a, const rvit_op_hints *hints)
 {
     const rvit_sigmoid sigmoid = rvit_sigmoid_of(a->activation);
     linear_job job = {
@@ -265,13 +265,13 @@ int rvit_cpu_linear_is_tiled(const rvit_cpu_device *device, const rvit_linear_ar
 
 int64_t rvit_cpu_linear_strip_clocks(const rvit_cpu_device *device, const rvit_linear_args *a, int64_t rows)
 {
-    const linear_job job = job_of(device, a, &(rvit_linear_hints){0});
+    const linear_job job = job_of(device, a, &(rvit_op_hints){0});
     return panel_clocks(&job, divide_up(rows, job.row_unit), divide_up(job.columns, job.column_unit)) + 500;
 }
 
 int64_t rvit_cpu_linear_clocks(rvit_cpu_device *device, const rvit_linear_args *a, int64_t rows)
 {
-    linear_job job = job_of(device, a, &(rvit_linear_hints){0});
+    linear_job job = job_of(device, a, &(rvit_op_hints){0});
     job.rows = rows;
     return split_of(device, &job)->clocks;
 }

@@ -63,14 +63,15 @@ static rvit_status map_rows(const rvit_cu_driver *driver, const rvit_attention_a
 }
 
 /* The kernel for launches in which images may be long. It has no negative scale, and no rows that maps cannot have. */
-static rvit_cu_attention_long_tile choose_long(const rvit_cu_device *device, const rvit_attention_args *args)
+static rvit_cu_attention_long_tile choose_long(const rvit_cu_queue *queue, const rvit_attention_args *args)
 {
-    const rvit_cu_attention_size size = size_of(args);
+    rvit_cu_attention_size size = size_of(args);
+    size.fixed_images = queue->hints.fixed_images;
     const uintptr_t places = (uintptr_t)rvit_cu_at(args->q) | (uintptr_t)rvit_cu_at(args->k) | (uintptr_t)rvit_cu_at(args->v);
     const int64_t strides = args->q_stride | args->k_stride | args->v_stride;
     if (args->scale < 0.0f || places % 16 != 0 || strides % 8 != 0)
         return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
-    return rvit_cu_tile_attention_long(&device->machine, &size);
+    return rvit_cu_tile_attention_long(&queue->device->machine, &size);
 }
 
 static rvit_status launch_long(rvit_cu_queue *queue, const rvit_attention_args *args, const rvit_cu_attention_params *rows,
@@ -124,7 +125,7 @@ rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *a
         params.q_sign = args->scale < 0.0f ? 0x80008000u : 0u;
     }
 #if CUDA_VERSION >= 12000
-    const rvit_cu_attention_long_tile long_tile = choose_long(queue->device, args);
+    const rvit_cu_attention_long_tile long_tile = choose_long(queue, args);
     if (long_tile.shape != RVIT_CU_N_ATTENTION_LONGS)
         return launch_long(queue, args, &params, &long_tile);
 #endif

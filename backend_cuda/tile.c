@@ -147,7 +147,8 @@ static rvit_cu_attention_long_tile tile_split(const rvit_cu_machine *machine, co
     };
     const int64_t row_blocks = divide_up(size->len, 64);
     rvit_cu_attention_long_tile tile = {.shape = RVIT_CU_N_ATTENTION_LONGS};
-    if (size->len < RVIT_CU_LONG_ROWS || size->head_dim <= 32 || size->n_images * size->n_heads * row_blocks > machine->n_sms)
+    if (!size->fixed_images || size->len < RVIT_CU_LONG_ROWS || size->head_dim <= 32 ||
+        size->n_images * size->n_heads * row_blocks > machine->n_sms)
         return tile;
     for (int i = 0; i < (int)(sizeof of / sizeof of[0]) && tile.shape == RVIT_CU_N_ATTENTION_LONGS; i++)
         if (size->head_dim <= of[i].head_dim)

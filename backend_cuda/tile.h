@@ -136,7 +136,8 @@
     (2048 + ((groups)*64 + (stages)*2 * (keys)) * 128 * RVIT_CU_LONG_PANELS(dim) + ((dim) % 64 == 0 ? (tall_keys)*128 : 256))
 
 /* The same for launches of so few rows that tiles of 64 find an SM each (attend_split): name, the largest head dimension, stages of the
-   rings of 64 keys. A CTA has two warpgroups with a half of the keys each, so a row's bits are others than those above. */
+   rings of 64 keys. A CTA has two warpgroups with a half of the keys each, so a row's bits are others than those above: sessions alone
+   have them, whose launches are all for as many images. */
 #define RVIT_CU_ATTENTION_SPLITS(SPLIT) SPLIT(long_d64_split, 64, 4)
 #define RVIT_CU_SPLIT_THREADS 256
 #define RVIT_CU_SPLIT_PART(dim, stages) (RVIT_CU_LONG_SHARED(dim, 1, 64, stages, 64) - 1024) /* bytes of a half */
@@ -225,6 +226,7 @@ typedef struct rvit_cu_attention_size {
     int64_t n_images, rows; /* rows: of all images together, at most */
     int32_t len;            /* the most rows an image can have */
     int32_t extras;         /* there is a key bias, or more than the output is wanted */
+    int32_t fixed_images;   /* no launch of fewer or more images must give an image the same bits */
 } rvit_cu_attention_size;
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);

@@ -11,19 +11,21 @@ typedef enum rvit_op_type {
     RVIT_OP_COUNT
 } rvit_op_type;
 
-/* What a session knows of a linear op and its args do not say. A backend may ignore it; what it makes of it changes results by no more than
-   rounding. */
-typedef struct rvit_linear_hints {
+/* What a session knows of an op, a linear one but for fixed_images, and its args do not say. A backend may ignore it; what it makes of it
+   changes results by no more than rounding. */
+typedef struct rvit_op_hints {
     rvit_view narrow_bias; /* the bias rounded to out_dtype, if that has 16 bits, or of E4M3 with F32 to BF16; it holds what it holds as
                               long as the op's program lives */
     rvit_view one_scale;   /* E4M3: f32 [1]. All rows of x have this scale, and all of weight the same one; it lives as narrow_bias does */
     int32_t spare_rows;    /* 1: the rows between live and capacity may be read and written: a product of all of them may be made */
     int32_t arranged;      /* what the backend's arrange_weight left here; 0: the weight is row-major */
-} rvit_linear_hints;
+    int32_t fixed_images;  /* attention. 1: n_images is the session's capacity in every run, so that a kernel chosen by it, with bits of its
+                              own, gives an image the same bits in each */
+} rvit_op_hints;
 
 typedef struct rvit_op {
     rvit_op_type type;
-    rvit_linear_hints hints;
+    rvit_op_hints hints;
     int32_t by_launch; /* patchify and head, where rvit_device.takes_ops: each launch of the program brings the op anew, and the recorded
                           one may lack arrays */
     int32_t passes_on; /* only the next op reads what this one writes to out: no need to keep it */

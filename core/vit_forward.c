@@ -337,7 +337,8 @@ static rvit_status attention(const forward *f)
     args.out = f->normed;
     args.cls_probs = f->cls_probs;
     args.lse = f->lse;
-    return rvit_attention(f->stream, &args);
+    rvit_op op = {.type = RVIT_OP_ATTENTION, .hints = {.fixed_images = 1}, .attention = args};
+    return rvit_stream_add(f->stream, &op);
 }
 
 rvit_status rvit_forward_trace(const forward *f, rvit_view source, int64_t size, rvit_view destination)

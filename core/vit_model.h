@@ -15,7 +15,7 @@ typedef struct rvit_linear_weights {
     rvit_view input_scale;  /* f32 [1], of all inputs; absent: each row has its own */
     int32_t bounded;        /* 1: no input exceeds input_scale (vit_bounds.c) */
     int32_t one_scale;      /* 1: of E4M3: all inputs have input_scale, and all rows of weight one scale */
-    int32_t arranged;       /* rvit_linear_hints.arranged */
+    int32_t arranged;       /* rvit_op_hints.arranged */
 } rvit_linear_weights;
 
 typedef enum rvit_block_linear { RVIT_BLOCK_QKV, RVIT_BLOCK_PROJ, RVIT_BLOCK_FC1, RVIT_BLOCK_FC2, RVIT_N_BLOCK_LINEARS } rvit_block_linear;

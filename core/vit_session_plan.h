@@ -35,7 +35,7 @@ typedef struct rvit_segment {
     int64_t rows;       /* max_images times that */
     int32_t reads_live; /* 1: how many rows there are is read on the device */
     int32_t padded;     /* rvit_rows_padding */
-    int32_t spare_rows; /* as rvit_linear_hints */
+    int32_t spare_rows; /* as rvit_op_hints */
 } rvit_segment;
 
 typedef struct rvit_stage_plan {

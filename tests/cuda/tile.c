@@ -198,7 +198,7 @@ static void long_attention_choices(void **state)
     for (int32_t dim = 8; dim <= 128; dim += 8)
         for (size_t l = 0; l < sizeof lens / sizeof lens[0]; l++)
             for (int64_t images = 1; images <= 256; images *= 16) {
-                rvit_cu_attention_size size = {2, dim, 12, images, images * lens[l], lens[l], 0};
+                rvit_cu_attention_size size = {2, dim, 12, images, images * lens[l], lens[l], 0, 1};
                 const rvit_cu_attention_long_tile t = rvit_cu_tile_attention_long(&hopper, &size);
                 rvit_cu_attention_long_shape expected = RVIT_CU_N_ATTENTION_LONGS;
                 const int is_split = lens[l] >= 512 && dim > 32 && dim <= 64 && images * 12 * divide_up(lens[l], 64) <= hopper.n_sms;
@@ -218,6 +218,12 @@ static void long_attention_choices(void **state)
                 assert_int_equal(t.row_blocks, divide_up(lens[l], rows));
                 assert_true(t.shared <= hopper.max_shared - 1024);
                 assert_true(t.stays || is_split || 2 * (t.shared + 1024) <= hopper.sm_shared); /* two on an SM */
+                size.fixed_images = 0;                                                         /* an image's bits are those of any batch */
+                const rvit_cu_attention_long_shape anywhere = rvit_cu_tile_attention_long(&hopper, &size).shape;
+                assert_int_equal(anywhere, !is_split        ? t.shape
+                                           : lens[l] < 1536 ? RVIT_CU_ATTENTION_long_d64
+                                                            : RVIT_CU_ATTENTION_long_d64_tall);
+                size.fixed_images = 1;
                 size.extras = 1;
                 assert_int_equal(rvit_cu_tile_attention_long(&hopper, &size).shape, RVIT_CU_N_ATTENTION_LONGS);
                 size.extras = 0, size.element_size = 4;
