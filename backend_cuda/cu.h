@@ -94,8 +94,8 @@ typedef struct rvit_cu_queue {
     rvit_cu_lt_gemm *gemms;    /* a list */
     int asked_for_lt;
     rvit_op_hints hints; /* of the op that runs or is prepared */
-    int behind_own;          /* what was enqueued last is a kernel of the backend */
-    const rvit_op *ops;      /* of the program that is recorded; eager: none */
+    int behind_own;      /* what was enqueued last is a kernel of the backend */
+    const rvit_op *ops;  /* of the program that is recorded; eager: none */
     int32_t n_ops;
     const rvit_op *behind; /* the ops recorded after the one that runs; eager: none */
     int32_t n_behind;

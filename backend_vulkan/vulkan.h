@@ -383,7 +383,7 @@ typedef struct rvit_vk_recorder {
     VkBufferView *views;        /* views of texel buffers; the owner of the recording destroys them */
     rvit_vk_indirect *indirect; /* NULL: no indirect dispatch */
     int32_t op_index;
-    const rvit_op_hints *hints;                 /* of the current op */
+    const rvit_op_hints *hints;                     /* of the current op */
     rvit_access accesses[RVIT_OP_MAX_ACCESSES + 1]; /* of the current op, by slot; then the grids, if it uses them */
     int n_accesses;
     rvit_vk_range ranges[RVIT_VK_MAX_RANGES]; /* touched since the last barrier */
