@@ -399,9 +399,9 @@ rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n
 
 rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim, int32_t unit);
 #define RVIT_CU_MATCH_THREADS 512
-#define RVIT_CU_MATCH_FIXED 10240                    /* bytes of shared memory before the metrics */
-#define RVIT_CU_MATCH_TILE 64                        /* units of A whose products a CTA finds at a time */
-#define RVIT_CU_MATCH_STAGED (2 * 64 * (64 + 4) * 4) /* bytes of those and as many of B, 64 channels at a time */
+#define RVIT_CU_MATCH_FIXED 10240                        /* bytes of shared memory before the metrics */
+#define RVIT_CU_MATCH_TILE 64                            /* units of A that a CTA is given at least; it takes twice as many at a time */
+#define RVIT_CU_MATCH_STAGED ((128 + 64) * (64 + 4) * 4) /* bytes of those and of 64 units of B, 64 channels at a time */
 
 /* Scores that are ranked or sorted in shared memory. */
 #define RVIT_CU_HELD_ROWS 1024

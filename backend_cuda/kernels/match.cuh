@@ -15,7 +15,7 @@
    brought there at a time. */
 enum {
     MATCH_LINE = 16,
-    MATCH_A = 2,
+    MATCH_A = 4,
     MATCH_B = 4,
     MATCH_LINES = RVIT_CU_MATCH_THREADS / MATCH_LINE,
     MATCH_A_TILE = MATCH_LINES * MATCH_A,
@@ -24,10 +24,18 @@ enum {
     MATCH_PITCH = MATCH_CHANNELS + 4 /* an odd number of 16 bytes: neighbouring units lie in different banks */
 };
 static_assert((MATCH_A_TILE + MATCH_B_TILE) * MATCH_PITCH * 4 == RVIT_CU_MATCH_STAGED, "the host plans with the size of what is staged");
-static_assert(MATCH_A_TILE == RVIT_CU_MATCH_TILE, "the host plans with the units of A that a CTA takes at a time");
+static_assert(MATCH_A_TILE == 2 * RVIT_CU_MATCH_TILE, "the host plans with half of the units of A that a CTA takes at a time");
+
+/* Units of B. */
+struct match_choice {
+    int first, end;
+};
 
 struct match_memory {
-    rank_memory rank;
+    union {
+        rank_memory rank;
+        match_choice choices[MATCH_A_TILE]; /* of the units of A that have their products now */
+    };
     float values[HELD_ROWS / 2]; /* of each unit of A, its largest product; NaN if it has no choice */
     int partners[HELD_ROWS / 2]; /* the unit of B it is with; once the pairs are taken -1 if it is not merged */
     uint8_t marks[HELD_ROWS / 2];
@@ -38,7 +46,7 @@ static_assert(sizeof(match_memory) <= RVIT_CU_MATCH_FIXED, "the host plans with 
 struct match_job {
     int image, begin, len; /* rows */
     int unit, dim, units, prefix, a0, n_a, b0, n_b, merges;
-    const float *metric; /* of the image's units from the prefix on, `pitch` apart */
+    const float *metric; /* of the image's units from the prefix on, `pitch` apart; in shared memory those of A, then those of B */
     int pitch;
     float *values;
     int *partners;
@@ -48,12 +56,22 @@ struct match_job {
 /* Four channels of a row's keys, the first at offset, added up over every step-th head from `first` on. */
 template <typename T> RVIT_DEVICE float4 sum_over_heads(const rvit_cu_match_params &params, long long offset, int first, int step)
 {
+    enum { AHEAD = 6 };
     const T *k = static_cast<const T *>(params.k) + offset;
     float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 4
-    for (int head = first; head < params.n_heads; head += step) {
-        const float4 value = load_4(k + head * params.head_dim);
-        sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
+#pragma unroll 1
+    for (int base = first; base < params.n_heads; base += AHEAD * step) {
+        typename raw_4<T>::type raw[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (base + i * step < params.n_heads)
+                raw[i] = load_raw_4(k + (base + i * step) * params.head_dim);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (base + i * step < params.n_heads) {
+                const float4 value = raw_4<T>::floats(raw[i]);
+                sum.x += value.x, sum.y += value.y, sum.z += value.z, sum.w += value.w;
+            }
     }
     return sum;
 }
@@ -117,11 +135,6 @@ RVIT_DEVICE int row_of_unit(const match_job &job, int unit)
     return job.begin + unit * job.unit;
 }
 
-/* Units of B. */
-struct match_choice {
-    int first, end;
-};
-
 /* How many units of B begin before this row. */
 RVIT_DEVICE int units_before(const match_job &job, int row, int rows)
 {
@@ -162,43 +175,59 @@ RVIT_DEVICE int place_of_b(const match_job &job, int b)
     return job.b0 - job.prefix + 2 * min(b, job.n_b - 1);
 }
 
-/* Brings channels c .. c + MATCH_CHANNELS - 1 of the units a .. of A and b .. of B to shared memory, A's first. */
-RVIT_DEVICE void stage_units(const match_job &job, int a, int b, int c, float *staged)
+/* Brings channels c .. c + MATCH_CHANNELS - 1 of the units a .. last - 1 of A and b .. of B to shared memory, A's first. */
+RVIT_DEVICE void stage_units(const match_job &job, int a, int last, int b, int c, float *staged)
 {
-    enum { PIECES = MATCH_CHANNELS / 4, LINES = RVIT_CU_MATCH_THREADS / PIECES, TURNS = (MATCH_A_TILE + MATCH_B_TILE) / LINES };
+    enum { PIECES = MATCH_CHANNELS / 4, LINES = RVIT_CU_MATCH_THREADS / PIECES, AHEAD = 2 };
     const int line = threadIdx.x / PIECES, piece = threadIdx.x % PIECES * 4;
     block_sync();
-    if (c + piece < job.dim) {
-        float4 value[TURNS];
+#pragma unroll 1
+    for (int first = 0; first < MATCH_A_TILE + MATCH_B_TILE && c + piece < job.dim; first += LINES * AHEAD) {
+        if (first < MATCH_A_TILE && a + first >= last)
+            continue;
+        float4 value[AHEAD];
 #pragma unroll
-        for (int i = 0; i < TURNS; i++) {
-            const int row = line + i * LINES;
+        for (int i = 0; i < AHEAD; i++) {
+            const int row = line + first + i * LINES;
             const int place = row < MATCH_A_TILE ? place_of_a(job, a + row) : place_of_b(job, b + row - MATCH_A_TILE);
             value[i] = load_4(job.metric + (long long)place * job.pitch + c + piece);
         }
 #pragma unroll
-        for (int i = 0; i < TURNS; i++)
-            store_4(staged + (line + i * LINES) * MATCH_PITCH + piece, value[i]);
+        for (int i = 0; i < AHEAD; i++)
+            store_4(staged + (line + first + i * LINES) * MATCH_PITCH + piece, value[i]);
     }
     block_sync();
 }
 
+RVIT_DEVICE float4 load_held_4(uint32_t shared)
+{
+    const uint4 raw = load_shared_16(shared);
+    return make_float4(bits_float(raw.x), bits_float(raw.y), bits_float(raw.z), bits_float(raw.w));
+}
+
 /* Finds each of the units first .. last - 1 of A the unit of B with the largest product, of equals the first. staged: NULL if the metrics
    are in shared memory. */
-RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_job &job, int first, int last, float *staged)
+RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_job &job, int first, int last, float *staged,
+                               match_choice *choices)
 {
     const int column = threadIdx.x % MATCH_LINE, line = threadIdx.x / MATCH_LINE;
-    const int channels = staged == nullptr ? job.dim : MATCH_CHANNELS;
-    const float *shared = staged == nullptr ? job.metric : staged;
+    const int channels = staged == nullptr ? job.dim : MATCH_CHANNELS, pitch = staged == nullptr ? job.pitch : MATCH_PITCH;
+    const uint32_t shared = shared_address(staged == nullptr ? job.metric : staged);
     for (int a = first; a < last; a += MATCH_A_TILE) {
+        /* For the whole CTA. */
+        const bool is_tall = a + MATCH_A_TILE / 2 < last;
         float value[MATCH_A];
         int index[MATCH_A];
 #pragma unroll
         for (int i = 0; i < MATCH_A; i++)
             value[i] = bits_float(0xff800000u), index[i] = -1;
+        block_sync();
+        if (threadIdx.x < MATCH_A_TILE)
+            choices[threadIdx.x] = choice_of(params, job, min(a + (int)threadIdx.x, last - 1));
+        block_sync();
         /* Windows follow each other, as the units of A do. */
-        const int end = choice_of(params, job, min(a + MATCH_A_TILE, last) - 1).end;
-        for (int b = choice_of(params, job, a).first; b < end; b += MATCH_B_TILE) {
+        const int end = choices[MATCH_A_TILE - 1].end;
+        for (int b = choices[0].first; b < end; b += MATCH_B_TILE) {
             float sum[MATCH_A][MATCH_B];
 #pragma unroll
             for (int j = 0; j < MATCH_B; j++)
@@ -206,39 +235,43 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
                 for (int i = 0; i < MATCH_A; i++)
                     sum[i][j] = 0.0f;
             for (int base = 0; base < job.dim; base += channels) {
-                int x[MATCH_A], y[MATCH_B];
+                uint32_t x[MATCH_A], y[MATCH_B];
                 if (staged != nullptr)
-                    stage_units(job, a, b, base, staged);
+                    stage_units(job, a, last, b, base, staged);
 #pragma unroll
                 for (int i = 0; i < MATCH_A; i++) {
                     const int row = line + i * MATCH_LINES;
-                    x[i] = staged != nullptr ? row * MATCH_PITCH : place_of_a(job, a + row) * job.pitch;
+                    x[i] = shared + (staged != nullptr ? row : min(a + row, job.n_a - 1)) * pitch * 4;
                 }
 #pragma unroll
                 for (int j = 0; j < MATCH_B; j++) {
                     const int row = column + j * MATCH_LINE;
-                    y[j] = staged != nullptr ? (MATCH_A_TILE + row) * MATCH_PITCH : place_of_b(job, b + row) * job.pitch;
+                    const int place = staged != nullptr ? MATCH_A_TILE + row : job.n_a + min(b + row, job.n_b - 1);
+                    y[j] = shared + place * pitch * 4;
                 }
-                for (int c = 0; c < min(channels, job.dim - base); c += 4) {
+#pragma unroll 1
+                for (int c = 0; c < min(channels, job.dim - base) * 4; c += 16) {
                     float4 left[MATCH_A];
 #pragma unroll
                     for (int i = 0; i < MATCH_A; i++)
-                        left[i] = load_4(shared + x[i] + c);
+                        if (i < MATCH_A / 2 || is_tall)
+                            left[i] = load_held_4(x[i] + c);
 #pragma unroll
                     for (int j = 0; j < MATCH_B; j++) {
                         if (b + j * MATCH_LINE >= end)
                             continue; /* for the whole CTA */
-                        const float4 right = load_4(shared + y[j] + c);
+                        const float4 right = load_held_4(y[j] + c);
 #pragma unroll
                         for (int i = 0; i < MATCH_A; i++)
-                            sum[i][j] = fmaf(left[i].w, right.w,
-                                             fmaf(left[i].z, right.z, fmaf(left[i].y, right.y, fmaf(left[i].x, right.x, sum[i][j]))));
+                            if (i < MATCH_A / 2 || is_tall)
+                                sum[i][j] = fmaf(left[i].w, right.w,
+                                                 fmaf(left[i].z, right.z, fmaf(left[i].y, right.y, fmaf(left[i].x, right.x, sum[i][j]))));
                     }
                 }
             }
 #pragma unroll
             for (int i = 0; i < MATCH_A; i++) {
-                const match_choice choice = choice_of(params, job, min(a + line + i * MATCH_LINES, job.n_a - 1));
+                const match_choice choice = choices[line + i * MATCH_LINES];
 #pragma unroll
                 for (int j = 0; j < MATCH_B; j++) {
                     const int other = b + column + j * MATCH_LINE;
@@ -258,7 +291,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
             const int own = a + line + i * MATCH_LINES;
             if (column != 0 || own >= last)
                 continue;
-            const match_choice choice = choice_of(params, job, own);
+            const match_choice choice = choices[line + i * MATCH_LINES];
             job.values[own] = choice.first < choice.end ? value[i] : bits_float(0x7fc00000u);
             job.partners[own] = index[i] < 0 ? choice.first : index[i];
         }
@@ -388,7 +421,7 @@ RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, m
     const float *metric = params.metric + (long long)row_of_unit(job, job.prefix) * params.head_dim;
     job.metric = metric, job.pitch = dim;
     if (n <= params.held_units) {
-        /* A pitch of an odd number of 16 bytes: neighbouring units lie in different banks. */
+        /* A pitch of an odd number of 16 bytes: neighbours among the units of A, and among those of B, lie in different banks. */
         enum { AHEAD = 8 };
         const int pieces = dim / 4, pitch = dim + 4, lines = (int)blockDim.x / pieces, line = (int)threadIdx.x / pieces;
         const int column = ((int)threadIdx.x - line * pieces) * 4;
@@ -400,8 +433,10 @@ RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, m
                     value[i] = load_4(metric + (row + i * lines) * dim + column);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
-                if (row + i * lines < n)
-                    store_4(held + (row + i * lines) * pitch + column, value[i]);
+                if (row + i * lines < n) {
+                    const int unit = row + i * lines, place = ((unit ^ (job.a0 - job.prefix)) & 1) == 0 ? unit / 2 : job.n_a + unit / 2;
+                    store_4(held + place * pitch + column, value[i]);
+                }
         }
         job.metric = held, job.pitch = pitch;
     }
@@ -436,7 +471,7 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
     place_job(params, job, memory, held);
     block_sync();
     if (job.merges > 0)
-        find_partners(params, job, first, last, params.splits ? held : nullptr);
+        find_partners(params, job, first, last, params.splits ? held : nullptr, memory.choices);
     block_sync();
     if (params.splits && !is_last_part(layout, image, memory.layout))
         return;

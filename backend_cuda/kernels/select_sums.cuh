@@ -51,6 +51,40 @@ RVIT_DEVICE int check_scores(const float *scores, int n, sums_memory &memory, ui
     return memory.largest == 0 ? max(memory.flaw, (int)FLAW_SUM) : memory.flaw;
 }
 
+/* Sorts up to as many numbers as the CTA has threads, ascending, in place: those past n are the largest. A thread has a number; it meets
+   those of its warp by shuffles. */
+RVIT_DEVICE void sort_few(unsigned long long *numbers, int n)
+{
+    const int thread = threadIdx.x;
+    block_sync();
+    unsigned long long x = thread < n ? numbers[thread] : ~0ull;
+#pragma unroll 1
+    for (int run = 2; run / 2 < n; run *= 2) {
+        int with = run - 1; /* first the mirrored place of the other half, then the same place */
+#pragma unroll 1
+        for (int step = run / 2; step > 0; step /= 2) {
+            unsigned long long y;
+            if (with < 32) {
+                const unsigned low = shuffle_xor((unsigned)x, with), high = shuffle_xor((unsigned)(x >> 32), with);
+                y = (unsigned long long)high << 32 | low;
+            } else {
+                block_sync();
+                if (thread < n)
+                    numbers[thread] = x;
+                block_sync();
+                y = (thread ^ with) < n ? numbers[thread ^ with] : ~0ull;
+            }
+            if (((thread & step) == 0) == (y < x))
+                x = y;
+            with = step / 2;
+        }
+    }
+    block_sync();
+    if (thread < n)
+        numbers[thread] = x;
+    block_sync();
+}
+
 /* Sorts ascending, in place. A bitonic network of a power of two of numbers, those past n being the largest: the side that must not be
    smaller is always the later one, so they stay where they are and need not be there. Steps of up to a warp stay among the 64 numbers of
    a warp. */
@@ -175,7 +209,10 @@ RVIT_DEVICE int mark_sums(const rvit_cu_select_params &params, bool is_sample, c
     const uint32_t flip = is_sample ? 0u : 0xffffffffu;
     for (int i = threadIdx.x; i < n; i += blockDim.x)
         sorted[i] = (unsigned long long)(key_of(scores[i]) ^ flip) << INDEX_BITS | (unsigned)i;
-    sort_numbers(sorted, n);
+    if (n <= (int)blockDim.x)
+        sort_few(sorted, n);
+    else
+        sort_numbers(sorted, n);
     sum_up(sorted, scores, n, exponent, is_sample, memory);
     if (is_sample)
         mark_sampled(sorted, n, params.n_samples, marks);

@@ -213,6 +213,7 @@ static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit
     expect_success(c->cuda->cuStreamEndCapture(c->stream[1], &graph));
     expect_success(c->cuda->cuGraphInstantiateWithFlags(&executable, graph, 0));
     for (int round = 0; round < 3; round++) {
+        expect_ok(rvit_stream_synchronize(other)); /* what it wrote is there before the graph writes on the other stream */
         expect_success(c->cuda->cuMemsetD8Async(c->memory, 0xff, (size_t)size, c->stream[1]));
         expect_success(c->cuda->cuGraphLaunch(executable, c->stream[1]));
         expect_success(c->cuda->cuStreamSynchronize(c->stream[1]));
