@@ -10,5 +10,5 @@ if [ "${1:-}" = --full ]; then
     export RVIT_TEST_FULL=1
     configure="$configure -URVIT_CUDA_ARCHS"
 fi
-. "$(dirname "$0")/setup.sh" g++ libcmocka-dev dpkg-dev file vulkan-validationlayers vulkan-tools python3-dev python3-numpy
+. "$(dirname "$0")/setup.sh" g++ libcmocka-dev dpkg-dev file vulkan-validationlayers vulkan-tools python3-dev python3-numpy python3-pil
 ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" "$@"

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Top-1 of the demo checkpoint over many views of its 1000 test tiles, in f32 and in other types: a difference too small for 1000 pictures
+shows over 18,000.
+
+A view is the sheet with each tile shifted by up to one pixel each way, mirrored or not; the first is the sheet itself. For each type
+and policy: pictures that are right in f32 alone and in the type alone, and the difference in points with its standard error. The error
+counts tiles, not views: the views of a tile are no independent pictures. Prints a Markdown table; --json FILE also writes the figures.
+
+usage: tools/accuracy_views.py [--dtypes f16,bf16] [--backend cpu] [--policies "none;ats samples=196"] [--tiles N] [--json FILE]
+RAGGEDVIT names the tool (build/release/tools/raggedvit). Needs numpy and Pillow; without them it exits 77."""
+import argparse
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    from PIL import Image
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from accuracy_dtypes import CLASSES, MODEL, SHEET, tool  # noqa: E402
+
+SIDE = 32
+SHIFTS = [(0, 0)] + [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if (y, x) != (0, 0)]
+
+
+def views(n):
+    """[views, n tiles, rows, columns, channels]"""
+    sheet = np.asarray(Image.open(SHEET).convert("RGB"))
+    rows, columns = sheet.shape[0] // SIDE, sheet.shape[1] // SIDE
+    tiles = sheet.reshape(rows, SIDE, columns, SIDE, 3).swapaxes(1, 2).reshape(-1, SIDE, SIDE, 3)[:n]
+    padded = np.pad(tiles, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+    shifted = [padded[:, 1 + y : 1 + y + SIDE, 1 + x : 1 + x + SIDE] for y, x in SHIFTS]
+    return shifted + [view[:, :, ::-1] for view in shifted]
+
+
+def write_sheet(folder, n):
+    """The views one behind the other, in rows of as many tiles as there are views."""
+    tiles = np.concatenate(views(n))
+    sheet = tiles.reshape(n, -1, SIDE, SIDE, 3).swapaxes(1, 2).reshape(n * SIDE, -1, 3)
+    Image.fromarray(np.ascontiguousarray(sheet)).save(folder / "sheet.png", compress_level=1)
+    classes = CLASSES.read_text().split()[:n]
+    (folder / "classes.txt").write_text("\n".join(classes * (len(tiles) // n)) + "\n")
+    return len(tiles)
+
+
+def right(folder, arguments, dtype, policy):
+    """[views, tiles]: whether the first class is the expected one."""
+    name, *settings = policy.split()
+    options = [part for setting in settings for part in ("--" + setting.split("=")[0], setting.split("=")[1])]
+    command = [tool(), "classify", str(MODEL), str(folder / "sheet.png"), "--tiles", str(SIDE), "--expect",
+               str(folder / "classes.txt"), "--backend", arguments.backend, "--dtype", dtype, "--prune", name, *options, "--batch", "128", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode or not done.stdout:
+        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
+    found = json.loads(done.stdout)
+    return np.array([image["top"][0]["class"] == image["expected"] for image in found["images"]]).reshape(-1, arguments.tiles), found["device"]
+
+
+def compare(dtype, policy, reference, values):
+    change = values.astype(int) - reference
+    of_tiles = change.sum(0)
+    return {
+        "dtype": dtype,
+        "policy": policy.split()[0],
+        "settings": " ".join(policy.split()[1:]),
+        "pictures": values.size,
+        "top1_f32": float(reference.mean()),
+        "top1": float(values.mean()),
+        "right_in_f32_alone": int((change < 0).sum()),
+        "right_in_type_alone": int((change > 0).sum()),
+        "difference": float(change.mean()),
+        "standard_error": float(np.sqrt((of_tiles**2).sum()) / values.size),
+        "first_view_difference": float(change[0].mean()),
+        "first_view_standard_error": float(np.sqrt((change[0] ** 2).sum()) / change.shape[1]),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dtypes", default="f16,bf16")
+    parser.add_argument("--backend", default="cpu")
+    parser.add_argument("--policies", default="none;ats samples=196;ats samples=98")
+    parser.add_argument("--tiles", type=int, default=1000, help="of the sheet, the first N")
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    results, device = [], ""
+    print("| policy | setting | type | top-1 (f32) | right in f32 alone | in the type alone | points | on the sheet itself |")
+    print("|---|---|---|---:|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        n = write_sheet(folder, arguments.tiles)
+        for policy in arguments.policies.split(";"):
+            reference, device = right(folder, arguments, "f32", policy)
+            for dtype in arguments.dtypes.split(","):
+                r = compare(dtype, policy, reference, right(folder, arguments, dtype, policy)[0])
+                results.append(r)
+                points, error, first, first_error = (
+                    100 * r[key] for key in ("difference", "standard_error", "first_view_difference", "first_view_standard_error")
+                )
+                print(
+                    f"| {r['policy']} | {r['settings'].replace('=', ' ')} | {dtype} | {100 * r['top1']:.2f} ({100 * r['top1_f32']:.2f}) |"
+                    f" {r['right_in_f32_alone']} | {r['right_in_type_alone']} | {points:+.2f} ± {error:.2f} | {first:+.1f} ± {first_error:.1f} |",
+                    flush=True,
+                )
+    if arguments.json:
+        report = {
+            "benchmark": "accuracy_views",
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "model": MODEL.name,
+            "data": SHEET.name,
+            "device": device,
+            "pictures": n,
+            "results": results,
+        }
+        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
