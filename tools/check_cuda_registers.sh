@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the table of registers that a build with the CUDA backend writes: no kernel spills, and the float16 attention kernel for 64
+# Checks the table of registers that a build with the CUDA backend writes: no kernel spills (the CTAs that an SM must have registers for,
+# of tile.h, are each kernel's launch bounds, to which the compiler keeps, by spilling if it must), and the float16 attention kernel for 64
 # channels a head keeps within 128 registers; two of its CTAs of 4 warps at 197 tokens fit an SM of architecture 89, of the one for large
 # batches too. Two CTAs of 512 threads of the kernels that make rows of e4m3 fit any SM, and two of 128 threads of the one that multiplies
 # them. On architecture 90 no kernel of a forward is so long that its instructions, which come from memory, take longer than its work; the
