@@ -35,8 +35,7 @@ typedef struct rvit_cpu_device {
     const rvit_op_hints *hints; /* of the op that runs */
     int oracle;
     int use_cblas;
-    int64_t l1_ways; /* of the near cache for data: how many lines of the same place in a page fit; 0 or less: not known */
-    int64_t strip;   /* set by tests: rows of the strips of all chains; 0: chain.c chooses */
+    int64_t strip; /* set by tests: rows of the strips of all chains; 0: chain.c chooses */
 } rvit_cpu_device;
 
 typedef struct rvit_cpu_buffer {
@@ -228,8 +227,6 @@ void rvit_cpu_quantize_strip(rvit_cpu_device *device, const rvit_quantize_args *
 /* The rows of patchify at capacity; and the live ones, of which it writes the layout. */
 int64_t rvit_cpu_patchify_rows(const rvit_patchify_args *args);
 int64_t rvit_cpu_patchify_layout(const rvit_patchify_args *args);
-/* Whether a task of so many columns copies parts of its rows of x. */
-int rvit_cpu_linear_copies(const rvit_cpu_device *device, rvit_dtype dtype, int64_t in_features, int64_t columns);
 /* Whether its products are made of tiles of AMX. */
 int rvit_cpu_linear_is_tiled(const rvit_cpu_device *device, const rvit_linear_args *args);
 /* About the clocks that linear takes for so many rows: one thread for a strip, its weights near; and all threads in a region. */

@@ -38,10 +38,34 @@ INLINE void finish(const rvit_cpu_linear_tile *t, const float *product, int64_t 
     }
 }
 
+/* The same for floats in whole vectors, without scales and gates. */
+INLINE void finish_floats(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
+                          int columns, rvit_cpu_activation activation, int adds)
+{
+    for (int j = 0; j < columns; j += VL) {
+        const vec bias = t->bias != NULL ? vec_load(t->bias + first_column + j) : (vec){0};
+        for (int i = 0; i < rows; i++) {
+            const int64_t row = t->first_row + first_row + i;
+            const int64_t residual_row = t->residual_period > 0 ? row % t->residual_period : row;
+            vec v = activate(activation, t->slope, t->cubic, vec_load(product + i * stride + j) + bias);
+            if (adds)
+                v += vec_load((const float *)t->residual + residual_row * t->out_features + first_column + j);
+            vec_store((float *)t->out + (first_row + i) * t->out_features + first_column + j, v);
+        }
+    }
+}
+
 static void finish_block(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
                          int columns)
 {
-    if (t->gated)
+    const int floats = t->out_dtype == RVIT_F32 && t->weight_scales == NULL && columns % VL == 0;
+    if (floats && !t->gated && t->activation == RVIT_CPU_NONE && t->residual == NULL)
+        finish_floats(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 0);
+    else if (floats && !t->gated && t->activation == RVIT_CPU_NONE)
+        finish_floats(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 1);
+    else if (floats && !t->gated && t->activation == RVIT_CPU_GELU && t->residual == NULL)
+        finish_floats(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_GELU, 0);
+    else if (t->gated)
         finish(t, product, stride, first_row, rows, first_column, columns, t->activation, 1);
     else if (t->activation == RVIT_CPU_GELU)
         finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_GELU, 0);

@@ -82,48 +82,78 @@ _Static_assert(RVIT_CPU_LINEAR_DEPTH *PANEL + RVIT_CPU_LINEAR_ROWS * (SUMS_STRID
                "a tile of linear must fit the scratch memory");
 _Static_assert(RVIT_CPU_LINEAR_COLUMNS % PANEL == 0 && RVIT_CPU_LINEAR_DEPTH % VL == 0, "full tiles are made of full panels");
 
-/* Into panels [in_features, PANEL]. */
+/* Into panels [in_features, PANEL], of which the last may be narrower. */
 static int arrange(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch)
 {
     const int64_t size = rvit_cpu_size(dtype);
-    if (columns % PANEL != 0 || in_features * PANEL > RVIT_CPU_SCRATCH_FLOATS)
+    if (columns % VL != 0 || in_features * PANEL > RVIT_CPU_SCRATCH_FLOATS)
         return 0;
     for (int64_t column = 0; column < columns; column += PANEL) {
+        const int width = columns - column < PANEL ? (int)(columns - column) : PANEL;
         char *panel = (char *)weight + column * in_features * size;
-        if (dtype == RVIT_F32) {
+        if (dtype == RVIT_F32 && width == PANEL)
             pack_panel(panel, in_features, PANEL, in_features, scratch, RVIT_F32);
-        } else {
-            const uint16_t *from = (const uint16_t *)(const void *)panel;
-            uint16_t *to = (uint16_t *)(void *)scratch;
-            for (int64_t p = 0; p < in_features; p++)
-                for (int j = 0; j < PANEL; j++)
-                    to[p * PANEL + j] = from[j * in_features + p];
-        }
-        memcpy(panel, scratch, (size_t)(PANEL * in_features * size));
+        for (int64_t p = 0; p < in_features && (dtype != RVIT_F32 || width < PANEL); p++)
+            for (int j = 0; j < width; j++)
+                memcpy((char *)scratch + (p * width + j) * size, panel + (j * in_features + p) * size, (size_t)size);
+        memcpy(panel, scratch, (size_t)(width * in_features * size));
     }
     return 1;
 }
 
-/* Part p .. p + depth - 1 of a panel as floats: where they lie, or made in scratch. */
-INLINE const float *panel_part(const rvit_cpu_linear_tile *t, int column, int columns, int64_t p, int64_t depth, float *scratch)
+/* Part p .. p + depth - 1 of a panel as floats, `stride` from row to row: where they lie, or made in scratch. */
+INLINE const float *panel_part(const rvit_cpu_linear_tile *t, int column, int columns, int64_t p, int64_t depth, float *scratch,
+                               int64_t *stride)
 {
     const int64_t size = rvit_cpu_size(t->dtype);
     const char *weight = (const char *)t->weight + column * t->in_features * size;
+    *stride = t->arranged ? columns : PANEL;
     if (!t->arranged) {
         WITH_DTYPE(t->dtype, pack_panel, weight + p * size, t->in_features, columns, depth, scratch);
         return scratch;
     }
-    weight += p * PANEL * size;
+    weight += p * columns * size;
     if (t->dtype == RVIT_F32)
         return (const float *)(const void *)weight;
-    widen((const uint16_t *)(const void *)weight, t->dtype, scratch, depth * PANEL);
+    widen((const uint16_t *)(const void *)weight, t->dtype, scratch, depth * columns);
     return scratch;
+}
+
+/* The lines that a register tile will write come while it is computed. */
+INLINE void fetch_out(const rvit_cpu_linear_tile *t, int row, int rows, int column, int columns)
+{
+    const int64_t size = rvit_cpu_size(t->out_dtype), width = (t->gated ? columns / 2 : columns) * size;
+    char *out = (char *)t->out + (row * t->out_features + (t->gated ? column / 2 : column)) * size;
+    for (int i = 0; i < rows; i++)
+        for (int64_t j = 0; j < width; j += 64)
+            __builtin_prefetch(out + i * t->out_features * size + j, 1, 3);
+}
+
+/* Floats whose panels lie ready: sums stay in registers for all of in_features, rows as they lie. */
+static void linear_whole(const rvit_cpu_linear_tile *t)
+{
+    float sums[TILE_ROWS * PANEL];
+    for (int column = 0; column < t->columns; column += PANEL) {
+        const int columns = t->columns - column < PANEL ? t->columns - column : PANEL;
+        const float *panel = (const float *)t->weight + column * t->in_features;
+        for (int row = 0; row < t->rows; row += TILE_ROWS) {
+            const int rows = t->rows - row < TILE_ROWS ? t->rows - row : TILE_ROWS;
+            fetch_out(t, row, rows, column, columns);
+            product_of(rows, columns)((const float *)t->x + row * t->in_features, t->in_features, panel, columns, t->in_features, sums,
+                                      PANEL, 0);
+            finish_block(t, sums, PANEL, row, rows, column, columns);
+        }
+    }
 }
 
 /* Uses a panel of weights for all rows of the tile while it is in a near cache. If in_features is split, the accumulators of the whole
    tile stay in scratch between the parts. */
 static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 {
+    if (t->dtype == RVIT_F32 && t->arranged) {
+        linear_whole(t);
+        return;
+    }
     float *panel = scratch;
     float *sums = panel + RVIT_CPU_LINEAR_DEPTH * PANEL;
     float *floats = sums + RVIT_CPU_LINEAR_ROWS * SUMS_STRIDE;
@@ -132,12 +162,7 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
         const int64_t depth = left < RVIT_CPU_LINEAR_DEPTH ? left : RVIT_CPU_LINEAR_DEPTH;
         const float *x = (const float *)t->x + p;
         int64_t x_stride = t->in_features;
-        if (t->copies) {
-            for (int i = 0; i < t->rows; i++)
-                memcpy(floats + i * FLOATS_STRIDE, x + i * t->in_features, (size_t)depth * sizeof *x);
-            x = floats;
-            x_stride = FLOATS_STRIDE;
-        } else if (t->dtype != RVIT_F32) {
+        if (t->dtype != RVIT_F32) {
             for (int i = 0; i < t->rows; i++)
                 widen((const uint16_t *)t->x + i * t->in_features + p, t->dtype, floats + i * FLOATS_STRIDE, depth);
             x = floats;
@@ -145,11 +170,12 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
         }
         for (int column = 0; column < t->columns; column += PANEL) {
             const int columns = t->columns - column < PANEL ? t->columns - column : PANEL;
-            const float *part = panel_part(t, column, columns, p, depth, panel);
+            int64_t part_stride;
+            const float *part = panel_part(t, column, columns, p, depth, panel, &part_stride);
             for (int row = 0; row < t->rows; row += TILE_ROWS) {
                 const int rows = t->rows - row < TILE_ROWS ? t->rows - row : TILE_ROWS;
                 float *sum = sums + row * SUMS_STRIDE + column;
-                products[rows - 1][columns > VL](x + row * x_stride, x_stride, part, PANEL, depth, sum, SUMS_STRIDE, p > 0);
+                product_of(rows, columns)(x + row * x_stride, x_stride, part, part_stride, depth, sum, SUMS_STRIDE, p > 0);
                 if (depth == left)
                     finish_block(t, sum, SUMS_STRIDE, row, rows, column, columns);
             }
@@ -272,6 +298,7 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .name = ISA_STRING,
     .rows = TILE_ROWS,
     .columns = PANEL,
+    .step_clocks = TILE_ROWS * TILE_VECS / 2,
     .arrange = arrange,
     .linear = linear,
     .linear_finish = linear_finish,

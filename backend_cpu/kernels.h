@@ -55,7 +55,6 @@ typedef struct rvit_cpu_linear_tile {
     rvit_dtype out_dtype;    /* of residual and out */
     int gated;
     int arranged; /* weight lies as the kernel's arrange function leaves it, and begins with a panel */
-    int copies;   /* rows of F32 compete for the near cache: parts of them are copied */
     rvit_cpu_activation activation;
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
     /* With out_dtype E4M3: what values are multiplied by, 0 if all become NaN; and where the number of those cut off is added. */
@@ -231,6 +230,7 @@ typedef struct rvit_cpu_kernels {
     const char *name; /* "avx512" */
     int rows;         /* rows of a register tile; tiles with a multiple of it are fastest */
     int columns;
+    int step_clocks;       /* that a register tile takes for one of in_features, about */
     int32_t native_dtypes; /* as in rvit_device_info */
     /* Arranges weights [columns, in_features] for `linear` in place, if their sizes fit; returns whether it has. */
     int (*arrange)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);

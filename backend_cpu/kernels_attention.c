@@ -1,27 +1,28 @@
 /* The attention kernel: online softmax over blocks of keys. Compiled once per instruction set, like kernels.c. Each block of keys is
-   transposed and its values are copied into scratch, as contiguous float32. Each register tile of queries then computes its logits, updates
-   its running maximum and denominator, and adds to its output rows, which stay in scratch. */
+   transposed and its values are copied into scratch, as contiguous float32. Two register tiles of queries at a time then compute their
+   logits, update their running maxima and denominators, and add to their output rows, which stay in scratch. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
 #include "backend_cpu/product.h"
 
-#define KEYS RVIT_CPU_ATTENTION_KEYS
+#define KEYS 256 /* of a block */
 #define QUERIES RVIT_CPU_ATTENTION_QUERIES
-#define LANES ((TILE_ROWS + VL - 1) / VL * VL) /* rows of a tile, rounded up to whole vectors */
+#define ROWS (2 * TILE_ROWS)              /* that go through softmax at a time */
+#define LANES ((ROWS + VL - 1) / VL * VL) /* rounded up to whole vectors */
 
 typedef struct state {
     float keys[RVIT_CPU_MAX_HEAD_DIM * KEYS]; /* [KEYS / PANEL][head_dim][PANEL] */
     float values[KEYS * RVIT_CPU_MAX_HEAD_DIM];
     float bias[KEYS]; /* -infinity past the last key */
-    float logits[TILE_ROWS * KEYS];
+    float logits[ROWS * KEYS];
     float largest[QUERIES + VL], sum[QUERIES + VL];
     float out[QUERIES * RVIT_CPU_MAX_HEAD_DIM];
     float queries[QUERIES * RVIT_CPU_MAX_HEAD_DIM]; /* used if queries are stored as 16 bits */
 } state;
 
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "attention's state must fit the scratch memory");
-_Static_assert(QUERIES % TILE_ROWS == 0, "query tiles are made of register tiles");
+_Static_assert(QUERIES % ROWS == 0, "query tiles are made of whole groups of rows");
 
 /* Rounded up to whole vectors: the stride of values and out. */
 INLINE int padded(int head_dim)
@@ -48,7 +49,7 @@ INLINE void load_block(const rvit_cpu_attention_tile *t, state *s, int64_t first
         s->bias[j] = j >= n ? -INFINITY : t->key_bias != NULL ? t->key_bias[first + j] : 0.0f;
 }
 
-/* The softmax of one block for the rows of a tile. Turns logits into weights, updates the running maxima and denominators, and writes to
+/* The softmax of one block for some rows. Turns logits into weights, updates the running maxima and denominators, and writes to
    scale the factor for the rows' earlier sums. A row that has seen only -infinity keeps maximum -infinity and denominator 0. */
 INLINE void softmax(const rvit_cpu_attention_tile *t, state *s, int rows, int n_vecs, float *largest, float *sum, float *scale,
                     float *cls_logits, int n)
@@ -89,22 +90,26 @@ INLINE void softmax(const rvit_cpu_attention_tile *t, state *s, int rows, int n_
     }
 }
 
+INLINE int tile_rows(int left)
+{
+    return left < TILE_ROWS ? left : TILE_ROWS;
+}
+
 static void update(const rvit_cpu_attention_tile *t, state *s, const float *q, int64_t q_stride, int row, int rows, int64_t first_key,
                    int n)
 {
     const int width = padded(t->head_dim);
     for (int key = 0; key < n; key += PANEL)
-        products[rows - 1][n - key > VL](q, q_stride, s->keys + key * t->head_dim, PANEL, t->head_dim, s->logits + key, KEYS, 0);
+        for (int i = 0; i < rows; i += TILE_ROWS)
+            product_of(tile_rows(rows - i), n - key)(q + i * q_stride, q_stride, s->keys + key * t->head_dim, PANEL, t->head_dim,
+                                                     s->logits + i * KEYS + key, KEYS, 0);
 
     float *cls_logits = NULL;
     if (t->cls_probs != NULL && t->first_query + row == 0)
         cls_logits = t->cls_probs + first_key * t->n_heads;
     float scale[LANES];
     const int n_vecs = (n + VL - 1) / VL;
-    if (n_vecs == KEYS / VL)
-        softmax(t, s, rows, KEYS / VL, s->largest + row, s->sum + row, scale, cls_logits, n);
-    else
-        softmax(t, s, rows, n_vecs, s->largest + row, s->sum + row, scale, cls_logits, n);
+    softmax(t, s, rows, n_vecs, s->largest + row, s->sum + row, scale, cls_logits, n);
 
     float *out = s->out + row * width;
     if (first_key > 0)
@@ -113,7 +118,9 @@ static void update(const rvit_cpu_attention_tile *t, state *s, const float *q, i
                 for (int j = 0; j < width; j += VL)
                     vec_store(out + i * width + j, vec_load(out + i * width + j) * scale[i]);
     for (int j = 0; j < width; j += PANEL)
-        products[rows - 1][width - j > VL](s->logits, KEYS, s->values + j, width, n, out + j, width, first_key > 0);
+        for (int i = 0; i < rows; i += TILE_ROWS)
+            product_of(tile_rows(rows - i), width - j)(s->logits + i * KEYS, KEYS, s->values + j, width, n, out + i * width + j, width,
+                                                       first_key > 0);
 }
 
 INLINE void write_rows(const rvit_cpu_attention_tile *t, const state *s, rvit_dtype dtype)
@@ -170,8 +177,8 @@ INLINE void attention(const rvit_cpu_attention_tile *t, state *s, rvit_dtype dty
     for (int64_t key = 0; key < t->len; key += KEYS) {
         const int n = t->len - key < KEYS ? (int)(t->len - key) : KEYS;
         load_block(t, s, key, n, dtype);
-        for (int row = 0; row < t->n_queries; row += TILE_ROWS) {
-            const int rows = t->n_queries - row < TILE_ROWS ? (int)t->n_queries - row : TILE_ROWS;
+        for (int row = 0; row < t->n_queries; row += ROWS) {
+            const int rows = t->n_queries - row < ROWS ? (int)t->n_queries - row : ROWS;
             update(t, s, q + row * q_stride, q_stride, row, rows, key, n);
         }
     }

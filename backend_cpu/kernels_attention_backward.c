@@ -102,7 +102,7 @@ INLINE void load_block(const rvit_cpu_backward_tile *t, state *s, int64_t first,
 INLINE void multiply_panels(const float *a, int64_t stride, const float *panels, int rows, int n, int head_dim, float *c)
 {
     for (int column = 0; column < n; column += PANEL)
-        products[rows - 1][n - column > VL](a, stride, panels + column * head_dim, PANEL, head_dim, c + column, BLOCK, 0);
+        product_of(rows, n - column)(a, stride, panels + column * head_dim, PANEL, head_dim, c + column, BLOCK, 0);
 }
 
 /* out[rows, head_dim] (+)= a[rows, n] times n rows. */
@@ -110,7 +110,7 @@ INLINE void add_rows(const float *a, const float *block, int rows, int n, int he
 {
     const int width = padded(head_dim);
     for (int j = 0; j < width; j += PANEL)
-        products[rows - 1][width - j > VL](a, BLOCK, block + j, width, n, out + j, width, accumulate);
+        product_of(rows, width - j)(a, BLOCK, block + j, width, n, out + j, width, accumulate);
 }
 
 /* A register tile against a block: logits become weights, and the products of d_out and v gradients of logits. */

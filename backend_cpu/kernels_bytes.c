@@ -79,10 +79,10 @@ INLINE void linear_bytes(const rvit_cpu_linear_tile *t, float *scratch, rvit_dty
                 const int rows = t->rows - row < TILE_ROWS ? t->rows - row : TILE_ROWS;
                 float *sum = sums + row * SUMS_STRIDE + column;
                 if (dtype == RVIT_I8) {
-                    products[rows - 1][1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, block, PANEL, 0);
+                    products[rows - 1][TILE_VECS - 1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, block, PANEL, 0);
                     add_block(block, sum, rows, p > 0, depth == left);
                 } else {
-                    products[rows - 1][1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, sum, SUMS_STRIDE, p > 0);
+                    products[rows - 1][TILE_VECS - 1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, sum, SUMS_STRIDE, p > 0);
                 }
                 if (depth == left && dtype == RVIT_E4M3 && t->out_dtype == RVIT_E4M3)
                     finish_to_e4m3(t, sum, row, rows, column, columns, block);

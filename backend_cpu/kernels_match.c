@@ -45,8 +45,12 @@ INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
     const float so_far = *value;
     float here = so_far;
     if (n == PANEL) {
-        const vec before = vec_set(here), low = vec_load(dots), high = vec_load(dots + VL);
-        here = vec_largest(vec_max(vec_select(low > before, low, before), vec_select(high > before, high, before)));
+        const vec before = vec_set(here);
+        vec largest = before;
+        UNROLL
+        for (int j = 0; j < PANEL; j += VL)
+            largest = vec_max(vec_load(dots + j), largest); /* where it is NaN, what was largest */
+        here = vec_largest(largest);
     } else {
         for (int j = 0; j < n; j++)
             here = dots[j] > here ? dots[j] : here;
@@ -74,7 +78,7 @@ void ISA_NAME(rvit_cpu_match_kernel)(const rvit_cpu_match_tile *t, float *scratc
         pack_panel(t->b + b * t->stride, t->stride, columns, t->dim, panel, RVIT_F32);
         for (int64_t a = 0; a < t->n_a; a += TILE_ROWS) {
             const int rows = t->n_a - a < TILE_ROWS ? (int)(t->n_a - a) : TILE_ROWS;
-            products[rows - 1][columns > VL](t->a + a * t->stride, t->stride, panel, PANEL, t->dim, dots, PANEL, 0);
+            product_of(rows, columns)(t->a + a * t->stride, t->stride, panel, PANEL, t->dim, dots, PANEL, 0);
             for (int i = 0; i < rows; i++) {
                 int index;
                 if (take_larger(dots + i * PANEL, columns, &t->value[t->step * (a + i)], &index))

@@ -34,9 +34,36 @@ INLINE ivec row_values(const rvit_cpu_quantize_rows *r, int64_t row, float *valu
     return largest;
 }
 
+#if VL == 16
+/* The same of rows of bf16 that are not gated and have no bias; of each 32 values the even ones first, which takes fewer shuffles. */
+INLINE ivec pair_values(const rvit_cpu_quantize_rows *r, int64_t row, float *values, rvit_cpu_activation activation)
+{
+    const uint16_t *x = (const uint16_t *)r->x + row * r->columns;
+    const float slope = r->slope, cubic = r->cubic;
+    ivec largest = {0};
+    for (int64_t i = 0; i < r->columns; i += 2 * VL) {
+        const __m512i words = _mm512_loadu_si512(x + i);
+        const vec even = activate(activation, slope, cubic, (vec)_mm512_slli_epi32(words, 16));
+        const vec odd = activate(activation, slope, cubic, (vec)((ivec)words & (int32_t)0xffff0000u));
+        vec_store(values + i, even);
+        vec_store(values + i + VL, odd);
+        largest = vec_larger((ivec)vec_abs(even), vec_larger((ivec)vec_abs(odd), largest));
+    }
+    return largest;
+}
+#endif
+
 INLINE int64_t quantize_of(const rvit_cpu_quantize_rows *r, float *scratch, rvit_cpu_activation activation, rvit_dtype out_dtype)
 {
     int64_t cut = 0;
+#if VL == 16
+    if (out_dtype == RVIT_I8 && r->dtype == RVIT_BF16 && !r->gated && r->bias == NULL && r->static_scale == NULL && r->columns % 32 == 0) {
+        for (int64_t row = r->first; row < r->end; row++)
+            quantise_row(scratch, r->columns, pair_values(r, row, scratch, activation), NULL, RVIT_I8, 1, r->out + row * r->columns,
+                         r->out_scales + row);
+        return 0;
+    }
+#endif
     for (int64_t row = r->first; row < r->end; row++) {
         ivec largest;
         if (r->dtype == RVIT_F32)
@@ -45,7 +72,7 @@ INLINE int64_t quantize_of(const rvit_cpu_quantize_rows *r, float *scratch, rvit
             largest = row_values(r, row, scratch, RVIT_F16, activation);
         else
             largest = row_values(r, row, scratch, RVIT_BF16, activation);
-        cut += quantise_row(scratch, r->columns, largest, r->static_scale, out_dtype, r->out + row * r->columns, r->out_scales + row);
+        cut += quantise_row(scratch, r->columns, largest, r->static_scale, out_dtype, 0, r->out + row * r->columns, r->out_scales + row);
     }
     return cut;
 }
@@ -97,9 +124,9 @@ INLINE int64_t layernorm_from(const rvit_cpu_layernorm_rows *r, float *scratch, 
             const int64_t row = first + j, from = rvit_cpu_source_row(r, row);
             const ivec largest = normal_values(&norm, &m[j], r->x, from * r->dim, r->dim, scratch, dtype);
             if (r->out_dtype == RVIT_I8)
-                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_I8, out + row * r->dim, r->out_scales + row);
+                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_I8, 0, out + row * r->dim, r->out_scales + row);
             else
-                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_E4M3, out + row * r->dim, r->out_scales + row);
+                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_E4M3, 0, out + row * r->dim, r->out_scales + row);
             if (r->out_x != NULL)
                 memcpy((char *)r->out_x + (size_t)row * size, (const char *)r->x + (size_t)from * size, size);
         }

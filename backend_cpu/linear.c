@@ -34,15 +34,6 @@ static int64_t part_begin(int64_t total, int unit, int64_t n, int64_t i)
     return begin < total ? begin : total;
 }
 
-/* Rows a multiple of a page apart meet in the same sets of the near cache. Where it holds fewer lines of a set than a register tile has
-   rows, copies of parts of them pay, if enough panels use each copy. Measured with full tiles: fewer columns have cost more than they
-   bring. */
-int rvit_cpu_linear_copies(const rvit_cpu_device *device, rvit_dtype dtype, int64_t in_features, int64_t columns)
-{
-    return dtype == RVIT_F32 && in_features % 1024 == 0 && columns >= RVIT_CPU_LINEAR_COLUMNS && device->l1_ways > 0 &&
-           device->l1_ways < device->kernels->rows;
-}
-
 /* Computes rows row .. row + rows - 1 and so many columns from `column` on. */
 static void compute_tile(const linear_job *job, int64_t row, int64_t rows, int64_t column, int64_t columns, float *scratch)
 {
@@ -52,7 +43,6 @@ static void compute_tile(const linear_job *job, int64_t row, int64_t rows, int64
     tile.rows = (int)rows;
     tile.columns = (int)columns;
     tile.first_row = row;
-    tile.copies = rvit_cpu_linear_copies(job->device, tile.dtype, tile.in_features, columns);
     tile.x = elements(tile.x, row * tile.in_features, tile.dtype);
     tile.weight = elements(tile.weight, column * tile.in_features, tile.dtype);
     tile.x_scales = elements(tile.x_scales, row, RVIT_F32);
@@ -105,19 +95,19 @@ static int64_t steps_of(const linear_job *job)
 
 /* What products in panels take, in clocks of one core, about: 42 for 16 x 32 x 16 words, more where a group of rows is alone; and the
    epilogue. */
-static int64_t panel_clocks(const linear_job *job, int64_t groups, int64_t panels)
+static int64_t panel_clocks(const linear_job *job, int64_t rows, int64_t panels)
 {
-    const int64_t steps = steps_of(job);
-    return panels * (groups * (steps * 42 + finish_clocks(job)) + (groups & 1) * steps * 15);
+    const int64_t steps = steps_of(job), groups = divide_up(rows, job->row_unit);
+    return panels * (groups * steps * 42 + rows * finish_clocks(job) / job->row_unit + (groups & 1) * steps * 15);
 }
 
-/* What a task takes: the same, and weights from a far cache. Floats: a clock for two vectors, and the same. */
+/* What a task takes: the same, and weights from a far cache. Floats: the same. */
 static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels)
 {
     if (job->in_panels)
-        return panel_clocks(job, groups, panels) + panels * steps_of(job) * 64 + 2000;
+        return panel_clocks(job, groups * job->row_unit, panels) + panels * steps_of(job) * 64 + 2000;
     const int64_t depth = job->whole.in_features;
-    return panels * (groups * (depth * job->row_unit + finish_clocks(job)) + depth * job->column_unit / 4) + 2000;
+    return panels * (groups * (depth * job->device->kernels->step_clocks + finish_clocks(job)) + depth * job->column_unit / 4) + 2000;
 }
 
 /* Tries to split rows and columns so that the last thread ends early. Threads are not equally fast, so the last one counts as one and a
@@ -266,7 +256,7 @@ int rvit_cpu_linear_is_tiled(const rvit_cpu_device *device, const rvit_linear_ar
 int64_t rvit_cpu_linear_strip_clocks(const rvit_cpu_device *device, const rvit_linear_args *a, int64_t rows)
 {
     const linear_job job = job_of(device, a, &(rvit_op_hints){0});
-    return panel_clocks(&job, divide_up(rows, job.row_unit), divide_up(job.columns, job.column_unit)) + 500;
+    return panel_clocks(&job, rows, divide_up(job.columns, job.column_unit)) + 500;
 }
 
 int64_t rvit_cpu_linear_clocks(rvit_cpu_device *device, const rvit_linear_args *a, int64_t rows)

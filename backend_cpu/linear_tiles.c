@@ -56,6 +56,10 @@ INLINE void product(const rvit_cpu_linear_tile *t, const row_group *g, int two, 
         if (two)
             tile_load(5, a1, g[1].stride);
         tile_load(7, b + TILE, 64);
+        /* The next step's weights, of this panel or of the next one, which follows it. */
+        UNROLL
+        for (int i = 0; i < PAIR / 64; i++)
+            __builtin_prefetch(b + PAIR + 64 * i, 0, 3);
         if (e.integers) {
             tile_dp_s8(0, 4, 6);
             if (two)

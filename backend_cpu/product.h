@@ -6,19 +6,21 @@
 
 #include "backend_cpu/vector.h"
 
-/* A register tile of TILE_ROWS x PANEL accumulators fills all registers that the operands leave. */
-#if VL == 16 || defined(__aarch64__)
-#define TILE_ROWS 12
-#else
+/* A register tile of TILE_ROWS x TILE_VECS accumulators fills most of the registers that the operands leave. With 32 registers it is wide
+   rather than high: for as many multiply-adds fewer numbers are loaded, each of a takes a load of its own. */
 #define TILE_ROWS 6
+#if VL == 16 || defined(__aarch64__)
+#define TILE_VECS 4
+#else
+#define TILE_VECS 2
 #endif
-#define PANEL (2 * VL)
+#define PANEL (TILE_VECS * VL)
 
 /* c[rows, n_vecs * VL] (+)= a[rows, k] b[k, n_vecs * VL]. b_stride: floats between rows of b. */
 INLINE void product_tile(int rows, int n_vecs, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c,
                          int64_t c_stride, int accumulate)
 {
-    vec sums[TILE_ROWS][2];
+    vec sums[TILE_ROWS][TILE_VECS];
     UNROLL
     for (int i = 0; i < rows; i++) {
         UNROLL
@@ -26,7 +28,7 @@ INLINE void product_tile(int rows, int n_vecs, const float *a, int64_t a_stride,
             sums[i][j] = accumulate ? vec_load(c + i * c_stride + j * VL) : (vec){0};
     }
     for (int64_t p = 0; p < k; p++) {
-        vec line[2];
+        vec line[TILE_VECS];
         UNROLL
         for (int j = 0; j < n_vecs; j++)
             line[j] = vec_load(b + p * b_stride + j * VL);
@@ -55,11 +57,19 @@ typedef void (*product_fn)(const float *a, int64_t a_stride, const float *b, int
     {                                                                                                                              \
         product_tile(rows, n_vecs, a, a_stride, b, b_stride, k, c, c_stride, accumulate);                                          \
     }
+#if TILE_VECS == 4
+#define PRODUCTS(rows) PRODUCT(rows, 1) PRODUCT(rows, 2) PRODUCT(rows, 3) PRODUCT(rows, 4)
+#define PRODUCT_NAMES(rows)                                                            \
+    {                                                                                  \
+        product_##rows##_1, product_##rows##_2, product_##rows##_3, product_##rows##_4 \
+    }
+#else
 #define PRODUCTS(rows) PRODUCT(rows, 1) PRODUCT(rows, 2)
 #define PRODUCT_NAMES(rows)                    \
     {                                          \
         product_##rows##_1, product_##rows##_2 \
     }
+#endif
 
 PRODUCTS(1)
 PRODUCTS(2)
@@ -67,22 +77,15 @@ PRODUCTS(3)
 PRODUCTS(4)
 PRODUCTS(5)
 PRODUCTS(6)
-#if TILE_ROWS == 12
-PRODUCTS(7)
-PRODUCTS(8)
-PRODUCTS(9)
-PRODUCTS(10)
-PRODUCTS(11)
-PRODUCTS(12)
-#endif
 
-/* [rows - 1][vectors - 1] */
-static const product_fn products[TILE_ROWS][2] = {
-    PRODUCT_NAMES(1), PRODUCT_NAMES(2), PRODUCT_NAMES(3), PRODUCT_NAMES(4),  PRODUCT_NAMES(5),  PRODUCT_NAMES(6),
-#if TILE_ROWS == 12
-    PRODUCT_NAMES(7), PRODUCT_NAMES(8), PRODUCT_NAMES(9), PRODUCT_NAMES(10), PRODUCT_NAMES(11), PRODUCT_NAMES(12),
-#endif
-};
+static const product_fn products[TILE_ROWS][TILE_VECS] = {PRODUCT_NAMES(1), PRODUCT_NAMES(2), PRODUCT_NAMES(3),
+                                                          PRODUCT_NAMES(4), PRODUCT_NAMES(5), PRODUCT_NAMES(6)};
+
+/* The one for rows and columns of a register tile. */
+INLINE product_fn product_of(int rows, int64_t columns)
+{
+    return products[rows - 1][columns < PANEL ? (columns + VL - 1) / VL - 1 : TILE_VECS - 1];
+}
 
 /* Transposes rows 0..n-1 (n <= PANEL) of [n, k] with the given stride into panel [k, PANEL]. Columns past n are
    0. */

@@ -241,6 +241,8 @@ static void chosen_strips(void **state)
         {2, T, RVIT_I8, 8 * PRUNED, 16, 64},
         {2, T, RVIT_BF16, 1 * IMAGE, 16, 32},
         {2, T, RVIT_I8, 32 * IMAGE, 64, 128},
+        {2, T, RVIT_BF16, 1 * PRUNED, 20, 20},
+        {2, T, RVIT_I8, 1 * PRUNED, 20, 20},
         /* Weights that leave the L2 cache. */
         {16, S, RVIT_I8, 8 * IMAGE, 32, 32},
         {16, S, RVIT_I8, 32 * PRUNED, 32, 32},

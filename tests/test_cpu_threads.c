@@ -155,54 +155,8 @@ static void forward_of_any_split(void **state)
         }
 }
 
-/* Parts of rows are copied where a full tile of columns uses each copy and the near cache has too few ways for the rows; with the same
- * bits. */
-static void copies_of_rows(void **state)
-{
-    (void)state;
-    enum { LINES = 30, DEPTH = 1024, COLUMNS = 2 * RVIT_CPU_LINEAR_COLUMNS };
-    static float values[(LINES + COLUMNS) * DEPTH], out[2][LINES * COLUMNS];
-    uint32_t random = 3;
-    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-        random = random * 1664525u + 1013904223u;
-        values[i] = (float)(random >> 8) * 0x1p-23f - 1.0f;
-    }
-    for (int ways = 0; ways < 2; ways++) {
-        rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
-        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-        rvit_device *device;
-        rvit_stream *stream;
-        rvit_buffer *buffer;
-        desc.backend = RVIT_BACKEND_CPU;
-        desc.n_threads = 1;
-        assert_int_equal(rvit_device_create(&desc, &device), RVIT_OK);
-        rvit_cpu_device *cpu = (rvit_cpu_device *)device;
-        cpu->l1_ways = ways == 0 ? cpu->kernels->rows : cpu->kernels->rows - 1;
-        assert_int_equal(rvit_cpu_linear_copies(cpu, RVIT_F32, DEPTH, COLUMNS / 2), ways);
-        assert_int_equal(rvit_cpu_linear_copies(cpu, RVIT_F32, DEPTH, COLUMNS / 2 - 1), 0);
-        assert_int_equal(rvit_cpu_linear_copies(cpu, RVIT_F32, DEPTH - 256, COLUMNS / 2), 0);
-        assert_int_equal(rvit_cpu_linear_copies(cpu, RVIT_BF16, DEPTH, COLUMNS / 2), 0);
-        assert_int_equal(rvit_stream_create(device, &stream), RVIT_OK);
-        assert_int_equal(rvit_buffer_create(device, sizeof values + sizeof out[0], RVIT_BUFFER_DEVICE, &buffer), RVIT_OK);
-        assert_int_equal(rvit_stream_write(stream, (rvit_view){buffer, 0}, values, sizeof values), RVIT_OK);
-        args.rows.capacity = LINES;
-        args.in_features = DEPTH;
-        args.out_features = COLUMNS;
-        args.x = (rvit_view){buffer, 0};
-        args.weight = (rvit_view){buffer, LINES * DEPTH * sizeof(float)};
-        args.out = (rvit_view){buffer, sizeof values};
-        assert_int_equal(rvit_linear(stream, &args), RVIT_OK);
-        assert_int_equal(rvit_stream_read(stream, args.out, out[ways], sizeof out[ways]), RVIT_OK);
-        rvit_buffer_destroy(buffer);
-        rvit_stream_destroy(stream);
-        rvit_device_destroy(device);
-    }
-    assert_memory_equal(out[0], out[1], sizeof out[0]);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(attention_of_any_split), cmocka_unit_test(forward_of_any_split),
-                                       cmocka_unit_test(copies_of_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(attention_of_any_split), cmocka_unit_test(forward_of_any_split)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
