@@ -58,10 +58,12 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     machine->few_kinds = 1 << RVIT_CU_GEMM_ACTIVATED;
     machine->hopper_kinds = 1 << RVIT_CU_GEMM_PLAIN | 1 << RVIT_CU_GEMM_WIDE;
     machine->few_counted = 1;
+    machine->few_bytes = 100;
     machine->few_stages = 0;
     memcpy(machine->few_tiles, few, sizeof few);
     memcpy(machine->spare_e4m3_tiles, spare_e4m3, sizeof spare_e4m3);
-    memset(machine->spare_tiles, 0, sizeof machine->spare_tiles);
+    machine->spare_tiles[0] = 24;
+    machine->spare_tiles[1] = 61;
     memset(machine->few_forms, 0, sizeof machine->few_forms);
     info->backend = RVIT_BACKEND_CUDA;
     info->tier = RVIT_TIER_MATRIX;

@@ -24,11 +24,19 @@ static rvit_cu_kernel kernel_of(rvit_dtype dtype, rvit_cu_linear_shape shape, in
 
 int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    const int64_t weight_size = args->in_features * rvit_linear_columns(args) * rvit_dtype_size(args->dtype);
+    const int64_t columns = rvit_linear_columns(args), size = sizeof(float);
+    const struct {
+        rvit_view view;
+        int64_t size;
+    } read[] = {{args->weight, args->in_features * columns * rvit_dtype_size(args->dtype)},
+                {args->bias, columns * size},
+                {args->weight_scales, columns * size},
+                {args->static_scale, size},
+                {queue->hints.one_scale, size}};
     for (int32_t i = 0; i < queue->n_ops; i++)
-        if (rvit_cu_writes(&queue->ops[i], args->weight, weight_size) ||
-            rvit_cu_writes(&queue->ops[i], args->bias, rvit_linear_columns(args) * (int64_t)sizeof(float)))
-            return 0;
+        for (size_t j = 0; j < sizeof read / sizeof read[0]; j++)
+            if (rvit_cu_writes(&queue->ops[i], read[j].view, read[j].size))
+                return 0;
     return queue->n_ops > 0;
 }
 
@@ -42,25 +50,17 @@ int rvit_cu_linear_is_for_lt(const rvit_cu_queue *queue, const rvit_linear_args 
                                           args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype)));
 }
 
-rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
+rvit_cu_linear_params rvit_cu_linear_params_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    const rvit_cu_lt_gemm *gemm;
-#if CUDA_VERSION >= 12000
-    if (rvit_cu_hopper_serves(queue, args))
-        return rvit_cu_linear_hopper(queue, args);
-#endif
-    RVIT_TRY(rvit_cu_lt_prepare(queue, args, &gemm));
-    if (gemm != NULL)
-        return rvit_cu_lt_run(queue, args, gemm);
     const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
-    rvit_cu_linear_params params = {
+    return (rvit_cu_linear_params){
         .x = rvit_cu_at(args->x),
         .weight = rvit_cu_at(args->weight),
         .bias = rvit_cu_at(args->bias),
         .residual = rvit_cu_at(args->residual),
         .out = rvit_cu_at(args->out),
         .rows = rvit_cu_rows_of(&args->rows),
-        .in_features = args->dtype == RVIT_E4M3 ? args->in_features / 2 : args->in_features,
+        .in_features = args->in_features,
         .out_features = (int32_t)rvit_linear_columns(args),
         .residual_period = (int32_t)args->residual_period,
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
@@ -72,9 +72,28 @@ rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
         .out_bf16 = args->out_dtype == RVIT_BF16,
         .x_scales = rvit_cu_at(args->x_scales),
         .weight_scales = rvit_cu_at(args->weight_scales),
+        .one_scale = rvit_cu_at(queue->hints.one_scale),
+        .static_scale = rvit_cu_at(args->static_scale),
+        .out_scales = rvit_cu_at(args->out_scales),
+        .saturated = rvit_cu_at(args->saturated),
     };
+}
+
+rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    const rvit_cu_lt_gemm *gemm;
+#if CUDA_VERSION >= 12000
+    if (rvit_cu_hopper_serves(queue, args))
+        return rvit_cu_linear_hopper(queue, args);
+#endif
+    RVIT_TRY(rvit_cu_lt_prepare(queue, args, &gemm));
+    if (gemm != NULL)
+        return rvit_cu_lt_run(queue, args, gemm);
+    rvit_cu_linear_params params = rvit_cu_linear_params_of(queue, args);
+    if (args->dtype == RVIT_E4M3)
+        params.in_features /= 2;
     /* Most kernels serve what models ask for, one serves all. */
-    const int has_sigmoid = sigmoid.slope != 0.0f, is_plain = !has_sigmoid && !args->gated;
+    const int has_sigmoid = params.slope != 0.0f, is_plain = !has_sigmoid && !args->gated;
     const int is_general = !is_plain && !(has_sigmoid && args->residual.buffer == NULL && args->out_dtype == args->dtype);
     const rvit_cu_linear_tile tile = rvit_cu_tile_linear(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype),
                                                          args->rows.capacity, params.in_features, params.out_features, is_general);

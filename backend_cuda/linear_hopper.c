@@ -31,6 +31,8 @@ static const rvit_cu_kernel kernels_few[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2][RVIT_CU
         {[RVIT_F16] = {{RVIT_CU_LINEAR_FEWS(F16)}, {RVIT_CU_LINEAR_FEWS(F16_SIGMOID)}}, [RVIT_F32] = {{RVIT_CU_LINEAR_FEWS(F16_WIDE)}}},
     [RVIT_BF16] =
         {[RVIT_BF16] = {{RVIT_CU_LINEAR_FEWS(BF16)}, {RVIT_CU_LINEAR_FEWS(BF16_SIGMOID)}}, [RVIT_F32] = {{RVIT_CU_LINEAR_FEWS(BF16_WIDE)}}},
+    [RVIT_E4M3] = {[RVIT_E4M3] = {{[RVIT_CU_FEW_128x64] = RVIT_CU_linear_e4m3_few_128x64},
+                                  {[RVIT_CU_FEW_128x64] = RVIT_CU_linear_e4m3_few_128x64_sigmoid}}},
 };
 
 static int has_sigmoid(const rvit_linear_args *args)
@@ -80,7 +82,7 @@ static int adds_pass(const rvit_linear_args *args)
 
 static int few_serve(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    return few_kernels_of(args)[0] != 0 && is_expressible(args) &&
+    return few_kernels_of(args)[RVIT_CU_FEW_128x64] != 0 && is_expressible(args) &&
            rvit_cu_tile_takes_few(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
                                   (int32_t)rvit_dtype_size(args->out_dtype), adds_pass(args), rvit_cu_linear_is_for_lt(queue, args));
 }
@@ -139,39 +141,12 @@ static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args
     return encode(queue, args, 5, args->weight, sizes, strides, box, out_map);
 }
 
-static rvit_cu_linear_params params_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
-{
-    const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
-    return (rvit_cu_linear_params){
-        .x = rvit_cu_at(args->x),
-        .weight = rvit_cu_at(args->weight),
-        .bias = rvit_cu_at(args->bias),
-        .residual = rvit_cu_at(args->residual),
-        .out = rvit_cu_at(args->out),
-        .rows = rvit_cu_rows_of(&args->rows),
-        .in_features = args->in_features,
-        .out_features = args->out_features,
-        .residual_period = (int32_t)args->residual_period,
-        .gelu = args->activation == RVIT_ACTIVATION_GELU,
-        .out_f32 = args->out_dtype == RVIT_F32,
-        .constant_weights = rvit_cu_linear_keeps_weights(queue, args),
-        .slope = sigmoid.slope,
-        .cubic = sigmoid.cubic,
-        .x_scales = rvit_cu_at(args->x_scales),
-        .weight_scales = rvit_cu_at(args->weight_scales),
-        .one_scale = rvit_cu_at(queue->hints.one_scale),
-        .static_scale = rvit_cu_at(args->static_scale),
-        .out_scales = rvit_cu_at(args->out_scales),
-        .saturated = rvit_cu_at(args->saturated),
-    };
-}
-
 static rvit_status run_few(rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const rvit_cu_few_tile tile = rvit_cu_tile_few(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
                                                    (int32_t)rvit_dtype_size(args->out_dtype), adds_pass(args));
     rvit_cu_linear_few_params params = {
-        .args = params_of(queue, args),
+        .args = rvit_cu_linear_params_of(queue, args),
         .stages = tile.form.stages,
         .parts = tile.form.parts,
         .beside = tile.form.beside,
@@ -186,7 +161,7 @@ static rvit_status run_few(rvit_cu_queue *queue, const rvit_linear_args *args)
 static rvit_status run_many(rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int32_t out_size = (int32_t)rvit_dtype_size(args->out_dtype);
-    rvit_cu_linear_hopper_params params = {.args = params_of(queue, args)};
+    rvit_cu_linear_hopper_params params = {.args = rvit_cu_linear_params_of(queue, args)};
     RVIT_TRY(map_x(queue, args, RVIT_CU_HOPPER_X_BOX, &params.x));
     RVIT_TRY(map_weight(queue, args, RVIT_CU_HOPPER_WEIGHT_BOX(RVIT_CU_HOPPER_COLUMNS(out_size)), &params.weight));
     const int32_t ctas = rvit_cu_tile_hopper(&queue->device->machine, args->rows.capacity, args->out_features, out_size);

@@ -436,8 +436,10 @@ int32_t rvit_cu_tile_makes_spare_rows(const rvit_cu_machine *machine, int32_t el
     const rvit_cu_gemm_kind kind = rvit_cu_tile_kind(in_features, out_features, out_size, 0);
     if (element_size == 1 && !machine->warpgroups) /* the backend's kernel is so slow that rows that are not there cost less */
         return 1;
-    return element_size != 4 &&
-           tiles * 100 <= (int64_t)(element_size == 1 ? machine->spare_e4m3_tiles : machine->spare_tiles)[kind] * machine->n_sms;
+    if (element_size == 1)
+        return tiles * 100 <= (int64_t)machine->spare_e4m3_tiles[kind] * machine->n_sms;
+    return element_size == 2 && kind == RVIT_CU_GEMM_NARROWING && tiles * 100 > (int64_t)machine->spare_tiles[0] * machine->n_sms &&
+           tiles * 100 <= (int64_t)machine->spare_tiles[1] * machine->n_sms;
 }
 
 int32_t rvit_cu_tile_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)

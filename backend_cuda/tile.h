@@ -55,6 +55,7 @@
     FEW(128x96, 2, 96, 2, 2)     \
     FEW(128x128, 2, 128, 2, 1)   \
     FEW(128x192, 2, 192, 1, 1)
+#define RVIT_CU_CTAS_FEW_E4M3 2 /* of those of e4m3, which have the shape 128x64 */
 #define RVIT_CU_FEW_THREADS(groups) ((groups)*128 + 32)
 #define RVIT_CU_FEW_STAGES 8  /* of the ring, at most */
 #define RVIT_CU_FEW_CLUSTER 8 /* CTAs of a cluster, at most */
@@ -199,10 +200,12 @@ typedef struct rvit_cu_machine {
     /* Kinds of GEMMs (bits) whose rows the host knows: for warpgroups although cuBLASLt needs no second pass; for warpgroups and few rows.
      */
     int32_t hopper_kinds, few_kinds;
-    int32_t few_counted;  /* the GEMM for few rows, where cuBLASLt cannot serve */
-    int32_t few_tiles[4]; /* of each kind: tiles of the GEMM for many rows, at most, for 100 SMs, for that for few; 0: any number */
-    int32_t spare_tiles[4], spare_e4m3_tiles[4]; /* in the same measure: at most so many, for cuBLASLt to make all rows; 0: never */
-    int32_t few_stages;            /* of its ring, at most; 0: as many as fit. Few leave room for the kernel after it, launched early */
+    int32_t few_counted;         /* the GEMM for few rows, where cuBLASLt cannot serve */
+    int32_t few_bytes;           /* CTAs of that for few, at most, for 100 SMs, where e4m3 becomes e4m3; 0: never */
+    int32_t few_tiles[4];        /* of each kind: tiles of the GEMM for many rows, at most, for 100 SMs, for that for few; 0: any number */
+    int32_t spare_e4m3_tiles[4]; /* in the same measure: at most so many, for cuBLASLt to make all rows; 0: never */
+    int32_t spare_tiles[2];      /* the same of 16 bits and kind RVIT_CU_GEMM_NARROWING: more than so many, at most so many */
+    int32_t few_stages;          /* of its ring, at most; 0: as many as fit. Few leave room for the kernel after it, launched early */
     rvit_cu_few_form few_forms[4]; /* of each kind, in place of the choice; no stages: the choice */
 } rvit_cu_machine;
 

@@ -51,10 +51,11 @@ int32_t rvit_cu_tile_has_few(const rvit_cu_machine *machine, const rvit_cu_few_f
         form->parts < 1 || form->beside < 1 || form->above < 1)
         return 0;
     const struct few_shape *s = &shapes[form->shape];
-    const int32_t unit = 64 / out_size, units = s->columns / unit, steps = (int32_t)divide_up(in_features, 64);
+    const int32_t unit = out_size == 4 ? 16 : 32, units = s->columns / unit, steps = (int32_t)divide_up(in_features, 64);
     /* Each CTA adds units of one of a lane's two rows; boxes are of whole units of weight, and of eight rows of x. */
     const int divides = form->parts == 1 || (form->parts % 2 == 0 && units % (form->parts / 2) == 0);
-    return divides && form->parts <= steps && s->columns % (form->above * unit) == 0 && s->rows % (form->beside * 8) == 0 &&
+    const int has_kernel = out_size > 1 || (form->shape == RVIT_CU_FEW_128x64 && form->parts == 1);
+    return has_kernel && divides && form->parts <= steps && s->columns % (form->above * unit) == 0 && s->rows % (form->beside * 8) == 0 &&
            form->parts * form->beside * form->above <= RVIT_CU_FEW_CLUSTER && shared_of(form) <= machine->max_shared;
 }
 
@@ -110,11 +111,21 @@ static rvit_cu_few_form choose(const rvit_cu_machine *machine, int64_t rows, int
     return best;
 }
 
+/* Of bytes, which become bytes: a lane finishes few sums, as its instructions come slower than they run, and nothing is shared, as clusters
+   begin later (bench/notes/cuda-fp8.md). A stage has 128 channels. */
+static rvit_cu_few_form form_of_bytes(int32_t in_features)
+{
+    const int64_t steps = divide_up(in_features, 128), stages = steps < RVIT_CU_FEW_STAGES ? steps : RVIT_CU_FEW_STAGES;
+    return (rvit_cu_few_form){.shape = RVIT_CU_FEW_128x64, .stages = (int32_t)most(stages, 2), .parts = 1, .beside = 1, .above = 1};
+}
+
 rvit_cu_few_tile rvit_cu_tile_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
                                   int32_t adds_pass)
 {
     const rvit_cu_few_form *forced = &machine->few_forms[rvit_cu_tile_kind(in_features, out_features, out_size, adds_pass)];
-    rvit_cu_few_tile tile = {.form = forced->stages > 0 ? *forced : choose(machine, rows, in_features, out_features, out_size)};
+    rvit_cu_few_tile tile = {.form = forced->stages > 0 ? *forced
+                                     : out_size == 1    ? form_of_bytes(in_features)
+                                                        : choose(machine, rows, in_features, out_features, out_size)};
     if (!rvit_cu_tile_has_few(machine, &tile.form, in_features, out_size))
         return tile;
     const struct few_shape *s = &shapes[tile.form.shape];
@@ -141,7 +152,13 @@ int32_t rvit_cu_tile_takes_few(const rvit_cu_machine *machine, int64_t rows, int
                                int32_t adds_pass, int32_t for_lt)
 {
     const rvit_cu_gemm_kind kind = rvit_cu_tile_kind(in_features, out_features, out_size, adds_pass);
-    if (!machine->warpgroups || !machine->clusters || rows == 0 || !(for_lt ? machine->few_kinds >> kind & 1 : machine->few_counted))
+    if (!machine->warpgroups || !machine->clusters || rows == 0)
+        return 0;
+    if (out_size == 1) {
+        const int64_t ctas = rvit_cu_tile_few(machine, rows, in_features, out_features, out_size, adds_pass).ctas;
+        return ctas > 0 && ctas * 100 <= (int64_t)machine->few_bytes * machine->n_sms;
+    }
+    if (!(for_lt ? machine->few_kinds >> kind & 1 : machine->few_counted))
         return 0;
     return are_few(machine, rows, in_features, out_features, out_size, adds_pass) &&
            rvit_cu_tile_few(machine, rows, in_features, out_features, out_size, adds_pass).ctas > 0;

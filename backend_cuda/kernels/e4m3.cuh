@@ -26,11 +26,11 @@ struct e4m3_row {
 #define RVIT_E4M3_SMALLEST 7.88860905e-31f
 #define RVIT_E4M3_LARGEST_SCALE 1.26765060e30f
 #define RVIT_E4M3_LARGEST 448.0f
+#define RVIT_F16_LARGEST 65504.0f
 
 RVIT_DEVICE float magnitude_of(float4 x, float largest)
 {
-    largest = max_or_nan(max_or_nan(largest, fabsf(x.x)), fabsf(x.y));
-    return max_or_nan(max_or_nan(largest, fabsf(x.z)), fabsf(x.w));
+    return max_or_nan(max_or_nan(max_or_nan(fabsf(x.x), fabsf(x.y)), max_or_nan(fabsf(x.z), fabsf(x.w))), largest);
 }
 
 /* Of a row with that largest magnitude; NaN if one of its values is. fixed: the static scale, or NULL. */
@@ -53,6 +53,13 @@ RVIT_DEVICE e4m3_row e4m3_row_of(float largest, const float *fixed)
 RVIT_DEVICE float factor_of(float scale)
 {
     return scale >= RVIT_E4M3_SMALLEST && scale <= RVIT_E4M3_LARGEST_SCALE ? 1.0f / scale : NAN;
+}
+
+/* The same as e4m3_row_of by a static scale, with its factor. */
+RVIT_DEVICE e4m3_row e4m3_row_by(float largest, float scale, float factor)
+{
+    const bool is_finite = largest < INFINITY && factor == factor;
+    return {is_finite ? scale : NAN, factor, is_finite ? 0xffffffffu : 0, is_finite ? 0 : 0x7f7f7f7fu};
 }
 
 /* x * factor, rounded once; NaN if x is not finite, which 0 * x tells. */
@@ -80,6 +87,13 @@ RVIT_DEVICE int cut_off(const e4m3_row &row, float4 x)
     const float largest = row.mask != 0 ? RVIT_E4M3_LARGEST : INFINITY;
     return (fabsf(mul_rn(x.x, row.factor)) > largest) + (fabsf(mul_rn(x.y, row.factor)) > largest) +
            (fabsf(mul_rn(x.z, row.factor)) > largest) + (fabsf(mul_rn(x.w, row.factor)) > largest);
+}
+
+/* Of a pair of halves those beyond limit. */
+RVIT_DEVICE int halves_beyond(uint32_t x, float limit)
+{
+    const uint32_t ones = beyond_halves(magnitude_of_halves(x), pair_of_halves(limit));
+    return (int)((ones >> 13 & 1) + (ones >> 29));
 }
 
 /* By a warp, whose lanes have found so many. */

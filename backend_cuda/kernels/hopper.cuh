@@ -318,6 +318,8 @@ PRODUCTS(192, 96, 96, 97, 98, 99, 100)
                          : "l"(a), "l"(b));                                                             \
         }                                                                                               \
     };
+PRODUCT_E4M3(64, 32, 32, 33)
+PRODUCT_E4M3(96, 48, 48, 49)
 PRODUCT_E4M3(128, 64, 64, 65)
 PRODUCT_E4M3(192, 96, 96, 97)
 #undef PRODUCT_E4M3

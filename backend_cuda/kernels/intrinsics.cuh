@@ -269,6 +269,86 @@ RVIT_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d)
     return y;
 }
 
+/* Pairs of halves. */
+
+/* What is beyond 65504 becomes that. */
+RVIT_DEVICE uint32_t pack_f16_finite(float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+/* The same number twice. */
+RVIT_DEVICE uint32_t pair_of_halves(float x)
+{
+    return pack_f16(x, x);
+}
+
+RVIT_DEVICE uint32_t magnitude_of_halves(uint32_t x)
+{
+    uint32_t y;
+    asm("abs.f16x2 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
+
+RVIT_DEVICE uint32_t max_halves(uint32_t a, uint32_t b)
+{
+    uint32_t y;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+}
+
+RVIT_DEVICE uint32_t mul_halves(uint32_t a, uint32_t b)
+{
+    uint32_t y;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+}
+
+RVIT_DEVICE uint32_t fma_halves(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t y;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+    return y;
+}
+
+/* c - a b */
+RVIT_DEVICE uint32_t sub_product_halves(uint32_t c, uint32_t a, uint32_t b)
+{
+    uint32_t y;
+    asm("{\n.reg .b32 minus;\nneg.f16x2 minus, %1;\nfma.rn.f16x2 %0, minus, %2, %3;\n}" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+    return y;
+}
+
+RVIT_DEVICE uint32_t exp2_halves(uint32_t x)
+{
+    uint32_t y;
+    asm("ex2.approx.f16x2 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
+
+/* 1 where a is larger than b, else 0. */
+RVIT_DEVICE uint32_t beyond_halves(uint32_t a, uint32_t b)
+{
+    uint32_t y;
+    asm("set.gt.f16x2.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+}
+
+/* Four numbers, as pack_e4m3. */
+RVIT_DEVICE uint32_t pack_e4m3_of_halves(uint32_t low, uint32_t high)
+{
+    uint32_t y = 0;
+#ifdef RVIT_HAS_E4M3
+    uint16_t first, second;
+    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(first) : "r"(low));
+    asm("cvt.rn.satfinite.e4m3x2.f16x2 %0, %1;" : "=h"(second) : "r"(high));
+    y = (uint32_t)first | (uint32_t)second << 16;
+#endif
+    return y;
+}
+
 /* Asynchronous copies to shared memory: a thread waits for the groups it committed. With valid false zeroes are written and source is
    not read. */
 
@@ -296,6 +376,13 @@ RVIT_DEVICE void store_8_where(bool is_there, void *p, uint2 x)
 {
     asm volatile("{\n.reg .pred there;\nsetp.ne.u32 there, %0, 0;\n@there st.global.v2.u32 [%1], {%2,%3};\n}" ::"r"((uint32_t)is_there),
                  "l"(p), "r"(x.x), "r"(x.y)
+                 : "memory");
+}
+
+RVIT_DEVICE void store_4_where(bool is_there, void *p, uint32_t x)
+{
+    asm volatile("{\n.reg .pred there;\nsetp.ne.u32 there, %0, 0;\n@there st.global.u32 [%1], %2;\n}" ::"r"((uint32_t)is_there), "l"(p),
+                 "r"(x)
                  : "memory");
 }
 

@@ -1,13 +1,14 @@
 /* The same as lane_sums.cuh for products of e4m3, whose sums are to be scaled, and may become e4m3 again. In a loop over columns, because
    a kernel's first instructions come from memory, for all SMs at once: 40 KB of code for all that a lane has to do took longer to come than
-   to run (bench/notes/cuda-hopper-products.md). */
+   to run (bench/notes/cuda-fp8.md). */
 #ifndef RVIT_LANE_SCALED_CUH
 #define RVIT_LANE_SCALED_CUH
 
 #include "e4m3.cuh"
 #include "lane_sums.cuh"
 
-template <typename U, int BN, serves SERVES, int PIECE> struct lane_scaled : lane_sums<U, BN, SERVES, PIECE> {
+/* AT_ONCE: units in a turn of the loop over narrow sums. */
+template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane_scaled : lane_sums<U, BN, SERVES, PIECE> {
     typedef lane_sums<U, BN, SERVES, PIECE> base;
     using base::load_residual;
     using base::PIECES;
@@ -16,7 +17,7 @@ template <typename U, int BN, serves SERVES, int PIECE> struct lane_scaled : lan
     using base::UNIT;
     using base::UNITS;
     static const bool MAKES_BYTES = sizeof(U) == 1;
-    static const int AT_ONCE = UNITS % 2 == 0 && SERVES == PLAIN ? 2 : 1; /* units in a turn of the loop over narrow sums */
+    static const int TURNS = UNITS / AT_ONCE; /* of a block */
 
     template <int BLOCKS> static __device__ __forceinline__ void begin(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &, int)
     {
@@ -30,96 +31,167 @@ template <typename U, int BN, serves SERVES, int PIECE> struct lane_scaled : lan
     /* What all sums share. */
     struct shared_by_all {
         float scale, factor; /* of x and weight, if there is one for all; of what becomes e4m3 */
+        bool in_halves;      /* GELU in arithmetic of 16 bits: what is beyond them is cut off, and what they make 0 becomes 0 */
+        const float *bias;   /* to be added as the scale for all is applied; else settle adds it */
 
         __device__ __forceinline__ shared_by_all(const rvit_cu_linear_params &params)
         {
-            scale = params.one_scale != nullptr ? *params.one_scale * *params.weight_scales : 1.0f;
+            bias = params.one_scale != nullptr ? params.bias : nullptr;
+            scale = params.one_scale != nullptr ? nan_if_endless(*params.one_scale * *params.weight_scales) : 1.0f;
             factor = MAKES_BYTES ? factor_of(*params.static_scale) : 1.0f;
+            in_halves = params.gelu && factor >= RVIT_E4M3_LARGEST / RVIT_F16_LARGEST && factor <= 4096.0f;
         }
     };
+
+    /* What becomes e4m3 is NaN if it is not finite, which halves that are cut off do not tell. */
+    static __device__ __forceinline__ float nan_if_endless(float x)
+    {
+        return MAKES_BYTES ? fmaf(0.0f, x, x) : x;
+    }
 
     static __device__ __forceinline__ float4 of_columns(const float *values, int column, int n)
     {
         return values != nullptr && column < n ? load_4(values + column) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
 
-    template <int N>
-    static __device__ __forceinline__ void load_bias(float4 (&bias)[N][STEP / 4], const rvit_cu_linear_params &params, int column)
+    static __device__ __forceinline__ void load_bias(float4 (&bias)[AT_ONCE][STEP / 4], const float *values, int column, int n)
     {
 #pragma unroll
-        for (int u = 0; u < N; u++)
+        for (int u = 0; u < AT_ONCE; u++)
 #pragma unroll
             for (int i = 0; i < STEP; i += 4)
-                bias[u][i / 4] = of_columns(params.bias, column + u * UNIT + i, params.out_features);
+                bias[u][i / 4] = of_columns(values, column + u * UNIT + i, n);
     }
 
-    /* Scales, and the bias, of the lane's part of a unit: rows as they lie in blocks. With one scale for all both are one operation. */
+    /* Apart from the loads, which are not waited for where they are asked for. */
+    static __device__ __forceinline__ void settle_bias(float4 (&bias)[AT_ONCE][STEP / 4])
+    {
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+#pragma unroll
+            for (int i = 0; i < STEP / 4; i++) {
+                float4 &b = bias[u][i];
+                b = make_float4(nan_if_endless(b.x), nan_if_endless(b.y), nan_if_endless(b.z), nan_if_endless(b.w));
+            }
+    }
+
+    /* The lane's sums of AT_ONCE units of a block, with the scale for all and the bias. */
+    template <int BLOCKS>
+    static __device__ __forceinline__ void take(float (&x)[AT_ONCE][2][STEP], const float (&sum)[BLOCKS][BN / 2], int unit, int block,
+                                                float scale, const float4 (&bias)[AT_ONCE][STEP / 4])
+    {
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+#pragma unroll
+                for (int i = 0; i < STEP; i += 4) {
+                    const float4 b = bias[u][i / 4];
+                    x[u][half][i] = fmaf(sum[block][sum_of(unit + u, i, half)], scale, b.x);
+                    x[u][half][i + 1] = fmaf(sum[block][sum_of(unit + u, i + 1, half)], scale, b.y);
+                    x[u][half][i + 2] = fmaf(sum[block][sum_of(unit + u, i + 2, half)], scale, b.z);
+                    x[u][half][i + 3] = fmaf(sum[block][sum_of(unit + u, i + 3, half)], scale, b.w);
+                }
+                keep_here(x[u][half]);
+            }
+    }
+
+    /* Scales of rows and columns, and the bias, of rows 8 apart. */
     template <int ROWS>
-    static __device__ __forceinline__ void settle(float (&x)[ROWS][STEP], const rvit_cu_linear_params &params,
-                                                  const float4 (&biases)[STEP / 4], float scale, int row, int column, int rows)
+    static __device__ __forceinline__ void settle(float (&x)[ROWS][STEP], const rvit_cu_linear_params &params, int row, int column,
+                                                  int rows)
     {
 #pragma unroll
         for (int i = 0; i < STEP; i += 4) {
-            const float4 bias = biases[i / 4];
-            if (params.one_scale == nullptr) {
-                const float4 of = of_columns(params.weight_scales, column + i, params.out_features);
-#pragma unroll
-                for (int r = 0; r < ROWS; r++) {
-                    const int at = row + r / 2 * 64 + r % 2 * 8;
-                    const float of_row = at < rows ? params.x_scales[at] : 0.0f;
-                    x[r][i] = mul_rn(x[r][i], mul_rn(of_row, of.x)), x[r][i + 1] = mul_rn(x[r][i + 1], mul_rn(of_row, of.y));
-                    x[r][i + 2] = mul_rn(x[r][i + 2], mul_rn(of_row, of.z)), x[r][i + 3] = mul_rn(x[r][i + 3], mul_rn(of_row, of.w));
-                }
-            }
+            const float4 of = of_columns(params.weight_scales, column + i, params.out_features);
+            const float4 bias = of_columns(params.bias, column + i, params.out_features);
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
-                x[r][i] = fmaf(x[r][i], scale, bias.x), x[r][i + 1] = fmaf(x[r][i + 1], scale, bias.y);
-                x[r][i + 2] = fmaf(x[r][i + 2], scale, bias.z), x[r][i + 3] = fmaf(x[r][i + 3], scale, bias.w);
+                const float of_row = row + r * 8 < rows ? params.x_scales[row + r * 8] : 0.0f;
+                x[r][i] = nan_if_endless(add_rn(mul_rn(x[r][i], mul_rn(of_row, of.x)), bias.x));
+                x[r][i + 1] = nan_if_endless(add_rn(mul_rn(x[r][i + 1], mul_rn(of_row, of.y)), bias.y));
+                x[r][i + 2] = nan_if_endless(add_rn(mul_rn(x[r][i + 2], mul_rn(of_row, of.z)), bias.z));
+                x[r][i + 3] = nan_if_endless(add_rn(mul_rn(x[r][i + 3], mul_rn(of_row, of.w)), bias.w));
             }
         }
     }
 
     /* Chains of operations run beside each other. What is to become e4m3 is multiplied by the factor, NaN if it is not finite. */
-    template <int N>
-    static __device__ __forceinline__ void activate(const rvit_cu_linear_params &params, float (&x)[N], float factor = 1.0f)
+    template <int N> static __device__ __forceinline__ void activate(const rvit_cu_linear_params &params, float (&x)[N], float factor)
     {
         if (SERVES == SIGMOID) {
 #pragma unroll
             for (int i = 0; i < N; i++)
                 x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
-        } else if (params.gelu && !MAKES_BYTES) {
+        } else if (params.gelu) {
             gelu_fast(x);
         }
-        if (MAKES_BYTES && SERVES == PLAIN && params.gelu) {
-            gelu_for_bytes(x);
-#pragma unroll
-            for (int i = 0; i < N; i++)
-                x[i] *= factor;
-        } else if (MAKES_BYTES) {
+        if (MAKES_BYTES)
 #pragma unroll
             for (int i = 0; i < N; i++)
                 x[i] = scaled(x[i], factor);
-        }
     }
 
     /* Of 16 bits. */
-    template <typename V>
-    static __device__ __forceinline__ void store(V *out, const float (&x)[STEP], long long at, bool is_there, bool, int &)
+    static __device__ __forceinline__ void finish_units(uint4 (&bits)[AT_ONCE][2], float (&x)[AT_ONCE][2][STEP],
+                                                        const rvit_cu_linear_params &params, const shared_by_all &,
+                                                        const bool (&)[AT_ONCE][2], int &)
     {
-        store_16_where(is_there, out + at,
-                       make_uint4(element<V>::pack(x[0], x[1]), element<V>::pack(x[2], x[3]), element<V>::pack(x[4], x[5]),
-                                  element<V>::pack(x[6], x[7])));
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                float(&v)[STEP] = x[u][half];
+                activate(params, v, 1.0f);
+                bits[u][half] = make_uint4(element<U>::pack(v[0], v[1]), element<U>::pack(v[2], v[3]), element<U>::pack(v[4], v[5]),
+                                           element<U>::pack(v[6], v[7]));
+            }
     }
 
-    /* Of e4m3, by a static scale. */
-    static __device__ __forceinline__ void store(e4m3 *out, const float (&x)[STEP], long long at, bool is_there, bool counts,
-                                                 int &n_cut_off)
+    /* Of e4m3, by a static scale; those that are cut off are counted. */
+    static __device__ __forceinline__ void finish_units(uint2 (&bits)[AT_ONCE][2], float (&x)[AT_ONCE][2][STEP],
+                                                        const rvit_cu_linear_params &params, const shared_by_all &all,
+                                                        const bool (&is_there)[AT_ONCE][2], int &n_cut_off)
     {
-        store_8_where(is_there, out + at, make_uint2(pack_e4m3(x[0], x[1], x[2], x[3]), pack_e4m3(x[4], x[5], x[6], x[7])));
-        if (counts)
+        const bool counts = params.saturated != nullptr;
+        if (SERVES == PLAIN && all.in_halves) {
+            uint32_t pairs[AT_ONCE * STEP];
 #pragma unroll
-            for (int i = 0; i < STEP; i++)
-                n_cut_off += is_there && fabsf(x[i]) > RVIT_E4M3_LARGEST;
+            for (int i = 0; i < AT_ONCE * STEP; i++)
+                pairs[i] = pack_f16_finite(x[i / STEP][i / 4 % 2][i % 4 * 2], x[i / STEP][i / 4 % 2][i % 4 * 2 + 1]);
+            gelu_of_halves(pairs, pair_of_halves(all.factor));
+            if (counts)
+#pragma unroll
+                for (int i = 0; i < AT_ONCE * STEP; i++)
+                    n_cut_off += is_there[i / STEP][i / 4 % 2] ? halves_beyond(pairs[i], RVIT_E4M3_LARGEST) : 0;
+#pragma unroll
+            for (int i = 0; i < AT_ONCE * STEP; i += 4)
+                bits[i / STEP][i / 4 % 2] =
+                    make_uint2(pack_e4m3_of_halves(pairs[i], pairs[i + 1]), pack_e4m3_of_halves(pairs[i + 2], pairs[i + 3]));
+            return;
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                float(&v)[STEP] = x[u][half];
+                activate(params, v, all.factor);
+                if (counts)
+#pragma unroll
+                    for (int i = 0; i < STEP; i++)
+                        n_cut_off += is_there[u][half] && fabsf(v[i]) > RVIT_E4M3_LARGEST;
+                bits[u][half] = make_uint2(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]));
+            }
+    }
+
+    static __device__ __forceinline__ void store_where(bool is_there, void *to, uint4 bits)
+    {
+        store_16_where(is_there, to, bits);
+    }
+
+    static __device__ __forceinline__ void store_where(bool is_there, void *to, uint2 bits)
+    {
+        store_8_where(is_there, to, bits);
     }
 
     static __device__ __forceinline__ void store_scales(const rvit_cu_linear_params &params, float factor, int blocks, int row, int rows)
@@ -129,61 +201,58 @@ template <typename U, int BN, serves SERVES, int PIECE> struct lane_scaled : lan
                 params.out_scales[r] = isnan(factor) ? factor : *params.static_scale;
     }
 
-    /* The lane's sums of AT_ONCE units of a block. */
-    template <int BLOCKS>
-    static __device__ __forceinline__ void take(float (&x)[AT_ONCE][2][STEP], const float (&sum)[BLOCKS][BN / 2], int unit, int block)
-    {
-#pragma unroll
-        for (int u = 0; u < AT_ONCE; u++)
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-#pragma unroll
-                for (int i = 0; i < STEP; i++)
-                    x[u][half][i] = sum[block][sum_of(unit + u, i, half)];
-                keep_here(x[u][half]);
-            }
-    }
-
     /* Rows of 16 bits and less that have scales, of so many blocks: an activation, and no residual. In a loop, because a kernel's first
        instructions come from memory, for all SMs at once: 40 KB of code for all that a lane has to do took longer to come than to run
-       (bench/notes/cuda-hopper-products.md). */
+       (bench/notes/cuda-fp8.md). */
     template <int BLOCKS, typename V>
     static __device__ __forceinline__ void put(V *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2], int blocks,
                                                int row, int column, int rows)
     {
-        const int TURNS = UNITS / AT_ONCE * BLOCKS, width = params.out_features;
+        const int width = params.out_features;
         const shared_by_all all(params);
-        const bool counts = MAKES_BYTES && params.saturated != nullptr;
         int n_cut_off = 0;
         if (MAKES_BYTES && column == 0)
             store_scales(params, all.factor, blocks, row, rows);
         float x[AT_ONCE][2][STEP];
         float4 bias[AT_ONCE][STEP / 4];
-        take(x, sum, 0, 0);
-        load_bias(bias, params, column);
+        typename choose_type<MAKES_BYTES, uint2, uint4>::type bits[AT_ONCE][2];
+        load_bias(bias, all.bias, column, width);
+        settle_bias(bias);
+        take(x, sum, 0, 0, all.scale, bias);
+        V *to = out + (long long)row * width + column;
 #pragma unroll 1
-        for (int turn = 0;;) {
-            const int r = row + turn % BLOCKS * 64, c = column + turn / BLOCKS * AT_ONCE * UNIT;
-            turn += blocks == BLOCKS ? 1 : BLOCKS;
+        for (int turn = 1;; turn++) {
+            if (params.one_scale == nullptr)
 #pragma unroll
-            for (int u = 0; u < AT_ONCE; u++)
-                settle(x[u], params, bias[u], all.scale, r, c + u * UNIT, rows);
-            load_bias(bias, params, column + turn / BLOCKS * AT_ONCE * UNIT);
-            activate(params, *reinterpret_cast<float(*)[AT_ONCE * 2 * STEP]>(x), all.factor);
+                for (int u = 0; u < AT_ONCE; u++)
+                    settle(x[u], params, row, column + u * UNIT, rows);
+            const bool ends = turn % TURNS == 0; /* a block */
+            const int step = ends ? AT_ONCE * UNIT - BN : AT_ONCE * UNIT;
+            load_bias(bias, all.bias, column + step, width);
+            bool is_there[AT_ONCE][2];
 #pragma unroll
             for (int u = 0; u < AT_ONCE; u++)
 #pragma unroll
                 for (int half = 0; half < 2; half++)
-                    store(out, x[u][half], (long long)(r + half * 8) * width + c + u * UNIT, r + half * 8 < rows && c + u * UNIT < width,
-                          counts, n_cut_off);
-            if (turn >= TURNS)
-                break;
+                    is_there[u][half] = row + half * 8 < rows && column + u * UNIT < width;
+            finish_units(bits, x, params, all, is_there, n_cut_off);
 #pragma unroll
-            for (int next = 1; next < TURNS; next++)
+            for (int half = 0; half < 2; half++)
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++)
+                    store_where(is_there[u][half], to + half * 8ll * width + u * UNIT, bits[u][half]);
+            if (turn == blocks * TURNS)
+                break;
+            to += ends ? 64ll * width + step : step;
+            row += ends ? 64 : 0;
+            column += step;
+            settle_bias(bias);
+#pragma unroll
+            for (int next = 1; next < TURNS * BLOCKS; next++)
                 if (turn == next)
-                    take(x, sum, next / BLOCKS * AT_ONCE, next % BLOCKS);
+                    take(x, sum, next % TURNS * AT_ONCE, next / TURNS, all.scale, bias);
         }
-        if (counts)
+        if (MAKES_BYTES && params.saturated != nullptr)
             add_cut_off(params.saturated, n_cut_off);
     }
 
@@ -208,13 +277,12 @@ template <typename U, int BN, serves SERVES, int PIECE> struct lane_scaled : lan
             for (int u = 0; u < PIECE; u++) {
                 const float4 &y = more[piece % 2][u];
                 const int at = piece % PIECES * PIECE + u;
-                float x[1][STEP];
-#pragma unroll
-                for (int i = 0; i < STEP; i++)
-                    x[0][i] = sum[b][sum_of(at, i, half)];
-                float4 bias[1][STEP / 4];
-                load_bias(bias, params, c + u * UNIT);
-                settle(x, params, bias[0], all.scale, r, c + u * UNIT, rows);
+                const float4 bias = of_columns(all.bias, c + u * UNIT, params.out_features);
+                float x[1][STEP] = {
+                    {fmaf(sum[b][sum_of(at, 0, half)], all.scale, bias.x), fmaf(sum[b][sum_of(at, 1, half)], all.scale, bias.y),
+                     fmaf(sum[b][sum_of(at, 2, half)], all.scale, bias.z), fmaf(sum[b][sum_of(at, 3, half)], all.scale, bias.w)}};
+                if (params.one_scale == nullptr)
+                    settle(x, params, r, c + u * UNIT, rows);
                 if (r < rows && c + u * UNIT < params.out_features)
                     store_4(to + u * UNIT, make_float4(x[0][0] + y.x, x[0][1] + y.y, x[0][2] + y.z, x[0][3] + y.w));
             }

@@ -4,6 +4,13 @@
 
 #include "activation.cuh"
 
+template <bool FIRST, typename A, typename B> struct choose_type {
+    typedef A type;
+};
+template <typename A, typename B> struct choose_type<false, A, B> {
+    typedef B type;
+};
+
 /* Of BN columns, for an output of U. The map of weight brings its rows in the order in which a lane's sums are neighbours in
    a row of out. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. PIECE: units of a row of float32 whose residual is loaded
    together. */

@@ -69,7 +69,7 @@ template <typename T> struct layernorm {
     }
 
     template <int PIECES>
-    static __device__ __forceinline__ void quantize_pieces(const rvit_cu_layernorm_params &params, int row, float fixed,
+    static __device__ __forceinline__ void quantize_pieces(const rvit_cu_layernorm_params &params, int row, float fixed, float factor,
                                                            const float4 (&value)[PIECES])
     {
         const int dim = params.dim;
@@ -78,11 +78,12 @@ template <typename T> struct layernorm {
 #pragma unroll
         for (int p = 0; p < PIECES; p++)
             largest = p * 128 + lane_column() < dim ? magnitude_of(value[p], largest) : largest;
-        const e4m3_row to = e4m3_row_of(warp_largest(largest), params.static_scale == nullptr ? nullptr : &fixed);
+        largest = warp_largest(largest);
+        const e4m3_row to = params.static_scale == nullptr ? e4m3_row_of(largest, nullptr) : e4m3_row_by(largest, fixed, factor);
 #pragma unroll
         for (int p = 0; p < PIECES; p++)
-            if (p * 128 + lane_column() < dim)
-                store_e4m3(params, at + p * 128 + lane_column(), e4m3_of(to, value[p]));
+            store_4_where(p * 128 + lane_column() < dim, static_cast<uint8_t *>(params.out) + at + p * 128 + lane_column(),
+                          e4m3_of(to, value[p]));
         store_scale(params, row, to.scale);
         if (params.static_scale != nullptr && params.saturated != nullptr) {
             int n = 0;
@@ -114,7 +115,7 @@ template <typename T> struct layernorm {
         load_pieces(gamma, params.gamma, dim);
         load_pieces(beta, params.beta, dim);
         /* A load behind a store would wait where its value is needed. */
-        const float fixed = E4M3 && params.static_scale != nullptr ? *params.static_scale : 0.0f;
+        const float fixed = E4M3 && params.static_scale != nullptr ? *params.static_scale : 0.0f, factor = E4M3 ? factor_of(fixed) : 0.0f;
         for (;;) {
             float sum = 0.0f, squares = 0.0f;
 #pragma unroll
@@ -132,7 +133,7 @@ template <typename T> struct layernorm {
             for (int p = 0; p < PIECES; p++)
                 value[p] = scaled(value[p], mean, scale, gamma[p], beta[p]);
             if (E4M3)
-                quantize_pieces(params, row, fixed, value);
+                quantize_pieces(params, row, fixed, factor, value);
             else if (params.out_dtype == RVIT_CU_F32)
                 store_pieces<float>(params.out, at, value, dim);
             else if (params.out_dtype == RVIT_CU_F16)

@@ -1,18 +1,24 @@
 /* GEMM on sm_90a for few rows: out = activation(x weight^T + bias) + residual. A CTA computes one tile, or a part of its sums along k. The
    CTAs of a cluster share what they read, and add the parts of a tile through each other's shared memory, in order. Before the kernel
-   before it has ended, weights are on their way. linear_hopper.cuh is for many rows; where sums are not split, its bits are the same. */
+   before it has ended, weights are on their way. linear_hopper.cuh is for many rows; where sums are not split, its bits are the same.
+   Products of e4m3 that become e4m3 are made too, with sums in one part. */
 #ifndef RVIT_LINEAR_FEW_CUH
 #define RVIT_LINEAR_FEW_CUH
 
 #include "hopper.cuh"
-#include "lane_sums.cuh"
+#include "lane_scaled.cuh"
 
 #include "../tile.h"
 
 /* A tile has GROUPS x 64 rows, a warpgroup's each, and BN columns; one more warp copies. A stage of the ring has 128 bytes of each row of x
    and weight. U: of out. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. */
 template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct linear_few {
-    typedef lane_sums<U, BN, SERVES, BN == 128 ? 2 : BN % 64 == 0 ? 4 : 3> lane_of;
+    static const bool HAS_SCALES = sizeof(T) == 1;
+    typedef typename choose_type<HAS_SCALES, lane_scaled<U, BN, SERVES, 1, 1>,
+                                 lane_sums<U, BN, SERVES,
+                                           BN == 128      ? 2
+                                           : BN % 64 == 0 ? 4
+                                                          : 3>>::type lane_of;
     static const int BM = GROUPS * 64, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
     static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
     static const int STEP = lane_of::STEP, UNIT = lane_of::UNIT, UNITS = lane_of::UNITS;
@@ -298,6 +304,8 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         finish(static_cast<U *>(args.out) + (long long)row * args.out_features + column, args, sum, more, n * QUADS, width);
     }
 
+    /* Instructions come from memory, and those behind the products would be waited for: while the kernel before this one ends, they are run
+       once for no rows. */
     static __device__ __forceinline__ void work(const rvit_cu_linear_few_params &params, const task &t, const ring &m, int warp)
     {
         const rvit_cu_linear_params &args = params.args;
@@ -307,25 +315,35 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         lane_of::begin(sum, args, t.part == 0 ? t.column + (int)(threadIdx.x & 3) * STEP : args.out_features);
         keep_here(sum[0]);
         const int told = told_by(params, t, threadIdx.x & 31);
-        wait_for_previous();
-        const int rows = live_rows(args.rows);
-        if (t.first_row >= rows) {
-            if (is_clustered(params))
-                cluster_arrive();
-            return;
-        }
-        if (params.parts > 1 && (threadIdx.x & 31) == 0)
-            barrier_announce(m.added(warp), PIECES * QUADS * 512);
-        multiply_all(sum[0], params, t, m, warp / 4, told);
-        const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
-        const int row = t.row + lane / 32 * 16 + (lane & 31) / 4, column = t.column + (lane & 3) * STEP;
-        if (params.parts > 1) {
-            send(sum[0], params, t, m, warp);
-            receive(params, t, m, warp, row, column, rows);
-        } else {
-            if (is_clustered(params))
-                cluster_arrive();
-            lane_of::finish(sum, args, 1, row, column, rows);
+#pragma unroll 1
+        for (bool rehearses = HAS_SCALES && args.constant_weights;; rehearses = false) {
+            int rows = 0;
+            if (!rehearses) {
+                wait_for_previous();
+                rows = live_rows(args.rows);
+                if (t.first_row >= rows) {
+                    if (is_clustered(params))
+                        cluster_arrive();
+                    return;
+                }
+                if (!HAS_SCALES && params.parts > 1 && (threadIdx.x & 31) == 0)
+                    barrier_announce(m.added(warp), PIECES * QUADS * 512);
+                multiply_all(sum[0], params, t, m, warp / 4, told);
+            }
+            const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
+            const int row = t.row + lane / 32 * 16 + (lane & 31) / 4, column = t.column + (lane & 3) * STEP;
+            if (!HAS_SCALES && params.parts > 1) {
+                if constexpr (!HAS_SCALES) {
+                    send(sum[0], params, t, m, warp);
+                    receive(params, t, m, warp, row, column, rows);
+                }
+            } else {
+                if (!rehearses && is_clustered(params))
+                    cluster_arrive();
+                lane_of::finish(sum, args, 1, row, column, rows);
+            }
+            if (!rehearses)
+                return;
         }
     }
 

@@ -11,13 +11,6 @@
 
 #include "../tile.h"
 
-template <bool FIRST, typename A, typename B> struct choose_type {
-    typedef A type;
-};
-template <typename A, typename B> struct choose_type<false, A, B> {
-    typedef B type;
-};
-
 /* A tile has BM rows and BN columns; half a tile half of the rows. A stage of the ring has 128 bytes of each row of x and weight. CLUSTER
    CTAs have tiles above each other, of the same columns: each copies its share of their weights for all. U: of out. SERVES: activation.cuh,
    PLAIN or SIGMOID, without gates. */
@@ -26,7 +19,8 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
     static const int X_BOX = RVIT_CU_HOPPER_X_BOX, WEIGHT_BOX = RVIT_CU_HOPPER_WEIGHT_BOX(BN); /* rows of a copy */
     static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
     static const bool HAS_SCALES = sizeof(T) == 1;
-    typedef typename choose_type<HAS_SCALES, lane_scaled<U, BN, SERVES, 8>, lane_sums<U, BN, SERVES, 8>>::type lane_of;
+    typedef
+        typename choose_type<HAS_SCALES, lane_scaled<U, BN, SERVES, 8, SERVES == PLAIN ? 2 : 1>, lane_sums<U, BN, SERVES, 8>>::type lane_of;
     static const int STEP = lane_of::STEP, UNIT = lane_of::UNIT;
     static const int GROUPS = 2, COPIER_REGISTERS = 24, REGISTERS = 240;
     enum { TURNS = 8 }; /* barriers of group_sync: it is a group's turn to multiply */
@@ -232,6 +226,12 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
             keep_here(sum[b]);
     }
 
+    /* The lane's first: the next ones are STEP together, UNIT apart. */
+    static __device__ __forceinline__ int column_of(const tile &t, int lane)
+    {
+        return t.column + (lane & 3) * STEP;
+    }
+
     /* A tile of the group's, in its turn. at: its first stage, then that behind it. With scales MOST blocks or fewer, else MOST. */
     template <int MOST>
     static __device__ __forceinline__ void make(const rvit_cu_linear_params &params, const tile &t, const ring &m, int group, int steps,
@@ -239,7 +239,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
     {
         const int blocks = HAS_SCALES ? t.blocks : MOST;
         float sum[MOST][BN / 2];
-        lane_of::begin(sum, params, t.column + (int)(threadIdx.x & 3) * STEP);
+        lane_of::begin(sum, params, column_of(t, (int)threadIdx.x));
 #pragma unroll
         for (int b = 0; b < MOST; b++)
             keep_here(sum[b]);
@@ -252,8 +252,8 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         leave(m, at.stage);
         at.next();
         const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
-        const int row = t.row + (lane & 127) / 32 * 16 + (lane & 31) / 4, column = t.column + (lane & 3) * STEP;
-        lane_of::finish(sum, params, blocks, row, column, rows);
+        const int row = t.row + (lane & 127) / 32 * 16 + (lane & 31) / 4;
+        lane_of::finish(sum, params, blocks, row, column_of(t, lane), rows);
     }
 
     static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const ring &m, int group, int steps, int rows)

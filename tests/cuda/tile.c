@@ -304,11 +304,12 @@ static void hopper_choices(void **state)
     assert_false(rvit_cu_tile_takes_hopper(&asked, 1, 3152, 768, 2304, 2, 0, 1));
     assert_false(rvit_cu_tile_takes_hopper(&asked, 1, 12608, 3072, 768, 4, 0, 1));
     /* It could, if it makes rows that may not be there: where these are few. */
-    asked.spare_tiles[RVIT_CU_GEMM_NARROWING] = 61;
+    asked.spare_tiles[0] = 24, asked.spare_tiles[1] = 61;
     asked.spare_e4m3_tiles[RVIT_CU_GEMM_PLAIN] = 160;
     assert_true(rvit_cu_tile_makes_spare_rows(&asked, 2, 1576, 3072, 768, 4));
     assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 3152, 3072, 768, 4));
-    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 197, 768, 768, 4));
+    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 394, 3072, 768, 4));
+    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 1576, 768, 768, 4));
     assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 197, 768, 2304, 2));
     assert_false(rvit_cu_tile_makes_spare_rows(&asked, 4, 197, 3072, 768, 4));
     assert_true(rvit_cu_tile_makes_spare_rows(&asked, 1, 1576, 768, 3072, 2));
@@ -358,13 +359,20 @@ static void few_choices(void **state)
     for (int i = 0; i < (int)(sizeof of / sizeof of[0]); i++)
         assert_int_equal(rvit_cu_tile_takes_few(&h100, of[i].rows, of[i].in, of[i].out, of[i].out_size, of[i].adds_pass, of[i].for_lt),
                          of[i].takes);
+    /* Those that become bytes, in one part. */
+    assert_false(rvit_cu_tile_takes_few(&h100, 197, 768, 3072, 1, 1, 0));
+    h100.few_bytes = 100;
+    assert_true(rvit_cu_tile_takes_few(&h100, 197, 768, 3072, 1, 1, 0));
+    assert_true(rvit_cu_tile_takes_few(&h100, 256, 1024, 4096, 1, 1, 0));
+    assert_false(rvit_cu_tile_takes_few(&h100, 257, 768, 3072, 1, 1, 0));
+    assert_int_equal(rvit_cu_tile_few(&h100, 197, 3072, 768, 1, 0).form.parts, 1);
     memset(h100.few_tiles, 0, sizeof h100.few_tiles);
     h100.clusters = 0;
     assert_false(rvit_cu_tile_takes_few(&h100, 577, 768, 768, 4, 0, 0));
     for (int32_t n_sms = 1; n_sms < 200; n_sms += 33)
         for (int64_t rows = 1; rows < 100000; rows = rows * 3 + 1)
             for (int32_t in = 8; in < 6000; in = in * 3 + 8)
-                for (int32_t out_size = 2; out_size <= 4; out_size += 2) {
+                for (int32_t out_size = 1; out_size <= 4; out_size *= 2) {
                     h100.n_sms = n_sms;
                     const rvit_cu_few_tile t = rvit_cu_tile_few(&h100, rows, in, 1152, out_size, 0);
                     assert_true(rvit_cu_tile_has_few(&h100, &t.form, in, out_size));

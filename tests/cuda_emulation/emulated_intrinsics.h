@@ -312,6 +312,68 @@ RVIT_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d)
            (uint32_t)emu::f32_to_e4m3(d) << 24;
 }
 
+/* Pairs of halves, in float32 and rounded once more. */
+
+template <typename F> RVIT_DEVICE uint32_t each_half(F of)
+{
+    return pack_f16(of(0), of(16));
+}
+
+RVIT_DEVICE float half_at(uint32_t x, int bit)
+{
+    return f16_float((uint16_t)(x >> bit));
+}
+
+RVIT_DEVICE uint32_t pack_f16_finite(float low, float high)
+{
+    return pack_f16(low > 65504 ? 65504 : low < -65504 ? -65504 : low, high > 65504 ? 65504 : high < -65504 ? -65504 : high);
+}
+
+RVIT_DEVICE uint32_t pair_of_halves(float x)
+{
+    return pack_f16(x, x);
+}
+
+RVIT_DEVICE uint32_t magnitude_of_halves(uint32_t x)
+{
+    return x & 0x7fff7fff;
+}
+
+RVIT_DEVICE uint32_t max_halves(uint32_t a, uint32_t b)
+{
+    return each_half([=](int bit) { return fmaxf(half_at(a, bit), half_at(b, bit)); });
+}
+
+RVIT_DEVICE uint32_t mul_halves(uint32_t a, uint32_t b)
+{
+    return each_half([=](int bit) { return half_at(a, bit) * half_at(b, bit); });
+}
+
+RVIT_DEVICE uint32_t fma_halves(uint32_t a, uint32_t b, uint32_t c)
+{
+    return each_half([=](int bit) { return fmaf(half_at(a, bit), half_at(b, bit), half_at(c, bit)); });
+}
+
+RVIT_DEVICE uint32_t sub_product_halves(uint32_t c, uint32_t a, uint32_t b)
+{
+    return each_half([=](int bit) { return fmaf(-half_at(a, bit), half_at(b, bit), half_at(c, bit)); });
+}
+
+RVIT_DEVICE uint32_t exp2_halves(uint32_t x)
+{
+    return each_half([=](int bit) { return exp2f(half_at(x, bit)); });
+}
+
+RVIT_DEVICE uint32_t beyond_halves(uint32_t a, uint32_t b)
+{
+    return each_half([=](int bit) { return half_at(a, bit) > half_at(b, bit) ? 1.0f : 0.0f; });
+}
+
+RVIT_DEVICE uint32_t pack_e4m3_of_halves(uint32_t low, uint32_t high)
+{
+    return pack_e4m3(half_at(low, 0), half_at(low, 16), half_at(high, 0), half_at(high, 16));
+}
+
 /* Asynchronous copies and matrix fragments. */
 
 RVIT_DEVICE uint32_t shared_address(const void *p, emu::site at = emu::site::here())
@@ -334,6 +396,12 @@ RVIT_DEVICE void store_8_where(bool is_there, void *p, uint2 x)
 {
     if (is_there)
         *static_cast<uint2 *>(p) = x;
+}
+
+RVIT_DEVICE void store_4_where(bool is_there, void *p, uint32_t x)
+{
+    if (is_there)
+        *static_cast<uint32_t *>(p) = x;
 }
 
 RVIT_DEVICE uint4 load_shared_16(uint32_t shared, emu::site at = emu::site::here())
