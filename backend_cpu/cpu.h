@@ -268,7 +268,7 @@ void rvit_cpu_cblas_open(void);
 void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch);
 
 /* Functions of the backend that are in files of their own. */
-void rvit_cpu_arrange_weight(rvit_device *device, rvit_op *linear);
+rvit_status rvit_cpu_arrange_weight(rvit_stream *stream, rvit_op *linear);
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cpu_buffer_destroy(rvit_buffer *buffer);
 rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **out_buffer);

@@ -125,8 +125,6 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
                                        RVIT_CPU_SCRATCH_FLOATS * sizeof *device->scratch);
     if (device->scratch == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-#if defined(_SC_LEVEL1_DCACHE_ASSOC)
-#endif
     device->oracle = desc->oracle != 0;
     device->base.takes_ops = 1;
     device->use_cblas = wants_cblas(tier, device->oracle);

@@ -266,15 +266,16 @@ int64_t rvit_cpu_linear_clocks(rvit_cpu_device *device, const rvit_linear_args *
     return split_of(device, &job)->clocks;
 }
 
-void rvit_cpu_arrange_weight(rvit_device *base, rvit_op *op)
+rvit_status rvit_cpu_arrange_weight(rvit_stream *stream, rvit_op *op)
 {
-    rvit_cpu_device *device = (rvit_cpu_device *)base;
+    rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
     const rvit_linear_args *a = &op->linear;
     const int panels = has_panels(device, a);
     if (device->oracle || (!panels && (device->use_cblas || rvit_is_bytes(a->dtype))))
-        return;
+        return RVIT_OK;
     pthread_mutex_lock(&device->lock);
     op->hints.arranged = (panels ? device->kernels->arrange_panels : device->kernels->arrange)(
         rvit_cpu_at(a->weight), rvit_linear_columns(a), a->in_features, a->dtype, rvit_cpu_scratch(device, 0));
     pthread_mutex_unlock(&device->lock);
+    return RVIT_OK;
 }

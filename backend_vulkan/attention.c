@@ -4,6 +4,8 @@
 static rvit_vk_shader choose_shader(const rvit_vk_attention_shape *shape, rvit_dtype dtype)
 {
     const int half = rvit_vk_is_half(dtype);
+    if (shape->in_rows)
+        return RVIT_VK_ATTENTION_ROWS_F16_VK_MATRIX;
     if (shape->matrix)
         return dtype == RVIT_BF16 ? RVIT_VK_ATTENTION_BF16_VK_MATRIX : RVIT_VK_ATTENTION_F16_VK_MATRIX;
     if (shape->direct)
@@ -28,8 +30,7 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
     const uint32_t flags = (args->key_bias.buffer != NULL ? RVIT_ATTENTION_HAS_BIAS : 0u) |
                            (args->cls_probs.buffer != NULL ? RVIT_ATTENTION_HAS_CLS_PROBS : 0u) |
                            (args->lse.buffer != NULL ? RVIT_ATTENTION_HAS_LSE : 0u) |
-                           (recorder->device->base.info.is_software ? RVIT_ATTENTION_TOGETHER : 0u) |
-                           (shape.in_place ? RVIT_ATTENTION_IN_PLACE : 0u) | (shape.in_flight ? RVIT_ATTENTION_IN_FLIGHT : 0u);
+                           (recorder->device->base.info.is_software ? RVIT_ATTENTION_TOGETHER : 0u);
     struct rvit_attention_push push = {.n_images = args->n_images,
                                        .n_heads = args->n_heads,
                                        .max_len = args->max_len,

@@ -70,9 +70,9 @@ static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
             return status;
         char reason[192];
         (void)snprintf(reason, sizeof reason, "%s", rvit_status_detail());
-        if (device->base.info.tier == RVIT_TIER_MATRIX && device->physical.matrix.unstaged) {
+        if (device->base.info.tier == RVIT_TIER_MATRIX && device->physical.matrix.in_rows) {
             rvit_log(RVIT_LOG_WARNING, "vulkan: %s: operands are staged: %s", device->base.info.name, reason);
-            device->physical.matrix.unstaged = 0;
+            device->physical.matrix.in_rows = 0;
             continue;
         }
         if (desc->tier != RVIT_TIER_AUTO || device->base.info.tier == RVIT_TIER_SCALAR)

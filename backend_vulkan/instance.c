@@ -208,7 +208,9 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
         physical->why_no_matrix =
             lacking != 0 ? rvit_vk_feature_missing(lacking)
                          : rvit_vk_find_matrix(instance, &properties, physical->features & named, &subgroup, handle, &physical->matrix);
-    physical->matrix.in_place = driver.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY || driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE;
+    const rvit_vk_matrix *matrix = &physical->matrix;
+    physical->matrix.in_rows = driver.driverID == VK_DRIVER_ID_NVIDIA_PROPRIETARY && matrix->subgroup == 32 && matrix->m == 16 &&
+                               matrix->n == 16 && matrix->k == 16;
     const uint32_t unlisted = RVIT_VK_BF16_FEATURES & physical->features & ~named;
     if (physical->why_no_matrix == NULL && unlisted != 0)
         physical->matrix.why_no_bf16 = rvit_vk_feature_missing(unlisted);

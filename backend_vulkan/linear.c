@@ -38,29 +38,23 @@ static rvit_status record_arrange(rvit_vk_recorder *recorder, const rvit_linear_
         .n_specs = 1,
         .push = &push,
         .push_size = sizeof push,
-        .groups = {.rows = rvit_linear_columns(args) / 16, .multiply = 1, .divide = 1, .times = args->in_features / 64}};
+        .groups = {.rows = rvit_linear_columns(args) / 64, .multiply = 1, .divide = 1, .times = args->in_features / 64}};
     push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_ARRANGE_WEIGHT, RVIT_SLOT(linear, weight), 16);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }
 
-void rvit_vk_arrange_weight(rvit_device *base, rvit_op *op)
+rvit_status rvit_vk_arrange_weight(rvit_stream *stream, rvit_op *op)
 {
-    const rvit_vk_device *device = rvit_vk_device_of(base);
+    const rvit_vk_device *device = rvit_vk_device_of(stream->device);
     const rvit_linear_args *args = &op->linear;
-    if (base->info.tier != RVIT_TIER_MATRIX || !device->physical.matrix.unstaged || args->dtype != RVIT_F16 ||
-        args->in_features % 64 != 0 || rvit_linear_columns(args) % 16 != 0)
-        return;
+    if (device->base.info.tier != RVIT_TIER_MATRIX || !device->physical.matrix.in_rows || args->dtype != RVIT_F16 ||
+        args->in_features % 64 != 0 || rvit_linear_columns(args) % 64 != 0)
+        return RVIT_OK;
     rvit_op arranging = *op;
     arranging.hints.arranged = ARRANGING;
-    rvit_stream *stream = NULL;
-    rvit_status status = rvit_vk_stream_create(base, &stream);
-    if (status == RVIT_OK) {
-        status = rvit_vk_stream_enqueue(stream, &arranging, 1);
-        if (status == RVIT_OK)
-            status = rvit_vk_stream_synchronize(stream);
-        rvit_vk_stream_destroy(stream);
-    }
-    op->hints.arranged = status == RVIT_OK;
+    RVIT_TRY(rvit_vk_stream_enqueue(stream, &arranging, 1));
+    op->hints.arranged = 1;
+    return RVIT_OK;
 }
 
 rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args)
@@ -75,6 +69,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out && !shape.matrix ? 8 : 16;
     const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) | (args->gated ? RVIT_LINEAR_GATED : 0u) |
                            (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u) | (shape.tight ? RVIT_LINEAR_TIGHT : 0u) |
+                           (shape.few ? RVIT_LINEAR_FEW : 0u) |
                            (shape.tight && args->in_features % (int32_t)shape.tile_k == 0 ? RVIT_LINEAR_WHOLE_K : 0u);
     struct rvit_linear_push push = {
         .rows = (int)args->rows.capacity, .in4 = args->in_features / 4, .out4 = (int)(columns / 4), .period = (int)args->residual_period};

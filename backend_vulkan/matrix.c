@@ -33,6 +33,9 @@ static void find_more(const rvit_vk_matrix_shape *shapes, uint32_t n, uint32_t f
         const int is_size = shapes[i].MSize == matrix->m && shapes[i].NSize == matrix->n;
         if (is_size && shape_fits(&shapes[i], RVIT_VK_COMPONENT_F16, RVIT_VK_COMPONENT_F16))
             matrix->has_half_sums = 1;
+        if (shapes[i].MSize == matrix->m && shapes[i].NSize == matrix->n / 2 && shapes[i].KSize == matrix->k &&
+            shape_fits(&shapes[i], RVIT_VK_COMPONENT_F16, RVIT_VK_COMPONENT_F32))
+            matrix->has_narrow_sums = 1;
         if (is_size && shapes[i].KSize == matrix->k && shape_fits(&shapes[i], RVIT_VK_COMPONENT_BF16, RVIT_VK_COMPONENT_F32))
             multiplies_bf16 = 1;
     }
@@ -146,7 +149,8 @@ int rvit_vk_is_matrix_shader(rvit_vk_shader shader)
            shader == RVIT_VK_LINEAR_UNSTAGED_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_UNSTAGED_F16_F32_VK_MATRIX ||
            shader == RVIT_VK_LINEAR_I8_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_I8_F32_VK_MATRIX ||
            shader == RVIT_VK_LINEAR_BF16_VK_MATRIX || shader == RVIT_VK_LINEAR_BF16_F32_VK_MATRIX ||
-           shader == RVIT_VK_ATTENTION_F16_VK_MATRIX || shader == RVIT_VK_ATTENTION_BF16_VK_MATRIX;
+           shader == RVIT_VK_ATTENTION_F16_VK_MATRIX || shader == RVIT_VK_ATTENTION_ROWS_F16_VK_MATRIX ||
+           shader == RVIT_VK_ATTENTION_BF16_VK_MATRIX;
 }
 
 int32_t rvit_vk_native_dtypes(const rvit_vk_physical *physical, rvit_tier tier, uint32_t features)

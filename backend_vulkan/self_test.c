@@ -11,7 +11,7 @@
 #define MAX_CHECKS 9
 #define ALIGNMENT 256
 
-enum { N_IMAGES = 3, ROWS = 22, MAX_LEN = 17, HEADS = 2, HEAD_DIM = 64, DIM = HEADS * HEAD_DIM, WIDE = 3 * DIM, OUT = 48 };
+enum { N_IMAGES = 3, ROWS = 22, MAX_LEN = 17, HEADS = 2, HEAD_DIM = 64, DIM = HEADS * HEAD_DIM, WIDE = 3 * DIM, OUT = 64 };
 enum { MAX_VALUES = ROWS * DIM, N_TYPES = RVIT_BF16 + 1 };
 static const int32_t cu_seqlens[N_IMAGES + 1] = {0, 5, 5, 22};
 
@@ -317,6 +317,17 @@ static rvit_status run_checks(self_test *t)
     return status;
 }
 
+static rvit_status arrange(rvit_vk_device *device, rvit_op *op)
+{
+    rvit_stream *stream = NULL;
+    RVIT_TRY(rvit_vk_stream_create(&device->base, &stream));
+    rvit_status status = rvit_vk_arrange_weight(stream, op);
+    if (status == RVIT_OK)
+        status = rvit_vk_stream_synchronize(stream);
+    rvit_vk_stream_destroy(stream);
+    return status;
+}
+
 static rvit_status test(self_test *t)
 {
     RVIT_TRY(open_arena(t->device, &t->in, 256 * 1024, RVIT_BUFFER_UPLOAD));
@@ -326,10 +337,10 @@ static rvit_status test(self_test *t)
     add_attention(t, "attention_f32", RVIT_F32);
     add_linear(t, "linear_f16", RVIT_F16);
     add_attention(t, "attention_f16", RVIT_F16);
-    if (t->device->base.info.tier == RVIT_TIER_MATRIX && t->device->physical.matrix.unstaged) {
+    if (t->device->base.info.tier == RVIT_TIER_MATRIX && t->device->physical.matrix.in_rows) {
         rvit_op *op = add_linear(t, "linear_f16 of an arranged weight", RVIT_F16);
         op->linear.weight = place_values(&t->in, RVIT_F16, 3, OUT * DIM, 1.0 / 64);
-        rvit_vk_arrange_weight(&t->device->base, op);
+        RVIT_TRY(arrange(t->device, op));
     }
     /* Elsewhere bf16 has the kernels of f16. */
     if (t->device->base.info.tier == RVIT_TIER_MATRIX && t->device->physical.matrix.has_bf16) {

@@ -83,15 +83,11 @@ static const matrix_tile byte_tiles[] = {
     {0},
 };
 
-/* Of weights that are arranged: nothing is staged. tile_k 128: loaded further ahead, of features that are a multiple of it. */
+/* Of linear_unstaged.comp. Small ones load further ahead, for which few workgroups on weights from far away have the need and the
+   registers; their costs are such that DeiT-B of one image takes what was measured to be best there. */
 static const matrix_tile arranged_tiles[] = {
-    {2, 2, 3, 4, 64, {110, 168}},
-    {2, 2, 3, 3, 64, {90, 137}},
-    {2, 2, 2, 3, 64, {75, 105, 140}},
-    {2, 2, 2, 2, 128, {55, 80, 110}},
-    {2, 2, 1, 2, 128, {42, 60, 78}},
-    {2, 2, 1, 2, 64, {75, 85, 95, 105}},
-    {0},
+    {2, 2, 3, 4, 0, {128, 146}},       {2, 2, 3, 2, 0, {101, 117, 145}}, {2, 1, 2, 4, 0, {88, 92, 112, 124}},
+    {2, 1, 1, 4, 0, {72, 84, 90, 93}}, {2, 2, 1, 2, 0, {62, 80, 110}},   {0},
 };
 
 /* The time of the busiest multiprocessor. */
@@ -114,16 +110,15 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
         return 0;
     int64_t least = INT64_MAX;
     for (const matrix_tile *tile = arranged ? arranged_tiles : bytes ? byte_tiles : half_tiles; tile->subgroups_m > 0; tile++) {
-        if (arranged && args->in_features % (int32_t)tile->tile_k != 0)
+        if (arranged && args->gated && tile->columns < 4)
             continue;
         const uint32_t subgroups = tile->subgroups_m * tile->subgroups_n;
         const uint32_t tile_m = tile->subgroups_m * tile->rows * m, tile_n = tile->subgroups_n * tile->columns * n;
         const uint32_t tile_k = bytes ? tile->tile_k / matrix->k * matrix->i8_k : tile->tile_k; /* in as many steps */
         const uint32_t units = bytes ? tile_k / 16 : tile_k / 8,
                        copies = bytes && matrix->i8_k < 16 ? 2 : 1; /* linear_matrix.comp: HALVES */
-        const uint32_t staged = arranged ? 0 : copies * (tile_m + tile_n) * (units + 1) * 16,
-                       sums = subgroups * m * (tile->columns * n + 4) * 4;
-        if (!matrix_group_fits(device, subgroups, (staged > sums ? staged : sums) + tile_n * 4))
+        const uint32_t staged = copies * (tile_m + tile_n) * (units + 1) * 16, sums = subgroups * m * (tile->columns * n + 4) * 4;
+        if (!matrix_group_fits(device, subgroups, arranged ? 0 : (staged > sums ? staged : sums) + tile_n * 4))
             continue;
         const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((rvit_linear_columns(args) + tile_n - 1) / tile_n);
         const int64_t cost = cost_of(tile, groups, matrix->processors);
@@ -132,13 +127,14 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
         least = cost;
         *out_shape = (rvit_vk_linear_shape){.matrix = 1,
                                             .unstaged = arranged,
-                                            .tight = tile->rows * tile->columns > 4,
+                                            .few = arranged && args->rows.capacity < tile->rows * m,
+                                            .tight = !arranged && tile->rows * tile->columns > 4,
                                             .threads = subgroups * matrix->subgroup,
                                             .rows = tile->rows,
                                             .columns = tile->columns,
                                             .tile_m = tile_m,
                                             .tile_n = tile_n,
-                                            .tile_k = tile_k};
+                                            .tile_k = arranged ? (uint32_t)args->in_features : tile_k};
     }
     return least < INT64_MAX;
 }
@@ -162,32 +158,19 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
     return (rvit_vk_linear_shape){.threads = 64, .rows = 4, .columns = 1, .tile_m = 32, .tile_n = 32, .tile_k = 32 * longer};
 }
 
-/* The bytes of shared memory of attention_matrix.comp, with so many subgroups of so many matrices of queries. */
-static uint32_t attention_matrix_shared(const rvit_vk_matrix *matrix, const rvit_attention_args *args, uint32_t keys, uint32_t subgroups,
-                                        uint32_t rows, int in_place)
+/* Whether attention_rows.comp takes two matrices of queries a subgroup, which reads keys and values half as often: two workgroups of them
+   run on a multiprocessor, not three, so that a few images leave less idle with one. Larger heads would not fit into registers. */
+static int takes_two_rows(const rvit_vk_matrix *matrix, const rvit_attention_args *args)
 {
-    const uint32_t queries = subgroups * rows * matrix->m, staged = queries > 4 * keys ? queries : 4 * keys;
-    const uint32_t sums = matrix->m * (matrix->n / 4 + 1), weights = matrix->m * (keys / 8 + 1);
-    /* bf16 is rounded from sums to weights. */
-    const uint32_t own = args->dtype == RVIT_BF16 ? sums + weights : sums > weights ? sums : weights;
-    return staged * ((uint32_t)args->head_dim + 8) * 2 + subgroups * (in_place ? 1 : rows) * own * 16 + queries * 4 + keys * 8 + 4;
+    const int64_t queries = 4 * (int64_t)matrix->m,
+                  groups = (int64_t)args->n_images * args->n_heads * ((args->max_len + queries - 1) / queries);
+    return args->head_dim <= 64 && groups > 3 * (int64_t)matrix->processors;
 }
 
-/* Whether subgroups of two matrices of queries are done before those of one. Two workgroups of them run on a multiprocessor, not three,
-   and take 10 us for what takes 9 (an H100 with heads of 64). Larger heads would not fit into registers. */
-static int two_rows_are_faster(const rvit_vk_matrix *matrix, const rvit_attention_args *args)
-{
-    const int64_t heads = (int64_t)args->n_images * args->n_heads, queries = 4 * (int64_t)matrix->m, processors = matrix->processors;
-    const int64_t one = heads * ((args->max_len + queries - 1) / queries),
-                  two = heads * ((args->max_len + 2 * queries - 1) / (2 * queries));
-    return args->head_dim <= 64 && (two + 2 * processors - 1) / (2 * processors) * 10 < (one + 3 * processors - 1) / (3 * processors) * 9;
-}
-
-/* Tiles of attention_matrix.comp: up to 4 subgroups, as many as short images, shared memory and the workgroup size allow. The blocks of
-   keys are always the same, so that an image's bits depend on none of this. */
+/* Tiles of attention_matrix.comp and attention_rows.comp: up to 4 subgroups, as many as short images, shared memory and the workgroup size
+   allow. The blocks of keys are always the same, so that an image's bits depend on none of this. */
 static int shape_attention_matrix(const rvit_vk_device *device, const rvit_attention_args *args, rvit_vk_attention_shape *out_shape)
 {
-    enum { LONG = 512 }; /* from here on it gains to fetch without branches and to take two matrices */
     const rvit_vk_matrix *matrix = &device->physical.matrix;
     const uint32_t head_dim = (uint32_t)args->head_dim;
     const uint32_t keys = matrix->n >= 16 ? 2 * matrix->n : matrix->k > matrix->n ? matrix->k : matrix->n;
@@ -195,20 +178,17 @@ static int shape_attention_matrix(const rvit_vk_device *device, const rvit_atten
     if (!has_matrices(device, args->dtype) || (!rounds_itself && !matrix->has_half_sums) || head_dim % matrix->n != 0 ||
         head_dim % matrix->k != 0 || keys % matrix->k != 0 || args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0)
         return 0;
-    const int in_place = matrix->in_place && !rounds_itself, in_flight = in_place && args->max_len >= LONG;
-    const uint32_t rows = in_flight && two_rows_are_faster(matrix, args) ? 2 : 1;
+    const int in_rows = matrix->in_rows && matrix->has_narrow_sums && !rounds_itself;
+    const uint32_t rows = in_rows && takes_two_rows(matrix, args) ? 2 : 1, m = rows * matrix->m;
     for (uint32_t subgroups = 4; subgroups > 0; subgroups--) {
-        const uint32_t queries = subgroups * rows * matrix->m;
-        if ((subgroups > 1 && args->max_len <= (int32_t)(queries - rows * matrix->m)) ||
-            !matrix_group_fits(device, subgroups, attention_matrix_shared(matrix, args, keys, subgroups, rows, in_place)))
+        const uint32_t queries = subgroups * m, staged = queries > 4 * keys ? queries : 4 * keys;
+        const uint32_t sums = m * (matrix->n / 4 + 1), weights = m * (keys / 8 + 1);
+        const uint32_t own = in_rows ? 0 : rounds_itself ? sums + weights : sums > weights ? sums : weights;
+        const uint32_t shared_size = staged * (head_dim + 8) * 2 + subgroups * own * 16 + queries * 4 + keys * 8 + 4;
+        if ((subgroups > 1 && args->max_len <= (int32_t)(queries - m)) || !matrix_group_fits(device, subgroups, shared_size))
             continue;
-        *out_shape = (rvit_vk_attention_shape){.matrix = 1,
-                                               .in_place = in_place,
-                                               .in_flight = in_flight,
-                                               .rows = rows,
-                                               .threads = subgroups * matrix->subgroup,
-                                               .queries = queries,
-                                               .keys = keys};
+        *out_shape = (rvit_vk_attention_shape){
+            .matrix = 1, .in_rows = in_rows, .rows = rows, .threads = subgroups * matrix->subgroup, .queries = queries, .keys = keys};
         return 1;
     }
     return 0;

@@ -90,9 +90,8 @@ typedef struct rvit_vk_matrix {
     uint32_t subgroup;   /* required subgroup size */
     uint32_t processors; /* number of multiprocessors */
     int has_half_sums;   /* f16 accumulators of m x n exist too: attention rounds its weights to them */
-    int in_place;        /* drivers known to hold an element of an f16 operand where they hold that of a sum; the self-test proves it */
-    int unstaged;        /* linear may load f16 operands as common/matrix_rows.glsl does, which the self-test proves; not set for any
-                            driver until whole forwards are faster with every batch (bench/notes/vulkan-matrix2.md) */
+    int has_narrow_sums; /* products of half the columns exist too */
+    int in_rows;         /* drivers known to hold f16 matrices as common/matrix_rows.glsl says, which the self-test proves */
     int has_bf16;        /* matrices of bf16 of the same size, with f32 accumulators */
     const char *why_no_bf16;
     uint32_t i8_m, i8_n, i8_k; /* matrices of int8, with int32 accumulators; 0: none */
@@ -291,7 +290,7 @@ int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, in
 void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);
 
 /* linear.c: see rvit_backend_api. */
-void rvit_vk_arrange_weight(rvit_device *device, rvit_op *op);
+rvit_status rvit_vk_arrange_weight(rvit_stream *stream, rvit_op *op);
 
 /* pipeline.c */
 /* Storage buffers that a shader may bind on the device. */
@@ -305,7 +304,8 @@ void rvit_vk_pipelines_destroy(rvit_vk_device *device);
 typedef struct rvit_vk_linear_shape {
     int direct;   /* linear_direct.comp */
     int matrix;   /* linear_matrix.comp */
-    int unstaged; /* linear_matrix.comp: operands go from memory straight into matrices */
+    int unstaged; /* linear_unstaged.comp */
+    int few;      /* linear_unstaged.comp: fewer rows than a subgroup takes */
     int tight;    /* linear_matrix.comp: accumulators take most of the registers */
     uint32_t threads, rows, columns;
     uint32_t tile_m, tile_n, tile_k;
@@ -313,13 +313,11 @@ typedef struct rvit_vk_linear_shape {
 /* arranged: weight lies as rvit_vk_arrange_weight leaves it. */
 rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args, int arranged);
 typedef struct rvit_vk_attention_shape {
-    int direct; /* attention_direct.comp */
-    int matrix; /* attention_matrix.comp */
-    int lines;  /* attention.comp, each subgroup holds whole lines of columns */
-    /* Of attention_matrix.comp: weights become an operand without shared memory; blocks are fetched without branches; matrices of queries
-       that a subgroup takes. */
-    int in_place, in_flight;
-    uint32_t rows;
+    int direct;    /* attention_direct.comp */
+    int matrix;    /* attention_matrix.comp */
+    int in_rows;   /* attention_rows.comp */
+    int lines;     /* attention.comp, each subgroup holds whole lines of columns */
+    uint32_t rows; /* attention_rows.comp: matrices of queries that a subgroup takes */
     uint32_t threads, queries, keys, columns;
 } rvit_vk_attention_shape;
 rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args);

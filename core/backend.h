@@ -70,9 +70,9 @@ struct rvit_backend_api {
     /* NULL if the device can run this (prepared) op, else the reason: a static sentence without a full stop. */
     const char *(*supports)(const rvit_device *device, const rvit_op *op);
 
-    /* Optional: may bring the weight of a prepared linear op, rows and out left out, into another order in place. It then sets
-       hints.arranged, which core hands on with each op that has this weight. */
-    void (*arrange_weight)(rvit_device *device, rvit_op *linear);
+    /* Optional: may bring the weight of a prepared linear op, rows and out left out, into another order in place, at once or on the
+       stream. It then sets hints.arranged, which core hands on with each op that has this weight. */
+    rvit_status (*arrange_weight)(rvit_stream *stream, rvit_op *linear);
 
     /* Optional: whether a prepared linear op that makes E4M3, which `supports` allows, takes less time than one that makes 16 bits and
        quantize behind it. It decides by capacities alone. NULL: never. */

@@ -134,8 +134,8 @@ rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint
 /* Reads the weights of a checkpoint of the same geometry into the model's memory. */
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
 
-/* Has the device arrange the blocks' weights, which have just been loaded. */
-void rvit_model_arrange(rvit_model *model);
+/* Has the device arrange the weights, which have just been loaded: at once or on the stream. */
+rvit_status rvit_model_arrange(rvit_model *model, rvit_stream *stream);
 
 /* Values of a patch. */
 static inline int32_t rvit_model_patch_values(const rvit_model *m)

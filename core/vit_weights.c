@@ -434,7 +434,9 @@ static rvit_status transfer(rvit_model *model, const rvit_checkpoint *checkpoint
     if (status == RVIT_OK)
         status = rvit_stream_synchronize(l.stream);
     if (status == RVIT_OK)
-        rvit_model_arrange(model);
+        status = rvit_model_arrange(model, l.stream);
+    if (status == RVIT_OK)
+        status = rvit_stream_synchronize(l.stream);
     rvit_stream_destroy(l.stream);
     rvit_buffer_destroy(l.staging);
     rvit_alloc_free(alloc, l.values);

@@ -71,6 +71,7 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_HAS_RESIDUAL 4
 #define RVIT_LINEAR_TIGHT 8    /* linear_matrix.comp: sums take most of the registers */
 #define RVIT_LINEAR_WHOLE_K 16 /* features, of a tight one, are a multiple of TILE_K */
+#define RVIT_LINEAR_FEW 32     /* linear_unstaged.comp: fewer rows than a subgroup takes */
 #define RVIT_LINEAR_X 0
 #define RVIT_LINEAR_WEIGHT 1
 #define RVIT_LINEAR_BIAS 2
@@ -152,8 +153,8 @@ struct rvit_quantize_push {
 /* attention.comp: a group takes QUERIES query rows of one head of one image and goes over its keys KEYS at a time. THREADS are lines of
    COLUMNS, each for as many queries, a multiple of four; KEYS is a multiple of COLUMNS, and COLUMNS of four. In the subgroup tier a line
    lies in one subgroup. attention_direct.comp: q, k and v are texel buffers, a group is one subgroup, KEYS a multiple of its size, which is
-   at most 16. attention_matrix.comp: a subgroup takes MATRIX_ROWS * MATRIX_M queries; KEYS is a multiple of MATRIX_N and MATRIX_K, HEAD_DIM
-   too; q, k and v begin, and their rows lie apart, at units of eight elements. */
+   at most 16. attention_matrix.comp: a subgroup takes MATRIX_M queries, in attention_rows.comp MATRIX_ROWS times as many; KEYS is a
+   multiple of MATRIX_N and MATRIX_K, HEAD_DIM too; q, k and v begin, and their rows lie apart, at units of eight elements. */
 #define RVIT_ATTENTION_HEAD_DIM 1
 #define RVIT_ATTENTION_QUERIES 2
 #define RVIT_ATTENTION_KEYS 3
@@ -165,14 +166,12 @@ struct rvit_quantize_push {
 #define RVIT_ATTENTION_MATRIX_M 6
 #define RVIT_ATTENTION_MATRIX_N 7
 #define RVIT_ATTENTION_MATRIX_K 8
-#define RVIT_ATTENTION_MATRIX_ROWS 9 /* matrices of queries that a subgroup takes */
+#define RVIT_ATTENTION_MATRIX_ROWS 9 /* attention_rows.comp: matrices of queries that a subgroup takes */
 #define RVIT_ATTENTION_N_MATRIX_SPECS 10
 #define RVIT_ATTENTION_HAS_BIAS 1
 #define RVIT_ATTENTION_HAS_CLS_PROBS 2
 #define RVIT_ATTENTION_HAS_LSE 4
-#define RVIT_ATTENTION_TOGETHER 8   /* no subgroup passes a barrier over: lavapipe 26.1 stops the others as well */
-#define RVIT_ATTENTION_IN_PLACE 16  /* an element of an operand lies where that of a sum does */
-#define RVIT_ATTENTION_IN_FLIGHT 32 /* the next block is fetched without branches */
+#define RVIT_ATTENTION_TOGETHER 8 /* no subgroup passes a barrier over: lavapipe 26.1 stops the others as well */
 #define RVIT_ATTENTION_Q 0
 #define RVIT_ATTENTION_K 1
 #define RVIT_ATTENTION_V 2

@@ -1,4 +1,5 @@
-/* The order of weights whose GEMM stages nothing: arrange.comp runs on any device, while those that use it are few. */
+/* The order of weights whose GEMM stages nothing: arrange.comp runs on any device, while those that use it are few. And attention on
+   those few. */
 #include "vulkan_tests.h"
 
 #include <math.h>
@@ -6,7 +7,7 @@
 #include "backend_vulkan/vulkan.h"
 #include "core/backend.h"
 
-enum { COLUMNS = 48, FEATURES = 192, BEFORE = 64 };
+enum { COLUMNS = 128, FEATURES = 192, BEFORE = 64 };
 
 static rvit_op linear_of(rvit_buffer *weight)
 {
@@ -18,13 +19,23 @@ static rvit_op linear_of(rvit_buffer *weight)
     return op;
 }
 
-/* Where an element goes: in a block of 16 columns and 64 features, of four matrices, a lane has 16 bytes of each. */
+/* Where an element goes: in a block of 64 columns and 64 features, of four matrices of columns and four of features each, a lane has 16
+   bytes, of two columns. */
 static int place_of(int column, int feature)
 {
-    const int k = feature % 32, matrix = feature % 64 / 32 * 2 + k % 8 / 4;
-    const int lane = column % 8 * 4 + k / 8, pair = k % 4 / 2 * 2 + column % 16 / 8;
-    const int at = ((matrix * 32 + lane) * 4 + pair) * 2 + k % 2; /* of the block, whose rows have 64 elements */
-    return (column / 16 * 16 + at / 64) * FEATURES + feature / 64 * 64 + at % 64;
+    const int k = feature % 32, step = feature % 64 / 32 * 2 + k % 8 / 4;
+    const int lane = column % 64 / 8 * 4 + k / 8, pair = k % 4 / 2 * 2 + column % 2;
+    const int at = ((step * 32 + lane) * 4 + pair) * 2 + k % 2; /* in a matrix of columns, whose rows have 64 elements */
+    return (column / 64 * 64 + column % 8 / 2 * 16 + at / 64) * FEATURES + feature / 64 * 64 + at % 64;
+}
+
+static void arrange(rvit_device *device, rvit_op *op)
+{
+    rvit_stream *stream = NULL;
+    expect_ok(rvit_stream_create(device, &stream));
+    expect_ok(rvit_vk_arrange_weight(stream, op));
+    expect_ok(rvit_stream_synchronize(stream));
+    rvit_stream_destroy(stream);
 }
 
 static void arranged_in_place(void **state)
@@ -45,18 +56,22 @@ static void arranged_in_place(void **state)
 
     rvit_op op = linear_of(weight);
     device->info.tier = RVIT_TIER_MATRIX;
-    vk->physical.matrix.unstaged = 0;
-    rvit_vk_arrange_weight(device, &op);
+    vk->physical.matrix.in_rows = 0;
+    arrange(device, &op);
     assert_int_equal(op.hints.arranged, 0);
-    vk->physical.matrix.unstaged = 1;
+    vk->physical.matrix.in_rows = 1;
     op.linear.in_features = FEATURES - 32;
-    rvit_vk_arrange_weight(device, &op);
+    arrange(device, &op);
+    assert_int_equal(op.hints.arranged, 0);
+    op = linear_of(weight);
+    op.linear.out_features = COLUMNS - 16;
+    arrange(device, &op);
     assert_int_equal(op.hints.arranged, 0);
     for (int i = 0; i < COLUMNS * FEATURES; i++)
         assert_int_equal(values[i], i);
 
     op = linear_of(weight);
-    rvit_vk_arrange_weight(device, &op);
+    arrange(device, &op);
     assert_int_equal(op.hints.arranged, 1);
     for (int column = 0; column < COLUMNS; column++)
         for (int feature = 0; feature < FEATURES; feature++)
@@ -80,14 +95,24 @@ static void held_otherwise(void **state)
     if (rvit_device_create(&desc, &device) != RVIT_OK)
         skip();
     rvit_vk_device *vk = (rvit_vk_device *)device;
-    if (vk->physical.matrix.unstaged) {
+    if (vk->physical.matrix.in_rows) {
         rvit_device_destroy(device);
         skip();
     }
     expect_ok(rvit_vk_self_test(vk));
-    vk->physical.matrix.unstaged = 1;
+    vk->physical.matrix.in_rows = 1;
     expect_status(rvit_vk_self_test(vk), RVIT_INTERNAL, "arranged weight");
     rvit_device_destroy(device);
+}
+
+static void run(rvit_device *device, rvit_op *op)
+{
+    expect_ok(rvit_op_prepare(op));
+    rvit_stream *stream = NULL;
+    expect_ok(rvit_stream_create(device, &stream));
+    expect_ok(device->api->stream_enqueue(stream, op, 1));
+    expect_ok(rvit_stream_synchronize(stream));
+    rvit_stream_destroy(stream);
 }
 
 /* A GEMM of rows of 16-bit or f32 results, with its weight as it is or arranged, into `out`. */
@@ -97,33 +122,31 @@ static void multiply(rvit_device *device, rvit_op op, rvit_buffer *in, rvit_buff
     op.linear.out.buffer = out;
     op.hints.arranged = 0;
     if (arranged)
-        rvit_vk_arrange_weight(device, &op);
+        arrange(device, &op);
     assert_int_equal(op.hints.arranged, arranged);
     op.linear.x.buffer = op.linear.bias.buffer = in;
-    expect_ok(rvit_op_prepare(&op));
-    rvit_stream *stream = NULL;
-    expect_ok(rvit_stream_create(device, &stream));
-    expect_ok(device->api->stream_enqueue(stream, &op, 1));
-    expect_ok(rvit_stream_synchronize(stream));
-    rvit_stream_destroy(stream);
+    run(device, &op);
 }
 
 /* Where a device takes arranged weights, sums are those of row-major ones, in another order. */
 static void arranged_equals_row_major(void **state)
 {
     (void)state;
-    enum { MOST_ROWS = 130, MOST_FEATURES = 192, MOST_COLUMNS = 208, WEIGHT = MOST_COLUMNS * MOST_FEATURES * 2 };
-    static const int sizes[][3] = {{1, 64, 16}, {37, 128, 48}, {64, 192, 64}, {130, 64, 208}, {17, 192, 208}};
+    enum { MOST_ROWS = 6300, MOST_FEATURES = 320, MOST_COLUMNS = 320, WEIGHT = MOST_COLUMNS * MOST_FEATURES * 2 };
+    /* With one multiprocessor assumed, many workgroups, and so the larger tiles, seem to be faster. */
+    static const int sizes[][4] = {{1, 64, 64, 0},   {37, 128, 128, 0},  {64, 192, 64, 0},  {130, 320, 192, 0}, {17, 192, 320, 0},
+                                   {96, 64, 192, 1}, {400, 128, 256, 1}, {131, 64, 320, 1}, {6300, 64, 128, 1}};
     rvit_device *device = NULL;
     const rvit_device_desc desc = auto_desc();
     expect_ok(rvit_device_create(&desc, &device));
-    if (device->info.tier != RVIT_TIER_MATRIX || !((rvit_vk_device *)device)->physical.matrix.unstaged) {
+    if (device->info.tier != RVIT_TIER_MATRIX || !((rvit_vk_device *)device)->physical.matrix.in_rows) {
         rvit_device_destroy(device);
         skip();
     }
+    const uint32_t processors = ((rvit_vk_device *)device)->physical.matrix.processors;
     rvit_buffer *in = NULL, *weight = NULL, *out[2] = {NULL, NULL};
     const int64_t x_size = MOST_ROWS * MOST_FEATURES * 2;
-    expect_ok(rvit_buffer_create(device, x_size + MOST_COLUMNS * 4, RVIT_BUFFER_UPLOAD, &in));
+    expect_ok(rvit_buffer_create(device, x_size + MOST_COLUMNS * 4 + 4, RVIT_BUFFER_UPLOAD, &in));
     expect_ok(rvit_buffer_create(device, WEIGHT, RVIT_BUFFER_UPLOAD, &weight));
     for (int i = 0; i < 2; i++)
         expect_ok(rvit_buffer_create(device, MOST_ROWS * MOST_COLUMNS * 4, RVIT_BUFFER_READBACK, &out[i]));
@@ -132,10 +155,13 @@ static void arranged_equals_row_major(void **state)
     store_normal(RVIT_F32, (char *)rvit_buffer_host(in) + x_size, 0, MOST_COLUMNS, 1);
     for (int i = 0; i < 4 * (int)(sizeof sizes / sizeof sizes[0]); i++) {
         const int *size = sizes[i / 4], gated = i % 2;
+        ((rvit_vk_device *)device)->physical.matrix.processors = size[3] != 0 ? 1 : processors;
         rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
         op.linear.dtype = RVIT_F16;
         op.linear.out_dtype = i % 4 < 2 ? RVIT_F16 : RVIT_F32;
-        op.linear.rows.capacity = size[0];
+        const int32_t live = size[0] - size[0] / 4; /* the rest is not written */
+        memcpy((char *)rvit_buffer_host(in) + x_size + MOST_COLUMNS * 4, &live, sizeof live);
+        op.linear.rows = (rvit_rows){size[0], {in, x_size + MOST_COLUMNS * 4}, 0};
         op.linear.in_features = size[1];
         op.linear.out_features = gated ? size[2] / 2 : size[2];
         op.linear.gated = gated;
@@ -148,14 +174,15 @@ static void arranged_equals_row_major(void **state)
             multiply(device, op, in, out[arranged], arranged);
         }
         const void *first = rvit_buffer_host(out[0]), *second = rvit_buffer_host(out[1]);
-        const int64_t n = (int64_t)size[0] * op.linear.out_features, bytes = n * rvit_dtype_size(op.linear.out_dtype);
+        const int64_t n = (int64_t)live * op.linear.out_features, bytes = n * rvit_dtype_size(op.linear.out_dtype);
         for (int64_t e = 0; e < n; e++) {
             const double a = load(op.linear.out_dtype, first, e), b = load(op.linear.out_dtype, second, e);
             if (!(fabs(a - b) <= (i % 4 < 2 ? 1e-3 : 1e-5) * (1 + fabs(a))))
                 fail_msg("%d rows of %d features, %d columns: element %lld is %g row-major, %g arranged", size[0], size[1], size[2],
                          (long long)e, a, b);
         }
-        assert_memory_equal((const char *)first + bytes, (const char *)second + bytes, MOST_ROWS * MOST_COLUMNS * 4 - (size_t)bytes);
+        assert_memory_equal((const char *)first + bytes, (const char *)second + bytes,
+                            (size_t)MOST_ROWS * MOST_COLUMNS * 4 - (size_t)bytes);
     }
     for (int i = 0; i < 2; i++)
         rvit_buffer_destroy(out[i]);
@@ -164,4 +191,62 @@ static void arranged_equals_row_major(void **state)
     rvit_device_destroy(device);
 }
 
-SUITE(arrange_suite, TEST(arranged_in_place), TEST(held_otherwise), TEST(arranged_equals_row_major));
+/* attention_rows.comp: how many matrices of queries a subgroup takes touches no bit. */
+static void rows_of_queries_touch_no_bit(void **state)
+{
+    (void)state;
+    enum { ROWS = 300, HEADS = 2, DIM = 128, QKV = ROWS * 3 * DIM * 2, BIAS = ROWS * 4, PROBS = ROWS * HEADS * 4 };
+    static const int32_t ends[] = {0, 40, 41, 240, 300};
+    rvit_device *device = NULL;
+    const rvit_device_desc desc = auto_desc();
+    expect_ok(rvit_device_create(&desc, &device));
+    rvit_vk_matrix *matrix = &((rvit_vk_device *)device)->physical.matrix;
+    if (device->info.tier != RVIT_TIER_MATRIX || !matrix->in_rows) {
+        rvit_device_destroy(device);
+        skip();
+    }
+    rvit_buffer *in = NULL, *out[2] = {NULL, NULL};
+    expect_ok(rvit_buffer_create(device, QKV + BIAS + (int64_t)sizeof ends, RVIT_BUFFER_UPLOAD, &in));
+    random_seed(7);
+    store_normal(RVIT_F16, rvit_buffer_host(in), 0, ROWS * 3 * DIM, 2);
+    store_normal(RVIT_F32, (char *)rvit_buffer_host(in) + QKV, 0, ROWS, 1);
+    memcpy((char *)rvit_buffer_host(in) + QKV + BIAS, ends, sizeof ends);
+    const uint32_t processors = matrix->processors;
+    for (int form = 0; form < 4; form++) {
+        for (int two = 0; two < 2; two++) {
+            if (form == 0)
+                expect_ok(rvit_buffer_create(device, ROWS * DIM * 2 + 2 * PROBS, RVIT_BUFFER_READBACK, &out[two]));
+            rvit_op op = {.type = RVIT_OP_ATTENTION, .attention = RVIT_ATTENTION_ARGS_INIT};
+            op.attention.dtype = RVIT_F16;
+            op.attention.n_images = 4;
+            op.attention.n_heads = HEADS;
+            op.attention.head_dim = DIM / HEADS;
+            op.attention.max_len = 199;
+            op.attention.rows = ROWS;
+            op.attention.q = (rvit_view){in, 0};
+            op.attention.k = (rvit_view){in, DIM * 2};
+            op.attention.v = (rvit_view){in, 2 * DIM * 2};
+            op.attention.q_stride = op.attention.k_stride = op.attention.v_stride = 3 * DIM;
+            op.attention.cu_seqlens = (rvit_view){in, QKV + BIAS};
+            op.attention.out = (rvit_view){out[two], 0};
+            if (form % 2 != 0)
+                op.attention.key_bias = (rvit_view){in, QKV};
+            if (form >= 2) {
+                op.attention.cls_probs = (rvit_view){out[two], ROWS * DIM * 2};
+                op.attention.lse = (rvit_view){out[two], ROWS * DIM * 2 + PROBS};
+            }
+            memset(rvit_buffer_host(out[two]), SENTINEL, (size_t)rvit_buffer_size(out[two]));
+            matrix->processors = two ? 1 : processors;
+            run(device, &op);
+        }
+        assert_memory_equal(rvit_buffer_host(out[0]), rvit_buffer_host(out[1]), ROWS * DIM * 2 + 2 * PROBS);
+        for (int i = 0; i < ROWS * DIM; i++)
+            assert_true(fabs(load(RVIT_F16, rvit_buffer_host(out[0]), i)) < 16);
+    }
+    for (int i = 0; i < 2; i++)
+        rvit_buffer_destroy(out[i]);
+    rvit_buffer_destroy(in);
+    rvit_device_destroy(device);
+}
+
+SUITE(arrange_suite, TEST(arranged_in_place), TEST(held_otherwise), TEST(arranged_equals_row_major), TEST(rows_of_queries_touch_no_bit));

@@ -1,0 +1,119 @@
+// How the matrix tier's linear shaders store eight columns of a row at a time. Define OUT_F16 or not, IN_I8 or not, and include
+// linear.glsl.
+#ifndef LINEAR_EIGHTS_GLSL
+#define LINEAR_EIGHTS_GLSL
+
+#if OUT_F16
+layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { uvec4 residual_units[]; };
+layout(binding = RVIT_LINEAR_OUT) buffer Out { uvec4 out_units[]; };
+#else
+layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { vec4 residual_words[]; };
+layout(binding = RVIT_LINEAR_OUT) buffer Out { vec4 out_words[]; };
+#endif
+#if LINEAR_FOURS
+#if OUT_F16
+layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer ResidualFours { uvec2 residual_fours[]; };
+layout(binding = RVIT_LINEAR_OUT) buffer OutFours { uvec2 out_fours[]; };
+#define residual_four(at) half4_decode(residual_fours[uint(push.residual_at) * 2 + (at)], OUT_BF16)
+#define out_four(at, value) out_fours[uint(push.out_at) * 2 + (at)] = out_pack(value)
+#else
+#define residual_four(at) residual_words[uint(push.residual_at) + (at)]
+#define out_four(at, value) out_words[uint(push.out_at) + (at)] = value
+#endif
+#endif
+
+struct eight {
+    vec4 low, high;
+};
+
+#if OUT_F16
+// OUT words of four elements.
+uvec2 out_pack(vec4 value)
+{
+#if MATRIX_BF16
+    return half4_encode(value, true);
+#else
+#if IN_I8
+    if (OUT_BF16)
+        return half4_encode(value, true);
+#endif
+    return uvec2(packFloat2x16(f16vec2(value.xy)), packFloat2x16(f16vec2(value.zw)));
+#endif
+}
+#endif
+
+// What is added to eight columns of a row; of eight gates and values, to the four that they make. Zeros where nothing is.
+eight residual_of_eight(uint row, uint column8)
+{
+    eight found = eight(vec4(0.0), vec4(0.0));
+    if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) == 0)
+        return found;
+    const uint at = (push.period == 0 ? row : row % uint(push.period)) * (uint(push.out4) / 2) + column8;
+#if OUT_F16
+    if ((FLAGS & RVIT_LINEAR_GATED) != 0) {
+        const uvec4 unit = residual_units[uint(push.residual_at) + at / 2];
+        found.low = half4_decode(at % 2 == 0 ? unit.xy : unit.zw, OUT_BF16);
+    } else {
+        const uvec4 unit = residual_units[uint(push.residual_at) + at];
+        found = eight(half4_decode(unit.xy, OUT_BF16), half4_decode(unit.zw, OUT_BF16));
+    }
+#else
+    if ((FLAGS & RVIT_LINEAR_GATED) != 0)
+        found.low = residual_words[uint(push.residual_at) + at];
+    else
+        found = eight(residual_words[uint(push.residual_at) + at * 2], residual_words[uint(push.residual_at) + at * 2 + 1]);
+#endif
+    return found;
+}
+
+// Stores what comes of eight columns of a row and their residual.
+void store_eight(eight sums, eight residual, uint row, uint column8)
+{
+    const uint at = row * (uint(push.out4) / 2) + column8;
+    if ((FLAGS & RVIT_LINEAR_GATED) != 0) {
+        vec4 gated = vec4(gate(sums.low), gate(sums.high));
+        if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0)
+            gated += residual.low;
+#if OUT_F16
+        const uvec2 words = out_pack(gated);
+        if (at % 2 == 0)
+            out_units[uint(push.out_at) + at / 2].xy = words;
+        else
+            out_units[uint(push.out_at) + at / 2].zw = words;
+#else
+        out_words[uint(push.out_at) + at] = gated;
+#endif
+        return;
+    }
+    vec4 low = activate(sums.low), high = activate(sums.high);
+    if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
+        low += residual.low;
+        high += residual.high;
+    }
+#if OUT_F16
+    out_units[uint(push.out_at) + at] = uvec4(out_pack(low), out_pack(high));
+#else
+    out_words[uint(push.out_at) + at * 2] = low;
+    out_words[uint(push.out_at) + at * 2 + 1] = high;
+#endif
+}
+
+#if LINEAR_FOURS
+// The same of four columns, which are not gated.
+vec4 residual_of_four(uint row, uint column4)
+{
+    if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) == 0)
+        return vec4(0.0);
+    return residual_four((push.period == 0 ? row : row % uint(push.period)) * uint(push.out4) + column4);
+}
+
+void store_four(vec4 sums, vec4 residual, uint row, uint column4)
+{
+    vec4 value = activate(sums);
+    if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0)
+        value += residual;
+    out_four(row * uint(push.out4) + column4, value);
+}
+#endif
+
+#endif
