@@ -187,6 +187,12 @@ def results(reports):
     return text + "\n\n" + forwards_table(rows, [(m, b) for m, b in FORWARDS if b in (1, 64)])
 
 
+def elsewhere(report, device):
+    """Where a report is from, if not from this device."""
+    name = report["device"]["name"]
+    return "" if name == device else f" (an {name}, {report['date'][:10]})"
+
+
 def forwards(reports):
     peers = reports.find("peers", "forwards")
     device = peers["device"]["name"]
@@ -201,26 +207,26 @@ def forwards(reports):
              for k in (0.5, 0.2)]
     text = f"""Measured against its own dense forward, the pruned DeiT-B at batch 64 reaches {ideal[0]} (keep 0.5) and {ideal[1]} (keep
         0.2) of the speed-up that its count of multiplications (MACs) allows."""
-    compiled = reports.find("peers", "compile", name=device)
+    compiled = reports.find("peers", "compile")
     if compiled:
         found = [r for r in compiled["compile"] if OURS in r]
         factors = [images_per_second(r) / images_per_second(r, "torch.compile") for r in found]
         text += f""" Under `torch.compile` (reduce-overhead) the same forwards of {models(found)} take {min(factors):.2f} to
-        {max(factors):.2f} times as long as raggedvit's, in {len(found)} combinations."""
-    eager = reports.find("peers", "eager", name=device)
+        {max(factors):.2f} times as long as raggedvit's, in {len(found)} combinations{elsewhere(compiled, device)}."""
+    eager = reports.find("peers", "eager")
     if eager:
         factors = [median(r, "eager, Triton varlen", "latency") / median(r, OURS, "latency") for r in eager["eager"]
                    if r["batch"] == 1 and r["keep"] is not None and median(r, "eager, Triton varlen", "latency")]
         text += f""" Our version of the paper's eager pipeline, with our Triton kernel, takes at least {min(factors):.1f} times as long
-        at batch 1."""
-    c = [r for r in (reports.find("forward", name=device, backend="cuda", inputs="device", model=m,
+        at batch 1{elsewhere(eager, device)}."""
+    c = [r for r in (reports.find("forward", backend="cuda", inputs="device", model=m,
                                   where=lambda r: by_batch(r) and all(median(x, "enqueue_next_us") for x in r["results"])) for m in MODELS)
          if r]
     if c:
         pairs = [(median(row, "enqueue_next_us"), median(r, "floor", "empty_graph_launch_us")) for r in c for row in r["results"]]
         text += f""" In C, enqueuing a forward of {models(c)} while another runs takes at most {max(us for us, _ in pairs):.1f} us of host
         time, and at most {max(us / floor for us, floor in pairs):.1f} times the launch of an empty graph
-        ({', '.join(link(r, MODELS[r['model']][0]) for r in c)}). The first enqueue after a long wait finds cold caches and takes
+        ({', '.join(link(r, MODELS[r['model']][0]) + elsewhere(r, device) for r in c)}). The first enqueue after a long wait finds cold caches and takes
         longer."""
     return "\n\n".join(out + [paragraph(text)])
 
