@@ -203,9 +203,9 @@ void rvit_cu_lt_forget(rvit_cu_queue *queue);
 
 /* linear.c: whether no op of the program writes what is read early: weight, bias and scales that are not of rows. */
 int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args);
-/* Whether cuBLASLt could serve: the host knows the rows, or it pays to make all that there may be, and the residual does not repeat. */
 /* What the backend's kernels are told; of columns of the product, and of elements of x. */
 rvit_cu_linear_params rvit_cu_linear_params_of(const rvit_cu_queue *queue, const rvit_linear_args *args);
+/* Whether cuBLASLt could serve: the host knows the rows, or it pays to make all that there may be, and the residual does not repeat. */
 int rvit_cu_linear_is_for_lt(const rvit_cu_queue *queue, const rvit_linear_args *args);
 
 /* linear_hopper.c: GEMMs by kernels of warpgroups. */

@@ -59,7 +59,6 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     machine->hopper_kinds = 1 << RVIT_CU_GEMM_PLAIN | 1 << RVIT_CU_GEMM_WIDE;
     machine->few_counted = 1;
     machine->few_bytes = 100;
-    machine->few_stages = 0;
     memcpy(machine->few_tiles, few, sizeof few);
     memcpy(machine->spare_e4m3_tiles, spare_e4m3, sizeof spare_e4m3);
     machine->spare_tiles[0] = 24;

@@ -205,7 +205,6 @@ typedef struct rvit_cu_machine {
     int32_t few_tiles[4];        /* of each kind: tiles of the GEMM for many rows, at most, for 100 SMs, for that for few; 0: any number */
     int32_t spare_e4m3_tiles[4]; /* in the same measure: at most so many, for cuBLASLt to make all rows; 0: never */
     int32_t spare_tiles[2];      /* the same of 16 bits and kind RVIT_CU_GEMM_NARROWING: more than so many, at most so many */
-    int32_t few_stages;          /* of its ring, at most; 0: as many as fit. Few leave room for the kernel after it, launched early */
     rvit_cu_few_form few_forms[4]; /* of each kind, in place of the choice; no stages: the choice */
 } rvit_cu_machine;
 

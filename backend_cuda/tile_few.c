@@ -85,8 +85,7 @@ static int32_t stages_of(const rvit_cu_machine *machine, rvit_cu_few_form form, 
     const struct few_shape *s = &shapes[form.shape];
     const int64_t here = divide_up(ctas_of(&form, rows, out_features), machine->n_sms);
     const int64_t wanted = here < (out_size == 4 ? s->ctas_f32 : s->ctas) ? here : out_size == 4 ? s->ctas_f32 : s->ctas;
-    const int32_t stages = machine->few_stages > 0 ? machine->few_stages : RVIT_CU_FEW_STAGES;
-    for (form.stages = stages; form.stages > 3; form.stages--)
+    for (form.stages = RVIT_CU_FEW_STAGES; form.stages > 3; form.stages--)
         if (shared_of(&form) <= machine->max_shared && wanted * (shared_of(&form) + 1024) <= machine->sm_shared)
             break;
     return form.stages;

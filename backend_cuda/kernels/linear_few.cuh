@@ -5,8 +5,8 @@
 #ifndef RVIT_LINEAR_FEW_CUH
 #define RVIT_LINEAR_FEW_CUH
 
-#include "hopper.cuh"
 #include "lane_scaled.cuh"
+#include "ring.cuh"
 
 #include "../tile.h"
 
@@ -27,34 +27,13 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
 
 #ifdef RVIT_HOPPER
 
-    /* Shared addresses. Of each stage there is a barrier for rows that have come, and that all have left; one of each warp for parts of
-       its sums. */
-    struct ring {
-        uint32_t barriers;
+    /* And of each warp a barrier for parts of its sums. */
+    struct ring : ring_of_stages<X_BYTES, STAGE_BYTES> {
+        using ring_of_stages<X_BYTES, STAGE_BYTES>::ring_of_stages;
 
-        __device__ __forceinline__ ring(const unsigned char *memory)
-        {
-            barriers = (shared_address(memory) + 1023) & ~1023u; /* the swizzle is one of addresses */
-        }
-        __device__ __forceinline__ uint32_t came(int stage) const
-        {
-            return barriers + stage * 16;
-        }
-        __device__ __forceinline__ uint32_t left(int stage) const
-        {
-            return barriers + stage * 16 + 8;
-        }
         __device__ __forceinline__ uint32_t added(int warp) const
         {
-            return barriers + 512 + warp * 8;
-        }
-        __device__ __forceinline__ uint32_t x(int stage) const
-        {
-            return barriers + 1024 + stage * STAGE_BYTES;
-        }
-        __device__ __forceinline__ uint32_t weight(int stage) const
-        {
-            return x(stage) + X_BYTES;
+            return this->barriers + 512 + warp * 8;
         }
     };
 

@@ -6,8 +6,8 @@
 #ifndef RVIT_LINEAR_HOPPER_CUH
 #define RVIT_LINEAR_HOPPER_CUH
 
-#include "hopper.cuh"
 #include "lane_scaled.cuh"
+#include "ring.cuh"
 
 #include "../tile.h"
 
@@ -27,42 +27,21 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
 
 #ifdef RVIT_HOPPER
 
-    /* Shared addresses. Of each stage there is a barrier for rows that have come, and that all have left. */
-    struct ring {
-        uint32_t barriers;
+    struct ring : ring_of_stages<X_BYTES, STAGE_BYTES> {
+        using ring_of_stages<X_BYTES, STAGE_BYTES>::ring_of_stages;
 
-        __device__ __forceinline__ ring(const unsigned char *memory)
-        {
-            barriers = (shared_address(memory) + 1023) & ~1023u; /* the swizzle is one of addresses */
-        }
-        __device__ __forceinline__ uint32_t came(int stage) const
-        {
-            return barriers + stage * 16;
-        }
-        __device__ __forceinline__ uint32_t left(int stage) const
-        {
-            return barriers + stage * 16 + 8;
-        }
         /* A group's next tile; barriers: it is named there, all its warps know it. */
         __device__ __forceinline__ uint32_t slot(int group) const
         {
-            return barriers + 512 + group * 16;
+            return this->barriers + 512 + group * 16;
         }
         __device__ __forceinline__ uint32_t named(int group) const
         {
-            return barriers + 544 + group * 16;
+            return this->barriers + 544 + group * 16;
         }
         __device__ __forceinline__ uint32_t known(int group) const
         {
-            return barriers + 552 + group * 16;
-        }
-        __device__ __forceinline__ uint32_t x(int stage) const
-        {
-            return barriers + 1024 + stage * STAGE_BYTES;
-        }
-        __device__ __forceinline__ uint32_t weight(int stage) const
-        {
-            return x(stage) + X_BYTES;
+            return this->barriers + 552 + group * 16;
         }
     };
 

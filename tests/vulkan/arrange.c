@@ -84,6 +84,34 @@ static void arranged_in_place(void **state)
     rvit_device_destroy(device);
 }
 
+/* What cannot be arranged is an error, and not left as it is in silence. */
+static void fails_to_arrange(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    rvit_stream *stream = NULL;
+    rvit_buffer *weight = NULL;
+    rvit_device_desc desc = auto_desc();
+    desc.skip_self_test = 1;
+    layer_does("");
+    expect_ok(rvit_device_create(&desc, &device));
+    device->info.tier = RVIT_TIER_MATRIX;
+    ((rvit_vk_device *)device)->physical.matrix.in_rows = 1;
+    expect_ok(rvit_buffer_create(device, BEFORE + COLUMNS * FEATURES * 2, RVIT_BUFFER_UPLOAD, &weight));
+    expect_ok(rvit_stream_create(device, &stream));
+    rvit_op op = linear_of(weight);
+    layer_does("no_shaders");
+    expect_status(rvit_vk_arrange_weight(stream, &op), RVIT_OUT_OF_DEVICE_MEMORY, "vkCreateShaderModule");
+    assert_int_equal(op.hints.arranged, 0);
+    layer_does("");
+    expect_ok(rvit_vk_arrange_weight(stream, &op));
+    assert_int_equal(op.hints.arranged, 1);
+    expect_ok(rvit_stream_synchronize(stream));
+    rvit_stream_destroy(stream);
+    rvit_buffer_destroy(weight);
+    rvit_device_destroy(device);
+}
+
 /* A device that holds matrices otherwise finds out by its self-test, and stages. */
 static void held_otherwise(void **state)
 {
@@ -250,3 +278,6 @@ static void rows_of_queries_touch_no_bit(void **state)
 }
 
 SUITE(arrange_suite, TEST(arranged_in_place), TEST(held_otherwise), TEST(arranged_equals_row_major), TEST(rows_of_queries_touch_no_bit));
+
+/* With the layer of failing drivers. */
+SUITE(arrange_failure_suite, TEST(fails_to_arrange));

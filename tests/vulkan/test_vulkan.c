@@ -371,6 +371,6 @@ SUITE(drivers_suite, LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in
 
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {&drivers_suite, &cache_suite, &loops_suite, &arrange_suite};
+    const suite *const suites[] = {&drivers_suite, &cache_suite, &loops_suite, &arrange_suite, &arrange_failure_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
 }

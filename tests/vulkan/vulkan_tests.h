@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-extern const suite drivers_suite, cache_suite, loops_suite, arrange_suite;
+extern const suite drivers_suite, cache_suite, loops_suite, arrange_suite, arrange_failure_suite;
 
 /* Sets what the test layer does from now on; "": nothing. */
 void layer_does(const char *words);
