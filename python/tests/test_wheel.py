@@ -59,7 +59,10 @@ class WheelTest(unittest.TestCase):
             self.skipTest(f"{reason} (python/run_tests.sh --torch has it)")
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder).resolve()
-            run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, support.ROOT,
+            # From the source distribution, whose files are a choice, with Triton's libraries installed or not.
+            code = f"from scikit_build_core.build import build_sdist; print(build_sdist({os.fspath(folder)!r}))"
+            source = folder / run(sys.executable, "-c", code, cwd=support.ROOT).splitlines()[-1]
+            run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source,
                 "--config-settings=cmake.define.RVIT_VULKAN=OFF", "--config-settings=cmake.define.RVIT_CUDA=OFF")
             (wheel,) = folder.glob("*.whl")
             self.assertRegex(wheel.name, rf"^raggedvit-{re.escape(raggedvit.__version__)}-cp310-abi3-linux_\w+\.whl$")

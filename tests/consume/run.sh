@@ -39,6 +39,12 @@ needs_shared() {
     [ "$found" = "$2" ] || fail "$1 needs libraggedvit.so.0: $found, not $2"
 }
 
+# A library that is linked with the archive has the functions to itself.
+check_plugin() {
+    nm -D --defined-only "$1" | grep -q ' plugin_version$' || fail "nm finds nothing in $1"
+    ! nm -D "$1" | grep ' rvit_' || fail "$1 exports or lacks these functions"
+}
+
 # cmake_project NAME LANGUAGES OPTIONS...: configures, builds and runs tests/consume/CMakeLists.txt.
 cmake_project() {
     local folder=$work/$1 names="" language
@@ -54,6 +60,7 @@ cmake_project() {
         needs_shared "$folder/${language}_shared" yes
         needs_shared "$folder/${language}_static" no
     done
+    [[ ";$2;" != *";C;"* ]] || check_plugin "$folder/libplugin.so"
     # The programs are compiled as their own project says, not as the library's does.
     if grep '"command"' "$folder/compile_commands.json" | grep -E 'program\.c(pp)? ' |
         grep -E -e '-W[a-z]|-ffp-contract|-fno-fast-math|-fvisibility|RVIT_|_GNU_SOURCE'; then
@@ -92,6 +99,12 @@ find_package)
     ;;
 pkg-config)
     command -v pkg-config >/dev/null || skip "pkg-config is not installed"
+    # Folders that are given as absolute ones, as Nix and Guix do.
+    "$CMAKE" -S "$source" -B "$work/absolute" -DCMAKE_INSTALL_PREFIX=/opt/out -DCMAKE_INSTALL_LIBDIR=/opt/lib/lib \
+        -DCMAKE_INSTALL_INCLUDEDIR=/opt/dev/include -DRVIT_{CUDA,VULKAN,TESTS,TOOLS,BENCH,EXAMPLES,PYTHON,TRITON}=OFF >"$work/log" ||
+        { cat "$work/log"; fail "configuring failed"; }
+    flags=$(pkg-config --cflags --libs "$work/absolute/raggedvit.pc" | xargs)
+    [ "$flags" = "-I/opt/dev/include -L/opt/lib/lib -lraggedvit" ] || fail "absolute folders become $flags"
     install_moved
     # shellcheck disable=SC2046
     LD_LIBRARY_PATH=$library compile "$work/shared" $(pkg-config --cflags --libs raggedvit)
@@ -99,6 +112,9 @@ pkg-config)
     rm "$library"/libraggedvit.so*
     # shellcheck disable=SC2046
     compile "$work/static" $(pkg-config --cflags --static --libs raggedvit)
+    # shellcheck disable=SC2046,SC2086
+    $CC ${CFLAGS:-} -shared -fPIC -o "$work/libplugin.so" "$here/plugin.c" $(pkg-config --cflags --static --libs raggedvit)
+    check_plugin "$work/libplugin.so"
     ;;
 build-tree)
     cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$build"
@@ -107,13 +123,21 @@ build-tree)
     # shellcheck disable=SC2046
     LD_LIBRARY_PATH=$build compile "$work/uninstalled" $(pkg-config --cflags --libs raggedvit)
     ;;
-add_subdirectory | FetchContent)
+add_subdirectory)
     # A parent's flags reach the library, which must give the same all the same.
-    [ "$how" = FetchContent ] || CFLAGS="${CFLAGS:-} -O2 -ffast-math"
-    cmake_project parent "$languages" "-DRVIT_HOW=$how" "-DRVIT_SOURCE=$source" "-DCMAKE_C_FLAGS=${CFLAGS:-}" -DRVIT_VULKAN=OFF \
-        -DRVIT_CUDA=OFF
+    cmake_project parent "$languages" "-DRVIT_HOW=$how" "-DRVIT_SOURCE=$source" "-DCMAKE_C_FLAGS=-O2 -ffast-math" -DRVIT_VULKAN=OFF \
+        -DRVIT_CUDA=OFF -DRVIT_DOXYGEN=/bin/true -DCMAKE_UNITY_BUILD=ON -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
     "$CMAKE" --install "$work/parent" --prefix "$work/prefix" >/dev/null
     [ ! -e "$work/prefix" ] || fail "the parent installs $(find "$work/prefix" -type f)"
+    ;;
+FetchContent)
+    "$CMAKE" -S "$here/export_set" -B "$work/mylib" "-DRVIT_SOURCE=$source" -DRVIT_VULKAN=OFF -DRVIT_CUDA=OFF >"$work/log" 2>&1 &&
+        "$CMAKE" --build "$work/mylib" --parallel 2 >>"$work/log" 2>&1 &&
+        "$CMAKE" --install "$work/mylib" --prefix "$work/prefix" >>"$work/log" || { cat "$work/log"; fail "mylib is not installed"; }
+    grep -q 'CPACK_PACKAGE_NAME "mylib"' "$work/mylib/CPackConfig.cmake" || fail "the package is not the parent's"
+    "$CMAKE" -S "$here/export_set/user" -B "$work/user" "-DCMAKE_PREFIX_PATH=$work/prefix" >"$work/log" 2>&1 &&
+        "$CMAKE" --build "$work/user" >>"$work/log" 2>&1 || { cat "$work/log"; fail "a user of mylib cannot be built"; }
+    "$work/user/user"
     ;;
 package)
     for tool in dpkg-deb dpkg-shlibdeps cpack file; do
