@@ -53,8 +53,16 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     rvit_obstacles *obstacles = &checkpoint->obstacles;
     const rvit_config_source source = {path, rvit_tensor_set_metadata(set, "config"), rvit_tensor_set_metadata(set, "architecture"),
                                        desc->config};
+    const rvit_family *family = NULL;
+    char prefix[RVIT_NAME_PREFIX], printable[RVIT_NAME_PREFIX];
     rvit_describe_options(desc, &checkpoint->facts);
-    RVIT_TRY(rvit_vit_config_infer(set, desc->lenient, checkpoint->used, &checkpoint->config, obstacles));
+    RVIT_TRY(rvit_family_detect(set, prefix, &family));
+    if (prefix[0] != '\0') {
+        rvit_printable(printable, sizeof printable, prefix);
+        rvit_facts_set_text(&checkpoint->facts, RVIT_FACT_PREFIX, printable, "every tensor's name begins with it, and it is left out");
+        rvit_tensor_set_skip_prefix(checkpoint->tensors, prefix);
+    }
+    RVIT_TRY(rvit_vit_config_infer(set, family, desc->lenient, checkpoint->used, &checkpoint->config, obstacles));
     RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, obstacles));
     const double size[2] = {desc->image_size, desc->image_size};
     if (checkpoint->config.no_table && desc->image_size > 0)

@@ -33,6 +33,19 @@ static rvit_status read_model_type(const rvit_config_reader *r, const rvit_json 
     return RVIT_OK;
 }
 
+/* The image processor inside the processor of a model of several kinds of input, which transformers 5 believes first. */
+static rvit_status read_processor(const rvit_config_reader *r, const rvit_json *root)
+{
+    rvit_config_reader inner = *r;
+    const rvit_json *images = NULL;
+    RVIT_TRY(rvit_config_object(r, root, "image_processor", &images));
+    if (images == NULL)
+        return RVIT_OK;
+    inner.section = "image_processor.";
+    *r->has_processor = 1;
+    return rvit_config_preprocessor(&inner, images);
+}
+
 typedef rvit_status (*read_function)(const rvit_config_reader *, const rvit_json *);
 
 /* *out_found: whether there is such a file. */
@@ -92,13 +105,15 @@ static void read_name(const char *name, rvit_facts *facts)
 rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles)
 {
     const struct rvit_processor_class *processor = NULL;
-    rvit_config_reader r = {NULL, NULL, "", facts, obstacles, &processor};
-    int32_t found, others;
+    int32_t has_processor = 0, found, others;
+    rvit_config_reader r = {NULL, NULL, "", facts, obstacles, &processor, &has_processor};
     if (source->given != NULL)
         return read_text(source->given, "the given config", "given config", alloc, &r);
     /* open_clip's repositories may hold a config.json for transformers too, of weights under other names. */
     RVIT_TRY(read_beside(source, "config.json", read_model_type, alloc, &r, &found));
-    RVIT_TRY(read_beside(source, "preprocessor_config.json", rvit_config_preprocessor, alloc, &r, &others));
+    RVIT_TRY(read_beside(source, "processor_config.json", read_processor, alloc, &r, &others));
+    if (!has_processor)
+        RVIT_TRY(read_beside(source, "preprocessor_config.json", rvit_config_preprocessor, alloc, &r, &others));
     RVIT_TRY(read_beside(source, "config.json", read_model, alloc, &r, &found));
     RVIT_TRY(read_beside(source, "hf_quant_config.json", rvit_config_modelopt, alloc, &r, &others));
     RVIT_TRY(read_beside(source, "open_clip_config.json", rvit_config_open_clip, alloc, &r, &others));

@@ -14,6 +14,7 @@ typedef struct rvit_config_reader {
     rvit_facts *facts;
     rvit_obstacles *obstacles;
     const struct rvit_processor_class **processor; /* of the model type; *processor is NULL where none is known */
+    int32_t *has_processor;                        /* set once a file has told how images are prepared */
 } rvit_config_reader;
 
 /* "config.json: vision_config.hidden_act", for facts and obstacles. */

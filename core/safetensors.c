@@ -86,14 +86,36 @@ static int compare_keys(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
-/* Recognises, by their first bytes, other files that are often given a checkpoint's name. */
-static const char *other_format(const unsigned char *bytes)
+/* Other files that are often given a checkpoint's name, by their first bytes. */
+static const struct {
+    const char *bytes;
+    int32_t at, n;
+    const char *says;
+} other_formats[] = {
+    {"PK\3\4", 0, 4, "a zip archive, such as a PyTorch checkpoint, which tools/convert_checkpoint.py converts"},
+    {"\x80\2", 0, 2, "a PyTorch checkpoint, which tools/convert_checkpoint.py converts"},
+    {"\x80", 0, 1, "a Python pickle, such as a PyTorch checkpoint, which tools/convert_checkpoint.py converts"},
+    {"version ", 0, 8, "a Git LFS pointer: run git lfs pull"},
+    {"GGUF", 0, 4, "a GGUF file: use the .safetensors file that it was made from"},
+    {"\x89HDF", 0, 4, "an HDF5 file of Keras: save the weights as .safetensors"},
+    {"\x93NUMPY", 0, 6, "a NumPy array: save all weights by their names as .safetensors"},
+    {"TFL3", 4, 4, "a TensorFlow Lite model: use the .safetensors file that it was made from"},
+    {"ftrt", 0, 4, "a TensorRT engine: use the .safetensors file that it was made from"},
+    {"\x1f\x8b", 0, 2, "a gzip archive: unpack it"},
+    {"<", 0, 1, "a web page, perhaps the answer of a site that wants a login: download the file again"},
+    {"{", 0, 1, "a JSON file; an index of shards is read if its name ends with .json"},
+    {"\x08", 0, 1, "an ONNX model: use the .safetensors file that it was made from"},
+};
+
+/* "" or what the file looks like, in words that follow a sentence. */
+static void other_format(const unsigned char bytes[8], char *out, size_t size)
 {
-    if (memcmp(bytes, "PK\3\4", 4) == 0 || (bytes[0] == 0x80 && bytes[1] == 2))
-        return "; it looks like a PyTorch checkpoint, which tools/convert_checkpoint.py converts";
-    if (memcmp(bytes, "version ", 8) == 0)
-        return "; it looks like a Git LFS pointer: run git lfs pull";
-    return "";
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof other_formats / sizeof *other_formats; i++)
+        if (memcmp(bytes + other_formats[i].at, other_formats[i].bytes, (size_t)other_formats[i].n) == 0) {
+            snprintf(out, size, "; it looks like %s", other_formats[i].says);
+            return;
+        }
 }
 
 /* Sets data_start and data_size. */
@@ -109,9 +131,12 @@ static rvit_status read_header_length(rvit_safetensors *file)
         length = length << 8 | bytes[i];
     if (length == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: the header length is zero", file->path);
-    if (length > RVIT_SAFETENSORS_MAX_HEADER)
+    if (length > RVIT_SAFETENSORS_MAX_HEADER) {
+        char looks[SHOWN_NAME + 32];
+        other_format(bytes, looks, sizeof looks);
         return rvit_fail(RVIT_BAD_FILE, "%s: not a .safetensors file: the header length %" PRIu64 " is above %d%s", file->path, length,
-                         RVIT_SAFETENSORS_MAX_HEADER, other_format(bytes));
+                         RVIT_SAFETENSORS_MAX_HEADER, looks);
+    }
     if ((int64_t)length > file->disk.size - 8)
         return rvit_fail(RVIT_BAD_FILE, "%s: truncated: the header length is %" PRIu64 ", but only %" PRId64 " bytes follow it", file->path,
                          length, file->disk.size - 8);
@@ -506,6 +531,12 @@ const char *rvit_safetensors_path(const rvit_safetensors *file)
 int32_t rvit_safetensors_count(const rvit_safetensors *file)
 {
     return file->n_tensors;
+}
+
+void rvit_safetensors_skip_prefix(rvit_safetensors *file, size_t n)
+{
+    for (int32_t i = 0; i < file->n_tensors; i++)
+        file->tensors[i].name += n;
 }
 
 const rvit_file_tensor *rvit_safetensors_tensor(const rvit_safetensors *file, int32_t index)

@@ -37,6 +37,8 @@ void rvit_safetensors_close(rvit_safetensors *file);
 /* The printable path. */
 const char *rvit_safetensors_path(const rvit_safetensors *file);
 int32_t rvit_safetensors_count(const rvit_safetensors *file);
+/* Names leave out their first n bytes from here on. */
+void rvit_safetensors_skip_prefix(rvit_safetensors *file, size_t n);
 /* In the order of the data, 0 <= index < count. */
 const rvit_file_tensor *rvit_safetensors_tensor(const rvit_safetensors *file, int32_t index);
 /* The index of the tensor with this name; -1 if there is none. */

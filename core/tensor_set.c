@@ -241,6 +241,12 @@ int32_t rvit_tensor_set_count(const rvit_tensor_set *set)
     return set->first[set->n_files];
 }
 
+void rvit_tensor_set_skip_prefix(rvit_tensor_set *set, const char *prefix)
+{
+    for (int32_t i = 0; i < set->n_files; i++)
+        rvit_safetensors_skip_prefix(set->files[i], strlen(prefix));
+}
+
 /* The file that holds tensor `index` of the set. */
 static int32_t file_of(const rvit_tensor_set *set, int32_t index)
 {

@@ -19,6 +19,8 @@ void rvit_tensor_set_close(rvit_tensor_set *set);
 const char *rvit_tensor_set_path(const rvit_tensor_set *set);
 int32_t rvit_tensor_set_n_files(const rvit_tensor_set *set);
 int32_t rvit_tensor_set_count(const rvit_tensor_set *set);
+/* Names leave out `prefix`, with which all of them begin, from here on. */
+void rvit_tensor_set_skip_prefix(rvit_tensor_set *set, const char *prefix);
 /* Tensor `index`, 0 <= index < count: file after file, sorted by name; within a file in the order of its data. */
 const rvit_file_tensor *rvit_tensor_set_tensor(const rvit_tensor_set *set, int32_t index);
 /* The index of the tensor with this name; -1 if there is none. */

@@ -274,11 +274,10 @@ static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used
     return RVIT_OK;
 }
 
-rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, uint8_t *used, rvit_vit_config *config,
-                                  rvit_obstacles *obstacles)
+rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, const rvit_family *family, int32_t lenient, uint8_t *used,
+                                  rvit_vit_config *config, rvit_obstacles *obstacles)
 {
-    rvit_geometry g = {.set = set, .path = rvit_tensor_set_path(set)};
-    RVIT_TRY(rvit_family_detect(set, &g.family));
+    rvit_geometry g = {.set = set, .path = rvit_tensor_set_path(set), .family = family};
     memset(config, 0, sizeof *config);
     config->family = g.family;
     config->info.struct_size = sizeof config->info;

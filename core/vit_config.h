@@ -42,8 +42,8 @@ typedef struct rvit_vit_config {
 /* Fills *config and used [set's tensors]: 1 for each tensor the dense forward uses. Parts that names or shapes show, but that the forward
    does not run, become obstacles; shapes are then not checked. BAD_FILE: a tensor is missing, misshaped, of a type that holds no weights or
    unknown, unless lenient and outside of what is computed. */
-rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, uint8_t *used, rvit_vit_config *config,
-                                  rvit_obstacles *obstacles);
+rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, const rvit_family *family, int32_t lenient, uint8_t *used,
+                                  rvit_vit_config *config, rvit_obstacles *obstacles);
 /* Fills info.architecture from the rest. */
 void rvit_vit_name(rvit_vit_config *config);
 

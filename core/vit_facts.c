@@ -4,6 +4,7 @@
 #include <string.h>
 
 static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "name",
+                                                   [RVIT_FACT_PREFIX] = "prefix",
                                                    [RVIT_FACT_HEADS] = "heads",
                                                    [RVIT_FACT_ACTIVATION] = "activation",
                                                    [RVIT_FACT_EPS] = "eps",

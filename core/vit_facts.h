@@ -5,7 +5,8 @@
 #include <raggedvit/vit.h>
 
 typedef enum rvit_fact {
-    RVIT_FACT_ARCHITECTURE, /* text alone */
+    RVIT_FACT_ARCHITECTURE, /* only text, as the next */
+    RVIT_FACT_PREFIX,       /* of the names of all tensors, which are read without it */
     RVIT_FACT_HEADS,
     RVIT_FACT_ACTIVATION, /* rvit_activation */
     RVIT_FACT_EPS,

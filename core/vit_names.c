@@ -331,37 +331,100 @@ const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t 
     return out;
 }
 
-/* The number of tensors, outside the blocks and in the first block and deepstack merger, that have this family's names. */
-static int32_t n_named(const rvit_tensor_set *set, const rvit_family *family)
+/* The number of tensors, outside the blocks and in the first block and deepstack merger, that have this family's names behind a prefix. */
+static int32_t n_named(const rvit_tensor_set *set, const char *prefix, const rvit_family *family)
 {
     int32_t n = 0;
     for (int role = 0; role < (int)RVIT_FIRST_PREDICTOR_ROLE; role++) {
-        char buffer[RVIT_NAME_SIZE];
+        char buffer[RVIT_NAME_SIZE], whole[RVIT_NAME_PREFIX + RVIT_NAME_SIZE];
         const char *name = rvit_family_name(family, (rvit_role)role, 0, buffer);
-        n += name != NULL && rvit_tensor_set_find(set, name) >= 0;
+        snprintf(whole, sizeof whole, "%s%s", prefix, name == NULL ? "" : name);
+        n += name != NULL && rvit_tensor_set_find(set, whole) >= 0;
     }
     return n;
 }
 
-rvit_status rvit_family_detect(const rvit_tensor_set *set, const rvit_family **out_family)
+/* The number of tensors that the best family recognises behind a prefix. */
+static int32_t find_family(const rvit_tensor_set *set, const char *prefix, const rvit_family **out_family)
 {
-    if (rvit_tensor_set_count(set) == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: the checkpoint holds no tensors", rvit_tensor_set_path(set));
     int32_t most = 0;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        const int32_t n = n_named(set, &families[i]);
+        const int32_t n = n_named(set, prefix, &families[i]);
         if (n > most) {
             most = n;
             *out_family = &families[i];
         }
     }
-    if (most == 0) {
-        char shown[SHOWN_NAME];
-        rvit_printable(shown, sizeof shown, rvit_tensor_set_tensor(set, 0)->name);
-        return rvit_fail(RVIT_BAD_FILE,
-                         "%s: none of the tensors has the name of a Vision Transformer's in timm, DINOv2, Hugging Face, open_clip or "
-                         "torchvision (the first is '%s')",
-                         rvit_tensor_set_path(set), shown);
+    return most;
+}
+
+/* Lengthens a prefix by the next part ("module.") of the name of tensor `index`; 0: there is none. */
+static int lengthen(const rvit_tensor_set *set, int32_t index, char prefix[RVIT_NAME_PREFIX])
+{
+    const char *name = rvit_tensor_set_tensor(set, index)->name;
+    const char *dot = strchr(name + strlen(prefix), '.');
+    if (dot == NULL || dot + 2 - name > RVIT_NAME_PREFIX)
+        return 0;
+    snprintf(prefix, RVIT_NAME_PREFIX, "%.*s", (int)(dot + 1 - name), name);
+    return 1;
+}
+
+static int all_begin_with(const rvit_tensor_set *set, const char *prefix)
+{
+    for (int32_t i = 0; i < rvit_tensor_set_count(set); i++)
+        if (strncmp(rvit_tensor_set_tensor(set, i)->name, prefix, strlen(prefix)) != 0)
+            return 0;
+    return 1;
+}
+
+/* What some of the names begin with, and behind which they are a family's. A file of very many other names is searched in part. */
+static int find_part(const rvit_tensor_set *set, char prefix[RVIT_NAME_PREFIX], const rvit_family **out_family)
+{
+    const int32_t n = rvit_tensor_set_count(set);
+    int tries = 64;
+    for (int32_t i = 0; i < n && tries > 0; i++) {
+        if (i > 0 && prefix[0] != '\0' && strncmp(rvit_tensor_set_tensor(set, i)->name, prefix, strlen(prefix)) == 0)
+            continue; /* tried */
+        for (prefix[0] = '\0'; tries > 0 && lengthen(set, i, prefix); tries--)
+            if (find_family(set, prefix, out_family) > 0)
+                return 1;
     }
-    return RVIT_OK;
+    return 0;
+}
+
+static rvit_status fail_unknown(const rvit_tensor_set *set)
+{
+    const rvit_family *family = NULL;
+    char prefix[RVIT_NAME_PREFIX] = "", shown[SHOWN_NAME];
+    if (find_part(set, prefix, &family)) {
+        rvit_printable(shown, sizeof shown, prefix);
+        return rvit_fail(RVIT_BAD_FILE,
+                         "%s: behind '%s' tensors have the names of a Vision Transformer (%s), but not all tensors begin so: save only "
+                         "those that do",
+                         rvit_tensor_set_path(set), shown, family->name);
+    }
+    rvit_printable(shown, sizeof shown, rvit_tensor_set_tensor(set, 0)->name);
+    return rvit_fail(RVIT_BAD_FILE,
+                     "%s: none of the tensors has the name of a Vision Transformer's in timm, DINOv2, Hugging Face, open_clip or "
+                     "torchvision (the first is '%s')",
+                     rvit_tensor_set_path(set), shown);
+}
+
+rvit_status rvit_family_detect(const rvit_tensor_set *set, char out_prefix[RVIT_NAME_PREFIX], const rvit_family **out_family)
+{
+    char prefix[RVIT_NAME_PREFIX] = "";
+    out_prefix[0] = '\0';
+    if (rvit_tensor_set_count(set) == 0)
+        return rvit_fail(RVIT_BAD_FILE, "%s: the checkpoint holds no tensors", rvit_tensor_set_path(set));
+    int32_t most = find_family(set, "", out_family);
+    while (lengthen(set, 0, prefix) && all_begin_with(set, prefix)) {
+        const rvit_family *family = NULL;
+        const int32_t n = find_family(set, prefix, &family);
+        if (n > most) {
+            most = n;
+            *out_family = family;
+            memcpy(out_prefix, prefix, RVIT_NAME_PREFIX);
+        }
+    }
+    return most > 0 ? RVIT_OK : fail_unknown(set);
 }

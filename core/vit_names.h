@@ -126,9 +126,12 @@ typedef struct rvit_family {
 
 /* Room for every tensor name that is looked up, including its NUL. */
 #define RVIT_NAME_SIZE 96
+/* Of a prefix that names of all families may have. */
+#define RVIT_NAME_PREFIX 64
 
-/* Finds the family with the most recognised tensors. BAD_FILE: no family recognises any. */
-rvit_status rvit_family_detect(const rvit_tensor_set *set, const rvit_family **out_family);
+/* Finds the family with the most recognised tensors. If it recognises more behind what all names begin with ("module.", "model.backbone."),
+   as training code leaves it, out_prefix is that; else "". BAD_FILE: no family recognises any. */
+rvit_status rvit_family_detect(const rvit_tensor_set *set, char out_prefix[RVIT_NAME_PREFIX], const rvit_family **out_family);
 /* Notes the parts of the model that names of tensors show, but that the forward does not run. */
 void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles);
 /* What precedes the number of a merger of an earlier block's rows. */

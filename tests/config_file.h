@@ -21,8 +21,8 @@ static inline void write_beside(const char *name, const char *text)
 
 static inline void remove_beside(void)
 {
-    static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json", "processor_config.json"};
+    for (int i = 0; i < 4; i++) {
         char path[160];
         snprintf(path, sizeof path, "%s/%s", temp_folder, names[i]);
         (void)unlink(path);

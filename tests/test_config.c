@@ -363,6 +363,57 @@ static void preparation_of_pictures(void **state)
     remove_beside();
 }
 
+/* transformers 5 writes the image processor of CLIP, SigLIP and Qwen into processor_config.json, and believes that first. */
+static void processors_of_several_inputs(void **state)
+{
+    (void)state;
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\"}");
+    write_beside("preprocessor_config.json", "{\"image_mean\":[0.4,0.4,0.4],\"image_std\":[0.2,0.2,0.2]}");
+    write_beside("processor_config.json", "{\"processor_class\":\"CLIPProcessor\"}");
+    assert_true(loaded(NULL).mean[0] == 0.4f);
+    write_beside("processor_config.json", "{\"image_processor\":{\"image_mean\":[0.3,0.3,0.3]},\"processor_class\":\"CLIPProcessor\"}");
+    rvit_model_info info = loaded(NULL);
+    assert_true(info.mean[0] == 0.3f && info.std[0] != 0.2f);
+    expect_fact("mean", "0.3, 0.3, 0.3", "processor_config.json: image_processor.image_mean");
+    write_beside("processor_config.json", "{\"image_processor\":{\"image_mean\":[0.3,0.3]}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "processor_config.json: image_processor.image_mean is not a list of three numbers");
+    write_beside("processor_config.json", "{\"image_processor\":7}");
+    REFUSED(NULL, RVIT_BAD_FILE, "processor_config.json: image_processor is not an object");
+    remove_beside();
+}
+
+static void prefix_all(const char *prefix)
+{
+    for (int i = 0; i < scratch.n; i++) {
+        char name[sizeof scratch.tensors[i].name];
+        snprintf(name, sizeof name, "%s%s", prefix, scratch.tensors[i].name);
+        strcpy(scratch.tensors[i].name, name);
+    }
+}
+
+/* What DDP, torch.compile, Lightning and DINO put before every name. */
+static void prefixes_of_training_code(void **state)
+{
+    (void)state;
+    static const char *const prefixes[] = {"module.", "_orig_mod.", "model.", "backbone.", "encoder.", "vit.", "module._orig_mod."};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        bare(&deit_tiny);
+        const rvit_model_info plain = loaded(NULL);
+        prefix_all(prefixes[i]);
+        const rvit_model_info info = loaded(NULL);
+        assert_memory_equal(&info, &plain, sizeof plain);
+        expect_fact("prefix", prefixes[i], "every tensor's name");
+    }
+    /* Another part beside it. */
+    add(&scratch, "criterion.weight", 1, 1, 0, 0, 0);
+    REFUSED(NULL, RVIT_BAD_FILE, "behind 'module._orig_mod.'", "timm", "save only those");
+    /* Names that a family has behind a prefix of its own need no other. */
+    bare(&deit_tiny);
+    prefix_all("visual.trunk.");
+    assert_int_equal(loaded(NULL).n_unknown, 0);
+}
+
 /* What a NaFlex processor tells: the most patches of a picture, in the place of a size. */
 static void naflex_processors(void **state)
 {
@@ -479,6 +530,8 @@ int main(void)
         cmocka_unit_test(all_obstacles),
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),
+        cmocka_unit_test(processors_of_several_inputs),
+        cmocka_unit_test(prefixes_of_training_code),
         cmocka_unit_test(naflex_processors),
         cmocka_unit_test(bad_configs),
         cmocka_unit_test(given_config),

@@ -173,9 +173,15 @@ static void bad_frames(void **state)
         {(uint64_t)1 << 63, 4, "is above"},
         {100000001, 4, "is above"},
         {100000001, 200000000, "is above"},
-        {0x800000804034b50, 4, "looks like a PyTorch checkpoint"},  /* "PK\3\4", then a version and flags */
-        {0x80ce8a6c0a8a0280, 4, "looks like a PyTorch checkpoint"}, /* a pickle of PyTorch before 1.6 */
-        {0x206e6f6973726576, 4, "looks like a Git LFS pointer"},    /* "version " */
+        {0x800000804034b50, 4, "looks like a zip archive, such as a PyTorch checkpoint"}, /* "PK\3\4", then a version and flags */
+        {0x80ce8a6c0a8a0280, 4, "looks like a PyTorch checkpoint"},                       /* a pickle of PyTorch before 1.6 */
+        {0x5d00002395980480, 4, "looks like a Python pickle"},
+        {0x206e6f6973726576, 4, "looks like a Git LFS pointer"}, /* "version " */
+        {0x346554747, 4, "looks like a GGUF file"},
+        {0x6f74797012070a08, 4, "looks like an ONNX model"},
+        {0x707974636f64213c, 4, "looks like a web page"},
+        {0x3a2274736574227b, 4, "looks like a JSON file"},
+        {0x0a1a0a0d46444889, 4, "looks like an HDF5 file"},
         {100000000, 4, "truncated: the header length"},
         {61, 4, "truncated: the header length"},
         {60, 4, "NUL"},

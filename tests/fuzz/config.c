@@ -11,7 +11,7 @@
 #include "core/config_read.h"
 #include "core/vit_describe.h"
 
-static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json"};
+static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json", "processor_config.json"};
 enum { N_NAMES = 3, METADATA = 3, NAME = 4, GIVEN = 5, N_KINDS = 6 };
 /* The models that configurations are read for. */
 enum { PLAIN, NO_TABLE, POOLED, N_MODELS };
