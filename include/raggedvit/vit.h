@@ -249,14 +249,16 @@ typedef struct rvit_checkpoint_desc {
    being believed, from
      1. desc: n_heads, activation, eps, pooling, position, architecture;
      2. the text in desc.config; without it a config.json beside the file (timm's or Hugging
-        Face's), an open_clip_config.json, a preprocessor_config.json, else the text of such a
-        config.json under "config" in the file's metadata;
+        Face's), an open_clip_config.json, a processor_config.json, a preprocessor_config.json, else
+        the text of such a config.json under "config" in the file's metadata;
      3. the name of a timm architecture in that file, else under "architecture" in the metadata;
      4. for a Hugging Face file, the defaults of its model_type;
      5. for a bare file with the tensors of published plain models in timm's names that all compute
         the same (the DeiT and ViT but those that others resemble), what these have.
    If none knows, the model is refused, and the detail names the facts and the options that supply
    them. rvit_checkpoint_fact says what was taken from where.
+
+   A prefix that the names of all tensors share ("module.", "model.") is left out of the names.
 
    Linear layers of the blocks may have 8 bits, all of one kind, as compressed-tensors and ModelOpt
    write them: X.weight of I8 or F8_E4M3, X.weight_scale [rows, 1], [rows] or one, weight = q * scale,
