@@ -108,6 +108,14 @@ static void mass(const float *scores, const uint64_t *sorted, int64_t n, double 
     }
 }
 
+/* How many of n competing rows a selection keeps at most, where n is 2 or more: whoever plans for what is left has room for no more. */
+static int64_t most_kept(const rvit_select_args *a, int64_t n)
+{
+    if (a->mode != RVIT_SELECT_SAMPLE)
+        return n;
+    return a->n_samples < n - 1 ? a->n_samples : n - 1;
+}
+
 int rvit_cpu_mark_sums(const rvit_select_args *a, const float *scores, int64_t n, uint8_t *keep, float *scratch)
 {
     if (n < 2) {
@@ -117,7 +125,9 @@ int rvit_cpu_mark_sums(const rvit_select_args *a, const float *scores, int64_t n
     uint32_t exponent = 1;
     const int kind = check(scores, n, &exponent);
     if (kind != RVIT_CPU_SELECT_FINE) {
-        memset(keep, 1, (size_t)n);
+        const int64_t kept = most_kept(a, n);
+        memset(keep, 1, (size_t)kept);
+        memset(keep + kept, 0, (size_t)(n - kept));
         return kind;
     }
     /* SAMPLE ranks in ascending order, MASS in descending order. */

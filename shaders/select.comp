@@ -53,14 +53,15 @@ uint score_bits(uint item)
 
 const uint KIND_NAN = 0, KIND_PREFIX = 1, KIND_SUM = 2;
 
-// The kept rows: all with a larger key, and the first `need` of those with this key.
+// The kept rows: of the first `most`, all with a larger key, and the first `need` of those with this key.
 struct cut {
     uint key;
     uint need;
+    uint most;
 };
 
-const cut KEEP_ALL = cut(NAN_KEY, 0xffffffffu);
-const cut KEEP_NONE = cut(0xffffffffu, 0);
+const cut KEEP_ALL = cut(NAN_KEY, 0xffffffffu, 0xffffffffu);
+const cut KEEP_NONE = cut(0xffffffffu, 0, 0);
 
 cut best_cut(uint first, uint end, uint rank, uint n_best)
 {
@@ -70,7 +71,7 @@ cut best_cut(uint first, uint end, uint rank, uint n_best)
         return KEEP_ALL;
     uint n_equal;
     const uint key = find_kth(first, end, rank, n_best, n_equal);
-    return cut(key, n_best);
+    return cut(key, n_best, end - first);
 }
 
 cut threshold_cut(uint first, uint end, uint rank)
@@ -85,7 +86,7 @@ cut threshold_cut(uint first, uint end, uint rank)
     }
     if (n_passing < least)
         return best_cut(first, end, rank, least);
-    return cut(uint(push.threshold_key) - 1, 0);
+    return cut(uint(push.threshold_key) - 1, 0, end - first);
 }
 
 cut mass_cut(uint first, uint end, uint rank, key_range range)
@@ -96,7 +97,7 @@ cut mass_cut(uint first, uint end, uint rank, key_range range)
         return KEEP_ALL;
     uint need;
     const uint key = find_mass(first, end, rank, range, bound, need);
-    return cut(key, need);
+    return cut(key, need, end - first);
 }
 
 // Marks the rows of the cut and the prefix.
@@ -115,8 +116,9 @@ void mark(uint end_prefix, uint first, uint end, uint rank, cut chosen)
             if (row < begin || row >= begin + end)
                 continue;
             const uint item = row - begin;
-            keys[i] = item < first ? 0xffffffffu : key_at(item);
-            if (item < end_prefix || (item >= first && keys[i] > chosen.key))
+            const bool competes = item >= first && item - first < chosen.most;
+            keys[i] = competes ? key_at(item) : 0xffffffffu;
+            if (item < end_prefix || (competes && keys[i] > chosen.key))
                 bytes |= KEPT << i * 8;
             n_equal += uint(keys[i] == chosen.key);
         }
@@ -204,12 +206,14 @@ void select_image(uint image, uint rank)
         chosen = best_cut(first, end, rank, uint(clamp(counts[uint(push.counts_at) + n], 0, int(n))));
     } else if (MODE == RVIT_SELECT_THRESHOLD_MODE) {
         chosen = threshold_cut(first, end, rank);
-    } else if (n > 1 && !range.has_nan) {
+    } else if (n > 1) {
         const bool can_add = can_be_added(range);
-        if (!can_add && rank == 0)
+        if (!can_add && !range.has_nan && rank == 0)
             report(image, KIND_SUM);
         if (can_add)
             chosen = MODE == RVIT_SELECT_MASS_MODE ? mass_cut(first, end, rank, range) : KEEP_NONE;
+        else if (MODE == RVIT_SELECT_SAMPLE_MODE)
+            chosen.most = min(uint(push.amount), n - 1); // no more than can be kept of other scores
     }
     mark(end_prefix, first, end, rank, chosen);
     if (MODE == RVIT_SELECT_SAMPLE_MODE && chosen == KEEP_NONE) {

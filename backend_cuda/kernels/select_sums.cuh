@@ -188,8 +188,8 @@ RVIT_DEVICE void mark_mass(const rvit_cu_select_params &params, const unsigned l
             marks[min((unsigned)sums[rank] & ((1u << INDEX_BITS) - 1u), (unsigned)n - 1u)] = 1;
 }
 
-/* Marks which of n scores are sampled, or hold the mass; returns the flaw of the scores; with one, all are kept. longer: memory for more
-   than HELD_ROWS numbers. */
+/* Marks which of n scores are sampled, or hold the mass; returns the flaw of the scores. With one, the first rows are kept, as many
+   as there can be without. longer: memory for more than HELD_ROWS numbers. */
 RVIT_DEVICE int mark_sums(const rvit_cu_select_params &params, bool is_sample, const float *scores, int n, unsigned long long *longer,
                           sums_memory &memory, uint8_t *marks)
 {
@@ -199,10 +199,11 @@ RVIT_DEVICE int mark_sums(const rvit_cu_select_params &params, bool is_sample, c
         flaw = check_scores(scores, n, memory, &exponent);
     else if (n == 1 && (float_bits(scores[0]) & 0x7fffffffu) > 0x7f800000u)
         flaw = FLAW_NAN;
-    const bool keeps_all = n < 2 || flaw != FLAW_NONE;
+    const bool adds_up = n >= 2 && flaw == FLAW_NONE;
+    const int n_first = adds_up ? 0 : n >= 2 && is_sample ? min(params.n_samples, n - 1) : n;
     for (int i = threadIdx.x; i < n; i += blockDim.x)
-        marks[i] = keeps_all;
-    if (keeps_all)
+        marks[i] = i < n_first;
+    if (!adds_up)
         return flaw;
     unsigned long long *sorted = n <= HELD_ROWS ? memory.sorted : longer;
     /* SAMPLE ranks upwards, MASS downwards; of equals the first comes first. */

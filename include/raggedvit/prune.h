@@ -52,8 +52,9 @@ typedef enum rvit_select_mode {
    backend makes the same choice from the same scores. Let a score be M 2^E, where M holds its 24
    significant bits, and let F be the largest E among the competing rows of the image. The integer
    is (M << 8) >> (F - E). Scores must be finite and not negative; of two or more scores, at least
-   one must not be 0. Otherwise error reports the image, and the image keeps all its rows. Both
-   modes are limited to images of 65,536 rows.
+   one must not be 0. Otherwise error reports the image, which in MASS keeps all its rows and in
+   SAMPLE the first min(n_samples, n - 1) of n competing ones: no more than other scores can keep, so
+   that a plan for the rows that are left holds. Both modes are limited to images of 65,536 rows.
 
    SAMPLE ranks the n competing rows by (score ascending, index ascending). c[r] is the sum of ranks
    1..r, so c[0] = 0; y0 is the smallest c above 0. Sample k of n_samples is at y0 + k (c[n-1] - y0)

@@ -1,5 +1,6 @@
 /* Hostile lengths and row numbers: every op that reads such numbers on the device is given garbage for them, on shapes of every kind. No
-   access may leave the op's arrays, no input may change, and calls that keep the rules must give the bits that they gave at first.
+   access may leave the op's arrays, no input may change, and calls that keep the rules must give the bits that they gave at first. So must
+   those in which the values of one image are NaN, infinite, huge, negative or zero, for all other images.
 
    Calls are enqueued in batches, each on other arrays, and waited for together. A batch that breaks something is made once more, call by
    call, to find the one that did. A case follows from the seed and its number alone.
@@ -10,7 +11,13 @@
 
 #include "scene.h"
 
-enum { BATCH = 32, MOST_SCENES = 132, EPOCH = 32 * BATCH /* cases, then other scenes */, REPORT = 20 * EPOCH };
+enum {
+    BATCH = 32,
+    MOST_SCENES = 132,
+    EPOCH = 32 * BATCH /* cases, then other scenes */,
+    REPORT = 20 * EPOCH,
+    MEET_ALL = 50000 /* cases */
+};
 
 static long n_cases, first_case;
 static long batch_begin = -1; /* of the batch under way */
@@ -85,6 +92,15 @@ static void find_case(long first, scene *const members[BATCH], const char *damag
     fail_msg("cases %ld..%ld: %s; one by one they break nothing", first, first + BATCH - 1, damage);
 }
 
+static void spoil_image(long first, int number)
+{
+    const char *damage = scene_spoiled_call(&scenes[number], mixed(4, (uint64_t)first * MOST_SCENES + (uint64_t)number));
+    if (!damage)
+        return;
+    scene_print(&scenes[number]);
+    fail_msg("with cases %ld..%ld: %s: %s", first, first + BATCH - 1, scene_op(&scenes[number]), damage);
+}
+
 /* The cases of a batch that are asked for. */
 static void run_batch(long first)
 {
@@ -107,6 +123,7 @@ static void run_batch(long first)
         damage = scene_good_call(&scenes[first / BATCH % n_scenes]);
     if (damage)
         find_case(first, members, damage);
+    spoil_image(first, (int)(first / BATCH % n_scenes));
     batch_begin = -1;
 }
 
@@ -144,11 +161,17 @@ static void garbage_stays_inside(void **state)
                 const char *damage = scene_good_call(&scenes[i]);
                 if (damage)
                     fail_msg("after cases %ld..%ld: %s: %s", at / EPOCH * EPOCH, at + BATCH - 1, scene_op(&scenes[i]), damage);
+                spoil_image(at, i);
             }
         if ((at + BATCH) % REPORT == 0 && at + BATCH < end)
             report(at + BATCH, begin);
     }
     report(at < end ? at : end, begin);
+    char text[800];
+    const int all = scene_spoiled_all(text, sizeof text);
+    printf("select with a spoiled image: %s\n", text);
+    if (!all && at - first_case >= MEET_ALL)
+        fail_msg("in %ld cases a mode of select and a value have not met", at - first_case);
 }
 
 static int release_scenes(void **state)

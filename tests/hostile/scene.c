@@ -254,8 +254,11 @@ static int draw(scene *s, rvit_op_type type, rvit_buffer marks[MAX_VIEWS], rvit_
     for (int i = 0; i < s->d.n_views; i++)
         if (random_below(8) > 0)
             s->d.views[i]->buffer = &marks[i];
-    if (s->d.op.type == RVIT_OP_SELECT && random_below(2))
-        s->d.op.select.fuse_x.buffer = NULL;
+    if (s->d.op.type == RVIT_OP_SELECT) {
+        s->d.op.select.image_errors = random_below(2);
+        if (random_below(2))
+            s->d.op.select.fuse_x.buffer = NULL;
+    }
     rvit_op prepared = s->d.op;
     if (rvit_op_prepare(&prepared) != RVIT_OK)
         return 0;
@@ -513,6 +516,18 @@ static const char *call_afresh(scene *s)
         return "UNSUPPORTED";
     expect_ok(status);
     return scene_damage(s);
+}
+
+const char *scene_call_with(scene *s, uint8_t *bytes)
+{
+    uint8_t *own = s->pristine;
+    s->pristine = bytes;
+    const char *damage = call_afresh(s);
+    s->pristine = own;
+    /* The next call begins with its own inputs, and finds what this one gave in the snapshot. */
+    expect_ok(rvit_stream_write(H.stream[DEVICE], (rvit_view){s->device, 0}, s->pristine, s->device_size));
+    expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
+    return damage;
 }
 
 const char *scene_good_call(scene *s)

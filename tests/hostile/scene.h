@@ -43,6 +43,14 @@ rvit_status scene_enqueue(const scene *s);
 const char *scene_damage(const scene *s);
 /* Makes the good call once more, on arrays as they were at first. NULL, or what was broken or differs. */
 const char *scene_good_call(scene *s);
+/* The good call on other bytes of the device's buffer. NULL, or what was broken. */
+const char *scene_call_with(scene *s, uint8_t *bytes);
+
+/* Spoils the rows of one image with NaN, infinity, huge or negative numbers or zeros, and makes the good call (neighbours.c). NULL, or what
+   was broken: what the other images get must be what they got at first, bit for bit, and what is left of the image must have room. */
+const char *scene_spoiled_call(scene *s, uint64_t seed);
+/* How many such calls of each mode of select have met each value, as text; 0: some never have. */
+int scene_spoiled_all(char *text, size_t size);
 const char *scene_op(const scene *s);
 void scene_print(const scene *s);
 

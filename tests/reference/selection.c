@@ -125,7 +125,7 @@ static int added_up(const selection_problem *p, candidate *c, int32_t n, uint8_t
 {
     const int error = check_sum(c, n);
     if (error || n < 2) {
-        keep_first(c, n, keep);
+        keep_first(c, error && n > 1 && p->mode == RVIT_SELECT_SAMPLE ? smaller(p->n_samples, n - 1) : n, keep);
         return error;
     }
     count_units(c, n);
