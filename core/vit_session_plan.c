@@ -83,6 +83,12 @@ static int64_t rows(const rvit_session_plan *p)
     return p->segments[0].rows;
 }
 
+/* At native resolution there may be room for more images than tokens. */
+static int64_t rows_or_images(const rvit_session_plan *p)
+{
+    return rows(p) > p->desc.max_images ? rows(p) : p->desc.max_images;
+}
+
 /* Squares of patches that are merged. */
 static int64_t units(const rvit_session_plan *p, const rvit_model *m)
 {
@@ -201,7 +207,7 @@ static void place_arrays(const rvit_model *m, rvit_session_plan *p)
         p->sizes[RVIT_PLACE_READBACK] = 1;
 }
 
-/* How many tokens a stage leaves an image that has `len`, at most; *exact is cleared if it may leave fewer. */
+/* How many tokens a stage leaves an image that has `len`, at most and whatever its scores are; *exact is cleared if it may leave fewer. */
 static int32_t tokens_left(const rvit_prune_schedule *schedule, const int32_t *counts, int32_t n_prefix, int32_t len, int32_t *exact)
 {
     const rvit_policy *policy = schedule->policy;
