@@ -243,19 +243,48 @@ static const uint8_t *mask_of(const rvit_session *s, const rvit_run_args *args, 
     return args->keep + (int64_t)stage * run_layout(s)[args->n_images];
 }
 
+/* Whether the masks up to a stage keep a token. */
+static int stays(const rvit_session *s, const rvit_run_args *args, int32_t stage, int32_t token)
+{
+    for (int32_t i = 0; i <= stage; i++)
+        if (mask_of(s, args, i)[token] == 0)
+            return 0;
+    return 1;
+}
+
 /* Without prefix tokens a mask could leave nothing of an image. */
 static rvit_status check_some_left(const rvit_session *s, const rvit_run_args *args)
 {
     const int32_t *cu = run_layout(s), n_stages = s->plan->schedule.n_stages;
     for (int32_t image = 0; image < args->n_images; image++) {
         int32_t left = 0;
-        for (int32_t t = cu[image]; t < cu[image + 1] && !left; t++) {
-            left = 1;
-            for (int32_t i = 0; i < n_stages && left; i++)
-                left = mask_of(s, args, i)[t] != 0;
-        }
+        for (int32_t t = cu[image]; t < cu[image + 1] && !left; t++)
+            left = stays(s, args, n_stages - 1, t);
         if (!left)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep leaves no token of image %d", (int)image);
+    }
+    return RVIT_OK;
+}
+
+/* Given sets must fit what the policy leaves at most, which the memory of a stage is planned for. */
+static rvit_status check_room(const rvit_session *s, const rvit_run_args *args)
+{
+    const int32_t *cu = run_layout(s);
+    for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
+        const rvit_segment *left = &s->plan->segments[i + 1];
+        int64_t rows = 0;
+        for (int32_t image = 0; image < args->n_images; image++) {
+            int32_t n = 0;
+            for (int32_t t = cu[image]; t < cu[image + 1]; t++)
+                n += stays(s, args, i, t);
+            rows += n;
+            if (n > left->max_len || rows > left->rows)
+                return rvit_fail(RVIT_INVALID_ARGUMENT,
+                                 "run args: keep leaves image %d %d tokens after stage %d, where %s leaves %d at most, and %lld in the "
+                                 "whole batch",
+                                 (int)image, (int)n, (int)i, s->plan->schedule.policy->info.name, (int)left->max_len,
+                                 (long long)left->rows);
+        }
     }
     return RVIT_OK;
 }
@@ -271,6 +300,8 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
                 if (mask_of(s, args, i)[cu[image] + t] == 0)
                     return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep of stage %d drops prefix token %d of image %d", (int)i, (int)t,
                                      (int)image);
+    if (s->plan->schedule.given)
+        RVIT_TRY(check_room(s, args));
     return n_prefix > 0 ? RVIT_OK : check_some_left(s, args);
 }
 
@@ -280,13 +311,9 @@ static void write_masks(const rvit_session *s, const rvit_run_args *args)
     const int32_t tokens = run_layout(s)[args->n_images];
     for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
         uint8_t *packed = rvit_session_host(s, s->plan->stages[i].keep_in);
-        for (int32_t t = 0; t < tokens; t++) {
-            int present = 1;
-            for (int32_t before = 0; before < i && present; before++)
-                present = mask_of(s, args, before)[t] != 0;
-            if (present)
+        for (int32_t t = 0; t < tokens; t++)
+            if (stays(s, args, i - 1, t))
                 *packed++ = mask_of(s, args, i)[t] != 0;
-        }
     }
 }
 
@@ -447,12 +474,13 @@ rvit_status rvit_session_wait(rvit_session *session)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_wait: session is NULL, or nothing is enqueued");
     session->pending = 0;
     RVIT_TRY(rvit_stream_synchronize(session->stream));
-    session->has_results = 1;
     uint32_t *saturated = rvit_session_host(session, session->plan->saturated);
     if (saturated != NULL) {
         session->saturated += *saturated;
         *saturated = 0;
     }
+    RVIT_TRY(rvit_session_check_results(session));
+    session->has_results = 1;
     return rvit_session_take_errors(session);
 }
 

@@ -36,6 +36,11 @@ rvit_status rvit_session_open(rvit_model *model, const rvit_session_desc *desc, 
 rvit_status rvit_session_allocate(rvit_session *session);
 void rvit_session_free(rvit_session *session);
 
+/* After a run, before anything of it is used: whether the lengths and errors that the device has written can be. INTERNAL: they cannot. */
+rvit_status rvit_session_check_results(const rvit_session *session);
+/* Of all stages. */
+void rvit_session_forget_errors(const rvit_session *session);
+
 /* After a run: takes what the stages reported. The status is that of the first stage's first image. */
 rvit_status rvit_session_take_errors(rvit_session *session);
 

@@ -83,11 +83,7 @@ rvit_status rvit_session_allocate(rvit_session *s)
     int32_t *saturated = rvit_session_host(s, plan->saturated);
     if (saturated != NULL)
         *saturated = 0;
-    for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
-        int32_t *error = rvit_session_host(s, plan->stages[i].error);
-        if (error != NULL)
-            memset(error, 0, (1 + (size_t)plan->desc.max_images) * sizeof *error);
-    }
+    rvit_session_forget_errors(s);
     return write_tables(s);
 }
 

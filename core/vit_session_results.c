@@ -42,6 +42,62 @@ static int32_t tokens_of(const rvit_session *s, int32_t image)
     return cu[image + 1] - cu[image];
 }
 
+/* Lengths: each image has room in what the stage leaves, and no more rows than before. */
+static rvit_status check_layout(const rvit_session *s, int32_t stage)
+{
+    const rvit_segment *left = &s->plan->segments[stage + 1];
+    const int32_t *before = cu_seqlens_of(s, stage - 1), *cu = cu_seqlens_of(s, stage), unit = s->plan->schedule.unit;
+    for (int32_t i = 0; i < s->n_images; i++) {
+        const int64_t len = (int64_t)cu[i + 1] - cu[i], len_before = before[i + 1] - before[i];
+        const int32_t most = len_before < left->max_len ? (int32_t)len_before : left->max_len;
+        if (cu[0] != 0 || len < 0 || len > most || len % unit != 0 || cu[i + 1] > left->rows)
+            return rvit_fail(RVIT_INTERNAL,
+                             "prune stage %d leaves image %d rows %d to %d, where it has room for %d and the batch for %lld: the device "
+                             "has computed wrongly, and the run has no results",
+                             (int)stage, (int)i, (int)cu[i], (int)cu[i + 1], (int)most, (long long)left->rows);
+    }
+    return RVIT_OK;
+}
+
+/* What select has reported: of the batch and of each image, numbers that it documents. */
+static rvit_status check_errors(const rvit_session *s, int32_t stage)
+{
+    enum { KINDS = 3 };
+    const int32_t *reported = rvit_session_host(s, s->plan->stages[stage].error), most_images = s->plan->desc.max_images;
+    if (reported == NULL || reported[0] == 0)
+        return RVIT_OK;
+    int in_range = reported[0] > 0 && reported[0] <= (int64_t)KINDS * most_images;
+    for (int32_t i = 0; i < most_images; i++)
+        in_range &= reported[1 + i] >= 0 && reported[1 + i] <= KINDS;
+    if (!in_range)
+        return rvit_fail(RVIT_INTERNAL,
+                         "prune stage %d reports errors that there are not: the device has computed wrongly, and the run has no results",
+                         (int)stage);
+    return RVIT_OK;
+}
+
+void rvit_session_forget_errors(const rvit_session *s)
+{
+    for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
+        int32_t *error = rvit_session_host(s, s->plan->stages[i].error);
+        if (error != NULL)
+            memset(error, 0, (size_t)s->plan->stages[i].error.size);
+    }
+}
+
+rvit_status rvit_session_check_results(const rvit_session *session)
+{
+    rvit_status status = RVIT_OK;
+    for (int32_t i = 0; i < session->plan->schedule.n_stages && status == RVIT_OK; i++) {
+        status = check_layout(session, i);
+        if (status == RVIT_OK)
+            status = check_errors(session, i);
+    }
+    if (status != RVIT_OK)
+        rvit_session_forget_errors(session);
+    return status;
+}
+
 const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int32_t stage)
 {
     if (!has_stage(session, stage))
@@ -49,50 +105,65 @@ const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int32_t stag
     return cu_seqlens_of(session, stage);
 }
 
-/* Calls for each row of an image before a stage with the row it is in afterwards, both counted from the image's first; -1: dropped. A
-   merged row is in the row of the one it was merged into. Rows that stay are called in the order that they have afterwards. */
+/* Calls for each row of an image before a stage that is in a row afterwards, both counted from the image's first: rows that stay, in the
+   order that they have afterwards, and rows that were merged into them. */
 typedef void (*follow_fn)(void *context, int32_t before, int32_t after, int32_t itself);
 
 typedef struct followed {
-    int32_t begin, n, area; /* area: rows of a unit; 0: there are none */
+    int32_t begin, n, left, area; /* left: rows that stay; area: rows of a unit; 0: there are none */
     const uint8_t *keep;
     const int32_t *next_rows; /* NULL: nothing is merged */
     const int32_t *unit_rows; /* NULL: rows are in the order of what a session gives, not of windows */
     int32_t *given;           /* with both: the row that a session gives each row as */
 } followed;
 
-/* A row that stays, and those merged into it. */
+/* Marks, links and places come from the device and are trusted in nothing: a row of another image is -1. */
+static int32_t row_of_image(const followed *f, int64_t row)
+{
+    return row >= f->begin && row < (int64_t)f->begin + f->n ? (int32_t)row - f->begin : -1;
+}
+
+/* A row that stays, and those merged into it: fewer than there are rows. */
 static void follow_kept(const followed *f, int32_t row, int32_t at, int32_t after, follow_fn call, void *context)
 {
+    if (after >= f->left)
+        return;
     call(context, row, after, 1);
-    for (int32_t next = f->next_rows == NULL ? -1 : f->next_rows[f->begin + at]; next >= 0; next = f->next_rows[next])
-        call(context, f->given == NULL ? next - f->begin : f->given[next - f->begin], after, 0);
+    int32_t next = at;
+    for (int32_t merged = 1; f->next_rows != NULL && merged < f->n; merged++) {
+        next = row_of_image(f, f->next_rows[f->begin + next]);
+        if (next < 0)
+            return;
+        call(context, f->given == NULL ? next : f->given[next], after, 0);
+    }
 }
 
 static int32_t place_of(const followed *f, int32_t row)
 {
-    return f->unit_rows == NULL ? row : f->unit_rows[(f->begin + row) / f->area] * f->area + row % f->area - f->begin;
+    return f->unit_rows == NULL ? row : row_of_image(f, (int64_t)f->unit_rows[(f->begin + row) / f->area] * f->area + row % f->area);
 }
 
 static void follow(const rvit_session *s, int32_t index, int32_t image, follow_fn call, void *context)
 {
     const rvit_stage_plan *stage = &s->plan->stages[index];
-    const int32_t *cu = cu_seqlens_of(s, index - 1), n_prefix = s->model->info.n_prefix, side = s->model->info.merge;
-    followed f = {.begin = cu[image], .n = cu[image + 1] - cu[image], .area = side * side};
+    const int32_t *cu = cu_seqlens_of(s, index - 1), *cu_after = cu_seqlens_of(s, index);
+    const int32_t n_prefix = s->model->info.n_prefix, side = s->model->info.merge;
+    followed f = {.begin = cu[image], .n = cu[image + 1] - cu[image], .left = cu_after[image + 1] - cu_after[image], .area = side * side};
     f.keep = (const uint8_t *)rvit_session_host(s, stage->keep) + f.begin;
     f.next_rows = rvit_session_host(s, stage->next_rows);
     f.unit_rows = rvit_session_host(s, index == 0 ? s->plan->first_unit_rows : stage[-1].unit_rows);
     f.given = rvit_session_host(s, s->plan->given_rows);
     int32_t after = 0;
     for (int32_t row = 0; f.given != NULL && row < f.n; row++)
-        f.given[place_of(&f, row)] = row;
+        f.given[row] = row;
+    for (int32_t row = 0; f.given != NULL && row < f.n; row++)
+        if (place_of(&f, row) >= 0)
+            f.given[place_of(&f, row)] = row;
     if (f.next_rows == NULL || f.area > 0) {
         for (int32_t row = 0; row < f.n; row++) {
             const int32_t at = place_of(&f, row);
-            if (f.keep[at])
+            if (at >= 0 && f.keep[at])
                 follow_kept(&f, row, at, after++, call, context);
-            else if (f.next_rows == NULL)
-                call(context, row, -1, 0);
         }
         return;
     }
@@ -113,8 +184,6 @@ typedef struct composition {
 static void compose_row(void *context, int32_t before, int32_t after, int32_t itself)
 {
     const composition *c = context;
-    if (after < 0)
-        return;
     if (itself)
         c->tokens[after] = c->tokens_before == NULL ? before : c->tokens_before[before];
     if (c->sizes != NULL)
@@ -141,8 +210,7 @@ static void compose_kept(const rvit_session *s)
                 if (sizes_before != NULL)
                     c.sizes_before = sizes_before + cu_before[image];
             }
-            if (n > 0)
-                c.tokens[n - 1] = -1; /* of a fused row, unless a kept one comes here */
+            memset(c.tokens, 0xff, (size_t)n * sizeof *c.tokens); /* -1, which a fused row keeps */
             follow(s, i, image, compose_row, &c);
         }
         tokens_before = kept;
@@ -226,6 +294,7 @@ rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float 
     for (int32_t t = 0; t < tokens; t++)
         row[t] = t;
     for (int32_t i = 0; i < session->plan->schedule.n_stages; i++) {
+        memset(to, 0xff, (size_t)tokens * sizeof *to); /* -1: dropped */
         follow(session, i, image, note_row, to);
         for (int32_t t = 0; t < tokens; t++)
             row[t] = row[t] < 0 ? -1 : to[row[t]];
@@ -360,7 +429,7 @@ const uint8_t *rvit_session_decided(const rvit_session *session, int32_t stage)
 
 static int64_t rows_of(const rvit_session *s, int32_t stage)
 {
-    return cu_seqlens_of(s, stage)[stage < 0 ? s->n_images : s->plan->desc.max_images];
+    return cu_seqlens_of(s, stage)[s->n_images];
 }
 
 rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int32_t index, const void **out_data, rvit_dtype *out_dtype,

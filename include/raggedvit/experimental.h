@@ -21,9 +21,9 @@ RVIT_API const int32_t *rvit_session_counts(const rvit_session *session, int32_t
 
 /* rvit_session_desc.trace 2: as 1, and the stages are judged apart. Each scores and decides as its policy
    says, of the rows that the stages before it left; but what stays is what rvit_run_args.keep names, as
-   with the policy mask. So a device's decisions can be compared with those of another one from the same
-   earlier sets. UNSUPPORTED: a session without stages, or of a policy that merges or fuses tokens, of
-   mask, or by pixels. */
+   with the policy mask, and no more than the policy could leave. So a device's decisions can be compared
+   with those of another one from the same earlier sets. UNSUPPORTED: a session without stages, or of a
+   policy that merges or fuses tokens, of mask, or by pixels. */
 #define RVIT_TRACE_GIVEN 2
 /* rvit_session_desc.trace 3: as 1, and the inputs of the blocks' linear layers are kept, RVIT_TRACE_INPUT.
    UNSUPPORTED: the session prunes, or its model is quantised. */

@@ -462,7 +462,7 @@ static void given_sets(void **state)
         const int32_t rows = N_IMAGES * m->tokens;
         uint8_t *decided = memcpy(scratch((size_t)rows), rvit_session_decided(given, 0), (size_t)rows);
         for (int32_t t = 0; t < 2 * rows; t++)
-            masks[t] = t % m->tokens < m->n_prefix || t % 2 == 0;
+            masks[t] = t % m->tokens < m->n_prefix || t % m->tokens % (t < rows ? 2 : 4) == 0;
         run_session(given, m, images, N_IMAGES, masks);
         assert_memory_equal(rvit_session_decided(given, 0), decided, (size_t)rows);
         for (int32_t i = 0; i < N_IMAGES; i++)
@@ -481,6 +481,14 @@ static void given_sets(void **state)
         run.n_images = 1;
         run.images = images;
         expect_status(rvit_session_run(given, &run, NULL), RVIT_INVALID_ARGUMENT, "keep is NULL");
+        /* More than the policy could leave, in the first stage or the second. */
+        run.keep = masks;
+        for (int32_t s = 0; s < (counts != NULL ? 2 : policies[p] == RVIT_PRUNE_ATS); s++) {
+            memset(masks + s * m->tokens, 1, (size_t)m->tokens);
+            expect_status(rvit_session_run(given, &run, NULL), RVIT_INVALID_ARGUMENT, "after stage");
+            for (int32_t t = 0; t < m->tokens; t++)
+                masks[t] = t < m->n_prefix || t % 2 == 0;
+        }
     }
     rvit_session *refused = NULL;
     rvit_session_desc desc = session_desc(1, RVIT_PRUNE_NONE, -1.0, NULL, 0);
