@@ -194,6 +194,7 @@ void session_masks(const rvit_session *session, int32_t n_images, int32_t tokens
             int32_t n;
             const int32_t *kept = kept_tokens(session, s, i, &n);
             for (int32_t j = 0; j < n; j++)
-                out[kept[j]] = 1;
+                if (kept[j] >= 0)
+                    out[kept[j]] = 1;
         }
 }

@@ -52,6 +52,19 @@ void selector_close(struct selector *self)
     *self = (struct selector){0};
 }
 
+/* Whether what the device has written are lengths and rows of this batch: they are about to be used as places. */
+static bool is_selection(const struct selection *found, const int32_t *cu_seqlens, int32_t n_images)
+{
+    bool is = found->cu_seqlens[0] == 0;
+    for (int32_t i = 0; i < n_images && is; i++) {
+        const int32_t begin = found->cu_seqlens[i], end = found->cu_seqlens[i + 1];
+        is = end >= begin && end <= cu_seqlens[i + 1];
+        for (int32_t row = begin; row < end && is; row++)
+            is = found->src_rows[row] >= cu_seqlens[i] && found->src_rows[row] < cu_seqlens[i + 1];
+    }
+    return is;
+}
+
 int selector_run(struct selector *self, const rvit_session *session, int32_t stage, const float *scores, const int32_t *cu_seqlens,
                  int32_t n_images, struct selection *out)
 {
@@ -77,5 +90,10 @@ int selector_run(struct selector *self, const rvit_session *session, int32_t sta
     if (status == RVIT_OK)
         status = rvit_stream_synchronize(self->stream);
     *out = (struct selection){rvit_buffer_host(self->keep), rvit_buffer_host(self->out_cu_seqlens), rvit_buffer_host(self->src_rows)};
-    return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
+    if (status != RVIT_OK)
+        return complain_status(NULL, status);
+    if (is_selection(out, cu_seqlens, n_images))
+        return EXIT_OK;
+    complain(NULL, "the device has computed wrongly: a selection repeated by itself has rows that there are not");
+    return EXIT_FAULT;
 }
