@@ -1,5 +1,9 @@
 /* Qwen's towers: what an image gives does not depend on the images beside it, and one recording serves all grids inside its capacities. */
+#include "core/vit_session.h"
+
 #include "dump_qwen.h"
+
+#include <math.h>
 
 /* Some images of a batch, one behind another. */
 typedef struct gridded {
@@ -27,14 +31,9 @@ static const void *copy_of(const void *data, int64_t size)
     return memcpy(scratch((size_t)size + 1), data, (size_t)size);
 }
 
-static answer run(const qwen_tower *t, rvit_session *session, const gridded *b)
+static answer answer_of(const qwen_tower *t, const rvit_session *session, const gridded *b)
 {
     int32_t stage = 0;
-    rvit_run_args args = RVIT_RUN_ARGS_INIT;
-    args.n_images = b->n_images;
-    args.grids = b->grids;
-    args.patches = b->patches;
-    expect_ok(rvit_session_run(session, &args, NULL));
     const int32_t last = rvit_session_n_stages(session) - 1;
     answer a = {.cu = copy_of(rvit_session_cu_seqlens(session, last), 4 * ((int64_t)b->n_images + 1)),
                 .width = {t->info.merged_dim, t->info.merged_dim, 4 * (int64_t)t->info.dim, 4}};
@@ -45,19 +44,36 @@ static answer run(const qwen_tower *t, rvit_session *session, const gridded *b)
     if (deepstack != NULL)
         a.values[1] = copy_of(deepstack, 4 * a.units[1] * a.width[1]);
     a.values[2] = copy_of(rvit_session_features(session), 4 * a.units[2] * a.width[2]);
-    if (last >= 0)
-        a.values[3] = copy_of(rvit_session_sizes(session, last, 0), 4 * a.units[3] * a.width[3]); /* images follow each other */
+    const float *sizes = last < 0 ? NULL : rvit_session_sizes(session, last, 0); /* images follow each other */
+    if (sizes != NULL)
+        a.values[3] = copy_of(sizes, 4 * a.units[3] * a.width[3]);
     return a;
 }
 
-/* Image i of a batch's answer is the first image of the other's. */
-static void expect_same(const answer *all, int32_t i, const answer *one)
+static rvit_status enqueue(rvit_session *session, const gridded *b)
 {
-    const int64_t begin = all->cu[i] / 4, units = (all->cu[i + 1] - all->cu[i]) / 4;
-    assert_int_equal(units, one->cu[1] / 4);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = b->n_images;
+    args.grids = b->grids;
+    args.patches = b->patches;
+    return rvit_session_run(session, &args, NULL);
+}
+
+static answer run(const qwen_tower *t, rvit_session *session, const gridded *b)
+{
+    expect_ok(enqueue(session, b));
+    return answer_of(t, session, b);
+}
+
+/* Image i of a batch's answer is image j of the other's. */
+static void expect_same(const answer *all, int32_t i, const answer *one, int32_t j)
+{
+    const int64_t begin = all->cu[i] / 4, units = (all->cu[i + 1] - all->cu[i]) / 4, other = one->cu[j] / 4;
+    assert_int_equal(units, one->cu[j + 1] / 4 - other);
     for (int k = 0; k < N_VALUES; k++)
         if (all->values[k] != NULL)
-            assert_memory_equal(all->values[k] + begin * all->width[k], one->values[k], (size_t)(4 * units * all->width[k]));
+            assert_memory_equal(all->values[k] + begin * all->width[k], one->values[k] + other * all->width[k],
+                                (size_t)(4 * units * all->width[k]));
 }
 
 static rvit_session_desc desc_of(const qwen_tower *t)
@@ -82,7 +98,7 @@ static void alone(void **state)
         expect_ok(rvit_session_get_stats(session, &before));
         for (int32_t i = 0; i < desc.max_images; i++) {
             const answer single = run(&t, session, &(gridded){1, grids + 2 * i, at});
-            expect_same(&mixed, i, &single);
+            expect_same(&mixed, i, &single, 0);
             at += grids[2 * i] * grids[2 * i + 1] * row_values(&t);
         }
         expect_ok(rvit_session_get_stats(session, &after));
@@ -94,6 +110,87 @@ static void alone(void **state)
         rvit_session_destroy(session);
         qwen_close(&t);
     }
+}
+
+/* What the host makes of marks, links and places, whatever they are, stays in the arrays. */
+static void follow_garbage(const qwen_tower *t, rvit_session *session, int32_t n_images)
+{
+    const rvit_session_plan *plan = session->plan;
+    const int32_t last = plan->schedule.n_stages - 1;
+    for (int32_t s = -1; s <= last; s++) {
+        const rvit_session_array none = {.place = RVIT_PLACE_NONE},
+                                 of[] = {s < 0 ? plan->first_unit_rows : plan->stages[s].unit_rows, s < 0 ? none : plan->stages[s].keep,
+                                         s < 0 ? none : plan->stages[s].next_rows};
+        for (int k = 0; k < 3; k++) {
+            uint8_t *bytes = rvit_session_host(session, of[k]);
+            for (int64_t i = 0; bytes != NULL && i < of[k].size; i++)
+                bytes[i] = (uint8_t)(random_below(3) ? random_bits() % 2 : random_bits());
+        }
+    }
+    session->has_kept = 0;
+    const int32_t *cu = rvit_session_cu_seqlens(session, -1);
+    for (int32_t i = 0; i < n_images; i++) {
+        const int32_t tokens = cu[i + 1] - cu[i];
+        uint8_t *mask = scratch((size_t)tokens + 1);
+        float *grid = scratch(((size_t)tokens * (size_t)t->info.dim + 1) * sizeof *grid);
+        mask[tokens] = 77;
+        grid[(int64_t)tokens * t->info.dim] = 77;
+        expect_ok(rvit_session_mask(session, last, i, mask));
+        expect_ok(rvit_session_grid(session, i, 0.0f, grid));
+        assert_int_equal(mask[tokens], 77);
+        assert_true(grid[(int64_t)tokens * t->info.dim] == 77);
+    }
+}
+
+/* A bad image, with every policy of such towers. */
+static void neighbours(void **state)
+{
+    (void)state;
+    static const rvit_prune_type policies[] = {RVIT_PRUNE_NONE,     RVIT_PRUNE_L2,   RVIT_PRUNE_RANDOM,
+                                               RVIT_PRUNE_RECEIVED, RVIT_PRUNE_TOME, RVIT_PRUNE_PIXELPRUNE};
+    static const float bad[] = {NAN, INFINITY, 3e38f};
+    int n = 0;
+    random_seed(9);
+    for (int d = 0; d < N_QWEN_DUMPS; d++)
+        for (int p = 0; p < 6; p++) {
+            if (leaves_out(d + p, 3))
+                continue;
+            qwen_tower t = qwen_open(qwen_dumps[d]);
+            rvit_session_desc desc = desc_of(&t);
+            rvit_session *session = NULL;
+            desc.outputs = RVIT_OUTPUT_MERGED | RVIT_OUTPUT_FEATURES;
+            desc.prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
+            desc.prune.type = policies[p];
+            if (policies[p] == RVIT_PRUNE_RECEIVED || policies[p] == RVIT_PRUNE_L2 || policies[p] == RVIT_PRUNE_RANDOM) {
+                desc.prune.n_blocks = 1;
+                desc.prune.blocks[0] = 1;
+            }
+            const rvit_status status = rvit_session_create(t.model, &desc, &session);
+            if (status != RVIT_UNSUPPORTED && desc.max_images > 2) { /* received: where block 1 has windows */
+                expect_ok(status);
+                float *patches = dump_patches(t.dump, &t.info);
+                const gridded b = {desc.max_images, dump_grids(t.dump), patches};
+                const answer wanted = run(&t, session, &b);
+                const int64_t first = b.grids[0] * b.grids[1] * row_values(&t), many = b.grids[2] * b.grids[3] * row_values(&t);
+                for (int v = 0; v < 3; v++) {
+                    for (int64_t i = 0; i < many; i += v == 0 ? many : 1)
+                        patches[first + i] = bad[v];
+                    const rvit_status found = enqueue(session, &b);
+                    if (found != RVIT_OK)
+                        expect_status(found, RVIT_INVALID_ARGUMENT, "image 1");
+                    const answer now = answer_of(&t, session, &b);
+                    for (int32_t i = 0; i < b.n_images; i++)
+                        if (i != 1)
+                            expect_same(&wanted, i, &now, i);
+                    if (policies[p] != RVIT_PRUNE_NONE)
+                        follow_garbage(&t, session, b.n_images);
+                }
+                n++;
+            }
+            rvit_session_destroy(session);
+            qwen_close(&t);
+        }
+    assert_true(n >= (H.is_slow ? 2 : 10));
 }
 
 static uint32_t next(uint32_t *random)
@@ -259,4 +356,4 @@ static void updates(void **state)
     }
 }
 
-SUITE(dump_qwen_batches_suite, TEST(alone), TEST(replays), TEST(memory), TEST(views), TEST(updates));
+SUITE(dump_qwen_batches_suite, TEST(alone), TEST(replays), TEST(memory), TEST(views), TEST(updates), TEST(neighbours));
