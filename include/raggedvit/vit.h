@@ -542,7 +542,8 @@ typedef struct rvit_memory_info {
      device    4 (B + 1), 16 B T; with rotary positions 4 B T head_dim, 2 head_dim
                pixelprune: 4 B T values and B T, values of a patch as a run gives it; with tau above 0
                also 4 B T
-               the residual stream has 4 B T D in the place of 4 B M_0 D
+               the residual stream has 4 B T D in the place of 4 B M_0 D; e B T D and e B T max(..) have
+               the larger of B T and B in the place of B T
      upload    4, 8 B; 4 B T channels patch_size^2 in the place of the images; with rotary positions
                2 head_dim. With desc.run_views of these, and of those above, the images alone are left out
      host      4 (B + 1)
@@ -652,7 +653,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_enqueue(rvit_session *session, 
 /* Waits for the enqueued run. Its results are valid until the next enqueue. INVALID_ARGUMENT:
    scores of an image are NaN or cannot be added up; the detail names the image and the prune stage.
    The other images have their results all the same, and rvit_session_image_status tells which they
-   are. (tome has no scores: an image with NaN gives NaN logits.) */
+   are. (tome has no scores: an image with NaN gives NaN logits.) INTERNAL: the device has left lengths
+   that the session has no room for; there are no results. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
 /* OK: image has its results. INVALID_ARGUMENT: it could not be pruned, and its results mean nothing; the
    detail is the sentence that rvit_session_wait has for the first such image. Also where there is no
