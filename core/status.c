@@ -38,6 +38,8 @@ const char *rvit_status_name(rvit_status status)
         return "DEVICE_LOST";
     case RVIT_BAD_FILE:
         return "BAD_FILE";
+    case RVIT_NOT_FINITE:
+        return "NOT_FINITE";
     case RVIT_INTERNAL:
         return "INTERNAL";
     }

@@ -7,8 +7,8 @@
    the images are noise, copied by no run; the stream is the session's own; nothing is traced or given back but logits. Each does a few runs
    with the host waiting, and the fastest counts, because what disturbs a run only makes it slower; the first run also warms up.
 
-   Decision: dense, if it is no slower. If the policy cannot judge noise with these weights (scores that are NaN or cannot be added up),
-   that says nothing of the caller's images, and the session prunes as asked. A mask that the caller gives is no less work to honour for
+   Decision: dense, if it is no slower. If the model makes nothing of noise (scores that cannot be used, results that are not finite), that
+   says nothing of the caller's images, and the session prunes as asked. A mask that the caller gives is no less work to honour for
    being measured: there is no trial of it. */
 #include "core/vit_dense_trial.h"
 
@@ -107,13 +107,14 @@ rvit_status rvit_dense_trial(rvit_model *model, rvit_session_desc *desc, rvit_se
     RVIT_TRY(rvit_dense_trial_sessions(model, desc, descs, &n));
     if (n == 0)
         return RVIT_OK;
-    const rvit_status status = measure(model, &descs[TIMED_PRUNED], &info->pruned_us);
-    if (status == RVIT_INVALID_ARGUMENT) {
-        info->pruned_us = 0.0;
+    rvit_status status = measure(model, &descs[TIMED_PRUNED], &info->pruned_us);
+    if (status == RVIT_OK)
+        status = measure(model, &descs[TIMED_DENSE], &info->dense_us);
+    if (status == RVIT_INVALID_ARGUMENT || status == RVIT_NOT_FINITE) {
+        info->pruned_us = info->dense_us = 0.0;
         return RVIT_OK;
     }
     RVIT_TRY(status);
-    RVIT_TRY(measure(model, &descs[TIMED_DENSE], &info->dense_us));
     info->fell_back = info->dense_us <= info->pruned_us;
     if (info->fell_back)
         *desc = descs[DENSE];

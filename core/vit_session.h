@@ -41,7 +41,8 @@ rvit_status rvit_session_check_results(const rvit_session *session);
 /* Of all stages. */
 void rvit_session_forget_errors(const rvit_session *session);
 
-/* After a run: takes what the stages reported. The status is that of the first stage's first image. */
+/* After a run: takes what the stages reported, and checks what the host was given. The status is that of the first stage's first image, or
+   else of the first whose results are not finite. */
 rvit_status rvit_session_take_errors(rvit_session *session);
 
 /* An array of the plan as ops see it; {NULL, 0} if the session does not have it. */

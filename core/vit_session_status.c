@@ -1,43 +1,214 @@
-/* Images that a run could not prune. The others of the run have their results. */
+/* Images of a run that have no result: those that could not be pruned, and those whose results are not finite. The others have theirs.
+
+   NaN and infinity spread, so that few values tell. What goes into a norm or a product is in all values of the row that comes out, and
+   attention takes it to all rows of its image. So results with a row for each image are read whole, which is some KB. Of those with a row
+   for each token each value of the image's first row is read, for what a weight breaks in one column, and the first value of each other
+   row, for what overflows in the last MLP, behind all attention. Attention is read whole, because heads and windows stand apart. What
+   stays unread: one sum of float32 that overflows by itself, in a row that no norm follows. */
+#include <math.h>
 #include <string.h>
 
 #include "core/entry.h"
+#include "core/half.h"
 #include "core/vit_session.h"
 
-enum { KINDS = 3 }; /* of errors of rvit_select */
+#define F16_MAX 65504.0f
 
-/* number: of rvit_session.image_errors. */
+/* KINDS: of errors of rvit_select. OF_INPUT is added to a number: the input is to blame. */
+enum { KINDS = 3, OF_MASK = 1, OUTPUTS = KINDS * RVIT_PRUNE_MAX_STAGES, OF_INPUT = 1 << 16 };
+
+/* Numbers past those of stages are OUTPUTS + 1 + the output's place here. */
+enum { LOGITS, POOLED, PROJECTED, FEATURES, BLOCK_FEATURES, CLS_ATTENTION, RECEIVED, MERGED, DEEPSTACK };
+static const char *const output_names[] = {"logits are",
+                                           "pooled rows are",
+                                           "projection is",
+                                           "features are",
+                                           "block features are",
+                                           "attention of the CLS token is",
+                                           "received attention is",
+                                           "merged rows are",
+                                           "deepstack rows are"};
+
+/* A check of what a run gave. */
+typedef struct check {
+    const rvit_session *session;
+    int32_t *image_errors; /* 0, or a number; OF_INPUT may be added */
+    int32_t first;         /* the first image that has a result which is not finite; -1: none */
+} check;
+
+/* The exponent of what is not finite is all ones: one more carries into the sign. */
+static uint32_t carry_of(float value)
+{
+    return (rvit_float_bits(value) & 0x7f800000u) + 0x00800000u;
+}
+
+static int are_finite(const float *values, int64_t n)
+{
+    uint32_t carries = 0;
+    for (int64_t i = 0; i < n; i++)
+        carries |= carry_of(values[i]);
+    return carries >> 31 == 0;
+}
+
+static int firsts_are_finite(const float *values, int64_t rows, int64_t columns)
+{
+    uint32_t carries = 0;
+    for (int64_t i = 0; i < rows; i++)
+        carries |= carry_of(values[i * columns]);
+    return carries >> 31 == 0;
+}
+
+/* Whether the host gave an image what no model is made for: pixels beyond what float16 holds. */
+static int input_is_bad(const rvit_session *s, int32_t image)
+{
+    const rvit_model_info *info = &s->model->info;
+    const float *input = rvit_session_host(s, s->plan->images);
+    if (input == NULL)
+        return 0;
+    int64_t begin = image, rows = 1, columns = (int64_t)info->channels * info->image_height * info->image_width;
+    if (s->plan->desc.native) {
+        const int32_t *cu = rvit_session_host(s, s->plan->host_cu_seqlens);
+        columns = rvit_model_row_values(s->model);
+        begin = cu[image] - (int64_t)image * info->n_prefix;
+        rows = cu[image + 1] - cu[image] - info->n_prefix;
+    }
+    for (int64_t i = begin * columns; i < (begin + rows) * columns; i++)
+        if (!(fabsf(input[i]) <= F16_MAX))
+            return 1;
+    return 0;
+}
+
+/* While the input is there. */
+static int32_t blamed(const rvit_session *s, int32_t image, int32_t number)
+{
+    return input_is_bad(s, image) ? number | OF_INPUT : number;
+}
+
+static const char *reason_of(const rvit_session *s, int of_input)
+{
+    if (of_input)
+        return "its pixels are NaN, infinite or beyond 65504";
+    /* Bytes are as they should be, and the host's floats were looked at. */
+    const int unknown = s->plan->desc.max_picture_bytes == 0 && rvit_session_host(s, s->plan->images) == NULL;
+    if (s->model->dtype == RVIT_F16)
+        return unknown ? "its pixels are not finite, or the model overflows float16, where bf16 or f32 helps"
+                       : "the model overflows float16; use bf16 or f32";
+    return unknown ? "its pixels are not finite, or weights are not, or the model overflows float32"
+                   : "weights of the model are not finite, or it overflows float32";
+}
+
 static rvit_status fail_image(const rvit_session *s, int32_t image, int32_t number)
 {
     static const char *const words[KINDS] = {"a score is NaN", "the given mask drops a prefix token",
                                              "scores are negative, infinite or all zero, and cannot be added up"};
-    const int32_t stage = (number - 1) / KINDS;
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)image, words[(number - 1) % KINDS],
-                     (int)stage, (int)s->plan->schedule.blocks[stage]);
+    const int of_input = (number & OF_INPUT) != 0;
+    const rvit_status status = of_input ? RVIT_INVALID_ARGUMENT : RVIT_NOT_FINITE;
+    const char *reason = reason_of(s, of_input);
+    number = (number & ~OF_INPUT) - 1;
+    if (number >= OUTPUTS)
+        return rvit_fail(status, "image %d: its %s not finite: %s", (int)image, output_names[number - OUTPUTS], reason);
+    const int32_t stage = number / KINDS, kind = number % KINDS, block = s->plan->schedule.blocks[stage];
+    if (kind == OF_MASK)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)image, words[kind], (int)stage,
+                         (int)block);
+    return rvit_fail(status, "image %d: %s at prune stage %d (block %d): %s", (int)image, words[kind], (int)stage, (int)block, reason);
+}
+
+/* What the stages reported. The first image of the first stage that did; -1: none. */
+static int32_t take_reports(rvit_session *s, int32_t *image_errors)
+{
+    const rvit_session_plan *plan = s->plan;
+    const size_t n = (size_t)plan->desc.max_images;
+    int32_t first = -1;
+    for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
+        int32_t of_stage = -1;
+        int32_t *reported = rvit_session_host(s, plan->stages[i].error);
+        if (reported == NULL || reported[0] == 0)
+            continue;
+        for (size_t image = n; image-- > 0;)
+            if (reported[1 + image] != 0 && image_errors[image] == 0) {
+                image_errors[image] = blamed(s, (int32_t)image, KINDS * i + reported[1 + image]);
+                of_stage = (int32_t)image;
+            }
+        first = first < 0 ? of_stage : first;
+        memset(reported, 0, (1 + n) * sizeof *reported);
+    }
+    return first;
+}
+
+static void note(check *c, int32_t image, int32_t output)
+{
+    c->image_errors[image] = blamed(c->session, image, OUTPUTS + 1 + output);
+    if (c->first < 0 || image < c->first)
+        c->first = image;
+}
+
+/* A result with a row for each image; NULL: the host does not have it. */
+static void check_images(check *c, int32_t output, const float *values, int32_t columns)
+{
+    for (int32_t i = 0; values != NULL && i < c->session->n_images; i++)
+        if (c->image_errors[i] == 0 && !are_finite(values + (int64_t)i * columns, columns))
+            note(c, i, output);
+}
+
+static int64_t within(int64_t row, int64_t least, int64_t most)
+{
+    return row < least ? least : row > most ? most : row;
+}
+
+/* A result with a row for each token that a stage leaves, or for `area` of them. */
+static void check_tokens(check *c, int32_t output, const float *values, int64_t capacity, int32_t columns, int32_t stage, int32_t area)
+{
+    const int32_t *cu = rvit_session_cu_seqlens(c->session, stage);
+    const int is_whole = output == CLS_ATTENTION || output == RECEIVED;
+    for (int32_t i = 0; values != NULL && i < c->session->n_images; i++) {
+        const int64_t begin = within(cu[i] / area, 0, capacity), rows = within(cu[i + 1] / area, begin, capacity) - begin;
+        const float *first = values + begin * columns;
+        if (c->image_errors[i] == 0 && (!are_finite(first, is_whole   ? rows * columns
+                                                           : rows > 0 ? columns
+                                                                      : 0) ||
+                                        !firsts_are_finite(first, is_whole ? 0 : rows, columns)))
+            note(c, i, output);
+    }
+}
+
+static void check_outputs(check *c)
+{
+    const rvit_session *s = c->session;
+    const rvit_session_plan *plan = s->plan;
+    const rvit_model_info *info = &s->model->info;
+    const int32_t last = plan->schedule.n_stages - 1, dim = info->dim, n_heads = info->n_heads, area = info->merge * info->merge;
+    int32_t stage = -1, width = 0;
+    check_images(c, LOGITS, rvit_session_logits(s), info->n_classes);
+    const float *values = rvit_session_pooled(s, &width);
+    check_images(c, POOLED, values, width);
+    check_images(c, PROJECTED, rvit_session_host(s, plan->projected), info->n_classes);
+    check_tokens(c, FEATURES, rvit_session_features(s), plan->features.size / 4 / dim, dim, last, 1);
+    values = rvit_session_block_features(s, &stage);
+    check_tokens(c, BLOCK_FEATURES, values, plan->block_features.size / 4 / dim, dim, stage, 1);
+    values = rvit_session_cls_attention(s, &stage);
+    check_tokens(c, CLS_ATTENTION, values, plan->cls_attention.size / 4 / n_heads, n_heads, stage, 1);
+    values = rvit_session_received_attention(s, &stage);
+    check_tokens(c, RECEIVED, values, plan->received.size / 4 / n_heads, n_heads, stage, 1);
+    if (area == 0)
+        return;
+    check_tokens(c, MERGED, rvit_session_merged(s), plan->merged.size / 4 / info->merged_dim, info->merged_dim, last, area);
+    for (int32_t i = 0; i < info->n_deepstack; i++) {
+        values = rvit_session_deepstack(s, i, &stage);
+        check_tokens(c, DEEPSTACK, values, plan->deepstack.size / 4 / info->n_deepstack / info->merged_dim, info->merged_dim, stage, area);
+    }
 }
 
 rvit_status rvit_session_take_errors(rvit_session *s)
 {
-    const rvit_session_plan *plan = s->plan;
-    const size_t n = (size_t)plan->desc.max_images;
-    int32_t *image_errors = rvit_session_host(s, plan->image_errors);
+    check c = {.session = s, .image_errors = rvit_session_host(s, s->plan->image_errors), .first = -1};
     if (s->has_image_errors)
-        memset(image_errors, 0, n * sizeof *image_errors);
-    s->has_image_errors = 0;
-    rvit_status status = RVIT_OK;
-    for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
-        int32_t *reported = rvit_session_host(s, plan->stages[i].error);
-        if (reported == NULL || reported[0] == 0)
-            continue;
-        for (size_t image = 0; image < n; image++)
-            if (reported[1 + image] != 0 && image_errors[image] == 0)
-                image_errors[image] = KINDS * i + reported[1 + image];
-        if (status == RVIT_OK)
-            status = fail_image(s, (reported[0] - 1) / KINDS, KINDS * i + (reported[0] - 1) % KINDS + 1);
-        memset(reported, 0, (1 + n) * sizeof *reported);
-        s->has_image_errors = 1;
-    }
-    return status;
+        memset(c.image_errors, 0, (size_t)s->plan->desc.max_images * sizeof *c.image_errors);
+    const int32_t reported = take_reports(s, c.image_errors);
+    check_outputs(&c);
+    const int32_t first = reported >= 0 ? reported : c.first;
+    s->has_image_errors = first >= 0;
+    return first < 0 ? RVIT_OK : fail_image(s, first, c.image_errors[first]);
 }
 
 rvit_status rvit_session_image_status(const rvit_session *session, int32_t image)

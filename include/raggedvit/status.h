@@ -58,6 +58,7 @@ typedef enum rvit_status {
     RVIT_OUT_OF_DEVICE_MEMORY = 41,
     RVIT_DEVICE_LOST = 50, /* destroy the device and its children, then create them again */
     RVIT_BAD_FILE = 60,    /* unreadable, malformed, or not of the type that its name says */
+    RVIT_NOT_FINITE = 70,  /* what a model computes is NaN or infinite: its weights are, or it overflows its dtype */
     RVIT_INTERNAL = 90     /* a defect in the library or in a driver */
 } rvit_status;
 

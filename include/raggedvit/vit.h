@@ -529,7 +529,7 @@ typedef struct rvit_memory_info {
      trace     4 B T D for the embedding and for each block; with trace 3 together for all blocks
                E B T (3 D + mlp width) more; each stage: 4 B L_i, with trace 2 also B L_i; tome
                4 B L_i head_dim more; hiprune with anchors 5 B T
-     host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes; with stages 4 B;
+     host      the session object; 8 T; 4 (B + 1); 4 B; projected and normalised: 4 B n_classes;
                with desc.max_picture_bytes 512 KiB
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages
                together and not rounded
@@ -650,16 +650,26 @@ typedef struct rvit_run_args {
    enqueued one after another: rvit_session_wait then waits for all, fails if any of them had an
    error, and returns the results of the last. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *args);
-/* Waits for the enqueued run. Its results are valid until the next enqueue. INVALID_ARGUMENT:
-   scores of an image are NaN or cannot be added up; the detail names the image and the prune stage.
-   The other images have their results all the same, and rvit_session_image_status tells which they
-   are. (tome has no scores: an image with NaN gives NaN logits.) INTERNAL: the device has left lengths
-   that the session has no room for; there are no results. */
+/* Waits for the enqueued run. Its results are valid until the next enqueue. An image has none if its
+   scores are NaN or cannot be added up, or if a result that the host is given is not finite: logits,
+   outputs. The status is then INVALID_ARGUMENT if its pixels are to blame, which the host gave: NaN,
+   infinite or beyond 65504. Else it is NOT_FINITE: weights are not finite, or the model overflows its
+   dtype (bf16 and f32 hold more than f16), or the pixels are to blame that only the device has. The
+   detail names the image, and the prune stage or the result. The other images have their results all the
+   same, and rvit_session_image_status tells which they are.
+
+   Of results with a row for each token each value of an image's first row is read, and the first value of each
+   other row; so what overflows tells, but for a single sum of float32 in a row that no norm follows. Results
+   that stay on the device are not read: session desc's logits, merged and deepstack, and the device_logits
+   of a run. There scores tell, and outputs that are asked for; without both, the caller looks for NaN.
+
+   INTERNAL: the device has left lengths that the session has no room for; there are no results. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
-/* OK: image has its results. INVALID_ARGUMENT: it could not be pruned, and its results mean nothing; the
-   detail is the sentence that rvit_session_wait has for the first such image. Also where there is no
+/* OK: image has its results. INVALID_ARGUMENT, NOT_FINITE: its results mean nothing; status and detail are
+   those that rvit_session_wait has for the first such image. INVALID_ARGUMENT also where there is no
    result of the image: before the first run, while one is pending, or after a wait that failed in
-   another way. Where a wait was for several runs, an image fails that failed in any of them. */
+   another way. Where a wait was for several runs, an image fails that could not be pruned in any of them,
+   or whose results of the last are not finite. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_image_status(const rvit_session *session, int32_t image);
 /* rvit_session_enqueue and rvit_session_wait, then a copy of the logits to out_logits, host f32
    [n_images, n_classes] (NULL: no copy), but not if an image failed. */

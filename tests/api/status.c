@@ -20,6 +20,7 @@ static void names(void **state)
                  {RVIT_OUT_OF_DEVICE_MEMORY, 41, "OUT_OF_DEVICE_MEMORY"},
                  {RVIT_DEVICE_LOST, 50, "DEVICE_LOST"},
                  {RVIT_BAD_FILE, 60, "BAD_FILE"},
+                 {RVIT_NOT_FINITE, 70, "NOT_FINITE"},
                  {RVIT_INTERNAL, 90, "INTERNAL"}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         assert_int_equal(known[i].status, known[i].value);

@@ -6,7 +6,7 @@
 
 extern const suite forward_suite, session_suite, outputs_suite, session_laws_suite, memory_suite, model_misuse_suite,
     model_allocation_suite, model_thread_suite, model_fault_suite, environment_suite, plan_suite, run_views_suite, families_suite,
-    hiprune_suite, named_outputs_suite, pictures_suite, quantized_suite, neighbours_suite;
+    hiprune_suite, named_outputs_suite, pictures_suite, quantized_suite, neighbours_suite, finite_suite;
 
 /* All that a toy can give. */
 #define TOY_OUTPUTS \
@@ -33,6 +33,8 @@ static inline int next_policy(int policy)
 rvit_session_desc policy_desc(int policy, int32_t max_images);
 /* Runs, and returns the logits in scratch memory. */
 float *run_session(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep);
+/* The same of a run in which one image has no result, because of its pixels. */
+float *run_beside(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep, int32_t bad);
 /* Of a stage as float64 has scored it: tokens clearly above the k-th best are kept, those clearly below are not, and the number is the
    policy's. For policies that keep the k best. */
 void expect_decision(const toy *m, const toy_stage *s, rvit_prune_type type, double keep, double margin);

@@ -311,9 +311,9 @@ static void an_error_of_any_run(void **state)
                 expect_ok(rvit_session_wait(session));
                 continue;
             }
-            expect_status(rvit_session_wait(session), RVIT_INVALID_ARGUMENT, "image 2");
+            expect_status(rvit_session_wait(session), RVIT_NOT_FINITE, "image 2");
             expect_ok(rvit_session_image_status(session, 1));
-            expect_status(rvit_session_image_status(session, 2), RVIT_INVALID_ARGUMENT, "image 2");
+            expect_status(rvit_session_image_status(session, 2), RVIT_NOT_FINITE, "image 2");
             expect_ok(rvit_stream_write(stream, desc.images, images, image_size));
             expect_ok(rvit_session_run(session, &args, NULL));
         }

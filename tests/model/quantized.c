@@ -102,7 +102,7 @@ static void laws_hold(void **state)
             if (policy != RVIT_PRUNE_NONE && policy != RVIT_PRUNE_TOME && !masked)
                 continue; /* scores of NaN are refused */
             images[2 * m->pixels + 5] = NAN;
-            const float *beside = run_session(session, m, images, N_IMAGES, masked ? masks(m, N_IMAGES, 0) : NULL);
+            const float *beside = run_beside(session, m, images, N_IMAGES, masked ? masks(m, N_IMAGES, 0) : NULL, 2);
             for (int32_t i = 0; i < N_IMAGES; i++)
                 if (i != 2)
                     assert_memory_equal(beside + i * CLASSES, all + i * CLASSES, CLASSES * sizeof *all);

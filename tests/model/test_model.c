@@ -108,11 +108,25 @@ float *run_session(rvit_session *session, const toy *m, const float *images, int
     return logits;
 }
 
+float *run_beside(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep, int32_t bad)
+{
+    const size_t size = (size_t)n_images * (size_t)m->spec.n_classes * sizeof(float);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = n_images;
+    args.images = images;
+    args.keep = keep;
+    expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT, "its pixels are NaN");
+    for (int32_t i = 0; i < n_images; i++)
+        assert_int_equal(rvit_session_image_status(session, i), i == bad ? RVIT_INVALID_ARGUMENT : RVIT_OK);
+    return memcpy(scratch(size), rvit_session_logits(session), size);
+}
+
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {
-        &forward_suite,      &session_suite,          &outputs_suite,       &session_laws_suite, &plan_suite,        &memory_suite,
-        &model_misuse_suite, &model_allocation_suite, &model_thread_suite,  &model_fault_suite,  &environment_suite, &run_views_suite,
-        &families_suite,     &hiprune_suite,          &named_outputs_suite, &pictures_suite,     &quantized_suite,   &neighbours_suite};
+    const suite *const suites[] = {&forward_suite,      &session_suite,     &outputs_suite,       &session_laws_suite,
+                                   &plan_suite,         &memory_suite,      &model_misuse_suite,  &model_allocation_suite,
+                                   &model_thread_suite, &model_fault_suite, &environment_suite,   &run_views_suite,
+                                   &families_suite,     &hiprune_suite,     &named_outputs_suite, &pictures_suite,
+                                   &quantized_suite,    &neighbours_suite,  &finite_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
 }
