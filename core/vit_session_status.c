@@ -10,12 +10,15 @@
 
 #include "core/entry.h"
 #include "core/half.h"
+#include "core/image_table.h"
 #include "core/vit_session.h"
 
 #define F16_MAX 65504.0f
 
-/* KINDS: of errors of rvit_select. OF_INPUT is added to a number: the input is to blame. */
-enum { KINDS = 3, OF_MASK = 1, OUTPUTS = KINDS * RVIT_PRUNE_MAX_STAGES, OF_INPUT = 1 << 16 };
+enum { KINDS = 3, OF_MASK = 1, OUTPUTS = KINDS * RVIT_PRUNE_MAX_STAGES }; /* KINDS: of errors of rvit_select */
+/* What the input of an image is: added to a number. GOOD: pixels that the host has seen, none of which is NaN, infinite or beyond what
+   float16 holds. */
+enum { INPUT_GOOD = 0, INPUT_BAD = 1 << 16, INPUT_UNKNOWN = 1 << 17 };
 
 /* Numbers past those of stages are OUTPUTS + 1 + the output's place here. */
 enum { LOGITS, POOLED, PROJECTED, FEATURES, BLOCK_FEATURES, CLS_ATTENTION, RECEIVED, MERGED, DEEPSTACK };
@@ -32,7 +35,7 @@ static const char *const output_names[] = {"logits are",
 /* A check of what a run gave. */
 typedef struct check {
     const rvit_session *session;
-    int32_t *image_errors; /* 0, or a number; OF_INPUT may be added */
+    int32_t *image_errors; /* 0, or a number and what the input is */
     int32_t first;         /* the first image that has a result which is not finite; -1: none */
 } check;
 
@@ -58,13 +61,50 @@ static int firsts_are_finite(const float *values, int64_t rows, int64_t columns)
     return carries >> 31 == 0;
 }
 
-/* Whether the host gave an image what no model is made for: pixels beyond what float16 holds. */
-static int input_is_bad(const rvit_session *s, int32_t image)
+static int are_pixels(const float *values, int64_t n)
+{
+    int good = 1;
+    for (int64_t i = 0; i < n; i++)
+        good &= fabsf(values[i]) <= F16_MAX;
+    return good;
+}
+
+/* Of float16, whose bits without the sign are infinite or NaN from 0x7c00 on. */
+static int are_half_pixels(const uint16_t *values, int64_t n)
+{
+    int good = 1;
+    for (int64_t i = 0; i < n; i++)
+        good &= (values[i] & 0x7fffu) < 0x7c00u;
+    return good;
+}
+
+static int32_t picture_is(const rvit_session *s, int32_t image)
+{
+    const int32_t *region = rvit_session_host(s, s->plan->pictures);
+    const void *entry = region + RVIT_IMAGE_ENTRIES(s->plan->desc.max_images) + (int64_t)image * RVIT_IMAGE_ENTRY_WORDS;
+    const rvit_image_entry *e = entry;
+    if (e->read != RVIT_IMAGE_READ_F32 && e->read != RVIT_IMAGE_READ_F16)
+        return INPUT_GOOD;
+    if (e->on_device)
+        return INPUT_UNKNOWN;
+    const char *planes = (const char *)region + ((uint64_t)e->offset_high << 32 | e->offset_low);
+    int good = 1;
+    for (uint64_t plane = 0; plane < 3; plane++)
+        for (int64_t y = 0; y < e->height; y++) {
+            const void *line = planes + plane * ((uint64_t)e->plane_high << 32 | e->plane_low) + y * e->stride;
+            good &= e->read == RVIT_IMAGE_READ_F32 ? are_pixels(line, e->width) : are_half_pixels(line, e->width);
+        }
+    return good ? INPUT_GOOD : INPUT_BAD;
+}
+
+static int32_t input_is(const rvit_session *s, int32_t image)
 {
     const rvit_model_info *info = &s->model->info;
     const float *input = rvit_session_host(s, s->plan->images);
+    if (s->plan->desc.max_picture_bytes > 0)
+        return picture_is(s, image);
     if (input == NULL)
-        return 0;
+        return INPUT_UNKNOWN;
     int64_t begin = image, rows = 1, columns = (int64_t)info->channels * info->image_height * info->image_width;
     if (s->plan->desc.native) {
         const int32_t *cu = rvit_session_host(s, s->plan->host_cu_seqlens);
@@ -72,39 +112,28 @@ static int input_is_bad(const rvit_session *s, int32_t image)
         begin = cu[image] - (int64_t)image * info->n_prefix;
         rows = cu[image + 1] - cu[image] - info->n_prefix;
     }
-    for (int64_t i = begin * columns; i < (begin + rows) * columns; i++)
-        if (!(fabsf(input[i]) <= F16_MAX))
-            return 1;
-    return 0;
+    return are_pixels(input + begin * columns, rows * columns) ? INPUT_GOOD : INPUT_BAD;
 }
 
-/* While the input is there. */
-static int32_t blamed(const rvit_session *s, int32_t image, int32_t number)
+static const char *reason_of(const rvit_session *s, int32_t input)
 {
-    return input_is_bad(s, image) ? number | OF_INPUT : number;
-}
-
-static const char *reason_of(const rvit_session *s, int of_input)
-{
-    if (of_input)
+    if (input == INPUT_BAD)
         return "its pixels are NaN, infinite or beyond 65504";
-    /* Bytes are as they should be, and the host's floats were looked at. */
-    const int unknown = s->plan->desc.max_picture_bytes == 0 && rvit_session_host(s, s->plan->images) == NULL;
     if (s->model->dtype == RVIT_F16)
-        return unknown ? "its pixels are not finite, or the model overflows float16, where bf16 or f32 helps"
-                       : "the model overflows float16; use bf16 or f32";
-    return unknown ? "its pixels are not finite, or weights are not, or the model overflows float32"
-                   : "weights of the model are not finite, or it overflows float32";
+        return input == INPUT_GOOD ? "the model overflows float16; use bf16 or f32"
+                                   : "its pixels are not finite, or the model overflows float16, where bf16 or f32 helps";
+    return input == INPUT_GOOD ? "weights of the model are not finite, or it overflows float32"
+                               : "its pixels are not finite, or weights are not, or the model overflows float32";
 }
 
 static rvit_status fail_image(const rvit_session *s, int32_t image, int32_t number)
 {
     static const char *const words[KINDS] = {"a score is NaN", "the given mask drops a prefix token",
                                              "scores are negative, infinite or all zero, and cannot be added up"};
-    const int of_input = (number & OF_INPUT) != 0;
-    const rvit_status status = of_input ? RVIT_INVALID_ARGUMENT : RVIT_NOT_FINITE;
-    const char *reason = reason_of(s, of_input);
-    number = (number & ~OF_INPUT) - 1;
+    const int32_t input = number & (INPUT_BAD | INPUT_UNKNOWN);
+    const rvit_status status = input == INPUT_BAD ? RVIT_INVALID_ARGUMENT : RVIT_NOT_FINITE;
+    const char *reason = reason_of(s, input);
+    number = (number & ~input) - 1;
     if (number >= OUTPUTS)
         return rvit_fail(status, "image %d: its %s not finite: %s", (int)image, output_names[number - OUTPUTS], reason);
     const int32_t stage = number / KINDS, kind = number % KINDS, block = s->plan->schedule.blocks[stage];
@@ -127,7 +156,7 @@ static int32_t take_reports(rvit_session *s, int32_t *image_errors)
             continue;
         for (size_t image = n; image-- > 0;)
             if (reported[1 + image] != 0 && image_errors[image] == 0) {
-                image_errors[image] = blamed(s, (int32_t)image, KINDS * i + reported[1 + image]);
+                image_errors[image] = (KINDS * i + reported[1 + image]) | input_is(s, (int32_t)image);
                 of_stage = (int32_t)image;
             }
         first = first < 0 ? of_stage : first;
@@ -138,7 +167,7 @@ static int32_t take_reports(rvit_session *s, int32_t *image_errors)
 
 static void note(check *c, int32_t image, int32_t output)
 {
-    c->image_errors[image] = blamed(c->session, image, OUTPUTS + 1 + output);
+    c->image_errors[image] = (OUTPUTS + 1 + output) | input_is(c->session, image);
     if (c->first < 0 || image < c->first)
         c->first = image;
 }

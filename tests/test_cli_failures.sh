@@ -19,10 +19,11 @@ overwrite patch_embed.proj.weight '\377\173\377\173\377\173\377\173' # 65504
 overwrite blocks.0.attn.qkv.weight '\342\164'                           # 20000
 black=$folder/black.png
 base64 -d >"$black" <<<iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVQI12NgYGAAAAAEAAEnNCcKAAAAAElFTkSuQmCC
-bad() { expect "$1" classify "$small" "${@:2}" --backend cpu --dtype f16 --mean 0 --std 1 --prune l2 --blocks 1; }
+prune=(--prune l2 --blocks 1)
+bad() { expect "$1" classify "$small" "${@:2}" "${prune[@]}" --backend cpu --dtype f16 --mean 0 --std 1; }
 bad 0 "$black"
 bad 4 "$cat" # every image
-err "^raggedvit: $cat: a score is NaN at prune stage 0 \(block 1\)$"
+err "^raggedvit: $cat: a score is NaN at prune stage 0 \(block 1\): the model overflows float16; use bf16 or f32$"
 
 echo "no picture" >"$folder/broken.png"
 files=("$black" "$cat" "$black" "$folder/broken.png" "$black" "$cat" "$black")
@@ -71,6 +72,22 @@ for way in "--prepare host" "--prepare device"; do
 done
 bad 1 "$black" "$cat" "$black" --prepare device --timings --quiet
 out '^timings '
+
+# policies that judge no values: the logits tell, or without a head the features
+for policy in none "random --blocks 1" "tome --blocks 1"; do
+    read -ra prune <<<"--prune $policy"
+    bad 1 "${files[@]}" --json --features "$folder/features.npy"
+    json n_failed 3
+    json failed.0.position 1
+    json failed.0.error 'its logits are not finite: the model overflows float16; use bf16 or f32'
+    json failed.2.position 5
+    json images 4
+    head -c 128 "$folder/features.npy" | grep -aq "'shape': (4, 32), }" || fail "the features of what failed ($policy)"
+    [ "$(grep -c 'its logits are not finite' "$folder/err")" -eq 2 ] || fail "a message for each picture that failed ($policy)"
+done
+expect 1 bench "$small" --backend cpu --dtype f16 --batch 1 --prune none
+err 'its logits are not finite: the model overflows float16'
+prune=(--prune l2 --blocks 1)
 
 # tiles, and frames of a video
 bad 4 "$sheet" --tiles 160 --limit 3 --json

@@ -5,6 +5,10 @@
 #include "answer.h"
 #include "failure.h"
 
+#include <string.h>
+
+#include "cli.h"
+
 /* SHARED_COPY: bytes from which on other threads help to copy: by estimate one takes 100 us for them, many times what waking the crew
  * takes. */
 enum { ALIGNMENT = 64, SHARED_COPY = 1 << 20 };
@@ -148,14 +152,20 @@ static void isolate(struct run *self, struct request *request)
     request->alone = true;
 }
 
+/* The library's sentence names the image by its number in the run. */
+static void note_status(struct request *request, int32_t picture, rvit_status status)
+{
+    const char *detail = rvit_status_detail(), *why = strstr(detail, ": ");
+    if (status != RVIT_OK)
+        request->error = failure(failure_code(status), "%s: picture %d: %s", tensors_inputs[request->input.kind].name, picture,
+                                 why ? why + 2 : detail);
+}
+
 static void answer(struct run *self, struct request *request)
 {
     rvit_session *session = self->lane->session;
     for (int32_t i = 0; i < request->n && !request->error; i++)
-        if (rvit_session_image_status(session, request->run_first + i) != RVIT_OK)
-            request->error =
-                failure(TRITONSERVER_ERROR_INVALID_ARG, "%s: picture %d cannot be pruned: its scores are NaN or cannot be added up",
-                        tensors_inputs[request->input.kind].name, i);
+        note_status(request, i, rvit_session_image_status(session, request->run_first + i));
     answer_request(self->instance, request, session, &self->times);
 }
 
@@ -207,8 +217,7 @@ static void do_run(struct run *self)
     if (is_enqueued)
         status = rvit_session_wait(session);
     self->times.compute_end = answer_now();
-    /* INVALID_ARGUMENT of a run that was enqueued is of single pictures. */
-    if (status != RVIT_OK && (!is_enqueued || status != RVIT_INVALID_ARGUMENT)) {
+    if (status != RVIT_OK && (!is_enqueued || !is_of_images(status))) {
         fail_all(self, status);
         return;
     }

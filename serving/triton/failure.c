@@ -24,7 +24,7 @@ TRITONSERVER_Error *failure_out_of_memory(void)
     return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "out of memory");
 }
 
-static TRITONSERVER_Error_Code code_of(rvit_status status)
+TRITONSERVER_Error_Code failure_code(rvit_status status)
 {
     switch (status) {
     case RVIT_INVALID_ARGUMENT:
@@ -32,6 +32,7 @@ static TRITONSERVER_Error_Code code_of(rvit_status status)
         return TRITONSERVER_ERROR_INVALID_ARG;
     case RVIT_UNSUPPORTED:
         return TRITONSERVER_ERROR_UNSUPPORTED;
+    case RVIT_NOT_FINITE:
     case RVIT_INTERNAL:
         return TRITONSERVER_ERROR_INTERNAL;
     default:
@@ -44,7 +45,7 @@ TRITONSERVER_Error *failure_of_status(rvit_status status, const char *what)
     const char *detail = rvit_status_detail();
     if (!detail[0])
         detail = rvit_status_name(status);
-    return what ? failure(code_of(status), "%s: %s", what, detail) : failure(code_of(status), "%s", detail);
+    return what ? failure(failure_code(status), "%s: %s", what, detail) : failure(failure_code(status), "%s", detail);
 }
 
 TRITONSERVER_Error *failure_of_complaint(const char *subject)

@@ -8,6 +8,7 @@
 
 __attribute__((format(printf, 2, 3))) TRITONSERVER_Error *failure(TRITONSERVER_Error_Code code, const char *format, ...);
 TRITONSERVER_Error *failure_out_of_memory(void);
+TRITONSERVER_Error_Code failure_code(rvit_status status);
 /* Of a call of the library that failed in this thread. what: what was tried; NULL: the library's sentence says it all. */
 TRITONSERVER_Error *failure_of_status(rvit_status status, const char *what);
 /* Of a function that calls complain() and failed in this thread. */

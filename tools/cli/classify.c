@@ -1,7 +1,6 @@
 /* raggedvit classify. */
 #include "classify.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,7 +110,7 @@ int classify_overlay(struct classify *self, const rvit_session *session, struct 
     return code;
 }
 
-/* Notes the images of a run that could not be pruned, before any of it is printed: failures are printed in the order of positions. */
+/* Notes the images of a run that have no result, before any of it is printed: failures are printed in the order of positions. */
 static bool note_failures(struct classify *self, const rvit_session *session, int32_t n)
 {
     bool ok = true;
@@ -149,8 +148,6 @@ int classify_report(struct classify *self, const rvit_session *session, int32_t 
             continue;
         image->logits = n_classes > 0 ? logits + (int64_t)i * n_classes : NULL;
         image->tokens = whole[i + 1] - whole[i];
-        for (int32_t c = 0; c < n_classes; c++)
-            self->has_infinite |= !isfinite(image->logits[c]);
         for (int32_t s = 0; s < self->report.n_stages; s++) {
             const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, s);
             image->tokens_kept[s] = cu_seqlens[i + 1] - cu_seqlens[i];
@@ -164,7 +161,7 @@ int classify_report(struct classify *self, const rvit_session *session, int32_t 
 
 int classify_waited(rvit_status status)
 {
-    return status == RVIT_OK || status == RVIT_INVALID_ARGUMENT ? EXIT_OK : complain_status(NULL, status);
+    return status == RVIT_OK || is_of_images(status) ? EXIT_OK : complain_status(NULL, status);
 }
 
 /* Returns EXIT_PARTLY if the overlay could not be written. */
@@ -308,11 +305,9 @@ static int judge(struct classify *self, int code)
         return closed;
     self->report.has_features = self->options->features != NULL;
     self->report.saturated = count_saturated(self);
-    if (self->has_infinite)
-        complain(NULL, "some logits are not finite");
     if (code == EXIT_OK && self->inputs.n_failures > 0 && self->report.n_images == 0)
         return EXIT_FILE;
-    return self->inputs.n_failures > 0 || self->has_infinite ? EXIT_PARTLY : code;
+    return self->inputs.n_failures > 0 ? EXIT_PARTLY : code;
 }
 
 int run_classify(const struct options *options)

@@ -31,7 +31,6 @@ struct classify {
     struct picture_plan plan;                  /* of these */
     struct picture_queue *queue;
     struct feature_file features;
-    bool has_infinite;
     bool has_drawn; /* the overlay, or that it cannot be drawn was said */
     struct report report;
 };
@@ -45,9 +44,9 @@ void classify_fill_mask(struct classify *self, int32_t n, rvit_run_args *run);
 /* Draws image 0 of the session's last run, with its picture, which it frees. Returns an exit code. */
 int classify_overlay(struct classify *self, const rvit_session *session, struct image *picture, struct preprocess_geometry geometry,
                      int32_t lines, int32_t columns);
-/* Reports the first n images of a session's last run; those that could not be pruned as failures. */
+/* Reports the first n images of a session's last run; those that have no result as failures. */
 int classify_report(struct classify *self, const rvit_session *session, int32_t n);
-/* What a wait means: images that could not be pruned, for which its status is INVALID_ARGUMENT, end nothing. */
+/* What a wait means: single images without a result end nothing. */
 int classify_waited(rvit_status status);
 
 /* Pictures that the device resizes: sessions and queue, and the whole run. */

@@ -36,6 +36,8 @@ int complain_status(const char *subject, rvit_status status)
     switch (status) {
     case RVIT_INVALID_ARGUMENT:
         return EXIT_USAGE;
+    case RVIT_NOT_FINITE:
+        return EXIT_PARTLY;
     case RVIT_UNSUPPORTED:
     case RVIT_UNAVAILABLE:
         return EXIT_DEVICE;

@@ -33,6 +33,11 @@ int run_quantize(const struct options *options);
 __attribute__((format(printf, 2, 3))) void complain(const char *subject, const char *format, ...);
 /* The same, with the library's detail for a failed call; returns the exit code for the status. */
 int complain_status(const char *subject, rvit_status status);
+/* Whether a run that was enqueued failed with this status for single images, the others of which have their results. */
+static inline bool is_of_images(rvit_status status)
+{
+    return status == RVIT_INVALID_ARGUMENT || status == RVIT_NOT_FINITE;
+}
 
 /* Prints a line to standard output; unprintable characters of text are escaped. */
 void print_line(const char *title, const char *text);

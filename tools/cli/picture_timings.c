@@ -46,7 +46,7 @@ static int run_decoded(struct classify *self, const struct decoded *batches, int
             if (n_pending == 0)
                 break;
             status = rvit_session_wait(batch->session);
-            status = status == RVIT_INVALID_ARGUMENT ? RVIT_OK : status; /* of single images, which were reported */
+            status = is_of_images(status) ? RVIT_OK : status; /* of single images, which were reported */
             n_pending--;
         }
         if (status != RVIT_OK || ends)

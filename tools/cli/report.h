@@ -43,7 +43,7 @@ struct report_image {
     const float *logits;         /* [n_classes]; NULL: the model has no head, and there are no texts */
     const rvit_session *session; /* its last run has this image at `index` */
     int32_t index;
-    bool is_bad;            /* it could not be pruned; what follows means nothing */
+    bool is_bad;            /* it has no result; what follows means nothing */
     int32_t tokens;         /* of the unpruned image */
     int32_t lines, columns; /* of its patches, native; else 0 */
     int32_t tokens_kept[RVIT_PRUNE_MAX_STAGES];

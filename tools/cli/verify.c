@@ -45,7 +45,7 @@ int run_session(rvit_session *session, const struct engine *engine, const float 
     if (status == RVIT_OK)
         return EXIT_OK;
     const int code = complain_status(engine->name, status);
-    return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : code;
+    return is_of_images(status) ? EXIT_PARTLY : code;
 }
 
 /* Outputs of the sessions to compare: for a model without a head, features replace logits. */
