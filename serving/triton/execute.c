@@ -157,8 +157,8 @@ static void note_status(struct request *request, int32_t picture, rvit_status st
 {
     const char *detail = rvit_status_detail(), *why = strstr(detail, ": ");
     if (status != RVIT_OK)
-        request->error = failure(failure_code(status), "%s: picture %d: %s", tensors_inputs[request->input.kind].name, picture,
-                                 why ? why + 2 : detail);
+        request->error =
+            failure(failure_code(status), "%s: picture %d: %s", tensors_inputs[request->input.kind].name, picture, why ? why + 2 : detail);
 }
 
 static void answer(struct run *self, struct request *request)

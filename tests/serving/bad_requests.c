@@ -153,8 +153,59 @@ static void values_that_are_not_numbers(void **state)
     /* Numbers whose scores are none. */
     for (int i = 0; i < PIXELS_OF_IMAGE; i++)
         two[i] = i % 2 ? 3e38f : -3e38f;
-    expect_alone(instance, request_pixels(two, 1), TRITONSERVER_ERROR_INVALID_ARG, "picture 0: a score is NaN at prune stage 0 (block 0): its pixels are NaN, infinite or beyond 65504");
+    expect_alone(instance, request_pixels(two, 1), TRITONSERVER_ERROR_INVALID_ARG,
+                 "picture 0: a score is NaN at prune stage 0 (block 0): its pixels are NaN, infinite or beyond 65504");
     end();
+}
+
+/* Of a tensor of float16 in a file, the first values. */
+static void overwrite(char *file, const char *tensor, const uint16_t *values, size_t n)
+{
+    uint64_t header;
+    memcpy(&header, file, sizeof header);
+    const char *entry = strstr(file + 8, tensor), *offsets = entry ? strstr(entry, "\"data_offsets\":[") : NULL;
+    assert_non_null(offsets);
+    memcpy(file + 8 + header + strtoull(offsets + strlen("\"data_offsets\":["), NULL, 10), values, n * sizeof *values);
+}
+
+/* A model that overflows float16 on all pictures but black ones: its answers are no answers, of any policy, and the metric counts them. */
+static void a_model_that_overflows(void **state)
+{
+    (void)state;
+    static const uint16_t patch[4] = {0x7bff, 0x7bff, 0x7bff, 0x7bff}, qkv[1] = {0x74e2};
+    static char file[1 << 18];
+    FILE *original = fopen(RVIT_TEST_MODEL "/model.safetensors", "rb");
+    assert_non_null(original);
+    const size_t size = fread(file, 1, sizeof file - 1, original);
+    assert_int_equal(fclose(original), 0);
+    assert_true(size < sizeof file - 1);
+    overwrite(file, "\"patch_embed.proj.weight\"", patch, 4);
+    overwrite(file, "\"blocks.0.attn.qkv.weight\"", qkv, 1);
+    static const struct {
+        const char *name, *policy, *words;
+    } cases[] = {{"dense", "none", "IMAGE: picture 0: its logits are not finite: the model overflows float16; use bf16 or f32"},
+                 {"merging", "tome", "IMAGE: picture 0: its logits are not finite: the model overflows float16; use bf16 or f32"},
+                 {"pruned", "l2", "IMAGE: picture 0: a score is NaN at prune stage 0 (block 1): the model overflows float16"}};
+    struct picture black = picture_new(1, 40, 30), bright = picture_new(2, 30, 40);
+    memset(black.pixels, 0, (size_t)(3 * black.width * black.height));
+    for (int i = 0; i < 3; i++) {
+        char name[64], config[512];
+        snprintf(config, sizeof config,
+                 "{\"parameters\": {\"policy\": {\"string_value\": \"%s\"}, %s\"dtype\": {\"string_value\": \"f16\"}, "
+                 "\"mean\": {\"string_value\": \"0\"}, \"std\": {\"string_value\": \"1\"}}}",
+                 cases[i].policy, i > 0 ? "\"blocks\": {\"string_value\": \"1\"}, " : "");
+        TRITONBACKEND_Model *model = scene_add_model(cases[i].name, config);
+        snprintf(name, sizeof name, "%s/1/model.safetensors", cases[i].name);
+        scene_write(name, file, size);
+        scene_adopt(model);
+        TRITONBACKEND_Request *requests[] = {request_image(&black), request_image(&bright), request_image(&black)};
+        run_batch(scene_instance(model), requests, 3);
+        fake_request_expect_error(requests[1], TRITONSERVER_ERROR_INTERNAL, cases[i].words);
+        assert_int_equal((int)fake_metric("raggedvit_images_total", cases[i].name, NULL), 2);
+        assert_int_equal((int)fake_metric("raggedvit_failed_images_total", cases[i].name, NULL), 1);
+    }
+    picture_free(&black);
+    picture_free(&bright);
 }
 
 /* ENCODED: the bytes of one string as they come, in two buffers. */
@@ -339,5 +390,6 @@ static void metrics_count(void **state)
 }
 
 GROUP(bad_requests, SCENE_TEST(shapes_that_do_not_fit), SCENE_TEST(inputs_that_are_not_the_models), SCENE_TEST(values_that_are_not_numbers),
-      SCENE_TEST(files_that_are_broken), SCENE_TEST(memory_that_cannot_be_reached), SCENE_TEST(cancelled_requests_are_not_computed),
-      SCENE_TEST(limits_are_named), SCENE_TEST(batches_close_by_tokens), SCENE_TEST(metrics_count));
+      SCENE_TEST(a_model_that_overflows), SCENE_TEST(files_that_are_broken), SCENE_TEST(memory_that_cannot_be_reached),
+      SCENE_TEST(cancelled_requests_are_not_computed), SCENE_TEST(limits_are_named), SCENE_TEST(batches_close_by_tokens),
+      SCENE_TEST(metrics_count));

@@ -98,13 +98,18 @@ TRITONBACKEND_Model *scene_add_model(const char *name, const char *config)
 TRITONBACKEND_Model *scene_load(const char *name, const char *config)
 {
     TRITONBACKEND_Model *model = scene_add_model(name, config);
+    scene_adopt(model);
+    return model;
+}
+
+void scene_adopt(TRITONBACKEND_Model *model)
+{
     fake_expect_success(TRITONBACKEND_ModelInitialize(model));
     int i = 0;
     while (i < MAX_MODELS && loaded[i].model)
         i++;
     assert_true(i < MAX_MODELS);
     loaded[i] = (struct loaded){.model = model};
-    return model;
 }
 
 static struct loaded *find(const TRITONBACKEND_Model *model)

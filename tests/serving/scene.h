@@ -38,6 +38,8 @@ void scene_write(const char *name, const void *data, size_t size);
 TRITONBACKEND_Model *scene_add_model(const char *name, const char *config);
 /* The same, initialised, and a CPU instance of it. Fails the test if they cannot be. Finalised by the teardown, if not before. */
 TRITONBACKEND_Model *scene_load(const char *name, const char *config);
+/* Initialises one that was added, whose files may have been replaced. */
+void scene_adopt(TRITONBACKEND_Model *model);
 TRITONBACKEND_ModelInstance *scene_instance(TRITONBACKEND_Model *model);
 /* Of any kind: may fail. */
 TRITONSERVER_Error *scene_try_instance(TRITONBACKEND_Model *model, TRITONSERVER_InstanceGroupKind kind, int32_t device,
