@@ -30,7 +30,7 @@ def wanted(errors: str) -> Failures | None:
 
 
 def of_run(lib: Library, session: Handle, n: int, error: RaggedVitError) -> Failures:
-    """The images that a run of n could not prune, where its wait raised `error`; raises that if the run failed as a whole."""
+    """The images of a run of n that have no result, where its wait raised `error`; raises that if the run failed as a whole."""
     found: Failures = {}
     for image in range(n):
         try:
@@ -40,6 +40,17 @@ def of_run(lib: Library, session: Handle, n: int, error: RaggedVitError) -> Fail
     if not any(str(one) == str(error) for one in found.values()):
         raise error
     return found
+
+
+def check(logits: Any, dtype: str, failures: Failures | None, first: int = 0) -> None:
+    """Notes the images whose logits are not finite, where a session has left these in memory of ours and has not looked at them."""
+    sums = logits.sum(1, dtype=sys.modules["torch"].float64).cpu().numpy() if is_torch(logits) else logits.sum(1, dtype=np.float64)
+    for image in np.flatnonzero(~np.isfinite(sums)).tolist():
+        error = RaggedVitError(Status.NOT_FINITE, f"image {first + image}: its logits are not finite: its pixels are not finite, or the "
+                               f"model overflows {dtype}" + (", where bf16 or f32 helps" if dtype == "f16" else ", or weights are not finite"))
+        if failures is None:
+            raise error
+        failures.setdefault(first + image, error)
 
 
 @contextlib.contextmanager

@@ -146,8 +146,8 @@ class Forward:
 
     def map(self, batches: Iterable[Any], errors: Errors = "raise") -> Iterator[Any]:
         """The logits of each batch of an iterable, in order, of arrays or CPU tensors. On a CUDA device a batch is copied while the one
-        before is computed, and memory that is pinned is copied from where it is: leave a batch as it is until its logits have come. NaN in
-        the scores raises, as in classify. errors="return": the Result of each batch in place of its logits, as classify gives it; a batch that
+        before is computed, and memory that is pinned is copied from where it is: leave a batch as it is until its logits have come. Results
+        that are not finite raise, as in classify. errors="return": the Result of each batch in place of its logits, as classify gives it; a batch that
         breaks a rule as a whole, in its shape for example, has NaN for logits and that error for each of its images."""
         if wanted(errors) is not None:
             self.model._check_prune(self.prune)

@@ -20,7 +20,7 @@ from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._device_pictures import DeviceBatch, are_on_device
 from ._errors import RaggedVitError, Status, invalid
-from ._failures import Errors, Failures, add, noted, of_run, wanted, withhold
+from ._failures import Errors, Failures, add, check, noted, of_run, wanted, withhold
 from ._feed import MOST_SIDE, Shapes, Spec, copy_bytes, named as numbered, room_of
 from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient, refuse_tower
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, name_of, named
@@ -399,7 +399,8 @@ class Model:
 
         images: as classify documents them; arrays and CPU tensors for any model. CUDA tensors (float32, float16, bfloat16; of the model's
         device) are read where they lie: the forward is enqueued on PyTorch's current stream, nothing is copied, and nothing waits. It then
-        reports no error of single images: NaN in an image makes its own logits meaningless, where classify names it. Policy and parameters
+        reports no error of single images: NaN in an image, or a model that overflows its dtype, makes that image's logits NaN, where classify
+        names it. Policy and parameters
         are classify's, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
         caller's must outlive the model. The forward cannot be captured into another CUDA graph. Pictures, on the device or not, are waited
         for.
@@ -452,7 +453,7 @@ class Model:
         is named. Uint8 pictures may all lie on the model's CUDA device: PyTorch tensors, or arrays with __cuda_array_interface__ or DLPack,
         whose pixels lie side by side, lines any distance apart. They do not pass through the host: the device copies them to memory of the
         session's, behind the work on PyTorch's current stream, or on the streams that arrays name. For tensors the result is on the device.
-        NaN or infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
+        policy: a name of policies(); "none" prunes nothing. keep,
         blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau: its parameters; None is its default. mask: for policy "mask",
         numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...)
         must be kept.
@@ -460,11 +461,13 @@ class Model:
         block_features, received_attention: the number of a block, from 0, or below 0 from the end (-2: the block before the last), of which
         Result has the rows, or the attention that rows receive.
         errors: "raise": the first image that fails raises, and its error names it. "return": the others have their results, and Result's errors
-        tells which failed, and why: pictures that cannot be prepared, and images whose scores are NaN or cannot be added up.
+        tells which failed, and why: pictures that cannot be prepared, images whose scores are NaN or cannot be added up, and those whose
+        results are not finite, because their pixels are not or because the model overflows its dtype.
 
         It waits for the results. The first call with a batch size and a policy records a forward and allocates its memory; later ones run
         it.
-        Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
+        Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for pixels that give no result, NOT_FINITE where the model gives
+        none, UNSUPPORTED for a policy that the
         checkpoint has no weights for, and for an output that the model does not have.
         """
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
@@ -550,6 +553,8 @@ class Model:
             run, masked = session.run, self._mask(mask, prune, session, n)
             run.n_images, run.keep = n, None if masked is None else masked.ctypes.data
             self._run(session.handle, session.pointer, n, None, failures)
+            if logits is not None:
+                check(logits, self.dtype, failures)
             return _as_tensors(self._result(session.handle, logits, n, outputs, failed=failures), images.device)
 
     def _point(self, session: Session, images: Any, logits: Any) -> None:

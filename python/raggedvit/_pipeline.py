@@ -19,7 +19,7 @@ from ._constants import CONSTANTS
 from ._core_loader import core, ready
 from ._device_pictures import are_on_device
 from ._errors import RaggedVitError, Status, invalid
-from ._failures import Failures, add, of_run, refusal
+from ._failures import Failures, add, check, of_run, refusal
 from ._feed import copiers, fill, named
 from ._forward import as_float32, host_tensor, host_view
 from ._layouts import new
@@ -190,6 +190,7 @@ class Slot:
         assert self.logits is not None
         logits = np.empty((self.n, self.model.info.n_classes), np.float32)
         ctypes.memmove(logits.ctypes.data, self.lib.rvit_buffer_host(self.logits), logits.nbytes)
+        check(logits, self.model.dtype, failures, self.first)
         return logits
 
     def own_logits(self) -> np.ndarray:

@@ -239,15 +239,10 @@ class Classifier:
         result = self._classified(opened, list(part.values()), "return")
         found = self._columns(opened, result, len(part))
         good = np.ones(len(part), bool)
-        for values in found.values():
-            if values.dtype.kind == "f":
-                good &= np.isfinite(values.reshape(len(part), -1)).all(1)
         good[list(result.errors)] = False
         rows = np.fromiter(part, np.intp, len(part))
         for name, values in found.items():
             columns[name][rows[good]] = values[good]
-        for j in np.flatnonzero(~good).tolist():
-            errors[rows[j]] = "the model's results for this picture are not finite numbers"
         for j, error in result.errors.items():
             errors[rows[j]] = str(error).removeprefix(f"picture {j}: ")
 

@@ -1,6 +1,7 @@
 """One image of a batch that fails, and the others, which have the results that they have without it."""
 
 import dataclasses
+import tempfile
 import unittest
 from unittest import mock
 
@@ -8,12 +9,13 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status, _pipeline
+from raggedvit import RaggedVitError, Status, _failures, _pipeline
 from test_pictures import noise
 
 SIZES = ((48, 64), (101, 30), (33, 33), (90, 90), (7, 90), (60, 33), (40, 40), (20, 80))
 BAD = {"shape": np.zeros((5, 5), np.uint8), "size 0": np.zeros((0, 5, 3), np.uint8), "dtype": np.zeros((5, 5, 3), np.float32),
        "thin": np.zeros((1, 70000, 3), np.uint8), "thin on the device": np.zeros((1, 9000, 3), np.uint8), "file": "/nowhere.png"}
+MASK = np.arange(8 * 197).reshape(8, 197) % 197 % 3 == 0
 OUTPUTS = {"features": True, "cls_attention": True, "pooled": True, "block_features": 1, "received_attention": -1}
 
 
@@ -76,6 +78,45 @@ class FailuresTest(unittest.TestCase):
                     self.assertEqual(found.errors[5].status, Status.INVALID_ARGUMENT)
                     self.raises("^image 5: ", self.model.classify, self.broken, **policy)
         self.assertEqual(self.model.classify(self.images, "l2", errors="return").errors, {})
+
+    def test_policies_that_judge_no_values(self):
+        for policy in ({}, {"policy": "random", "keep": 0.5}, {"policy": "tome", "blocks": [2]}, {"policy": "mask", "mask": MASK, "blocks": [2]}):
+            with self.subTest(**policy):
+                wanted = self.model.classify(self.images, **policy, **OUTPUTS)
+                found = self.model.classify(self.broken, **policy, **OUTPUTS, errors="return")
+                self.check(found, wanted, 5, "^image 5: its logits are not finite: its pixels are NaN")
+                self.assertEqual(found.errors[5].status, Status.INVALID_ARGUMENT)
+                self.raises("^image 5: its logits", self.model.classify, self.broken, **policy)
+                if "mask" not in policy:
+                    self.raises("^image 5: its logits", self.model.forward, self.broken, **policy)
+
+    def test_a_model_that_overflows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = support.massive(folder)
+            model = raggedvit.Model(path, backend="cpu", n_threads=2, dtype="f16")
+            self.assertEqual(raggedvit.Model(path, backend="cpu", n_threads=2).classify(self.images[:2]).errors, {})
+        words = "the model overflows float16; use bf16 or f32$"
+        for policy in ("none", "tome", "l2"):
+            for batch in (self.images[:3], self.pictures[:3]):
+                found = model.classify(batch, policy, features=True, errors="return")
+                self.assertEqual(list(found.errors), [0, 1, 2])
+                for error in found.errors.values():
+                    self.assertEqual(error.status, Status.NOT_FINITE)
+                    self.assertRegex(str(error), words)
+                self.assertTrue(np.isnan(found.logits).all())
+                self.raises(words, model.classify, batch, policy)
+                self.raises(words, model.forward, batch, policy)
+                for one in model.prepare(policy).map([batch], errors="return"):
+                    self.assertEqual(list(one.errors), [0, 1, 2])
+
+    def test_logits_that_no_session_looked_at(self):
+        logits, failures = np.ones((4, 10), np.float32), {6: None}
+        _failures.check(logits, "f32", None)
+        logits[2, 3], logits[3, 9] = np.inf, np.nan
+        _failures.check(logits, "f16", failures, 4)
+        self.assertEqual(list(failures), [6, 7])
+        self.assertRegex(str(failures[7]), "^image 7: its logits are not finite: .* overflows f16, where bf16 or f32 helps")
+        self.raises("^image 2: its logits .* overflows bf16, or weights", _failures.check, logits, "bf16", None)
 
     def test_all_fail(self):
         found = self.model.classify(np.full_like(self.images[:3], np.nan), "l2", keep=0.5, features=True, errors="return")
