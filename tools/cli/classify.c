@@ -298,11 +298,11 @@ static int64_t count_saturated(const struct classify *self)
 /* Derives the exit code from that of the batches. A failure that ended the run outweighs one after which it continued. */
 static int judge(struct classify *self, int code)
 {
-    const int closed = feature_file_close(&self->features);
     if (code != EXIT_OK && code != EXIT_PARTLY)
         return code;
-    if (closed != EXIT_OK)
-        return closed;
+    const int committed = self->options->features ? feature_file_commit(&self->features) : EXIT_OK;
+    if (committed != EXIT_OK)
+        return committed;
     self->report.has_features = self->options->features != NULL;
     self->report.saturated = count_saturated(self);
     if (code == EXIT_OK && self->inputs.n_failures > 0 && self->report.n_images == 0)
@@ -329,7 +329,7 @@ int run_classify(const struct options *options)
         code = judge(&self, code);
         report_end(&self.report, &self.inputs, code);
     }
-    feature_file_close(&self.features); /* only if preparation failed; otherwise judge() closed it */
+    feature_file_close(&self.features);
     mask_free(&self.mask);
     classify_pictures_close(&self);
     for (int i = 0; i < CLASSIFY_SESSIONS; i++)

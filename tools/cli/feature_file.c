@@ -32,9 +32,14 @@ int feature_file_add(struct feature_file *self, const rvit_session *session, int
     return code;
 }
 
-int feature_file_close(struct feature_file *self)
+int feature_file_commit(struct feature_file *self)
+{
+    return npy_commit(&self->writer);
+}
+
+void feature_file_close(struct feature_file *self)
 {
     free(self->values);
     self->values = NULL;
-    return npy_close(&self->writer);
+    npy_close(&self->writer);
 }

@@ -12,13 +12,14 @@ struct feature_file {
     float *values; /* [patches, dim], of one image's grid */
 };
 
-/* grid: writes [images, lines, columns, dim], zero where a patch was dropped; otherwise the CLS rows, [images, dim]. All functions print a
-   message on failure and return an exit code. */
+/* grid: writes [images, lines, columns, dim], zero where a patch was dropped; otherwise the CLS rows, [images, dim]. These print a message
+   on failure and return an exit code. */
 int feature_file_open(const char *path, bool grid, const rvit_model_info *model, struct feature_file *out);
 /* Adds the features of a session's last run; the session has RVIT_OUTPUT_FEATURES. */
 int feature_file_add(struct feature_file *self, const rvit_session *session, int32_t n_images);
-/* May be called if the file was never opened. */
-int feature_file_close(struct feature_file *self);
+int feature_file_commit(struct feature_file *self);
+/* Leaves no file that is not committed. May be called if it was never opened. */
+void feature_file_close(struct feature_file *self);
 
 /* An image's CLS row, f32 [dim]. */
 const float *feature_cls(const rvit_session *session, int32_t image, int32_t dim);

@@ -1,6 +1,5 @@
 #include "image.h"
 
-#include <errno.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <png.h>
 
 #include "orientation.h"
+#include "output_file.h"
 #include "regular_file.h"
 
 /* Encoders write about ten scans, at most about twenty; the largest picture may have as many. */
@@ -32,12 +32,6 @@ struct decoder {
 static bool fail(struct image_error *error, const char *text)
 {
     snprintf(error->text, sizeof error->text, "%s", text);
-    return false;
-}
-
-static bool fail_errno(struct image_error *error, const char *what)
-{
-    snprintf(error->text, sizeof error->text, "%s: %s", what, strerror(errno));
     return false;
 }
 
@@ -397,21 +391,38 @@ bool image_decode_size(const void *data, size_t size, int32_t *out_width, int32_
 
 /* Writing */
 
-bool image_write_png(const char *path, const struct image *picture, struct image_error *error)
+/* Encoded in memory: libpng does not say why a file cannot be written. */
+static bool encode_png(const struct image *picture, void **out_data, size_t *out_size, struct image_error *error)
 {
     png_image png = {.version = PNG_IMAGE_VERSION,
                      .width = (png_uint_32)picture->width,
                      .height = (png_uint_32)picture->height,
                      .format = PNG_FORMAT_RGB};
-    FILE *file = fopen(path, "wb");
-    if (!file)
-        return fail_errno(error, "cannot be written");
-    const bool written = png_image_write_to_stdio(&png, file, 0, picture->pixels, 0, NULL);
-    const bool closed = fclose(file) == 0;
-    if (written && closed)
-        return true;
-    if (written)
-        return fail_errno(error, "cannot be written");
-    snprintf(error->text, sizeof error->text, "cannot be written: %s", png.message);
-    return false;
+    png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
+    *out_data = malloc(size);
+    if (!*out_data) {
+        snprintf(error->text, sizeof error->text, "cannot be written: out of memory");
+        return false;
+    }
+    if (!png_image_write_to_memory(&png, *out_data, &size, 0, picture->pixels, 0, NULL)) {
+        snprintf(error->text, sizeof error->text, "cannot be written: %s", png.message);
+        return false;
+    }
+    *out_size = size;
+    return true;
+}
+
+bool image_write_png(const char *path, const struct image *picture, struct image_error *error)
+{
+    void *data;
+    size_t size;
+    struct output_file file = {0};
+    bool written = encode_png(picture, &data, &size, error);
+    if (written) {
+        written = output_file_open(path, &file) && output_file_write(&file, data, size) && output_file_commit(&file);
+        snprintf(error->text, sizeof error->text, "%s", file.reason);
+        output_file_close(&file);
+    }
+    free(data);
+    return written;
 }

@@ -57,6 +57,7 @@ bool image_load_reduced(const char *path, int32_t least_width, int32_t least_hei
 bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error);
 bool image_decode_size(const void *data, size_t size, int32_t *out_width, int32_t *out_height, struct image_error *error);
 
+/* As output_file.h does it. */
 bool image_write_png(const char *path, const struct image *picture, struct image_error *error);
 
 #endif

@@ -94,13 +94,15 @@ bool npy_parse(const void *data, size_t size, struct npy *out, const char **out_
     return true;
 }
 
-static int write_failed(const struct npy_writer *self)
+static int done(const struct npy_writer *self, bool good)
 {
-    complain(self->path, "cannot be written: %s", strerror(errno));
+    if (good)
+        return EXIT_OK;
+    complain(self->output.path, "%s", self->output.reason);
     return EXIT_FAULT;
 }
 
-static bool write_header(const struct npy_writer *self)
+static bool write_header(struct npy_writer *self)
 {
     char text[HEADER_SIZE - 10 + 1], shape[100] = "";
     size_t used = 0;
@@ -114,15 +116,14 @@ static bool write_header(const struct npy_writer *self)
     memset(header + 10, ' ', HEADER_SIZE - 10);
     memcpy(header + 10, text, strlen(text));
     header[HEADER_SIZE - 1] = '\n';
-    return fseek(self->file, 0, SEEK_SET) == 0 && fwrite(header, HEADER_SIZE, 1, self->file) == 1;
+    return output_file_write(&self->output, header, HEADER_SIZE);
 }
 
 int npy_create(const char *path, int n_dims, const int64_t *tail, struct npy_writer *out)
 {
-    *out = (struct npy_writer){.path = path, .n_dims = n_dims};
+    *out = (struct npy_writer){.n_dims = n_dims};
     memcpy(out->shape + 1, tail, (size_t)(n_dims - 1) * sizeof *tail);
-    out->file = fopen(path, "wb");
-    return out->file && write_header(out) ? EXIT_OK : write_failed(out);
+    return done(out, output_file_open(path, &out->output) && write_header(out));
 }
 
 int npy_append(struct npy_writer *self, const float *row)
@@ -130,18 +131,16 @@ int npy_append(struct npy_writer *self, const float *row)
     size_t length = 1;
     for (int i = 1; i < self->n_dims; i++)
         length *= (size_t)self->shape[i];
-    if (fwrite(row, sizeof *row, length, self->file) != length)
-        return write_failed(self);
     self->shape[0]++;
-    return EXIT_OK;
+    return done(self, output_file_write(&self->output, row, length * sizeof *row));
 }
 
-int npy_close(struct npy_writer *self)
+int npy_commit(struct npy_writer *self)
 {
-    if (!self->file)
-        return EXIT_OK;
-    bool ok = write_header(self);
-    ok = fclose(self->file) == 0 && ok;
-    self->file = NULL;
-    return ok ? EXIT_OK : write_failed(self);
+    return done(self, output_file_rewind(&self->output) && write_header(self) && output_file_commit(&self->output));
+}
+
+void npy_close(struct npy_writer *self)
+{
+    output_file_close(&self->output);
 }

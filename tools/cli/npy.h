@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
+
+#include "output_file.h"
 
 #define NPY_MAX_DIMS 4
 
@@ -25,16 +26,16 @@ bool npy_parse(const void *data, size_t size, struct npy *out, const char **out_
 
 /* Writes float32 [n, ...] piece by piece; n is set at the end. */
 struct npy_writer {
-    FILE *file;
-    const char *path;
+    struct output_file output;
     int n_dims;
     int64_t shape[NPY_MAX_DIMS]; /* shape[0] grows */
 };
 
-/* tail [n_dims - 1]: the shape of one row. Each function prints a message on failure and returns an exit code. */
+/* tail [n_dims - 1]: the shape of one row. These print a message on failure and return an exit code. */
 int npy_create(const char *path, int n_dims, const int64_t *tail, struct npy_writer *out);
 int npy_append(struct npy_writer *self, const float *row);
-/* May be called if the file was never created, or is closed. */
-int npy_close(struct npy_writer *self);
+int npy_commit(struct npy_writer *self);
+/* Leaves no file that is not committed. May be called if it was never created. */
+void npy_close(struct npy_writer *self);
 
 #endif

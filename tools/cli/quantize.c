@@ -182,6 +182,10 @@ static int quantize(struct quantize *self)
         complain(options->model, "models of 8 bits have a width of a multiple of 16, this one's is %d", (int)self->info.dim);
         return EXIT_FILE;
     }
+    if (!output_file_open(options->output, &self->output)) {
+        complain(options->output, "%s", self->output.reason);
+        return EXIT_FAULT;
+    }
     int code = read_layers(self);
     if (code == EXIT_OK && options->images)
         code = quantize_calibrate(self);
@@ -189,7 +193,7 @@ static int quantize(struct quantize *self)
         code = compare_products(self, &self->layers[i]);
     spare(self);
     if (code == EXIT_OK)
-        code = quantize_write(self, options->output);
+        code = quantize_write(self);
     if (code == EXIT_OK)
         code = quantize_report(self, options->output);
     return code;
@@ -213,6 +217,7 @@ int run_quantize(const struct options *options)
     int code = engine_checkpoint(options, &self.checkpoint);
     if (code == EXIT_OK)
         code = quantize(&self);
+    output_file_close(&self.output);
     for (int32_t i = 0; i < self.n_layers; i++) {
         free(self.layers[i].weight);
         free(self.layers[i].bytes);

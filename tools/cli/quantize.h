@@ -3,6 +3,7 @@
 #define RVIT_CLI_QUANTIZE_H
 
 #include "engine.h"
+#include "output_file.h"
 
 #include <raggedvit/experimental.h>
 
@@ -41,14 +42,15 @@ struct quantize {
     struct quantize_layer *layers;
     int32_t n_layers;
     struct quantize_input *inputs; /* [4 * depth] */
-    int64_t n_images, n_failed;    /* of calibration: pictures that were computed, that could not be read */
+    struct output_file output;
+    int64_t n_images, n_failed; /* of calibration: pictures that were computed, that could not be read */
 };
 
 /* The one of all rows of a layer's input. */
 float quantize_fixed_scale(const struct quantize *self, const struct quantize_input *input);
 /* Runs the model in float32 on the pictures of --calibrate. These print a message on failure and return an exit code. */
 int quantize_calibrate(struct quantize *self);
-int quantize_write(const struct quantize *self, const char *path);
+int quantize_write(struct quantize *self);
 /* Returns the exit code of the command. */
 int quantize_report(const struct quantize *self, const char *path);
 /* Of the layer's product on the calibration pictures: root mean square, relative. */

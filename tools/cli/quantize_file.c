@@ -1,11 +1,10 @@
 /* Writes the checkpoint that raggedvit quantize makes, as compressed-tensors lays such files out. */
 #include "quantize.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 enum { PATH_SIZE = 4096, PART = 1 << 20 };
 
@@ -144,105 +143,121 @@ static json_t *header_of(const struct quantize *self, json_t *config)
     return header;
 }
 
-static bool copy_tensor(const struct quantize *self, int32_t tensor, FILE *file, void *part)
+static int not_written(const struct output_file *file)
+{
+    complain(file->path, "%s", file->reason);
+    return EXIT_FAULT;
+}
+
+static int copy_tensor(struct quantize *self, int32_t tensor, void *part)
 {
     const int64_t size = rvit_tensors_size(self->tensors, tensor);
     for (int64_t done = 0; done < size; done += PART) {
         const int64_t some = size - done < PART ? size - done : PART;
         const rvit_status status = rvit_tensors_read_bytes(self->tensors, tensor, done, some, part);
-        if (status != RVIT_OK) {
-            complain_status(self->options->model, status);
-            return false;
-        }
-        if (fwrite(part, 1, (size_t)some, file) != (size_t)some)
-            return false;
+        if (status != RVIT_OK)
+            return complain_status(self->options->model, status);
+        if (!output_file_write(&self->output, part, (size_t)some))
+            return not_written(&self->output);
     }
-    return true;
+    return EXIT_OK;
 }
 
 /* In the order of the header. */
-static bool write_data(const struct quantize *self, FILE *file)
+static int write_data(struct quantize *self)
 {
-    void *part = allocate(PART, 1);
-    bool good = part != NULL;
-    for (int32_t i = 0; i < self->n_layers && good; i++) {
+    struct output_file *file = &self->output;
+    for (int32_t i = 0; i < self->n_layers; i++) {
         const struct quantize_layer *layer = &self->layers[i];
         if (layer->spared)
             continue;
-        good = fwrite(layer->scales, 4, (size_t)layer->n_scales, file) == (size_t)layer->n_scales;
+        (void)output_file_write(file, layer->scales, 4 * (size_t)layer->n_scales);
         const float input = quantize_fixed_scale(self, layer->input);
         if (has_input_scale(self, layer))
-            good = good && fwrite(&input, 4, 1, file) == 1;
+            (void)output_file_write(file, &input, 4);
     }
-    for (int32_t i = 0; i < rvit_tensors_count(self->tensors) && good; i++)
-        good = layer_of(self, i) || copy_tensor(self, i, file, part);
-    for (int32_t i = 0; i < self->n_layers && good; i++) {
-        const struct quantize_layer *layer = &self->layers[i];
-        const size_t n = (size_t)(layer->rows * layer->columns);
-        good = layer->spared || fwrite(layer->bytes, 1, n, file) == n;
-    }
+    void *part = allocate(PART, 1);
+    int code = part ? EXIT_OK : EXIT_FAULT;
+    for (int32_t i = 0; i < rvit_tensors_count(self->tensors) && code == EXIT_OK; i++)
+        code = layer_of(self, i) ? EXIT_OK : copy_tensor(self, i, part);
     free(part);
-    return good;
+    for (int32_t i = 0; i < self->n_layers && code == EXIT_OK; i++) {
+        const struct quantize_layer *layer = &self->layers[i];
+        if (!layer->spared)
+            (void)output_file_write(file, layer->bytes, (size_t)(layer->rows * layer->columns));
+    }
+    return code != EXIT_OK || output_file_finish(file) ? code : not_written(file);
 }
 
-static bool write_file(const struct quantize *self, json_t *header, FILE *file)
+static int write_model(struct quantize *self, json_t *header)
 {
+    static const char blanks[] = "        ";
     char *text = json_dumps(header, JSON_COMPACT | JSON_ENSURE_ASCII);
-    if (!text)
-        return false;
+    if (!text) {
+        complain(NULL, "out of memory");
+        return EXIT_FAULT;
+    }
     const size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     unsigned char size[8];
     for (int i = 0; i < 8; i++)
         size[i] = (unsigned char)((uint64_t)padded >> 8 * i);
-    const bool good = fwrite(size, 1, 8, file) == 8 && fprintf(file, "%-*s", (int)padded, text) == (int)padded && write_data(self, file);
+    (void)output_file_write(&self->output, size, sizeof size);
+    (void)output_file_write(&self->output, text, length);
+    (void)output_file_write(&self->output, blanks, padded - length);
     free(text);
-    return good;
+    return write_data(self);
 }
 
-/* Only if there is none. */
-static void write_config(const char *path, json_t *config)
+static int write_text(const char *text, size_t length, void *file)
 {
-    char target[PATH_SIZE];
-    if (beside(target, path, "config.json") && access(target, F_OK) != 0 && json_dump_file(config, target, JSON_INDENT(2)) != 0)
-        complain(target, "cannot be written; the checkpoint has the config in its metadata too");
+    return output_file_write(file, text, length) ? 0 : -1;
 }
 
-/* What the model's files say of pictures, where the new folder has no such file. */
-static void copy_beside(const struct quantize *self, const char *path, const char *name)
+/* A file beside the model, unless one of that name is there. json: NULL: none is wanted. */
+static int write_beside(const char *path, const json_t *json, struct output_file *out)
 {
-    char from[PATH_SIZE], to[PATH_SIZE];
-    if (!beside(from, self->options->model, name) || !beside(to, path, name) || access(to, F_OK) == 0)
-        return;
-    json_t *json = json_load_file(from, 0, NULL);
-    if (json && json_dump_file(json, to, JSON_INDENT(2)) != 0)
-        complain(to, "cannot be written");
-    json_decref(json);
+    struct stat status;
+    if (!json || lstat(path, &status) == 0)
+        return EXIT_OK;
+    if (!output_file_open(path, out) || (json_dump_callback(json, write_text, out, JSON_INDENT(2)) != 0 && out->reason[0]) ||
+        !output_file_finish(out))
+        return not_written(out);
+    return EXIT_OK;
 }
 
-int quantize_write(const struct quantize *self, const char *path)
+/* What the model's files say of pictures goes where the new folder has no such file. All files are written before the first gets its name,
+   the model's the last. */
+static int write_all(struct quantize *self, json_t *config, bool config_is_file, json_t *header)
 {
-    char part[PATH_SIZE];
-    bool is_file;
-    const bool fits = (size_t)snprintf(part, sizeof part, "%s.part", path) < sizeof part;
-    FILE *file = fits ? fopen(part, "wb") : NULL;
-    if (!file) {
-        complain(path, "cannot be written: %s", fits ? strerror(errno) : "the path is too long");
-        return EXIT_FAULT;
+    static const char *const names[] = {"config.json", "preprocessor_config.json", "open_clip_config.json"};
+    enum { N = sizeof names / sizeof *names };
+    struct output_file beside_it[N] = {0};
+    char paths[N][PATH_SIZE], from[PATH_SIZE];
+    int code = write_model(self, header);
+    for (int i = 0; i < N && code == EXIT_OK; i++) {
+        json_t *json = i == 0 && config_is_file                                ? json_incref(config)
+                       : i > 0 && beside(from, self->options->model, names[i]) ? json_load_file(from, 0, NULL)
+                                                                               : NULL;
+        if (beside(paths[i], self->output.path, names[i]))
+            code = write_beside(paths[i], json, &beside_it[i]);
+        json_decref(json);
     }
-    json_t *config = config_of(self, &is_file), *header = header_of(self, config);
-    bool good = write_file(self, header, file);
-    good = fclose(file) == 0 && good && rename(part, path) == 0;
-    if (!good) {
-        complain(path, "cannot be written");
-        (void)unlink(part);
-    } else if (is_file) {
-        write_config(path, config);
-    }
-    if (good) {
-        copy_beside(self, path, "preprocessor_config.json");
-        copy_beside(self, path, "open_clip_config.json");
-    }
+    for (int i = 0; i < N && code == EXIT_OK; i++)
+        if (!output_file_commit(&beside_it[i]))
+            code = not_written(&beside_it[i]);
+    if (code == EXIT_OK && !output_file_commit(&self->output))
+        code = not_written(&self->output);
+    for (int i = 0; i < N; i++)
+        output_file_close(&beside_it[i]);
+    return code;
+}
+
+int quantize_write(struct quantize *self)
+{
+    bool config_is_file;
+    json_t *config = config_of(self, &config_is_file), *header = header_of(self, config);
+    const int code = write_all(self, config, config_is_file, header);
     json_decref(header);
     json_decref(config);
-    return good ? EXIT_OK : EXIT_FAULT;
+    return code;
 }

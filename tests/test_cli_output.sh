@@ -1,0 +1,126 @@
+#!/bin/bash
+# The files that the command line tool writes: regular files only, whole or not at all, with the mode that they had. CPU only.
+# usage: test_cli_output.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
+. "$(dirname "$0")/cli_checks.sh"
+small=$folder/from/model.safetensors
+limit=60 # opening a pipe may wait for ever
+mkdir "$folder/from"
+cp "$(dirname "$0")/data/reference/model.safetensors" "$(dirname "$0")/data/reference/config.json" "$folder/from"
+chmod 644 "$folder/from"/*
+black=$folder/black.png
+base64 -d >"$black" <<<iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVQI12NgYGAAAAAEAAEnNCcKAAAAAElFTkSuQmCC
+yes black.png | head -10 >"$folder/ten.txt"
+
+# Each way to write a file, and its exit code where that fails.
+ways="output features overlay"
+write() { # CODE WAY FILE
+    if [ "$2" = output ]; then
+        expect "$1" quantize "$small" --output "$3"
+    else
+        expect "$1" classify "$small" "$folder/ten.txt" --backend cpu --mean 0 --std 1 --prune l2 --blocks 1 --quiet --"$2" "$3"
+    fi
+}
+fails() { # WAY FILE REASON
+    write "$([ "$1" = overlay ] && echo 1 || echo 5)" "$1" "$2"
+    err "^raggedvit: .*: $3"
+}
+only() { # FILE...: nothing else lies in the folder of the outputs
+    [ "$(ls -A "$to" | tr '\n' ' ')" = "$*${*:+ }" ] || fail "in the folder: $(ls -A "$to" | tr '\n' ' ') ($what)"
+}
+to=$folder/to
+renew() { rm -rf "$to" && mkdir "$to"; }
+
+for way in $ways; do
+    renew
+    mkdir "$to/dir"
+    mkfifo "$to/fifo"
+    echo precious >"$to/kept"
+    ln -s kept "$to/link"
+    ln -s nowhere "$to/lost"
+    all="dir fifo kept link lost"
+    mknod "$to/null" c 1 3 2>/dev/null && all="$all null" && fails $way "$to/null" 'is a device or a socket, which is not written to'
+    fails $way "$to/dir" 'is a folder, not a file'
+    fails $way "$to/fifo" 'is a pipe, which is not written to'
+    fails $way "$to/link" 'is a symbolic link, which is not replaced'
+    fails $way "$to/lost" 'is a symbolic link, which is not replaced'
+    # shellcheck disable=SC2086
+    only $all
+    [ -p "$to/fifo" ] && [ -L "$to/link" ] && [ ! -e "$to/lost" ] && [ "$(cat "$to/kept")" = precious ] || fail "what stood there has changed ($what)"
+
+    # new: as the umask has it; replaced: the mode stays
+    renew
+    echo victim >"$folder/victim"
+    ln -s "$folder/victim" "$to/new.part"
+    (umask 027 && write 0 $way "$to/new" && exit $failures)
+    failures=$?
+    [ "$(stat -c %a "$to/new")" = 640 ] || fail "a new file's mode is $(stat -c %a "$to/new") ($what)"
+    [ "$(cat "$folder/victim")" = victim ] || fail "what new.part leads to was written ($what)"
+    rm "$to/new.part"
+    for mode in 400 640 604; do
+        cp "$to/new" "$to/old"
+        echo old >"$to/old"
+        chmod $mode "$to/old"
+        write 0 $way "$to/old"
+        [ "$(stat -c %a "$to/old")" = $mode ] || fail "the mode $mode has become $(stat -c %a "$to/old") ($what)"
+        cmp -s "$to/new" "$to/old" || fail "another file than the new one ($what)"
+        rm "$to/old"
+    done
+    rm -f "$to/config.json"
+    only new
+
+    # a limit on the size of files: the reason, and what was there
+    renew
+    echo old >"$to/old"
+    (ulimit -f 1 && fails $way "$to/old" 'cannot be written: File too large' && exit $failures)
+    failures=$?
+    only old
+    [ "$(cat "$to/old")" = old ] || fail "a file that could not be written is lost ($what)"
+done
+
+# a full disk, where a user may mount one
+full() {
+    mount -t tmpfs -o size=4k none "$to" || exit 1
+    echo old >"$to/old" # the one block that there is
+    for way in $ways; do
+        fails "$way" "$to/new" 'cannot be written: No space left on device'
+        only old
+    done
+    exit $failures
+}
+renew
+if unshare -rm mount -t tmpfs none "$to" 2>/dev/null; then
+    export -f full fails write expect err only fail
+    export ways to folder failures tool small
+    unshare -rm bash -c 'set -u; full'
+    failures=$?
+else
+    echo "no full disk: a mount is not permitted"
+fi
+
+# What ends the command leaves nothing. It waits for frames meanwhile, with its file open.
+renew
+mkfifo "$folder/frames"
+exec 8<>"$folder/frames"
+set -m # SIGINT is ignored otherwise
+for signal in HUP INT PIPE QUIT TERM; do
+    what="SIG$signal"
+    "$tool" classify "$small" - --size 8x8 --format rgb24 --backend cpu --mean 0 --std 1 --features "$to/new" <&8 >"$folder/out" 2>"$folder/err" &
+    for ((i = 0; i < 600; i++)); do
+        [ -n "$(ls -A "$to")" ] && break
+        sleep 0.05
+    done
+    [ -n "$(ls -A "$to")" ] || fail "no file was opened ($what)"
+    kill -s $signal $!
+    wait $! 2>/dev/null
+    [ $? -eq $((128 + $(kill -l $signal))) ] || fail "the signal did not end it ($what)"
+    only
+done
+set +m
+
+# What goes beside a model is not written through a link.
+renew
+ln -s "$folder/elsewhere" "$to/config.json"
+write 0 output "$to/new"
+[ ! -e "$folder/elsewhere" ] || fail "config.json was written through a link"
+only config.json new
+finish
