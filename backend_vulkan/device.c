@@ -103,8 +103,9 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
     RVIT_TRY(rvit_vk_grids_open(device, NULL, &device->grids));
+    const rvit_detail kept = rvit_detail_keep();
     if (!desc->skip_self_test)
-        RVIT_TRY(prove(device, desc));
+        RVIT_TRY(rvit_detail_settle(&kept, prove(device, desc)));
     device->base.info.native_dtypes = rvit_vk_native_dtypes(&device->physical, device->base.info.tier, device->enabled);
     return RVIT_OK;
 }

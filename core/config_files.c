@@ -62,7 +62,7 @@ static rvit_status read_beside(const rvit_config_source *source, const char *nam
     *out_found = 1;
     rvit_json_file file;
     RVIT_TRY(rvit_json_file_read(path, alloc, &file));
-    rvit_path_printable(shown, path);
+    rvit_printable(shown, sizeof shown, path);
     r->path = shown;
     r->name = name;
     const rvit_status status = read(r, file.root);

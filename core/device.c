@@ -1,9 +1,8 @@
 /* Listing, selecting, creating and destroying devices. */
-#include <string.h>
-
 #include "core/args.h"
 #include "core/device.h"
 #include "core/entry.h"
+#include "core/file.h"
 
 /* NULL: not a value of the enum. */
 static const char *backend_name(rvit_backend backend)
@@ -58,9 +57,8 @@ static rvit_status describe(const rvit_backend_api *api, int32_t index, rvit_dev
     return api->device_describe(index, info);
 }
 
-rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t *out_n_infos)
+static rvit_status list(rvit_device_info *infos, int32_t capacity, int32_t *out_n_infos)
 {
-    RVIT_ENTRY;
     if (out_n_infos == NULL || capacity < 0 || (infos == NULL && capacity > 0))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_list: infos or out_n_infos is NULL, or capacity is negative");
     int32_t n = 0;
@@ -74,7 +72,7 @@ rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t 
                 info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
                 info.backend = rvit_backends[b]->backend;
                 info.index = -1;
-                strncpy(info.note, rvit_status_detail(), sizeof info.note - 1);
+                rvit_printable(info.note, sizeof info.note, rvit_status_detail());
             }
             /* The caller's structs may be of another version and thus have another size. */
             if (n < capacity)
@@ -87,6 +85,13 @@ rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t 
     }
     *out_n_infos = n;
     return RVIT_OK;
+}
+
+rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t *out_n_infos)
+{
+    RVIT_ENTRY;
+    const rvit_detail kept = rvit_detail_keep();
+    return rvit_detail_settle(&kept, list(infos, capacity, out_n_infos));
 }
 
 /* The index if the caller gave none: the first hardware device, else, if software is allowed, the first. */
@@ -156,9 +161,8 @@ rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_des
     return check_desc(out_desc);
 }
 
-rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device)
+static rvit_status choose_and_create(const rvit_device_desc *desc, rvit_device **out_device)
 {
-    RVIT_ENTRY;
     if (out_device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_create: out_device is NULL");
     rvit_device_desc full;
@@ -190,6 +194,13 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
         rvit_log(level, "%s passed over: %s", rvit_backend_name(rvit_backends[i]->backend), rvit_status_detail());
     }
     return status;
+}
+
+rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device)
+{
+    RVIT_ENTRY;
+    const rvit_detail kept = rvit_detail_keep();
+    return rvit_detail_settle(&kept, choose_and_create(desc, out_device));
 }
 
 void rvit_device_retain(rvit_device *device)

@@ -32,33 +32,42 @@ static size_t printable_length(const unsigned char *text)
     return code < least[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) || is_control(code) ? 0 : length;
 }
 
+/* The bytes at *in that make one character of the output; their number, or that of "\xNN". */
+static size_t next_piece(const unsigned char **in, char piece[5])
+{
+    const size_t length = printable_length(*in);
+    if (length != 0)
+        memcpy(piece, *in, length);
+    else
+        (void)snprintf(piece, 5, "\\x%02x", **in);
+    *in += length != 0 ? length : 1;
+    return length != 0 ? length : 4;
+}
+
 void rvit_printable(char *out, size_t size, const char *text)
 {
     const unsigned char *in = (const unsigned char *)text;
-    size_t at = 0, last_room = 0; /* last_room: up to where "..." still fits */
-    while (*in != '\0') {
-        const size_t length = printable_length(in);
-        const size_t step = length != 0 ? length : 4;
-        if (at + 4 <= size)
-            last_room = at;
-        if (at + step + 1 > size) {
-            memcpy(out + last_room, "...", 4);
-            return;
+    char piece[5];
+    size_t whole = 0, at = 0, passed = 0;
+    while (*in != '\0')
+        whole += next_piece(&in, piece);
+    const size_t room = size - sizeof "...";
+    const size_t head = whole < size ? whole : room / 2;
+    size_t tail = whole;
+    for (in = (const unsigned char *)text; *in != '\0';) {
+        const size_t step = next_piece(&in, piece);
+        if (tail == whole && passed + step > head) {
+            tail = room - at;
+            memcpy(out + at, "...", 3);
+            at += 3;
         }
-        if (length != 0)
-            memcpy(out + at, in, length);
-        else
-            snprintf(out + at, size - at, "\\x%02x", *in);
-        at += step;
-        in += length != 0 ? length : 1;
+        if (whole - passed <= tail) {
+            memcpy(out + at, piece, step);
+            at += step;
+        }
+        passed += step;
     }
     out[at] = '\0';
-}
-
-void rvit_path_printable(char out[RVIT_SHOWN_PATH], const char *path)
-{
-    const size_t length = strlen(path);
-    rvit_printable(out, RVIT_SHOWN_PATH, length > RVIT_SHOWN_PATH / 2 ? path + (length - RVIT_SHOWN_PATH / 2) : path);
 }
 
 static rvit_status open_failed(const char *path, const char *shown, int error)
@@ -102,7 +111,7 @@ static rvit_status check_kind(rvit_file *file)
 
 rvit_status rvit_file_open(const char *path, rvit_file *file)
 {
-    rvit_path_printable(file->path, path);
+    rvit_printable(file->path, sizeof file->path, path);
     /* O_NONBLOCK: opening a pipe must not block. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file->fd < 0)
@@ -160,7 +169,7 @@ rvit_status rvit_path_beside(char *out, size_t size, const char *beside, const c
     const size_t folder = slash == NULL ? 0 : (size_t)(slash - beside) + 1, length = strlen(name);
     if (folder + length + 1 > size) {
         char shown[RVIT_SHOWN_PATH], shown_name[RVIT_SHOWN_PATH];
-        rvit_path_printable(shown, beside);
+        rvit_printable(shown, sizeof shown, beside);
         rvit_printable(shown_name, sizeof shown_name, name);
         return rvit_fail(RVIT_BAD_FILE, "%s: the path of the file beside it, '%s', is longer than %zu bytes", shown, shown_name, size - 1);
     }

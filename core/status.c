@@ -3,20 +3,36 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char detail[1024];
+#include "core/file.h"
+
+static _Thread_local rvit_detail detail;
 
 rvit_status rvit_fail(rvit_status status, const char *format, ...)
 {
     va_list arguments;
+    char text[4096]; /* apart: the arguments may point into the detail before */
     va_start(arguments, format);
-    vsnprintf(detail, sizeof detail, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    rvit_printable(detail.text, sizeof detail.text, text);
     return status;
 }
 
 const char *rvit_status_detail(void)
 {
+    return detail.text;
+}
+
+rvit_detail rvit_detail_keep(void)
+{
     return detail;
+}
+
+rvit_status rvit_detail_settle(const rvit_detail *kept, rvit_status status)
+{
+    if (status == RVIT_OK)
+        detail = *kept;
+    return status;
 }
 
 const char *rvit_status_name(rvit_status status)

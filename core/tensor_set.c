@@ -8,7 +8,7 @@
 #include "core/sort.h"
 #include "core/status.h"
 
-enum { SHOWN_NAME = 96, MAX_PATH = 4096, MAX_DETAIL = 640 };
+enum { SHOWN_NAME = 96, MAX_PATH = 4096 };
 
 struct rvit_tensor_set {
     rvit_alloc *alloc;
@@ -91,11 +91,8 @@ static rvit_status open_shards(rvit_tensor_set *set, const char *path, const cha
         char shard[MAX_PATH];
         RVIT_TRY(rvit_path_beside(shard, sizeof shard, path, names[i]));
         const rvit_status status = add_file(set, shard);
-        if (status == RVIT_BAD_FILE) {
-            char detail[MAX_DETAIL];
-            snprintf(detail, sizeof detail, "%s", rvit_status_detail());
-            return rvit_fail(RVIT_BAD_FILE, "%s: the index names a bad file: %s", set->path, detail);
-        }
+        if (status == RVIT_BAD_FILE)
+            return rvit_fail(RVIT_BAD_FILE, "%s: the index names a bad file: %s", set->path, rvit_status_detail());
         RVIT_TRY(status);
     }
     return RVIT_OK;
@@ -167,7 +164,7 @@ static rvit_status load(rvit_tensor_set *set, const char *path)
         snprintf(set->path, sizeof set->path, "%s", rvit_safetensors_path(set->files[0]));
         return RVIT_OK;
     }
-    rvit_path_printable(set->path, path);
+    rvit_printable(set->path, sizeof set->path, path);
     rvit_json_file index;
     RVIT_TRY(rvit_json_file_read(path, set->alloc, &index));
     const rvit_status status = open_map(set, path, rvit_json_get(index.root, "weight_map"));

@@ -5,6 +5,7 @@
 #include "core/args.h"
 #include "core/checkpoint.h"
 #include "core/entry.h"
+#include "core/file.h"
 #include "core/vit_quantize.h"
 
 /* What 8 bits cost, measured by `raggedvit verify --expect` against f32 (bench/results/accuracy_8bits.json): points of top-1. Models
@@ -93,7 +94,9 @@ static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint,
     }
     fill(out, device, info, bytes);
     if (rvit_quantization_check(device, out->quantization, out->dtype, checkpoint) != RVIT_OK) {
-        snprintf(out->reason, sizeof out->reason, "%s cannot be had: %s", rvit_precision_name(bytes), rvit_status_detail());
+        char shown[sizeof out->reason - 32]; /* the detail begins and ends with what names the culprit */
+        rvit_printable(shown, sizeof shown, rvit_status_detail());
+        snprintf(out->reason, sizeof out->reason, "%s cannot be had: %s", rvit_precision_name(bytes), shown);
         fill(out, device, info, wide);
     } else if (checkpoint->config.bytes != 0) {
         snprintf(out->reason, sizeof out->reason, "the checkpoint's weights are %s", rvit_precision_name(bytes));
@@ -112,10 +115,12 @@ rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoi
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_precision_choose: precision: %d is not a valid precision", (int)precision);
     const rvit_model_info *info = &checkpoint->config.info;
     rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
+    const rvit_detail kept = rvit_detail_keep();
     if (precision == RVIT_PRECISION_AUTO)
         choose(device, checkpoint, &choice);
     else
         fill(&choice, device, info, precision);
+    (void)rvit_detail_settle(&kept, RVIT_OK);
     RVIT_TRY(rvit_model_check_dtype(device, choice.dtype));
     RVIT_TRY(rvit_quantization_check(device, choice.quantization, choice.dtype, checkpoint));
     return rvit_args_return(out_choice, &choice, sizeof choice, "precision choice");

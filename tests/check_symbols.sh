@@ -16,7 +16,7 @@ n=$(printf '%s\n' "$exported" | grep -c '^rvit_' || true)
 foreign=$(printf '%s\n' "$exported" | grep -v '^rvit_' || true)
 [ -z "$foreign" ] || { echo "$shared exports what is not rvit_*:"; echo "$foreign"; failed=1; }
 
-for binary in "$shared" $program; do
+for binary in "$shared" ${program:+"$program"}; do
     needed=$(readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
     [ -n "$needed" ] || { echo "$binary: readelf finds no needed libraries"; failed=1; }
     drivers=$(printf '%s\n' "$needed" | grep -E '^lib(vulkan|cuda|cudart|cublas|cublasLt|nvrtc)\.' || true)

@@ -1,8 +1,12 @@
 # What the tests of the command line tool share. Sourced with RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER; json_get lies beside RAGGEDVIT.
 set -u
 tool=$(realpath "$1")
-data=$2
-folder=$(realpath "$3")/cli.$$
+# Short names without spaces, wherever the tree lies: the tests split lists of arguments at spaces.
+short=$(mktemp -d /tmp/raggedvit-cli.XXXXXX) || exit 1
+ln -s "$(realpath "$2")" "$short/data"
+ln -s "$(realpath "$3")" "$short/tmp"
+data=$short/data
+folder=$short/tmp/cli.$$
 json_get=$(dirname "$tool")/json_get
 model=$data/deit_tiny_cifar10.safetensors
 sheet=$data/cifar10_test_1000.png
@@ -11,7 +15,7 @@ failures=0
 unset RVIT_LOG
 
 mkdir -p "$folder" || exit 1
-trap 'rm -rf "$folder"' EXIT
+trap 'rm -rf "$folder" "$short"' EXIT
 [ -x "$json_get" ] || { echo "no json_get beside $tool"; exit 1; }
 
 fail() {

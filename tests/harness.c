@@ -90,6 +90,21 @@ void expect_status_at(rvit_status found, rvit_status wanted, const char *word, c
     }
 }
 
+static _Thread_local char kept_detail[1024];
+
+void keep_detail(void)
+{
+    snprintf(kept_detail, sizeof kept_detail, "%s", rvit_status_detail());
+}
+
+void expect_detail_kept(const char *text, const char *file, int line)
+{
+    if (strcmp(rvit_status_detail(), kept_detail) == 0)
+        return;
+    print_error("%s:%d: %s succeeds and leaves the detail: %s\n", file, line, text, rvit_status_detail());
+    _fail(file, line);
+}
+
 int runs_all_cases(void)
 {
     return getenv("RVIT_TEST_FULL") != NULL;

@@ -66,8 +66,11 @@ int runs_all_cases(void);
 /* Takes the option and its value off the front of the arguments if it stands there; else gives `otherwise`. */
 const char *harness_first_option(int *argc, char ***argv, const char *option, const char *otherwise);
 
-/* The test fails, with the library's detail, unless the call gives the status. */
-#define expect_ok(call) expect_status_at((call), RVIT_OK, NULL, #call, __FILE__, __LINE__)
+/* The test fails, with the library's detail, unless the call gives the status. One that succeeds leaves the detail as it was. */
+#define expect_ok(call) \
+    (keep_detail(), expect_status_at((call), RVIT_OK, NULL, #call, __FILE__, __LINE__), expect_detail_kept(#call, __FILE__, __LINE__))
+void keep_detail(void);
+void expect_detail_kept(const char *text, const char *file, int line);
 /* word: must stand in the detail as a word of its own; NULL: any detail will do. */
 #define expect_status(call, status, word) expect_status_at((call), (status), (word), #call, __FILE__, __LINE__)
 void expect_status_at(rvit_status found, rvit_status wanted, const char *word, const char *text, const char *file, int line);

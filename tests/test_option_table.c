@@ -129,6 +129,10 @@ static void refused(void **state)
         {"a --colours 2", "--colours is '2', expected one number or 3 with commas between them, each 0 to 1"},
         {"a --text", "--text needs a value; see 'program run --help'"},
         {"a --other 1", "unknown option --other; see 'program run --help'"},
+        {"a --text -xy b -pq", "unknown option -pq, and a file of that name is ./-pq; see 'program run --help'"},
+        {"a -x b", "unknown option -x, and a file of that name is ./-x; see 'program run --help'"},
+        {"a b -dash.png", "unknown option -dash.png, and a file of that name is ./-dash.png; see 'program run --help'"},
+        {"a --help=b", "--help=b: this option takes no value; see 'program run --help'"},
         {"a --real 1", "unknown option --real; see 'program run --help'"}, /* another command's */
         {"--flag", "run takes A [B]; see 'program run --help'"},
         {"a b c", "run takes A [B]; see 'program run --help'"},

@@ -493,7 +493,7 @@ static void harmless_messages(void **state)
     text t = {NULL, 0, 0};
     append(&t, "{\"%01000d\":" ENTRY("F31", "[1]", 0, 4) "}", 0);
     write_text(&t, 4);
-    expect_bad("000...': unknown dtype 'F31'", "a long name");
+    expect_bad("000...0000000000000000000000000000000000000000000000': unknown dtype 'F31'", "a long name");
     write_header("{\"a\":\"\x01\"}", NULL, 0);
     expect_bad("control character 0x1", "a control character");
 
@@ -501,15 +501,15 @@ static void harmless_messages(void **state)
     rvit_printable(out, sizeof out, "123456789012345");
     assert_string_equal(out, "123456789012345");
     rvit_printable(out, sizeof out, "1234567890123456");
-    assert_string_equal(out, "123456789012...");
+    assert_string_equal(out, "123456...123456");
     rvit_printable(out, sizeof out, "12345678901\n");
     assert_string_equal(out, "12345678901\\x0a");
     rvit_printable(out, sizeof out, "12345678901\n2");
-    assert_string_equal(out, "12345678901...");
+    assert_string_equal(out, "123456...1\\x0a2");
     rvit_printable(out, sizeof out, "\xc3\xa9\xe2\x82");
     assert_string_equal(out, "\xc3\xa9\\xe2\\x82");
     rvit_printable(out, sizeof out, "\xf0\x9f\x90\x88\xff\x80\xc3");
-    assert_string_equal(out, "\xf0\x9f\x90\x88\\xff\\x80...");
+    assert_string_equal(out, "\xf0\x9f\x90\x88...\\xc3");
     rvit_printable(out, sizeof out, "\xe2\x80\xae"); /* right to left from here */
     assert_string_equal(out, "\\xe2\\x80\\xae");
     rvit_printable(out, sizeof out, "\xe0\x80\x9b"); /* an escape in three bytes */

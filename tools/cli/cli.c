@@ -11,10 +11,11 @@
 
 void complain(const char *subject, const char *format, ...)
 {
-    char text[2048];
+    char *text = NULL;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    if (vasprintf(&text, format, arguments) < 0)
+        text = NULL;
     va_end(arguments);
     progress_wipe();
     fputs("raggedvit: ", stderr);
@@ -22,8 +23,9 @@ void complain(const char *subject, const char *format, ...)
         printable_print(stderr, subject);
         fputs(": ", stderr);
     }
-    printable_print(stderr, text);
+    printable_print(stderr, text ? text : "out of memory");
     fputc('\n', stderr);
+    free(text);
 }
 
 int complain_status(const char *subject, rvit_status status)

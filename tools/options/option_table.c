@@ -16,12 +16,14 @@ enum { HELP_COLUMN = 24, HELP = 1 << 16 };
 
 __attribute__((format(printf, 2, 3))) static void complain(const struct option_table *table, const char *format, ...)
 {
-    char sentence[2048];
+    char *sentence = NULL;
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
+    if (vasprintf(&sentence, format, arguments) < 0)
+        sentence = NULL;
     va_end(arguments);
-    table->complain(sentence);
+    table->complain(sentence != NULL ? sentence : "out of memory");
+    free(sentence);
 }
 
 /* Appends to the text in out, truncated at its end. */
@@ -214,7 +216,7 @@ bool option_table_set(const struct option_table *table, const struct option_row 
     char expected[768];
     if (!set_value(row, text, values)) {
         describe_expected(row, expected, sizeof expected);
-        complain(table, "%s%s is '%.1000s', expected %s", table->prefix, row->name, text, expected);
+        complain(table, "%s%s is '%s', expected %s", table->prefix, row->name, text, expected);
         return false;
     }
     if (row->given != 0) {
@@ -275,20 +277,37 @@ static struct option *getopt_rows(const struct option_table *table, const struct
     return out;
 }
 
+/* The argument that getopt_long looks at next. optind does not tell it afterwards: getopt_long stays within a group of short options. */
+static const char *next_option(int argc, char **argv)
+{
+    int i = optind > 0 ? optind : 1;
+    while (i < argc && (argv[i][0] != '-' || argv[i][1] == '\0'))
+        i++;
+    return i < argc ? argv[i] : "";
+}
+
 static enum option_result parse(const struct option_table *table, const struct option_command *command, const struct option *rows, int argc,
                                 char **argv, void *values)
 {
     const char *space = command->name[0] ? " " : "";
     opterr = 0;
     optind = 0; /* restarts getopt, also for a second call */
-    for (int id; (id = getopt_long(argc, argv, ":h", rows, NULL)) != -1;) {
+    for (;;) {
+        const char *at = next_option(argc, argv);
+        const int id = getopt_long(argc, argv, ":h", rows, NULL);
+        if (id == -1)
+            break;
         if (id == 'h' || id == HELP) {
             option_table_help(table, command);
             return OPTION_HELPED;
         }
         if (id == ':' || id == '?') {
-            complain(table, id == ':' ? "%.1000s needs a value; see '%s%s%s --help'" : "unknown option %.1000s; see '%s%s%s --help'",
-                     argv[optind - 1], table->program, space, command->name);
+            const bool is_short = at[1] != '-', has_value = id == '?' && optopt >= HELP;
+            complain(table, "%s%s%s%s%s; see '%s%s%s --help'", id == ':' || has_value ? "" : "unknown option ", at,
+                     id == ':'   ? " needs a value"
+                     : has_value ? ": this option takes no value"
+                                 : "",
+                     is_short ? ", and a file of that name is ./" : "", is_short ? at : "", table->program, space, command->name);
             return OPTION_REFUSED;
         }
         if (!option_table_set(table, &table->rows[id - HELP - 1], optarg, values))
