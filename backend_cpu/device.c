@@ -66,6 +66,13 @@ static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvi
     return RVIT_OK;
 }
 
+static int64_t free_memory(const rvit_device *device)
+{
+    (void)device;
+    const int64_t available = rvit_available_memory("");
+    return available == INT64_MAX ? 0 : available;
+}
+
 static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const rvit_cpu_kernels *kernels, const rvit_cpu_facts *facts)
 {
     char text[80];
@@ -74,6 +81,8 @@ static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const r
     info->index = 0;
     info->tier = tier;
     info->is_software = 0;
+    info->kind = RVIT_DEVICE_KIND_CPU;
+    info->memory_free = free_memory(NULL);
     const int64_t pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGESIZE);
     info->memory_size = pages > 0 && page_size > 0 ? pages * page_size : 0;
     read_cpu_name(info->name, sizeof info->name);
@@ -93,7 +102,7 @@ static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const r
 
 static rvit_status device_describe(int32_t index, rvit_device_info *out_info)
 {
-    if (index != 0)
+    if (index > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: there is no device %d, only device 0", (int)index);
     const rvit_device_desc any = RVIT_DEVICE_DESC_INIT;
     rvit_cpu_facts facts;
@@ -137,7 +146,7 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
 
 static rvit_status device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device)
 {
-    if (desc->index != 0)
+    if (desc->index > 0)
         return rvit_fail(RVIT_UNAVAILABLE, "cpu: there is no device %d, only device 0", (int)desc->index);
     if (desc->tier == RVIT_TIER_MATRIX)
         return rvit_fail(RVIT_UNSUPPORTED, "cpu: there is no tier above RVIT_TIER_SUBGROUP");
@@ -162,6 +171,7 @@ const rvit_backend_api rvit_backend_cpu = {
     .device_describe = device_describe,
     .device_create = device_create,
     .device_destroy = device_destroy,
+    .device_free_memory = free_memory,
     .supports = rvit_cpu_supports,
     .arrange_weight = rvit_cpu_arrange_weight,
     .buffer_create = rvit_cpu_buffer_create,

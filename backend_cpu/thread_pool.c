@@ -3,7 +3,6 @@
    cache. A thread that is done with its share takes chunks of others. The caller works too and waits only for chunks that other threads
    have taken, so a thread that sleeps through a region delays nothing. In the child of a fork the threads do not exist: the caller runs
    every chunk, and no thread is woken or joined. */
-#include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "backend_cpu/cpu.h"
 #include "backend_cpu/spin.h"
+#include "core/process.h"
 
 struct rvit_cpu_thread_pool {
     /* The region. The caller writes it while no chunk is left; a thread reads it after taking a chunk and before counting it as done. */
@@ -223,23 +223,18 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, r
     rvit_cpu_spin_init(&pool->workers[0].spin, n_threads, usable);
     pool->n_threads = 1;
     pool->process = getpid();
-    /* The application's signals must not be delivered to these threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 1; i < n_threads; i++) {
         struct rvit_cpu_worker *worker = &pool->workers[i];
         worker->pool = pool;
         worker->index = i;
         pthread_cond_init(&worker->work, NULL);
         rvit_cpu_spin_init(&worker->spin, n_threads, usable);
-        if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
+        if (rvit_thread_start(&worker->thread, worker_main, worker) != 0) {
             rvit_log(RVIT_LOG_WARNING, "cpu: the system gives no more threads; going on with %d of %d", i, n_threads);
             break;
         }
         pool->n_threads = i + 1;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     *out_pool = pool;
     return RVIT_OK;
 }

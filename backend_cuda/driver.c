@@ -1,7 +1,8 @@
 /* Opening the CUDA driver, and its results as statuses. */
 #include "backend_cuda/driver.h"
 
-#include <dlfcn.h>
+#include "core/process.h"
+
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,20 +36,13 @@ __attribute__((format(printf, 1, 2))) static void unavailable(const char *format
 
 static void open_driver(void)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        const char *reason = dlerror();
-        unavailable("CUDA: %s; it comes with the NVIDIA driver", reason != NULL ? reason : LIBRARY " cannot be opened");
-        return;
-    }
+    RVIT_SIGNALS_BLOCKED;
+    static const char *const files[] = {LIBRARY, NULL};
     void *functions[N_FUNCTIONS];
-    for (int i = 0; i < N_FUNCTIONS; i++) {
-        functions[i] = dlsym(library, names[i]);
-        if (functions[i] == NULL && i < N_NEEDED) {
-            unavailable("CUDA: the driver is too old: %s has no %s", LIBRARY, names[i]);
-            dlclose(library);
-            return;
-        }
+    char why_not[192];
+    if (rvit_library_open(files, names, N_NEEDED, N_FUNCTIONS, functions, why_not, sizeof why_not) == NULL) {
+        unavailable("CUDA: %s; %s comes with the NVIDIA driver", why_not, LIBRARY);
+        return;
     }
     memcpy(&opened, functions, sizeof opened);
     const CUresult result = opened.cuInit(0);
@@ -63,7 +57,6 @@ static void open_driver(void)
         unavailable("CUDA: cuInit failed: %s (%d): %s", name != NULL ? name : "unknown result", (int)result,
                     text != NULL ? text : "no description");
     }
-    /* The library stays open to the end of the process: the driver keeps threads of its own. */
 }
 
 rvit_status rvit_cu_driver_open(const rvit_cu_driver **out_driver)

@@ -22,6 +22,7 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
     X(cuDeviceGetName)                 \
     X(cuDeviceGetAttribute)            \
     X(cuDeviceGetUuid)                 \
+    X(cuDeviceGetPCIBusId)             \
     X(cuDeviceTotalMem)                \
     X(cuDevicePrimaryCtxRetain)        \
     X(cuDevicePrimaryCtxRelease)       \
@@ -37,6 +38,7 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
     X(cuLaunchKernel)                  \
     X(cuMemAlloc)                      \
     X(cuMemFree)                       \
+    X(cuMemGetInfo)                    \
     X(cuMemHostAlloc)                  \
     X(cuMemFreeHost)                   \
     X(cuMemHostGetDevicePointer)       \

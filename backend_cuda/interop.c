@@ -3,6 +3,7 @@
 
 #include "backend_cuda/cu.h"
 #include "core/entry.h"
+#include "core/process.h"
 
 static rvit_status check_device(const char *function, const rvit_device *device)
 {
@@ -22,6 +23,7 @@ static void retain(rvit_device *device)
 rvit_status rvit_cuda_device_create(void *context, const rvit_allocator *allocator, rvit_device **out_device)
 {
     RVIT_ENTRY;
+    RVIT_SIGNALS_BLOCKED;
     if (out_device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_device_create: out_device is NULL");
     if (allocator != NULL && (allocator->allocate == NULL || allocator->release == NULL))

@@ -6,8 +6,8 @@
    which is faster. It is asked for an algorithm once for each shape; where it has none, the backend's own kernel runs. */
 #include "backend_cuda/cu.h"
 #include "backend_cuda/linear_lt.h"
+#include "core/process.h"
 
-#include <dlfcn.h>
 #include <string.h>
 #include <time.h>
 
@@ -55,7 +55,7 @@ typedef struct lt_choice {
 struct rvit_cu_lt {
     pthread_mutex_t lock;
     int tried;
-    void *library, *handle;
+    void *handle;
     lt_functions functions;
     lt_choice choices[CHOICES];
     int n_choices; /* made so far: the oldest make room */
@@ -86,7 +86,6 @@ void rvit_cu_lt_close(rvit_cu_device *device, int entered)
         return;
     if (lt->handle != NULL && entered)
         (void)lt->functions.cublasLtDestroy(lt->handle);
-    /* The library stays open: it registers itself with the driver for the life of the process. */
     pthread_mutex_destroy(&lt->lock);
     rvit_alloc_free(&device->base.alloc, lt);
     device->lt = NULL;
@@ -94,21 +93,13 @@ void rvit_cu_lt_close(rvit_cu_device *device, int entered)
 
 static void open_library(rvit_cu_lt *lt)
 {
-    static const char *const libraries[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
-    for (int i = 0; i < 2 && lt->library == NULL; i++)
-        lt->library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
-    if (lt->library == NULL) {
-        rvit_log(RVIT_LOG_INFO, "cuda: libcublasLt.so.13 or .12 not found; "
-                                "GEMMs run on kernels of the library's own");
-        return;
-    }
+    static const char *const files[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
     void *functions[N_FUNCTIONS];
-    for (int i = 0; i < N_FUNCTIONS; i++) {
-        functions[i] = dlsym(lt->library, names[i]);
-        if (functions[i] == NULL) {
-            rvit_log(RVIT_LOG_WARNING, "cuda: libcublasLt has no %s; it is not used", names[i]);
-            return;
-        }
+    char why_not[192];
+    RVIT_SIGNALS_BLOCKED;
+    if (rvit_library_open(files, names, N_FUNCTIONS, N_FUNCTIONS, functions, why_not, sizeof why_not) == NULL) {
+        rvit_log(RVIT_LOG_INFO, "cuda: GEMMs run on kernels of the library's own: libcublasLt.so.13 and .12: %s", why_not);
+        return;
     }
     memcpy(&lt->functions, functions, sizeof functions);
     const int result = lt->functions.cublasLtCreate(&lt->handle);

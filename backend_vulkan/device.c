@@ -20,6 +20,12 @@ rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info)
     return RVIT_OK;
 }
 
+static int64_t device_free_memory(const rvit_device *base)
+{
+    const rvit_vk_device *device = rvit_vk_device_of(base);
+    return device->physical.has_budget ? rvit_vk_free_memory(&device->instance, device->physical.handle) : 0;
+}
+
 static rvit_status check_tier(const rvit_vk_physical *physical, rvit_tier tier)
 {
     if (tier == RVIT_TIER_MATRIX && physical->why_no_matrix != NULL)
@@ -110,6 +116,15 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
     return RVIT_OK;
 }
 
+/* Extensions whose functions the driver does not have after all. */
+static void drop_empty_extensions(rvit_vk_device *device)
+{
+    if (device->vk.vkGetMemoryFdKHR == NULL)
+        device->enabled &= ~(uint32_t)RVIT_VK_EXT_MEMORY_FD;
+    if (device->vk.vkGetSemaphoreFdKHR == NULL || device->vk.vkImportSemaphoreFdKHR == NULL)
+        device->enabled &= ~(uint32_t)RVIT_VK_EXT_SEMAPHORE_FD;
+}
+
 static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)
 {
     RVIT_TRY(rvit_vk_instance_open(&device->instance));
@@ -121,13 +136,20 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
     /* The kernels below the matrix tier need no features; those of int8 are better with one. */
     const uint32_t matrix = RVIT_VK_MATRIX_FEATURES | (device->physical.matrix.has_bf16 ? RVIT_VK_BF16_FEATURES : 0) |
                             (device->physical.matrix.i8_m != 0 ? RVIT_VK_INT8 : 0);
-    const uint32_t wanted = RVIT_VK_SHARING_FEATURES | (device->base.info.tier >= RVIT_TIER_SUBGROUP ? RVIT_VK_DOT : 0) |
+    const uint32_t wanted = RVIT_VK_SHARING_FEATURES | RVIT_VK_EXT_PORTABLE | (device->base.info.tier >= RVIT_TIER_SUBGROUP ? RVIT_VK_DOT : 0) |
                             (device->base.info.tier == RVIT_TIER_MATRIX ? matrix : 0);
     device->enabled = device->physical.features & wanted;
     const VkResult result = rvit_vk_create_handle(device);
     if (result != VK_SUCCESS)
         return rvit_vk_fail(result, "vkCreateDevice");
-    rvit_vk_load_functions(&device->instance, device->handle, &device->vk);
+    const char *missing = rvit_vk_load_functions(&device->instance, device->handle, &device->vk);
+    if (missing != NULL) {
+        if (device->vk.vkDestroyDevice != NULL)
+            device->vk.vkDestroyDevice(device->handle, NULL);
+        device->handle = VK_NULL_HANDLE;
+        return rvit_fail(RVIT_UNAVAILABLE, "vulkan: the driver of %s has no %s", device->physical.info.name, missing);
+    }
+    drop_empty_extensions(device);
     device->vk.vkGetDeviceQueue(device->handle, device->physical.queue_family, 0, &device->queue);
     return start(device, desc);
 }
@@ -146,9 +168,10 @@ static rvit_status borrow_device(rvit_vk_device *device, const rvit_vulkan_devic
     device->lock_queue = lent->lock_queue;
     device->unlock_queue = lent->unlock_queue;
     device->queue = lent->queue;
-    rvit_vk_load_functions(&device->instance, lent->device, &device->vk);
-    if (device->vk.vkQueueSubmit == NULL || device->vk.vkCreateComputePipelines == NULL)
-        return rvit_fail(RVIT_UNAVAILABLE, "vulkan device desc: get_instance_proc_addr returns no device functions");
+    const char *missing = rvit_vk_load_functions(&device->instance, lent->device, &device->vk);
+    if (missing != NULL)
+        return rvit_fail(RVIT_UNAVAILABLE, "vulkan device desc: get_instance_proc_addr leads to no %s", missing);
+    drop_empty_extensions(device);
     device->handle = lent->device;
     return start(device, desc);
 }
@@ -235,8 +258,8 @@ const rvit_backend_api rvit_backend_vulkan = {
     .backend = RVIT_BACKEND_VULKAN,
     .device_describe = rvit_vk_device_describe,
     .device_create = rvit_vk_device_create,
-    .chooses_index = 1,
     .device_destroy = rvit_vk_device_destroy,
+    .device_free_memory = device_free_memory,
     .device_get_cache = rvit_vk_device_get_cache,
     .supports = rvit_vk_supports,
     .arrange_weight = rvit_vk_arrange_weight,

@@ -47,10 +47,7 @@
     F(vkGetBufferMemoryRequirements); \
     F(vkGetDeviceQueue);              \
     F(vkGetFenceStatus);              \
-    F(vkGetMemoryFdKHR);              \
     F(vkGetPipelineCacheData);        \
-    F(vkGetSemaphoreFdKHR);           \
-    F(vkImportSemaphoreFdKHR);        \
     F(vkMapMemory);                   \
     F(vkQueueSubmit);                 \
     F(vkQueueWaitIdle);               \
@@ -60,9 +57,15 @@
     F(vkUpdateDescriptorSets);        \
     F(vkWaitForFences)
 
+#define RVIT_VK_EXTENSION_FUNCTIONS(F) \
+    F(vkGetMemoryFdKHR);               \
+    F(vkGetSemaphoreFdKHR);            \
+    F(vkImportSemaphoreFdKHR)
+
 #define RVIT_VK_MEMBER(name) PFN_##name name
 typedef struct rvit_vk_functions {
     RVIT_VK_FUNCTIONS(RVIT_VK_MEMBER);
+    RVIT_VK_EXTENSION_FUNCTIONS(RVIT_VK_MEMBER);
 } rvit_vk_functions;
 
 #endif

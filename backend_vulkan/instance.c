@@ -4,24 +4,32 @@
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"
+#include "core/process.h"
 
 #define MAX_DEVICES 32
 #define MAX_QUEUE_FAMILIES 32
+#define MAX_EXTENSIONS 128
 #define ALL_FEATURES UINT32_MAX
 
 static pthread_once_t loader_once = PTHREAD_ONCE_INIT;
-static VkResult loader_result;
+static char why_no_loader[192]; /* empty: it is open */
 
 static void load(void)
 {
-    loader_result = volkInitialize();
+    static const char *const files[] = {"libvulkan.so.1", "libvulkan.so", NULL}, *const symbols[] = {"vkGetInstanceProcAddr"};
+    void *function = NULL;
+    if (rvit_library_open(files, symbols, 1, 1, &function, why_no_loader, sizeof why_no_loader) != NULL) {
+        PFN_vkGetInstanceProcAddr get_proc;
+        memcpy(&get_proc, &function, sizeof get_proc);
+        volkInitializeCustom(get_proc);
+    }
 }
 
 static rvit_status open_loader(void)
 {
     pthread_once(&loader_once, load);
-    if (loader_result != VK_SUCCESS)
-        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: libvulkan.so.1 cannot be opened; it comes with the Vulkan loader (Debian: libvulkan1)");
+    if (why_no_loader[0] != '\0')
+        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: %s; libvulkan.so.1 comes with the Vulkan loader (Debian: libvulkan1)", why_no_loader);
     return RVIT_OK;
 }
 
@@ -40,7 +48,7 @@ static rvit_status get_functions(rvit_vk_instance *instance)
     GET(get_properties2, vkGetPhysicalDeviceProperties2);
     GET(get_features2, vkGetPhysicalDeviceFeatures2);
     GET(enumerate_extensions, vkEnumerateDeviceExtensionProperties);
-    GET(get_memory, vkGetPhysicalDeviceMemoryProperties);
+    GET(get_memory2, vkGetPhysicalDeviceMemoryProperties2);
     GET(get_queue_families, vkGetPhysicalDeviceQueueFamilyProperties);
     GET(get_external_buffer, vkGetPhysicalDeviceExternalBufferProperties);
     GET(get_external_semaphore, vkGetPhysicalDeviceExternalSemaphoreProperties);
@@ -55,6 +63,20 @@ static rvit_status own_functions(rvit_vk_instance *instance)
     return get_functions(instance);
 }
 
+/* Portability drivers, which cannot do all of Vulkan, are listed only for those that ask for them. */
+static int lists_portable(void)
+{
+    VkExtensionProperties extensions[MAX_EXTENSIONS];
+    uint32_t n = MAX_EXTENSIONS;
+    const PFN_vkEnumerateInstanceExtensionProperties enumerate =
+        (PFN_vkEnumerateInstanceExtensionProperties)vkGetInstanceProcAddr(NULL, "vkEnumerateInstanceExtensionProperties");
+    const VkResult result = enumerate != NULL ? enumerate(NULL, &n, extensions) : VK_ERROR_UNKNOWN;
+    for (uint32_t i = 0; i < n && (result == VK_SUCCESS || result == VK_INCOMPLETE); i++)
+        if (strcmp(extensions[i].extensionName, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME) == 0)
+            return 1;
+    return 0;
+}
+
 rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
 {
     RVIT_TRY(open_loader());
@@ -66,8 +88,16 @@ rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
         .pEngineName = "raggedvit",
         .apiVersion = version < VK_API_VERSION_1_3 ? version : VK_API_VERSION_1_3,
     };
-    const VkInstanceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &application};
+    static const char *const portable = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
+    const uint32_t n_extensions = lists_portable() ? 1 : 0;
+    const VkInstanceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                                         .flags = n_extensions > 0 ? VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR : 0,
+                                         .pApplicationInfo = &application,
+                                         .enabledExtensionCount = n_extensions,
+                                         .ppEnabledExtensionNames = &portable};
     const PFN_vkCreateInstance create_instance = (PFN_vkCreateInstance)vkGetInstanceProcAddr(NULL, "vkCreateInstance");
+    if (create_instance == NULL)
+        return rvit_fail(RVIT_UNAVAILABLE, "the Vulkan loader has no vkCreateInstance");
     rvit_vk_instance instance = {.get_proc = vkGetInstanceProcAddr, .api_version = application.apiVersion};
     const VkResult result = create_instance(&create, NULL, &instance.handle);
     if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
@@ -102,10 +132,17 @@ void rvit_vk_instance_close(rvit_vk_instance *instance)
 }
 
 #define LOAD(name) out_functions->name = (PFN_##name)instance->get_device_proc(device, #name)
+#define MISS(name)                    \
+    if (out_functions->name == NULL)  \
+        missing = #name
 
-void rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, rvit_vk_functions *out_functions)
+const char *rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, rvit_vk_functions *out_functions)
 {
+    const char *missing = NULL;
     RVIT_VK_FUNCTIONS(LOAD);
+    RVIT_VK_EXTENSION_FUNCTIONS(LOAD);
+    RVIT_VK_FUNCTIONS(MISS);
+    return missing;
 }
 
 /* Prefers a queue family without graphics: on an H200 its workgroups have more shared memory to run concurrently in. */
@@ -153,6 +190,59 @@ static void choose_tier(rvit_vk_physical *physical)
                    physical->why_no_matrix == NULL && !physical->matrix.has_bf16 ? physical->matrix.why_no_bf16 : "");
 }
 
+static rvit_device_kind kind_of(VkPhysicalDeviceType type)
+{
+    switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+        return RVIT_DEVICE_KIND_DISCRETE;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+        return RVIT_DEVICE_KIND_INTEGRATED;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+        return RVIT_DEVICE_KIND_VIRTUAL;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+        return RVIT_DEVICE_KIND_CPU;
+    default:
+        return RVIT_DEVICE_KIND_OTHER;
+    }
+}
+
+static void find_place(const rvit_vk_instance *instance, rvit_vk_physical *physical)
+{
+    VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
+    VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &pci};
+    if ((physical->features & RVIT_VK_EXT_PCI) == 0)
+        return;
+    instance->get_properties2(physical->handle, &properties);
+    rvit_device_set_pci(&physical->info, pci.pciDomain, pci.pciBus, pci.pciDevice, pci.pciFunction);
+}
+
+/* Budgets are those of the whole process, what it uses already included. */
+int64_t rvit_vk_free_memory(const rvit_vk_instance *instance, VkPhysicalDevice handle)
+{
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
+    int64_t sum = 0;
+    instance->get_memory2(handle, &memory);
+    for (uint32_t i = 0; i < memory.memoryProperties.memoryHeapCount; i++)
+        if ((memory.memoryProperties.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0 &&
+            budget.heapBudget[i] > budget.heapUsage[i])
+            sum += (int64_t)(budget.heapBudget[i] - budget.heapUsage[i]);
+    return sum;
+}
+
+static void find_memory(const rvit_vk_instance *instance, rvit_vk_physical *physical)
+{
+    VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    instance->get_memory2(physical->handle, &memory);
+    physical->memory = memory.memoryProperties;
+    for (uint32_t i = 0; i < physical->memory.memoryHeapCount; i++)
+        if ((physical->memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
+            physical->info.memory_size += (int64_t)physical->memory.memoryHeaps[i].size;
+    physical->has_budget = (physical->features & RVIT_VK_EXT_BUDGET) != 0;
+    if (physical->has_budget)
+        physical->info.memory_free = rvit_vk_free_memory(instance, physical->handle);
+}
+
 /* *out_why_not: NULL, or the reason why the device cannot be used. named: the usable features; ALL_FEATURES: every one that the device
    has. */
 static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle, uint32_t named,
@@ -181,8 +271,6 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
         driver.pNext = &dot;
     VkPhysicalDeviceProperties2 properties2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &subgroup};
     instance->get_properties2(handle, &properties2);
-    instance->get_memory(handle, &physical->memory);
-
     physical->limits = properties.limits;
     physical->type = properties.deviceType;
     physical->driver = (rvit_vk_driver){
@@ -194,15 +282,15 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
     physical->dot_is_fast = dot.integerDotProduct4x8BitPackedSignedAccelerated != 0;
     describe_driver(info, &properties, &driver);
     memcpy(info->uuid, id.deviceUUID, sizeof info->uuid);
-    for (uint32_t i = 0; i < physical->memory.memoryHeapCount; i++)
-        if ((physical->memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
-            info->memory_size += (int64_t)physical->memory.memoryHeaps[i].size;
     info->is_software = properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    info->kind = kind_of(properties.deviceType);
     if (properties.apiVersion > instance->api_version)
         properties.apiVersion = instance->api_version;
     /* Some drivers crash when queried. */
     physical->why_no_matrix = rvit_vk_denied(&physical->driver, RVIT_TIER_MATRIX);
     RVIT_TRY(rvit_vk_find_features(instance, alloc, handle, properties.apiVersion, physical->why_no_matrix == NULL, &physical->features));
+    find_place(instance, physical);
+    find_memory(instance, physical);
     const uint32_t lacking = RVIT_VK_MATRIX_FEATURES & physical->features & ~named;
     if (physical->why_no_matrix == NULL)
         physical->why_no_matrix =
@@ -221,7 +309,7 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
     return RVIT_OK;
 }
 
-static rvit_status find_device(const rvit_vk_instance *instance, rvit_alloc *alloc, int32_t index, rvit_vk_physical *out_physical)
+rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, rvit_alloc *alloc, int32_t index, rvit_vk_physical *out_physical)
 {
     VkPhysicalDevice handles[MAX_DEVICES];
     uint32_t n = MAX_DEVICES;
@@ -233,31 +321,29 @@ static rvit_status find_device(const rvit_vk_instance *instance, rvit_alloc *all
     int32_t n_usable = 0;
     for (uint32_t i = 0; i < n; i++) {
         const char *why_not;
-        RVIT_TRY(inspect(instance, alloc, handles[i], ALL_FEATURES, out_physical, &why_not));
-        if (why_not == NULL && !find_queue_family(instance, out_physical))
+        rvit_vk_physical physical;
+        RVIT_TRY(inspect(instance, alloc, handles[i], ALL_FEATURES, &physical, &why_not));
+        if (why_not == NULL && !find_queue_family(instance, &physical))
             why_not = "it has no compute queue";
         if (why_not != NULL) {
             reason = why_not;
-            memcpy(name, out_physical->info.name, sizeof name);
+            memcpy(name, physical.info.name, sizeof name);
             rvit_log(RVIT_LOG_INFO, "vulkan: %s passed over: %s", name, reason);
             continue;
         }
-        out_physical->info.index = n_usable;
-        if (index < 0 ? !out_physical->info.is_software : n_usable == index)
+        physical.info.index = n_usable;
+        if (index < 0 ? n_usable == 0 || rvit_device_outranks(&physical.info, &out_physical->info) : n_usable == index)
+            *out_physical = physical;
+        if (n_usable++ == index)
             return RVIT_OK;
-        n_usable++;
     }
+    if (index < 0 && n_usable > 0)
+        return RVIT_OK;
     if (n_usable > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan: there is no device %d, the last is %d", (int)index, (int)n_usable - 1);
     if (reason != NULL)
         return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: %s cannot be used: %s", name, reason);
     return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver offers a device");
-}
-
-rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, rvit_alloc *alloc, int32_t index, rvit_vk_physical *out_physical)
-{
-    const rvit_status status = find_device(instance, alloc, index, out_physical);
-    return index < 0 && status == RVIT_INVALID_ARGUMENT ? find_device(instance, alloc, 0, out_physical) : status;
 }
 
 static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t family)
@@ -280,7 +366,7 @@ rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvi
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan device desc: vulkanMemoryModel is enabled, and %s",
                          rvit_vk_feature_missing(RVIT_VK_DEVICE_SCOPE));
     if (instance->api_version < VK_API_VERSION_1_2)
-        features &= RVIT_VK_EXT_MATRIX | RVIT_VK_EXT_BF16 | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD;
+        features &= ~(uint32_t)(RVIT_VK_EXT_MATRIX - 1); /* only extensions are left */
     if (instance->api_version < VK_API_VERSION_1_3)
         features &= ~(uint32_t)(RVIT_VK_SUBGROUP_SIZE | RVIT_VK_FULL_SUBGROUPS | RVIT_VK_DOT);
     const char *why_not;

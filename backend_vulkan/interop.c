@@ -2,6 +2,7 @@
 #include "backend_vulkan/vulkan.h"
 #include "core/args.h"
 #include "core/entry.h"
+#include "core/process.h"
 
 rvit_status rvit_vk_check_device(const char *function, const rvit_device *device)
 {
@@ -37,6 +38,7 @@ static rvit_status check_vulkan_desc(const rvit_vulkan_device_desc *desc)
 rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, const rvit_device_desc *given, rvit_device **out_device)
 {
     RVIT_ENTRY;
+    RVIT_SIGNALS_BLOCKED;
     if (out_device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_device_create: out_device is NULL");
     rvit_vulkan_device_desc lent;

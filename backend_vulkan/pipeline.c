@@ -1,10 +1,10 @@
 /* Pipelines and their layouts, created when first needed and kept for the device's life. The pipelines of a program are compiled in
    parallel. */
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backend_vulkan/vulkan.h"
+#include "core/process.h"
 
 #define MAX_THREADS 3 /* besides the caller's thread; with more, an H200's driver takes longer */
 
@@ -86,6 +86,7 @@ static compilation compile(const rvit_vk_device *device, rvit_vk_pipeline *pipel
                                                           .pName = "main",
                                                           .pSpecializationInfo = &specialization},
                                                 .layout = pipeline->layout->pipeline};
+    RVIT_SIGNALS_BLOCKED;
     result = device->vk.vkCreateComputePipelines(device->handle, device->pipeline_cache, 1, &create, NULL, &pipeline->handle);
     device->vk.vkDestroyShaderModule(device->handle, module, NULL);
     return (compilation){result, "vkCreateComputePipelines"};
@@ -206,16 +207,11 @@ static compilation compile_all(const rvit_vk_device *device, rvit_vk_pipeline *l
     long most = sysconf(_SC_NPROCESSORS_ONLN) - 1;
     pthread_t threads[MAX_THREADS];
     int n_threads = 0;
-    /* The application's signals must not be delivered to these threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (list = list->next; list != NULL && n_threads < MAX_THREADS && n_threads < most; list = list->next)
-        if (pthread_create(&threads[n_threads], NULL, compile_batch, &b) == 0)
+        if (rvit_thread_start(&threads[n_threads], compile_batch, &b) == 0)
             n_threads++;
         else
             most = 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)compile_batch(&b);
     for (int i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);

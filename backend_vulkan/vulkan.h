@@ -45,7 +45,7 @@ typedef struct rvit_vk_instance {
     PFN_vkGetPhysicalDeviceFeatures2 get_features2;
     PFN_vkEnumerateDeviceExtensionProperties enumerate_extensions;
     PFN_vkGetInstanceProcAddr get_proc;
-    PFN_vkGetPhysicalDeviceMemoryProperties get_memory;
+    PFN_vkGetPhysicalDeviceMemoryProperties2 get_memory2;
     PFN_vkGetPhysicalDeviceQueueFamilyProperties get_queue_families;
     PFN_vkGetPhysicalDeviceExternalBufferProperties get_external_buffer;
     PFN_vkGetPhysicalDeviceExternalSemaphoreProperties get_external_semaphore;
@@ -71,6 +71,9 @@ enum {
     RVIT_VK_EXT_BF16 = 1 << 12,
     RVIT_VK_EXT_MEMORY_FD = 1 << 13,
     RVIT_VK_EXT_SEMAPHORE_FD = 1 << 14,
+    RVIT_VK_EXT_PORTABLE = 1 << 15, /* must be enabled where it is offered; what it leaves out concerns graphics and events */
+    RVIT_VK_EXT_PCI = 1 << 16,      /* this and the next only tell, and need not be enabled */
+    RVIT_VK_EXT_BUDGET = 1 << 17,
     RVIT_VK_MATRIX_FEATURES = RVIT_VK_COOPERATIVE_MATRIX | RVIT_VK_FLOAT16 | RVIT_VK_MEMORY_MODEL | RVIT_VK_SUBGROUP_SIZE |
                               RVIT_VK_FULL_SUBGROUPS | RVIT_VK_DEVICE_SCOPE | RVIT_VK_EXT_MATRIX,
     RVIT_VK_BF16_FEATURES = RVIT_VK_BF16_TYPE | RVIT_VK_BF16_MATRIX | RVIT_VK_EXT_BF16, /* of the matrix tier, but not needed */
@@ -110,6 +113,7 @@ typedef struct rvit_vk_physical {
     uint32_t features; /* usable features: those of the device or, for a caller's device, those it was created with */
     rvit_vk_matrix matrix;
     const char *why_no_matrix;
+    int has_budget;  /* rvit_vk_free_memory knows */
     int dot_is_fast; /* the driver says that packed signed dot products of int8 are accelerated */
     rvit_device_info info;
 } rvit_vk_physical;
@@ -207,13 +211,16 @@ rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance);
 rvit_status rvit_vk_instance_borrow(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
                                     rvit_vk_instance *out_instance);
 void rvit_vk_instance_close(rvit_vk_instance *instance);
-/* Usable device number `index`; -1: the first hardware device, else the first. INVALID_ARGUMENT: index is too large. UNAVAILABLE: there is
+/* Usable device number `index`; -1: the one that outranks the others. INVALID_ARGUMENT: index is too large. UNAVAILABLE: there is
    no device. */
 rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, rvit_alloc *alloc, int32_t index, rvit_vk_physical *out_physical);
 /* Uses the caller's physical device and queue family, limited to the given features. */
 rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
                                            uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical);
-void rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, rvit_vk_functions *out_functions);
+/* Returns the name of a function that the device lacks, or NULL. */
+const char *rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, rvit_vk_functions *out_functions);
+/* Bytes of the device's memory that the process may still take; only where has_budget is set. */
+int64_t rvit_vk_free_memory(const rvit_vk_instance *instance, VkPhysicalDevice handle);
 
 /* features.c */
 

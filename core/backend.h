@@ -54,15 +54,17 @@ struct rvit_program {
 struct rvit_backend_api {
     rvit_backend backend;
 
-    /* Describes device `index` (from 0) without keeping anything open. UNAVAILABLE with a detail: the backend or the index cannot be
-       used; INVALID_ARGUMENT: no such index. */
+    /* Describes device `index` (from 0; -1: the one that device_create would take) without keeping anything open. UNAVAILABLE with a detail:
+       the backend or the index cannot be used; INVALID_ARGUMENT: no such index. */
     rvit_status (*device_describe)(int32_t index, rvit_device_info *out_info);
 
     /* desc is complete; copy *alloc into the device before using it. On success the backend has set the base's alloc and info; core sets
-       the rest. The index is not negative unless chooses_index is set: -1 then means the first hardware device, else the first device. */
+       the rest. */
     rvit_status (*device_create)(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
-    int chooses_index;
     void (*device_destroy)(rvit_device *device);
+
+    /* rvit_device_info.memory_free of now. */
+    int64_t (*device_free_memory)(const rvit_device *device);
 
     /* As rvit_device_get_cache; NULL: the backend has no cache. */
     rvit_status (*device_get_cache)(rvit_device *device, void *data, size_t capacity, size_t *out_size);
@@ -97,6 +99,10 @@ struct rvit_backend_api {
        images, 1 at least; NULL: it has none. They replace those of this launch, not of launches before it. A failure enqueues nothing. */
     rvit_status (*program_launch)(rvit_program *program, rvit_stream *stream, const rvit_op *ops);
 };
+
+/* Whether a is to be taken rather than b: its kind is better, or its memory larger. */
+int rvit_device_outranks(const rvit_device_info *a, const rvit_device_info *b);
+void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, uint32_t device, uint32_t function);
 
 /* For the interop functions of a backend: completes and checks a caller's desc (NULL: the default). */
 rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc);

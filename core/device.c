@@ -1,8 +1,11 @@
 /* Listing, selecting, creating and destroying devices. */
+#include <stdio.h>
+
 #include "core/args.h"
 #include "core/device.h"
 #include "core/entry.h"
 #include "core/file.h"
+#include "core/process.h"
 
 /* NULL: not a value of the enum. */
 static const char *backend_name(rvit_backend backend)
@@ -41,6 +44,29 @@ const char *rvit_tier_name(rvit_tier tier)
     return "unknown";
 }
 
+const char *rvit_device_kind_name(rvit_device_kind kind)
+{
+    static const char *const names[] = {"unknown", "discrete", "integrated", "virtual", "other", "cpu"};
+    return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+}
+
+/* The kinds are in order, but for UNKNOWN. */
+static int place_of(rvit_device_kind kind)
+{
+    return kind == RVIT_DEVICE_KIND_UNKNOWN ? RVIT_DEVICE_KIND_OTHER : (int)kind;
+}
+
+int rvit_device_outranks(const rvit_device_info *a, const rvit_device_info *b)
+{
+    const int place_a = place_of(a->kind), place_b = place_of(b->kind);
+    return place_a != place_b ? place_a < place_b : a->memory_size > b->memory_size;
+}
+
+void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, uint32_t device, uint32_t function)
+{
+    (void)snprintf(info->pci_address, sizeof info->pci_address, "%04x:%02x:%02x.%x", domain, bus & 0xffu, device & 0xffu, function & 0xfu);
+}
+
 static const rvit_backend_api *find_backend(rvit_backend backend)
 {
     for (int i = 0; i < rvit_n_backends; i++)
@@ -51,6 +77,7 @@ static const rvit_backend_api *find_backend(rvit_backend backend)
 
 static rvit_status describe(const rvit_backend_api *api, int32_t index, rvit_device_info *info)
 {
+    RVIT_SIGNALS_BLOCKED;
     *info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
     info->backend = api->backend;
     info->index = index;
@@ -94,30 +121,20 @@ rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t 
     return rvit_detail_settle(&kept, list(infos, capacity, out_n_infos));
 }
 
-/* The index if the caller gave none: the first hardware device, else, if software is allowed, the first. */
-static rvit_status choose_index(const rvit_backend_api *api, int allow_software, int32_t *out_index)
+static rvit_status choose_hardware(const rvit_backend_api *api, int32_t *out_index)
 {
     rvit_device_info info;
-    for (int32_t index = 0;; index++) {
-        const rvit_status status = describe(api, index, &info);
-        if (status == RVIT_INVALID_ARGUMENT)
-            break;
-        if (status != RVIT_OK)
-            return status;
-        if (!info.is_software) {
-            *out_index = index;
-            return RVIT_OK;
-        }
-    }
-    *out_index = 0;
-    if (!allow_software)
+    RVIT_TRY(describe(api, -1, &info));
+    if (info.is_software)
         return rvit_fail(RVIT_UNAVAILABLE, "%s: it has only software devices; select the backend explicitly to use one",
                          rvit_backend_name(api->backend));
+    *out_index = info.index;
     return RVIT_OK;
 }
 
 static rvit_status create(const rvit_backend_api *api, const rvit_device_desc *desc, rvit_device **out_device)
 {
+    RVIT_SIGNALS_BLOCKED;
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, desc->allocator);
     rvit_device *device = NULL;
@@ -174,8 +191,6 @@ static rvit_status choose_and_create(const rvit_device_desc *desc, rvit_device *
         if (api == NULL)
             return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build: the output of CMake says what was missing",
                              rvit_backend_name(full.backend));
-        if (full.index < 0 && !api->chooses_index)
-            RVIT_TRY(choose_index(api, 1, &full.index));
         return create(api, &full, out_device);
     }
     if (full.index >= 0)
@@ -184,7 +199,7 @@ static rvit_status choose_and_create(const rvit_device_desc *desc, rvit_device *
     for (int i = 0; i < rvit_n_backends; i++) {
         /* Warn about a GPU that is present but fails, unless it only lacks the requested tier. A missing GPU deserves no warning. */
         rvit_log_level level = RVIT_LOG_INFO;
-        status = choose_index(rvit_backends[i], 0, &full.index);
+        status = choose_hardware(rvit_backends[i], &full.index);
         if (status == RVIT_OK) {
             status = create(rvit_backends[i], &full, out_device);
             level = full.tier == RVIT_TIER_AUTO ? RVIT_LOG_WARNING : RVIT_LOG_INFO;
@@ -220,7 +235,9 @@ rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *ou
     RVIT_ENTRY;
     if (device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_get_info: device is NULL");
-    return rvit_args_return(out_info, &device->info, sizeof device->info, "device info");
+    rvit_device_info info = device->info;
+    info.memory_free = device->api->device_free_memory(device);
+    return rvit_args_return(out_info, &info, sizeof info, "device info");
 }
 
 rvit_status rvit_device_get_cache(rvit_device *device, void *data, size_t capacity, size_t *out_size)

@@ -43,6 +43,20 @@ typedef enum rvit_tier {
 /* "auto", "scalar", "subgroup", "matrix" */
 RVIT_API const char *rvit_tier_name(rvit_tier tier);
 
+/* What a device is. Where no index is given, a backend takes the first kind of this list that it
+   has; Vulkan, of two devices of one kind the one with more memory. */
+typedef enum rvit_device_kind {
+    RVIT_DEVICE_KIND_UNKNOWN = 0,
+    RVIT_DEVICE_KIND_DISCRETE = 1,   /* a GPU with memory of its own */
+    RVIT_DEVICE_KIND_INTEGRATED = 2, /* a GPU that shares the processor's memory */
+    RVIT_DEVICE_KIND_VIRTUAL = 3,    /* a GPU that a virtual machine has been given a part of */
+    RVIT_DEVICE_KIND_OTHER = 4,
+    RVIT_DEVICE_KIND_CPU = 5 /* a CPU, also one that a software Vulkan driver computes on */
+} rvit_device_kind;
+
+/* "unknown", "discrete", "integrated", "virtual", "other", "cpu" */
+RVIT_API const char *rvit_device_kind_name(rvit_device_kind kind);
+
 /* What is known about a device before it is created. */
 typedef struct rvit_device_info {
     size_t struct_size;
@@ -52,7 +66,7 @@ typedef struct rvit_device_info {
                             index */
     rvit_tier tier;      /* the tier that AUTO selects */
     int64_t memory_size; /* bytes of the device's memory; 0 if unknown */
-    uint8_t uuid[16];    /* zero if unknown */
+    uint8_t uuid[16];    /* the same for one GPU through CUDA and Vulkan; zero if unknown */
     char name[128];
     char driver[128]; /* driver and version */
     char note[256];   /* why the device or a higher tier is not used, or why not for bf16; else empty */
@@ -60,6 +74,14 @@ typedef struct rvit_device_info {
        that are faster than f32. Vulkan: I8, by cooperative matrices or by dot products of which the
        driver says that they are accelerated; without, int8 is right and slower. CUDA: 0. */
     int32_t native_dtypes;
+    rvit_device_kind kind;
+    /* Bytes of the device's memory that this process could still take when this was asked, other
+       programs' use counted; 0 if unknown. CUDA tells it of devices that have been created, not in a
+       list, and Vulkan where the driver has VK_EXT_memory_budget. */
+    int64_t memory_free;
+    /* "0000:65:00.0": domain, bus, device and function in hexadecimal; the same for one GPU through
+       CUDA and Vulkan. Empty if unknown, or if it is not on a PCI bus. */
+    char pci_address[24];
 } rvit_device_info;
 
 /* Lists the devices of every backend that is built in, in the order of preference. Writes at most
@@ -81,8 +103,7 @@ typedef struct rvit_allocator {
 typedef struct rvit_device_desc {
     size_t struct_size;
     rvit_backend backend;            /* AUTO: CUDA, then a Vulkan GPU, then the CPU */
-    int32_t index;                   /* within the backend; -1: the first hardware device, else the
-                                        first one */
+    int32_t index;                   /* within the backend; -1: the best one: rvit_device_kind */
     rvit_tier tier;                  /* the result is UNSUPPORTED if the device lacks it */
     int32_t n_threads;               /* CPU: number of threads that run an op, including the calling
                                         thread. 0: the number of processors that the process may use
@@ -138,6 +159,7 @@ typedef struct rvit_device_desc {
    with a warning in the log. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device);
 RVIT_API void rvit_device_destroy(rvit_device *device);
+/* memory_free is that of now. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *out_info);
 
 /* Returns the kernels compiled so far, as a blob for rvit_device_desc.cache_data of a later run.

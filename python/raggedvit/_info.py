@@ -19,6 +19,7 @@ def named(prefix: str) -> dict[str, int]:
 
 BACKENDS = named("RVIT_BACKEND_")
 TIERS = named("RVIT_TIER_")
+KINDS = named("RVIT_DEVICE_KIND_")
 PARAMETERS = {"keep": CONSTANTS["RVIT_PRUNE_KEEP"], "blocks": CONSTANTS["RVIT_PRUNE_BLOCKS"],
               "threshold": CONSTANTS["RVIT_PRUNE_THRESHOLD"], "mass": CONSTANTS["RVIT_PRUNE_MASS"],
               "n_samples": CONSTANTS["RVIT_PRUNE_SAMPLES"], "merges": CONSTANTS["RVIT_PRUNE_MERGES"], "seed": CONSTANTS["RVIT_PRUNE_SEED"],
@@ -32,7 +33,9 @@ def name_of(table: dict[str, int], value: int) -> str:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A device, or with index -1 a backend that cannot be used: note says why."""
+    """A device, or with index -1 a backend that cannot be used: note says why. kind: discrete, integrated, virtual, other, cpu or unknown.
+    uuid and pci_address are the same for one GPU through CUDA and Vulkan. memory_free is in bytes, 0 where it is not known, as it is for CUDA
+    before a model is on the device."""
 
     backend: str
     index: int
@@ -43,12 +46,16 @@ class DeviceInfo:
     memory_size: int
     uuid: bytes
     note: str
+    kind: str
+    memory_free: int
+    pci_address: str
 
     @classmethod
     def of(cls, info: Any) -> DeviceInfo:
-        text = {field: getattr(info, field).decode(errors="replace") for field in ("name", "driver", "note")}
+        text = {field: getattr(info, field).decode(errors="replace") for field in ("name", "driver", "note", "pci_address")}
         return cls(backend=name_of(BACKENDS, info.backend), index=info.index, tier=name_of(TIERS, info.tier),
-                   is_software=bool(info.is_software), memory_size=info.memory_size, uuid=bytes(info.uuid), **text)
+                   is_software=bool(info.is_software), memory_size=info.memory_size, uuid=bytes(info.uuid), kind=name_of(KINDS, info.kind),
+                   memory_free=info.memory_free, **text)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from ._structs import Struct, array, fill
 
 
-class rvit_device_info(Struct):  # 568 bytes
+class rvit_device_info(Struct):  # 600 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("backend", c_int),  # 8
@@ -21,6 +21,9 @@ class rvit_device_info(Struct):  # 568 bytes
         ("driver", c_char * 128),  # 176
         ("note", c_char * 256),  # 304
         ("native_dtypes", c_int32),  # 560
+        ("kind", c_int),  # 564
+        ("memory_free", c_int64),  # 568
+        ("pci_address", c_char * 24),  # 576
     ]
 
 
@@ -1120,6 +1123,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_log_stderr": (None, [c_void_p, c_int, c_char_p], False),
     "rvit_backend_name": (c_char_p, [c_int], False),
     "rvit_tier_name": (c_char_p, [c_int], False),
+    "rvit_device_kind_name": (c_char_p, [c_int], False),
     "rvit_device_list": (c_int, [c_void_p, c_int32, c_void_p], True),
     "rvit_device_create": (c_int, [c_void_p, c_void_p], True),
     "rvit_device_destroy": (None, [c_void_p], False),

@@ -167,6 +167,17 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetPCIBusId(char *name, int size, CUdevice device)
+{
+    EMU_CALL(INITIALISED);
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (name == nullptr || size < 13)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(name, (size_t)size, "0000:0A:1F.0");
+    return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
 {
     EMU_CALL(INITIALISED);

@@ -1,0 +1,85 @@
+/* Signals, threads, and shared libraries. */
+#include "core/process.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+
+sigset_t rvit_signals_block(void)
+{
+    /* A fault whose signal is blocked ends the process, although there may be a handler. */
+    static const int faults[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    return before;
+}
+
+void rvit_signals_restore(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+static int look_at_program(struct dl_phdr_info *program, size_t size, void *is_dynamic)
+{
+    (void)size;
+    for (int i = 0; i < program->dlpi_phnum; i++)
+        if (program->dlpi_phdr[i].p_type == PT_INTERP)
+            *(int *)is_dynamic = 1;
+    return 1; /* the program is the first */
+}
+
+/* A program linked with -static: its C library is not the one that shared libraries need, and they crash. */
+static int is_static(void)
+{
+    int is_dynamic = 0;
+    dl_iterate_phdr(look_at_program, &is_dynamic);
+    return !is_dynamic;
+}
+
+static pthread_once_t stay_once = PTHREAD_ONCE_INIT;
+
+/* Not by -z nodelete: the static library may be part of any plugin. */
+static void stay_loaded(void)
+{
+    Dl_info own;
+    if (!is_static() && dladdr(&stay_once, &own) != 0 && own.dli_fname != NULL)
+        (void)dlopen(own.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+int rvit_thread_start(pthread_t *out_thread, void *(*run)(void *argument), void *argument)
+{
+    RVIT_SIGNALS_BLOCKED;
+    pthread_once(&stay_once, stay_loaded);
+    return pthread_create(out_thread, NULL, run, argument);
+}
+
+const char *rvit_library_open(const char *const *files, const char *const *symbols, int needed, int n, void **functions, char *why_not,
+                              size_t size)
+{
+    RVIT_SIGNALS_BLOCKED; /* some libraries start threads when they are loaded */
+    if (is_static()) {
+        (void)snprintf(why_not, size, "a program linked with -static cannot open %s: link it without, or use the CPU", files[0]);
+        return NULL;
+    }
+    void *library = NULL;
+    const char *const *file = files;
+    while (*file != NULL && (library = dlopen(*file, RTLD_NOW | RTLD_LOCAL)) == NULL)
+        file++;
+    if (library == NULL) {
+        const char *reason = dlerror();
+        (void)snprintf(why_not, size, "%s", reason != NULL ? reason : "it cannot be opened");
+        return NULL;
+    }
+    for (int i = 0; i < n; i++) {
+        functions[i] = dlsym(library, symbols[i]);
+        if (functions[i] == NULL && i < needed) {
+            (void)snprintf(why_not, size, "%s has no %s: it is too old, or not the library of that name", *file, symbols[i]);
+            dlclose(library);
+            return NULL;
+        }
+    }
+    return *file;
+}
