@@ -82,8 +82,8 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     return RVIT_OK;
 }
 
-/* The index-th of the devices that can be used, -1: the first, which the driver's order says is the best; with wanted given, that one whatever
-   its index, which is then told. */
+/* The index-th of the devices that can be used, -1: the first, which the driver's order says is the best; with wanted given, that one
+   whatever its index, which is then told. */
 static rvit_status find_device(const rvit_cu_driver *driver, int32_t index, const CUdevice *wanted, CUdevice *out_handle,
                                rvit_device_info *info, rvit_cu_machine *machine)
 {

@@ -136,7 +136,8 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
     /* The kernels below the matrix tier need no features; those of int8 are better with one. */
     const uint32_t matrix = RVIT_VK_MATRIX_FEATURES | (device->physical.matrix.has_bf16 ? RVIT_VK_BF16_FEATURES : 0) |
                             (device->physical.matrix.i8_m != 0 ? RVIT_VK_INT8 : 0);
-    const uint32_t wanted = RVIT_VK_SHARING_FEATURES | RVIT_VK_EXT_PORTABLE | (device->base.info.tier >= RVIT_TIER_SUBGROUP ? RVIT_VK_DOT : 0) |
+    const uint32_t wanted = RVIT_VK_SHARING_FEATURES | RVIT_VK_EXT_PORTABLE |
+                            (device->base.info.tier >= RVIT_TIER_SUBGROUP ? RVIT_VK_DOT : 0) |
                             (device->base.info.tier == RVIT_TIER_MATRIX ? matrix : 0);
     device->enabled = device->physical.features & wanted;
     const VkResult result = rvit_vk_create_handle(device);

@@ -132,9 +132,9 @@ void rvit_vk_instance_close(rvit_vk_instance *instance)
 }
 
 #define LOAD(name) out_functions->name = (PFN_##name)instance->get_device_proc(device, #name)
-#define MISS(name)                    \
-    if (out_functions->name == NULL)  \
-        missing = #name
+#define MISS(name)                   \
+    if (out_functions->name == NULL) \
+    missing = #name
 
 const char *rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, rvit_vk_functions *out_functions)
 {

@@ -6,9 +6,10 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* To the end of its scope the calling thread handles no signal of the application, and threads that are started there never do: drivers start
-   some of their own. Faults of a thread still reach their handlers. */
-#define RVIT_SIGNALS_BLOCKED __attribute__((cleanup(rvit_signals_restore), unused)) const sigset_t rvit_signals_before = rvit_signals_block()
+/* To the end of its scope the calling thread handles no signal of the application, and threads that are started there never do: drivers
+   start some of their own. Faults of a thread still reach their handlers. */
+#define RVIT_SIGNALS_BLOCKED \
+    __attribute__((cleanup(rvit_signals_restore), unused)) const sigset_t rvit_signals_before = rvit_signals_block()
 sigset_t rvit_signals_block(void);
 void rvit_signals_restore(const sigset_t *before);
 

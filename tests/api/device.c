@@ -1,11 +1,15 @@
 /* Listing, choosing and creating devices. */
 #include "api.h"
 
+#include <dirent.h>
 #include <fenv.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <raggedvit/vulkan.h>
+
+#include "core/backend.h"
 
 static void listing(void **state)
 {
@@ -375,5 +379,129 @@ static void cpu_after_a_fork(void **state)
     }
 }
 
-SUITE(device_suite, TEST(listing), TEST(listing_for_another_version), TEST(descs), TEST(absent_backends), TEST(automatic_choice),
-      TEST(two_devices), TEST(cpu_threads), TEST(cpu_float_mode), TEST(cpu_after_a_fork));
+/* The threads of this process by number, at most MOST_THREADS. Returns how many. */
+enum { MOST_THREADS = 256 };
+static int list_threads(int *threads)
+{
+    DIR *folder = opendir("/proc/self/task");
+    int n = 0;
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL && n < MOST_THREADS;)
+        if (entry->d_name[0] != '.')
+            threads[n++] = atoi(entry->d_name);
+    closedir(folder);
+    return n;
+}
+
+/* The signals that a thread does not handle, one a bit; all if it has ended. */
+static unsigned long long blocked_signals(int thread)
+{
+    char path[64], line[256];
+    unsigned long long blocked = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", thread);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return ~0ull;
+    while (fgets(line, sizeof line, file) != NULL)
+        (void)sscanf(line, "SigBlk: %llx", &blocked);
+    fclose(file);
+    return blocked;
+}
+
+/* Threads that the backend and its driver start leave the application's signals to its own threads. */
+static void signals_stay_with_the_application(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGCHLD, SIGUSR1, SIGUSR2, SIGPROF};
+    int before[MOST_THREADS], after[MOST_THREADS], n_new = 0;
+    rvit_device_desc desc = H.desc;
+    rvit_device *device = NULL;
+    rvit_stream *stream = NULL;
+    rvit_buffer *buffer = NULL;
+    sigset_t mask, later;
+    desc.n_threads = 3;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    const int n_before = list_threads(before);
+    expect_ok(rvit_device_create(&desc, &device));
+    expect_ok(rvit_stream_create(device, &stream));
+    expect_ok(rvit_buffer_create(device, 64 + 4096 * 64 * 4, RVIT_BUFFER_UPLOAD, &buffer));
+    expect_ok(fill(stream, buffer, 1.0f));
+    expect_ok(rvit_stream_synchronize(stream));
+    const int n_after = list_threads(after);
+    for (int i = 0; i < n_after; i++) {
+        int is_new = 1;
+        for (int k = 0; k < n_before; k++)
+            is_new &= before[k] != after[i];
+        if (!is_new)
+            continue;
+        n_new++;
+        const unsigned long long blocked = blocked_signals(after[i]);
+        for (size_t s = 0; s < sizeof signals / sizeof *signals; s++)
+            assert_true(blocked >> (signals[s] - 1) & 1);
+        if (H.info.backend == RVIT_BACKEND_CPU) /* a handler for faults still sees those of the library's own threads */
+            assert_false(blocked >> (SIGSEGV - 1) & 1);
+    }
+    if (H.info.backend == RVIT_BACKEND_CPU)
+        assert_int_equal(n_new, desc.n_threads - 1);
+    pthread_sigmask(SIG_SETMASK, NULL, &later);
+    for (int s = 1; s < 32; s++)
+        assert_int_equal(sigismember(&later, s), sigismember(&mask, s));
+    rvit_stream_destroy(stream);
+    rvit_buffer_destroy(buffer);
+    rvit_device_destroy(device);
+}
+
+/* Which of two devices is taken: the kind decides, then the memory, then the order. */
+static void ranks(void **state)
+{
+    (void)state;
+    static const struct {
+        rvit_device_kind kind;
+        int64_t memory_size;
+    } best_first[] = {{RVIT_DEVICE_KIND_DISCRETE, 8}, {RVIT_DEVICE_KIND_DISCRETE, 4}, {RVIT_DEVICE_KIND_INTEGRATED, 64},
+                      {RVIT_DEVICE_KIND_VIRTUAL, 64}, {RVIT_DEVICE_KIND_VIRTUAL, 0},  {RVIT_DEVICE_KIND_OTHER, 16},
+                      {RVIT_DEVICE_KIND_UNKNOWN, 8},  {RVIT_DEVICE_KIND_CPU, 512}};
+    enum { N = sizeof best_first / sizeof *best_first };
+    for (int a = 0; a < N; a++)
+        for (int b = 0; b < N; b++) {
+            rvit_device_info infos[2] = {RVIT_DEVICE_INFO_INIT, RVIT_DEVICE_INFO_INIT};
+            infos[0].kind = best_first[a].kind, infos[0].memory_size = best_first[a].memory_size;
+            infos[1].kind = best_first[b].kind, infos[1].memory_size = best_first[b].memory_size;
+            assert_int_equal(rvit_device_outranks(&infos[0], &infos[1]), a < b);
+        }
+    for (int kind = RVIT_DEVICE_KIND_DISCRETE; kind <= RVIT_DEVICE_KIND_CPU; kind++)
+        assert_string_not_equal(rvit_device_kind_name((rvit_device_kind)kind), "unknown");
+    assert_string_equal(rvit_device_kind_name((rvit_device_kind)-1), "unknown");
+}
+
+/* What a list and a device say of the machine's parts. */
+static void identity(void **state)
+{
+    (void)state;
+    rvit_device_info info = RVIT_DEVICE_INFO_INIT;
+    expect_ok(rvit_device_get_info(H.device[DEVICE], &info));
+    assert_int_not_equal(info.kind, RVIT_DEVICE_KIND_UNKNOWN);
+    if (info.is_software || info.backend == RVIT_BACKEND_CPU)
+        assert_int_equal(info.kind, RVIT_DEVICE_KIND_CPU);
+    assert_true(info.memory_free >= 0 && (info.memory_size == 0 || info.memory_free <= info.memory_size));
+    if (info.backend != RVIT_BACKEND_VULKAN)
+        assert_true(info.memory_free > 0);
+    unsigned domain, bus, place, function;
+    char again[40] = "";
+    if (sscanf(info.pci_address, "%x:%x:%x.%x", &domain, &bus, &place, &function) == 4)
+        snprintf(again, sizeof again, "%04x:%02x:%02x.%x", domain, bus, place, function);
+    assert_string_equal(info.pci_address, again);
+    if (info.backend == RVIT_BACKEND_CUDA) {
+        assert_string_not_equal(info.pci_address, "");
+        rvit_buffer *buffer = NULL;
+        expect_ok(rvit_buffer_create(H.device[DEVICE], 64 << 20, RVIT_BUFFER_DEVICE, &buffer));
+        rvit_device_info later = RVIT_DEVICE_INFO_INIT;
+        expect_ok(rvit_device_get_info(H.device[DEVICE], &later));
+        assert_true(later.memory_free < info.memory_free);
+        rvit_buffer_destroy(buffer);
+    }
+}
+
+SUITE(device_suite, TEST(signals_stay_with_the_application), TEST(ranks), TEST(identity), TEST(listing), TEST(listing_for_another_version),
+      TEST(descs), TEST(absent_backends), TEST(automatic_choice), TEST(two_devices), TEST(cpu_threads), TEST(cpu_float_mode),
+      TEST(cpu_after_a_fork));

@@ -8,8 +8,14 @@
      wrong           those of all shaders
      lost            the next submit loses its device
      lost_subgroup   so does the next shader that uses subgroup arithmetic
-     no_shaders      there is no memory for them */
+     no_shaders      there is no memory for them
+     no_memory       nor for buffers of 1 MiB and more
+     no_function     the driver lacks vkCmdDispatchIndirect
+     kinds:2,1       the devices, in the order of their list, are of these VkPhysicalDeviceTypes
+     placed          a device knows its place on the PCI bus, and how much of its memory is free: a quarter
+     portable        a device is one of VK_KHR_portability_subset, which must then be enabled */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +37,9 @@ typedef struct instance {
     PFN_vkGetPhysicalDeviceProperties get_properties;
     PFN_vkGetPhysicalDeviceProperties2 get_properties2;
     PFN_vkGetPhysicalDeviceFeatures2 get_features2;
+    PFN_vkGetPhysicalDeviceMemoryProperties2 get_memory2;
+    PFN_vkEnumeratePhysicalDevices enumerate_physicals;
+    PFN_vkEnumerateDeviceExtensionProperties enumerate_extensions;
 } instance;
 
 typedef struct device {
@@ -42,6 +51,7 @@ typedef struct device {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static instance instances[MAX_OBJECTS];
 static device devices[MAX_OBJECTS];
+static VkPhysicalDevice physicals[MAX_OBJECTS]; /* of the last list */
 
 static int asked(const char *word)
 {
@@ -101,12 +111,16 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     pthread_mutex_lock(&lock);
     for (int i = 0; i < MAX_OBJECTS; i++)
         if (instances[i].handle == NULL) {
-            instances[i] = (instance){.handle = *out,
-                                      .get = get,
-                                      .destroy = (PFN_vkDestroyInstance)get(*out, "vkDestroyInstance"),
-                                      .get_properties = (PFN_vkGetPhysicalDeviceProperties)get(*out, "vkGetPhysicalDeviceProperties"),
-                                      .get_properties2 = (PFN_vkGetPhysicalDeviceProperties2)get(*out, "vkGetPhysicalDeviceProperties2"),
-                                      .get_features2 = (PFN_vkGetPhysicalDeviceFeatures2)get(*out, "vkGetPhysicalDeviceFeatures2")};
+            instances[i] = (instance){
+                .handle = *out,
+                .get = get,
+                .destroy = (PFN_vkDestroyInstance)get(*out, "vkDestroyInstance"),
+                .get_properties = (PFN_vkGetPhysicalDeviceProperties)get(*out, "vkGetPhysicalDeviceProperties"),
+                .get_properties2 = (PFN_vkGetPhysicalDeviceProperties2)get(*out, "vkGetPhysicalDeviceProperties2"),
+                .get_features2 = (PFN_vkGetPhysicalDeviceFeatures2)get(*out, "vkGetPhysicalDeviceFeatures2"),
+                .get_memory2 = (PFN_vkGetPhysicalDeviceMemoryProperties2)get(*out, "vkGetPhysicalDeviceMemoryProperties2"),
+                .enumerate_physicals = (PFN_vkEnumeratePhysicalDevices)get(*out, "vkEnumeratePhysicalDevices"),
+                .enumerate_extensions = (PFN_vkEnumerateDeviceExtensionProperties)get(*out, "vkEnumerateDeviceExtensionProperties")};
             break;
         }
     pthread_mutex_unlock(&lock);
@@ -125,6 +139,46 @@ static VKAPI_ATTR void VKAPI_CALL destroy_instance(VkInstance handle, const VkAl
     next(handle, allocator);
 }
 
+static VKAPI_ATTR VkResult VKAPI_CALL enumerate_physicals(VkInstance handle, uint32_t *n, VkPhysicalDevice *out)
+{
+    const VkResult result = find_instance(handle)->enumerate_physicals(handle, n, out);
+    for (uint32_t i = 0; out != NULL && i < *n && i < MAX_OBJECTS; i++)
+        physicals[i] = out[i];
+    return result;
+}
+
+#define PORTABLE "VK_KHR_portability_subset"
+
+static VKAPI_ATTR VkResult VKAPI_CALL enumerate_extensions(VkPhysicalDevice physical, const char *layer, uint32_t *n,
+                                                           VkExtensionProperties *out)
+{
+    const struct {
+        const char *word, *name;
+    } added[] = {{"portable", PORTABLE}, {"placed", VK_EXT_PCI_BUS_INFO_EXTENSION_NAME}, {"placed", VK_EXT_MEMORY_BUDGET_EXTENSION_NAME}};
+    const uint32_t capacity = *n;
+    const VkResult result = find_instance(physical)->enumerate_extensions(physical, layer, n, out);
+    for (size_t i = 0; i < sizeof added / sizeof *added && result == VK_SUCCESS; i++) {
+        if (!asked(added[i].word))
+            continue;
+        if (out != NULL && *n >= capacity)
+            return VK_INCOMPLETE;
+        if (out != NULL) {
+            out[*n] = (VkExtensionProperties){.specVersion = 1};
+            snprintf(out[*n].extensionName, sizeof out[*n].extensionName, "%s", added[i].name);
+        }
+        ++*n;
+    }
+    return result;
+}
+
+static int enables(const VkDeviceCreateInfo *info, const char *name)
+{
+    for (uint32_t i = 0; i < info->enabledExtensionCount; i++)
+        if (strcmp(info->ppEnabledExtensionNames[i], name) == 0)
+            return 1;
+    return 0;
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo *info,
                                                     const VkAllocationCallbacks *allocator, VkDevice *out)
 {
@@ -136,6 +190,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, c
     const PFN_vkGetInstanceProcAddr get_instance = link->u.pLayerInfo->pfnNextGetInstanceProcAddr;
     const PFN_vkGetDeviceProcAddr get = link->u.pLayerInfo->pfnNextGetDeviceProcAddr;
     link->u.pLayerInfo = link->u.pLayerInfo->pNext;
+    if (asked("portable") && !enables(info, PORTABLE))
+        return VK_ERROR_EXTENSION_NOT_PRESENT;
     const PFN_vkCreateDevice next = (PFN_vkCreateDevice)get_instance(find_instance(physical)->handle, "vkCreateDevice");
     const VkResult result = next(physical, info, allocator, out);
     if (result != VK_SUCCESS)
@@ -162,8 +218,17 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle, const VkAlloca
     next(handle, allocator);
 }
 
-static void change_properties(VkPhysicalDeviceProperties *properties)
+static void change_kind(VkPhysicalDevice physical, VkPhysicalDeviceProperties *properties)
 {
+    const char *words = getenv("RVIT_TEST_LAYER"), *kinds = words != NULL ? strstr(words, "kinds:") : NULL;
+    for (int i = 0; kinds != NULL && i < MAX_OBJECTS; i++)
+        if (physicals[i] == physical) /* a digit and a comma each */
+            properties->deviceType = (VkPhysicalDeviceType)(kinds[strlen("kinds:") + 2 * (size_t)i] - '0');
+}
+
+static void change_properties(VkPhysicalDevice physical, VkPhysicalDeviceProperties *properties)
+{
+    change_kind(physical, properties);
     VkPhysicalDeviceLimits *limits = &properties->limits;
     if (asked("minimum")) {
         limits->maxComputeSharedMemorySize = 16384;
@@ -190,13 +255,30 @@ static void change_properties(VkPhysicalDeviceProperties *properties)
 static VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical, VkPhysicalDeviceProperties *properties)
 {
     find_instance(physical)->get_properties(physical, properties);
-    change_properties(properties);
+    change_properties(physical, properties);
 }
 
 static VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice physical, VkPhysicalDeviceProperties2 *properties)
 {
     find_instance(physical)->get_properties2(physical, properties);
-    change_properties(&properties->properties);
+    change_properties(physical, &properties->properties);
+    for (VkBaseOutStructure *next = properties->pNext; next != NULL; next = next->pNext)
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT && asked("placed")) {
+            VkPhysicalDevicePCIBusInfoPropertiesEXT *pci = (void *)next;
+            pci->pciDomain = 0x10000, pci->pciBus = 0xa, pci->pciDevice = 0x1f, pci->pciFunction = 7;
+        }
+}
+
+static VKAPI_ATTR void VKAPI_CALL get_memory2(VkPhysicalDevice physical, VkPhysicalDeviceMemoryProperties2 *memory)
+{
+    find_instance(physical)->get_memory2(physical, memory);
+    for (VkBaseOutStructure *next = memory->pNext; next != NULL; next = next->pNext)
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT && asked("placed"))
+            for (uint32_t i = 0; i < memory->memoryProperties.memoryHeapCount; i++) {
+                VkPhysicalDeviceMemoryBudgetPropertiesEXT *budget = (void *)next;
+                budget->heapBudget[i] = memory->memoryProperties.memoryHeaps[i].size / 2;
+                budget->heapUsage[i] = memory->memoryProperties.memoryHeaps[i].size / 4;
+            }
 }
 
 /* The 16-bit and 8-bit types in memory and in arithmetic, which the smallest devices lack. */
@@ -216,6 +298,14 @@ static VKAPI_ATTR void VKAPI_CALL get_features2(VkPhysicalDevice physical, VkPhy
         if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES)
             ((VkPhysicalDeviceVulkan12Features *)(void *)next)->shaderFloat16 = VK_FALSE;
     }
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice handle, const VkMemoryAllocateInfo *info,
+                                                      const VkAllocationCallbacks *allocator, VkDeviceMemory *out)
+{
+    if (asked("no_memory") && info->allocationSize >= 1 << 20)
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    return NEXT_DEVICE(find_device(handle), vkAllocateMemory)(handle, info, allocator, out);
 }
 
 static VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t n, const VkSubmitInfo *infos, VkFence fence)
@@ -295,16 +385,22 @@ typedef struct entry {
     }
 
 static const entry instance_entries[] = {
-    ENTRY(GetInstanceProcAddr, rvit_test_layer_get),    ENTRY(CreateInstance, create_instance),
-    ENTRY(DestroyInstance, destroy_instance),           ENTRY(CreateDevice, create_device),
-    ENTRY(GetPhysicalDeviceProperties, get_properties), ENTRY(GetPhysicalDeviceProperties2, get_properties2),
+    ENTRY(GetInstanceProcAddr, rvit_test_layer_get),
+    ENTRY(CreateInstance, create_instance),
+    ENTRY(DestroyInstance, destroy_instance),
+    ENTRY(CreateDevice, create_device),
+    ENTRY(GetPhysicalDeviceProperties, get_properties),
+    ENTRY(GetPhysicalDeviceProperties2, get_properties2),
     ENTRY(GetPhysicalDeviceFeatures2, get_features2),
+    ENTRY(EnumeratePhysicalDevices, enumerate_physicals),
+    ENTRY(GetPhysicalDeviceMemoryProperties2, get_memory2),
+    ENTRY(EnumerateDeviceExtensionProperties, enumerate_extensions),
 };
 
 static const entry device_entries[] = {
     ENTRY(GetDeviceProcAddr, get_device_address),    ENTRY(DestroyDevice, destroy_device),    ENTRY(QueueSubmit, queue_submit),
     ENTRY(WaitForFences, wait_for_fences),           ENTRY(GetFenceStatus, get_fence_status), ENTRY(QueueWaitIdle, queue_wait_idle),
-    ENTRY(CreateShaderModule, create_shader_module),
+    ENTRY(CreateShaderModule, create_shader_module), ENTRY(AllocateMemory, allocate_memory),
 };
 
 static PFN_vkVoidFunction find(const entry *entries, size_t n, const char *name)
@@ -319,6 +415,8 @@ static PFN_vkVoidFunction find(const entry *entries, size_t n, const char *name)
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device_address(VkDevice handle, const char *name)
 {
+    if (asked("no_function") && strcmp(name, "vkCmdDispatchIndirect") == 0)
+        return NULL;
     const PFN_vkVoidFunction own = FIND(device_entries, name);
     return own != NULL ? own : find_device(handle)->get(handle, name);
 }

@@ -365,9 +365,81 @@ static void few_bindings(void **state)
     rvit_device_destroy(device);
 }
 
+/* Two drivers, one of which calls its device integrated, or a processor: the discrete GPU is taken, wherever it is listed. */
+static void best_of_two(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        rvit_device_kind kind; /* of the one that is taken */
+    } cases[] = {{"kinds:2,1", RVIT_DEVICE_KIND_DISCRETE},   {"kinds:1,2", RVIT_DEVICE_KIND_DISCRETE},
+                 {"kinds:4,3", RVIT_DEVICE_KIND_VIRTUAL},    {"kinds:3,4", RVIT_DEVICE_KIND_VIRTUAL},
+                 {"kinds:0,1", RVIT_DEVICE_KIND_INTEGRATED}, {"kinds:1,0", RVIT_DEVICE_KIND_INTEGRATED},
+                 {"kinds:1,1", RVIT_DEVICE_KIND_INTEGRATED}, {"kinds:4,4", RVIT_DEVICE_KIND_CPU}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        layer_does(cases[i].words);
+        rvit_device_info infos[8];
+        int32_t n = 0, wanted = -1, n_vulkan = 0;
+        for (int k = 0; k < 8; k++)
+            infos[k] = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+        expect_ok(rvit_device_list(infos, 8, &n));
+        for (int32_t k = 0; k < n; k++) {
+            n_vulkan += infos[k].backend == RVIT_BACKEND_VULKAN;
+            if (infos[k].backend == RVIT_BACKEND_VULKAN && wanted < 0 && infos[k].kind == cases[i].kind)
+                wanted = infos[k].index;
+        }
+        if (n_vulkan != 2)
+            skip(); /* the test vulkan_two_drivers gives the driver twice */
+        rvit_device_desc desc = auto_desc();
+        desc.skip_self_test = 1;
+        rvit_device *device = NULL;
+        expect_ok(rvit_device_create(&desc, &device));
+        assert_int_equal(info_of(device).index, wanted);
+        assert_int_equal(info_of(device).kind, cases[i].kind);
+        rvit_device_destroy(device);
+    }
+}
+
+static void place_and_free_memory(void **state)
+{
+    (void)state;
+    layer_does("placed");
+    rvit_device_desc desc = auto_desc();
+    rvit_device *device = NULL;
+    expect_ok(rvit_device_create(&desc, &device));
+    const rvit_device_info info = info_of(device);
+    assert_string_equal(info.pci_address, "10000:0a:1f.7");
+    assert_int_equal(info.memory_free, info.memory_size / 4);
+    rvit_device_destroy(device);
+}
+
+/* A device that offers the extension must be created with it. */
+static void portable_device(void **state)
+{
+    (void)state;
+    layer_does("portable");
+    rvit_device_desc desc = auto_desc();
+    rvit_device *device = NULL;
+    expect_ok(rvit_device_create(&desc, &device));
+    rvit_device_destroy(device);
+}
+
+static void missing_function(void **state)
+{
+    (void)state;
+    layer_does("no_function");
+    rvit_device_desc desc = auto_desc();
+    rvit_device *device = NULL;
+    expect_status(rvit_device_create(&desc, &device), RVIT_UNAVAILABLE, "has no vkCmdDispatchIndirect");
+    layer_does("");
+    expect_ok(rvit_device_create(&desc, &device));
+    rvit_device_destroy(device);
+}
+
 #define LAYERED(function) cmocka_unit_test_setup_teardown(function, no_layer, no_layer)
-SUITE(drivers_suite, LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in_self_test), LAYERED(lost), LAYERED(lazy_pipelines),
-      LAYERED(no_pipelines), LAYERED(split_submits), LAYERED(few_bindings));
+SUITE(drivers_suite, LAYERED(best_of_two), LAYERED(place_and_free_memory), LAYERED(portable_device), LAYERED(missing_function),
+      LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in_self_test), LAYERED(lost), LAYERED(lazy_pipelines), LAYERED(no_pipelines),
+      LAYERED(split_submits), LAYERED(few_bindings));
 
 int main(int argc, char **argv)
 {

@@ -73,10 +73,11 @@ static json_t *device_to_json(const rvit_device_info *info, bool is_default)
     for (int i = 0; i < 16; i++)
         snprintf(uuid + 2 * i, 3, "%02x", info->uuid[i]);
     const bool usable = info->index >= 0;
-    return json_pack("{s:s, s:i, s:o, s:b, s:b, s:b, s:s, s:I, s:s, s:o, s:o, s:o, s:s, s:I, s:s}", "backend", rvit_backend_name(info->backend), "index",
-                     info->index, "name", json_text(info->name), "usable", usable, "default", is_default, "software", info->is_software,
-                     "tier", usable ? rvit_tier_name(info->tier) : "", "memory_size", (json_int_t)info->memory_size, "uuid", uuid, "driver",
-                     json_text(info->driver), "note", json_text(info->note), "native_dtypes", native_to_json(info), "kind", rvit_device_kind_name(info->kind), "memory_free",
+    return json_pack("{s:s, s:i, s:o, s:b, s:b, s:b, s:s, s:I, s:s, s:o, s:o, s:o, s:s, s:I, s:s}", "backend",
+                     rvit_backend_name(info->backend), "index", info->index, "name", json_text(info->name), "usable", usable, "default",
+                     is_default, "software", info->is_software, "tier", usable ? rvit_tier_name(info->tier) : "", "memory_size",
+                     (json_int_t)info->memory_size, "uuid", uuid, "driver", json_text(info->driver), "note", json_text(info->note),
+                     "native_dtypes", native_to_json(info), "kind", rvit_device_kind_name(info->kind), "memory_free",
                      (json_int_t)info->memory_free, "pci_address", info->pci_address);
 }
 
