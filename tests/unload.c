@@ -1,4 +1,5 @@
-/* usage: unload PLUGIN... Loads plugins (unload_plugin.c), lets each start a device's threads, and unloads it. The threads must outlive that. */
+/* usage: unload PLUGIN... Loads plugins (unload_plugin.c), lets each start a device's threads, and unloads it. The threads must outlive
+ * that. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

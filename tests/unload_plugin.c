@@ -1,7 +1,9 @@
 /* A plugin that leaves a device behind: linked with the shared library, and with the static one. */
 #include <raggedvit/raggedvit.h>
 
-__attribute__((visibility("default"))) int plugin_start(void)
+__attribute__((visibility("default"))) int plugin_start(void);
+
+int plugin_start(void)
 {
     rvit_device *device;
     rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;

@@ -1,0 +1,81 @@
+#!/bin/sh
+# usage: loaders.sh RAGGEDVIT LIBRARY.a INCLUDE FOLDER CC LIBRARIES...
+# Drivers that are not what their names say, and a program that cannot open any: the devices are listed, with the reason, and the CPU is taken.
+set -eu
+tool=$1 archive=$2 include=$3 folder=$4/loaders cc=$5
+shift 5
+rm -rf "$folder"
+mkdir -p "$folder"
+
+# make NAME.so.1 <source
+make() { $cc -shared -fPIC -x c - -o "$folder/$1" -Wl,-soname,"$1"; }
+# expect NOTE: devices takes the CPU, and says NOTE of what is not usable
+expect() {
+    said=$(LD_LIBRARY_PATH=$folder "$tool" devices) || { echo "devices ends with $? where it should say: $1"; exit 1; }
+    case $said in
+    *"$1"*'* cpu'*) ;;
+    *) echo "not listed: $1"; echo "$said"; exit 1 ;;
+    esac
+}
+
+listed=$("$tool" devices)
+case $listed in *vulkan*"not in this build"*) ;; *)
+    make libvulkan.so.1 <<'END'
+int nothing;
+END
+    expect 'libvulkan.so.1 has no vkGetInstanceProcAddr'
+    make libvulkan.so.1 <<'END'
+#include <string.h>
+static int version(unsigned *out) { *out = 1u << 22 | 3u << 12; return 0; }
+void (*vkGetInstanceProcAddr(void *instance, const char *name))(void)
+{
+    return !instance && !strcmp(name, "vkEnumerateInstanceVersion") ? (void (*)(void))version : 0;
+}
+END
+    expect 'has no vkCreateInstance'
+    make libvulkan.so.1 <<'END'
+#include <string.h>
+static int version(unsigned *out) { *out = 1u << 22 | 3u << 12; return 0; }
+static int create(const void *info, const void *allocator, void **out) { static void *table[1]; *out = table; return 0; }
+void (*vkGetInstanceProcAddr(void *instance, const char *name))(void)
+{
+    return !strcmp(name, "vkEnumerateInstanceVersion") ? (void (*)(void))version
+         : !strcmp(name, "vkCreateInstance") ? (void (*)(void))create : 0;
+}
+END
+    expect 'has no vkDestroyInstance'
+    rm "$folder/libvulkan.so.1" ;;
+esac
+case $listed in *cuda*"not in this build"*) ;; *)
+    make libcuda.so.1 <<'END'
+int nothing;
+END
+    expect 'libcuda.so.1 has no cuInit' ;;
+esac
+
+cat >"$folder/static.c" <<'END'
+#include <raggedvit/raggedvit.h>
+#include <stdio.h>
+int main(void)
+{
+    rvit_device_info infos[8];
+    int32_t n = 0;
+    rvit_device *device;
+    for (int i = 0; i < 8; i++)
+        infos[i] = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+    if (rvit_device_list(infos, 8, &n) || rvit_device_create(NULL, &device))
+        return puts(rvit_status_detail()), 1;
+    for (int i = 0; i < n && i < 8; i++)
+        printf("%s %d %s\n", rvit_backend_name(infos[i].backend), (int)infos[i].index, infos[i].note);
+    rvit_device_destroy(device);
+    return 0;
+}
+END
+if $cc -static "$folder/static.c" -I"$include" "$archive" "$@" -o "$folder/static" 2>"$folder/why"; then
+    said=$("$folder/static") || { echo "a program linked with -static ends with $?"; exit 1; }
+    case $listed in *vulkan*"not in this build"*) ;; *)
+        case $said in *'vulkan -1 Vulkan: a program linked with -static'*) ;; *) echo "$said"; exit 1 ;; esac ;;
+    esac
+else
+    echo "not linked with -static: $(tail -n 1 "$folder/why")"
+fi
