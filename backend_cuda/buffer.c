@@ -1,18 +1,19 @@
 /* Buffers. Mapped ones are pinned host memory that kernels reach in place. */
 #include "backend_cuda/cu.h"
 
+rvit_status rvit_cu_allocate(const rvit_cu_device *device, size_t size, CUdeviceptr *out_pointer)
+{
+    const CUresult result = device->driver->cuMemAlloc(out_pointer, size);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return rvit_device_no_memory(&device->base, "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2)", (int64_t)size);
+    return result == CUDA_SUCCESS ? RVIT_OK : rvit_cu_fail(device->driver, result, "cuMemAlloc");
+}
+
 static rvit_status open_memory(rvit_cu_device *device, rvit_cu_buffer *buffer, int64_t size, rvit_buffer_type type)
 {
     const rvit_cu_driver *driver = device->driver;
-    if (type == RVIT_BUFFER_DEVICE) {
-        const CUresult result = driver->cuMemAlloc(&buffer->pointer, (size_t)size);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY,
-                             "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (%d): no "
-                             "%lld bytes left on %s",
-                             (int)result, (long long)size, device->base.info.name);
-        return result == CUDA_SUCCESS ? RVIT_OK : rvit_cu_fail(driver, result, "cuMemAlloc");
-    }
+    if (type == RVIT_BUFFER_DEVICE)
+        return rvit_cu_allocate(device, (size_t)size, &buffer->pointer);
     const CUresult result = driver->cuMemHostAlloc(&buffer->base.host, (size_t)size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return rvit_fail(RVIT_OUT_OF_HOST_MEMORY,

@@ -158,6 +158,8 @@ rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op);
 void rvit_cu_queue_close(rvit_cu_queue *queue);
 
 /* buffer.c */
+/* cuMemAlloc, in the device's context; the detail of a failure has the sizes. */
+rvit_status rvit_cu_allocate(const rvit_cu_device *device, size_t size, CUdeviceptr *out_pointer);
 rvit_status rvit_cu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cu_buffer_destroy(rvit_buffer *buffer);
 

@@ -344,7 +344,7 @@ static rvit_status prepare_trial(rvit_cu_queue *queue, const rvit_linear_args *a
     const shape *s = &gemm->key;
     const size_t row = (size_t)(s->k * rvit_dtype_size(args->dtype)), x_size = ((size_t)s->m * row + 255) / 256 * 256;
     const size_t out_size = (size_t)(s->m * s->n * rvit_dtype_size(args->out_dtype));
-    RVIT_CU_TRY(driver, cuMemAlloc, (&t->x, x_size + out_size));
+    RVIT_TRY(rvit_cu_allocate(queue->device, x_size + out_size, &t->x));
     atomic_fetch_add(&queue->device->base.device_allocations, 1);
     t->out = t->x + x_size;
     RVIT_CU_TRY(driver, cuMemsetD8Async, (t->out, 0, out_size, queue->stream));

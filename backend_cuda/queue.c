@@ -82,7 +82,7 @@ rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scrat
     while (rounded < size)
         rounded *= 2;
     CUdeviceptr pointer = 0;
-    RVIT_CU_TRY(driver, cuMemAlloc, (&pointer, rounded));
+    RVIT_TRY(rvit_cu_allocate(queue->device, rounded, &pointer));
     CUresult result = driver->cuMemsetD8Async(pointer, 0, rounded, queue->stream);
     if (result == CUDA_SUCCESS && scratch->pointer != 0) {
         result = driver->cuStreamSynchronize(queue->stream);

@@ -48,6 +48,18 @@ int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, in
     return best;
 }
 
+rvit_status rvit_vk_allocate(const rvit_vk_device *device, const VkMemoryAllocateInfo *info, VkDeviceMemory *out_memory)
+{
+    const VkResult result = device->vk.vkAllocateMemory(device->handle, info, NULL, out_memory);
+    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+        return rvit_device_no_memory(&device->base, "vkAllocateMemory failed: VK_ERROR_OUT_OF_DEVICE_MEMORY",
+                                     (int64_t)info->allocationSize);
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY)
+        return rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "vkAllocateMemory failed: VK_ERROR_OUT_OF_HOST_MEMORY: no %lld bytes of host memory",
+                         (long long)info->allocationSize);
+    return result == VK_SUCCESS ? RVIT_OK : rvit_vk_fail(result, "vkAllocateMemory");
+}
+
 static rvit_status open_buffer(rvit_vk_device *device, int64_t size, int type, rvit_vk_buffer *buffer)
 {
     const VkBufferCreateInfo create = {
@@ -64,7 +76,7 @@ static rvit_status open_buffer(rvit_vk_device *device, int64_t size, int type, r
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the device has no memory for buffers of type %d", type);
     const VkMemoryAllocateInfo allocate = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = requirements.size, .memoryTypeIndex = (uint32_t)memory_type};
-    RVIT_VK_TRY(device->vk, vkAllocateMemory, (device->handle, &allocate, NULL, &buffer->memory));
+    RVIT_TRY(rvit_vk_allocate(device, &allocate, &buffer->memory));
     RVIT_VK_TRY(device->vk, vkBindBufferMemory, (device->handle, buffer->handle, buffer->memory, 0));
     if (type != RVIT_BUFFER_DEVICE)
         RVIT_VK_TRY(device->vk, vkMapMemory, (device->handle, buffer->memory, 0, VK_WHOLE_SIZE, 0, &buffer->base.host));

@@ -104,9 +104,16 @@ static rvit_status choose_tier(rvit_vk_device *device, const rvit_device_desc *d
     return RVIT_OK;
 }
 
+/* Bytes of the largest array that can be bound wherever it begins, rounded up to whole words. */
+static int64_t max_array(const VkPhysicalDeviceLimits *limits)
+{
+    return (int64_t)limits->maxStorageBufferRange - (int64_t)limits->minStorageBufferOffsetAlignment - 3;
+}
+
 /* Runs once handle and queue exist. */
 static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 {
+    device->base.max_array = max_array(&device->physical.limits);
     RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
     RVIT_TRY(rvit_vk_grids_open(device, NULL, &device->grids));
     const rvit_detail kept = rvit_detail_keep();

@@ -72,7 +72,7 @@ static rvit_status allocate_exported(rvit_vk_device *device, int64_t size, rvit_
                                            .pNext = &exported,
                                            .allocationSize = requirements.size,
                                            .memoryTypeIndex = (uint32_t)type};
-    RVIT_VK_TRY(device->vk, vkAllocateMemory, (device->handle, &allocate, NULL, &buffer->memory));
+    RVIT_TRY(rvit_vk_allocate(device, &allocate, &buffer->memory));
     RVIT_VK_TRY(device->vk, vkBindBufferMemory, (device->handle, buffer->handle, buffer->memory, 0));
     buffer->shared = 1;
     buffer->memory_size = (int64_t)requirements.size;

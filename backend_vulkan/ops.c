@@ -115,13 +115,6 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
         return "of rows of 8 bits the Vulkan backend supports int8, not e4m3";
     if (op->type == RVIT_OP_COPY)
         return supports_copy(&op->copy);
-    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
-    const int n = rvit_op_accesses(op, accesses);
-    const int64_t alignment = (int64_t)device->physical.limits.minStorageBufferOffsetAlignment;
-    for (int i = 0; i < n; i++)
-        if (accesses[i].view.buffer != NULL &&
-            accesses[i].size + rvit_vk_at(accesses[i].view) % alignment + 3 > (int64_t)device->physical.limits.maxStorageBufferRange)
-            return "an array is larger than the device's storage buffer range";
     if (most_bound(op) > rvit_vk_most_bindings(device))
         return "it binds more arrays than the device does (maxPerStageDescriptorStorageBuffers)";
     if (!grid_fits(device, op))

@@ -292,6 +292,8 @@ rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, int type, 
 #define RVIT_VK_BUFFER_USAGE                                                                                               \
     (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT | \
      VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT)
+/* vkAllocateMemory; the detail of a failure has the sizes. */
+rvit_status rvit_vk_allocate(const rvit_vk_device *device, const VkMemoryAllocateInfo *info, VkDeviceMemory *out_memory);
 /* The best memory type of those in the mask; negative: none. */
 int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, int type);
 void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);

@@ -26,6 +26,7 @@ struct rvit_device {
     atomic_llong working_size;       /* current bytes of device memory in streams and programs; counted by the backend */
     int32_t debug_checks;
     int32_t takes_ops; /* set by the backend: programs may hold ops with by_launch */
+    int64_t max_array; /* set by the backend: bytes of an array that an op can use, copies left out; 0: any number */
     int32_t transfers; /* set by the backend: copies from mapped memory that are enqueued run beside the kernels of other streams */
 };
 
@@ -54,8 +55,8 @@ struct rvit_program {
 struct rvit_backend_api {
     rvit_backend backend;
 
-    /* Describes device `index` (from 0; -1: the one that device_create would take) without keeping anything open. UNAVAILABLE with a detail:
-       the backend or the index cannot be used; INVALID_ARGUMENT: no such index. */
+    /* Describes device `index` (from 0; -1: the one that device_create would take) without keeping anything open. UNAVAILABLE with a
+       detail: the backend or the index cannot be used; INVALID_ARGUMENT: no such index. */
     rvit_status (*device_describe)(int32_t index, rvit_device_info *out_info);
 
     /* desc is complete; copy *alloc into the device before using it. On success the backend has set the base's alloc and info; core sets
@@ -102,6 +103,8 @@ struct rvit_backend_api {
 
 /* Whether a is to be taken rather than b: its kind is better, or its memory larger. */
 int rvit_device_outranks(const rvit_device_info *a, const rvit_device_info *b);
+/* OUT_OF_DEVICE_MEMORY; the detail has the call, the size, and what the device has. */
+rvit_status rvit_device_no_memory(const rvit_device *device, const char *call, int64_t size);
 void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, uint32_t device, uint32_t function);
 
 /* For the interop functions of a backend: completes and checks a caller's desc (NULL: the default). */

@@ -62,6 +62,16 @@ int rvit_device_outranks(const rvit_device_info *a, const rvit_device_info *b)
     return place_a != place_b ? place_a < place_b : a->memory_size > b->memory_size;
 }
 
+rvit_status rvit_device_no_memory(const rvit_device *device, const char *call, int64_t size)
+{
+    const int64_t left = device->api != NULL ? device->api->device_free_memory(device) : 0; /* NULL: while it is created */
+    char of_them[48] = "";
+    if (left > 0)
+        (void)snprintf(of_them, sizeof of_them, ", %lld of them free", (long long)left);
+    return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY, "%s: no %lld bytes left on %s, which has %lld bytes%s", call, (long long)size,
+                     device->info.name, (long long)device->info.memory_size, of_them);
+}
+
 void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, uint32_t device, uint32_t function)
 {
     (void)snprintf(info->pci_address, sizeof info->pci_address, "%04x:%02x:%02x.%x", domain, bus & 0xffu, device & 0xffu, function & 0xfu);

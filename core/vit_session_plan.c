@@ -438,6 +438,33 @@ static rvit_status plan_pixelprune(const rvit_model *m, rvit_session_plan *p)
     return RVIT_OK;
 }
 
+/* What decides how large an array is, and may be lowered. */
+static rvit_status too_large(const rvit_model *m, const rvit_session_plan *p, const char *name, const rvit_session_array *array)
+{
+    const int is_picture = array == &p->pictures || array == &p->staged_pictures;
+    const char *field = is_picture ? "max_picture_bytes" : p->desc.native ? "max_tokens" : "max_images";
+    const int64_t value = is_picture ? p->desc.max_picture_bytes : p->desc.native ? p->desc.max_tokens : p->desc.max_images;
+    return rvit_fail(RVIT_UNSUPPORTED,
+                     "session desc: %s is %lld, which makes an array (%s) of %lld bytes, and %s takes arrays of at most %lld: a %s of "
+                     "about %lld fits",
+                     field, (long long)value, name, (long long)array->size, m->device->info.name, (long long)m->device->max_array, field,
+                     (long long)(m->device->max_array / ((array->size + value - 1) / value)));
+}
+
+/* The largest of the arrays that ops use whole; what is only copied, and what holds several arrays, may have any size. */
+static rvit_status check_arrays(const rvit_model *m, const rvit_session_plan *p)
+{
+    static const rvit_session_array none;
+    const rvit_session_array *largest = &none;
+    const char *its_name = "";
+#define RVIT_SESSION_ARRAY(place, name, type, when, n)                                                                  \
+    if (RVIT_PLACE_##place != RVIT_PLACE_TRACE && RVIT_PLACE_##place != RVIT_PLACE_HOST && &p->name != &p->deepstack && \
+        p->name.size > largest->size)                                                                                   \
+        largest = &p->name, its_name = #name;
+#include "core/vit_session_arrays.def"
+    return m->device->max_array > 0 && largest->size > m->device->max_array ? too_large(m, p, its_name, largest) : RVIT_OK;
+}
+
 /* p is zeroed. */
 static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
@@ -456,7 +483,7 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
         RVIT_TRY(plan_pixelprune(m, p));
     p->trace_stride = rounded(rows(p) * m->info.dim * X_DTYPE);
     place_arrays(m, p);
-    return RVIT_OK;
+    return check_arrays(m, p);
 }
 
 /* Whether each stage can decide of the rows that given sets leave. */

@@ -436,10 +436,29 @@ static void missing_function(void **state)
     rvit_device_destroy(device);
 }
 
+/* What there is no memory for is named with its size, and with what the device has. */
+static void no_memory(void **state)
+{
+    (void)state;
+    rvit_device_desc desc = auto_desc();
+    desc.skip_self_test = 1;
+    rvit_device *device = NULL;
+    rvit_buffer *buffer = NULL;
+    char has[64];
+    layer_does("placed");
+    expect_ok(rvit_device_create(&desc, &device));
+    layer_does("placed no_memory");
+    const rvit_device_info info = info_of(device);
+    snprintf(has, sizeof has, "which has %lld bytes, %lld of them free", (long long)info.memory_size, (long long)info.memory_free);
+    expect_status(rvit_buffer_create(device, 8 << 20, RVIT_BUFFER_DEVICE, &buffer), RVIT_OUT_OF_DEVICE_MEMORY, "no 8388608 bytes left on");
+    assert_non_null(strstr(rvit_status_detail(), has));
+    rvit_device_destroy(device);
+}
+
 #define LAYERED(function) cmocka_unit_test_setup_teardown(function, no_layer, no_layer)
 SUITE(drivers_suite, LAYERED(best_of_two), LAYERED(place_and_free_memory), LAYERED(portable_device), LAYERED(missing_function),
-      LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in_self_test), LAYERED(lost), LAYERED(lazy_pipelines), LAYERED(no_pipelines),
-      LAYERED(split_submits), LAYERED(few_bindings));
+      LAYERED(no_memory), LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in_self_test), LAYERED(lost), LAYERED(lazy_pipelines),
+      LAYERED(no_pipelines), LAYERED(split_submits), LAYERED(few_bindings));
 
 int main(int argc, char **argv)
 {

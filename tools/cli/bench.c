@@ -43,9 +43,9 @@ static int open_timed(struct bench *self, const rvit_prune_desc *prune, struct t
     desc.max_images = self->batch;
     desc.fixed_batch = 1;
     desc.prune = *prune;
-    const rvit_status status = rvit_session_create(self->engine.model, &desc, &out->session);
-    if (status != RVIT_OK)
-        return complain_status(NULL, status);
+    const int code = engine_session_of(&self->engine, &desc, &out->session);
+    if (code != EXIT_OK)
+        return code;
     memcpy(rvit_session_input(out->session), self->images,
            (size_t)self->batch * (size_t)engine_image_length(&self->engine) * sizeof *self->images);
     return EXIT_OK;
@@ -292,6 +292,9 @@ int run_bench(const struct options *options)
         if (n_batches == 0) {
             memcpy(batches, by_default, sizeof by_default);
             n_batches = self.engine.device_info.backend == RVIT_BACKEND_CPU ? 3 : 4;
+            rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+            for (desc.max_images = batches[n_batches - 1]; n_batches > 1 && !engine_fits(&self.engine, &desc, 2);)
+                desc.max_images = batches[--n_batches - 1];
         }
         largest = batches[n_batches - 1];
         self.images = allocate((size_t)largest * (size_t)image_length, sizeof *self.images);

@@ -211,6 +211,42 @@ static int32_t settle_batch(const struct classify *self)
     return wanted <= inputs->total ? wanted : inputs->total > 0 ? (int32_t)inputs->total : 1;
 }
 
+static void describe_session(struct classify *self, rvit_session_desc *out)
+{
+    *out = (rvit_session_desc)RVIT_SESSION_DESC_INIT;
+    out->max_images = self->batch;
+    out->prune = self->prune.desc;
+    out->outputs = classify_outputs(self);
+    if (self->on_device)
+        classify_pictures_desc(self, out);
+}
+
+/* Halves what was not asked for; false: there is nothing left to halve. */
+static bool take_less(struct classify *self)
+{
+    const bool fewer = !self->options->batch && self->batch > 1;
+    const int32_t tokens = self->max_tokens / 2;
+    const bool shorter = self->options->native && !self->options->max_tokens && tokens > self->engine.model_info.n_prefix &&
+                         tokens >= self->max_patches + self->engine.model_info.n_prefix;
+    if (fewer)
+        self->batch /= 2;
+    if (shorter)
+        self->max_tokens = tokens;
+    return fewer || shorter;
+}
+
+/* The desc of the sessions, and the batch that the device has room for. */
+static void fit_batch(struct classify *self, rvit_session_desc *out)
+{
+    const int32_t n = self->on_device ? CLASSIFY_SESSIONS : 1, usual = self->batch;
+    bool fits;
+    do
+        describe_session(self, out);
+    while (!(fits = engine_fits(&self->engine, out, n)) && take_less(self));
+    if (fits && self->batch < usual)
+        engine_tell_batch(usual, self->batch);
+}
+
 /* A GPU resizes pictures in the same dispatch. Float32 resizes are done by threads. */
 static bool pictures_on_device(const struct classify *self)
 {
@@ -247,7 +283,16 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         code = mask_open(&self->prune, &self->engine.model_info, is_endless ? -1 : self->inputs.total, self->inputs.n_given, &self->mask);
     if (code != EXIT_OK)
         return code;
+    self->on_device = pictures_on_device(self);
+    if (options->timings && !self->on_device) {
+        complain(NULL, "--timings is of pictures that the device prepares: here --prepare device asks for that");
+        return EXIT_USAGE;
+    }
+    if (self->on_device && (code = classify_pictures_settle(self)) != EXIT_OK)
+        return code;
+    rvit_session_desc desc;
     self->batch = settle_batch(self);
+    fit_batch(self, &desc);
     const size_t batch = (size_t)self->batch;
     self->images = allocate(batch, sizeof *self->images);
     self->positions = allocate(batch, sizeof *self->positions);
@@ -255,14 +300,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     self->scores = allocate(batch * (size_t)self->texts.n_texts, sizeof *self->scores);
     if (!self->images || !self->positions || !self->keep || !self->scores)
         return EXIT_FAULT;
-    self->on_device = pictures_on_device(self);
-    if (options->timings && !self->on_device) {
-        complain(NULL, "--timings is of pictures that the device prepares: here --prepare device asks for that");
-        return EXIT_USAGE;
-    }
-    code = self->on_device
-               ? classify_pictures_open(self)
-               : engine_session(&self->engine, &self->prune.desc, self->batch, false, classify_outputs(self), &self->sessions[0]);
+    code = self->on_device ? classify_pictures_open(self, &desc) : engine_session_of(&self->engine, &desc, &self->sessions[0]);
     if (code == EXIT_OK && options->features)
         code = feature_file_open(options->features, options->grid, &self->engine.model_info, &self->features);
     /* The CPU backend has the processors to itself while it computes. */

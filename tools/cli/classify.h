@@ -23,6 +23,7 @@ struct classify {
     int32_t *expected; /* [inputs.n_given]; NULL: unknown */
     struct mask mask;  /* used with --prune mask, else empty */
     int32_t batch;
+    int32_t max_tokens, max_patches;           /* with --native: of a batch, and of a picture */
     rvit_session *sessions[CLASSIFY_SESSIONS]; /* the others of pictures alone */
     struct report_image *images;               /* [batch], of the current run */
     int64_t *positions;                        /* [batch]: positions of these images among all given ones */
@@ -49,8 +50,11 @@ int classify_report(struct classify *self, const rvit_session *session, int32_t 
 /* What a wait means: single images without a result end nothing. */
 int classify_waited(rvit_status status);
 
+/* Settles what --native limits; then plan and the desc of a session follow from that and the batch. */
+int classify_pictures_settle(struct classify *self);
+void classify_pictures_desc(struct classify *self, rvit_session_desc *out);
 /* Pictures that the device resizes: sessions and queue, and the whole run. */
-int classify_pictures_open(struct classify *self);
+int classify_pictures_open(struct classify *self, const rvit_session_desc *desc);
 int classify_pictures_run(struct classify *self);
 void classify_pictures_close(struct classify *self);
 

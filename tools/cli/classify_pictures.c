@@ -8,44 +8,39 @@
 
 #define DEFAULT_MAX_TOKENS 16384
 
-/* The most tokens of a batch, and patches of a picture; 0: none. */
-static int settle_capacities(const struct classify *self, int32_t *out_tokens, int32_t *out_patches)
+int classify_pictures_settle(struct classify *self)
 {
     const struct options *options = self->options;
     const rvit_model_info *info = &self->engine.model_info;
-    *out_tokens = *out_patches = 0;
     if (!options->native)
         return EXIT_OK;
-    *out_tokens = options->max_tokens ? options->max_tokens : DEFAULT_MAX_TOKENS;
-    *out_patches = options->max_patches ? options->max_patches : info->max_patches;
-    if ((int64_t)*out_patches + info->n_prefix <= *out_tokens)
+    self->max_tokens = options->max_tokens ? options->max_tokens : DEFAULT_MAX_TOKENS;
+    self->max_patches = options->max_patches ? options->max_patches : info->max_patches;
+    if ((int64_t)self->max_patches + info->n_prefix <= self->max_tokens)
         return EXIT_OK;
-    complain(NULL, "pictures of %d patches%s, with %d prefix token%s, are more than the %d of --max-tokens", *out_patches,
-             options->max_patches ? "" : ", as the model's files say", info->n_prefix, info->n_prefix == 1 ? "" : "s", *out_tokens);
+    complain(NULL, "pictures of %d patches%s, with %d prefix token%s, are more than the %d of --max-tokens", self->max_patches,
+             options->max_patches ? "" : ", as the model's files say", info->n_prefix, info->n_prefix == 1 ? "" : "s", self->max_tokens);
     return EXIT_USAGE;
 }
 
-int classify_pictures_open(struct classify *self)
+void classify_pictures_desc(struct classify *self, rvit_session_desc *out)
+{
+    picture_plan_make(&self->recipe, &self->engine.model_info, self->batch, self->max_tokens, self->max_patches, &self->plan);
+    out->max_picture_bytes = picture_plan_region(&self->plan);
+    out->recipe = &self->plan.device;
+    if (self->options->native) {
+        out->native = 1;
+        out->max_tokens = self->max_tokens;
+        out->max_len = self->max_patches > 0 ? self->max_patches + self->engine.model_info.n_prefix : self->max_tokens;
+    }
+}
+
+int classify_pictures_open(struct classify *self, const rvit_session_desc *desc)
 {
     const struct options *options = self->options;
-    int32_t max_tokens, max_patches;
-    int code = settle_capacities(self, &max_tokens, &max_patches);
-    if (code != EXIT_OK)
-        return code;
-    picture_plan_make(&self->recipe, &self->engine.model_info, self->batch, max_tokens, max_patches, &self->plan);
-    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    desc.max_images = self->batch;
-    desc.prune = self->prune.desc;
-    desc.outputs = classify_outputs(self);
-    desc.max_picture_bytes = picture_plan_region(&self->plan);
-    desc.recipe = &self->plan.device;
-    if (options->native) {
-        desc.native = 1;
-        desc.max_tokens = max_tokens;
-        desc.max_len = max_patches > 0 ? max_patches + self->engine.model_info.n_prefix : max_tokens;
-    }
+    int code = EXIT_OK;
     for (int i = 0; i < CLASSIFY_SESSIONS && code == EXIT_OK; i++)
-        code = engine_session_of(&self->engine, &desc, &self->sessions[i]);
+        code = engine_session_of(&self->engine, desc, &self->sessions[i]);
     if (code != EXIT_OK)
         return code;
     rvit_memory_info *memory = &self->engine.memory;
@@ -54,7 +49,7 @@ int classify_pictures_open(struct classify *self)
     memory->readback_size *= CLASSIFY_SESSIONS;
     memory->host_size *= CLASSIFY_SESSIONS;
     if (options->native)
-        self->engine.model_info.tokens = desc.max_len; /* the most that an image may have */
+        self->engine.model_info.tokens = desc->max_len; /* the most that an image may have */
     return picture_queue_create(&self->inputs, &self->plan, self->sessions, CLASSIFY_SESSIONS, options->threads,
                                 self->engine.device_info.backend != RVIT_BACKEND_CPU, options->overlay != NULL, &self->queue);
 }

@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <stdio.h>
+#include <string.h>
 
 int engine_checkpoint(const struct options *options, rvit_checkpoint **out)
 {
@@ -90,13 +91,57 @@ int64_t engine_image_length(const struct engine *self)
     return (int64_t)info->channels * info->image_height * info->image_width;
 }
 
+bool engine_fits(const struct engine *self, const rvit_session_desc *desc, int32_t n_sessions)
+{
+    rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
+    rvit_device_info now = RVIT_DEVICE_INFO_INIT;
+    const rvit_status status = rvit_session_memory(self->model, desc, &memory);
+    if (status != RVIT_OK || rvit_device_get_info(self->device, &now) != RVIT_OK)
+        return status != RVIT_UNSUPPORTED;
+    const int64_t mapped = now.backend == RVIT_BACKEND_CPU ? memory.upload_size + memory.readback_size + memory.trace_size : 0;
+    return now.memory_free == 0 || (memory.device_size + mapped) * n_sessions <= now.memory_free - now.memory_free / 16;
+}
+
+void engine_fit(const struct engine *self, int32_t n_sessions, rvit_session_desc *desc)
+{
+    const int32_t usual = desc->max_images;
+    while (desc->max_images > 1 && !engine_fits(self, desc, n_sessions))
+        desc->max_images /= 2;
+    if (desc->max_images < usual && engine_fits(self, desc, n_sessions))
+        engine_tell_batch(usual, desc->max_images);
+}
+
+void engine_tell_batch(int32_t usual, int32_t batch)
+{
+    complain(NULL, "%d image%s a run instead of %d, which the device has no room for", batch, batch == 1 ? "" : "s", usual);
+}
+
+/* What the library calls its fields, in the tool's words. */
+static void tell_options(rvit_status status)
+{
+    static const struct {
+        const char *field, *options;
+    } table[] = {{"max_images is", "max_images is --batch (of bench one of --batches)"},
+                 {"max_tokens is", "max_tokens is --max-tokens"},
+                 {"max_picture_bytes is", "max_picture_bytes grows with --batch"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strstr(rvit_status_detail(), table[i].field))
+            complain(NULL, "%s", table[i].options);
+    if (status == RVIT_OUT_OF_DEVICE_MEMORY || status == RVIT_OUT_OF_HOST_MEMORY)
+        complain(NULL, "a smaller batch takes less memory (--batch, --max-tokens, of bench --batches)");
+}
+
 int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_session **out)
 {
     self->memory = (rvit_memory_info)RVIT_MEMORY_INFO_INIT;
     rvit_status status = rvit_session_memory(self->model, desc, &self->memory);
     if (status == RVIT_OK)
         status = rvit_session_create(self->model, desc, out);
-    return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
+    if (status == RVIT_OK)
+        return EXIT_OK;
+    const int code = complain_status(NULL, status);
+    tell_options(status);
+    return code;
 }
 
 int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, int32_t trace, int32_t outputs,

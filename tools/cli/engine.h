@@ -35,6 +35,13 @@ void engine_close(struct engine *self);
 /* Numbers of an input of the model. */
 int64_t engine_image_length(const struct engine *self);
 
+/* Whether the device has room for the arrays of so many sessions. What is wrong with desc for another reason does not count. */
+bool engine_fits(const struct engine *self, const rvit_session_desc *desc, int32_t n_sessions);
+/* Halves max_images, which nobody asked for, until the sessions fit. */
+void engine_fit(const struct engine *self, int32_t n_sessions, rvit_session_desc *desc);
+/* Says that fewer images a run than usual are taken. */
+void engine_tell_batch(int32_t usual, int32_t batch);
+
 int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_session **out);
 /* trace: as in rvit_session_desc; outputs: OR of rvit_output values. */
 int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, int32_t trace, int32_t outputs,

@@ -214,6 +214,13 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     struct figures *figures = &self->figures;
     figures->has_classes = info->n_classes > 0;
     figures->n_values = figures->has_classes ? info->n_classes : info->dim;
+    if (!options->batch) {
+        rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+        desc.max_images = self->batch, desc.prune = self->prune.desc, desc.trace = 1, desc.outputs = outputs(self);
+        engine_fit(&self->a, 1, &desc);
+        engine_fit(&self->b, 1, &desc);
+        self->batch = desc.max_images;
+    }
     code = mask_open(&self->prune, info, total, options->n_paths ? self->inputs.n_given : total, &self->mask);
     if (code == EXIT_OK && options->expect)
         code = read_expected(self, checkpoint);

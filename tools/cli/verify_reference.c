@@ -78,6 +78,14 @@ static int prepare(struct comparison *self, const rvit_checkpoint *checkpoint)
     self->batch = options->batch ? options->batch : DEFAULT_BATCH;
     if (self->batch > self->n_images)
         self->batch = (int32_t)self->n_images;
+    const int32_t outputs = (reference->outputs[REFERENCE_FEATURES].index >= 0 ? RVIT_OUTPUT_FEATURES : 0) |
+                            (reference->outputs[REFERENCE_POOLED].index >= 0 ? RVIT_OUTPUT_POOLED : 0);
+    if (!options->batch) {
+        rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+        desc.max_images = self->batch, desc.outputs = outputs;
+        engine_fit(&self->engine, 1, &desc);
+        self->batch = desc.max_images;
+    }
     int64_t longest = 0;
     for (int i = 0; i < REFERENCE_OUTPUTS; i++)
         longest = reference->outputs[i].length > longest ? reference->outputs[i].length : longest;
@@ -86,8 +94,6 @@ static int prepare(struct comparison *self, const rvit_checkpoint *checkpoint)
     if (!self->images || !self->expected)
         return EXIT_FAULT;
     self->same_file = reference_is_of_file(reference, options->model);
-    const int32_t outputs = (reference->outputs[REFERENCE_FEATURES].index >= 0 ? RVIT_OUTPUT_FEATURES : 0) |
-                            (reference->outputs[REFERENCE_POOLED].index >= 0 ? RVIT_OUTPUT_POOLED : 0);
     return engine_session(&self->engine, &dense, self->batch, false, outputs, &self->session);
 }
 

@@ -1,0 +1,27 @@
+#!/bin/sh
+# usage: small_device.sh RAGGEDVIT DATA FOLDER PICTURE
+# On a device that takes arrays of 128 MiB (layer.c): what nobody asked for is chosen so that it fits; else the sentence says what does not.
+set -eu
+tool=$1 data=$2 folder=$3/small_device
+model=$data/deit_tiny_cifar10.safetensors sheet=$data/cifar10_test_1000.png photo=$4
+photos="$photo $photo $photo $photo $photo $photo $photo $photo"
+photos="$photos $photos $photos $photos $photos $photos $photos $photos"
+mkdir -p "$folder"
+
+# run EXIT WORDS ARGUMENTS...: ends with EXIT and says WORDS
+run() {
+    wanted=$1 words=$2
+    shift 2
+    code=0
+    "$tool" classify "$model" --backend vulkan "$@" >"$folder/out" 2>"$folder/said" || code=$?
+    [ "$code" -eq "$wanted" ] || { echo "$*: ends with $code"; cat "$folder/said"; exit 1; }
+    grep -q "$words" "$folder/said" || { echo "$*: does not say: $words"; cat "$folder/said"; exit 1; }
+}
+
+run 0 '^raggedvit: 32 images a run instead of 64, which the device has no room for$' $photos --native --max-patches 4
+run 3 'max_picture_bytes is [0-9]*, which makes an array (pictures) of [0-9]* bytes, and .* takes arrays of at most 134217[0-9]*: ' \
+    $photos --native --batch 64
+grep -q -- '--batch' "$folder/said"
+run 3 'max_images is 1000, which makes an array (wide) of 605184000 bytes, and .* at most 134217[0-9]*: a max_images of about 221 fits' \
+    "$sheet" --tiles 32 --batch 1000 --prepare host
+grep -q -- '--batch' "$folder/said"
