@@ -9,7 +9,7 @@ from typing import Any, Callable, NamedTuple
 
 from . import _checks
 from ._constants import CONSTANTS
-from ._errors import invalid
+from ._errors import RaggedVitError, Status, invalid
 from ._feed import Feed, Spec
 from ._info import ModelInfo
 from ._layouts import new
@@ -18,6 +18,7 @@ from ._outputs import LOGITS, Outputs
 
 tick = time.monotonic_ns
 N_EXACT = 2
+TOO_LARGE = Status.UNSUPPORTED, Status.OUT_OF_DEVICE_MEMORY, Status.OUT_OF_HOST_MEMORY
 
 
 class Prune(NamedTuple):
@@ -165,6 +166,7 @@ class Sessions:
             raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
         native = pictures is not None and pictures.max_patches > 0
         fixed = n > 0 and (n in group.exact or len(group.exact) < N_EXACT) and self.max_batch is None and not native
+        asked = n, room, pixels
         room, pixels = (1 << (size - 1).bit_length() if size else 0 for size in (room, pixels))
         old = group.exact.get(n) if fixed else group.shared
         if fixed:
@@ -177,7 +179,13 @@ class Sessions:
             capacity = max(1, 2 * old.capacity if old is not None else 0, 1 << (n - 1).bit_length() if n else 1)
         if old is not None and not fixed:
             room, pixels = max(room, old.room), max(pixels, old.pixel_room)
-        session = self._create(prune, capacity, fixed, outputs, stream, pictures, room, pixels)
+        try:
+            session = self._create(prune, capacity, fixed, outputs, stream, pictures, room, pixels)
+        except RaggedVitError as error:
+            if error.status not in TOO_LARGE or (capacity, room, pixels) == asked or n == 0 or self.max_batch is not None:
+                raise
+            capacity, room, pixels = asked  # what was added for later batches may be what does not fit
+            session = self._create(prune, capacity, fixed, outputs, stream, pictures, room, pixels)
         if old is not None:
             self._drop(old)
         if fixed:

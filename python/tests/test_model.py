@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -199,8 +200,31 @@ class ModelTest(unittest.TestCase):
         support.in_threads(*(functools.partial(work, n) for n in (1, 1, 2, 2)))
         self.assertEqual(failures, [])
 
+    def test_a_batch_is_not_refused_for_what_later_ones_may_need(self):
+        """The forward of all sizes is made for more than was asked for, unless the device has no room for that."""
+        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        self.addCleanup(model.close)
+        create, capacities = model._sessions._create, []
+
+        def limited(prune, capacity, *rest):
+            capacities.append(capacity)
+            if capacity > 3:
+                raise RaggedVitError(Status.UNSUPPORTED, "too large")
+            return create(prune, capacity, *rest)
+
+        images = np.zeros((4, *model.info.image_shape), np.float32)
+        with unittest.mock.patch.object(model._sessions, "_create", limited):
+            for n in (1, 2, 3):
+                model.classify(images[:n], "l2")
+            self.fails(Status.UNSUPPORTED, "too large", model.classify, images, "l2")
+        self.assertEqual(capacities[:4], [1, 2, 4, 3])
+
     def test_lists(self):
-        self.assertIn("cpu", [device.backend for device in raggedvit.devices()])
+        devices = raggedvit.devices()
+        self.assertIn("cpu", [device.backend for device in devices])
+        cpu = next(device for device in devices if device.backend == "cpu")
+        self.assertEqual((cpu.kind, cpu.pci_address), ("cpu", ""))
+        self.assertGreater(cpu.memory_free, 0)
         self.assertEqual(self.model.device.backend, "cpu")
         self.assertEqual(self.model.info.depth, 12)
         self.assertIn("cat", self.model.class_names)
