@@ -1,6 +1,13 @@
 /* Buffers: host memory for every type. */
 #include "backend_cpu/cpu.h"
 
+static void point(rvit_cpu_buffer *buffer, void *host)
+{
+    buffer->memory = host;
+    buffer->base.memory = RVIT_MEMORY_POINTERS;
+    buffer->base.address = (uint64_t)(uintptr_t)host;
+}
+
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
 {
     rvit_cpu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
@@ -13,6 +20,7 @@ rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffe
                          (uint64_t)size > SIZE_MAX ? "more than an address can name" : rvit_status_detail());
     }
     buffer->base.host = type == RVIT_BUFFER_DEVICE ? NULL : buffer->memory;
+    point(buffer, buffer->memory);
     *out_buffer = &buffer->base;
     return RVIT_OK;
 }
@@ -31,7 +39,7 @@ rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **
     rvit_cpu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
     if (buffer == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    buffer->memory = host;
+    point(buffer, host);
     buffer->borrowed = 1;
     *out_buffer = &buffer->base;
     return RVIT_OK;
@@ -42,6 +50,6 @@ rvit_status rvit_cpu_buffer_set(rvit_buffer *base, void *host)
     rvit_cpu_buffer *buffer = (rvit_cpu_buffer *)base;
     if (!buffer->borrowed)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_set: buffer is the library's own, not a wrapped one");
-    buffer->memory = host;
+    point(buffer, host);
     return RVIT_OK;
 }

@@ -46,6 +46,7 @@ rvit_status rvit_cu_buffer_create(rvit_device *base, int64_t size, rvit_buffer_t
         rvit_alloc_free(&base->alloc, buffer);
         return status;
     }
+    rvit_cu_buffer_point(buffer, buffer->pointer);
     *out_buffer = &buffer->base;
     return RVIT_OK;
 }

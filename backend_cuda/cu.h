@@ -55,6 +55,13 @@ typedef struct rvit_cu_buffer {
     CUexternalMemory memory; /* that it is mapped from; NULL: an allocation */
 } rvit_cu_buffer;
 
+static inline void rvit_cu_buffer_point(rvit_cu_buffer *buffer, CUdeviceptr pointer)
+{
+    buffer->pointer = pointer;
+    buffer->base.memory = RVIT_MEMORY_POINTERS;
+    buffer->base.address = pointer;
+}
+
 /* Memory of the backend's own on the device: grows when an op needs more than any before it, which ends once everything has run. */
 typedef struct rvit_cu_scratch {
     CUdeviceptr pointer;

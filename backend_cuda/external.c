@@ -60,6 +60,7 @@ static rvit_status map_memory(const rvit_cu_device *device, int fd, int64_t memo
         (void)driver->cuDestroyExternalMemory(buffer->memory);
         return rvit_cu_fail(driver, result, "cuExternalMemoryGetMappedBuffer");
     }
+    rvit_cu_buffer_point(buffer, buffer->pointer);
     (void)close(fd);
     return RVIT_OK;
 }

@@ -173,7 +173,7 @@ rvit_status rvit_cuda_buffer_wrap(rvit_device *device, uint64_t address, int64_t
     buffer->base.device = device;
     buffer->base.size = size;
     buffer->base.type = RVIT_BUFFER_DEVICE;
-    buffer->pointer = (CUdeviceptr)address;
+    rvit_cu_buffer_point(buffer, (CUdeviceptr)address);
     buffer->borrowed = 1;
     retain(device);
     *out_buffer = &buffer->base;
@@ -197,7 +197,7 @@ rvit_status rvit_cuda_buffer_set(rvit_buffer *base, uint64_t address, int64_t si
     rvit_cu_buffer *buffer = (rvit_cu_buffer *)base;
     if (!buffer->borrowed)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_set: buffer is the library's own, not a wrapped one");
-    buffer->pointer = (CUdeviceptr)address;
+    rvit_cu_buffer_point(buffer, (CUdeviceptr)address);
     base->size = size;
     return RVIT_OK;
 }

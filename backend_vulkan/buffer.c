@@ -110,6 +110,8 @@ rvit_status rvit_vk_buffer_create(rvit_device *base, int64_t size, rvit_buffer_t
         rvit_alloc_free(&base->alloc, buffer);
         return status;
     }
+    buffer->base.memory = RVIT_VK_NUMBER(buffer->handle);
+    buffer->base.address = (uint64_t)buffer->offset;
     *out_buffer = &buffer->base;
     return RVIT_OK;
 }

@@ -128,6 +128,8 @@ rvit_status rvit_vulkan_buffer_wrap(rvit_device *device, const rvit_vulkan_buffe
     buffer->offset = desc.offset;
     buffer->usage = desc.usage;
     buffer->borrowed = 1;
+    buffer->base.memory = desc.buffer;
+    buffer->base.address = (uint64_t)desc.offset;
     buffer->base.device = device;
     buffer->base.size = size;
     buffer->base.type = RVIT_BUFFER_DEVICE;

@@ -35,8 +35,12 @@ struct rvit_buffer {
     int64_t size;
     int64_t counted; /* used by core: the bytes counted in the device's buffer_size; 0 for memory of the caller's */
     rvit_buffer_type type;
-    void *host; /* mapped pointer, or NULL */
+    void *host;               /* mapped pointer, or NULL */
+    uint64_t memory, address; /* set by the backend: it begins at `address` of this memory, which other buffers may share */
 };
+
+/* The memory of a buffer that has pointers for addresses. */
+enum { RVIT_MEMORY_POINTERS = 1 };
 
 struct rvit_stream {
     rvit_device *device;

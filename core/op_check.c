@@ -23,33 +23,53 @@ static rvit_status check_access(const rvit_device *device, const rvit_op *op, co
     return RVIT_OK;
 }
 
+/* Where an array begins in its buffer's memory. Wrapped buffers may share theirs, so offsets do not tell. */
+static int64_t place(const rvit_access *access)
+{
+    return (int64_t)access->view.buffer->address + access->view.offset;
+}
+
 static int overlap(const rvit_access *a, const rvit_access *b)
 {
-    return a->view.buffer != NULL && a->view.buffer == b->view.buffer &&
-           rvit_ranges_overlap(a->view.offset, a->size, b->view.offset, b->size);
+    return a->view.buffer != NULL && b->view.buffer != NULL && a->view.buffer->memory == b->view.buffer->memory &&
+           rvit_ranges_overlap(place(a), a->size, place(b), b->size);
 }
 
 /* The stride of a slot whose rows may lie between those of another such slot, in elements; 0: no such slot. */
 static int64_t woven_stride(const rvit_op *op, int slot)
 {
-    if (op->type == RVIT_OP_ROPE)
+    const rvit_attention_args *f = &op->attention;
+    const rvit_attention_backward_args *b = &op->attention_backward;
+    switch (op->type) {
+    case RVIT_OP_ROPE:
         return slot == RVIT_SLOT(rope, q) ? op->rope.q_stride : slot == RVIT_SLOT(rope, k) ? op->rope.k_stride : 0;
-    if (op->type != RVIT_OP_ATTENTION_BACKWARD)
+    case RVIT_OP_ATTENTION:
+        return slot == RVIT_SLOT(attention, q)     ? f->q_stride
+               : slot == RVIT_SLOT(attention, k)   ? f->k_stride
+               : slot == RVIT_SLOT(attention, v)   ? f->v_stride
+               : slot == RVIT_SLOT(attention, out) ? f->out_stride
+                                                   : 0;
+    case RVIT_OP_ATTENTION_BACKWARD:
+        return slot == RVIT_SLOT(attention_backward, d_q)   ? b->d_q_stride
+               : slot == RVIT_SLOT(attention_backward, d_k) ? b->d_k_stride
+               : slot == RVIT_SLOT(attention_backward, d_v) ? b->d_v_stride
+                                                            : 0;
+    default:
         return 0;
-    const rvit_attention_backward_args *a = &op->attention_backward;
-    return slot == RVIT_SLOT(attention_backward, d_q)   ? a->d_q_stride
-           : slot == RVIT_SLOT(attention_backward, d_k) ? a->d_k_stride
-           : slot == RVIT_SLOT(attention_backward, d_v) ? a->d_v_stride
-                                                        : 0;
+    }
 }
 
 /* Bytes of a row of such a slot without the gap behind it; size: of an element. */
 static int64_t woven_width(const rvit_op *op, int64_t *out_size)
 {
-    const int ropes = op->type == RVIT_OP_ROPE;
-    *out_size = rvit_dtype_size(ropes ? op->rope.dtype : op->attention_backward.dtype);
-    return *out_size * (ropes ? (int64_t)op->rope.n_heads * op->rope.head_dim
-                              : (int64_t)op->attention_backward.n_heads * op->attention_backward.head_dim);
+    if (op->type == RVIT_OP_ROPE) {
+        *out_size = rvit_dtype_size(op->rope.dtype);
+        return *out_size * op->rope.n_heads * op->rope.head_dim;
+    }
+    const int forward = op->type == RVIT_OP_ATTENTION;
+    *out_size = rvit_dtype_size(forward ? op->attention.dtype : op->attention_backward.dtype);
+    return *out_size * (forward ? (int64_t)op->attention.n_heads * op->attention.head_dim
+                                : (int64_t)op->attention_backward.n_heads * op->attention_backward.head_dim);
 }
 
 /* Whether the rows of two overlapping arrays lie between each other, as those of d_q, d_k and d_v do in a packed gradient. */
@@ -60,9 +80,14 @@ static int woven(const rvit_op *op, const rvit_access *accesses, int i, int j)
         return 0;
     int64_t size;
     const int64_t width = woven_width(op, &size), period = stride * size;
-    const int64_t distance = (accesses[j].view.offset - accesses[i].view.offset) % period;
+    const int64_t distance = (place(&accesses[j]) - place(&accesses[i])) % period;
     const int64_t ahead = distance < 0 ? distance + period : distance;
     return ahead >= width && ahead <= period - width;
+}
+
+static int in_place(const rvit_access *accesses, int i, int j)
+{
+    return accesses[i].in_place == j && place(&accesses[i]) == place(&accesses[j]);
 }
 
 rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
@@ -77,8 +102,7 @@ rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
         if (!accesses[i].writes)
             continue;
         for (int j = 0; j < n; j++) {
-            const int allowed = accesses[i].in_place == j && accesses[i].view.offset == accesses[j].view.offset;
-            if (j != i && !allowed && overlap(&accesses[i], &accesses[j]) && !woven(op, accesses, i, j))
+            if (j != i && overlap(&accesses[i], &accesses[j]) && !in_place(accesses, i, j) && !woven(op, accesses, i, j))
                 return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s overlaps %s", name, accesses[i].name, accesses[j].name);
         }
     }

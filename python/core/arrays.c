@@ -33,6 +33,46 @@ void core_array_type(core_array *array, dl_type dtype)
             array->type = i;
 }
 
+/* Adds dimension i to the number of elements, and to the lowest and highest of them by address. 0: no such dimension. */
+static int add_span(const core_array *array, int i, int64_t *count, int64_t *low, int64_t *high)
+{
+    int64_t reach = 0;
+    if (array->shape[i] < 0 || __builtin_mul_overflow(*count, array->shape[i] > 0 ? array->shape[i] : 1, count) ||
+        (array->shape[i] > 1 && __builtin_mul_overflow(array->shape[i] - 1, array->step[i], &reach)))
+        return 0;
+    return !__builtin_add_overflow(reach < 0 ? *low : *high, reach, reach < 0 ? low : high);
+}
+
+int core_array_lay(core_array *array, int64_t ndim, const int64_t *shape, const int64_t *steps, int in_bytes, core_error *error)
+{
+    const int64_t size = core_type_size(array->type), most = INT64_MAX / 32;
+    int64_t count = 1, low = 0, high = 0;
+    int empty = 0;
+    if (ndim < 0 || ndim > CORE_MAX_DIMS || (ndim > 0 && shape == NULL))
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has %lld dimensions; expected at most %d", array->name, (long long)ndim,
+                         CORE_MAX_DIMS);
+    array->ndim = (int32_t)ndim;
+    for (int i = array->ndim - 1; i >= 0; i--) {
+        array->shape[i] = shape[i];
+        array->step[i] = steps == NULL ? count : in_bytes ? steps[i] / size : steps[i];
+        if (steps != NULL && in_bytes && steps[i] % size != 0)
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has strides that are no multiples of its element size", array->name);
+        if (!add_span(array, i, &count, &low, &high) || count > most || low < -most || high > most)
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has a shape or strides that no memory has", array->name);
+        empty |= shape[i] == 0;
+    }
+    if (empty)
+        return 0;
+    if (array->data == 0)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has no memory: a fake or meta tensor cannot be computed with", array->name);
+    if (array->data % (uint64_t)size != 0)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is at address 0x%llx; expected a multiple of %lld, its element size",
+                         array->name, (unsigned long long)array->data, (long long)size);
+    if (array->data < (uint64_t)-low * (uint64_t)size || UINT64_MAX - array->data < (uint64_t)(high + 1) * (uint64_t)size)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has a shape or strides that no memory has", array->name);
+    return 0;
+}
+
 const char *core_shown(const core_array *array, char text[160])
 {
     static const char *const names[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
@@ -70,16 +110,6 @@ int core_check_device(const core_array *array, const core_array *first, core_err
     return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is on %s, %s on %s", array->name, here, first->name, there);
 }
 
-int core_check_memory(const core_array *array, core_error *error)
-{
-    if (array->data != 0)
-        return 0;
-    for (int i = 0; i < array->ndim; i++)
-        if (array->shape[i] == 0)
-            return 0;
-    return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has no memory: a fake or meta tensor cannot be computed with", array->name);
-}
-
 /* Whether the elements lie one after another from dimension `from` on. */
 static int dense(const core_array *array, int from)
 {
@@ -98,7 +128,7 @@ int core_check_ints(const core_array *array, const char *expected, core_error *e
     if (array->type != CORE_I32 || array->ndim != 1 || !dense(array, 0))
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous int32 [%s]", array->name, core_shown(array, text),
                          expected);
-    return core_check_memory(array, error);
+    return 0;
 }
 
 int core_check_floats(const core_array *array, int64_t n, int64_t m, core_error *error)
@@ -106,7 +136,7 @@ int core_check_floats(const core_array *array, int64_t n, int64_t m, core_error 
     char text[160];
     if (array->type == CORE_F32 && array->ndim == (m == 0 ? 1 : 2) && array->shape[0] == n && (m == 0 || array->shape[1] == m) &&
         dense(array, 0))
-        return core_check_memory(array, error);
+        return 0;
     if (m == 0)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous float32 [%lld]", array->name, core_shown(array, text),
                          (long long)n);
@@ -143,22 +173,6 @@ int64_t core_span(const core_array *array)
         last += (array->shape[i] - 1) * array->step[i];
     }
     return (last + 1) * core_type_size(array->type);
-}
-
-int core_rows_overlap(const core_array *written, int64_t width, const core_array *read, int64_t read_width)
-{
-    const int64_t rows = read->shape[0], size = core_type_size(read->type);
-    if (rows == 0 || width == 0)
-        return 0;
-    const int64_t step = rows > 1 ? read->step[0] : read_width, out_step = rows > 1 ? written->step[0] : width;
-    const int64_t ahead = (int64_t)(written->data - read->data);
-    if (ahead >= ((rows - 1) * step + read_width) * size || -ahead >= ((rows - 1) * out_step + width) * size)
-        return 0;
-    if (rows == 1 || out_step != step)
-        return 1;
-    int64_t column = (ahead / size - (ahead % size < 0)) % step; /* of written within the rows of read */
-    column += column < 0 ? step : 0;
-    return column < read_width || column + width > step;
 }
 
 int core_check_lengths(const core_array *cu_seqlens, int64_t *max_len, int64_t rows, core_error *error)

@@ -36,9 +36,7 @@ static int check_like_out(const core_attention *forward, const core_array *array
                          core_shown(&wanted, shown));
     if (core_row_width(array, 1) < 0)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not contiguous within a row", array->name);
-    if (core_row_step(array, forward->heads * forward->head_dim, &step, error) < 0)
-        return -1;
-    return core_check_memory(array, error);
+    return core_row_step(array, forward->heads * forward->head_dim, &step, error);
 }
 
 static int check_probs(const core_attention *forward, const core_array *array, core_error *error)

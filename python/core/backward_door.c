@@ -62,6 +62,11 @@ static PyObject *body(PyObject *const *values, core_error *error)
     if (core_backward_prepare(&call, core_given(&made[3]), error) < 0)
         return NULL;
     for (int i = 0; i < 5; i++) {
+        if (core_given(&made[i]) && (core_check_device(&made[i], &forward->q, error) < 0 || made[i].read_only)) {
+            if (made[i].read_only)
+                core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", made[i].name);
+            return NULL;
+        }
         if (core_given(outputs[i]) && (!core_given(&made[i]) || core_span(&made[i]) < core_span(outputs[i]))) {
             core_fail(error, RVIT_INVALID_ARGUMENT, "%s is too small", outputs[i]->name);
             return NULL;

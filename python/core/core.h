@@ -98,10 +98,13 @@ const char *core_shown(const core_array *array, char text[160]);
 /* Sets type and dtype. */
 void core_array_type(core_array *array, dl_type dtype);
 dl_type core_dl_type(int type);
+/* Sets ndim, shape and step of an array whose name, type and data are set, and checks all of them. Every reader of a foreign struct ends
+   here: what has passed lies in memory, at a multiple of its element size, and sums and products of its numbers do not overflow.
+   steps NULL: contiguous. */
+int core_array_lay(core_array *array, int64_t ndim, const int64_t *shape, const int64_t *steps, int in_bytes, core_error *error);
 
 /* Rules of arrays, each with its sentence. */
 int core_check_device(const core_array *array, const core_array *first, core_error *error);
-int core_check_memory(const core_array *array, core_error *error);
 /* int32 [n], contiguous. */
 int core_check_ints(const core_array *array, const char *expected, core_error *error);
 /* f32 [n] or [n, m], contiguous. m 0: one dimension. */
@@ -112,8 +115,6 @@ int64_t core_row_width(const core_array *array, int from);
 int core_row_step(const core_array *array, int64_t width, int64_t *out_step, core_error *error);
 /* Bytes from the first element to the last one. */
 int64_t core_span(const core_array *array);
-/* Whether `written` is within the rows of `read`. Both are [rows, width], rows step elements apart. */
-int core_rows_overlap(const core_array *written, int64_t width, const core_array *read, int64_t read_width);
 /* cu_seqlens in host memory: checks it; max_len below 0 becomes the longest. */
 int core_check_lengths(const core_array *cu_seqlens, int64_t *max_len, int64_t rows, core_error *error);
 

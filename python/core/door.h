@@ -16,6 +16,9 @@
     X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                              \
     X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */                   \
     X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */                   \
+    X(TRACING, "tracing")               /* () -> whether torch.jit.trace records */                              \
+    X(FORWARD_AD, "forward_ad")         /* the module torch.autograd.forward_ad */                               \
+    X(IS_NEGATIVE, "is_negative")       /* torch.Tensor.is_neg */                                                \
     X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */       \
     X(ATTENTION, "attention")           /* what computes a call that its function in C leaves: same arguments */ \
     X(PACK, "pack")                                                                                              \
@@ -77,6 +80,7 @@ PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ss
 CORE_DECLARE(attention)
 PyObject *core_try_attention(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 CORE_DECLARE(pack)
+PyObject *core_try_pack(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 CORE_DECLARE(unpack)
 PyObject *core_try_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);

@@ -45,6 +45,7 @@ static PyMethodDef methods[] = {
                "The inverse of pack: out[src_rows[t]] = x[t]; every other row is that of base, or fill.")},
     {"try_attention", FAST(core_try_attention), NULL},
     {"strict_attention", FAST(core_strict_attention), NULL},
+    {"try_pack", FAST(core_try_pack), NULL},
     {"strict_pack", FAST(core_strict_pack), NULL},
     {"strict_unpack", FAST(core_strict_unpack), NULL},
     {"try_select", FAST(core_try_select), NULL},

@@ -22,7 +22,7 @@ static struct {
 } types[MAX_TYPES];
 static int n_types;
 
-static PyObject *text_requires_grad, *text_array_struct, *text_exchange;
+static PyObject *text_requires_grad, *text_array_struct, *text_exchange, *text_level;
 
 static int intern(PyObject **text, const char *value)
 {
@@ -34,7 +34,8 @@ static int intern(PyObject **text, const char *value)
 PyObject *core_add_tensor_type(PyObject *module, PyObject *type)
 {
     (void)module;
-    if (intern(&text_requires_grad, "requires_grad") < 0 || intern(&text_exchange, "__dlpack_c_exchange_api__") < 0)
+    if (intern(&text_requires_grad, "requires_grad") < 0 || intern(&text_exchange, "__dlpack_c_exchange_api__") < 0 ||
+        intern(&text_level, "_current_level") < 0)
         return NULL;
     PyObject *const capsule = PyObject_GetAttr(type, text_exchange);
     if (capsule == NULL) {
@@ -74,31 +75,26 @@ static int read_tensor(core_reader *reader, PyObject *value, const dl_exchange *
         PyErr_Clear();
         return unfit(error, out->name, value);
     }
-    if (tensor.ndim > CORE_MAX_DIMS)
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has %d dimensions", out->name, (int)tensor.ndim);
     if (tensor.device.type != DL_CPU && tensor.device.type != DL_CUDA && tensor.device.type != DL_CUDA_HOST)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is on a device that is neither a CPU nor CUDA", out->name);
     out->data = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
     out->device_type = tensor.device.type == DL_CUDA ? DL_CUDA : DL_CPU;
     out->device = tensor.device.type == DL_CUDA ? tensor.device.id : 0;
-    out->ndim = tensor.ndim;
     out->read_only = 0;
     core_array_type(out, tensor.dtype);
-    int64_t step = 1;
-    for (int i = tensor.ndim - 1; i >= 0; i--) {
-        out->shape[i] = tensor.shape[i];
-        out->step[i] = tensor.strides != NULL ? tensor.strides[i] : step;
-        step *= tensor.shape[i];
-    }
+    if (core_array_lay(out, tensor.ndim, tensor.shape, tensor.strides, 0, error) < 0)
+        return -1;
     reader->exchange = exchange;
     if (out->type > CORE_BF16) /* integers have no gradient */
         return 0;
     PyObject *const requires = PyObject_GetAttr(value, text_requires_grad);
-    if (requires == NULL)
-        PyErr_Clear();
+    PyObject *const negative = PyObject_CallFunctionObjArgs(core_hook(CORE_HOOK_IS_NEGATIVE), value, NULL);
+    const int is_plain = negative == Py_False;
+    PyErr_Clear();
     reader->needs_grad |= requires != Py_False;
     Py_XDECREF(requires);
-    return 0;
+    Py_XDECREF(negative);
+    return is_plain ? 0 : core_fail(error, RVIT_INVALID_ARGUMENT, "%s is a view that negates its memory: give a clone of it", out->name);
 }
 
 static dl_type numpy_type(char kind, int size)
@@ -113,25 +109,20 @@ static int read_numpy(PyObject *value, core_array *out, core_error *error)
         return unfit(error, out->name, value);
     PyObject *const capsule = PyObject_GetAttr(value, text_array_struct);
     const numpy_interface *const array = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, NULL);
-    if (array == NULL || array->two != 2 || array->ndim > CORE_MAX_DIMS || !(array->flags & NUMPY_NATIVE) || array->size > 16) {
+    if (array == NULL || array->two != 2 || !(array->flags & NUMPY_NATIVE) || array->size > 16) {
         PyErr_Clear();
         Py_XDECREF(capsule);
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is no numpy array of native numbers", out->name);
     }
+    _Static_assert(sizeof *array->shape == sizeof(int64_t), "a Py_ssize_t of 64 bits");
     core_array_type(out, numpy_type(array->kind, array->size));
     out->data = (uint64_t)(uintptr_t)array->data;
     out->device_type = DL_CPU;
     out->device = 0;
-    out->ndim = array->ndim;
     out->read_only = !(array->flags & NUMPY_WRITEABLE);
-    int whole = 1;
-    for (int i = 0; i < array->ndim; i++) {
-        out->shape[i] = array->shape[i];
-        out->step[i] = array->strides[i] / array->size;
-        whole &= array->strides[i] % array->size == 0;
-    }
+    const int failed = core_array_lay(out, array->ndim, (const int64_t *)array->shape, (const int64_t *)array->strides, 1, error);
     Py_DECREF(capsule);
-    return whole ? 0 : core_fail(error, RVIT_INVALID_ARGUMENT, "%s has strides that are no multiples of its element size", out->name);
+    return failed;
 }
 
 static int64_t attribute(PyObject *value, const char *name)
@@ -146,7 +137,7 @@ static int described_type(PyObject *value)
 {
     PyObject *const name = PyObject_GetAttrString(value, "dtype");
     int type = CORE_OTHER;
-    for (int i = 0; name != NULL && i < CORE_OTHER; i++)
+    for (int i = 0; name != NULL && PyUnicode_Check(name) && i < CORE_OTHER; i++)
         if (PyUnicode_CompareWithASCIIString(name, core_type_name(i)) == 0)
             type = i;
     Py_XDECREF(name);
@@ -169,18 +160,18 @@ static int read_described(core_reader *reader, PyObject *value, core_array *out,
     out->device_type = attribute(value, "host") ? DL_CPU : DL_CUDA;
     out->device = (int32_t)attribute(value, "device");
     out->read_only = attribute(value, "read_only") != 0;
-    out->ndim = read_sizes(value, "shape", out->shape);
-    const int type = described_type(value), steps = read_sizes(value, "strides", out->step);
+    int64_t shape[CORE_MAX_DIMS], steps[CORE_MAX_DIMS];
+    const int type = described_type(value), ndim = read_sizes(value, "shape", shape), n_steps = read_sizes(value, "strides", steps);
     core_array_type(out, type == CORE_OTHER ? (dl_type){0} : core_dl_type(type));
     if (reader->family == CORE_NONE) {
         reader->where.context = (uint64_t)attribute(value, "context");
         reader->where.stream = (uint64_t)attribute(value, "stream");
     }
-    if (PyErr_Occurred() || out->ndim < 0 || out->ndim > CORE_MAX_DIMS || steps != out->ndim) {
+    if (PyErr_Occurred() || n_steps != ndim) {
         PyErr_Clear();
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s cannot be described", out->name);
     }
-    return 0;
+    return core_array_lay(out, ndim, shape, steps, 0, error);
 }
 
 int core_read(core_reader *reader, PyObject *value, const char *name, core_array *out, core_error *error)
@@ -217,12 +208,23 @@ static long called(core_hook_id id)
     return number;
 }
 
+/* Whether tensors may have tangents of forward-mode differentiation. */
+static int has_dual_level(void)
+{
+    PyObject *const level = PyObject_GetAttr(core_hook(CORE_HOOK_FORWARD_AD), text_level);
+    const long number = level == NULL ? 0 : PyLong_AsLong(level);
+    Py_XDECREF(level);
+    PyErr_Clear();
+    return number >= 0;
+}
+
 int core_reader_finish(core_reader *reader, const core_array *first, PyObject *stream, core_error *error)
 {
     if (reader->family == CORE_TORCH) {
         if (reader->needs_grad && called(CORE_HOOK_GRAD_ENABLED) != 0)
             return core_fail(error, RVIT_INVALID_ARGUMENT, "a tensor requires grad, which this call cannot give");
-        if (called(CORE_HOOK_FUNCTION_MODES) != 0 || called(CORE_HOOK_DISPATCH_MODES) != 0)
+        if (called(CORE_HOOK_FUNCTION_MODES) != 0 || called(CORE_HOOK_DISPATCH_MODES) != 0 || called(CORE_HOOK_TRACING) != 0 ||
+            has_dual_level())
             return core_fail(error, RVIT_INVALID_ARGUMENT, "a mode of PyTorch is active");
     }
     if (stream != NULL) {

@@ -27,7 +27,7 @@ static int whole_rows(const core_array *array, int64_t width, core_error *error)
         return -1;
     if (step != width)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not contiguous", array->name);
-    return core_check_memory(array, error);
+    return 0;
 }
 
 static int check_layout(rows_call *call, core_error *error)
@@ -108,10 +108,6 @@ static PyObject *output(const core_reader *reader, rows_call *call, PyObject *gi
         return NULL;
     if (call->out.read_only) {
         core_fail(error, RVIT_INVALID_ARGUMENT, "out is read-only");
-        return NULL;
-    }
-    if (call->out.data < call->x.data + (uint64_t)core_span(&call->x) && call->x.data < call->out.data + (uint64_t)core_span(&call->out)) {
-        core_fail(error, RVIT_INVALID_ARGUMENT, "out overlaps x");
         return NULL;
     }
     return Py_NewRef(given);
@@ -290,3 +286,9 @@ static core_signature unpack_signature = {.function = "unpack",
                                           .body = unpack_body};
 CORE_DEFINE(pack, pack_signature)
 CORE_DEFINE(unpack, unpack_signature)
+
+PyObject *core_try_pack(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
+{
+    (void)self;
+    return core_call(&pack_signature, arguments, n, keywords, CORE_OR_NOT);
+}

@@ -84,7 +84,7 @@ static int check_bytes(const core_array *array, int64_t rows, core_error *error)
     char text[160];
     if ((array->type == CORE_BOOL || array->type == CORE_U8) && array->ndim == 1 && array->shape[0] == rows &&
         core_row_width(array, 0) >= 0)
-        return core_check_memory(array, error);
+        return 0;
     return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous bool or uint8 [%lld]", array->name,
                      core_shown(array, text), (long long)rows);
 }
@@ -111,9 +111,9 @@ static int check_rows(const core_array *array, int64_t rows, int64_t *stride, co
     const int64_t width = core_row_width(array, 1);
     if (width < 0)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not contiguous within a row", array->name);
-    if (core_row_step(array, width, stride, error) < 0)
-        return -1;
-    return core_check_memory(array, error);
+    if (width > INT32_MAX)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has rows of %lld elements", array->name, (long long)width);
+    return core_row_step(array, width, stride, error);
 }
 
 static int check_inputs(select_call *call, rvit_select_args *args, core_error *error)
@@ -141,11 +141,13 @@ static int check_inputs(select_call *call, rvit_select_args *args, core_error *e
             return core_fail(error, RVIT_INVALID_ARGUMENT, "cls_probs is %s; expected float32 [rows, heads]", core_shown(cls, text));
         if (core_check_floats(cls, rows, cls->shape[1], error) < 0)
             return -1;
+        if (cls->shape[1] > INT32_MAX)
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "cls_probs has %lld heads", (long long)cls->shape[1]);
         args->n_heads = (int32_t)cls->shape[1];
     }
     const core_array *const weight = at(call, A_WEIGHT);
-    if (core_given(weight) && (weight->type != x->type || weight->ndim != 2 || weight->shape[0] != 2 || weight->shape[1] != args->dim ||
-                               core_row_width(weight, 0) < 0))
+    if (core_given(weight) && (!core_given(x) || weight->type != x->type || weight->ndim != 2 || weight->shape[0] != 2 ||
+                               weight->shape[1] != args->dim || core_row_width(weight, 0) < 0))
         return core_fail(error, RVIT_INVALID_ARGUMENT, "weight is %s; expected [2, %d] of the type of x", core_shown(weight, text),
                          (int)args->dim);
     if (core_given(at(call, A_BIAS)) && core_check_floats(at(call, A_BIAS), 2, 0, error) < 0)
@@ -161,8 +163,8 @@ static int check_inputs(select_call *call, rvit_select_args *args, core_error *e
 
 static int check_outputs(select_call *call, const rvit_select_args *args, core_error *error)
 {
-    for (int i = OUTPUTS; i < STREAM; i++)
-        if (core_given(at(call, i)) && at(call, i)->read_only)
+    for (int i = A_SCORES; i < STREAM; i++)
+        if (core_given(at(call, i)) && at(call, i)->read_only && i != A_MASK && (i != A_SCORES || args->score != RVIT_SCORE_GIVEN))
             return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", at(call, i)->name);
     if (check_int_count(at(call, A_CU), args->n_images + (int64_t)1, error) < 0 ||
         check_int_count(at(call, A_SRC_ROWS), args->rows, error) < 0 || check_bytes(at(call, A_KEEP), args->rows, error) < 0)

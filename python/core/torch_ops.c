@@ -46,23 +46,20 @@ static int describe(shim_tensor *tensor, core_array *out, core_error *error)
     int64_t dims = 0, *sizes = NULL, *steps = NULL;
     int32_t dtype = 0, type = 0, index = 0;
     void *data = NULL;
-    if (shim.aoti_torch_get_dim(tensor, &dims) != 0 || dims > CORE_MAX_DIMS || shim.aoti_torch_get_sizes(tensor, &sizes) != 0 ||
+    if (shim.aoti_torch_get_dim(tensor, &dims) != 0 || shim.aoti_torch_get_sizes(tensor, &sizes) != 0 ||
         shim.aoti_torch_get_strides(tensor, &steps) != 0 || shim.aoti_torch_get_dtype(tensor, &dtype) != 0 ||
         shim.aoti_torch_get_device_type(tensor, &type) != 0 || shim.aoti_torch_get_device_index(tensor, &index) != 0 ||
         shim.aoti_torch_get_data_ptr(tensor, &data) != 0)
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s cannot be read: it has no memory or too many dimensions", out->name);
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s cannot be read: it has no memory", out->name);
     if (type != numbers.cpu && type != numbers.cuda)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is on a device that is neither a CPU nor CUDA", out->name);
     out->data = (uint64_t)(uintptr_t)data;
     out->device_type = type == numbers.cpu ? DL_CPU : DL_CUDA;
     out->device = type == numbers.cpu ? 0 : index;
-    out->ndim = (int32_t)dims;
     out->read_only = 0;
     out->type = dtype_of(dtype);
     out->dtype = out->type == CORE_OTHER ? other_type(dtype) : core_dl_type(out->type);
-    memcpy(out->shape, sizes, (size_t)dims * sizeof *sizes);
-    memcpy(out->step, steps, (size_t)dims * sizeof *steps);
-    return 0;
+    return core_array_lay(out, dims, sizes, steps, 0, error);
 }
 
 static int read_tensor(kernel_call *call, shim_value value, const char *name, core_array *out)

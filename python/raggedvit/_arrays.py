@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Iterable
 
 import numpy as np
 
@@ -79,6 +79,43 @@ def host_array(argument: str, value: Any) -> np.ndarray:
 def is_torch(array: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
+
+
+def is_symbol(array: Any) -> bool:
+    """Whether a value stands for a tensor in a trace of torch.fx."""
+    return "torch" in sys.modules and not is_torch(array) and not isinstance(array, type) and hasattr(type(array), "__torch_function__")
+
+
+def _memory(array: Any) -> np.ndarray:
+    """The elements of a numpy array or a CPU tensor, as numpy's."""
+    if not is_torch(array):
+        return array  # type: ignore[no-any-return]
+    torch, array = sys.modules["torch"], array.detach()
+    size = array.element_size()  # numpy lacks bfloat16 and other types
+    return (array.numpy() if size > 2 else array.view(torch.int16 if size == 2 else torch.uint8).numpy())  # type: ignore[no-any-return]
+
+
+def may_share(array: Any, others: Iterable[Any]) -> bool:
+    """Whether an output lies among other arrays of the host."""
+    return any(np.may_share_memory(_memory(array), _memory(other)) for other in others)
+
+
+def refuse_shared(outputs: dict[str, Any]) -> None:
+    """Refuses outputs in host memory that have an element twice, or one that another output has."""
+    found = [(name, _memory(array)) for name, array in outputs.items() if array is not None]
+    for i, (name, array) in enumerate(found):
+        if array.size and any(step == 0 and length > 1 for step, length in zip(array.strides, array.shape)):
+            raise invalid(f"{name} has rows, heads or numbers that share their memory; expected an array of its own memory")
+        for other, written in found[:i]:
+            if _shares(array, written):
+                raise invalid(f"{name} overlaps {other}; expected an array of its own memory")
+
+
+def _shares(a: np.ndarray, b: np.ndarray) -> bool:
+    try:
+        return bool(np.shares_memory(a, b, max_work=10000))
+    except Exception:  # numpy has no answer after so many steps
+        return True
 
 
 def on_cuda(array: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from ._arrays import device_array, host_array, is_torch, on_cuda, on_stream
+from ._arrays import device_array, host_array, is_symbol, is_torch, may_share, on_cuda, on_stream, refuse_shared
 from ._checks import INT32_MAX, UINT64_MAX, float32, integer, optional, shown
 from ._core_loader import core, ready
 from ._errors import invalid
@@ -53,7 +53,7 @@ def general(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: int 
     ready()
     named = {"q" if k is not None else "qkv": qkv, "cu_seqlens": cu_seqlens, "out": out, "k": k, "v": v, "key_bias": key_bias,
              "lse": _output(lse), "cls_probs": _output(cls_probs)}
-    if is_torch(qkv):
+    if is_torch(qkv) or any(map(is_symbol, named.values())):
         from . import _torch_attention
 
         return _torch_attention.attention(named, scale, max_len, stream)
@@ -124,7 +124,7 @@ def _on_host(named: dict[str, Any], scale: float | None, max_len: int | None) ->
             raise invalid(f"{name} is {arrays[name].dtype}; expected one of {', '.join(DTYPES)}")
     ready_arrays = {name: usable(array) for name, array in arrays.items()}
     outputs: dict[str, Any] = {"out": named["out"], "lse": named["lse"], "cls_probs": named["cls_probs"]}
-    copies = {}
+    copies: dict[str, Any] = {}
     for name, array in outputs.items():
         if array is None or array is True:
             continue
@@ -135,13 +135,12 @@ def _on_host(named: dict[str, Any], scale: float | None, max_len: int | None) ->
         host_array(name, array)
         if not array.flags.writeable:
             raise invalid(f"{name} is read-only")
-        if array.size and any(step == 0 and length > 1 for step, length in zip(array.strides, array.shape)):
-            raise invalid(f"{name} has rows, heads or numbers that share their memory; expected an array of its own memory")
-        if usable(array) is not array or any(np.may_share_memory(array, other) for other in arrays.values()):
+        if usable(array) is not array or may_share(array, [*arrays.values(), cu_seqlens]):
             copies[name] = outputs[name] = aligned(array.shape, array.dtype)
             np.copyto(outputs[name], array)
+    refuse_shared({name: named[name] for name in outputs if isinstance(named[name], np.ndarray)})
     result = strict({**{name: None for name in ("k", "v", "key_bias")}, **ready_arrays, **outputs,
-                     "cu_seqlens": np.ascontiguousarray(cu_seqlens, np.int32)}, scale, max_len)
+                     "cu_seqlens": np.require(cu_seqlens, np.int32, "CA")}, scale, max_len)
     for name, copy in copies.items():
         np.copyto(named[name], copy)
     if isinstance(result, tuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arrays import device_array, host_array, is_torch, on_cuda, on_stream, tensor_array
+from ._arrays import device_array, host_array, is_symbol, is_torch, may_share, on_cuda, on_stream, refuse_shared, tensor_array
 from ._attention import aligned
 from ._checks import INT32_MAX, UINT64_MAX, float32, integer, optional
 from ._core_loader import core, ready
@@ -39,14 +39,15 @@ def general_unpack(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, rows: int |
 
 def gather(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
     """As pack, with src_rows in any order and with repetitions: the gradient of a row of x is the sum over the rows that took it."""
-    tensor: Any = x
-    if is_torch(tensor):
-        torch = sys.modules["torch"]
-        if out is None and stream is None and (torch.compiler.is_compiling() or tensor.requires_grad and torch.is_grad_enabled()):
-            from . import _torch_rows  # noqa: F401
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling() and is_torch(x) and out is None and stream is None:
+        from . import _torch_rows  # noqa: F401
 
-            return torch.ops.raggedvit.gather(tensor, src_rows, cu_seqlens)  # type: ignore[no-any-return]
-    return pack(x, src_rows, cu_seqlens, out, stream=stream)
+        return torch.ops.raggedvit.gather(x, src_rows, cu_seqlens)  # type: ignore[no-any-return]
+    found = NotImplemented if core is None else core.try_pack(x, src_rows, cu_seqlens, out, stream=stream)
+    if found is NotImplemented:
+        found = _call("gather", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "out": out}, {}, stream)
+    return found  # type: ignore[no-any-return]
 
 
 if TYPE_CHECKING or core is None:
@@ -59,14 +60,14 @@ else:
 
 def strict(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None = None) -> Any:
     """The core's function, of arrays that it must take as they are."""
-    return getattr(ready(), "strict_" + name)(**arrays, **numbers, stream=stream)
+    return getattr(ready(), "strict_" + ("pack" if name == "gather" else name))(**arrays, **numbers, stream=stream)
 
 
 def _call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None) -> Any:
     stream = optional(integer, "stream", stream, 0, UINT64_MAX)
     ready()
     x = arrays["x"]
-    if is_torch(x):
+    if is_torch(x) or any(map(is_symbol, arrays.values())):
         from . import _torch_rows
 
         return _torch_rows.call(name, arrays, numbers, stream)
@@ -127,8 +128,9 @@ def _on_host(name: str, arrays: dict[str, Any], numbers: dict[str, Any]) -> Any:
             raise invalid("out is not a numpy array of the type of x")
         if not out.flags.writeable:
             raise invalid("out is read-only")
-        own = whole("out", out) is out and (out is arrays.get("base") or not any(
-            np.may_share_memory(out, other) for other in found.values()))
+        refuse_shared({"out": out})
+        read = [array for other, array in found.items() if not (other == "base" and array is out)]
+        own = whole("out", out) is out and not may_share(out, read)
         copy = found["out"] = out if own else aligned(out.shape, out.dtype)
         if not own:
             np.copyto(copy, out)

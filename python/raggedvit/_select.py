@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _rows
-from ._arrays import DeviceArray, device_array, is_torch, on_cuda, on_stream
+from ._arrays import DeviceArray, device_array, is_symbol, is_torch, on_cuda, on_stream, refuse_shared
 from ._attention import aligned
-from ._checks import INT32_MAX, UINT64_MAX, choice, flag, float32, integer, number, optional
+from ._checks import INT32_MAX, UINT64_MAX, choice, flag, float32, integer, number, optional, shown
 from ._constants import CONSTANTS
 from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
@@ -94,21 +94,24 @@ def _general(cu_seqlens: Any, arrays: dict[str, Any], keep: Any, rule: Any, thre
         "n_prefix": integer("n_prefix", n_prefix, 0, INT32_MAX - 1), "competes": int(flag("prefix_competes", prefix_competes)),
     }
     mode, score = _mode(arrays, keep, threshold, n_samples, mass), _score(arrays)
+    if out is not None and (not isinstance(out, tuple) or len(out) != len(Selection._fields)):
+        raise invalid(f"out is {shown(out)}; expected a Selection of arrays")
+    symbolic = _compiling() or any(map(is_symbol, (cu_seqlens, *arrays.values())))
     if rows is None:
         with_rows = [arrays[name] for name in ("scores", "x", "cls_probs", "mask", "fuse_x")]
-        rows = next((array.shape[0] for array in with_rows if array is not None and len(array.shape)), None)
+        rows = next((array.shape[0] for array in with_rows if array is not None and (symbolic or len(array.shape))), None)
     if rows is None:
         raise invalid("rows is not given, nor an array that has so many")
     if max_len is None:
         sized = ((arrays["counts"], 1), (arrays["position_scores"], 0))
         max_len = next((array.shape[0] - extra for array, extra in sized if array is not None), rows)
-    if not _compiling():
+    if not symbolic:
         rows, max_len = integer("rows", rows, 0, INT32_MAX - 1), integer("max_len", max_len, 0, INT32_MAX - 1)
     if keep is not None:
         arrays["counts"] = _counts(cu_seqlens, float(number("keep", keep, 0.0)), choice("rule", rule, RULES), numbers["k_min"], max_len)
     stream = optional(integer, "stream", stream, 0, UINT64_MAX)
     ready()
-    if is_torch(cu_seqlens):
+    if symbolic or is_torch(cu_seqlens):
         from . import _torch_select
 
         return _torch_select.select(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out, stream)
@@ -156,7 +159,7 @@ def count_table(rule: int, keep: float, k_min: int, max_len: int) -> np.ndarray:
 
 
 def _counts(cu_seqlens: Any, keep: float, rule: int, k_min: int, max_len: int) -> Any:
-    if is_torch(cu_seqlens):
+    if is_torch(cu_seqlens) or is_symbol(cu_seqlens):
         from . import _torch_select
 
         return _torch_select.counts(cu_seqlens.device, rule, keep, k_min, max_len)
@@ -210,10 +213,17 @@ def _on_host(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, nu
         if array is not None and on_cuda(array):
             raise invalid(f"{name} is on a CUDA device, cu_seqlens is not")
     cu_seqlens, fuse = _rows.integers("cu_seqlens", cu_seqlens), arrays["fuse_x"]
+    if fuse is not None and not (isinstance(fuse, np.ndarray) and fuse.flags.writeable):
+        raise invalid(f"fuse_x is {shown(fuse)}; expected a numpy array that can be written")
     found: dict[str, Any] = {name: None if array is None else _rows.whole(name, array) for name, array in arrays.items()}
     made = Selection(aligned(cu_seqlens.shape, np.int32), aligned((rows,), np.int32), aligned((rows,), bool),
                      None if mode == MODES["MASK"] else found["scores"] if score == SCORES["GIVEN"] else aligned((rows,), np.float32),
                      aligned((1,), np.int32))
+    for name, given, array in zip(Selection._fields, out or (), made):
+        if given is not None and array is not None and given is not arrays["scores"]:
+            if not isinstance(given, np.ndarray) or given.shape != array.shape or given.dtype != array.dtype or not given.flags.writeable:
+                raise invalid(f"out.{name} is not a numpy array of {array.dtype} {list(array.shape)} that can be written")
+    refuse_shared({"fuse_x": fuse, **{"out." + name: given for name, given in zip(Selection._fields, out or ())}})
     run(cu_seqlens, rows, mode, score, max_len, numbers, found, made, None)
     raise_error(int(made.error[0]))
     if fuse is not None and found["fuse_x"] is not fuse:
@@ -222,7 +232,5 @@ def _on_host(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, nu
         return made
     for name, given, array in zip(Selection._fields, out, made):
         if given is not None and array is not None and given is not array:
-            if not isinstance(given, np.ndarray) or given.shape != array.shape:
-                raise invalid(f"out.{name} is not a numpy array {list(array.shape)}")
             np.copyto(given, array)
     return out

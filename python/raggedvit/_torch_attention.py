@@ -7,40 +7,36 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
-from ._arrays import host_array, is_torch, tensor_array
+from ._arrays import host_array, is_symbol, is_torch, may_share, refuse_shared, tensor_array
 from ._attention import DTYPES, strict
 from ._core_loader import core
 from ._errors import invalid
+from ._torch_checks import in_memory, is_direct, wants_grad
 
+if core is not None:
+    for _name, _object in (("grad_enabled", torch.is_grad_enabled), ("function_modes", torch._C._len_torch_function_stack),
+                           ("dispatch_modes", torch._C._len_torch_dispatch_stack), ("tracing", torch._C._is_tracing),
+                           ("forward_ad", forward_ad), ("is_negative", torch.Tensor.is_neg)):
+        core.hook(_name, _object)
 READS_TENSORS = core is not None and all([core.tensor_type(kind) for kind in (torch.Tensor, torch.nn.Parameter)])
 """Whether the core reads this PyTorch's tensors itself: from 2.10 on, or with the package torch-c-dlpack-ext."""
-if READS_TENSORS:
-    for _name, _function in (("grad_enabled", torch.is_grad_enabled), ("function_modes", torch._C._len_torch_function_stack),
-                             ("dispatch_modes", torch._C._len_torch_dispatch_stack)):
-        core.hook(_name, _function)
 OUTPUTS = ("out", "lse", "cls_probs")
-
-
-def wants_grad(*tensors: Any) -> bool:
-    return torch.is_grad_enabled() and any(is_torch(tensor) and tensor.requires_grad for tensor in tensors)
-
-
-def is_plain(tensor: Any) -> bool:
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter)
-
-
-def no_modes() -> bool:
-    return not torch._C._len_torch_function_stack() and not torch._C._len_torch_dispatch_stack()
-
-
-def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is one of torch.func's: of vmap, grad or functionalize."""
-    return torch._C._functorch.maybe_get_level(tensor) != -1 or torch._is_functional_tensor(tensor)
 
 
 def attention(named: dict[str, Any], scale: float | None, max_len: int | None, stream: int | None) -> Any:
     first = next(iter(named))
+    given = [name for name in OUTPUTS if named[name] is not None and named[name] is not True]
+    if any(map(is_symbol, named.values())):
+        if given or stream is not None:
+            raise invalid(f"{(given or ['stream'])[0]} is given, which a trace of torch.fx does not take")
+        return _by_operator(named, scale, max_len)
+    if (named["k"] is None) != (named["v"] is None):
+        raise invalid("k and v are given together or not at all")
+    if named["cu_seqlens"] is None:
+        raise invalid("cu_seqlens: None is given; expected a tensor")
+    named = in_memory(named, OUTPUTS)
     qkv = named[first]
     if qkv.device.type not in ("cpu", "cuda", "meta"):
         raise invalid(f"{first} is on {qkv.device}; expected a CPU or a CUDA device")
@@ -60,19 +56,18 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
         raise invalid(f"{first} is {str(qkv.dtype)[6:]}; expected one of {', '.join(DTYPES)}")
     cu_seqlens = named["cu_seqlens"]
     if qkv.device.type == "cpu" and cu_seqlens.dtype in (torch.int64, torch.int16, torch.uint8):
-        if cu_seqlens.numel() and not is_wrapped(cu_seqlens) and is_plain(cu_seqlens) and int(cu_seqlens.max()) > 2**31 - 1:
+        if cu_seqlens.numel() and is_direct([cu_seqlens]) and int(cu_seqlens.max()) > 2**31 - 1:
             raise invalid("cu_seqlens has an entry that is no int32")
         named["cu_seqlens"] = cu_seqlens.to(torch.int32)
     tensors = [array for array in named.values() if is_torch(array)]
-    given = [name for name in OUTPUTS if is_torch(named[name])]
     if wants_grad(*tensors):
         if given:
             raise invalid(f"{given[0]} is given, but a tensor requires grad: what is written into memory of the caller's has no gradient")
         return _by_operator(named, scale, max_len)
-    if qkv.device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
+    if is_direct(tensors):
         return compute(named, scale, max_len, stream)
     if given or stream is not None:
-        raise invalid(f"{(given or ['stream'])[0]} is given, which a subclass of Tensor, a mode of PyTorch's or torch.func does not take")
+        raise invalid(f"{(given or ['stream'])[0]} is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not take")
     return _by_operator(named, scale, max_len)
 
 
@@ -94,18 +89,18 @@ def compute(named: dict[str, Any], scale: float | None, max_len: int | None, str
     named, written = dict(named), {}
     first = next(iter(named))
     if named[first].device.type == "cpu":
+        inputs = [tensor for name, tensor in named.items() if is_torch(tensor) and name not in OUTPUTS]
+        outputs = {name: named[name] for name in OUTPUTS if is_torch(named[name])}
+        refuse_shared(outputs)
         for name, tensor in named.items():
-            if not is_torch(tensor) or name == "cu_seqlens" or usable(tensor):
+            if not is_torch(tensor) or name == "cu_seqlens" or (usable(tensor) and not (name in outputs and may_share(tensor, inputs))):
                 continue
             named[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
             named[name].copy_(tensor.detach())
             if name in OUTPUTS:
                 written[name] = (tensor, named[name])
-        named["cu_seqlens"] = named["cu_seqlens"].contiguous()
-        out = named["out"]
-        if is_torch(out) and any(is_torch(named.get(name)) and _overlap(out, named[name]) for name in ("qkv", "q", "k", "v")):
-            named["out"] = out.clone()
-            written["out"] = (out, named["out"])
+        lengths = named["cu_seqlens"].contiguous()
+        named["cu_seqlens"] = lengths.clone() if lengths.data_ptr() % 4 else lengths
     result = strict(named, scale, max_len, stream) if READS_TENSORS else _described(named, scale, max_len, stream)
     for tensor, copy in written.values():
         tensor.copy_(copy)
@@ -121,10 +116,6 @@ def usable(tensor: torch.Tensor) -> bool:
     row = tensor[0]
     return tensor.data_ptr() % 16 == 0 and row.is_contiguous() and (
         tensor.shape[0] == 1 or tensor.stride(0) >= row.numel() and (tensor.dim() == 1 or tensor.stride(0) % 8 == 0))
-
-
-def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
 def _described(named: dict[str, Any], scale: float | None, max_len: int | None, stream: int | None) -> Any:

@@ -15,6 +15,7 @@ from . import _torch_attention
 from ._arrays import tensor_array
 from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
+from ._torch_checks import refuse_tangent
 
 ready()  # raises without a library, before anything is registered
 _library = torch.library.Library("raggedvit", "DEF")  # the registrations last as long as this object
@@ -155,6 +156,7 @@ def _attention_autograd(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] 
         found = _try(qkv, cu_seqlens, scale, max_len)  # plain tensors, no gradient and no tracer: without a second dispatch
         if found is not NotImplemented:
             return found  # type: ignore[no-any-return]
+        refuse_tangent("attention", qkv)
         if qkv.requires_grad and torch.is_grad_enabled():
             return _Attention.apply(qkv, None, None, cu_seqlens, None, scale, max_len, False)[0]  # type: ignore[no-any-return]
         return _attention(qkv, cu_seqlens, scale, max_len)  # type: ignore[no-any-return]
@@ -164,6 +166,7 @@ def _attention_autograd(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] 
 
 def _forward_autograd(q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_seqlens: Tensor, key_bias: Optional[Tensor] = None,
                       scale: Optional[float] = None, max_len: Optional[int] = None, cls_probs: bool = False) -> Any:
+    refuse_tangent("attention", q, k, v, key_bias)
     try:
         if _any_grad(q, k, v, key_bias):
             return _Attention.apply(q, k, v, cu_seqlens, key_bias, scale, max_len, cls_probs)
@@ -177,6 +180,7 @@ def _backward_autograd(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optiona
                        d_cls_probs: Optional[Tensor] = None, scale: Optional[float] = None, max_len: Optional[int] = None,
                        key_bias_grad: bool = False) -> Any:
     arguments = (d_out, q, k, v, out, lse, cu_seqlens, key_bias, cls_probs, d_lse, d_cls_probs, scale, max_len, key_bias_grad)
+    refuse_tangent("the gradient of attention", *arguments[:11])
     try:
         return _Once.apply(*arguments) if _any_grad(*arguments[:11]) else _backward(*arguments)
     except RuntimeError as error:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from . import _rows, _torch_ops  # noqa: F401 (it defines the namespace)
-from ._arrays import is_torch
+from ._arrays import is_symbol, is_torch, may_share, refuse_shared
 from ._errors import invalid
-from ._torch_attention import READS_TENSORS, is_plain, is_wrapped, no_modes, wants_grad
+from ._torch_attention import READS_TENSORS
+from ._torch_checks import in_memory, is_direct, refuse_tangent, wants_grad
 
 _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations last as long as this object
 for _schema in ("pack(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None) -> Tensor",
@@ -20,11 +21,17 @@ for _schema in ("pack(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None) -> Ten
                   "-> Tensor" for name in ("unpack", "_unpack"))):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 _pack, _unpack = torch.ops.raggedvit._pack.default._op, torch.ops.raggedvit._unpack.default._op
-OPERATORS = {"pack": torch.ops.raggedvit.pack, "unpack": torch.ops.raggedvit.unpack}
+OPERATORS = {"pack": torch.ops.raggedvit.pack, "unpack": torch.ops.raggedvit.unpack, "gather": torch.ops.raggedvit.gather}
 
 
 def call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None) -> Any:
-    """A call of pack or unpack on tensors that the core does not take as they come."""
+    """A call of pack, gather or unpack on tensors that the core does not take as they come."""
+    inputs = {other: array for other, array in arrays.items() if other != "out"}
+    if any(map(is_symbol, arrays.values())):
+        if arrays["out"] is not None or stream is not None:
+            raise invalid("out or stream is given, which a trace of torch.fx does not take")
+        return OPERATORS[name](**inputs, **numbers)
+    arrays = in_memory(arrays, ("out",))
     x, out = arrays["x"], arrays["out"]
     for other, array in arrays.items():
         if array is None:
@@ -41,25 +48,29 @@ def call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int
         if out is not None:
             raise invalid("out is given, but a tensor requires grad: what is written into memory of the caller's has no gradient")
         return OPERATORS[name](**inputs, **numbers)
-    if x.device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
+    if is_direct(tensors):
         return compute(name, arrays, numbers, stream)
     if out is not None or stream is not None:
-        raise invalid(f"{'stream' if out is None else 'out'} is given, which a subclass of Tensor, a mode of PyTorch's or torch.func does "
-                      "not take")
+        raise invalid(f"{'stream' if out is None else 'out'} is given, which a subclass of Tensor, a mode or a trace of PyTorch's or "
+                      "torch.func does not take")
     return OPERATORS[name](**inputs, **numbers)
 
 
 def compute(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None = None) -> Any:
     """Plain tensors, without autograd. On the CPU those that the library cannot use in place travel through copies."""
-    arrays, x = dict(arrays), arrays["x"]
-    for other, array in arrays.items():
-        if array is not None and other != "out" and not x.is_cuda:
-            if other in _rows.INTEGERS and array.dtype == torch.int64:
-                array = array.to(torch.int32)
-            arrays[other] = array.contiguous() if array.data_ptr() % 16 == 0 else array.clone(memory_format=torch.contiguous_format)
-    out = arrays["out"]
-    if out is not None and not x.is_cuda and (not out.is_contiguous() or out.data_ptr() % 16):
-        arrays["out"] = out.contiguous() if out.data_ptr() % 16 == 0 else out.clone(memory_format=torch.contiguous_format)
+    arrays, x, out = dict(arrays), arrays["x"], arrays["out"]
+    name = "pack" if name == "gather" else name
+    if not x.is_cuda:
+        read = [array for other, array in arrays.items() if array is not None and other != "out" and not (other == "base" and array is out)]
+        if out is not None:
+            refuse_shared({"out": out})
+            if not out.is_contiguous() or out.data_ptr() % 16 or may_share(out, read):
+                arrays["out"] = out.clone(memory_format=torch.contiguous_format)
+        for other, array in arrays.items():
+            if array is not None and other != "out":
+                if other in _rows.INTEGERS and array.dtype == torch.int64:
+                    array = array.to(torch.int32)
+                arrays[other] = array.contiguous() if array.data_ptr() % 16 == 0 else array.clone(memory_format=torch.contiguous_format)
     if READS_TENSORS:
         result = _rows.strict(name, arrays, numbers, stream)
     else:
@@ -147,15 +158,18 @@ class _Unpack(torch.autograd.Function):
 
 
 def _pack_autograd(x: Tensor, src_rows: Tensor, cu_seqlens: Optional[Tensor] = None) -> Tensor:
+    refuse_tangent("pack", x)
     return _Pack.apply(x, src_rows, cu_seqlens) if wants_grad(x) else _pack(x, src_rows, cu_seqlens)
 
 
 def _gather_autograd(x: Tensor, src_rows: Tensor, cu_seqlens: Optional[Tensor] = None) -> Tensor:
+    refuse_tangent("gather", x)
     return _Gather.apply(x, src_rows, cu_seqlens) if wants_grad(x) else _pack(x, src_rows, cu_seqlens)
 
 
 def _unpack_autograd(x: Tensor, src_rows: Tensor, cu_seqlens: Optional[Tensor] = None, rows: Optional[int] = None, fill: float = 0.0,
                      base: Optional[Tensor] = None) -> Tensor:
+    refuse_tangent("unpack", x, base)
     if wants_grad(x, base):
         return _Unpack.apply(x, src_rows, cu_seqlens, rows, fill, base)
     return _unpack(x, src_rows, cu_seqlens, rows, fill, base)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from . import _select, _torch_ops  # noqa: F401 (it defines the namespace)
-from ._arrays import is_torch, tensor_array
+from ._arrays import is_symbol, is_torch, refuse_shared, tensor_array
 from ._errors import invalid
-from ._torch_attention import READS_TENSORS, is_plain, is_wrapped, no_modes, wants_grad
+from ._torch_attention import READS_TENSORS
+from ._torch_checks import in_memory, is_direct, has_tangent, no_modes, wants_grad
 
 _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations last as long as this object
 _library.define("select(Tensor cu_seqlens, SymInt rows, int choice, int score, SymInt max_len, int n_prefix=1, bool competes=False, "
@@ -29,7 +30,7 @@ def _counts_of(device: torch.device, rule: int, keep: float, k_min: int, max_len
 
 def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: int) -> Tensor:
     """The table of rvit_count_table, on the device."""
-    if not torch.compiler.is_compiling() and no_modes():  # else it may be a fake tensor, which no cache may hold
+    if type(max_len) is int and not torch.compiler.is_compiling() and no_modes():  # else it may be a fake tensor, which no cache may hold
         return _counts_of(device, rule, keep, k_min, max_len)
     n = torch.arange(max_len + 1, device=device)
     table = torch.ceil(keep * n.double()) if rule == _select.RULES["ceil"] else torch.trunc(n.double() * keep)
@@ -38,13 +39,16 @@ def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: in
 
 def select(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, numbers: dict[str, Any], arrays: dict[str, Any],
            out: Optional[_select.Selection], stream: Optional[int]) -> _select.Selection:
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or any(map(is_symbol, (cu_seqlens, *arrays.values()))):
         if out is not None or stream is not None:
-            raise invalid("out or stream is given, which a compiled graph does not take")
+            raise invalid("out or stream is given, which a compiled graph and a trace of torch.fx do not take")
         return _by_operator(cu_seqlens, rows, mode, score, max_len, numbers, arrays)
+    arrays = in_memory(arrays, ("fuse_x",))
+    cu_seqlens = in_memory({"cu_seqlens": cu_seqlens})["cu_seqlens"]
     if cu_seqlens.device.type not in ("cpu", "cuda", "meta"):
         raise invalid(f"cu_seqlens is on {cu_seqlens.device}; expected a CPU or a CUDA device")
-    given = {**arrays, **({} if out is None else {"out." + name: array for name, array in zip(out._fields, out)})}
+    outputs = {} if out is None else {"out." + name: array for name, array in zip(out._fields, out)}
+    given = {**arrays, **in_memory(outputs, outputs)}
     for name, array in given.items():
         if array is None:
             continue
@@ -54,17 +58,20 @@ def select(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, n
             raise invalid(f"{name} is on {array.device}, cu_seqlens on {cu_seqlens.device}")
     _refuse_grad(**arrays)
     tensors = [cu_seqlens, *(array for array in given.values() if array is not None)]
-    if cu_seqlens.device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
+    if is_direct(tensors):
+        if cu_seqlens.device.type == "cpu":
+            refuse_shared({**outputs, "fuse_x": arrays["fuse_x"]})
         return compute(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out, stream)
     if out is not None or stream is not None:
-        raise invalid("out or stream is given, which a subclass of Tensor, a mode of PyTorch's or torch.func does not take")
+        raise invalid("out or stream is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not take")
     return _by_operator(cu_seqlens, rows, mode, score, max_len, numbers, arrays)
 
 
 def _refuse_grad(**arrays: Any) -> None:
     for name, array in arrays.items():
-        if wants_grad(array):
-            raise invalid(f"{name} requires grad, but a selection has no gradient: give {name}.detach(), or call under torch.no_grad()")
+        if wants_grad(array) or has_tangent(array):
+            kind = "requires grad" if wants_grad(array) else "has a tangent"
+            raise invalid(f"{name} {kind}, but a selection has no gradient: give {name}.detach(), or call under torch.no_grad()")
 
 
 def _by_operator(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, numbers: dict[str, Any],
