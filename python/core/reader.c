@@ -88,7 +88,8 @@ static int read_tensor(core_reader *reader, PyObject *value, const dl_exchange *
     if (out->type > CORE_BF16) /* integers have no gradient */
         return 0;
     PyObject *const requires = PyObject_GetAttr(value, text_requires_grad);
-    PyObject *const negative = PyObject_CallFunctionObjArgs(core_hook(CORE_HOOK_IS_NEGATIVE), value, NULL);
+    PyObject *const hook = core_hook(CORE_HOOK_IS_NEGATIVE);
+    PyObject *const negative = hook == NULL ? NULL : PyObject_CallFunctionObjArgs(hook, value, NULL);
     const int is_plain = negative == Py_False;
     PyErr_Clear();
     reader->needs_grad |= requires != Py_False;
@@ -125,10 +126,13 @@ static int read_numpy(PyObject *value, core_array *out, core_error *error)
     return failed;
 }
 
-static int64_t attribute(PyObject *value, const char *name)
+/* An attribute that is an integer; None: -1. */
+static int64_t attribute(PyObject *value, const char *name, int *wrong)
 {
     PyObject *const found = PyObject_GetAttrString(value, name);
     const int64_t number = found == NULL ? 0 : found == Py_None ? -1 : (int64_t)PyLong_AsUnsignedLongLongMask(found);
+    *wrong |= PyErr_Occurred() != NULL;
+    PyErr_Clear();
     Py_XDECREF(found);
     return number;
 }
@@ -141,36 +145,39 @@ static int described_type(PyObject *value)
         if (PyUnicode_CompareWithASCIIString(name, core_type_name(i)) == 0)
             type = i;
     Py_XDECREF(name);
+    PyErr_Clear();
     return type;
 }
 
+/* How many there are; -1: no tuple of int64. */
 static int read_sizes(PyObject *value, const char *name, int64_t *out)
 {
     PyObject *const sizes = PyObject_GetAttrString(value, name);
     const Py_ssize_t n = sizes == NULL ? -1 : PyTuple_Size(sizes);
-    for (Py_ssize_t i = 0; i < n && i < CORE_MAX_DIMS; i++)
+    for (Py_ssize_t i = 0; i < n && i < CORE_MAX_DIMS && !PyErr_Occurred(); i++)
         out[i] = PyLong_AsLongLong(PyTuple_GetItem(sizes, i));
     Py_XDECREF(sizes);
-    return (int)n;
+    const int wrong = PyErr_Occurred() != NULL;
+    PyErr_Clear();
+    return wrong ? -1 : n > CORE_MAX_DIMS ? CORE_MAX_DIMS + 1 : (int)n;
 }
 
 static int read_described(core_reader *reader, PyObject *value, core_array *out, core_error *error)
 {
-    out->data = (uint64_t)attribute(value, "address");
-    out->device_type = attribute(value, "host") ? DL_CPU : DL_CUDA;
-    out->device = (int32_t)attribute(value, "device");
-    out->read_only = attribute(value, "read_only") != 0;
     int64_t shape[CORE_MAX_DIMS], steps[CORE_MAX_DIMS];
+    int wrong = 0;
+    out->data = (uint64_t)attribute(value, "address", &wrong);
+    out->device_type = attribute(value, "host", &wrong) ? DL_CPU : DL_CUDA;
+    out->device = (int32_t)attribute(value, "device", &wrong);
+    out->read_only = attribute(value, "read_only", &wrong) != 0;
+    if (reader->family == CORE_NONE) {
+        reader->where.context = (uint64_t)attribute(value, "context", &wrong);
+        reader->where.stream = (uint64_t)attribute(value, "stream", &wrong);
+    }
     const int type = described_type(value), ndim = read_sizes(value, "shape", shape), n_steps = read_sizes(value, "strides", steps);
     core_array_type(out, type == CORE_OTHER ? (dl_type){0} : core_dl_type(type));
-    if (reader->family == CORE_NONE) {
-        reader->where.context = (uint64_t)attribute(value, "context");
-        reader->where.stream = (uint64_t)attribute(value, "stream");
-    }
-    if (PyErr_Occurred() || n_steps != ndim) {
-        PyErr_Clear();
+    if (wrong || ndim < 0 || n_steps != ndim)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s cannot be described", out->name);
-    }
     return core_array_lay(out, ndim, shape, steps, 0, error);
 }
 
@@ -199,9 +206,10 @@ int core_read(core_reader *reader, PyObject *value, const char *name, core_array
     return failed;
 }
 
+/* A hook that is not given yet counts as one that says yes. */
 static long called(core_hook_id id)
 {
-    PyObject *const found = PyObject_CallNoArgs(core_hook(id));
+    PyObject *const hook = core_hook(id), *const found = hook == NULL ? NULL : PyObject_CallNoArgs(hook);
     const long number = found == NULL ? 1 : PyLong_AsLong(found);
     Py_XDECREF(found);
     PyErr_Clear();
@@ -211,7 +219,7 @@ static long called(core_hook_id id)
 /* Whether tensors may have tangents of forward-mode differentiation. */
 static int has_dual_level(void)
 {
-    PyObject *const level = PyObject_GetAttr(core_hook(CORE_HOOK_FORWARD_AD), text_level);
+    PyObject *const hook = core_hook(CORE_HOOK_FORWARD_AD), *const level = hook == NULL ? NULL : PyObject_GetAttr(hook, text_level);
     const long number = level == NULL ? 0 : PyLong_AsLong(level);
     Py_XDECREF(level);
     PyErr_Clear();

@@ -10,7 +10,8 @@ from typing import Any, Iterable
 
 import numpy as np
 
-from ._checks import UINT64_MAX, integer, integers, optional, shown
+from . import _checks
+from ._checks import INT32_MAX, UINT64_MAX, integer, optional, shown
 from ._errors import invalid
 
 ELEMENTS = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "uint8": 1, "bool": 1}
@@ -73,7 +74,20 @@ def host_array(argument: str, value: Any) -> np.ndarray:
         raise invalid(f"{argument} cannot be read as an array: {reason(error)}") from error
     if array.ndim == 0 and array.dtype.kind not in "biuf":
         raise invalid(f"{argument}: {shown(value)} is given; expected an array")
+    if array.dtype.itemsize == 0 or array.dtype.hasobject or array.dtype.names is not None:
+        raise invalid(f"the {argument} is {array.dtype} {list(array.shape)}; expected numbers or bools" if argument == "mask" else
+                      f"{argument} is {array.dtype} {list(array.shape)}; expected numbers")
     return array
+
+
+def integers(argument: str, value: Any) -> np.ndarray:
+    """A contiguous int32 array of any integers."""
+    array = host_array(argument, value)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise invalid(f"{argument} is {array.dtype} {list(array.shape)}; expected int32 in one dimension")
+    if array.size and (int(array.max()) > INT32_MAX or int(array.min()) < -INT32_MAX - 1):
+        raise invalid(f"{argument} has an entry that is no int32")
+    return np.require(array, np.int32, "CA")
 
 
 def is_torch(array: Any) -> bool:
@@ -122,10 +136,15 @@ def on_cuda(array: Any) -> bool:
     """Whether an array lies in the memory of a CUDA device."""
     if is_torch(array):
         return bool(array.is_cuda)
-    if hasattr(array, "__cuda_array_interface__"):
-        return True
-    device = None if isinstance(array, type) else getattr(array, "__dlpack_device__", None)
-    return device is not None and int(device()[0]) in (DLPACK_CUDA, DLPACK_CUDA_MANAGED)
+    if isinstance(array, type):
+        return False
+    try:
+        if hasattr(array, "__cuda_array_interface__"):
+            return True
+        device = getattr(array, "__dlpack_device__", None)
+        return device is not None and int(device()[0]) in (DLPACK_CUDA, DLPACK_CUDA_MANAGED)
+    except Exception as error:  # of the array's own
+        raise invalid(f"a {type(array).__name__} does not say where it lies: {reason(error)}") from error
 
 
 def device_array(array: Any, argument: str, stream: int | None = None) -> DeviceArray:
@@ -184,7 +203,7 @@ def from_interface(interface: dict[str, Any], owner: Any, argument: str) -> Devi
     if mask is not None:
         raise invalid(f"{argument} has a mask, which is not supported")
     dtype = TYPESTRS.get(typestr, typestr)
-    shape = integers(f"{argument}.shape", shape, 64, 0, 2**63 - 1)
+    shape = _checks.integers(f"{argument}.shape", shape, 64, 0, 2**63 - 1)
     return DeviceArray(optional(integer, f"the address of {argument}", address, 0, UINT64_MAX) or 0, shape,
                        contiguous(shape) if strides is None else _steps(argument, strides, ELEMENTS.get(dtype, 1), len(shape)), dtype,
                        optional(integer, f"the stream of {argument}", stream, 0, UINT64_MAX), owner, read_only=bool(read_only))
@@ -192,7 +211,7 @@ def from_interface(interface: dict[str, Any], owner: Any, argument: str) -> Devi
 
 def _steps(argument: str, strides: Any, size: int, rank: int) -> tuple[int, ...]:
     """Strides in elements, of those in bytes."""
-    found = integers(f"{argument}.strides", strides, rank, -(2**63), 2**63 - 1)
+    found = _checks.integers(f"{argument}.strides", strides, rank, -(2**63), 2**63 - 1)
     if len(found) != rank or any(stride % size for stride in found):
         raise invalid(f"the strides of {argument} are {shown(strides)}; expected {rank} multiples of its element size, {size}")
     return tuple(stride // size for stride in found)
@@ -209,8 +228,12 @@ def from_dlpack(capsule: Any, argument: str) -> DeviceArray:
     kind = (tensor.dtype.code, tensor.dtype.bits)
     if tensor.dtype.lanes != 1:
         raise invalid(f"{argument} has vectors for elements, which is not supported")
+    if not 0 <= tensor.ndim <= 64 or (tensor.ndim and not tensor.shape):
+        raise invalid(f"{argument} has {tensor.ndim} dimensions, or none of the sizes that a DLPack tensor has")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else contiguous(shape)
     address = (tensor.data or 0) + tensor.byte_offset
+    if any(size < 0 for size in shape) or address > UINT64_MAX:
+        raise invalid(f"{argument} is {list(shape)} at address {address}, which no memory is")
     return DeviceArray(address, shape, strides, DLPACK_KINDS.get(kind, f"DLPack type {kind}"), None, capsule,
                        tensor.device.device_id)

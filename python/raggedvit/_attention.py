@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from ._arrays import device_array, host_array, is_symbol, is_torch, may_share, on_cuda, on_stream, refuse_shared
+from ._arrays import device_array, host_array, integers, is_symbol, is_torch, may_share, on_cuda, on_stream, refuse_shared
 from ._checks import INT32_MAX, UINT64_MAX, float32, integer, optional, shown
 from ._core_loader import core, ready
 from ._errors import invalid
@@ -114,13 +114,9 @@ def _on_host(named: dict[str, Any], scale: float | None, max_len: int | None) ->
     for name in (first, "k", "v", "key_bias"):
         if name == first or named[name] is not None:
             arrays[name] = host_array(name, named[name])
-    cu_seqlens = host_array("cu_seqlens", named["cu_seqlens"])
-    if cu_seqlens.ndim != 1 or not len(cu_seqlens) or cu_seqlens.dtype.kind not in "iu":
-        raise invalid(f"cu_seqlens is {cu_seqlens.dtype} {list(cu_seqlens.shape)}; expected int32 [n + 1]")
-    if int(cu_seqlens.max()) > 2**31 - 1 or int(cu_seqlens.min()) < -(2**31):
-        raise invalid("cu_seqlens has an entry that is no int32")
+    cu_seqlens = integers("cu_seqlens", named["cu_seqlens"])
     for name in ("qkv", "q", "k", "v"):
-        if name in arrays and str(arrays[name].dtype) not in DTYPES[:2]:
+        if name in arrays and arrays[name].dtype.name not in DTYPES[:2]:
             raise invalid(f"{name} is {arrays[name].dtype}; expected one of {', '.join(DTYPES)}")
     ready_arrays = {name: usable(array) for name, array in arrays.items()}
     outputs: dict[str, Any] = {"out": named["out"], "lse": named["lse"], "cls_probs": named["cls_probs"]}
@@ -140,7 +136,7 @@ def _on_host(named: dict[str, Any], scale: float | None, max_len: int | None) ->
             np.copyto(outputs[name], array)
     refuse_shared({name: named[name] for name in outputs if isinstance(named[name], np.ndarray)})
     result = strict({**{name: None for name in ("k", "v", "key_bias")}, **ready_arrays, **outputs,
-                     "cu_seqlens": np.require(cu_seqlens, np.int32, "CA")}, scale, max_len)
+                     "cu_seqlens": cu_seqlens}, scale, max_len)
     for name, copy in copies.items():
         np.copyto(named[name], copy)
     if isinstance(result, tuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._arrays import host_array, is_torch
+from ._arrays import host_array, is_symbol, is_torch
 from ._core_loader import core, ready
 from ._device_pictures import are_on_device
 from ._errors import RaggedVitError, Status, invalid
@@ -36,7 +36,13 @@ def expected_shape(model: Model) -> str:
 
 def host_view(model: Model, images: Any) -> np.ndarray:
     """Images of the host, of any floating-point type and layout."""
-    info, found = model.info, host_array("images", images)
+    try:
+        info, found = model.info, host_array("images", images)
+    except RaggedVitError as error:
+        if not isinstance(images, (list, tuple)):
+            raise
+        raise invalid(f"images are a {type(images).__name__} of {len(images)}, which is no array; expected {expected_shape(model)} alone: of the "
+                      f"batches of a loader with labels give map(images for images, *_ in loader) ({error})") from error
     if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != info.image_shape:
         raise invalid(f"images are {found.dtype} {list(found.shape)}; expected {expected_shape(model)}, normalised floating point")
     return found
@@ -53,18 +59,31 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 
 def host_tensor(model: Model, images: Any) -> Any:
     """A CPU tensor as numpy reads it."""
-    torch = sys.modules["torch"]
-    refuse_gradient(torch, images)
     if images.device.type != "cpu":
         raise invalid(f"images are on {images.device}, the model on {model.place}; move one of them")
     images = images.detach()
-    return images.float() if images.dtype == torch.bfloat16 else images
+    return images.float() if images.dtype == sys.modules["torch"].bfloat16 else images
 
 
-def refuse_gradient(torch: Any, images: Any) -> None:
-    if images.requires_grad and torch.is_grad_enabled():
-        raise invalid("images require a gradient, which the recorded forward does not give; call it under torch.no_grad(), or with "
-                      "images.detach(), or patch the module (raggedvit.patch)")
+def unwatched(images: Any, argument: str = "images") -> Any:
+    """The same; a tensor as what its memory holds. Refuses what a recorded forward would leave out: gradients, tangents and traces."""
+    if "torch" not in sys.modules:
+        return images
+    from . import _torch_checks
+
+    if is_symbol(images) or _torch_checks.is_tracing() or _torch_checks.is_fake(images):
+        raise RaggedVitError(Status.UNSUPPORTED, "PyTorch traces the call (torch.jit.trace, torch.fx, an exporter), and would record its result "
+                             "as a constant; call the model outside the trace, or trace the module that has its weights")
+    if not is_torch(images):
+        return images
+    if _torch_checks.wants_grad(images) or _torch_checks.has_tangent(images):
+        kind = "require a gradient" if images.requires_grad else "have a tangent"
+        raise invalid(f"{argument} {kind}, which the recorded forward does not give; call it under torch.no_grad(), or with "
+                      f"{argument}.detach(), or patch the module (raggedvit.patch)")
+    if _torch_checks.is_wrapped(images):
+        raise invalid(f"{argument} are a tensor of a transform of torch.func's (vmap, grad, ...), which the recorded forward does not see; "
+                      "give a whole batch, outside the transform")
+    return _torch_checks.in_memory({argument: images})[argument]
 
 
 def refuse_tower(model: Model) -> None:
@@ -112,7 +131,7 @@ class Forward:
                 lane.plans.pop(shape, None)
 
     def _general(self, images: Any) -> Any:
-        torch = sys.modules.get("torch")
+        torch, images = sys.modules.get("torch"), unwatched(images)
         if are_on_device(images):
             return self.model._classify_on_device(images, self.prune, None, LOGITS, None).logits
         if torch is None or not isinstance(images, torch.Tensor):
@@ -233,8 +252,6 @@ class Lane:
 
 def _forward(lane: Lane, images: Any) -> Any:
     """CUDA tensor in, CUDA tensor out, where the compiled core does not do it."""
-    if images.requires_grad:
-        refuse_gradient(lane.torch, images)
     if lane.capturing():
         raise RaggedVitError(Status.UNSUPPORTED, "the current stream captures a CUDA graph, and the forward is a graph of its own, which "
                              "cannot be captured; call it outside torch.cuda.graph")

@@ -127,9 +127,9 @@ class ModelInfo:
         return cls(**values)
 
 
-def devices() -> list[DeviceInfo]:
-    """Every device of every backend that is built in, in the order of preference. A backend that cannot be used is one entry of index
-    -1."""
+def devices(unusable: bool = False) -> list[DeviceInfo]:
+    """Every device that can be used, of every backend that is built in, in the order of preference. unusable: backends that cannot be used,
+    too: one entry of index -1 for each, whose note says why."""
     lib, n = library(), ctypes.c_int32()
     lib.rvit_device_list(None, 0, ctypes.byref(n))
     kind = type(new("rvit_device_info"))
@@ -137,7 +137,7 @@ def devices() -> list[DeviceInfo]:
     for info in infos:
         info.struct_size = ctypes.sizeof(kind)
     lib.rvit_device_list(infos, len(infos), ctypes.byref(n))
-    return [DeviceInfo.of(info) for info in infos[: n.value]]
+    return [DeviceInfo.of(info) for info in infos[: n.value] if unusable or info.index >= 0]
 
 
 def policies() -> list[PolicyInfo]:

@@ -7,7 +7,7 @@ import os
 import pathlib
 import threading
 import weakref
-from typing import Any
+from typing import Any, NoReturn
 
 from . import _checks
 from ._constants import CONSTANTS
@@ -73,6 +73,11 @@ class Library:
         return Handle(pointer, getattr(self, f"rvit_{kind}_destroy"), keeps)
 
 
+def refuse_copy(what: str) -> NoReturn:
+    raise RaggedVitError(Status.UNSUPPORTED, f"{what} is memory and work of a device, which cannot be pickled or copied; make another one, in "
+                         "the process that uses it")
+
+
 class Handle:
     """An object of the library's; ctypes passes it as its pointer. `keeps` are freed after it."""
 
@@ -89,6 +94,9 @@ class Handle:
 
     def close(self) -> None:
         self._finalizer()
+
+    def __reduce__(self) -> Any:
+        refuse_copy("an object of the library's")
 
 
 _lock = threading.Lock()

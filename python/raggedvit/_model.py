@@ -22,10 +22,10 @@ from ._device_pictures import DeviceBatch, are_on_device
 from ._errors import RaggedVitError, Status, invalid
 from ._failures import Errors, Failures, add, check, noted, of_run, wanted, withhold
 from ._feed import MOST_SIDE, Shapes, Spec, copy_bytes, named as numbered, room_of
-from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient, refuse_tower
+from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_tower, unwatched
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, name_of, named
 from ._layouts import new
-from ._library import Handle, Library, library
+from ._library import Handle, Library, library, refuse_copy
 from ._native import Native
 from ._outputs import LOGITS, Outputs
 from ._picture_slots import PictureSlot
@@ -250,6 +250,9 @@ class Model:
         self._idle: list[Pipeline] = []  # for batches of the host
         self._slots: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        refuse_copy("a Model")
 
     def __repr__(self) -> str:
         return f"<raggedvit.Model {self.info.architecture} on {self.device.name} ({self.device.backend})>"
@@ -476,6 +479,7 @@ class Model:
         return self._classify(images, prune, mask, outputs, wanted(errors))
 
     def _classify(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
+        images = unwatched(images)
         if are_on_device(images):
             result = self._classify_on_device(images, prune, mask, outputs, failures)
         elif is_torch(images) and images.is_cuda:
@@ -536,7 +540,6 @@ class Model:
 
     def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
-        refuse_gradient(torch, images)
         if images.get_device() != self.cuda_index:
             raise invalid(f"images are on {images.device}, the model on {self.place}; move one of them")
         if images.ndim != 4 or tuple(images.shape[1:]) != info.image_shape:

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _checks
-from ._arrays import host_array, is_torch
+from ._arrays import host_array, is_torch, refuse_shared
 from ._errors import RaggedVitError, Status, invalid
 from ._failures import Errors, noted, wanted
 from ._feed import copy_bytes
+from ._forward import unwatched
 from ._layouts import new
 from ._outputs import Outputs
 from ._sessions import Prune
@@ -72,7 +73,7 @@ class Native:
 
         Raises RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
         """
-        failures = wanted(errors)
+        failures, patches = wanted(errors), unwatched(patches, "patches")
         info = self._model.info
         cells = _values("grids", grids)
         if cells.ndim != 2 or cells.shape[1] != 2 or cells.dtype.kind not in "iu":
@@ -118,6 +119,8 @@ class _Places:
         for number, value in enumerate(self.given):
             if value is not None:
                 self._check("out" if number == n_deepstack else f"deepstack_out[{number}]", value, width)
+        if not device:
+            refuse_shared({"out": out, **{f"deepstack_out[{number}]": value for number, value in enumerate(stacked)}})
 
     def _check(self, name: str, value: Any, width: int) -> None:
         if self.device:

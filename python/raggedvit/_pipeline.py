@@ -21,7 +21,7 @@ from ._device_pictures import are_on_device
 from ._errors import RaggedVitError, Status, invalid
 from ._failures import Failures, add, check, of_run, refusal
 from ._feed import copiers, fill, named
-from ._forward import as_float32, host_tensor, host_view
+from ._forward import as_float32, host_tensor, host_view, unwatched
 from ._layouts import new
 from ._library import Handle
 from ._outputs import LOGITS, Outputs
@@ -255,6 +255,7 @@ class Pipeline:
 
     def taken(self, batch: Any, failures: Failures | None = None) -> Any:
         """A batch of the caller's as slots take it: an array of images, or a list of pictures."""
+        batch = unwatched(batch)
         if are_on_device(batch):
             raise invalid("a batch of pictures is on a CUDA device, where map copies nothing; give it to forward or classify")
         if pictures.are_pictures(batch):

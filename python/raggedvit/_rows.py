@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arrays import device_array, host_array, is_symbol, is_torch, may_share, on_cuda, on_stream, refuse_shared, tensor_array
+from ._arrays import device_array, host_array, integers, is_symbol, is_torch, may_share, on_cuda, on_stream, refuse_shared, tensor_array
 from ._attention import aligned
 from ._checks import INT32_MAX, UINT64_MAX, float32, integer, optional
 from ._core_loader import core, ready
@@ -66,6 +66,9 @@ def strict(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: i
 def _call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None) -> Any:
     stream = optional(integer, "stream", stream, 0, UINT64_MAX)
     ready()
+    for other in ("x", "src_rows"):
+        if arrays[other] is None:
+            raise invalid(f"{other}: None is given; expected an array")
     x = arrays["x"]
     if is_torch(x) or any(map(is_symbol, arrays.values())):
         from . import _torch_rows
@@ -91,16 +94,6 @@ def described(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream
     on_stream([found["x"]], stream)
     strict(name, found, numbers)
     return arrays["out"]
-
-
-def integers(name: str, value: Any) -> Any:
-    """A contiguous int32 array of any integers."""
-    array = host_array(name, value)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise invalid(f"{name} is {array.dtype} {list(array.shape)}; expected int32 in one dimension")
-    if array.size and (int(array.max()) > 2**31 - 1 or int(array.min()) < -(2**31)):
-        raise invalid(f"{name} has an entry that is no int32")
-    return np.ascontiguousarray(array, np.int32)
 
 
 def whole(name: str, value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _rows
-from ._arrays import DeviceArray, device_array, is_symbol, is_torch, on_cuda, on_stream, refuse_shared
+from ._arrays import DeviceArray, device_array, integers, is_symbol, is_torch, on_cuda, on_stream, refuse_shared
 from ._attention import aligned
 from ._checks import INT32_MAX, UINT64_MAX, choice, flag, float32, integer, number, optional, shown
 from ._constants import CONSTANTS
@@ -75,7 +75,7 @@ def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any
                 bound = next((array.shape[0] for array in (scores, x, cls_probs, position_scores) if is_torch(array) and array.dim()), None)
             if type(bound) is int and rule in RULES and 0 <= keep <= 1 and type(k_min) is int and not _compiling():
                 table = _counts(cu_seqlens, keep, RULES[rule], k_min, bound) if bound >= 0 and k_min >= 0 else None
-        if keep is None or table is not None:
+        if not _compiling() if keep is None else table is not None:
             found = _tried(cu_seqlens, rows, mode, score, max_len, n_prefix, prefix_competes, threshold, k_min, n_samples, mass, x,
                            cls_probs, weight, bias, position_scores, table, scores, mask, fuse_x, None, None, None, None, stream)
             if found is not NotImplemented:
@@ -97,14 +97,19 @@ def _general(cu_seqlens: Any, arrays: dict[str, Any], keep: Any, rule: Any, thre
     if out is not None and (not isinstance(out, tuple) or len(out) != len(Selection._fields)):
         raise invalid(f"out is {shown(out)}; expected a Selection of arrays")
     symbolic = _compiling() or any(map(is_symbol, (cu_seqlens, *arrays.values())))
+
+    def length(array: Any) -> Any:
+        shape = getattr(array, "shape", ())
+        return shape[0] if (symbolic and array is not None) or len(shape) else None
+
     if rows is None:
         with_rows = [arrays[name] for name in ("scores", "x", "cls_probs", "mask", "fuse_x")]
-        rows = next((array.shape[0] for array in with_rows if array is not None and (symbolic or len(array.shape))), None)
+        rows = next((length(array) for array in with_rows if length(array) is not None), None)
     if rows is None:
         raise invalid("rows is not given, nor an array that has so many")
     if max_len is None:
-        sized = ((arrays["counts"], 1), (arrays["position_scores"], 0))
-        max_len = next((array.shape[0] - extra for array, extra in sized if array is not None), rows)
+        n_counts, n_positions = length(arrays["counts"]), length(arrays["position_scores"])
+        max_len = n_counts - 1 if n_counts is not None else rows if n_positions is None else n_positions
     if not symbolic:
         rows, max_len = integer("rows", rows, 0, INT32_MAX - 1), integer("max_len", max_len, 0, INT32_MAX - 1)
     if keep is not None:
@@ -212,7 +217,7 @@ def _on_host(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, nu
     for name, array in arrays.items():
         if array is not None and on_cuda(array):
             raise invalid(f"{name} is on a CUDA device, cu_seqlens is not")
-    cu_seqlens, fuse = _rows.integers("cu_seqlens", cu_seqlens), arrays["fuse_x"]
+    cu_seqlens, fuse = integers("cu_seqlens", cu_seqlens), arrays["fuse_x"]
     if fuse is not None and not (isinstance(fuse, np.ndarray) and fuse.flags.writeable):
         raise invalid(f"fuse_x is {shown(fuse)}; expected a numpy array that can be written")
     found: dict[str, Any] = {name: None if array is None else _rows.whole(name, array) for name, array in arrays.items()}

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
-from ._arrays import host_array, is_symbol, is_torch, may_share, refuse_shared, tensor_array
+from ._arrays import integers, is_symbol, is_torch, may_share, refuse_shared, tensor_array
 from ._attention import DTYPES, strict
 from ._core_loader import core
 from ._errors import invalid
@@ -46,7 +46,7 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
         if array is None or array is True or is_torch(array):
             continue
         if name == "cu_seqlens" and qkv.device.type == "cpu":
-            named[name] = torch.from_numpy(np.array(host_array(name, array)))
+            named[name] = torch.from_numpy(np.array(integers(name, array)))
         else:
             raise invalid(f"{name} is a {type(array).__name__} in host memory; expected a tensor, as {first} is")
     for name, array in named.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Iterable
 
 import torch
@@ -33,6 +34,12 @@ def is_tracing() -> bool:
     return torch._C._is_tracing() or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
 
 
+def is_fake(tensor: Any) -> bool:
+    """Whether a tensor is one without values: of torch.export and of compilers."""
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(tensor, module.FakeTensor)
+
+
 def has_tangent(tensor: Any) -> bool:
     """Whether forward-mode differentiation follows a tensor."""
     return (forward_ad._current_level >= 0 and is_torch(tensor) and tensor.is_floating_point()
@@ -60,8 +67,8 @@ def in_memory(named: dict[str, Any], outputs: Iterable[str] = ()) -> dict[str, A
         if tensor.layout is not torch.strided or tensor.is_nested:
             kind = "nested" if tensor.is_nested else str(tensor.layout)[6:]
             raise invalid(f"{name} is a {kind} tensor; expected a dense one")
-        if tensor.is_neg() or tensor.is_conj():
+        if tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor():
             if name in outputs:
-                raise invalid(f"{name} is a view that negates or conjugates its memory; expected a tensor of its own memory")
-            found[name] = tensor.resolve_conj().resolve_neg()
+                raise invalid(f"{name} is a view that negates or conjugates its memory, or has none; expected a tensor of its own memory")
+            found[name] = torch.zeros_like(tensor) if tensor._is_zerotensor() else tensor.resolve_conj().resolve_neg()
     return found

@@ -102,8 +102,8 @@ def _backward_shape(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optional[T
 def failed(error: RuntimeError) -> Exception:
     """What a kernel in C, or PyTorch, threw, as this package's error."""
     if "functorch transforms" in str(error):
-        return RaggedVitError(Status.UNSUPPORTED, "torch.func (grad, vjp, jacrev, ...) does not reach the gradient of attention: use "
-                              "torch.autograd")
+        return RaggedVitError(Status.UNSUPPORTED, "torch.func (grad, vjp, jacrev, ...) does not reach the gradients of attention, pack, gather "
+                              "and unpack: use torch.autograd")
     found = core.take_error()
     return error if found is None or found[1] not in str(error) else RaggedVitError(*found)
 

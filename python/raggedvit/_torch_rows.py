@@ -7,7 +7,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import _rows, _torch_ops  # noqa: F401 (it defines the namespace)
+from . import _rows, _torch_ops
 from ._arrays import is_symbol, is_torch, may_share, refuse_shared
 from ._errors import invalid
 from ._torch_attention import READS_TENSORS
@@ -157,22 +157,25 @@ class _Unpack(torch.autograd.Function):
         return d_x, None, None, None, None, d_base
 
 
+def _differentiable(name: str, function: Any, plain: Any, *arguments: Any) -> Tensor:
+    refuse_tangent(name, *arguments)
+    try:
+        return function.apply(*arguments) if wants_grad(*arguments) else plain(*arguments)  # type: ignore[no-any-return]
+    except RuntimeError as error:
+        raise _torch_ops.failed(error) from None
+
+
 def _pack_autograd(x: Tensor, src_rows: Tensor, cu_seqlens: Optional[Tensor] = None) -> Tensor:
-    refuse_tangent("pack", x)
-    return _Pack.apply(x, src_rows, cu_seqlens) if wants_grad(x) else _pack(x, src_rows, cu_seqlens)
+    return _differentiable("pack", _Pack, _pack, x, src_rows, cu_seqlens)
 
 
 def _gather_autograd(x: Tensor, src_rows: Tensor, cu_seqlens: Optional[Tensor] = None) -> Tensor:
-    refuse_tangent("gather", x)
-    return _Gather.apply(x, src_rows, cu_seqlens) if wants_grad(x) else _pack(x, src_rows, cu_seqlens)
+    return _differentiable("gather", _Gather, _pack, x, src_rows, cu_seqlens)
 
 
 def _unpack_autograd(x: Tensor, src_rows: Tensor, cu_seqlens: Optional[Tensor] = None, rows: Optional[int] = None, fill: float = 0.0,
                      base: Optional[Tensor] = None) -> Tensor:
-    refuse_tangent("unpack", x, base)
-    if wants_grad(x, base):
-        return _Unpack.apply(x, src_rows, cu_seqlens, rows, fill, base)
-    return _unpack(x, src_rows, cu_seqlens, rows, fill, base)
+    return _differentiable("unpack", _Unpack, _unpack, x, src_rows, cu_seqlens, rows, fill, base)
 
 
 for _name, _kernel, _shape, _autograd in (("pack", _pack_kernel, _pack_shape, _pack_autograd),

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from . import _select, _torch_ops  # noqa: F401 (it defines the namespace)
 from ._arrays import is_symbol, is_torch, refuse_shared, tensor_array
-from ._errors import invalid
+from ._errors import RaggedVitError, Status, invalid
 from ._torch_attention import READS_TENSORS
-from ._torch_checks import in_memory, is_direct, has_tangent, no_modes, wants_grad
+from ._torch_checks import in_memory, has_tangent, is_direct, is_wrapped, no_modes, wants_grad
 
 _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations last as long as this object
 _library.define("select(Tensor cu_seqlens, SymInt rows, int choice, int score, SymInt max_len, int n_prefix=1, bool competes=False, "
@@ -62,6 +62,9 @@ def select(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, n
         if cu_seqlens.device.type == "cpu":
             refuse_shared({**outputs, "fuse_x": arrays["fuse_x"]})
         return compute(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out, stream)
+    if any(map(is_wrapped, tensors)):
+        raise RaggedVitError(Status.UNSUPPORTED, "select takes no tensors of a transform of torch.func's (vmap, functionalize, ...): give a whole "
+                             "ragged batch, outside the transform")
     if out is not None or stream is not None:
         raise invalid("out or stream is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not take")
     return _by_operator(cu_seqlens, rows, mode, score, max_len, numbers, arrays)

@@ -16,12 +16,13 @@ import torch
 
 from . import _torch_ops, _torch_rows, _torch_select  # noqa: F401 (they register the operators)
 from ._attention import attention as _run
-from ._errors import RaggedVitError, Status
+from ._checks import INT32_MAX, integer, shown
+from ._errors import RaggedVitError, Status, invalid
 
 attention = torch.ops.raggedvit.attention
 attention_forward = torch.ops.raggedvit.attention_forward
 
-_ANYWHERE = (-1, -1)
+_ANYWHERE, _GIVEN = (-1, -1), "given"
 
 
 def flash_attn_varlen_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor,
@@ -34,27 +35,35 @@ def flash_attn_varlen_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu
     if (cu_seqlens_k is not cu_seqlens_q or max_seqlen_k != max_seqlen_q or dropout_p or causal or softcap or window_size != _ANYWHERE
             or alibi_slopes is not None or return_attn_probs or block_table is not None):
         _refuse(cu_seqlens_q, cu_seqlens_k, dropout_p, causal, softcap, window_size, alibi_slopes, return_attn_probs, block_table)
-        max_seqlen_q = max(max_seqlen_q, max_seqlen_k)
+        max_seqlen_q = max(integer("max_seqlen_q", max_seqlen_q, 0, INT32_MAX), integer("max_seqlen_k", max_seqlen_k, 0, INT32_MAX))
     return _run(q, cu_seqlens_q, softmax_scale, max_seqlen_q, k=k, v=v)
 
 
 def _refuse(cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, dropout_p: float, causal: bool, softcap: float, window_size: Any,
             alibi_slopes: Any, return_attn_probs: bool, block_table: Any) -> None:
     """Raises for what flash_attn_varlen_func does not compute."""
-    for name, value, least in (
-            ("dropout_p", dropout_p, not dropout_p), ("causal", causal, not causal), ("softcap", softcap, not softcap),
-            ("window_size", window_size, tuple(window_size) == _ANYWHERE), ("alibi_slopes", "given", alibi_slopes is None),
-            ("return_attn_probs", return_attn_probs, not return_attn_probs), ("block_table", "given", block_table is None)):
-        if not least:
-            raise RaggedVitError(Status.UNSUPPORTED, f"{name} is {value}, which this library's attention does not have")
+    for name, value, same in (
+            ("dropout_p", dropout_p, _is(dropout_p, 0)), ("causal", causal, _is(causal, False)), ("softcap", softcap, _is(softcap, 0)),
+            ("window_size", window_size, isinstance(window_size, (tuple, list)) and tuple(window_size) == _ANYWHERE),
+            ("alibi_slopes", _GIVEN, alibi_slopes is None), ("return_attn_probs", return_attn_probs, _is(return_attn_probs, False)),
+            ("block_table", _GIVEN, block_table is None)):
+        if not same:
+            raise RaggedVitError(Status.UNSUPPORTED, f"{name} is {value if value is _GIVEN else shown(value)}, which this library's attention does not have")
     if not _same(cu_seqlens_q, cu_seqlens_k):
         raise RaggedVitError(Status.UNSUPPORTED, "cu_seqlens_k is another tensor than cu_seqlens_q: queries and keys must be those of the "
                              "same sequences, and on a CUDA device the lengths are not read back to compare them: give one tensor twice")
 
 
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+def _is(value: Any, wanted: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float)) and value == wanted
+
+
+def _same(a: Any, b: Any) -> bool:
     if a is b:
         return True
+    for name, lengths in (("cu_seqlens_q", a), ("cu_seqlens_k", b)):
+        if not isinstance(lengths, torch.Tensor):
+            raise invalid(f"{name} is {shown(lengths)}; expected a tensor, as q is")
     if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
         return False
     if a.device.type == "cpu":

@@ -35,7 +35,7 @@ def why_not_torch():
 def why_not_plain():
     cuda = [d for d in raggedvit.devices() if d.backend == "cuda" and d.index >= 0]
     return "" if cuda else "there is no CUDA device: " + next(
-        (d.note for d in raggedvit.devices() if d.backend == "cuda"), "the library has no CUDA backend")
+        (d.note for d in raggedvit.devices(unusable=True) if d.backend == "cuda"), "the library has no CUDA backend")
 
 
 @unittest.skipIf(why_not_torch(), why_not_torch())

@@ -154,6 +154,9 @@ def pytorch():
                                  empty=lambda shape, dtype, device: Tensor(shape))
 
 
+CHECKS = types.SimpleNamespace(is_tracing=lambda: False, has_tangent=lambda tensor: False, is_wrapped=lambda tensor: False,
+                               is_fake=lambda tensor: False, in_memory=lambda named: named,
+                               wants_grad=lambda tensor: tensor.requires_grad and sys.modules["torch"].is_grad_enabled())
 HAS_CUDA = any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices())
 
 
@@ -172,14 +175,16 @@ class ForwardTest(unittest.TestCase):
         cls.model._lib.rvit_cuda_stream_handle(Tensor.stream, ctypes.byref(handle))
         Tensor.handle = handle.value
         cls.x = np.random.default_rng(1).standard_normal((6, 3, SIZE, SIZE)).astype(np.float32)
-        cls.patches = [mock.patch.dict(sys.modules, torch=pytorch())]
+        cls.patches = [mock.patch.dict(sys.modules, {"torch": pytorch(), "raggedvit._torch_checks": CHECKS})]
         core = _core_loader.core
         cls.compiled = core is not None
         if cls.compiled:
             cls.exchange = offer_exchange()
             assert _core_loader.ready().tensor_type(Tensor)
-            for name, value in (("grad_enabled", False), ("function_modes", 0), ("dispatch_modes", 0), ("capturing", False)):
+            for name, value in (("grad_enabled", False), ("function_modes", 0), ("dispatch_modes", 0), ("tracing", False), ("capturing", False)):
                 core.hook(name, lambda value=value: value)
+            core.hook("is_negative", lambda tensor: False)
+            core.hook("forward_ad", types.SimpleNamespace(_current_level=-1))
         for patch in cls.patches:
             patch.start()
 
