@@ -18,6 +18,7 @@
     X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */                   \
     X(TRACING, "tracing")               /* () -> whether torch.jit.trace records */                              \
     X(FORWARD_AD, "forward_ad")         /* the module torch.autograd.forward_ad */                               \
+    X(HAS_TANGENT, "has_tangent")       /* (a tensor) -> whether it has a tangent */                             \
     X(IS_NEGATIVE, "is_negative")       /* torch.Tensor.is_neg */                                                \
     X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */       \
     X(ATTENTION, "attention")           /* what computes a call that its function in C leaves: same arguments */ \
@@ -36,13 +37,16 @@ PyObject *core_hook_set(PyObject *module, PyObject *arguments);
 /* Raises RaggedVitError; returns NULL. */
 PyObject *core_raise(const core_error *error);
 
+enum { CORE_MAX_ARGUMENTS = 28 };
+
 /* What the tensors of a call have in common. */
 typedef enum core_family { CORE_NONE, CORE_TORCH, CORE_NUMPY, CORE_DESCRIBED } core_family;
 typedef struct core_reader {
     core_family family;
     const dl_exchange *exchange; /* of CORE_TORCH */
-    int needs_grad;
+    int needs_grad, n_floats;
     core_where where;
+    PyObject *floats[CORE_MAX_ARGUMENTS]; /* tensors of floating point; borrowed */
 } core_reader;
 
 /* Describes a tensor. Fails, without a Python exception, on what is no plain tensor of the call's family. */
@@ -59,7 +63,6 @@ int core_read_int(PyObject *value, const char *name, int64_t *out, core_error *e
 int core_read_float(PyObject *value, const char *name, double *out, core_error *error);
 
 /* A function for Python: its names, as they are interned; the first n_positional may be given by position. */
-enum { CORE_MAX_ARGUMENTS = 28 };
 typedef struct core_signature {
     const char *function;
     const char *const *names;

@@ -87,6 +87,7 @@ static int read_tensor(core_reader *reader, PyObject *value, const dl_exchange *
     reader->exchange = exchange;
     if (out->type > CORE_BF16) /* integers have no gradient */
         return 0;
+    reader->floats[reader->n_floats++] = value;
     PyObject *const requires = PyObject_GetAttr(value, text_requires_grad);
     PyObject *const hook = core_hook(CORE_HOOK_IS_NEGATIVE);
     PyObject *const negative = hook == NULL ? NULL : PyObject_CallFunctionObjArgs(hook, value, NULL);
@@ -216,14 +217,20 @@ static long called(core_hook_id id)
     return number;
 }
 
-/* Whether tensors may have tangents of forward-mode differentiation. */
-static int has_dual_level(void)
+/* Whether forward-mode differentiation follows a tensor: within a level of it each one is asked. */
+static int has_tangent(const core_reader *reader)
 {
-    PyObject *const hook = core_hook(CORE_HOOK_FORWARD_AD), *const level = hook == NULL ? NULL : PyObject_GetAttr(hook, text_level);
-    const long number = level == NULL ? 0 : PyLong_AsLong(level);
+    PyObject *const module = core_hook(CORE_HOOK_FORWARD_AD), *const level = module == NULL ? NULL : PyObject_GetAttr(module, text_level);
+    int found = level == NULL || PyLong_AsLong(level) >= 0;
     Py_XDECREF(level);
+    for (int i = 0, within = found; within && i < reader->n_floats && (i == 0 || !found); i++) {
+        PyObject *const hook = core_hook(CORE_HOOK_HAS_TANGENT);
+        PyObject *const answer = hook == NULL ? NULL : PyObject_CallFunctionObjArgs(hook, reader->floats[i], NULL);
+        found = answer != Py_False;
+        Py_XDECREF(answer);
+    }
     PyErr_Clear();
-    return number >= 0;
+    return found && reader->n_floats > 0;
 }
 
 int core_reader_finish(core_reader *reader, const core_array *first, PyObject *stream, core_error *error)
@@ -232,7 +239,7 @@ int core_reader_finish(core_reader *reader, const core_array *first, PyObject *s
         if (reader->needs_grad && called(CORE_HOOK_GRAD_ENABLED) != 0)
             return core_fail(error, RVIT_INVALID_ARGUMENT, "a tensor requires grad, which this call cannot give");
         if (called(CORE_HOOK_FUNCTION_MODES) != 0 || called(CORE_HOOK_DISPATCH_MODES) != 0 || called(CORE_HOOK_TRACING) != 0 ||
-            has_dual_level())
+            has_tangent(reader))
             return core_fail(error, RVIT_INVALID_ARGUMENT, "a mode of PyTorch is active");
     }
     if (stream != NULL) {

@@ -13,12 +13,12 @@ from ._arrays import integers, is_symbol, is_torch, may_share, refuse_shared, te
 from ._attention import DTYPES, strict
 from ._core_loader import core
 from ._errors import invalid
-from ._torch_checks import in_memory, is_direct, wants_grad
+from ._torch_checks import has_tangent, in_memory, is_direct, wants_grad
 
 if core is not None:
     for _name, _object in (("grad_enabled", torch.is_grad_enabled), ("function_modes", torch._C._len_torch_function_stack),
                            ("dispatch_modes", torch._C._len_torch_dispatch_stack), ("tracing", torch._C._is_tracing),
-                           ("forward_ad", forward_ad), ("is_negative", torch.Tensor.is_neg)):
+                           ("forward_ad", forward_ad), ("has_tangent", has_tangent), ("is_negative", torch.Tensor.is_neg)):
         core.hook(_name, _object)
 READS_TENSORS = core is not None and all([core.tensor_type(kind) for kind in (torch.Tensor, torch.nn.Parameter)])
 """Whether the core reads this PyTorch's tensors itself: from 2.10 on, or with the package torch-c-dlpack-ext."""

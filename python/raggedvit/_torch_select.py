@@ -30,7 +30,8 @@ def _counts_of(device: torch.device, rule: int, keep: float, k_min: int, max_len
 
 def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: int) -> Tensor:
     """The table of rvit_count_table, on the device."""
-    if type(max_len) is int and not torch.compiler.is_compiling() and no_modes():  # else it may be a fake tensor, which no cache may hold
+    if type(max_len) is int and not torch.compiler.is_compiling() and no_modes() and torch._C._functorch.peek_interpreter_stack() is None:
+        # else it may be a fake tensor, or a transform's, which no cache may hold
         return _counts_of(device, rule, keep, k_min, max_len)
     n = torch.arange(max_len + 1, device=device)
     table = torch.ceil(keep * n.double()) if rule == _select.RULES["ceil"] else torch.trunc(n.double() * keep)
