@@ -44,7 +44,7 @@ pack() {
     cp -L "$build/libraggedvit.so.0" "$folder/lib/"
     for file in registers.txt kernels.fatbin; do [ ! -e "$build/backend_cuda/$file" ] || cp "$build/backend_cuda/$file" "$folder/"; done
     # What another system may lack; the C library itself must be the older of the two.
-    ldd "$folder"/raggedvit "$folder"/*_* | awk '$2 == "=>" && $1 ~ /jansson|cmocka|png|jpeg/ {print $3}' | sort -u |
+    ldd "$folder"/raggedvit "$folder"/*_* | awk '$2 == "=>" && $1 ~ /jansson|cmocka|png|jpeg|webp/ {print $3}' | sort -u |
         while read -r file; do cp -L "$file" "$folder/lib/"; done
     strip "$folder"/raggedvit "$folder"/*_[a-z]* "$folder"/lib/libraggedvit.so.0
     git -C "$root" describe --always --dirty >"$folder/commit" 2>/dev/null || echo unknown >"$folder/commit"

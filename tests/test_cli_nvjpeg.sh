@@ -81,7 +81,7 @@ counts 1 0 0 0
 logits 1 | cmp - "$folder/turned" || fail "not turned as with libjpeg"
 ! cmp -s "$folder/turned" <(sed -n 1p "$folder/libjpeg") || fail "turning changes nothing"
 
-# what is not its is libjpeg's and libpng's, which refuse what they refuse
+# what is not its is the processor's, which refuses what it refuses
 classify 1 "$jpegs"
 logits 13 >"$folder/all"
 json n_images 13
@@ -92,7 +92,7 @@ json n_images 13
 counts 8 1 6 0
 logits 13 | cmp - "$folder/all" || fail "other logits than with libjpeg"
 on emulated 1 classify "$model" "$jpegs" --decoder nvjpeg
-out "^decoder +libnvjpeg.so.13: 9 files, 8 by the GPU's JPEG engines; libjpeg and libpng: 6$"
+out "^decoder +libnvjpeg.so.13: 9 files, 8 by the GPU's JPEG engines; by the processor: 6$"
 err "bad_cut.jpg: broken JPEG: "
 err "bad_12_bits.jpg: broken JPEG: "
 
@@ -112,7 +112,7 @@ counts 0 2 5 5
 json decoder.first_failure 'nvjpegDecode: execution failed'
 logits 7 | cmp - "$folder/libjpeg" || fail "other logits where nvJPEG fails"
 RVIT_EMU_NVJPEG_FAIL=1 on emulated 0 classify "$model" "$good" --decoder nvjpeg
-out '^decoder +libnvjpeg.so.13: 0 files, 0 by .*; libjpeg and libpng: 7$'
+out '^decoder +libnvjpeg.so.13: 0 files, 0 by .*; by the processor: 7$'
 out '^ +nvJPEG failed on 7 of these, first with "nvjpegDecode: execution failed"$'
 RVIT_EMU_NVJPEG_STATES=1 nvjpeg 0 "$good"
 counts 0 0 7 7

@@ -188,8 +188,9 @@ static void test_truncated_files(void **state)
             struct image picture;
             struct image_error error = {""};
             if (decode_copy(file->data, size, &picture, &error)) {
-                /* Only the marker that ends a JPEG may be gone: every pixel is there. */
-                if (strncmp(file->name, "jpeg", 4) != 0 || size + 2 < file->size)
+                /* Only what ends a file may be gone, JPEG's marker and BMP's padding or marks: every pixel is there. */
+                const size_t end = strncmp(file->name, "jpeg", 4) == 0 ? 2 : strncmp(file->name, "bmp", 3) == 0 ? 4 : 0;
+                if (size + end < file->size)
                     fail_msg("%s cut to %zu bytes was taken", file->name, size);
                 assert_int_equal(crc32_of(picture.pixels, byte_count(&picture)), file->crc);
                 image_free(&picture);
@@ -366,6 +367,36 @@ static void test_refusals(void **state)
     (void)state;
     static const uint8_t huge[] = {0x89, 'P',  'N',  'G', '\r', '\n', 0x1a, '\n', 0, 0, 0, 13, 'I',  'H', 'D', 'R', 0,
                                    1,    0x86, 0xa0, 0,   1,    0x86, 0xa0, 8,    2, 0, 0, 0,  0x37, 0,   0,   0};
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *sentence;
+    } kinds[] = {{"no picture at all", 17, "not a PNG, JPEG, WebP or BMP image"},
+                 {"BMW is a maker of cars", 22, "not a PNG, JPEG, WebP or BMP image"},
+                 {"GIF89a and so on", 16, "GIF is not read; PNG, JPEG, WebP and BMP are"},
+                 {"\0\0\0\x20"
+                  "ftypavif",
+                  12, "AVIF is not read"},
+                 {"\0\0\0\x18"
+                  "ftypheic",
+                  12, "HEIF is not read"},
+                 {"\0\0\0\x18"
+                  "ftypisom",
+                  12, "not a PNG"}, /* a video */
+                 {"II*\0\x08\0\0\0", 8, "TIFF is not read"},
+                 {"RIFF\x0c\0\0\0WEBPVP8 ", 16, "WebP"}};
+    static const struct {
+        size_t at, size;
+        const char *bytes, *sentence;
+    } changes[] = {{28, 1, "\2", "a BMP of 2 bits a pixel; 1, 4, 8, 16, 24 and 32 are read"},
+                   {30, 1, "\4", "a BMP of 16 bits a pixel with the compression 4; none"},
+                   {30, 1, "\1", "with the compression 1"},
+                   {18, 4, "\xff\xff\xff\x7f", "pixels; 1 to 200000000 in all"},
+                   {18, 4, "\xff\xff\xff\xff", "pixels; 1 to 200000000 in all"},
+                   {22, 4, "\0\0\0\x80", "pixels; 1 to 200000000 in all"},
+                   {22, 1, "\7", "broken BMP: the file ends too early"},
+                   {10, 4, "\xff\xff\xff\xff", "broken BMP: the file ends too early"},
+                   {30, 1, "\3", "a BMP of colours by the masks"}}; /* the pixels are taken for them */
     expect_refusal(path, "No such file");
     expect_refusal(folder, "folder");
     expect_refusal("/dev/null", "not a regular file");
@@ -374,8 +405,17 @@ static void test_refusals(void **state)
     assert_int_equal(unlink(path), 0);
     write_bytes("", 0);
     expect_refusal(path, "empty");
-    write_bytes("GIF89a and so on", 16);
-    expect_refusal(path, "neither a PNG nor a JPEG");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        write_bytes(kinds[i].bytes, kinds[i].size);
+        expect_refusal(path, kinds[i].sentence);
+    }
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        uint8_t bmp[sizeof bmp_16];
+        memcpy(bmp, bmp_16, sizeof bmp);
+        memcpy(bmp + changes[i].at, changes[i].bytes, changes[i].size);
+        write_bytes(bmp, sizeof bmp);
+        expect_refusal(path, changes[i].sentence);
+    }
     write_bytes(image_files[0].data, image_files[0].size - 20);
     expect_refusal(path, "broken PNG");
     write_bytes(huge, sizeof huge);

@@ -5,8 +5,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-want="gcc cmake ninja-build pkg-config libjansson-dev libjpeg-dev libpng-dev libvulkan-dev libvulkan-volk-dev python3-dev
-      glslang-tools mesa-vulkan-drivers $*"
+want="gcc cmake ninja-build pkg-config libjansson-dev libjpeg-dev libpng-dev libwebp-dev libvulkan-dev libvulkan-volk-dev
+      python3-dev glslang-tools mesa-vulkan-drivers $*"
 if ! command -v apt-get >/dev/null; then
     echo "No apt-get here: what a build needs (docs/using.md, \"Build by hand\") must be installed"
     want=""

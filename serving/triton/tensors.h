@@ -2,7 +2,7 @@
    number of pictures. A request brings exactly one of the inputs:
 
      IMAGE    UINT8 [h, w, 3]   RGB, of any size
-     ENCODED  BYTES [1]         a whole JPEG or PNG file
+     ENCODED  BYTES [1]         a whole PNG, JPEG, WebP or BMP file
      PIXELS   FP32 [3, H, W]    normalised, of the model's size; NaFlex: of any multiples of the patch size
 
      LOGITS     FP32 [n_classes]      these four of models with classes

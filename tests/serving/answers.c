@@ -187,7 +187,19 @@ static void mixed_requests_have_the_bits_of_their_own(void **state)
 {
     (void)state;
     static const int32_t sizes[][2] = {{1, 1}, {56, 32}, {300, 5}, {33, 290}, {640, 480}, {57, 33}, {224, 224}, {2, 900}};
-    enum { N_SIZES = sizeof sizes / sizeof sizes[0], N = N_SIZES + 5 };
+    static const struct {
+        const uint8_t *data;
+        size_t size;
+    } files[] = {
+        {jpeg_420, sizeof jpeg_420},
+        {jpeg_exif, sizeof jpeg_exif}, /* turned upright */
+#if RVIT_HAVE_WEBP
+        {webp_exif, sizeof webp_exif},
+#endif
+        {png_palette, sizeof png_palette},
+        {bmp_rle8, sizeof bmp_rle8}
+    };
+    enum { N_SIZES = sizeof sizes / sizeof sizes[0], N_FILES = sizeof files / sizeof files[0], N = N_SIZES + 2 + N_FILES };
     TRITONBACKEND_ModelInstance *instance = scene_instance(
         scene_load("mixed", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"}}}"));
     struct picture pictures[N_SIZES][2];
@@ -219,9 +231,8 @@ static void mixed_requests_have_the_bits_of_their_own(void **state)
         }
         requests[N_SIZES] = request_pixels(pixels, 3);
         requests[N_SIZES + 1] = request_encoded(pictures[3][0].file, pictures[3][0].file_size);
-        requests[N_SIZES + 2] = request_encoded(jpeg_420, sizeof jpeg_420);
-        requests[N_SIZES + 3] = request_encoded(jpeg_exif, sizeof jpeg_exif); /* turned upright */
-        requests[N_SIZES + 4] = request_encoded(png_palette, sizeof png_palette);
+        for (int i = 0; i < N_FILES; i++)
+            requests[N_SIZES + 2 + i] = request_encoded(files[i].data, files[i].size);
         run_batch(instance, requests, N);
         for (int i = 0; i < N_SIZES; i++)
             for (int j = 0; j < 2; j++)
@@ -229,11 +240,7 @@ static void mixed_requests_have_the_bits_of_their_own(void **state)
         for (int i = 0; i < 3; i++)
             expect_logits(requests[N_SIZES], i, direct_logits_of_pixels("l2", 0.5, pixels + i * PIXELS_OF_IMAGE));
         expect_logits(requests[N_SIZES + 1], 0, direct_logits("l2", 0.5, &pictures[3][0]));
-        const struct {
-            const uint8_t *data;
-            size_t size;
-        } files[] = {{jpeg_420, sizeof jpeg_420}, {jpeg_exif, sizeof jpeg_exif}, {png_palette, sizeof png_palette}};
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < N_FILES; i++) {
             struct image decoded;
             struct image_error error;
             assert_true(image_decode(files[i].data, files[i].size, &decoded, &error));

@@ -1,4 +1,4 @@
-/* Images in memory: 8-bit RGB, whatever the file held. Reads PNG and JPEG, writes PNG. */
+/* Images in memory: 8-bit RGB, whatever the file held. Reads PNG, JPEG, WebP and BMP, writes PNG. */
 #ifndef RVIT_CLI_IMAGE_H
 #define RVIT_CLI_IMAGE_H
 
@@ -33,10 +33,11 @@ bool image_create(int32_t width, int32_t height, struct image *out, struct image
 void image_free(struct image *picture);
 struct image_view image_whole(const struct image *picture);
 
-/* Decodes PNG and JPEG, recognised by their first bytes, and turns them upright as their EXIF data says. Grey becomes RGB, palettes are
-   looked up, of 16 bits the upper 8 are used, alpha is dropped, CMYK and YCCK are converted, both inverted as Adobe writes them. The result
-   equals Pillow's ImageOps.exif_transpose(...).convert("RGB"), except for 16-bit grey, which Pillow clips. Damage that reaches pixels is an
-   error, and so is a JPEG with far more scans than encoders write. Damaged EXIF data is passed over. */
+/* Decodes PNG, JPEG, WebP and BMP, recognised by their first bytes, and turns them upright as their EXIF data or XMP says (orientation.h).
+   Grey becomes RGB, palettes are looked up, of 16 bits the upper 8 are used, alpha is dropped, CMYK and YCCK are converted, both inverted
+   as Adobe writes them; of an animation it is the first picture. The result equals Pillow's ImageOps.exif_transpose(...).convert("RGB"),
+   except for 16-bit grey, which Pillow clips. Damage that reaches pixels is an error, and so is a JPEG with far more scans than encoders
+   write. Damaged EXIF data is passed over. Without libwebp a WebP is an error. */
 bool image_decode(const void *data, size_t size, struct image *out, struct image_error *error);
 bool image_load(const char *path, struct image *out, struct image_error *error);
 /* The file that image_load decodes; free the data with free(). */

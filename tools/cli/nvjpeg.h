@@ -1,5 +1,5 @@
 /* JPEG files decoded on a CUDA device by nvJPEG: by the GPU's engines for it where it has them, else by kernels. What it does not take,
-   libjpeg and libpng decode, and this is counted. Its colours differ a little from libjpeg's (docs/using.md). */
+   the processor decodes, and this is counted. Its colours differ a little from libjpeg's (docs/using.md). */
 #ifndef RVIT_CLI_NVJPEG_H
 #define RVIT_CLI_NVJPEG_H
 

@@ -28,10 +28,12 @@ static const struct command commands[] = {
      false,
      run_devices},
     {{"classify", "MODEL IMAGE...",
-      "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG or JPEG file, a folder (its "
-      "PNG and JPEG files, sorted by name), a list (NAME.txt: one path a line, relative to the list), or - for raw video frames on "
+      "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG, JPEG, WebP or BMP file, a "
+      "folder (its pictures, sorted by name), a list (NAME.txt: one path a line, relative to the "
+      "list), or - for raw video frames on "
       "standard "
-      "input, each of which is answered when it comes. Pictures are turned upright as their EXIF data says. They are prepared as the "
+      "input, each of which is answered when it comes. Pictures are turned upright as their EXIF data or XMP says. They are prepared as "
+      "the "
       "model's files say (inspect shows it): by resizing the shorter edge and cutting out the centre, or both edges, bilinear or bicubic, "
       "as "
       "timm or transformers do it. An image that cannot be read or computed is reported, and the others are answered. With --json or "
@@ -297,7 +299,7 @@ static const struct option_row option_rows[] = {
      OPTION_FLAG(T, fast_decode), .commands = CLASSIFY},
     {"decoder", "NAME",
      "who decodes JPEGs: %s (libjpeg). nvjpeg: the GPU of --backend cuda, by the CUDA toolkit's library, of which version 12.1 or "
-     "later must be in the library path; colours differ a little. libjpeg decodes what it does not take",
+     "later must be in the library path; colours differ a little. The processor decodes what it does not take",
      OPTION_CHOICE(T, decoder, decoder, DECODER_LIBJPEG, DECODER_NVJPEG), .commands = RUNS},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS | QUANTIZE},

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UPRIGHT 1
-#define ORIENTATION_TAG 0x112
+enum { MISSING = -1, UPRIGHT = 1, ORIENTATION_TAG = 0x112 };
 
 struct tiff {
     const uint8_t *data;
@@ -13,74 +12,123 @@ struct tiff {
 };
 
 /* A number of n bytes; the caller has checked that they are there. */
-static uint32_t number(const struct tiff *tiff, size_t at, int n)
+static uint64_t number(const struct tiff *tiff, size_t at, int n)
 {
-    uint32_t value = 0;
+    uint64_t value = 0;
     for (int i = 0; i < n; i++)
-        value |= (uint32_t)tiff->data[at + (size_t)i] << 8 * (tiff->is_big ? n - 1 - i : i);
+        value |= (uint64_t)tiff->data[at + (size_t)i] << 8 * (tiff->is_big ? n - 1 - i : i);
     return value;
 }
 
+enum type { BYTE = 1, ASCII = 2, RATIONAL = 5, UNDEFINED = 7, SIGNED_RATIONAL = 10, FLOAT = 11, DOUBLE = 12, N_TYPES = 17 };
+
+/* Bytes of a value of each type of TIFF; 0: no type. */
+static const uint8_t type_sizes[N_TYPES] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8};
+
+/* Of the first value of a tag. Signed integers are read like the others: negative ones are no orientation either way. */
+static int orientation_at(const struct tiff *tiff, uint32_t type, size_t at)
+{
+    const uint64_t bits = number(tiff, at, type == RATIONAL || type == SIGNED_RATIONAL ? 4 : type_sizes[type]);
+    double value = (double)bits;
+    float single;
+    switch (type) {
+    case BYTE:
+    case ASCII:
+    case UNDEFINED: /* bytes and text are no numbers to Pillow */
+        return UPRIGHT;
+    case RATIONAL:
+        value /= (double)number(tiff, at + 4, 4);
+        break;
+    case SIGNED_RATIONAL:
+        value = (double)(int32_t)bits / (double)(int32_t)number(tiff, at + 4, 4);
+        break;
+    case FLOAT:
+        memcpy(&single, &(uint32_t){(uint32_t)bits}, sizeof single);
+        value = (double)single;
+        break;
+    case DOUBLE:
+        memcpy(&value, &bits, sizeof value);
+        break;
+    default:
+        break;
+    }
+    for (int orientation = UPRIGHT; orientation <= 8; orientation++)
+        if (value == orientation)
+            return orientation;
+    return UPRIGHT;
+}
+
 /* The tag in the first directory, which is the whole picture's; the second is the thumbnail's. */
-static int orientation_of_tiff(const uint8_t *data, size_t size)
+static int orientation_of_directory(const struct tiff *tiff)
 {
-    enum { HEADER = 8, ENTRY = 12, IS_SHORT = 3, IS_LONG = 4 };
-    if (size < HEADER || (memcmp(data, "II*\0", 4) != 0 && memcmp(data, "MM\0*", 4) != 0))
-        return UPRIGHT;
-    const struct tiff tiff = {data, size, data[0] == 'M'};
-    const size_t directory = number(&tiff, 4, 4);
-    if (directory > size - 2)
-        return UPRIGHT;
-    const uint32_t n_entries = number(&tiff, directory, 2);
+    enum { ENTRY = 12 };
+    uint8_t seen[(UINT16_MAX + 1) / 8] = {0}; /* tags: the first of a name counts */
+    uint64_t total = 0;
+    const uint64_t directory = number(tiff, 4, 4);
+    if (directory > tiff->size - 2)
+        return MISSING;
+    const uint64_t n_entries = number(tiff, directory, 2);
     size_t entry = directory + 2;
-    for (uint32_t i = 0; i < n_entries && size - entry >= ENTRY; i++, entry += ENTRY) {
-        const uint32_t type = number(&tiff, entry + 2, 2), count = number(&tiff, entry + 4, 4);
-        if (number(&tiff, entry, 2) != ORIENTATION_TAG || count != 1 || (type != IS_SHORT && type != IS_LONG))
+    for (uint64_t i = 0; i < n_entries && tiff->size - entry >= ENTRY; i++, entry += ENTRY) {
+        const uint32_t tag = (uint32_t)number(tiff, entry, 2), type = (uint32_t)number(tiff, entry + 2, 2);
+        if ((seen[tag / 8] >> tag % 8 & 1) != 0 || type >= N_TYPES || type_sizes[type] == 0)
             continue;
-        const uint32_t value = number(&tiff, entry + 8, type == IS_SHORT ? 2 : 4);
-        return value >= 1 && value <= 8 ? (int)value : UPRIGHT;
-    }
-    return UPRIGHT;
-}
-
-int orientation_of_jpeg(const uint8_t *data, size_t size)
-{
-    static const uint8_t name[6] = {'E', 'x', 'i', 'f', 0, 0};
-    enum { APP1 = 0xe1, START_OF_SCAN = 0xda, END = 0xd9, RESTART_0 = 0xd0, START = 0xd8, TEMPORARY = 1 };
-    for (size_t at = 2; at + 4 <= size;) {
-        const uint8_t marker = data[at + 1];
-        if (data[at] != 0xff || marker == 0xff || marker == 0) { /* stray bytes, which libjpeg passes over too */
-            at++;
-            continue;
+        const uint64_t size = number(tiff, entry + 4, 4) * type_sizes[type];
+        uint64_t at = entry + 8;
+        if (size > 4) {
+            total += size;
+            if (total > tiff->size)
+                continue;
+            at = number(tiff, at, 4);
+            if (at > tiff->size || size > tiff->size - at)
+                return MISSING; /* nothing behind a tag that is cut off is read */
         }
-        if (marker == START_OF_SCAN || marker == END)
-            break;
-        at += 2;
-        if ((marker >= RESTART_0 && marker <= START) || marker == TEMPORARY)
+        if (size == 0)
             continue;
-        const size_t length = (size_t)data[at] << 8 | data[at + 1];
-        if (length < 2 || length > size - at)
-            break;
-        if (marker == APP1 && length >= 2 + sizeof name && memcmp(data + at + 2, name, sizeof name) == 0)
-            return orientation_of_tiff(data + at + 2 + sizeof name, length - 2 - sizeof name);
-        at += length;
+        if (tag == ORIENTATION_TAG)
+            return orientation_at(tiff, type, at);
+        seen[tag / 8] |= (uint8_t)(1 << tag % 8);
+    }
+    return MISSING;
+}
+
+static int orientation_of_exif(const uint8_t *data, size_t size)
+{
+    enum { HEADER = 8, PREFIX = 6 };
+    /* The last three are wrong, and are read. */
+    static const char headers[5][4] = {{'I', 'I', 42, 0}, {'M', 'M', 0, 42}, {'I', 'I', 0, 42}, {'M', 'M', 42, 0}, {'M', 'M', 0, 43}};
+    for (int i = 0; i < 2 && size >= PREFIX && memcmp(data, "Exif\0", PREFIX) == 0; i++) {
+        data += PREFIX;
+        size -= PREFIX;
+    }
+    if (size == 0)
+        return MISSING;
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        if (size >= HEADER && memcmp(data, headers[i], sizeof headers[i]) == 0)
+            return orientation_of_directory(&(struct tiff){data, size, data[0] == 'M'});
+    return UPRIGHT; /* damaged */
+}
+
+/* As an attribute or as an element; the first. */
+static int orientation_of_xmp(const uint8_t *data, size_t size)
+{
+    static const char name[] = {'t', 'i', 'f', 'f', ':', 'O', 'r', 'i', 'e', 'n', 't', 'a', 't', 'i', 'o', 'n'};
+    if (size == 0)
+        return UPRIGHT;
+    const uint8_t *const end = data + size;
+    for (const uint8_t *at = data; (at = memmem(at, (size_t)(end - at), name, sizeof name)) != NULL;) {
+        at += sizeof name;
+        const size_t left = (size_t)(end - at), sign = left > 1 && at[0] == '=' && at[1] == '"' ? 2 : left > 0 && at[0] == '>' ? 1 : 0;
+        if (sign > 0 && left > sign && at[sign] >= '0' && at[sign] <= '9')
+            return at[sign] >= '1' && at[sign] <= '8' ? at[sign] - '0' : UPRIGHT;
     }
     return UPRIGHT;
 }
 
-int orientation_of_png(const uint8_t *data, size_t size)
+int orientation_of_metadata(const uint8_t *exif, size_t exif_size, const uint8_t *xmp, size_t xmp_size)
 {
-    enum { MAGIC = 8, AROUND = 12 }; /* AROUND: a chunk's length, name and checksum */
-    for (size_t at = MAGIC; size - at >= AROUND;) {
-        const struct tiff file = {data, size, true};
-        const size_t length = number(&file, at, 4);
-        if (length > size - at - AROUND)
-            break;
-        if (memcmp(data + at + 4, "eXIf", 4) == 0)
-            return orientation_of_tiff(data + at + 8, length);
-        at += length + AROUND;
-    }
-    return UPRIGHT;
+    const int orientation = exif_size > 0 ? orientation_of_exif(exif, exif_size) : MISSING;
+    return orientation == MISSING ? orientation_of_xmp(xmp, xmp_size) : orientation;
 }
 
 bool orientation_swaps(int orientation)

@@ -341,7 +341,7 @@ static void print_decoder(struct nvjpeg *nvjpeg)
 {
     const struct nvjpeg_counts counts = nvjpeg_count(nvjpeg);
     const long long engines = counts.pictures[NVJPEG_BY_ENGINE], kernels = counts.pictures[NVJPEG_BY_KERNELS];
-    printf("decoder      %s: %lld file%s, %lld by the GPU's JPEG engines; libjpeg and libpng: %lld\n", nvjpeg_name(nvjpeg),
+    printf("decoder      %s: %lld file%s, %lld by the GPU's JPEG engines; by the processor: %lld\n", nvjpeg_name(nvjpeg),
            engines + kernels, engines + kernels == 1 ? "" : "s", engines, (long long)counts.pictures[NVJPEG_BY_OTHERS]);
     if (counts.n_failures > 0)
         printf("             nvJPEG failed on %lld of these, first with \"%s\"\n", (long long)counts.n_failures, counts.first_failure);

@@ -1,0 +1,248 @@
+/* Where files keep EXIF and XMP. */
+#include "orientation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <zlib.h>
+
+/* Limits of Pillow for texts in a PNG: of one, and of all that were unpacked; a short one counts for more than it has. */
+#define MOST_TEXT ((size_t)1 << 20)
+#define MOST_TEXTS ((size_t)64 << 20)
+#define LEAST_TEXT ((size_t)1 << 10)
+
+struct part {
+    const uint8_t *data;
+    size_t size;
+    uint8_t *own; /* data, where it had to be made */
+    size_t room;  /* of own, where more may follow */
+};
+
+struct metadata {
+    struct part exif, xmp, profile; /* profile: EXIF as hexadecimal text */
+    size_t unpacked;
+    bool out_of_memory;
+};
+
+static void set(struct part *part, const uint8_t *data, size_t size, uint8_t *own)
+{
+    free(part->own);
+    *part = (struct part){data, size, own, 0};
+}
+
+static int judge(struct metadata *self)
+{
+    const int orientation =
+        self->out_of_memory ? 0 : orientation_of_metadata(self->exif.data, self->exif.size, self->xmp.data, self->xmp.size);
+    free(self->exif.own);
+    free(self->xmp.own);
+    free(self->profile.own);
+    return orientation;
+}
+
+/* JPEG */
+
+/* Of a JPEG's EXIF segments those behind the first go on where it ends. */
+static void append(struct metadata *self, const uint8_t *data, size_t size)
+{
+    struct part *exif = &self->exif;
+    if (!exif->own || size > exif->room - exif->size) {
+        const size_t room = 2 * (exif->size + size);
+        uint8_t *joined = malloc(room);
+        if (!joined) {
+            self->out_of_memory = true;
+            return;
+        }
+        memcpy(joined, exif->data, exif->size);
+        set(exif, joined, exif->size, joined);
+        exif->room = room;
+    }
+    memcpy(exif->own + exif->size, data, size);
+    exif->size += size;
+}
+
+static void read_app1(struct metadata *self, const uint8_t *data, size_t size)
+{
+    static const char exif[6] = "Exif\0", xmp[29] = "http://ns.adobe.com/xap/1.0/";
+    if (size >= sizeof exif && memcmp(data, exif, sizeof exif) == 0) {
+        if (self->exif.size == 0)
+            set(&self->exif, data, size, NULL);
+        else
+            append(self, data + sizeof exif, size - sizeof exif);
+    } else if (size >= sizeof xmp && memcmp(data, xmp, sizeof xmp) == 0) {
+        set(&self->xmp, data + sizeof xmp, size - sizeof xmp, NULL);
+    }
+}
+
+int orientation_of_jpeg(const uint8_t *data, size_t size)
+{
+    enum { APP1 = 0xe1, START_OF_SCAN = 0xda, END = 0xd9, RESTART_0 = 0xd0, START = 0xd8, TEMPORARY = 1 };
+    struct metadata self = {0};
+    for (size_t at = 2; at + 4 <= size && !self.out_of_memory;) {
+        const uint8_t marker = data[at + 1];
+        if (data[at] != 0xff || marker == 0xff || marker == 0) { /* stray bytes, which libjpeg passes over too */
+            at++;
+            continue;
+        }
+        if (marker == START_OF_SCAN || marker == END)
+            break;
+        at += 2;
+        if ((marker >= RESTART_0 && marker <= START) || marker == TEMPORARY)
+            continue;
+        const size_t length = (size_t)data[at] << 8 | data[at + 1];
+        if (length < 2 || length > size - at)
+            break;
+        if (marker == APP1)
+            read_app1(&self, data + at + 2, length - 2);
+        at += length;
+    }
+    return judge(&self);
+}
+
+/* PNG */
+
+static uint32_t big_32(const uint8_t *data)
+{
+    return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
+}
+
+/* Unpacks a compressed text. False: it is damaged or too long, or memory is short. */
+static bool unpack(struct metadata *self, const uint8_t *data, size_t size, struct part *out)
+{
+    if (self->unpacked >= MOST_TEXTS)
+        return false;
+    uint8_t *text = malloc(MOST_TEXT);
+    z_stream stream = {.next_in = (Bytef *)(uintptr_t)data, .avail_in = (uInt)size, .next_out = text, .avail_out = (uInt)MOST_TEXT};
+    if (!text || inflateInit(&stream) != Z_OK) {
+        free(text);
+        self->out_of_memory = true;
+        return false;
+    }
+    const int status = inflate(&stream, Z_SYNC_FLUSH);
+    const size_t n = MOST_TEXT - stream.avail_out;
+    (void)inflateEnd(&stream);
+    self->unpacked += n + LEAST_TEXT;
+    if (status == Z_STREAM_END || ((status == Z_OK || status == Z_BUF_ERROR) && n < MOST_TEXT)) {
+        set(out, text, n, text);
+        return true;
+    }
+    free(text);
+    return false;
+}
+
+/* What follows n texts that end with a zero; NULL: there is less. */
+static const uint8_t *behind(const uint8_t *data, const uint8_t *end, int n)
+{
+    for (; n > 0 && data; n--) {
+        data = memchr(data, 0, (size_t)(end - data));
+        data = data ? data + 1 : NULL;
+    }
+    return data;
+}
+
+/* tEXt: a key, its text. zTXt: a key, a byte for the method, its text. iTXt: a key, bytes for whether it is compressed and how, a language,
+   the key in it, the text. */
+static void read_text(struct metadata *self, const char *chunk, const uint8_t *data, size_t size)
+{
+    static const char exif[] = "exif", xmp[] = "XML:com.adobe.xmp", profile[] = "Raw profile type exif";
+    const uint8_t *const end = data + size, *text = behind(data, end, 1);
+    if (!text)
+        return;
+    const bool is_plain = chunk[0] == 't', is_international = chunk[0] == 'i';
+    const char *key = (const char *)data;
+    struct part *part = strcmp(key, xmp) == 0       ? &self->xmp
+                        : strcmp(key, profile) == 0 ? &self->profile
+                        : strcmp(key, exif) == 0    ? &self->exif
+                                                    : NULL;
+    if (!part)
+        return;
+    if (part == &self->exif && !is_plain) { /* Pillow cannot read it there, and leaves the picture as it is */
+        set(part, (const uint8_t *)exif, sizeof exif, NULL);
+        return;
+    }
+    bool is_packed = !is_plain;
+    if (is_international) {
+        if (end - text < 2 || (text[0] != 0 && text[1] != 0))
+            return;
+        is_packed = text[0] != 0;
+        text = behind(text + 2, end, 2);
+    } else if (is_packed) {
+        text = text < end && *text == 0 ? text + 1 : NULL;
+    }
+    if (!text)
+        return;
+    if (!is_packed)
+        set(part, text, (size_t)(end - text), NULL);
+    else if (!unpack(self, text, (size_t)(end - text), part) && !is_international)
+        set(part, NULL, 0, NULL);
+}
+
+static int digit(uint8_t c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+/* The profile's bytes become the EXIF data: pairs of digits behind three lines of title. */
+static void read_profile(struct metadata *self)
+{
+    if (self->profile.size == 0)
+        return;
+    const uint8_t *at = self->profile.data, *const end = at + self->profile.size;
+    for (int line = 0; line < 3 && at; line++) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        at = at ? at + 1 : NULL;
+    }
+    if (!at)
+        return;
+    uint8_t *bytes = malloc((size_t)(end - at) / 2 + 1);
+    size_t n = 0;
+    if (!bytes) {
+        self->out_of_memory = true;
+        return;
+    }
+    while (at < end) {
+        if (*at == ' ' || (*at >= '\t' && *at <= '\r')) {
+            at++;
+            continue;
+        }
+        const int high = digit(*at), low = end - at > 1 ? digit(at[1]) : -1;
+        if (high < 0 || low < 0) { /* damaged: the picture stays as it is, whatever XMP says */
+            bytes[0] = 0;
+            n = 1;
+            break;
+        }
+        bytes[n++] = (uint8_t)(high << 4 | low);
+        at += 2;
+    }
+    set(&self->exif, bytes, n, bytes);
+}
+
+int orientation_of_png(const uint8_t *data, size_t size)
+{
+    enum { MAGIC = 8, AROUND = 12 }; /* AROUND: a chunk's length, name and checksum */
+    struct metadata self = {0};
+    bool is_animated = false, has_pixels = false, has_exif = false;
+    for (size_t at = MAGIC; size - at >= AROUND && !self.out_of_memory;) {
+        const size_t length = big_32(data + at);
+        const char *chunk = (const char *)data + at + 4;
+        const uint8_t *body = data + at + 8;
+        if (length > size - at - AROUND || memcmp(chunk, "IEND", 4) == 0)
+            break;
+        is_animated |= memcmp(chunk, "acTL", 4) == 0;
+        has_pixels |= memcmp(chunk, "IDAT", 4) == 0;
+        if (is_animated && has_pixels && memcmp(chunk, "fcTL", 4) == 0)
+            break; /* what follows is of the second picture */
+        if (memcmp(chunk, "eXIf", 4) == 0) {
+            /* Of a file's own "Exif" one is passed over: a second makes it damaged. */
+            const bool is_damaged = length >= 12 && memcmp(body, "Exif\0\0Exif\0", 12) == 0;
+            set(&self.exif, body, is_damaged ? 1 : length, NULL);
+            has_exif = true;
+        } else if (memcmp(chunk, "tEXt", 4) == 0 || memcmp(chunk, "zTXt", 4) == 0 || memcmp(chunk, "iTXt", 4) == 0) {
+            read_text(&self, chunk, body, length);
+        }
+        at += length + AROUND;
+    }
+    if (!has_exif && self.exif.size == 0 && !self.out_of_memory)
+        read_profile(&self);
+    return judge(&self);
+}
