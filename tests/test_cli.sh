@@ -511,8 +511,38 @@ echo "no picture" >"$folder/pictures/notes.md"
 run 0 "$folder/pictures" --top 1
 [ "$(grep -c 'cat$' "$folder/out")" -eq 2 ] || fail "two pictures in the folder"
 [ "$(grep -m1 -n 'a\.PNG' "$folder/out" | cut -d: -f1)" -lt "$(grep -m1 -n 'b\.png' "$folder/out" | cut -d: -f1)" ] || fail "sorted"
+out '^left out +2 of what the folders hold: no pictures$'
+err "^raggedvit: $folder/pictures: left out, as they are no pictures: inner, notes.md$"
 run 4 "$folder/empty"
-err "empty: no .png, .jpg or .jpeg files"
+err "empty: no pictures in this folder"
+# pictures are told by their first bytes, too; a kind that is not read fails, and what is no picture is left out
+mkdir -p "$folder/kinds/inner"
+turned=$(dirname "$0")/data/turned.jpg
+for name in a.jfif b.JPE c; do cp "$turned" "$folder/kinds/$name"; done
+printf 'GIF89a of old' >"$folder/kinds/d.gif"
+printf '\0\0\0\040ftypavif\0\0\0\0' >"$folder/kinds/e.avif"
+head -c 54 /dev/zero >"$folder/kinds/f.bmp"
+printf 'BMW is no picture, nor is this' >"$folder/kinds/g.text"
+mkfifo "$folder/kinds/h"
+cp "$turned" "$folder/kinds/.hidden.jpg"
+run 1 "$folder/kinds" --json
+err "^raggedvit: $folder/kinds: left out, as they are no pictures: g.text, h, inner$"
+err "d.gif: GIF is not read; PNG, JPEG, WebP and BMP are$"
+err "e.avif: AVIF is not read; PNG, JPEG, WebP and BMP are$"
+err "f.bmp: not a PNG, JPEG, WebP or BMP image$"
+json n_images 3
+json n_failed 3
+json n_left_out 3
+json left_out.0 '.*/kinds/g.text'
+json images.2.file '.*/kinds/c'
+for i in 0 1; do run 1 "$folder/kinds" --json --shard $i/2 && cp "$folder/out" "$folder/kinds$i.json"; done
+expect 1 merge "$folder/kinds0.json" "$folder/kinds1.json"
+json n_left_out 3
+json left_out.2 '.*/kinds/inner'
+for i in $(seq 20); do : >"$folder/pictures/inner/empty$i"; done
+run 0 "$folder/pictures/inner" --top 1
+err "inner: left out, as they are no pictures: empty1, .* and 12 more$"
+rm "$folder"/pictures/inner/empty*
 printf 'pictures/b.png\r\n\npictures/inner/c.png\n' >"$folder/list.txt"
 run 0 "$folder/list.txt" --top 1
 [ "$(grep -c 'cat$' "$folder/out")" -eq 2 ] || fail "two pictures in the list"

@@ -76,7 +76,7 @@ expect 0 classify "$folder/to/model.safetensors" "$cat" --backend cpu --dtype fp
 # what cannot be done
 mkdir "$folder/empty"
 expect 4 quantize "$model" --output "$folder/x.safetensors" --calibrate "$folder/empty"
-err 'no .png, .jpg or .jpeg files in this folder'
+err 'no pictures in this folder'
 echo 'no picture' >"$folder/bad.png"
 expect 4 quantize "$model" --output "$folder/x.safetensors" --calibrate "$folder/bad.png" --backend cpu
 err 'none of the pictures to calibrate with can be read'

@@ -1,5 +1,4 @@
 /* PNG, in and out. */
-#include <errno.h>
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,12 +71,6 @@ bool image_read_png(struct image_reader *input)
     const bool ok = info ? png_read_all(png, info, input) : image_fail(input->error, "out of memory");
     png_destroy_read_struct(&png, &info, NULL);
     return ok;
-}
-
-static bool fail_errno(struct image_error *error, const char *what)
-{
-    snprintf(error->text, sizeof error->text, "%s: %s", what, strerror(errno));
-    return false;
 }
 
 /* Encoded in memory: libpng does not say why a file cannot be written. */

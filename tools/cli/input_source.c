@@ -76,7 +76,7 @@ static bool next_frame(struct input_source *self, struct input_work *out)
     const size_t size = video_frame_size(self->inputs->video);
     const long long number = (long long)self->position;
     size_t n_read;
-    *out = (struct input_work){.input = {self->inputs->paths[0], -1, self->position, self->position}, .frame = malloc(size)};
+    *out = (struct input_work){.input = {self->inputs->files.paths[0], -1, self->position, self->position}, .frame = malloc(size)};
     self->ended = true;
     if (!out->frame) {
         out->is_bad = true;
@@ -132,7 +132,7 @@ static bool load_sheet(struct input_source *self, struct nvjpeg_decoder *decoder
 {
     const int32_t size = self->inputs->tiles;
     struct image picture;
-    if (!load_file(self->inputs, decoder, self->inputs->paths[self->file], &picture, error))
+    if (!load_file(self->inputs, decoder, self->inputs->files.paths[self->file], &picture, error))
         return false;
     if (picture.width % size || picture.height % size) {
         snprintf(error->text, sizeof error->text, "%d x %d pixels cannot be cut into tiles of %d", picture.width, picture.height, size);
@@ -153,9 +153,9 @@ static bool load_sheet(struct input_source *self, struct nvjpeg_decoder *decoder
 
 static bool next_tile(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
 {
-    if (self->file == self->inputs->n_paths)
+    if (self->file == self->inputs->files.n)
         return false;
-    *out = (struct input_work){.input = {self->inputs->paths[self->file], self->tile, -1, self->position}};
+    *out = (struct input_work){.input = {self->inputs->files.paths[self->file], self->tile, -1, self->position}};
     if (!self->sheet && !load_sheet(self, decoder, &out->error)) {
         bad_sheet(self, out);
         return true;
@@ -177,9 +177,9 @@ static bool next_tile(struct input_source *self, struct nvjpeg_decoder *decoder,
 
 static bool next_file(struct input_source *self, struct input_work *out)
 {
-    if (self->file == self->inputs->n_paths)
+    if (self->file == self->inputs->files.n)
         return false;
-    *out = (struct input_work){.input = {self->inputs->paths[self->file], -1, -1, self->position++}};
+    *out = (struct input_work){.input = {self->inputs->files.paths[self->file], -1, -1, self->position++}};
     self->file++;
     return true;
 }

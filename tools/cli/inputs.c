@@ -1,7 +1,5 @@
 #include "inputs.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,60 +15,6 @@ static bool ends_with(const char *text, const char *ending)
     return n >= m && strcasecmp(text + n - m, ending) == 0;
 }
 
-/* folder may be empty: path is then used unchanged. */
-static int add_path(struct inputs *in, const char *folder, size_t folder_length, const char *path)
-{
-    if (in->n_paths == in->capacity) {
-        const int32_t capacity = in->capacity ? 2 * in->capacity : 64;
-        char **paths = realloc(in->paths, (size_t)capacity * sizeof *paths);
-        if (!paths) {
-            complain(NULL, "out of memory");
-            return EXIT_FAULT;
-        }
-        in->paths = paths;
-        in->capacity = capacity;
-    }
-    char *joined = allocate(folder_length + strlen(path) + 2, 1);
-    if (!joined)
-        return EXIT_FAULT;
-    memcpy(joined, folder, folder_length);
-    if (folder_length && folder[folder_length - 1] != '/')
-        joined[folder_length++] = '/';
-    strcpy(joined + folder_length, path);
-    in->paths[in->n_paths++] = joined;
-    return EXIT_OK;
-}
-
-static int compare_paths(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int add_folder(struct inputs *in, const char *folder)
-{
-    DIR *directory = opendir(folder);
-    if (!directory) {
-        complain(folder, "the folder cannot be read: %s", strerror(errno));
-        return EXIT_FILE;
-    }
-    const int32_t first = in->n_paths;
-    int code = EXIT_OK;
-    for (struct dirent *entry; code == EXIT_OK && (entry = readdir(directory));) {
-        const char *name = entry->d_name;
-        if (name[0] != '.' && (ends_with(name, ".png") || ends_with(name, ".jpg") || ends_with(name, ".jpeg")))
-            code = add_path(in, folder, strlen(folder), name);
-    }
-    closedir(directory);
-    if (code != EXIT_OK)
-        return code;
-    if (in->n_paths == first) {
-        complain(folder, "no .png, .jpg or .jpeg files in this folder; to use files in subfolders, name them in a list (.txt)");
-        return EXIT_FILE;
-    }
-    qsort(in->paths + first, (size_t)(in->n_paths - first), sizeof *in->paths, compare_paths);
-    return EXIT_OK;
-}
-
 static int add_list(struct inputs *in, const char *path)
 {
     struct lines list;
@@ -78,14 +22,14 @@ static int add_list(struct inputs *in, const char *path)
     if (code != EXIT_OK)
         return code;
     const char *slash = strrchr(path, '/');
-    const int32_t first = in->n_paths;
+    const int32_t first = in->files.n;
     for (int64_t i = 0; i < list.n_lines && code == EXIT_OK; i++) {
         const char *line = list.text[i];
         if (line[0])
-            code = add_path(in, path, line[0] != '/' && slash ? (size_t)(slash - path) + 1 : 0, line);
+            code = path_list_add(&in->files, path, line[0] != '/' && slash ? (size_t)(slash - path) + 1 : 0, line);
     }
     lines_free(&list);
-    if (code == EXIT_OK && in->n_paths == first) {
+    if (code == EXIT_OK && in->files.n == first) {
         complain(path, "the list names no image");
         code = EXIT_FILE;
     }
@@ -95,8 +39,8 @@ static int add_list(struct inputs *in, const char *path)
 uint64_t inputs_fingerprint(const struct inputs *in)
 {
     uint64_t hash = 0xcbf29ce484222325;
-    for (int32_t i = 0; i < in->n_paths; i++) {
-        const char *c = in->paths[i];
+    for (int32_t i = 0; i < in->files.n; i++) {
+        const char *c = in->files.paths[i];
         do /* with the NUL, so that "ab", "c" is not "a", "bc" */
             hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
         while (*c++);
@@ -119,8 +63,8 @@ static int add_argument(struct inputs *in, const char *argument)
 {
     struct stat status;
     if (stat(argument, &status) == 0 && S_ISDIR(status.st_mode))
-        return add_folder(in, argument);
-    return ends_with(argument, ".txt") ? add_list(in, argument) : add_path(in, "", 0, argument);
+        return folder_read(argument, &in->files, &in->left_out);
+    return ends_with(argument, ".txt") ? add_list(in, argument) : path_list_add(&in->files, "", 0, argument);
 }
 
 int inputs_open(char *const *arguments, int n_arguments, const struct preprocess *recipe, const struct video *video, int32_t tiles,
@@ -129,9 +73,9 @@ int inputs_open(char *const *arguments, int n_arguments, const struct preprocess
     *out = (struct inputs){.recipe = recipe, .video = video, .tiles = tiles, .limit = limit ? limit : INT64_MAX};
     int code = EXIT_OK;
     for (int i = 0; i < n_arguments && code == EXIT_OK; i++)
-        code = video ? add_path(out, "", 0, arguments[i]) : add_argument(out, arguments[i]);
-    for (int32_t i = 0; !video && i < out->n_paths; i++)
-        out->n_given += inputs_count_tiles(out, out->paths[i]);
+        code = video ? path_list_add(&out->files, "", 0, arguments[i]) : add_argument(out, arguments[i]);
+    for (int32_t i = 0; !video && i < out->files.n; i++)
+        out->n_given += inputs_count_tiles(out, out->files.paths[i]);
     if (video)
         out->n_given = limit;
     out->total = out->limit < out->n_given ? out->limit : out->n_given;
@@ -148,11 +92,10 @@ int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ah
 void inputs_close(struct inputs *in)
 {
     input_queue_destroy(in->queue);
-    for (int32_t i = 0; i < in->n_paths; i++)
-        free(in->paths[i]);
+    path_list_free(&in->files);
+    path_list_free(&in->left_out);
     for (int32_t i = 0; i < in->n_failures; i++)
         free(in->failures[i].text);
-    free(in->paths);
     free(in->failures);
     *in = (struct inputs){0};
 }

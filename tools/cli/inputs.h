@@ -4,6 +4,7 @@
 #define RVIT_CLI_INPUTS_H
 
 #include "cli.h"
+#include "folder.h"
 #include "nvjpeg.h"
 #include "preprocess.h"
 #include "shard.h"
@@ -24,8 +25,7 @@ struct input_failure {
 };
 
 struct inputs {
-    char **paths;
-    int32_t n_paths, capacity;
+    struct path_list files, left_out; /* left_out: of the folders that were given */
     const struct preprocess *recipe;
     const struct video *video; /* of the frames on standard input; NULL: there are files */
     bool reduces;              /* JPEGs far larger than what they are resized to are not decoded in full */

@@ -29,7 +29,7 @@ static const struct command commands[] = {
      run_devices},
     {{"classify", "MODEL IMAGE...",
       "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG, JPEG, WebP or BMP file, a "
-      "folder (its pictures, sorted by name), a list (NAME.txt: one path a line, relative to the "
+      "folder (its pictures, sorted by name; what else it holds is named and left out), a list (NAME.txt: one path a line, relative to the "
       "list), or - for raw video frames on "
       "standard "
       "input, each of which is answered when it comes. Pictures are turned upright as their EXIF data or XMP says. They are prepared as "
@@ -368,7 +368,8 @@ static void print_help(void)
     puts("\n'raggedvit COMMAND --help' shows a command's options; 'raggedvit --version' the version.\n\n"
          "exit codes:\n"
          "  0  success\n"
-         "  1  it ran, but some images could not be read or computed, the overlay could not be written, or a verification "
+         "  1  it ran, but some images could not be read (also of a kind that is not read) or computed, the overlay could not be\n"
+         "     written, or a verification "
          "failed\n"
          "  2  the command line is wrong\n"
          "  3  the device is not available, or cannot run what was asked\n"

@@ -301,10 +301,14 @@ static json_t *json_epilogue(const struct report *self, const struct inputs *inp
     json_t *failed = json_array();
     for (int32_t i = 0; i < inputs->n_failures; i++)
         json_array_append_new(failed, json_failure(inputs, &inputs->failures[i]));
-    json_t *object = json_pack("{s:o, s:I, s:i, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "n_failed",
-                               inputs->n_failures, "seconds", json_number(self->seconds), "images_per_second",
-                               self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "elapsed",
-                               json_number(elapsed_of(self)), "exit_code", code);
+    json_t *left_out = json_array();
+    for (int32_t i = 0; i < inputs->left_out.n; i++)
+        json_array_append_new(left_out, json_text(inputs->left_out.paths[i]));
+    json_t *object =
+        json_pack("{s:o, s:I, s:i, s:o, s:i, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "n_failed",
+                  inputs->n_failures, "left_out", left_out, "n_left_out", inputs->left_out.n, "seconds", json_number(self->seconds),
+                  "images_per_second", self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "elapsed",
+                  json_number(elapsed_of(self)), "exit_code", code);
     if (inputs->nvjpeg)
         json_object_set_new(object, "decoder", json_decoder(inputs->nvjpeg));
     if (self->decoded_per_second > 0)
@@ -341,8 +345,8 @@ static void print_decoder(struct nvjpeg *nvjpeg)
 {
     const struct nvjpeg_counts counts = nvjpeg_count(nvjpeg);
     const long long engines = counts.pictures[NVJPEG_BY_ENGINE], kernels = counts.pictures[NVJPEG_BY_KERNELS];
-    printf("decoder      %s: %lld file%s, %lld by the GPU's JPEG engines; by the processor: %lld\n", nvjpeg_name(nvjpeg),
-           engines + kernels, engines + kernels == 1 ? "" : "s", engines, (long long)counts.pictures[NVJPEG_BY_OTHERS]);
+    printf("decoder      %s: %lld file%s, %lld by the GPU's JPEG engines; by the processor: %lld\n", nvjpeg_name(nvjpeg), engines + kernels,
+           engines + kernels == 1 ? "" : "s", engines, (long long)counts.pictures[NVJPEG_BY_OTHERS]);
     if (counts.n_failures > 0)
         printf("             nvJPEG failed on %lld of these, first with \"%s\"\n", (long long)counts.n_failures, counts.first_failure);
 }
@@ -370,6 +374,8 @@ static void print_epilogue(const struct report *self, const struct inputs *input
         printf("cut off      %lld values, which are beyond the scales that the checkpoint has for inputs\n", (long long)self->saturated);
     if (inputs->n_failures > 0)
         printf("failed       %d, which the messages name\n", inputs->n_failures);
+    if (inputs->left_out.n > 0)
+        printf("left out     %d of what the folders hold: no pictures\n", inputs->left_out.n);
     if (self->decoded_per_second > 0)
         printf("timings      %.1f images/s of decoding alone, %.1f of everything, %.1f without decoding\n", self->decoded_per_second,
                n / elapsed_of(self), self->undecoded_per_second);

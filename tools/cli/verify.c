@@ -20,7 +20,7 @@ static int32_t fill_batch(struct verify *self)
     for (int32_t n = 0; n < self->batch; n++) {
         float *out = self->images + (size_t)n * image_length;
         struct input input = {.position = self->n_noise_done};
-        if (self->inputs.n_paths) {
+        if (self->inputs.files.n) {
             const enum input_result result = inputs_next(&self->inputs, true, out, &input);
             if (result != INPUT_READY)
                 return result == INPUT_LOST ? -1 : n;

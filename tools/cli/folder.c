@@ -1,0 +1,125 @@
+#include "folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "image_kind.h"
+
+int path_list_add(struct path_list *self, const char *folder, size_t folder_length, const char *path)
+{
+    if (self->n == self->capacity) {
+        const int32_t capacity = self->capacity ? 2 * self->capacity : 64;
+        char **paths = realloc(self->paths, (size_t)capacity * sizeof *paths);
+        if (!paths) {
+            complain(NULL, "out of memory");
+            return EXIT_FAULT;
+        }
+        self->paths = paths;
+        self->capacity = capacity;
+    }
+    char *joined = allocate(folder_length + strlen(path) + 2, 1);
+    if (!joined)
+        return EXIT_FAULT;
+    memcpy(joined, folder, folder_length);
+    if (folder_length && folder[folder_length - 1] != '/')
+        joined[folder_length++] = '/';
+    strcpy(joined + folder_length, path);
+    self->paths[self->n++] = joined;
+    return EXIT_OK;
+}
+
+void path_list_free(struct path_list *self)
+{
+    for (int32_t i = 0; i < self->n; i++)
+        free(self->paths[i]);
+    free(self->paths);
+    *self = (struct path_list){0};
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void sort_from(struct path_list *self, int32_t first)
+{
+    if (self->n > first)
+        qsort(self->paths + first, (size_t)(self->n - first), sizeof *self->paths, compare_paths);
+}
+
+static bool has_name_of_picture(const char *name)
+{
+    static const char *const endings[] = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".dib"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const size_t n = strlen(name), m = strlen(endings[i]);
+        if (n >= m && strcasecmp(name + n - m, endings[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether a file begins like a picture; what is no regular file, or cannot be read, does not. */
+static bool begins_like_picture(int folder, const char *name)
+{
+    char bytes[IMAGE_KIND_BYTES];
+    struct stat status;
+    const int file = openat(folder, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (file < 0)
+        return false;
+    const ssize_t n = fstat(file, &status) == 0 && S_ISREG(status.st_mode) ? read(file, bytes, sizeof bytes) : -1;
+    close(file);
+    return n > 0 && image_kind_of(bytes, (size_t)n) != NULL;
+}
+
+static void tell_left_out(const char *folder, const struct path_list *left_out, int32_t first)
+{
+    enum { MOST_NAMES = 8 };
+    char names[1024] = "";
+    const int32_t n = left_out->n - first;
+    size_t length = 0;
+    for (int32_t i = 0; i < n && i < MOST_NAMES && length < sizeof names; i++) {
+        const char *name = strrchr(left_out->paths[first + i], '/');
+        length +=
+            (size_t)snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "", name ? name + 1 : left_out->paths[first + i]);
+    }
+    if (n > MOST_NAMES && length < sizeof names)
+        (void)snprintf(names + length, sizeof names - length, " and %d more", n - MOST_NAMES);
+    if (n > 0)
+        complain(folder, "left out, as %s no picture%s: %s", n > 1 ? "they are" : "it is", n > 1 ? "s" : "", names);
+}
+
+int folder_read(const char *folder, struct path_list *pictures, struct path_list *left_out)
+{
+    DIR *directory = opendir(folder);
+    if (!directory) {
+        complain(folder, "the folder cannot be read: %s", strerror(errno));
+        return EXIT_FILE;
+    }
+    const int32_t first_picture = pictures->n, first_left_out = left_out->n;
+    int code = EXIT_OK;
+    for (struct dirent *entry; code == EXIT_OK && (entry = readdir(directory));) {
+        const char *name = entry->d_name;
+        if (name[0] == '.')
+            continue;
+        const bool is_picture = has_name_of_picture(name) || begins_like_picture(dirfd(directory), name);
+        code = path_list_add(is_picture ? pictures : left_out, folder, strlen(folder), name);
+    }
+    closedir(directory);
+    if (code != EXIT_OK)
+        return code;
+    sort_from(pictures, first_picture);
+    sort_from(left_out, first_left_out);
+    tell_left_out(folder, left_out, first_left_out);
+    if (pictures->n > first_picture)
+        return EXIT_OK;
+    complain(folder, "no pictures in this folder; to use files in subfolders, name them in a list (.txt)");
+    return EXIT_FILE;
+}
