@@ -27,6 +27,7 @@ import ray
 
 DEMO = pathlib.Path(__file__).resolve().parent / "data" / "deit_tiny_cifar10.safetensors"
 MOST_ATTEMPTS = 5
+PICTURES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".avif", ".gif", ".tif", ".tiff")  # what Pillow reads
 
 
 class Shards:
@@ -68,7 +69,7 @@ def write(path, put):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path, help="of JPEG and PNG files, or a Parquet file; all workers see it")
+    parser.add_argument("folder", type=pathlib.Path, help="of pictures, or a Parquet file; all workers see it")
     parser.add_argument("out", type=pathlib.Path, help="folder of the Parquet files, on one too")
     parser.add_argument("--model", default=str(DEMO))
     parser.add_argument("--outputs", default="class,label,score", help="columns, as raggedvit.ray.Classifier has them")
@@ -87,7 +88,11 @@ def main():
     options, begin = parse(), time.monotonic()
     folder, out = options.folder.resolve(), options.out.resolve()
     if folder.is_dir():
-        names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+        files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+        names = [name for name in files if pathlib.Path(name).suffix.lower() in PICTURES]
+        left_out = sorted(set(files) - set(names))
+        if left_out:
+            print(f"{len(left_out)} files are left out, as their names are none of a picture: {', '.join(left_out[:8])}", flush=True)
     else:
         names = sorted(pq.read_table(folder, columns=["path"])["path"].to_pylist())
     if len(set(names)) < len(names):

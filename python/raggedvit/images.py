@@ -27,11 +27,15 @@ from ._resize import resize
 
 __all__ = ["Picture", "Recipe", "decode", "load", "prepare"]
 
-#: A file, or uint8 [height, width, 3], RGB; pictures of Pillow's are taken too.
+#: A file, or uint8 [height, width, 3], RGB; pictures of Pillow's are taken too, and are what their file is: of 16 bits the upper 8 are used,
+#: and getexif() tells how they are turned.
 Picture = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
 
 MOST_PIXELS = 200_000_000
 MOST_THREADS = 16
+#: Of EXIF's orientations, how Pillow turns a picture upright. The tool's own table is in tools/cli/orientation.c.
+ORIENTATION = 0x112
+TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
 PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # a picture that every recipe takes
 FITS, FILTERS, PROCESSORS = named("RVIT_FIT_"), named("RVIT_FILTER_"), named("RVIT_PROCESSOR_")
 
@@ -135,8 +139,9 @@ class Recipe:
 
 
 def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
-    """The pixels of a file as every viewer shows it, uint8 [height, width, 3]: turned upright as its EXIF data says; grey, palettes and CMYK
-    become RGB, alpha is dropped, of 16 bits the upper 8 are used. Needs Pillow. BAD_FILE names the file."""
+    """The pixels of a file as every viewer shows it, uint8 [height, width, 3]: turned upright as its EXIF data says, or its XMP where that is
+    silent; grey, palettes and CMYK become RGB, alpha is dropped, of 16 bits the upper 8 are used, of an animation the first picture. Float
+    values, and integers beyond 16 bits, are refused: nothing tells what is white. Needs Pillow. BAD_FILE names the file."""
     name = os.fsdecode(_checks.path("path", path))
     return _read(name, f"{name}: ")
 
@@ -149,29 +154,65 @@ def decode(data: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
 def _read(source: str | io.BytesIO, name: str) -> NDArray[np.uint8]:
     """name: begins the sentence of an error."""
     try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
+        from PIL import Image
     except ImportError as error:
         raise RaggedVitError(Status.UNAVAILABLE, 'reading picture files needs Pillow: pip install "raggedvit[images]"') from error
     try:
         with Image.open(source) as file:
-            if file.width * file.height > MOST_PIXELS:
-                raise ValueError(f"{file.width} x {file.height} pixels; {MOST_PIXELS} in all are handled")
-            picture = ImageOps.exif_transpose(file)
-            if picture.mode.startswith("I"):  # grey of 16 bits, which convert would clip
-                grey = (np.asarray(picture).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
-                return np.repeat(grey[:, :, None], 3, axis=2)
-            return np.array(picture.convert("RGB"))
+            return _of_pillow(file)
     except MemoryError:
         raise
-    except Exception as error:  # each plugin of Pillow has errors of its own
-        why = str(error) if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {error}"
-        if isinstance(error, UnidentifiedImageError) and not name:  # Pillow names an object of Python's
-            why = "cannot identify the format of the picture"
-        raise RaggedVitError(Status.BAD_FILE, name + why) from error
+    except Exception as error:
+        raise RaggedVitError(Status.BAD_FILE, name + _why(error, bool(name))) from error
+
+
+def _why(error: Exception, is_named: bool = False) -> str:
+    """What a plugin of Pillow's says, each of which has errors of its own."""
+    if type(error).__name__ == "UnidentifiedImageError" and not is_named:  # Pillow names an object of Python's
+        return "cannot identify the format of the picture"
+    return str(error) if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {error}"
+
+
+def _of_pillow(picture: Any) -> NDArray[np.uint8]:
+    """Of a picture of Pillow's, whether it was just opened or made elsewhere."""
+    from PIL import Image
+
+    if not 0 < picture.width * picture.height <= MOST_PIXELS:
+        raise ValueError(f"{picture.width} x {picture.height} pixels; {MOST_PIXELS} in all are handled")
+    picture.load()
+    try:
+        how = TURNS.get(picture.getexif().get(ORIENTATION, 1))
+    except MemoryError:
+        raise
+    except Exception:  # damaged EXIF data is passed over, which ImageOps.exif_transpose does not do for every kind of file
+        how = None
+    if how is not None:
+        picture = picture.transpose(Image.Transpose[how])
+    if picture.mode.startswith("I"):  # grey of 16 bits, which convert would clip
+        grey = np.asarray(picture)
+        if grey.size and not 0 <= grey.min() <= grey.max() <= 0xFFFF:
+            raise ValueError(f"grey values from {grey.min()} to {grey.max()}; those of 16 bits are read, 0 to 65535")
+        return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+    if picture.mode == "F":
+        raise ValueError("grey values in float32, of which nothing tells what is white; convert the picture to mode L")
+    return np.array(picture.convert("RGB"))
 
 
 def _is_pil(picture: Any) -> bool:
     return isinstance(picture, getattr(sys.modules.get("PIL.Image"), "Image", ()))
+
+
+def _settle(pictures: Any) -> None:
+    """Reads the pictures of Pillow's that a batch holds more than once: threads must not read one at the same time."""
+    seen: set[int] = set()
+    for picture in () if isinstance(pictures, np.ndarray) else filter(_is_pil, pictures):
+        if id(picture) in seen:
+            try:
+                picture.load()
+                picture.getexif()
+            except Exception:  # comes again where the picture has a number
+                pass
+        seen.add(id(picture))
 
 
 def _pixels(number: int, picture: Any) -> NDArray[np.uint8]:
@@ -182,7 +223,12 @@ def _pixels(number: int, picture: Any) -> NDArray[np.uint8]:
         except RaggedVitError as error:
             raise RaggedVitError(error.status, f"picture {number}: {error}") from error
     if _is_pil(picture):
-        picture = picture.convert("RGB")
+        try:
+            return _of_pillow(picture)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise invalid(f"picture {number}: {_why(error)}") from error
     found = np.asarray(picture)
     if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3 or 0 in found.shape or found.size > 3 * MOST_PIXELS:
         raise invalid(f"picture {number} is {found.dtype} {list(found.shape)}; expected a path, or uint8 [height, width, 3], RGB, of at most "
@@ -260,6 +306,7 @@ def prepare_all(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8],
         except RaggedVitError as error:
             raise RaggedVitError(error.status, f"picture {number}: {error}") from error
 
+    _settle(pictures)
     done = [workers().submit(work, number) for number in range(len(pictures))]
     try:
         for number, one in enumerate(done):
@@ -292,6 +339,7 @@ def read(pictures: Sequence[Picture] | NDArray[np.uint8], failures: dict[int, Ra
 
     if not any(isinstance(one, (str, os.PathLike)) for one in pictures):
         return [pixels(number, one) for number, one in enumerate(pictures)]
+    _settle(pictures)
     return list(workers().map(pixels, range(len(pictures)), pictures))
 
 

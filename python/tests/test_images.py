@@ -1,6 +1,7 @@
 """Pictures of any size: bit for bit what timm and transformers make of them, files as viewers show them, and classify on both."""
 
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -165,10 +166,56 @@ class FileTest(unittest.TestCase):
         self.assertTrue((images.load(self.path("16.png")) == (grey >> 8)[:, :, None]).all())
         for mode in ("L", "LA", "P", "RGBA", "CMYK", "1"):
             picture = Image.fromarray(noise(10, 7)).convert(mode)
-            name = self.path(f"{mode}.jpg" if mode == "CMYK" else f"{mode}.png")
-            picture.save(name)
-            with Image.open(name) as file:
-                self.assertTrue((images.load(name) == np.asarray(file.convert("RGB"))).all(), mode)
+            for kind in {"CMYK": ("jpg",), "LA": ("png",)}.get(mode, ("png", "webp", "bmp", "tif")):
+                name = self.path(f"{mode}.{kind}")
+                picture.save(name, **({"lossless": True} if kind == "webp" else {}))
+                with Image.open(name) as file:
+                    self.assertTrue((images.load(name) == np.asarray(file.convert("RGB"))).all(), mode)
+
+    def test_pillows_pictures_are_their_files(self):
+        """Opened, loaded, or made in memory: what they are as a file is what they are."""
+        exif = Image.Exif()
+        exif[0x112] = 6
+        grey = Image.fromarray(np.arange(70, dtype=np.uint16).reshape(7, 10) * 900)
+        colours = Image.fromarray(noise(10, 7))
+        pictures = [(colours, "jpg", {"exif": exif}), (colours, "webp", {"exif": exif, "lossless": True}), (grey, "png", {"exif": exif}),
+                    (colours.convert("CMYK"), "jpg", {"exif": exif})]
+        pictures += [(colours.convert(mode), "png", {"exif": exif}) for mode in ("1", "L", "LA", "P", "RGB", "RGBA")]
+        for picture, kind, options in pictures:
+            path = self.path(f"{picture.mode.replace(';', '')}.{kind}")
+            picture.save(path, **options)
+            wanted = images.load(path)
+            self.assertEqual(wanted.shape, (10, 7, 3))
+            with Image.open(path) as file:
+                for found in (file, file.copy(), file.convert("RGB") if file.mode[0] != "I" else file):
+                    np.testing.assert_array_equal(images.read([found])[0], wanted, picture.mode)
+                    np.testing.assert_array_equal(images.prepare(HF["ViT"], [found]), images.prepare(HF["ViT"], [path]))
+                np.testing.assert_array_equal(images.read([ImageOps.exif_transpose(file)])[0], wanted)  # not turned twice
+        self.assertEqual(images.read([grey])[0].tolist(), [[[value >> 8] * 3 for value in line] for line in np.asarray(grey).tolist()])
+        np.testing.assert_array_equal(images.read([Image.fromarray(np.asarray(grey).astype(np.int32))])[0], images.read([grey])[0])
+
+    def test_a_picture_of_pillows_many_times(self):
+        Image.fromarray(noise(300, 300)).save(self.path("once.jpg"))
+        wanted = images.prepare(HF["ViT"], [self.path("once.jpg")])
+        for _ in range(20):
+            with Image.open(self.path("once.jpg")) as file:
+                for found in images.prepare(HF["ViT"], [file] * 4):
+                    np.testing.assert_array_equal(found, wanted[0])
+
+    def test_pillows_pictures_that_are_none(self):
+        wide = Image.fromarray(np.full((4, 4), 70000, np.int32))
+        cut = io.BytesIO()
+        Image.fromarray(noise(50, 40)).save(cut, "JPEG")
+        with Image.open(io.BytesIO(cut.getvalue()[:1500])) as file:
+            for picture, words in ((wide, "grey values from 70000 to 70000"), (Image.new("F", (4, 4)), "float32"), (file, "truncated"),
+                                   (Image.new("La", (4, 4)), "conversion"), (Image.new("RGB", (0, 4)), "0 x 4")):
+                self.fails(Status.INVALID_ARGUMENT, f"^picture 1: .*{words}", images.prepare, HF["ViT"], [noise(9, 9), picture])
+                self.fails(Status.INVALID_ARGUMENT, f"^picture 0: .*{words}", images.read, [picture])
+        for picture in (wide, Image.new("F", (4, 4))):
+            picture.save(self.path("wide.tif"))
+            self.fails(Status.BAD_FILE, "wide.tif: grey values", images.load, self.path("wide.tif"))
+        with mock.patch.object(images, "MOST_PIXELS", 100):
+            self.fails(Status.INVALID_ARGUMENT, "^picture 0: 50 x 40 pixels; 100 in all", images.read, [Image.new("L", (50, 40))])
 
     def test_files_that_are_none(self):
         Image.fromarray(noise(50, 40)).save(self.path("whole.jpg"))
