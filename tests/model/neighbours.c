@@ -72,7 +72,8 @@ typedef struct found {
 
 static void append(found *f, const void *bytes, size_t n)
 {
-    memcpy(f->bytes + f->n, bytes, n);
+    if (n > 0)
+        memcpy(f->bytes + f->n, bytes, n);
     f->n += n;
 }
 
