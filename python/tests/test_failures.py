@@ -69,7 +69,8 @@ class FailuresTest(unittest.TestCase):
             function(*arguments, **named)
 
     def test_nan_in_one_image(self):
-        for policy in ({"policy": "l2", "keep": 0.5, "blocks": [1, 4]}, {"policy": "evit", "keep": 0.7}, {"policy": "ats", "blocks": [3]}):
+        for policy in ({"policy": "l2", "keep": 0.5, "blocks": [1, 4]}, {"policy": "evit", "keep": 0.7}, {"policy": "ats", "blocks": [3]},
+                       {"policy": "ats", "blocks": [3, 7], "n_samples": 20}):
             for outputs in ({}, OUTPUTS):
                 with self.subTest(**policy, outputs=bool(outputs)):
                     wanted = self.model.classify(self.images, **policy, **outputs)
