@@ -63,7 +63,7 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
         rvit_tensor_set_skip_prefix(checkpoint->tensors, prefix);
     }
     RVIT_TRY(rvit_vit_config_infer(set, family, desc->lenient, checkpoint->used, &checkpoint->config, obstacles));
-    RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, obstacles));
+    RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, obstacles, &checkpoint->classes));
     const double size[2] = {desc->image_size, desc->image_size};
     if (checkpoint->config.no_table && desc->image_size > 0)
         rvit_facts_set_several(&checkpoint->facts, RVIT_FACT_IMAGE, size, 2, "given: image_size");
@@ -177,6 +177,7 @@ void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint)
         return;
     rvit_tensor_set_close(checkpoint->tensors);
     rvit_alloc_free(&checkpoint->alloc, checkpoint->used);
+    rvit_class_names_free(&checkpoint->alloc, &checkpoint->classes);
     rvit_alloc alloc;
     rvit_alloc_copy(&alloc, &checkpoint->alloc);
     rvit_alloc_free(&alloc, checkpoint);
@@ -240,6 +241,11 @@ const char *rvit_checkpoint_obstacles(const rvit_checkpoint *checkpoint)
 const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key)
 {
     return checkpoint == NULL || key == NULL ? NULL : rvit_tensor_set_metadata(checkpoint->tensors, key);
+}
+
+const char *rvit_checkpoint_class_name(const rvit_checkpoint *checkpoint, int32_t index)
+{
+    return checkpoint == NULL || index < 0 || index >= checkpoint->classes.n ? NULL : checkpoint->classes.names[index];
 }
 
 void rvit_values_of(const uint8_t *bytes, int32_t dtype, int64_t n, float *out_values)

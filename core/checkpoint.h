@@ -2,6 +2,7 @@
 #ifndef RVIT_CORE_CHECKPOINT_H
 #define RVIT_CORE_CHECKPOINT_H
 
+#include "core/class_names.h"
 #include "core/vit_config.h"
 #include "core/vit_facts.h"
 
@@ -12,6 +13,7 @@ struct rvit_checkpoint {
     rvit_facts facts;
     rvit_obstacles obstacles; /* of a checkpoint that was opened to be described alone */
     uint8_t *used;            /* [tensors]: 1 if the dense forward uses it */
+    rvit_class_names classes; /* of a config.json */
 };
 
 /* A file's bytes as float32, on a host of any order. */

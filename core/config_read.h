@@ -3,6 +3,7 @@
 #ifndef RVIT_CORE_CONFIG_READ_H
 #define RVIT_CORE_CONFIG_READ_H
 
+#include "core/class_names.h"
 #include "core/json.h"
 #include "core/vit_facts.h"
 #include "core/vit_features.h"
@@ -15,6 +16,8 @@ typedef struct rvit_config_reader {
     rvit_obstacles *obstacles;
     const struct rvit_processor_class **processor; /* of the model type; *processor is NULL where none is known */
     int32_t *has_processor;                        /* set once a file has told how images are prepared */
+    rvit_alloc *alloc;
+    rvit_class_names *classes;
 } rvit_config_reader;
 
 /* "config.json: vision_config.hidden_act", for facts and obstacles. */
@@ -66,6 +69,8 @@ typedef struct rvit_config_source {
     const char *path, *config, *architecture;
     const char *given; /* the text of a config.json that takes the place of all these; NULL: none */
 } rvit_config_source;
-rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles);
+/* The caller frees *out_classes, also after a failure. */
+rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles,
+                              rvit_class_names *out_classes);
 
 #endif

@@ -1,10 +1,11 @@
 # What the tests of the command line tool share. Sourced with RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER; json_get lies beside RAGGEDVIT.
 set -u
-tool=$(realpath "$1")
 # Short names without spaces, wherever the tree lies: the tests split lists of arguments at spaces.
 short=$(mktemp -d /tmp/raggedvit-cli.XXXXXX) || exit 1
+ln -s "$(dirname "$(realpath "$1")")" "$short/bin"
 ln -s "$(realpath "$2")" "$short/data"
 ln -s "$(realpath "$3")" "$short/tmp"
+tool=$short/bin/$(basename "$(realpath "$1")")
 data=$short/data
 folder=$short/tmp/cli.$$
 json_get=$(dirname "$tool")/json_get

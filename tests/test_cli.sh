@@ -338,7 +338,9 @@ write_index() { # FILE: of every tensor
 write_index part.safetensors
 expect 0 classify "$index" "$cat" --backend cpu
 out '^ +82\.2 %  cat$'
-for file in none.safetensors ../parts/part.safetensors "$folder/parts/part.safetensors"; do
+# The sentence that cuts a long path keeps the file's name.
+long="$folder/parts/$(printf 'a folder with a long name %.0s' 1 2 3 4 5 6)/part.safetensors"
+for file in none.safetensors ../parts/part.safetensors "$folder/parts/part.safetensors" "$long"; do
     write_index "$file"
     expect 4 classify "$index" "$cat" --backend cpu
     err "^raggedvit: .*${file##*/}"
@@ -488,6 +490,22 @@ seq 1 9 >"$folder/names.txt"
 run 4 "$cat" --labels "$folder/names.txt"
 err "names.txt: 9 class names, but the model has 10 classes"
 run 4 "$cat" --labels "$folder/none.txt"
+# names that a config.json has: timm's and those of transformers
+mkdir "$folder/named"
+cp "$(dirname "$0")/data/reference/model.safetensors" "$folder/named"
+for names in '"label_names": ["a, A", "b", "c", "d", "e", "f", "g"]' \
+    '"id2label": {"6": "g", "0": "a, A", "1": "b", "2": "c", "3": "d", "4": "e", "5": "f"}'; do
+    sed "s/^{/{$names, /" "$(dirname "$0")/data/reference/config.json" >"$folder/named/config.json"
+    expect 0 classify "$folder/named/model.safetensors" "$cat" --backend cpu --top 7
+    for name in "a, A" b c d e f g; do out "%  $name\$"; done
+    expect 0 inspect "$folder/named/model.safetensors"
+    out '^classes +7: a, A,b,c,d,e,f,g$'
+    expect 0 inspect "$folder/named/model.safetensors" --json
+    json classes 'a, A,b,c,d,e,f,g'
+done
+sed 's/^{/{"label_names": ["a"], /' "$(dirname "$0")/data/reference/config.json" >"$folder/named/config.json"
+expect 0 classify "$folder/named/model.safetensors" "$cat" --backend cpu --top 1
+err 'the checkpoint names 1 classes but has 7; they go by number'
 err "none.txt: cannot be read: No such file"
 echo cat >"$folder/right.txt"
 run 0 "$cat" --expect "$folder/right.txt"

@@ -45,7 +45,8 @@ for way in $ways; do
     fails $way "$to/lost" 'is a symbolic link, which is not replaced'
     # shellcheck disable=SC2086
     only $all
-    [ -p "$to/fifo" ] && [ -L "$to/link" ] && [ ! -e "$to/lost" ] && [ "$(cat "$to/kept")" = precious ] || fail "what stood there has changed ($what)"
+    [ -p "$to/fifo" ] && [ -L "$to/link" ] && [ ! -e "$to/lost" ] && [ "$(cat "$to/kept")" = precious ] ||
+        fail "what stood there has changed ($what)"
 
     # new: as the umask has it; replaced: the mode stays
     renew
@@ -104,7 +105,8 @@ exec 8<>"$folder/frames"
 set -m # SIGINT is ignored otherwise
 for signal in HUP INT PIPE QUIT TERM; do
     what="SIG$signal"
-    "$tool" classify "$small" - --size 8x8 --format rgb24 --backend cpu --mean 0 --std 1 --features "$to/new" <&8 >"$folder/out" 2>"$folder/err" &
+    "$tool" classify "$small" - --size 8x8 --format rgb24 --backend cpu --mean 0 --std 1 --features "$to/new" <&8 \
+        >"$folder/out" 2>"$folder/err" &
     for ((i = 0; i < 600; i++)); do
         [ -n "$(ls -A "$to")" ] && break
         sleep 0.05

@@ -515,6 +515,60 @@ static void bad_configs(void **state)
     remove_beside();
 }
 
+/* label_names and id2label, each a list or an object; also where the config is the file's metadata or given. What names nothing is no
+ * error. */
+static void class_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fields, *names[4];
+    } cases[] = {
+        {"\"label_names\":[\"tench, Tinca\",\"cat\"],\"id2label\":{\"0\":\"no\"}", {"tench, Tinca", "cat", NULL}},
+        {"\"id2label\":{\"2\":\"c\",\"0\":\"a\"}", {"a", "1", "c", NULL}},
+        {"\"label_names\":{\"1\":\"b\"},\"id2label\":null", {"0", "b", NULL}},
+        {"\"id2label\":[\"a\",7]", {"a", "1", NULL}},
+        {"\"id2label\":{\"a\":\"0\"}", {NULL}},
+        {"\"id2label\":{\"\":\"0\"}", {NULL}},
+        {"\"id2label\":{\"-1\":\"0\"}", {NULL}},
+        {"\"id2label\":{\"65536\":\"0\"}", {NULL}},
+        {"\"id2label\":{\"18446744073709551616\":\"0\"}", {NULL}},
+        {"\"label_names\":5", {NULL}},
+        {"\"label_names\":[]", {NULL}},
+    };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+        rvit_checkpoint *checkpoint;
+        snprintf(text, sizeof text, "{\"architecture\":\"deit_tiny_patch16_224\",%s}", cases[i / 2].fields);
+        bare(&deit_tiny);
+        if (i % 2 == 0)
+            write_beside("config.json", text);
+        else
+            desc.config = text;
+        /* Every allocation fails once. */
+        counter memory = {0, 0, 0};
+        const rvit_allocator allocator = {&memory, counter_allocate, counter_release};
+        desc.allocator = &allocator;
+        for (rvit_status status = RVIT_OUT_OF_HOST_MEMORY; status != RVIT_OK; memory.fail_at++) {
+            memory.calls = 0;
+            status = open_scratch(&desc, &checkpoint);
+            assert_true(status == RVIT_OK || (status == RVIT_OUT_OF_HOST_MEMORY && memory.live == 0));
+        }
+        for (int32_t c = 0;; c++) {
+            const char *name = rvit_checkpoint_class_name(checkpoint, c), *wanted = cases[i / 2].names[c];
+            if (name == NULL || wanted == NULL || strcmp(name, wanted) != 0) {
+                assert_ptr_equal(name, wanted);
+                break;
+            }
+        }
+        assert_null(rvit_checkpoint_class_name(checkpoint, -1));
+        rvit_checkpoint_destroy(checkpoint);
+        assert_int_equal(memory.live, 0);
+    }
+    assert_null(rvit_checkpoint_class_name(NULL, 0));
+    remove_beside();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -535,6 +589,7 @@ int main(void)
         cmocka_unit_test(naflex_processors),
         cmocka_unit_test(bad_configs),
         cmocka_unit_test(given_config),
+        cmocka_unit_test(class_names),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

@@ -6,6 +6,7 @@ the like, one in the other if need be; what else such a file holds (optimizer, e
 loads weights only. Needs torch and safetensors from PyPI.
 """
 import argparse
+import os
 import pathlib
 import re
 import sys
@@ -14,6 +15,8 @@ try:
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import save_file
+
+    from output_file import output_file
 except ImportError as error:
     sys.exit(f"convert_checkpoint.py: {error}; it needs torch and safetensors from PyPI: pip install torch safetensors")
 
@@ -74,13 +77,14 @@ def main():
     target = options.target or options.source.with_suffix(".safetensors")
     if target.suffix != ".safetensors":
         sys.exit(f"convert_checkpoint.py: {target}: the name must end with .safetensors")
-    if target.exists() and not options.force:
+    if os.path.lexists(target) and not options.force:
         sys.exit(f"convert_checkpoint.py: {target}: is there already (--force replaces it)")
     try:
         tensors, others, path = convert(options.source, options.key)
-        save_file(tensors, target, {"format": "pt"})
+        with output_file(target) as temporary:
+            save_file(tensors, temporary, {"format": "pt"})
     except OSError as error:
-        sys.exit(f"convert_checkpoint.py: {options.source}: {error.strerror or error}")
+        sys.exit(f"convert_checkpoint.py: {error.filename or options.source}: {error.strerror or error}")
     except (ValueError, SafetensorError) as error:
         sys.exit(f"convert_checkpoint.py: {options.source}: {error}")
     where = "".join(f"[{key!r}]" for key in path)

@@ -15,6 +15,8 @@ import pathlib
 import sys
 import zlib
 
+from output_file import output_file
+
 PRECISIONS = ("f32", "f16", "bf16")
 
 
@@ -172,6 +174,7 @@ def write(options):
     tensors = {"images": images, **{name: value.float().contiguous() for name, value in truth.items()}}
     if not all(torch.isfinite(value).all() for value in tensors.values()):
         sys.exit("dump_reference.py: the model's outputs are not all finite")
-    safetensors.torch.save_file({name: value.clone() for name, value in tensors.items()}, options.out, metadata)
+    with output_file(options.out) as temporary:
+        safetensors.torch.save_file({name: value.clone() for name, value in tensors.items()}, temporary, metadata)
     shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in tensors.items())
     print(f"{options.out}: {source.name} of {source.source}: {shapes}")

@@ -33,12 +33,15 @@ def write(path, embeddings, model):
     """The file, with what the model has of logit_scale and logit_bias."""
     from safetensors.torch import save_file
 
+    from output_file import output_file
+
     tensors = {"text_embeddings": embeddings.detach().float().cpu().contiguous()}
     for name in ("logit_scale", "logit_bias"):
         value = getattr(model, name, None)
         if value is not None:
             tensors[name] = value.detach().float().cpu().reshape(())
-    save_file(tensors, path)
+    with output_file(path) as temporary:
+        save_file(tensors, temporary)
 
 
 def from_transformers(name):

@@ -311,6 +311,10 @@ RVIT_API const char *rvit_checkpoint_obstacles(const rvit_checkpoint *checkpoint
 /* The text stored under a key of the file's __metadata__, verbatim; NULL if there is none. It lives
    as long as the checkpoint. */
 RVIT_API const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key);
+/* The name of class `index` in the config.json, be it a file, metadata or given: from label_names
+   (timm) or id2label (transformers). A class that these leave out is named by its number. NULL past
+   the last class that is named, or if the config names none. It lives as long as the checkpoint. */
+RVIT_API const char *rvit_checkpoint_class_name(const rvit_checkpoint *checkpoint, int32_t index);
 
 /* The weights of a checkpoint on a device. Threads and sessions may share it; only
    rvit_model_update changes it. */

@@ -1200,6 +1200,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_checkpoint_fact": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_obstacles": (c_char_p, [c_void_p], False),
     "rvit_checkpoint_metadata": (c_char_p, [c_void_p, c_char_p], False),
+    "rvit_checkpoint_class_name": (c_char_p, [c_void_p, c_int32], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),
     "rvit_precision_choose": (c_int, [c_void_p, c_void_p, c_int, c_void_p], True),

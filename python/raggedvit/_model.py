@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import sys
 import threading
@@ -176,8 +177,13 @@ class Model:
         checkpoint = self._lib.own("checkpoint", encoded, ctypes.byref(desc), create="rvit_checkpoint_open")
         self._open(checkpoint)
         names = self._lib.rvit_checkpoint_metadata(checkpoint, b"classes")
-        #: The names that the file's metadata lists under "classes", or that a module's config gives its labels; None if there are none.
-        self.class_names: list[str] | None = names.decode().split(",") if names else None
+        #: The names that the file's metadata lists under "classes", else the label_names or id2label of its config, as a module's config
+        #: has them; None if there are none.
+        self.class_names: list[str] | None = names.decode().split(",") if names else self._config_names(checkpoint)
+
+    def _config_names(self, checkpoint: object) -> list[str] | None:
+        names = (self._lib.rvit_checkpoint_class_name(checkpoint, i) for i in itertools.count())
+        return [name.decode() for name in itertools.takewhile(lambda name: name is not None, names)] or None
 
     @classmethod
     def from_module(cls, module: torch.nn.Module, backend: str | None = None, dtype: str | None = None, *, index: int | None = None,

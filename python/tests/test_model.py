@@ -2,11 +2,15 @@
 
 import functools
 import gc
+import json
 import os
+import pathlib
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 import unittest.mock
 
@@ -230,6 +234,17 @@ class ModelTest(unittest.TestCase):
         self.assertIn("cat", self.model.class_names)
         l2 = next(p for p in raggedvit.policies() if p.name == "l2")
         self.assertEqual((l2.keep, l2.blocks, l2.parameters), (0.5, (3,), ("keep", "blocks")))
+
+    def test_class_names_of_a_config(self):
+        reference = support.ROOT / "tests" / "data" / "reference"
+        config = json.loads((reference / "config.json").read_text())
+        for field, names in (("label_names", ["tench, Tinca", *"bcdefg"]), ("id2label", {str(i): name for i, name in enumerate("abcdefg")})):
+            with tempfile.TemporaryDirectory() as folder:
+                model = pathlib.Path(folder, "model.safetensors")
+                shutil.copy(reference / "model.safetensors", model)
+                model.with_name("config.json").write_text(json.dumps({**config, field: names}))
+                wanted = list(names.values()) if isinstance(names, dict) else names
+                self.assertEqual(raggedvit.Model(model, backend="cpu").class_names, wanted)
 
     def test_the_library_is_named_or_missed(self):
         code = "import raggedvit\ntry: raggedvit.version()\nexcept raggedvit.RaggedVitError as e: print(e.status.name, e)"

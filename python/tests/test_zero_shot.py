@@ -31,6 +31,7 @@ def tool():
 def text_embeddings():
     spec = importlib.util.spec_from_file_location("text_embeddings", support.ROOT / "tools" / "text_embeddings.py")
     module = importlib.util.module_from_spec(spec)
+    sys.path.append(str(support.ROOT / "tools"))
     spec.loader.exec_module(module)
     return module
 

@@ -1,5 +1,6 @@
 /* raggedvit inspect. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "json.h"
@@ -82,13 +83,30 @@ static json_t *facts_to_json(const rvit_checkpoint *checkpoint)
     return object;
 }
 
+/* The names of the classes with commas between them, to be freed; NULL: there are none. */
+static char *class_list(const rvit_checkpoint *checkpoint)
+{
+    const char *metadata = rvit_checkpoint_metadata(checkpoint, "classes"), *name = rvit_checkpoint_class_name(checkpoint, 0);
+    char *text = NULL;
+    size_t size;
+    if (metadata)
+        return strdup(metadata);
+    FILE *out = name ? open_memstream(&text, &size) : NULL;
+    for (int32_t i = 0; out && (name = rvit_checkpoint_class_name(checkpoint, i)) != NULL; i++)
+        fprintf(out, "%s%s", i ? "," : "", name);
+    if (out)
+        fclose(out);
+    return text;
+}
+
 static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
-    const char *classes = rvit_checkpoint_metadata(checkpoint, "classes");
+    char *classes = class_list(checkpoint);
     const int32_t edge = info->patch_size > 0 ? info->patch_size : 1, lines = info->image_height / edge, columns = info->image_width / edge;
     char prefix[64];
     if (info->patch_size == 0) { /* its parts are not all known, so that its shapes were not looked at */
         printf("family        %s names, %d blocks, %d tensors\n", info->family, info->depth, info->n_tensors);
+        free(classes);
         return;
     }
     describe_prefix(info, prefix, sizeof prefix);
@@ -122,6 +140,7 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
         printf("not used      none\n");
     else
         printf("not used      %d tensor%s\n", info->n_unknown, info->n_unknown > 1 ? "s" : "");
+    free(classes);
 }
 
 static const char *fit_name(const struct preprocess *recipe)
@@ -209,7 +228,7 @@ static json_t *pictures_to_json(const rvit_model_info *info)
 
 static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_info *info, const char *path, const char *refusal)
 {
-    const char *classes = rvit_checkpoint_metadata(checkpoint, "classes");
+    char *classes = class_list(checkpoint);
     json_t *object =
         json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "file", json_text(path), "architecture", info->architecture,
                   "family", info->family, "image_size", info->image_size, "patch_size", info->patch_size, "channels", info->channels, "dim",
@@ -220,6 +239,7 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_
                   "n_tensors", info->n_tensors, "n_unused", info->n_unknown, "dtypes", "F32", info->n_by_dtype[RVIT_F32], "F16",
                   info->n_by_dtype[RVIT_F16], "BF16", info->n_by_dtype[RVIT_BF16], "classes", classes ? json_text(classes) : json_null(),
                   "refused", refusal[0] ? json_text(refusal) : json_null(), "tensors", tensors_to_json(checkpoint));
+    free(classes);
     json_object_update(object, rest);
     json_decref(rest);
     json_object_set_new(object, "distilled", json_boolean(info->distilled));

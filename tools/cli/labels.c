@@ -6,6 +6,24 @@
 
 #include "cli.h"
 
+/* As a config.json has them; none if it names none. */
+static int config_names(const rvit_checkpoint *checkpoint, struct lines *out)
+{
+    size_t n = 0, size = 0;
+    for (const char *name; (name = rvit_checkpoint_class_name(checkpoint, (int32_t)n)) != NULL; n++)
+        size += strlen(name) + 1;
+    *out = (struct lines){.text = allocate(n, sizeof *out->text), .memory = allocate(size, 1)};
+    if (!out->text || !out->memory)
+        return EXIT_FAULT;
+    char *at = out->memory;
+    for (size_t i = 0; i < n; i++) {
+        out->text[i] = at;
+        at = stpcpy(at, rvit_checkpoint_class_name(checkpoint, (int32_t)i)) + 1;
+    }
+    out->n_lines = (int64_t)n;
+    return EXIT_OK;
+}
+
 int labels_load(const char *path, const rvit_checkpoint *checkpoint, const char *texts, int32_t n_classes, struct labels *out)
 {
     *out = (struct labels){.n_classes = n_classes};
@@ -15,8 +33,14 @@ int labels_load(const char *path, const rvit_checkpoint *checkpoint, const char 
         code = lines_read(path, &out->names);
     else if (metadata)
         code = lines_split(metadata, ',', &out->names);
-    if (code != EXIT_OK || (!path && !metadata) || out->names.n_lines == n_classes)
+    else if (n_classes > 0 && !texts)
+        code = config_names(checkpoint, &out->names);
+    if (code == EXIT_OK && (out->names.n_lines == n_classes || (out->names.n_lines == 0 && !path && !metadata)))
         return code;
+    if (code != EXIT_OK) {
+        lines_free(&out->names);
+        return code;
+    }
     if (path) {
         if (texts)
             complain(path, "%lld class names, but %s has embeddings of %d texts", (long long)out->names.n_lines, texts, n_classes);

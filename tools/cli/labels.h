@@ -11,8 +11,9 @@ struct labels {
     int32_t n_classes;
 };
 
-/* Loads names from the file, else from the checkpoint's metadata, else none. texts: the file with the embeddings of the texts that are the
-   classes, whose names the checkpoint does not have; NULL: they are the model's. Prints a message on failure; returns an exit code. */
+/* Loads names from the file, else from the checkpoint's metadata, else from its config.json, else none. texts: the file with the embeddings
+   of the texts that are the classes, whose names the checkpoint does not have; NULL: they are the model's. Prints a message on failure;
+   returns an exit code. */
 int labels_load(const char *path, const rvit_checkpoint *checkpoint, const char *texts, int32_t n_classes, struct labels *out);
 void labels_free(struct labels *self);
 /* The name, or the number in a static buffer. */

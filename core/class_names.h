@@ -1,0 +1,17 @@
+/* The names of classes, as the files beside a checkpoint have them. */
+#ifndef RVIT_CORE_CLASS_NAMES_H
+#define RVIT_CORE_CLASS_NAMES_H
+
+#include "core/json.h"
+
+typedef struct rvit_class_names {
+    const char **names; /* [n], with the texts in the same memory; NULL: there are none */
+    int32_t n;
+} rvit_class_names;
+
+/* root: a config.json, whose label_names (timm) or id2label (transformers) is a list of names or an object of names by number. A class
+   without a name goes by its number. What is neither list nor such an object names nothing. */
+rvit_status rvit_class_names_read(const rvit_json *root, rvit_alloc *alloc, rvit_class_names *out_names);
+void rvit_class_names_free(rvit_alloc *alloc, rvit_class_names *names);
+
+#endif
