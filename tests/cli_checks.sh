@@ -5,8 +5,10 @@ short=$(mktemp -d /tmp/raggedvit-cli.XXXXXX) || exit 1
 ln -s "$(dirname "$(realpath "$1")")" "$short/bin"
 ln -s "$(realpath "$2")" "$short/data"
 ln -s "$(realpath "$3")" "$short/tmp"
+ln -s "$(dirname "$(realpath "${BASH_SOURCE[0]}")")" "$short/tests"
 tool=$short/bin/$(basename "$(realpath "$1")")
 data=$short/data
+tests=$short/tests
 folder=$short/tmp/cli.$$
 json_get=$(dirname "$tool")/json_get
 model=$data/deit_tiny_cifar10.safetensors

@@ -492,10 +492,10 @@ err "names.txt: 9 class names, but the model has 10 classes"
 run 4 "$cat" --labels "$folder/none.txt"
 # names that a config.json has: timm's and those of transformers
 mkdir "$folder/named"
-cp "$(dirname "$0")/data/reference/model.safetensors" "$folder/named"
+cp "$tests/data/reference/model.safetensors" "$folder/named"
 for names in '"label_names": ["a, A", "b", "c", "d", "e", "f", "g"]' \
     '"id2label": {"6": "g", "0": "a, A", "1": "b", "2": "c", "3": "d", "4": "e", "5": "f"}'; do
-    sed "s/^{/{$names, /" "$(dirname "$0")/data/reference/config.json" >"$folder/named/config.json"
+    sed "s/^{/{$names, /" "$tests/data/reference/config.json" >"$folder/named/config.json"
     expect 0 classify "$folder/named/model.safetensors" "$cat" --backend cpu --top 7
     for name in "a, A" b c d e f g; do out "%  $name\$"; done
     expect 0 inspect "$folder/named/model.safetensors"
@@ -503,7 +503,7 @@ for names in '"label_names": ["a, A", "b", "c", "d", "e", "f", "g"]' \
     expect 0 inspect "$folder/named/model.safetensors" --json
     json classes 'a, A,b,c,d,e,f,g'
 done
-sed 's/^{/{"label_names": ["a"], /' "$(dirname "$0")/data/reference/config.json" >"$folder/named/config.json"
+sed 's/^{/{"label_names": ["a"], /' "$tests/data/reference/config.json" >"$folder/named/config.json"
 expect 0 classify "$folder/named/model.safetensors" "$cat" --backend cpu --top 1
 err 'the checkpoint names 1 classes but has 7; they go by number'
 err "none.txt: cannot be read: No such file"

@@ -8,8 +8,8 @@ line_has() { line "$1" | grep -qE -- "$2" || fail "line $1 has no $2 ($what)"; }
 # A model with weights so large that every picture but a black one overflows in float16, and its scores become NaN: the first channel of
 # its patches is far above the others, and the first column of the first query is infinite then.
 small=$folder/model.safetensors
-cp "$(dirname "$0")/data/reference/model.safetensors" "$small"
-cp "$(dirname "$0")/data/reference/config.json" "$folder"
+cp "$tests/data/reference/model.safetensors" "$small"
+cp "$tests/data/reference/config.json" "$folder"
 overwrite() { # TENSOR VALUES: of float16, as printf writes them
     local begin
     begin=$(LC_ALL=C grep -aoE "\"$1\":\{[^}]*\"data_offsets\":\[[0-9]+" "$small" | grep -oE '[0-9]+$')

@@ -3,8 +3,8 @@
 # usage: test_cli_native.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 raw_pixels=$(dirname "$tool")/raw_pixels
-small=$(dirname "$0")/data/reference/model.safetensors # 32 x 56 pixels, patches of 8, a CLS row
-turned=$(dirname "$0")/data/turned.jpg                 # 7 x 10 pixels when it stands upright
+small=$tests/data/reference/model.safetensors # 32 x 56 pixels, patches of 8, a CLS row
+turned=$tests/data/turned.jpg                 # 7 x 10 pixels when it stands upright
 small_run() { expect "$1" classify "$small" "${@:2}" --backend cpu; }
 lines_of() { sed 's/"seconds": .*//; s/"memory".*//' "$folder/out"; }
 logits() { grep -o '"logits": \[[^]]*\]' "$folder/out"; }
@@ -169,7 +169,7 @@ if command -v python3 >/dev/null; then
     head -c 2880 "$folder/frames" >"$folder/frame"
     for tower in qwen2_5_vl qwen3_vl; do
         mkdir "$folder/$tower"
-        python3 - "$(dirname "$0")/model/data/$tower.json" "$folder/$tower" <<'END'
+        python3 - "$tests/model/data/$tower.json" "$folder/$tower" <<'END'
 import array, json, math, random, struct, sys
 dump, header, values = json.load(open(sys.argv[1])), {}, array.array("f")
 draw = random.Random(1)

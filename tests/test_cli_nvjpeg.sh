@@ -4,7 +4,7 @@
 . "$(dirname "$0")/cli_checks.sh"
 cuda=$4
 nvjpeg=$5
-model=$(dirname "$0")/data/reference/model.safetensors
+model=$tests/data/reference/model.safetensors
 jpegs=$folder/jpegs
 mkdir -p "$jpegs"
 "$(dirname "$tool")/jpeg_files" "$cat" "$jpegs" || exit 1

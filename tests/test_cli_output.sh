@@ -5,7 +5,7 @@
 small=$folder/from/model.safetensors
 limit=60 # opening a pipe may wait for ever
 mkdir "$folder/from"
-cp "$(dirname "$0")/data/reference/model.safetensors" "$(dirname "$0")/data/reference/config.json" "$folder/from"
+cp "$tests/data/reference/model.safetensors" "$tests/data/reference/config.json" "$folder/from"
 chmod 644 "$folder/from"/*
 black=$folder/black.png
 base64 -d >"$black" <<<iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVQI12NgYGAAAAAEAAEnNCcKAAAAAElFTkSuQmCC

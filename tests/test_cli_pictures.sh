@@ -56,7 +56,7 @@ out '^ +85\.7 %  cat$'
 
 
 # a model of 32 x 56 pixels with patches of 8, and what timm computes with it (tests/data/reference/README.md)
-wide=$(dirname "$0")/data/reference
+wide=$tests/data/reference
 small=$wide/model.safetensors
 dump=$wide/dump.safetensors
 png_size() { od -A n -t u1 -j 16 -N 8 "$1" | awk '{print $3 * 256 + $4 " x " $7 * 256 + $8}'; }

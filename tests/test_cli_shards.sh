@@ -2,7 +2,7 @@
 # The command line tool's shards: each process answers its part of the images, and merge gives what one process would. CPU only.
 # usage: test_cli_shards.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
-small=$(dirname "$0")/data/reference/model.safetensors
+small=$tests/data/reference/model.safetensors
 
 # pictures of several sizes, of which two cannot be read
 mkdir "$folder/many"

@@ -3,7 +3,7 @@
 # usage: test_cli_streams.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 raw_pixels=$(dirname "$tool")/raw_pixels
-small=$(dirname "$0")/data/reference/model.safetensors
+small=$tests/data/reference/model.safetensors
 small_run() { expect "$1" classify "$small" "${@:2}" --backend cpu; }
 line() { sed -n "$1p" "$folder/out"; }
 line_has() { line "$1" | grep -qE -- "$2" || fail "line $1 has no $2 ($what)"; }
@@ -51,7 +51,7 @@ cmp -s "$folder/overlay.png" "$folder/overlay1.png" || fail "the overlay of anot
 cmp -s "$folder/overlay.png" "$folder/overlay4.png" || fail "the overlay of another picture, with four threads"
 
 # a JPEG that is cut off, and one that lies on its side
-turned=$(dirname "$0")/data/turned.jpg # 10 x 7 pixels, made by Pillow, with EXIF orientation 6
+turned=$tests/data/turned.jpg # 10 x 7 pixels, made by Pillow, with EXIF orientation 6
 small_run 0 "$turned" --prune l2 --blocks 1 --overlay "$folder/turned.png"
 [ "$(od -A n -t u1 -j 16 -N 8 "$folder/turned.png" | awk '{print ($4 + 256 * $3) * 10 == ($8 + 256 * $7) * 7}')" = 1 ] ||
     fail "a JPEG on its side is not turned"
