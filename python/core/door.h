@@ -57,6 +57,8 @@ int core_reader_finish(core_reader *reader, const core_array *first, PyObject *s
 PyObject *core_new(const core_reader *reader, core_array *array, core_error *error);
 /* _core.tensor_type(type): whether tensors of this exact type can be read from now on. */
 PyObject *core_add_tensor_type(PyObject *module, PyObject *type);
+/* NULL: tensors of this exact type cannot be read. */
+const dl_exchange *core_exchange_of(PyObject *tensor);
 
 /* Numbers of exact Python types; others fail. Absent (NULL): the value stays. */
 int core_read_int(PyObject *value, const char *name, int64_t *out, core_error *error);
@@ -108,6 +110,11 @@ PyObject *core_forward_state(PyObject *module, PyObject *arguments);
 PyObject *core_forward_add(PyObject *module, PyObject *arguments);
 PyObject *core_forward_clear(PyObject *module, PyObject *state);
 PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
+
+/* watch.c. _core.watch(items, types, attributes, tensors): what a patched module's forward was made of; unchanged((watch, ...), own):
+   whether it is as it was. See _watch.py. */
+PyObject *core_watch(PyObject *module, PyObject *arguments);
+PyObject *core_unchanged(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
 
 /* staging.c. _core.stage(stream, staging, images, host, source, size): see Slot in _pipeline.py. */
 PyObject *core_stage(PyObject *module, PyObject *arguments);

@@ -59,6 +59,8 @@ static PyMethodDef methods[] = {
     {"forward_add", core_forward_add, METH_VARARGS, NULL},
     {"forward_clear", core_forward_clear, METH_O, NULL},
     {"forward", (PyCFunction)(void (*)(void))core_forward, METH_FASTCALL, NULL},
+    {"watch", core_watch, METH_VARARGS, NULL},
+    {"unchanged", (PyCFunction)(void (*)(void))core_unchanged, METH_FASTCALL, NULL},
     {"stage", core_stage, METH_VARARGS, NULL},
     {"gather", core_gather, METH_VARARGS, NULL},
     {"torch_ops", core_torch_ops, METH_NOARGS, NULL},

@@ -62,6 +62,14 @@ PyObject *core_add_tensor_type(PyObject *module, PyObject *type)
     Py_RETURN_TRUE;
 }
 
+const dl_exchange *core_exchange_of(PyObject *tensor)
+{
+    for (int i = 0; i < n_types; i++)
+        if (types[i].type == Py_TYPE(tensor))
+            return types[i].exchange;
+    return NULL;
+}
+
 static int unfit(core_error *error, const char *name, PyObject *value)
 {
     (void)value;

@@ -100,7 +100,8 @@ class Forward:
     def __init__(self, model: Model, prune: Prune) -> None:
         refuse_tower(model)
         if not model.info.n_classes:
-            raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits; classify(features=True) gives features")
+            raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits; classify(pooled=True) "
+                                 "gives a row for each image, classify(features=True) one for each token")
         if prune.policy == "mask":
             raise invalid("policy is 'mask', for which each call needs a mask; use classify")
         self.model, self.prune = model, prune

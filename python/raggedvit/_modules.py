@@ -6,16 +6,20 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import dataclass
-from typing import Any, Iterator
+from typing import Any, Iterable, Iterator
 
 from ._constants import CONSTANTS
 from ._errors import RaggedVitError, Status
 from ._layouts import new
 from ._library import Handle, Library
+from ._shipped import LIBRARIES, foreign_to, functions_of, hook_runs
 
 HEAD_DIM = 64  # of the modules that can be patched
 TIMM = {"VisionTransformer": "timm.models.vision_transformer", "VisionTransformerDistilled": "timm.models.deit", "Eva": "timm.models.eva"}
 HF = {"ViTForImageClassification": "vit", "DeiTForImageClassification": "deit", "DeiTForImageClassificationWithTeacher": "deit"}
+# What wraps a module, and how to get at it.
+WRAPPERS = {"OptimizedModule": "module._orig_mod", "DataParallel": "module.module", "DistributedDataParallel": "module.module",
+            "PeftModel": "module.merge_and_unload()"}
 FLOATS = {"torch.float32": "RVIT_F32", "torch.float16": "RVIT_F16", "torch.bfloat16": "RVIT_BF16"}
 
 
@@ -42,6 +46,9 @@ def refuse_odd(facts: Facts) -> None:
     if facts.odd:
         raise unsupported(f"module: {facts.odd}: only a plain Vision Transformer (head on the CLS token, exact GELU, LayerNorm, heads of "
                           f"{HEAD_DIM} columns) can be patched; Model.from_module runs this one")
+    if not facts.n_classes:
+        raise unsupported("module has no head, and a patched module gives logits; raggedvit.Model.from_module(module) gives what it returns, "
+                          "as classify(images, pooled=True).pooled")
 
 
 def unsupported(sentence: str) -> RaggedVitError:
@@ -63,6 +70,9 @@ def kind_of(module: Any) -> str:
         return "timm"
     if name in HF and home == f"transformers.models.{HF[name]}.modeling_{HF[name]}":
         return "hf"
+    wrapper = next((base.__name__ for base in cls.__mro__ if base.__name__ in WRAPPERS), None)
+    if wrapper is not None:
+        raise unsupported(f"module is a {home}.{cls.__qualname__}, which wraps one; give {WRAPPERS[wrapper]}")
     raise unsupported(f"module is a {home}.{cls.__qualname__}; expected {' or '.join(TIMM)} of timm, or {', '.join(HF)} of Hugging Face")
 
 
@@ -82,7 +92,12 @@ class Reader:
             raise self.refuse(where, what)
 
     def is_a(self, part: Any, home: str, *names: str) -> bool:
-        return type(part).__name__ in names and type(part).__module__.split(".")[0] == home
+        """home: torch, timm or transformers. Other parts of these have classes of the same names, which compute something else."""
+        cls = original_class(part)
+        if home == "torch":
+            return cls in [getattr(self.torch.nn, name) for name in names]
+        inside = cls.__module__.startswith("timm.layers.") or cls.__module__ in TIMM.values()
+        return cls.__name__ in names and (inside if home == "timm" else cls.__module__.split(".")[0] == home)
 
     def part(self, where: str, part: Any, home: str, *names: str) -> None:
         self.expect(self.is_a(part, home, *names), where, f"is a {type(part).__module__}.{type(part).__qualname__}; expected "
@@ -140,28 +155,41 @@ class Reader:
         return self.norms.pop()
 
 
-def _hooked(torch: Any, module: Any, inside_only: bool) -> Iterator[str]:
+def _replaced(torch: Any, parts: Iterable[tuple[str, Any]], hooks: Iterable[tuple[str, Any]]) -> Iterator[str]:
     everywhere = torch.nn.modules.module
-    if everywhere._global_forward_hooks or everywhere._global_forward_pre_hooks:
+    if hook_runs(everywhere._global_forward_hooks) or hook_runs(everywhere._global_forward_pre_hooks):
         yield "PyTorch has global forward hooks"
-    for name, part in module.named_modules():
-        where = f"module: {name or 'the module itself'}"
-        if (part._forward_hooks or part._forward_pre_hooks) and (name or not inside_only):
-            yield f"{where} has forward hooks"
-        if "forward" in vars(part):
-            yield f"{where} has a forward of its own instance"
+    for where, part in hooks:
+        if hook_runs(part._forward_hooks) or hook_runs(part._forward_pre_hooks):
+            yield f"module: {where or 'the module itself'} has forward hooks"
+    known: dict[Any, Any] = {}
+    for where, part in parts:
+        cls = original_class(part)
+        if cls.__module__.partition(".")[0] not in LIBRARIES:
+            continue  # whoever reads the part refuses it by its class
+        if cls not in known:
+            known[cls] = functions_of(cls)
+            for function in known[cls].values():
+                foreign = function.foreign()
+                if foreign is not None:
+                    yield f"module: {where or 'the module itself'} runs {function}, which is replaced by {foreign}"
+        for owner, name in known[cls]:
+            if owner is cls and name in vars(part):
+                yield f"module: {where or 'the module itself'} has a {name} of its own instance"
 
 
-def refuse_hooks(module: Any, inside_only: bool = False) -> None:
-    """inside_only: hooks of the module itself run all the same, because it is still called as a module."""
-    for sentence in _hooked(sys.modules["torch"], module, inside_only):
-        raise unsupported(f"{sentence}, which the recorded forward would skip; remove them")
+def refuse_replaced(parts: Iterable[tuple[str, Any]], inside_only: bool = False, skips: str = "the recorded forward") -> None:
+    """Refuses hooks, and functions that are not the library's. inside_only: hooks of the module itself, of no name, run all the same,
+    because it is still called as a module."""
+    parts = list(parts)
+    for sentence in _replaced(sys.modules["torch"], parts, [part for part in parts if part[0] or not inside_only]):
+        raise unsupported(f"{sentence}, which {skips} would skip; remove it")
 
 
 def read(module: Any, inside_only: bool = False) -> Facts:
     """The facts of a module that the library computes as the module does. UNSUPPORTED names what stands in the way."""
     kind = kind_of(module)
-    refuse_hooks(module, inside_only)
+    refuse_replaced(module.named_modules(), inside_only)
     if kind == "hf":
         return _read_hf(Reader(module), module)
     from . import _modules_timm
@@ -170,7 +198,7 @@ def read(module: Any, inside_only: bool = False) -> Facts:
     return _modules_timm.read(Reader(module), module, name == "Eva", name == "VisionTransformerDistilled")
 
 
-def _heads(r: Reader, where: str, dim: int, heads: int, scale: float) -> None:
+def expect_heads(r: Reader, where: str, dim: int, heads: int, scale: float) -> None:
     r.expect(heads * HEAD_DIM == dim, where, f"has {heads} heads of {dim // heads} columns; expected {HEAD_DIM} columns each")
     r.expect(abs(scale - HEAD_DIM**-0.5) < 1e-9, where, f"scales by {scale}; expected 1 / sqrt({HEAD_DIM})")
 
@@ -180,14 +208,29 @@ def backbone(m: Any) -> Any:
     return getattr(m, HF[original_class(m).__name__])
 
 
+def expect_attention(r: Reader, where: str, attention: Any) -> None:
+    """That the function which transformers looks up for an attention layer is one of its own, or ours."""
+    home, name = sys.modules[type(attention).__module__], attention.config._attn_implementation
+    try:
+        function: Any = home.ALL_ATTENTION_FUNCTIONS.get_interface(name, home.eager_attention_forward)
+    except KeyError:
+        function = None
+    foreign = "nothing" if function is None else foreign_to(function)
+    r.expect(foreign is None, where, f"runs attn_implementation {name!r}, which is {foreign}; set_attn_implementation('sdpa')")
+
+
 def _read_hf(r: Reader, m: Any) -> Facts:
     config, inner = m.config, backbone(m)
     r.expect(hasattr(inner, "layers"), "its backbone", "has no layers of the kind that transformers 5 has")
     act = config.hidden_act
     r.expect(act in ("gelu", "gelu_python"), "config.hidden_act", f"is {act!r}; expected the exact 'gelu'")
+    r.part("its backbone", inner, "transformers", "ViTModel", "DeiTModel")
+    r.part("embeddings", inner.embeddings, "transformers", "ViTEmbeddings", "DeiTEmbeddings")
+    r.part("embeddings.patch_embeddings", inner.embeddings.patch_embeddings, "transformers", "ViTPatchEmbeddings", "DeiTPatchEmbeddings")
     r.patches("embeddings.patch_embeddings.projection", inner.embeddings.patch_embeddings.projection)
     r.nothing("embeddings.dropout", inner.embeddings.dropout)
     r.norm("layernorm", inner.layernorm)
+    r.part("layers", inner.layers, "torch", "ModuleList")
     for i, layer in enumerate(inner.layers):
         where = f"layers.{i}"
         r.part(where, layer, "transformers", "ViTLayer", "DeiTLayer")
@@ -198,9 +241,12 @@ def _read_hf(r: Reader, m: Any) -> Facts:
         r.part(f"{where}.attention", attention, "transformers", "ViTAttention", "DeiTAttention")
         for part in ("q_proj", "k_proj", "v_proj", "o_proj"):
             r.linear(f"{where}.attention.{part}", getattr(attention, part))
-        _heads(r, f"{where}.attention", config.hidden_size, attention.num_attention_heads, attention.scaling)
+        expect_attention(r, f"{where}.attention", attention)
+        expect_heads(r, f"{where}.attention", config.hidden_size, attention.num_attention_heads, attention.scaling)
         r.part(f"{where}.mlp", layer.mlp, "transformers", "ViTMLP", "DeiTMLP")
         r.part(f"{where}.mlp.activation_fn", layer.mlp.activation_fn, "transformers", "GELUActivation")
+        gelu = getattr(layer.mlp.activation_fn.act, "__name__", "")
+        r.expect(gelu in ("gelu", "_gelu_python"), f"{where}.mlp.activation_fn.act", f"is {gelu or 'no function'}; expected gelu")
         r.linear(f"{where}.mlp.fc1", layer.mlp.fc1)
         r.linear(f"{where}.mlp.fc2", layer.mlp.fc2)
     teacher = original_class(m).__name__.endswith("WithTeacher")
@@ -211,18 +257,42 @@ def _read_hf(r: Reader, m: Any) -> Facts:
                  classes, teacher and classes > 0)
 
 
+def weights(module: Any) -> dict[str, Any]:
+    """The parameters and the buffers that belong to a module's state, by their names."""
+    torch, found = sys.modules["torch"], {}
+    for prefix, part in module.named_modules(remove_duplicate=False):
+        for name, tensor in [*part._parameters.items(), *part._buffers.items()]:
+            where = f"module: {prefix}{'.' if prefix else ''}{name}"
+            if tensor is None or name in part._non_persistent_buffers_set:
+                continue
+            if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+                raise unsupported(f"{where} is a {type(tensor).__module__}.{type(tensor).__qualname__}; expected a plain tensor")
+            if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+                raise unsupported(f"{where} is a tensor of a transform of torch.func, which has no values of its own")
+            if tensor.is_meta:
+                raise unsupported(f"{where} is on the meta device, where it has no values")
+            if tensor.layout is not torch.strided:
+                raise unsupported(f"{where} is {str(tensor.layout)[6:]}; expected dense weights (to_dense())")
+            if not tensor.is_floating_point():
+                raise unsupported(f"{where} is {str(tensor.dtype)[6:]}; expected floating-point weights")
+            found[where[len("module: "):]] = tensor
+    return found
+
+
+def drops(module: Any) -> bool:
+    """Whether a part of a module is in training mode, and drops something there."""
+    return any(part.training and any(getattr(part, name, 0) for name in ("p", "drop_prob", "prob", "attention_dropout"))
+               for part in module.modules())
+
+
 def tensors(module: Any) -> dict[str, Any]:
     """The weights by their names, on the CPU, contiguous: those of the module itself where they are."""
     torch, found = sys.modules["torch"], {}
-    for name, tensor in module.state_dict().items():
-        if tensor.is_meta:
-            raise unsupported(f"module: {name} is on the meta device, where it has no values")
-        if not tensor.is_floating_point():
-            raise unsupported(f"module: {name} is {str(tensor.dtype)[6:]}; expected floating-point weights")
+    for name, tensor in weights(module).items():
         tensor = tensor.detach()
         if str(tensor.dtype) not in FLOATS:
             tensor = tensor.to(torch.float32)
-        found[name] = tensor.to("cpu").contiguous()
+        found[name] = tensor.to("cpu").resolve_neg().contiguous()
     return found
 
 
@@ -256,7 +326,7 @@ def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
 
 def place_of(module: Any) -> tuple[str, int]:
     """The backend and the index of the device that a module is on."""
-    devices = {tensor.device for tensor in module.state_dict().values()}
+    devices = {tensor.device for tensor in weights(module).values()}
     if len(devices) != 1:
         raise unsupported(f"module is on {len(devices)} devices: {', '.join(sorted(map(str, devices)))}; expected one")
     device = devices.pop()
@@ -267,5 +337,5 @@ def place_of(module: Any) -> tuple[str, int]:
 
 def storage_of(module: Any) -> str:
     """The type of weights and activations that is the module's; "f32" for a mixture, and for those that are wider."""
-    kinds = {str(tensor.dtype) for tensor in module.state_dict().values()}
+    kinds = {str(tensor.dtype) for tensor in weights(module).values()}
     return "f16" if kinds == {"torch.float16"} else "bf16" if kinds == {"torch.bfloat16"} else "f32"

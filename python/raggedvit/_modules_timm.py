@@ -22,6 +22,7 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
     heads: set[int] = set()
     activations: set[str] = set()
     gates: set[bool] = set()
+    r.part("blocks", m.blocks, "torch", "ModuleList" if eva else "Sequential")
     for i, block in enumerate(m.blocks):
         where = f"blocks.{i}"
         r.part(where, block, "timm", "EvaBlock" if eva else "Block")
@@ -77,19 +78,26 @@ def _embedding(r: Reader, m: Any) -> None:
         r.optional_norm(where, getattr(m, where, None))
 
 
-def _attention(r: Reader, where: str, attention: Any, m: Any) -> int:
+def attention_itself(r: Reader, where: str, attention: Any, dim: int) -> int:
+    """What an attention does beside its products, of which it has the number of heads."""
     r.part(where, attention, "timm", "Attention", "EvaAttention", "AttentionRope")
     r.expect(getattr(attention, "gate", None) is None, f"{where}.gate", "is given; gated attention is not supported")
-    for part in ("q_norm", "k_norm", "attn_drop", "proj_drop"):
+    for part in ("q_norm", "k_norm", "attn_drop"):
         r.nothing(f"{where}.{part}", getattr(attention, part, None))
+    n = int(attention.num_heads)
+    r.expect(abs(attention.scale - (dim / n) ** -0.5) < 1e-9, where, f"scales by {attention.scale}; expected 1 / sqrt({dim // n})")
+    return n
+
+
+def _attention(r: Reader, where: str, attention: Any, m: Any) -> int:
+    n, dim = attention_itself(r, where, attention, m.embed_dim), m.embed_dim
+    r.nothing(f"{where}.proj_drop", getattr(attention, "proj_drop", None))
     r.optional_norm(f"{where}.norm", getattr(attention, "norm", None))
     for part in ("qkv", "q_proj", "k_proj", "v_proj", "proj"):
         if getattr(attention, part, None) is not None:
             r.linear(f"{where}.{part}", getattr(attention, part), needs_bias=False)
-    n, dim = int(attention.num_heads), m.embed_dim
     r.expect(getattr(attention, "num_kv_heads", n) == n, where, "shares keys and values among heads")
     r.expect(attention.proj.in_features == dim, where, f"has {n} heads that are not {dim} columns together")
-    r.expect(abs(attention.scale - (dim / n) ** -0.5) < 1e-9, where, f"scales by {attention.scale}; expected 1 / sqrt({dim // n})")
     return n
 
 

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from ._errors import invalid
 from ._info import policies
-from ._modules import backbone, kind_of, unsupported
+from ._modules import Reader, backbone, expect_attention, expect_heads, kind_of, refuse_replaced, unsupported
+from ._modules_timm import attention_itself
 from ._sessions import Prune
 
 AFTER_BLOCK = ("l2", "l2-threshold", "evit-paper", "ats-paper", "random", "fastervlm")
@@ -60,6 +61,7 @@ def schedule_of(prune: Prune, depth: int, n_patches: int) -> Schedule:
 
 def count(schedule: Schedule, n: int) -> int:
     """How many of n competing rows stay."""
+    n = int(n)  # torch.jit.trace has tensors for sizes
     if n == 0:
         return 0
     exact = math.ceil(schedule.keep * n) if schedule.policy in ("evit", "evit-fused") else math.trunc(n * schedule.keep)
@@ -225,8 +227,17 @@ def at_least(value: float) -> float:
     return float(np.nextafter(nearest, np.float32(np.inf)) if float(nearest) < value else nearest)
 
 
+def expect_values(policy: str, x: Tensor) -> None:
+    """Refuses to settle, for all later calls of a recording, what the values of these images decide."""
+    if (torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._functorch.is_functorch_wrapped_tensor(x)
+            or type(x) not in (Tensor, torch.nn.Parameter)):
+        raise unsupported(f"policy {policy!r} keeps as many tokens as the images' values say, which torch.export, torch.jit.trace and "
+                          "torch.vmap cannot record; take one that keeps a fixed share, such as 'evit'")
+
+
 def _summed(schedule: Schedule, scores: Tensor, competing: Tensor) -> Tensor:
     """The choices that add scores up, made by the host."""
+    expect_values(schedule.policy, scores)
     values, places = scores.detach().cpu().numpy(), competing.cpu().numpy()
     kept = np.zeros(values.shape, bool)
     for image in range(len(values)):
@@ -237,8 +248,10 @@ def _summed(schedule: Schedule, scores: Tensor, competing: Tensor) -> Tensor:
     return torch.from_numpy(kept).to(scores.device)
 
 
-def gather(rows: Rows, keep: Tensor, fixed: int | None) -> Rows:
+def gather(rows: Rows, keep: Tensor, fixed: int | None, policy: str) -> Rows:
     """The kept rows of each image, in order."""
+    if fixed is None:
+        expect_values(policy, keep)
     lengths = None if fixed is not None else keep.sum(1)
     width = fixed if fixed is not None else int(lengths.max()) if lengths is not None and len(lengths) else 0
     source = keep.logical_not().to(torch.uint8).argsort(dim=1, stable=True)[:, :width]
@@ -263,7 +276,7 @@ def select(schedule: Schedule, stage: int, rows: Rows, n_prefix: int, probs: Ten
     keep, fixed = keep_mask(schedule, stage, rows, n_prefix, scores.detach())
     if fixed == x.shape[1]:
         return rows
-    kept = gather(rows, keep, fixed)
+    kept = gather(rows, keep, fixed, policy)
     if policy == "evit-fused":
         dropped = scores.masked_fill(keep, 0.0).to(x.dtype)
         kept.x = torch.cat([kept.x, (dropped[:, None] @ x)], 1)
@@ -281,7 +294,7 @@ def match(k: Tensor, n_prefix: int, merges: int) -> tuple[Tensor, int] | None:
     norm = metric.norm(dim=-1, keepdim=True)
     metric = torch.where(norm > 0, metric / norm, 0.0)
     places = torch.arange(length, device=k.device)
-    a, b = places[(places >= n_prefix) & (places % 2 == 0)], places[(places >= n_prefix) & (places % 2 == 1)]
+    a, b = places[n_prefix + n_prefix % 2 :: 2], places[n_prefix + 1 - n_prefix % 2 :: 2]
     best, partner = (metric[:, a] @ metric[:, b].transpose(-1, -2)).max(-1)
     merged = ranks(best) < merges
     left = n_prefix + len(a) - merges
@@ -374,18 +387,43 @@ def run_blocks(blocks: list[Any], x: Tensor, n_prefix: int, schedule: Schedule) 
     return rows.x[:, :n_prefix]
 
 
-def forward(module: Any, original: Any, images: Tensor, prune: Prune) -> Any:
+def check_module(module: Any) -> None:
+    """Refuses a module in which forward, below, would leave something out. What forward calls as a module may be anything: an adapter, say.
+    The blocks and their attention it takes apart: these must be as the library ships them, without hooks, and so must what holds them."""
+    r, timm = Reader(module), kind_of(module) == "timm"
+    inner = module if timm else backbone(module)
+    apart = [("" if timm else "its backbone", inner), ("its blocks", inner.blocks if timm else inner.layers)]
+    for i, block in enumerate(apart[1][1]):
+        where = f"{'blocks' if timm else 'layers'}.{i}"
+        r.part(where, block, "timm" if timm else "transformers", *(("Block",) if timm else ("ViTLayer", "DeiTLayer")))
+        at, attention = (f"{where}.attn", block.attn) if timm else (f"{where}.attention", block.attention)
+        apart += [(where, block), (at, attention)]
+        if timm:
+            attention_itself(r, at, attention, module.embed_dim)
+            r.expect(type(attention.norm) is torch.nn.Identity, f"{at}.norm", "is given; a patched module has none")
+        else:
+            r.part(at, attention, "transformers", "ViTAttention", "DeiTAttention")
+            expect_attention(r, at, attention)
+            expect_heads(r, at, module.config.hidden_size, attention.num_attention_heads, attention.scaling)
+    refuse_replaced(apart, inside_only=True, skips="the pruned forward in PyTorch")
+    if timm:
+        r.part("its blocks", module.blocks, "torch", "Sequential")
+        r.expect(module.global_pool == "token", "global_pool", f"is {module.global_pool!r}; expected 'token'")
+        r.expect(type(module.norm_pre) is torch.nn.Identity, "norm_pre", "is given; a patched module has none")
+        drops = module.patch_drop.training and type(module.patch_drop) is not torch.nn.Identity
+        r.expect(not drops, "patch_drop", "drops tokens at random in training, which pruning does not allow for; set it to Identity")
+        r.expect(not (module.grad_checkpointing and module.training), "gradient checkpointing",
+                 "of a patched module is not supported; set_grad_checkpointing(False)")
+
+
+def forward(module: Any, images: Tensor, prune: Prune) -> Any:
     """What a patched module's original forward would return, pruned: logits. of Hugging Face: (logits, of CLS, of the distillation token)."""
     if kind_of(module) == "timm":
-        if module.grad_checkpointing and module.training:
-            raise unsupported("module: gradient checkpointing of a patched module is not supported; set_grad_checkpointing(False)")
-        if module.training and type(module.patch_drop) is not torch.nn.Identity:
-            raise unsupported("module: patch_drop drops tokens at random in training, which pruning does not allow for; set it to Identity")
         x = module._pos_embed(module.patch_embed(images))
         n_prefix = module.num_prefix_tokens
         schedule = schedule_of(prune, len(module.blocks), x.shape[1] - n_prefix)
         x = run_blocks([TimmBlock(block) for block in module.blocks], x, n_prefix, schedule)
-        return original.forward_head(module, module.norm(x))
+        return module.forward_head(module.norm(x))
     inner = backbone(module)
     x = inner.embeddings(images)
     n_prefix = 2 if hasattr(inner.embeddings, "distillation_token") else 1

@@ -5,17 +5,21 @@
     raggedvit.patch.undo(model)
 
 In eval mode without gradients a call runs one recorded forward of the library, on the module's device: for CUDA tensors on PyTorch's
-current stream, without waiting. Otherwise (training, or gradients enabled) the same pruning runs in PyTorch, with autograd and the module's
-dropout. The module keeps its parameters, its state_dict and its type in isinstance.
+current stream, without waiting. Otherwise the same pruning runs in PyTorch, with autograd and the module's dropout: in training (also of a
+single part that drops something), where gradients are enabled, and where PyTorch is to see the operators (FlopCounterMode and other modes,
+torch.export, torch.jit.trace, torch.func). The module keeps its parameters, its state_dict and its type in isinstance.
 
-The recorded forward has a copy of the weights. It is refreshed at the next call after load_state_dict, .to(), .half() and the like, an
-assignment to the module, training mode, and a call with gradients enabled. On the CPU any other change in place is seen too; on CUDA it is
-not: call refresh(model) after one. Threads may call a patched module while nobody changes it.
+The recorded forward has a copy of the weights. Each call compares the module, at any depth, with what it was: parts, parameters, settings,
+hooks, classes and the functions that they run, and for each weight its memory and PyTorch's count of changes in place. What has changed is
+taken in, or refused where the library does not compute it. One kind of change leaves no trace: values written past PyTorch, through .data,
+detach().numpy() or a pointer, or into tensors made in inference mode. Call refresh(model) after one; training mode and a call with gradients
+enabled do so too. Until the next call the weights of before are held. Threads may call a patched module while nobody changes it.
 
 Refused with a RaggedVitError: modules that the library does not compute exactly, modules that are more than a plain Vision Transformer
-(their pruned training is not written: Model.from_module runs them in eval mode), forward hooks inside the module, methods that a patched
-module does not prune (forward_features and the like), nn.DataParallel. torch.compile breaks the graph at a patched module. Copies (deepcopy,
-pickle) record forwards of their own.
+(their pruned training is not written: Model.from_module runs them in eval mode), modules without a head, forward hooks inside the module,
+forwards and functions of PyTorch that code has replaced, methods that a patched module does not prune (forward_features and the like),
+torch.fx, nn.DataParallel. In PyTorch's way a part may be anything, an adapter, say, but for the blocks and their attention. torch.compile
+breaks the graph at a patched module. Copies (deepcopy, pickle) record forwards of their own.
 """
 
 from __future__ import annotations
@@ -71,7 +75,7 @@ def undo(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def refresh(model: torch.nn.Module) -> None:
-    """Makes the next call take the weights as they are then."""
+    """Makes the next call take the weights as they are then: after values were written past PyTorch (.data, numpy, a pointer)."""
     _state(model).dirty = True
 
 
@@ -83,9 +87,9 @@ def _state(model: Any) -> State:
 
 
 def _patch(model: Any, kind: str, state: State) -> None:
-    from . import _pruned
-
     found = _modules.kind_of(model)
+    from . import _pruned, _watch
+
     if found != kind:
         raise invalid(f"model is a {type(model).__name__}; use raggedvit.patch.{found}")
     state.build(model)  # before anything is changed
@@ -93,6 +97,7 @@ def _patch(model: Any, kind: str, state: State) -> None:
     if "_raggedvit_original" not in vars(type(model)):
         model.__class__ = _class_of(type(model))
     model.__dict__["_raggedvit"] = state
+    state.structure = _watch.of_structure(model)  # which now has the patch
 
 
 class State:
@@ -104,12 +109,16 @@ class State:
         self.lock = threading.RLock()
         self.dirty = True
         self.quick = False  # on CUDA, and the logits are of the module's type as they come
+        self.drops = False  # a part of the module, which is not in training mode, is so, and drops something
         self.model: Model | None = None
         self.forward: Forward | None = None
-        self.place: Any = None  # of the weights that the model was made of, and what tells them from others
-        self.seen: list[tuple[int, int]] = []
-        self.parameters: list[Any] = []
-        self.hooks = -1
+        self.place: Any = None  # of the weights that the model was made of, and their type
+        self.facts: Any = None
+        self.names: list[str] = []
+        self.structure: Any = None  # what was seen when the forward was recorded: see _watch.py
+        self.weights: Any = None
+        self.in_torch: Any = None  # the structure that PyTorch's way was last checked for
+        self.own: Any = None  # the first weight
 
     def __getstate__(self) -> Any:
         return self.settings
@@ -120,30 +129,29 @@ class State:
     def __deepcopy__(self, memo: Any) -> State:
         return State(*self.settings)
 
-    def prints(self) -> list[tuple[int, int]]:
-        return [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in self.parameters]
-
     def build(self, module: Any) -> None:
         """The recorded forward for the module as it is; the one there is, with its weights, where that can be."""
+        from . import _watch
         from ._model import Model
 
         with self.lock:
-            torch = sys.modules["torch"]
             facts = _modules.read(module, inside_only=True)
             _modules.refuse_odd(facts)
             prune, dtype, max_batch, n_threads = self.settings
             place = (_modules.place_of(module), dtype or _modules.storage_of(module))
-            self.hooks = _hook_count(torch)
-            self.parameters = [*module.parameters(), *module.buffers()]
-            seen = self.prints()
-            if self.model is None or self.place != place or not self._updated(module, facts):
+            found = _modules.weights(module)
+            names, tensors = list(found), tuple(found.values())
+            structure, weights = _watch.of_structure(module), _watch.of_weights(tensors)
+            known = (not self.dirty and self.model is not None and (self.place, self.facts, self.names) == (place, facts, names)
+                     and all(one is other for one, other in zip(tensors, self.weights[1][3])) and _watch.same_weights(self.weights))
+            if not known and (self.model is None or self.place != place or not self._updated(module, facts)):
                 model = Model.from_module(module, dtype=place[1], max_batch=max_batch, n_threads=n_threads, _inside_only=True)
                 forward = Forward(model, prune)
                 model._check_prune(prune)
                 self.model, self.forward, self.place = model, forward, place
-            self.seen, self.dirty = seen, False
-            first = self.parameters[0]
-            self.quick = first.is_cuda and first.dtype is torch.float32
+            self.facts, self.names, self.own, self.drops = facts, names, tensors[0], _modules.drops(module)
+            self.structure, self.weights, self.dirty = structure, weights, False
+            self.quick = self.own.is_cuda and self.own.dtype is sys.modules["torch"].float32 and not self.drops
 
     def _updated(self, module: Any, facts: Any) -> bool:
         assert self.model is not None
@@ -155,30 +163,27 @@ class State:
             return False  # of another geometry
         return True
 
-    def current(self, module: Any, images: Any) -> Forward:
-        """The recorded forward, with the module's weights."""
-        torch = sys.modules["torch"]
-        if self.dirty or (not images.is_cuda and self.prints() != self.seen):
+    def renew(self, module: Any) -> None:
+        """Makes the recorded forward that of the module as it is now."""
+        from . import _watch
+
+        if self.dirty or not (_watch.same_structure(self.structure, module) and _watch.same_weights(self.weights)):
             self.build(module)
-        elif self.hooks != _hook_count(torch):
-            count = _hook_count(torch)
-            _modules.refuse_hooks(module, inside_only=True)
-            self.hooks = count
-        assert self.forward is not None
-        return self.forward
+
+    def check_in_torch(self, module: Any) -> None:
+        """Refuses what PyTorch's way would not compute."""
+        from . import _pruned, _watch
+
+        if self.in_torch is None or not _watch.same_structure(self.in_torch, module):
+            structure = _watch.of_structure(module)
+            _pruned.check_module(module)
+            self.in_torch = structure
 
 
-def _hook_count(torch: Any) -> int:
-    """A number that grows when a hook is registered on any module."""
-    return int(torch.utils.hooks.RemovableHandle.next_id)
-
-
-def _logits(module: Any, state: State, images: Any) -> Any:
+def _recorded(module: Any, images: Any) -> Any:
     """A module's logits by its recorded forward."""
-    torch = sys.modules["torch"]
-    if not isinstance(images, torch.Tensor):
-        raise invalid(f"images are a {type(images).__name__}; expected a tensor on the module's device")
-    forward, own = state.current(module, images), state.parameters[0]
+    state = module._raggedvit
+    forward, own = state.forward, state.own
     if images.device != own.device:
         raise invalid(f"images are on {images.device}, the module on {own.device}; move one of them")
     logits = forward(images)
@@ -186,42 +191,68 @@ def _logits(module: Any, state: State, images: Any) -> Any:
 
 
 def _runs_recorded(module: Any, images: Any) -> bool:
+    """Whether a call is the recorded forward's, which is then that of the module as it is; else PyTorch's, which may then run."""
+    state = module._raggedvit
     if module.training or sys.modules["torch"].is_grad_enabled():
-        module._raggedvit.dirty = True  # weights are about to change, for all that is known
-        return False
-    return True
+        state.dirty = True  # weights are about to change, for all that is known
+    elif not _looked_at(images):
+        state.renew(module)
+        if not state.drops:
+            return True
+    state.check_in_torch(module)
+    return False
+
+
+def _looked_at(images: Any) -> bool:
+    """Whether PyTorch is to see the operators of a call: FlopCounterMode and other modes, torch.export, torch.jit.trace, torch.func."""
+    import torch
+
+    return bool(torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None
+                or torch._C._is_tracing() or torch.autograd.forward_ad._current_level >= 0
+                or type(images).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__)
+
+
+def _expect_tensor(images: Any) -> None:
+    torch = sys.modules["torch"]
+    if isinstance(images, torch.Tensor):
+        return
+    if type(images).__module__.startswith("torch.fx."):
+        raise _modules.unsupported("images are a torch.fx.Proxy: torch.fx (create_feature_extractor) cannot trace a patched module. Trace the "
+                                   "module before it is patched; raggedvit.Model.from_module gives the pruned rows after a block "
+                                   "(classify, block_features)")
+    raise invalid(f"images are a {type(images).__name__}; expected a tensor on the module's device")
 
 
 def _timm(self: Any, x: Any, attn_mask: Any = None, is_causal: bool = False) -> Any:
+    _expect_tensor(x)
     if attn_mask is not None or is_causal:
         raise _modules.unsupported("attn_mask or is_causal is given; a patched model has no attention mask")
-    if _runs_recorded(self, x):
-        return _logits(self, self._raggedvit, x)
-    return _in_torch(self, x)
+    return _recorded(self, x) if _runs_recorded(self, x) else _in_torch(self, x)
 
 
 def _in_torch(self: Any, images: Any) -> Any:
     from . import _pruned
 
-    return _pruned.forward(self, _modules.original_class(self), images, self._raggedvit.prune)
+    return _pruned.forward(self, images, self._raggedvit.prune)
 
 
 def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos_encoding: Any = None, attention_mask: Any = None,
                 output_attentions: Any = None, output_hidden_states: Any = None, return_dict: Any = None, **more: Any) -> Any:
     from transformers.modeling_outputs import ImageClassifierOutput
 
+    if pixel_values is None:
+        raise invalid("pixel_values is None; expected images")
+    _expect_tensor(pixel_values)
     for name, value in (("interpolate_pos_encoding", interpolate_pos_encoding), ("output_attentions", output_attentions),
                         ("output_hidden_states", output_hidden_states)):
         if value or (value is None and name in ("output_attentions", "output_hidden_states") and getattr(self.config, name, False)):
             raise _modules.unsupported(f"{name} is set, which a patched model does not give")
     if attention_mask is not None:
         raise _modules.unsupported("attention_mask is given; a patched model has no attention mask")
-    if pixel_values is None:
-        raise invalid("pixel_values is None; expected images")
     teacher = hasattr(self, "cls_classifier")
     own: tuple[Any, Any] = (None, None)
     if _runs_recorded(self, pixel_values):
-        logits = _logits(self, self._raggedvit, pixel_values)
+        logits = _recorded(self, pixel_values)
     else:
         logits, *own = _in_torch(self, pixel_values.to(next(self.parameters()).dtype))
     loss = None if labels is None else self.loss_function(labels, logits, self.config, **more)
@@ -240,11 +271,12 @@ def _forward_of(kind: str) -> Callable[..., Any]:
     """The forward of patched modules. torch.compile does not look into it; the first lines are for what is hot: a module of timm on CUDA."""
     import torch
 
+    from ._watch import same_structure, same_weights
+
     general = _timm if kind == "timm" else _hf
     compiler: Any = torch.compiler
     outside = compiler.disable(general)
-    compiling, grad_enabled = compiler.is_compiling, torch.is_grad_enabled
-    tensor, handles = torch.Tensor, torch.utils.hooks.RemovableHandle
+    compiling, grad_enabled, tensor = compiler.is_compiling, torch.is_grad_enabled, torch.Tensor
 
     def forward(self: Any, *arguments: Any, **named: Any) -> Any:
         return (outside if compiling() else general)(self, *arguments, **named)
@@ -254,29 +286,12 @@ def _forward_of(kind: str) -> Callable[..., Any]:
             return outside(self, x, attn_mask, is_causal)
         state = self._raggedvit
         if (state.quick and type(x) is tensor and x.is_cuda and attn_mask is None and not is_causal and not self.training
-                and not grad_enabled() and not state.dirty and state.hooks == handles.next_id):
+                and not grad_enabled() and not state.dirty and not _looked_at(x) and same_structure(state.structure, self)
+                and same_weights(state.weights)):
             return state.forward(x)
         return general(self, x, attn_mask, is_causal)
 
     return timm_forward if kind == "timm" else forward
-
-
-def _marking(name: str) -> Callable[..., Any]:
-    """A method that also says that the weights may have changed."""
-
-    def method(self: Any, *arguments: Any, **named: Any) -> Any:
-        try:
-            return getattr(_modules.original_class(self), name)(self, *arguments, **named)
-        finally:
-            self._raggedvit.dirty = True
-
-    return method
-
-
-def _set(self: Any, name: str, value: Any) -> None:
-    _modules.original_class(self).__setattr__(self, name, value)
-    if isinstance(value, (sys.modules["torch"].nn.Module, sys.modules["torch"].Tensor)) and "_raggedvit" in self.__dict__:
-        self._raggedvit.dirty = True
 
 
 def _train(self: Any, mode: bool = True) -> Any:
@@ -302,8 +317,7 @@ def _class_of(original: Any) -> Any:
     if original not in _classes:
         kind = "timm" if original.__module__.startswith("timm.") else "hf"
         methods: dict[str, Any] = {name: _unpruned(name) for name in _UNPRUNED if hasattr(original, name)}
-        methods.update({name: _marking(name) for name in ("_apply", "_load_from_state_dict")})
-        methods.update(forward=_forward_of(kind), train=_train, __setattr__=_set, _replicate_for_data_parallel=_replicate,
+        methods.update(forward=_forward_of(kind), train=_train, _replicate_for_data_parallel=_replicate,
                        __module__=__name__, __qualname__=f"Ragged{original.__name__}", __doc__=original.__doc__,
                        _raggedvit_original=original)
         _classes[original] = type(original.__name__, (original,), methods)

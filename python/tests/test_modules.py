@@ -2,7 +2,9 @@
 
 import inspect
 import unittest
+import warnings
 import weakref
+from unittest import mock
 
 import numpy as np
 
@@ -228,9 +230,54 @@ class ModuleTest(unittest.TestCase):
             "pos_embed": lambda: timm_module(pos_embed="none"),
             "blocks.1.norm1 is a .*Own": lambda: replaced("blocks.1.norm1", Own(128)),
             "several eps": lambda: replaced("blocks.1.norm1", torch.nn.LayerNorm(128, eps=1e-3)),
-            "module is on meta": lambda: timm_module().to("meta"),
+            "cls_token is on the meta device": lambda: timm_module().to("meta"),
             "hidden_act": lambda: hf_module(hidden_act="quick_gelu"),
             "has no bias": lambda: hf_module(qkv_bias=False),
+        }
+        def quantized():
+            warnings.simplefilter("ignore")
+            return torch.ao.quantization.quantize_dynamic(timm_module(), {torch.nn.Linear})
+
+        def weight(make):
+            module = timm_module()
+            module.blocks[1].mlp.fc1.weight = torch.nn.Parameter(make(module.blocks[1].mlp.fc1.weight.detach()))
+            return module
+
+        def of_another_family():
+            from timm.models.beit import Block
+
+            return replaced("blocks.0", Block(128, 2))
+
+        def pruned():
+            from torch.nn.utils import prune
+
+            module = timm_module()
+            prune.l1_unstructured(module.blocks[0].attn.qkv, "weight", 0.5)
+            return module
+
+        def spectral():
+            module = timm_module()
+            torch.nn.utils.parametrizations.spectral_norm(module.blocks[0].attn.qkv)
+            return module
+
+        class Linear(torch.nn.Linear):
+            pass
+
+        class Weight(torch.Tensor):
+            pass
+
+        cases |= {
+            "blocks.0.attn.qkv is a torch.ao.nn.quantized.*; expected Linear of torch": quantized,
+            "blocks.1.mlp.fc1.weight is sparse_csr; expected dense": lambda: weight(torch.Tensor.to_sparse_csr),
+            "blocks.1.mlp.fc1.weight is a .*Weight; expected a plain tensor": lambda: weight(lambda w: w.as_subclass(Weight)),
+            "blocks.0 is a timm.models.beit.Block": of_another_family,
+            "blocks.0.attn.qkv has forward hooks": pruned,
+            "blocks.0.attn.qkv is a .*ParametrizedLinear": spectral,
+            "blocks.1.mlp.fc1 is a .*Linear; expected": lambda: replaced("blocks.1.mlp.fc1", Linear(128, 512)),
+            "blocks.1.mlp.fc1 has a forward of its own": lambda: replaced("blocks.1.mlp.fc1", torch.compile(torch.nn.Linear(128, 512))),
+            "OptimizedModule, which wraps one; give module._orig_mod": lambda: torch.compile(timm_module()),
+            "DataParallel, which wraps one; give module.module": lambda: torch.nn.DataParallel(timm_module()),
+            "blocks is a .*; expected Sequential": lambda: replaced("blocks", torch.nn.ModuleList(timm_module().blocks)),
         }
         from timm.models.eva import Eva
 
@@ -241,6 +288,55 @@ class ModuleTest(unittest.TestCase):
                 self.fails(Status.UNSUPPORTED, words, model_of, make())
         self.fails(Status.INVALID_ARGUMENT, "module is a str", model_of, "vit")
         self.fails(Status.BAD_FILE, "module: .*extra", model_of, self.with_extra())
+
+    def test_functions_that_code_has_replaced(self):
+        """On a class, in PyTorch, in transformers: the model would go on computing the library's own."""
+        import functools
+
+        from timm.layers import Attention, AttentionRope
+        from timm.models import vision_transformer
+        from transformers import AttentionInterface
+        from transformers.models.vit.modeling_vit import ViTAttention
+
+        def own(*arguments, **named):
+            raise AssertionError("it is not called here")
+
+        def decorated(function):
+            return functools.wraps(function)(lambda *arguments, **named: 2 * function(*arguments, **named))
+
+        places = ((timm_module, Attention, "forward", own), (timm_module, Attention, "forward", decorated(Attention.forward)),
+                  (timm_module, Attention, "forward", AttentionRope.forward), (timm_module, Attention, "__call__", own),
+                  (timm_module, Attention, "forward", functools.partial(own)), (timm_module, Attention, "forward", mock.Mock()),
+                  (timm_module, torch.nn.Linear, "forward", own), (timm_module, vision_transformer.VisionTransformer, "_pos_embed", own),
+                  (timm_module, vision_transformer, "global_pool_nlc", own), (timm_module, torch.nn.functional, "layer_norm", own),
+                  (timm_module, torch.nn.functional, "scaled_dot_product_attention", own), (hf_module, ViTAttention, "forward", own),
+                  (hf_module, torch.nn.Module, "_call_impl", own))
+        for make, owner, name, function in places:
+            with self.subTest(f"{owner.__name__}.{name}"):
+                module = make()
+                with mock.patch.object(owner, name, function):
+                    self.fails(Status.UNSUPPORTED, f"{owner.__name__}.{name}, which is replaced by", model_of, module)
+                model_of(module)
+        registered = dict(AttentionInterface._global_mapping)
+        try:
+            AttentionInterface.register("mine", own)
+            self.fails(Status.UNSUPPORTED, "attn_implementation 'mine', which is .*own", model_of, hf_module(attn_implementation="mine"))
+            module = hf_module(attn_implementation="sdpa")
+            model_of(module)
+            AttentionInterface.register("sdpa", own)
+            self.fails(Status.UNSUPPORTED, "attn_implementation 'sdpa'", model_of, module)
+        finally:
+            AttentionInterface._global_mapping.clear()
+            AttentionInterface._global_mapping.update(registered)
+
+    def test_what_changes_nothing_is_taken(self):
+        x, timm, hf = images(), timm_module(), hf_module()
+        timm.blocks[0].compile(backend="eager")
+        hf(x, output_hidden_states=True)  # leaves hooks of transformers' own
+        forward = type(timm.blocks[0].attn).forward
+        with mock.patch.object(type(timm.blocks[0].attn), "forward", torch.no_grad()(forward)):
+            for module in (timm, hf):
+                self.assertLess(difference(model_of(module).forward(x), logits_of(module, x)), 2e-5)
 
     @staticmethod
     def with_extra():
@@ -260,7 +356,7 @@ class ModuleTest(unittest.TestCase):
         self.fails(Status.INVALID_ARGUMENT, "mask", model.forward, x, "mask")
         self.fails(Status.INVALID_ARGUMENT, "keep is 2", model.forward, x, "evit", 2)
         headless = model_of(timm_module(num_classes=0))
-        self.fails(Status.UNSUPPORTED, "no head", headless.forward, x)
+        self.fails(Status.UNSUPPORTED, "no head.*pooled=True", headless.forward, x)
         self.assertEqual(headless.classify(x, features=True).features.shape, (5 * modules.TOKENS, 128))
         self.assertEqual(model.info.image_size, SIZE)
         model.close()

@@ -4,6 +4,8 @@ import copy
 import io
 import pickle
 import unittest
+import warnings
+from unittest import mock
 
 import numpy as np
 
@@ -153,6 +155,187 @@ class PatchTest(unittest.TestCase):
         logits_of(module, x)
         self.assertIs(module._raggedvit.model, model)  # its weights were replaced, nothing was recorded again
 
+    def test_changes_below_the_top_are_seen(self):
+        """Each is followed, in eval mode, by the logits of the module as it is, which PyTorch's way computes anew in each call."""
+        import torch.nn.utils.parametrizations as parametrizations
+        from torch.nn.utils import prune
+        from timm.layers import Attention
+
+        x = images(3)
+        warnings.simplefilter("ignore")  # of sparse tensors
+
+        def linear(m, path, value):
+            setattr(m.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2], value)
+
+        def eps(m):
+            for part in m.modules():
+                if isinstance(part, torch.nn.LayerNorm):
+                    part.eps = 0.1
+
+        def swap(m):
+            a, b = m.blocks[0].mlp.fc1, m.blocks[3].mlp.fc1
+            a.weight, b.weight = b.weight, a.weight
+
+        def transpose(m):
+            m.blocks[1].attn.proj.weight.data = m.blocks[1].attn.proj.weight.data.t()
+
+        class Adapter(torch.nn.Linear):
+            def forward(self, x):
+                return 2 * super().forward(x)
+
+        seen = {
+            "a parameter": lambda m: linear(m, "blocks.0.mlp.fc1.weight", torch.nn.Parameter(2 * m.blocks[0].mlp.fc1.weight.detach())),
+            "assigned state": lambda m: m.blocks.load_state_dict({k: 1.1 * v for k, v in m.blocks.state_dict().items()}, assign=True),
+            "a part": lambda m: linear(m, "blocks.0.mlp.fc1", torch.nn.Linear(128, 512)),
+            "a block": lambda m: linear(m, "blocks.0", copy.deepcopy(m.blocks[1])),
+            "a block less": lambda m: m.blocks.__delitem__(3),
+            "two weights swapped": swap,
+            "a transposed weight": transpose,
+            "another eps": eps,
+            "rounded, at perhaps the same address": lambda m: [block.half().float() for block in m.blocks],
+            "in place": lambda m: m.blocks[2].norm1.bias.mul_(2),
+        }
+        for what, change in seen.items():
+            with self.subTest(what):
+                module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2])
+                before = logits_of(module, x)
+                with torch.no_grad():
+                    change(module)
+                after = logits_of(module, x)
+                self.assertLess(difference(after, module(x).detach()), 1e-4)
+                self.assertGreater(difference(after, before), 1e-6)
+        refused = {
+            "blocks.0.attn.qkv is a .*Adapter": lambda m: linear(m, "blocks.0.attn.qkv", Adapter(128, 384)),
+            "blocks.1.mlp.fc1 is a .*Adapter": lambda m: setattr(m.blocks[1].mlp.fc1, "__class__", Adapter),
+            "blocks.1.mlp.act is ReLU": lambda m: linear(m, "blocks.1.mlp.act", torch.nn.ReLU()),
+            "several eps": lambda m: setattr(m.blocks[2].norm1, "eps", 0.1),
+            "ParametrizedLinear": lambda m: parametrizations.weight_norm(m.blocks[0].mlp.fc1),
+            "blocks.0.mlp.fc2 has forward hooks": lambda m: prune.l1_unstructured(m.blocks[0].mlp.fc2, "weight", 0.5),
+            "head has a forward of its own": lambda m: setattr(m.head, "forward", torch.nn.functional.relu),
+            "the module itself has a forward_head of its own": lambda m: setattr(m, "forward_head", lambda x: x),
+            "sparse_csr": lambda m: linear(m, "blocks.0.mlp.fc1.weight", torch.nn.Parameter(m.blocks[0].mlp.fc1.weight.to_sparse_csr())),
+            "scales by 2": lambda m: setattr(m.blocks[0].attn, "scale", 2),
+        }
+        for words, change in refused.items():
+            with self.subTest(words):
+                module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2])
+                with torch.no_grad():
+                    module(x)
+                    change(module)
+                    self.fails(Status.UNSUPPORTED, words, module, x)
+        module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2])
+        wanted = logits_of(module, x)
+        for owner, name in ((Attention, "forward"), (torch.nn.Linear, "forward"), (torch.nn.functional, "scaled_dot_product_attention")):
+            with self.subTest(name), mock.patch.object(owner, name, lambda *arguments, **named: None), torch.no_grad():
+                self.fails(Status.UNSUPPORTED, f"{name}, which is replaced by", module, x)
+            np.testing.assert_array_equal(logits_of(module, x), wanted)
+
+    def test_what_it_costs_to_see_changes(self):
+        module, x = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]), images(3)
+        wanted = logits_of(module, x)
+        with mock.patch.object(raggedvit._modules, "read", side_effect=AssertionError("it was read again")):
+            np.testing.assert_array_equal(logits_of(module, x), wanted)
+            torch.nn.Linear(2, 2).register_forward_hook(lambda *_: None)  # elsewhere
+            np.testing.assert_array_equal(logits_of(module, x), wanted)
+        with mock.patch.object(raggedvit._modules, "checkpoint", side_effect=AssertionError("the weights were read again")):
+            module.label = "mine"
+            module.blocks[0].attn.attn_drop.eval()
+            np.testing.assert_array_equal(logits_of(module, x), wanted)
+
+    def test_what_cannot_be_seen_is_refreshed(self):
+        module, x = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]), images(3)
+        before = logits_of(module, x)
+        module.head.weight.data.mul_(2)  # neither PyTorch nor anybody else counts it
+        module.blocks[0].norm1.bias.detach().numpy()[:] = 3
+        raggedvit.patch.refresh(module)
+        after = logits_of(module, x)
+        self.assertGreater(difference(after, before), 1e-3)
+        self.assertLess(difference(after, module(x).detach()), 1e-4)
+
+    def test_other_weights_for_a_call(self):
+        module, x = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]), images(3)
+        weights = {name: tensor + 0.1 * torch.randn_like(tensor) for name, tensor in module.state_dict().items()}
+        own = logits_of(module, x)
+        warnings.simplefilter("ignore")  # of what vmap does one after another
+        with torch.no_grad():
+            found = torch.func.functional_call(module, weights, (x,))
+        self.assertLess(difference(found, torch.func.functional_call(module, weights, (x,)).detach()), 1e-4)
+        np.testing.assert_array_equal(logits_of(module, x), own)
+        with torch.no_grad():
+            two = torch.vmap(lambda w: torch.func.functional_call(module, w, (x,)))({k: torch.stack([v, weights[k]]) for k, v in
+                                                                                     module.state_dict().items()})
+        self.assertLess(difference(two[0], own), 1e-4)
+        self.assertLess(difference(two[1], found), 1e-4)
+
+    def test_a_part_in_training_mode_drops(self):
+        module, x = patched(timm_module(proj_drop_rate=0.5), "evit", keep=0.6, blocks=[1, 2]), images(3)
+        np.testing.assert_array_equal(logits_of(module, x), logits_of(module, x))
+        module.blocks[3].train()
+        self.assertGreater(difference(logits_of(module, x), logits_of(module, x)), 1e-3)
+
+    def test_training_computes_all_that_a_module_is(self):
+        class Adapter(torch.nn.Module):
+            def __init__(self, inner):
+                super().__init__()
+                self.inner = inner
+
+            def forward(self, x):
+                return 2 * self.inner(x)
+
+        x = images(3)
+        module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]).train()
+        before = module(x).detach()
+        module.head = Adapter(module.head)
+        module.blocks[0].mlp.fc1.register_forward_hook(lambda *_: None)
+        self.assertLess(difference(module(x).detach(), 2 * before), 1e-4)
+        for words, change in {
+            "blocks.2 has forward hooks": lambda m: m.blocks[2].register_forward_pre_hook(lambda *_: None),
+            "blocks.1.attn has forward hooks": lambda m: m.blocks[1].attn.register_forward_hook(lambda *_: None),
+            "its blocks has forward hooks": lambda m: m.blocks.register_forward_hook(lambda *_: None),
+            "blocks.1.attn has a forward of its own": lambda m: setattr(m.blocks[1].attn, "forward", lambda x: x),
+            "blocks.0 is a .*Adapter": lambda m: m.blocks.__setitem__(0, Adapter(m.blocks[0])),
+            "global_pool is 'avg'": lambda m: setattr(m, "global_pool", "avg"),
+            "norm_pre is given": lambda m: setattr(m, "norm_pre", torch.nn.LayerNorm(128)),
+            "blocks.0.attn.q_norm": lambda m: setattr(m.blocks[0].attn, "q_norm", torch.nn.LayerNorm(64)),
+        }.items():
+            with self.subTest(words):
+                module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]).train()
+                module(x)
+                change(module)
+                self.fails(Status.UNSUPPORTED, words, module, x)
+        module = patched(hf_module(), "evit", blocks=[1]).train()
+        module(x)
+        module.vit.layers[1].attention.register_forward_hook(lambda *_: None)
+        self.fails(Status.UNSUPPORTED, "layers.1.attention has forward hooks", module, x)
+
+    def test_where_pytorch_looks_on(self):
+        """Modes, torch.export and torch.jit.trace see PyTorch's operators; torch.fx cannot."""
+        from torch.utils.flop_counter import FlopCounterMode
+
+        x, more, operations = images(3), images(5, 7), {}
+        for policy in ("none", "evit", "evit-fused", "tome", "l2", "ats"):
+            with self.subTest(policy):
+                module = patched(timm_module(), policy, **POLICIES[policy]).requires_grad_(False)
+                wanted = logits_of(module, x)
+                with FlopCounterMode(display=False) as counter, torch.no_grad():
+                    self.assertLess(difference(module(x), wanted), 1e-4)
+                operations[policy] = counter.get_total_flops()
+                with torch.no_grad(), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of sizes that become constants
+                    try:
+                        exported = torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+                        traced = torch.jit.trace(module, (x,), check_trace=False)
+                    except RaggedVitError as refused:
+                        self.assertIn(policy, ("l2", "ats"))
+                        self.assertRegex(str(refused), f"policy '{policy}' keeps as many tokens as the images' values say")
+                        self.fails(Status.UNSUPPORTED, "as the images' values say", torch.jit.trace, module, (x,), check_trace=False)
+                        continue
+                    for function in (exported, traced):
+                        self.assertLess(difference(function(more), logits_of(module, more)), 1e-4)
+        self.assertGreater(operations["none"], operations["evit"])
+        module = patched(timm_module(), "evit", blocks=[1])
+        self.fails(Status.UNSUPPORTED, "torch.fx", torch.fx.symbolic_trace, module)
+
     def test_half(self):
         module, x = timm_module(), images()
         wanted = raggedvit.Model.from_module(module, n_threads=2).classify(x, "evit", blocks=[1]).logits
@@ -227,7 +410,10 @@ class PatchTest(unittest.TestCase):
         fails(Status.INVALID_ARGUMENT, "block 6", patched, module)
         fails(Status.INVALID_ARGUMENT, "use raggedvit.patch.timm", raggedvit.patch.hf, module)
         fails(Status.UNSUPPORTED, "global_pool", patched, timm_module(global_pool="avg"))
-        fails(Status.UNSUPPORTED, "no head", patched, timm_module(num_classes=0), blocks=[1])
+        headless = timm_module(num_classes=0)
+        fails(Status.UNSUPPORTED, "has no head.*classify.images, pooled=True", patched, headless, blocks=[1])
+        pooled = raggedvit.Model.from_module(headless, n_threads=2).classify(x, pooled=True).pooled
+        self.assertLess(difference(pooled, logits_of(headless, x)), 2e-5)
         self.assertFalse(hasattr(module, "_raggedvit"))
         patched(module, "evit", blocks=[1])
         fails(Status.UNSUPPORTED, "attn_mask", module, x, attn_mask=torch.ones(1))
