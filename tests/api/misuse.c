@@ -168,9 +168,23 @@ static void wrapped_memory(void **state)
     expect_ok(rvit_stream_synchronize(stream));
     assert_memory_equal(second, words, sizeof words);
     expect_status(rvit_stream_write(stream, (rvit_view){buffer, 16}, words, sizeof words), RVIT_INVALID_ARGUMENT, NULL);
+    /* Two buffers of the same memory. */
+    rvit_buffer *other = NULL;
+    rvit_copy_args args = {.struct_size = sizeof args, .source = {buffer, 0}, .size = 16};
+    expect_ok(rvit_buffer_set(buffer, first, sizeof first));
+    expect_ok(rvit_buffer_wrap(device, first, sizeof first, &other));
+    args.destination = (rvit_view){other, 8};
+    expect_status(rvit_copy(stream, &args), RVIT_INVALID_ARGUMENT, "copy: destination overlaps source");
+    args.destination.offset = 16;
+    expect_ok(rvit_copy(stream, &args));
+    expect_ok(rvit_buffer_set(other, second, sizeof second));
+    args.destination.offset = 8;
+    expect_ok(rvit_copy(stream, &args));
+    expect_ok(rvit_stream_synchronize(stream));
+    rvit_buffer_destroy(other);
     rvit_buffer_destroy(buffer);
     rvit_buffer_destroy(own);
-    assert_memory_equal(first + 4, words, sizeof words);
+    assert_memory_equal(first + 4, first, 16);
 }
 
 static void transfers(void **state)
