@@ -194,8 +194,9 @@ RVIT_API int64_t rvit_buffer_size(const rvit_buffer *buffer);
 
 /* CPU device: creates a buffer of `size` bytes on memory of the caller's, so that ops use it in
    place. host: a multiple of 16. The caller keeps the memory alive as long as the buffer needs it;
-   rvit_buffer_destroy leaves it alone, and no size of rvit_stats counts it. UNSUPPORTED: a device
-   of another backend (CUDA: rvit_cuda_buffer_wrap). */
+   rvit_buffer_destroy leaves it alone, and no size of rvit_stats counts it. Buffers may share
+   memory: an op whose output overlaps another array of its args through them is refused, too.
+   UNSUPPORTED: a device of another backend (CUDA: rvit_cuda_buffer_wrap). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_wrap(rvit_device *device, void *host, int64_t size, rvit_buffer **out_buffer);
 /* Points a buffer of rvit_buffer_wrap to other memory: two stores. Programs already recorded use
    the new memory from then on. INVALID_ARGUMENT: the buffer is not wrapped. UNSUPPORTED: as for

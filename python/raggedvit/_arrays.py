@@ -74,15 +74,20 @@ def host_array(argument: str, value: Any) -> np.ndarray:
         raise invalid(f"{argument} cannot be read as an array: {reason(error)}") from error
     if array.ndim == 0 and array.dtype.kind not in "biuf":
         raise invalid(f"{argument}: {shown(value)} is given; expected an array")
+    return array
+
+
+def number_array(argument: str, value: Any) -> np.ndarray:
+    """The same, of numbers: items of 0 bytes, objects and records are refused."""
+    array = host_array(argument, value)
     if array.dtype.itemsize == 0 or array.dtype.hasobject or array.dtype.names is not None:
-        raise invalid(f"the {argument} is {array.dtype} {list(array.shape)}; expected numbers or bools" if argument == "mask" else
-                      f"{argument} is {array.dtype} {list(array.shape)}; expected numbers")
+        raise invalid(f"{argument} is {array.dtype} {list(array.shape)}; expected numbers")
     return array
 
 
 def integers(argument: str, value: Any) -> np.ndarray:
     """A contiguous int32 array of any integers."""
-    array = host_array(argument, value)
+    array = number_array(argument, value)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise invalid(f"{argument} is {array.dtype} {list(array.shape)}; expected int32 in one dimension")
     if array.size and (int(array.max()) > INT32_MAX or int(array.min()) < -INT32_MAX - 1):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from ._arrays import device_array, host_array, integers, is_symbol, is_torch, may_share, on_cuda, on_stream, refuse_shared
+from ._arrays import device_array, integers, is_symbol, is_torch, may_share, number_array, on_cuda, on_stream, refuse_shared
 from ._checks import INT32_MAX, UINT64_MAX, float32, integer, optional, shown
 from ._core_loader import core, ready
 from ._errors import invalid
@@ -29,7 +29,8 @@ def general(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: int 
     cu_seqlens[i] .. cu_seqlens[i + 1] - 1. With k and v it is q alone, and each is [rows, heads, head_dim]. Rows may be further apart than
     they are long; within a row all is contiguous. cu_seqlens: int32 [n + 1], from 0, not decreasing. scale: of the logits; None: 1 /
     sqrt(head_dim). max_len: no sequence is longer. out: [rows, heads, head_dim] of qkv's type, which is then returned; None: a new one.
-    Rows past cu_seqlens[n] are not written: undefined in a new one, or zeros if a gradient is recorded. out must not overlap qkv.
+    Rows past cu_seqlens[n] are not written: undefined in a new one, or zeros if a gradient is recorded. Outputs must not overlap one
+    another, nor on CUDA an input.
 
     key_bias: float32 [rows], added to the logits of each key. lse, cls_probs: True, or a float32 [rows, heads] to write: the logarithm of
     each softmax's denominator; the softmax row of the first token of each sequence. With either the result is the tuple (out, lse,
@@ -113,7 +114,7 @@ def _on_host(named: dict[str, Any], scale: float | None, max_len: int | None) ->
     arrays: dict[str, Any] = {}
     for name in (first, "k", "v", "key_bias"):
         if name == first or named[name] is not None:
-            arrays[name] = host_array(name, named[name])
+            arrays[name] = number_array(name, named[name])
     cu_seqlens = integers("cu_seqlens", named["cu_seqlens"])
     for name in ("qkv", "q", "k", "v"):
         if name in arrays and arrays[name].dtype.name not in DTYPES[:2]:
@@ -128,7 +129,7 @@ def _on_host(named: dict[str, Any], scale: float | None, max_len: int | None) ->
         if not isinstance(array, np.ndarray) or array.dtype != wanted or not array.dtype.isnative:
             kind, found = "qkv's type" if name == "out" else "float32", array.dtype if isinstance(array, np.ndarray) else shown(array)
             raise invalid(f"{name} is not a numpy array of {kind}: it is {found}")
-        host_array(name, array)
+        number_array(name, array)
         if not array.flags.writeable:
             raise invalid(f"{name} is read-only")
         if usable(array) is not array or may_share(array, [*arrays.values(), cu_seqlens]):

@@ -39,7 +39,7 @@ def host_view(model: Model, images: Any) -> np.ndarray:
     try:
         info, found = model.info, host_array("images", images)
     except RaggedVitError as error:
-        if not isinstance(images, (list, tuple)):
+        if not isinstance(images, (list, tuple)) or not any(hasattr(part, "shape") for part in images):
             raise
         raise invalid(f"images are a {type(images).__name__} of {len(images)}, which is no array; expected {expected_shape(model)} alone: of the "
                       f"batches of a loader with labels give map(images for images, *_ in loader) ({error})") from error

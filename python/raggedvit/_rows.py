@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arrays import device_array, host_array, integers, is_symbol, is_torch, may_share, on_cuda, on_stream, refuse_shared, tensor_array
+from ._arrays import device_array, integers, is_symbol, is_torch, may_share, number_array, on_cuda, on_stream, refuse_shared, tensor_array
 from ._attention import aligned
 from ._checks import INT32_MAX, UINT64_MAX, float32, integer, optional
 from ._core_loader import core, ready
@@ -98,7 +98,7 @@ def described(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream
 
 def whole(name: str, value: Any) -> Any:
     """An array that is contiguous at a multiple of 16."""
-    array = host_array(name, value)
+    array = number_array(name, value)
     if type(array) is np.ndarray and array.flags.c_contiguous and array.dtype.isnative and array.ctypes.data % 16 == 0:
         return array
     copy = aligned(array.shape, array.dtype.newbyteorder("="))
