@@ -229,6 +229,8 @@ class ModelTest(unittest.TestCase):
         cpu = next(device for device in devices if device.backend == "cpu")
         self.assertEqual((cpu.kind, cpu.pci_address), ("cpu", ""))
         self.assertGreater(cpu.memory_free, 0)
+        every = raggedvit.devices(unusable=True)
+        self.assertEqual([d.backend for d in devices], [d.backend for d in every if d.index >= 0])
         self.assertEqual(self.model.device.backend, "cpu")
         self.assertEqual(self.model.info.depth, 12)
         self.assertIn("cat", self.model.class_names)
