@@ -1,12 +1,12 @@
 /* Opening the CUDA driver, and its results as statuses. */
 #include "backend_cuda/driver.h"
 
-#include "core/process.h"
-
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "core/process.h"
 
 #define LIBRARY "libcuda.so.1"
 

@@ -1,6 +1,8 @@
 /* Buffers: one allocation each; host-visible ones stay mapped for life. */
 #include "backend_vulkan/vulkan.h"
 
+#include <stdio.h>
+
 typedef struct memory_wish {
     VkMemoryPropertyFlags required, preferred, avoided;
     int is_small;
@@ -48,16 +50,23 @@ int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, in
     return best;
 }
 
+/* What a call that takes memory failed with; the detail has the sizes. */
+static rvit_status no_memory(const rvit_vk_device *device, VkResult result, const char *call, int64_t size)
+{
+    char with[96];
+    (void)snprintf(with, sizeof with, "%s failed: VK_ERROR_OUT_OF_%s_MEMORY", call,
+                   result == VK_ERROR_OUT_OF_HOST_MEMORY ? "HOST" : "DEVICE");
+    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+        return rvit_device_no_memory(&device->base, with, size);
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY)
+        return rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "%s: no %lld bytes", with, (long long)size);
+    return result == VK_SUCCESS ? RVIT_OK : rvit_vk_fail(result, call);
+}
+
 rvit_status rvit_vk_allocate(const rvit_vk_device *device, const VkMemoryAllocateInfo *info, VkDeviceMemory *out_memory)
 {
     const VkResult result = device->vk.vkAllocateMemory(device->handle, info, NULL, out_memory);
-    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
-        return rvit_device_no_memory(&device->base, "vkAllocateMemory failed: VK_ERROR_OUT_OF_DEVICE_MEMORY",
-                                     (int64_t)info->allocationSize);
-    if (result == VK_ERROR_OUT_OF_HOST_MEMORY)
-        return rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "vkAllocateMemory failed: VK_ERROR_OUT_OF_HOST_MEMORY: no %lld bytes of host memory",
-                         (long long)info->allocationSize);
-    return result == VK_SUCCESS ? RVIT_OK : rvit_vk_fail(result, "vkAllocateMemory");
+    return no_memory(device, result, "vkAllocateMemory", (int64_t)info->allocationSize);
 }
 
 static rvit_status open_buffer(rvit_vk_device *device, int64_t size, int type, rvit_vk_buffer *buffer)
@@ -68,7 +77,7 @@ static rvit_status open_buffer(rvit_vk_device *device, int64_t size, int type, r
         .usage = RVIT_VK_BUFFER_USAGE,
     };
     buffer->usage = create.usage;
-    RVIT_VK_TRY(device->vk, vkCreateBuffer, (device->handle, &create, NULL, &buffer->handle));
+    RVIT_TRY(no_memory(device, device->vk.vkCreateBuffer(device->handle, &create, NULL, &buffer->handle), "vkCreateBuffer", size));
     VkMemoryRequirements requirements;
     device->vk.vkGetBufferMemoryRequirements(device->handle, buffer->handle, &requirements);
     const int32_t memory_type = rvit_vk_choose_memory(device, requirements.memoryTypeBits, type);

@@ -9,7 +9,7 @@ rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info)
     rvit_vk_instance instance;
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, NULL);
-    RVIT_TRY(rvit_vk_instance_open(&instance));
+    RVIT_TRY(rvit_vk_instance_open(&alloc, &instance));
     rvit_vk_physical physical;
     const rvit_status status = rvit_vk_instance_device(&instance, &alloc, index, &physical);
     rvit_vk_instance_close(&instance);
@@ -134,7 +134,7 @@ static void drop_empty_extensions(rvit_vk_device *device)
 
 static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)
 {
-    RVIT_TRY(rvit_vk_instance_open(&device->instance));
+    RVIT_TRY(rvit_vk_instance_open(&device->base.alloc, &device->instance));
     rvit_status status = rvit_vk_instance_device(&device->instance, &device->base.alloc, desc->index, &device->physical);
     if (status == RVIT_INVALID_ARGUMENT)
         status = RVIT_UNAVAILABLE;

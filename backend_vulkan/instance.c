@@ -8,7 +8,6 @@
 
 #define MAX_DEVICES 32
 #define MAX_QUEUE_FAMILIES 32
-#define MAX_EXTENSIONS 128
 #define ALL_FEATURES UINT32_MAX
 
 static pthread_once_t loader_once = PTHREAD_ONCE_INIT;
@@ -63,21 +62,26 @@ static rvit_status own_functions(rvit_vk_instance *instance)
     return get_functions(instance);
 }
 
-/* Portability drivers, which cannot do all of Vulkan, are listed only for those that ask for them. */
-static int lists_portable(void)
+/* Portability drivers, which cannot do all of Vulkan, are listed only for those that ask for them; where the loader knows how to. */
+static rvit_status find_portability(rvit_alloc *alloc, int *out_offered)
 {
-    VkExtensionProperties extensions[MAX_EXTENSIONS];
-    uint32_t n = MAX_EXTENSIONS;
+    uint32_t n = 0;
     const PFN_vkEnumerateInstanceExtensionProperties enumerate =
         (PFN_vkEnumerateInstanceExtensionProperties)vkGetInstanceProcAddr(NULL, "vkEnumerateInstanceExtensionProperties");
-    const VkResult result = enumerate != NULL ? enumerate(NULL, &n, extensions) : VK_ERROR_UNKNOWN;
-    for (uint32_t i = 0; i < n && (result == VK_SUCCESS || result == VK_INCOMPLETE); i++)
-        if (strcmp(extensions[i].extensionName, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME) == 0)
-            return 1;
-    return 0;
+    *out_offered = 0;
+    if (enumerate == NULL || enumerate(NULL, &n, NULL) != VK_SUCCESS || n == 0)
+        return RVIT_OK;
+    VkExtensionProperties *extensions = rvit_alloc_array(alloc, n, sizeof *extensions);
+    if (extensions == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    if (enumerate(NULL, &n, extensions) == VK_SUCCESS)
+        for (uint32_t i = 0; i < n; i++)
+            *out_offered |= strcmp(extensions[i].extensionName, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME) == 0;
+    rvit_alloc_free(alloc, extensions);
+    return RVIT_OK;
 }
 
-rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
+rvit_status rvit_vk_instance_open(rvit_alloc *alloc, rvit_vk_instance *out_instance)
 {
     RVIT_TRY(open_loader());
     const uint32_t version = volkGetInstanceVersion();
@@ -88,13 +92,14 @@ rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
         .pEngineName = "raggedvit",
         .apiVersion = version < VK_API_VERSION_1_3 ? version : VK_API_VERSION_1_3,
     };
-    static const char *const portable = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
-    const uint32_t n_extensions = lists_portable() ? 1 : 0;
+    static const char *const extension = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
+    int portability;
+    RVIT_TRY(find_portability(alloc, &portability));
     const VkInstanceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
-                                         .flags = n_extensions > 0 ? VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR : 0,
+                                         .flags = portability ? VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR : 0,
                                          .pApplicationInfo = &application,
-                                         .enabledExtensionCount = n_extensions,
-                                         .ppEnabledExtensionNames = &portable};
+                                         .enabledExtensionCount = portability ? 1 : 0,
+                                         .ppEnabledExtensionNames = &extension};
     const PFN_vkCreateInstance create_instance = (PFN_vkCreateInstance)vkGetInstanceProcAddr(NULL, "vkCreateInstance");
     if (create_instance == NULL)
         return rvit_fail(RVIT_UNAVAILABLE, "the Vulkan loader has no vkCreateInstance");

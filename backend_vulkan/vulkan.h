@@ -206,7 +206,7 @@ rvit_status rvit_vk_fail(VkResult result, const char *call);
     } while (0)
 
 /* instance.c */
-rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance);
+rvit_status rvit_vk_instance_open(rvit_alloc *alloc, rvit_vk_instance *out_instance);
 /* Uses the caller's instance, with the functions from get_proc; NULL: from the loader, opened here. Close does not destroy the instance. */
 rvit_status rvit_vk_instance_borrow(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
                                     rvit_vk_instance *out_instance);

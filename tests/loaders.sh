@@ -1,6 +1,7 @@
 #!/bin/sh
 # usage: loaders.sh RAGGEDVIT LIBRARY.a INCLUDE FOLDER CC LIBRARIES...
-# Drivers that are not what their names say, and a program that cannot open any: the devices are listed, with the reason, and the CPU is taken.
+# Drivers that are not what their names say, and a program that cannot open any: the devices are listed, with the reason,
+# and the CPU is taken.
 set -eu
 tool=$1 archive=$2 include=$3 folder=$4/loaders cc=$5
 shift 5

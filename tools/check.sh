@@ -24,7 +24,7 @@ out=$(git grep -nE '#include "(backend_cpu|backend_cuda|backend_vulkan|tools|tes
 [ -z "$out" ] || fail "core depends on a backend or on a tool" "$out"
 out=$(git grep -nE '#include "core/' -- backend_cpu backend_cuda backend_vulkan |
     grep -vE 'core/(backend\.h|op\.h|ops\.def|entry\.h|status\.h|log\.h|alloc\.h|args\.h|half\.h)' |
-    grep -vE 'core/(e4m3\.h|image_table\.h|quantized\.h|resample\.h|system\.h)' || true)
+    grep -vE 'core/(e4m3\.h|image_table\.h|process\.h|quantized\.h|resample\.h|system\.h)' || true)
 [ -z "$out" ] || fail "a backend includes more of core than backend.h, op.h and the small services" "$out"
 entries=$(sed -nE 's/^RVIT_API (RVIT_NODISCARD rvit_status|void) (rvit_[a-z_]+(_destroy)?)\(.*/\1 \2/p' include/raggedvit/*.h |
     awk '$1 != "void" || $2 ~ /_destroy$/ {print $NF}')
