@@ -8,7 +8,15 @@
    one thread at a time.
 
    Fork: if no other thread was inside the library, the child of a fork may use and destroy objects
-   of the CPU device, and runs them on one core. It must not touch objects of any other device. */
+   of the CPU device, and runs them on one core. It must not touch objects of any other device.
+
+   Signals: threads that the library starts, and those that drivers start when it calls them, handle
+   no signal of the application, but for those of their own faults.
+
+   Unloading: once a device has started threads, the shared library, or the plugin that the static
+   library is part of, stays loaded to the end of the process, whoever closes it.
+
+   A program linked with -static cannot open drivers: it has the CPU device only. */
 #ifndef RAGGEDVIT_DEVICE_H
 #define RAGGEDVIT_DEVICE_H
 
