@@ -238,13 +238,17 @@ static bool take_less(struct classify *self)
 /* The desc of the sessions, and the batch that the device has room for. */
 static void fit_batch(struct classify *self, rvit_session_desc *out)
 {
-    const int32_t n = self->on_device ? CLASSIFY_SESSIONS : 1, usual = self->batch;
+    const int32_t n = self->on_device ? CLASSIFY_SESSIONS : 1, usual = self->batch, usual_tokens = self->max_tokens;
     bool fits;
     do
         describe_session(self, out);
     while (!(fits = engine_fits(&self->engine, out, n)) && take_less(self));
     if (fits && self->batch < usual)
         engine_tell_batch(usual, self->batch);
+    if (!fits) { /* not for its size: the session says why */
+        self->batch = usual, self->max_tokens = usual_tokens;
+        describe_session(self, out);
+    }
 }
 
 /* A GPU resizes pictures in the same dispatch. Float32 resizes are done by threads. */

@@ -107,7 +107,9 @@ void engine_fit(const struct engine *self, int32_t n_sessions, rvit_session_desc
     const int32_t usual = desc->max_images;
     while (desc->max_images > 1 && !engine_fits(self, desc, n_sessions))
         desc->max_images /= 2;
-    if (desc->max_images < usual && engine_fits(self, desc, n_sessions))
+    if (!engine_fits(self, desc, n_sessions))
+        desc->max_images = usual; /* not for its size: the session says why */
+    else if (desc->max_images < usual)
         engine_tell_batch(usual, desc->max_images);
 }
 
