@@ -23,7 +23,7 @@ int rvit_input_is_bounded(const rvit_model *model, rvit_dtype dtype, const rvit_
 }
 
 /* Gamma and beta of a norm of n values, [2, n]. */
-static rvit_status read_norm(const rvit_weights_loader *l, rvit_role gamma, rvit_role beta, int32_t block, int64_t n, float *values)
+rvit_status rvit_weights_read_norm(const rvit_weights_loader *l, rvit_role gamma, rvit_role beta, int32_t block, int64_t n, float *values)
 {
     RVIT_TRY(rvit_weights_read(l, gamma, block, n, values));
     memset(values + n, 0, (size_t)n * sizeof *values);
@@ -31,7 +31,7 @@ static rvit_status read_norm(const rvit_weights_loader *l, rvit_role gamma, rvit
 }
 
 /* Of a norm's outputs: a row of them has length sqrt(n) before gamma and beta. NaN if one of these is. */
-static double bound_of_norm(const float *norm, int64_t n)
+double rvit_bound_of_norm(const float *norm, int64_t n)
 {
     double most = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -65,12 +65,12 @@ rvit_status rvit_weights_bound_input(rvit_weights_loader *l, int32_t block, rvit
     const int is_inner = linear == RVIT_BLOCK_FC2 && m->mlp_norm;
     const int64_t n = is_inner ? mlp : dim;
     if (is_inner)
-        RVIT_TRY(read_norm(l, RVIT_ROLE_MLP_NORM_GAMMA, RVIT_ROLE_MLP_NORM_BETA, block, n, l->more));
+        RVIT_TRY(rvit_weights_read_norm(l, RVIT_ROLE_MLP_NORM_GAMMA, RVIT_ROLE_MLP_NORM_BETA, block, n, l->more));
     else if (linear == RVIT_BLOCK_QKV)
-        RVIT_TRY(read_norm(l, RVIT_ROLE_NORM1_GAMMA, RVIT_ROLE_NORM1_BETA, block, n, l->more));
+        RVIT_TRY(rvit_weights_read_norm(l, RVIT_ROLE_NORM1_GAMMA, RVIT_ROLE_NORM1_BETA, block, n, l->more));
     else
-        RVIT_TRY(read_norm(l, RVIT_ROLE_NORM2_GAMMA, RVIT_ROLE_NORM2_BETA, block, n, l->more));
-    double bound = bound_of_norm(l->more, n);
+        RVIT_TRY(rvit_weights_read_norm(l, RVIT_ROLE_NORM2_GAMMA, RVIT_ROLE_NORM2_BETA, block, n, l->more));
+    double bound = rvit_bound_of_norm(l->more, n);
     if (linear == RVIT_BLOCK_FC2 && !is_inner) {
         float *bias = l->more + 2 * n;
         RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_FC1_WEIGHT, block, mlp * n, l->values));

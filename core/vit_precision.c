@@ -32,22 +32,42 @@ static int is_fast(const rvit_device *device, rvit_dtype dtype)
     return device->info.backend != RVIT_BACKEND_CPU || (device->info.native_dtypes >> dtype & 1) != 0;
 }
 
-/* The file's own type, of the two with 16 bits. */
-static rvit_dtype narrow_of(const rvit_model_info *info)
+#define F16_MOST 65000.0 /* of 65504: operands are rounded */
+
+/* What a model has beside 8 bits, or instead. */
+typedef struct wide_type {
+    rvit_dtype dtype;
+    char reason[160]; /* why it is not float16; empty: it need not be said */
+} wide_type;
+
+/* Of the types with 16 bits the file's own, if the device has it, else the other. float16 only if no image can overflow it: else what holds
+   more, which may be float32. */
+static rvit_status find_wide(const rvit_device *device, const rvit_checkpoint *checkpoint, wide_type *out)
 {
-    return 2 * info->n_by_dtype[RVIT_BF16] > info->n_tensors ? RVIT_BF16 : RVIT_F16;
+    const rvit_model_info *info = &checkpoint->config.info;
+    const int has_bf16 = rvit_model_check_dtype(device, RVIT_BF16) == RVIT_OK;
+    *out = (wide_type){.dtype = RVIT_BF16};
+    if (has_bf16 && 2 * info->n_by_dtype[RVIT_BF16] > info->n_tensors)
+        return RVIT_OK;
+    double most;
+    char where[RVIT_REACH_NAME];
+    RVIT_TRY(rvit_float16_reach(device, checkpoint, &most, where));
+    out->dtype = most <= F16_MOST ? RVIT_F16 : has_bf16 ? RVIT_BF16 : RVIT_F32;
+    if (most > F16_MOST)
+        snprintf(out->reason, sizeof out->reason, "float16 holds 65504, and by its weights %s may give up to %.3g", where, most);
+    return RVIT_OK;
 }
 
-static void fill(rvit_precision_choice *choice, const rvit_device *device, const rvit_model_info *info, rvit_precision precision)
+static void fill(rvit_precision_choice *choice, const rvit_device *device, rvit_dtype wide, rvit_precision precision)
 {
     choice->precision = precision;
     choice->dtype = (rvit_dtype)precision;
     choice->quantization = RVIT_QUANTIZATION_NONE;
     if (precision == RVIT_PRECISION_INT8) {
-        choice->dtype = device->info.backend != RVIT_BACKEND_CPU ? narrow_of(info) : is_fast(device, RVIT_BF16) ? RVIT_BF16 : RVIT_F32;
+        choice->dtype = device->info.backend != RVIT_BACKEND_CPU ? wide : is_fast(device, RVIT_BF16) ? RVIT_BF16 : RVIT_F32;
         choice->quantization = RVIT_QUANTIZATION_INT8;
     } else if (precision == RVIT_PRECISION_FP8) {
-        choice->dtype = narrow_of(info);
+        choice->dtype = wide;
         choice->quantization = RVIT_QUANTIZATION_FP8;
     }
 }
@@ -60,12 +80,11 @@ static rvit_precision bytes_of(const rvit_device *device)
     return device->info.backend == RVIT_BACKEND_CUDA ? RVIT_PRECISION_FP8 : RVIT_PRECISION_AUTO;
 }
 
-static rvit_precision wide_of(const rvit_device *device, const rvit_model_info *info)
+static rvit_precision without_bytes(const rvit_device *device, rvit_dtype wide)
 {
     if (device->info.backend == RVIT_BACKEND_CPU)
         return is_fast(device, RVIT_BF16) ? RVIT_PRECISION_BF16 : RVIT_PRECISION_F32;
-    const rvit_dtype narrow = narrow_of(info);
-    return rvit_model_check_dtype(device, narrow) == RVIT_OK ? (rvit_precision)narrow : RVIT_PRECISION_F16;
+    return (rvit_precision)wide;
 }
 
 /* Whether 8 bits are accurate enough for the model, and why. */
@@ -83,26 +102,36 @@ static int passes(const rvit_model_info *info, rvit_precision precision, char re
     return 0;
 }
 
-static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint, rvit_precision_choice *out)
+static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint, const wide_type *wide, rvit_precision_choice *out)
 {
     const rvit_model_info *info = &checkpoint->config.info;
-    const rvit_precision bytes = bytes_of(device), wide = wide_of(device, info);
+    const rvit_precision bytes = bytes_of(device), other = without_bytes(device, wide->dtype);
     if (bytes == RVIT_PRECISION_AUTO) {
-        fill(out, device, info, wide);
-        snprintf(out->reason, sizeof out->reason, "the device multiplies no 8 bits faster");
+        fill(out, device, wide->dtype, other);
+        snprintf(out->reason, sizeof out->reason, "the device multiplies no 8 bits faster%s%s", wide->reason[0] ? "; " : "", wide->reason);
         return;
     }
-    fill(out, device, info, bytes);
+    fill(out, device, wide->dtype, bytes);
     if (rvit_quantization_check(device, out->quantization, out->dtype, checkpoint) != RVIT_OK) {
         char shown[sizeof out->reason - 32]; /* the detail begins and ends with what names the culprit */
         rvit_printable(shown, sizeof shown, rvit_status_detail());
         snprintf(out->reason, sizeof out->reason, "%s cannot be had: %s", rvit_precision_name(bytes), shown);
-        fill(out, device, info, wide);
+        fill(out, device, wide->dtype, other);
     } else if (checkpoint->config.bytes != 0) {
         snprintf(out->reason, sizeof out->reason, "the checkpoint's weights are %s", rvit_precision_name(bytes));
     } else if (!passes(info, bytes, out->reason)) {
-        fill(out, device, info, wide);
+        fill(out, device, wide->dtype, other);
     }
+    const size_t n = strlen(out->reason);
+    if (wide->reason[0])
+        snprintf(out->reason + n, sizeof out->reason - n, "; %s", wide->reason);
+}
+
+/* Whether a choice depends on what float16 holds: it costs a look at the weights. */
+static int needs_wide(const rvit_device *device, rvit_precision precision)
+{
+    return precision == RVIT_PRECISION_FP8 ||
+           (device->info.backend != RVIT_BACKEND_CPU && (precision == RVIT_PRECISION_AUTO || precision == RVIT_PRECISION_INT8));
 }
 
 rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoint *checkpoint, rvit_precision precision,
@@ -113,13 +142,15 @@ rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoi
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_precision_choose: device or checkpoint is NULL");
     if ((int)precision < 0 || precision > RVIT_PRECISION_AUTO)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_precision_choose: precision: %d is not a valid precision", (int)precision);
-    const rvit_model_info *info = &checkpoint->config.info;
+    wide_type wide = {.dtype = RVIT_F16};
     rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
     const rvit_detail kept = rvit_detail_keep();
+    if (needs_wide(device, precision) && rvit_checkpoint_obstacles(checkpoint)[0] == '\0')
+        RVIT_TRY(find_wide(device, checkpoint, &wide));
     if (precision == RVIT_PRECISION_AUTO)
-        choose(device, checkpoint, &choice);
-    else
-        fill(&choice, device, info, precision);
+        choose(device, checkpoint, &wide, &choice);
+    else /* 8 bits that were asked for come with 16 */
+        fill(&choice, device, wide.dtype == RVIT_F32 ? RVIT_F16 : wide.dtype, precision);
     (void)rvit_detail_settle(&kept, RVIT_OK);
     RVIT_TRY(rvit_model_check_dtype(device, choice.dtype));
     RVIT_TRY(rvit_quantization_check(device, choice.quantization, choice.dtype, checkpoint));

@@ -34,6 +34,14 @@ rvit_status rvit_file_weight_scales(const rvit_weights_loader *l, int32_t block,
 int rvit_input_is_bounded(const rvit_model *model, rvit_dtype dtype, const rvit_file_scales *file, rvit_block_linear linear);
 rvit_status rvit_weights_bound_input(rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *out_scale);
 
+/* Gamma and beta of a norm of n values, [2, n], and the most that its outputs can be. */
+rvit_status rvit_weights_read_norm(const rvit_weights_loader *l, rvit_role gamma, rvit_role beta, int32_t block, int64_t n, float *values);
+double rvit_bound_of_norm(const float *norm, int64_t n);
+
+/* vit_reach.c. The most that a value of the model which is stored in 16 bits can be, and which it is. */
+#define RVIT_REACH_NAME 64
+rvit_status rvit_float16_reach(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_most, char where[RVIT_REACH_NAME]);
+
 /* Whether one scale does for all inputs of the product, of that type, and one for its whole weight, as the fastest products of E4M3 need.
  */
 int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, int bounded);

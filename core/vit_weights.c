@@ -232,7 +232,7 @@ static rvit_status load_head(rvit_weights_loader *l)
 }
 
 /* Query, keys or values, from wherever the file has them: in one tensor, the query apart, or all apart. Absent biases are zeros. */
-static rvit_status read_map_part(const rvit_weights_loader *l, int32_t part, int32_t bias, float *values)
+rvit_status rvit_weights_read_map_part(const rvit_weights_loader *l, int32_t part, int32_t bias, float *values)
 {
     const rvit_role together = bias ? RVIT_ROLE_MAP_QKV_BIAS : RVIT_ROLE_MAP_QKV_WEIGHT;
     const int64_t dim = l->model->info.dim, n = bias ? dim : dim * dim;
@@ -282,8 +282,8 @@ static rvit_status read_map_query(const rvit_weights_loader *l, float *latent, f
         memcpy(query, latent, (size_t)dim * sizeof *query);
         return RVIT_OK;
     }
-    RVIT_TRY(read_map_part(l, 0, 1, bias));
-    RVIT_TRY(read_map_part(l, 0, 0, l->values));
+    RVIT_TRY(rvit_weights_read_map_part(l, 0, 1, bias));
+    RVIT_TRY(rvit_weights_read_map_part(l, 0, 0, l->values));
     for (int64_t j = 0; j < dim; j++) {
         double sum = (double)bias[j];
         for (int64_t i = 0; i < dim; i++)
@@ -308,7 +308,7 @@ static rvit_status load_map_query(rvit_weights_loader *l)
         return RVIT_OK;
     float *latent = l->more, *query = latent + dim, *bias = query + dim, *folded = bias + dim;
     RVIT_TRY(read_map_query(l, latent, bias, query));
-    RVIT_TRY(read_map_part(l, 1, 0, l->values));
+    RVIT_TRY(rvit_weights_read_map_part(l, 1, 0, l->values));
     fold_query(l, query, l->values, folded);
     memcpy(l->values, folded, (size_t)n * sizeof *folded);
     return rvit_weights_write(l, n, model->dtype, model->map.query_weight);
@@ -320,7 +320,7 @@ static rvit_status load_map_values(rvit_weights_loader *l, int32_t bias, rvit_dt
     RVIT_TRY(rvit_weights_place(l, n, dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(read_map_part(l, 2, bias, l->values));
+    RVIT_TRY(rvit_weights_read_map_part(l, 2, bias, l->values));
     return rvit_weights_write(l, n, dtype, *view);
 }
 

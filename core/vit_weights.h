@@ -42,7 +42,11 @@ rvit_status rvit_weights_load_norm_of(rvit_weights_loader *l, rvit_role gamma, r
 rvit_status rvit_weights_load_norm(rvit_weights_loader *l, rvit_role gamma, rvit_role beta, int32_t block, rvit_view *out_gamma,
                                    rvit_view *out_beta);
 
+/* Query, keys or values of attention pooling (part 0, 1, 2), or their bias. */
+rvit_status rvit_weights_read_map_part(const rvit_weights_loader *l, int32_t part, int32_t bias, float *values);
+
 /* vit_weights_block.c */
+rvit_status rvit_weights_read_qkv(const rvit_weights_loader *l, rvit_role role, int32_t block, int64_t n, float *values);
 rvit_status rvit_weights_load_block(rvit_weights_loader *l, int32_t b);
 
 #endif

@@ -60,7 +60,7 @@ static rvit_status load_input_scale(rvit_weights_loader *l, int32_t block, rvit_
 }
 
 /* Queries, keys and values [3 n], from wherever the file has them. */
-static rvit_status read_qkv(const rvit_weights_loader *l, rvit_role role, int32_t block, int64_t n, float *values)
+rvit_status rvit_weights_read_qkv(const rvit_weights_loader *l, rvit_role role, int32_t block, int64_t n, float *values)
 {
     if (rvit_weights_has(l, role))
         return rvit_weights_read(l, role, block, 3 * n, values);
@@ -92,7 +92,7 @@ static rvit_status load_qkv(rvit_weights_loader *l, rvit_role role, int32_t bloc
     RVIT_TRY(place(l, 3 * n, columns, &to));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(read_qkv(l, role, block, n, l->values));
+    RVIT_TRY(rvit_weights_read_qkv(l, role, block, n, l->values));
     if (rearranges(l)) {
         memcpy(l->more, l->values, 2 * (size_t)n * sizeof *l->more);
         rvit_rope_to_half(l->more, 2 * info->n_heads, info->head_dim, columns, l->values);

@@ -31,11 +31,15 @@ typedef enum rvit_precision {
     RVIT_PRECISION_BF16 = 2,
     RVIT_PRECISION_INT8 = 3, /* RVIT_QUANTIZATION_INT8; on the CPU dtype is bf16 where the device multiplies it
                                 fast (rvit_device_info.native_dtypes), else f32; on Vulkan as of FP8 */
-    RVIT_PRECISION_FP8 = 4,  /* RVIT_QUANTIZATION_FP8; dtype is f16, or bf16 if most tensors of the checkpoint are */
+    RVIT_PRECISION_FP8 = 4,  /* RVIT_QUANTIZATION_FP8; dtype is f16, or bf16 if most tensors of the checkpoint are, or if
+                                the model may overflow f16 */
     RVIT_PRECISION_AUTO = 5  /* the fastest on the device that is accurate enough for the model. 8 bits are
                                 chosen for an architecture whose accuracy with them was measured and falls by
                                 at most 0.7 points of top-1 (docs/using.md has the table); else bf16 or f16, where
-                                the device multiplies it fast, and else f32 */
+                                the device multiplies it fast, and else f32. f16 only if no image can overflow it, as
+                                the weights tell: bounds of norms and products, some ten times of what images reach.
+                                8 bits have the same type beside them. Not bounded: DynamicViT's predictors, and what
+                                pixels beyond 65504 give */
 } rvit_precision;
 /* "f32", "f16", "bf16", "int8", "fp8", "auto" */
 RVIT_API const char *rvit_precision_name(rvit_precision precision);

@@ -340,8 +340,9 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const
                                                       rvit_model **out_model);
 RVIT_API void rvit_model_destroy(rvit_model *model);
 
-/* What a precision is on a device, for a checkpoint; the same answer every time. UNSUPPORTED: the device
-   lacks it, as rvit_model_create would say. */
+/* What a precision is on a device, for a checkpoint; the same answer every time. AUTO, and 8 bits, read
+   the weights on GPUs: f16 is chosen only where it holds what the model can give. UNSUPPORTED: the
+   device lacks it, as rvit_model_create would say. BAD_FILE: the weights cannot be read. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoint *checkpoint,
                                                           rvit_precision precision, rvit_precision_choice *out_choice);
 

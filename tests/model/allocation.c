@@ -67,6 +67,14 @@ static void destroy_model(void *argument)
     rvit_model_destroy(((context *)argument)->model);
 }
 
+static rvit_status choose_precision(void *argument)
+{
+    context *c = argument;
+    rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
+    return rvit_precision_choose(c->device, c->checkpoint, H.desc.backend == RVIT_BACKEND_CPU ? RVIT_PRECISION_FP8 : RVIT_PRECISION_AUTO,
+                                 &choice);
+}
+
 static rvit_status ask_memory(void *argument)
 {
     context *c = argument;
@@ -116,6 +124,8 @@ static void every_allocation(void **state)
     const allocation_trial tensors = {"rvit_checkpoint_from_tensors", open_tensors, close_it, c};
     fail_every_allocation(&c->f, &tensors);
     expect_ok(open_it(c));
+    const allocation_trial precision = {"rvit_precision_choose", choose_precision, nothing, c};
+    fail_every_allocation(&c->f, &precision);
     const allocation_trial model = {"rvit_model_create", create_model, destroy_model, c};
     fail_every_allocation(&c->f, &model);
     expect_ok(create_model(c));

@@ -6,6 +6,8 @@
 
 #include <raggedvit/experimental.h>
 
+#include "core/vit_quantize.h"
+
 enum { N_IMAGES = 3, CLASSES = 6, DIM = 64, DEPTH = 4, FC1_INPUT = 2 /* of a block's linear layers */ };
 
 static const toy_spec spec = {.dim = DIM,
@@ -199,4 +201,48 @@ static void blame(void **state)
     rvit_buffer_destroy(device_images);
 }
 
-SUITE(finite_suite, MODEL_TEST(an_overflow_of_float16), MODEL_TEST(each_output), MODEL_TEST(one_row_of_the_features), MODEL_TEST(blame));
+static double largest_input(const rvit_session *session, int32_t layer)
+{
+    const void *data = NULL;
+    rvit_dtype dtype;
+    int64_t rows;
+    double most = 0;
+    expect_ok(rvit_session_trace(session, RVIT_TRACE_INPUT, layer, &data, &dtype, &rows));
+    for (int64_t i = 0; i < rows * (layer % 4 == 3 ? spec.mlp : DIM); i++)
+        most = fmax(most, fabs((double)((const float *)data)[i]));
+    return most;
+}
+
+/* No input of a layer is above what the weights allow. auto takes no float16 that could overflow, nor do 8 bits beside themselves. */
+static void float16_is_chosen_where_it_holds(void **state)
+{
+    (void)state;
+    for (int block = -1; block < DEPTH; block += 2) {
+        const toy *m = block < 0 ? toy_new(&spec) : massive(block);
+        rvit_checkpoint *checkpoint = open_checkpoint(m, "reach.safetensors");
+        double most = 0;
+        char where[RVIT_REACH_NAME], place[RVIT_REACH_NAME];
+        expect_ok(rvit_float16_reach(H.device[DEVICE], checkpoint, &most, where));
+        snprintf(place, sizeof place, "fc1 of block %d", block);
+        assert_true(block < 0 || strcmp(where, place) == 0);
+        rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
+        desc.trace = RVIT_TRACE_INPUTS;
+        rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);
+        expect_ok(run(session, toy_images(m, N_IMAGES, 8), NULL));
+        for (int32_t layer = 0; layer < 4 * DEPTH; layer++)
+            assert_true(largest_input(session, layer) <= most);
+        rvit_precision_choice choice = RVIT_PRECISION_CHOICE_INIT;
+        if (H.desc.backend == RVIT_BACKEND_CPU) {
+            expect_ok(rvit_precision_choose(H.device[DEVICE], checkpoint, RVIT_PRECISION_FP8, &choice));
+            assert_int_equal(choice.dtype, block < 0 ? RVIT_F16 : RVIT_BF16);
+        } else {
+            expect_ok(rvit_precision_choose(H.device[DEVICE], checkpoint, RVIT_PRECISION_AUTO, &choice));
+            assert_int_equal(choice.dtype == RVIT_F16, block < 0);
+            assert_int_equal(strstr(choice.reason, "float16 holds 65504, and by its weights fc1 of block") == NULL, block < 0);
+        }
+        model_teardown(NULL);
+    }
+}
+
+SUITE(finite_suite, MODEL_TEST(float16_is_chosen_where_it_holds), MODEL_TEST(an_overflow_of_float16), MODEL_TEST(each_output),
+      MODEL_TEST(one_row_of_the_features), MODEL_TEST(blame));
