@@ -89,6 +89,33 @@ expect 1 bench "$small" --backend cpu --dtype f16 --batch 1 --prune none
 err 'its logits are not finite: the model overflows float16'
 prune=(--prune l2 --blocks 1)
 
+# Batch after batch with a bad picture among good ones, with every policy; 10,000 batches with RVIT_TEST_FULL. The good ones have the bits that
+# they have without it.
+files=()
+for i in 0 1 2 3 4 5 6 7 8 9; do # batches of 5: one bad picture in each, at every place
+    for place in 0 1 2 3 4; do
+        if [ $place -eq $((i % 5)) ]; then files+=("$cat"); else files+=("$black"); fi
+    done
+done
+rounds=1
+[ -z "${RVIT_TEST_FULL:-}" ] || rounds=125
+n_batches=0
+for policy in none l2 evit evit-fused ats-paper tome random received; do
+    read -ra prune <<<"--prune $policy --blocks 1"
+    [ $policy != none ] || prune=(--prune none)
+    bad 0 "$black" --ndjson
+    sed 's/"position": [0-9]*//' "$folder/out" | grep '"logits"' >"$folder/alone"
+    for ((round = 0; round < rounds; round++)); do
+        bad 1 "${files[@]}" --batch 5 --ndjson
+        line_has 52 '"n_images": 40, "n_failed": 10, '
+        sed 's/"position": [0-9]*//' "$folder/out" | grep '"logits"' | sort -u >"$folder/good"
+        cmp -s "$folder/good" "$folder/alone" || fail "a batch with a bad picture changes the others ($policy)"
+        n_batches=$((n_batches + 10))
+    done
+done
+echo "$n_batches batches with a bad picture"
+prune=(--prune l2 --blocks 1)
+
 # tiles, and frames of a video
 bad 4 "$sheet" --tiles 160 --limit 3 --json
 json failed 3

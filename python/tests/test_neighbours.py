@@ -1,0 +1,75 @@
+"""One bad image among good ones, batch after batch, with every policy and type: the good ones keep the bits that they have without it. A choice
+of batches; all 10,000 with RVIT_TEST_FULL."""
+
+import os
+import unittest
+
+import numpy as np
+
+import support
+import raggedvit
+from raggedvit import RaggedVitError
+
+N_BATCHES = 10_000 if os.environ.get("RVIT_TEST_FULL") else 240
+POOL, MOST, ROUNDS = 8, 5, 20
+POLICIES = ({}, {"policy": "l2", "keep": 0.5}, {"policy": "evit", "keep": 0.7}, {"policy": "evit-fused", "keep": 0.6}, {"policy": "ats"},
+            {"policy": "tome"}, {"policy": "random", "keep": 0.5}, {"policy": "received", "keep": 0.5}, {"policy": "fastervlm", "keep": 0.5},
+            {"policy": "hiprune", "keep": 0.5}, {"policy": "l2-threshold", "threshold": 20}, {"policy": "evit-paper", "keep": 0.7})
+
+
+def spoilt(image, kind, random):
+    """A copy with one bad pixel, or with nothing but bad ones."""
+    image = image.copy()
+    if kind < 5:
+        image.flat[random.integers(image.size)] = (np.nan, np.inf, -np.inf, 1e30, 7e4)[kind]
+    elif kind == 5:
+        image[:] = np.nan
+    else:
+        image *= 1e18
+    return image
+
+
+class NeighboursTest(unittest.TestCase):
+    def test_good_ones_keep_their_bits(self):
+        backend, random = os.environ.get("RVIT_TEST_BACKEND", "cpu"), np.random.default_rng(4)
+        images = random.standard_normal((POOL, 3, 32, 32), np.float32)
+        names = ["f32", "f16", "bf16", "int8"]
+        models = {dtype: raggedvit.Model(support.CHECKPOINT, backend=backend, dtype=dtype, image_size=32, n_threads=2) for dtype in names}
+        n = n_failed = 0
+        while n < N_BATCHES:
+            for dtype, model in models.items():
+                for policy in POLICIES:
+                    alone = [model.classify(image[None], **policy, features=True) for image in images]
+                    for _ in range(ROUNDS if N_BATCHES > 1000 else 5):
+                        n_failed += self.one_batch(model, policy, images, alone, random, f"{dtype}, {policy}")
+                        n += 1
+        self.assertGreater(n_failed, n // 3)
+        print(f"{n} batches, in {n_failed} of which the bad image failed", flush=True)
+
+    def one_batch(self, model, policy, images, alone, random, what):
+        numbers = random.integers(POOL, size=random.integers(2, MOST + 1))
+        bad = int(random.integers(len(numbers)))
+        batch = images[numbers]
+        kind = int(random.integers(7))
+        batch[bad] = spoilt(batch[bad], kind, random)
+        found = model.classify(batch, **policy, features=True, errors="return")
+        self.assertIn(list(found.errors), ([], [bad]) if kind in (3, 4, 6) else ([bad],), what)
+        self.assertEqual(np.isfinite(found.logits).all(1).tolist(), [not found.errors or i != bad for i in range(len(numbers))], what)
+        tokens = [len(found.features) // len(numbers)] * len(numbers)
+        ends = found.cu_seqlens[-1] if found.cu_seqlens else np.concatenate([[0], np.cumsum(tokens)])
+        for i, number in enumerate(numbers):
+            if i == bad:
+                continue
+            wanted = alone[number]
+            self.assertEqual(found.logits[i].tobytes(), wanted.logits[0].tobytes(), what)
+            self.assertEqual(found.features[ends[i] : ends[i + 1]].tobytes(), wanted.features.tobytes(), what)
+            for kept, one in zip(found.kept, wanted.kept):
+                self.assertEqual(kept[i].tobytes(), one[0].tobytes(), what)
+        if found.errors:
+            with self.assertRaisesRegex(RaggedVitError, f"^image {bad}: "):
+                model.forward(batch, **policy)
+        return len(found.errors)
+
+
+if __name__ == "__main__":
+    unittest.main()
