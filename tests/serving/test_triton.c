@@ -1,11 +1,12 @@
 /* The Triton backend in a server of our own: `test_triton [PATTERN]` runs the tests whose name it matches. */
 #include "scene.h"
 
-extern const struct group fake_rules, answers, families, bad_requests, bad_configs, faults, threads;
+extern const struct group fake_rules, answers, families, bad_requests, bad_configs, faults, neighbours, threads;
 
 int main(int argc, char **argv)
 {
-    static const struct group *const groups[] = {&fake_rules, &answers, &families, &bad_requests, &bad_configs, &threads, &faults};
+    static const struct group *const groups[] = {&fake_rules, &answers,     &families, &bad_requests,
+                                                 &neighbours, &bad_configs, &threads,  &faults};
     int failed = 0;
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

@@ -1,0 +1,91 @@
+/* One bad request among good ones, batch after batch, with every policy and type: the good ones get the bits that they get without it. A
+   choice of batches; 10,000 with RVIT_TEST_FULL. */
+#include <math.h>
+
+#include "scene.h"
+
+enum { N_GOOD = 4, N_KINDS = 6 };
+
+static const char *const policies[] = {"none",      "l2",   "evit",   "evit-fused", "evit-paper", "ats",
+                                       "ats-paper", "tome", "random", "received",   "hiprune"};
+static const char *const types[] = {"f32", "f16", "bf16", "int8"};
+enum { N_POLICIES = sizeof policies / sizeof *policies, N_TYPES = sizeof types / sizeof *types };
+
+static float good[N_GOOD][PIXELS_OF_IMAGE];
+
+static void spoil(float *pixels, int kind, int at)
+{
+    static const float values[] = {NAN, INFINITY, 1e30f, 7e4f};
+    if (kind < 4)
+        pixels[(at * 977) % PIXELS_OF_IMAGE] = values[kind];
+    for (int i = 0; i < PIXELS_OF_IMAGE && kind >= 4; i++)
+        pixels[i] = kind == 4 ? pixels[i] * 1e18f : i % 2 ? 3e38f : -3e38f;
+}
+
+static const float *answer_of(const TRITONBACKEND_Request *request)
+{
+    const fake_output *output = fake_request_result(request, "LOGITS");
+    assert_int_equal(output->size, CLASSES * sizeof(float));
+    return (const float *)(const void *)output->data;
+}
+
+/* The bad one answered: with an error, or with numbers. */
+static int has_failed(const TRITONBACKEND_Request *request)
+{
+    if (fake_request_answer(request)->error)
+        return 1;
+    for (int c = 0; c < CLASSES; c++)
+        assert_true(isfinite(answer_of(request)[c]));
+    return 0;
+}
+
+/* Returns how many bad requests failed. */
+static int run_batches(TRITONBACKEND_ModelInstance *instance, int n, const float wanted[N_GOOD][CLASSES], const char *what)
+{
+    int n_failed = 0;
+    for (int batch = 0; batch < n; batch++) {
+        static float bad[PIXELS_OF_IMAGE];
+        TRITONBACKEND_Request *requests[N_GOOD];
+        const int place = batch % N_GOOD;
+        memcpy(bad, good[place], sizeof bad);
+        spoil(bad, batch / N_GOOD % N_KINDS, batch);
+        for (int i = 0; i < N_GOOD; i++)
+            requests[i] = request_pixels(i == place ? bad : good[i], 1);
+        run_batch(instance, requests, N_GOOD);
+        for (int i = 0; i < N_GOOD; i++)
+            if (i != place && memcmp(answer_of(requests[i]), wanted[i], sizeof wanted[i]) != 0)
+                fail_msg("request %d has another answer beside a bad one: %s", i, what);
+        n_failed += has_failed(requests[place]);
+    }
+    return n_failed;
+}
+
+static void good_ones_keep_their_bits(void **state)
+{
+    const int n = getenv("RVIT_TEST_FULL") ? 10000 / (N_POLICIES * N_TYPES) + 1 : N_GOOD * N_KINDS;
+    int n_batches = 0, n_failed = 0;
+    for (int i = 0; i < N_GOOD; i++)
+        pixels_of(200 + i, good[i]);
+    for (int k = 0; k < N_POLICIES * N_TYPES; k++) {
+        const char *policy = policies[k / N_TYPES], *type = types[k % N_TYPES];
+        char config[512];
+        snprintf(config, sizeof config,
+                 "{\"parameters\": {\"policy\": {\"string_value\": \"%s\"}, \"dtype\": {\"string_value\": \"%s\"}%s}}", policy, type,
+                 k < N_TYPES ? "" : ", \"blocks\": {\"string_value\": \"1\"}");
+        TRITONBACKEND_ModelInstance *instance = scene_instance(scene_load("model", config));
+        float wanted[N_GOOD][CLASSES];
+        for (int i = 0; i < N_GOOD; i++) {
+            TRITONBACKEND_Request *alone = request_pixels(good[i], 1);
+            run_batch(instance, &alone, 1);
+            memcpy(wanted[i], answer_of(alone), sizeof wanted[i]);
+        }
+        n_failed += run_batches(instance, n, (const float(*)[CLASSES])wanted, config);
+        n_batches += n;
+        scene_teardown(state);
+        scene_setup(state);
+    }
+    assert_true(n_failed > n_batches / 3);
+    printf("%d batches, in %d of which the bad request failed\n", n_batches, n_failed);
+}
+
+GROUP(neighbours, SCENE_TEST(good_ones_keep_their_bits));
