@@ -2,7 +2,7 @@
    stream, norms, softmax and sums are float32; stored are what comes out of a norm, and what a product makes of that. A norm gives rows
    of a length that is known, sqrt(n) before gamma and beta, so that its weights bound its outputs and, by Cauchy and Schwarz, those of
    the product behind it. Attention mixes values and exceeds none of them, and no activation exceeds its input. So a model within the bound
-   overflows on no image. The bound is some ten times of what images reach; of published models few come near 65504.
+   overflows on no image.
 
    Of DynamicViT's predictors nothing is bounded: what is NaN there is a score, and told. */
 #include <math.h>

@@ -37,7 +37,7 @@ typedef enum rvit_precision {
                                 chosen for an architecture whose accuracy with them was measured and falls by
                                 at most 0.7 points of top-1 (docs/using.md has the table); else bf16 or f16, where
                                 the device multiplies it fast, and else f32. f16 only if no image can overflow it, as
-                                the weights tell: bounds of norms and products, some ten times of what images reach.
+                                the weights tell: they bound what norms and products give.
                                 8 bits have the same type beside them. Not bounded: DynamicViT's predictors, and what
                                 pixels beyond 65504 give */
 } rvit_precision;
