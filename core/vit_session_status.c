@@ -101,6 +101,8 @@ static int32_t input_is(const rvit_session *s, int32_t image)
 {
     const rvit_model_info *info = &s->model->info;
     const float *input = rvit_session_host(s, s->plan->images);
+    if (image >= s->n_images) /* of a run before the last */
+        return INPUT_UNKNOWN;
     if (s->plan->desc.max_picture_bytes > 0)
         return picture_is(s, image);
     if (input == NULL)

@@ -264,7 +264,7 @@ static void waited(session_slot *s, rvit_status status)
     int32_t n_failed = 0;
     for (int32_t image = 0; image < s->n_images; image++)
         n_failed += rvit_session_image_status(s->it, image) != RVIT_OK;
-    if (s->unsure && status == RVIT_INVALID_ARGUMENT) {
+    if (s->unsure && (status == RVIT_INVALID_ARGUMENT || status == RVIT_NOT_FINITE)) {
         REQUIRE(n_failed > 0);
         s->has_results = 1;
         return;
