@@ -408,7 +408,7 @@ typedef struct rvit_session_desc {
        patches must be NULL. */
     rvit_view images;
     /* Optional: where every run writes its logits, f32 [max_images, n_classes]. rvit_session_logits
-       then returns NULL. */
+       then returns NULL, and NaN in them goes unseen (rvit_session_wait). */
     rvit_view logits;
     /* 1: each run brings device memory of its own for images and logits, in
        rvit_run_args.device_images and device_logits; images and logits above must be absent. Nothing
@@ -455,7 +455,8 @@ typedef struct rvit_session_desc {
     int64_t pixels_size;
     /* Optional: where every run writes what RVIT_OUTPUT_MERGED and RVIT_OUTPUT_DEEPSTACK give, f32 [U, merged_dim] and
        [n_deepstack, U, merged_dim], U the squares of max_tokens, in buffers of the model's device, from multiples of 16 on.
-       Nothing of them is copied to the host: rvit_session_merged and rvit_session_deepstack then return NULL. They are
+       Nothing of them is copied to the host: rvit_session_merged and rvit_session_deepstack then return NULL, and NaN in
+       them goes unseen (rvit_session_wait). They are
        written until the run is done, and what lies behind the batch's squares may be, too. */
     rvit_view merged, deepstack;
 } rvit_session_desc;
@@ -619,7 +620,7 @@ typedef struct rvit_run_args {
     const uint8_t *keep;
     /* rvit_session_desc.run_views: buffers of the model's device. device_images: f32 [n_images,
        channels, image_height, image_width], read when the run executes. device_logits: f32 [n_images,
-       n_classes], written then; absent for a model without a head. Both may be absent if n_images is
+       n_classes], written then, NaN and all (rvit_session_wait); absent for a model without a head. Both may be absent if n_images is
        0. On Vulkan without fixed_batch the buffer of device_images must hold max_images, with native
        max_tokens patches. The buffer handles are free again on return, the memory once the run has
        executed. */

@@ -69,7 +69,8 @@ class Native:
         floating type. All is ordered on PyTorch's current stream, as if PyTorch had computed it; the call waits for the forward, but not for
         the copies of rows behind it. Other outputs are arrays of the host.
 
-        errors: as in Model.classify; grids that break a rule raise all the same.
+        errors: as in Model.classify; grids that break a rule raise all the same. Rows that stay on the device are not looked at: NaN in
+        them is for the caller to find.
 
         Raises RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
         """

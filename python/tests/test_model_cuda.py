@@ -220,7 +220,8 @@ class CudaModelTest(unittest.TestCase):
         wanted = model.classify(x, "l2", keep=0.5, blocks=[1], pooled=True, features=True)
         broken = x.clone()
         broken[2, 0, 0, 0] = torch.nan
-        self.fails(Status.INVALID_ARGUMENT, "^image 2: a score is NaN", model.classify, broken, "l2", keep=0.5, blocks=[1])
+        self.fails(Status.NOT_FINITE, "^image 2: a score is NaN", model.classify, broken, "l2", keep=0.5, blocks=[1])
+        self.fails(Status.NOT_FINITE, "^image 2: its logits are not finite", model.classify, broken)
         found = model.classify(broken, "l2", keep=0.5, blocks=[1], pooled=True, features=True, errors="return")
         self.assertEqual(list(found.errors), [2])
         self.assertRegex(str(found.errors[2]), "^image 2: a score is NaN")
