@@ -87,6 +87,12 @@ static rvit_status read_text(const char *text, const char *path, const char *nam
     rvit_status status = rvit_json_parse(&input, alloc, &root, &end);
     if (status == RVIT_OK && (root->type != RVIT_JSON_OBJECT || end + strspn(copy + end, " \t\r\n") != size))
         status = rvit_fail(RVIT_BAD_FILE, "%s: is not one JSON object", r->path);
+    /* The preprocessor's file may lie in it, too. */
+    const rvit_json *processor = NULL;
+    if (status == RVIT_OK)
+        status = rvit_config_object(r, root, "preprocessor_config", &processor);
+    if (status == RVIT_OK && processor != NULL)
+        status = rvit_config_preprocessor(r, processor);
     if (status == RVIT_OK)
         status = read_model(r, root);
     rvit_alloc_free(alloc, root);

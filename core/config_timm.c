@@ -109,6 +109,39 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *a
     return read_word(r, args, "rope_type", RVIT_FACT_ROPE_COORDINATES, coordinates);
 }
 
+/* Whether there is a part: a boolean, or of layer scale the number that it begins with, or null. timm has a rule of its own for an fc_norm
+   of null, which is that for none at all. */
+static rvit_status read_part(const rvit_config_reader *r, const rvit_json *args, const char *key, rvit_fact fact)
+{
+    char where[RVIT_FACT_WHERE];
+    const rvit_json *value = rvit_json_get(args, key);
+    int32_t there = -1;
+    if (value == NULL || (value->type == RVIT_JSON_NULL && fact != RVIT_FACT_LAYER_SCALE))
+        return RVIT_OK;
+    if (fact == RVIT_FACT_LAYER_SCALE)
+        there = value->type == RVIT_JSON_INTEGER || value->type == RVIT_JSON_REAL;
+    else
+        RVIT_TRY(rvit_config_bool(r, args, key, &there));
+    rvit_facts_set(r->facts, fact, there, rvit_config_where(r, key, where));
+    return RVIT_OK;
+}
+
+static rvit_status read_position(const rvit_config_reader *r, const rvit_json *args)
+{
+    static const char *const words[] = {[RVIT_POSITION_TABLE] = "table", [RVIT_POSITION_ROPE] = "rope", [RVIT_POSITION_BOTH] = "both"};
+    char where[RVIT_FACT_WHERE];
+    const char *word = NULL;
+    RVIT_TRY(rvit_config_string(r, args, "position", &word));
+    for (size_t i = RVIT_POSITION_TABLE; word != NULL && i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i]) == 0) {
+            rvit_facts_set(r->facts, RVIT_FACT_POSITION, (double)i, rvit_config_where(r, "position", where));
+            return RVIT_OK;
+        }
+    if (word != NULL)
+        rvit_config_not_understood(r, "position");
+    return RVIT_OK;
+}
+
 /* Arguments that override those of the architecture. One that is in none of the lists may change anything. */
 static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_json *args)
 {
@@ -124,6 +157,13 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                     {"patch_size", RVIT_FACT_PATCH},
                     {"num_reg_tokens", RVIT_FACT_REGISTERS},
                     {"attn_pool_num_heads", RVIT_FACT_MAP_HEADS}};
+    static const struct {
+        const char *key;
+        rvit_fact fact;
+    } parts[] = {{"class_token", RVIT_FACT_CLS},        {"pool_include_prefix", RVIT_FACT_POOL_PREFIX},
+                 {"fc_norm", RVIT_FACT_FC_NORM},        {"final_norm", RVIT_FACT_FINAL_NORM},
+                 {"pre_norm", RVIT_FACT_NORM_PRE},      {"qkv_bias", RVIT_FACT_QKV_BIAS},
+                 {"init_values", RVIT_FACT_LAYER_SCALE}};
     /* The tensors show these, or they only matter in training. */
     static const char *const shown_by_tensors[] = {"num_heads",
                                                    "embed_dim",
@@ -165,6 +205,8 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                                                    "attn_pool_num_heads",
                                                    "pool_include_prefix",
                                                    "attn_pool_act_layer",
+                                                   "norm_eps",
+                                                   "position",
                                                    "attn_pool_mlp_ratio",
                                                    "rope_temperature",
                                                    "rope_grid_offset",
@@ -186,17 +228,11 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer", RVIT_FACT_ACTIVATION));
     /* Not one of timm's: the Python package tells it of a module. */
     RVIT_TRY(rvit_config_activation_fact(&r, args, "attn_pool_act_layer", RVIT_FACT_MAP_ACTIVATION));
-    int32_t final_norm = 1, cls = -1, pools_prefix = -1;
-    char where[RVIT_FACT_WHERE];
-    RVIT_TRY(rvit_config_bool(&r, args, "class_token", &cls));
-    if (cls >= 0)
-        rvit_facts_set(r.facts, RVIT_FACT_CLS, cls, rvit_config_where(&r, "class_token", where));
-    RVIT_TRY(rvit_config_bool(&r, args, "pool_include_prefix", &pools_prefix));
-    if (pools_prefix >= 0)
-        rvit_facts_set(r.facts, RVIT_FACT_POOL_PREFIX, pools_prefix, rvit_config_where(&r, "pool_include_prefix", where));
-    RVIT_TRY(rvit_config_bool(&r, args, "final_norm", &final_norm));
-    if (!final_norm)
-        rvit_facts_set(r.facts, RVIT_FACT_FINAL_NORM, 0, rvit_config_where(&r, "final_norm", where));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        RVIT_TRY(read_part(&r, args, parts[i].key, parts[i].fact));
+    /* None of timm's either. */
+    RVIT_TRY(rvit_config_number_fact(&r, args, "norm_eps", RVIT_FACT_EPS));
+    RVIT_TRY(read_position(&r, args));
     RVIT_TRY(read_pooling(&r, args));
     RVIT_TRY(read_rotation(&r, args));
     for (const rvit_json *value = rvit_json_first(args); value != NULL; value = rvit_json_next(args, value))

@@ -23,11 +23,8 @@ typedef struct group {
 static const group groups[] = {
 #define PLAIN(...)
 #define NAFLEX(...)
-#define NO_NORM(...)
-#define NO_CLS(...)
-#define PATCH_NORM(...)
+#define PART(...)
 #define PREFIX(...)
-#define REGISTERS(...)
 #define MAP(...)
 #define ROTARY(...)
 #define TIMM(dim, depth, patch, heads, activation, eps, pooling, position, rms_norm, block, colours, names)                     \
@@ -53,32 +50,18 @@ static const struct {
 #undef ROTARY
 };
 
-/* Without a norm after the last block. */
-static const char no_norm[] =
+/* What is not as `usual`. */
+static const struct {
+    rvit_fact fact;
+    int32_t value;
+    const char *names;
+} parts[] = {
 #define ROTARY(...)
-#undef NO_NORM
-#define NO_NORM(names) names
+#undef PART
+#define PART(fact, value, names) {RVIT_FACT_##fact, value, names},
 #include "core/timm_architectures.def"
-#undef NO_NORM
-    ;
-
-/* Without a CLS token. */
-static const char no_cls[] =
-#define NO_NORM(...)
-#undef NO_CLS
-#define NO_CLS(names) names
-#include "core/timm_architectures.def"
-#undef NO_CLS
-    ;
-
-/* With a norm of the patches before their positions. */
-static const char patch_norm[] =
-#define NO_CLS(...)
-#undef PATCH_NORM
-#define PATCH_NORM(names) names
-#include "core/timm_architectures.def"
-#undef PATCH_NORM
-    ;
+#undef PART
+};
 
 /* How the position tables of NaFlexViTs are resampled. */
 static const struct {
@@ -86,7 +69,7 @@ static const struct {
     int32_t aspect;
     const char *names;
 } resamples[] = {
-#define PATCH_NORM(...)
+#define PART(...)
 #undef NAFLEX
 #define NAFLEX(how, aspect, names) {RVIT_RESAMPLE_##how, aspect, names},
 #include "core/timm_architectures.def"
@@ -103,21 +86,10 @@ static const char prefix[] =
     ;
 
 static const struct {
-    int32_t n;
-    const char *names;
-} registers[] = {
-#define PREFIX(...)
-#undef REGISTERS
-#define REGISTERS(n, names) {n, names},
-#include "core/timm_architectures.def"
-#undef REGISTERS
-};
-
-static const struct {
     int32_t heads; /* 0: as in the blocks */
     const char *names;
 } pools[] = {
-#define REGISTERS(...)
+#define PREFIX(...)
 #undef MAP
 #define MAP(heads, names) {heads, names},
 #include "core/timm_architectures.def"
@@ -134,12 +106,9 @@ static const struct {
 #include "core/timm_architectures.def"
 #undef PLAIN
 #undef MAP
-#undef REGISTERS
 #undef PREFIX
 #undef NAFLEX
-#undef PATCH_NORM
-#undef NO_CLS
-#undef NO_NORM
+#undef PART
 #undef ROTARY
 #undef TIMM
 };
@@ -193,16 +162,24 @@ static const char *find_in(const char *list, const char *name, size_t length)
     return NULL;
 }
 
-/* What tensors show, unless a file has lost them. */
-static void set_tokens(rvit_facts *facts, const char *name, size_t length, const char *where)
+/* What tensors show, unless a file has lost them or the model was made with other arguments. Whether there is a norm of what is pooled
+   follows from the pooling: of another than the name's it is not known. */
+static void set_parts(rvit_facts *facts, const group *g, const char *name, size_t length, const char *where)
 {
-    int32_t n = 0;
-    for (size_t i = 0; i < sizeof registers / sizeof *registers; i++)
-        if (find_in(registers[i].names, name, length) != NULL)
-            n = registers[i].n;
-    rvit_facts_set(facts, RVIT_FACT_REGISTERS, n, where);
-    rvit_facts_set(facts, RVIT_FACT_CLS, find_in(no_cls, name, length) == NULL, where);
-    rvit_facts_set(facts, RVIT_FACT_PATCH_NORM, find_in(patch_norm, name, length) != NULL, where);
+    static const struct {
+        rvit_fact fact;
+        int32_t value;
+    } usual[] = {{RVIT_FACT_CLS, 1},     {RVIT_FACT_REGISTERS, 0}, {RVIT_FACT_PATCH_NORM, 0},  {RVIT_FACT_NORM_PRE, 0},
+                 {RVIT_FACT_FC_NORM, 0}, {RVIT_FACT_QKV_BIAS, 1},  {RVIT_FACT_LAYER_SCALE, 0}, {RVIT_FACT_FINAL_NORM, 1}};
+    const int own_pooling = rvit_facts_integer(facts, RVIT_FACT_POOLING) == (int32_t)g->pooling;
+    for (size_t k = 0; k < sizeof usual / sizeof *usual; k++) {
+        int32_t value = usual[k].value;
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+            if (parts[i].fact == usual[k].fact && find_in(parts[i].names, name, length) != NULL)
+                value = parts[i].value;
+        if (usual[k].fact != RVIT_FACT_FC_NORM || own_pooling)
+            rvit_facts_set(facts, usual[k].fact, value, where);
+    }
 }
 
 static void set_resampling(rvit_facts *facts, const char *name, size_t length, const char *where)
@@ -265,12 +242,10 @@ int32_t rvit_timm_name_facts(const char *name, rvit_facts *facts, const char *wh
             continue;
         set_group(facts, &groups[i], where);
         if (facts != NULL) {
-            set_tokens(facts, name, length, where);
+            set_parts(facts, &groups[i], name, length, where);
             set_map(facts, name, length, where);
             set_resampling(facts, name, length, where);
         }
-        if (facts != NULL && find_in(no_norm, name, length) != NULL)
-            rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, where);
         set_rotation(facts, name, length, where);
         if (*end == '@' && facts != NULL) {
             const double edge = strtod(end + 1, NULL), size[2] = {edge, edge};

@@ -100,6 +100,24 @@ static rvit_status check_part(const char *path, const rvit_vit_config *config, r
     return RVIT_OK;
 }
 
+static rvit_status check_parts(const char *path, const rvit_vit_config *config, rvit_facts *facts)
+{
+    const struct {
+        rvit_fact fact;
+        int32_t there;
+        rvit_role role;
+        const char *what;
+    } parts[] = {{RVIT_FACT_CLS, config->cls, RVIT_ROLE_CLS, "CLS token"},
+                 {RVIT_FACT_PATCH_NORM, config->patch_norm, RVIT_ROLE_PATCH_NORM_GAMMA, "norm of the patches"},
+                 {RVIT_FACT_FC_NORM, config->fc_norm, RVIT_ROLE_FC_NORM_GAMMA, "norm of what is pooled"},
+                 {RVIT_FACT_NORM_PRE, config->info.norm_pre, RVIT_ROLE_NORM_PRE_GAMMA, "norm before the first block"},
+                 {RVIT_FACT_LAYER_SCALE, config->layer_scale, RVIT_ROLE_SCALE1, "layer scale"},
+                 {RVIT_FACT_QKV_BIAS, config->qkv_bias, RVIT_ROLE_QKV_BIAS, "bias of q, k and v"}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        RVIT_TRY(check_part(path, config, facts, parts[i].fact, parts[i].there, parts[i].role, parts[i].what));
+    return RVIT_OK;
+}
+
 /* How the values of a patch are ordered shows in the weight's rank, where a family has both orders. */
 static rvit_status check_rows(const char *path, const rvit_vit_config *config, rvit_facts *facts)
 {
@@ -460,9 +478,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     rvit_settle_pooling(config, facts);
     if (config->measured) {
         RVIT_TRY(rvit_check_pooling(path, config, facts, obstacles));
-        RVIT_TRY(check_part(path, config, facts, RVIT_FACT_CLS, config->cls, RVIT_ROLE_CLS, "CLS token"));
-        RVIT_TRY(
-            check_part(path, config, facts, RVIT_FACT_PATCH_NORM, config->patch_norm, RVIT_ROLE_PATCH_NORM_GAMMA, "norm of the patches"));
+        RVIT_TRY(check_parts(path, config, facts));
     }
     note_unknown(config, facts, obstacles);
     note_features(facts, obstacles);

@@ -47,6 +47,10 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_REGISTERS] = "registers",
                                                    [RVIT_FACT_CLS] = "CLS token",
                                                    [RVIT_FACT_PATCH_NORM] = "norm of the patches",
+                                                   [RVIT_FACT_NORM_PRE] = "norm before the blocks",
+                                                   [RVIT_FACT_FC_NORM] = "norm of what is pooled",
+                                                   [RVIT_FACT_LAYER_SCALE] = "layer scale",
+                                                   [RVIT_FACT_QKV_BIAS] = "bias of qkv",
                                                    [RVIT_FACT_MERGE] = "merge",
                                                    [RVIT_FACT_MERGED] = "merged width",
                                                    [RVIT_FACT_FRAMES] = "frames of a patch",
@@ -98,6 +102,10 @@ static const char *const *words_of(rvit_fact fact, int32_t *out_n)
     case RVIT_FACT_CLS:
     case RVIT_FACT_POOL_PREFIX:
     case RVIT_FACT_PATCH_NORM:
+    case RVIT_FACT_NORM_PRE:
+    case RVIT_FACT_FC_NORM:
+    case RVIT_FACT_LAYER_SCALE:
+    case RVIT_FACT_QKV_BIAS:
     case RVIT_FACT_ASPECT:
     case RVIT_FACT_ROWS:
         WORDS(answers);

@@ -52,6 +52,10 @@ typedef enum rvit_fact {
     RVIT_FACT_REGISTERS,
     RVIT_FACT_CLS,        /* 1: there is a CLS token */
     RVIT_FACT_PATCH_NORM, /* 1: there is a norm of the patches before their positions */
+    RVIT_FACT_NORM_PRE,   /* 1: there is a norm before the first block */
+    RVIT_FACT_FC_NORM,    /* 1: the norm after the last block is one of what is pooled */
+    RVIT_FACT_LAYER_SCALE,
+    RVIT_FACT_QKV_BIAS,
     /* Of towers that merge squares of patches. */
     RVIT_FACT_MERGE,       /* patches a side of such a square */
     RVIT_FACT_MERGED,      /* width of what becomes of one */

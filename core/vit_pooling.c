@@ -66,7 +66,13 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
     const rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
     const int32_t kind = rvit_facts_integer(facts, RVIT_FACT_POOLING), has_head = info->n_classes > 0;
     char name[RVIT_NAME_SIZE] = "";
-    if (!info->final_norm && !config->fc_norm && !(facts->of[RVIT_FACT_FINAL_NORM].given && kind != RVIT_POOLING_MAP))
+    const rvit_fact_value *norm = &facts->of[RVIT_FACT_FINAL_NORM];
+    const int none = norm->given && norm->value[0] == 0, normed = info->final_norm || config->fc_norm;
+    if (none && normed)
+        return rvit_fail(rvit_fact_wrong(norm), "%s: tensor '%s' is there, but the model has no norm after the last block in %s", path,
+                         rvit_family_name(config->family, info->final_norm ? RVIT_ROLE_NORM_GAMMA : RVIT_ROLE_FC_NORM_GAMMA, 0, name),
+                         norm->where);
+    if (!normed && !(none && kind != RVIT_POOLING_MAP))
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, and nothing says that the model has no norm after the last block",
                          path, rvit_family_name(config->family, RVIT_ROLE_NORM_GAMMA, 0, name));
     if (info->final_norm && config->fc_norm)
@@ -86,6 +92,11 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
                          pooling->where);
     if (!has_head)
         return RVIT_OK;
+    /* timm normalises what is pooled where that is a mean, and else all rows, unless fc_norm says otherwise. */
+    if (kind == RVIT_POOLING_CLS && config->fc_norm && !facts->of[RVIT_FACT_FC_NORM].given && strcmp(pooling->where, "given") != 0)
+        return rvit_fail(rvit_fact_wrong(pooling),
+                         "%s: tensor '%s' is there, which is the norm of a mean, but the head reads the CLS row in %s", path,
+                         rvit_family_name(config->family, RVIT_ROLE_FC_NORM_GAMMA, 0, name), pooling->where);
     const rvit_fact_value *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];
     const int means = kind == RVIT_POOLING_MEAN || kind == RVIT_POOLING_MEAN_NORM || kind == RVIT_POOLING_MEAN_RAW;
     if (means && info->n_prefix > 0 && rvit_facts_integer(facts, RVIT_FACT_POOL_PREFIX) &&

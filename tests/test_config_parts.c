@@ -157,7 +157,8 @@ static void attention_pooling(void **state)
     (void)state;
     bare(&deit_tiny);
     add_map(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"vit_pe_core_tiny_patch16_384\",\"num_classes\":10,\"model_args\":{\"img_size\":224}}");
+    write_beside("config.json", "{\"architecture\":\"vit_pe_core_tiny_patch16_384\",\"num_classes\":10,\"model_args\":{\"img_size\":224,"
+                                "\"pre_norm\":false}}");
     expect_fact("pooling heads", "8", "config.json: architecture 'vit_pe_core_tiny_patch16_384'");
     expect_fact("heads", "3", "config.json: architecture");
     expect_fact("pooling activation", "GELU", "config.json: architecture");
@@ -176,7 +177,8 @@ static void attention_pooling(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
-        snprintf(text, sizeof text, "{\"architecture\":\"vit_pe_core_tiny_patch16_384\",\"model_args\":{\"img_size\":224,%s}}",
+        snprintf(text, sizeof text,
+                 "{\"architecture\":\"vit_pe_core_tiny_patch16_384\",\"model_args\":{\"img_size\":224,\"pre_norm\":false,%s}}",
                  cases[i].args);
         write_beside("config.json", text);
         REFUSED(NULL, cases[i].status, cases[i].word);
@@ -255,6 +257,96 @@ static void patch_norm(void **state)
     REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias': expected the shape [192], found [191]");
 }
 
+static void rename_to(const char *from, const char *to)
+{
+    for (int i = 0; i < scratch.n; i++)
+        if (strncmp(scratch.tensors[i].name, from, strlen(from)) == 0) {
+            char rest[64];
+            snprintf(rest, sizeof rest, "%s", scratch.tensors[i].name + strlen(from));
+            snprintf(scratch.tensors[i].name, sizeof scratch.tensors[i].name, "%s%s", to, rest);
+        }
+}
+
+/* What a name or an argument says of a part, against the tensors. timm's models that pool a mean have the norm behind it ("fc_norm"), and
+   so their files, under a name whose models read the CLS row, are those of another model. */
+static void contradictions(void **state)
+{
+    (void)state;
+#define NAMED "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{"
+#define PLAIN "{\"architecture\":\"vit\",\"model_args\":{\"num_heads\":3,"
+    static const struct {
+        int fc_norm, scales, norm_pre, bias;
+        const char *config, *word; /* word NULL: it loads */
+    } cases[] = {
+        {1, 0, 0, 1, NAMED "}}",
+         "tensor 'fc_norm.weight' is there, but the model has no norm of what is pooled in config.json: architecture"},
+        {1, 0, 0, 1, NAMED "\"global_pool\":\"token\"}}", "tensor 'fc_norm.weight' is there"},
+        {1, 0, 0, 1, NAMED "\"global_pool\":\"avg\"}}", NULL},
+        {1, 0, 0, 1, NAMED "\"global_pool\":\"avg\",\"fc_norm\":false}}", "no norm of what is pooled in config.json: model_args.fc_norm"},
+        {1, 0, 0, 1, NAMED "\"fc_norm\":true}}", NULL},
+        {1, 0, 0, 1, PLAIN "\"global_pool\":\"token\"}}",
+         "tensor 'fc_norm.weight' is there, which is the norm of a mean, but the head reads the CLS row in config.json: model_args.global"},
+        {1, 0, 0, 1, PLAIN "\"fc_norm\":true}}", NULL},
+        {0, 0, 0, 1, NAMED "\"global_pool\":\"avg\"}}", NULL}, /* fc_norm=False, or none of timm's */
+        {0, 0, 0, 1, NAMED "\"global_pool\":\"avg\",\"fc_norm\":true}}",
+         "tensor 'fc_norm.weight' is missing, but the model has a norm of what"},
+        {0, 0, 0, 1, NAMED "\"final_norm\":false}}",
+         "tensor 'norm.weight' is there, but the model has no norm after the last block in config"},
+        {1, 0, 0, 1, NAMED "\"global_pool\":\"avg\",\"final_norm\":false}}",
+         "tensor 'fc_norm.weight' is there, but the model has no norm after"},
+        {0, 1, 0, 1, NAMED "}}", "tensor 'blocks.0.gamma_1' is there, but the model has no layer scale in config.json: architecture"},
+        {0, 1, 0, 1, NAMED "\"init_values\":1e-5}}", NULL},
+        {0, 0, 0, 1, NAMED "\"init_values\":1e-5}}", "is missing, but the model has a layer scale in config.json: model_args.init_values"},
+        {0, 0, 0, 1, NAMED "\"init_values\":null}}", NULL},
+        {0, 0, 1, 1, NAMED "}}",
+         "tensor 'norm_pre.weight' is there, but the model has no norm before the first block in config.json: arch"},
+        {0, 0, 1, 1, NAMED "\"pre_norm\":true}}", NULL},
+        {0, 0, 0, 1, NAMED "\"pre_norm\":true}}", "tensor 'norm_pre.weight' is missing, but the model has a norm before the first block"},
+        {0, 0, 0, 0, NAMED "}}",
+         "tensor 'blocks.0.attn.qkv.bias' is missing, but the model has a bias of q, k and v in config.json: archi"},
+        {0, 0, 0, 0, NAMED "\"qkv_bias\":false}}", NULL},
+        {0, 0, 0, 1, NAMED "\"qkv_bias\":false}}", "tensor 'blocks.0.attn.qkv.bias' is there, but the model has no bias of q, k and v"},
+        {0, 0, 0, 1, NAMED "\"norm_eps\":1e-5,\"position\":\"table\"}}", NULL},
+        {0, 0, 0, 1, NAMED "\"position\":\"rope\"}}",
+         "tensor 'pos_embed' is there, but positions are 'rotary' in config.json: model_args.pos"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bare(&deit_tiny);
+        if (cases[i].fc_norm)
+            rename_to("norm.", "fc_norm.");
+        if (cases[i].scales)
+            add_scales(&deit_tiny);
+        if (cases[i].norm_pre) {
+            add(&scratch, "norm_pre.weight", 1, 192, 0, 0, 0);
+            add(&scratch, "norm_pre.bias", 1, 192, 0, 0, 0);
+        }
+        for (int k = scratch.n - 1; k >= 0; k--)
+            if (!cases[i].bias && strstr(scratch.tensors[k].name, "qkv.bias") != NULL)
+                drop(&scratch, k);
+        write_beside("config.json", cases[i].config);
+        if (cases[i].word != NULL)
+            REFUSED(NULL, RVIT_BAD_FILE, cases[i].word);
+        else
+            (void)loaded(NULL);
+    }
+    remove_beside();
+    /* The way that the documentation once showed: the name in the metadata. */
+    snprintf(scratch.metadata, sizeof scratch.metadata, ",\"architecture\":\"vit_tiny_patch16_224\"");
+    rename_to("norm.", "fc_norm.");
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'fc_norm.weight' is there, but the model has no norm of what is pooled in metadata: architecture");
+    /* Whoever says it by an option means it. */
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.n_heads = 3;
+    desc.activation = RVIT_ACTIVATION_GELU;
+    desc.eps = 1e-6f;
+    desc.position = RVIT_POSITION_TABLE;
+    desc.pooling = RVIT_POOLING_CLS;
+    scratch.metadata[0] = '\0';
+    assert_int_equal(loaded(&desc).pooling, RVIT_POOLING_CLS);
+#undef NAMED
+#undef PLAIN
+}
+
 /* torchvision's files come without a config; its class has no choices but the heads, and published models have these. */
 static void torchvision(void **state)
 {
@@ -297,8 +389,9 @@ static void torchvision(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(norms_without_bias), cmocka_unit_test(inner_norms), cmocka_unit_test(gates),      cmocka_unit_test(families),
-        cmocka_unit_test(attention_pooling),  cmocka_unit_test(lost_cls),    cmocka_unit_test(patch_norm), cmocka_unit_test(torchvision),
+        cmocka_unit_test(norms_without_bias), cmocka_unit_test(inner_norms),       cmocka_unit_test(gates),
+        cmocka_unit_test(families),           cmocka_unit_test(attention_pooling), cmocka_unit_test(lost_cls),
+        cmocka_unit_test(patch_norm),         cmocka_unit_test(torchvision),       cmocka_unit_test(contradictions),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

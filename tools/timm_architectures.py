@@ -37,12 +37,9 @@ HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in thei
    frequencies are not here.
    PLAIN(dim, depth, mlp_dim, patch_size, distilled, n_registers, layer_scale, heads): all of timm's models with these tensors, in timm's
    names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row.
-   NO_NORM(names): those of TIMM without a norm after the last block.
-   NO_CLS(names): those without a CLS token.
+   PART(fact, value, names): those that have a part which most lack (value 1), lack one which most have (0), or have so many of it.
    NAFLEX(resample, aspect, names): how the position tables of NaFlexViTs are resampled (rvit_resample); aspect 1: keeping their shape.
-   PATCH_NORM(names): those that normalise the patches before their positions are added.
    PREFIX(names): those whose attention pooling reads prefix tokens too, beside those of MAP.
-   REGISTERS(n, names): those with register tokens.
    MAP(heads, names): those whose attention pooling, if they have one, has that number of heads (0: that of the blocks) and the exact GELU;
    that of all others is like their blocks. */
 """
@@ -106,6 +103,23 @@ def pooling_heads(model, row):
     return 0 if pool.num_heads == row[3] else pool.num_heads
 
 
+#: What is not in the lists of PART.
+USUAL = {("CLS", 1), ("REGISTERS", 0), ("PATCH_NORM", 0), ("NORM_PRE", 0), ("FINAL_NORM", 1), ("FC_NORM", 0), ("LAYER_SCALE", 0), ("QKV_BIAS", 1)}
+
+
+def parts_of(model, tokens):
+    """Parts that tensors show, unless a file has lost them or the model was made with other arguments."""
+    def norm(part, name):
+        return not isinstance(getattr(part, name, None), (torch.nn.Identity, type(None)))
+
+    registers, state = getattr(tokens, "reg_token", None), [re.sub(r"^.*?blocks\.\d+\.", "", key) for key in model.state_dict() if "blocks." in key]
+    return {"CLS": int(getattr(tokens, "cls_token", None) is not None), "REGISTERS": 0 if registers is None else registers.shape[1],
+            "PATCH_NORM": int(norm(getattr(model, "patch_embed", None), "norm")), "NORM_PRE": int(norm(model, "norm_pre")),
+            "FINAL_NORM": int(norm(model, "norm") or norm(model, "fc_norm")), "FC_NORM": int(norm(model, "fc_norm")),
+            "LAYER_SCALE": int(any(key in ("ls1.gamma", "gamma_1") for key in state)),
+            "QKV_BIAS": int(any(key in ("attn.qkv.bias", "attn.q_bias", "attn.q_proj.bias") for key in state))}
+
+
 def facts(name, module, model):
     block = model.blocks[0]
     kind = block_kind(module, block)
@@ -141,9 +155,9 @@ def signature(state):
 
 def survey():
     groups, rotary, plain = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(set)
-    unnormed, bare, normed, prefixed = [], [], [], []
+    prefixed, parts = [], collections.defaultdict(list)
     naflex = collections.defaultdict(list)
-    pools, registers = collections.defaultdict(list), collections.defaultdict(list)
+    pools = collections.defaultdict(list)
     for name in sorted(timm.list_models()):
         module = _registry._model_entrypoints[name].__module__.rsplit(".", 1)[1]
         if module not in MODULES:
@@ -159,19 +173,14 @@ def survey():
             patch = model.patch_embed.patch_size
         told = size is None or size[0] == size[1] and size[0] % patch[0] == 0
         groups[row].append(name if told else f"{name}@{size[0]}")
-        if all(isinstance(getattr(model, norm, None), (torch.nn.Identity, type(None))) for norm in ("norm", "fc_norm")):
-            unnormed.append(name)
         tokens = getattr(model, "embeds", model)
-        if getattr(tokens, "cls_token", None) is None:
-            bare.append(name)
+        for part in parts_of(model, tokens).items():
+            if part not in USUAL:
+                parts[part].append(name)
         if tokens is not model:
             naflex[resampling(tokens)].append(name)
-        if not isinstance(getattr(getattr(model, "patch_embed", None), "norm", None), (torch.nn.Identity, type(None))):
-            normed.append(name)
         if getattr(model, "pool_include_prefix", False) and getattr(model, "attn_pool", None) is not None:
             prefixed.append(name)
-        if getattr(tokens, "reg_token", None) is not None:
-            registers[tokens.reg_token.shape[1]].append(name)
         if module == "eva":
             pools[pooling_heads(model, row)].append(name)
         shape = signature(model.state_dict())
@@ -181,7 +190,8 @@ def survey():
     plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
     # DeiT-III's own names are also those of timm's rotary models with a table.
     rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
-    return groups, rotary, rows, naflex, {"NO_NORM": unnormed, "NO_CLS": bare, "PATCH_NORM": normed, "PREFIX": prefixed}, {"REGISTERS": registers, "MAP": pools}
+    numbered = {"PART": {f"{fact}, {value}": names for (fact, value), names in parts.items()}, "MAP": pools}
+    return groups, rotary, rows, naflex, {"PREFIX": prefixed}, numbered
 
 
 def wrapped(names):

@@ -250,7 +250,8 @@ typedef struct rvit_checkpoint_desc {
      1. desc: n_heads, activation, eps, pooling, position, architecture;
      2. the text in desc.config; without it a config.json beside the file (timm's or Hugging
         Face's), an open_clip_config.json, a processor_config.json, a preprocessor_config.json, else
-        the text of such a config.json under "config" in the file's metadata;
+        the text of such a config.json under "config" in the file's metadata. Such a text may hold a
+        preprocessor_config.json under "preprocessor_config";
      3. the name of a timm architecture in that file, else under "architecture" in the metadata;
      4. for a Hugging Face file, the defaults of its model_type;
      5. for a bare file with the tensors of published plain models in timm's names that all compute
