@@ -104,8 +104,8 @@ PyObject *core_backward_workspace(PyObject *self, PyObject *arguments);
         return core_call(&signature, arguments, n, keywords, CORE_OR_RAISE);                                   \
     }
 
-/* forward_door.c. _core.forward_state(device, channels, height, width, classes), forward_add(state, stream, n, session, images, logits,
-   marks), forward_clear(state), forward(state, images): see Forward in _forward.py. */
+/* forward_door.c. _core.forward_state(device, channels, height, width, classes), forward_add(state, owner, locked, stream, n, session,
+   images, logits, ran), forward_clear(state), forward(state, images): see Forward in _forward.py. */
 PyObject *core_forward_state(PyObject *module, PyObject *arguments);
 PyObject *core_forward_add(PyObject *module, PyObject *arguments);
 PyObject *core_forward_clear(PyObject *module, PyObject *state);

@@ -7,13 +7,15 @@
 
 enum { MAX_PLANS = 32 };
 
-/* A session for batches of n on a stream. The package keeps what these point at alive until it clears the state. */
+/* A session for batches of n on a stream. */
 typedef struct plan {
+    PyObject *owner;  /* keeps what the others point at */
+    PyObject *locked; /* () -> whether the package uses the session now */
     uint64_t stream;
     int64_t n;
     rvit_session *session;
     rvit_buffer *images, *logits; /* wrapped, and pointed at each run's tensors */
-    int64_t *marks;               /* when it last ran, in nanoseconds of CLOCK_MONOTONIC; nonzero: the package uses the session now */
+    int64_t *ran;                 /* when it last ran, in nanoseconds of CLOCK_MONOTONIC */
 } plan;
 
 typedef struct forward_state {
@@ -25,9 +27,29 @@ typedef struct forward_state {
 
 static const char *const capsule_name = "raggedvit.forward";
 
+/* What an owner's end sets off may come back here: the state has let go of it by then. */
+static void let_go(plan *plans, int n)
+{
+    for (int i = 0; i < n; i++) {
+        Py_DECREF(plans[i].owner);
+        Py_DECREF(plans[i].locked);
+    }
+}
+
+static void clear(forward_state *state)
+{
+    plan gone[MAX_PLANS];
+    const int n = state->n_plans;
+    memcpy(gone, state->plans, (size_t)n * sizeof *gone);
+    state->n_plans = 0;
+    let_go(gone, n);
+}
+
 static void free_state(PyObject *capsule)
 {
-    free(PyCapsule_GetPointer(capsule, capsule_name));
+    forward_state *const state = PyCapsule_GetPointer(capsule, capsule_name);
+    clear(state);
+    free(state);
 }
 
 PyObject *core_forward_state(PyObject *module, PyObject *arguments)
@@ -54,10 +76,10 @@ PyObject *core_forward_state(PyObject *module, PyObject *arguments)
 PyObject *core_forward_add(PyObject *module, PyObject *arguments)
 {
     (void)module;
-    PyObject *capsule;
-    unsigned long long stream, session, images, logits, marks;
+    PyObject *capsule, *owner, *locked;
+    unsigned long long stream, session, images, logits, ran;
     long long n;
-    if (!PyArg_ParseTuple(arguments, "OKLKKKK", &capsule, &stream, &n, &session, &images, &logits, &marks))
+    if (!PyArg_ParseTuple(arguments, "OOOKLKKKK", &capsule, &owner, &locked, &stream, &n, &session, &images, &logits, &ran))
         return NULL;
     forward_state *const state = PyCapsule_GetPointer(capsule, capsule_name);
     if (state == NULL)
@@ -65,15 +87,22 @@ PyObject *core_forward_add(PyObject *module, PyObject *arguments)
     int at = 0;
     while (at < state->n_plans && (state->plans[at].n != n || state->plans[at].stream != stream))
         at++;
-    if (at == MAX_PLANS)
-        at = state->n_plans = 0; /* the others are added again when they are next needed */
-    state->plans[at] = (plan){.stream = stream,
+    if (at == MAX_PLANS) {
+        clear(state); /* they are added again when they are next needed */
+        at = state->n_plans;
+    }
+    plan old = state->plans[at];
+    const int replaces = at < state->n_plans;
+    state->plans[at] = (plan){.owner = Py_NewRef(owner),
+                              .locked = Py_NewRef(locked),
+                              .stream = stream,
                               .n = n,
                               .session = (rvit_session *)(uintptr_t)session,
                               .images = (rvit_buffer *)(uintptr_t)images,
                               .logits = (rvit_buffer *)(uintptr_t)logits,
-                              .marks = (int64_t *)(uintptr_t)marks};
-    state->n_plans += at == state->n_plans;
+                              .ran = (int64_t *)(uintptr_t)ran};
+    state->n_plans += !replaces;
+    let_go(&old, replaces);
     Py_RETURN_NONE;
 }
 
@@ -83,7 +112,7 @@ PyObject *core_forward_clear(PyObject *module, PyObject *capsule)
     forward_state *const state = PyCapsule_GetPointer(capsule, capsule_name);
     if (state == NULL)
         return NULL;
-    state->n_plans = 0;
+    clear(state);
     Py_RETURN_NONE;
 }
 
@@ -110,14 +139,19 @@ static const plan *plan_for(const forward_state *state, uint64_t stream, int64_t
     return NULL;
 }
 
-/* A graph cannot be captured into another. */
-static int capturing(void)
+static int says_no(PyObject *question)
 {
-    PyObject *const found = core_hook(CORE_HOOK_CAPTURING) == NULL ? NULL : PyObject_CallNoArgs(core_hook(CORE_HOOK_CAPTURING));
+    PyObject *const found = question == NULL ? NULL : PyObject_CallNoArgs(question);
     const int is_false = found == Py_False;
     Py_XDECREF(found);
     PyErr_Clear();
-    return !is_false;
+    return is_false;
+}
+
+/* A graph cannot be captured into another. */
+static int capturing(void)
+{
+    return !says_no(core_hook(CORE_HOOK_CAPTURING));
 }
 
 static int enqueue(const plan *p, const core_array *images, const core_array *logits, core_error *error)
@@ -136,7 +170,7 @@ static int enqueue(const plan *p, const core_array *images, const core_array *lo
         return core_fail_library(error, status);
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    p->marks[0] = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    p->ran[0] = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     return 0;
 }
 
@@ -158,7 +192,7 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
         core_reader_finish(&reader, &images, NULL, &error) < 0)
         Py_RETURN_NONE;
     const plan *p = plan_for(state, reader.where.stream, images.shape[0]);
-    if (p == NULL || p->marks[1] != 0 || capturing())
+    if (p == NULL || capturing())
         Py_RETURN_NONE;
     core_array logits = {.name = "logits",
                          .device_type = DL_CUDA,
@@ -173,7 +207,7 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
         return core_raise(&error);
     /* New objects may set off Python's garbage collection, and that other threads: the plan may have gone, or its session be in use. */
     p = plan_for(state, reader.where.stream, images.shape[0]);
-    if (p == NULL || p->marks[1] != 0) {
+    if (p == NULL || !says_no(p->locked)) {
         Py_DECREF(result);
         Py_RETURN_NONE;
     }

@@ -34,9 +34,16 @@ static void give_back(void *first)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int no_key;
 
+/* Another thread of the parent may have held the lock. */
+static void forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}
+
 static void make_key(void)
 {
     no_key = pthread_key_create(&ending, give_back);
+    (void)pthread_atfork(NULL, NULL, forked);
 }
 
 int core_torch_context(int32_t index, uint64_t *out_context, core_error *error)

@@ -4,8 +4,8 @@
     result = model.classify(images, policy="l2", keep=0.5)      # images: float32 [B, 3, H, W], normalised; or files and uint8 arrays
 
 Every failure of the library is a RaggedVitError with its sentence and its status. The library is opened on first use: the file that the
-environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's libraggedvit.so.0. Nothing here may be
-used in a child of a fork whose parent has used it.
+environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's libraggedvit.so.0. The child of a fork may
+use it too, with models of its own, or those of its parent's that are on the CPU.
 """
 
 from . import _compile, _core_loader, images, patch

@@ -135,7 +135,7 @@ def _picture(number: int, found: DeviceArray, model: Model) -> DevicePicture:
     if not is_torch(found.owner):  # PyTorch knows where its memory is: what others say, the driver must know
         begin, end = found.address // 16 * 16, found.address + stride * (height - 1) + 3 * width
         try:
-            model._lib.own("buffer", model._device, begin, end - begin, create="rvit_cuda_buffer_wrap").close()
+            model._lib.own("buffer", model._device, begin, end - begin, create="rvit_cuda_buffer_wrap")
         except RaggedVitError as error:
             raise RaggedVitError(Status(error.status), f"{name}: {error}") from None
     return DevicePicture(found.address, height, width, stride, None if is_torch(found.owner) else found.stream)
@@ -179,7 +179,7 @@ class DeviceBatch:
             raise named(error, 0) from None
         session = model._sessions.get(prune, n, outputs, lambda: model._stream(self.stream), (self.stream, "device pictures"), self.spec, room,
                                       size + 64 * n)
-        with session:
+        with session.lock:
             assert session.feed is not None and session.pixels is not None
             table, starts = session.feed.lend(lib, model.info, self.spec, self.shapes, session.pixels)
             masked = model._mask(mask, prune, session, n)

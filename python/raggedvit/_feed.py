@@ -6,9 +6,8 @@ from __future__ import annotations
 import concurrent.futures
 import ctypes
 import itertools
-import os
 import threading
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from ._errors import Status, RaggedVitError
 from ._info import ModelInfo
 from ._layouts import TYPES, new
 from ._library import Handle, Library
+from ._process import Threads, renews
 
 IMAGE = np.dtype(TYPES["rvit_image"])
 CHUNK = 1 << 20  # bytes that one thread copies at a time
@@ -34,18 +34,39 @@ PIXEL_SIZES = {"rgb": 3, "bgr": 3, "rgba": 4, "gray": 1, "nv12": 1}
 
 Shapes = tuple[tuple[int, ...], ...]
 
-_lock = threading.Lock()
-_copiers: concurrent.futures.ThreadPoolExecutor | None = None
+#: The threads that copy pictures and images to where the device reads them.
+copiers = Threads("raggedvit-copy", 8, others=1)
 
 
-def copiers() -> concurrent.futures.ThreadPoolExecutor:
-    """The threads that copy pictures and images to where the device reads them, shared by all models of the process."""
-    global _copiers
-    with _lock:
-        if _copiers is None:
-            usable = len(os.sched_getaffinity(0))
-            _copiers = concurrent.futures.ThreadPoolExecutor(max(1, min(8, usable - 1)), "raggedvit-copy")
-        return _copiers
+class Copies:
+    """Copies of one batch after another to the same memory, by several threads. Those that a signal's exception has left behind end before the
+    next batch begins."""
+
+    def __init__(self) -> None:
+        self._turn: object = None  # of the batch whose copies may begin
+        self.forked()
+        renews(self)
+
+    def forked(self) -> None:
+        self._locks: list[threading.Lock] = []
+
+    def begin(self, copy: Callable[..., None], pieces: Sequence[Any]) -> list[concurrent.futures.Future[None]]:
+        self.end()
+        self._locks, self._turn = [threading.Lock() for _ in pieces], (turn := object())
+
+        def work(lock: threading.Lock, arguments: Any) -> None:
+            with lock:
+                if self._turn is turn:
+                    copy(*arguments)
+
+        return [copiers().submit(work, lock, piece) for lock, piece in zip(self._locks, pieces)]
+
+    def end(self) -> None:
+        """Nobody writes to the memory any more."""
+        self._turn = None
+        for lock in self._locks:
+            with lock:
+                pass
 
 
 def rounded(size: int) -> int:
@@ -106,6 +127,7 @@ class Feed:
         memory = (ctypes.c_uint8 * size.value).from_address(self.address)
         memory.owner = session  # type: ignore[attr-defined]
         self.memory: NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
+        self.copies = Copies()
         self._tables: dict[Shapes, tuple[np.ndarray, list[NDArray[np.uint8]]]] = {}
         self._lent: dict[Shapes, tuple[np.ndarray, list[int]]] = {}
 
@@ -122,7 +144,6 @@ class Feed:
                 self._tables.clear()
             found = self._tables[shapes] = table, places
         return found
-
 
     def lend(self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes, pixels: Handle) -> tuple[np.ndarray, list[int]]:
         """The same of pictures in a session's memory on the device, and where they begin there."""
@@ -142,8 +163,9 @@ def _copy(pieces: list[tuple[np.ndarray, np.ndarray]]) -> None:
         np.copyto(destination, source)
 
 
-def fill(places: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
+def fill(copies: Copies, places: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
     """Copies pictures, several threads at a time where that pays."""
+    copies.end()
     if core is not None and all(picture.flags.c_contiguous for picture in found):
         _gather(places, found)
         return
@@ -152,17 +174,18 @@ def fill(places: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
         lines = max(1, CHUNK * len(place) // max(1, place.nbytes))
         pieces += [(place[i : i + lines], picture[i : i + lines]) for i in range(0, len(place), lines)]
     total = sum(place.nbytes for place in places)
-    threads = min(1 + copiers()._max_workers, total // CHUNK)
+    threads = min(1 + copiers.n, total // CHUNK)
     if threads < 2:
         _copy(pieces)
         return
     step = -(-len(pieces) // threads)
-    done = [copiers().submit(_copy, pieces[i : i + step]) for i in range(step, len(pieces), step)]
     try:
+        done = copies.begin(_copy, [(pieces[i : i + step],) for i in range(step, len(pieces), step)])
         _copy(pieces[:step])
-    finally:  # nobody writes to the memory any more
         for one in done:
             one.result()
+    finally:
+        copies.end()
 
 
 def _gather(places: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:

@@ -20,7 +20,7 @@ from ._failures import Errors, Failures, refusal, wanted
 from .images import are_pictures
 from ._layouts import new
 from ._outputs import LOGITS
-from ._sessions import Prune, Session
+from ._sessions import Prune, Session, tick
 from ._typing import TensorT
 
 if TYPE_CHECKING:
@@ -184,6 +184,7 @@ class Forward:
         for batch in batches:
             failures: Failures = {}
             result: Any = None
+            self.model._sessions.open()
             with refusal(batch, failures):
                 result = self.model._classify(batch, self.prune, None, LOGITS, failures)
             yield result or self.model._of_map(None, np.full((len(batch), self.model.info.n_classes), np.nan, np.float32), batch, failures)
@@ -201,7 +202,7 @@ class Forward:
         logits = np.empty((len(images), model.info.n_classes), np.float32)
         if len(images):
             session = model._sessions.get(self.prune, len(images))
-            with session:
+            with session.lock:
                 session.run.n_images, session.run.images = len(images), images.ctypes.data
                 model._lib.rvit_session_run(session.handle, session.pointer, logits.ctypes.data)
         return logits
@@ -248,7 +249,8 @@ class Lane:
     def arm(self, plan: tuple[Any, ...]) -> None:
         """Tells the compiled core of a plan: from now on it makes such calls alone."""
         session, handle, _, images, logits, template, *_ = plan
-        core.forward_add(self.forward._state, self.stream, len(template), handle, images, logits, ctypes.addressof(session.marks))
+        core.forward_add(self.forward._state, plan, session.lock.locked, self.stream, len(template), handle, images, logits,
+                         ctypes.addressof(session.ran))
 
 
 def _forward(lane: Lane, images: Any) -> Any:
@@ -269,7 +271,8 @@ def _forward(lane: Lane, images: Any) -> Any:
         images = images.clone(memory_format=lane.torch.contiguous_format)
         address = images.data_ptr()
     logits = lane.empty_like(template)
-    with session:
+    with session.lock:
+        session.ran.value = tick()
         status = (lane.set_buffer(images_buffer, address, images_size) or lane.set_buffer(logits_buffer, logits.data_ptr(), logits_size)
                   or lane.enqueue(handle, run))
         if status:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
-import threading
 import weakref
 from typing import Any, NoReturn
 
@@ -70,7 +69,7 @@ class Library:
     def own(self, kind: str, *arguments: Any, create: str | None = None, keeps: tuple[Any, ...] = ()) -> Handle:
         """rvit_<kind>_create, or the function `create`, as an object that is destroyed when nothing refers to it any more."""
         pointer = self.make(create or f"rvit_{kind}_create", *arguments)
-        return Handle(pointer, getattr(self, f"rvit_{kind}_destroy"), keeps)
+        return Handle(pointer, getattr(self.raw, f"rvit_{kind}_destroy"), keeps)
 
 
 def refuse_copy(what: str) -> NoReturn:
@@ -79,12 +78,14 @@ def refuse_copy(what: str) -> NoReturn:
 
 
 class Handle:
-    """An object of the library's; ctypes passes it as its pointer. `keeps` are freed after it."""
+    """An object of the library's; ctypes passes it as its pointer. It is destroyed once nothing refers to it, and in no other way: whoever
+    uses one refers to it, in a frame or an object, and so no thread can take it from another. `keeps` are freed after it."""
 
     def __init__(self, pointer: ctypes.c_void_p, destroy: Any, keeps: tuple[Any, ...] = ()) -> None:
         self.pointer = self._as_parameter_ = pointer
         # The finalizer holds keeps: they outlive the call of destroy even when all of it becomes garbage in one cycle.
-        self._finalizer = weakref.finalize(self, Handle._end, os.getpid(), destroy, pointer, keeps)
+        end = weakref.finalize(self, Handle._end, os.getpid(), destroy, pointer, keeps)
+        end.atexit = False  # threads that do not end with the interpreter may still use it, and so may what ends after this: the process frees it
 
     @staticmethod
     def _end(process: int, destroy: Any, pointer: ctypes.c_void_p, keeps: tuple[Any, ...]) -> None:
@@ -92,14 +93,10 @@ class Handle:
         if process == os.getpid():
             destroy(pointer)
 
-    def close(self) -> None:
-        self._finalizer()
-
     def __reduce__(self) -> Any:
         refuse_copy("an object of the library's")
 
 
-_lock = threading.Lock()
 _library: Library | None = None
 
 
@@ -116,7 +113,7 @@ def library() -> Library:
     """The library, opened on first use. UNAVAILABLE says what was tried."""
     global _library
     if _library is None:
-        with _lock:
-            if _library is None:
-                _library = Library(find())
+        found = Library(find())  # no lock, which a fork could leave held: of two threads that come at once one keeps what the other opened
+        if _library is None:
+            _library = found
     return _library

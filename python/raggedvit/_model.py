@@ -31,6 +31,7 @@ from ._native import Native
 from ._outputs import LOGITS, Outputs
 from ._picture_slots import PictureSlot
 from ._pipeline import HOST_HELPS, Pipeline
+from ._process import renews
 from ._sessions import Prune, Session, Sessions
 from ._typing import ArrayT, TensorT
 
@@ -120,12 +121,6 @@ class Result(Generic[ArrayT]):
         return np.array(logits.cpu().numpy() if is_torch(logits) else logits, dtype=dtype)
 
 
-@dataclass
-class _Session:
-    handle: Handle
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
 def _weakly(method: Any) -> Any:
     """A bound method that does not keep its object."""
     found = weakref.WeakMethod(method)
@@ -158,7 +153,8 @@ class Model:
     of this capacity alone. max_sessions: how many recorded forwards are kept in all, the least recently used going first; each CUDA stream
     has its own.
 
-    Threads may share a model. Calls that use the same recorded forward wait for one another. Not across a fork.
+    Threads may share a model. Calls that use the same recorded forward wait for one another. The child of a fork may use a model on the
+    CPU, which computes on one core there, and no other.
 
     Raises RaggedVitError: BAD_FILE, UNSUPPORTED, UNAVAILABLE (no such device) and INVALID_ARGUMENT, as the C API documents them.
     """
@@ -234,12 +230,12 @@ class Model:
                 raise
             lib.rvit_precision_choose(self._device, checkpoint, DTYPES["f32"], ctypes.byref(chosen))
         desc = new("rvit_model_desc", dtype=chosen.dtype, quantization=chosen.quantization)
-        self._handle = lib.own("model", self._device, checkpoint, ctypes.byref(desc), keeps=(self._device,))
+        handle = lib.own("model", self._device, checkpoint, ctypes.byref(desc), keeps=(self._device,))
         #: What dtype stands for: that which was given, or what "auto" has chosen; and why, in a line, where it has.
         self.dtype: str = name_of(DTYPES, chosen.precision)
         self.dtype_reason: str = chosen.reason.decode(errors="replace")
         info, device_info = new("rvit_model_info"), new("rvit_device_info")
-        lib.rvit_model_get_info(self._handle, ctypes.byref(info))
+        lib.rvit_model_get_info(handle, ctypes.byref(info))
         lib.rvit_device_get_info(self._device, ctypes.byref(device_info))
         self.info: ModelInfo = ModelInfo.of(info)
         self.device: DeviceInfo = DeviceInfo.of(device_info)
@@ -249,12 +245,18 @@ class Model:
         self._rooms: dict[tuple[Spec, Shapes], int] = {}
         self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
-        self._sessions = Sessions(lib, self._device, self._handle, self.info, *self._limits, on_drop=_weakly(self._forget))
+        self._sessions = Sessions(lib, self._device, handle, self.info, *self._limits, on_drop=_weakly(self._forget))
         self._forwards: dict[Any, Forward] = {}
         self._streams: dict[int, Handle] = {}
         self._own: Handle | None = None
         self._idle: list[Pipeline] = []  # for batches of the host
         self._slots: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._others: weakref.WeakSet[Any] = weakref.WeakSet()  # Natives and PictureSlots, whose sessions are their own
+        self.forked()
+        renews(self)
+
+    def forked(self) -> None:
+        """In the child of a fork, too, where nobody would release it."""
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
@@ -517,7 +519,7 @@ class Model:
     def _classify_host(self, images: np.ndarray, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result:
         images, n = as_float32(images), len(images)
         session = self._sessions.get(prune, n, outputs)
-        with session:
+        with session.lock:
             run, masked = session.run, self._mask(mask, prune, session, n)
             run.n_images, run.images, run.keep = n, images.ctypes.data, None if masked is None else masked.ctypes.data
             logits = np.empty((n, self.info.n_classes), np.float32) if self.info.n_classes else None
@@ -557,7 +559,7 @@ class Model:
         logits = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device) if info.n_classes else None
         # Not the session of forward, whose errors nobody has asked for.
         session = self._sessions.get(prune, n, outputs, lambda: self._stream(place), (place, "classify"))
-        with session:
+        with session.lock:
             self._point(session, images, logits)
             run, masked = session.run, self._mask(mask, prune, session, n)
             run.n_images, run.keep = n, None if masked is None else masked.ctypes.data
@@ -571,20 +573,25 @@ class Model:
         for name, tensor in (("images", images), ("logits", logits)):
             if tensor is None or not tensor.numel():
                 continue
-            with self._sessions.lock:  # as in Lane.plan
-                if getattr(session, name) is None:
-                    setattr(session, name, self._wrapped(tensor))
+            if getattr(session, name) is None:
+                setattr(session, name, self._wrapped(tensor))
             getattr(session.run, f"device_{name}").buffer = getattr(session, name).pointer
             self._lib.rvit_cuda_buffer_set(getattr(session, name), tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
     def close(self) -> None:
-        """Frees the sessions and the weights now. Not while another thread uses the model; it cannot be used afterwards."""
+        """Lets go of the sessions and the weights: they are freed now, but for what another thread computes with, which goes when its call
+        ends, and the weights under a Native, a PictureSlot or an iterator of map, which go with the last of these. Later calls raise
+        INVALID_ARGUMENT."""
         self._sessions.close()
         self._forwards.clear()
         self._streams.clear()
         self._own = None
         self._idle.clear()
-        self._handle.close()
+
+    @property
+    def _handle(self) -> Handle:
+        """INVALID_ARGUMENT: the model is closed."""
+        return self._sessions.open()
 
     @contextlib.contextmanager
     def _pipeline(self) -> Iterator[Pipeline]:
@@ -612,14 +619,13 @@ class Model:
         self._lib.rvit_session_memory(self._handle, ctypes.byref(desc), ctypes.byref(memory))
 
     def _update(self, checkpoint: Handle) -> None:
-        with self._sessions.lock, contextlib.ExitStack() as held:
-            if self._sessions.closed:
-                raise invalid("the model is closed")
-            for session in self._sessions:
-                held.enter_context(session)
+        def work() -> None:
+            model = self._handle
             for stream in [*self._streams.values(), *(slot.stream for slot in self._slots)]:
                 self._lib.rvit_stream_synchronize(stream)
-            self._lib.rvit_model_update(self._handle, checkpoint)
+            self._lib.rvit_model_update(model, checkpoint)
+
+        self._sessions.holding_all([other.lock for other in self._others], work)
 
     def _stream(self, stream: int) -> Handle:
         """A CUDA stream of the caller's, as one of the library's for one session: of those only one thread at a time may use one, and

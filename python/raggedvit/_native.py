@@ -18,6 +18,7 @@ from ._feed import copy_bytes
 from ._forward import unwatched
 from ._layouts import new
 from ._outputs import Outputs
+from ._process import renews
 from ._sessions import Prune
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class Native:
                    max_len=optional(integer, "max_len", max_len, 1, most) or 0)
         outputs.fill(desc)
         prune.fill(model._lib, desc.prune)
-        self._model, self._outputs, self._lock = model, outputs, threading.Lock()
+        self._model, self._outputs = model, outputs
+        self.forked()
+        renews(self)
         self._width = model.info.channels * model.info.patch_size**2 * max(model.info.patch_frames, 1)
         self._capacity = desc.max_tokens or desc.max_images * (desc.max_len or model.info.tokens)
         self._device = _DeviceRows(model, outputs, desc, self._capacity, self._width) if on_device else None
@@ -50,6 +53,11 @@ class Native:
         self._session = model._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
         self._input: Any = None if on_device else model._lib.rvit_session_input(self._session)
         self._run = new("rvit_run_args")
+        model._others.add(self)
+
+    def forked(self) -> None:
+        """In the child of a fork, too, where nobody would release it."""
+        self.lock = threading.Lock()
 
     def __call__(self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None, errors: Errors = "raise") -> Result[Any]:
         """Logits of a batch, and what was kept of it, as Model.classify gives them.
@@ -75,6 +83,7 @@ class Native:
         Raises RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
         """
         failures, patches = wanted(errors), unwatched(patches, "patches")
+        self._model._sessions.open()
         info = self._model.info
         cells = _values("grids", grids)
         if cells.ndim != 2 or cells.shape[1] != 2 or cells.dtype.kind not in "iu":
@@ -91,7 +100,7 @@ class Native:
         n = len(bounds)
         places = _Places(self._outputs, info.n_deepstack, info.merged_dim, out, deepstack_out, self._device)
         logits = np.empty((n, info.n_classes), np.float32) if info.n_classes else None
-        with self._lock:
+        with self.lock:
             self._run.n_images, self._run.grids = n, bounds.ctypes.data
             if self._device:
                 self._device.take(values)

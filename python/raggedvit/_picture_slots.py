@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from ._feed import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, Feed, Spec, grid_of, 
 from ._layouts import new
 from ._library import Handle
 from ._outputs import Outputs
+from ._process import renews
 from ._sessions import Prune
 
 if TYPE_CHECKING:
@@ -79,7 +81,15 @@ class PictureSlot:
         self._n = self._end = self._lent = 0  # pictures; where the next one begins, on the host and on the device
         self._owners: list[Any] = []  # of memory that is copied from, perhaps still
         self._pending = False
+        self._enqueued = False  # what is pending is on its way: start was not interrupted
         self._failures: Failures | None = None  # of the batch under way
+        self.forked()
+        renews(self)
+        model._others.add(self)
+
+    def forked(self) -> None:
+        """In the child of a fork, too, where nobody would release it."""
+        self.lock = threading.Lock()  # held while a batch is enqueued, which Model.update waits for
 
     @property
     def memory(self) -> NDArray[np.uint8]:
@@ -156,12 +166,16 @@ class PictureSlot:
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
         self._failures, self._run.n_images = wanted(errors), self._n
-        try:
-            self._lib.rvit_session_enqueue(self._session, ctypes.byref(self._run))
-        except RaggedVitError as error:
-            if self._failures is None or not self._without_unfit(self._failures):
-                raise named(error, 0) from None
-        self._pending = True
+        self._model._sessions.open()
+        with self.lock:
+            self._enqueued, self._pending = False, True
+            try:
+                self._lib.rvit_session_enqueue(self._session, ctypes.byref(self._run))
+            except RaggedVitError as error:
+                if self._failures is None or not self._without_unfit(self._failures):
+                    self._pending = False
+                    raise named(error, 0) from None
+            self._enqueued = True
 
     def _without_unfit(self, failures: Failures) -> bool:
         """Enqueues the batch with one pixel of each picture that cannot be resized; False: there is none."""
@@ -183,11 +197,14 @@ class PictureSlot:
         """Waits for the batch, and returns what classify gives. The pictures stay: start runs them again, clear makes room."""
         if not self._pending:
             raise invalid("no batch of the slot is under way; start it first")
-        self._pending = False
+        if not self._enqueued:
+            raise invalid("the slot's start was interrupted; abandon it")
         failures = self._failures
         try:
             self._lib.rvit_session_wait(self._session)
+            self._pending = False
         except RaggedVitError as error:
+            self._pending = False
             if failures is None:
                 raise named(error, 0) from None
             add(failures, {image: named(one, 0) for image, one in of_run(self._lib, self._session, self._n, error).items()})

@@ -5,7 +5,6 @@ pinned staging memory that several threads fill in chunks, each chunk copied by 
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import ctypes
 import itertools
 import sys
@@ -20,7 +19,7 @@ from ._core_loader import core, ready
 from ._device_pictures import are_on_device
 from ._errors import RaggedVitError, Status, invalid
 from ._failures import Failures, add, check, of_run, refusal
-from ._feed import copiers, fill, named
+from ._feed import Copies, fill, named
 from ._forward import as_float32, host_tensor, host_view, unwatched
 from ._layouts import new
 from ._library import Handle
@@ -57,6 +56,8 @@ class Slot:
         self.n = 0
         self.first = 0  # the number of its first image in the caller's batch
         self.fed = False  # the batch under way is one of pictures
+        self.copies = Copies()  # to the staging memory
+        self.under_way = False  # a batch was begun, and neither finished nor abandoned
         self.copy = new("rvit_copy_args")
         self.run = new("rvit_run_args")
 
@@ -65,7 +66,7 @@ class Slot:
         image = 4 * info.channels * info.image_height * info.image_width
         if n * image <= self.size:
             return
-        buffer = self.lib.own
+        buffer, self.size = self.lib.own, 0
         self.staging = buffer("buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_UPLOAD"], keeps=(self.model._device,))
         self.images = buffer("buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.model._device,))
         self.logits = buffer("buffer", self.model._device, max(16, 4 * n * info.n_classes), CONSTANTS["RVIT_BUFFER_READBACK"],
@@ -76,6 +77,9 @@ class Slot:
 
     def start(self, images: np.ndarray, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0) -> None:
         """Enqueues the copy of a batch and its forward."""
+        if self.under_way:  # an exception of a signal's came in the way
+            self.abandon()
+        self.under_way = True
         self.n, self.first, self.held = len(images), first, None
         if isinstance(images, list):
             try:
@@ -100,7 +104,7 @@ class Slot:
         else:
             self.fill(images)
         self.run.n_images, self.run.keep = n, None if masked is None else masked.ctypes.data
-        with self.session:
+        with self.session.lock:
             self.lib.rvit_session_enqueue(self.session.handle, ctypes.addressof(self.run))
 
     def feed(self, images: list[np.ndarray], prune: Prune, outputs: Outputs, mask: Any) -> None:
@@ -108,17 +112,18 @@ class Slot:
         model, spec, shapes = self.model, self.model.spec, tuple(picture.shape for picture in images)
         room = model._room(spec, shapes)
         self.fed, self.session = True, model._sessions.get(prune, self.n, outputs, lambda: self.stream, ("pictures", self.number), spec, room)
-        with self.session as session:
+        session = self.session
+        with session.lock:
             table, places = session.feed.plan(self.lib, model.info, spec, shapes)
-            fill(places, images)
+            fill(session.feed.copies, places, images)
             session.run.pictures = table.ctypes.data
             self.enqueue(session, model._mask(mask, prune, session, self.n))
 
     def plain(self, images: np.ndarray, prune: Prune, outputs: Outputs, mask: Any) -> None:
         """The same of images that the session copies itself."""
         self.fed, self.session = True, self.model._sessions.get(prune, self.n, outputs, place=("host", self.number))
-        images = as_float32(images)
-        with self.session as session:
+        images, session = as_float32(images), self.session
+        with session.lock:
             session.run.images = images.ctypes.data
             self.enqueue(session, self.model._mask(mask, prune, session, self.n))
 
@@ -141,6 +146,7 @@ class Slot:
     def fill(self, images: np.ndarray) -> None:
         """Copies a batch to the staging memory, and each chunk on to the device as soon as it is there."""
         assert self.staging is not None
+        self.copies.end()
         address = self.lib.rvit_buffer_host(self.staging)
         if core is not None and images.dtype == np.float32 and images.flags.c_contiguous:
             assert self.images is not None
@@ -148,6 +154,7 @@ class Slot:
                           images.nbytes)
             return
         memory: Any = (ctypes.c_char * self.size).from_address(address)
+        memory.owner = self.staging
         staged = np.frombuffer(memory, np.float32)[: images.size].reshape(images.shape)
         image = staged[0].nbytes
         step = max(1, CHUNK // image)
@@ -157,13 +164,13 @@ class Slot:
                 _copy(staged, images)
                 self.upload(self.staging, 0, staged.nbytes)
                 return
-            done = [copiers().submit(_copy, staged[first:end], images[first:end]) for first, end in chunks]
             try:
+                done = self.copies.begin(_copy, [(staged[first:end], images[first:end]) for first, end in chunks])
                 for (first, end), chunk in zip(chunks, done):
                     chunk.result()
                     self.upload(self.staging, first * image, (end - first) * image)
-            finally:  # nobody writes to the staging memory any more
-                concurrent.futures.wait(done)
+            finally:
+                self.copies.end()
         except FloatingPointError as error:
             raise invalid("images have a value that float32 does not hold; expected normalised ones") from error
 
@@ -177,14 +184,14 @@ class Slot:
         their numbers in the caller's batch."""
         what = "picture" if self.fed else "image"
         try:
-            with self.session:
+            with self.session.lock:
                 self.lib.rvit_session_wait(self.session.handle)
         except RaggedVitError as error:
             if failures is None:
                 raise named(error, self.first, what) from None
             found = of_run(self.lib, self.session.handle, self.n, error)
             add(failures, {self.first + image: named(one, self.first, what) for image, one in found.items()})
-        self.held = None
+        self.held, self.under_way = None, False
         if self.fed:
             return self.own_logits()
         assert self.logits is not None
@@ -203,10 +210,10 @@ class Slot:
     def abandon(self) -> None:
         """Waits for whatever is enqueued, after a failure, and forgets what it reports."""
         if self.session is not None:
-            with self.session:
+            with self.session.lock:
                 self.lib.raw.rvit_session_wait(self.session.handle)
         self.lib.raw.rvit_stream_synchronize(self.stream)
-        self.held = None
+        self.held, self.under_way = None, False
 
 
 def _copy(destination: np.ndarray, source: np.ndarray) -> None:
@@ -283,6 +290,7 @@ class Pipeline:
             for batch in batches:
                 failures: Failures | None = {} if errors_return else None
                 images: Any = ()
+                self.model._sessions.open()
                 with refusal(batch, failures):
                     images = self.taken(batch, failures)
                 while not free:  # the batch before last is done, or nearly; the last one is computed while this one is copied

@@ -15,6 +15,7 @@ from ._info import ModelInfo
 from ._layouts import new
 from ._library import Handle, Library
 from ._outputs import LOGITS, Outputs
+from ._process import renews
 
 tick = time.monotonic_ns
 N_EXACT = 2
@@ -69,9 +70,9 @@ def _blocks(argument: str, value: Any) -> tuple[int, ...]:
 
 
 class Session:
-    """A session of the library's, its lock, and what a run of it needs. `alive`: it has not been let go for another."""
+    """A session of the library's, its lock, and what a run of it needs: `with session.lock`. `alive`: it has not been let go for another."""
 
-    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "marks", "alive", "run", "pointer", "images", "logits", "room", "feed",
+    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "ran", "alive", "run", "pointer", "images", "logits", "room", "feed",
                  "pixels", "pixel_room")
 
     def __init__(self, handle: Handle, prune: Prune, capacity: int, fixed: bool, room: int = 0, feed: Feed | None = None,
@@ -80,21 +81,19 @@ class Session:
         self.room, self.feed = room, feed  # of one that takes pictures: bytes for them, and where they lie
         self.pixels, self.pixel_room = pixels, pixel_room  # memory of pictures on the device, in bytes
         self.lock, self.alive = threading.Lock(), True
-        # When it last ran, and 1 while its lock is held, which the compiled core looks at in place of the lock.
-        self.marks = (ctypes.c_int64 * 2)(tick())
+        self.ran = ctypes.c_int64(tick())  # when it last ran, which the compiled core writes too
         self.run = new("rvit_run_args")
         self.pointer = ctypes.addressof(self.run)
         self.images: Handle | None = None  # wrapped buffers, of a session whose runs bring their memory
         self.logits: Handle | None = None
 
-    def __enter__(self) -> Session:
-        self.lock.acquire()
-        self.marks[1] = 1
-        return self
 
-    def __exit__(self, *_: Any) -> None:
-        self.marks[:] = [tick(), 0]
-        self.lock.release()
+def _holding(locks: list[Any], work: Callable[[], None]) -> None:
+    """By `with` of each lock in turn, which no exception of a signal's can leave held."""
+    if not locks:
+        return work()
+    with locks[0]:
+        _holding(locks[1:], work)
 
 
 class _Group:
@@ -126,13 +125,15 @@ class Sessions:
     def __init__(self, lib: Library, device: Handle, model: Handle, info: ModelInfo, most: int, max_batch: int | None,
                  on_drop: Callable[[Session], None]) -> None:
         self.device, self.info = device, info
-        self.lib, self.model, self.most, self.max_batch, self.on_drop = lib, model, most, max_batch, on_drop
-        self.lock, self.closed = threading.RLock(), False
+        self.lib, self.most, self.max_batch, self.on_drop = lib, most, max_batch, on_drop
+        self.model: Handle | None = model  # None: it is closed
+        self.lock = threading.RLock()
         self._groups: dict[Any, _Group] = {}
+        renews(self)
 
     def __iter__(self) -> Any:
         """The sessions there are, from the least recently used on."""
-        return iter(sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.marks[0]))
+        return iter(sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.ran.value))
 
     def __len__(self) -> int:
         return sum(len(group.all()) for group in self._groups.values())
@@ -143,22 +144,43 @@ class Sessions:
         pictures; place: what tells it from others. pictures: runs bring pictures, which take `room` bytes,
         and `pixels` bytes of the device's memory."""
         with self.lock:
-            if self.closed:
-                raise invalid("the model is closed")
+            self.open()
             group = self._groups.setdefault((prune, outputs, place, pictures), _Group())
             session = group.fitting(n, room, pixels)
             if session is None:
                 session = self._add(group, prune, n, outputs, stream, pictures, room, pixels)
-            session.marks[0] = tick()
+            session.ran.value = tick()
             return session
 
+    def open(self) -> Handle:
+        """The model. INVALID_ARGUMENT: it is closed."""
+        if self.model is None:
+            raise invalid("the model is closed")
+        return self.model
+
     def close(self) -> None:
+        """Lets go of the model and of the sessions, which are destroyed once no thread uses them any more."""
         with self.lock:
-            self.closed = True
+            self.model = None
             for session in self:
                 self._drop(session)
-                session.handle.close()
             self._groups.clear()
+
+    def holding_all(self, others: list[Any], work: Callable[[], None]) -> None:
+        """Calls a function while no session runs, and none is made. others: locks of sessions that are not here."""
+        with self.lock:
+            _holding([*(session.lock for session in self), *others], work)
+
+    def forked(self) -> None:
+        """In the child of a fork: a session that another thread was using is of no use any more."""
+        self.lock = threading.RLock()
+        for session in self:
+            used, session.lock = session.lock.locked(), threading.Lock()
+            self.on_drop(session)
+            if used:
+                session.alive = False
+                for group in self._groups.values():
+                    group.drop(session)
 
     def _add(self, group: _Group, prune: Prune, n: int, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
              room: int, pixels: int) -> Session:
@@ -186,12 +208,12 @@ class Sessions:
                 raise
             capacity, room, pixels = asked  # what was added for later batches may be what does not fit
             session = self._create(prune, capacity, fixed, outputs, stream, pictures, room, pixels)
-        if old is not None:
-            self._drop(old)
         if fixed:
             group.exact[n] = session
         else:
             group.shared = session
+        if old is not None:
+            self._drop(old)
         for oldest in list(self)[: -self.most]:
             if oldest is not session:
                 self._drop(oldest)
@@ -208,11 +230,12 @@ class Sessions:
                 room: int, pixels: int) -> Session:
         desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed))
         outputs.fill(desc)
-        keeps: tuple[Any, ...] = (self.model,)
+        model = self.open()
+        keeps: tuple[Any, ...] = (model,)
         if stream is not None:
             own = stream()
             desc.run_views, desc.stream = int(pictures is None), own.pointer.value
-            keeps = (own, self.model)
+            keeps = (own, model)
         memory = None
         if pixels:
             memory = self.lib.own("buffer", self.device, pixels, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.device,))
@@ -223,5 +246,5 @@ class Sessions:
             if pictures.max_patches:
                 desc.native, desc.max_len = 1, self.info.n_prefix + pictures.max_patches
         prune.fill(self.lib, desc.prune)
-        handle = self.lib.own("session", self.model, ctypes.byref(desc), keeps=keeps)
+        handle = self.lib.own("session", model, ctypes.byref(desc), keeps=keeps)
         return Session(handle, prune, capacity, fixed, room, None if pictures is None else Feed(self.lib, handle), memory, pixels)

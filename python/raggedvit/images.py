@@ -13,7 +13,6 @@ import io
 import math
 import os
 import sys
-import threading
 from dataclasses import dataclass
 from typing import Any, Sequence, Union
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from . import _checks
 from ._errors import RaggedVitError, Status, invalid
 from ._info import name_of, named
+from ._process import Threads
 from ._resize import resize
 
 __all__ = ["Picture", "Recipe", "decode", "load", "prepare"]
@@ -39,8 +39,8 @@ TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSP
 PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # a picture that every recipe takes
 FITS, FILTERS, PROCESSORS = named("RVIT_FIT_"), named("RVIT_FILTER_"), named("RVIT_PROCESSOR_")
 
-_lock = threading.Lock()
-_workers: concurrent.futures.ThreadPoolExecutor | None = None
+#: The threads that read and prepare pictures.
+workers = Threads("raggedvit-picture", MOST_THREADS)
 
 
 @dataclass(frozen=True)
@@ -271,15 +271,6 @@ def prepare_one(pixels: NDArray[np.uint8], recipe: Recipe, out: NDArray[np.float
     table = recipe.table()
     for channel in range(3):
         np.take(table[channel], view[:, :, channel], out=out[channel])
-
-
-def workers() -> concurrent.futures.ThreadPoolExecutor:
-    """The threads that read and prepare pictures, shared by all models of the process."""
-    global _workers
-    with _lock:
-        if _workers is None:
-            _workers = concurrent.futures.ThreadPoolExecutor(min(MOST_THREADS, len(os.sched_getaffinity(0))), "raggedvit-picture")
-        return _workers
 
 
 def prepare(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8],

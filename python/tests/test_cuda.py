@@ -139,7 +139,7 @@ class InterfaceTest(unittest.TestCase):
         if array.nbytes:
             self.lib.rvit_stream_write(self.stream, self.view(buffer.pointer, 0), array.ctypes.data, array.nbytes)
         self.lib.rvit_cuda_buffer_address(buffer, ctypes.byref(address))
-        self.addCleanup(buffer.close)
+        self.addCleanup(lambda: buffer)  # which it keeps until then
         return buffer, Interface(address.value, array.shape, array.dtype.str, self.cu_stream)
 
     def download(self, buffer, like):

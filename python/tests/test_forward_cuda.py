@@ -221,7 +221,7 @@ class ForwardTest(unittest.TestCase):
         for other in (Tensor((4, 3, SIZE, 16)), Tensor((4, 3)), self.x, None):
             self.assertIsNone(core.forward(forward._state, other))
         session = next(s for s in self.model._sessions if s.prune == forward.prune and s.capacity == 4)
-        with session:  # another thread is in it
+        with session.lock:  # another thread is in it
             self.assertIsNone(core.forward(forward._state, images))
         self.assertIsNotNone(core.forward(forward._state, images))
         self.model._forget(session)

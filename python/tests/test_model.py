@@ -260,10 +260,10 @@ class ModelTest(unittest.TestCase):
         handle = raggedvit._library.Handle(None, lambda pointer: os.write(write, b"ended"))
         child = os.fork()
         if child == 0:
-            handle.close()
+            del handle
             os._exit(0)
         os.waitpid(child, 0)
-        handle.close()
+        del handle
         os.close(write)
         self.assertEqual(os.read(read, 64), b"ended")
         os.close(read)

@@ -100,12 +100,13 @@ class PicturesTest(unittest.TestCase):
     def test_copies_by_threads(self):
         from raggedvit import _feed
         found = [*noise((700, 900), (1, 1), (333, 1001), (64, 64)), noise((500, 1200))[0][:, ::2], noise((400, 600))[0].transpose(1, 0, 2)]
+        copies = _feed.Copies()
         for core in {_feed.core, None}:
             for chunk in (1 << 20, 1 << 12, 1000):
                 with self.subTest(core=core is not None, chunk=chunk), mock.patch.multiple(_feed, core=core, CHUNK=chunk):
                     for batch in (found, found[:4], found[1:2], []):
                         places = [np.zeros(picture.shape, np.uint8) for picture in batch]
-                        _feed.fill(places, batch)
+                        _feed.fill(copies, places, batch)
                         for place, picture in zip(places, batch):
                             np.testing.assert_array_equal(place, picture)
 

@@ -54,7 +54,7 @@ class DevicePicturesTest(unittest.TestCase):
         whole = np.concatenate([np.zeros(at, np.uint8), pixels.reshape(-1), np.zeros(-(at + pixels.nbytes) % 4, np.uint8)])
         self.lib.rvit_stream_write(stream or self.streams[0], self.view(buffer.pointer, 0), whole.ctypes.data, whole.nbytes)
         self.lib.rvit_cuda_buffer_address(buffer, ctypes.byref(address))
-        self.addCleanup(buffer.close)
+        self.addCleanup(lambda: buffer)  # which it keeps until then
         return address.value + at
 
     def described(self, picture, stream=None, at=0):

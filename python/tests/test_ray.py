@@ -278,7 +278,7 @@ class ClassifierTest(unittest.TestCase):
 
     def test_a_model_without_a_head(self):
         with tempfile.TemporaryDirectory() as folder:
-            path, batch = headless(folder), {"image": column(pictures(3))}
+            path, batch = tiny(folder, 0), {"image": column(pictures(3))}
             self.assertEqual(Classifier(path, outputs=["pooled"], backend="cpu", n_threads=1)(batch)["pooled"].shape, (3, WIDTH))
             self.fails(Status.UNSUPPORTED, "outputs has 'class', but the model has no head; it has 'pooled'", Classifier(path, backend="cpu"), batch)
 
@@ -399,11 +399,11 @@ def siglip(folder):
                     "image_std": [0.5] * 3, "resample": 3})
 
 
-def headless(folder):
-    """A tiny ViT in timm's names, without a head."""
+def tiny(folder, classes=10):
+    """A tiny ViT in timm's names. classes 0: without a head."""
     shapes = {"cls_token": [1, 1, WIDTH], "pos_embed": [1, 17, WIDTH], "patch_embed.proj.weight": [WIDTH, 3, 16, 16], "patch_embed.proj.bias": [WIDTH]}
     linear = [("blocks.0.attn.qkv", 3 * WIDTH, WIDTH), ("blocks.0.attn.proj", WIDTH, WIDTH), ("blocks.0.mlp.fc1", HIDDEN, WIDTH),
-              ("blocks.0.mlp.fc2", WIDTH, HIDDEN)]
+              ("blocks.0.mlp.fc2", WIDTH, HIDDEN)] + [("head", classes, WIDTH)] * (classes > 0)
     return written(folder, shapes, linear, ["blocks.0.norm1", "blocks.0.norm2", "norm"],
                    {"architecture": "vit", "model_args": {"num_heads": 1}, "pretrained_cfg": {"mean": [0.5] * 3, "std": [0.5] * 3}}, {})
 
