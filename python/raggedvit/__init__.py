@@ -19,10 +19,11 @@ from ._model import Model, Result
 from ._native import Native
 from ._picture_slots import PictureSlot, in_turns
 from ._rows import gather, pack, unpack
+from ._save import save
 from ._select import Selection, select
 
 __all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PictureSlot", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",
-           "attention", "devices", "gather", "images", "in_turns", "pack", "patch", "policies", "select", "unpack", "version"]
+           "attention", "devices", "gather", "images", "in_turns", "pack", "patch", "policies", "save", "select", "unpack", "version"]
 
 if _core_loader.core is not None:
     _compile.watch()

@@ -199,8 +199,7 @@ class Model:
         self._prepare(place if backend is None else backend, _modules.storage_of(module) if dtype is None else dtype,
                       (ordinal if same else -1) if index is None else index, tier, n_threads, poll_us, max_sessions, max_batch)
         self._open(_modules.checkpoint(self._lib, module, facts), widens=dtype is None)
-        labels = getattr(getattr(module, "config", None), "id2label", None)
-        self.class_names = [str(labels[i]) for i in sorted(labels)] if isinstance(labels, dict) else None
+        self.class_names = _modules.label_names(module)
         return self
 
     def update(self, module: torch.nn.Module) -> None:

@@ -4,6 +4,7 @@ whatever is not certainly right. No library is imported here: a module brings it
 from __future__ import annotations
 
 import ctypes
+import json
 import sys
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator
@@ -28,7 +29,7 @@ class Facts:
     """What the weights do not tell, and what they must turn out to tell."""
 
     kind: str  # "timm" or "hf"
-    eps: float
+    config: str  # all of it, as the text of a config.json
     image_height: int
     image_width: int
     n_prefix: int
@@ -36,8 +37,6 @@ class Facts:
     depth: int
     n_classes: int
     distilled: bool
-    position: str = "TABLE"
-    config: str = ""  # the text of a config.json; "": an exact GELU and a head on the CLS token
     odd: str = ""  # the part by which it is more than a plain model, which alone can be patched
 
 
@@ -253,8 +252,30 @@ def _read_hf(r: Reader, m: Any) -> Facts:
     classes = r.heads(m, *(("cls_classifier", "distillation_classifier") if teacher else ("classifier",)))
     n_prefix = 2 if hasattr(inner.embeddings, "distillation_token") else 1
     size = r.square("config.image_size", config.image_size)
-    return Facts("hf", r.eps(), size, size, n_prefix, config.num_attention_heads, len(inner.layers),
-                 classes, teacher and classes > 0)
+    text = config_text(norm_eps=r.eps(), num_heads=config.num_attention_heads, act_layer="gelu", img_size=[size, size], class_token=True, reg_tokens=0,
+                       global_pool="token", norm_layer="layernorm", position="table")
+    return Facts("hf", text, size, size, n_prefix, config.num_attention_heads, len(inner.layers), classes, teacher and classes > 0)
+
+
+def config_text(**arguments: Any) -> str:
+    """A config.json in timm's manner, with arguments that timm does not have where a module is more than its arguments tell."""
+    return json.dumps({"architecture": "a module", "model_args": arguments})
+
+
+def label_names(module: Any) -> list[str] | None:
+    """What a module calls its classes: Hugging Face's config, timm's pretrained_cfg; None: nothing does."""
+    labels = getattr(getattr(module, "config", None), "id2label", None)
+    if isinstance(labels, dict):
+        return [str(labels[i]) for i in sorted(labels)]
+    names = pretrained_cfg(module).get("label_names")
+    fits = isinstance(names, (list, tuple)) and len(names) == getattr(module, "num_classes", None)
+    return [str(name) for name in names] if fits else None
+
+
+def pretrained_cfg(module: Any) -> dict[str, Any]:
+    """timm's; {}: there is none."""
+    found = getattr(module, "pretrained_cfg", None)
+    return dict(found) if isinstance(found, dict) else found.to_dict() if hasattr(found, "to_dict") else {}
 
 
 def weights(module: Any) -> dict[str, Any]:
@@ -306,11 +327,7 @@ def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
         desc.struct_size = ctypes.sizeof(desc)
         desc.name, desc.dtype = name.encode(), CONSTANTS[FLOATS[str(tensor.dtype)]]
         desc.rank, desc.shape, desc.data = tensor.ndim, ctypes.addressof(shape), tensor.data_ptr()
-    desc = new("rvit_checkpoint_desc", eps=facts.eps, position=CONSTANTS[f"RVIT_POSITION_{facts.position}"])
-    if facts.config:
-        desc.config = facts.config.encode()
-    else:
-        desc.n_heads, desc.activation, desc.pooling = facts.n_heads, CONSTANTS["RVIT_ACTIVATION_GELU"], CONSTANTS["RVIT_POOLING_CLS"]
+    desc = new("rvit_checkpoint_desc", config=facts.config.encode())
     try:
         made = lib.own("checkpoint", ctypes.addressof(descs), n, ctypes.byref(desc), create="rvit_checkpoint_from_tensors",
                        keeps=(held, descs))

@@ -3,10 +3,9 @@ What is not certainly computed as the module does it is refused, with the name o
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from ._modules import HEAD_DIM, Facts
+from ._modules import HEAD_DIM, Facts, config_text
 
 if TYPE_CHECKING:
     from ._modules import Reader
@@ -47,10 +46,10 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
     if gated:
         args["swiglu_mlp"] = True
         del args["act_layer"]
-    position = _positions(r, m, args)
+    args["position"] = _positions(r, m, args)
     _pooling(r, m, eva, args)
     classes = r.heads(m, *(("head", "head_dist") if distilled else ("head",)))
-    args["norm_layer"] = r.norm_kind()
+    args["norm_layer"], args["norm_eps"] = r.norm_kind(), r.eps()
     if not classes and m.global_pool == "map":
         classes = m.embed_dim
     odd = ("it is an Eva" if eva else "dynamic_img_size is set" if m.dynamic_img_size else "global_pool" if m.global_pool != "token" else "act_layer" if args.get("act_layer") != "gelu" else
@@ -60,8 +59,8 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
            "its blocks" if any(block.attn.qkv.bias is None or r.is_norm(block.attn.norm) or r.is_norm(block.mlp.norm)
                                for block in m.blocks) else "")
     height, width = args["img_size"]
-    return Facts("timm", r.eps(), height, width, m.num_prefix_tokens, args["num_heads"], len(m.blocks), classes, distilled and classes > 0,
-                 position, json.dumps({"architecture": "a module", "model_args": args}), odd)
+    return Facts("timm", config_text(**args), height, width, m.num_prefix_tokens, args["num_heads"], len(m.blocks), classes,
+                 distilled and classes > 0, odd)
 
 
 def _embedding(r: Reader, m: Any) -> None:
@@ -132,7 +131,7 @@ def _positions(r: Reader, m: Any, args: dict[str, Any]) -> str:
     rope, table = getattr(m, "rope", None), m.pos_embed is not None
     r.expect(table or rope is not None, "pos_embed", "is missing, and so is rope")
     if rope is None:
-        return "TABLE"
+        return "table"
     r.part("rope", rope, "timm", "RotaryEmbeddingCat", "RotaryEmbeddingDinoV3")
     index, reference = type(rope).__name__ == "RotaryEmbeddingCat", None
     if index:
@@ -150,11 +149,12 @@ def _positions(r: Reader, m: Any, args: dict[str, Any]) -> str:
     args.update(rope_temperature=float(rope.temperature), rope_grid_offset=float(rope.grid_offset), rope_rotate_half=halves,
                 rope_grid_indexing=rope.grid_indexing, rope_type="cat" if index else "dinov3",
                 ref_feat_shape=None if reference is None else [int(n) for n in reference])
-    return "BOTH" if table else "ROPE"
+    return "both" if table else "rope"
 
 
 def _pooling(r: Reader, m: Any, eva: bool, args: dict[str, Any]) -> None:
-    args["final_norm"] = r.is_norm(m.norm) or r.is_norm(m.fc_norm)
+    args["fc_norm"] = r.is_norm(m.fc_norm)
+    args["final_norm"] = r.is_norm(m.norm) or args["fc_norm"]
     args["pool_include_prefix"] = bool(getattr(m, "pool_include_prefix", eva and m.global_pool == "map"))
     pool = getattr(m, "attn_pool", None)
     r.expect((pool is not None) == (m.global_pool == "map"), "attn_pool", "and global_pool do not agree")
