@@ -2,6 +2,7 @@
 code and in the compiled core. For the driver that tests/cuda_emulation stands in for, where there is no GPU, and for any CUDA device."""
 
 import ctypes
+import gc
 import json
 import math
 import os
@@ -228,6 +229,7 @@ class ForwardTest(unittest.TestCase):
         self.assertIsNone(core.forward(forward._state, images))
 
     def test_nothing_waits(self):
+        gc.collect()  # sessions of other tests, whose end waits
         images = [Tensor((n, 3, SIZE, SIZE), self.x[:n]) for n in (4, 2, 3)]
         for core in {False, self.compiled}:
             forward, seen, held = self.model.prepare("l2", keep=0.5, blocks=[1]), [], []
