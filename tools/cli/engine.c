@@ -95,9 +95,8 @@ bool engine_fits(const struct engine *self, const rvit_session_desc *desc, int32
 {
     rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
     rvit_device_info now = RVIT_DEVICE_INFO_INIT;
-    const rvit_status status = rvit_session_memory(self->model, desc, &memory);
-    if (status != RVIT_OK || rvit_device_get_info(self->device, &now) != RVIT_OK)
-        return status != RVIT_UNSUPPORTED;
+    if (rvit_session_memory(self->model, desc, &memory) != RVIT_OK || rvit_device_get_info(self->device, &now) != RVIT_OK)
+        return false;
     const int64_t mapped = now.backend == RVIT_BACKEND_CPU ? memory.upload_size + memory.readback_size + memory.trace_size : 0;
     return now.memory_free == 0 || (memory.device_size + mapped) * n_sessions <= now.memory_free - now.memory_free / 16;
 }

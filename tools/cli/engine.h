@@ -35,7 +35,7 @@ void engine_close(struct engine *self);
 /* Numbers of an input of the model. */
 int64_t engine_image_length(const struct engine *self);
 
-/* Whether the device has room for the arrays of so many sessions. What is wrong with desc for another reason does not count. */
+/* Whether there can be so many sessions: the device takes their arrays, and has room for them. */
 bool engine_fits(const struct engine *self, const rvit_session_desc *desc, int32_t n_sessions);
 /* Halves max_images, which nobody asked for, until the sessions fit. */
 void engine_fit(const struct engine *self, int32_t n_sessions, rvit_session_desc *desc);
