@@ -202,7 +202,7 @@ static void layers_are_put_together(void **state)
         g.dim = 128;
         build(&scratch, &g, "F32");
         set_config(&scratch, "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"model_args\":{\"num_heads\":2,\"embed_dim\":128,"
-                             "\"depth\":2}}");
+                             "\"depth\":2,\"init_values\":null}}");
         make_all_bytes(byte_dtypes[k], OF_ROWS);
         assert_int_equal(compare_all(k), 0);
         /* Int8's -128 has no negative: rows with one and a layer scale below 0 are rounded anew. */

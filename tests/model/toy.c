@@ -127,7 +127,8 @@ const char *toy_write(const toy *m, const char *file_name)
     size_t used =
         (size_t)snprintf(header, capacity,
                          "{\"__metadata__\":{\"config\":\"{\\\"architecture\\\":\\\"%s\\\",\\\"model_args\\\":{\\\"num_heads\\\":%d,"
-                         "\\\"embed_dim\\\":%d,\\\"depth\\\":%d,\\\"patch_size\\\":%d,\\\"reg_tokens\\\":%d,\\\"global_pool\\\":\\\"%s\\\","
+                         "\\\"embed_dim\\\":%d,\\\"init_values\\\":null,\\\"depth\\\":%d,\\\"patch_size\\\":%d,\\\"reg_tokens\\\":%d,"
+                         "\\\"global_pool\\\":\\\"%s\\\","
                          "\\\"class_token\\\":%s,\\\"pool_include_prefix\\\":%s}}\"}",
                          m->spec.rotary ? "vit_small_patch16_rope_ape_224" : "vit", (int)m->n_heads, (int)m->spec.dim, (int)m->spec.depth,
                          (int)m->spec.patch_size, (int)m->spec.n_registers, pools[m->spec.pool], m->spec.no_cls ? "false" : "true",
