@@ -11,8 +11,10 @@
 #include "core/config_read.h"
 #include "core/vit_describe.h"
 
-static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json", "processor_config.json"};
-enum { N_NAMES = 3, METADATA = 3, NAME = 4, GIVEN = 5, N_KINDS = 6 };
+/* The corpus knows the kinds by these numbers. */
+enum { METADATA = 3, NAME = 4, GIVEN = 5, N_KINDS = 7 };
+static const char *const names[N_KINDS] = {
+    [0] = "config.json", [1] = "open_clip_config.json", [2] = "preprocessor_config.json", [6] = "processor_config.json"};
 /* The models that configurations are read for. */
 enum { PLAIN, NO_TABLE, POOLED, N_MODELS };
 static char folder[64];
@@ -25,10 +27,11 @@ static void path_of(int which, char path[128])
 static void end_folder(void)
 {
     char path[128];
-    for (int i = 0; i < N_NAMES; i++) {
-        path_of(i, path);
-        (void)unlink(path);
-    }
+    for (int i = 0; i < N_KINDS; i++)
+        if (names[i] != NULL) {
+            path_of(i, path);
+            (void)unlink(path);
+        }
     (void)rmdir(folder);
 }
 
@@ -43,11 +46,11 @@ static void begin_folder(void)
 static void write_config(int which, const uint8_t *data, size_t size)
 {
     char path[128];
-    for (int i = 0; i < N_NAMES; i++) {
-        path_of(i, path);
-        if (i != which)
+    for (int i = 0; i < N_KINDS; i++)
+        if (names[i] != NULL && i != which) {
+            path_of(i, path);
             (void)unlink(path);
-    }
+        }
     path_of(which, path);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     if (fd < 0 || write(fd, data, size) != (ssize_t)size)
@@ -139,6 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static rvit_obstacles obstacles;
     static rvit_facts facts_too;
     static rvit_obstacles obstacles_too;
+    rvit_class_names classes = {NULL, 0};
     memset(&facts, 0, sizeof facts);
     memset(&obstacles, 0, sizeof obstacles);
     char beside[128];
@@ -150,12 +154,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data + 1, size - 1);
     text[size - 1] = '\0';
     const int which = data[0] % N_KINDS;
-    if (which < N_NAMES)
+    if (names[which] != NULL)
         write_config(which, data + 1, size - 1);
     else
         source = (rvit_config_source){
             .config = which == METADATA ? text : NULL, .architecture = which == NAME ? text : NULL, .given = which == GIVEN ? text : NULL};
-    if (expect_status_of(rvit_config_files(&source, &alloc, &facts, &obstacles)) == RVIT_OK) {
+    if (expect_status_of(rvit_config_files(&source, &alloc, &facts, &obstacles, &classes)) == RVIT_OK) {
         for (int32_t i = 0; i < N_MODELS; i++) {
             facts_too = facts;
             obstacles_too = obstacles;
@@ -163,6 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     check_texts(&facts);
+    rvit_class_names_free(&alloc, &classes);
     free(text);
     return 0;
 }
