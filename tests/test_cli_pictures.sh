@@ -41,8 +41,8 @@ echo '{"image_processor_type": "ViTImageProcessor", "do_resize": false}' >"$fold
 in_recipe 4
 err "this tool does not know .fit: not resized, from preprocessor_config.json: do_resize."
 rm "$folder/recipe/preprocessor_config.json"
-echo '{"architecture": "vit_small_patch16_rope_mixed_ape_224", "global_pool": "avg", "model_args": {"init_values": null, "act_layer": "quick_gelu",
-    "embed_dim": 192, "num_heads": 3}}' >"$folder/recipe/config.json"
+echo '{"architecture": "vit_small_patch16_rope_mixed_ape_224", "global_pool": "avg", "model_args": {
+    "init_values": null, "act_layer": "quick_gelu", "embed_dim": 192, "num_heads": 3}}' >"$folder/recipe/config.json"
 in_recipe 3
 err "tell how its rotary positions turn: give timm's name"
 expect 4 inspect "$folder/recipe/model.safetensors"

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 from . import _modules
 from ._errors import RaggedVitError, Status, invalid
 from ._forward import Forward
+from ._process import renews
 from ._sessions import Prune
 
 if TYPE_CHECKING:
@@ -119,6 +120,10 @@ class State:
         self.weights: Any = None
         self.in_torch: Any = None  # the structure that PyTorch's way was last checked for
         self.own: Any = None  # the first weight
+        renews(self)
+
+    def forked(self) -> None:
+        self.lock = threading.RLock()
 
     def __getstate__(self) -> Any:
         return self.settings

@@ -229,7 +229,7 @@ static int write_beside(const char *path, const json_t *json, struct output_file
    the model's the last. */
 static int write_all(struct quantize *self, json_t *config, bool config_is_file, json_t *header)
 {
-    static const char *const names[] = {"config.json", "preprocessor_config.json", "open_clip_config.json"};
+    static const char *const names[] = {"config.json", "processor_config.json", "preprocessor_config.json", "open_clip_config.json"};
     enum { N = sizeof names / sizeof *names };
     struct output_file beside_it[N] = {0};
     char paths[N][PATH_SIZE], from[PATH_SIZE];
