@@ -312,8 +312,8 @@ static void bad_models(void **state)
 
     scratch.n = 0;
     expect_status(&scratch, 1, RVIT_BAD_FILE, "holds no tensors");
-    add(&scratch, "module.cls_token", 1, 64, 0, 0, 0);
-    expect_status(&scratch, 1, RVIT_BAD_FILE, "the first is 'module.cls_token'");
+    add(&scratch, "module.clstoken", 1, 64, 0, 0, 0);
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "the first is 'module.clstoken'");
 }
 
 static void unknown_tensors(void **state)

@@ -490,6 +490,7 @@ seq 1 9 >"$folder/names.txt"
 run 4 "$cat" --labels "$folder/names.txt"
 err "names.txt: 9 class names, but the model has 10 classes"
 run 4 "$cat" --labels "$folder/none.txt"
+err "none.txt: cannot be read: No such file"
 # names that a config.json has: timm's and those of transformers
 mkdir "$folder/named"
 cp "$tests/data/reference/model.safetensors" "$folder/named"
@@ -506,7 +507,6 @@ done
 sed 's/^{/{"label_names": ["a"], /' "$tests/data/reference/config.json" >"$folder/named/config.json"
 expect 0 classify "$folder/named/model.safetensors" "$cat" --backend cpu --top 1
 err 'the checkpoint names 1 classes but has 7; they go by number'
-err "none.txt: cannot be read: No such file"
 echo cat >"$folder/right.txt"
 run 0 "$cat" --expect "$folder/right.txt"
 out '^top-1 +100.0 %'

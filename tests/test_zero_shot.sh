@@ -24,7 +24,7 @@ model=$folder/clip/model.safetensors
 mkdir -p "$folder/clip" || exit 1
 cp "$data/deit_tiny_cifar10.safetensors" "$model"
 echo '{"architecture": "vit_base_patch16_clip_224", "num_classes": 10,
-    "model_args": {"embed_dim": 192, "depth": 12, "num_heads": 3, "num_classes": 10}}' >"$folder/clip/config.json"
+    "model_args": {"embed_dim": 192, "depth": 12, "num_heads": 3, "num_classes": 10, "pre_norm": false}}' >"$folder/clip/config.json"
 texts=$folder/texts.safetensors
 identity 10 10 | tensors "$texts" "{$(matrix t 10 10 0)}"
 printf 'text %d\n' 0 1 2 3 4 5 6 7 8 9 >"$folder/labels"

@@ -41,7 +41,6 @@ class Session:
         self.device = lib.own("device", ctypes.byref(device))
         checkpoint = lib.own("checkpoint", str(point.folder / "model.safetensors").encode(), None, create="rvit_checkpoint_open")
         self.model = lib.own("model", self.device, checkpoint, ctypes.byref(model), keeps=(self.device,))
-        checkpoint.close()
         session = new("rvit_session_desc", max_images=point.batch, fixed_batch=1)
         if keep is not None:
             session.prune.type, session.prune.keep = CONSTANTS["RVIT_PRUNE_L2"], keep
