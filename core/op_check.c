@@ -14,12 +14,12 @@ static rvit_status check_access(const rvit_device *device, const rvit_op *op, co
     if (view.offset < 0 || view.offset % access->alignment != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is at offset %lld, expected a multiple of %d", op_name, access->name,
                          (long long)view.offset, (int)access->alignment);
-    if (device->max_array > 0 && access->size > device->max_array && op->type != RVIT_OP_COPY)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s has %lld bytes, and %s takes arrays of at most %lld", op_name, access->name,
-                         (long long)access->size, device->info.name, (long long)device->max_array);
     if (access->size > view.buffer->size || view.offset > view.buffer->size - access->size)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s needs %lld bytes from offset %lld, its buffer holds %lld", op_name, access->name,
                          (long long)access->size, (long long)view.offset, (long long)view.buffer->size);
+    if (device->max_array > 0 && access->size > device->max_array && op->type != RVIT_OP_COPY)
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s has %lld bytes, and %s takes arrays of at most %lld", op_name, access->name,
+                         (long long)access->size, device->info.name, (long long)device->max_array);
     return RVIT_OK;
 }
 

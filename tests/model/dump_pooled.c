@@ -168,6 +168,8 @@ static void what_projects(void **state)
             if (strcmp(models[i].file_name, "timm_map.json") == 0) {
                 json_object_set_new(json_object_get(config, "model_args"), "class_token", json_false());
                 json_object_set_new(json_object_get(config, "model_args"), "global_pool", json_string("map"));
+            } else {
+                json_object_set_new(json_object_get(config, "model_args"), "pre_norm", json_true());
             }
         }
         rvit_checkpoint *checkpoint = NULL;
