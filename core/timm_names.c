@@ -171,8 +171,8 @@ static void set_parts(rvit_facts *facts, const group *g, const char *name, size_
         int32_t value;
     } usual[] = {{RVIT_FACT_CLS, 1},     {RVIT_FACT_REGISTERS, 0}, {RVIT_FACT_PATCH_NORM, 0},  {RVIT_FACT_NORM_PRE, 0},
                  {RVIT_FACT_FC_NORM, 0}, {RVIT_FACT_QKV_BIAS, 1},  {RVIT_FACT_LAYER_SCALE, 0}, {RVIT_FACT_FINAL_NORM, 1}};
-    const int own_pooling = rvit_facts_integer(facts, RVIT_FACT_POOLING) == (int32_t)g->pooling &&
-                            strcmp(facts->of[RVIT_FACT_POOLING].where, "given") != 0;
+    const int own_pooling =
+        rvit_facts_integer(facts, RVIT_FACT_POOLING) == (int32_t)g->pooling && strcmp(facts->of[RVIT_FACT_POOLING].where, "given") != 0;
     for (size_t k = 0; k < sizeof usual / sizeof *usual; k++) {
         int32_t value = usual[k].value;
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
