@@ -346,9 +346,10 @@ static void look_at_trace(const session_slot *s, int32_t what, int32_t index)
     const void *data = UNTOUCHED;
     rvit_dtype dtype;
     int64_t rows = -1;
-    const int scored = !s->merges && !s->masked;
-    const int exists =
-        what == 0 || (what == 1 && index >= 0 && index < DEPTH) || (what == 2 && index >= 0 && index < s->n_stages && scored);
+    const int is_stage = index >= 0 && index < s->n_stages, scored = !s->merges && !s->masked;
+    const int is_anchors = s->n_stages > 0 && index == s->n_stages && s->desc.prune.type == RVIT_PRUNE_HIPRUNE && s->desc.prune.alpha > 0;
+    const int exists = what == 0 || (what == 1 && index >= 0 && index < DEPTH) || (what == 2 && ((is_stage && scored) || is_anchors)) ||
+                       (what == 3 && is_stage && s->merges);
     const rvit_status wanted = s->it == NULL              ? RVIT_INVALID_ARGUMENT
                                : !s->desc.trace           ? RVIT_UNSUPPORTED
                                : s->has_results && exists ? RVIT_OK
