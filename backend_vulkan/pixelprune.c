@@ -42,7 +42,9 @@ rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pix
     push.cells_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_CELLS, RVIT_SLOT(pixelprune, cells), 16);
     push.pixels_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_PIXELS, RVIT_SLOT(pixelprune, pixels), 16);
     push.keep_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_KEEP, RVIT_SLOT(pixelprune, keep), 4);
-    push.sources_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_SOURCES, RVIT_SLOT(pixelprune, sources), 4);
+    /* The shader could write sources: what is bound in its place must be an array that the op writes, too. */
+    const int sources = reconstructs ? RVIT_SLOT(pixelprune, sources) : RVIT_SLOT(pixelprune, keep);
+    push.sources_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_SOURCES, sources, 4);
     push.unit_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_UNIT_ROWS, RVIT_SLOT(pixelprune, unit_rows), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }
