@@ -41,7 +41,7 @@ def host_view(model: Model, images: Any) -> np.ndarray:
     except RaggedVitError as error:
         if not isinstance(images, (list, tuple)) or not any(hasattr(part, "shape") for part in images):
             raise
-        raise invalid(f"images are a {type(images).__name__} of {len(images)}, which is no array; expected {expected_shape(model)} alone: of the "
+        raise invalid(f"images are a {type(images).__name__} of {len(images)}, which is no array; expected only {expected_shape(model)}: of the "
                       f"batches of a loader with labels give map(images for images, *_ in loader) ({error})") from error
     if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != info.image_shape:
         raise invalid(f"images are {found.dtype} {list(found.shape)}; expected {expected_shape(model)}, normalised floating point")

@@ -194,7 +194,7 @@ def _of_pillow(picture: Any) -> NDArray[np.uint8]:
             raise ValueError(f"grey values from {grey.min()} to {grey.max()}; those of 16 bits are read, 0 to 65535")
         return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
     if picture.mode == "F":
-        raise ValueError("grey values in float32, of which nothing tells what is white; convert the picture to mode L")
+        raise ValueError("grey values in float32, and nothing tells which value is white; convert the picture to mode L")
     return np.array(picture.convert("RGB"))
 
 
