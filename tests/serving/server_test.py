@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import pathlib
 import struct
 import tempfile
 import threading
 import time
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
 from server import Answer, Array, Server, body_of, encoded, image, logits_of, png, read_pixels, tensor
 
 N_TILES = 200
+# The neighbours of bad requests: policies, types of products, batches of four requests that each pair of them gets.
+POLICIES = ("none", "l2", "evit", "evit-fused", "evit-paper", "ats", "ats-paper", "tome", "random", "received", "hiprune")
+BACKEND = os.environ.get("RVIT_TEST_BACKEND", "cpu")
+DTYPES = ("f32", "f16", "bf16", "fp8" if BACKEND == "cuda" else "int8")
+N_BATCHES = 228 if os.environ.get("RVIT_TEST_FULL") else 6
 
 
 def check(condition: object, what: str) -> None:
@@ -164,6 +170,52 @@ def bad_among_good(server: Server, pictures: Pictures) -> None:
     check(server.metric("raggedvit_failed_images_total", model="plain") > 0, "no failed images")
 
 
+def spoilt(pixels: Array, kind: int, at: int) -> Array:
+    """A copy with one bad value, or with nothing but values whose sums overflow."""
+    pixels = pixels.copy()
+    if kind < 4:
+        pixels.flat[at * 977 % pixels.size] = (np.nan, np.inf, 1e30, 7e4)[kind]
+    else:
+        pixels *= 1e18
+    return pixels
+
+
+def neighbours(server: Server) -> None:
+    """One bad request of four, batch after batch, with every policy and type: the others have the bits that they have without it."""
+    good = np.random.default_rng(4).standard_normal((4, 1, 3, 32, 56)).astype("<f4")
+    clients = [server.connect() for _ in good]
+    n_failed = n_batches = 0
+    n_runs = 0.0
+    for policy, dtype in ((policy, dtype) for policy in POLICIES for dtype in DTYPES):
+        model = f"{policy}_{dtype}"
+        status, text = server.load(model)
+        check(status == 200, f"{model}: {text}")
+
+        def batch_of(images: list[Array]) -> list[Answer]:
+            for client, one in zip(clients, images):
+                client.send(model, *body_of([tensor("PIXELS", "FP32", list(one.shape), one.tobytes())], ["LOGITS"]))
+            return [client.receive() for client in clients]
+        wanted = [answer.outputs["LOGITS"] for answer in batch_of(list(good))]
+        for batch in range(N_BATCHES):
+            bad = batch % 4
+            images = [spoilt(one, batch // 4 % 5, batch) if i == bad else one for i, one in enumerate(good)]
+            for i, answer in enumerate(batch_of(images)):
+                if i != bad:
+                    expect(answer, wanted[i], f"{model}: request {i} beside a bad one")
+                elif answer.status == 200:
+                    check(np.isfinite(answer.outputs["LOGITS"]).all(), f"{model}: {answer} of a bad request")
+                else:
+                    n_failed += 1
+        n_runs += server.metric("raggedvit_runs_total", model=model) - 1
+        n_batches += N_BATCHES
+        server.unload(model)
+    for client in clients:
+        client.close()
+    check(n_failed > n_batches / 3, f"{n_failed} bad requests of {n_batches} failed")
+    check(n_runs < 1.5 * n_batches, f"{n_batches} batches took {n_runs} runs: the requests did not meet")
+    print(f"{n_batches} batches on {BACKEND} in {n_runs:.0f} runs; {n_failed} bad requests failed")
+
+
 def loads_under_requests(server: Server, pictures: Pictures) -> None:
     client = server.connect()
     for _ in range(5):
@@ -205,34 +257,52 @@ def ends_in_order(server: Server, pictures: Pictures) -> None:
     check(server.wait() == 0, f"the server's exit code is {server.process.returncode}")
 
 
+def timed(server: Server, step: Callable[..., None], *arguments: object) -> None:
+    started = time.monotonic()
+    try:
+        step(*arguments)
+    except BaseException:
+        print(server.log()[-4000:])
+        raise
+    print(f"{step.__name__}: {time.monotonic() - started:.1f} s", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("source", "build", "server"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
+    parser.add_argument("--only-neighbours", action="store_true", help="of RVIT_TEST_BACKEND; the other steps want the CPU to be the default")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        pictures = Pictures(arguments, folder)
         repository = folder / "repository"
+        reference = arguments.source / "tests/data/reference"
+        for policy, dtype in ((policy, dtype) for policy in POLICIES for dtype in DTYPES):
+            name = f"{policy}_{dtype}"
+            block = {} if policy == "none" else {"blocks": "1"}
+            config = parameters(backend=BACKEND, policy=policy, dtype=dtype, **block)
+            add_model(repository, name, config + "max_batch_size: 4\ndynamic_batching { preferred_batch_size: 4 "
+                      "max_queue_delay_microseconds: 20000 }\n", reference / "model.safetensors")
+            (repository / name / "1/config.json").symlink_to((reference / "config.json").resolve())
+        command = [str(arguments.source / "tools/triton_server.sh"), "run", str(arguments.server)]
+        if arguments.only_neighbours:
+            with Server(command, repository, arguments.build / "serving/backends", folder / "log", ["--model-control-mode=explicit"]) as server:
+                timed(server, neighbours, server)
+            return
+        pictures = Pictures(arguments, folder)
         for model, config in (("plain", 'backend: "raggedvit"\n'), ("choice", parameters(settings="l2 keep=0.5")),
                               ("bad_policy", parameters(policy="l3")), ("bad_keep", parameters(policy="l2", keep="2")),
                               ("bad_name", parameters(polcy="l2")), ("bad_tokens", parameters(max_tokens="100")),
                               ("bad_file", parameters(checkpoint="absent.safetensors"))):
             add_model(repository, model, config, pictures.checkpoint)
-        command = [str(arguments.source / "tools/triton_server.sh"), "run", str(arguments.server)]
         flags = ["--model-control-mode=explicit", "--load-model=plain", "--load-model=choice"]
         with Server(command, repository, arguments.build / "serving/backends", folder / "log", flags) as server:
-            try:
-                for step in (answers, bad_among_good, loads_under_requests):
-                    started = time.monotonic()
-                    step(server, pictures)
-                    print(f"{step.__name__}: {time.monotonic() - started:.1f} s", flush=True)
-                load_errors(server)
-                metrics(server)
-                ends_in_order(server, pictures)
-            except BaseException:
-                print(server.log()[-4000:])
-                raise
+            for step in (answers, bad_among_good, loads_under_requests):
+                timed(server, step, server, pictures)
+            timed(server, neighbours, server)
+            timed(server, load_errors, server)
+            timed(server, metrics, server)
+            timed(server, ends_in_order, server, pictures)
 
 
 if __name__ == "__main__":
