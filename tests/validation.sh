@@ -1,6 +1,6 @@
 #!/bin/sh
 # usage: validation.sh PROBE PROGRAM [ARGUMENT...]
-# RVIT_RUN in the environment is a command that both are run by, as tools/newer_vulkan.sh.
+# RVIT_RUN in the environment is a command that both are run by, as tools/newer_vulkan.sh, in words of a shell.
 # Runs a test program under Vulkan's validation layer, with synchronisation validation, and fails on any complaint. A clean run counts
 # only if the layer complains about PROBE, which breaks the rules on purpose, and if the loader says that it put the layer into PROGRAM.
 set -eu
@@ -14,7 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 status=0
-$run "$probe" >"$work/probe" 2>&1 || status=$?
+eval "$run \"\$probe\"" >"$work/probe" 2>&1 || status=$?
 if [ "$status" -eq 77 ]; then
     cat "$work/probe"
     exit 77
@@ -26,7 +26,8 @@ if [ "$status" -ne 0 ] || ! grep -q 'VUID-' "$work/probe" || ! grep -q 'SYNC-HAZ
     exit 1
 fi
 
-VK_LOADER_DEBUG=layer $run "$@" >"$work/out" 2>"$work/err" || status=$?
+export VK_LOADER_DEBUG=layer
+eval "$run \"\$@\"" >"$work/out" 2>"$work/err" || status=$?
 if [ "$status" -eq 77 ]; then
     cat "$work/out"
     exit 77
