@@ -3,7 +3,7 @@
 #define RVIT_CPU_BYTES_H
 
 #include "backend_cpu/vector.h"
-#include "core/quantized.h"
+#include "core/base/quantized.h"
 
 typedef int8_t byte_vec __attribute__((vector_size(VL)));
 
@@ -15,7 +15,7 @@ INLINE vec bytes_load(const int8_t *p, rvit_dtype dtype)
     const ivec wide = __builtin_convertvector(bytes, ivec);
     if (dtype == RVIT_I8)
         return __builtin_convertvector(wide, vec);
-    /* core/e4m3.h, on vectors. */
+    /* core/base/e4m3.h, on vectors. */
     const ivec magnitude = wide & 0x7f;
     const ivec finite = (ivec)((vec)(magnitude << 20) * 0x1p120f);
     const ivec is_nan = magnitude == 0x7f;
@@ -103,7 +103,7 @@ INLINE void store_pairs(int8_t *p, const vec v[2])
 }
 #endif
 
-/* Turns n values, a multiple of 16, into a row with a scale, by core/quantized.h. largest: by lanes, of the absolute values, as integers.
+/* Turns n values, a multiple of 16, into a row with a scale, by core/base/quantized.h. largest: by lanes, of the absolute values, as integers.
    paired: I8, and of each 32 values the even ones come first. Returns the number of values that a static scale cuts off; the row's own
    cuts off none. */
 INLINE int64_t quantise_row(const float *values, int64_t n, ivec largest, const float *static_scale, rvit_dtype dtype, int paired,

@@ -10,7 +10,7 @@
 
 #include "backend_cpu/kernels.h"
 #include "core/backend.h"
-#include "core/resample.h"
+#include "core/base/resample.h"
 
 typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 

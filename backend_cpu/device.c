@@ -6,7 +6,7 @@
 
 #include "backend_cpu/cpu.h"
 #include "backend_cpu/tables.h"
-#include "core/system.h"
+#include "core/base/system.h"
 
 /* The value of the first "model name" line of /proc/cpuinfo. */
 static void read_cpu_name(char *name, size_t size)

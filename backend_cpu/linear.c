@@ -1,6 +1,6 @@
 /* Linear: the output is split into tiles of rows and columns. */
 #include "backend_cpu/cpu.h"
-#include "core/quantized.h"
+#include "core/base/quantized.h"
 
 typedef struct linear_job {
     const rvit_cpu_device *device;

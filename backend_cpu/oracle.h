@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "backend_cpu/cpu.h"
-#include "core/quantized.h"
+#include "core/base/quantized.h"
 
 static inline double load(const void *p, int64_t i, rvit_dtype dtype)
 {

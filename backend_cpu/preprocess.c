@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
-#include "core/half.h"
+#include "core/base/half.h"
 #include "core/image_table.h"
 
 enum { TILE = 16, LINES = 48, CHANNELS = 3 };

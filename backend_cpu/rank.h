@@ -2,7 +2,7 @@
 #ifndef RVIT_CPU_RANK_H
 #define RVIT_CPU_RANK_H
 
-#include "core/half.h"
+#include "core/base/half.h"
 
 static inline int rvit_cpu_is_nan(float score)
 {

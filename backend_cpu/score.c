@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
-#include "core/half.h"
+#include "core/base/half.h"
 
 #define SCORE_LANES 32
 

@@ -12,7 +12,7 @@
 
 #include "backend_cpu/cpu.h"
 #include "backend_cpu/spin.h"
-#include "core/process.h"
+#include "core/base/process.h"
 
 struct rvit_cpu_thread_pool {
     /* The region. The caller writes it while no chunk is left; a thread reads it after taking a chunk and before counting it as done. */

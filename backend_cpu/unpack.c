@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
-#include "core/half.h"
+#include "core/base/half.h"
 
 typedef struct unpack_job {
     const char *source, *base; /* base or NULL */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/half.h"
+#include "core/base/half.h"
 #include "core/op.h"
 
 #if defined(__AVX512F__)
@@ -83,7 +83,7 @@ INLINE vec vec_select(ivec mask, vec a, vec b)
 
 typedef uint16_t half_vec __attribute__((vector_size(VL * 2)));
 
-/* Without a conversion instruction: core/half.h, on vectors. */
+/* Without a conversion instruction: core/base/half.h, on vectors. */
 INLINE vec half_load(const uint16_t *p)
 {
 #if VL == 16

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/process.h"
+#include "core/base/process.h"
 
 #define LIBRARY "libcuda.so.1"
 

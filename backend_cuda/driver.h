@@ -4,7 +4,7 @@
 
 #include <cuda.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 #if CUDA_VERSION < 12000
 CUresult cuCtxGetId(CUcontext context, unsigned long long *id);

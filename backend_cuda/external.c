@@ -5,7 +5,7 @@
 #include <raggedvit/cuda.h>
 
 #include "backend_cuda/cu.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 
 struct rvit_cuda_semaphore {
     rvit_cu_device *device;

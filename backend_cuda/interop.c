@@ -2,8 +2,8 @@
 #include <raggedvit/cuda.h>
 
 #include "backend_cuda/cu.h"
-#include "core/entry.h"
-#include "core/process.h"
+#include "core/base/entry.h"
+#include "core/base/process.h"
 
 static rvit_status check_device(const char *function, const rvit_device *device)
 {

@@ -6,7 +6,7 @@
    which is faster. It is asked for an algorithm once for each shape; where it has none, the backend's own kernel runs. */
 #include "backend_cuda/cu.h"
 #include "backend_cuda/linear_lt.h"
-#include "core/process.h"
+#include "core/base/process.h"
 
 #include <string.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 #include "backend_cuda/cu.h"
 
-#include "core/half.h"
+#include "core/base/half.h"
 
 /* The fill as stored; 16-bit elements twice. */
 static uint32_t stored(rvit_dtype dtype, float fill)

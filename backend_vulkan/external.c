@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "backend_vulkan/vulkan.h"
-#include "core/args.h"
-#include "core/entry.h"
+#include "core/base/args.h"
+#include "core/base/entry.h"
 
 #define MEMORY_TYPE VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT
 #define SEMAPHORE_TYPE VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"
-#include "core/process.h"
+#include "core/base/process.h"
 
 #define MAX_DEVICES 32
 #define MAX_QUEUE_FAMILIES 32

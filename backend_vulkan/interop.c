@@ -1,8 +1,8 @@
 /* The public interop functions (include/raggedvit/vulkan.h), except those that share memory and semaphores (external.c). */
 #include "backend_vulkan/vulkan.h"
-#include "core/args.h"
-#include "core/entry.h"
-#include "core/process.h"
+#include "core/base/args.h"
+#include "core/base/entry.h"
+#include "core/base/process.h"
 
 rvit_status rvit_vk_check_device(const char *function, const rvit_device *device)
 {

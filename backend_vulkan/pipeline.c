@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "backend_vulkan/vulkan.h"
-#include "core/process.h"
+#include "core/base/process.h"
 
 #define MAX_THREADS 3 /* besides the caller's thread; with more, an H200's driver takes longer */
 

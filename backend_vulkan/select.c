@@ -1,6 +1,6 @@
 /* The select op: one dispatch, or up to three where a device can bind too few arrays at once. */
 #include "backend_vulkan/vulkan.h"
-#include "core/half.h"
+#include "core/base/half.h"
 
 /* [subgroup] */
 static const rvit_vk_shader plain_shaders[2] = {RVIT_VK_SELECT_VK_SCALAR, RVIT_VK_SELECT_VK_SUBGROUP};

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/half.h"
+#include "core/base/half.h"
 
 #define RUNS 3
 #define MAX_CHECKS 9

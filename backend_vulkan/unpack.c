@@ -1,6 +1,6 @@
 /* The unpack op. */
 #include "backend_vulkan/vulkan.h"
-#include "core/half.h"
+#include "core/base/half.h"
 
 #define ROWS 8 /* destination rows per workgroup */
 

@@ -9,10 +9,10 @@
 
 #include <stdatomic.h>
 
-#include "core/alloc.h"
-#include "core/log.h"
+#include "core/base/alloc.h"
+#include "core/base/log.h"
 #include "core/op.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 typedef struct rvit_backend_api rvit_backend_api;
 

@@ -2,7 +2,7 @@
 #include <stdint.h>
 
 #include "core/device.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 
 rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
 {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/checkpoint.h"
-#include "core/quantized.h"
-#include "core/status.h"
+#include "core/base/quantized.h"
+#include "core/base/status.h"
 #include "core/vit_shapes.h"
 
 enum { SHOWN_NAME = 96, NAME = RVIT_SAFETENSORS_MAX_NAME + 16, CHUNK = 512 };

@@ -5,14 +5,14 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/byte_tensors.h"
 #include "core/config_read.h"
-#include "core/entry.h"
-#include "core/half.h"
-#include "core/log.h"
+#include "core/base/entry.h"
+#include "core/base/half.h"
+#include "core/base/log.h"
 #include "core/pos_embed.h"
-#include "core/status.h"
+#include "core/base/status.h"
 #include "core/timm_names.h"
 #include "core/vit_describe.h"
 

@@ -5,7 +5,7 @@
 #include "core/config_read.h"
 #include "core/file.h"
 #include "core/json_file.h"
-#include "core/status.h"
+#include "core/base/status.h"
 #include "core/timm_names.h"
 
 enum { MAX_PATH = 4096, MAX_VALUES = 1 << 16, SHOWN_NAME = 64 };

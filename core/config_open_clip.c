@@ -4,7 +4,7 @@
 
 #include "core/config_read.h"
 #include "core/file.h"
-#include "core/status.h"
+#include "core/base/status.h"
 #include "core/timm_names.h"
 
 enum { SHOWN_NAME = 64 };

@@ -5,7 +5,7 @@
 
 #include "core/config_read.h"
 #include "core/file.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 enum { SHOWN_NAME = 40 };
 

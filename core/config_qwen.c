@@ -4,7 +4,7 @@
 
 #include "core/config_read.h"
 #include "core/rope_table.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* What the classes take for fields that are absent. */
 typedef struct defaults {

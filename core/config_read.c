@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 enum { MOST = 1 << 20, SHOWN_NAME = 64 };
 

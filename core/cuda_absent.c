@@ -1,7 +1,7 @@
 /* include/raggedvit/cuda.h in builds without the CUDA backend, so that every build exports the same functions. */
 #include <raggedvit/cuda.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 static rvit_status absent(const char *function)
 {

@@ -1,11 +1,11 @@
 /* Listing, selecting, creating and destroying devices. */
 #include <stdio.h>
 
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/device.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 #include "core/file.h"
-#include "core/process.h"
+#include "core/base/process.h"
 
 /* NULL: not a value of the enum. */
 static const char *backend_name(rvit_backend backend)

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* Control characters, line separators and characters that change the text direction. */
 static int is_control(uint32_t code)

@@ -1,10 +1,10 @@
 /* Recipes of pictures: their rules, and that of a model. */
 #include <math.h>
 
-#include "core/args.h"
-#include "core/entry.h"
+#include "core/base/args.h"
+#include "core/base/entry.h"
 #include "core/images.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
 {

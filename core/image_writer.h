@@ -5,7 +5,7 @@
 #include "core/image_axes.h"
 #include "core/image_table.h"
 #include "core/images.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 #define RVIT_IMAGE_REMEMBERED 8
 

@@ -6,9 +6,9 @@
 
 #include "core/images.h"
 
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/device.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 #include "core/image_writer.h"
 
 _Static_assert(sizeof(rvit_image_entry) == RVIT_IMAGE_ENTRY_WORDS * 4, "an entry has other words than its readers think");

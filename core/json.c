@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "core/sort.h"
-#include "core/status.h"
+#include "core/base/sort.h"
+#include "core/base/status.h"
 
 enum { SHOWN_KEY = 96 };
 

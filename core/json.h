@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 typedef enum rvit_json_type {
     RVIT_JSON_NULL,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/file.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 enum { MAX_SIZE = 32 << 20, MAX_VALUES = 1 << 19 };
 

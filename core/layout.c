@@ -3,8 +3,8 @@
 
 #include <raggedvit/ragged.h>
 
-#include "core/entry.h"
-#include "core/status.h"
+#include "core/base/entry.h"
+#include "core/base/status.h"
 
 rvit_status rvit_cu_seqlens_check(const int32_t *cu_seqlens, int32_t n_images, int32_t max_len, int64_t rows)
 {

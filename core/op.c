@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/device.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 #include "core/image_table.h"
 
 const char *rvit_op_name(rvit_op_type type)

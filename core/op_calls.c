@@ -1,7 +1,7 @@
 /* The public function of each op: rvit_pack(stream, args), ... */
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/device.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 
 #define RVIT_OP(TYPE, name)                                                      \
     rvit_status rvit_##name(rvit_stream *stream, const rvit_##name##_args *args) \

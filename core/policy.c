@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/args.h"
-#include "core/entry.h"
+#include "core/base/args.h"
+#include "core/base/entry.h"
 #include "core/file.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 #define INFO(type_, name_, source_, summary_) \
     .struct_size = sizeof(rvit_prune_info), .type = type_, .name = name_, .source = source_, .summary = summary_

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "core/resample.h"
-#include "core/status.h"
+#include "core/base/resample.h"
+#include "core/base/status.h"
 
 void rvit_resample_weights(rvit_resample how, int32_t n_in, int32_t n_out, double *weights)
 {

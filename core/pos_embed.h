@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_POS_EMBED_H
 #define RVIT_CORE_POS_EMBED_H
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 #include <raggedvit/vit.h>
 

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/entry.h"
-#include "core/status.h"
+#include "core/base/entry.h"
+#include "core/base/status.h"
 
 static const double two_pi = 6.283185307179586477;
 

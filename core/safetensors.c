@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "core/sort.h"
-#include "core/status.h"
+#include "core/base/sort.h"
+#include "core/base/status.h"
 
 enum { SHOWN_NAME = 96 };
 

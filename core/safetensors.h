@@ -5,7 +5,7 @@
 
 #include <raggedvit/vit.h>
 
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 #include "core/file.h"
 
 #define RVIT_SAFETENSORS_MAX_RANK 8

@@ -2,9 +2,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/device.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 
 rvit_status rvit_stream_create(rvit_device *device, rvit_stream **out_stream)
 {

@@ -5,8 +5,8 @@
 
 #include "core/file.h"
 #include "core/json_file.h"
-#include "core/sort.h"
-#include "core/status.h"
+#include "core/base/sort.h"
+#include "core/base/status.h"
 
 enum { SHOWN_NAME = 96, MAX_PATH = 4096 };
 

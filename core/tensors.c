@@ -4,8 +4,8 @@
 #include <inttypes.h>
 
 #include "core/checkpoint.h"
-#include "core/entry.h"
-#include "core/status.h"
+#include "core/base/entry.h"
+#include "core/base/status.h"
 
 enum { CHUNK = 1024, SHOWN_NAME = 96 };
 

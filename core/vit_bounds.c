@@ -9,7 +9,7 @@
 
 #include "core/checkpoint.h"
 #include "core/op.h"
-#include "core/quantized.h"
+#include "core/base/quantized.h"
 
 /* fc1's operands are rounded by a sixteenth at most, each. */
 #define ROUNDED (17.0 / 16 * 17.0 / 16)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/byte_tensors.h"
-#include "core/status.h"
+#include "core/base/status.h"
 #include "core/vit_quantize.h"
 #include "core/vit_shapes.h"
 

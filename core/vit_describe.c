@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/log.h"
-#include "core/status.h"
+#include "core/base/log.h"
+#include "core/base/status.h"
 #include "core/timm_names.h"
 #include "core/vit_pooling.h"
 

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 enum { MAX_EXTENT = 1 << 20, MAX_CHANNELS = 64, MAX_PATCH = 256, MAX_IMAGE = 1 << 14, MAX_REGISTERS = 256, MAX_FRAMES = 16 };
 

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* What the forward (vit_forward.c) cannot run today. Whoever records one of these there deletes its row here. */
 static const char *const not_run[RVIT_FEATURE_COUNT] = {

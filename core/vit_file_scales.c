@@ -6,7 +6,7 @@
 
 #include "core/byte_tensors.h"
 #include "core/checkpoint.h"
-#include "core/quantized.h"
+#include "core/base/quantized.h"
 #include "core/vit_quantize.h"
 
 enum { MOST_PARTS = 3 };

@@ -1,6 +1,6 @@
 #include "core/vit_merge_facts.h"
 
-#include "core/status.h"
+#include "core/base/status.h"
 #include "core/vit_config.h"
 
 enum { MAX_WINDOW = 1 << 14 };

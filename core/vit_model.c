@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/checkpoint.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 #include "core/vit_quantize.h"
 
 /* A checkpoint that was opened to be described may be one that cannot be run. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 enum { SHOWN_NAME = 96 };
 

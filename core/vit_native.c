@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core/entry.h"
+#include "core/base/entry.h"
 #include "core/image_table.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* What the ops on grids take. */
 enum { MAX_TABLE_SIDE = 512, MAX_SIDE = INT16_MAX };

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 static const char weights[] = "the weights";
 

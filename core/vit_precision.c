@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/checkpoint.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 #include "core/file.h"
 #include "core/vit_quantize.h"
 

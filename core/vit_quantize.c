@@ -4,7 +4,7 @@
 #include "core/backend.h"
 #include "core/checkpoint.h"
 #include "core/op.h"
-#include "core/quantized.h"
+#include "core/base/quantized.h"
 
 /* By quantisation. The rows that go into proj come from all heads, which a GPU computes apart: their maximum would cost a pass. */
 static const struct {

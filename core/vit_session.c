@@ -5,8 +5,8 @@
 
 #include <raggedvit/experimental.h>
 
-#include "core/args.h"
-#include "core/entry.h"
+#include "core/base/args.h"
+#include "core/base/entry.h"
 #include "core/vit_dense_trial.h"
 #include "core/vit_native.h"
 #include "core/vit_session_pictures.h"

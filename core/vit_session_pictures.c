@@ -4,7 +4,7 @@
 #include "core/device.h"
 #include "core/image_table.h"
 #include "core/images.h"
-#include "core/status.h"
+#include "core/base/status.h"
 
 /* The memory of pictures on the device. */
 static rvit_status check_pixels(const rvit_model *model, const rvit_session_desc *desc)

@@ -3,9 +3,9 @@
 
 #include <raggedvit/experimental.h>
 
-#include "core/args.h"
+#include "core/base/args.h"
 #include "core/images.h"
-#include "core/status.h"
+#include "core/base/status.h"
 #include "core/vit_native.h"
 #include "core/vit_quantize.h"
 #include "core/vit_windows.h"

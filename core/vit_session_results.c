@@ -4,8 +4,8 @@
 
 #include <raggedvit/experimental.h>
 
-#include "core/args.h"
-#include "core/entry.h"
+#include "core/base/args.h"
+#include "core/base/entry.h"
 #include "core/vit_native.h"
 
 float *rvit_session_input(rvit_session *session)

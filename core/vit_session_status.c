@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/entry.h"
-#include "core/half.h"
+#include "core/base/entry.h"
+#include "core/base/half.h"
 #include "core/image_table.h"
 #include "core/vit_session.h"
 

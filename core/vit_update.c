@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/checkpoint.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 #include "core/vit_quantize.h"
 
 /* What sessions have taken for granted. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/checkpoint.h"
-#include "core/entry.h"
+#include "core/base/entry.h"
 
 /* Writes the patches' weight, of which l->values has the rows of `width` values, once for each part of the values that it is for. */
 static rvit_status write_patch_weight(rvit_weights_loader *l, int64_t width, rvit_view view)

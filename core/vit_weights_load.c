@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/checkpoint.h"
-#include "core/half.h"
+#include "core/base/half.h"
 
 /* Staging memory is filled in order and copied in parts: the device copies while the host reads on. The host waits only when it is full. */
 #define PART_SIZE (1 << 19)

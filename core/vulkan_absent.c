@@ -1,7 +1,7 @@
 /* include/raggedvit/vulkan.h in builds without the Vulkan backend, so that every build exports the same functions. */
 #include <raggedvit/vulkan.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 static rvit_status absent(const char *function)
 {

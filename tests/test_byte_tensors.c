@@ -1,7 +1,7 @@
 /* Checkpoints whose blocks have weights of 8 bits: read as numbers, taken over as they are, or refused. */
 #include "family_models.h"
 
-#include "core/quantized.h"
+#include "core/base/quantized.h"
 
 static const char *const byte_dtypes[] = {"I8", "F8_E4M3"};
 static const rvit_quantization kinds[] = {RVIT_QUANTIZATION_INT8, RVIT_QUANTIZATION_FP8};

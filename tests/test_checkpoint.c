@@ -7,7 +7,7 @@
 #include <raggedvit/vit.h>
 
 #include "core/checkpoint.h"
-#include "core/half.h"
+#include "core/base/half.h"
 
 static counter memory;
 

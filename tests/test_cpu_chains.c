@@ -11,7 +11,7 @@
 
 #include "amx_emulated.h"
 #include "backend_cpu/cpu.h"
-#include "core/half.h"
+#include "core/base/half.h"
 
 enum { ROWS = 700, MOST_DIM = 64, SLOT = ROWS * MOST_DIM * 4, SLOTS = 6, ARENA = SLOTS * SLOT, WEIGHTS = MOST_DIM * MOST_DIM * 4, OPS = 8 };
 

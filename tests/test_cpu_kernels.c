@@ -11,7 +11,7 @@
 
 #include "amx_emulated.h"
 #include "backend_cpu/tables.h"
-#include "core/half.h"
+#include "core/base/half.h"
 
 enum { ROWS = 53, COLUMNS = 96, MOST = 4096 };
 

@@ -10,7 +10,7 @@
 #include <raggedvit/raggedvit.h>
 
 #include "backend_cpu/cpu.h"
-#include "core/half.h"
+#include "core/base/half.h"
 
 enum { IMAGES = 6, ROWS = 1051, HEADS = 2, DIM = 64, WIDTH = HEADS * DIM };
 static const int32_t cu_seqlens[IMAGES + 1] = {0, 197, 237, 237, 238, 815, ROWS};

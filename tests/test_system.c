@@ -22,9 +22,9 @@
 #include <raggedvit/raggedvit.h>
 
 #include "backend_cpu/spin.h"
-#include "core/cgroup.h"
-#include "core/proc_file.h"
-#include "core/system.h"
+#include "core/base/cgroup.h"
+#include "core/base/proc_file.h"
+#include "core/base/system.h"
 
 static char root[64];
 

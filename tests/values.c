@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "core/half.h"
+#include "core/base/half.h"
 
 static uint64_t random_state;
 
@@ -44,7 +44,7 @@ void random_shuffle(int32_t *values, int32_t n)
     }
 }
 
-/* By the definition of e4m3fn, not by core/e4m3.h. */
+/* By the definition of e4m3fn, not by core/base/e4m3.h. */
 static float of_e4m3(uint8_t byte)
 {
     const int exponent = byte >> 3 & 15, fraction = byte & 7;

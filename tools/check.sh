@@ -16,8 +16,8 @@ else
 fi
 
 library='core backend_cpu backend_cuda backend_vulkan'
-out=$(git grep -nE '\b(malloc|calloc|realloc|aligned_alloc|free)\(' -- $library ':!core/alloc.c' || true)
-[ -z "$out" ] || fail "allocation outside core/alloc.c" "$out"
+out=$(git grep -nE '\b(malloc|calloc|realloc|aligned_alloc|free)\(' -- $library ':!core/base/alloc.c' || true)
+[ -z "$out" ] || fail "allocation outside core/base/alloc.c" "$out"
 out=$(git grep -nE '\b(abort|exit|assert|printf|fprintf|puts)\(' -- $library || true)
 [ -z "$out" ] || fail "the library aborts, exits or prints" "$out"
 out=$(git grep -nE '#include "(backend_cpu|backend_cuda|backend_vulkan|tools|tests|bench)/' -- core include || true)
@@ -32,7 +32,7 @@ out=$(for name in $entries; do
     ! grep -q "^RVIT_OP(.*, ${name#rvit_})" core/ops.def || continue # made by core/op_calls.c
     git grep -hA4 -E "^(rvit_status|void) $name\(" -- $library ':!*_absent.c' | grep -q 'RVIT_ENTRY;' || echo "$name"
 done)
-[ -z "$out" ] || fail "public functions that do not begin with RVIT_ENTRY (core/entry.h)" "$out"
+[ -z "$out" ] || fail "public functions that do not begin with RVIT_ENTRY (core/base/entry.h)" "$out"
 code=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.comp' '*.glsl')
 out=$(awk 'length > 140 {print FILENAME ":" FNR}' $code $(git ls-files '*.sh' '*.cmake'))
 [ -z "$out" ] || fail "lines over 140 columns" "$out"

@@ -51,7 +51,7 @@ elif command -v cppcheck >/dev/null; then
     # It takes the loop's end in log.c for a level, does not see that two loops over the same range run equally often (self_test.c), nor
     # that views are aligned, and misreads compound literals and calls through a conditional in the tool, so there it looks at nothing.
     cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -j "$(nproc)" \
-        --suppress=arrayIndexOutOfBoundsCond:core/log.c --suppress=invalidPointerCast --suppress=duplicateAssignExpression \
+        --suppress=arrayIndexOutOfBoundsCond:core/base/log.c --suppress=invalidPointerCast --suppress=duplicateAssignExpression \
         --suppress=uninitvar:backend_vulkan/self_test.c --suppress=invalidFunctionArg:backend_cpu/oracle_prune.c -Iinclude -I. \
         "${library[@]}" || bad=1
 else

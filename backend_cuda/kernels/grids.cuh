@@ -179,7 +179,7 @@ RVIT_DEVICE patch_place place_of(int4 cell)
     return place;
 }
 
-/* One line or column of a resampled table: core/resample.h. */
+/* One line or column of a resampled table: core/base/resample.h. */
 struct table_taps {
     int how, side, first, n, at, step, unit;
     bool is_summed; /* weights are divided by their sum */

@@ -1,4 +1,4 @@
-// One line or column of a resampled position table (core/resample.h): which entries of the table it is made of, and by which weights.
+// One line or column of a resampled position table (core/base/resample.h): which entries of the table it is made of, and by which weights.
 #ifndef TAPS_GLSL
 #define TAPS_GLSL
 

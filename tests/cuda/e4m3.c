@@ -8,7 +8,7 @@
 
 #include "backend_cuda/cu.h"
 #include "core/device.h"
-#include "core/e4m3.h"
+#include "core/base/e4m3.h"
 #include "reference/plain.h"
 
 enum { CAPACITY = 61, LIVE_ROWS = 45, IN = 208, OUT = 72, NAN_ROW = 7 };

@@ -5,7 +5,7 @@
 
 #include "backend_cuda/cu.h"
 #include "core/device.h"
-#include "core/e4m3.h"
+#include "core/base/e4m3.h"
 #include "reference/plain.h"
 
 typedef enum residual_kind { NO_RESIDUAL, IN_PLACE, PERIODIC } residual_kind;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "core/e4m3.h"
+#include "core/base/e4m3.h"
 #include "reference/plain.h"
 
 enum { N_ACTIVATIONS = RVIT_ACTIVATION_SILU + 1, N_BYTE_TYPES = 2 };

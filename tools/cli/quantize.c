@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/quantized.h"
+#include "core/base/quantized.h"
 
 /* Layers whose product has a larger error on the calibration pictures, or without them whose weight has, are spared. Rounding alone costs
    0.01 to 0.02 in int8 and 0.04 in fp8. */

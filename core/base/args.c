@@ -1,8 +1,8 @@
-#include "core/args.h"
+#include "core/base/args.h"
 
 #include <string.h>
 
-#include "core/status.h"
+#include "core/base/status.h"
 
 static rvit_status check(const void *pointer, const char *name, size_t *out_size)
 {

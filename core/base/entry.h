@@ -5,8 +5,8 @@
    everything that the function calls, drivers too, and for the threads that these create. At the
    end of its scope it restores the caller's environment, flags included. It costs about 10 ns where
    the caller's is the default. */
-#ifndef RVIT_CORE_ENTRY_H
-#define RVIT_CORE_ENTRY_H
+#ifndef RVIT_CORE_BASE_ENTRY_H
+#define RVIT_CORE_BASE_ENTRY_H
 
 #if defined(__x86_64__) && defined(__SSE__)
 

@@ -1,6 +1,6 @@
 /* Heap sort: qsort guarantees no bound on its time, and some implementations allocate. */
-#ifndef RVIT_CORE_SORT_H
-#define RVIT_CORE_SORT_H
+#ifndef RVIT_CORE_BASE_SORT_H
+#define RVIT_CORE_BASE_SORT_H
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "core/resample.h"
+#include "core/base/resample.h"
 
 #include <math.h>
 

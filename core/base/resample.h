@@ -1,7 +1,7 @@
 /* One line or column of a resampled position table: which entries of the table it is made of, and by which weights. A source and its
    distances are ratios of whole numbers, so that which entries count is exact. */
-#ifndef RVIT_CORE_RESAMPLE_H
-#define RVIT_CORE_RESAMPLE_H
+#ifndef RVIT_CORE_BASE_RESAMPLE_H
+#define RVIT_CORE_BASE_RESAMPLE_H
 
 #include <raggedvit/grids.h>
 

@@ -1,6 +1,6 @@
 /* Reports failures inside the library. */
-#ifndef RVIT_CORE_STATUS_H
-#define RVIT_CORE_STATUS_H
+#ifndef RVIT_CORE_BASE_STATUS_H
+#define RVIT_CORE_BASE_STATUS_H
 
 #include <raggedvit/status.h>
 

@@ -1,11 +1,11 @@
-#include "core/alloc.h"
+#include "core/base/alloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/status.h"
-#include "core/system.h"
+#include "core/base/status.h"
+#include "core/base/system.h"
 
 enum { ALIGNMENT = 64, LARGE = 4 << 20 };
 

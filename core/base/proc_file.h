@@ -1,6 +1,6 @@
 /* Reads the small text files of /proc and /sys. root: a folder before them; "" except in tests. */
-#ifndef RVIT_CORE_PROC_FILE_H
-#define RVIT_CORE_PROC_FILE_H
+#ifndef RVIT_CORE_BASE_PROC_FILE_H
+#define RVIT_CORE_BASE_PROC_FILE_H
 
 #include <stdint.h>
 #include <stdio.h>

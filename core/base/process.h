@@ -1,6 +1,6 @@
 /* What the library shares with the rest of its process: signals, threads, its own code, and libraries of others. */
-#ifndef RVIT_CORE_PROCESS_H
-#define RVIT_CORE_PROCESS_H
+#ifndef RVIT_CORE_BASE_PROCESS_H
+#define RVIT_CORE_BASE_PROCESS_H
 
 #include <pthread.h>
 #include <signal.h>

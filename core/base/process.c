@@ -1,5 +1,5 @@
 /* Signals, threads, and shared libraries. */
-#include "core/process.h"
+#include "core/base/process.h"
 
 #include <dlfcn.h>
 #include <link.h>

@@ -1,4 +1,4 @@
-#include "core/proc_file.h"
+#include "core/base/proc_file.h"
 
 #include <limits.h>
 #include <stdlib.h>

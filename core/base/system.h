@@ -1,6 +1,6 @@
 /* How much of the machine this process may use. root: the folder in which /proc and /sys are looked up; "" except in tests. */
-#ifndef RVIT_CORE_SYSTEM_H
-#define RVIT_CORE_SYSTEM_H
+#ifndef RVIT_CORE_BASE_SYSTEM_H
+#define RVIT_CORE_BASE_SYSTEM_H
 
 #include <stdint.h>
 

@@ -1,10 +1,10 @@
 /* How a row becomes bytes and a scale: rvit_quantize's rule, for what is not vectorised (the weights of a model, the oracle). */
-#ifndef RVIT_CORE_QUANTIZED_H
-#define RVIT_CORE_QUANTIZED_H
+#ifndef RVIT_CORE_BASE_QUANTIZED_H
+#define RVIT_CORE_BASE_QUANTIZED_H
 
 #include <math.h>
 
-#include "core/e4m3.h"
+#include "core/base/e4m3.h"
 
 /* The largest number of I8 or E4M3. */
 static inline float rvit_bytes_max(rvit_dtype dtype)

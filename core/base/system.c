@@ -1,12 +1,12 @@
-#include "core/system.h"
+#include "core/base/system.h"
 
 #include <unistd.h>
 #if defined(__linux__)
 #include <sched.h>
 #endif
 
-#include "core/cgroup.h"
-#include "core/proc_file.h"
+#include "core/base/cgroup.h"
+#include "core/base/proc_file.h"
 
 /* Processors in the calling thread's affinity mask, which the threads that it starts inherit. */
 static int64_t affinity_processors(void)

@@ -1,6 +1,6 @@
 /* Logging through the caller's callback. */
-#ifndef RVIT_CORE_LOG_H
-#define RVIT_CORE_LOG_H
+#ifndef RVIT_CORE_BASE_LOG_H
+#define RVIT_CORE_BASE_LOG_H
 
 #include <raggedvit/status.h>
 

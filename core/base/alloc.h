@@ -1,6 +1,6 @@
 /* Host memory from the caller's allocator, with a count of allocations. Only alloc.c calls malloc. */
-#ifndef RVIT_CORE_ALLOC_H
-#define RVIT_CORE_ALLOC_H
+#ifndef RVIT_CORE_BASE_ALLOC_H
+#define RVIT_CORE_BASE_ALLOC_H
 
 #include <stdatomic.h>
 
@@ -16,7 +16,7 @@ void rvit_alloc_init(rvit_alloc *alloc, const rvit_allocator *allocator);
 /* Copies the allocator of source and starts a new count at its count. */
 void rvit_alloc_copy(rvit_alloc *alloc, const rvit_alloc *source);
 /* Returns zeroed memory, 64-byte aligned; NULL, with the detail set, when out of memory. size 0 returns a valid pointer. Without a caller's
-   allocator, requests of 4 MiB or more are refused if they exceed 15/16 of rvit_available_memory (core/system.h). */
+   allocator, requests of 4 MiB or more are refused if they exceed 15/16 of rvit_available_memory (core/base/system.h). */
 void *rvit_alloc_new(rvit_alloc *alloc, size_t size);
 /* n * size with an overflow check. */
 void *rvit_alloc_array(rvit_alloc *alloc, size_t n, size_t size);

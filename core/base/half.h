@@ -1,7 +1,7 @@
 /* float16 and bfloat16 conversion, round to nearest even; subnormals, infinities and NaN kept. Plain integer code that compilers vectorise.
  */
-#ifndef RVIT_CORE_HALF_H
-#define RVIT_CORE_HALF_H
+#ifndef RVIT_CORE_BASE_HALF_H
+#define RVIT_CORE_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>

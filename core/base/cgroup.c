@@ -1,9 +1,9 @@
-#include "core/cgroup.h"
+#include "core/base/cgroup.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/proc_file.h"
+#include "core/base/proc_file.h"
 
 /* Skips longer lines and paths: those of control groups are short, and threads may have small stacks. */
 enum { LINE = 2048, FOLDER = 1024 };

@@ -1,6 +1,6 @@
 /* Copies a caller's args struct of any library version. */
-#ifndef RVIT_CORE_ARGS_H
-#define RVIT_CORE_ARGS_H
+#ifndef RVIT_CORE_BASE_ARGS_H
+#define RVIT_CORE_BASE_ARGS_H
 
 #include <stddef.h>
 

@@ -1,9 +1,9 @@
 /* Conversion of e4m3fn, OCP's 8-bit floating point of 4 bits of exponent and 3 of mantissa: round to nearest even, saturating. There are no
    infinities; NaN is 0x7f and 0xff. Plain integer code that compilers vectorise. */
-#ifndef RVIT_CORE_E4M3_H
-#define RVIT_CORE_E4M3_H
+#ifndef RVIT_CORE_BASE_E4M3_H
+#define RVIT_CORE_BASE_E4M3_H
 
-#include "core/half.h"
+#include "core/base/half.h"
 
 #define RVIT_E4M3_MAX 448.0f
 

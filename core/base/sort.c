@@ -1,4 +1,4 @@
-#include "core/sort.h"
+#include "core/base/sort.h"
 
 static void swap_bytes(unsigned char *a, unsigned char *b, size_t size)
 {
