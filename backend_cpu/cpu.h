@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend_cpu/kernels.h"
-#include "core/backend.h"
+#include "core/contract/backend.h"
 #include "core/base/resample.h"
 
 typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
@@ -207,7 +207,7 @@ static inline float *rvit_cpu_scratch(const rvit_cpu_device *device, int thread)
 
 /* The ops, one file each. The caller holds the device's lock; ops cannot fail. */
 #define RVIT_OP(TYPE, name) void rvit_cpu_##name(rvit_cpu_device *device, const rvit_##name##_args *args);
-#include "core/ops.def"
+#include "core/contract/ops.def"
 
 /* ops.c */
 void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op);

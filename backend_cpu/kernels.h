@@ -8,7 +8,7 @@
 
 #include <raggedvit/ragged.h>
 
-#include "core/op.h"
+#include "core/contract/op.h"
 
 /* Maximum tile of linear: rows, columns, and the part of in_features that is accumulated in registers at a time. */
 #define RVIT_CPU_LINEAR_ROWS 384

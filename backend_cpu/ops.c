@@ -9,7 +9,7 @@ void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op)
     case RVIT_OP_##TYPE:                    \
         rvit_cpu_##name(device, &op->name); \
         break;
-#include "core/ops.def"
+#include "core/contract/ops.def"
     case RVIT_OP_COUNT:
         break;
     }

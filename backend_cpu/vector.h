@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/base/half.h"
-#include "core/op.h"
+#include "core/contract/op.h"
 
 #if defined(__AVX512F__)
 #define VL 16

@@ -11,7 +11,7 @@
 #include "backend_cuda/driver.h"
 #include "backend_cuda/params.h"
 #include "backend_cuda/tile.h"
-#include "core/backend.h"
+#include "core/contract/backend.h"
 
 typedef enum rvit_cu_kernel {
 #define RVIT_CU_KERNEL(name, ...) RVIT_CU_##name,
@@ -186,7 +186,7 @@ void rvit_cu_scratch_free(rvit_cu_queue *queue, rvit_cu_scratch *scratch);
 
 /* One file for each op. */
 #define RVIT_OP(TYPE, name) rvit_status rvit_cu_##name(rvit_cu_queue *queue, const rvit_##name##_args *args);
-#include "core/ops.def"
+#include "core/contract/ops.def"
 /* Room for what the op needs in memory of the queue's. */
 rvit_status rvit_cu_select_reserve(rvit_cu_queue *queue, const rvit_select_args *args);
 rvit_status rvit_cu_match_reserve(rvit_cu_queue *queue, const rvit_match_args *args);

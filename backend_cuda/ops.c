@@ -8,7 +8,7 @@ rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
 #define RVIT_OP(TYPE, name) \
     case RVIT_OP_##TYPE:    \
         return rvit_cu_##name(queue, &op->name);
-#include "core/ops.def"
+#include "core/contract/ops.def"
     case RVIT_OP_COUNT:
         break;
     }

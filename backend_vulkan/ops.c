@@ -7,7 +7,7 @@ static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
 #define RVIT_OP(TYPE, name) \
     case RVIT_OP_##TYPE:    \
         return rvit_vk_record_##name(recorder, &op->name);
-#include "core/ops.def"
+#include "core/contract/ops.def"
     case RVIT_OP_COUNT:
         break;
     }

@@ -19,7 +19,7 @@
 #include <volk.h>
 
 #include "backend_vulkan/functions.h"
-#include "core/backend.h"
+#include "core/contract/backend.h"
 #include "shaders/common/interface_grids.h"
 #include "shaders/common/interface_images.h"
 #include "shaders/common/interface_prune.h"
@@ -447,7 +447,7 @@ rvit_access rvit_vk_grids_access(const rvit_vk_recorder *recorder);
 
 /* One file for each op. */
 #define RVIT_OP(TYPE, name) rvit_status rvit_vk_record_##name(rvit_vk_recorder *recorder, const rvit_##name##_args *args);
-#include "core/ops.def"
+#include "core/contract/ops.def"
 int rvit_vk_match_share(const rvit_match_args *args); /* consecutive images per workgroup */
 int64_t rvit_vk_preprocess_groups(const rvit_preprocess_args *args);
 int64_t rvit_vk_pixelprune_parts(const rvit_pixelprune_args *args); /* workgroups that share an image's cells; 1 where they must be one */

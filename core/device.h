@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_DEVICE_H
 #define RVIT_CORE_DEVICE_H
 
-#include "core/backend.h"
+#include "core/contract/backend.h"
 
 /* Adds an owner; rvit_device_destroy removes one. */
 void rvit_device_retain(rvit_device *device);

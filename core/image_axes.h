@@ -1,4 +1,4 @@
-/* Axes of a region of rvit_images_write (core/image_table.h), and those that a session has written before: pictures of sizes that it has
+/* Axes of a region of rvit_images_write (core/contract/image_table.h), and those that a session has written before: pictures of sizes that it has
    seen lately need no weights computed. */
 #ifndef RVIT_CORE_IMAGE_AXES_H
 #define RVIT_CORE_IMAGE_AXES_H

@@ -3,7 +3,7 @@
 #define RVIT_CORE_IMAGE_WRITER_H
 
 #include "core/image_axes.h"
-#include "core/image_table.h"
+#include "core/contract/image_table.h"
 #include "core/images.h"
 #include "core/base/status.h"
 

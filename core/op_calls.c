@@ -13,4 +13,4 @@
         RVIT_TRY(rvit_args_copy(&op.name, sizeof op.name, args, #name " args")); \
         return rvit_stream_add(stream, &op);                                     \
     }
-#include "core/ops.def"
+#include "core/contract/ops.def"

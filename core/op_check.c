@@ -1,6 +1,6 @@
 /* Whether an op may run: its rules, its arrays, whether they overlap, and the device. */
 #include "core/device.h"
-#include "core/op.h"
+#include "core/contract/op.h"
 #include "core/base/status.h"
 
 static rvit_status check_access(const rvit_device *device, const rvit_op *op, const rvit_access *access)

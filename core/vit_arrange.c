@@ -1,7 +1,7 @@
 /* Weights in the order that the device's kernels read them. */
 #include "core/vit_model.h"
 
-#include "core/backend.h"
+#include "core/contract/backend.h"
 
 static rvit_status arrange(rvit_stream *stream, rvit_view weight, rvit_dtype dtype, int32_t in_features, int32_t out_features,
                            int32_t gated, int32_t *arranged)

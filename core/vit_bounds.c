@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "core/checkpoint.h"
-#include "core/op.h"
+#include "core/contract/op.h"
 #include "core/base/quantized.h"
 
 /* fc1's operands are rounded by a sixteenth at most, each. */

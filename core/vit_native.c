@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/entry.h"
-#include "core/image_table.h"
+#include "core/contract/image_table.h"
 #include "core/base/status.h"
 
 /* What the ops on grids take. */

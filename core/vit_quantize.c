@@ -1,9 +1,9 @@
 /* Models whose blocks multiply bytes. */
 #include "core/vit_quantize.h"
 
-#include "core/backend.h"
+#include "core/contract/backend.h"
 #include "core/checkpoint.h"
-#include "core/op.h"
+#include "core/contract/op.h"
 #include "core/base/quantized.h"
 
 /* By quantisation. The rows that go into proj come from all heads, which a GPU computes apart: their maximum would cost a pass. */

@@ -2,7 +2,7 @@
 #include "core/vit_session_pictures.h"
 
 #include "core/device.h"
-#include "core/image_table.h"
+#include "core/contract/image_table.h"
 #include "core/images.h"
 #include "core/base/status.h"
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "core/checkpoint.h"
-#include "core/op.h"
+#include "core/contract/op.h"
 #include "core/vit_quantize.h"
 
 /* Where a tensor goes: to the weight of a linear layer, or to a view in dtype. */

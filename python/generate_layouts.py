@@ -219,7 +219,7 @@ def check_layouts(layouts, headers, compiler):
 
 
 def check_op_table(headers):
-    """Every view and every type among the args of an op has its row in core/ops.def: nothing else would miss one."""
+    """Every view and every type among the args of an op has its row in core/contract/ops.def: nothing else would miss one."""
     table = (INCLUDE.parent / "core" / "ops.def").read_text()
     rows = re.findall(r"^RVIT_(?:ARRAY\((\w+), \w+, ([\w.]+)|DTYPE(?:_OR_BYTES)?\((\w+), (\w+)),", table, flags=re.M)
     found = {(op or other, field or dtype) for op, field, other, dtype in rows}
@@ -231,7 +231,7 @@ def check_op_table(headers):
             elif kind == "rvit_rows":
                 wanted.add((op, f"{field}.live"))
     if found != wanted:
-        raise SystemExit("core/ops.def and the args of the public headers differ: " +
+        raise SystemExit("core/contract/ops.def and the args of the public headers differ: " +
                          ", ".join(sorted(f"{op}.{field}" for op, field in found ^ wanted)))
     return len(found)
 
@@ -253,7 +253,7 @@ def main():
     package.__path__ = [str(PACKAGE)]
     sys.modules["raggedvit"] = package
     layouts = importlib.import_module("raggedvit._layouts")
-    print(f"core/ops.def has all {check_op_table(headers)} views and types of the ops' args")
+    print(f"core/contract/ops.def has all {check_op_table(headers)} views and types of the ops' args")
     print(f"up to date; {check_layouts(layouts, headers, options.check)} structs are laid out as {options.check} lays them out")
 
 

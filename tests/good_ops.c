@@ -17,7 +17,7 @@
         };                                                                  \
         *op = made;                                                         \
     }
-#include "core/ops.def"
+#include "core/contract/ops.def"
 
 /* A copy has defaults filled in, as sizes depend on them. */
 static void find_views(good_op *op)
@@ -28,7 +28,7 @@ static void find_views(good_op *op)
     case RVIT_OP_##TYPE:               \
         prepared.name = op->args.name; \
         break;
-#include "core/ops.def"
+#include "core/contract/ops.def"
     case RVIT_OP_COUNT:
         break;
     }
@@ -102,7 +102,7 @@ void good_ops(good_op *out)
 #define RVIT_OP(TYPE, name)  \
     make_##name(&out[TYPE]); \
     good_##name(&out[TYPE].args.name);
-#include "core/ops.def"
+#include "core/contract/ops.def"
     make_select_by(&out[SELECT_THRESHOLD], RVIT_SELECT_THRESHOLD, RVIT_SCORE_GIVEN, 0);
     make_select_by(&out[SELECT_MASK], RVIT_SELECT_MASK, RVIT_SCORE_GIVEN, 0);
     make_select_by(&out[SELECT_L2], RVIT_SELECT_TOP_K, RVIT_SCORE_L2, 0);

@@ -2,13 +2,13 @@
 #ifndef RVIT_TESTS_GOOD_OPS_H
 #define RVIT_TESTS_GOOD_OPS_H
 
-#include "core/op.h"
+#include "core/contract/op.h"
 #include "harness.h"
 
 typedef union any_args {
     size_t struct_size;
 #define RVIT_OP(TYPE, name) rvit_##name##_args name;
-#include "core/ops.def"
+#include "core/contract/ops.def"
 } any_args;
 
 typedef struct view_field {
@@ -28,7 +28,7 @@ typedef struct good_op {
 /* Each op by its type's name, and further ways to call select. */
 typedef enum op_name {
 #define RVIT_OP(TYPE, name) TYPE,
-#include "core/ops.def"
+#include "core/contract/ops.def"
     SELECT_THRESHOLD,
     SELECT_MASK,
     SELECT_L2,
@@ -50,7 +50,7 @@ rvit_view *view_of(any_args *args, const view_field *field);
 
 /* good_pack(rvit_pack_args *a), ...: a is as RVIT_PACK_ARGS_INIT leaves it. */
 #define RVIT_OP(TYPE, name) void good_##name(rvit_##name##_args *a);
-#include "core/ops.def"
+#include "core/contract/ops.def"
 void good_select_by(rvit_select_args *a, rvit_select_mode mode, rvit_score_type score, int fused);
 
 /* What they are made of: three images of at most six tokens, 10 live rows of 12. */

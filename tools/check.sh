@@ -23,13 +23,12 @@ out=$(git grep -nE '\b(abort|exit|assert|printf|fprintf|puts)\(' -- $library || 
 out=$(git grep -nE '#include "(backend_cpu|backend_cuda|backend_vulkan|tools|tests|bench)/' -- core include || true)
 [ -z "$out" ] || fail "core depends on a backend or on a tool" "$out"
 out=$(git grep -nE '#include "core/' -- backend_cpu backend_cuda backend_vulkan |
-    grep -vE 'core/(backend\.h|op\.h|ops\.def|entry\.h|status\.h|log\.h|alloc\.h|args\.h|half\.h)' |
-    grep -vE 'core/(e4m3\.h|image_table\.h|process\.h|quantized\.h|resample\.h|system\.h)' || true)
-[ -z "$out" ] || fail "a backend includes more of core than backend.h, op.h and the small services" "$out"
+    grep -vE 'core/(base|contract)/' || true)
+[ -z "$out" ] || fail "a backend includes more of core than core/base and core/contract" "$out"
 entries=$(sed -nE 's/^RVIT_API (RVIT_NODISCARD rvit_status|void) (rvit_[a-z_]+(_destroy)?)\(.*/\1 \2/p' include/raggedvit/*.h |
     awk '$1 != "void" || $2 ~ /_destroy$/ {print $NF}')
 out=$(for name in $entries; do
-    ! grep -q "^RVIT_OP(.*, ${name#rvit_})" core/ops.def || continue # made by core/op_calls.c
+    ! grep -q "^RVIT_OP(.*, ${name#rvit_})" core/contract/ops.def || continue # made by core/op_calls.c
     git grep -hA4 -E "^(rvit_status|void) $name\(" -- $library ':!*_absent.c' | grep -q 'RVIT_ENTRY;' || echo "$name"
 done)
 [ -z "$out" ] || fail "public functions that do not begin with RVIT_ENTRY (core/base/entry.h)" "$out"

@@ -66,7 +66,7 @@ template <int N> RVIT_DEVICE void gelu_of_halves(uint32_t (&x)[N], uint32_t fact
         x[i] = mul_halves(sub_product_halves(max_halves(x[i], 0), magnitude_of_halves(x[i]), exp2_halves(p[i])), factor);
 }
 
-/* x sigmoid(x (slope + cubic x^2)): the tanh GELU, the quick GELU, SiLU (core/op.h). An exponential that overflows makes it 0. */
+/* x sigmoid(x (slope + cubic x^2)): the tanh GELU, the quick GELU, SiLU (core/contract/op.h). An exponential that overflows makes it 0. */
 RVIT_DEVICE float sigmoid_product(float x, float slope, float cubic)
 {
     return x / (1.0f + expf(-x * fmaf(cubic, fminf(x * x, RVIT_CU_SIGMOID_SQUARE), slope)));

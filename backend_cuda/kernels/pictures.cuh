@@ -5,7 +5,7 @@
 
 #include "elements.cuh"
 
-#include "core/image_table.h"
+#include "core/contract/image_table.h"
 
 /* Outputs are made in tiles of TILE_WIDTH columns and up to TILE_HEIGHT rows, of which MADE_ROWS at a time are there as bytes, red, green
    and blue side by side. */

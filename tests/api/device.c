@@ -9,7 +9,7 @@
 
 #include <raggedvit/vulkan.h>
 
-#include "core/backend.h"
+#include "core/contract/backend.h"
 
 static void listing(void **state)
 {

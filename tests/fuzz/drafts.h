@@ -2,7 +2,7 @@
 #ifndef RVIT_TESTS_FUZZ_DRAFTS_H
 #define RVIT_TESTS_FUZZ_DRAFTS_H
 
-#include "core/backend.h"
+#include "core/contract/backend.h"
 #include "fuzz.h"
 #include "tests/op_table.h"
 

@@ -6,7 +6,7 @@
 
 /* Of each op, in NAME.c. */
 #define RVIT_OP(TYPE, name) extern const suite name##_suite;
-#include "core/ops.def"
+#include "core/contract/ops.def"
 extern const suite attention_vectors_suite, score_suite, select_vectors_suite, sample_suite, fuse_suite, prune_vectors_suite,
     predictor_vectors_suite, tome_vectors_suite, memory_suite, activation_vectors_suite, embed_vectors_suite, grid_windows_suite,
     linear_e4m3_suite;

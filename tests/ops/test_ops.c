@@ -5,7 +5,7 @@ int main(int argc, char **argv)
 {
     const suite *const suites[] = {
 #define RVIT_OP(TYPE, name) &name##_suite,
-#include "core/ops.def"
+#include "core/contract/ops.def"
         &attention_vectors_suite,
         &score_suite,
         &sample_suite,

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "backend_vulkan/vulkan.h"
-#include "core/backend.h"
+#include "core/contract/backend.h"
 
 enum { COLUMNS = 128, FEATURES = 192, BEFORE = 64 };
 

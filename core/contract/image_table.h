@@ -9,8 +9,8 @@
 
    n_images is the capacity. An axis of n outputs is first[n], count[n] and weights[taps][n]: output i is the sum over k < count[i] of
    weights[k][i] times input first[i] + k, in fixed point. */
-#ifndef RVIT_CORE_IMAGE_TABLE_H
-#define RVIT_CORE_IMAGE_TABLE_H
+#ifndef RVIT_CORE_CONTRACT_IMAGE_TABLE_H
+#define RVIT_CORE_CONTRACT_IMAGE_TABLE_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* The arrays of each op, and the device-independent rules for its args. */
-#include "core/op.h"
+#include "core/contract/op.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -8,13 +8,13 @@
 #include "core/base/args.h"
 #include "core/device.h"
 #include "core/base/entry.h"
-#include "core/image_table.h"
+#include "core/contract/image_table.h"
 
 const char *rvit_op_name(rvit_op_type type)
 {
     static const char *const names[] = {
 #define RVIT_OP(TYPE, name) #name,
-#include "core/ops.def"
+#include "core/contract/ops.def"
     };
     return (int)type >= 0 && type < RVIT_OP_COUNT ? names[type] : "unknown op";
 }
@@ -725,13 +725,13 @@ static rvit_status prepare_probe(rvit_op *op)
 #define RVIT_DTYPE(name, field, when) if (when) RVIT_TRY(check_floats(op, #field, a->field));
 #define RVIT_DTYPE_OR_BYTES(name, field, when) if (when) RVIT_TRY(check_dtype(op, #field, a->field));
 #define RVIT_OP_END(TYPE, name) return RVIT_OK; }
-#include "core/ops.def"
+#include "core/contract/ops.def"
 
 #define RVIT_OP(TYPE, name) static int has_dtype_##name(const rvit_op *op, rvit_dtype dtype) { \
     const rvit_##name##_args *a = &op->name; (void)a, (void)dtype;
 #define RVIT_DTYPE(name, field, when) if ((when) && a->field == dtype) return 1;
 #define RVIT_OP_END(TYPE, name) return 0; }
-#include "core/ops.def"
+#include "core/contract/ops.def"
 
 enum { READ = 1, WRITE = 2, OPTIONAL = 4, LIVE = 8, NONE = -1 };
 
@@ -755,7 +755,7 @@ static rvit_access access_of(const char *name, rvit_view view, int use, int64_t 
     out[RVIT_SLOT(name, slot)] = access_of(#field, a->field, use, alignment, (use) != 0 && a->field.buffer != NULL ? (size) : 0, in_place);
 #define RVIT_OP_END(TYPE, name) return RVIT_N_SLOTS_##name; } \
     _Static_assert(RVIT_N_SLOTS_##name <= RVIT_OP_MAX_ACCESSES, "too many arrays: raise RVIT_OP_MAX_ACCESSES");
-#include "core/ops.def"
+#include "core/contract/ops.def"
 /* clang-format on */
 
 static const struct {
@@ -765,7 +765,7 @@ static const struct {
     int (*list)(const rvit_op *op, rvit_access *out);
 } ops[] = {
 #define RVIT_OP(TYPE, name) {check_dtypes_##name, prepare_##name, has_dtype_##name, list_##name},
-#include "core/ops.def"
+#include "core/contract/ops.def"
 };
 
 rvit_status rvit_op_prepare(rvit_op *op)

@@ -1,13 +1,13 @@
 /* The ops: everything the library computes is a list of these. The args of an op are the public ones, checked and with defaults (strides,
    scale) filled in before a backend sees them. */
-#ifndef RVIT_CORE_OP_H
-#define RVIT_CORE_OP_H
+#ifndef RVIT_CORE_CONTRACT_OP_H
+#define RVIT_CORE_CONTRACT_OP_H
 
 #include <raggedvit/vit.h>
 
 typedef enum rvit_op_type {
 #define RVIT_OP(TYPE, name) RVIT_OP_##TYPE,
-#include "core/ops.def"
+#include "core/contract/ops.def"
     RVIT_OP_COUNT
 } rvit_op_type;
 
@@ -31,7 +31,7 @@ typedef struct rvit_op {
     int32_t passes_on; /* only the next op reads what this one writes to out: no need to keep it */
     union {
 #define RVIT_OP(TYPE, name) rvit_##name##_args name;
-#include "core/ops.def"
+#include "core/contract/ops.def"
     };
 } rvit_op;
 
@@ -41,7 +41,7 @@ typedef struct rvit_op {
 #define RVIT_OP(TYPE, name) enum {
 #define RVIT_ARRAY(op, slot, field, use, alignment, size, in_place) RVIT_SLOT_##op##_##slot,
 #define RVIT_OP_END(TYPE, name) RVIT_N_SLOTS_##name };
-#include "core/ops.def"
+#include "core/contract/ops.def"
 /* clang-format on */
 
 /* "attention": the op's name in logs and at the start of messages. */

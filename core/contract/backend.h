@@ -4,14 +4,14 @@
    A stream runs in order. enqueue runs ops at once (CUDA: launches, Vulkan: a transient command buffer, CPU: runs them). A program is a
    list of ops made replayable once (CUDA: a graph, Vulkan: a recorded command buffer, CPU: the list). The device reads lengths when the ops
    run; once warm, neither enqueue nor launch may wait, allocate or read back. */
-#ifndef RVIT_CORE_BACKEND_H
-#define RVIT_CORE_BACKEND_H
+#ifndef RVIT_CORE_CONTRACT_BACKEND_H
+#define RVIT_CORE_CONTRACT_BACKEND_H
 
 #include <stdatomic.h>
 
 #include "core/base/alloc.h"
 #include "core/base/log.h"
-#include "core/op.h"
+#include "core/contract/op.h"
 #include "core/base/status.h"
 
 typedef struct rvit_backend_api rvit_backend_api;
@@ -114,7 +114,7 @@ void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, 
 /* For the interop functions of a backend: completes and checks a caller's desc (NULL: the default). */
 rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc);
 
-/* The backends that are built in, in order of preference (core/backends.c). */
+/* The backends that are built in, in order of preference (core/contract/backends.c). */
 extern const rvit_backend_api *const rvit_backends[];
 extern const int rvit_n_backends;
 

@@ -1,5 +1,5 @@
 /* The backends that are built in, in order of preference. */
-#include "core/backend.h"
+#include "core/contract/backend.h"
 
 const rvit_backend_api *const rvit_backends[] = {
 #ifdef RVIT_HAVE_CUDA
