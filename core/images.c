@@ -7,7 +7,7 @@
 #include "core/images.h"
 
 #include "core/base/args.h"
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/base/entry.h"
 #include "core/image_writer.h"
 

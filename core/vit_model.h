@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_VIT_MODEL_H
 #define RVIT_CORE_VIT_MODEL_H
 
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/vit_config.h"
 
 /* A linear layer of a block. */

@@ -1,7 +1,7 @@
 /* Pictures of a session's runs: what desc and runs say of them, and the region that they travel in. */
 #include "core/vit_session_pictures.h"
 
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/contract/image_table.h"
 #include "core/images.h"
 #include "core/base/status.h"

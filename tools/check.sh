@@ -28,7 +28,7 @@ out=$(git grep -nE '#include "core/' -- backend_cpu backend_cuda backend_vulkan 
 entries=$(sed -nE 's/^RVIT_API (RVIT_NODISCARD rvit_status|void) (rvit_[a-z_]+(_destroy)?)\(.*/\1 \2/p' include/raggedvit/*.h |
     awk '$1 != "void" || $2 ~ /_destroy$/ {print $NF}')
 out=$(for name in $entries; do
-    ! grep -q "^RVIT_OP(.*, ${name#rvit_})" core/contract/ops.def || continue # made by core/op_calls.c
+    ! grep -q "^RVIT_OP(.*, ${name#rvit_})" core/contract/ops.def || continue # made by core/device/op_calls.c
     git grep -hA4 -E "^(rvit_status|void) $name\(" -- $library ':!*_absent.c' | grep -q 'RVIT_ENTRY;' || echo "$name"
 done)
 [ -z "$out" ] || fail "public functions that do not begin with RVIT_ENTRY (core/base/entry.h)" "$out"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/args.h"
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/base/entry.h"
 #include "core/contract/image_table.h"
 

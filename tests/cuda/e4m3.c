@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "backend_cuda/cu.h"
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/base/e4m3.h"
 #include "reference/plain.h"
 

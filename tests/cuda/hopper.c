@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "backend_cuda/cu.h"
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/base/e4m3.h"
 #include "reference/plain.h"
 

@@ -6,7 +6,7 @@
 
 #include "backend_cuda/cu.h"
 #include "reference/plain.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 typedef enum residual_kind { NO_RESIDUAL, SEPARATE, IN_PLACE, PERIODIC, N_RESIDUALS } residual_kind;
 typedef enum rows_kind { KNOWN, PADDED, LIVE, N_ROWS_KINDS } rows_kind;

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "backend_cuda/cu.h"
-#include "core/device.h"
+#include "core/device/device.h"
 
 typedef struct machine_list {
     int32_t n_sms[8];

@@ -6,7 +6,7 @@
 #include <raggedvit/experimental.h>
 
 #include "core/checkpoint.h"
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/vit_model.h"
 
 static const toy_spec spec = {.dim = 128,

@@ -1,5 +1,5 @@
 /* Whether an op may run: its rules, its arrays, whether they overlap, and the device. */
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/contract/op.h"
 #include "core/base/status.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/base/args.h"
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/base/entry.h"
 
 rvit_status rvit_stream_create(rvit_device *device, rvit_stream **out_stream)

@@ -1,5 +1,5 @@
 /* debug_checks: reads back and validates the lengths and source rows of an op before it runs. */
-#include "core/device.h"
+#include "core/device/device.h"
 
 /* Reads n int32 of a view; the caller frees them. */
 static rvit_status read_ints(rvit_stream *stream, rvit_view view, int64_t n, int32_t **out_values)

@@ -1,6 +1,6 @@
 /* The public function of each op: rvit_pack(stream, args), ... */
 #include "core/base/args.h"
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/base/entry.h"
 
 #define RVIT_OP(TYPE, name)                                                      \

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "core/base/args.h"
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/base/entry.h"
 #include "core/file.h"
 #include "core/base/process.h"

@@ -1,7 +1,7 @@
 /* Buffers. */
 #include <stdint.h>
 
-#include "core/device.h"
+#include "core/device/device.h"
 #include "core/base/entry.h"
 
 rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)

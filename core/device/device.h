@@ -1,6 +1,6 @@
 /* Functions on devices, streams and ops that only core uses. */
-#ifndef RVIT_CORE_DEVICE_H
-#define RVIT_CORE_DEVICE_H
+#ifndef RVIT_CORE_DEVICE_DEVICE_H
+#define RVIT_CORE_DEVICE_DEVICE_H
 
 #include "core/contract/backend.h"
 
