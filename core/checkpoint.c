@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/args.h"
-#include "core/byte_tensors.h"
+#include "core/file/scaled_tensors.h"
 #include "core/config_read.h"
 #include "core/base/entry.h"
 #include "core/base/half.h"

@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_CLASS_NAMES_H
 #define RVIT_CORE_CLASS_NAMES_H
 
-#include "core/json.h"
+#include "core/file/json.h"
 
 typedef struct rvit_class_names {
     const char **names; /* [n], with the texts in the same memory; NULL: there are none */

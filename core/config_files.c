@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/config_read.h"
-#include "core/file.h"
-#include "core/json_file.h"
+#include "core/file/file.h"
+#include "core/file/json_file.h"
 #include "core/base/status.h"
 #include "core/timm_names.h"
 

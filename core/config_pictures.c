@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/config_read.h"
-#include "core/file.h"
+#include "core/file/file.h"
 #include "core/base/status.h"
 
 enum { SHOWN_NAME = 40 };

@@ -1,9 +1,9 @@
-/* What configs say of quantised weights. Which layers have 8 bits, and with what scales, the tensors tell (byte_tensors.h); here what they
+/* What configs say of quantised weights. Which layers have 8 bits, and with what scales, the tensors tell (scaled_tensors.h); here what they
    mean is found to be known. */
 #include <string.h>
 
 #include "core/config_read.h"
-#include "core/file.h"
+#include "core/file/file.h"
 #include "core/base/status.h"
 
 enum { SHOWN_NAME = 64 };

@@ -4,7 +4,7 @@
 #define RVIT_CORE_CONFIG_READ_H
 
 #include "core/class_names.h"
-#include "core/json.h"
+#include "core/file/json.h"
 #include "core/vit_facts.h"
 #include "core/vit_features.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/config_read.h"
-#include "core/file.h"
+#include "core/file/file.h"
 #include "core/rope_table.h"
 #include "core/base/status.h"
 #include "core/timm_names.h"

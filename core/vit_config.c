@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/byte_tensors.h"
+#include "core/file/scaled_tensors.h"
 #include "core/base/status.h"
 #include "core/vit_quantize.h"
 #include "core/vit_shapes.h"

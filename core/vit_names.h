@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_VIT_NAMES_H
 #define RVIT_CORE_VIT_NAMES_H
 
-#include "core/tensor_set.h"
+#include "core/file/tensor_set.h"
 #include "core/vit_features.h"
 
 /* The role of a tensor. */

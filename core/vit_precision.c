@@ -5,7 +5,7 @@
 #include "core/base/args.h"
 #include "core/checkpoint.h"
 #include "core/base/entry.h"
-#include "core/file.h"
+#include "core/file/file.h"
 #include "core/vit_quantize.h"
 
 /* What 8 bits cost, measured by `raggedvit verify --expect` against f32 (bench/results/accuracy_8bits.json): points of top-1. Models

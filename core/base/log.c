@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/file.h"
+#include "core/file/file.h"
 
 static rvit_log_fn log_fn;
 static void *log_user;

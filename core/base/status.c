@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "core/file.h"
+#include "core/file/file.h"
 
 static _Thread_local rvit_detail detail;
 

@@ -4,7 +4,7 @@
 #include "core/base/args.h"
 #include "core/device/device.h"
 #include "core/base/entry.h"
-#include "core/file.h"
+#include "core/file/file.h"
 #include "core/base/process.h"
 
 /* NULL: not a value of the enum. */

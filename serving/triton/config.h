@@ -4,7 +4,7 @@
    max_batch_size       the most pictures of a run and of a request, up to 4096; 64 where it is 0 or missing
    input, output        a choice of those of tensors.h. Where none is given all inputs are declared, and all outputs that the model has
                         but POOLED. What is given must have the name, type and dims of tensors.h; its other fields are kept as they are
-   dynamic_batching     where no scheduling is given: on, without a delay (tensors.c says why)
+   dynamic_batching     where no scheduling is given: on, without a delay (public_tensors.c says why)
    instance_group       KIND_GPU: the CUDA device of that number. KIND_CPU: the CPU. KIND_MODEL: the first device that there is. Where
                         none is given: two on each GPU, else one on the CPU. Instances share the weights of a device
    parameters           string_values, all optional:

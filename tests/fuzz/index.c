@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/tensor_set.h"
+#include "core/file/tensor_set.h"
 
 static char folder[64];
 

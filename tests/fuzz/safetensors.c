@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/safetensors.h"
+#include "core/file/safetensors.h"
 
 enum { MAX_READ = 1 << 16 };
 

@@ -1,10 +1,10 @@
-#include "core/tensor_set.h"
+#include "core/file/tensor_set.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "core/file.h"
-#include "core/json_file.h"
+#include "core/file/file.h"
+#include "core/file/json_file.h"
 #include "core/base/sort.h"
 #include "core/base/status.h"
 

@@ -1,11 +1,11 @@
-#include "core/json.h"
+#include "core/file/json.h"
 
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
+#include "core/file/file.h"
 #include "core/base/sort.h"
 #include "core/base/status.h"
 

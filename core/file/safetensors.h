@@ -1,12 +1,12 @@
 /* A strict reader of .safetensors files. Opening a file reads and checks its header; values are read on request with pread. A file that
    shrinks gives an error, never a signal. Immutable once open; threads may share it. */
-#ifndef RVIT_CORE_SAFETENSORS_H
-#define RVIT_CORE_SAFETENSORS_H
+#ifndef RVIT_CORE_FILE_SAFETENSORS_H
+#define RVIT_CORE_FILE_SAFETENSORS_H
 
 #include <raggedvit/vit.h>
 
 #include "core/base/alloc.h"
-#include "core/file.h"
+#include "core/file/file.h"
 
 #define RVIT_SAFETENSORS_MAX_RANK 8
 #define RVIT_SAFETENSORS_MAX_NAME 1024
@@ -17,7 +17,7 @@ typedef struct rvit_file_tensor {
     const char *name;       /* UTF-8, 1 to 1024 bytes */
     const char *dtype_name; /* "F16": static */
     int32_t dtype;          /* an rvit_dtype, or -1: a type that is not read as float32 */
-    int32_t bytes;          /* then RVIT_I8 or RVIT_E4M3: numbers that need scales (byte_tensors.h); 0: neither */
+    int32_t bytes;          /* then RVIT_I8 or RVIT_E4M3: numbers that need scales (scaled_tensors.h); 0: neither */
     int32_t rank;
     int64_t shape[RVIT_SAFETENSORS_MAX_RANK];
     int64_t n_elements;

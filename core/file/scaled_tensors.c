@@ -1,4 +1,4 @@
-#include "core/byte_tensors.h"
+#include "core/file/scaled_tensors.h"
 
 #include <inttypes.h>
 #include <stdio.h>

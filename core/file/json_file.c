@@ -1,8 +1,8 @@
-#include "core/json_file.h"
+#include "core/file/json_file.h"
 
 #include <string.h>
 
-#include "core/file.h"
+#include "core/file/file.h"
 #include "core/base/status.h"
 
 enum { MAX_SIZE = 32 << 20, MAX_VALUES = 1 << 19 };

@@ -1,6 +1,6 @@
 /* Reads files that may be hostile: only regular files, with pread. A file that shrinks gives an error, never a signal. */
-#ifndef RVIT_CORE_FILE_H
-#define RVIT_CORE_FILE_H
+#ifndef RVIT_CORE_FILE_FILE_H
+#define RVIT_CORE_FILE_FILE_H
 
 #include <time.h>
 

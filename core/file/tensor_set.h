@@ -1,8 +1,8 @@
 /* The tensors of a checkpoint: one .safetensors file, or the shards listed in an index file. Immutable once open; threads may share it. */
-#ifndef RVIT_CORE_TENSOR_SET_H
-#define RVIT_CORE_TENSOR_SET_H
+#ifndef RVIT_CORE_FILE_TENSOR_SET_H
+#define RVIT_CORE_FILE_TENSOR_SET_H
 
-#include "core/safetensors.h"
+#include "core/file/safetensors.h"
 
 #define RVIT_MAX_SHARDS 256
 

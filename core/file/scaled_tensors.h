@@ -1,9 +1,9 @@
 /* Weights that a file stores in 8 bits, as compressed-tensors and ModelOpt write them: X.weight [rows, columns] of I8 or F8_E4M3, whose
    values are q * scale; X.weight_scale, of each row or of all; and, where the layer's inputs have one scale, X.input_scale. */
-#ifndef RVIT_CORE_BYTE_TENSORS_H
-#define RVIT_CORE_BYTE_TENSORS_H
+#ifndef RVIT_CORE_FILE_SCALED_TENSORS_H
+#define RVIT_CORE_FILE_SCALED_TENSORS_H
 
-#include "core/tensor_set.h"
+#include "core/file/tensor_set.h"
 
 /* Whether the scales of the weight are there, of the right shape and type, above 0 and of a size to compute with; marks them in used. name:
    the weight's. BAD_FILE says what is wrong. */

@@ -1,12 +1,12 @@
-#include "core/safetensors.h"
+#include "core/file/safetensors.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/args.h"
-#include "core/file.h"
-#include "core/json.h"
+#include "core/file/file.h"
+#include "core/file/json.h"
 #include "core/base/sort.h"
 #include "core/base/status.h"
 

@@ -1,8 +1,8 @@
 /* A strict reader of JSON (RFC 8259) for hostile input. Its memory comes only from the given allocator and is bounded before it is
    allocated, so running out of memory is always distinguished from malformed text. Strings are UTF-8 without NUL, the keys of an object are
    unique, integers fit int64_t. */
-#ifndef RVIT_CORE_JSON_H
-#define RVIT_CORE_JSON_H
+#ifndef RVIT_CORE_FILE_JSON_H
+#define RVIT_CORE_FILE_JSON_H
 
 #include <stddef.h>
 #include <stdint.h>

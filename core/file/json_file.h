@@ -1,8 +1,8 @@
 /* Whole JSON files of moderate size: the index of a sharded checkpoint, a model's config. */
-#ifndef RVIT_CORE_JSON_FILE_H
-#define RVIT_CORE_JSON_FILE_H
+#ifndef RVIT_CORE_FILE_JSON_FILE_H
+#define RVIT_CORE_FILE_JSON_FILE_H
 
-#include "core/json.h"
+#include "core/file/json.h"
 
 typedef struct rvit_json_file {
     char *text;
