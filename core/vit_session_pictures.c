@@ -3,7 +3,7 @@
 
 #include "core/device/device.h"
 #include "core/contract/image_table.h"
-#include "core/images.h"
+#include "core/picture/images.h"
 #include "core/base/status.h"
 
 /* The memory of pictures on the device. */

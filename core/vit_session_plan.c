@@ -4,7 +4,7 @@
 #include <raggedvit/experimental.h>
 
 #include "core/base/args.h"
-#include "core/images.h"
+#include "core/picture/images.h"
 #include "core/base/status.h"
 #include "core/vit_native.h"
 #include "core/vit_quantize.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/images.h"
+#include "core/picture/images.h"
 
 static rvit_image_axes *new_axes(void)
 {

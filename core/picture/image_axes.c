@@ -1,4 +1,4 @@
-#include "core/image_axes.h"
+#include "core/picture/image_axes.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "core/resize_axis.h"
+#include "core/picture/resize_axis.h"
 
 #include <math.h>
 

@@ -1,10 +1,10 @@
 /* What the parts of rvit_images_write share. */
-#ifndef RVIT_CORE_IMAGE_WRITER_H
-#define RVIT_CORE_IMAGE_WRITER_H
+#ifndef RVIT_CORE_PICTURE_IMAGE_WRITER_H
+#define RVIT_CORE_PICTURE_IMAGE_WRITER_H
 
-#include "core/image_axes.h"
+#include "core/picture/image_axes.h"
 #include "core/contract/image_table.h"
-#include "core/images.h"
+#include "core/picture/images.h"
 #include "core/base/status.h"
 
 #define RVIT_IMAGE_REMEMBERED 8

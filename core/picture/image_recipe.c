@@ -3,7 +3,7 @@
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
-#include "core/images.h"
+#include "core/picture/images.h"
 #include "core/base/status.h"
 
 rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)

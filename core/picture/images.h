@@ -1,10 +1,10 @@
 /* Recipes of pictures, and how a session writes them. */
-#ifndef RVIT_CORE_IMAGES_H
-#define RVIT_CORE_IMAGES_H
+#ifndef RVIT_CORE_PICTURE_IMAGES_H
+#define RVIT_CORE_PICTURE_IMAGES_H
 
 #include <raggedvit/vit.h>
 
-#include "core/image_axes.h"
+#include "core/picture/image_axes.h"
 
 #define RVIT_IMAGE_MAX_TARGET (1 << 14) /* pixels each way */
 
