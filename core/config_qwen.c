@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/config_read.h"
-#include "core/rope_table.h"
+#include "core/model/rope_table.h"
 #include "core/base/status.h"
 
 /* What the classes take for fields that are absent. */

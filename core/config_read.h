@@ -3,10 +3,10 @@
 #ifndef RVIT_CORE_CONFIG_READ_H
 #define RVIT_CORE_CONFIG_READ_H
 
-#include "core/class_names.h"
+#include "core/model/class_names.h"
 #include "core/file/json.h"
-#include "core/vit_facts.h"
-#include "core/vit_features.h"
+#include "core/model/facts.h"
+#include "core/model/unsupported.h"
 
 typedef struct rvit_config_reader {
     const char *path;    /* printable */

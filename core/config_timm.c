@@ -6,7 +6,7 @@
 
 #include "core/config_read.h"
 #include "core/file/file.h"
-#include "core/rope_table.h"
+#include "core/model/rope_table.h"
 #include "core/base/status.h"
 #include "core/timm_names.h"
 

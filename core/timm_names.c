@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/rope_table.h"
+#include "core/model/rope_table.h"
 
 typedef enum colours { COLOURS_UNKNOWN, COLOURS_IMAGENET, COLOURS_HALF, COLOURS_CLIP } colours;
 

@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_TIMM_NAMES_H
 #define RVIT_CORE_TIMM_NAMES_H
 
-#include "core/vit_facts.h"
+#include "core/model/facts.h"
 
 /* Adds what an architecture's name says; 0: the name is not known. "vit" is a plain one of any size. A tag ("name.tag") is passed over.
    facts may be NULL. */

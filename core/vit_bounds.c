@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/contract/op.h"
 #include "core/base/quantized.h"
 

@@ -5,7 +5,7 @@
 #include <raggedvit/experimental.h>
 
 #include "core/file/scaled_tensors.h"
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/base/quantized.h"
 #include "core/vit_quantize.h"
 

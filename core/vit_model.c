@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/args.h"
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/base/entry.h"
 #include "core/vit_quantize.h"
 

@@ -3,7 +3,7 @@
 #define RVIT_CORE_VIT_MODEL_H
 
 #include "core/device/device.h"
-#include "core/vit_config.h"
+#include "core/model/geometry.h"
 
 /* A linear layer of a block. */
 typedef struct rvit_linear_weights {
@@ -44,7 +44,7 @@ typedef struct rvit_map_weights {
     int32_t mlp_dim, mlp_width; /* 0: there is neither norm nor MLP after it; width: padded with zeros to a multiple of 8 */
 } rvit_map_weights;
 
-/* What makes one row of the rows of a unit (vit_merge_facts.h), which lie side by side: fc2(gelu(fc1(norm))). */
+/* What makes one row of the rows of a unit (merging.h), which lie side by side: fc2(gelu(fc1(norm))). */
 typedef struct rvit_merger_weights {
     rvit_view norm_gamma, norm_beta; /* the last merger's of each row, a deepstack merger's of the unit */
     rvit_view fc1_weight, fc1_bias, fc2_weight, fc2_bias;

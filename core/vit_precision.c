@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/base/args.h"
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/base/entry.h"
 #include "core/file/file.h"
 #include "core/vit_quantize.h"

@@ -2,7 +2,7 @@
 #include "core/vit_quantize.h"
 
 #include "core/contract/backend.h"
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/contract/op.h"
 #include "core/base/quantized.h"
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/vit_quantize.h"
 
 #define LANES 16

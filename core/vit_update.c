@@ -1,7 +1,7 @@
 /* Other weights for a model, in place. */
 #include <string.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/base/entry.h"
 #include "core/vit_quantize.h"
 

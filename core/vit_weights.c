@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/base/entry.h"
 
 /* Writes the patches' weight, of which l->values has the rows of `width` values, once for each part of the values that it is for. */

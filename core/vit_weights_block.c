@@ -1,7 +1,7 @@
 /* Loads the weights of a block. */
 #include <string.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/contract/op.h"
 #include "core/vit_quantize.h"
 

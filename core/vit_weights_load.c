@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/base/half.h"
 
 /* Staging memory is filled in order and copied in parts: the device copies while the host reads on. The host waits only when it is full. */

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/vit_model.h"
 
 #include <raggedvit/raggedvit.h>

@@ -6,7 +6,7 @@
 
 #include <raggedvit/vit.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/base/half.h"
 
 static counter memory;

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "core/pos_embed.h"
-#include "core/rope_table.h"
+#include "core/model/pos_embed.h"
+#include "core/model/rope_table.h"
 
 static const rvit_resample ways[] = {RVIT_RESAMPLE_TIMM, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_BILINEAR, RVIT_RESAMPLE_BILINEAR_ANTIALIAS};
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "core/config_read.h"
-#include "core/vit_describe.h"
+#include "core/model/describe.h"
 #include "tools/cli/recipe.h"
 
 #include "preprocess_vectors.h"

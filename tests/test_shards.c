@@ -5,7 +5,7 @@
 
 #include <raggedvit/vit.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 
 static model whole, part;
 static char index_path[128];

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/base/entry.h"
 #include "core/base/status.h"
 

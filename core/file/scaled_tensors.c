@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/base/quantized.h"
 #include "core/base/status.h"
-#include "core/vit_shapes.h"
+#include "core/model/shapes.h"
 
 enum { SHOWN_NAME = 96, NAME = RVIT_SAFETENSORS_MAX_NAME + 16, CHUNK = 512 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "core/config_read.h"
-#include "core/vit_describe.h"
+#include "core/model/describe.h"
 
 /* The corpus knows the kinds by these numbers. */
 enum { METADATA = 3, NAME = 4, GIVEN = 5, N_KINDS = 7 };

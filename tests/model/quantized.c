@@ -5,7 +5,7 @@
 
 #include <raggedvit/experimental.h>
 
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 #include "core/device/device.h"
 #include "core/vit_model.h"
 

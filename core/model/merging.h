@@ -1,10 +1,10 @@
 /* Towers whose result is a row for each square of patches (Qwen2.5-VL, Qwen3-VL): what their configuration says, and what their tensors
    must agree with. A square and its rows are called a unit. */
-#ifndef RVIT_CORE_VIT_MERGE_FACTS_H
-#define RVIT_CORE_VIT_MERGE_FACTS_H
+#ifndef RVIT_CORE_MODEL_MERGING_H
+#define RVIT_CORE_MODEL_MERGING_H
 
-#include "core/vit_facts.h"
-#include "core/vit_features.h"
+#include "core/model/facts.h"
+#include "core/model/unsupported.h"
 
 typedef struct rvit_merge_config {
     int32_t side;                /* patches a side of a unit */

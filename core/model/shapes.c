@@ -1,4 +1,4 @@
-#include "core/vit_shapes.h"
+#include "core/model/shapes.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "core/vit_describe.h"
+#include "core/model/describe.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/status.h"
 #include "core/timm_names.h"
-#include "core/vit_pooling.h"
+#include "core/model/pooling.h"
 
 enum { MAX_SIDE = 1 << 14, MAX_RESIZED = 1 << 24 };
 

@@ -1,5 +1,5 @@
 /* How large the parts of a model are, as the shapes of its tensors tell it. */
-#include "core/vit_shapes.h"
+#include "core/model/shapes.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "core/class_names.h"
+#include "core/model/class_names.h"
 
 #include <stdio.h>
 #include <string.h>

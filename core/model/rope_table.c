@@ -1,4 +1,4 @@
-#include "core/rope_table.h"
+#include "core/model/rope_table.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "core/vit_config.h"
+#include "core/model/geometry.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "core/file/scaled_tensors.h"
 #include "core/base/status.h"
 #include "core/vit_quantize.h"
-#include "core/vit_shapes.h"
+#include "core/model/shapes.h"
 
 enum { SHOWN_NAME = 96 };
 

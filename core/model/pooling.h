@@ -1,9 +1,9 @@
 /* What the head of a model reads: its rows pooled, as facts and tensors tell it. */
-#ifndef RVIT_CORE_VIT_POOLING_H
-#define RVIT_CORE_VIT_POOLING_H
+#ifndef RVIT_CORE_MODEL_POOLING_H
+#define RVIT_CORE_MODEL_POOLING_H
 
-#include "core/vit_config.h"
-#include "core/vit_facts.h"
+#include "core/model/geometry.h"
+#include "core/model/facts.h"
 
 /* The pooling as far as the tensors say more than a file does, and the heads and activation of attention pooling. */
 void rvit_settle_pooling(rvit_vit_config *config, rvit_facts *facts);

@@ -1,4 +1,4 @@
-#include "core/checkpoint.h"
+#include "core/model/checkpoint.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,10 +11,10 @@
 #include "core/base/entry.h"
 #include "core/base/half.h"
 #include "core/base/log.h"
-#include "core/pos_embed.h"
+#include "core/model/pos_embed.h"
 #include "core/base/status.h"
 #include "core/timm_names.h"
-#include "core/vit_describe.h"
+#include "core/model/describe.h"
 
 /* CHUNK: elements converted at a time. */
 enum { CHUNK = 8192, SHOWN_NAME = 96, MAX_IMAGE = 1 << 14 };

@@ -1,9 +1,9 @@
 /* What a checkpoint computes: its tensors, and the facts that leave no trace in them. */
-#ifndef RVIT_CORE_VIT_DESCRIBE_H
-#define RVIT_CORE_VIT_DESCRIBE_H
+#ifndef RVIT_CORE_MODEL_DESCRIBE_H
+#define RVIT_CORE_MODEL_DESCRIBE_H
 
-#include "core/vit_config.h"
-#include "core/vit_facts.h"
+#include "core/model/geometry.h"
+#include "core/model/facts.h"
 
 /* What the caller gives comes before what files say. */
 void rvit_describe_options(const rvit_checkpoint_desc *desc, rvit_facts *facts);

@@ -1,6 +1,6 @@
 /* What is known about a model, and from where. Tensors tell most of it; the rest leaves no trace in them. */
-#ifndef RVIT_CORE_VIT_FACTS_H
-#define RVIT_CORE_VIT_FACTS_H
+#ifndef RVIT_CORE_MODEL_FACTS_H
+#define RVIT_CORE_MODEL_FACTS_H
 
 #include <raggedvit/vit.h>
 

@@ -1,9 +1,9 @@
 /* The tensors that a Vision Transformer must have: which parts it has, and how large they are, as names and shapes tell it. Internal to the
-   inference of vit_config.h. */
-#ifndef RVIT_CORE_VIT_SHAPES_H
-#define RVIT_CORE_VIT_SHAPES_H
+   inference of geometry.h. */
+#ifndef RVIT_CORE_MODEL_SHAPES_H
+#define RVIT_CORE_MODEL_SHAPES_H
 
-#include "core/vit_names.h"
+#include "core/model/families.h"
 
 /* The extents that tensors are made of. */
 typedef enum rvit_extent {
@@ -106,12 +106,12 @@ void rvit_format_shape(char out[RVIT_SHOWN_SHAPE], int32_t rank, const int64_t *
 /* Rounded down. */
 int64_t rvit_integer_root(int64_t n);
 
-/* vit_parts.c: fill depth, n_deepstack, packed and has. */
+/* parts.c: fill depth, n_deepstack, packed and has. */
 rvit_status rvit_geometry_count_blocks(rvit_geometry *g);
 void rvit_geometry_count_deepstack(rvit_geometry *g);
 int rvit_geometry_is_packed(const rvit_geometry *g);
 rvit_status rvit_geometry_find_parts(rvit_geometry *g);
-/* vit_extents.c: fills extents, the grid and position_prefix. All expected tensors must be there. */
+/* extents.c: fills extents, the grid and position_prefix. All expected tensors must be there. */
 rvit_status rvit_geometry_infer(rvit_geometry *g);
 
 #endif

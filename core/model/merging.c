@@ -1,7 +1,7 @@
-#include "core/vit_merge_facts.h"
+#include "core/model/merging.h"
 
 #include "core/base/status.h"
-#include "core/vit_config.h"
+#include "core/model/geometry.h"
 
 enum { MAX_WINDOW = 1 << 14 };
 

@@ -1,6 +1,6 @@
 /* The names of classes, as the files beside a checkpoint have them. */
-#ifndef RVIT_CORE_CLASS_NAMES_H
-#define RVIT_CORE_CLASS_NAMES_H
+#ifndef RVIT_CORE_MODEL_CLASS_NAMES_H
+#define RVIT_CORE_MODEL_CLASS_NAMES_H
 
 #include "core/file/json.h"
 

@@ -1,4 +1,4 @@
-#include "core/pos_embed.h"
+#include "core/model/pos_embed.h"
 
 #include <string.h>
 

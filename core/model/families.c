@@ -1,4 +1,4 @@
-#include "core/vit_names.h"
+#include "core/model/families.h"
 
 #include <stdio.h>
 #include <string.h>

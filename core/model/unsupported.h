@@ -1,6 +1,6 @@
-/* Parts of models that the forward may not be able to run. One table says which: see vit_features.c. */
-#ifndef RVIT_CORE_VIT_FEATURES_H
-#define RVIT_CORE_VIT_FEATURES_H
+/* Parts of models that the forward may not be able to run. One table says which: see unsupported.c. */
+#ifndef RVIT_CORE_MODEL_UNSUPPORTED_H
+#define RVIT_CORE_MODEL_UNSUPPORTED_H
 
 #include <raggedvit/status.h>
 

@@ -1,6 +1,6 @@
 /* Resamples position tables to another grid on the host. */
-#ifndef RVIT_CORE_POS_EMBED_H
-#define RVIT_CORE_POS_EMBED_H
+#ifndef RVIT_CORE_MODEL_POS_EMBED_H
+#define RVIT_CORE_MODEL_POS_EMBED_H
 
 #include "core/base/alloc.h"
 

@@ -1,5 +1,5 @@
 /* Which parts a model has, as the names of its tensors tell it. */
-#include "core/vit_shapes.h"
+#include "core/model/shapes.h"
 
 #include <stdio.h>
 #include <string.h>

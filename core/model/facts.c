@@ -1,4 +1,4 @@
-#include "core/vit_facts.h"
+#include "core/model/facts.h"
 
 #include <stdio.h>
 #include <string.h>

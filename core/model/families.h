@@ -1,9 +1,9 @@
 /* The names that each family of checkpoints gives to the tensors of a Vision Transformer. */
-#ifndef RVIT_CORE_VIT_NAMES_H
-#define RVIT_CORE_VIT_NAMES_H
+#ifndef RVIT_CORE_MODEL_FAMILIES_H
+#define RVIT_CORE_MODEL_FAMILIES_H
 
 #include "core/file/tensor_set.h"
-#include "core/vit_features.h"
+#include "core/model/unsupported.h"
 
 /* The role of a tensor. */
 typedef enum rvit_role {

@@ -1,6 +1,6 @@
 /* Rotary positions: the table that rvit_rope rotates by, and the layout of weights that it takes. */
-#ifndef RVIT_CORE_ROPE_TABLE_H
-#define RVIT_CORE_ROPE_TABLE_H
+#ifndef RVIT_CORE_MODEL_ROPE_TABLE_H
+#define RVIT_CORE_MODEL_ROPE_TABLE_H
 
 #include <raggedvit/grids.h>
 

@@ -1,4 +1,4 @@
-#include "core/vit_features.h"
+#include "core/model/unsupported.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* A checkpoint: its files, the inferred geometry, and access to its values. */
-#ifndef RVIT_CORE_CHECKPOINT_H
-#define RVIT_CORE_CHECKPOINT_H
+#ifndef RVIT_CORE_MODEL_CHECKPOINT_H
+#define RVIT_CORE_MODEL_CHECKPOINT_H
 
-#include "core/class_names.h"
-#include "core/vit_config.h"
-#include "core/vit_facts.h"
+#include "core/model/class_names.h"
+#include "core/model/geometry.h"
+#include "core/model/facts.h"
 
 struct rvit_checkpoint {
     rvit_alloc alloc;

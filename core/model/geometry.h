@@ -1,10 +1,10 @@
 /* The geometry of a Vision Transformer, inferred from the names and shapes of its tensors. */
-#ifndef RVIT_CORE_VIT_CONFIG_H
-#define RVIT_CORE_VIT_CONFIG_H
+#ifndef RVIT_CORE_MODEL_GEOMETRY_H
+#define RVIT_CORE_MODEL_GEOMETRY_H
 
-#include "core/rope_table.h"
-#include "core/vit_merge_facts.h"
-#include "core/vit_names.h"
+#include "core/model/rope_table.h"
+#include "core/model/merging.h"
+#include "core/model/families.h"
 
 #include <raggedvit/vit.h>
 

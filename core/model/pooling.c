@@ -1,4 +1,4 @@
-#include "core/vit_pooling.h"
+#include "core/model/pooling.h"
 
 #include <string.h>
 
