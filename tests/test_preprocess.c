@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/config_read.h"
+#include "core/model/config/read.h"
 #include "core/model/describe.h"
 #include "tools/cli/recipe.h"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes core/timm_architectures.def: of each architecture of timm that is a Vision Transformer, what leaves no trace in its weights.
+"""Writes core/model/config/timm_architectures.def: of each architecture of timm that is a Vision Transformer, what leaves no trace in its weights.
 
   timm_architectures.py            writes the file
   timm_architectures.py --check    compares it with timm's models; exit code 1: it differs, 77: timm is not here

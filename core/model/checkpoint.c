@@ -7,13 +7,13 @@
 
 #include "core/base/args.h"
 #include "core/file/scaled_tensors.h"
-#include "core/config_read.h"
+#include "core/model/config/read.h"
 #include "core/base/entry.h"
 #include "core/base/half.h"
 #include "core/base/log.h"
 #include "core/model/pos_embed.h"
 #include "core/base/status.h"
-#include "core/timm_names.h"
+#include "core/model/config/timm_names.h"
 #include "core/model/describe.h"
 
 /* CHUNK: elements converted at a time. */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/config_read.h"
+#include "core/model/config/read.h"
 #include "core/model/describe.h"
 
 /* The corpus knows the kinds by these numbers. */

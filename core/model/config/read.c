@@ -1,4 +1,4 @@
-#include "core/config_read.h"
+#include "core/model/config/read.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Architectures of timm by name, and plain ones by their tensors. */
-#ifndef RVIT_CORE_TIMM_NAMES_H
-#define RVIT_CORE_TIMM_NAMES_H
+#ifndef RVIT_CORE_MODEL_CONFIG_TIMM_NAMES_H
+#define RVIT_CORE_MODEL_CONFIG_TIMM_NAMES_H
 
 #include "core/model/facts.h"
 

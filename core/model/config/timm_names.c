@@ -1,4 +1,4 @@
-#include "core/timm_names.h"
+#include "core/model/config/timm_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static const group groups[] = {
 #define TIMM(dim, depth, patch, heads, activation, eps, pooling, position, rms_norm, block, colours, names)                     \
     {dim, depth, patch, heads, RVIT_ACTIVATION_##activation, eps, RVIT_POOLING_##pooling, RVIT_POSITION_##position, rms_norm,      \
      RVIT_BLOCK_##block, COLOURS_##colours, names},
-#include "core/timm_architectures.def"
+#include "core/model/config/timm_architectures.def"
 #undef TIMM
 };
 
@@ -46,7 +46,7 @@ static const struct {
 #undef ROTARY
 #define ROTARY(base, coordinates, order, offset, reference, layout, names)                                                      \
     {base, RVIT_ROPE_##coordinates, RVIT_ROPE_##order, offset, reference, RVIT_ROPE_##layout, names},
-#include "core/timm_architectures.def"
+#include "core/model/config/timm_architectures.def"
 #undef ROTARY
 };
 
@@ -59,7 +59,7 @@ static const struct {
 #define ROTARY(...)
 #undef PART
 #define PART(fact, value, names) {RVIT_FACT_##fact, value, names},
-#include "core/timm_architectures.def"
+#include "core/model/config/timm_architectures.def"
 #undef PART
 };
 
@@ -72,7 +72,7 @@ static const struct {
 #define PART(...)
 #undef NAFLEX
 #define NAFLEX(how, aspect, names) {RVIT_RESAMPLE_##how, aspect, names},
-#include "core/timm_architectures.def"
+#include "core/model/config/timm_architectures.def"
 #undef NAFLEX
 };
 
@@ -81,7 +81,7 @@ static const char prefix[] =
 #define NAFLEX(...)
 #undef PREFIX
 #define PREFIX(names) names
-#include "core/timm_architectures.def"
+#include "core/model/config/timm_architectures.def"
 #undef PREFIX
     ;
 
@@ -92,7 +92,7 @@ static const struct {
 #define PREFIX(...)
 #undef MAP
 #define MAP(heads, names) {heads, names},
-#include "core/timm_architectures.def"
+#include "core/model/config/timm_architectures.def"
 #undef MAP
 };
 
@@ -103,7 +103,7 @@ static const struct {
 #define MAP(...)
 #undef PLAIN
 #define PLAIN(dim, depth, mlp, patch, distilled, registers, scale, heads) {{dim, depth, mlp, patch, distilled, registers, scale}, heads},
-#include "core/timm_architectures.def"
+#include "core/model/config/timm_architectures.def"
 #undef PLAIN
 #undef MAP
 #undef PREFIX

@@ -1,7 +1,7 @@
 /* Reads fields of the files beside a checkpoint. They are hostile input: a wrong type or an absurd number is BAD_FILE, and the sentence
    names the file and the field. */
-#ifndef RVIT_CORE_CONFIG_READ_H
-#define RVIT_CORE_CONFIG_READ_H
+#ifndef RVIT_CORE_MODEL_CONFIG_READ_H
+#define RVIT_CORE_MODEL_CONFIG_READ_H
 
 #include "core/model/class_names.h"
 #include "core/file/json.h"

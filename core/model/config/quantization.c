@@ -2,7 +2,7 @@
    mean is found to be known. */
 #include <string.h>
 
-#include "core/config_read.h"
+#include "core/model/config/read.h"
 #include "core/file/file.h"
 #include "core/base/status.h"
 

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/config_read.h"
+#include "core/model/config/read.h"
 #include "core/file/file.h"
 #include "core/base/status.h"
-#include "core/timm_names.h"
+#include "core/model/config/timm_names.h"
 
 enum { SHOWN_NAME = 64 };
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/config_read.h"
+#include "core/model/config/read.h"
 #include "core/file/file.h"
 #include "core/model/rope_table.h"
 #include "core/base/status.h"
