@@ -7,7 +7,7 @@
 #include "core/picture/images.h"
 #include "core/base/status.h"
 #include "core/vit_native.h"
-#include "core/vit_quantize.h"
+#include "core/weights/quantize.h"
 #include "core/vit_windows.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)

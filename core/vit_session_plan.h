@@ -4,7 +4,7 @@
 #define RVIT_CORE_VIT_SESSION_PLAN_H
 
 #include "core/policy.h"
-#include "core/vit_model.h"
+#include "core/weights/model.h"
 
 /* Where an array lies. */
 typedef enum rvit_place {

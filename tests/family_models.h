@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "core/model/checkpoint.h"
-#include "core/vit_model.h"
+#include "core/weights/model.h"
 
 #include <raggedvit/raggedvit.h>
 

@@ -6,7 +6,7 @@
 
 #include "core/file/scaled_tensors.h"
 #include "core/base/status.h"
-#include "core/vit_quantize.h"
+#include "core/weights/quantize.h"
 #include "core/model/shapes.h"
 
 enum { SHOWN_NAME = 96 };

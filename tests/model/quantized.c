@@ -7,7 +7,7 @@
 
 #include "core/model/checkpoint.h"
 #include "core/device/device.h"
-#include "core/vit_model.h"
+#include "core/weights/model.h"
 
 static const toy_spec spec = {.dim = 128,
                               .depth = 4,

@@ -7,7 +7,7 @@
 #include "core/file/scaled_tensors.h"
 #include "core/model/checkpoint.h"
 #include "core/base/quantized.h"
-#include "core/vit_quantize.h"
+#include "core/weights/quantize.h"
 
 enum { MOST_PARTS = 3 };
 
@@ -144,7 +144,7 @@ static rvit_status fold_layer_scale(const rvit_weights_loader *l, int32_t block,
     return RVIT_OK;
 }
 
-/* Rows as the model has them (vit_weights_block.c): queries' and keys' for rotated halves, those of gate and values in turn. */
+/* Rows as the model has them (load_block.c): queries' and keys' for rotated halves, those of gate and values in turn. */
 static void rearrange(const rvit_weights_loader *l, rvit_block_linear linear, int64_t rows, float *scales)
 {
     const rvit_model_info *info = &l->model->info;

@@ -1,12 +1,12 @@
 /* A model: made of a checkpoint on a device, shared, and freed. */
-#include "core/vit_model.h"
+#include "core/weights/model.h"
 
 #include <string.h>
 
 #include "core/base/args.h"
 #include "core/model/checkpoint.h"
 #include "core/base/entry.h"
-#include "core/vit_quantize.h"
+#include "core/weights/quantize.h"
 
 /* A checkpoint that was opened to be described may be one that cannot be run. */
 static rvit_status check_runs(const rvit_checkpoint *checkpoint)

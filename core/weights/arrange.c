@@ -1,5 +1,5 @@
 /* Weights in the order that the device's kernels read them. */
-#include "core/vit_model.h"
+#include "core/weights/model.h"
 
 #include "core/contract/backend.h"
 

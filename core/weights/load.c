@@ -1,5 +1,5 @@
 /* Loads a checkpoint's weights onto a device. */
-#include "core/vit_weights.h"
+#include "core/weights/loader.h"
 
 #include <math.h>
 #include <string.h>

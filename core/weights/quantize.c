@@ -1,5 +1,5 @@
 /* Models whose blocks multiply bytes. */
-#include "core/vit_quantize.h"
+#include "core/weights/quantize.h"
 
 #include "core/contract/backend.h"
 #include "core/model/checkpoint.h"

@@ -6,7 +6,7 @@
 #include "core/model/checkpoint.h"
 #include "core/base/entry.h"
 #include "core/file/file.h"
-#include "core/vit_quantize.h"
+#include "core/weights/quantize.h"
 
 /* What 8 bits cost, measured by `raggedvit verify --expect` against f32 (bench/results/accuracy_8bits.json): points of top-1. Models
    that are not here were not measured. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/model/checkpoint.h"
-#include "core/vit_quantize.h"
+#include "core/weights/quantize.h"
 
 #define LANES 16
 

@@ -1,6 +1,6 @@
 /* A checkpoint's weights on a device. */
-#ifndef RVIT_CORE_VIT_MODEL_H
-#define RVIT_CORE_VIT_MODEL_H
+#ifndef RVIT_CORE_WEIGHTS_MODEL_H
+#define RVIT_CORE_WEIGHTS_MODEL_H
 
 #include "core/device/device.h"
 #include "core/model/geometry.h"
@@ -13,7 +13,7 @@ typedef struct rvit_linear_weights {
                                cuBLASLt ends with; of fc2 of E4M3 in BF16 */
     rvit_view scales;       /* f32, of each row of weight */
     rvit_view input_scale;  /* f32 [1], of all inputs; absent: each row has its own */
-    int32_t bounded;        /* 1: no input exceeds input_scale (vit_bounds.c) */
+    int32_t bounded;        /* 1: no input exceeds input_scale (input_bounds.c) */
     int32_t one_scale;      /* 1: of E4M3: all inputs have input_scale, and all rows of weight one scale */
     int32_t arranged;       /* rvit_op_hints.arranged */
 } rvit_linear_weights;

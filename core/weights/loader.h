@@ -1,8 +1,8 @@
 /* The loader of a model's weights, which the parts of the model share. */
-#ifndef RVIT_CORE_VIT_WEIGHTS_H
-#define RVIT_CORE_VIT_WEIGHTS_H
+#ifndef RVIT_CORE_WEIGHTS_LOADER_H
+#define RVIT_CORE_WEIGHTS_LOADER_H
 
-#include "core/vit_model.h"
+#include "core/weights/model.h"
 
 /* Visits all weights twice: first to assign their offsets in one buffer; then, with a stream, to read, convert and write them. */
 typedef struct rvit_weights_loader {
@@ -45,7 +45,7 @@ rvit_status rvit_weights_load_norm(rvit_weights_loader *l, rvit_role gamma, rvit
 /* Query, keys or values of attention pooling (part 0, 1, 2), or their bias. */
 rvit_status rvit_weights_read_map_part(const rvit_weights_loader *l, int32_t part, int32_t bias, float *values);
 
-/* vit_weights_block.c */
+/* load_block.c */
 rvit_status rvit_weights_read_qkv(const rvit_weights_loader *l, rvit_role role, int32_t block, int64_t n, float *values);
 rvit_status rvit_weights_load_block(rvit_weights_loader *l, int32_t b);
 

@@ -3,7 +3,7 @@
 
 #include "core/model/checkpoint.h"
 #include "core/base/entry.h"
-#include "core/vit_quantize.h"
+#include "core/weights/quantize.h"
 
 /* What sessions have taken for granted. */
 static rvit_status check_same(const rvit_model_info *model, const rvit_model_info *other)

@@ -1,5 +1,5 @@
 /* Places, reads, converts and writes tensors of a model. */
-#include "core/vit_weights.h"
+#include "core/weights/loader.h"
 
 #include <string.h>
 
