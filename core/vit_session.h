@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_VIT_SESSION_H
 #define RVIT_CORE_VIT_SESSION_H
 
-#include "core/vit_session_plan.h"
+#include "core/plan/plan.h"
 
 struct rvit_session {
     rvit_model *model;

@@ -330,7 +330,7 @@ typedef enum rvit_count_rule {
 RVIT_API RVIT_NODISCARD rvit_status rvit_count_table(rvit_count_rule rule, double keep, int32_t k_min, int32_t max_n, int32_t *out_counts);
 
 /* Prune policies. A policy defines where it prunes, which score it uses, how many rows it keeps and
-   how it selects them; core/policy.c has a table with one row per policy. Below, n is the number of
+   how it selects them; core/plan/policy.c has a table with one row per policy. Below, n is the number of
    tokens of an image past the prefix at the start of the stage; N is that number for the unpruned
    image. rvit_session_create refuses a policy, with UNSUPPORTED, for a model that lacks what it
    scores by: a CLS token, predictors or attention pooling. */

@@ -1,7 +1,7 @@
 /* The policy hiprune against float64, in models with a CLS token and without. */
 #include "model.h"
 
-#include "core/policy.h"
+#include "core/plan/policy.h"
 #include "reference/hiprune.h"
 
 enum { N_IMAGES = 4, LAST = 3 }; /* the last block but one */

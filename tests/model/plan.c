@@ -1,7 +1,7 @@
 /* The plan of a session, without a session: its arrays do not overlap, and lie inside the memory that it asks for. */
 #include "model.h"
 
-#include "core/vit_session_plan.h"
+#include "core/plan/plan.h"
 
 static const toy_spec spec = {.dim = 128,
                               .depth = 4,
@@ -32,10 +32,10 @@ static arrays arrays_of(const rvit_session_plan *plan)
 {
     arrays a = {.n = 0};
 #define RVIT_SESSION_ARRAY(place, name, type, when, n) add(&a, plan->name);
-#include "core/vit_session_arrays.def"
+#include "core/plan/arrays.def"
     for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
 #define RVIT_STAGE_ARRAY(place, name, type, when, n) add(&a, plan->stages[i].name);
-#include "core/vit_session_arrays.def"
+#include "core/plan/arrays.def"
     }
     const rvit_session_array copied[] = {plan->tables, plan->tables_upload, plan->results, plan->results_readback};
     for (int i = 0; i < 4; i++)

@@ -1,9 +1,9 @@
 /* The plan of a session: what it computes and which memory it takes. It is made at once, before anything of the session, and never
    changes; the session, rvit_session_memory and the forward read it. */
-#ifndef RVIT_CORE_VIT_SESSION_PLAN_H
-#define RVIT_CORE_VIT_SESSION_PLAN_H
+#ifndef RVIT_CORE_PLAN_PLAN_H
+#define RVIT_CORE_PLAN_PLAN_H
 
-#include "core/policy.h"
+#include "core/plan/policy.h"
 #include "core/weights/model.h"
 
 /* Where an array lies. */
@@ -42,7 +42,7 @@ typedef struct rvit_stage_plan {
     rvit_select_args select;    /* as recorded, every view empty; unless the policy merges */
     const int32_t *count_table; /* what the array counts holds; NULL without it */
 #define RVIT_STAGE_ARRAY(place, name, type, when, n) rvit_session_array name;
-#include "core/vit_session_arrays.def"
+#include "core/plan/arrays.def"
 } rvit_stage_plan;
 
 typedef struct rvit_session_plan {
@@ -52,7 +52,7 @@ typedef struct rvit_session_plan {
     rvit_pixelprune_args pixelprune;                  /* of a schedule by pixels: as recorded, every view empty */
     rvit_segment segments[RVIT_PRUNE_MAX_STAGES + 1]; /* schedule.n_stages + 1 of them */
 #define RVIT_SESSION_ARRAY(place, name, type, when, n) rvit_session_array name;
-#include "core/vit_session_arrays.def"
+#include "core/plan/arrays.def"
     int32_t max_windows, window_len; /* windows of attention, of a batch at most; their rows at most. 0: there are none */
     int64_t trace_stride;
     rvit_session_array tables, tables_upload;     /* all of RVIT_PLACE_TABLES: on the device, and where it is copied from */

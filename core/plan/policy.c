@@ -1,5 +1,5 @@
 /* The policies, their parameters, and how they count. */
-#include "core/policy.h"
+#include "core/plan/policy.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Makes the plan of a session. */
-#include "core/vit_session_plan.h"
+#include "core/plan/plan.h"
 
 #include <raggedvit/experimental.h>
 
@@ -25,7 +25,7 @@ int32_t rvit_stage_of_attention(const rvit_prune_schedule *schedule, int32_t blo
     return stage - (stage >= 0 && schedule->policy->site == RVIT_SITE_AFTER_ATTENTION && schedule->blocks[stage] == block);
 }
 
-/* What the rows of vit_session_arrays.def call. */
+/* What the rows of arrays.def call. */
 
 static int prunes(const rvit_session_plan *p)
 {
@@ -189,14 +189,14 @@ static void place_arrays(const rvit_model *m, rvit_session_plan *p)
 #define RVIT_SESSION_ARRAY(place, name, type, when, n) \
     if (when)                                          \
         p->name = take(p, RVIT_PLACE_##place, (n) * (type));
-#include "core/vit_session_arrays.def"
+#include "core/plan/arrays.def"
     for (int32_t i = 0; i < p->schedule.n_stages; i++) {
         const rvit_segment *before = &p->segments[i], *after = before + 1;
         rvit_stage_plan *stage = &p->stages[i];
 #define RVIT_STAGE_ARRAY(place, name, type, when, n) \
     if (when)                                        \
         stage->name = take(p, RVIT_PLACE_##place, (n) * (type));
-#include "core/vit_session_arrays.def"
+#include "core/plan/arrays.def"
     }
     p->tables = take(p, RVIT_PLACE_DEVICE, p->sizes[RVIT_PLACE_TABLES]);
     p->tables_upload = take(p, RVIT_PLACE_UPLOAD, p->sizes[RVIT_PLACE_TABLES]);
@@ -461,7 +461,7 @@ static rvit_status check_arrays(const rvit_model *m, const rvit_session_plan *p)
     if (RVIT_PLACE_##place != RVIT_PLACE_TRACE && RVIT_PLACE_##place != RVIT_PLACE_HOST && &p->name != &p->deepstack && \
         p->name.size > largest->size)                                                                                   \
         largest = &p->name, its_name = #name;
-#include "core/vit_session_arrays.def"
+#include "core/plan/arrays.def"
     return m->device->max_array > 0 && largest->size > m->device->max_array ? too_large(m, p, its_name, largest) : RVIT_OK;
 }
 

@@ -1,6 +1,6 @@
 /* Pruning policies as data: one row each says where it scores, what, how it counts and how it selects. */
-#ifndef RVIT_CORE_POLICY_H
-#define RVIT_CORE_POLICY_H
+#ifndef RVIT_CORE_PLAN_POLICY_H
+#define RVIT_CORE_PLAN_POLICY_H
 
 #include <raggedvit/prune.h>
 
