@@ -1,5 +1,5 @@
 /* Measures the parts of a pruned forward: embedding and the blocks before the prune stage, the stage, the blocks after it, the head. The
-   ops and their order are those of a session (core/vit_forward.c); each part is recorded as its own program. Weights are random. */
+   ops and their order are those of a session (core/forward/forward.c); each part is recorded as its own program. Weights are random. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

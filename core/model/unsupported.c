@@ -5,7 +5,7 @@
 
 #include "core/base/status.h"
 
-/* What the forward (vit_forward.c) cannot run today. Whoever records one of these there deletes its row here. */
+/* What the forward (forward.c) cannot run today. Whoever records one of these there deletes its row here. */
 static const char *const not_run[RVIT_FEATURE_COUNT] = {
     [RVIT_FEATURE_OTHER_ACTIVATION] = "an activation that is not known here",
     [RVIT_FEATURE_SUB_NORM] = "a norm inside attention or MLP",

@@ -8,7 +8,7 @@
 #include "core/base/status.h"
 #include "core/vit_native.h"
 #include "core/weights/quantize.h"
-#include "core/vit_windows.h"
+#include "core/forward/windows.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
 {

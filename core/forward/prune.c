@@ -1,6 +1,6 @@
 /* The prune stages of a forward: they score rows, then select or merge them. */
-#include "core/vit_forward.h"
-#include "core/vit_windows.h"
+#include "core/forward/forward.h"
+#include "core/forward/windows.h"
 
 int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site)
 {

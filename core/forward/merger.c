@@ -1,6 +1,6 @@
 /* What towers that merge squares of patches give: a row for each square. The rows of a square follow each other, so that [rows, dim] is
    also [units, unit's width]. */
-#include "core/vit_forward.h"
+#include "core/forward/forward.h"
 
 /* The squares of the batch. */
 static rvit_rows units(const forward *f)

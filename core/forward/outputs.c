@@ -1,6 +1,6 @@
 /* What the forward gives beside what a policy leaves: rows, pooled rows, attention, logits. */
-#include "core/vit_forward.h"
-#include "core/vit_windows.h"
+#include "core/forward/forward.h"
+#include "core/forward/windows.h"
 
 /* How many tokens the rows stand for; absent unless some were merged. */
 static rvit_view sizes_of(const forward *f)

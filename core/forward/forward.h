@@ -1,6 +1,6 @@
 /* The forward while it is recorded: the state that its parts share, and what each calls of the others. Its parts alone include this. */
-#ifndef RVIT_CORE_VIT_FORWARD_H
-#define RVIT_CORE_VIT_FORWARD_H
+#ifndef RVIT_CORE_FORWARD_FORWARD_H
+#define RVIT_CORE_FORWARD_FORWARD_H
 
 #include "core/vit_session.h"
 

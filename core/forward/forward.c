@@ -1,6 +1,6 @@
 /* The forward of a ViT as ops. */
-#include "core/vit_forward.h"
-#include "core/vit_windows.h"
+#include "core/forward/forward.h"
+#include "core/forward/windows.h"
 
 #include <raggedvit/experimental.h>
 

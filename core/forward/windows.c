@@ -1,6 +1,6 @@
 /* Windows of attention: the rows of an image are ordered by them from the first layout on, so that each is a stretch of rows, and only
    attention in blocks with windows knows of them. */
-#include "core/vit_windows.h"
+#include "core/forward/windows.h"
 
 void rvit_plan_windows(const rvit_model *model, rvit_session_plan *plan)
 {

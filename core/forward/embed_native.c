@@ -1,6 +1,6 @@
 /* The beginning of a forward over images of any grids: their layout, the patches by their weight, and the positions of each image. */
-#include "core/vit_forward.h"
-#include "core/vit_windows.h"
+#include "core/forward/forward.h"
+#include "core/forward/windows.h"
 
 /* The rows of all patches, without prefix tokens. */
 static rvit_rows patch_rows(const forward *f)

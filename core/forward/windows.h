@@ -1,8 +1,8 @@
 /* Windows of attention in native sessions. */
-#ifndef RVIT_CORE_VIT_WINDOWS_H
-#define RVIT_CORE_VIT_WINDOWS_H
+#ifndef RVIT_CORE_FORWARD_WINDOWS_H
+#define RVIT_CORE_FORWARD_WINDOWS_H
 
-#include "core/vit_forward.h"
+#include "core/forward/forward.h"
 
 /* What the rows of one attention reach: images, or windows of them. */
 typedef struct rvit_reach {
