@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_FORWARD_FORWARD_H
 #define RVIT_CORE_FORWARD_FORWARD_H
 
-#include "core/vit_session.h"
+#include "core/session/session.h"
 
 /* The state that travels from op to op. */
 typedef struct forward {

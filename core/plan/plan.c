@@ -6,7 +6,7 @@
 #include "core/base/args.h"
 #include "core/picture/images.h"
 #include "core/base/status.h"
-#include "core/vit_native.h"
+#include "core/session/native.h"
 #include "core/weights/quantize.h"
 #include "core/forward/windows.h"
 

@@ -1,5 +1,5 @@
 /* Qwen's towers: what an image gives does not depend on the images beside it, and one recording serves all grids inside its capacities. */
-#include "core/vit_session.h"
+#include "core/session/session.h"
 
 #include "dump_qwen.h"
 

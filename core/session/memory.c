@@ -1,7 +1,7 @@
 /* The memory of a session: what its plan asks for, and what the device needs before the first run. */
 #include <string.h>
 
-#include "core/vit_session.h"
+#include "core/session/session.h"
 
 static rvit_status create_places(rvit_session *s)
 {

@@ -1,8 +1,8 @@
 /* Pictures of a session's runs. */
-#ifndef RVIT_CORE_VIT_SESSION_PICTURES_H
-#define RVIT_CORE_VIT_SESSION_PICTURES_H
+#ifndef RVIT_CORE_SESSION_PICTURES_H
+#define RVIT_CORE_SESSION_PICTURES_H
 
-#include "core/vit_session.h"
+#include "core/session/session.h"
 
 rvit_status rvit_session_pictures_check_desc(const rvit_model *model, const rvit_session_desc *desc);
 /* Whether a run has them where the session takes them, and nothing in their place. */

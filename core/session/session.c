@@ -1,5 +1,5 @@
 /* Sessions: a recorded forward, and its runs. */
-#include "core/vit_session.h"
+#include "core/session/session.h"
 
 #include <string.h>
 
@@ -7,9 +7,9 @@
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
-#include "core/vit_dense_trial.h"
-#include "core/vit_native.h"
-#include "core/vit_session_pictures.h"
+#include "core/session/dense_trial.h"
+#include "core/session/native.h"
+#include "core/session/pictures.h"
 
 static rvit_status record(rvit_session *s)
 {

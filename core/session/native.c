@@ -1,4 +1,4 @@
-#include "core/vit_native.h"
+#include "core/session/native.h"
 
 #include <math.h>
 #include <stddef.h>

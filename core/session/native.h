@@ -1,8 +1,8 @@
 /* Sessions of native resolution: images of any grids in one batch. */
-#ifndef RVIT_CORE_VIT_NATIVE_H
-#define RVIT_CORE_VIT_NATIVE_H
+#ifndef RVIT_CORE_SESSION_NATIVE_H
+#define RVIT_CORE_SESSION_NATIVE_H
 
-#include "core/vit_session.h"
+#include "core/session/session.h"
 
 /* Fills in the capacities that the desc leaves open. */
 void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc);

@@ -6,7 +6,7 @@
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
-#include "core/vit_native.h"
+#include "core/session/native.h"
 
 float *rvit_session_input(rvit_session *session)
 {

@@ -1,5 +1,5 @@
 /* Pictures of a session's runs: what desc and runs say of them, and the region that they travel in. */
-#include "core/vit_session_pictures.h"
+#include "core/session/pictures.h"
 
 #include "core/device/device.h"
 #include "core/contract/image_table.h"

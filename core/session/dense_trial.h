@@ -1,8 +1,8 @@
 /* rvit_session_desc.dense_fallback: whether pruning pays. */
-#ifndef RVIT_CORE_VIT_DENSE_TRIAL_H
-#define RVIT_CORE_VIT_DENSE_TRIAL_H
+#ifndef RVIT_CORE_SESSION_DENSE_TRIAL_H
+#define RVIT_CORE_SESSION_DENSE_TRIAL_H
 
-#include "core/vit_session.h"
+#include "core/session/session.h"
 
 enum { RVIT_DENSE_TRIAL_SESSIONS = 3 };
 

@@ -10,7 +10,7 @@
    Decision: dense, if it is no slower. If the model makes nothing of noise (scores that cannot be used, results that are not finite), that
    says nothing of the caller's images, and the session prunes as asked. A mask that the caller gives is no less work to honour for
    being measured: there is no trial of it. */
-#include "core/vit_dense_trial.h"
+#include "core/session/dense_trial.h"
 
 #include <time.h>
 

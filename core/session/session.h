@@ -1,6 +1,6 @@
 /* A session: its plan, the memory that the plan asks for, and the state of its runs. */
-#ifndef RVIT_CORE_VIT_SESSION_H
-#define RVIT_CORE_VIT_SESSION_H
+#ifndef RVIT_CORE_SESSION_SESSION_H
+#define RVIT_CORE_SESSION_SESSION_H
 
 #include "core/plan/plan.h"
 
