@@ -103,9 +103,9 @@ INLINE void store_pairs(int8_t *p, const vec v[2])
 }
 #endif
 
-/* Turns n values, a multiple of 16, into a row with a scale, by core/base/quantized.h. largest: by lanes, of the absolute values, as integers.
-   paired: I8, and of each 32 values the even ones come first. Returns the number of values that a static scale cuts off; the row's own
-   cuts off none. */
+/* Turns n values, a multiple of 16, into a row with a scale, by core/base/quantized.h. largest: by lanes, of the absolute values, as
+   integers. paired: I8, and of each 32 values the even ones come first. Returns the number of values that a static scale cuts off; the
+   row's own cuts off none. */
 INLINE int64_t quantise_row(const float *values, int64_t n, ivec largest, const float *static_scale, rvit_dtype dtype, int paired,
                             int8_t *out, float *out_scale)
 {

@@ -1,5 +1,5 @@
-/* What host code and the shaders of pictures agree on: see interface.h. The region's words are those of core/contract/image_table.h, which the
-   host's code compares with these. */
+/* What host code and the shaders of pictures agree on: see interface.h. The region's words are those of core/contract/image_table.h, which
+   the host's code compares with these. */
 #ifndef RVIT_SHADERS_INTERFACE_IMAGES_H
 #define RVIT_SHADERS_INTERFACE_IMAGES_H
 

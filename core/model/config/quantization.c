@@ -1,5 +1,5 @@
-/* What configs say of quantised weights. Which layers have 8 bits, and with what scales, the tensors tell (scaled_tensors.h); here what they
-   mean is found to be known. */
+/* What configs say of quantised weights. Which layers have 8 bits, and with what scales, the tensors tell (scaled_tensors.h); here what
+   they mean is found to be known. */
 #include <string.h>
 
 #include "core/model/config/read.h"
