@@ -19,8 +19,8 @@ check_run_paths() { sh "$source/tests/check_runpath.sh" "$1" || fail "a run path
 # Installs into a prefix that is then moved: nothing in it may know where it was, or where it was built.
 install_moved() {
     "$CMAKE" --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; fail "cmake --install failed"; }
-    mv "$work/first" "$work/prefix"
-    prefix=$work/prefix
+    prefix="$work/a prefix" # pkg-config must quote it
+    mv "$work/first" "$prefix"
     if grep -rlF -e "$build" -e "$source" -e "$work/first" "$prefix" --include='*.cmake' --include='*.pc'; then
         fail "these installed files name the build, the source or the first prefix"
     fi
@@ -31,6 +31,9 @@ install_moved() {
     fi
     export PKG_CONFIG_PATH=$library/pkgconfig
 }
+
+# flags OPTIONS...: what pkg-config prints, in words of a shell, as the array flags.
+flags() { eval "flags=($(pkg-config "$@" raggedvit))"; }
 
 # needs_shared PROGRAM yes|no: whether it is linked with the shared library.
 needs_shared() {
@@ -106,22 +109,22 @@ pkg-config)
     flags=$(pkg-config --cflags --libs "$work/absolute/raggedvit.pc" | xargs)
     [ "$flags" = "-I/opt/dev/include -L/opt/lib/lib -lraggedvit" ] || fail "absolute folders become $flags"
     install_moved
-    # shellcheck disable=SC2046
-    LD_LIBRARY_PATH=$library compile "$work/shared" $(pkg-config --cflags --libs raggedvit)
+    flags --cflags --libs
+    LD_LIBRARY_PATH=$library compile "$work/shared" "${flags[@]}"
     ! pkg-config --static --libs raggedvit | grep -q jansson || fail "a user of the library is made to link jansson"
     rm "$library"/libraggedvit.so*
-    # shellcheck disable=SC2046
-    compile "$work/static" $(pkg-config --cflags --static --libs raggedvit)
-    # shellcheck disable=SC2046,SC2086
-    $CC ${CFLAGS:-} -shared -fPIC -o "$work/libplugin.so" "$here/plugin.c" $(pkg-config --cflags --static --libs raggedvit)
+    flags --cflags --static --libs
+    compile "$work/static" "${flags[@]}"
+    # shellcheck disable=SC2086
+    $CC ${CFLAGS:-} -shared -fPIC -o "$work/libplugin.so" "$here/plugin.c" "${flags[@]}"
     check_plugin "$work/libplugin.so"
     ;;
 build-tree)
     cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$build"
     command -v pkg-config >/dev/null || exit 0
     export PKG_CONFIG_PATH=$build
-    # shellcheck disable=SC2046
-    LD_LIBRARY_PATH=$build compile "$work/uninstalled" $(pkg-config --cflags --libs raggedvit)
+    flags --cflags --libs
+    LD_LIBRARY_PATH=$build compile "$work/uninstalled" "${flags[@]}"
     ;;
 add_subdirectory)
     # A parent's flags reach the library, which must give the same all the same.
