@@ -7,6 +7,7 @@
 #include <raggedvit/tensors.h>
 
 #include "core/file/safetensors.h"
+#include "core/base/printable.h"
 
 #define GOOD "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}"
 #define ENTRY(dtype, shape, begin, end) "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"

@@ -1,4 +1,5 @@
 #include "core/base/log.h"
+#include "core/base/printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/file/file.h"
 
 static rvit_log_fn log_fn;
 static void *log_user;

@@ -1,9 +1,9 @@
 #include "core/base/status.h"
+#include "core/base/printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "core/file/file.h"
 
 static _Thread_local rvit_detail detail;
 

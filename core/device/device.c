@@ -2,9 +2,9 @@
 #include <stdio.h>
 
 #include "core/base/args.h"
+#include "core/base/printable.h"
 #include "core/device/device.h"
 #include "core/base/entry.h"
-#include "core/file/file.h"
 #include "core/base/process.h"
 
 /* NULL: not a value of the enum. */

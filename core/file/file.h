@@ -31,8 +31,4 @@ int rvit_path_exists(const char *path);
 /* Writes the path of file `name` in the folder of file `beside`. BAD_FILE names both if the path does not fit. */
 rvit_status rvit_path_beside(char *out, size_t size, const char *beside, const char *name);
 
-/* Makes text from a file or a user printable for a message: control characters and invalid bytes become \xNN; a long text loses its middle,
-   for "...": the beginning and the end of a path or a name say more. size: at least 8. */
-void rvit_printable(char *out, size_t size, const char *text);
-
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file/file.h"
+#include "core/base/printable.h"
 #include "core/base/sort.h"
 #include "core/base/status.h"
 

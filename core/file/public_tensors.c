@@ -5,6 +5,7 @@
 
 #include "core/model/checkpoint.h"
 #include "core/base/entry.h"
+#include "core/base/printable.h"
 #include "core/base/status.h"
 
 enum { CHUNK = 1024, SHOWN_NAME = 96 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/args.h"
+#include "core/base/printable.h"
 #include "core/file/file.h"
 #include "core/file/json.h"
 #include "core/base/sort.h"

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/printable.h"
 #include "core/model/checkpoint.h"
 #include "core/base/quantized.h"
 #include "core/base/status.h"

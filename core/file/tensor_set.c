@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/printable.h"
 #include "core/file/file.h"
 #include "core/file/json_file.h"
 #include "core/base/sort.h"

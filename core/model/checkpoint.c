@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/args.h"
+#include "core/base/printable.h"
 #include "core/file/scaled_tensors.h"
 #include "core/model/config/read.h"
 #include "core/base/entry.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/printable.h"
 #include "core/base/status.h"
 
 enum { SHOWN_NAME = 96 };

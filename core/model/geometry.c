@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/printable.h"
 #include "core/file/scaled_tensors.h"
 #include "core/base/status.h"
 #include "core/weights/quantize.h"

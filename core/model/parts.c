@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/printable.h"
 #include "core/base/status.h"
 
 enum { SHOWN_NAME = 96, MAX_BLOCKS = 1 << 20 };

@@ -7,7 +7,7 @@
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
-#include "core/file/file.h"
+#include "core/base/printable.h"
 #include "core/base/status.h"
 
 #define INFO(type_, name_, source_, summary_) \

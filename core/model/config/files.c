@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/model/config/read.h"
+#include "core/base/printable.h"
 #include "core/file/file.h"
 #include "core/file/json_file.h"
 #include "core/base/status.h"

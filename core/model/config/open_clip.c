@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/model/config/read.h"
-#include "core/file/file.h"
+#include "core/base/printable.h"
 #include "core/base/status.h"
 #include "core/model/config/timm_names.h"
 

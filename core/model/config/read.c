@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/file/file.h"
+#include "core/base/printable.h"
 #include "core/base/status.h"
 
 enum { MOST = 1 << 20, SHOWN_NAME = 64 };

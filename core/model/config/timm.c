@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/model/config/read.h"
-#include "core/file/file.h"
+#include "core/base/printable.h"
 #include "core/model/rope_table.h"
 #include "core/base/status.h"
 #include "core/model/config/timm_names.h"
