@@ -29,52 +29,10 @@ const char *rvit_backend_name(rvit_backend backend)
     return name != NULL ? name : "unknown";
 }
 
-const char *rvit_tier_name(rvit_tier tier)
-{
-    switch (tier) {
-    case RVIT_TIER_AUTO:
-        return "auto";
-    case RVIT_TIER_SCALAR:
-        return "scalar";
-    case RVIT_TIER_SUBGROUP:
-        return "subgroup";
-    case RVIT_TIER_MATRIX:
-        return "matrix";
-    }
-    return "unknown";
-}
-
 const char *rvit_device_kind_name(rvit_device_kind kind)
 {
     static const char *const names[] = {"unknown", "discrete", "integrated", "virtual", "other", "cpu"};
     return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
-}
-
-/* The kinds are in order, but for UNKNOWN. */
-static int place_of(rvit_device_kind kind)
-{
-    return kind == RVIT_DEVICE_KIND_UNKNOWN ? RVIT_DEVICE_KIND_OTHER : (int)kind;
-}
-
-int rvit_device_outranks(const rvit_device_info *a, const rvit_device_info *b)
-{
-    const int place_a = place_of(a->kind), place_b = place_of(b->kind);
-    return place_a != place_b ? place_a < place_b : a->memory_size > b->memory_size;
-}
-
-rvit_status rvit_device_no_memory(const rvit_device *device, const char *call, int64_t size)
-{
-    const int64_t left = device->api != NULL ? device->api->device_free_memory(device) : 0; /* NULL: while it is created */
-    char of_them[48] = "";
-    if (left > 0)
-        (void)snprintf(of_them, sizeof of_them, ", %lld of them free", (long long)left);
-    return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY, "%s: no %lld bytes left on %s, which has %lld bytes%s", call, (long long)size,
-                     device->info.name, (long long)device->info.memory_size, of_them);
-}
-
-void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, uint32_t device, uint32_t function)
-{
-    (void)snprintf(info->pci_address, sizeof info->pci_address, "%04x:%02x:%02x.%x", domain, bus & 0xffu, device & 0xffu, function & 0xfu);
 }
 
 static const rvit_backend_api *find_backend(rvit_backend backend)
@@ -155,37 +113,6 @@ static rvit_status create(const rvit_backend_api *api, const rvit_device_desc *d
     rvit_log(RVIT_LOG_INFO, "%s device %d: %s", rvit_backend_name(api->backend), (int)device->info.index, device->info.name);
     *out_device = device;
     return RVIT_OK;
-}
-
-static rvit_status check_desc(const rvit_device_desc *desc)
-{
-    if (desc->allocator != NULL && (desc->allocator->allocate == NULL || desc->allocator->release == NULL))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: allocator needs both allocate and release");
-    if ((int)desc->tier < RVIT_TIER_AUTO || desc->tier > RVIT_TIER_MATRIX)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: tier: %d is not a valid tier", (int)desc->tier);
-    if (desc->n_threads < 0 || desc->n_threads > 1024)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: n_threads is %d, expected 0..1024", (int)desc->n_threads);
-    if (desc->oracle && desc->backend != RVIT_BACKEND_CPU)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: oracle needs backend RVIT_BACKEND_CPU");
-    if (desc->vector_bits != 0 && desc->vector_bits != 256 && desc->vector_bits != 512)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: vector_bits is %d, expected 0, 256 or 512", (int)desc->vector_bits);
-    if (desc->index < -1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index is %d, expected -1 or more", (int)desc->index);
-    if (desc->cache_data == NULL && desc->cache_size > 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: cache_data is NULL, cache_size is %zu", desc->cache_size);
-    if (desc->submit_work < -1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: submit_work is %lld, expected -1 or more", (long long)desc->submit_work);
-    if (desc->poll_us < -1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: poll_us is %d, expected -1 or more", (int)desc->poll_us);
-    return RVIT_OK;
-}
-
-rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc)
-{
-    *out_desc = (rvit_device_desc)RVIT_DEVICE_DESC_INIT;
-    if (given != NULL)
-        RVIT_TRY(rvit_args_copy(out_desc, sizeof *out_desc, given, "device desc"));
-    return check_desc(out_desc);
 }
 
 static rvit_status choose_and_create(const rvit_device_desc *desc, rvit_device **out_device)
