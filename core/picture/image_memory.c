@@ -135,3 +135,9 @@ void rvit_image_place(rvit_image_writer *w, rvit_picture *p)
     e->plane_low = (uint32_t)p->plane_offset;
     e->plane_high = (uint32_t)(p->plane_offset >> 32);
 }
+
+int64_t rvit_images_table_size(int32_t max_images)
+{
+    const int64_t n = max_images < 0 ? 0 : max_images;
+    return (4 * (RVIT_IMAGE_ENTRIES(n) + n * RVIT_IMAGE_ENTRY_WORDS) + 63) / 64 * 64;
+}

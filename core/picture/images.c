@@ -303,12 +303,6 @@ static rvit_status check_args(const writer *w)
     return RVIT_OK;
 }
 
-int64_t rvit_images_table_size(int32_t max_images)
-{
-    const int64_t n = max_images < 0 ? 0 : max_images;
-    return (4 * (RVIT_IMAGE_ENTRIES(n) + n * RVIT_IMAGE_ENTRY_WORDS) + 63) / 64 * 64;
-}
-
 rvit_status rvit_images_write(const rvit_images_args *args, void *region, int64_t size, int64_t *out_size)
 {
     RVIT_ENTRY;
