@@ -1,8 +1,10 @@
 #include "core/file/tensor_set.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/half.h"
 #include "core/base/printable.h"
 #include "core/file/file.h"
 #include "core/file/json_file.h"
@@ -292,4 +294,32 @@ rvit_status rvit_tensor_set_read(const rvit_tensor_set *set, int32_t index, int6
 {
     const int32_t file = file_of(set, index);
     return rvit_safetensors_read(set->files[file], index - set->first[file], offset, size, out_bytes);
+}
+
+void rvit_values_of(const uint8_t *bytes, int32_t dtype, int64_t n, float *out_values)
+{
+    switch (dtype) {
+    case RVIT_F32:
+        for (int64_t i = 0; i < n; i++) {
+            const uint8_t *b = bytes + 4 * i;
+            out_values[i] = rvit_bits_float((uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24);
+        }
+        break;
+    case RVIT_F16:
+        for (int64_t i = 0; i < n; i++)
+            out_values[i] = rvit_f16_to_f32((uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8));
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            out_values[i] = rvit_bf16_to_f32((uint16_t)(bytes[2 * i] | bytes[2 * i + 1] << 8));
+        break;
+    }
+}
+
+void rvit_format_shape(char out[RVIT_SHOWN_SHAPE], int32_t rank, const int64_t *shape)
+{
+    int at = snprintf(out, RVIT_SHOWN_SHAPE, "[");
+    for (int32_t i = 0; i < rank; i++)
+        at += snprintf(out + at, (size_t)(RVIT_SHOWN_SHAPE - at), i == 0 ? "%" PRId64 : ", %" PRId64, shape[i]);
+    snprintf(out + at, (size_t)(RVIT_SHOWN_SHAPE - at), "]");
 }

@@ -32,4 +32,11 @@ const char *rvit_tensor_set_metadata(const rvit_tensor_set *set, const char *key
 /* See rvit_safetensors_read. */
 rvit_status rvit_tensor_set_read(const rvit_tensor_set *set, int32_t index, int64_t offset, int64_t size, void *out_bytes);
 
+/* A file's bytes as float32, on a host of any order. */
+void rvit_values_of(const uint8_t *bytes, int32_t dtype, int64_t n, float *out_values);
+
+/* "[2, 3]" */
+enum { RVIT_SHOWN_SHAPE = 192 };
+void rvit_format_shape(char out[RVIT_SHOWN_SHAPE], int32_t rank, const int64_t *shape);
+
 #endif

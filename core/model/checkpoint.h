@@ -16,8 +16,6 @@ struct rvit_checkpoint {
     rvit_class_names classes; /* of a config.json */
 };
 
-/* A file's bytes as float32, on a host of any order. */
-void rvit_values_of(const uint8_t *bytes, int32_t dtype, int64_t n, float *out_values);
 /* Reads a whole tensor of n elements as float32. alloc: used during the call only. BAD_FILE: the tensor is missing or has another size, or
    the file changed since it was opened. */
 rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, float *out_values);

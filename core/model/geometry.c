@@ -7,7 +7,7 @@
 #include "core/base/printable.h"
 #include "core/file/scaled_tensors.h"
 #include "core/base/status.h"
-#include "core/weights/quantize.h"
+#include "core/model/layers.h"
 #include "core/model/shapes.h"
 
 enum { SHOWN_NAME = 96 };

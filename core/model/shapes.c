@@ -216,14 +216,6 @@ int rvit_geometry_shape(const rvit_geometry *g, rvit_role role, const rvit_file_
     return same;
 }
 
-void rvit_format_shape(char out[RVIT_SHOWN_SHAPE], int32_t rank, const int64_t *shape)
-{
-    int at = snprintf(out, RVIT_SHOWN_SHAPE, "[");
-    for (int32_t i = 0; i < rank; i++)
-        at += snprintf(out + at, (size_t)(RVIT_SHOWN_SHAPE - at), i == 0 ? "%" PRId64 : ", %" PRId64, shape[i]);
-    snprintf(out + at, (size_t)(RVIT_SHOWN_SHAPE - at), "]");
-}
-
 int64_t rvit_integer_root(int64_t n)
 {
     int64_t root = (int64_t)sqrt((double)n);

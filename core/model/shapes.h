@@ -81,7 +81,7 @@ typedef struct rvit_geometry {
 } rvit_geometry;
 
 /* RVIT_MAX_RANK: of a tensor that a model has. */
-enum { RVIT_SHOWN_SHAPE = 192, RVIT_MAX_RANK = 5 };
+enum { RVIT_MAX_RANK = 5 };
 
 /* The tensor in this role; NULL if it is not there. Its name, "" if the family has none, is left in name. */
 const rvit_file_tensor *rvit_geometry_find(const rvit_geometry *g, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE]);
@@ -101,8 +101,6 @@ int64_t rvit_geometry_n_expected(const rvit_geometry *g);
 /* The shape that a role's tensor must have; 1 if it has it. */
 int rvit_geometry_shape(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank,
                         int64_t out_shape[RVIT_MAX_RANK]);
-/* "[2, 3]" */
-void rvit_format_shape(char out[RVIT_SHOWN_SHAPE], int32_t rank, const int64_t *shape);
 /* Rounded down. */
 int64_t rvit_integer_root(int64_t n);
 

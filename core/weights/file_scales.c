@@ -7,47 +7,14 @@
 #include "core/file/scaled_tensors.h"
 #include "core/model/checkpoint.h"
 #include "core/base/quantized.h"
-#include "core/weights/quantize.h"
-
-enum { MOST_PARTS = 3 };
-
-/* The weights that make up a layer: queries, keys and values may be apart, and gate and values of an MLP. */
-static const struct {
-    int n;
-    rvit_role roles[MOST_PARTS];
-} layers[RVIT_N_BLOCK_LINEARS] = {[RVIT_BLOCK_QKV] = {3, {RVIT_ROLE_Q_WEIGHT, RVIT_ROLE_K_WEIGHT, RVIT_ROLE_V_WEIGHT}},
-                                  [RVIT_BLOCK_PROJ] = {1, {RVIT_ROLE_PROJ_WEIGHT}},
-                                  [RVIT_BLOCK_FC1] = {2, {RVIT_ROLE_GATE_WEIGHT, RVIT_ROLE_FC1_WEIGHT}},
-                                  [RVIT_BLOCK_FC2] = {1, {RVIT_ROLE_FC2_WEIGHT}}};
-
-int rvit_role_may_have_bytes(rvit_role role)
-{
-    for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++)
-        for (int part = 0; part < layers[i].n; part++)
-            if (layers[i].roles[part] == role)
-                return 1;
-    return role == RVIT_ROLE_QKV_WEIGHT;
-}
-
-/* Those that the family's names have. Returns how many. */
-static int parts_of(const rvit_family *family, rvit_block_linear linear, rvit_role parts[MOST_PARTS])
-{
-    int n = 0;
-    parts[n] = RVIT_ROLE_QKV_WEIGHT;
-    if (linear == RVIT_BLOCK_QKV && family->names[RVIT_ROLE_QKV_WEIGHT] != NULL)
-        return 1;
-    for (int i = 0; i < layers[linear].n; i++)
-        if (family->names[layers[linear].roles[i]] != NULL)
-            parts[n++] = layers[linear].roles[i];
-    return n;
-}
+#include "core/weights/file_scales.h"
 
 /* The layer's parts that are bytes. */
 static int byte_parts(const rvit_vit_config *config, const rvit_tensor_set *set, int32_t block, rvit_block_linear linear, int *out_n,
-                      char names[MOST_PARTS][RVIT_NAME_SIZE])
+                      char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE])
 {
-    rvit_role roles[MOST_PARTS];
-    const int n = parts_of(config->family, linear, roles);
+    rvit_role roles[RVIT_LAYER_PARTS];
+    const int n = rvit_layer_parts(config->family, linear, roles);
     int found = 0;
     for (int i = 0; i < n; i++) {
         const int32_t index = rvit_tensor_set_find(set, rvit_family_name(config->family, roles[i], block, names[found]));
@@ -57,35 +24,15 @@ static int byte_parts(const rvit_vit_config *config, const rvit_tensor_set *set,
     return found;
 }
 
-int32_t rvit_checkpoint_layer_of(const rvit_checkpoint *checkpoint, int32_t index, int32_t *out_block, rvit_block_layer *out_layer)
-{
-    if (checkpoint == NULL || index < 0 || index >= rvit_tensor_set_count(checkpoint->tensors))
-        return 0;
-    const rvit_family *family = checkpoint->config.family;
-    for (int32_t b = 0; b < checkpoint->config.info.depth; b++)
-        for (rvit_block_linear i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
-            rvit_role roles[MOST_PARTS];
-            char name[RVIT_NAME_SIZE];
-            const int n = parts_of(family, i, roles);
-            for (int p = 0; p < n; p++)
-                if (rvit_tensor_set_find(checkpoint->tensors, rvit_family_name(family, roles[p], b, name)) == index) {
-                    *out_block = b;
-                    *out_layer = (rvit_block_layer)i;
-                    return 1;
-                }
-        }
-    return 0;
-}
-
 int rvit_file_has_bytes(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear)
 {
-    char names[MOST_PARTS][RVIT_NAME_SIZE];
+    char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE];
     int n;
     return byte_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) == n;
 }
 
 /* What the parts say of their inputs, which are the same: the largest scale, so that nothing is cut off. */
-static rvit_status input_scale(const rvit_checkpoint *checkpoint, int n, char names[MOST_PARTS][RVIT_NAME_SIZE], float *out_scale)
+static rvit_status input_scale(const rvit_checkpoint *checkpoint, int n, char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE], float *out_scale)
 {
     int n_given = 0;
     *out_scale = 0.0f;
@@ -102,8 +49,8 @@ static rvit_status input_scale(const rvit_checkpoint *checkpoint, int n, char na
 }
 
 /* Whether all rows have one scale. */
-static rvit_status has_one_scale(const rvit_checkpoint *checkpoint, rvit_block_linear linear, int n, char names[MOST_PARTS][RVIT_NAME_SIZE],
-                                 int32_t *out)
+static rvit_status has_one_scale(const rvit_checkpoint *checkpoint, rvit_block_linear linear, int n,
+                                 char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE], int32_t *out)
 {
     float first = 0.0f, scale;
     *out = !(checkpoint->config.layer_scale && (linear == RVIT_BLOCK_PROJ || linear == RVIT_BLOCK_FC2));
@@ -119,7 +66,7 @@ static rvit_status has_one_scale(const rvit_checkpoint *checkpoint, rvit_block_l
 
 rvit_status rvit_file_scales_of(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear, rvit_file_scales *out)
 {
-    char names[MOST_PARTS][RVIT_NAME_SIZE];
+    char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE];
     int n;
     memset(out, 0, sizeof *out);
     if (byte_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) < n)
@@ -161,7 +108,7 @@ static void rearrange(const rvit_weights_loader *l, rvit_block_linear linear, in
 
 rvit_status rvit_file_weight_scales(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *scales)
 {
-    char names[MOST_PARTS][RVIT_NAME_SIZE];
+    char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE];
     int n;
     int64_t rows = 0;
     const rvit_tensor_set *set = l->checkpoint->tensors;

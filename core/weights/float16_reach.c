@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "core/model/checkpoint.h"
-#include "core/weights/quantize.h"
+#include "core/weights/float16_reach.h"
+#include "core/weights/input_bounds.h"
 
 #define LANES 16
 

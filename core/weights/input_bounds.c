@@ -2,7 +2,7 @@
    length that is known, so its weights bound its outputs and, by Cauchy and Schwarz, what fc1 makes of them. Inputs stay far below that:
    in rows of 768 a value is a 28th of the most when all are alike. That costs nothing, because E4M3 has its precision over 15 octaves,
    and nine of them lie below a 28th. So nothing is ever cut off, and cuBLASLt is faster where a product has one scale. */
-#include "core/weights/quantize.h"
+#include "core/weights/input_bounds.h"
 
 #include <math.h>
 #include <string.h>

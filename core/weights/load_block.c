@@ -3,6 +3,7 @@
 
 #include "core/model/checkpoint.h"
 #include "core/contract/op.h"
+#include "core/weights/input_bounds.h"
 #include "core/weights/quantize.h"
 
 /* Where a tensor goes: to the weight of a linear layer, or to a view in dtype. */

@@ -4,6 +4,7 @@
 
 #include "core/device/device.h"
 #include "core/model/geometry.h"
+#include "core/model/layers.h"
 
 /* A linear layer of a block. */
 typedef struct rvit_linear_weights {
@@ -17,8 +18,6 @@ typedef struct rvit_linear_weights {
     int32_t one_scale;      /* 1: of E4M3: all inputs have input_scale, and all rows of weight one scale */
     int32_t arranged;       /* rvit_op_hints.arranged */
 } rvit_linear_weights;
-
-typedef enum rvit_block_linear { RVIT_BLOCK_QKV, RVIT_BLOCK_PROJ, RVIT_BLOCK_FC1, RVIT_BLOCK_FC2, RVIT_N_BLOCK_LINEARS } rvit_block_linear;
 
 typedef struct rvit_block_weights {
     rvit_view norm1_gamma, norm1_beta, norm2_gamma, norm2_beta;

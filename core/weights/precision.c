@@ -6,6 +6,7 @@
 #include "core/base/printable.h"
 #include "core/model/checkpoint.h"
 #include "core/base/entry.h"
+#include "core/weights/float16_reach.h"
 #include "core/weights/quantize.h"
 
 /* What 8 bits cost, measured by `raggedvit verify --expect` against f32 (bench/results/accuracy_8bits.json): points of top-1. Models

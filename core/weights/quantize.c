@@ -5,6 +5,7 @@
 #include "core/model/checkpoint.h"
 #include "core/contract/op.h"
 #include "core/base/quantized.h"
+#include "core/weights/input_bounds.h"
 
 /* By quantisation. The rows that go into proj come from all heads, which a GPU computes apart: their maximum would cost a pass. */
 static const struct {
