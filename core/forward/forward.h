@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_FORWARD_FORWARD_H
 #define RVIT_CORE_FORWARD_FORWARD_H
 
-#include "core/session/session.h"
+#include "core/plan/state.h"
 
 /* The state that travels from op to op. */
 typedef struct forward {
@@ -54,7 +54,8 @@ rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rv
                                 int32_t in_features, int32_t out_features);
 /* x += input weight^T + bias */
 rvit_status rvit_forward_add_to_x(const forward *f, rvit_view input, rvit_view weight, rvit_view bias, int32_t in_features);
-/* Normalises x; if rows are to be gathered, does that in the same pass. */
+/* Normalises x; if rows are to be gathered, does that in the same pass. args: what out is. */
+rvit_status rvit_forward_norm_x(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_layernorm_args args);
 rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out);
 /* A stage after the last block has no layernorm to gather for it. */
 rvit_status rvit_forward_finish_gather(forward *f);
@@ -71,12 +72,14 @@ rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op);
 rvit_status rvit_forward_trace(const forward *f, rvit_view source, int64_t size, rvit_view destination);
 /* The rows are those of this segment from here on. */
 void rvit_forward_enter_segment(forward *f, int32_t index);
-/* Whether the next stage is at this place. */
-int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site);
 /* The next stage: scores and selects, the rows being gathered later, or merges. */
 rvit_status rvit_forward_prune(forward *f);
 /* Marks the anchors of the next stage, by the attention received in this block. */
 rvit_status rvit_forward_find_anchors(forward *f);
+/* One row of each image: the args without type and place of what it becomes, and without a norm. */
+rvit_pool_args rvit_forward_pool_of(const forward *f, rvit_pool_mode mode);
+/* What the head reads, unless that is the CLS row. */
+rvit_status rvit_forward_pool_rows(forward *f);
 /* Normalised rows of each image, attended to by the one query of attention pooling: to the wide array. probs: optional, as rvit_probe. */
 rvit_status rvit_forward_probe(const forward *f, rvit_view probs);
 static inline int rvit_forward_gives(const forward *f, rvit_output output, int here)

@@ -2,12 +2,6 @@
 #include "core/forward/forward.h"
 #include "core/forward/windows.h"
 
-int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site)
-{
-    const rvit_prune_schedule *schedule = &f->plan->schedule;
-    return f->stage < schedule->n_stages && schedule->blocks[f->stage] == block && schedule->policy->site == site;
-}
-
 /* A layer of a predictor, which has the exact GELU whatever the blocks have. */
 static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
                                int32_t out_features)

@@ -2,18 +2,6 @@
    attention in blocks with windows knows of them. */
 #include "core/forward/windows.h"
 
-void rvit_plan_windows(const rvit_model *model, rvit_session_plan *plan)
-{
-    const int64_t window = model->merge.window, side = model->merge.side, area = side * side;
-    if (window == 0)
-        return;
-    /* An image of n units has (n + window - 1) / window windows at most: it is thin then. No batch has more windows than units. */
-    const int64_t units = plan->segments[0].rows / area, most = (units + (window - 1) * plan->desc.max_images) / window;
-    const int64_t len = window * window * area, longest = plan->segments[0].max_len;
-    plan->max_windows = (int32_t)(most < units ? most : units);
-    plan->window_len = (int32_t)(len < longest ? len : longest);
-}
-
 rvit_reach rvit_forward_reach(const forward *f)
 {
     const rvit_session_plan *plan = f->plan;

@@ -16,7 +16,5 @@ rvit_reach rvit_forward_reach(const forward *f);
 void rvit_forward_lay_out_units(const forward *f, rvit_grid_layout_args *args);
 /* Squares and windows of what the stage before this segment has left. */
 rvit_status rvit_forward_regroup(forward *f);
-/* Capacities of windows; the plan's segments are there. */
-void rvit_plan_windows(const rvit_model *model, rvit_session_plan *plan);
 
 #endif

@@ -1,19 +1,10 @@
-/* The forward of a ViT as ops. */
-#include "core/forward/forward.h"
-#include "core/forward/windows.h"
+/* A whole forward as ops: embedding, blocks and stages, outputs. */
+#include "core/forward/record.h"
 
 #include <raggedvit/experimental.h>
 
-rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args)
-{
-    const rvit_model *model = f->model;
-    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.spare_rows = f->spare_rows}, .linear = *args};
-    if (args->weight.offset == model->patch_weight.offset)
-        op.hints.arranged = model->patch_arranged;
-    else if (args->weight.offset == model->row_weight.offset)
-        op.hints.arranged = model->row_arranged;
-    return rvit_stream_add(f->stream, &op);
-}
+#include "core/forward/forward.h"
+#include "core/forward/windows.h"
 
 /* Where the rows of bytes are that a block's linear layer takes. */
 static rvit_view bytes_for(const forward *f, rvit_block_linear linear)
@@ -71,22 +62,6 @@ static int takes_bytes(const forward *f, rvit_block_linear linear)
 static int activates_late(const forward *f)
 {
     return takes_bytes(f, RVIT_BLOCK_FC2) && !f->model->mlp_norm;
-}
-
-rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out,
-                                int32_t in_features, int32_t out_features)
-{
-    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-    args.dtype = args.out_dtype = f->model->dtype;
-    args.rows = f->rows;
-    args.in_features = in_features;
-    args.out_features = out_features;
-    args.activation = activation;
-    args.x = x;
-    args.weight = weight;
-    args.bias = bias;
-    args.out = out;
-    return rvit_forward_add_linear(f, &args);
 }
 
 /* The hidden layer of an MLP. */
@@ -157,60 +132,12 @@ static void norm_for(const forward *f, rvit_block_linear linear, rvit_view other
         args->saturated = f->saturated;
 }
 
-rvit_status rvit_forward_add_to_x(const forward *f, rvit_view input, rvit_view weight, rvit_view bias, int32_t in_features)
-{
-    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-    args.dtype = f->model->dtype;
-    args.out_dtype = f->model->x_dtype;
-    args.rows = f->rows;
-    args.in_features = in_features;
-    args.out_features = f->model->info.dim;
-    args.x = input;
-    args.weight = weight;
-    args.bias = bias;
-    args.residual = args.out = f->x;
-    return rvit_forward_add_linear(f, &args);
-}
-
-/* args: what out is. */
-static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_layernorm_args args)
-{
-    args.dtype = f->model->x_dtype;
-    args.rows = f->rows;
-    args.dim = f->model->info.dim;
-    args.eps = eps;
-    args.x = f->x;
-    args.gamma = gamma;
-    args.beta = beta;
-    args.norm = norm_of(beta);
-    if (f->gathers) {
-        args.x_rows = f->plan->segments[f->stage - 1].rows;
-        args.src_rows = view(f, f->plan->stages[f->stage - 1].src_rows);
-        args.out_x = f->spare;
-    }
-    RVIT_TRY(rvit_layernorm(f->stream, &args));
-    if (f->gathers) {
-        f->spare = f->x;
-        f->x = args.out_x;
-        f->gathers = 0;
-    }
-    return RVIT_OK;
-}
-
-rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out)
-{
-    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
-    args.out_dtype = out_dtype;
-    args.out = out;
-    return layernorm(f, gamma, beta, eps, args);
-}
-
 /* The norm before a block's linear layer. */
 static rvit_status outer_norm(forward *f, rvit_view gamma, rvit_view beta, rvit_block_linear linear)
 {
     rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
     norm_for(f, linear, f->normed, &args);
-    return layernorm(f, gamma, beta, f->model->info.eps, args);
+    return rvit_forward_norm_x(f, gamma, beta, f->model->info.eps, args);
 }
 
 /* Normalises rows of the model's type for a linear layer; what are not bytes goes to an array behind the first `columns` columns of
@@ -341,34 +268,11 @@ static rvit_status attention(const forward *f)
     return rvit_stream_add(f->stream, &op);
 }
 
-rvit_status rvit_forward_trace(const forward *f, rvit_view source, int64_t size, rvit_view destination)
-{
-    if (!f->plan->desc.trace)
-        return RVIT_OK;
-    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
-    args.source = source;
-    args.destination = destination;
-    args.size = size;
-    return rvit_copy(f->stream, &args);
-}
-
 static rvit_status trace_x(const forward *f, int32_t index)
 {
     const rvit_model *model = f->model;
     return rvit_forward_trace(f, f->x, f->rows.capacity * model->info.dim * rvit_dtype_size(model->x_dtype),
                               at(view(f, f->plan->trace_blocks), index * f->plan->trace_stride));
-}
-
-void rvit_forward_enter_segment(forward *f, int32_t index)
-{
-    const rvit_segment *segment = &f->plan->segments[index];
-    f->stage = index;
-    f->max_len = segment->max_len;
-    f->cu_seqlens = view(f, index == 0 ? f->plan->cu_seqlens : f->plan->stages[index - 1].cu_seqlens);
-    f->rows = (rvit_rows){.capacity = segment->rows, .padded = segment->padded};
-    f->spare_rows = segment->spare_rows;
-    if (segment->reads_live)
-        f->rows.live = at(f->cu_seqlens, (int64_t)f->plan->desc.max_images * 4);
 }
 
 static rvit_patchify_args patchify_of(const forward *f)
@@ -392,58 +296,6 @@ static rvit_patchify_args patchify_of(const forward *f)
     patchify.out = f->wide;
     patchify.cu_seqlens = f->cu_seqlens;
     return patchify;
-}
-
-rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
-{
-    const rvit_session_plan *plan = f->plan;
-    rvit_preprocess_args args = RVIT_PREPROCESS_ARGS_INIT;
-    args.dtype = f->model->dtype;
-    args.n_images = plan->desc.max_images;
-    args.rows = plan->segments[0].rows;
-    args.patch_size = f->model->info.patch_size;
-    args.parts = rvit_model_patch_parts(f->model);
-    args.out_stride = args.parts * rvit_model_patch_width(f->model);
-    /* Each run has had them copied to staged_pictures, or the op does it. */
-    args.source = view(f, f->stream->device->transfers ? plan->staged_pictures : plan->pictures);
-    args.source_size = plan->pictures.size;
-    if (plan->staged_pictures.place != RVIT_PLACE_NONE && !f->stream->device->transfers)
-        args.staging = view(f, plan->staged_pictures);
-    args.pixels = plan->desc.pixels;
-    args.pixels_size = plan->desc.pixels_size;
-    args.out = f->wide;
-    args.cu_seqlens = cu_seqlens;
-    if (rvit_prune_by_pixels(&plan->schedule)) {
-        args.dtype = RVIT_F32;
-        args.parts = 1;
-        args.out_stride = 0;
-        args.out = view(f, plan->patch_pixels);
-    }
-    return rvit_preprocess(f->stream, &args);
-}
-
-rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op)
-{
-    op->by_launch = f->plan->desc.run_views;
-    return op->by_launch && !f->stream->device->takes_ops ? RVIT_OK : rvit_stream_add(f->stream, op);
-}
-
-rvit_status rvit_forward_norm(const forward *f, rvit_rows rows, rvit_view x, rvit_view gamma, rvit_view beta, rvit_dtype out_dtype,
-                              rvit_view out)
-{
-    const rvit_model *model = f->model;
-    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
-    args.dtype = model->x_dtype;
-    args.out_dtype = out_dtype;
-    args.rows = rows;
-    args.dim = model->info.dim;
-    args.eps = model->info.eps;
-    args.x = x;
-    args.gamma = gamma;
-    args.beta = beta;
-    args.norm = norm_of(args.beta);
-    args.out = out;
-    return rvit_layernorm(f->stream, &args);
 }
 
 /* The patches by their weight, to the spare array, and their norm. */
@@ -500,19 +352,25 @@ static rvit_status give_received(const forward *f)
     return rvit_forward_give_rows(f, rows, 4 * (int64_t)f->model->info.n_heads, f->plan->received);
 }
 
+/* Whether the next stage is at this place. */
+static int prunes_at(const forward *f, int32_t block, rvit_prune_site site)
+{
+    const rvit_prune_schedule *schedule = &f->plan->schedule;
+    return f->stage < schedule->n_stages && schedule->blocks[f->stage] == block && schedule->policy->site == site;
+}
+
 static rvit_status block(forward *f, int32_t index)
 {
     const rvit_model_info *info = &f->model->info;
     const rvit_block_weights *w = &f->model->blocks[index];
     const int32_t deepstack = rvit_block_place(&f->model->merge.deepstack, index);
     f->block = index;
-    if (rvit_forward_prunes_at(f, index, RVIT_SITE_BEFORE_BLOCK))
+    if (prunes_at(f, index, RVIT_SITE_BEFORE_BLOCK))
         RVIT_TRY(rvit_forward_prune(f));
     RVIT_TRY(outer_norm(f, w->norm1_gamma, w->norm1_beta, RVIT_BLOCK_QKV));
     RVIT_TRY(qkv(f));
     RVIT_TRY(rotate(f));
-    const int inside = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION),
-              after = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
+    const int inside = prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION), after = prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
     f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : absent;
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
@@ -538,24 +396,6 @@ static rvit_status block(forward *f, int32_t index)
     if (rvit_forward_gives(f, RVIT_OUTPUT_DEEPSTACK, deepstack >= 0))
         RVIT_TRY(rvit_forward_merge_units(f, deepstack));
     return after ? rvit_forward_prune(f) : RVIT_OK;
-}
-
-rvit_status rvit_forward_finish_gather(forward *f)
-{
-    if (!f->gathers)
-        return RVIT_OK;
-    const rvit_model *model = f->model;
-    rvit_pack_args args = RVIT_PACK_ARGS_INIT;
-    args.rows = f->rows;
-    args.source_rows = f->plan->segments[f->stage - 1].rows;
-    args.row_size = model->info.dim * rvit_dtype_size(model->x_dtype);
-    args.source = f->x;
-    args.src_rows = view(f, f->plan->stages[f->stage - 1].src_rows);
-    args.destination = f->spare;
-    RVIT_TRY(rvit_pack(f->stream, &args));
-    f->x = f->spare;
-    f->gathers = 0;
-    return RVIT_OK;
 }
 
 rvit_status rvit_forward_record(rvit_session *session)
