@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "backend_cpu/kernels.h"
-#include "core/contract/backend.h"
 #include "core/base/resample.h"
+#include "core/contract/backend.h"
 
 typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 

@@ -6,8 +6,8 @@
 
 #include <raggedvit/vit.h>
 
-#include "core/model/checkpoint.h"
 #include "core/base/half.h"
+#include "core/model/checkpoint.h"
 
 static counter memory;
 

@@ -6,8 +6,8 @@
 #include <raggedvit/ragged.h>
 #include <raggedvit/tensors.h>
 
-#include "core/file/safetensors.h"
 #include "core/base/printable.h"
+#include "core/file/safetensors.h"
 
 #define GOOD "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}"
 #define ENTRY(dtype, shape, begin, end) "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"

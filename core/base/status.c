@@ -1,9 +1,8 @@
-#include "core/base/status.h"
 #include "core/base/printable.h"
+#include "core/base/status.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-
 
 static _Thread_local rvit_detail detail;
 

@@ -11,8 +11,8 @@
 
 #include "core/base/alloc.h"
 #include "core/base/log.h"
-#include "core/contract/op.h"
 #include "core/base/status.h"
+#include "core/contract/op.h"
 
 typedef struct rvit_backend_api rvit_backend_api;
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/base/args.h"
-#include "core/device/device.h"
 #include "core/base/entry.h"
+#include "core/base/status.h"
 #include "core/contract/image_table.h"
 
 const char *rvit_op_name(rvit_op_type type)

@@ -1,8 +1,8 @@
 /* Buffers. */
 #include <stdint.h>
 
-#include "core/device/device.h"
 #include "core/base/entry.h"
+#include "core/device/device.h"
 
 rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
 {

@@ -2,10 +2,10 @@
 #include <stdio.h>
 
 #include "core/base/args.h"
-#include "core/base/printable.h"
-#include "core/device/device.h"
 #include "core/base/entry.h"
+#include "core/base/printable.h"
 #include "core/base/process.h"
+#include "core/device/device.h"
 
 /* NULL: not a value of the enum. */
 static const char *backend_name(rvit_backend backend)

@@ -1,7 +1,7 @@
 /* The public function of each op: rvit_pack(stream, args), ... */
 #include "core/base/args.h"
-#include "core/device/device.h"
 #include "core/base/entry.h"
+#include "core/device/device.h"
 
 #define RVIT_OP(TYPE, name)                                                      \
     rvit_status rvit_##name(rvit_stream *stream, const rvit_##name##_args *args) \

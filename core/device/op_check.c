@@ -1,7 +1,7 @@
 /* Whether an op may run: its rules, its arrays, whether they overlap, and the device. */
-#include "core/device/device.h"
-#include "core/contract/op.h"
 #include "core/base/status.h"
+#include "core/contract/op.h"
+#include "core/device/device.h"
 
 static rvit_status check_access(const rvit_device *device, const rvit_op *op, const rvit_access *access)
 {

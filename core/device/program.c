@@ -1,6 +1,6 @@
 /* Recorded programs. */
-#include "core/device/device.h"
 #include "core/base/entry.h"
+#include "core/device/device.h"
 
 rvit_status rvit_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program)
 {

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/base/args.h"
-#include "core/device/device.h"
 #include "core/base/entry.h"
+#include "core/device/device.h"
 
 rvit_status rvit_stream_create(rvit_device *device, rvit_stream **out_stream)
 {

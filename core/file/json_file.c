@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "core/file/file.h"
 #include "core/base/status.h"
+#include "core/file/file.h"
 
 enum { MAX_SIZE = 32 << 20, MAX_VALUES = 1 << 19 };
 

@@ -3,10 +3,10 @@
 
 #include <inttypes.h>
 
-#include "core/model/checkpoint.h"
 #include "core/base/entry.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
+#include "core/file/tensor_set.h"
 
 enum { CHUNK = 1024, SHOWN_NAME = 96 };
 

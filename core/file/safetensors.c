@@ -6,10 +6,10 @@
 
 #include "core/base/args.h"
 #include "core/base/printable.h"
-#include "core/file/file.h"
-#include "core/file/json.h"
 #include "core/base/sort.h"
 #include "core/base/status.h"
+#include "core/file/file.h"
+#include "core/file/json.h"
 
 enum { SHOWN_NAME = 96 };
 

@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "core/base/printable.h"
-#include "core/model/checkpoint.h"
 #include "core/base/quantized.h"
 #include "core/base/status.h"
-#include "core/model/shapes.h"
 
 enum { SHOWN_NAME = 96, NAME = RVIT_SAFETENSORS_MAX_NAME + 16, CHUNK = 512 };
 

@@ -6,10 +6,10 @@
 
 #include "core/base/half.h"
 #include "core/base/printable.h"
-#include "core/file/file.h"
-#include "core/file/json_file.h"
 #include "core/base/sort.h"
 #include "core/base/status.h"
+#include "core/file/file.h"
+#include "core/file/json_file.h"
 
 enum { SHOWN_NAME = 96, MAX_PATH = 4096 };
 

@@ -8,14 +8,14 @@
 #include <raggedvit/experimental.h>
 
 #include "core/base/args.h"
-#include "core/base/printable.h"
-#include "core/model/config/read.h"
 #include "core/base/entry.h"
 #include "core/base/log.h"
-#include "core/model/layers.h"
+#include "core/base/printable.h"
 #include "core/base/status.h"
+#include "core/model/config/read.h"
 #include "core/model/config/timm_names.h"
 #include "core/model/describe.h"
+#include "core/model/layers.h"
 
 enum { SHOWN_NAME = 96, MAX_IMAGE = 1 << 14 };
 

@@ -3,8 +3,8 @@
 #define RVIT_CORE_MODEL_CHECKPOINT_H
 
 #include "core/model/class_names.h"
-#include "core/model/geometry.h"
 #include "core/model/facts.h"
+#include "core/model/geometry.h"
 
 struct rvit_checkpoint {
     rvit_alloc alloc;

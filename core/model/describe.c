@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/status.h"
 #include "core/model/config/timm_names.h"
+#include "core/model/merging.h"
 #include "core/model/pooling.h"
 
 enum { MAX_SIDE = 1 << 14, MAX_RESIZED = 1 << 24 };

@@ -2,8 +2,8 @@
 #ifndef RVIT_CORE_MODEL_DESCRIBE_H
 #define RVIT_CORE_MODEL_DESCRIBE_H
 
-#include "core/model/geometry.h"
 #include "core/model/facts.h"
+#include "core/model/geometry.h"
 
 /* What the caller gives comes before what files say. */
 void rvit_describe_options(const rvit_checkpoint_desc *desc, rvit_facts *facts);

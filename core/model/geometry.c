@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/base/printable.h"
-#include "core/file/scaled_tensors.h"
 #include "core/base/status.h"
+#include "core/file/scaled_tensors.h"
 #include "core/model/layers.h"
 #include "core/model/shapes.h"
 

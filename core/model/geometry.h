@@ -2,14 +2,31 @@
 #ifndef RVIT_CORE_MODEL_GEOMETRY_H
 #define RVIT_CORE_MODEL_GEOMETRY_H
 
-#include "core/model/rope_table.h"
-#include "core/model/merging.h"
+#include "core/model/facts.h"
 #include "core/model/families.h"
+#include "core/model/rope_table.h"
 
 #include <raggedvit/vit.h>
 
 #define RVIT_MAX_PREDICTORS 8
 #define RVIT_MAX_DEEPSTACK 8
+
+/* Of models whose result is a row for each square of patches (Qwen2.5-VL, Qwen3-VL). A square and its rows are called a unit. */
+typedef struct rvit_merge_config {
+    int32_t side;                /* patches a side of a unit */
+    int32_t window;              /* units a side of a window of attention; 0: there are none */
+    rvit_block_list full_blocks; /* whose attention is over the whole image; all of them without windows */
+    rvit_block_list deepstack;   /* whose rows are merged too, by a merger of their own each */
+} rvit_merge_config;
+
+/* The place of a block in the list; -1: it is not there. */
+static inline int32_t rvit_block_place(const rvit_block_list *list, int32_t block)
+{
+    for (int32_t i = 0; i < list->n; i++)
+        if (list->blocks[i] == block)
+            return i;
+    return -1;
+}
 
 typedef struct rvit_vit_config {
     const rvit_family *family;

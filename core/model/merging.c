@@ -1,7 +1,6 @@
 #include "core/model/merging.h"
 
 #include "core/base/status.h"
-#include "core/model/geometry.h"
 
 enum { MAX_WINDOW = 1 << 14 };
 

@@ -2,8 +2,8 @@
 #ifndef RVIT_CORE_MODEL_POOLING_H
 #define RVIT_CORE_MODEL_POOLING_H
 
-#include "core/model/geometry.h"
 #include "core/model/facts.h"
+#include "core/model/geometry.h"
 
 /* The pooling as far as the tensors say more than a file does, and the heads and activation of attention pooling. */
 void rvit_settle_pooling(rvit_vit_config *config, rvit_facts *facts);

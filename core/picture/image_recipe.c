@@ -3,8 +3,8 @@
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
-#include "core/picture/images.h"
 #include "core/base/status.h"
+#include "core/picture/image_recipe.h"
 
 rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
 {

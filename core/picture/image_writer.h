@@ -2,10 +2,10 @@
 #ifndef RVIT_CORE_PICTURE_IMAGE_WRITER_H
 #define RVIT_CORE_PICTURE_IMAGE_WRITER_H
 
-#include "core/picture/image_axes.h"
-#include "core/contract/image_table.h"
-#include "core/picture/images.h"
 #include "core/base/status.h"
+#include "core/contract/image_table.h"
+#include "core/picture/image_axes.h"
+#include "core/picture/image_recipe.h"
 
 #define RVIT_IMAGE_REMEMBERED 8
 

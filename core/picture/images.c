@@ -7,7 +7,6 @@
 #include "core/picture/images.h"
 
 #include "core/base/args.h"
-#include "core/device/device.h"
 #include "core/base/entry.h"
 #include "core/picture/image_writer.h"
 

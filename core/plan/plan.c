@@ -4,11 +4,11 @@
 #include <raggedvit/experimental.h>
 
 #include "core/base/args.h"
-#include "core/picture/images.h"
 #include "core/base/status.h"
-#include "core/session/native.h"
+#include "core/picture/image_axes.h"
+#include "core/picture/image_recipe.h"
+#include "core/plan/native.h"
 #include "core/weights/quantize.h"
-#include "core/forward/windows.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
 {
@@ -465,6 +465,19 @@ static rvit_status check_arrays(const rvit_model *m, const rvit_session_plan *p)
     return m->device->max_array > 0 && largest->size > m->device->max_array ? too_large(m, p, its_name, largest) : RVIT_OK;
 }
 
+/* Capacities of windows of attention; the segments are there. */
+static void plan_windows(const rvit_model *model, rvit_session_plan *plan)
+{
+    const int64_t window = model->merge.window, side = model->merge.side, area = side * side;
+    if (window == 0)
+        return;
+    /* An image of n units has (n + window - 1) / window windows at most: it is thin then. No batch has more windows than units. */
+    const int64_t units = plan->segments[0].rows / area, most = (units + (window - 1) * plan->desc.max_images) / window;
+    const int64_t len = window * window * area, longest = plan->segments[0].max_len;
+    plan->max_windows = (int32_t)(most < units ? most : units);
+    plan->window_len = (int32_t)(len < longest ? len : longest);
+}
+
 /* p is zeroed. */
 static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
@@ -478,7 +491,7 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     RVIT_TRY(plan_segments(m, p));
     for (int32_t i = 0; i < schedule->n_stages && !merges(p); i++)
         p->stages[i].select = select_of(m, p, i);
-    rvit_plan_windows(m, p);
+    plan_windows(m, p);
     if (reads_pixels(p))
         RVIT_TRY(plan_pixelprune(m, p));
     p->trace_stride = rounded(rows(p) * m->info.dim * X_DTYPE);

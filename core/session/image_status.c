@@ -11,7 +11,7 @@
 #include "core/base/entry.h"
 #include "core/base/half.h"
 #include "core/contract/image_table.h"
-#include "core/session/session.h"
+#include "core/session/results.h"
 
 #define F16_MAX 65504.0f
 

@@ -1,7 +1,7 @@
 /* The memory of a session: what its plan asks for, and what the device needs before the first run. */
 #include <string.h>
 
-#include "core/session/session.h"
+#include "core/session/memory.h"
 
 static rvit_status create_places(rvit_session *s)
 {
@@ -68,6 +68,15 @@ static rvit_status write_tables(const rvit_session *s)
     const rvit_status status = copy_and_wait(stream, &args);
     rvit_stream_destroy(stream);
     return status;
+}
+
+void rvit_session_forget_errors(const rvit_session *s)
+{
+    for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
+        int32_t *error = rvit_session_host(s, s->plan->stages[i].error);
+        if (error != NULL)
+            memset(error, 0, (size_t)s->plan->stages[i].error.size);
+    }
 }
 
 rvit_status rvit_session_allocate(rvit_session *s)

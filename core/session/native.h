@@ -1,17 +1,9 @@
-/* Sessions of native resolution: images of any grids in one batch. */
+/* Runs of native resolution: images of any grids in one batch. */
 #ifndef RVIT_CORE_SESSION_NATIVE_H
 #define RVIT_CORE_SESSION_NATIVE_H
 
-#include "core/session/session.h"
+#include "core/plan/state.h"
 
-/* Fills in the capacities that the desc leaves open. */
-void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc);
-/* Whether the model can run images of any grids, and what the desc says fits. */
-rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc);
-/* Whether the policy leaves whole the squares of patches that the model merges. */
-rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_schedule *schedule);
-/* Whether the policy counts by an image's length alone. */
-rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule);
 /* Checks the grids of a run against the capacities and lays out its rows: run_cu_seqlens. */
 rvit_status rvit_native_lay_out(const rvit_session *session, const rvit_run_args *args);
 /* Writes what the run takes from the host. */

@@ -1,10 +1,10 @@
 /* Pictures of a session's runs: what desc and runs say of them, and the region that they travel in. */
 #include "core/session/pictures.h"
 
-#include "core/device/device.h"
-#include "core/contract/image_table.h"
-#include "core/picture/images.h"
 #include "core/base/status.h"
+#include "core/contract/image_table.h"
+#include "core/device/device.h"
+#include "core/picture/images.h"
 
 /* The memory of pictures on the device. */
 static rvit_status check_pixels(const rvit_model *model, const rvit_session_desc *desc)

@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_SESSION_PICTURES_H
 #define RVIT_CORE_SESSION_PICTURES_H
 
-#include "core/session/session.h"
+#include "core/plan/state.h"
 
 rvit_status rvit_session_pictures_check_desc(const rvit_model *model, const rvit_session_desc *desc);
 /* Whether a run has them where the session takes them, and nothing in their place. */

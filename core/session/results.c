@@ -6,7 +6,9 @@
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
+#include "core/session/memory.h"
 #include "core/session/native.h"
+#include "core/session/results.h"
 
 float *rvit_session_input(rvit_session *session)
 {
@@ -74,15 +76,6 @@ static rvit_status check_errors(const rvit_session *s, int32_t stage)
                          "prune stage %d reports errors that there are not: the device has computed wrongly, and the run has no results",
                          (int)stage);
     return RVIT_OK;
-}
-
-void rvit_session_forget_errors(const rvit_session *s)
-{
-    for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
-        int32_t *error = rvit_session_host(s, s->plan->stages[i].error);
-        if (error != NULL)
-            memset(error, 0, (size_t)s->plan->stages[i].error.size);
-    }
 }
 
 rvit_status rvit_session_check_results(const rvit_session *session)

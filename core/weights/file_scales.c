@@ -4,9 +4,9 @@
 
 #include <raggedvit/experimental.h>
 
+#include "core/base/quantized.h"
 #include "core/file/scaled_tensors.h"
 #include "core/model/checkpoint.h"
-#include "core/base/quantized.h"
 #include "core/weights/file_scales.h"
 
 /* The layer's parts that are bytes. */

@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/model/checkpoint.h"
-#include "core/contract/op.h"
 #include "core/base/quantized.h"
+#include "core/contract/op.h"
+#include "core/model/checkpoint.h"
 
 /* fc1's operands are rounded by a sixteenth at most, each. */
 #define ROUNDED (17.0 / 16 * 17.0 / 16)

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/model/checkpoint.h"
 #include "core/base/entry.h"
+#include "core/model/checkpoint.h"
 
 /* Writes the patches' weight, of which l->values has the rows of `width` values, once for each part of the values that it is for. */
 static rvit_status write_patch_weight(rvit_weights_loader *l, int64_t width, rvit_view view)

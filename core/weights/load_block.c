@@ -1,8 +1,8 @@
 /* Loads the weights of a block. */
 #include <string.h>
 
-#include "core/model/checkpoint.h"
 #include "core/contract/op.h"
+#include "core/model/checkpoint.h"
 #include "core/weights/input_bounds.h"
 #include "core/weights/quantize.h"
 

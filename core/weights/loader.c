@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "core/model/checkpoint.h"
 #include "core/base/half.h"
+#include "core/model/checkpoint.h"
 
 /* Staging memory is filled in order and copied in parts: the device copies while the host reads on. The host waits only when it is full. */
 #define PART_SIZE (1 << 19)

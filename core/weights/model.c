@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "core/base/args.h"
-#include "core/model/checkpoint.h"
 #include "core/base/entry.h"
+#include "core/model/checkpoint.h"
 
 /* Asked of a small product, which every model has. */
 rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype)

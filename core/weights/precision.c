@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "core/base/args.h"
+#include "core/base/entry.h"
 #include "core/base/printable.h"
 #include "core/model/checkpoint.h"
-#include "core/base/entry.h"
 #include "core/weights/float16_reach.h"
 #include "core/weights/quantize.h"
 

@@ -1,10 +1,10 @@
 /* Models whose blocks multiply bytes. */
 #include "core/weights/quantize.h"
 
-#include "core/contract/backend.h"
-#include "core/model/checkpoint.h"
-#include "core/contract/op.h"
 #include "core/base/quantized.h"
+#include "core/contract/backend.h"
+#include "core/contract/op.h"
+#include "core/model/checkpoint.h"
 #include "core/weights/input_bounds.h"
 
 /* By quantisation. The rows that go into proj come from all heads, which a GPU computes apart: their maximum would cost a pass. */

@@ -1,8 +1,8 @@
 /* Other weights for a model, in place. */
 #include <string.h>
 
-#include "core/model/checkpoint.h"
 #include "core/base/entry.h"
+#include "core/model/checkpoint.h"
 #include "core/weights/quantize.h"
 
 /* What sessions have taken for granted. */

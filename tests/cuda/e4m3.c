@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "backend_cuda/cu.h"
-#include "core/device/device.h"
 #include "core/base/e4m3.h"
+#include "core/device/device.h"
 #include "reference/plain.h"
 
 enum { CAPACITY = 61, LIVE_ROWS = 45, IN = 208, OUT = 72, NAN_ROW = 7 };

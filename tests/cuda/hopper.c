@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "backend_cuda/cu.h"
-#include "core/device/device.h"
 #include "core/base/e4m3.h"
+#include "core/device/device.h"
 #include "reference/plain.h"
 
 typedef enum residual_kind { NO_RESIDUAL, IN_PLACE, PERIODIC } residual_kind;

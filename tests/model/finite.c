@@ -6,7 +6,7 @@
 
 #include <raggedvit/experimental.h>
 
-#include "core/weights/quantize.h"
+#include "core/weights/float16_reach.h"
 
 enum { N_IMAGES = 3, CLASSES = 6, DIM = 64, DEPTH = 4, FC1_INPUT = 2 /* of a block's linear layers */ };
 

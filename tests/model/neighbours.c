@@ -1,6 +1,6 @@
 /* A bad image among good ones, whatever the policy: the others get what they got, and nothing of it leaves the room that the plan has.
    Sessions with more images than tokens. What a device that computes wrongly may leave. */
-#include "core/session/session.h"
+#include "core/session/results.h"
 
 #include "model.h"
 

@@ -5,8 +5,8 @@
 
 #include <raggedvit/experimental.h>
 
-#include "core/model/checkpoint.h"
 #include "core/device/device.h"
+#include "core/model/checkpoint.h"
 #include "core/weights/model.h"
 
 static const toy_spec spec = {.dim = 128,

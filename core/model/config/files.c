@@ -2,11 +2,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/model/config/read.h"
 #include "core/base/printable.h"
+#include "core/base/status.h"
 #include "core/file/file.h"
 #include "core/file/json_file.h"
-#include "core/base/status.h"
+#include "core/model/config/read.h"
 #include "core/model/config/timm_names.h"
 
 enum { MAX_PATH = 4096, MAX_VALUES = 1 << 16, SHOWN_NAME = 64 };

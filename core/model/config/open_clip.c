@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/model/config/read.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
+#include "core/model/config/read.h"
 #include "core/model/config/timm_names.h"
 
 enum { SHOWN_NAME = 64 };

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/model/config/read.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
+#include "core/model/config/read.h"
 
 enum { SHOWN_NAME = 40 };
 

@@ -2,9 +2,9 @@
    they mean is found to be known. */
 #include <string.h>
 
-#include "core/model/config/read.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
+#include "core/model/config/read.h"
 
 enum { SHOWN_NAME = 64 };
 

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/status.h"
 #include "core/model/config/read.h"
 #include "core/model/rope_table.h"
-#include "core/base/status.h"
 
 /* What the classes take for fields that are absent. */
 typedef struct defaults {

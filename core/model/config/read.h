@@ -3,8 +3,8 @@
 #ifndef RVIT_CORE_MODEL_CONFIG_READ_H
 #define RVIT_CORE_MODEL_CONFIG_READ_H
 
-#include "core/model/class_names.h"
 #include "core/file/json.h"
+#include "core/model/class_names.h"
 #include "core/model/facts.h"
 #include "core/model/unsupported.h"
 

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model/config/read.h"
 #include "core/base/printable.h"
-#include "core/model/rope_table.h"
 #include "core/base/status.h"
+#include "core/model/config/read.h"
 #include "core/model/config/timm_names.h"
+#include "core/model/rope_table.h"
 
 enum { SHOWN_NAME = 64 };
 

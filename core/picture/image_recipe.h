@@ -1,0 +1,12 @@
+/* Recipes of pictures. */
+#ifndef RVIT_CORE_PICTURE_IMAGE_RECIPE_H
+#define RVIT_CORE_PICTURE_IMAGE_RECIPE_H
+
+#include <raggedvit/vit.h>
+
+#define RVIT_IMAGE_MAX_TARGET (1 << 14) /* pixels each way */
+
+/* Fills in defaults and checks a recipe. */
+rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe);
+
+#endif

@@ -1,0 +1,159 @@
+/* Creating sessions, and what one takes: the checks of its desc, and the trial of dense_fallback. */
+#include <raggedvit/experimental.h>
+
+#include "core/base/args.h"
+#include "core/base/entry.h"
+#include "core/base/status.h"
+#include "core/plan/native.h"
+#include "core/session/dense_trial.h"
+#include "core/session/pictures.h"
+#include "core/session/session.h"
+
+static rvit_status check_block(const rvit_model *model, const char *field, int32_t block)
+{
+    const int32_t depth = model->info.depth;
+    if (block >= -depth && block < depth)
+        return RVIT_OK;
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is %d, expected %d..%d: the model has %d blocks", field, (int)block,
+                     (int)-depth, (int)depth - 1, (int)depth);
+}
+
+/* Where merged rows of n mergers go on the device. */
+static rvit_status check_merged(const rvit_model *model, const rvit_session_desc *desc, const char *field, rvit_view view, int32_t output,
+                                int32_t n)
+{
+    if (view.buffer == NULL)
+        return RVIT_OK;
+    if (!(desc->outputs & output))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but outputs does not ask for it", field);
+    if (view.buffer->device != model->device)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s belongs to another device", field);
+    const rvit_model_info *info = &model->info;
+    const int64_t size = desc->max_tokens / (info->merge * info->merge) * (int64_t)n * info->merged_dim * 4;
+    if (view.offset < 0 || view.offset % 16 != 0 || view.offset > view.buffer->size - size)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "session desc: %s is at offset %lld, expected a multiple of 16 with %lld bytes of the buffer's %lld behind it",
+                         field, (long long)view.offset, (long long)size, (long long)view.buffer->size);
+    return RVIT_OK;
+}
+
+static rvit_status check_outputs(const rvit_model *model, const rvit_session_desc *desc)
+{
+    const rvit_model_info *info = &model->info;
+    const int32_t outputs = desc->outputs;
+    if (outputs < 0 || outputs >= 2 * RVIT_OUTPUT_DEEPSTACK)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs is %d, which has unknown parts", (int)outputs);
+    if ((outputs & RVIT_OUTPUT_CLS_ATTENTION) && !rvit_has_cls(info))
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for the attention of the CLS token, but the model has none");
+    if ((outputs & RVIT_OUTPUT_POOLED) && info->pooling == RVIT_POOLING_NONE)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for pooled rows, but the model pools nothing");
+    if ((outputs & RVIT_OUTPUT_POOLED) && info->pooling == RVIT_POOLING_UNKNOWN)
+        return rvit_fail(
+            RVIT_UNSUPPORTED,
+            "session desc: outputs asks for pooled rows, but neither the weights nor a file beside them tell how the model pools: "
+            "give checkpoint desc's pooling");
+    if ((outputs & RVIT_OUTPUT_PROJECTED) && info->embedding_dim == 0)
+        return rvit_fail(
+            RVIT_UNSUPPORTED,
+            "session desc: outputs asks for the vector that is compared with those of texts, but the model is neither a CLIP with "
+            "its projection nor a SigLIP with its attention pooling");
+    if ((outputs & RVIT_OUTPUT_NORMALIZED) && !(outputs & RVIT_OUTPUT_PROJECTED))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs has RVIT_OUTPUT_NORMALIZED without RVIT_OUTPUT_PROJECTED");
+    if ((outputs & RVIT_OUTPUT_MERGED) && info->merge == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows, but the model merges none");
+    if ((outputs & RVIT_OUTPUT_DEEPSTACK) && info->n_deepstack == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows of blocks, but the model merges those of none");
+    RVIT_TRY(check_merged(model, desc, "merged", desc->merged, RVIT_OUTPUT_MERGED, 1));
+    RVIT_TRY(check_merged(model, desc, "deepstack", desc->deepstack, RVIT_OUTPUT_DEEPSTACK, info->n_deepstack));
+    if (outputs & RVIT_OUTPUT_BLOCK_FEATURES)
+        RVIT_TRY(check_block(model, "features_block", desc->features_block));
+    return outputs & RVIT_OUTPUT_RECEIVED_ATTENTION ? check_block(model, "received_block", desc->received_block) : RVIT_OK;
+}
+
+static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *desc)
+{
+    if (desc->max_images < 1 || desc->max_images > 1 << 20)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, expected 1..%d", (int)desc->max_images, 1 << 20);
+    if (desc->trace < 0 || desc->trace > RVIT_TRACE_INPUTS)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: trace is %d, expected 0 to 3", (int)desc->trace);
+    RVIT_TRY(rvit_native_check(model, desc));
+    const int64_t rows = (int64_t)desc->max_images * model->info.tokens;
+    if (!desc->native && rows > INT32_MAX - 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, which at %d tokens an image is more than %d rows",
+                         (int)desc->max_images, (int)model->info.tokens, INT32_MAX - 1);
+    RVIT_TRY(check_outputs(model, desc));
+    if (desc->stream != NULL && desc->stream->device != model->device)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream belongs to another device");
+    if (desc->stream != NULL && desc->stream->recording)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream is recording");
+    if (desc->run_views != 0 && desc->run_views != 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: run_views is %d, expected 0 or 1", (int)desc->run_views);
+    if (desc->run_views && (desc->images.buffer != NULL || desc->logits.buffer != NULL))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but with run_views each run brings its own",
+                         desc->images.buffer != NULL ? "images" : "logits");
+    return rvit_session_pictures_check_desc(model, desc);
+}
+
+/* The caller's desc, complete and checked but for what it says of pruning: the plan knows that. */
+static rvit_status complete(const rvit_model *model, const rvit_session_desc *given, rvit_session_desc *desc)
+{
+    *desc = (rvit_session_desc)RVIT_SESSION_DESC_INIT;
+    if (given != NULL)
+        RVIT_TRY(rvit_args_copy(desc, sizeof *desc, given, "session desc"));
+    if (desc->native)
+        rvit_native_complete(model, desc);
+    return check_desc(model, desc);
+}
+
+rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *given, rvit_session **out_session)
+{
+    RVIT_ENTRY;
+    if (model == NULL || out_session == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_create: model or out_session is NULL");
+    rvit_session_desc desc;
+    RVIT_TRY(complete(model, given, &desc));
+    rvit_session_info trial = RVIT_SESSION_INFO_INIT;
+    RVIT_TRY(rvit_dense_trial(model, &desc, &trial));
+    rvit_session *session = NULL;
+    RVIT_TRY(rvit_session_open(model, &desc, &session));
+    trial.n_stages = session->info.n_stages;
+    session->info = trial;
+    *out_session = session;
+    return RVIT_OK;
+}
+
+static void raise_to(int64_t *most, int64_t size)
+{
+    if (*most < size)
+        *most = size;
+}
+
+/* Raises *most to what a session of this desc takes. */
+static rvit_status add_session(const rvit_model *model, const rvit_session_desc *desc, rvit_memory_info *most)
+{
+    const rvit_session_plan *plan = NULL;
+    RVIT_TRY(rvit_session_plan_create(model, desc, &plan));
+    raise_to(&most->device_size, plan->sizes[RVIT_PLACE_DEVICE]);
+    raise_to(&most->upload_size, plan->sizes[RVIT_PLACE_UPLOAD]);
+    raise_to(&most->readback_size, plan->sizes[RVIT_PLACE_READBACK]);
+    raise_to(&most->trace_size, plan->sizes[RVIT_PLACE_TRACE]);
+    raise_to(&most->host_size, (int64_t)sizeof(rvit_session) + plan->plan_size + plan->sizes[RVIT_PLACE_HOST]);
+    rvit_session_plan_destroy(model, plan);
+    return RVIT_OK;
+}
+
+rvit_status rvit_session_memory(rvit_model *model, const rvit_session_desc *given, rvit_memory_info *out_memory)
+{
+    RVIT_ENTRY;
+    if (model == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_memory: model is NULL");
+    rvit_session_desc desc, others[RVIT_DENSE_TRIAL_SESSIONS];
+    RVIT_TRY(complete(model, given, &desc));
+    rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
+    RVIT_TRY(add_session(model, &desc, &memory));
+    int32_t n;
+    RVIT_TRY(rvit_dense_trial_sessions(model, &desc, others, &n));
+    for (int32_t i = 0; i < n; i++)
+        RVIT_TRY(add_session(model, &others[i], &memory));
+    return rvit_args_return(out_memory, &memory, sizeof memory, "memory info");
+}
