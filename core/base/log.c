@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 static rvit_log_fn log_fn;
 static void *log_user;
 

@@ -1,5 +1,5 @@
-// Rows of int8 with a scale each, bit for bit as core/base/quantized.h makes them. Quotients are made of integers: a driver's division may be
-// off by some ulps, and a scale is to be the same everywhere. Needs common/row_team.glsl with TEAM_MAX, and OUT_SCALES, STATIC_SCALE,
+// Rows of int8 with a scale each, bit for bit as core/base/quantized.h makes them. Quotients are made of integers: a driver's division may
+// be off by some ulps, and a scale is to be the same everywhere. Needs common/row_team.glsl with TEAM_MAX, and OUT_SCALES, STATIC_SCALE,
 // SATURATED, which are bindings.
 #ifndef QUANTISE_GLSL
 #define QUANTISE_GLSL
