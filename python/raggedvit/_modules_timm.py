@@ -3,12 +3,9 @@ What is not certainly computed as the module does it is refused, with the name o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ._modules import HEAD_DIM, Facts, config_text
-
-if TYPE_CHECKING:
-    from ._modules import Reader
+from ._module_reader import HEAD_DIM, Facts, Reader, config_text
 
 ACTIVATIONS = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "SiLU": "silu"}
 POOLS = ("token", "avg", "map")

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from ._errors import invalid
 from ._info import policies
-from ._modules import Reader, backbone, expect_attention, expect_heads, kind_of, refuse_replaced, unsupported
+from ._module_reader import Reader, kind_of, unsupported
+from ._modules import backbone, expect_attention, expect_heads, refuse_replaced
 from ._modules_timm import attention_itself
 from ._sessions import Prune
 

@@ -14,6 +14,7 @@ from . import _checks, _modules
 from ._errors import RaggedVitError, Status, invalid
 from ._layouts import new
 from ._library import Handle, Library, library
+from ._module_reader import Facts
 
 if TYPE_CHECKING:
     import torch
@@ -71,7 +72,7 @@ def save(module: torch.nn.Module, path: str | os.PathLike[str], *, processor: An
             pass
 
 
-def _metadata(module: Any, facts: _modules.Facts, processor: Any) -> dict[str, str]:
+def _metadata(module: Any, facts: Facts, processor: Any) -> dict[str, str]:
     config, cfg, names = json.loads(facts.config), _modules.pretrained_cfg(module), _modules.label_names(module)
     told = {key: cfg[key] for key in PICTURES if cfg.get(key) is not None}
     if processor is not None:

@@ -9,7 +9,7 @@ from typing import Any, Iterable
 import torch
 
 from ._core_loader import ready
-from ._modules import original_class
+from ._module_reader import original_class
 from ._shipped import functions_of
 from ._torch_attention import READS_TENSORS
 

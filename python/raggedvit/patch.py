@@ -28,7 +28,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
-from . import _modules
+from . import _module_reader, _modules
 from ._errors import RaggedVitError, Status, invalid
 from ._forward import Forward
 from ._process import renews
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from ._model import Model
 
 _classes: dict[Any, Any] = {}
-_NAMES = {f"Ragged{name}": (home, name) for name, home in _modules.TIMM.items()}
-_NAMES.update({f"Ragged{name}": (f"transformers.models.{kind}.modeling_{kind}", name) for name, kind in _modules.HF.items()})
+_NAMES = {f"Ragged{name}": (home, name) for name, home in _module_reader.TIMM.items()}
+_NAMES.update({f"Ragged{name}": (f"transformers.models.{kind}.modeling_{kind}", name) for name, kind in _module_reader.HF.items()})
 # What would run without pruning, or by other means than forward.
 _UNPRUNED = ("forward_features", "forward_intermediates", "get_intermediate_layers")
 
@@ -70,7 +70,7 @@ def hf(model: torch.nn.Module, policy: str = "evit", keep: float | None = None, 
 def undo(model: torch.nn.Module) -> torch.nn.Module:
     """Gives a patched model its own forward back, and frees what was recorded."""
     _state(model)
-    model.__class__ = _modules.original_class(model)
+    model.__class__ = _module_reader.original_class(model)
     del model.__dict__["_raggedvit"]
     return model
 
@@ -88,7 +88,7 @@ def _state(model: Any) -> State:
 
 
 def _patch(model: Any, kind: str, state: State) -> None:
-    found = _modules.kind_of(model)
+    found = _module_reader.kind_of(model)
     from . import _pruned, _watch
 
     if found != kind:
@@ -222,16 +222,16 @@ def _expect_tensor(images: Any) -> None:
     if isinstance(images, torch.Tensor):
         return
     if type(images).__module__.startswith("torch.fx."):
-        raise _modules.unsupported("images are a torch.fx.Proxy: torch.fx (create_feature_extractor) cannot trace a patched module. Trace the "
-                                   "module before it is patched; raggedvit.Model.from_module gives the pruned rows after a block "
-                                   "(classify, block_features)")
+        raise _module_reader.unsupported("images are a torch.fx.Proxy: torch.fx (create_feature_extractor) cannot trace a patched module. Trace "
+                                         "the module before it is patched; raggedvit.Model.from_module gives the pruned rows after a block "
+                                         "(classify, block_features)")
     raise invalid(f"images are a {type(images).__name__}; expected a tensor on the module's device")
 
 
 def _timm(self: Any, x: Any, attn_mask: Any = None, is_causal: bool = False) -> Any:
     _expect_tensor(x)
     if attn_mask is not None or is_causal:
-        raise _modules.unsupported("attn_mask or is_causal is given; a patched model has no attention mask")
+        raise _module_reader.unsupported("attn_mask or is_causal is given; a patched model has no attention mask")
     return _recorded(self, x) if _runs_recorded(self, x) else _in_torch(self, x)
 
 
@@ -251,9 +251,9 @@ def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos
     for name, value in (("interpolate_pos_encoding", interpolate_pos_encoding), ("output_attentions", output_attentions),
                         ("output_hidden_states", output_hidden_states)):
         if value or (value is None and name in ("output_attentions", "output_hidden_states") and getattr(self.config, name, False)):
-            raise _modules.unsupported(f"{name} is set, which a patched model does not give")
+            raise _module_reader.unsupported(f"{name} is set, which a patched model does not give")
     if attention_mask is not None:
-        raise _modules.unsupported("attention_mask is given; a patched model has no attention mask")
+        raise _module_reader.unsupported("attention_mask is given; a patched model has no attention mask")
     teacher = hasattr(self, "cls_classifier")
     own: tuple[Any, Any] = (None, None)
     if _runs_recorded(self, pixel_values):
@@ -264,7 +264,7 @@ def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos
     if teacher:
         if labels is not None:
             raise invalid("labels are given; a model with a teacher has no loss of its own")
-        output_class = sys.modules[_modules.original_class(self).__module__].DeiTForImageClassificationWithTeacherOutput
+        output_class = sys.modules[_module_reader.original_class(self).__module__].DeiTForImageClassificationWithTeacherOutput
         output = output_class(logits=logits, cls_logits=own[0], distillation_logits=own[1])
     else:
         output = ImageClassifierOutput(loss=loss, logits=logits)
@@ -302,16 +302,18 @@ def _forward_of(kind: str) -> Callable[..., Any]:
 def _train(self: Any, mode: bool = True) -> Any:
     if mode:
         self._raggedvit.dirty = True
-    return _modules.original_class(self).train(self, mode)
+    return _module_reader.original_class(self).train(self, mode)
 
 
 def _replicate(self: Any) -> Any:
-    raise _modules.unsupported("nn.DataParallel cannot replicate a patched model; use one process a device, or one patched copy a device")
+    raise _module_reader.unsupported("nn.DataParallel cannot replicate a patched model; use one process a device, or one patched copy a "
+                                     "device")
 
 
 def _unpruned(name: str) -> Callable[..., Any]:
     def method(self: Any, *arguments: Any, **named: Any) -> Any:
-        raise _modules.unsupported(f"{name} of a patched model would not prune; call the model, or undo the patch (raggedvit.patch.undo)")
+        raise _module_reader.unsupported(f"{name} of a patched model would not prune; call the model, or undo the patch "
+                                         "(raggedvit.patch.undo)")
 
     return method
 
