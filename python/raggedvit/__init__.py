@@ -9,7 +9,6 @@ use it too, with models of its own, or those of its parent's that are on the CPU
 """
 
 from . import _compile, _core_loader, images, patch
-from ._attention import attention
 from ._constants import CONSTANTS as _CONSTANTS
 from ._errors import RaggedVitError, Status
 from ._forward import Forward
@@ -17,10 +16,10 @@ from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
 from ._model import Model, Result
 from ._native import Native
+from ._ops import attention, gather, pack, select, unpack
 from ._picture_slots import PictureSlot, in_turns
-from ._rows import gather, pack, unpack
+from ._plain import Selection
 from ._save import save
-from ._select import Selection, select
 
 __all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PictureSlot", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",
            "attention", "devices", "gather", "images", "in_turns", "pack", "patch", "policies", "save", "select", "unpack", "version"]

@@ -286,7 +286,7 @@ def _reads_tensors() -> bool:
     """Whether there is a compiled core that reads PyTorch's tensors."""
     if core is None:
         return False
-    from ._torch_attention import READS_TENSORS
+    from ._torch_plain import READS_TENSORS
 
     return READS_TENSORS
 

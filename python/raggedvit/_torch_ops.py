@@ -11,7 +11,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import _torch_attention
+from . import _torch_plain
 from ._arrays import tensor_array
 from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
@@ -31,6 +31,7 @@ for _schema in ("attention" + _ATTENTION, "_attention" + _ATTENTION, "attention_
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 IN_C: bool = core.torch_ops()
 
+OPERATOR, FORWARD_OPERATOR = torch.ops.raggedvit.attention, torch.ops.raggedvit.attention_forward
 _attention = torch.ops.raggedvit._attention.default._op
 _forward = torch.ops.raggedvit._attention_forward.default._op
 _backward = torch.ops.raggedvit._attention_backward.default._op
@@ -39,7 +40,7 @@ _backward_public = torch.ops.raggedvit.attention_backward.default
 
 
 def _attention_python(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None) -> Tensor:
-    return _torch_attention.compute(_named(qkv, None, None, cu_seqlens, None), scale, max_len)
+    return _torch_plain.attention(_named(qkv, None, None, cu_seqlens, None), scale, max_len)
 
 
 def _named(q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_seqlens: Tensor, key_bias: Optional[Tensor], lse: Any = None,
@@ -55,7 +56,7 @@ def _forward_python(q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_seql
     named["out"] = make((q.shape[0], *q.shape[-2:]), dtype=q.dtype, device=q.device)
     named["lse"] = make((q.shape[0], q.shape[-2]), dtype=torch.float32, device=q.device)
     named["cls_probs"] = make((q.shape[0], q.shape[-2]), dtype=torch.float32, device=q.device) if cls_probs else None
-    _torch_attention.compute(named, scale, max_len)
+    _torch_plain.attention(named, scale, max_len)
     return named["out"], named["lse"], named["cls_probs"] if cls_probs else q.new_empty(0, dtype=torch.float32)
 
 

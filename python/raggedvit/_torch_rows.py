@@ -7,10 +7,9 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import _rows, _torch_ops
-from ._arrays import is_symbol, is_torch, may_share, refuse_shared
+from . import _torch_ops, _torch_plain
+from ._arrays import is_symbol, is_torch
 from ._errors import invalid
-from ._torch_attention import READS_TENSORS
 from ._torch_checks import in_memory, is_direct, refuse_tangent, wants_grad
 
 _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations last as long as this object
@@ -49,52 +48,22 @@ def call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int
             raise invalid("out is given, but a tensor requires grad: what is written into memory of the caller's has no gradient")
         return OPERATORS[name](**inputs, **numbers)
     if is_direct(tensors):
-        return compute(name, arrays, numbers, stream)
+        return _torch_plain.rows(name, arrays, numbers, stream)
     if out is not None or stream is not None:
         raise invalid(f"{'stream' if out is None else 'out'} is given, which a subclass of Tensor, a mode or a trace of PyTorch's or "
                       "torch.func does not take")
     return OPERATORS[name](**inputs, **numbers)
 
 
-def compute(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None = None) -> Any:
-    """Plain tensors, without autograd. On the CPU those that the library cannot use in place travel through copies."""
-    arrays, x, out = dict(arrays), arrays["x"], arrays["out"]
-    name = "pack" if name == "gather" else name
-    if not x.is_cuda:
-        read = [array for other, array in arrays.items() if array is not None and other != "out" and not (other == "base" and array is out)]
-        if out is not None:
-            refuse_shared({"out": out})
-            if not out.is_contiguous() or out.data_ptr() % 16 or may_share(out, read):
-                arrays["out"] = out.clone(memory_format=torch.contiguous_format)
-        for other, array in arrays.items():
-            if array is not None and other != "out":
-                if other in _rows.INTEGERS and array.dtype == torch.int64:
-                    array = array.to(torch.int32)
-                arrays[other] = array.contiguous() if array.data_ptr() % 16 == 0 else array.clone(memory_format=torch.contiguous_format)
-    if READS_TENSORS:
-        result = _rows.strict(name, arrays, numbers, stream)
-    else:
-        rows = arrays["src_rows"].shape[0] if name == "pack" else numbers["rows"]
-        if name == "unpack" and rows is None:
-            rows = next((array.shape[0] for array in (arrays["base"], out) if array is not None), None)
-        if out is None and rows is not None:
-            arrays["out"] = x.new_empty((rows, *x.shape[1:]))
-        _rows.described_tensors(name, arrays, numbers, stream)
-        result = arrays["out"]
-    if out is not None and result is not out:
-        out.copy_(result)
-    return result if out is None else out
-
-
 def _pack_kernel(x: Tensor, src_rows: Tensor, cu_seqlens: Optional[Tensor] = None, zero: bool = False) -> Tensor:
     out = x.new_zeros((src_rows.shape[0], *x.shape[1:])) if zero else None
-    return compute("pack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "out": out}, {})
+    return _torch_plain.rows("pack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "out": out}, {})
 
 
 def _unpack_kernel(x: Tensor, src_rows: Tensor, cu_seqlens: Optional[Tensor] = None, rows: Optional[int] = None, fill: float = 0.0,
                    base: Optional[Tensor] = None) -> Tensor:
-    return compute("unpack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "base": base, "out": None},
-                   {"rows": rows, "fill": fill})
+    return _torch_plain.rows("unpack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "base": base, "out": None},
+                             {"rows": rows, "fill": fill})
 
 
 def _pack_shape(x: Tensor, src_rows: Tensor, cu_seqlens: Optional[Tensor] = None, zero: bool = False) -> Tensor:

@@ -8,10 +8,9 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import _select, _torch_ops  # noqa: F401 (it defines the namespace)
-from ._arrays import is_symbol, is_torch, refuse_shared, tensor_array
+from . import _plain, _torch_ops, _torch_plain  # noqa: F401 (_torch_ops defines the namespace)
+from ._arrays import is_symbol, is_torch, refuse_shared
 from ._errors import RaggedVitError, Status, invalid
-from ._torch_attention import READS_TENSORS
 from ._torch_checks import in_memory, has_tangent, is_direct, is_wrapped, no_modes, wants_grad
 
 _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations last as long as this object
@@ -25,7 +24,7 @@ _library.define("select(Tensor cu_seqlens, SymInt rows, int choice, int score, S
 
 @functools.lru_cache(maxsize=64)
 def _counts_of(device: torch.device, rule: int, keep: float, k_min: int, max_len: int) -> Tensor:
-    return torch.from_numpy(_select.count_table(rule, keep, k_min, max_len)).to(device)
+    return torch.from_numpy(_plain.count_table(rule, keep, k_min, max_len)).to(device)
 
 
 def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: int) -> Tensor:
@@ -34,12 +33,12 @@ def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: in
         # else it may be a fake tensor, or a transform's, which no cache may hold
         return _counts_of(device, rule, keep, k_min, max_len)
     n = torch.arange(max_len + 1, device=device)
-    table = torch.ceil(keep * n.double()) if rule == _select.RULES["ceil"] else torch.trunc(n.double() * keep)
+    table = torch.ceil(keep * n.double()) if rule == _plain.RULES["ceil"] else torch.trunc(n.double() * keep)
     return torch.minimum(torch.maximum(table.to(torch.int64), n.clamp(max=k_min)), n).to(torch.int32)
 
 
 def select(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, numbers: dict[str, Any], arrays: dict[str, Any],
-           out: Optional[_select.Selection], stream: Optional[int]) -> _select.Selection:
+           out: Optional[_plain.Selection], stream: Optional[int]) -> _plain.Selection:
     if torch.compiler.is_compiling() or any(map(is_symbol, (cu_seqlens, *arrays.values()))):
         if out is not None or stream is not None:
             raise invalid("out or stream is given, which a compiled graph and a trace of torch.fx do not take")
@@ -62,7 +61,7 @@ def select(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, n
     if is_direct(tensors):
         if cu_seqlens.device.type == "cpu":
             refuse_shared({**outputs, "fuse_x": arrays["fuse_x"]})
-        return compute(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out, stream)
+        return _torch_plain.select(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out, stream)
     if any(map(is_wrapped, tensors)):
         raise RaggedVitError(Status.UNSUPPORTED, "select takes no tensors of a transform of torch.func's (vmap, functionalize, ...): give a whole "
                              "ragged batch, outside the transform")
@@ -79,81 +78,43 @@ def _refuse_grad(**arrays: Any) -> None:
 
 
 def _by_operator(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, numbers: dict[str, Any],
-                 arrays: dict[str, Any]) -> _select.Selection:
+                 arrays: dict[str, Any]) -> _plain.Selection:
     result = torch.ops.raggedvit.select(
         cu_seqlens, rows, mode, score, max_len, numbers["n_prefix"], bool(numbers["competes"]), numbers["threshold"] or 0.0,
-        numbers["k_min"], numbers["n_samples"] or 1, numbers["mass"] or 0.0, *[arrays[name] for name in _select.INPUTS])
+        numbers["k_min"], numbers["n_samples"] or 1, numbers["mass"] or 0.0, *[arrays[name] for name in _plain.INPUTS])
     return _finished(mode, score, arrays, result)
 
 
-def _finished(mode: int, score: int, arrays: dict[str, Any], result: Any) -> _select.Selection:
-    scores = None if mode == _select.MODES["MASK"] else arrays["scores"] if score == _select.SCORES["GIVEN"] else result[3]
-    return _select.Selection(result[0], result[1], result[2], scores, result[4])
-
-
-def compute(cu_seqlens: Tensor, rows: int, mode: int, score: int, max_len: int, numbers: dict[str, Any], arrays: dict[str, Any],
-            out: Optional[_select.Selection] = None, stream: Optional[int] = None) -> _select.Selection:
-    """Plain tensors, without autograd."""
-    on_cpu = cu_seqlens.device.type == "cpu"
-    device, arrays, fuse = cu_seqlens.device, dict(arrays), arrays["fuse_x"]
-    if on_cpu:
-        cu_seqlens = cu_seqlens.to(torch.int32).contiguous()
-        for name, array in arrays.items():
-            if array is not None and (array.data_ptr() % 16 or not array.is_contiguous()):
-                arrays[name] = array.clone(memory_format=torch.contiguous_format)
-    if out is None:
-        has_scores = mode != _select.MODES["MASK"]
-        made = _select.Selection(
-            torch.empty(cu_seqlens.shape, dtype=torch.int32, device=device), torch.empty(rows, dtype=torch.int32, device=device),
-            torch.empty(rows, dtype=torch.bool, device=device),
-            None if not has_scores else arrays["scores"] if score == _select.SCORES["GIVEN"]
-            else torch.empty(rows, dtype=torch.float32, device=device), torch.empty(1, dtype=torch.int32, device=device))
-    else:
-        made = out
-    if READS_TENSORS:
-        _select.run(cu_seqlens, rows, mode, score, max_len, numbers, arrays, made, stream)
-    else:
-        first = tensor_array(cu_seqlens)
-        if not on_cpu:
-            first.stream = torch.cuda.current_stream(device).cuda_stream if stream is None else stream
-        _select.run(first, rows, mode, score, max_len, numbers, {name: _described(array) for name, array in arrays.items()},  # type: ignore
-                    _select.Selection(*map(_described, made)), None)
-    if on_cpu and made.error is not None:
-        _select.raise_error(int(made.error[0]))
-    if fuse is not None and arrays["fuse_x"] is not fuse:
-        fuse.copy_(arrays["fuse_x"])
-    return made
-
-
-def _described(array: Any) -> Any:
-    return None if array is None else tensor_array(array)
+def _finished(mode: int, score: int, arrays: dict[str, Any], result: Any) -> _plain.Selection:
+    scores = None if mode == _plain.MODES["MASK"] else arrays["scores"] if score == _plain.SCORES["GIVEN"] else result[3]
+    return _plain.Selection(result[0], result[1], result[2], scores, result[4])
 
 
 def _kernel(cu_seqlens: Tensor, rows: int, choice: int, score: int, max_len: int, n_prefix: int = 1, competes: bool = False,
             threshold: float = 0.0, k_min: int = 0, n_samples: int = 1, mass: float = 0.0, *arrays: Optional[Tensor]) -> Any:
     numbers = {"n_prefix": n_prefix, "competes": int(competes), "threshold": threshold, "k_min": k_min, "n_samples": n_samples,
                "mass": mass}
-    named = dict(zip(_select.INPUTS, arrays + (None,) * (len(_select.INPUTS) - len(arrays))))
-    found = compute(cu_seqlens, rows, choice, score, max_len, numbers, named)
+    named = dict(zip(_plain.INPUTS, arrays + (None,) * (len(_plain.INPUTS) - len(arrays))))
+    found = _torch_plain.select(cu_seqlens, rows, choice, score, max_len, numbers, named)
     return found.cu_seqlens, found.src_rows, found.keep, _own_scores(cu_seqlens, found.scores, choice, score), found.error
 
 
 def _own_scores(cu_seqlens: Tensor, scores: Optional[Tensor], mode: int, score: int) -> Tensor:
     """The operator's result may not be one of its arguments."""
-    if scores is None or score == _select.SCORES["GIVEN"]:
+    if scores is None or score == _plain.SCORES["GIVEN"]:
         return cu_seqlens.new_empty(0, dtype=torch.float32)
     return scores
 
 
 def _shape(cu_seqlens: Tensor, rows: int, choice: int, score: int, max_len: int, n_prefix: int = 1, competes: bool = False,
            threshold: float = 0.0, k_min: int = 0, n_samples: int = 1, mass: float = 0.0, *arrays: Optional[Tensor]) -> Any:
-    has_scores = choice != _select.MODES["MASK"] and score != _select.SCORES["GIVEN"]
+    has_scores = choice != _plain.MODES["MASK"] and score != _plain.SCORES["GIVEN"]
     return (torch.empty_like(cu_seqlens), cu_seqlens.new_empty(rows), cu_seqlens.new_empty(rows, dtype=torch.bool),
             cu_seqlens.new_empty(rows if has_scores else 0, dtype=torch.float32), cu_seqlens.new_empty(1))
 
 
 def _autograd(*arguments: Any, **named: Any) -> Any:
-    _refuse_grad(**dict(zip(_select.INPUTS, arguments[11:])), **{name: value for name, value in named.items() if name in _select.INPUTS})
+    _refuse_grad(**dict(zip(_plain.INPUTS, arguments[11:])), **{name: value for name, value in named.items() if name in _plain.INPUTS})
     with torch._C._AutoDispatchBelowAutograd():
         return torch.ops.raggedvit.select(*arguments, **named)
 

@@ -11,7 +11,7 @@ import torch
 from ._core_loader import ready
 from ._module_reader import original_class
 from ._shipped import functions_of
-from ._torch_attention import READS_TENSORS
+from ._torch_plain import READS_TENSORS
 
 # What the core compares with (without a core that reads tensors: their facts), and the tuples that hold it.
 Watch = tuple[Any, tuple[tuple[Any, ...], ...]]

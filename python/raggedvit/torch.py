@@ -15,12 +15,11 @@ from typing import Any, Optional
 import torch
 
 from . import _torch_ops, _torch_rows, _torch_select  # noqa: F401 (they register the operators)
-from ._attention import attention as _run
 from ._checks import INT32_MAX, integer, shown
 from ._errors import RaggedVitError, Status, invalid
+from ._ops import attention as _run
 
-attention = torch.ops.raggedvit.attention
-attention_forward = torch.ops.raggedvit.attention_forward
+attention, attention_forward = _torch_ops.OPERATOR, _torch_ops.FORWARD_OPERATOR
 
 _ANYWHERE, _GIVEN = (-1, -1), "given"
 

@@ -1,6 +1,5 @@
 """The operators on CPU tensors: gradients against float64, compilers, refusals. test_torch_cuda.py is for GPUs."""
 
-import contextlib
 import unittest
 from unittest import mock
 
@@ -15,7 +14,7 @@ try:
 
     import gradients
     import raggedvit.torch
-    from raggedvit import _torch_attention, _torch_ops, _torch_rows, _torch_select
+    from raggedvit import _torch_ops, _torch_plain
 except ImportError:
     torch = None
 
@@ -239,16 +238,14 @@ class OperatorTest(unittest.TestCase):
 
         def all_of_them():
             named = _torch_ops._named(qkv, None, None, cu, None, True, True)
-            packed = _torch_rows.compute("pack", {"x": x, "src_rows": src, "cu_seqlens": asc, "out": None}, {})
-            spread = _torch_rows.compute("unpack", {"x": packed, "src_rows": src, "cu_seqlens": asc, "base": None, "out": None},
-                                         {"rows": 31, "fill": 2.0})
+            packed = _torch_plain.rows("pack", {"x": x, "src_rows": src, "cu_seqlens": asc, "out": None}, {})
+            spread = _torch_plain.rows("unpack", {"x": packed, "src_rows": src, "cu_seqlens": asc, "base": None, "out": None},
+                                       {"rows": 31, "fill": 2.0})
             chosen = raggedvit.select(cu, x=qkv.reshape(33, -1), keep=0.5)
-            return [t[:31] for t in _torch_attention.compute(named, None, None)] + [packed, spread, chosen.cu_seqlens, chosen.keep[:31]]
+            return [t[:31] for t in _torch_plain.attention(named, None, None)] + [packed, spread, chosen.cu_seqlens, chosen.keep[:31]]
 
         wanted = all_of_them()
-        with contextlib.ExitStack() as stack:
-            for module in (_torch_attention, _torch_rows, _torch_select):
-                stack.enter_context(mock.patch.object(module, "READS_TENSORS", False))
+        with mock.patch.object(_torch_plain, "READS_TENSORS", False):
             for a, b in zip(all_of_them(), wanted):
                 self.assertTrue(torch.equal(a, b))
 
