@@ -14,11 +14,12 @@ from ._errors import RaggedVitError, Status
 from ._forward import Forward
 from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
-from ._model import Model, Result
+from ._model import Model
 from ._native import Native
 from ._ops import attention, gather, pack, select, unpack
 from ._picture_slots import PictureSlot, in_turns
 from ._plain import Selection
+from ._result import Result
 from ._save import save
 
 __all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PictureSlot", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",

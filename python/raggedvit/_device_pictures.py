@@ -20,10 +20,11 @@ from ._failures import Failures, add, attempt
 from ._feed import MOST_SIDE, named
 from ._library import Handle
 from ._outputs import Outputs
+from ._result import Result, of_session
 from ._sessions import Prune
 
 if TYPE_CHECKING:
-    from ._model import Model, Result
+    from ._model import Model
 
 LEGACY_STREAM = 1  # what __cuda_array_interface__ and the driver call the default stream, which is 0 too
 ON_DEVICE = 2  # CU_MEMORYTYPE_DEVICE
@@ -192,7 +193,7 @@ class DeviceBatch:
             except RaggedVitError as error:
                 lib.raw.rvit_stream_synchronize(model._stream(self.stream))  # nothing reads the caller's memory any more
                 raise named(error, 0) from None
-            return model._result(session.handle, logits, n, outputs, failed=failures)
+            return of_session(lib, model.info, session.handle, logits, n, outputs, failed=failures)
 
     def copy(self, pixels: Handle, starts: list[int], user: int | None = None) -> None:
         """Enqueues the copies to `starts` in memory of the device, behind what the pictures' own streams do. user: a stream that goes on behind

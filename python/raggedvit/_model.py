@@ -9,8 +9,7 @@ import os
 import sys
 import threading
 import weakref
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Iterable, Iterator, Literal, Sequence, overload
+from typing import TYPE_CHECKING, Any, Iterator, Literal, Sequence, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +20,8 @@ from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._device_pictures import DeviceBatch, are_on_device
 from ._errors import RaggedVitError, Status, invalid
-from ._failures import Errors, Failures, add, check, noted, of_run, wanted, withhold
-from ._feed import MOST_SIDE, Shapes, Spec, copy_bytes, named as numbered, room_of
+from ._failures import Errors, Failures, add, check, of_run, wanted
+from ._feed import MOST_SIDE, Shapes, Spec, named as numbered, room_of
 from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_tower, unwatched
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, name_of, named
 from ._layouts import new
@@ -32,8 +31,9 @@ from ._outputs import LOGITS, Outputs
 from ._picture_slots import PictureSlot
 from ._pipeline import HOST_HELPS, Pipeline
 from ._process import renews
+from ._result import Result, as_tensors, joined, noted, of_session
 from ._sessions import Prune, Session, Sessions
-from ._typing import ArrayT, TensorT
+from ._typing import TensorT
 
 if TYPE_CHECKING:
     import torch
@@ -51,74 +51,6 @@ POSITIONS = {name: value for name, value in named("RVIT_POSITION_").items() if v
 def _given(argument: str, value: str | None, table: dict[str, int]) -> int:
     """A choice; 0 where none is made."""
     return 0 if value is None else _checks.choice(argument, value, table)
-
-
-#: The arrays of a Result that are asked for by name.
-NAMED = ("features", "cls_attention", "pooled", "projected", "block_features", "received_attention")
-
-
-def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A copy of what the library lends."""
-    out = np.empty(shape, dtype)
-    if out.nbytes:
-        if address is None:
-            raise RaggedVitError(Status.INTERNAL, "the library gave no such result")
-        copy_bytes(out.ctypes.data, address, out.nbytes)
-    return out
-
-
-def _merged_rows(number: int, address: int | None, shape: tuple[int, int]) -> Any:
-    """What a result has of merger `number`, -1: the last one, where nobody says where its rows go."""
-    return copied(address, shape, np.float32)
-
-
-@dataclass
-class Result(Generic[ArrayT]):
-    """What a classify gives: arrays of its own, which nothing overwrites. For images in a PyTorch tensor, logits and the outputs that are
-    asked for by name are tensors on its device; the rest are numpy arrays."""
-
-    #: float32 [B, n_classes]; None for a model without a head.
-    logits: ArrayT | None
-    #: int32 [B + 1] for each prune stage: tokens of image i after it, prefix tokens included: cu[i + 1] - cu[i].
-    cu_seqlens: list[NDArray[np.int32]] = field(default_factory=list)
-    #: For each stage, for each image: int32, the token of the unpruned image that each row holds (prefix first; patch n is n_prefix + n);
-    #: -1 for EViT's fused token.
-    kept: list[list[NDArray[np.int32]]] = field(default_factory=list)
-    #: tome: for each stage, for each image: float32, how many tokens each row is the mean of. Otherwise empty.
-    sizes: list[list[NDArray[np.float32]]] = field(default_factory=list)
-    #: float32 [rows, dim], if asked for: the rows of the last stage (of all tokens without one) after the final layernorm, image after
-    #: image.
-    features: ArrayT | None = None
-    #: float32 [rows, n_heads], if asked for: the CLS row of the last block's attention.
-    cls_attention: ArrayT | None = None
-    #: float32 [B, dim], if asked for: what the head reads, after its norm; CLS row and mean, or CLS row and distillation token side by side.
-    pooled: ArrayT | None = None
-    #: float32 [B, info.embedding_dim], if asked for: the vectors that are compared with those of texts (CLIP, SigLIP).
-    projected: ArrayT | None = None
-    #: float32 [rows, dim], if asked for: the rows that a block leaves, before any norm. block_stage: the stage whose cu_seqlens and kept they
-    #: have; -1: all tokens of all images.
-    block_features: ArrayT | None = None
-    block_stage: int | None = None
-    #: float32 [rows, n_heads], if asked for: the attention that the rows receive in a block, the mean over all rows; received_stage as
-    #: block_stage.
-    received_attention: ArrayT | None = None
-    received_stage: int | None = None
-    #: float32 [squares, info.merged_dim], if asked for: what becomes of each square of info.merge * info.merge patches, image after image, the
-    #: squares of an image line after line.
-    merged: ArrayT | None = None
-    #: info.n_deepstack of the same, if asked for: of the rows that earlier blocks leave. deepstack_stages: for each the stage whose
-    #: cu_seqlens and kept its rows have; -1: those of all tokens.
-    deepstack: list[ArrayT] | None = None
-    deepstack_stages: list[int] | None = None
-    #: With errors="return": what failed of the batch: image -> its error. Such an image has NaN in logits, pooled and projected, and in rows
-    #: of all tokens; after a stage it has no rows. Otherwise empty.
-    errors: dict[int, RaggedVitError] = field(default_factory=dict)
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        logits: Any = self.logits
-        if logits is None:
-            raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits")
-        return np.array(logits.cpu().numpy() if is_torch(logits) else logits, dtype=dtype)
 
 
 def _weakly(method: Any) -> Any:
@@ -496,7 +428,7 @@ class Model:
                      else host_view(self, host_tensor(self, images) if is_torch(images) else images))
             in_turns = isinstance(found, list) or (self.cuda_index >= 0 and len(found) > 0)
             result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs, failures)
-            result = _as_tensors(result, "cpu") if is_torch(images) else result
+            result = as_tensors(result, "cpu") if is_torch(images) else result
         return noted(result, failures)
 
     def _run(self, session: Handle, run: int, n: int, logits: np.ndarray | None, failures: Failures | None, what: str = "image") -> None:
@@ -512,8 +444,10 @@ class Model:
 
     def _of_map(self, session: Session | None, logits: np.ndarray, batch: Any, failures: Failures) -> Result[Any]:
         """What Forward.map gives of a batch that ran, or was refused as a whole, where errors are returned."""
-        result: Result[Any] = Result(logits) if session is None else self._result(session.handle, logits, len(logits), LOGITS, failed=failures)
-        return noted(_as_tensors(result, "cpu") if is_torch(batch) else result, failures)
+        result: Result[Any] = Result(logits)
+        if session is not None:
+            result = of_session(self._lib, self.info, session.handle, logits, len(logits), LOGITS, failed=failures)
+        return noted(as_tensors(result, "cpu") if is_torch(batch) else result, failures)
 
     def _classify_host(self, images: np.ndarray, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result:
         images, n = as_float32(images), len(images)
@@ -523,7 +457,7 @@ class Model:
             run.n_images, run.images, run.keep = n, images.ctypes.data, None if masked is None else masked.ctypes.data
             logits = np.empty((n, self.info.n_classes), np.float32) if self.info.n_classes else None
             self._run(session.handle, session.pointer, n, logits, failures)
-            return self._result(session.handle, logits, n, outputs, failed=failures)
+            return of_session(self._lib, self.info, session.handle, logits, n, outputs, failed=failures)
 
     def _classify_in_slot(self, images: np.ndarray | list[np.ndarray], prune: Prune, mask: Any, outputs: Outputs,
                           failures: Failures | None) -> Result:
@@ -533,9 +467,10 @@ class Model:
             for logits, session in parts:
                 n = len(logits)
                 failed = [image - first for image in failures if first <= image < first + n] if failures else None
-                found.append(self._result(session.handle, logits if self.info.n_classes else None, n, outputs, failed=failed))
+                given = logits if self.info.n_classes else None
+                found.append(of_session(self._lib, self.info, session.handle, given, n, outputs, failed=failed))
                 first += n
-        return _joined(found)
+        return joined(found)
 
     def _classify_on_device(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
         batch = DeviceBatch(self, images, failures)
@@ -543,7 +478,7 @@ class Model:
             result = self._classify_host(np.zeros((batch.n, *self.info.image_shape), np.float32), prune, mask, outputs, failures)
         else:
             result = batch.classify(prune, mask, outputs, failures)
-        return result if batch.tensors is None else _as_tensors(result, batch.tensors)
+        return result if batch.tensors is None else as_tensors(result, batch.tensors)
 
     def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
@@ -565,7 +500,7 @@ class Model:
             self._run(session.handle, session.pointer, n, None, failures)
             if logits is not None:
                 check(logits, self.dtype, failures)
-            return _as_tensors(self._result(session.handle, logits, n, outputs, failed=failures), images.device)
+            return as_tensors(of_session(self._lib, self.info, session.handle, logits, n, outputs, failed=failures), images.device)
 
     def _point(self, session: Session, images: Any, logits: Any) -> None:
         """Makes the next run of a session read and write these tensors."""
@@ -670,91 +605,3 @@ class Model:
         if mask.dtype.kind == "f" and np.isnan(mask).any():
             raise invalid("the mask has NaN; expected 0 for what is dropped, another number for what is kept")
         return np.ascontiguousarray(mask != 0, np.uint8)
-
-    def _result(self, session: Handle, logits: Any, n: int, outputs: Outputs, merged_rows: Any = _merged_rows,
-                failed: Iterable[int] | None = None) -> Result[Any]:
-        """failed: the images of which the result says nothing."""
-        lib, result = self._lib, Result(logits)
-        stages = lib.rvit_session_n_stages(session)
-        cls_stage = -1
-        for stage in range(stages):
-            cu = copied(lib.rvit_session_cu_seqlens(session, stage), (n + 1,), np.int32)
-            result.cu_seqlens.append(cu)
-            result.kept.append(_by_image(lib.rvit_session_kept(session, stage, 0), cu, np.int32))
-            sizes = lib.rvit_session_sizes(session, stage, 0)
-            if sizes:
-                result.sizes.append(_by_image(sizes, cu, np.float32))
-
-        def rows(stage: int) -> int:
-            return int(result.cu_seqlens[stage][-1] if stage >= 0 else copied(lib.rvit_session_cu_seqlens(session, -1), (n + 1,), np.int32)[-1])
-
-        def laid_out(call: Any, width: int) -> tuple[int, np.ndarray]:
-            stage = ctypes.c_int32(-1)
-            address = call(session, ctypes.byref(stage))
-            return stage.value, copied(address, (rows(stage.value), width), np.float32)
-
-        if outputs.features:
-            result.features = copied(lib.rvit_session_features(session), (rows(stages - 1), self.info.dim), np.float32)
-        if outputs.cls_attention:
-            cls_stage, result.cls_attention = laid_out(lib.rvit_session_cls_attention, self.info.n_heads)
-        if outputs.pooled:
-            width = ctypes.c_int32(0)
-            address = lib.rvit_session_pooled(session, ctypes.byref(width))
-            result.pooled = copied(address, (n, width.value), np.float32)
-        if outputs.projected:
-            result.projected = copied(lib.rvit_session_projected(session), (n, self.info.embedding_dim), np.float32)
-        if outputs.block_features is not None:
-            result.block_stage, result.block_features = laid_out(lib.rvit_session_block_features, self.info.dim)
-        if outputs.received_attention is not None:
-            result.received_stage, result.received_attention = laid_out(lib.rvit_session_received_attention, self.info.n_heads)
-        if outputs.merged:
-            shape = (rows(stages - 1) // self.info.merge**2, self.info.merged_dim)
-            result.merged = merged_rows(-1, lib.rvit_session_merged(session), shape)
-        if outputs.deepstack:
-            result.deepstack, result.deepstack_stages = [], []
-            for k in range(self.info.n_deepstack):
-                stage = ctypes.c_int32(-1)
-                address = lib.rvit_session_deepstack(session, k, ctypes.byref(stage))
-                result.deepstack_stages.append(stage.value)
-                result.deepstack.append(merged_rows(k, address, (rows(stage.value) // self.info.merge**2, self.info.merged_dim)))
-        if failed:
-            unpruned = copied(lib.rvit_session_cu_seqlens(session, -1), (n + 1,), np.int32)
-            withhold(result, failed, [*result.cu_seqlens, unpruned], cls_stage, max(1, self.info.merge**2))
-        return result
-
-
-def _by_image(address: int | None, cu_seqlens: NDArray[np.int32], dtype: Any) -> list[np.ndarray]:
-    """The rows of each image, of which the library has those of all one behind another."""
-    bounds = cu_seqlens.tolist()
-    rows = copied(address, (bounds[-1],), dtype)
-    return [rows[begin:end] for begin, end in zip(bounds, bounds[1:])]
-
-
-def _joined(parts: list[Result[Any]]) -> Result[Any]:
-    """The results of a batch from those of its parts."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def rows(name: str) -> Any:
-        values = [getattr(part, name) for part in parts]
-        return None if values[0] is None else np.concatenate(values)
-
-    def layout(stage: int) -> NDArray[np.int32]:
-        lengths = np.concatenate([np.diff(part.cu_seqlens[stage]) for part in parts])
-        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-
-    def images(lists: Any) -> list[Any]:
-        return [[rows for found in stage for rows in found] for stage in zip(*lists)]
-
-    return Result(rows("logits"), [layout(stage) for stage in range(len(parts[0].cu_seqlens))], images(part.kept for part in parts),
-                  images(part.sizes for part in parts), block_stage=parts[0].block_stage, received_stage=parts[0].received_stage,
-                  **{name: rows(name) for name in NAMED})
-
-
-def _as_tensors(result: Result[Any], device: Any) -> Result[Any]:
-    torch = sys.modules["torch"]
-    for name in ("logits", *NAMED):
-        value = getattr(result, name)
-        if isinstance(value, np.ndarray):
-            setattr(result, name, torch.from_numpy(value).to(device))
-    return result

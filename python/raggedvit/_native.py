@@ -13,16 +13,17 @@ from numpy.typing import ArrayLike
 from . import _checks
 from ._arrays import host_array, is_torch, refuse_shared
 from ._errors import RaggedVitError, Status, invalid
-from ._failures import Errors, noted, wanted
+from ._failures import Errors, wanted
 from ._feed import copy_bytes
 from ._forward import unwatched
 from ._layouts import new
 from ._outputs import Outputs
 from ._process import renews
+from ._result import Result, noted, of_session
 from ._sessions import Prune
 
 if TYPE_CHECKING:
-    from ._model import Model, Result
+    from ._model import Model
 
 
 def _values(argument: str, value: Any) -> np.ndarray:
@@ -109,7 +110,7 @@ class Native:
                 copy_bytes(self._input, values.ctypes.data, values.nbytes)
             self._model._run(self._session, ctypes.addressof(self._run), n, logits, failures)
             try:
-                return noted(self._model._result(self._session, logits, n, self._outputs, places.rows, failures), failures)
+                return noted(of_session(self._model._lib, info, self._session, logits, n, self._outputs, places.rows, failures), failures)
             finally:
                 if self._device:
                     self._device.given()

@@ -14,16 +14,17 @@ from ._arrays import on_cuda
 from ._constants import CONSTANTS
 from ._device_pictures import DeviceBatch
 from ._errors import RaggedVitError, invalid
-from ._failures import Errors, Failures, add, noted, of_run, wanted
+from ._failures import Errors, Failures, add, of_run, wanted
 from ._feed import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, Feed, Spec, grid_of, named, rounded
 from ._layouts import new
 from ._library import Handle
 from ._outputs import Outputs
 from ._process import renews
+from ._result import Result, noted, of_session
 from ._sessions import Prune
 
 if TYPE_CHECKING:
-    from ._model import Model, Result
+    from ._model import Model
 
 
 class PictureSlot:
@@ -213,7 +214,7 @@ class PictureSlot:
             logits = np.empty((self._n, self._model.info.n_classes), np.float32)
             if logits.nbytes:
                 ctypes.memmove(logits.ctypes.data, self._lib.rvit_session_logits(self._session), logits.nbytes)
-        return noted(self._model._result(self._session, logits, self._n, self._outputs, failed=failures), failures)
+        return noted(of_session(self._lib, self._model.info, self._session, logits, self._n, self._outputs, failed=failures), failures)
 
     def abandon(self) -> None:
         """Waits for a batch under way, and forgets what it gave, and the pictures."""

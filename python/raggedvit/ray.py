@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from . import _checks, images
 from ._errors import RaggedVitError, Status, invalid
 from ._info import BACKENDS
-from ._model import DTYPES, Model, Result
+from ._model import DTYPES, Model
+from ._result import Result
 from ._sessions import Prune
 
 __all__ = ["Classifier", "decode"]
