@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple
 
 import numpy as np
 
@@ -19,12 +19,10 @@ from ._errors import RaggedVitError, Status, invalid
 from ._failures import Failures, add, attempt
 from ._feed import MOST_SIDE, named
 from ._library import Handle
+from ._model_type import Model
 from ._outputs import Outputs
 from ._result import Result, of_session
 from ._sessions import Prune
-
-if TYPE_CHECKING:
-    from ._model import Model
 
 LEGACY_STREAM = 1  # what __cuda_array_interface__ and the driver call the default stream, which is 0 too
 ON_DEVICE = 2  # CU_MEMORYTYPE_DEVICE

@@ -7,7 +7,7 @@ import contextlib
 import ctypes
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, overload
+from typing import Any, Iterable, Iterator, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,12 +19,10 @@ from ._errors import RaggedVitError, Status, invalid
 from ._failures import Errors, Failures, refusal, wanted
 from .images import are_pictures
 from ._layouts import new
+from ._model_type import Model
 from ._outputs import LOGITS
 from ._sessions import Prune, Session, tick
 from ._typing import TensorT
-
-if TYPE_CHECKING:
-    from ._model import Model
 
 MAX_SHAPES, MAX_STREAMS = 64, 64
 
@@ -104,7 +102,8 @@ class Forward:
                                  "gives a row for each image, classify(features=True) one for each token")
         if prune.policy == "mask":
             raise invalid("policy is 'mask', for which each call needs a mask; use classify")
-        self.model, self.prune = model, prune
+        self.model: Any = model  # callers find the whole Model here, not only what its parts use
+        self.prune = prune
         self._lanes: dict[int, Lane] = {}
         self._fast: Any = None  # the compiled core's forward, and what it knows
         self._state: Any = None

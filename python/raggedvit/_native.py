@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,13 +17,11 @@ from ._failures import Errors, wanted
 from ._feed import copy_bytes
 from ._forward import unwatched
 from ._layouts import new
+from ._model_type import Model
 from ._outputs import Outputs
 from ._process import renews
 from ._result import Result, noted, of_session
 from ._sessions import Prune
-
-if TYPE_CHECKING:
-    from ._model import Model
 
 
 def _values(argument: str, value: Any) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,11 @@ from ._failures import Errors, Failures, add, of_run, wanted
 from ._feed import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, Feed, Spec, grid_of, named, rounded
 from ._layouts import new
 from ._library import Handle
+from ._model_type import Model
 from ._outputs import Outputs
 from ._process import renews
 from ._result import Result, noted, of_session
 from ._sessions import Prune
-
-if TYPE_CHECKING:
-    from ._model import Model
 
 
 class PictureSlot:

@@ -8,7 +8,7 @@ import collections
 import ctypes
 import itertools
 import sys
-from typing import TYPE_CHECKING, Any, Generator, Iterable, Iterator
+from typing import Any, Generator, Iterable, Iterator
 
 import numpy as np
 
@@ -23,11 +23,9 @@ from ._feed import Copies, fill, named
 from ._forward import as_float32, host_tensor, host_view, unwatched
 from ._layouts import new
 from ._library import Handle
+from ._model_type import Model
 from ._outputs import LOGITS, Outputs
 from ._sessions import Prune, Session
-
-if TYPE_CHECKING:
-    from ._model import Model
 
 CHUNK = 2 << 20  # bytes that one thread copies at a time
 N_SLOTS = 2
