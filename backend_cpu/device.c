@@ -141,6 +141,8 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
         rvit_cpu_cblas_open();
     device->base.info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
     describe(&device->base.info, tier, device->oracle, device->kernels, &facts);
+    device->base.reads_mapped = device->base.chains_rows = device->base.widens = 1;
+    device->base.bytes = device->base.info.native_dtypes >> RVIT_I8 & 1 ? RVIT_PRECISION_INT8 : RVIT_PRECISION_AUTO;
     return RVIT_OK;
 }
 

@@ -173,6 +173,7 @@ static rvit_status open_device(rvit_cu_device *device)
     RVIT_TRY(load_kernels(device));
     device->base.takes_ops = rvit_cu_nodes_work(device);
     device->base.transfers = 1;
+    device->base.bytes = RVIT_PRECISION_FP8;
     return rvit_cu_lt_open(device);
 }
 

@@ -114,6 +114,8 @@ static int64_t max_array(const VkPhysicalDeviceLimits *limits)
 static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     device->base.max_array = max_array(&device->physical.limits);
+    device->base.binds_capacity = 1;
+    device->base.bytes = RVIT_PRECISION_AUTO;
     RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
     RVIT_TRY(rvit_vk_grids_open(device, NULL, &device->grids));
     const rvit_detail kept = rvit_detail_keep();

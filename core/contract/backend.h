@@ -9,6 +9,8 @@
 
 #include <stdatomic.h>
 
+#include <raggedvit/precision.h>
+
 #include "core/base/alloc.h"
 #include "core/base/log.h"
 #include "core/base/status.h"
@@ -28,6 +30,12 @@ struct rvit_device {
     int32_t takes_ops; /* set by the backend: programs may hold ops with by_launch */
     int64_t max_array; /* set by the backend: bytes of an array that an op can use, copies left out; 0: any number */
     int32_t transfers; /* set by the backend: copies from mapped memory that are enqueued run beside the kernels of other streams */
+    /* Set by the backend: facts that plans depend on. */
+    int32_t reads_mapped; /* ops read mapped memory as fast as the device's */
+    int32_t chains_rows; /* consecutive ops may be computed for some rows at a time: arrays of an MLP and of the next qkv may not overlap */
+    int32_t binds_capacity; /* an op binds its arrays at their capacity, so that their memory must reach that far */
+    int32_t widens;         /* types that info.native_dtypes lacks are computed as float32, no faster than that */
+    rvit_precision bytes;   /* the type of 8 bits whose GEMMs take less time than those of 16 bits; RVIT_PRECISION_AUTO: there is none */
 };
 
 struct rvit_buffer {

@@ -165,9 +165,8 @@ static rvit_status cut_of(const rvit_session *s, const rvit_run_args *args, rvit
     const int native = s->plan->desc.native;
     if (!s->plan->desc.fixed_batch && !native)
         op.patchify.live_images.offset += 4 * (int64_t)args->n_images;
-    /* But on Vulkan the view holds no more than this run's images, and the op reads no more: checked as if the capacity were their number.
-     */
-    if (s->stream->device->info.backend != RVIT_BACKEND_VULKAN)
+    /* The view may hold no more than this run's images, and the op reads no more: it is checked as if the capacity were their number. */
+    if (!s->stream->device->binds_capacity)
         op.patchify.n_images = native ? rvit_native_patches(s, args->n_images) : args->n_images;
     RVIT_TRY(rvit_op_check(s->stream->device, &op));
     op.patchify.n_images = s->patchify.n_images;

@@ -105,11 +105,10 @@ static inline int64_t rvit_model_qkv_width(const rvit_model *m)
     return (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim;
 }
 
-/* Elements of the wide array before the MLP's hidden layer, for each row. The CPU computes some rows of an MLP and of the next qkv at a
-   time, so there both have room. */
+/* Elements of the wide array before the MLP's hidden layer, for each row. Where rows are chained, both have room. */
 static inline int64_t rvit_model_hidden_begin(const rvit_model *m)
 {
-    return m->device->info.backend == RVIT_BACKEND_CPU ? rvit_model_qkv_width(m) : 0;
+    return m->device->chains_rows ? rvit_model_qkv_width(m) : 0;
 }
 
 static inline int rvit_has_cls(const rvit_model_info *info)

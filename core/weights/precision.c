@@ -30,7 +30,7 @@ const char *rvit_precision_name(rvit_precision precision)
 
 static int is_fast(const rvit_device *device, rvit_dtype dtype)
 {
-    return device->info.backend != RVIT_BACKEND_CPU || (device->info.native_dtypes >> dtype & 1) != 0;
+    return !device->widens || (device->info.native_dtypes >> dtype & 1) != 0;
 }
 
 #define F16_MOST 65000.0 /* of 65504: operands are rounded */
@@ -65,7 +65,7 @@ static void fill(rvit_precision_choice *choice, const rvit_device *device, rvit_
     choice->dtype = (rvit_dtype)precision;
     choice->quantization = RVIT_QUANTIZATION_NONE;
     if (precision == RVIT_PRECISION_INT8) {
-        choice->dtype = device->info.backend != RVIT_BACKEND_CPU ? wide : is_fast(device, RVIT_BF16) ? RVIT_BF16 : RVIT_F32;
+        choice->dtype = !device->widens ? wide : is_fast(device, RVIT_BF16) ? RVIT_BF16 : RVIT_F32;
         choice->quantization = RVIT_QUANTIZATION_INT8;
     } else if (precision == RVIT_PRECISION_FP8) {
         choice->dtype = wide;
@@ -73,17 +73,9 @@ static void fill(rvit_precision_choice *choice, const rvit_device *device, rvit_
     }
 }
 
-/* The fastest of 8 bits, and of more. AUTO: there is none. */
-static rvit_precision bytes_of(const rvit_device *device)
-{
-    if (device->info.backend == RVIT_BACKEND_CPU)
-        return is_fast(device, RVIT_I8) ? RVIT_PRECISION_INT8 : RVIT_PRECISION_AUTO;
-    return device->info.backend == RVIT_BACKEND_CUDA ? RVIT_PRECISION_FP8 : RVIT_PRECISION_AUTO;
-}
-
 static rvit_precision without_bytes(const rvit_device *device, rvit_dtype wide)
 {
-    if (device->info.backend == RVIT_BACKEND_CPU)
+    if (device->widens)
         return is_fast(device, RVIT_BF16) ? RVIT_PRECISION_BF16 : RVIT_PRECISION_F32;
     return (rvit_precision)wide;
 }
@@ -106,7 +98,7 @@ static int passes(const rvit_model_info *info, rvit_precision precision, char re
 static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint, const wide_type *wide, rvit_precision_choice *out)
 {
     const rvit_model_info *info = &checkpoint->config.info;
-    const rvit_precision bytes = bytes_of(device), other = without_bytes(device, wide->dtype);
+    const rvit_precision bytes = device->bytes, other = without_bytes(device, wide->dtype);
     if (bytes == RVIT_PRECISION_AUTO) {
         fill(out, device, wide->dtype, other);
         snprintf(out->reason, sizeof out->reason, "the device multiplies no 8 bits faster%s%s", wide->reason[0] ? "; " : "", wide->reason);
@@ -131,8 +123,7 @@ static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint,
 /* Whether a choice depends on what float16 holds: it costs a look at the weights. */
 static int needs_wide(const rvit_device *device, rvit_precision precision)
 {
-    return precision == RVIT_PRECISION_FP8 ||
-           (device->info.backend != RVIT_BACKEND_CPU && (precision == RVIT_PRECISION_AUTO || precision == RVIT_PRECISION_INT8));
+    return precision == RVIT_PRECISION_FP8 || (!device->widens && (precision == RVIT_PRECISION_AUTO || precision == RVIT_PRECISION_INT8));
 }
 
 rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoint *checkpoint, rvit_precision precision,
