@@ -227,22 +227,6 @@ rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *lent, const 
     return create(lent, desc, alloc, &tier, out_device);
 }
 
-void rvit_vk_queue_lock(rvit_vk_device *device)
-{
-    if (device->lock_queue != NULL)
-        device->lock_queue(device->user);
-    else
-        pthread_mutex_lock(&device->queue_lock);
-}
-
-void rvit_vk_queue_unlock(rvit_vk_device *device)
-{
-    if (device->unlock_queue != NULL)
-        device->unlock_queue(device->user);
-    else
-        pthread_mutex_unlock(&device->queue_lock);
-}
-
 void rvit_vk_device_destroy(rvit_device *base)
 {
     rvit_vk_device *device = rvit_vk_device_of(base);

@@ -26,9 +26,6 @@ static const rvit_vk_shader direct_shaders[3][2] = {
     [RVIT_BF16] = {RVIT_VK_LINEAR_DIRECT_BF16_F32_VK, RVIT_VK_LINEAR_DIRECT_BF16_VK},
 };
 
-/* hints.arranged: what is recorded is not the GEMM but the change of its weight's order. */
-#define ARRANGING (-1)
-
 static rvit_status record_arrange(rvit_vk_recorder *recorder, const rvit_linear_args *args)
 {
     struct rvit_arrange_push push = {.in8 = args->in_features / 8};
@@ -43,23 +40,9 @@ static rvit_status record_arrange(rvit_vk_recorder *recorder, const rvit_linear_
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }
 
-rvit_status rvit_vk_arrange_weight(rvit_stream *stream, rvit_op *op)
-{
-    const rvit_vk_device *device = rvit_vk_device_of(stream->device);
-    const rvit_linear_args *args = &op->linear;
-    if (device->base.info.tier != RVIT_TIER_MATRIX || !device->physical.matrix.in_rows || args->dtype != RVIT_F16 ||
-        args->in_features % 64 != 0 || rvit_linear_columns(args) % 64 != 0)
-        return RVIT_OK;
-    rvit_op arranging = *op;
-    arranging.hints.arranged = ARRANGING;
-    RVIT_TRY(rvit_vk_stream_enqueue(stream, &arranging, 1));
-    op->hints.arranged = 1;
-    return RVIT_OK;
-}
-
 rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args)
 {
-    if (recorder->hints->arranged == ARRANGING)
+    if (recorder->hints->arranged == RVIT_VK_ARRANGING)
         return record_arrange(recorder, args);
     if (args->rows.capacity == 0)
         return RVIT_OK;

@@ -141,6 +141,22 @@ static rvit_status take_slot(vk_stream *stream, slot **out_slot)
     return wait_slot(stream, oldest);
 }
 
+void rvit_vk_queue_lock(rvit_vk_device *device)
+{
+    if (device->lock_queue != NULL)
+        device->lock_queue(device->user);
+    else
+        pthread_mutex_lock(&device->queue_lock);
+}
+
+void rvit_vk_queue_unlock(rvit_vk_device *device)
+{
+    if (device->unlock_queue != NULL)
+        device->unlock_queue(device->user);
+    else
+        pthread_mutex_unlock(&device->queue_lock);
+}
+
 /* The last submit signals the slot's fence, and submits of a queue end in order. */
 static VkResult submit_each(rvit_vk_device *device, const VkCommandBuffer *commands, int32_t n_commands, VkFence fence)
 {

@@ -253,9 +253,6 @@ void rvit_vk_device_destroy(rvit_device *device);
 /* Creates a device on the caller's VkDevice. desc must be complete; its backend and index are ignored. */
 rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc, const rvit_alloc *alloc,
                                      rvit_device **out_device);
-/* Held around every use of the queue. */
-void rvit_vk_queue_lock(rvit_vk_device *device);
-void rvit_vk_queue_unlock(rvit_vk_device *device);
 
 /* denied.c: the reason why a tier of a driver is used only if requested explicitly, a sentence without a full stop; NULL: there is none.
    Never query the cooperative matrices of a driver whose matrix tier is denied. */
@@ -298,8 +295,10 @@ rvit_status rvit_vk_allocate(const rvit_vk_device *device, const VkMemoryAllocat
 int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, int type);
 void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);
 
-/* linear.c: see rvit_backend_api. */
+/* arrange.c: see rvit_backend_api. */
 rvit_status rvit_vk_arrange_weight(rvit_stream *stream, rvit_op *op);
+/* rvit_op_hints.arranged of a linear op that does not compute a GEMM, but changes the order of its weight. */
+#define RVIT_VK_ARRANGING (-1)
 
 /* pipeline.c */
 /* Storage buffers that a shader may bind on the device. */
@@ -474,6 +473,9 @@ rvit_status rvit_vk_stream_synchronize(rvit_stream *stream);
 rvit_status rvit_vk_stream_submit(rvit_stream *stream, const VkCommandBuffer *commands, int32_t n_commands);
 /* Makes later submits wait for a semaphore, or signals it once all earlier submits are done. */
 rvit_status rvit_vk_stream_semaphore(rvit_stream *stream, VkSemaphore semaphore, int signals, int timeline, uint64_t value);
+/* Held around every use of the queue. */
+void rvit_vk_queue_lock(rvit_vk_device *device);
+void rvit_vk_queue_unlock(rvit_vk_device *device);
 
 /* commands.c: streams that record into a command buffer of the caller's; base.deferred is set for them. */
 rvit_status rvit_vk_commands_create(rvit_vk_device *device, VkCommandBuffer commands, rvit_stream **out_stream);
