@@ -48,7 +48,7 @@ rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_ar
     if (windows)
         push.windows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_WINDOWS, RVIT_SLOT(match, window_cu_seqlens), 4);
     (void)rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_GRIDS, RVIT_N_SLOTS_match, 4);
-    const rvit_vk_own_grids own = rvit_vk_find_own_grids(recorder);
+    const rvit_vk_grid_list own = rvit_vk_find_own_grids(recorder);
     push.n_grids = own.n;
     push.grids_at = own.grids_at;
     push.rules_at = own.rules_at;

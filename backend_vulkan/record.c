@@ -243,3 +243,37 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
                                   dispatch->push);
     return dispatch_grid(recorder, &dispatch->groups);
 }
+
+/* Computes all grids of one live count. */
+static rvit_status record_grids(rvit_vk_recorder *recorder, rvit_view live, const rvit_vk_grid_list *list)
+{
+    struct rvit_indirect_push push = {.n_grids = list->n, .grids_at = list->grids_at, .rules_at = list->rules_at};
+    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_INDIRECT_VK,
+                                 .specs = {RVIT_MAX_THREADS},
+                                 .n_specs = 1,
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = 1, .multiply = 1, .divide = 1, .times = 1}};
+    enum { LIVE, GRIDS, N };
+    recorder->accesses[LIVE] = (rvit_access){.name = "live", .view = live, .size = 4, .reads = 1, .live = 1};
+    recorder->accesses[GRIDS] = rvit_vk_grids_access(recorder);
+    recorder->n_accesses = N;
+    (void)rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_GRIDS, GRIDS, 4);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_LIVE, LIVE, 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}
+
+rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer)
+{
+    const rvit_vk_indirect *indirect = recorder->indirect;
+    rvit_vk_grid_list list;
+    int recorded = 0;
+    for (int32_t i = -1; (i = rvit_vk_next_grids(indirect, producer, i + 1, &list)) >= 0;) {
+        rvit_vk_record_barrier(recorder);
+        recorded = 1;
+        RVIT_TRY(record_grids(recorder, indirect->grids[i].groups.live, &list));
+    }
+    if (recorded)
+        rvit_vk_record_barrier(recorder);
+    return RVIT_OK;
+}

@@ -113,7 +113,7 @@ static void bind_selection(selection *s)
     s->push.counts_at = bind(s, RVIT_SELECT_COUNTS, RVIT_SLOT(select, counts), 4);
     s->push.error_at = bind(s, RVIT_SELECT_ERROR, RVIT_SLOT(select, error), 4);
     (void)bind(s, RVIT_SELECT_GRIDS, RVIT_N_SLOTS_select, 4);
-    const rvit_vk_own_grids own = rvit_vk_find_own_grids(s->recorder);
+    const rvit_vk_grid_list own = rvit_vk_find_own_grids(s->recorder);
     s->push.n_grids = own.n;
     s->push.grids_at = own.grids_at;
     s->push.rules_at = own.rules_at;

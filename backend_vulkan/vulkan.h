@@ -423,8 +423,10 @@ int rvit_vk_bind_or(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch
 /* The live count from which the number of workgroups is computed; absent: use the capacity. */
 rvit_view rvit_vk_grid_live(rvit_rows rows);
 rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch);
+/* Records the dispatches that compute the grids known after op `producer`, except those that the op computes itself. */
+rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer);
 
-/* grids.c: the grids of indirect dispatches, in the layout of common/grids.glsl. */
+/* indirect.c: the grids of indirect dispatches, in the layout of common/grids.glsl. */
 
 /* The grid for a dispatch of the current op; a dry run adds it if it is missing. */
 const rvit_vk_indirect_grid *rvit_vk_find_grid(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups);
@@ -434,13 +436,15 @@ void rvit_vk_number_grids(rvit_vk_indirect *indirect);
 rvit_status rvit_vk_grids_open(rvit_vk_device *device, const rvit_vk_indirect *indirect, rvit_vk_buffer *out_grids);
 /* Byte offset of a grid in the memory. */
 int64_t rvit_vk_grid_offset(int32_t slot);
-/* Records the dispatches that compute the grids known after op `producer`, except those that the op computes itself. */
-rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer);
-/* The grids that the current op, a select or match, computes itself. */
-typedef struct rvit_vk_own_grids {
+/* Grids that one dispatch computes, which lie one behind the other. */
+typedef struct rvit_vk_grid_list {
     int n, grids_at, rules_at;
-} rvit_vk_own_grids;
-rvit_vk_own_grids rvit_vk_find_own_grids(const rvit_vk_recorder *recorder);
+} rvit_vk_grid_list;
+/* The grids that the current op, a select or match, computes itself. */
+rvit_vk_grid_list rvit_vk_find_own_grids(const rvit_vk_recorder *recorder);
+/* The next grids of one live count that are known after op `producer` and not computed by it. Returns the number of the first of them,
+   which is `from` or later; -1: there are no more. */
+int32_t rvit_vk_next_grids(const rvit_vk_indirect *indirect, int32_t producer, int32_t from, rvit_vk_grid_list *out_list);
 /* The memory of the grids, as an access of the op. */
 rvit_access rvit_vk_grids_access(const rvit_vk_recorder *recorder);
 

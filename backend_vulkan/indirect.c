@@ -1,5 +1,5 @@
-/* Grids of indirect dispatches: which ones a program needs, their memory, and what computes them: the select or match that writes the live
-   rows, or a separate dispatch. */
+/* The indirect dispatches of a program: which grids they need, where these lie in memory, and which of them the select or match that
+   writes the live rows computes itself. record.c records what computes the others. */
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"
@@ -112,10 +112,10 @@ static int is_own(const rvit_vk_indirect *indirect, const rvit_vk_indirect_grid 
     return grid->groups.live.buffer == layout.buffer && grid->groups.live.offset == layout.offset + n_images * 4;
 }
 
-rvit_vk_own_grids rvit_vk_find_own_grids(const rvit_vk_recorder *recorder)
+rvit_vk_grid_list rvit_vk_find_own_grids(const rvit_vk_recorder *recorder)
 {
     const rvit_vk_indirect *indirect = recorder->indirect;
-    rvit_vk_own_grids own = {0};
+    rvit_vk_grid_list own = {0};
     for (int32_t i = 0; indirect != NULL && indirect->n_slots > 0 && i < indirect->n_grids; i++) {
         const rvit_vk_indirect_grid *grid = &indirect->grids[i];
         if (grid->producer != recorder->op_index || !is_own(indirect, grid))
@@ -129,46 +129,21 @@ rvit_vk_own_grids rvit_vk_find_own_grids(const rvit_vk_recorder *recorder)
     return own;
 }
 
-/* Computes all grids of one live count; `first` is the first of them. */
-static rvit_status record_grids(rvit_vk_recorder *recorder, int32_t first)
+int32_t rvit_vk_next_grids(const rvit_vk_indirect *indirect, int32_t producer, int32_t from, rvit_vk_grid_list *out_list)
 {
-    const rvit_vk_indirect *indirect = recorder->indirect;
-    const rvit_vk_indirect_grid *lead = &indirect->grids[first];
-    struct rvit_indirect_push push = {.grids_at = grid_at(lead->slot), .rules_at = rule_at(indirect, lead->slot)};
-    for (int32_t i = first; i < indirect->n_grids; i++)
-        push.n_grids += same_live(&indirect->grids[i], lead);
-    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_INDIRECT_VK,
-                                 .specs = {RVIT_MAX_THREADS},
-                                 .n_specs = 1,
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = 1, .multiply = 1, .divide = 1, .times = 1}};
-    enum { LIVE, GRIDS, N };
-    recorder->accesses[LIVE] = (rvit_access){.name = "live", .view = lead->groups.live, .size = 4, .reads = 1, .live = 1};
-    recorder->accesses[GRIDS] = rvit_vk_grids_access(recorder);
-    recorder->n_accesses = N;
-    (void)rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_GRIDS, GRIDS, 4);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_LIVE, LIVE, 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
-}
-
-rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer)
-{
-    const rvit_vk_indirect *indirect = recorder->indirect;
-    int recorded = 0;
-    for (int32_t i = 0; i < indirect->n_grids; i++) {
-        if (indirect->grids[i].producer != producer || is_own(indirect, &indirect->grids[i]))
+    for (int32_t i = from; i < indirect->n_grids; i++) {
+        const rvit_vk_indirect_grid *grid = &indirect->grids[i];
+        if (grid->producer != producer || is_own(indirect, grid))
             continue;
         int is_first = 1; /* of its live count */
         for (int32_t j = 0; j < i; j++)
-            is_first = is_first && !same_live(&indirect->grids[i], &indirect->grids[j]);
+            is_first = is_first && !same_live(grid, &indirect->grids[j]);
         if (!is_first)
             continue;
-        rvit_vk_record_barrier(recorder);
-        recorded = 1;
-        RVIT_TRY(record_grids(recorder, i));
+        *out_list = (rvit_vk_grid_list){0, grid_at(grid->slot), rule_at(indirect, grid->slot)};
+        for (int32_t j = i; j < indirect->n_grids; j++)
+            out_list->n += same_live(grid, &indirect->grids[j]);
+        return i;
     }
-    if (recorded)
-        rvit_vk_record_barrier(recorder);
-    return RVIT_OK;
+    return -1;
 }
