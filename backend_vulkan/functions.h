@@ -3,7 +3,7 @@
 #ifndef RVIT_BACKEND_VULKAN_FUNCTIONS_H
 #define RVIT_BACKEND_VULKAN_FUNCTIONS_H
 
-#include <volk.h>
+#include "backend_vulkan/status.h"
 
 #define RVIT_VK_FUNCTIONS(F)          \
     F(vkAllocateCommandBuffers);      \

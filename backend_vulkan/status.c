@@ -1,5 +1,5 @@
 /* Conversion of VkResult to rvit_status. */
-#include "backend_vulkan/vulkan.h"
+#include "backend_vulkan/status.h"
 
 typedef struct result_entry {
     VkResult result;

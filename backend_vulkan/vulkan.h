@@ -7,18 +7,12 @@
 #ifndef RVIT_BACKEND_VULKAN_VULKAN_H
 #define RVIT_BACKEND_VULKAN_VULKAN_H
 
-#ifndef VK_NO_PROTOTYPES
-#define VK_NO_PROTOTYPES
-#endif
 #include <pthread.h>
 
 #include <raggedvit/vulkan.h>
 
-#include "vulkan_names.h"
-
-#include <volk.h>
-
 #include "backend_vulkan/functions.h"
+#include "backend_vulkan/status.h"
 #include "core/contract/backend.h"
 #include "shaders/common/interface_grids.h"
 #include "shaders/common/interface_images.h"
@@ -195,15 +189,6 @@ static inline int64_t rvit_vk_at(rvit_view view)
 {
     return ((const rvit_vk_buffer *)view.buffer)->offset + view.offset;
 }
-
-/* Converts a VkResult to a status; the detail names the call. */
-rvit_status rvit_vk_fail(VkResult result, const char *call);
-#define RVIT_VK_TRY(table, call, arguments)                 \
-    do {                                                    \
-        const VkResult try_result = (table).call arguments; \
-        if (try_result != VK_SUCCESS)                       \
-            return rvit_vk_fail(try_result, #call);         \
-    } while (0)
 
 /* instance.c */
 rvit_status rvit_vk_instance_open(rvit_alloc *alloc, rvit_vk_instance *out_instance);
