@@ -233,8 +233,15 @@ int rvit_cpu_linear_is_tiled(const rvit_cpu_device *device, const rvit_linear_ar
 int64_t rvit_cpu_linear_strip_clocks(const rvit_cpu_device *device, const rvit_linear_args *args, int64_t rows);
 int64_t rvit_cpu_linear_clocks(rvit_cpu_device *device, const rvit_linear_args *args, int64_t rows);
 
-/* The first part of select (score.c). */
+/* The parts of select. error is kind + 1 + 3 * image. */
+enum { RVIT_CPU_SELECT_NAN = 0, RVIT_CPU_SELECT_PREFIX = 1, RVIT_CPU_SELECT_SUM = 2, RVIT_CPU_SELECT_FINE = 3 };
+/* Scores (score.c). */
 void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);
+/* SAMPLE and MASS (select_sums.c): marks which of the n competing rows of an image are kept; returns the kind of error. scratch: the
+   thread's own. */
+int rvit_cpu_mark_sums(const rvit_select_args *args, const float *scores, int64_t n, uint8_t *keep, float *scratch);
+/* The fused tokens of every image (select_fuse.c), once keep is marked. */
+void rvit_cpu_fuse(rvit_cpu_device *device, const rvit_select_args *args);
 
 /* Reference implementations with float64 accumulation (oracle.c, oracle_backward.c, oracle_pool.c, oracle_prune.c). score: CLS_NORM and
  * PREDICTOR. */

@@ -1,4 +1,4 @@
-/* The attention kernel: online softmax over blocks of keys. Compiled once per instruction set, like kernels.c. Each block of keys is
+/* The attention kernel: online softmax over blocks of keys. Compiled once per instruction set, like kernels_table.c. Each block of keys is
    transposed and its values are copied into scratch, as contiguous float32. Two register tiles of queries at a time then compute their
    logits, update their running maxima and denominators, and add to their output rows, which stay in scratch. */
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The gradient of attention: one half of it for a tile of keys or of queries (rvit_cpu_backward_tile). Compiled once per instruction set,
-   like kernels.c. The other rows come in blocks: transposed, to compute logits and d_out v^T, and as they are, to add to the tile's
+   like kernels_table.c. The other rows come in blocks: transposed, to compute logits and d_out v^T, and as they are, to add to the tile's
    gradients, which stay in scratch. Both halves compute weights anew, so that no sum passes from one thread to another. */
 #include <math.h>
 

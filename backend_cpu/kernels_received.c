@@ -1,5 +1,5 @@
-/* The attention that a block of keys receives from all queries. Compiled once per instruction set, like kernels.c. A vector holds the sums
-   of as many keys, to which one query after the other is added. */
+/* The attention that a block of keys receives from all queries. Compiled once per instruction set, like kernels_table.c. A vector holds the
+   sums of as many keys, to which one query after the other is added. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"

@@ -3,8 +3,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "backend_cpu/cpu.h"
 #include "backend_cpu/rank.h"
-#include "backend_cpu/select.h"
 
 typedef struct select_job {
     const rvit_cpu_device *device;

@@ -1,5 +1,5 @@
 /* The fused token of select: the sum of an image's dropped rows, weighted by their scores, replaces the first of them. */
-#include "backend_cpu/select.h"
+#include "backend_cpu/cpu.h"
 
 /* Columns that a thread sums at a time. */
 #define FUSE_COLUMNS 256

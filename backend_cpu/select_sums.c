@@ -2,8 +2,8 @@
    choice. */
 #include <string.h>
 
+#include "backend_cpu/cpu.h"
 #include "backend_cpu/rank.h"
-#include "backend_cpu/select.h"
 
 /* Sort keys: the rank of the score in the upper bits, the index among the image's competing rows in the lower bits. */
 #define INDEX_BITS 16
