@@ -210,7 +210,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
 rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm);
 void rvit_cu_lt_forget(rvit_cu_queue *queue);
 
-/* linear.c: whether no op of the program writes what is read early: weight, bias and scales that are not of rows. */
+/* linear_params.c: whether no op of the program writes what is read early: weight, bias and scales that are not of rows. */
 int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args);
 /* What the backend's kernels are told; of columns of the product, and of elements of x. */
 rvit_cu_linear_params rvit_cu_linear_params_of(const rvit_cu_queue *queue, const rvit_linear_args *args);

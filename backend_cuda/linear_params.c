@@ -1,0 +1,59 @@
+/* What the GEMMs of the backend are told of a linear op. */
+#include "backend_cuda/cu.h"
+
+int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    const int64_t columns = rvit_linear_columns(args), size = sizeof(float);
+    const struct {
+        rvit_view view;
+        int64_t size;
+    } read[] = {{args->weight, args->in_features * columns * rvit_dtype_size(args->dtype)},
+                {args->bias, columns * size},
+                {args->weight_scales, columns * size},
+                {args->static_scale, size},
+                {queue->hints.one_scale, size}};
+    for (int32_t i = 0; i < queue->n_ops; i++)
+        for (size_t j = 0; j < sizeof read / sizeof read[0]; j++)
+            if (rvit_cu_writes(&queue->ops[i], read[j].view, read[j].size))
+                return 0;
+    return queue->n_ops > 0;
+}
+
+int rvit_cu_linear_is_for_lt(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    if (args->residual.buffer != NULL && args->residual_period != 0 && args->residual_period < args->rows.capacity)
+        return 0;
+    return args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED ||
+           (queue->hints.spare_rows &&
+            rvit_cu_tile_makes_spare_rows(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
+                                          args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype)));
+}
+
+rvit_cu_linear_params rvit_cu_linear_params_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
+    return (rvit_cu_linear_params){
+        .x = rvit_cu_at(args->x),
+        .weight = rvit_cu_at(args->weight),
+        .bias = rvit_cu_at(args->bias),
+        .residual = rvit_cu_at(args->residual),
+        .out = rvit_cu_at(args->out),
+        .rows = rvit_cu_rows_of(&args->rows),
+        .in_features = args->in_features,
+        .out_features = (int32_t)rvit_linear_columns(args),
+        .residual_period = (int32_t)args->residual_period,
+        .gelu = args->activation == RVIT_ACTIVATION_GELU,
+        .out_f32 = args->out_dtype == RVIT_F32,
+        .constant_weights = rvit_cu_linear_keeps_weights(queue, args),
+        .slope = sigmoid.slope,
+        .cubic = sigmoid.cubic,
+        .gated = args->gated,
+        .out_bf16 = args->out_dtype == RVIT_BF16,
+        .x_scales = rvit_cu_at(args->x_scales),
+        .weight_scales = rvit_cu_at(args->weight_scales),
+        .one_scale = rvit_cu_at(queue->hints.one_scale),
+        .static_scale = rvit_cu_at(args->static_scale),
+        .out_scales = rvit_cu_at(args->out_scales),
+        .saturated = rvit_cu_at(args->saturated),
+    };
+}
