@@ -1,4 +1,5 @@
 #include "backend_cuda/cu.h"
+#include "backend_cuda/divide.h"
 
 #define F16(name, ...) [RVIT_CU_BACKWARD_##name] = RVIT_CU_attention_backward_f16_##name,
 #define BF16(name, ...) [RVIT_CU_BACKWARD_##name] = RVIT_CU_attention_backward_bf16_##name,
@@ -47,11 +48,6 @@ static rvit_cu_attention_backward_params params_of(const rvit_attention_backward
         .lse_factor = log2_e,
         .store_factor = args->scale,
     };
-}
-
-static int64_t divide_up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
 }
 
 /* The kernels of images first_image .. first_image + n_images - 1. Only those that do not hold an image read what the first one writes. */

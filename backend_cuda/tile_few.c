@@ -1,4 +1,5 @@
 /* The form of the GEMM for few rows (kernels/linear_few.cuh): the least time by a model of an SM (bench/notes/cuda-small.md). */
+#include "backend_cuda/divide.h"
 #include "backend_cuda/tile.h"
 
 /* Bytes a clock that an SM gets from L2 and from other CTAs of a cluster, and that its shared memory moves. Clocks of a step besides what
@@ -13,11 +14,6 @@ static const struct few_shape {
     RVIT_CU_LINEAR_FEWS(FEW)
 #undef FEW
 };
-
-static int64_t divide_up(int64_t n, int64_t by)
-{
-    return (n + by - 1) / by;
-}
 
 static int64_t most(int64_t a, int64_t b)
 {
@@ -96,7 +92,7 @@ static rvit_cu_few_form choose(const rvit_cu_machine *machine, int64_t rows, int
     static const int32_t ways[][3] = {{1, 1, 1}, {1, 2, 1}, {1, 1, 2}, {1, 2, 2}, {2, 1, 1}, {2, 2, 1},
                                       {2, 1, 2}, {2, 2, 2}, {4, 1, 1}, {4, 2, 1}, {4, 1, 2}}; /* parts, beside, above */
     rvit_cu_few_form best = {0};
-    int64_t least = INT64_MAX;
+    int64_t least_time = INT64_MAX;
     for (int32_t shape = 0; shape < RVIT_CU_N_FEW_SHAPES; shape++)
         for (int i = 0; i < (int)(sizeof ways / sizeof ways[0]); i++) {
             rvit_cu_few_form form = {.shape = shape, .parts = ways[i][0], .beside = ways[i][1], .above = ways[i][2]};
@@ -104,8 +100,8 @@ static rvit_cu_few_form choose(const rvit_cu_machine *machine, int64_t rows, int
             if (!rvit_cu_tile_has_few(machine, &form, in_features, out_size))
                 continue;
             const int64_t time = time_of(machine, &form, rows, in_features, out_features, out_size);
-            if (time < least)
-                least = time, best = form;
+            if (time < least_time)
+                least_time = time, best = form;
         }
     return best;
 }

@@ -1,0 +1,290 @@
+/* Launch shapes of attention, its gradient, and what a key receives. */
+#include "backend_cuda/divide.h"
+#include "backend_cuda/tile.h"
+
+typedef struct attention_shape {
+    int32_t head_dim, warps, warp_rows, ctas, roomy_ctas, stages;
+} attention_shape;
+
+static const attention_shape attention_shapes[] = {
+#define SHAPE(name, dim, row_tiles, warps, ctas, roomy_ctas, extras) \
+    [RVIT_CU_ATTENTION_##name] = {dim, warps, 16 * (row_tiles), ctas, roomy_ctas, RVIT_CU_STAGES_D##dim},
+    RVIT_CU_ATTENTION_SHAPES(SHAPE)
+#undef SHAPE
+};
+
+static rvit_cu_attention_tile tile_f32(int32_t head_dim, int32_t len)
+{
+    rvit_cu_attention_tile tile = {0};
+    tile.threads = 128;
+    tile.row_blocks = (int32_t)divide_up(len, 32);
+    tile.shared = (3 * 32 * (head_dim + 4) + 32 * 36) * 4;
+    return tile;
+}
+
+/* Bytes of the ring. It has no more stages than the longest image fills. */
+static int32_t ring_of(const attention_shape *s, int32_t len)
+{
+    return least(s->stages, divide_up(len, 2 * RVIT_CU_ATTENTION_KEYS)) * 4 * RVIT_CU_ATTENTION_KEYS * RVIT_CU_ATTENTION_PITCH(s->head_dim);
+}
+
+/* Waves of CTAs that the rows of all heads take. */
+static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, int64_t heads, int32_t len)
+{
+    const int32_t fit = machine->sm_shared / (ring_of(s, len) + 1024);
+    const int32_t most = machine->sm_shared >= RVIT_CU_ROOMY ? s->roomy_ctas : s->ctas;
+    return divide_up(heads * divide_up(len, s->warps * s->warp_rows), (int64_t)machine->n_sms * (fit < 1 ? 1 : least(fit, most)));
+}
+
+/* Where most images are short and shorter than the longest may be, tall tiles have too many idle rows. */
+static int are_short(const rvit_cu_attention_size *size, int32_t len)
+{
+    return 5 * size->rows < 4 * size->n_images * len && size->rows < 192 * size->n_images;
+}
+
+/* Whether the tall kernel takes less time. Warps of 32 rows read keys and values half as often, but a
+   CTA takes 1.3 to 1.4 times as long (measured on an H200). */
+static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+{
+    const int64_t heads = size->n_images * size->n_heads;
+    return !are_short(size, len) && 13 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64_tall], heads, len) <
+                                        10 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64], heads, len);
+}
+
+/* Warps of a CTA of the short kernels: 2, or 3 where that balances the SMs better; 0: another kernel
+   serves. The short kernels are for short images, so few that all warps of 8 rows run at once. The
+   limits are those of an H200: beyond them, loading keys and values for each warp takes longer. */
+static int32_t short_warps(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+{
+    const int64_t heads = size->n_images * size->n_heads, tiles = divide_up(len, RVIT_CU_SHORT_ROWS);
+    if (size->extras || len > 48 || heads * tiles > (int64_t)machine->n_sms * (len <= 32 ? 6 : 3))
+        return 0;
+    return tiles % 3 == 0 && heads * divide_up(tiles, 2) > machine->n_sms ? RVIT_CU_SHORT_WARPS : 2;
+}
+
+/* For heads of 33 to 64 channels, and images that the short kernels do not take. */
+static rvit_cu_attention_shape shape_d64(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+{
+    /* Few rows; or few tiles, where more CTAs save more than shared copies of keys and values do. */
+    if (len <= 32 || size->n_images * size->n_heads * divide_up(len, 32) <= machine->n_sms)
+        return size->extras ? RVIT_CU_ATTENTION_d64_extras_2_warps : RVIT_CU_ATTENTION_d64_2_warps;
+    if (len <= 48)
+        return size->extras ? RVIT_CU_ATTENTION_d64_extras_3_warps : RVIT_CU_ATTENTION_d64_3_warps;
+    if (size->extras)
+        return RVIT_CU_ATTENTION_d64_extras;
+    return is_tall(machine, size, len) ? RVIT_CU_ATTENTION_d64_tall : RVIT_CU_ATTENTION_d64;
+}
+
+/* CTAs of the busiest SM. */
+static int64_t turns(const rvit_cu_machine *machine, rvit_cu_attention_shape shape, const rvit_cu_attention_size *size, int32_t len)
+{
+    const attention_shape *s = &attention_shapes[shape];
+    return divide_up(size->n_images * size->n_heads * divide_up(len, s->warps * s->warp_rows), machine->n_sms);
+}
+
+/* For heads of 65 to 80 channels. As many rows fit an SM in tall CTAs as in others; a tall one takes 1.8 times as long (measured on an
+   H200), which pays unless there are too few for every SM. */
+static rvit_cu_attention_shape shape_d80(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+{
+    if (size->extras)
+        return RVIT_CU_ATTENTION_d80;
+    const int is_faster =
+        18 * turns(machine, RVIT_CU_ATTENTION_d80_tall, size, len) < 10 * turns(machine, RVIT_CU_ATTENTION_d80_lean, size, len);
+    return is_faster && !are_short(size, len) ? RVIT_CU_ATTENTION_d80_tall : RVIT_CU_ATTENTION_d80_lean;
+}
+
+rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    static const rvit_cu_attention_shape by_head_dim[] = {RVIT_CU_ATTENTION_d32, RVIT_CU_ATTENTION_d64, RVIT_CU_ATTENTION_d80,
+                                                          RVIT_CU_ATTENTION_d96, RVIT_CU_ATTENTION_d128};
+    const int32_t len = size->len < 1 ? 1 : size->len;
+    if (size->element_size == 4)
+        return tile_f32(size->head_dim, len);
+    rvit_cu_attention_tile tile = {0};
+    int i = 0;
+    while (attention_shapes[by_head_dim[i]].head_dim < size->head_dim)
+        i++;
+    tile.shape = by_head_dim[i];
+    const int32_t n_short_warps = tile.shape == RVIT_CU_ATTENTION_d64 ? short_warps(machine, size, len) : 0;
+    if (n_short_warps > 0) {
+        tile.shape = len <= 32 ? RVIT_CU_ATTENTION_d64_short_32 : RVIT_CU_ATTENTION_d64_short_48;
+        tile.threads = n_short_warps * 32;
+        tile.row_blocks = (int32_t)divide_up(len, n_short_warps * RVIT_CU_SHORT_ROWS);
+        return tile;
+    }
+    if (tile.shape == RVIT_CU_ATTENTION_d64)
+        tile.shape = shape_d64(machine, size, len);
+    else if (tile.shape == RVIT_CU_ATTENTION_d80)
+        tile.shape = shape_d80(machine, size, len);
+    const attention_shape *s = &attention_shapes[tile.shape];
+    tile.threads = s->warps * 32;
+    tile.row_blocks = (int32_t)divide_up(len, s->warps * s->warp_rows);
+    tile.shared = ring_of(s, len);
+    return tile;
+}
+
+/* Where each tile of 64 rows has an SM for itself, keys are divided too. */
+static rvit_cu_attention_long_tile tile_split(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    static const struct {
+        int32_t head_dim;
+        rvit_cu_attention_long_tile tile;
+    } of[] = {
+#define SPLIT(name, dim, stages) \
+    {dim, {.shape = RVIT_CU_ATTENTION_##name, .threads = RVIT_CU_SPLIT_THREADS, .shared = 1024 + 2 * RVIT_CU_SPLIT_PART(dim, stages)}},
+        RVIT_CU_ATTENTION_SPLITS(SPLIT)
+#undef SPLIT
+    };
+    const int64_t row_blocks = divide_up(size->len, 64);
+    rvit_cu_attention_long_tile tile = {.shape = RVIT_CU_N_ATTENTION_LONGS};
+    if (!size->fixed_images || size->len < RVIT_CU_LONG_ROWS || size->head_dim <= 32 ||
+        size->n_images * size->n_heads * row_blocks > machine->n_sms)
+        return tile;
+    for (int i = 0; i < (int)(sizeof of / sizeof of[0]) && tile.shape == RVIT_CU_N_ATTENTION_LONGS; i++)
+        if (size->head_dim <= of[i].head_dim)
+            tile = of[i].tile;
+    tile.row_blocks = (int32_t)row_blocks;
+    return tile;
+}
+
+rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    static const struct {
+        int32_t head_dim, least_dim, rows, least_len;
+        rvit_cu_attention_long_tile tile;
+    } of[] = {
+#define SHAPE(name, dim, groups, in_place, block, stages, tall_block, tall_stages) \
+    {dim,                                                                          \
+     (dim) == 128  ? 97                                                            \
+     : (dim) == 80 ? 65                                                            \
+                   : 33,                                                           \
+     (groups)*64,                                                                  \
+     (block) == (tall_block) ? RVIT_CU_LONG_ROWS : RVIT_CU_TALL_ROWS(dim),         \
+     {.shape = RVIT_CU_ATTENTION_##name,                                           \
+      .stays = in_place,                                                           \
+      .threads = RVIT_CU_LONG_THREADS(groups, in_place),                           \
+      .shared = RVIT_CU_LONG_SHARED(dim, groups, block, stages, tall_block)}},
+        RVIT_CU_ATTENTION_LONGS(SHAPE)
+#undef SHAPE
+    };
+    if (!machine->warpgroups || size->element_size != 2 || size->extras)
+        return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
+    const rvit_cu_attention_long_tile split = tile_split(machine, size);
+    if (split.shape != RVIT_CU_N_ATTENTION_LONGS)
+        return split;
+    for (int i = 0; i < (int)(sizeof of / sizeof of[0]); i++)
+        if (size->len >= of[i].least_len && size->head_dim >= of[i].least_dim && size->head_dim <= of[i].head_dim) {
+            rvit_cu_attention_long_tile tile = of[i].tile;
+            tile.row_blocks = (int32_t)divide_up(size->len, of[i].rows);
+            return tile;
+        }
+    return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
+}
+
+typedef struct backward_shape {
+    int32_t head_dim, row_tiles, stage_rows, warps, extras;
+} backward_shape;
+
+static const backward_shape backward_shapes[] = {
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas, extras) [RVIT_CU_BACKWARD_##name] = {dim, row_tiles, rows, (threads) / 32, extras},
+    RVIT_CU_BACKWARD_SHAPES(SHAPE)
+#undef SHAPE
+};
+
+/* Warps that share the tasks evenly: as few as take no more turns than `most` do. */
+static int32_t share_tasks(int32_t tasks, int32_t most)
+{
+    return (int32_t)divide_up(tasks, divide_up(tasks, most));
+}
+
+/* Bytes of a head of an image: 4 arrays, a pair of numbers for each query, a number for each key. */
+static int64_t held_shared(const backward_shape *s, int64_t rows)
+{
+    return rows * (4 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 12);
+}
+
+static rvit_cu_backward_tile tile_shape(const rvit_cu_machine *machine, rvit_cu_backward_shape shape, const rvit_cu_attention_size *size,
+                                        int32_t len)
+{
+    const backward_shape *s = &backward_shapes[shape];
+    const int32_t tile_rows = 16 * s->row_tiles, tiles = (int32_t)divide_up(len, tile_rows);
+    rvit_cu_backward_tile tile = {.shape = shape};
+    if (s->stage_rows > 0) {
+        const int32_t warps = share_tasks(tiles, s->warps);
+        tile.threads = warps * 32;
+        tile.row_blocks = (int32_t)divide_up(tiles, warps);
+        tile.shared = 2 * s->stage_rows * (2 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 8);
+    } else {
+        tile.held_rows = (int32_t)divide_up(len, 16) * 16;
+        tile.shared = (int32_t)held_shared(s, tile.held_rows);
+        /* With half the warps two CTAs fit an SM, if their memory does. */
+        const int64_t heads = (int64_t)size->n_images * size->n_heads;
+        const int fits_twice = 2 * ((int64_t)tile.shared + 1024) <= machine->sm_shared && heads > machine->n_sms;
+        tile.threads = share_tasks(2 * tiles, fits_twice ? s->warps / 2 : s->warps) * 32;
+    }
+    return tile;
+}
+
+static int is_held(const rvit_cu_machine *machine, rvit_cu_backward_shape shape, int32_t len)
+{
+    const backward_shape *s = &backward_shapes[shape];
+    return held_shared(s, divide_up(len, 16) * 16) <= machine->max_shared;
+}
+
+/* Tall tiles read the other rows half as often, but need more rows of their own. */
+static rvit_cu_backward_shape choose_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+{
+    if (size->head_dim <= 32)
+        return is_held(machine, RVIT_CU_BACKWARD_d32_held, len) ? RVIT_CU_BACKWARD_d32_held : RVIT_CU_BACKWARD_d32;
+    if (size->head_dim > 64)
+        return RVIT_CU_BACKWARD_d128;
+    const int held = is_held(machine, RVIT_CU_BACKWARD_d64_held, len);
+    if (size->extras)
+        return held ? RVIT_CU_BACKWARD_d64_held : RVIT_CU_BACKWARD_d64;
+    if (len <= 64)
+        return RVIT_CU_BACKWARD_d64_held_lean;
+    if (!held)
+        return RVIT_CU_BACKWARD_d64_tall;
+    /* Few heads fill the device better in small parts. */
+    if (len > 96 && 2 * (int64_t)size->n_images * size->n_heads <= machine->n_sms)
+        return RVIT_CU_BACKWARD_d64_lean;
+    return len > 160 ? RVIT_CU_BACKWARD_d64_held_tall : RVIT_CU_BACKWARD_d64_held_lean;
+}
+
+rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    const int32_t len = size->len < 1 ? 1 : size->len;
+    rvit_cu_backward_tile tile = {.threads = 128};
+    if (size->element_size != 4)
+        return tile_shape(machine, choose_backward(machine, size, len), size, len);
+    tile.row_blocks = (int32_t)divide_up(len, 32);
+    tile.shared = (4 * 32 * (size->head_dim + 4) + 2 * 32 * 36) * 4;
+    return tile;
+}
+
+rvit_cu_received_tile rvit_cu_tile_received(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    static const struct {
+        int32_t head_dim, tile_rows, stage_rows, warps;
+    } of[] = {
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas) [RVIT_CU_RECEIVED_##name] = {dim, 16 * (row_tiles), rows, (threads) / 32},
+        RVIT_CU_RECEIVED_SHAPES(SHAPE)
+#undef SHAPE
+    };
+    const int32_t len = size->len < 1 ? 1 : size->len;
+    if (size->element_size == 4)
+        return (rvit_cu_received_tile){
+            .threads = 128, .row_blocks = (int32_t)divide_up(len, 32), .shared = 2 * 32 * (size->head_dim + 4) * 4};
+    rvit_cu_received_tile tile = {0};
+    while (of[tile.shape].head_dim < size->head_dim)
+        tile.shape++;
+    const int32_t tiles = (int32_t)divide_up(len, of[tile.shape].tile_rows);
+    int32_t warps = share_tasks(tiles, of[tile.shape].warps);
+    /* Few heads fill the device better in small parts. */
+    while (warps > 1 && size->n_images * size->n_heads * divide_up(tiles, warps) * 2 <= machine->n_sms)
+        warps = (int32_t)divide_up(warps, 2);
+    tile.threads = warps * 32;
+    tile.row_blocks = (int32_t)divide_up(tiles, warps);
+    tile.shared = 2 * of[tile.shape].stage_rows * (RVIT_CU_ATTENTION_PITCH(of[tile.shape].head_dim) + 4);
+    return tile;
+}
