@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "backend_cuda/driver.h"
+#include "backend_cuda/linear_choose.h"
 #include "backend_cuda/params.h"
 #include "backend_cuda/tile.h"
 #include "core/contract/backend.h"
@@ -44,6 +45,8 @@ typedef struct rvit_cu_device {
     CUfunction kernels[RVIT_CU_N_KERNELS];
     int e4m3; /* its kernels for e4m3 are there */
     rvit_cu_machine machine;
+    /* rvit_cu_linear_choose; tests have others */
+    rvit_cu_linear_choice (*choose_linear)(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts);
     rvit_cu_lt *lt; /* cuBLASLt; NULL: not there */
     int sleeps;     /* threads that wait for a stream of ours sleep, whatever the context's flags say */
 } rvit_cu_device;
@@ -200,30 +203,36 @@ void *rvit_cu_layout_sorted(const rvit_cu_queue *queue, int64_t n_images);
 /* Where the launch finds its records, once they are reserved. */
 void rvit_cu_layout_attach(const rvit_cu_queue *queue, rvit_cu_layout *layout);
 
-/* linear_lt.c: GEMMs by cuBLASLt, where the host knows the rows or may work on all of capacity. */
-rvit_status rvit_cu_lt_open(rvit_cu_device *device);
-/* entered: the context is there; without it the library's own handle is left behind. */
-void rvit_cu_lt_close(rvit_cu_device *device, int entered);
-/* Finds how cuBLASLt runs the op, and keeps that in the queue. *out_gemm NULL: the backend's own
-   kernel has to run it. */
-rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm **out_gemm);
-rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm);
-void rvit_cu_lt_forget(rvit_cu_queue *queue);
+/* linear.c: opens cuBLASLt and finds its algorithm, if it is to serve. */
+rvit_status rvit_cu_linear_reserve(rvit_cu_queue *queue, const rvit_linear_args *args);
 
-/* linear_params.c: whether no op of the program writes what is read early: weight, bias and scales that are not of rows. */
+/* linear_params.c */
+/* Whether no op of the program writes what is read early: weight, bias and scales that are not of rows. */
 int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args);
 /* What the backend's kernels are told; of columns of the product, and of elements of x. */
 rvit_cu_linear_params rvit_cu_linear_params_of(const rvit_cu_queue *queue, const rvit_linear_args *args);
-/* Whether cuBLASLt could serve: the host knows the rows, or it pays to make all that there may be, and the residual does not repeat. */
-int rvit_cu_linear_is_for_lt(const rvit_cu_queue *queue, const rvit_linear_args *args);
+/* What the choice of a kernel depends on. */
+rvit_cu_linear_facts rvit_cu_linear_facts_of(const rvit_cu_queue *queue, const rvit_linear_args *args);
+
+/* linear_lt.c: GEMMs by cuBLASLt. */
+rvit_status rvit_cu_lt_open(rvit_cu_device *device);
+/* entered: the context is there; without it the library's own handle is left behind. */
+void rvit_cu_lt_close(rvit_cu_device *device, int entered);
+/* Finds how cuBLASLt runs the op, and keeps that in the queue. *out_gemm NULL: it cannot. */
+rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_linear_choice *choice,
+                               const rvit_cu_lt_gemm **out_gemm);
+rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm);
+void rvit_cu_lt_forget(rvit_cu_queue *queue);
 
 /* linear_hopper.c: GEMMs by kernels of warpgroups. */
-/* Whether it is one of them that serves the op. */
-int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args);
-/* Why it does not serve an op that makes e4m3, which no other kernel does; or NULL. */
+/* Why they do not serve an op that makes e4m3, which no other kernel does; or NULL. */
 const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_linear_args *args);
 int rvit_cu_prefers_bytes(const rvit_device *device, const rvit_op *linear);
-rvit_status rvit_cu_linear_hopper(rvit_cu_queue *queue, const rvit_linear_args *args);
+rvit_status rvit_cu_linear_few(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_few_tile *tile);
+rvit_status rvit_cu_linear_many(rvit_cu_queue *queue, const rvit_linear_args *args);
+
+/* linear_own.c: GEMMs by kernels that every device runs. */
+rvit_status rvit_cu_linear_own(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_linear_tile *tile);
 
 /* stream.c */
 rvit_status rvit_cu_stream_create(rvit_device *device, rvit_stream **out_stream);

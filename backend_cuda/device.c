@@ -39,34 +39,14 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     RVIT_CU_TRY(driver, cuDeviceGetAttribute, (&integrated, CU_DEVICE_ATTRIBUTE_INTEGRATED, handle));
     RVIT_CU_TRY(driver, cuDeviceGetPCIBusId, (pci, (int)sizeof pci, handle));
     RVIT_CU_TRY(driver, cuDriverGetVersion, (&version));
-    /* These have wgmma or tcgen05, faster than the backend's mma.sync. On the H200 both paths take the
-       same time for fc1 with GELU at about 1,000 rows of DeiT-T, 250 of DeiT-S, 60 of DeiT-B. */
-    machine->epilogue_macs = major == 9 || major == 10 ? 150000000 : 0;
+    machine->faster_mma = major == 9 || major == 10;
     /* Only where all algorithms have been seen to give the same bits: eager and recorded ops must
        agree. In smaller GEMMs the error of the measurement is more than the gain. */
     machine->trial_macs = major == 9 ? 1000000000 : 0;
     machine->warpgroups = major == 9 && minor == 0;
-    machine->hopper_macs = 500000000;
     /* Drivers that record early launches in graphs. Other devices that have them have not been measured. */
     machine->early = major == 9 && version >= 12030 && driver->cuLaunchKernelEx != NULL;
     machine->clusters = driver->cuLaunchKernelEx != NULL;
-    /* Measured on an H100 and an H200: bench/notes/cuda-small.md, cuda-hopper-products.md, cuda-fp8.md. */
-    static const int32_t few[4] = {
-        [RVIT_CU_GEMM_PLAIN] = 100, [RVIT_CU_GEMM_ACTIVATED] = 125, [RVIT_CU_GEMM_WIDE] = 24, [RVIT_CU_GEMM_NARROWING] = 50};
-    static const int32_t spare_e4m3[4] = {
-        [RVIT_CU_GEMM_PLAIN] = 160, [RVIT_CU_GEMM_ACTIVATED] = 160, [RVIT_CU_GEMM_WIDE] = 61, [RVIT_CU_GEMM_NARROWING] = 61};
-    machine->bytes_tiles = 1;
-    machine->e4m3_kinds = 1 << RVIT_CU_GEMM_PLAIN;
-    machine->e4m3_tiles = 300;
-    machine->few_kinds = 1 << RVIT_CU_GEMM_ACTIVATED;
-    machine->hopper_kinds = 1 << RVIT_CU_GEMM_PLAIN | 1 << RVIT_CU_GEMM_WIDE;
-    machine->few_counted = 1;
-    machine->few_bytes = 100;
-    memcpy(machine->few_tiles, few, sizeof few);
-    memcpy(machine->spare_e4m3_tiles, spare_e4m3, sizeof spare_e4m3);
-    machine->spare_tiles[0] = 24;
-    machine->spare_tiles[1] = 61;
-    memset(machine->few_forms, 0, sizeof machine->few_forms);
     info->backend = RVIT_BACKEND_CUDA;
     info->tier = RVIT_TIER_MATRIX;
     info->memory_size = (int64_t)memory;
@@ -213,6 +193,7 @@ static rvit_status create(CUcontext context, int32_t index, int sleeps, const rv
         return RVIT_OUT_OF_HOST_MEMORY;
     rvit_alloc_copy(&device->base.alloc, &own);
     device->sleeps = sleeps;
+    device->choose_linear = rvit_cu_linear_choose;
     rvit_status status = find_context(device, context, index);
     if (status == RVIT_OK && device->driver->cuCtxGetId != NULL && device->driver->cuCtxGetId(device->context, &device->id) != CUDA_SUCCESS)
         device->id = 0;

@@ -1,12 +1,25 @@
-/* GEMMs on sm_90a by kernels of warpgroups, for many rows and for few. Of 16-bit elements: where cuBLASLt cannot serve, because only the
-   device knows the rows or a residual repeats, and where they are faster than cuBLASLt, which makes a second pass for an activation. Of
-   e4m3: where e4m3 is made of it. Which kernel serves depends on the op, its capacities and the device; a row has the same bits however
-   many are live. */
+/* GEMMs on sm_90a by kernels of warpgroups, for many rows and for few: where cuBLASLt cannot serve, because only the device knows the rows
+   or a residual repeats, and where they are faster than it (linear_choose.c). A row has the same bits however many are live. */
 #include "backend_cuda/cu.h"
 
 #include <string.h>
 
-/* [type of x][type of out][with a sigmoid]; a kernel of the number 0 is that of copy, and here none */
+const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_linear_args *args)
+{
+    if (!device->machine.warpgroups)
+        return "out_dtype e4m3: it needs compute capability 9.0, and kernels that were compiled for it";
+    if (args->gated)
+        return "out_dtype e4m3 with gated";
+    return args->out_features % 32 != 0 ? "out_dtype e4m3 with out_features that are no multiple of 32" : NULL;
+}
+
+int rvit_cu_prefers_bytes(const rvit_device *device, const rvit_op *linear)
+{
+    return rvit_cu_linear_makes_bytes(&rvit_cu_device_of(device)->machine, linear->linear.rows.capacity, linear->linear.out_features);
+}
+
+#if CUDA_VERSION >= 12000
+/* [type of x][type of out][with a sigmoid]: those that rvit_cu_linear_has_kernel knows. */
 static const rvit_cu_kernel kernels[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2] = {
     [RVIT_F16] =
         {[RVIT_F16] = {RVIT_CU_linear_f16_hopper, RVIT_CU_linear_f16_hopper_sigmoid}, [RVIT_F32] = {RVIT_CU_linear_f16_hopper_f32}},
@@ -17,7 +30,6 @@ static const rvit_cu_kernel kernels[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2] = {
                    [RVIT_BF16] = {RVIT_CU_linear_e4m3_hopper_bf16},
                    [RVIT_F32] = {RVIT_CU_linear_e4m3_hopper_f32}},
 };
-_Static_assert(RVIT_CU_copy == 0, "no GEMM has the number 0");
 
 #define F16(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_f16_few_##name,
 #define F16_SIGMOID(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_f16_few_##name##_sigmoid,
@@ -50,58 +62,6 @@ static const rvit_cu_kernel *few_kernels_of(const rvit_linear_args *args)
     return kernels_few[args->dtype][args->out_dtype][has_sigmoid(args)];
 }
 
-/* What the kernels of its types have code for: an activation and at most 16 bits, or a residual and float32; rows of whole chunks and
-   units. */
-static int is_expressible(const rvit_linear_args *args)
-{
-    const int form = args->out_dtype == RVIT_F32 ? args->activation == RVIT_ACTIVATION_NONE : args->residual.buffer == NULL;
-    const uintptr_t at = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->out) |
-                         (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->bias);
-    return form && !args->gated && args->in_features % 8 == 0 && args->out_features % 32 == 0 && at % 16 == 0;
-}
-
-const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_linear_args *args)
-{
-    if (!device->machine.warpgroups)
-        return "out_dtype e4m3: it needs compute capability 9.0, and kernels that were compiled for it";
-    if (args->gated)
-        return "out_dtype e4m3 with gated";
-    return args->out_features % 32 != 0 ? "out_dtype e4m3 with out_features that are no multiple of 32" : NULL;
-}
-
-int rvit_cu_prefers_bytes(const rvit_device *device, const rvit_op *linear)
-{
-    return rvit_cu_tile_makes_bytes(&rvit_cu_device_of(device)->machine, linear->linear.rows.capacity, linear->linear.out_features);
-}
-
-/* cuBLASLt has the tanh GELU. */
-static int adds_pass(const rvit_linear_args *args)
-{
-    return args->activation != RVIT_ACTIVATION_NONE && args->activation != RVIT_ACTIVATION_GELU_TANH;
-}
-
-static int few_serve(const rvit_cu_queue *queue, const rvit_linear_args *args)
-{
-    return few_kernels_of(args)[RVIT_CU_FEW_128x64] != 0 && is_expressible(args) &&
-           rvit_cu_tile_takes_few(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
-                                  (int32_t)rvit_dtype_size(args->out_dtype), adds_pass(args), rvit_cu_linear_is_for_lt(queue, args));
-}
-
-static int many_serve(const rvit_cu_queue *queue, const rvit_linear_args *args)
-{
-    return kernel_of(args) != 0 && is_expressible(args) &&
-           (args->out_dtype == RVIT_E4M3 ||
-            rvit_cu_tile_takes_hopper(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
-                                      args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype), adds_pass(args),
-                                      rvit_cu_linear_is_for_lt(queue, args)));
-}
-
-int rvit_cu_hopper_serves(const rvit_cu_queue *queue, const rvit_linear_args *args)
-{
-    return few_serve(queue, args) || many_serve(queue, args);
-}
-
-#if CUDA_VERSION >= 12000
 static rvit_status encode(const rvit_cu_queue *queue, const rvit_linear_args *args, cuuint32_t rank, rvit_view view,
                           const cuuint64_t *sizes, const cuuint64_t *strides, const cuuint32_t *box, rvit_cu_tensor_map *out_map)
 {
@@ -141,37 +101,30 @@ static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args
     return encode(queue, args, 5, args->weight, sizes, strides, box, out_map);
 }
 
-static rvit_status run_few(rvit_cu_queue *queue, const rvit_linear_args *args)
+rvit_status rvit_cu_linear_few(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_few_tile *tile)
 {
-    const rvit_cu_few_tile tile = rvit_cu_tile_few(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
-                                                   (int32_t)rvit_dtype_size(args->out_dtype), adds_pass(args));
     rvit_cu_linear_few_params params = {
         .args = rvit_cu_linear_params_of(queue, args),
-        .stages = tile.form.stages,
-        .parts = tile.form.parts,
-        .beside = tile.form.beside,
-        .above = tile.form.above,
+        .stages = tile->form.stages,
+        .parts = tile->form.parts,
+        .beside = tile->form.beside,
+        .above = tile->form.above,
     };
-    RVIT_TRY(map_x(queue, args, tile.rows / tile.form.beside, &params.x));
-    RVIT_TRY(map_weight(queue, args, tile.columns / tile.form.above, &params.weight));
-    return rvit_cu_launch_clusters(queue, few_kernels_of(args)[tile.form.shape], tile.ctas, tile.cluster, tile.threads, tile.shared,
+    RVIT_TRY(map_x(queue, args, tile->rows / tile->form.beside, &params.x));
+    RVIT_TRY(map_weight(queue, args, tile->columns / tile->form.above, &params.weight));
+    return rvit_cu_launch_clusters(queue, few_kernels_of(args)[tile->form.shape], tile->ctas, tile->cluster, tile->threads, tile->shared,
                                    &params);
 }
 
-static rvit_status run_many(rvit_cu_queue *queue, const rvit_linear_args *args)
+rvit_status rvit_cu_linear_many(rvit_cu_queue *queue, const rvit_linear_args *args)
 {
+    if (args->rows.capacity == 0)
+        return RVIT_OK;
     const int32_t out_size = (int32_t)rvit_dtype_size(args->out_dtype);
     rvit_cu_linear_hopper_params params = {.args = rvit_cu_linear_params_of(queue, args)};
     RVIT_TRY(map_x(queue, args, RVIT_CU_HOPPER_X_BOX, &params.x));
     RVIT_TRY(map_weight(queue, args, RVIT_CU_HOPPER_WEIGHT_BOX(RVIT_CU_HOPPER_COLUMNS(out_size)), &params.weight));
     const int32_t ctas = rvit_cu_tile_hopper(&queue->device->machine, args->rows.capacity, args->out_features, out_size);
     return rvit_cu_launch(queue, kernel_of(args), ctas, RVIT_CU_HOPPER_THREADS, RVIT_CU_HOPPER_SHARED(out_size), &params);
-}
-
-rvit_status rvit_cu_linear_hopper(rvit_cu_queue *queue, const rvit_linear_args *args)
-{
-    if (args->rows.capacity == 0)
-        return RVIT_OK;
-    return few_serve(queue, args) ? run_few(queue, args) : run_many(queue, args);
 }
 #endif

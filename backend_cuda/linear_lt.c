@@ -1,6 +1,6 @@
 /* GEMMs by cuBLASLt, which is opened at run time by the first op that could use it. It accumulates in
    float32, adds a bias in the type of the output, and adds a residual as matrix C. Of the activations
-   it has the tanh GELU alone; the epilogue kernel computes the others (rvit_cu_tile_gemm says when that
+   it has the tanh GELU alone; the epilogue kernel computes the others (linear_choose.c says when that
    is worth it). A gated product is wider than its output: the backend's own kernel makes it. Rows of e4m3 come with a scale each, and so
    do their weights' rows: cuBLASLt applies both, where it can (compute capability 9.0), or one number for all, if the session says so,
    which is faster. It is asked for an algorithm once for each shape; where it has none, the backend's own kernel runs. */
@@ -130,36 +130,25 @@ static int type_of(rvit_dtype dtype)
     return dtype == RVIT_F32 ? LT_R_32F : dtype == RVIT_F16 ? LT_R_16F : dtype == RVIT_BF16 ? LT_R_16BF : LT_R_E4M3;
 }
 
-/* Whether cuBLASLt applies the activation, in the pass that makes the product. */
-static int activates(const rvit_cu_queue *queue, const rvit_linear_args *args)
+/* The bias in the type of the output; of products of e4m3 a float32 output takes one in bfloat16. */
+static void *bias_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    return args->activation == RVIT_ACTIVATION_GELU_TANH && args->out_dtype != RVIT_F32 && args->residual.buffer == NULL &&
-           (args->bias.buffer == NULL || queue->hints.narrow_bias.buffer != NULL);
+    return rvit_cu_at(args->out_dtype == RVIT_F32 && args->dtype != RVIT_E4M3 ? args->bias : queue->hints.narrow_bias);
 }
 
-/* The bias in the type of the output; of products of e4m3 a float32 output takes one in bfloat16. One that the epilogue kernel could add is
-   not for cuBLASLt to round. */
-static rvit_view bias_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
-{
-    if (args->out_dtype == RVIT_F32 && args->dtype != RVIT_E4M3)
-        return args->bias;
-    return args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args) ? (rvit_view){NULL, 0} : queue->hints.narrow_bias;
-}
-
-static shape shape_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
+static shape shape_of(const rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_linear_choice *choice)
 {
     shape s = {0};
     s.m = args->rows.capacity, s.n = args->out_features, s.k = args->in_features;
     s.dtype = type_of(args->dtype), s.out_dtype = type_of(args->out_dtype);
-    const int with_bias = bias_of(queue, args).buffer != NULL;
-    s.epilogue = activates(queue, args) ? with_bias ? LT_EPILOGUE_GELU_BIAS : LT_EPILOGUE_GELU
-                 : with_bias            ? LT_EPILOGUE_BIAS
+    s.epilogue = choice->lt_activates   ? choice->lt_adds_bias ? LT_EPILOGUE_GELU_BIAS : LT_EPILOGUE_GELU
+                 : choice->lt_adds_bias ? LT_EPILOGUE_BIAS
                                         : LT_EPILOGUE_NONE;
     s.has_residual = args->residual.buffer != NULL;
     s.scale_mode = args->dtype == RVIT_E4M3 && queue->hints.one_scale.buffer == NULL ? LT_SCALE_OUTER_VEC_32F : LT_SCALE_SCALAR_32F;
     s.bias_type = args->dtype == RVIT_E4M3 && args->out_dtype == RVIT_F32 ? LT_R_16BF : s.out_dtype;
     const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) |
-                           (uintptr_t)rvit_cu_at(bias_of(queue, args)) | (uintptr_t)rvit_cu_at(args->residual) |
+                           (choice->lt_adds_bias ? (uintptr_t)bias_of(queue, args) : 0) | (uintptr_t)rvit_cu_at(args->residual) |
                            (uintptr_t)rvit_cu_at(args->out) | 256;
     s.alignment = (uint32_t)(bits & (~bits + 1));
     return s;
@@ -283,7 +272,7 @@ static int create_gemm(const rvit_cu_queue *queue, const rvit_linear_args *args,
 {
     const rvit_cu_lt *lt = queue->device->lt;
     const lt_functions *f = &lt->functions;
-    const void *bias = rvit_cu_at(bias_of(queue, args));
+    const void *bias = bias_of(queue, args);
     const shape *s = &gemm->key;
     const int transpose = LT_OP_T, bias_type = s->bias_type;
     int result = f->cublasLtMatmulDescCreate(&gemm->desc, LT_COMPUTE_32F, LT_R_32F);
@@ -314,7 +303,7 @@ static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rv
 {
     const rvit_cu_lt *lt = queue->device->lt;
     const float one = 1.0f, beta = gemm->key.has_residual ? 1.0f : 0.0f;
-    const void *bias = rvit_cu_at(bias_of(queue, args));
+    const void *bias = bias_of(queue, args);
     void *workspace = gemm->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
     int result = 0;
     queue->behind_own = 0;
@@ -467,27 +456,13 @@ static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, r
     return status == RVIT_OUT_OF_DEVICE_MEMORY ? RVIT_OK : status;
 }
 
-/* Whether cuBLASLt and the epilogue kernel can compute the op: it is not gated, and no epilogue kernel with an activation comes before a
-   residual. */
-static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *args)
-{
-    const int has_residual = args->residual.buffer != NULL, is_e4m3 = args->dtype == RVIT_E4M3;
-    if (args->gated || args->rows.capacity == 0 || !rvit_cu_linear_is_for_lt(queue, args))
-        return 0;
-    const int adds_bias = args->bias.buffer == NULL || bias_of(queue, args).buffer != NULL;
-    const rvit_cu_gemm_path path = rvit_cu_tile_gemm(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
-                                                     args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype),
-                                                     adds_bias, args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args));
-    return path == RVIT_CU_GEMM_LT ||
-           (path == RVIT_CU_GEMM_LT_EPILOGUE && (!has_residual || (is_e4m3 && args->activation == RVIT_ACTIVATION_NONE)));
-}
-
-rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm **out_gemm)
+rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_linear_choice *choice,
+                               const rvit_cu_lt_gemm **out_gemm)
 {
     *out_gemm = NULL;
-    if (!is_expressible(queue, args) || !is_open(queue))
+    if (!is_open(queue))
         return RVIT_OK;
-    const shape key = shape_of(queue, args);
+    const shape key = shape_of(queue, args, choice);
     rvit_cu_lt_gemm *gemm = find_gemm(queue, &key);
     if (gemm == NULL) {
         gemm = rvit_alloc_new(&queue->device->base.alloc, sizeof *gemm);
@@ -539,6 +514,6 @@ rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, c
         return rvit_fail(RVIT_INTERNAL, "cublasLtMatmul failed: %d", result);
     queue->launches++;
     const int adds_bias = args->bias.buffer != NULL && !has_bias(&gemm->key);
-    return adds_bias || (args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args)) ? run_epilogue(queue, args, adds_bias)
-                                                                                              : RVIT_OK;
+    const int activates = args->activation != RVIT_ACTIVATION_NONE && (gemm->key.epilogue & LT_EPILOGUE_GELU) == 0;
+    return adds_bias || activates ? run_epilogue(queue, args, adds_bias) : RVIT_OK;
 }

@@ -1,4 +1,4 @@
-/* What the GEMMs of the backend are told of a linear op. */
+/* What the choice of a GEMM, and the GEMMs of the backend, are told of a linear op. */
 #include "backend_cuda/cu.h"
 
 int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
@@ -19,14 +19,26 @@ int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_a
     return queue->n_ops > 0;
 }
 
-int rvit_cu_linear_is_for_lt(const rvit_cu_queue *queue, const rvit_linear_args *args)
+rvit_cu_linear_facts rvit_cu_linear_facts_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    if (args->residual.buffer != NULL && args->residual_period != 0 && args->residual_period < args->rows.capacity)
-        return 0;
-    return args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED ||
-           (queue->hints.spare_rows &&
-            rvit_cu_tile_makes_spare_rows(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
-                                          args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype)));
+    const uintptr_t at = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->out) |
+                         (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->bias);
+    return (rvit_cu_linear_facts){
+        .dtype = args->dtype,
+        .out_dtype = args->out_dtype,
+        .rows = args->rows.capacity,
+        .in_features = args->in_features,
+        .out_features = args->out_features,
+        .activation = args->activation,
+        .gated = args->gated,
+        .has_bias = args->bias.buffer != NULL,
+        .has_residual = args->residual.buffer != NULL,
+        .repeats = args->residual.buffer != NULL && args->residual_period != 0 && args->residual_period < args->rows.capacity,
+        .live = args->rows.live.buffer != NULL && args->rows.padded != RVIT_ROWS_PADDED,
+        .may_pad = queue->hints.spare_rows,
+        .narrow_bias = queue->hints.narrow_bias.buffer != NULL,
+        .is_unaligned = at % 16 != 0,
+    };
 }
 
 rvit_cu_linear_params rvit_cu_linear_params_of(const rvit_cu_queue *queue, const rvit_linear_args *args)

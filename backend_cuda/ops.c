@@ -17,7 +17,6 @@ rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
 
 rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
 {
-    const rvit_cu_lt_gemm *gemm;
     switch (op->type) {
     case RVIT_OP_SELECT:
         return rvit_cu_select_reserve(queue, &op->select);
@@ -25,9 +24,7 @@ rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
         return rvit_cu_match_reserve(queue, &op->match);
     case RVIT_OP_LINEAR:
         queue->hints = op->hints;
-        if (rvit_cu_hopper_serves(queue, &op->linear))
-            return RVIT_OK;
-        return rvit_cu_lt_prepare(queue, &op->linear, &gemm);
+        return rvit_cu_linear_reserve(queue, &op->linear);
     default:
         return RVIT_OK;
     }

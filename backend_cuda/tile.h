@@ -167,45 +167,22 @@
     SHAPE(d96, 96, 2, 64, 128, 3)      \
     SHAPE(d128, 128, 2, 64, 128, 3)
 
-/* What a GEMM of 16-bit elements makes: bits of rvit_cu_machine. */
-typedef enum rvit_cu_gemm_kind {
-    RVIT_CU_GEMM_PLAIN,     /* 16 bits, as qkv */
-    RVIT_CU_GEMM_ACTIVATED, /* 16 bits, with an activation that cuBLASLt has not, as fc1 */
-    RVIT_CU_GEMM_WIDE,      /* float32, as proj */
-    RVIT_CU_GEMM_NARROWING, /* float32, from more channels than it has columns, as fc2 */
-} rvit_cu_gemm_kind;
-rvit_cu_gemm_kind rvit_cu_tile_kind(int32_t in_features, int32_t out_features, int32_t out_size, int32_t adds_pass);
-
 /* How the GEMM for few rows divides its work: a row of RVIT_CU_LINEAR_FEWS, stages of its ring, parts of k, CTAs that share rows of x and
    of weight. */
 typedef struct rvit_cu_few_form {
     int32_t shape, stages, parts, beside, above;
 } rvit_cu_few_form;
 
-/* A field named _macs is the number of multiply-accumulates of a GEMM, rows x in_features x
-   out_features, from which on the host takes the path; 0: never. */
+/* What the choice of a kernel depends on. */
 typedef struct rvit_cu_machine {
     int32_t n_sms;
-    int32_t max_shared;    /* bytes a CTA may ask for */
-    int32_t sm_shared;     /* bytes of an SM */
-    int32_t epilogue_macs; /* cuBLASLt with an epilogue kernel, rather than one kernel of the backend */
-    int32_t trial_macs;    /* measure the algorithms of cuBLASLt and take the fastest */
-    int32_t warpgroups;    /* its kernels for warpgroups are there */
-    int64_t hopper_macs;   /* the GEMM for warpgroups, where only the device knows the rows */
-    int64_t bytes_tiles;   /* a model has it make e4m3 of e4m3 from so many tiles on; 0: never */
-    int32_t e4m3_kinds;    /* kinds of GEMMs (bits) of e4m3 that does not become e4m3: it makes them, */
-    int64_t e4m3_tiles;    /* from so many tiles on */
-    int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
-    int32_t clusters;      /* a launch may say how many CTAs a cluster has */
-    /* Kinds of GEMMs (bits) whose rows the host knows: for warpgroups although cuBLASLt needs no second pass; for warpgroups and few rows.
-     */
-    int32_t hopper_kinds, few_kinds;
-    int32_t few_counted;         /* the GEMM for few rows, where cuBLASLt cannot serve */
-    int32_t few_bytes;           /* CTAs of that for few, at most, for 100 SMs, where e4m3 becomes e4m3; 0: never */
-    int32_t few_tiles[4];        /* of each kind: tiles of the GEMM for many rows, at most, for 100 SMs, for that for few; 0: any number */
-    int32_t spare_e4m3_tiles[4]; /* in the same measure: at most so many, for cuBLASLt to make all rows; 0: never */
-    int32_t spare_tiles[2];      /* the same of 16 bits and kind RVIT_CU_GEMM_NARROWING: more than so many, at most so many */
-    rvit_cu_few_form few_forms[4]; /* of each kind, in place of the choice; no stages: the choice */
+    int32_t max_shared; /* bytes a CTA may ask for */
+    int32_t sm_shared;  /* bytes of an SM */
+    int32_t warpgroups; /* its kernels for warpgroups are there */
+    int32_t faster_mma; /* it has wgmma or tcgen05, faster than mma.sync, which the backend's other kernels use */
+    int32_t early;      /* a kernel of the backend may be launched before the one before it ends */
+    int32_t clusters;   /* a launch may say how many CTAs a cluster has */
+    int32_t trial_macs; /* multiply-accumulates of a GEMM from which on the algorithms of cuBLASLt are measured; 0: never */
 } rvit_cu_machine;
 
 typedef enum rvit_cu_attention_shape {
@@ -306,6 +283,9 @@ typedef struct rvit_cu_linear_tile {
 rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
                                         int32_t out_features, int32_t is_general);
 
+/* Whether a tile of the shape is all that a CTA computes. */
+int32_t rvit_cu_tile_is_single(rvit_cu_linear_shape shape);
+
 typedef struct rvit_cu_quantize_tile {
     int32_t threads, ctas;
     int32_t held; /* rows are kept in registers */
@@ -326,44 +306,14 @@ typedef struct rvit_cu_few_tile {
 } rvit_cu_few_tile;
 
 /* By capacity and shape alone: the bits of a row depend on the parts of k. ctas 0: none fits. */
-rvit_cu_few_tile rvit_cu_tile_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                                  int32_t adds_pass);
-/* Whether the form is one that the kernel has; parts: of an output of that size. */
-int32_t rvit_cu_tile_has_few(const rvit_cu_machine *machine, const rvit_cu_few_form *form, int32_t in_features, int32_t out_size);
-/* Whether it is to compute what it has code for. for_lt: as below. */
-int32_t rvit_cu_tile_takes_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                               int32_t adds_pass, int32_t for_lt);
+rvit_cu_few_tile rvit_cu_tile_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features,
+                                  int32_t out_size);
+/* Of a form. ctas 0: it is none that the kernel has; parts: of an output of that size. */
+rvit_cu_few_tile rvit_cu_tile_few_of(const rvit_cu_machine *machine, const rvit_cu_few_form *form, int64_t rows, int32_t in_features,
+                                     int32_t out_features, int32_t out_size);
 
-/* Whether the GEMM for warpgroups is to compute what it has code for (linear_hopper.c). element_size: 1 or 2; for_lt: cuBLASLt could, as
-   the host knows the rows, or may work on all of them, and the residual does not repeat; adds_pass: with a second pass for the activation.
- */
-int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                  int32_t out_features, int32_t out_size, int32_t adds_pass, int32_t for_lt);
-
-/* Whether, where only the device knows the rows, cuBLASLt makes all that there may be about as fast as another kernel those that there are.
- */
-int32_t rvit_cu_tile_makes_spare_rows(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                      int32_t out_features, int32_t out_size);
-
-/* Whether a model is to have e4m3 made by it, rather than by cuBLASLt and quantize. */
-int32_t rvit_cu_tile_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features);
-
-/* Its CTAs. */
+/* CTAs of the GEMM of warpgroups for many rows. */
 int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features, int32_t out_size);
-
-/* How a GEMM whose rows the host knows is computed, if cuBLASLt is there. cuBLASLt is asked
-   for no activation, and adds a bias only in the type of the output. The epilogue kernel does what is
-   left in place, so a 16-bit output is rounded twice. */
-typedef enum rvit_cu_gemm_path {
-    RVIT_CU_GEMM_OWN,         /* one kernel of the backend */
-    RVIT_CU_GEMM_LT,          /* cuBLASLt alone */
-    RVIT_CU_GEMM_LT_EPILOGUE, /* cuBLASLt, then the epilogue kernel */
-} rvit_cu_gemm_path;
-
-/* element_size: of x and weight. adds_bias: there is no bias, or there is one in the type of the
-   output, which cuBLASLt adds. */
-rvit_cu_gemm_path rvit_cu_tile_gemm(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                    int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_activation);
 
 /* CTAs of a kernel with a grid-stride loop: `per_cta` items each, at least 1 and at most `per_sm` on
    each SM. */

@@ -41,7 +41,8 @@ static int64_t ctas_of(const rvit_cu_few_form *form, int64_t rows, int32_t out_f
            form->beside * form->parts;
 }
 
-int32_t rvit_cu_tile_has_few(const rvit_cu_machine *machine, const rvit_cu_few_form *form, int32_t in_features, int32_t out_size)
+/* Whether the kernel has the form. */
+static int has_few(const rvit_cu_machine *machine, const rvit_cu_few_form *form, int32_t in_features, int32_t out_size)
 {
     if (form->shape < 0 || form->shape >= RVIT_CU_N_FEW_SHAPES || form->stages < 2 || form->stages > RVIT_CU_FEW_STAGES ||
         form->parts < 1 || form->beside < 1 || form->above < 1)
@@ -97,7 +98,7 @@ static rvit_cu_few_form choose(const rvit_cu_machine *machine, int64_t rows, int
         for (int i = 0; i < (int)(sizeof ways / sizeof ways[0]); i++) {
             rvit_cu_few_form form = {.shape = shape, .parts = ways[i][0], .beside = ways[i][1], .above = ways[i][2]};
             form.stages = stages_of(machine, form, rows, out_features, out_size);
-            if (!rvit_cu_tile_has_few(machine, &form, in_features, out_size))
+            if (!has_few(machine, &form, in_features, out_size))
                 continue;
             const int64_t time = time_of(machine, &form, rows, in_features, out_features, out_size);
             if (time < least_time)
@@ -114,47 +115,23 @@ static rvit_cu_few_form form_of_bytes(int32_t in_features)
     return (rvit_cu_few_form){.shape = RVIT_CU_FEW_128x64, .stages = (int32_t)most(stages, 2), .parts = 1, .beside = 1, .above = 1};
 }
 
-rvit_cu_few_tile rvit_cu_tile_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                                  int32_t adds_pass)
+rvit_cu_few_tile rvit_cu_tile_few_of(const rvit_cu_machine *machine, const rvit_cu_few_form *form, int64_t rows, int32_t in_features,
+                                     int32_t out_features, int32_t out_size)
 {
-    const rvit_cu_few_form *forced = &machine->few_forms[rvit_cu_tile_kind(in_features, out_features, out_size, adds_pass)];
-    rvit_cu_few_tile tile = {.form = forced->stages > 0 ? *forced
-                                     : out_size == 1    ? form_of_bytes(in_features)
-                                                        : choose(machine, rows, in_features, out_features, out_size)};
-    if (!rvit_cu_tile_has_few(machine, &tile.form, in_features, out_size))
+    rvit_cu_few_tile tile = {.form = *form};
+    if (!has_few(machine, form, in_features, out_size))
         return tile;
-    const struct few_shape *s = &shapes[tile.form.shape];
+    const struct few_shape *s = &shapes[form->shape];
     tile.rows = s->rows, tile.columns = s->columns;
-    tile.ctas = (int32_t)ctas_of(&tile.form, rows, out_features);
-    tile.cluster = tile.form.parts * tile.form.beside * tile.form.above;
+    tile.ctas = (int32_t)ctas_of(form, rows, out_features);
+    tile.cluster = form->parts * form->beside * form->above;
     tile.threads = s->threads;
-    tile.shared = shared_of(&tile.form);
+    tile.shared = shared_of(form);
     return tile;
 }
 
-/* Whether there are too few tiles for the GEMM for many rows, and too many outputs for the kernel that is best with least. */
-static int are_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                   int32_t adds_pass)
+rvit_cu_few_tile rvit_cu_tile_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size)
 {
-    const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
-    const int64_t most_tiles = machine->few_tiles[rvit_cu_tile_kind(in_features, out_features, out_size, adds_pass)];
-    return most_tiles == 0 ||
-           (tiles * 100 <= most_tiles * machine->n_sms &&
-            rvit_cu_tile_gemm(machine, 2, rows, in_features, out_features, out_size, !adds_pass, adds_pass) != RVIT_CU_GEMM_OWN);
-}
-
-int32_t rvit_cu_tile_takes_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                               int32_t adds_pass, int32_t for_lt)
-{
-    const rvit_cu_gemm_kind kind = rvit_cu_tile_kind(in_features, out_features, out_size, adds_pass);
-    if (!machine->warpgroups || !machine->clusters || rows == 0)
-        return 0;
-    if (out_size == 1) {
-        const int64_t ctas = rvit_cu_tile_few(machine, rows, in_features, out_features, out_size, adds_pass).ctas;
-        return ctas > 0 && ctas * 100 <= (int64_t)machine->few_bytes * machine->n_sms;
-    }
-    if (!(for_lt ? machine->few_kinds >> kind & 1 : machine->few_counted))
-        return 0;
-    return are_few(machine, rows, in_features, out_features, out_size, adds_pass) &&
-           rvit_cu_tile_few(machine, rows, in_features, out_features, out_size, adds_pass).ctas > 0;
+    const rvit_cu_few_form form = out_size == 1 ? form_of_bytes(in_features) : choose(machine, rows, in_features, out_features, out_size);
+    return rvit_cu_tile_few_of(machine, &form, rows, in_features, out_features, out_size);
 }

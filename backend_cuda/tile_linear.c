@@ -1,4 +1,4 @@
-/* Launch shapes of the GEMMs, but for that for few rows (tile_few.c), and which of them runs. */
+/* Launch shapes of the GEMMs, but for that for few rows (tile_few.c). */
 #include "backend_cuda/divide.h"
 #include "backend_cuda/tile.h"
 
@@ -109,46 +109,9 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     return tile;
 }
 
-rvit_cu_gemm_kind rvit_cu_tile_kind(int32_t in_features, int32_t out_features, int32_t out_size, int32_t adds_pass)
+int32_t rvit_cu_tile_is_single(rvit_cu_linear_shape shape)
 {
-    if (out_size == 4)
-        return in_features > out_features ? RVIT_CU_GEMM_NARROWING : RVIT_CU_GEMM_WIDE;
-    return adds_pass ? RVIT_CU_GEMM_ACTIVATED : RVIT_CU_GEMM_PLAIN;
-}
-
-/* The limits were measured on an H100 (bench/notes/cuda-hopper-products.md). Of few rounds of tiles the last is mostly idle, and cuBLASLt
-   has tiles that fill it. */
-int32_t rvit_cu_tile_takes_hopper(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                  int32_t out_features, int32_t out_size, int32_t adds_pass, int32_t for_lt)
-{
-    if (!machine->warpgroups || machine->hopper_macs == 0 || rows == 0)
-        return 0;
-    const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
-    const rvit_cu_gemm_kind kind = rvit_cu_tile_kind(in_features, out_features, out_size, adds_pass);
-    if (element_size == 1)
-        return !for_lt || ((machine->e4m3_kinds >> kind & 1) && tiles >= machine->e4m3_tiles);
-    if (!for_lt)
-        return (double)rows * in_features * out_features >= (double)machine->hopper_macs;
-    return (adds_pass || machine->hopper_kinds >> kind & 1) && tiles >= 3 * (int64_t)machine->n_sms;
-}
-
-int32_t rvit_cu_tile_makes_spare_rows(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                      int32_t out_features, int32_t out_size)
-{
-    const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
-    const rvit_cu_gemm_kind kind = rvit_cu_tile_kind(in_features, out_features, out_size, 0);
-    if (element_size == 1 && !machine->warpgroups) /* the backend's kernel is so slow that rows that are not there cost less */
-        return 1;
-    if (element_size == 1)
-        return tiles * 100 <= (int64_t)machine->spare_e4m3_tiles[kind] * machine->n_sms;
-    return element_size == 2 && kind == RVIT_CU_GEMM_NARROWING && tiles * 100 > (int64_t)machine->spare_tiles[0] * machine->n_sms &&
-           tiles * 100 <= (int64_t)machine->spare_tiles[1] * machine->n_sms;
-}
-
-int32_t rvit_cu_tile_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
-{
-    const int64_t tiles = divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(1));
-    return machine->warpgroups && machine->bytes_tiles > 0 && tiles >= machine->bytes_tiles;
+    return shapes[shape].is_single;
 }
 
 int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features, int32_t out_size)
@@ -157,28 +120,4 @@ int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_
     const int64_t halves = divide_up(rows, RVIT_CU_HOPPER_ROWS / 2 * CLUSTER) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
     const int32_t most = machine->n_sms / CLUSTER;
     return least(halves < 1 ? 1 : halves, most < 1 ? 1 : most) * CLUSTER;
-}
-
-/* Whether the backend's kernel, launched early, is at least as fast as cuBLASLt. The limits were
-   measured on an H200 in whole forwards (bench/notes/cuda-products.md). */
-static int is_for_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                      int32_t has_activation)
-{
-    const double most_macs = has_activation ? 5e8 : out_size == 4 ? 6e7 : 1.8e8;
-    return machine->early && in_features % 8 == 0 && in_features <= 768 && (double)rows * in_features * out_features <= most_macs &&
-           shapes[choose_shape(machine, rows, out_features)].is_single;
-}
-
-rvit_cu_gemm_path rvit_cu_tile_gemm(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                    int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_activation)
-{
-    if (element_size == 2 && is_for_few(machine, rows, in_features, out_features, out_size, has_activation))
-        return RVIT_CU_GEMM_OWN;
-    if (adds_bias && !has_activation)
-        return RVIT_CU_GEMM_LT;
-    if (out_features * (int64_t)out_size % 16 != 0) /* the epilogue kernel takes 16 bytes of a row at a time */
-        return RVIT_CU_GEMM_OWN;
-    /* A float32 output loses no precision in the epilogue kernel. */
-    const int is_large = machine->epilogue_macs > 0 && (double)rows * in_features * out_features >= machine->epilogue_macs;
-    return is_large || out_size == 4 || element_size == 1 ? RVIT_CU_GEMM_LT_EPILOGUE : RVIT_CU_GEMM_OWN;
 }

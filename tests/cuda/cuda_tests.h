@@ -1,9 +1,10 @@
-/* The suites of test_cuda: what only the CUDA backend has. */
+/* The suites of test_cuda: what only the CUDA backend has; and of test_cuda_tile, what it chooses. */
 #ifndef RVIT_TESTS_CUDA_TESTS_H
 #define RVIT_TESTS_CUDA_TESTS_H
 
 #include "harness.h"
 
 extern const suite variants_suite, products_suite, hopper_suite, e4m3_suite, interop_suite, external_suite;
+extern const suite choose_suite;
 
 #endif

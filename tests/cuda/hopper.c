@@ -23,24 +23,34 @@ typedef struct hopper_case {
     int counts;            /* to e4m3: what is cut off */
 } hopper_case;
 
-static void set_form(rvit_cu_machine *machine, const rvit_cu_few_form *form)
+/* The form in which kernels for few rows are to serve: [the product narrows its rows]. No stages: those for many rows are. */
+static rvit_cu_few_form forms[2];
+
+static rvit_cu_linear_choice choose_warpgroups(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts)
 {
-    machine->hopper_macs = machine->e4m3_tiles = 1;
-    machine->e4m3_kinds = 15;
-    machine->few_counted = form->stages > 0;
-    machine->few_bytes = form->stages > 0 ? INT32_MAX : 0;
-    memset(machine->few_tiles, 0, sizeof machine->few_tiles);
-    for (int kind = 0; kind < 4; kind++)
-        machine->few_forms[kind] = *form;
+    const rvit_cu_few_form *form = &forms[facts->in_features > facts->out_features];
+    const rvit_cu_linear_path path = form->stages > 0 ? RVIT_CU_PATH_FEW : RVIT_CU_PATH_MANY;
+    rvit_cu_linear_choice choice = {.path = path, .why = RVIT_CU_WHY_MANY_TILES};
+    if (path == RVIT_CU_PATH_FEW)
+        choice.few = rvit_cu_tile_few_of(machine, form, facts->rows, facts->in_features, facts->out_features,
+                                         (int32_t)rvit_dtype_size(facts->out_dtype));
+    return rvit_cu_linear_has_kernel(machine, facts, path) ? choice : rvit_cu_linear_choose(machine, facts);
+}
+
+static int serve(rvit_cu_linear_choice choice)
+{
+    return choice.path == RVIT_CU_PATH_MANY || choice.path == RVIT_CU_PATH_FEW;
 }
 
 static void run(rvit_op op, const rvit_cu_few_form *form, int32_t n_sms)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_machine machine = device->machine;
-    set_form(&device->machine, form);
+    forms[0] = forms[1] = *form;
     device->machine.n_sms = n_sms;
+    device->choose_linear = choose_warpgroups;
     const rvit_status status = rvit_stream_add(H.stream[DEVICE], &op);
+    device->choose_linear = rvit_cu_linear_choose;
     device->machine = machine;
     expect_ok(status);
 }
@@ -136,10 +146,9 @@ static void check(const hopper_case *c, int *n_served)
     op.linear = args;
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_queue queue = {.device = device};
-    const rvit_cu_machine machine = device->machine;
-    set_form(&device->machine, &c->form);
-    *n_served += rvit_cu_hopper_serves(&queue, &args);
-    device->machine = machine;
+    const rvit_cu_linear_facts facts = rvit_cu_linear_facts_of(&queue, &args);
+    forms[0] = forms[1] = c->form;
+    *n_served += serve(choose_warpgroups(&device->machine, &facts));
     char *first = scratch((size_t)out->size);
     for (int i = 0; i < 4 && c->live[i] >= 0; i++)
         for (int sms = 1; sms <= 5; sms += 4) {
@@ -293,11 +302,10 @@ static void hopper_few_all(void **state)
 }
 
 /* Products of f16, or of e4m3 that become e4m3, whose rows are those of the one before. */
-static void follow(rvit_dtype dtype, const rvit_cu_few_form *forms)
+static void follow(rvit_dtype dtype)
 {
     enum { ROWS = 130, WIDTH = 128, HIDDEN = 256, LAYERS = 3 };
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
-    const rvit_cu_machine machine = device->machine;
     const int is_e4m3 = dtype == RVIT_E4M3;
     const int64_t element = rvit_dtype_size(dtype), out_element = is_e4m3 ? 1 : 4;
     array *x = array_input("x", ROWS * WIDTH * element), *hidden = array_output("hidden", ROWS * HIDDEN * element);
@@ -336,10 +344,7 @@ static void follow(rvit_dtype dtype, const rvit_cu_few_form *forms)
     args[0].activation = RVIT_ACTIVATION_GELU;
     if (!is_e4m3)
         args[1].out_dtype = RVIT_F32;
-    device->machine.few_kinds = 15;
-    memset(device->machine.few_tiles, 0, sizeof device->machine.few_tiles);
-    memcpy(device->machine.few_forms, forms, sizeof device->machine.few_forms);
-    device->machine.few_bytes = forms[1].stages > 0 ? INT32_MAX : 0;
+    device->choose_linear = choose_warpgroups;
     char *first = scratch((size_t)out->size);
     for (int recorded = 0; recorded < 2; recorded++) {
         rvit_program *program = NULL;
@@ -357,7 +362,7 @@ static void follow(rvit_dtype dtype, const rvit_cu_few_form *forms)
         if (!recorded)
             memcpy(first, out->result[DEVICE], (size_t)out->size);
     }
-    device->machine = machine;
+    device->choose_linear = rvit_cu_linear_choose;
     assert_memory_equal(first, out->result[DEVICE], (size_t)out->size);
     harness_teardown(NULL);
 }
@@ -366,41 +371,35 @@ static void follow(rvit_dtype dtype, const rvit_cu_few_form *forms)
 static void hopper_follow(void **state)
 {
     (void)state;
-    static const rvit_cu_few_form forms[][4] = {{{0},
-                                                 {RVIT_CU_FEW_64x128, 2, 1, 2, 1}, /* fc1 */
-                                                 {0},
-                                                 {RVIT_CU_FEW_128x64, 2, 4, 1, 1}}, /* fc2 */
-                                                {{RVIT_CU_FEW_128x64, 2, 1, 1, 1}, {RVIT_CU_FEW_128x64, 2, 1, 2, 1}, {0}, {0}},
-                                                {{0}, {0}, {0}, {0}}};
-    follow(RVIT_F16, forms[0]);
-    for (int i = 1; i < 3 && rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups; i++)
-        follow(RVIT_E4M3, forms[i]);
+    static const rvit_cu_few_form of[][2] = {{{RVIT_CU_FEW_64x128, 2, 1, 2, 1}, {RVIT_CU_FEW_128x64, 2, 4, 1, 1}}, /* fc1, fc2 */
+                                             {{RVIT_CU_FEW_128x64, 2, 1, 2, 1}, {RVIT_CU_FEW_128x64, 2, 1, 1, 1}},
+                                             {{0}, {0}}};
+    for (int i = 0; i < (rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups ? 3 : 1); i++) {
+        memcpy(forms, of[i], sizeof forms);
+        follow(i == 0 ? RVIT_F16 : RVIT_E4M3);
+    }
 }
 
-/* What it has no code for is not given to it. */
+/* What they have no code for is not given to them. */
 static void hopper_refuses(void **state)
 {
     (void)state;
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
-    const rvit_cu_machine machine = device->machine;
     const rvit_cu_queue queue = {.device = device};
     array *x = array_input("x", 8192), *live = array_input("live", 4);
     rvit_linear_args good = RVIT_LINEAR_ARGS_INIT;
     good.dtype = good.out_dtype = RVIT_F16;
-    good.rows.capacity = 8;
+    good.rows.capacity = 1 << 18;
     good.in_features = 64;
     good.out_features = 32;
     arrays_upload();
     good.rows.live = array_view(live, DEVICE);
     good.x = good.weight = good.out = array_view(x, DEVICE);
-    device->machine.warpgroups = 1;
-    device->machine.few_counted = device->machine.few_kinds = 0;
-    device->machine.hopper_macs = 64 * 32 * 8;
-    const int serves = rvit_cu_hopper_serves(&queue, &good);
-    rvit_linear_args bad[11];
-    for (int i = 0; i < 11; i++)
+    enum { N = 12 };
+    rvit_linear_args bad[N];
+    for (int i = 0; i < N; i++)
         bad[i] = good;
-    bad[0].rows.capacity = 7;
+    bad[0].rows.capacity = 1 << 17;
     bad[1].rows.capacity = 0;
     bad[2].in_features = 68;
     bad[3].out_features = 48;
@@ -411,15 +410,20 @@ static void hopper_refuses(void **state)
     bad[8].weight.offset += 8;
     bad[9].rows.live = (rvit_view){NULL, 0};
     bad[10].out_features = 33;
+    bad[11].rows.padded = RVIT_ROWS_PADDED;
+    rvit_cu_machine machine = device->machine;
+    machine.warpgroups = 1, machine.clusters = 0, machine.n_sms = 1 << 20;
+    rvit_cu_linear_facts facts = rvit_cu_linear_facts_of(&queue, &good);
+    assert_true(serve(rvit_cu_linear_choose(&machine, &facts)));
+    machine.warpgroups = 0;
+    assert_false(serve(rvit_cu_linear_choose(&machine, &facts)));
+    machine.warpgroups = 1;
     int taken = 0;
-    for (int i = 0; i < 11; i++)
-        taken |= rvit_cu_hopper_serves(&queue, &bad[i]) << i;
-    device->machine.warpgroups = 0;
-    const int without = rvit_cu_hopper_serves(&queue, &good);
-    device->machine = machine;
-    assert_int_equal(serves, 1);
+    for (int i = 0; i < N; i++) {
+        facts = rvit_cu_linear_facts_of(&queue, &bad[i]);
+        taken |= serve(rvit_cu_linear_choose(&machine, &facts)) << i;
+    }
     assert_int_equal(taken, 0);
-    assert_int_equal(without, 0);
 }
 
 /* What of e4m3 no kernel can make is refused with the reason. */

@@ -51,18 +51,38 @@ static void offer_algorithms(int n)
         offer(n);
 }
 
-static rvit_cu_gemm_path path_of(const product_case *c)
+/* Takes cuBLASLt wherever it can serve, as for very many rows. */
+static rvit_cu_linear_choice choose_lt(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts)
 {
-    const rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
-    const int activates =
-        c->activation == RVIT_ACTIVATION_GELU_TANH && c->out_dtype != RVIT_F32 && c->residual == NO_RESIDUAL && (!c->bias || c->narrow);
-    const int adds_bias = !c->bias || c->out_dtype == RVIT_F32 || (c->narrow && (c->activation == RVIT_ACTIVATION_NONE || activates));
-    const rvit_cu_gemm_path path =
-        rvit_cu_tile_gemm(machine, (int32_t)rvit_dtype_size(c->dtype), CAPACITY, IN, OUT, (int32_t)rvit_dtype_size(c->out_dtype), adds_bias,
-                          c->activation != RVIT_ACTIVATION_NONE && !activates);
-    if (c->gated || c->rows == LIVE || c->residual == PERIODIC || (path == RVIT_CU_GEMM_LT_EPILOGUE && c->residual != NO_RESIDUAL))
-        return RVIT_CU_GEMM_OWN;
-    return path;
+    rvit_cu_machine other = *machine;
+    rvit_cu_linear_facts more = *facts;
+    other.warpgroups = other.early = 0, other.faster_mma = 1;
+    more.rows = facts->rows == 0 ? 0 : INT32_MAX / 2;
+    const rvit_cu_linear_choice choice = rvit_cu_linear_choose(&other, &more);
+    return choice.path == RVIT_CU_PATH_LT || choice.path == RVIT_CU_PATH_LT_EPILOGUE ? choice : rvit_cu_linear_choose(machine, facts);
+}
+
+static rvit_cu_linear_path path_of(const product_case *c)
+{
+    const rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+    const rvit_cu_linear_facts facts = {.dtype = c->dtype,
+                                        .out_dtype = c->out_dtype,
+                                        .rows = CAPACITY,
+                                        .in_features = IN,
+                                        .out_features = OUT,
+                                        .activation = c->activation,
+                                        .gated = c->gated,
+                                        .has_bias = c->bias,
+                                        .has_residual = c->residual != NO_RESIDUAL,
+                                        .repeats = c->residual == PERIODIC,
+                                        .live = c->rows == LIVE,
+                                        .narrow_bias = c->narrow};
+    return device->choose_linear(&device->machine, &facts).path;
+}
+
+static int is_made_there(const product_case *c)
+{
+    return path_of(c) == RVIT_CU_PATH_LT || path_of(c) == RVIT_CU_PATH_LT_EPILOGUE;
 }
 
 static const rvit_view absent = {NULL, 0};
@@ -125,7 +145,7 @@ static void check(const product_case *c)
     float *plain = scratch((size_t)n * sizeof *plain);
     linear_f64(&p, exact);
     linear_f32(&p, plain);
-    if (path_of(c) == RVIT_CU_GEMM_LT_EPILOGUE)
+    if (path_of(c) == RVIT_CU_PATH_LT_EPILOGUE)
         round_twice(c, &p, plain, n);
 
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
@@ -149,7 +169,7 @@ static void check(const product_case *c)
     expect_ok(add_linear(&args, array_view(narrow, DEVICE), 0));
     const long long after = products_made();
     /* The library is opened by the first product that could be its own. */
-    if (after >= 0 && after - (before < 0 ? 0 : before) != (path_of(c) != RVIT_CU_GEMM_OWN))
+    if (after >= 0 && after - (before < 0 ? 0 : before) != is_made_there(c))
         fail_msg("%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d: %lld products by cuBLASLt", rvit_dtype_name(c->dtype),
                  rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual,
                  (int)c->rows, after - before);
@@ -164,10 +184,9 @@ static void check(const product_case *c)
     harness_teardown(NULL);
 }
 
-static void check_all(int32_t epilogue_macs)
+static void check_all(int takes_lt)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
-    const int32_t before = device->machine.epilogue_macs;
     static const rvit_activation activations[] = {RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_GELU, RVIT_ACTIVATION_GELU_TANH,
                                                   RVIT_ACTIVATION_SILU, RVIT_ACTIVATION_SILU};
     for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++)
@@ -186,9 +205,9 @@ static void check_all(int32_t epilogue_macs)
                                                 .rows = (rows_kind)rows};
                         if (c.narrow && (c.gated || out_dtype == RVIT_F32)) /* a session narrows no bias of gates */
                             continue;
-                        device->machine.epilogue_macs = epilogue_macs;
+                        device->choose_linear = takes_lt ? choose_lt : rvit_cu_linear_choose;
                         check(&c);
-                        device->machine.epilogue_macs = before;
+                        device->choose_linear = rvit_cu_linear_choose;
                     }
 }
 
@@ -361,9 +380,7 @@ static void rows_on_the_device(void **state)
 {
     (void)state;
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
-    const rvit_cu_machine machine = device->machine;
-    device->machine.epilogue_macs = 1;
-    device->machine.early = 0; /* else products this small are the backend's own */
+    device->choose_linear = choose_lt;
     chain c = {.x = array_input("x", MOST_ROWS * IN * 2),
                .up = array_input("up", MIDDLE * IN * 2),
                .down = array_input("down", IN * MIDDLE * 2),
@@ -377,7 +394,7 @@ static void rows_on_the_device(void **state)
     arrays_upload();
     const long long before = products_made();
     expect_ok(record_chain(&c, 1, &program));
-    device->machine = machine;
+    device->choose_linear = rvit_cu_linear_choose;
     if (before >= 0)
         assert_int_equal(products_made() - before, 0);
     const int32_t counts[] = {MOST_ROWS, 0, 1, 69, 70, 320, 321, 500, 699, MOST_ROWS + 5, -3};

@@ -1,5 +1,5 @@
 /* The tile choice of the CUDA backend: whatever it chooses covers the work and fits the device. Needs no GPU. */
-#include "harness.h"
+#include "cuda_tests.h"
 
 #include "backend_cuda/params.h"
 #include "backend_cuda/tile.h"
@@ -282,47 +282,10 @@ static void linear_choices(void **state)
     assert_int_equal(rvit_cu_tile_linear(ada, 2, 12608, 768, 3072, 0).ctas, 2 * 58);
 }
 
-/* The GEMM for warpgroups: where it is taken, and its clusters of two. */
+/* The GEMM for warpgroups: clusters of two. */
 static void hopper_choices(void **state)
 {
     (void)state;
-    const rvit_cu_machine h100 = {.n_sms = 132, .warpgroups = 1, .hopper_macs = 500000000}, other = {.n_sms = 132, .hopper_macs = 1};
-    assert_true(rvit_cu_tile_takes_hopper(&h100, 2, 12608, 768, 3072, 2, 1, 1));
-    assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 1576, 768, 3072, 2, 1, 1));
-    assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 12608, 768, 2304, 2, 0, 1));
-    assert_true(rvit_cu_tile_takes_hopper(&h100, 2, 1576, 768, 2304, 2, 0, 0));
-    assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 197, 192, 576, 2, 0, 0));
-    assert_false(rvit_cu_tile_takes_hopper(&h100, 2, 0, 768, 3072, 2, 1, 0));
-    assert_false(rvit_cu_tile_takes_hopper(&other, 2, 12608, 768, 3072, 2, 1, 0));
-    /* Of e4m3 that stays none, where cuBLASLt could serve, until it is asked for. */
-    rvit_cu_machine asked = h100;
-    asked.e4m3_tiles = 396;
-    asked.e4m3_kinds = 1 << RVIT_CU_GEMM_PLAIN;
-    assert_false(rvit_cu_tile_takes_hopper(&h100, 1, 50432, 768, 3072, 2, 0, 1));
-    assert_true(rvit_cu_tile_takes_hopper(&h100, 1, 3152, 768, 3072, 2, 0, 0));
-    assert_true(rvit_cu_tile_takes_hopper(&asked, 1, 12608, 768, 2304, 2, 0, 1));
-    assert_false(rvit_cu_tile_takes_hopper(&asked, 1, 3152, 768, 2304, 2, 0, 1));
-    assert_false(rvit_cu_tile_takes_hopper(&asked, 1, 12608, 3072, 768, 4, 0, 1));
-    /* It could, if it makes rows that may not be there: where these are few. */
-    asked.spare_tiles[0] = 24, asked.spare_tiles[1] = 61;
-    asked.spare_e4m3_tiles[RVIT_CU_GEMM_PLAIN] = 160;
-    assert_true(rvit_cu_tile_makes_spare_rows(&asked, 2, 1576, 3072, 768, 4));
-    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 3152, 3072, 768, 4));
-    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 394, 3072, 768, 4));
-    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 1576, 768, 768, 4));
-    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 2, 197, 768, 2304, 2));
-    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 4, 197, 3072, 768, 4));
-    assert_true(rvit_cu_tile_makes_spare_rows(&asked, 1, 1576, 768, 3072, 2));
-    assert_false(rvit_cu_tile_makes_spare_rows(&asked, 1, 3152, 768, 3072, 2));
-    assert_false(rvit_cu_tile_makes_spare_rows(&other, 2, 197, 3072, 768, 4));
-    assert_true(rvit_cu_tile_makes_spare_rows(&other, 1, 50432, 768, 3072, 2));
-    /* A model's e4m3, by tiles of 128 x 192. */
-    asked.bytes_tiles = 400;
-    assert_true(rvit_cu_tile_makes_bytes(&asked, 3152, 3072));
-    assert_false(rvit_cu_tile_makes_bytes(&asked, 3072, 3072));
-    assert_false(rvit_cu_tile_makes_bytes(&h100, 50432, 3072));
-    asked.warpgroups = 0;
-    assert_false(rvit_cu_tile_makes_bytes(&asked, 3152, 3072));
     for (int32_t n_sms = 1; n_sms < 200; n_sms += 11)
         for (int64_t rows = 1; rows < 100000; rows = rows * 3 + 1)
             for (int32_t out_size = 2; out_size <= 4; out_size += 2) {
@@ -333,49 +296,18 @@ static void hopper_choices(void **state)
             }
 }
 
-/* The GEMM for few rows: off where nothing asks for it; forms that the kernel has, of whole clusters, that fit. */
+/* The GEMM for few rows: forms that the kernel has, of whole clusters, that fit. */
 static void few_choices(void **state)
 {
     (void)state;
     rvit_cu_machine h100 = machines[1];
-    h100.warpgroups = h100.clusters = 1;
-    assert_false(rvit_cu_tile_takes_few(&h100, 577, 768, 2304, 2, 0, 1));
-    assert_false(rvit_cu_tile_takes_few(&h100, 577, 768, 2304, 2, 0, 0));
-    h100.few_kinds = 1 << RVIT_CU_GEMM_NARROWING;
-    assert_true(rvit_cu_tile_takes_few(&h100, 577, 3072, 768, 4, 0, 1));
-    assert_false(rvit_cu_tile_takes_few(&h100, 577, 768, 768, 4, 0, 1));
-    assert_false(rvit_cu_tile_takes_few(&h100, 0, 3072, 768, 4, 0, 1));
-    h100.few_counted = 1;
-    assert_true(rvit_cu_tile_takes_few(&h100, 577, 768, 768, 4, 0, 0));
-    /* Few are few tiles of the GEMM for many rows, by kinds. */
-    static const int32_t most_tiles[4] = {100, 125, 24, 50};
-    memcpy(h100.few_tiles, most_tiles, sizeof most_tiles);
-    h100.few_kinds = 1 << RVIT_CU_GEMM_ACTIVATED, h100.early = 1, h100.epilogue_macs = 150000000;
-    static const struct {
-        int32_t rows, in, out, out_size, adds_pass, for_lt, takes;
-    } of[] = {{577, 768, 3072, 2, 1, 1, 1}, {1182, 768, 3072, 2, 1, 1, 1}, {1576, 768, 3072, 2, 1, 1, 0},
-              {197, 768, 3072, 2, 1, 1, 0}, {1182, 3072, 768, 4, 0, 0, 1}, {1576, 3072, 768, 4, 0, 0, 0},
-              {394, 1536, 768, 4, 0, 0, 1}, {788, 768, 768, 4, 0, 0, 0},   {197, 192, 192, 4, 0, 0, 0}};
-    for (int i = 0; i < (int)(sizeof of / sizeof of[0]); i++)
-        assert_int_equal(rvit_cu_tile_takes_few(&h100, of[i].rows, of[i].in, of[i].out, of[i].out_size, of[i].adds_pass, of[i].for_lt),
-                         of[i].takes);
-    /* Those that become bytes, in one part. */
-    assert_false(rvit_cu_tile_takes_few(&h100, 197, 768, 3072, 1, 1, 0));
-    h100.few_bytes = 100;
-    assert_true(rvit_cu_tile_takes_few(&h100, 197, 768, 3072, 1, 1, 0));
-    assert_true(rvit_cu_tile_takes_few(&h100, 256, 1024, 4096, 1, 1, 0));
-    assert_false(rvit_cu_tile_takes_few(&h100, 257, 768, 3072, 1, 1, 0));
-    assert_int_equal(rvit_cu_tile_few(&h100, 197, 3072, 768, 1, 0).form.parts, 1);
-    memset(h100.few_tiles, 0, sizeof h100.few_tiles);
-    h100.clusters = 0;
-    assert_false(rvit_cu_tile_takes_few(&h100, 577, 768, 768, 4, 0, 0));
+    assert_int_equal(rvit_cu_tile_few(&h100, 197, 3072, 768, 1).form.parts, 1);
     for (int32_t n_sms = 1; n_sms < 200; n_sms += 33)
         for (int64_t rows = 1; rows < 100000; rows = rows * 3 + 1)
             for (int32_t in = 8; in < 6000; in = in * 3 + 8)
                 for (int32_t out_size = 1; out_size <= 4; out_size *= 2) {
                     h100.n_sms = n_sms;
-                    const rvit_cu_few_tile t = rvit_cu_tile_few(&h100, rows, in, 1152, out_size, 0);
-                    assert_true(rvit_cu_tile_has_few(&h100, &t.form, in, out_size));
+                    const rvit_cu_few_tile t = rvit_cu_tile_few(&h100, rows, in, 1152, out_size);
                     assert_true(t.ctas > 0 && t.ctas % t.cluster == 0 && t.shared <= h100.max_shared);
                     assert_true(t.ctas >= (rows + t.rows - 1) / t.rows * ((1152 + t.columns - 1) / t.columns) * t.form.parts);
                 }
@@ -384,10 +316,10 @@ static void few_choices(void **state)
                            bad[] = {{RVIT_CU_FEW_64x96, 4, 4, 1, 1},  {RVIT_CU_FEW_64x96, 4, 1, 1, 2},  {RVIT_CU_FEW_64x96, 1, 2, 1, 1},
                                     {RVIT_CU_FEW_64x96, 4, 3, 1, 1},  {RVIT_CU_FEW_64x128, 4, 4, 2, 2}, {RVIT_CU_N_FEW_SHAPES, 4, 1, 1, 1},
                                     {RVIT_CU_FEW_128x192, 6, 1, 1, 1}};
-    assert_true(rvit_cu_tile_has_few(&h100, &good, 768, 2));
-    assert_false(rvit_cu_tile_has_few(&h100, &good, 64, 2));
+    assert_true(rvit_cu_tile_few_of(&h100, &good, 197, 768, 768, 2).ctas > 0);
+    assert_int_equal(rvit_cu_tile_few_of(&h100, &good, 197, 64, 768, 2).ctas, 0);
     for (int i = 0; i < (int)(sizeof bad / sizeof bad[0]); i++)
-        assert_false(rvit_cu_tile_has_few(&h100, &bad[i], 768, 2));
+        assert_int_equal(rvit_cu_tile_few_of(&h100, &bad[i], 197, 768, 768, 2).ctas, 0);
 }
 
 static void small_choices(void **state)
@@ -477,38 +409,12 @@ static void images_are_shared(void **state)
     assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 160, 80, 4).held_rows, 40);
 }
 
-static void products(void **state)
-{
-    (void)state;
-    rvit_cu_machine m = machines[1];
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 8, 2, 1, 0), RVIT_CU_GEMM_LT);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 4, 4, 1, 0), RVIT_CU_GEMM_LT);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 4, 4, 1, 1), RVIT_CU_GEMM_LT_EPILOGUE);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 8, 2, 0, 0), RVIT_CU_GEMM_OWN);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 50432, 768, 3072, 2, 1, 1), RVIT_CU_GEMM_OWN);
-    m.epilogue_macs = 10 * 8 * 8;
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 8, 2, 0, 0), RVIT_CU_GEMM_LT_EPILOGUE);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 9, 8, 8, 2, 0, 0), RVIT_CU_GEMM_OWN);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 8, 2, 1, 0), RVIT_CU_GEMM_LT);
-    /* Few rows, where a kernel of the backend starts early: those of 16 bits. */
-    m.epilogue_macs = 150000000, m.early = 1;
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 99, 768, 2304, 2, 1, 0), RVIT_CU_GEMM_OWN);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 4, 99, 768, 2304, 4, 1, 0), RVIT_CU_GEMM_LT);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 197, 768, 2304, 2, 1, 0), RVIT_CU_GEMM_LT);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 197, 768, 3072, 2, 0, 1), RVIT_CU_GEMM_OWN);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 577, 768, 3072, 2, 0, 1), RVIT_CU_GEMM_LT_EPILOGUE);
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 99, 1536, 384, 4, 1, 0), RVIT_CU_GEMM_LT);
-    m.early = 0, m.epilogue_macs = 10 * 8 * 8;
-    /* The second pass takes 16 bytes of a row at a time. */
-    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 12, 2, 0, 0), RVIT_CU_GEMM_OWN);
-}
-
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),
       TEST(long_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(few_choices),
-      TEST(images_are_shared), TEST(products), TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles));
+      TEST(images_are_shared), TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles));
 
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {&tile_suite};
-    return harness_main(argc, argv, 0, suites, 1);
+    const suite *const suites[] = {&choose_suite, &tile_suite};
+    return harness_main(argc, argv, 0, suites, 2);
 }

@@ -1,0 +1,89 @@
+/* Which kernel computes a linear op on CUDA, and why: pure functions of the machine and of what the host knows of the op. No CUDA types. */
+#ifndef RVIT_CU_LINEAR_CHOOSE_H
+#define RVIT_CU_LINEAR_CHOOSE_H
+
+#include <raggedvit/ragged.h>
+
+#include "backend_cuda/tile.h"
+
+/* cuBLASLt is asked for no activation but the tanh GELU, and adds a bias only in the type of the output; the epilogue kernel does what is
+   left in place, so a 16-bit output is rounded twice. */
+#define RVIT_CU_LINEAR_PATHS(PATH)                              \
+    PATH(LT, "cuBLASLt")                                        \
+    PATH(LT_EPILOGUE, "cuBLASLt and the epilogue kernel")       \
+    PATH(MANY, "warpgroups, many rows") /* linear_hopper.cuh */ \
+    PATH(FEW, "warpgroups, few rows")   /* linear_few.cuh */    \
+    PATH(TILES, "persistent tiles")     /* linear.cuh */        \
+    PATH(SINGLE, "one tile per CTA")    /* linear_single.cuh */ \
+    PATH(E4M3, "e4m3")                  /* linear.cuh */        \
+    PATH(F32, "f32")
+
+#define RVIT_CU_LINEAR_REASONS(WHY)                                                                      \
+    WHY(FEW_BYTES, "there are few tiles, and the output is e4m3")                                        \
+    WHY(FEW_ACTIVATED, "there are few tiles, and cuBLASLt would need a second pass for the activation")  \
+    WHY(FEW_UNKNOWN, "there are few tiles, and only the device knows the rows, or the residual repeats") \
+    WHY(MANY_BYTES, "no other kernel writes e4m3 for this many tiles")                                   \
+    WHY(MANY_UNKNOWN, "only the device knows the rows, or the residual repeats")                         \
+    WHY(MANY_TILES, "there are enough tiles to be faster than cuBLASLt")                                 \
+    WHY(LT_WHOLE, "cuBLASLt does it in one pass")                                                        \
+    WHY(LT_BYTES, "cuBLASLt multiplies e4m3 so much faster that a second pass pays off")                 \
+    WHY(LT_WIDE, "a second pass over float32 loses no precision")                                        \
+    WHY(LT_LARGE, "the GEMM is so large that a second pass pays off")                                    \
+    WHY(EMPTY, "there are no rows")                                                                      \
+    WHY(GATED, "cuBLASLt has no gated GEMM")                                                             \
+    WHY(REPEATS, "cuBLASLt cannot add a residual that repeats")                                          \
+    WHY(UNKNOWN, "only the device knows the rows")                                                       \
+    WHY(EARLY, "the GEMM is so small that an early start gains more than cuBLASLt does")                 \
+    WHY(NARROW, "cuBLASLt needs a second pass, which takes rows in units of 16 bytes")                   \
+    WHY(ONE_PASS, "cuBLASLt needs a second pass, which does not pay off")                                \
+    WHY(RESIDUAL, "cuBLASLt needs a second pass, which must not follow a residual")                      \
+    WHY(NO_LT, "cuBLASLt is not installed, or has no algorithm for it")
+
+typedef enum rvit_cu_linear_path {
+#define PATH(name, text) RVIT_CU_PATH_##name,
+    RVIT_CU_LINEAR_PATHS(PATH)
+#undef PATH
+        RVIT_CU_N_PATHS
+} rvit_cu_linear_path;
+
+typedef enum rvit_cu_linear_why {
+    RVIT_CU_WHY_NOT, /* the path does not serve */
+#define WHY(name, text) RVIT_CU_WHY_##name,
+    RVIT_CU_LINEAR_REASONS(WHY)
+#undef WHY
+        RVIT_CU_N_REASONS
+} rvit_cu_linear_why;
+
+/* What the host knows of an op. */
+typedef struct rvit_cu_linear_facts {
+    rvit_dtype dtype, out_dtype;
+    int64_t rows; /* at capacity */
+    int32_t in_features, out_features;
+    rvit_activation activation;
+    int32_t gated, has_bias, has_residual;
+    int32_t repeats;      /* the residual has fewer rows than there may be */
+    int32_t live;         /* only the device knows the rows, */
+    int32_t may_pad;      /* but all that there may be may be computed */
+    int32_t narrow_bias;  /* the bias is there in the type of the output, too */
+    int32_t is_unaligned; /* an array does not begin at a multiple of 16 bytes */
+    int32_t no_lt;        /* cuBLASLt is not there, or has no algorithm for the op */
+} rvit_cu_linear_facts;
+
+typedef struct rvit_cu_linear_choice {
+    rvit_cu_linear_path path;
+    rvit_cu_linear_why why;
+    int32_t lt_adds_bias, lt_activates; /* LT, LT_EPILOGUE: what cuBLASLt does besides the product */
+    rvit_cu_few_tile few;               /* FEW */
+    rvit_cu_linear_tile tile;           /* TILES, SINGLE, E4M3, F32 */
+} rvit_cu_linear_choice;
+
+rvit_cu_linear_choice rvit_cu_linear_choose(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts);
+/* Whether a kernel of warpgroups, MANY or FEW, has code for the op. */
+int rvit_cu_linear_has_kernel(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts, rvit_cu_linear_path path);
+/* Whether a model is to have e4m3 made by the GEMM, rather than 16 bits and e4m3 by quantize. */
+int rvit_cu_linear_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features);
+
+const char *rvit_cu_linear_path_name(rvit_cu_linear_path path);
+const char *rvit_cu_linear_why_text(rvit_cu_linear_why why);
+
+#endif
