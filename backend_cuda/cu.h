@@ -225,8 +225,6 @@ rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, c
 void rvit_cu_lt_forget(rvit_cu_queue *queue);
 
 /* linear_hopper.c: GEMMs by kernels of warpgroups. */
-/* Why they do not serve an op that makes e4m3, which no other kernel does; or NULL. */
-const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_linear_args *args);
 int rvit_cu_prefers_bytes(const rvit_device *device, const rvit_op *linear);
 rvit_status rvit_cu_linear_few(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_few_tile *tile);
 rvit_status rvit_cu_linear_many(rvit_cu_queue *queue, const rvit_linear_args *args);

@@ -1,5 +1,7 @@
 #include "backend_cuda/linear_choose.h"
 
+#include <stddef.h>
+
 #include "backend_cuda/divide.h"
 #include "core/contract/op.h"
 
@@ -205,6 +207,15 @@ rvit_cu_linear_choice rvit_cu_linear_choose(const rvit_cu_machine *m, const rvit
         return choice;
     choice = (rvit_cu_linear_choice){.path = RVIT_CU_PATH_MANY, .why = takes_many(m, f)};
     return choice.why != RVIT_CU_WHY_NOT ? choice : lt_or_own(m, f);
+}
+
+const char *rvit_cu_linear_lacks_e4m3(const rvit_cu_machine *machine, int32_t out_features, int32_t gated)
+{
+    if (!machine->warpgroups)
+        return "out_dtype e4m3: it needs compute capability 9.0, and kernels that were compiled for it";
+    if (gated)
+        return "out_dtype e4m3 with gated";
+    return out_features % 32 != 0 ? "out_dtype e4m3 with out_features that are no multiple of 32" : NULL;
 }
 
 int rvit_cu_linear_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)

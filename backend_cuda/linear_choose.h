@@ -80,6 +80,8 @@ typedef struct rvit_cu_linear_choice {
 rvit_cu_linear_choice rvit_cu_linear_choose(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts);
 /* Whether a kernel of warpgroups, MANY or FEW, has code for the op. */
 int rvit_cu_linear_has_kernel(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts, rvit_cu_linear_path path);
+/* Why none serves an op that makes e4m3, which only MANY and FEW do; NULL: one does. */
+const char *rvit_cu_linear_lacks_e4m3(const rvit_cu_machine *machine, int32_t out_features, int32_t gated);
 /* Whether a model is to have e4m3 made by the GEMM, rather than 16 bits and e4m3 by quantize. */
 int rvit_cu_linear_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features);
 

@@ -4,15 +4,6 @@
 
 #include <string.h>
 
-const char *rvit_cu_hopper_lacks_e4m3(const rvit_cu_device *device, const rvit_linear_args *args)
-{
-    if (!device->machine.warpgroups)
-        return "out_dtype e4m3: it needs compute capability 9.0, and kernels that were compiled for it";
-    if (args->gated)
-        return "out_dtype e4m3 with gated";
-    return args->out_features % 32 != 0 ? "out_dtype e4m3 with out_features that are no multiple of 32" : NULL;
-}
-
 int rvit_cu_prefers_bytes(const rvit_device *device, const rvit_op *linear)
 {
     return rvit_cu_linear_makes_bytes(&rvit_cu_device_of(device)->machine, linear->linear.rows.capacity, linear->linear.out_features);

@@ -97,8 +97,9 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
     case RVIT_OP_LINEAR:
         if (op->linear.rows.capacity > INT32_MAX - 1024)
             return "more than 2^31 - 1024 rows";
-        return op->linear.out_dtype == RVIT_E4M3 ? rvit_cu_hopper_lacks_e4m3(rvit_cu_device_of(base), &op->linear)
-                                                 : supports_bytes(base, op->linear.dtype);
+        if (op->linear.out_dtype == RVIT_E4M3)
+            return rvit_cu_linear_lacks_e4m3(&rvit_cu_device_of(base)->machine, op->linear.out_features, op->linear.gated);
+        return supports_bytes(base, op->linear.dtype);
     case RVIT_OP_LAYERNORM:
         return supports_bytes(base, op->layernorm.out_dtype);
     case RVIT_OP_QUANTIZE:
