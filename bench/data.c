@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report.h"
+
 #ifdef RVIT_BENCH_PICTURES
 #include "image.h"
 #include "preprocess.h"
@@ -34,7 +36,7 @@ rvit_buffer *data_random(bench_device *d, int64_t n, rvit_dtype dtype, uint32_t 
 {
     const int64_t size = n * rvit_dtype_size(dtype);
     void *data = malloc((size_t)size);
-    unsigned long long state = DATA_SEED;
+    unsigned long long state = REPORT_SEED;
     /* Builds each number from its bits: sign, exponent, mantissa. */
     for (int64_t i = 0; i < n; i++) {
         const unsigned long long bits = next_random(&state);
@@ -64,7 +66,7 @@ rvit_buffer *data_lengths(bench_device *d, int32_t n_images, int32_t length)
 
 void data_noise(float *images, size_t n)
 {
-    unsigned long long state = DATA_SEED;
+    unsigned long long state = REPORT_SEED;
     for (size_t i = 0; i < n; i++) {
         double u[2];
         for (int j = 0; j < 2; j++)

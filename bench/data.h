@@ -4,9 +4,6 @@
 
 #include "device.h"
 
-/* Seed of every series of random numbers; written to each report. */
-#define DATA_SEED 0x9e3779b97f4a7c15ull
-
 rvit_buffer *data_buffer(bench_device *d, int64_t size);
 rvit_buffer *data_upload(bench_device *d, const void *host, int64_t size);
 /* n numbers of magnitude 2^-3 to 2 and random sign, times 2^-shift. */

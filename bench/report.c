@@ -8,8 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "data.h"
-
 double report_seconds(void)
 {
     struct timespec t;
@@ -47,7 +45,7 @@ json_t *report_new(const char *benchmark, const rvit_device *device)
     uname(&name);
     snprintf(kernel, sizeof kernel, "%s %s", name.sysname, name.release);
     json_t *report = json_pack("{s:s, s:s, s:s, s:s, s:o, s:{s:s, s:i, s:s, s:s}}", "benchmark", benchmark, "date", date, "version",
-                               rvit_version(), "compiler", __VERSION__, "seed", json_sprintf("%#llx", DATA_SEED), "machine", "cpu", cpu,
+                               rvit_version(), "compiler", __VERSION__, "seed", json_sprintf("%#llx", REPORT_SEED), "machine", "cpu", cpu,
                                "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "system", system, "kernel", kernel);
     if (device == NULL)
         return report;

@@ -6,6 +6,9 @@
 
 #include <raggedvit/raggedvit.h>
 
+/* Seed of every series of random numbers; written to each report. */
+#define REPORT_SEED 0x9e3779b97f4a7c15ull
+
 double report_seconds(void);
 
 /* Object with date, machine, operating system, compiler, seed, library version and the device, unless that is NULL. */

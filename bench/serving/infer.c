@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,15 +153,6 @@ void infer_detach(infer_target *target)
     unregister_region(target, &target->outputs);
 }
 
-infer_result infer_fail(infer_client *client, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(client->error, sizeof client->error, format, arguments);
-    va_end(arguments);
-    return INFER_FAILED;
-}
-
 int infer_open(infer_client *client, const infer_target *target, int32_t slot)
 {
     *client = (infer_client){.target = target, .slot = slot, .http = {.socket = -1}};
@@ -185,7 +175,7 @@ void infer_close(infer_client *client)
     client->is_open = 0;
 }
 
-infer_span infer_span_of(const infer_client *client, int32_t first, int32_t n)
+static infer_span span_of(const infer_client *client, int32_t first, int32_t n)
 {
     const infer_target *target = client->target;
     const pictures *p = target->pictures;
@@ -208,7 +198,7 @@ infer_span infer_span_of(const infer_client *client, int32_t first, int32_t n)
 infer_result infer_run(infer_client *client, int32_t first, int32_t n, uint64_t id)
 {
     const infer_target *target = client->target;
-    const infer_span span = infer_span_of(client, first, n);
+    const infer_span span = span_of(client, first, n);
     client->logits = NULL;
     client->error[0] = '\0';
     if (!client->is_open)

@@ -1,7 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "infer.h"
+#include "infer_transport.h"
 #include "protobuf.h"
 
 enum { MESSAGE_MOST = 1024, PART_MOST = 400 };

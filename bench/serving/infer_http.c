@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "infer.h"
+#include "infer_transport.h"
 
 enum { JSON_MOST = 1024 };
 

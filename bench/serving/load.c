@@ -245,7 +245,7 @@ static worker *start(load *l)
     const load_options *o = l->options;
     worker *workers = calloc((size_t)o->n_clients, sizeof *workers);
     pthread_attr_t attributes;
-    uint64_t seed = DATA_SEED;
+    uint64_t seed = REPORT_SEED;
     if (workers == NULL || pthread_attr_init(&attributes) != 0 || pthread_attr_setstacksize(&attributes, STACK_BYTES) != 0) {
         fprintf(stderr, "bench: %d clients: out of memory\n", (int)o->n_clients);
         exit(1);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data.h"
 #include "image.h"
+#include "report.h"
 
 /* Width and height: photographs of ImageNet's sizes, upright and wide, small and large. */
 static const int32_t sizes[PICTURES_SIZES][2] = {
@@ -166,7 +166,7 @@ pictures pictures_make(int32_t n, int32_t group, int32_t edge, const char *sheet
     struct image_error error;
     if (sheet != NULL && !image_load(sheet, &source, &error))
         fail(sheet, error.text);
-    uint64_t state = DATA_SEED;
+    uint64_t state = REPORT_SEED;
     for (int32_t i = 0; i < p.n; i++) {
         if (sheet != NULL)
             cut(p.pixels + p.at[i], p.widths[i], p.heights[i], &source, &state);
