@@ -8,6 +8,7 @@
 #include "engine.h"
 #include "json.h"
 #include "noise.h"
+#include "now.h"
 #include "progress.h"
 #include "random_model.h"
 

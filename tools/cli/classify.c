@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kept.h"
+#include "now.h"
 #include "progress.h"
 
 #define DEFAULT_BATCH 32

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "classify.h"
+#include "now.h"
 #include "picture_timings.h"
 #include "progress.h"
 

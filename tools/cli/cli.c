@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "printable.h"
 #include "progress.h"
@@ -78,11 +77,4 @@ void *allocate(size_t n, size_t size)
     if (!pointer)
         complain(NULL, "out of memory");
     return pointer;
-}
-
-double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }

@@ -49,7 +49,4 @@ int finish_output(int code);
 /* malloc that prints a message on failure. */
 void *allocate(size_t n, size_t size);
 
-/* Seconds of a monotonic clock. */
-double now(void);
-
 #endif

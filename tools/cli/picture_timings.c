@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "now.h"
+
 #define LEAST_SECONDS 1.0
 
 /* The same threads and the same memory, from the first picture on. */

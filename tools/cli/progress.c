@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "now.h"
 
 #define BAR_WIDTH 20
 #define PATIENCE 0.7 /* seconds before a bar appears */

@@ -6,6 +6,7 @@
 
 #include "json.h"
 #include "kept.h"
+#include "now.h"
 #include "printable.h"
 #include "progress.h"
 
