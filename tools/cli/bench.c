@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "command_list.h"
 #include "engine.h"
 #include "json.h"
 #include "noise.h"

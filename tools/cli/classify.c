@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command_list.h"
 #include "kept.h"
 #include "now.h"
 #include "progress.h"

@@ -1,4 +1,4 @@
-/* Shared by the commands: exit codes, messages, and the list of commands. */
+/* Shared by the commands: exit codes and messages. */
 #ifndef RVIT_CLI_CLI_H
 #define RVIT_CLI_CLI_H
 
@@ -16,17 +16,6 @@ enum exit_code {
     EXIT_FILE = 4,   /* a required file, or every image, is missing or bad */
     EXIT_FAULT = 5   /* out of memory, device lost, output not writable, internal */
 };
-
-struct options;
-
-int run_devices(const struct options *options);
-int run_classify(const struct options *options);
-int run_verify(const struct options *options);
-int run_inspect(const struct options *options);
-int run_merge(const struct options *options);
-int run_policies(const struct options *options);
-int run_bench(const struct options *options);
-int run_quantize(const struct options *options);
 
 /* Prints "raggedvit: SUBJECT: ..." to standard error, after clearing a progress bar. subject may be NULL. Both may hold arbitrary text:
    unprintable characters are escaped. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "command_list.h"
 #include "json.h"
 #include "options.h"
 #include "printable.h"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command_list.h"
 #include "json.h"
 #include "options.h"
 #include "printable.h"

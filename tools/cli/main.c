@@ -1,8 +1,9 @@
-/* The command line tool. Plain C that uses only the public API; options.c has its options. */
+/* The command line tool. Plain C that uses only the public API; commands.c has its commands, options.c their options. */
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "options.h"
+#include "cli.h"
+#include "commands.h"
 
 /* Opens closed standard streams, so that no file opened later gets their descriptor and receives printed output. Writing to such a stream
    fails and is reported. */
@@ -20,5 +21,5 @@ int main(int argc, char **argv)
 {
     occupy_standard_streams();
     rvit_log_set(rvit_log_stderr, NULL);
-    return finish_output(options_run(argc, argv));
+    return finish_output(commands_run(argc, argv));
 }

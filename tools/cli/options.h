@@ -1,7 +1,8 @@
-/* The command line: a table of commands and a table of options, from which parsing and --help are made. */
+/* The options of the commands: one table, from which parsing and --help are made. commands.h has the commands. */
 #ifndef RVIT_CLI_OPTIONS_H
 #define RVIT_CLI_OPTIONS_H
 
+#include "option_table.h"
 #include "prune.h"
 #include "recipe.h"
 #include "shard.h"
@@ -53,7 +54,8 @@ struct options {
 enum { PREPARE_AUTO, PREPARE_HOST, PREPARE_DEVICE };
 enum { INPUTS_AUTO, INPUTS_ROW, INPUTS_FIXED };
 
-/* Parses the whole command line and runs its command; returns the exit code. */
-int options_run(int argc, char **argv);
+/* Fills *out from the command line of a command: argv[0] is its name, and with has_model its first argument is a model. *out must stay
+   where it is, for it may point to itself. REFUSED: a message was printed. */
+enum option_result options_parse(const struct option_command *command, bool has_model, int argc, char **argv, struct options *out);
 
 #endif

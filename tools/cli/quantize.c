@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "command_list.h"
 #include "core/base/quantized.h"
 
 /* Layers whose product has a larger error on the calibration pictures, or without them whose weight has, are spared. Rounding alone costs

@@ -4,6 +4,7 @@
 
 #include <raggedvit/experimental.h>
 
+#include "command_list.h"
 #include "feature_file.h"
 #include "noise.h"
 #include "progress.h"

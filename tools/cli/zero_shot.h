@@ -11,6 +11,8 @@ enum zero_shot_scores {
     ZERO_SHOT_COSINE   /* the cosine itself: scale and bias of a SigLIP are not known */
 };
 
+struct options;
+
 struct zero_shot {
     const char *path;
     int32_t n_texts, width;
