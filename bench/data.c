@@ -8,7 +8,7 @@
 #include "report.h"
 
 #ifdef RVIT_BENCH_PICTURES
-#include "image.h"
+#include "image_file.h"
 #include "preprocess.h"
 #endif
 

@@ -5,7 +5,7 @@
 
 #include <jpeglib.h>
 
-#include "tools/cli/image.h"
+#include "tools/cli/image_file.h"
 
 struct file {
     unsigned char *data;

@@ -1,7 +1,7 @@
 /* raw_pixels PICTURE...: writes their pixels to standard output, as frames of FFmpeg's rgb24. */
 #include <stdio.h>
 
-#include "tools/cli/image.h"
+#include "tools/cli/image_file.h"
 
 int main(int argc, char **argv)
 {

@@ -16,7 +16,7 @@
 
 #include <raggedvit/raggedvit.h>
 
-#include "tools/cli/image.h"
+#include "tools/cli/image_file.h"
 #include "tools/cli/preprocess.h"
 
 enum { CLASSES = 10, SIZE = 224, TILE = 32, COLUMNS = 40, TILES = 1000, BATCH = 16, CAT = 3, DEER = 4, FROG = 6 };

@@ -15,7 +15,8 @@
 #include <jpeglib.h>
 #include <png.h>
 
-#include "tools/cli/image.h"
+#include "tools/cli/image_file.h"
+#include "tools/cli/image_png.h"
 #include "tools/cli/preprocess.h"
 #include "tools/cli/resize.h"
 

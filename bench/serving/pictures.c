@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "image.h"
+#include "image_file.h"
 #include "report.h"
 
 /* Width and height: photographs of ImageNet's sizes, upright and wide, small and large. */

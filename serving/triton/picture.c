@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "image_file.h"
+
 static bool fail(struct picture *self, const char *text)
 {
     snprintf(self->error.text, sizeof self->error.text, "%s", text);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "failure.h"
+#include "image_file.h"
 
 enum { KEPT_MEMORY = 16 << 20 };
 

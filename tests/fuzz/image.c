@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/cli/image_file.h"
 #include "tools/cli/mask.h"
 #include "tools/cli/npy.h"
 #include "tools/cli/preprocess.h"

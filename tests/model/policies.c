@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "harness.h"
-#include "tools/cli/image.h"
+#include "tools/cli/image_file.h"
 #include "tools/cli/preprocess.h"
 
 enum { SIZE = 224, TILE = 32, BATCH = 8, MAX_TOKENS = 256, MAX_CLASSES = 16, MAX_CASES = 64, FUSED = -1 };

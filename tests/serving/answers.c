@@ -3,7 +3,7 @@
 
 #include "scene.h"
 #include "tests/image_files.h"
-#include "tools/cli/image.h"
+#include "tools/cli/image_file.h"
 
 static const json_t *named(const json_t *list, const char *name)
 {

@@ -6,6 +6,7 @@
 
 #include <png.h>
 
+#include "image_png.h"
 #include "image_reader.h"
 #include "orientation.h"
 #include "output_file.h"

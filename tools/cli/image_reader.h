@@ -25,7 +25,5 @@ bool image_read_bmp(struct image_reader *input);
 
 /* For readers: the memory of the result, or with size_only the check of its size. */
 bool image_reader_create(struct image_reader *input, int32_t width, int32_t height);
-/* Returns false. */
-bool image_fail(struct image_error *error, const char *text);
 
 #endif

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "image_file.h"
+
 #define REDUCED_LEAST 3
 
 int input_source_open(const struct inputs *inputs, struct input_source *out)

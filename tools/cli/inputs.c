@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "image_file.h"
 #include "input_queue.h"
 #include "lines.h"
 

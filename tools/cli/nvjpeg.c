@@ -8,6 +8,7 @@
 #include <raggedvit/cuda.h>
 
 #include "cli.h"
+#include "image_file.h"
 #include "nvjpeg_engine.h"
 #include "nvjpeg_library.h"
 #include "orientation.h"

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "image_png.h"
+
 #define LEAST_SIZE 768 /* approximate pixels of the longer edge */
 #define MOST_SIZE 1600
 #define LINES_PER_EDGE 800 /* pixels of the longer edge for a pixel of a line's width */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "image_file.h"
 #include "input_crew.h"
 
 enum { MOST_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64, REDUCED_LEAST = 3 };

@@ -1,0 +1,9 @@
+#ifndef RVIT_CLI_IMAGE_PNG_H
+#define RVIT_CLI_IMAGE_PNG_H
+
+#include "image.h"
+
+/* Writes a PNG, as output_file.h does it. */
+bool image_write_png(const char *path, const struct image *picture, struct image_error *error);
+
+#endif
