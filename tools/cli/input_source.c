@@ -114,6 +114,17 @@ static bool next_frame(struct input_source *self, struct input_work *out)
 
 /* Files */
 
+int64_t input_count_tiles(const struct inputs *inputs, const char *path)
+{
+    struct image_error error;
+    int32_t width, height;
+    if (inputs->tiles == 0)
+        return 1;
+    if (!image_load_size(path, &width, &height, &error) || width % inputs->tiles || height % inputs->tiles)
+        return 0;
+    return (int64_t)(width / inputs->tiles) * (height / inputs->tiles);
+}
+
 static bool load_file(const struct inputs *inputs, struct nvjpeg_decoder *decoder, const char *path, struct image *out,
                       struct image_error *error)
 {
@@ -125,7 +136,7 @@ static void bad_sheet(struct input_source *self, struct input_work *out)
 {
     out->is_bad = true;
     out->input.tile = -1;
-    self->position += inputs_count_tiles(self->inputs, out->input.path);
+    self->position += input_count_tiles(self->inputs, out->input.path);
     self->file++;
 }
 

@@ -2,7 +2,10 @@
 #ifndef RVIT_CLI_INPUT_SOURCE_H
 #define RVIT_CLI_INPUT_SOURCE_H
 
-#include "inputs.h"
+#include "input_types.h"
+
+/* Number of tiles in a file according to its header; 0 if it cannot be read or tiled. */
+int64_t input_count_tiles(const struct inputs *inputs, const char *path);
 
 /* A picture that several tiles are cut from. */
 struct input_sheet {

@@ -6,7 +6,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "image_file.h"
 #include "input_queue.h"
 #include "lines.h"
 
@@ -49,17 +48,6 @@ uint64_t inputs_fingerprint(const struct inputs *in)
     return hash;
 }
 
-int64_t inputs_count_tiles(const struct inputs *in, const char *path)
-{
-    struct image_error error;
-    int32_t width, height;
-    if (in->tiles == 0)
-        return 1;
-    if (!image_load_size(path, &width, &height, &error) || width % in->tiles || height % in->tiles)
-        return 0;
-    return (int64_t)(width / in->tiles) * (height / in->tiles);
-}
-
 static int add_argument(struct inputs *in, const char *argument)
 {
     struct stat status;
@@ -76,7 +64,7 @@ int inputs_open(char *const *arguments, int n_arguments, const struct preprocess
     for (int i = 0; i < n_arguments && code == EXIT_OK; i++)
         code = video ? path_list_add(&out->files, "", 0, arguments[i]) : add_argument(out, arguments[i]);
     for (int32_t i = 0; !video && i < out->files.n; i++)
-        out->n_given += inputs_count_tiles(out, out->files.paths[i]);
+        out->n_given += input_count_tiles(out, out->files.paths[i]);
     if (video)
         out->n_given = limit;
     out->total = out->limit < out->n_given ? out->limit : out->n_given;
