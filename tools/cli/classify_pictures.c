@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "classify.h"
+#include "classify_pictures.h"
 #include "now.h"
 #include "picture_timings.h"
 #include "progress.h"
@@ -55,22 +55,6 @@ int classify_pictures_open(struct classify *self, const rvit_session_desc *desc)
                                 self->engine.device_info.backend != RVIT_BACKEND_CPU, options->overlay != NULL, &self->queue);
 }
 
-void classify_pictures_close(struct classify *self)
-{
-    picture_queue_destroy(self->queue);
-    self->queue = NULL;
-}
-
-/* The pictures of a batch that can be used: out [batch->n_images]. Returns their number. */
-int32_t classify_pictures_of(const struct picture_batch *batch, rvit_image *out)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < batch->n_items; i++)
-        if (!batch->items[i].work.is_bad)
-            out[n++] = batch->items[i].image;
-    return n;
-}
-
 /* A run that was enqueued. */
 struct running {
     struct picture_batch *batch;
@@ -113,7 +97,7 @@ static int enqueue(struct flight *flight, struct picture_batch *batch, struct ru
 {
     struct classify *self = flight->classify;
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
-    *out = (struct running){batch, classify_pictures_of(batch, flight->pictures)};
+    *out = (struct running){batch, picture_batch_images(batch, flight->pictures)};
     if (out->n == 0)
         return EXIT_OK;
     run.n_images = out->n;

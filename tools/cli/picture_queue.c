@@ -438,3 +438,12 @@ struct image picture_queue_take_first(struct picture_queue *self)
 {
     return input_crew_take_first(&self->crew);
 }
+
+int32_t picture_batch_images(const struct picture_batch *batch, rvit_image *out)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_items; i++)
+        if (!batch->items[i].work.is_bad)
+            out[n++] = batch->items[i].image;
+    return n;
+}

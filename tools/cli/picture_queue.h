@@ -23,6 +23,9 @@ struct picture_batch {
     bool is_closed;
 };
 
+/* The pictures of a batch that can be used: out [batch->n_images]. Returns their number. */
+int32_t picture_batch_images(const struct picture_batch *batch, rvit_image *out);
+
 struct picture_queue;
 
 /* One batch for each session, which must outlive the queue. plan, inputs, sessions: borrowed. Threads as in inputs_start. keeps_first: the

@@ -9,7 +9,7 @@
 /* The same threads and the same memory, from the first picture on. */
 static int open_again(struct classify *self)
 {
-    classify_pictures_close(self);
+    picture_queue_destroy(self->queue);
     return picture_queue_create(&self->inputs, &self->plan, self->sessions, CLASSIFY_SESSIONS, self->options->threads, true, false,
                                 &self->queue);
 }
@@ -75,7 +75,7 @@ static int measure_the_rest(struct classify *self)
         if (!pictures)
             code = EXIT_FAULT;
         else
-            batches[n++] = (struct decoded){batch->session, pictures, classify_pictures_of(batch, pictures)};
+            batches[n++] = (struct decoded){batch->session, pictures, picture_batch_images(batch, pictures)};
     }
     if (code == EXIT_OK)
         code = run_decoded(self, batches, n);

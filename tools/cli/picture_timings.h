@@ -2,13 +2,10 @@
 #ifndef RVIT_CLI_PICTURE_TIMINGS_H
 #define RVIT_CLI_PICTURE_TIMINGS_H
 
-#include "classify.h"
+#include "classify_batch.h"
 
 /* After a run of all pictures: the rate of decoding alone, of the same pictures by the same threads, and that of everything but decoding,
    of the first batches repeated, into the report. Prints a message on failure; returns an exit code. */
 int picture_timings_measure(struct classify *self);
-
-/* The pictures of a batch that can be used: out [batch->n_images]. Returns their number. */
-int32_t classify_pictures_of(const struct picture_batch *batch, rvit_image *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* What classify's two ways share: inputs that threads prepare as float32, and pictures that the device resizes. */
-#ifndef RVIT_CLI_CLASSIFY_H
-#define RVIT_CLI_CLASSIFY_H
+#ifndef RVIT_CLI_CLASSIFY_BATCH_H
+#define RVIT_CLI_CLASSIFY_BATCH_H
 
 #include "feature_file.h"
 #include "mask.h"
@@ -36,8 +36,6 @@ struct classify {
     struct report report;
 };
 
-/* The outputs of a session that this command needs. */
-int32_t classify_outputs(const struct classify *self);
 /* Image `index` of a batch, from its input. */
 void classify_set_image(struct classify *self, int32_t index, const struct input *input, rvit_session *session);
 /* Keeps the stages' masks of the first n images for a run. */
@@ -49,13 +47,5 @@ int classify_overlay(struct classify *self, const rvit_session *session, struct 
 int classify_report(struct classify *self, const rvit_session *session, int32_t n);
 /* What a wait means: single images without a result end nothing. */
 int classify_waited(rvit_status status);
-
-/* Settles what --native limits; then plan and the desc of a session follow from that and the batch. */
-int classify_pictures_settle(struct classify *self);
-void classify_pictures_desc(struct classify *self, rvit_session_desc *out);
-/* Pictures that the device resizes: sessions and queue, and the whole run. */
-int classify_pictures_open(struct classify *self, const rvit_session_desc *desc);
-int classify_pictures_run(struct classify *self);
-void classify_pictures_close(struct classify *self);
 
 #endif
