@@ -1,58 +1,15 @@
 /* raggedvit quantize: writes a checkpoint whose blocks have weights of 8 bits. */
-#include "quantize.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "command_list.h"
-#include "core/base/quantized.h"
+#include "quantize_parts.h"
 
 /* Layers whose product has a larger error on the calibration pictures, or without them whose weight has, are spared. Rounding alone costs
    0.01 to 0.02 in int8 and 0.04 in fp8. */
 #define MOST_ERROR 0.1
-
-/* Other pictures may have larger values. To e4m3, whose precision does not depend on the scale, room for them costs nothing; to int8 it
-   costs as many steps. */
-#define ROOM 2.0f
-
-float quantize_fixed_scale(const struct quantize *self, const struct quantize_input *input)
-{
-    const float scale = input->largest * (self->dtype == RVIT_E4M3 ? ROOM : 1.0f) / rvit_bytes_max(self->dtype);
-    return scale >= RVIT_BYTES_LEAST ? scale : RVIT_BYTES_LEAST;
-}
-
-static float largest_of(const float *values, int64_t n)
-{
-    float largest = 0;
-    for (int64_t i = 0; i < n; i++)
-        largest = fmaxf(largest, fabsf(values[i]));
-    return largest;
-}
-
-/* As the library does it that quantises a model while it loads it: int8 with a scale for each row, e4m3 with one. */
-static void round_weight(const struct quantize *self, struct quantize_layer *layer)
-{
-    const float of_all = largest_of(layer->weight, layer->rows * layer->columns) / RVIT_E4M3_MAX;
-    const float same = of_all >= RVIT_BYTES_LEAST ? of_all : RVIT_BYTES_LEAST;
-    double squares = 0, errors = 0;
-    for (int64_t r = 0; r < layer->rows; r++) {
-        const float *w = layer->weight + r * layer->columns;
-        const rvit_row_scale scale = rvit_row_scale_of(largest_of(w, layer->columns), layer->n_scales == 1 ? &same : NULL, self->dtype);
-        const float used = scale.scale >= RVIT_BYTES_LEAST ? scale.scale : RVIT_BYTES_LEAST; /* of a row of zeros: any */
-        if (r < layer->n_scales)
-            layer->scales[r] = used;
-        for (int64_t i = 0; i < layer->columns; i++) {
-            const uint8_t byte = rvit_to_byte(w[i] * scale.inverse, self->dtype);
-            const double error = (double)rvit_of_byte(byte, self->dtype) * (double)used - (double)w[i];
-            layer->bytes[r * layer->columns + i] = byte;
-            squares += (double)w[i] * (double)w[i];
-            errors += error * error;
-        }
-    }
-    layer->weight_error = squares > 0 ? sqrt(errors / squares) : 0;
-}
 
 static bool is_finite(const float *values, int64_t n)
 {
@@ -81,7 +38,7 @@ static int read_layer(struct quantize *self, struct quantize_layer *layer, const
         complain(self->options->model, "tensor '%s' has values that are not finite, for which there is no scale", layer->name);
         return EXIT_FILE;
     }
-    round_weight(self, layer);
+    quantize_round_weight(self, layer);
     return EXIT_OK;
 }
 
@@ -110,47 +67,6 @@ static int read_layers(struct quantize *self)
         code = read_layer(self, layer, shape);
     }
     return code;
-}
-
-/* Compares products of sampled inputs, computed in float64, with those of the bytes. */
-static int compare_products(const struct quantize *self, struct quantize_layer *layer)
-{
-    const struct quantize_input *input = layer->input;
-    const int64_t columns = layer->columns;
-    const float fixed = quantize_fixed_scale(self, input);
-    float *rounded = allocate((size_t)columns, sizeof *rounded), *weight = allocate((size_t)columns, sizeof *weight);
-    float *inputs = allocate((size_t)(input->n_samples * columns), sizeof *inputs);
-    for (int64_t s = 0; inputs && s < input->n_samples; s++) {
-        const float *x = input->samples + s * columns;
-        const rvit_row_scale scale = rvit_row_scale_of(largest_of(x, columns), self->fixed ? &fixed : NULL, self->dtype);
-        for (int64_t i = 0; i < columns; i++)
-            inputs[s * columns + i] = rvit_of_byte(rvit_to_byte(x[i] * scale.inverse, self->dtype), self->dtype) * scale.scale;
-    }
-    for (int64_t r = 0; rounded && weight && inputs && r < layer->rows; r++) {
-        const float *w = layer->weight + r * columns, own = layer->scales[layer->n_scales == 1 ? 0 : r];
-        for (int64_t i = 0; i < columns; i++)
-            rounded[i] = rvit_of_byte(layer->bytes[r * columns + i], self->dtype) * own;
-        for (int64_t s = 0; s < input->n_samples; s++) {
-            const float *x = input->samples + s * columns, *q = inputs + s * columns;
-            double exact = 0, found = 0;
-            for (int64_t i = 0; i < columns; i++) {
-                exact += (double)x[i] * (double)w[i];
-                found += (double)q[i] * (double)rounded[i];
-            }
-            layer->squares += exact * exact;
-            layer->squares_of_errors += (found - exact) * (found - exact);
-        }
-    }
-    const bool complete = rounded && weight && inputs;
-    free(rounded);
-    free(weight);
-    free(inputs);
-    return complete ? EXIT_OK : EXIT_FAULT;
-}
-
-double quantize_product_error(const struct quantize_layer *layer)
-{
-    return layer->squares > 0 ? sqrt(layer->squares_of_errors / layer->squares) : 0;
 }
 
 /* The documented rule. Parts of a layer are spared together, since the library takes a layer as a whole. */
@@ -191,7 +107,7 @@ static int quantize(struct quantize *self)
     if (code == EXIT_OK && options->images)
         code = quantize_calibrate(self);
     for (int32_t i = 0; i < self->n_layers && code == EXIT_OK && options->images; i++)
-        code = compare_products(self, &self->layers[i]);
+        code = quantize_compare_products(self, &self->layers[i]);
     spare(self);
     if (code == EXIT_OK)
         code = quantize_write(self);

@@ -5,7 +5,7 @@
 
 #include "inputs.h"
 #include "progress.h"
-#include "quantize.h"
+#include "quantize_parts.h"
 #include "recipe.h"
 
 /* Rows are taken evenly from each batch. */

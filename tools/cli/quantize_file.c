@@ -1,5 +1,5 @@
 /* Writes the checkpoint that raggedvit quantize makes, as compressed-tensors lays such files out. */
-#include "quantize.h"
+#include "quantize_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

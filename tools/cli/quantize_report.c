@@ -1,5 +1,5 @@
 /* What raggedvit quantize says of each layer. */
-#include "quantize.h"
+#include "quantize_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -36,19 +36,6 @@ static int32_t fill_batch(struct verify *self)
     return self->batch;
 }
 
-int run_session(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images)
-{
-    rvit_run_args run = RVIT_RUN_ARGS_INIT;
-    run.n_images = n_images;
-    run.images = images;
-    run.keep = masks;
-    const rvit_status status = rvit_session_run(session, &run, NULL);
-    if (status == RVIT_OK)
-        return EXIT_OK;
-    const int code = complain_status(engine->name, status);
-    return is_of_images(status) ? EXIT_PARTLY : code;
-}
-
 /* Outputs of the sessions to compare: for a model without a head, features replace logits. */
 static int32_t outputs(const struct verify *self)
 {
@@ -76,7 +63,7 @@ static int run_masked(struct verify *self, int32_t n_images)
             return code;
     }
     session_masks(self->run_a, n_images, self->tokens, self->masks);
-    return run_session(self->masked_b, &self->b, self->images, self->masks, n_images);
+    return verify_session_run(self->masked_b, &self->b, self->images, self->masks, n_images);
 }
 
 /* Number of rows of a stage on which two selections from the same scores differ. */
@@ -133,9 +120,9 @@ static int compare_batch(struct verify *self, int32_t n)
     if (self->mask.keep)
         mask_fill(&self->mask, self->positions, n, self->a.model_info.n_prefix, self->given);
     const uint8_t *given = self->mask.keep ? self->given : NULL;
-    int code = run_session(self->run_a, &self->a, self->images, given, n);
+    int code = verify_session_run(self->run_a, &self->a, self->images, given, n);
     if (code == EXIT_OK)
-        code = run_session(self->run_b, &self->b, self->images, given, n);
+        code = verify_session_run(self->run_b, &self->b, self->images, given, n);
     if (code != EXIT_OK)
         return code;
     const int32_t n_different = figures_add_kept(figures, self->run_a, self->run_b, n, self->differs);

@@ -2,7 +2,7 @@
 #ifndef RVIT_CLI_VERIFY_DECISIONS_H
 #define RVIT_CLI_VERIFY_DECISIONS_H
 
-#include "verify.h"
+#include "verify_parts.h"
 
 /* After the sessions are made; prints a message on failure. Return exit codes. */
 int decisions_open(struct verify *self);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "json.h"
-#include "verify.h"
+#include "verify_parts.h"
 
 double verify_by_dtype(const struct verify *self, const struct by_dtype *values)
 {

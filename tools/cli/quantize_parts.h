@@ -1,6 +1,6 @@
 /* What the parts of raggedvit quantize share: the weights that get 8 bits, what calibration finds of their inputs, the file, the report. */
-#ifndef RVIT_CLI_QUANTIZE_H
-#define RVIT_CLI_QUANTIZE_H
+#ifndef RVIT_CLI_QUANTIZE_PARTS_H
+#define RVIT_CLI_QUANTIZE_PARTS_H
 
 #include "engine.h"
 #include "output_file.h"
@@ -46,14 +46,20 @@ struct quantize {
     int64_t n_images, n_failed; /* of calibration: pictures that were computed, that could not be read */
 };
 
-/* The one of all rows of a layer's input. */
+/* quantize_error.c. The scale of all rows of a layer's input. */
 float quantize_fixed_scale(const struct quantize *self, const struct quantize_input *input);
+/* Fills in the layer's bytes and scales, and the error of its weight. As the library does it that quantises a model while it loads it: int8
+   with a scale for each row, e4m3 with one. */
+void quantize_round_weight(const struct quantize *self, struct quantize_layer *layer);
+/* Compares products of sampled inputs, computed in float64, with those of the bytes. Returns an exit code. */
+int quantize_compare_products(const struct quantize *self, struct quantize_layer *layer);
+/* Of the layer's product on the calibration pictures: root mean square, relative. */
+double quantize_product_error(const struct quantize_layer *layer);
+
 /* Runs the model in float32 on the pictures of --calibrate. These print a message on failure and return an exit code. */
 int quantize_calibrate(struct quantize *self);
 int quantize_write(struct quantize *self);
 /* Returns the exit code of the command. */
 int quantize_report(const struct quantize *self, const char *path);
-/* Of the layer's product on the calibration pictures: root mean square, relative. */
-double quantize_product_error(const struct quantize_layer *layer);
 
 #endif

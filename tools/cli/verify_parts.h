@@ -1,6 +1,6 @@
-/* A run of verify: verify.c measures it, verify_report.c prints it. */
-#ifndef RVIT_CLI_VERIFY_H
-#define RVIT_CLI_VERIFY_H
+/* What the parts of raggedvit verify share: verify.c measures a run, verify_report.c prints it. */
+#ifndef RVIT_CLI_VERIFY_PARTS_H
+#define RVIT_CLI_VERIFY_PARTS_H
 
 #include "inputs.h"
 #include "labels.h"
@@ -45,8 +45,10 @@ struct by_dtype {
     double equal[5],
         mixed[5]; /* of bf16: eight times those of f16, which has three bits more; int8 and fp8: about 6.5 and 15 times bf16's */
 };
-/* Runs n_images with masks, or NULL. Prints a message on failure; returns an exit code. */
-int run_session(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images);
+
+/* verify_session.c. Runs n_images with masks, or NULL. Prints a message on failure; returns an exit code. */
+int verify_session_run(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images);
+/* verify_report.c */
 double verify_by_dtype(const struct verify *self, const struct by_dtype *values);
 bool verify_is_same_device(const struct verify *self);
 bool verify_within_tolerance(const struct figures *figures);
