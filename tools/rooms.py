@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Finds circles of files, and includes that a room may not have.
+
+Files stand in rooms, which are folders, and ROOMS says what a room may include. Files that include or call one another in a circle can only
+be read all at once, so none is allowed, within a room or across rooms. Text is read, nothing is compiled:
+
+* foo.c, foo.h and foo.def of a folder are one unit.
+* A function or variable belongs to the file with its definition that is not static, outside all braces.
+* A use is its name in a body, an initialiser or a macro that these use, of a file that sees a declaration. A declaration is no use.
+* Python's imports count wherever they stand: at the top, in functions, under TYPE_CHECKING.
+The exit status is 1 if there is a circle, or an include that ROOMS does not allow.
+"""
+from __future__ import annotations
+
+import argparse
+import ast
+import collections
+import os
+import pathlib
+import re
+from typing import Iterator, NamedTuple
+
+import rooms_picture
+
+# A room: the rooms that it may include, with all that these may, and single files. A folder without a row belongs to the room around it;
+# rows may be of folders that do not exist yet.
+ROOMS = {
+    "include": "",
+    "shaders": "",
+    "core/base": "include",
+    "core/contract": "core/base",
+    "core/device": "core/contract",
+    "core/file": "core/base",
+    "core/picture": "core/contract",
+    "core/model": "core/file",
+    "core/weights": "core/model core/device",
+    "core/plan": "core/weights core/picture",
+    "core/forward": "core/plan",
+    "core/session": "core/forward",
+    "backend_cpu": "core/contract",
+    "backend_cuda": "core/contract",
+    "backend_vulkan": "core/contract shaders",
+    "python": "include",
+    "tools/options": "include",
+    "tools/cli": "tools/options core/base/quantized.h core/picture/resize_axis.h",
+    "tools": "python",  # scripts
+    "serving": "tools/cli",
+    "bench": "tools/cli python",
+    "examples": "python",
+}
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+READ, UNREAD = {".c", ".h", ".def", ".cu", ".cuh", ".py"}, {"tests", "results", "__pycache__"}
+INCLUDE_PATHS = ("", "include", "tools/cli", "tools/options")  # besides the folder of the file, and the one around it
+WORD = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
+COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)((?:\\\n|[^\n])*)", re.M)
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"]+)[>\"]", re.M)
+NOT_CODE = re.compile(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)|\bextern\s+{")
+PASTED = re.compile(r"\b(\w+)##\w+(?!\w*##)(\s*\([^{};]*\)[\s\\]*{)?")  # prefix_##name, perhaps the head of a function
+TYPE = re.compile(r"\s*(typedef\b.*|_Static_assert\b.*|(struct|union|enum)\s+\w+\s*)", re.S)
+Edges = dict[str, dict[str, str]]  # from, to: what ties them
+
+
+class Include(NamedTuple):
+    line: int
+    file: str
+
+
+class Source:
+    """What a file says. The names are of functions and variables; Python files have includes only."""
+    def __init__(self) -> None:
+        self.includes: list[Include] = []
+        self.defined: set[str] = set()   # not static
+        self.declared: set[str] = set()  # what those that include it see
+        self.static: set[str] = set()
+        self.used: set[str] = set()
+        self.macros: dict[str, set[str]] = {}  # of a header: the words of each, which its users use
+
+
+def room_of(file: str) -> str:
+    return max((room for room in ROOMS if file.startswith(room + "/")), key=len, default="")
+
+
+def unit_of(file: str) -> str:
+    return file if file.endswith(".py") else os.path.splitext(file)[0]
+
+
+def find_files() -> list[str]:
+    paths = [path.relative_to(ROOT) for top in {room.split("/")[0] for room in ROOMS} for path in (ROOT / top).rglob("*")]
+    return sorted(str(path) for path in paths if path.suffix in READ and not UNREAD.intersection(path.parts))
+
+
+def declarations(text: str) -> Iterator[tuple[str, str]]:
+    """What stands outside all braces, each with the text of its braces."""
+    depth = start = 0
+    head = body = ""
+    for match in re.finditer(r"[{};]", text):
+        at, mark = match.start(), match.group()
+        depth += (mark == "{") - (mark == "}")
+        if mark == "{" and depth == 1:
+            head, start = head + text[start:at], at
+        elif mark == "}" and depth == 0:
+            body, start = body + text[start:at + 1], at + 1
+        if (mark == ";" or head.rstrip().endswith(")")) and depth == 0:  # a function ends with its brace, all else with a semicolon
+            yield head + (text[start:at] if mark == ";" else ""), body
+            head, body, start = "", "", at + 1
+
+
+def names_of(head: str, is_function: bool) -> list[str]:
+    """What a declaration declares: f in `char *f(int x)`, a and b in `int a[2], *b =`."""
+    if is_function:
+        return (re.findall(r"\(\s*\*\s*(\w+)\s*\)", head) or re.findall(r"(\w+)\s*\(", head))[:1]
+    return re.findall(r"(\w+)\s*(?=[\[,]|$)", head.partition("=")[0].strip())
+
+
+def read_c(file: str) -> Source:
+    text = (ROOT / file).read_text()
+    source = Source()
+    for match in INCLUDE.finditer(text):
+        around = (os.path.dirname(file), os.path.dirname(os.path.dirname(file))) if match.group(1) == '"' else ()
+        paths = [os.path.normpath(os.path.join(folder, match.group(2))) for folder in (*around, *INCLUDE_PATHS)]
+        found = [path for path in paths if (ROOT / path).is_file()]  # none: the system's, or made by the build
+        source.includes += [Include(text.count("\n", 0, match.start()) + 1, path) for path in found[:1]]
+    text = COMMENT_OR_STRING.sub(" ", text)
+    tables = [(ROOT / include.file).read_text() for include in source.includes if include.file.endswith(".def")]
+    rows = {word for table in tables for word in WORD.findall(COMMENT_OR_STRING.sub(" ", table))}
+    for match in DIRECTIVE.finditer(text):
+        if match.group(1) == "define":
+            macro, *words = WORD.findall(match.group(2))
+            (source.macros.setdefault(macro, set()) if file.endswith(".h") else source.used).update(words)
+            for pasted in PASTED.finditer(match.group(2)):  # names made from the rows of a table: headers declare them
+                names = {pasted.group(1) + row for row in rows}
+                (source.declared if file.endswith(".h") else source.defined if pasted.group(2) else source.used).update(names)
+    for head, body in declarations(NOT_CODE.sub(" ", DIRECTIVE.sub(" ", text))):
+        is_function = "(" in head and "=" not in head
+        if TYPE.fullmatch(head) or (body and not is_function and "=" not in head):
+            continue
+        source.used.update(WORD.findall(body), WORD.findall(head.partition("=")[2]))
+        declared, words = names_of(head, is_function), head.split()
+        source.declared.update(declared)
+        if "static" in words:
+            source.static.update(declared)
+        elif body or "=" in head or not (is_function or "extern" in words):
+            source.defined.update(declared)
+    return source
+
+
+def read_python(file: str) -> Source:
+    source = Source()
+    here = root = os.path.dirname(file)
+    while (ROOT / root / "__init__.py").is_file():  # absolute imports begin outside the package
+        root = os.path.dirname(root)
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
+        level, module = (node.level, node.module or "") if isinstance(node, ast.ImportFrom) else (0, "")
+        folders = [os.path.join(here, *[".."] * (level - 1))] if level else [root, os.path.dirname(root), "python", ""]
+        for alias in node.names:  # import MODULE, from PACKAGE import MODULE, from MODULE import NAME
+            modules = [".".join(filter(None, (module, alias.name))), module or ("__init__" if level else "")]
+            paths = [os.path.normpath(os.path.join(folder, name.replace(".", "/") + end)) for name in modules if name
+                     for folder in folders for end in (".py", "/__init__.py")]
+            source.includes += [Include(node.lineno, path) for path in paths if path != file and (ROOT / path).is_file()][:1]
+    return source
+
+
+def find_edges(sources: dict[str, Source]) -> Edges:
+    edges: Edges = collections.defaultdict(dict)
+    definers: dict[str, list[str]] = collections.defaultdict(list)
+    macros = set().union(*(source.macros for source in sources.values()))  # some look like functions: void ISA_NAME(f)(void) {
+    for file, source in sources.items():
+        for name in source.defined - macros:
+            definers[name].append(file)
+    for file, source in sources.items():
+        seen = [file]
+        for other in seen:  # which grows
+            seen += {include.file for include in sources[other].includes}.intersection(sources).difference(seen)
+        used = set(source.used)
+        words = list(used)
+        for word in words:  # which grows
+            words += set().union(*(sources[other].macros.get(word, ()) for other in seen)) - used
+            used.update(words)
+        visible = set().union(*(sources[other].declared for other in seen))
+        ties = [(include.file, f"includes {include.file}") for include in source.includes]
+        for name in sorted((used & visible & definers.keys()) - source.static):
+            # Of several definitions a program links one: that of the folder.
+            near = [other for other in definers[name] if os.path.dirname(other) == os.path.dirname(file)]
+            ties += [(other, name) for other in near or definers[name] if file not in definers[name]]
+        for other, why in ties:
+            if unit_of(other) != unit_of(file):
+                edges[unit_of(file)].setdefault(unit_of(other), why)
+    return edges
+
+
+def find_circles(edges: Edges) -> list[list[str]]:
+    """Strongly connected components of more than one unit, by Tarjan's algorithm."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(unit: str) -> None:
+        low[unit] = index[unit] = len(index)
+        stack.append(unit)
+        for other in edges.get(unit, {}):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[unit] = min(low[unit], low[other])
+        if low[unit] == index[unit]:
+            members = stack[stack.index(unit):]
+            del stack[-len(members):]
+            found.extend([sorted(members)] if len(members) > 1 else [])
+
+    for unit in sorted(edges):
+        if unit not in index:
+            visit(unit)
+    return found
+
+
+def allowed(room: str) -> set[str]:
+    row = ROOMS.get(room, "").split()
+    return {room, *row}.union(*(allowed(below) & ROOMS.keys() for below in row))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--picture", metavar="FILE", help="draws the rooms on floors, as SVG")
+    options = parser.parse_args()
+    sources = {file: (read_python if file.endswith(".py") else read_c)(file) for file in find_files()}
+    wrong = [f"{file}:{include.line}: {room_of(file)} may not include {include.file}" for file, source in sources.items()
+             for include in source.includes if not allowed(room_of(file)) & {include.file, room_of(include.file)}]
+    print(*wrong, sep="\n", end="\n" * bool(wrong))
+    if options.picture:
+        ties = {(room_of(file), room_of(include.file)) for file, source in sources.items() for include in source.includes}
+        rooms_picture.draw([(room_of(file), (ROOT / file).read_bytes().count(b"\n")) for file in sources], ties,
+                           {room: allowed(room) for room, _ in ties}, options.picture)
+    edges = find_edges(sources)
+    circles = find_circles(edges)
+    for members in circles:
+        print(f"circle of {len(members)}:")
+        for unit in members:
+            print(*(f"    {unit} -> {other}: {why}" for other, why in edges[unit].items() if other in members), sep="\n")
+    print(f"rooms: {len(sources)} files, {len(circles)} circles, {len(wrong)} includes that are not allowed")
+    return 1 if circles or wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
