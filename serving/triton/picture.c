@@ -6,12 +6,6 @@
 
 #include "image_file.h"
 
-static bool fail(struct picture *self, const char *text)
-{
-    snprintf(self->error.text, sizeof self->error.text, "%s", text);
-    return false;
-}
-
 /* Planes say themselves which target they have. */
 static bool target_of_planes(struct picture *self)
 {
@@ -87,8 +81,9 @@ static bool fill(struct picture *self)
         return image_decode_to(self->source, self->source_size, &taker, &self->error);
     if (!image_decode(self->source, self->source_size, &decoded, &self->error))
         return false;
-    const bool ok = decoded.width == self->width && decoded.height == self->height ? prepare(self, image_whole(&decoded))
-                                                                                   : fail(self, "another size than in the header");
+    const bool ok = decoded.width == self->width && decoded.height == self->height
+                        ? prepare(self, image_whole(&decoded))
+                        : image_fail(&self->error, "another size than in the header");
     image_free(&decoded);
     return ok;
 }
