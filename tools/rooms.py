@@ -45,7 +45,7 @@ ROOMS = {
     "tools/cli": "tools/options core/base/quantized.h core/picture/resize_axis.h",
     "tools": "python",  # scripts
     "serving": "tools/cli",
-    "bench": "tools/cli python",
+    "bench": "tools/cli python backend_cuda/linear_choose.h",
     "examples": "python",
 }
 
