@@ -222,16 +222,15 @@ static rvit_status settle_image(const char *path, rvit_vit_config *config, rvit_
 static int assume(const rvit_vit_config *config, rvit_facts *facts)
 {
     const rvit_model_info *info = &config->info;
-    const rvit_family *family = config->family;
+    const rvit_usual_heads usual = config->family->heads;
     const char *where = "assumed: so are all published models with these tensors";
     int32_t heads = 0;
     if (config->no_table || info->gated || !config->norm_beta || config->attention_norm || config->mlp_norm)
         return 0;
-    if (strcmp(family->name, "torchvision") == 0) {
+    if (usual == RVIT_HEADS_TORCHVISION) {
         heads = info->dim == 1024 || info->dim == 1280 ? 16 : info->dim == 768 ? 12 : 0;
         where = "torchvision's VisionTransformer";
-    } else if (info->final_norm && config->cls && !config->map &&
-               (strcmp(family->name, "timm") == 0 || strcmp(family->name, "dinov2") == 0) && config->qkv_bias && !info->norm_pre &&
+    } else if (usual == RVIT_HEADS_PLAIN && info->final_norm && config->cls && !config->map && config->qkv_bias && !info->norm_pre &&
                facts->of[RVIT_FACT_ARCHITECTURE].given == 0) {
         const rvit_plain_shape shape = {.dim = info->dim,
                                         .depth = info->depth,
@@ -425,13 +424,14 @@ static void set_usual(const rvit_vit_config *config, rvit_facts *facts)
 
 /* timm's names do not tell a projection from the head of a classifier. Those of its architectures that were trained with texts have a
    projection, unless they were trained further on ImageNet: then the head has the classes of one of its sets. */
-static int is_timm_projection(const rvit_model_info *info, const char *architecture)
+static int is_timm_projection(const rvit_vit_config *config, const char *architecture)
 {
     static const int32_t imagenet[] = {1000, 11821, 21841, 21843};
-    if (strcmp(info->family, "timm") != 0 || (strstr(architecture, "_clip_") == NULL && strstr(architecture, "_pe_core_") == NULL))
+    if ((config->family->flags & RVIT_FAMILY_MAY_PROJECT) == 0 ||
+        (strstr(architecture, "_clip_") == NULL && strstr(architecture, "_pe_core_") == NULL))
         return 0;
     for (size_t i = 0; i < sizeof imagenet / sizeof *imagenet; i++)
-        if (info->n_classes == imagenet[i])
+        if (config->info.n_classes == imagenet[i])
             return 0;
     return 1;
 }
@@ -440,8 +440,7 @@ static int is_timm_projection(const rvit_model_info *info, const char *architect
 static int is_siglip(const rvit_vit_config *config, const char *architecture)
 {
     return config->info.pooling == RVIT_POOLING_MAP && !config->own_head &&
-           (strcmp(config->info.family, "hf-siglip") == 0 || strcmp(config->family->prefix, "visual.trunk.") == 0 ||
-            strstr(architecture, "siglip") != NULL);
+           ((config->family->flags & RVIT_FAMILY_MAP_EMBEDS) != 0 || strstr(architecture, "siglip") != NULL);
 }
 
 /* Width of the vectors that are compared with those of texts. */
@@ -449,7 +448,7 @@ static int32_t embedding_dim(const rvit_vit_config *config, const rvit_facts *fa
 {
     const rvit_model_info *info = &config->info;
     const char *architecture = facts->of[RVIT_FACT_ARCHITECTURE].text;
-    const int projects = (config->family->flags & RVIT_FAMILY_PROJECTS) != 0 || is_timm_projection(info, architecture);
+    const int projects = (config->family->flags & RVIT_FAMILY_PROJECTS) != 0 || is_timm_projection(config, architecture);
     return projects || is_siglip(config, architecture) ? info->n_classes : 0;
 }
 

@@ -2,7 +2,6 @@
 #include "core/model/shapes.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "core/base/status.h"
 
@@ -153,7 +152,7 @@ rvit_status rvit_geometry_infer(rvit_geometry *g)
     const int32_t transposed = rvit_geometry_flag(g, RVIT_FAMILY_HEAD_TRANSPOSED);
     g->extents[RVIT_EXTENT_HEAD_IN] = g->extents[RVIT_EXTENT_DIM];
     if (rvit_geometry_vote(g, RVIT_ROLE_HEAD_WEIGHT, 2, !transposed) == 2 * g->extents[RVIT_EXTENT_DIM] &&
-        strcmp(g->family->name, "hf-dinov2") == 0)
+        rvit_geometry_flag(g, RVIT_FAMILY_WIDE_HEAD))
         g->extents[RVIT_EXTENT_HEAD_IN] = 2 * g->extents[RVIT_EXTENT_DIM];
     const int64_t classes =
         majority(rvit_geometry_vote(g, RVIT_ROLE_HEAD_WEIGHT, 2, transposed), rvit_geometry_vote(g, RVIT_ROLE_HEAD_BIAS, 1, 0),

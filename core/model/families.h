@@ -112,15 +112,37 @@ enum {
     RVIT_FAMILY_FLAT = 8,             /* the CLS token is [dim], the position table [positions, dim] */
     RVIT_FAMILY_HEAD_TRANSPOSED = 16, /* the head is [dim, n_classes] */
     RVIT_FAMILY_PROJECTS = 32,        /* the head is CLIP's projection */
-    RVIT_FAMILY_GRID = 64             /* the position table is [1, lines, columns, dim], without rows for prefix tokens; a patch is a row of
-                                         (y, x, channel) */
+    RVIT_FAMILY_GRID = 64,            /* the position table is [1, lines, columns, dim], without rows for prefix tokens */
+    RVIT_FAMILY_MAY_PROJECT = 128,    /* the head is CLIP's projection if the name of the architecture says so */
+    RVIT_FAMILY_WIDE_HEAD = 256,      /* the head may have columns for CLS row and mean, side by side */
+    RVIT_FAMILY_MAY_LACK_TABLE = 512, /* a model without a position table is complete, whatever else it has */
+    RVIT_FAMILY_MAP_UNREAD = 1024,    /* attention pooling may be there without being used */
+    RVIT_FAMILY_MAP_EMBEDS = 2048     /* without a head, what attention pooling gives is compared with texts */
 };
 
+/* How the file's patch weight orders the values of a patch. */
+typedef enum rvit_patch_order {
+    RVIT_PATCHES_PLANES, /* (channel, y, x) */
+    RVIT_PATCHES_ROWS,   /* (y, x, channel) */
+    RVIT_PATCHES_BY_RANK /* a matrix is of rows, a convolution of planes */
+} rvit_patch_order;
+
+/* What gives the number of heads where no file tells it. */
+typedef enum rvit_usual_heads {
+    RVIT_HEADS_UNKNOWN,
+    RVIT_HEADS_PLAIN,      /* timm's models of the same shape: rvit_plain_heads */
+    RVIT_HEADS_TORCHVISION /* the width of torchvision's VisionTransformer */
+} rvit_usual_heads;
+
+/* A set of names, and what is known about its family: families.def. */
 typedef struct rvit_family {
     const char *name;   /* "timm" */
     const char *prefix; /* prefix of all names below, except those that begin with '/' */
     const char *blocks; /* "blocks.": precedes the block's number and the names in it */
     int32_t flags;
+    rvit_patch_order patches;
+    rvit_usual_heads heads;
+    const char *ignored;                /* see families.def */
     const char *names[RVIT_ROLE_COUNT]; /* NULL: the family has no such tensor */
 } rvit_family;
 
@@ -130,10 +152,12 @@ typedef struct rvit_family {
 #define RVIT_NAME_PREFIX 64
 
 /* Finds the family with the most recognised tensors. If it recognises more behind what all names begin with ("module.", "model.backbone."),
-   as training code leaves it, out_prefix is that; else "". BAD_FILE: no family recognises any. */
+   as training code leaves it, out_prefix is that; else "". Logs which it is, and which comes next. BAD_FILE: no family recognises any. */
 rvit_status rvit_family_detect(const rvit_tensor_set *set, char out_prefix[RVIT_NAME_PREFIX], const rvit_family **out_family);
 /* Notes the parts of the model that names of tensors show, but that the forward does not run. */
 void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles);
+/* Whether a tensor lies beside the model, of which it is no part. */
+int rvit_family_ignores(const rvit_family *family, const char *name);
 /* What precedes the number of a merger of an earlier block's rows. */
 #define RVIT_DEEPSTACK_NAME "deepstack_merger_list."
 /* The full name of a tensor; NULL if the family has none. index: of the block, predictor or deepstack merger. */

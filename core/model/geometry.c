@@ -86,36 +86,9 @@ static int32_t count_predictors(const rvit_geometry *g, char missing[RVIT_NAME_S
     return RVIT_MAX_PREDICTORS;
 }
 
-static int ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), n = strlen(end);
-    return length >= n && strcmp(text + length - n, end) == 0;
-}
-
 static int begins_with(const char *text, const char *start)
 {
     return strncmp(text, start, strlen(start)) == 0;
-}
-
-/* Tensors that belong to nothing here, but often come along: pruning predictors, the mask of the training, a head of the training, the text
-   half of CLIP and of SigLIP. */
-static int ignorable(const rvit_geometry *g, const char *name)
-{
-    /* The language model that the tower's rows are for. */
-    if (g->has[RVIT_PART_MERGER] && g->family->prefix[0] != '\0')
-        return begins_with(name, "model.") || begins_with(name, "lm_head.");
-    static const char *const text[] = {"text_model.",          "text_projection", "logit_scale",  "logit_bias", "token_embedding.",
-                                       "positional_embedding", "ln_final.",       "transformer.", "text."};
-    if (begins_with(name, "score_predictor.") || ends_with(name, "mask_token") || ends_with(name, "pooler.dense.weight") ||
-        ends_with(name, "pooler.dense.bias") || ends_with(name, "position_ids"))
-        return 1;
-    if (strcmp(g->family->name, "hf-clip") != 0 && strcmp(g->family->name, "hf-siglip") != 0 && strcmp(g->family->name, "hf-aimv2") != 0 &&
-        !begins_with(g->family->prefix, "visual."))
-        return 0;
-    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
-        if (begins_with(name, text[i]))
-            return 1;
-    return 0;
 }
 
 /* An unknown tensor in a block, among the embedding or under the family's own prefix belongs to the computation: leaving it out would
@@ -144,7 +117,7 @@ static rvit_status count_tensors(const rvit_geometry *g, int32_t lenient, const 
         if (used[i])
             continue;
         info->n_unknown++;
-        if (ignorable(g, tensor->name) || tensor->n_elements == 0)
+        if (rvit_family_ignores(g->family, tensor->name) || tensor->n_elements == 0)
             continue;
         if (n_errors++ == 0)
             first = tensor->name;
@@ -221,11 +194,11 @@ static void fill_info(const rvit_geometry *g, rvit_model_info *info)
     info->final_norm = g->has[RVIT_PART_FINAL_NORM];
 }
 
-/* Whether patches are rows of (y, x, channel). Of Hugging Face's SigLIPs those of NaFlex alone have a linear layer for them. */
+/* Whether patches are rows of (y, x, channel). */
 static int has_patch_rows(const rvit_geometry *g)
 {
-    return rvit_geometry_flag(g, RVIT_FAMILY_GRID) ||
-           (strcmp(g->family->name, "hf-siglip") == 0 && rvit_geometry_vote(g, RVIT_ROLE_PATCH_WEIGHT, 2, 1) > 0);
+    const rvit_patch_order order = g->family->patches;
+    return order == RVIT_PATCHES_ROWS || (order == RVIT_PATCHES_BY_RANK && rvit_geometry_vote(g, RVIT_ROLE_PATCH_WEIGHT, 2, 1) > 0);
 }
 
 /* Shapes of a model all of whose parts are known. */

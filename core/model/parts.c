@@ -82,8 +82,8 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
                                  rvit_geometry_in_blocks(g, RVIT_ROLE_FC2_BIAS);
     /* Hugging Face writes an empty one where there are none. */
     g->has[RVIT_PART_REGISTER_TOKENS] = rvit_geometry_has(g, RVIT_ROLE_REGISTERS) && rvit_geometry_vote(g, RVIT_ROLE_REGISTERS, 3, 1) != 0;
-    /* Models with rotary positions may do without; all of them scale what their blocks add. AIMv2 may make it of sines. */
-    const int always = !rvit_geometry_in_blocks(g, RVIT_ROLE_SCALE1) && strcmp(g->family->name, "hf-aimv2") != 0;
+    /* Models with rotary positions may do without; all of them scale what their blocks add. */
+    const int always = !rvit_geometry_in_blocks(g, RVIT_ROLE_SCALE1) && !rvit_geometry_flag(g, RVIT_FAMILY_MAY_LACK_TABLE);
     g->has[RVIT_PART_POSITION_TABLE] = g->family->names[RVIT_ROLE_POSITION] != NULL && (rvit_geometry_has(g, RVIT_ROLE_POSITION) || always);
     g->has[RVIT_PART_DIST_HEAD] = rvit_geometry_has(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || rvit_geometry_has(g, RVIT_ROLE_HEAD_DIST_BIAS);
     g->has[RVIT_PART_HEAD] =

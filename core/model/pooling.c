@@ -81,8 +81,7 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
         return RVIT_OK;
     if (kind == RVIT_POOLING_MAP && !config->map)
         return rvit_fail(rvit_fact_wrong(pooling), "%s: pooling is by attention (%s), but the weights have none", path, pooling->where);
-    /* A classifier of Hugging Face's on top of SigLIP keeps the pooling that it does not use. */
-    if (config->map && kind != RVIT_POOLING_MAP && strcmp(config->family->name, "hf-siglip") != 0)
+    if (config->map && kind != RVIT_POOLING_MAP && (config->family->flags & RVIT_FAMILY_MAP_UNREAD) == 0)
         return rvit_fail(rvit_fact_wrong(pooling), "%s: the weights have attention pooling, but pooling is %s (%s)", path, pooling->text,
                          pooling->where);
     if (kind == RVIT_POOLING_MAP)
