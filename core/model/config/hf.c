@@ -4,53 +4,19 @@
 
 #include "core/base/printable.h"
 #include "core/base/status.h"
-#include "core/model/config/read.h"
-#include "core/model/rope_table.h"
+#include "core/model/config/model_type.h"
 
 enum { SHOWN_NAME = 64 };
 
-/* 0: the class has no default, or none that can be believed. */
-typedef struct model_type {
-    const char *name, *outer; /* outer: the type of a model that holds it as vision_config; NULL: none */
-    int32_t dim, mlp, depth, heads, image, patch;
-    rvit_activation activation;
-    double eps;
-    rvit_pooling pooling; /* of the head that its files have */
-    rvit_position position;
-    int32_t rms_norm;
-    rvit_resample resample;
-} model_type;
-
-static const model_type types[] = {
-    {"vit", NULL, 768, 3072, 12, 12, 224, 16, RVIT_ACTIVATION_GELU, 1e-12, RVIT_POOLING_CLS, RVIT_POSITION_TABLE, 0, RVIT_RESAMPLE_BICUBIC},
-    {"deit", NULL, 768, 3072, 12, 12, 224, 16, RVIT_ACTIVATION_GELU, 1e-12, RVIT_POOLING_CLS, RVIT_POSITION_TABLE, 0,
-     RVIT_RESAMPLE_BICUBIC},
-    {"clip_vision_model", "clip", 768, 3072, 12, 12, 224, 32, RVIT_ACTIVATION_QUICK_GELU, 1e-5, RVIT_POOLING_CLS, RVIT_POSITION_TABLE, 0,
-     RVIT_RESAMPLE_BICUBIC},
-    {"siglip_vision_model", "siglip", 768, 3072, 12, 12, 224, 16, RVIT_ACTIVATION_GELU_TANH, 1e-6, RVIT_POOLING_MAP, RVIT_POSITION_TABLE, 0,
-     RVIT_RESAMPLE_BICUBIC},
-    {"siglip2_vision_model", "siglip2", 768, 3072, 12, 12, 0, 16, RVIT_ACTIVATION_GELU_TANH, 1e-6, RVIT_POOLING_MAP, RVIT_POSITION_TABLE, 0,
-     RVIT_RESAMPLE_BILINEAR_ANTIALIAS},
-    {"dinov2", NULL, 768, 0, 12, 12, 224, 14, RVIT_ACTIVATION_GELU, 1e-6, RVIT_POOLING_CLS_MEAN, RVIT_POSITION_TABLE, 0,
-     RVIT_RESAMPLE_BICUBIC},
-    {"dinov2_with_registers", NULL, 768, 0, 12, 12, 224, 14, RVIT_ACTIVATION_GELU, 1e-6, RVIT_POOLING_CLS_MEAN, RVIT_POSITION_TABLE, 0,
-     RVIT_RESAMPLE_TIMM},
-    {"dinov3_vit", NULL, 384, 1536, 12, 6, 224, 16, RVIT_ACTIVATION_GELU, 1e-5, RVIT_POOLING_CLS, RVIT_POSITION_ROPE, 0,
-     RVIT_RESAMPLE_DEFAULT},
-    {"aimv2_vision_model", "aimv2", 1024, 2816, 24, 8, 224, 14, RVIT_ACTIVATION_SILU, 1e-5, RVIT_POOLING_MAP, RVIT_POSITION_TABLE, 1,
-     RVIT_RESAMPLE_BICUBIC},
-    /* The class of the first says 3584 columns; no published tower has them. */
-    {"qwen2_5_vl_vision", "qwen2_5_vl", 0, 3420, 32, 16, 0, 14, RVIT_ACTIVATION_SILU, 1e-6, RVIT_POOLING_NONE, RVIT_POSITION_ROPE, 1,
-     RVIT_RESAMPLE_DEFAULT},
-    {"qwen3_vl_vision", "qwen3_vl", 1152, 4304, 27, 16, 0, 16, RVIT_ACTIVATION_GELU_TANH, 1e-6, RVIT_POOLING_NONE, RVIT_POSITION_BOTH, 0,
-     RVIT_RESAMPLE_ALIGN_CORNERS},
-    {"qwen3_vl_moe_vision", "qwen3_vl_moe", 1152, 4304, 27, 16, 0, 16, RVIT_ACTIVATION_GELU_TANH, 1e-6, RVIT_POOLING_NONE,
-     RVIT_POSITION_BOTH, 0, RVIT_RESAMPLE_ALIGN_CORNERS},
+static const rvit_model_type types[] = {
+#define RVIT_MODEL_TYPE(name, outer, ...) {name, outer, __VA_ARGS__},
+#include "core/model/families.def"
 };
+enum { N_TYPES = sizeof types / sizeof *types };
 
-static const model_type *find_type(const char *name, int outer)
+const rvit_model_type *rvit_model_type_find(const char *name, int outer)
 {
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    for (int i = 0; i < N_TYPES; i++) {
         const char *own = outer ? types[i].outer : types[i].name;
         if (own != NULL && strcmp(own, name) == 0)
             return &types[i];
@@ -64,7 +30,7 @@ static void set_default(const rvit_config_reader *r, rvit_fact fact, double valu
         rvit_facts_set(r->facts, fact, value, where);
 }
 
-static void set_defaults(const rvit_config_reader *r, const model_type *type)
+static void set_defaults(const rvit_config_reader *r, const rvit_model_type *type)
 {
     char where[RVIT_FACT_WHERE];
     const double image[2] = {type->image, type->image};
@@ -83,21 +49,20 @@ static void set_defaults(const rvit_config_reader *r, const model_type *type)
     set_default(r, RVIT_FACT_POOLING, type->pooling, where);
     rvit_facts_set(r->facts, RVIT_FACT_POSITION, type->position, where);
     rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, type->rms_norm, where);
-    rvit_facts_set(r->facts, RVIT_FACT_GATED, strcmp(type->name, "aimv2_vision_model") == 0 || strcmp(type->name, "qwen2_5_vl_vision") == 0,
-                   where);
-    rvit_facts_set(r->facts, RVIT_FACT_PATCH_NORM, strcmp(type->name, "aimv2_vision_model") == 0, where);
+    rvit_facts_set(r->facts, RVIT_FACT_GATED, type->gated, where);
+    rvit_facts_set(r->facts, RVIT_FACT_PATCH_NORM, type->patch_norm, where);
     rvit_facts_set(r->facts, RVIT_FACT_CLS, type->pooling != RVIT_POOLING_MAP && type->pooling != RVIT_POOLING_NONE, where);
     rvit_facts_set(r->facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, where);
-    rvit_facts_set(r->facts, RVIT_FACT_ROWS, strcmp(type->name, "siglip2_vision_model") == 0, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROWS, type->patch_rows, where);
 }
 
-/* DINOv3's are rotated so; rope_theta alone is the file's. Qwen's have fields of their own. */
-static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const model_type *type)
+/* DINOv3's are rotated so; rope_theta alone is the file's. */
+static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const rvit_model_type *type)
 {
     static const double none[2];
     char where[RVIT_FACT_WHERE];
-    if (rvit_config_is_qwen(type->name))
-        return rvit_config_qwen(r, vision, type->name);
+    if (type->read != NULL)
+        return type->read(r, vision, type);
     if (type->position != RVIT_POSITION_ROPE)
         return RVIT_OK;
     RVIT_TRY(rvit_config_number_fact(r, vision, "rope_theta", RVIT_FACT_ROPE_BASE));
@@ -111,14 +76,13 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *v
     return RVIT_OK;
 }
 
-/* SigLIP2's and Qwen3-VL's tell the patches of the position table, which is a square, in place of an image size. */
-static rvit_status read_num_patches(const rvit_config_reader *r, const rvit_json *vision, const model_type *type)
+/* Some tell the patches of the position table, which is a square, in place of an image size. */
+static rvit_status read_num_patches(const rvit_config_reader *r, const rvit_json *vision, const rvit_model_type *type)
 {
     char where[RVIT_FACT_WHERE];
-    const int siglip = strcmp(type->name, "siglip2_vision_model") == 0, qwen = type->resample == RVIT_RESAMPLE_ALIGN_CORNERS;
-    const char *field = siglip ? "num_patches" : "num_position_embeddings";
-    int64_t n = siglip ? 256 : 2304, edge = 1;
-    if (!siglip && !qwen)
+    const char *field = type->positions_field;
+    int64_t n = type->positions, edge = 1;
+    if (field == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_config_integer(r, vision, field, 1, 1 << 20, &n));
     while (edge < 1 << 12 && edge * edge < n)
@@ -132,7 +96,7 @@ static rvit_status read_num_patches(const rvit_config_reader *r, const rvit_json
 }
 
 /* Fields that the classes of several types share, some under two names. */
-static rvit_status read_common(const rvit_config_reader *r, const rvit_json *vision, const model_type *type)
+static rvit_status read_common(const rvit_config_reader *r, const rvit_json *vision, const rvit_model_type *type)
 {
     static const struct {
         const char *key;
@@ -145,46 +109,42 @@ static rvit_status read_common(const rvit_config_reader *r, const rvit_json *vis
         /* DINOv2's class has a mlp_ratio; an intermediate_size in its file means nothing to it. */
         if (type->mlp == 0 && integers[i].fact == RVIT_FACT_MLP)
             continue;
-        if (integers[i].fact == RVIT_FACT_REGISTERS && strcmp(type->name, "dinov2_with_registers") != 0 &&
-            strcmp(type->name, "dinov3_vit") != 0)
+        if (integers[i].fact == RVIT_FACT_REGISTERS && !type->registers)
             continue;
         RVIT_TRY(rvit_config_integer_fact(r, vision, integers[i].key, integers[i].fact));
     }
     RVIT_TRY(read_num_patches(r, vision, type));
-    if (rvit_config_is_qwen(type->name))
-        return RVIT_OK; /* which have neither */
+    if (type->read != NULL)
+        return RVIT_OK; /* such classes have neither */
     RVIT_TRY(rvit_config_size_fact(r, vision, "image_size", RVIT_FACT_IMAGE));
     return rvit_config_number_fact(r, vision, type->rms_norm ? "rms_norm_eps" : "layer_norm_eps", RVIT_FACT_EPS);
 }
 
 /* Fields that change what a class computes. */
-static rvit_status read_special(const rvit_config_reader *r, const rvit_json *vision, const model_type *type)
+static rvit_status read_special(const rvit_config_reader *r, const rvit_json *vision, const rvit_model_type *type)
 {
     char where[RVIT_FACT_WHERE];
-    int32_t gated = 0, has_head = 1, native = 0;
-    RVIT_TRY(rvit_config_bool(r, vision, "use_swiglu_ffn", &gated));
-    if (gated && strncmp(type->name, "dinov2", 6) == 0) {
-        rvit_facts_set(r->facts, RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_SILU, rvit_config_where(r, "use_swiglu_ffn", where));
-        rvit_facts_set(r->facts, RVIT_FACT_GATED, 1, where);
+    int32_t gated = 0, has_head = 1, sines = 0;
+    if (type->gate_field != NULL)
+        RVIT_TRY(rvit_config_bool(r, vision, type->gate_field, &gated));
+    if (gated) {
+        rvit_facts_set(r->facts, RVIT_FACT_GATED, 1, rvit_config_where(r, type->gate_field, where));
+        set_default(r, RVIT_FACT_ACTIVATION, type->gate_activation, where);
     }
-    gated = 0;
-    RVIT_TRY(rvit_config_bool(r, vision, "use_gated_mlp", &gated));
-    if (gated && strcmp(type->name, "dinov3_vit") == 0)
-        rvit_facts_set(r->facts, RVIT_FACT_GATED, 1, rvit_config_where(r, "use_gated_mlp", where));
-    const int aimv2 = strcmp(type->name, "aimv2_vision_model") == 0;
-    const char *use_head = aimv2 ? "use_head" : "vision_use_head";
-    RVIT_TRY(rvit_config_bool(r, vision, use_head, &has_head));
+    if (type->head_field != NULL)
+        RVIT_TRY(rvit_config_bool(r, vision, type->head_field, &has_head));
     if (!has_head)
-        rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_NONE, rvit_config_where(r, use_head, where));
-    RVIT_TRY(rvit_config_bool(r, vision, "is_native", &native));
-    if (aimv2 && native) {
-        rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_SINES, rvit_config_where(r, "is_native", where));
+        rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_NONE, rvit_config_where(r, type->head_field, where));
+    if (type->sines_field != NULL)
+        RVIT_TRY(rvit_config_bool(r, vision, type->sines_field, &sines));
+    if (sines) {
+        rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_SINES, rvit_config_where(r, type->sines_field, where));
         rvit_facts_set(r->facts, RVIT_FACT_POSITION, RVIT_POSITION_NONE, where);
     }
     return rvit_config_activation_fact(r, vision, "hidden_act", RVIT_FACT_ACTIVATION);
 }
 
-/* A classifier on top of CLIP or SigLIP averages; the weights say whether there is one. */
+/* The class of a classifier on top may pool in its own way; the weights say whether there is one. */
 static rvit_status read_classes(const rvit_config_reader *r, const rvit_json *root)
 {
     char where[RVIT_FACT_WHERE];
@@ -198,10 +158,9 @@ static rvit_status read_classes(const rvit_config_reader *r, const rvit_json *ro
     char shown[SHOWN_NAME];
     rvit_printable(shown, sizeof shown, first->string);
     rvit_facts_set_text(r->facts, RVIT_FACT_ARCHITECTURE, shown, rvit_config_where(r, "architectures", where));
-    if (strcmp(first->string, "CLIPForImageClassification") == 0)
-        rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_MEAN_RAW, where);
-    if (strcmp(first->string, "SiglipForImageClassification") == 0 || strcmp(first->string, "Siglip2ForImageClassification") == 0)
-        rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_MEAN, where);
+    for (int i = 0; i < N_TYPES; i++)
+        if (types[i].classifier != NULL && strcmp(first->string, types[i].classifier) == 0)
+            rvit_facts_set(r->facts, RVIT_FACT_POOLING, types[i].classifier_pooling, where);
     return RVIT_OK;
 }
 
@@ -214,18 +173,18 @@ rvit_status rvit_config_hf(const rvit_config_reader *reader, const rvit_json *ro
     RVIT_TRY(rvit_config_object(&r, root, "vision_config", &vision));
     if (name == NULL)
         return rvit_fail(RVIT_BAD_FILE, "%s: model_type is missing", r.path);
-    const model_type *type = find_type(name, 1);
+    const rvit_model_type *type = rvit_model_type_find(name, 1);
     if (vision != NULL) {
         r.section = "vision_config.";
         RVIT_TRY(rvit_config_string(&r, vision, "model_type", &own));
         if (own != NULL && type == NULL)
-            type = find_type(own, 0);
+            type = rvit_model_type_find(own, 0);
         if (own != NULL && type == NULL)
-            type = find_type(own, 1); /* older files name both alike */
+            type = rvit_model_type_find(own, 1); /* older files name both alike */
     } else {
         vision = root;
         if (type == NULL)
-            type = find_type(name, 0);
+            type = rvit_model_type_find(name, 0);
     }
     if (type == NULL) {
         char shown[SHOWN_NAME];

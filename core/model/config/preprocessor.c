@@ -5,7 +5,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/status.h"
-#include "core/model/config/read.h"
+#include "core/model/config/model_type.h"
 
 enum { SHOWN_NAME = 40 };
 
@@ -32,7 +32,7 @@ enum { SHOWN_NAME = 40 };
 
 /* A class of transformers, and what it takes for fields that are absent. */
 static const struct rvit_processor_class {
-    const char *name, *model_types;
+    const char *name;
     rvit_processor processor;
     rvit_filter filter;
     double mean[3], std[3];
@@ -42,43 +42,24 @@ static const struct rvit_processor_class {
     int32_t patches;   /* NaFlex: the most of a picture, whose size follows; else 0 */
     int64_t pixels[2]; /* at least and at most, where a picture's size follows from its own; 0: it does not */
 } classes[] = {
-    {"ViT", " vit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 224, 0, 0, 0, {0, 0}},
-    {"DeiT", " deit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 256, 224, 0, 0, {0, 0}},
-    {"CLIP",
-     " clip clip_vision_model aimv2 aimv2_vision_model ",
-     RVIT_PROCESSOR_HF,
-     RVIT_FILTER_BICUBIC,
-     CLIP_MEAN,
-     CLIP_STD,
-     224,
-     224,
-     1,
-     0,
-     {0, 0}},
-    {"Bit", " dinov2 dinov2_with_registers ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1, 0, {0, 0}},
-    {"Siglip", " siglip siglip_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 224, 0, 0, 0, {0, 0}},
-    {"Siglip2", " siglip2 siglip2_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 0, 0, 0, 256, {0, 0}},
-    {"DINOv3ViT", " dinov3_vit ", RVIT_PROCESSOR_HF_FLOAT, RVIT_FILTER_BILINEAR, IMAGENET_MEAN, IMAGENET_STD, 224, 0, 0, 0, {0, 0}},
-    {"Qwen2VL",
-     " qwen2_5_vl qwen2_5_vl_vision qwen3_vl qwen3_vl_vision qwen3_vl_moe qwen3_vl_moe_vision ",
-     RVIT_PROCESSOR_HF,
-     RVIT_FILTER_BICUBIC,
-     CLIP_MEAN,
-     CLIP_STD,
-     0,
-     0,
-     0,
-     0,
-     {56 * 56, 28 * 28 * 1280}},
+    {"ViT", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 224, 0, 0, 0, {0, 0}},
+    {"DeiT", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 256, 224, 0, 0, {0, 0}},
+    {"CLIP", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1, 0, {0, 0}},
+    {"Bit", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1, 0, {0, 0}},
+    {"Siglip", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 224, 0, 0, 0, {0, 0}},
+    {"Siglip2", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 0, 0, 0, 256, {0, 0}},
+    {"DINOv3ViT", RVIT_PROCESSOR_HF_FLOAT, RVIT_FILTER_BILINEAR, IMAGENET_MEAN, IMAGENET_STD, 224, 0, 0, 0, {0, 0}},
+    {"Qwen2VL", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 0, 0, 0, 0, {56 * 56, 28 * 28 * 1280}},
 };
 enum { N_CLASSES = sizeof classes / sizeof *classes };
 
 const struct rvit_processor_class *rvit_processor_of_model(const char *model_type)
 {
-    char wanted[SHOWN_NAME];
-    snprintf(wanted, sizeof wanted, " %s ", model_type);
-    for (int i = 0; i < N_CLASSES; i++)
-        if (strstr(classes[i].model_types, wanted) != NULL)
+    const rvit_model_type *type = rvit_model_type_find(model_type, 0);
+    if (type == NULL)
+        type = rvit_model_type_find(model_type, 1);
+    for (int i = 0; type != NULL && type->processor != NULL && i < N_CLASSES; i++)
+        if (strcmp(classes[i].name, type->processor) == 0)
             return &classes[i];
     return NULL;
 }

@@ -3,32 +3,7 @@
 #include <string.h>
 
 #include "core/base/status.h"
-#include "core/model/config/read.h"
-#include "core/model/rope_table.h"
-
-/* What the classes take for fields that are absent. */
-typedef struct defaults {
-    const char *model_type;
-    int32_t window;
-    rvit_block_list full_blocks, deepstack;
-} defaults;
-
-static const defaults classes[] = {{"qwen2_5_vl_vision", 112, {4, {7, 15, 23, 31}}, {0, {0}}},
-                                   {"qwen3_vl_vision", 0, {0, {0}}, {3, {8, 16, 24}}},
-                                   {"qwen3_vl_moe_vision", 0, {0, {0}}, {3, {8, 16, 24}}}};
-
-static const defaults *find_class(const char *model_type)
-{
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (strcmp(classes[i].model_type, model_type) == 0)
-            return &classes[i];
-    return NULL;
-}
-
-int rvit_config_is_qwen(const char *model_type)
-{
-    return find_class(model_type) != NULL;
-}
+#include "core/model/config/model_type.h"
 
 /* A list of block numbers into a fact; absent: usual. */
 static rvit_status read_blocks(const rvit_config_reader *r, const rvit_json *vision, const char *field, const rvit_block_list *usual,
@@ -94,28 +69,27 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *v
     return RVIT_OK;
 }
 
-rvit_status rvit_config_qwen(const rvit_config_reader *r, const rvit_json *vision, const char *model_type)
+rvit_status rvit_config_qwen(const rvit_config_reader *r, const rvit_json *vision, const rvit_model_type *type)
 {
     static const double any[2] = {448, 448};
     char where[RVIT_FACT_WHERE];
-    const defaults *class = find_class(model_type);
     RVIT_TRY(rvit_config_integer_fact(r, vision, "depth", RVIT_FACT_DEPTH));
     RVIT_TRY(rvit_config_integer_fact(r, vision, "num_heads", RVIT_FACT_HEADS));
     RVIT_TRY(rvit_config_integer_fact(r, vision, "in_channels", RVIT_FACT_CHANNELS));
     RVIT_TRY(read_number(r, vision, "spatial_merge_size", 2, RVIT_FACT_MERGE));
     RVIT_TRY(read_number(r, vision, "temporal_patch_size", 2, RVIT_FACT_FRAMES));
     RVIT_TRY(read_number(r, vision, "out_hidden_size", 3584, RVIT_FACT_MERGED));
-    snprintf(where, sizeof where, "%s: the default of model_type '%s'", r->name, model_type);
-    if (class->window > 0) {
-        RVIT_TRY(read_number(r, vision, "window_size", class->window, RVIT_FACT_WINDOW));
-        RVIT_TRY(read_blocks(r, vision, "fullatt_block_indexes", &class->full_blocks, RVIT_FACT_FULL_BLOCKS));
+    snprintf(where, sizeof where, "%s: the default of model_type '%s'", r->name, type->name);
+    if (type->window > 0) {
+        RVIT_TRY(read_number(r, vision, "window_size", type->window, RVIT_FACT_WINDOW));
+        RVIT_TRY(read_blocks(r, vision, "fullatt_block_indexes", &type->full_blocks, RVIT_FACT_FULL_BLOCKS));
         rvit_facts_set_several(r->facts, RVIT_FACT_IMAGE, any, 2, "any: this sets the default of a session's capacity alone");
     } else {
         rvit_facts_set(r->facts, RVIT_FACT_WINDOW, 0, where);
     }
-    if (class->deepstack.n > 0)
-        RVIT_TRY(read_blocks(r, vision, "deepstack_visual_indexes", &class->deepstack, RVIT_FACT_DEEPSTACK));
+    if (type->deepstack.n > 0)
+        RVIT_TRY(read_blocks(r, vision, "deepstack_visual_indexes", &type->deepstack, RVIT_FACT_DEEPSTACK));
     else
-        rvit_facts_set_blocks(r->facts, RVIT_FACT_DEEPSTACK, &class->deepstack, where);
-    return read_rotation(r, vision, model_type);
+        rvit_facts_set_blocks(r->facts, RVIT_FACT_DEEPSTACK, &type->deepstack, where);
+    return read_rotation(r, vision, type->name);
 }

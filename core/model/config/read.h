@@ -51,9 +51,6 @@ void rvit_config_not_understood(const rvit_config_reader *r, const char *field);
 /* Each format; root: the file's object. */
 rvit_status rvit_config_timm(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_hf(const rvit_config_reader *r, const rvit_json *root);
-/* What towers of Qwen's have beside the fields of others; vision: the vision_config. */
-int rvit_config_is_qwen(const char *model_type);
-rvit_status rvit_config_qwen(const rvit_config_reader *r, const rvit_json *vision, const char *model_type);
 rvit_status rvit_config_open_clip(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root);
 /* How the weights are quantised: the quantization_config of a config.json, a hf_quant_config.json. What is not known becomes an obstacle.
