@@ -339,11 +339,38 @@ static void config_links(void **state)
     assert_int_equal(unlink(config_path), 0);
 }
 
+static void keep_debug(void *user, rvit_log_level level, const char *message)
+{
+    if (level == RVIT_LOG_DEBUG)
+        snprintf(user, 512, "%s", message);
+}
+
+/* The log tells which family is taken, and why the next is not. */
+static void detection(void **state)
+{
+    (void)state;
+    char message[512] = "";
+    const hf_kind kind = {.prefix = "vit.", .blocks = "encoder.layer.", .head = "classifier.", .head_dist = ""};
+    rvit_log_set(keep_debug, message);
+    build(&scratch, &small_geometry, "F32");
+    (void)good();
+    if (strstr(message, ": 20 of the 49 names of family 'timm' ('blocks.') are there, counting one block; of 'deit3' ('blocks.') as many, "
+                        "but it comes later") == NULL)
+        fail_msg("%s", message);
+    to_hugging_face(&kind);
+    (void)good();
+    rvit_log_set(NULL, NULL);
+    if (strstr(message,
+               "of family 'hf' ('vit.encoder.layer.') are there, counting one block; of 'hf' ('vit.encoder.layer.') 22, and it has "
+               "none for 'vit.layernorm.weight'") == NULL)
+        fail_msg("%s", message);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(hugging_face),       cmocka_unit_test(hugging_face_missing),
                                        cmocka_unit_test(token_without_head), cmocka_unit_test(configs),
                                        cmocka_unit_test(config_links),       cmocka_unit_test(resampled),
-                                       cmocka_unit_test(bad_descs)};
+                                       cmocka_unit_test(bad_descs),          cmocka_unit_test(detection)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -117,18 +117,54 @@ static int32_t n_named(const rvit_tensor_set *set, const char *prefix, const rvi
     return n;
 }
 
-/* The number of tensors that the best family recognises behind a prefix. */
-static int32_t find_family(const rvit_tensor_set *set, const char *prefix, const rvit_family **out_family)
+/* The two sets of names that most tensors have behind a prefix, and how many have them; NULL, 0: there is none. */
+typedef struct match {
+    const rvit_family *best, *next;
+    int32_t n_best, n_next;
+} match;
+
+static match find_family(const rvit_tensor_set *set, const char *prefix)
 {
-    int32_t most = 0;
+    match m = {NULL, NULL, 0, 0};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const int32_t n = n_named(set, prefix, &families[i]);
-        if (n > most) {
-            most = n;
-            *out_family = &families[i];
-        }
+        if (n > m.n_best)
+            m = (match){&families[i], m.best, n, m.n_best};
+        else if (n > m.n_next)
+            m = (match){m.best, &families[i], m.n_best, n};
     }
-    return most;
+    return m;
+}
+
+static int has_name(const rvit_family *family, const char *name)
+{
+    char own[RVIT_NAME_SIZE];
+    for (int role = 0; role < (int)RVIT_FIRST_PREDICTOR_ROLE; role++)
+        if (rvit_family_name(family, (rvit_role)role, 0, own) != NULL && strcmp(own, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Why the best is taken: the first tensor that is there and that the next has no name for. */
+static void log_match(const rvit_tensor_set *set, const char *prefix, const match *m)
+{
+    char name[RVIT_NAME_SIZE] = "", whole[RVIT_NAME_PREFIX + RVIT_NAME_SIZE], why[3 * RVIT_NAME_SIZE] = "of all others none";
+    int32_t n_names = 0;
+    int found = 0;
+    for (int role = 0; role < (int)RVIT_FIRST_PREDICTOR_ROLE; role++) {
+        n_names += m->best->names[role] != NULL;
+        if (found || m->next == NULL || rvit_family_name(m->best, (rvit_role)role, 0, name) == NULL)
+            continue;
+        snprintf(whole, sizeof whole, "%s%s", prefix, name);
+        found = rvit_tensor_set_find(set, whole) >= 0 && !has_name(m->next, name);
+        if (found)
+            snprintf(why, sizeof why, "of '%s' ('%s%s') %d, and it has none for '%s'", m->next->name, m->next->prefix, m->next->blocks,
+                     (int)m->n_next, name);
+    }
+    if (!found && m->next != NULL)
+        snprintf(why, sizeof why, "of '%s' ('%s%s') as many, but it comes later", m->next->name, m->next->prefix, m->next->blocks);
+    rvit_log(RVIT_LOG_DEBUG, "%s: %d of the %d names of family '%s' ('%s%s') are there, counting one block; %s", rvit_tensor_set_path(set),
+             (int)m->n_best, (int)n_names, m->best->name, m->best->prefix, m->best->blocks, why);
 }
 
 /* Lengthens a prefix by the next part ("module.") of the name of tensor `index`; 0: there is none. */
@@ -150,26 +186,29 @@ static int all_begin_with(const rvit_tensor_set *set, const char *prefix)
     return 1;
 }
 
-/* What some of the names begin with, and behind which they are a family's. A file of very many other names is searched in part. */
-static int find_part(const rvit_tensor_set *set, char prefix[RVIT_NAME_PREFIX], const rvit_family **out_family)
+/* The family whose names some tensors have behind what they begin with; NULL: there is none. A file of very many other names is searched in
+ * part. */
+static const rvit_family *find_part(const rvit_tensor_set *set, char prefix[RVIT_NAME_PREFIX])
 {
     const int32_t n = rvit_tensor_set_count(set);
     int tries = 64;
     for (int32_t i = 0; i < n && tries > 0; i++) {
         if (i > 0 && prefix[0] != '\0' && strncmp(rvit_tensor_set_tensor(set, i)->name, prefix, strlen(prefix)) == 0)
             continue; /* tried */
-        for (prefix[0] = '\0'; tries > 0 && lengthen(set, i, prefix); tries--)
-            if (find_family(set, prefix, out_family) > 0)
-                return 1;
+        for (prefix[0] = '\0'; tries > 0 && lengthen(set, i, prefix); tries--) {
+            const match m = find_family(set, prefix);
+            if (m.best != NULL)
+                return m.best;
+        }
     }
-    return 0;
+    return NULL;
 }
 
 static rvit_status fail_unknown(const rvit_tensor_set *set)
 {
-    const rvit_family *family = NULL;
     char prefix[RVIT_NAME_PREFIX] = "", shown[SHOWN_NAME];
-    if (find_part(set, prefix, &family)) {
+    const rvit_family *family = find_part(set, prefix);
+    if (family != NULL) {
         rvit_printable(shown, sizeof shown, prefix);
         return rvit_fail(RVIT_BAD_FILE,
                          "%s: behind '%s' tensors have the names of a Vision Transformer (%s), but not all tensors begin so: save only "
@@ -189,15 +228,17 @@ rvit_status rvit_family_detect(const rvit_tensor_set *set, char out_prefix[RVIT_
     out_prefix[0] = '\0';
     if (rvit_tensor_set_count(set) == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: the checkpoint holds no tensors", rvit_tensor_set_path(set));
-    int32_t most = find_family(set, "", out_family);
+    match most = find_family(set, "");
     while (lengthen(set, 0, prefix) && all_begin_with(set, prefix)) {
-        const rvit_family *family = NULL;
-        const int32_t n = find_family(set, prefix, &family);
-        if (n > most) {
-            most = n;
-            *out_family = family;
+        const match m = find_family(set, prefix);
+        if (m.n_best > most.n_best) {
+            most = m;
             memcpy(out_prefix, prefix, RVIT_NAME_PREFIX);
         }
     }
-    return most > 0 ? RVIT_OK : fail_unknown(set);
+    if (most.best == NULL)
+        return fail_unknown(set);
+    *out_family = most.best;
+    log_match(set, out_prefix, &most);
+    return RVIT_OK;
 }
