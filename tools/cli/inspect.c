@@ -59,8 +59,7 @@ static void describe_prefix(const rvit_model_info *info, char *out, size_t out_s
         snprintf(out, out_size, "%s%s", others > 0 ? " and " : "", names);
 }
 
-/* What is known beyond the geometry, and from where. */
-/* Those of attention pooling only where it is read. */
+/* What is known beyond the geometry, and from where; of attention pooling only where it is read. */
 static void print_facts(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
     const char *name, *value, *origin;
@@ -68,7 +67,7 @@ static void print_facts(const rvit_checkpoint *checkpoint, const rvit_model_info
     for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &origin) == RVIT_OK; i++) {
         if (strncmp(name, "pooling ", 8) == 0 && info->pooling != RVIT_POOLING_MAP)
             continue;
-        printf("  %-20s", name);
+        printf("  %-23s ", name);
         const int columns = printable_print(stdout, value);
         printf("%*s  ", columns < 30 ? 30 - columns : 0, "");
         print_line("", origin);
@@ -131,8 +130,10 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     if (info->embedding_dim > 0)
         printf("embedding     %d, to be compared with texts\n", info->embedding_dim);
     printf("parameters    %lld\n", (long long)info->n_parameters);
-    printf("tensors       %d: %d F32, %d F16, %d BF16", info->n_tensors, info->n_by_dtype[RVIT_F32], info->n_by_dtype[RVIT_F16],
-           info->n_by_dtype[RVIT_BF16]);
+    const int32_t *n = info->n_by_dtype, others = info->n_tensors - n[RVIT_F32] - n[RVIT_F16] - n[RVIT_BF16];
+    printf("tensors       %d: %d F32, %d F16, %d BF16", info->n_tensors, n[RVIT_F32], n[RVIT_F16], n[RVIT_BF16]);
+    if (others > 0)
+        printf(", %d of other types", others);
     if (info->n_files > 1)
         printf("; in %d files", info->n_files);
     putchar('\n');
