@@ -37,32 +37,18 @@ struct rvit_safetensors {
     size_t strings_size;
 };
 
+/* Those that the library has no type for can only be passed over. */
 static const struct {
     const char *name;
     int32_t bits, dtype, bytes;
 } dtypes[] = {
-    {"F32", 32, RVIT_F32, 0},
-    {"F16", 16, RVIT_F16, 0},
-    {"BF16", 16, RVIT_BF16, 0},
-    {"BOOL", 8, -1, 0},
-    {"F4", 4, -1, 0},
-    {"F6_E2M3", 6, -1, 0},
-    {"F6_E3M2", 6, -1, 0},
-    {"U8", 8, -1, 0},
-    {"I8", 8, -1, RVIT_I8},
-    {"F8_E5M2", 8, -1, 0},
-    {"F8_E4M3", 8, -1, RVIT_E4M3},
-    {"F8_E8M0", 8, -1, 0},
-    {"F8_E4M3FNUZ", 8, -1, 0},
-    {"F8_E5M2FNUZ", 8, -1, 0},
-    {"I16", 16, -1, 0},
-    {"U16", 16, -1, 0},
-    {"I32", 32, -1, 0},
-    {"U32", 32, -1, 0},
-    {"C64", 64, -1, 0},
-    {"F64", 64, -1, 0},
-    {"I64", 64, -1, 0},
-    {"U64", 64, -1, 0},
+    {"BOOL", 8, -1, 0},    {"F4", 4, -1, 0},      {"F6_E2M3", 6, -1, 0},     {"F6_E3M2", 6, -1, 0},     {"U8", 8, -1, 0},
+    {"F8_E5M2", 8, -1, 0}, {"F8_E8M0", 8, -1, 0}, {"F8_E4M3FNUZ", 8, -1, 0}, {"F8_E5M2FNUZ", 8, -1, 0}, {"I16", 16, -1, 0},
+    {"U16", 16, -1, 0},    {"I32", 32, -1, 0},    {"U32", 32, -1, 0},        {"C64", 64, -1, 0},        {"F64", 64, -1, 0},
+    {"I64", 64, -1, 0},    {"U64", 64, -1, 0},
+#define RVIT_ELEMENT(TYPE, name, file_name, PRECISION, precision, size, scaled) \
+    {file_name, 8 * (size), (scaled) ? -1 : RVIT_##TYPE, (scaled) ? RVIT_##TYPE : 0},
+#include "core/base/dtype.def"
 };
 
 static int compare_offsets(const void *left, const void *right)
@@ -447,17 +433,17 @@ static rvit_status wrap_tensor(const rvit_tensor_desc *given, int32_t index, rvi
                          RVIT_SAFETENSORS_MAX_NAME);
     char shown[SHOWN_NAME];
     rvit_printable(shown, sizeof shown, desc.name);
-    if (desc.dtype != RVIT_F32 && desc.dtype != RVIT_F16 && desc.dtype != RVIT_BF16)
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (dtypes[i].dtype >= 0 && dtypes[i].dtype == (int32_t)desc.dtype)
+            tensor->dtype_name = dtypes[i].name;
+    if (tensor->dtype_name == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': dtype: %d is not a valid dtype", shown, (int)desc.dtype);
     RVIT_TRY(wrap_shape(&desc, shown, tensor));
     if (desc.data == NULL && tensor->n_elements > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': data is NULL", shown);
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (dtypes[i].dtype == (int32_t)desc.dtype)
-            tensor->dtype_name = dtypes[i].name;
     tensor->name = desc.name;
     tensor->dtype = (int32_t)desc.dtype;
-    tensor->size = tensor->n_elements * (desc.dtype == RVIT_F32 ? 4 : 2);
+    tensor->size = tensor->n_elements * rvit_dtype_size(desc.dtype);
     *out_data = desc.data;
     return RVIT_OK;
 }

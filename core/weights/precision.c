@@ -24,7 +24,10 @@ static const struct {
 
 const char *rvit_precision_name(rvit_precision precision)
 {
-    static const char *const names[] = {"f32", "f16", "bf16", "int8", "fp8", "auto"};
+    static const char *const names[] = {
+#define RVIT_ELEMENT(TYPE, name, file_name, PRECISION, precision, size, scaled) [RVIT_PRECISION_##PRECISION] = precision,
+#include "core/base/dtype.def"
+        [RVIT_PRECISION_AUTO] = "auto"};
     return (int)precision >= 0 && (size_t)precision < sizeof names / sizeof *names ? names[precision] : "unknown";
 }
 
