@@ -34,6 +34,7 @@ pip wheel --no-deps --no-build-isolation --wheel-dir "$work/raw" "$root" \
     --config-settings=build-dir="$work/cmake" \
     --config-settings=cmake.define.RVIT_VULKAN=ON \
     --config-settings=cmake.define.RVIT_CUDA=ON \
+    --config-settings=cmake.define.RVIT_CUDA_ARCHS=all \
     --config-settings=cmake.define.RVIT_NVCC="$nvcc" \
     --config-settings=cmake.define.RVIT_WERROR=ON \
     --config-settings=cmake.define.CMAKE_C_CREATE_SHARED_LIBRARY="$link <LINK_LIBRARIES> $(gcc -print-libgcc-file-name)" \

@@ -27,28 +27,14 @@ if [ -n "$missing" ]; then
     $as_root apt-get -qq install -y --no-install-recommends $missing >/dev/null
 fi
 
-# cmake's options for CUDA. Kernels for every architecture take minutes to compile: here those of this machine's GPUs alone are, if nvcc
-# knows them.
+# cmake's options for CUDA: kernels for this machine's GPUs, or without one for $arch_without_gpu.
 cuda_options() {
-    local nvcc known gpu gpus
-    nvcc=$(PATH="$PATH:${CUDA_PATH:-}/bin:${CUDA_HOME:-}/bin:/usr/local/cuda/bin" command -v nvcc || true)
-    if [ -z "$nvcc" ]; then
-        echo "No nvcc here: no CUDA code is built" >&2
-        echo "-DRVIT_CUDA=OFF"
-    elif nvidia-smi -L 2>/dev/null | grep "^GPU" >/dev/null; then
-        known=$("$nvcc" --list-gpu-arch)
-        gpus=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d . | sort -un | paste -sd ';')
-        for gpu in ${gpus//;/ }; do
-            grep -qx "compute_$gpu" <<<"$known" || gpus=""
-        done
-        echo "CUDA kernels are compiled for ${gpus:-every architecture}" >&2
-        echo "-DRVIT_CUDA=AUTO -URVIT_CUDA_ARCHS ${gpus:+-DRVIT_CUDA_ARCHS=$gpus}"
-    elif [ -n "${arch_without_gpu:-}" ]; then
-        echo "No NVIDIA GPU here: CUDA kernels are compiled for $arch_without_gpu alone, and run on the processor" >&2
+    if [ -n "${arch_without_gpu:-}" ] && ! nvidia-smi -L 2>/dev/null | grep "^GPU" >/dev/null &&
+        PATH="$PATH:${CUDA_PATH:-}/bin:${CUDA_HOME:-}/bin:/usr/local/cuda/bin" command -v nvcc >/dev/null; then
+        echo "No NVIDIA GPU here: CUDA kernels run on the processor" >&2
         echo "-DRVIT_CUDA=AUTO -DRVIT_CUDA_ARCHS=$arch_without_gpu"
     else
-        echo "No NVIDIA GPU here: no CUDA code is built" >&2
-        echo "-DRVIT_CUDA=OFF"
+        echo "-DRVIT_CUDA=AUTO -DRVIT_CUDA_ARCHS=native"
     fi
 }
 
@@ -56,7 +42,7 @@ preset=${RVIT_PRESET:-release}
 build=build/$preset
 cuda=""
 [ "$preset" != release ] || cuda=$(cuda_options) # the others say themselves
-cmake --preset "$preset" $cuda ${configure:-} >/dev/null
+cmake --preset "$preset" $cuda ${configure:-} | sed -n 's/^-- \(CUDA .*\)/\1/p'
 echo "Building in $build"
 # All but Ninja's count of steps: what compilers complain of.
 cmake --build --preset "$preset" ${targets:+--target $targets} | sed '/^\[[0-9]*\/[0-9]*\] /d'

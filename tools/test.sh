@@ -8,7 +8,7 @@ arch_without_gpu=89
 if [ "${1:-}" = --full ]; then
     shift
     export RVIT_TEST_FULL=1
-    configure="$configure -URVIT_CUDA_ARCHS"
+    configure="$configure -DRVIT_CUDA_ARCHS=all"
 fi
 . "$(dirname "$0")/setup.sh" g++ libcmocka-dev dpkg-dev file vulkan-validationlayers vulkan-tools python3-dev python3-numpy python3-pil
 ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" "$@"
