@@ -142,7 +142,7 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
     device->base.info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
     describe(&device->base.info, tier, device->oracle, device->kernels, &facts);
     device->base.reads_mapped = device->base.chains_rows = device->base.widens = 1;
-    device->base.bytes = device->base.info.native_dtypes >> RVIT_I8 & 1 ? RVIT_PRECISION_INT8 : RVIT_PRECISION_AUTO;
+    device->base.bytes = RVIT_PRECISION_INT8;
     return RVIT_OK;
 }
 

@@ -28,7 +28,7 @@ done
 grep -q '^core/.*:[1-9]' "$work/reached" || { echo "skipped: the programs have no line numbers"; exit 77; }
 
 cd "$source" || exit 1
-grep -nE 'rvit_alloc_(new|array)\(' $(for folder in $folders; do echo "$folder"/*.c; done) | grep -v '^core/alloc\.c:' | cut -d: -f1,2 |
+grep -rnE --include='*.c' 'rvit_alloc_(new|array)\(' $folders | grep -v '^core/base/alloc\.c:' | cut -d: -f1,2 |
     sort >"$work/sites"
 sort -u "$work/reached" | comm -23 "$work/sites" - >"$work/missed"
 echo "$(($(wc -l <"$work/sites") - $(wc -l <"$work/missed"))) of $(wc -l <"$work/sites") allocation sites of $folders made to fail"

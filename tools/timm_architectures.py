@@ -22,7 +22,7 @@ except ImportError as error:
     print(f"timm_architectures.py: skipped: {error}")
     sys.exit(77 if "--check" in sys.argv else 1)
 
-FILE = pathlib.Path(__file__).resolve().parent.parent / "core" / "timm_architectures.def"
+FILE = pathlib.Path(__file__).resolve().parent.parent / "core/model/config/timm_architectures.def"
 MODULES = ("vision_transformer", "deit", "eva", "naflexvit", "vision_transformer_hybrid", "vision_transformer_relpos", "beit")
 PLAIN_MODULES = MODULES[:4]
 ACTIVATIONS = {"GELU": "GELU", "GELUTanh": "GELU_TANH", "QuickGELU": "QUICK_GELU", "SiLU": "SILU"}

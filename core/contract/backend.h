@@ -35,7 +35,8 @@ struct rvit_device {
     int32_t chains_rows; /* consecutive ops may be computed for some rows at a time: arrays of an MLP and of the next qkv may not overlap */
     int32_t binds_capacity; /* an op binds its arrays at their capacity, so that their memory must reach that far */
     int32_t widens;         /* types that info.native_dtypes lacks are computed as float32, no faster than that */
-    rvit_precision bytes;   /* the type of 8 bits whose GEMMs take less time than those of 16 bits; RVIT_PRECISION_AUTO: there is none */
+    rvit_precision bytes;   /* the type of 8 bits whose GEMMs take less time than those of 16 bits, with widens only if I8 is in
+                               native_dtypes; RVIT_PRECISION_AUTO: there is none */
 };
 
 struct rvit_buffer {

@@ -101,7 +101,7 @@ static int passes(const rvit_model_info *info, rvit_precision precision, char re
 static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint, const wide_type *wide, rvit_precision_choice *out)
 {
     const rvit_model_info *info = &checkpoint->config.info;
-    const rvit_precision bytes = device->bytes, other = without_bytes(device, wide->dtype);
+    const rvit_precision bytes = is_fast(device, RVIT_I8) ? device->bytes : RVIT_PRECISION_AUTO, other = without_bytes(device, wide->dtype);
     if (bytes == RVIT_PRECISION_AUTO) {
         fill(out, device, wide->dtype, other);
         snprintf(out->reason, sizeof out->reason, "the device multiplies no 8 bits faster%s%s", wide->reason[0] ? "; " : "", wide->reason);
