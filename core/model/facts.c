@@ -185,6 +185,16 @@ void rvit_facts_set_blocks(rvit_facts *facts, rvit_fact fact, const rvit_block_l
     *list_of(facts, fact) = *list;
 }
 
+void rvit_facts_set_rotation(rvit_facts *facts, const rvit_rope_config *rope, const char *where)
+{
+    rvit_facts_set(facts, RVIT_FACT_ROPE_BASE, rope->base, where);
+    rvit_facts_set(facts, RVIT_FACT_ROPE_COORDINATES, rope->coordinates, where);
+    rvit_facts_set(facts, RVIT_FACT_ROPE_ORDER, rope->order, where);
+    rvit_facts_set(facts, RVIT_FACT_ROPE_OFFSET, rope->offset, where);
+    rvit_facts_set_several(facts, RVIT_FACT_ROPE_REFERENCE, rope->reference, 2, where);
+    rvit_facts_set(facts, RVIT_FACT_ROPE_LAYOUT, rope->layout, where);
+}
+
 void rvit_facts_join(rvit_facts *facts, const rvit_facts *others)
 {
     for (int i = 0; i < RVIT_FACT_COUNT; i++) {

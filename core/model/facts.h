@@ -4,6 +4,8 @@
 
 #include <raggedvit/vit.h>
 
+#include "core/model/rope_table.h"
+
 typedef enum rvit_fact {
     RVIT_FACT_ARCHITECTURE, /* only text, as the next */
     RVIT_FACT_PREFIX,       /* of the names of all tensors, which are read without it */
@@ -101,6 +103,8 @@ void rvit_facts_set_several(rvit_facts *facts, rvit_fact fact, const double *val
 void rvit_facts_set_text(rvit_facts *facts, rvit_fact fact, const char *text, const char *where);
 /* fact: FULL_BLOCKS or DEEPSTACK. */
 void rvit_facts_set_blocks(rvit_facts *facts, rvit_fact fact, const rvit_block_list *list, const char *where);
+/* All facts of how queries and keys turn. */
+void rvit_facts_set_rotation(rvit_facts *facts, const rvit_rope_config *rope, const char *where);
 /* Takes over what `facts` lacks. */
 void rvit_facts_join(rvit_facts *facts, const rvit_facts *others);
 /* 0 if it is not given. */

@@ -59,7 +59,6 @@ static void set_defaults(const rvit_config_reader *r, const rvit_model_type *typ
 /* DINOv3's are rotated so; rope_theta alone is the file's. */
 static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const rvit_model_type *type)
 {
-    static const double none[2];
     char where[RVIT_FACT_WHERE];
     if (type->read != NULL)
         return type->read(r, vision, type);
@@ -67,12 +66,9 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *v
         return RVIT_OK;
     RVIT_TRY(rvit_config_number_fact(r, vision, "rope_theta", RVIT_FACT_ROPE_BASE));
     snprintf(where, sizeof where, "%s: the default of model_type '%s'", r->name, type->name);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_BASE, 100, where);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_COORDINATES, RVIT_ROPE_CENTRED, where);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_ORDER, RVIT_ROPE_YX, where);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_OFFSET, 0, where);
-    rvit_facts_set_several(r->facts, RVIT_FACT_ROPE_REFERENCE, none, 2, where);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_LAYOUT, RVIT_ROPE_HALF, where);
+    rvit_facts_set_rotation(
+        r->facts, &(rvit_rope_config){.base = 100, .coordinates = RVIT_ROPE_CENTRED, .order = RVIT_ROPE_YX, .layout = RVIT_ROPE_HALF},
+        where);
     return RVIT_OK;
 }
 

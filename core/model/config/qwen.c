@@ -43,7 +43,6 @@ static rvit_status read_number(const rvit_config_reader *r, const rvit_json *vis
 /* Lines and columns as they are, whatever the grid. */
 static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const char *model_type)
 {
-    static const double none[2];
     char where[RVIT_FACT_WHERE];
     const rvit_json *rope = NULL;
     const char *kind = NULL;
@@ -60,12 +59,9 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *v
     }
     RVIT_TRY(rvit_config_number_fact(r, vision, "rope_theta", RVIT_FACT_ROPE_BASE));
     snprintf(where, sizeof where, "%s: the default of model_type '%s'", r->name, model_type);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_BASE, 10000, where);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_COORDINATES, RVIT_ROPE_INDEX, where);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_ORDER, RVIT_ROPE_YX, where);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_OFFSET, 0, where);
-    rvit_facts_set_several(r->facts, RVIT_FACT_ROPE_REFERENCE, none, 2, where);
-    rvit_facts_set(r->facts, RVIT_FACT_ROPE_LAYOUT, RVIT_ROPE_HALF, where);
+    rvit_facts_set_rotation(
+        r->facts, &(rvit_rope_config){.base = 10000, .coordinates = RVIT_ROPE_INDEX, .order = RVIT_ROPE_YX, .layout = RVIT_ROPE_HALF},
+        where);
     return RVIT_OK;
 }
 

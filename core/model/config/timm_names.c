@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/model/rope_table.h"
-
 typedef enum colours { COLOURS_UNKNOWN, COLOURS_IMAGENET, COLOURS_HALF, COLOURS_CLIP } colours;
 
 typedef struct group {
@@ -35,17 +33,13 @@ static const group groups[] = {
 };
 
 static const struct {
-    double base;
-    rvit_rope_coordinates coordinates;
-    rvit_rope_order order;
-    double offset, reference;
-    rvit_rope_layout layout;
+    rvit_rope_config rope;
     const char *names;
 } rotations[] = {
 #define TIMM(...)
 #undef ROTARY
-#define ROTARY(base, coordinates, order, offset, reference, layout, names)                                                      \
-    {base, RVIT_ROPE_##coordinates, RVIT_ROPE_##order, offset, reference, RVIT_ROPE_##layout, names},
+#define ROTARY(base, coordinates, order, offset, reference, layout, names) \
+    {{RVIT_ROPE_##coordinates, RVIT_ROPE_##order, RVIT_ROPE_##layout, base, offset, {reference, reference}}, names},
 #include "core/model/config/timm_architectures.def"
 #undef ROTARY
 };
@@ -215,17 +209,9 @@ static void set_map(rvit_facts *facts, const char *name, size_t length, const ch
 
 static void set_rotation(rvit_facts *facts, const char *name, size_t length, const char *where)
 {
-    for (size_t i = 0; facts != NULL && i < sizeof rotations / sizeof *rotations; i++) {
-        if (find_in(rotations[i].names, name, length) == NULL)
-            continue;
-        const double reference[2] = {rotations[i].reference, rotations[i].reference};
-        rvit_facts_set(facts, RVIT_FACT_ROPE_BASE, rotations[i].base, where);
-        rvit_facts_set(facts, RVIT_FACT_ROPE_COORDINATES, rotations[i].coordinates, where);
-        rvit_facts_set(facts, RVIT_FACT_ROPE_ORDER, rotations[i].order, where);
-        rvit_facts_set(facts, RVIT_FACT_ROPE_OFFSET, rotations[i].offset, where);
-        rvit_facts_set_several(facts, RVIT_FACT_ROPE_REFERENCE, reference, 2, where);
-        rvit_facts_set(facts, RVIT_FACT_ROPE_LAYOUT, rotations[i].layout, where);
-    }
+    for (size_t i = 0; facts != NULL && i < sizeof rotations / sizeof *rotations; i++)
+        if (find_in(rotations[i].names, name, length) != NULL)
+            rvit_facts_set_rotation(facts, &rotations[i].rope, where);
 }
 
 int32_t rvit_timm_name_facts(const char *name, rvit_facts *facts, const char *where)
