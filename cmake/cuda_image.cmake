@@ -15,12 +15,13 @@ foreach(arch IN LISTS archs)
   endif()
   list(APPEND targets -gencode arch=compute_${arch},code=sm_${arch})
 endforeach()
-# What is kept are the objects, which tell the length of the code.
+# Architectures are compiled side by side. (--split-compile would use more cores for each, but makes other machine code.) What is kept are
+# the objects, which tell the length of the code.
 file(REMOVE_RECURSE ${IMAGE}.parts)
 file(MAKE_DIRECTORY ${IMAGE}.parts)
 execute_process(
-  COMMAND ${NVCC} -fatbin -std=c++17 -O3 -I${INCLUDE} ${targets} --keep --keep-dir ${IMAGE}.parts -Xptxas -v -Xcompiler -Wall,-Wextra
-          -o ${IMAGE} ${SOURCE}
+  COMMAND ${NVCC} -fatbin -std=c++17 -O3 -I${INCLUDE} ${targets} --threads 0 --keep --keep-dir ${IMAGE}.parts -Xptxas -v
+          -Xcompiler -Wall,-Wextra -o ${IMAGE} ${SOURCE}
   OUTPUT_VARIABLE log ERROR_VARIABLE log RESULT_VARIABLE result)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "${log}")
