@@ -588,36 +588,6 @@ err "missing.png: cannot be read"
 run 4 "$folder/missing.png" --json
 json images 0
 
-# output that cannot be written
-if [ -w /dev/full ]; then
-    "$tool" policies >/dev/full 2>"$folder/err"
-    [ $? -eq 5 ] || fail "a full disk goes unnoticed"
-    for arguments in --help help --version "classify --help" "devices" "devices --json" "inspect $model" \
-        "classify $model $cat --backend cpu --json" "verify $model --backend cpu --limit 1 --json" \
-        "classify $model $cat $folder/missing.png --backend cpu"; do
-        # shellcheck disable=SC2086
-        "$tool" $arguments >/dev/full 2>"$folder/err"
-        [ $? -eq 5 ] || fail "a full disk goes unnoticed by $arguments"
-        err "^raggedvit: standard output cannot be written$"
-    done
-fi
-# What failed first is not forgotten, and a later fault outweighs it.
-run 1 "$sheet" --tiles 32 --limit 4 --batch 2 --overlay "$folder/no/such.png" --features "$folder/features.npy" --json
-err "such.png: cannot be written"
-json exit_code 1
-json images 4
-[ "$(wc -c <"$folder/features.npy")" -eq $((128 + 4 * 4 * 192)) ] || fail "the features after a failing overlay"
-run 1 "$cat" --overlay "$folder/no/such.png" --features "$folder/features.npy"
-out '^features '
-! grep -q '^overlay ' "$folder/out" || fail "an overlay that was not written is named"
-run 5 "$cat" --overlay "$folder/no/such.png" --features "$folder/no/such.npy" --json
-run 5 "$cat" --features "$folder/no/such.npy"
-! grep -q '^features ' "$folder/out" || fail "features that were not written are named"
-# A file does not take the place of a closed stream.
-"$tool" classify "$model" "$cat" --backend cpu --features "$folder/features.npy" >&- 2>"$folder/err"
-[ $? -eq 5 ] || fail "closed standard output goes unnoticed"
-[ "$(wc -c <"$folder/features.npy")" -eq $((128 + 4 * 192)) ] || fail "what was printed is in the features"
-
 # files that are pipes: nobody writes to these
 mkfifo "$folder/pipe" "$folder/pipe.txt"
 limit=20

@@ -1,5 +1,4 @@
 /* Listing, selecting, creating and destroying devices. */
-#include <stdio.h>
 
 #include "core/base/args.h"
 #include "core/base/entry.h"

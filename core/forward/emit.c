@@ -1,8 +1,6 @@
 /* What the parts of a forward add to it: linear layers, norms, copies to the trace. */
 #include "core/forward/forward.h"
 
-#include <raggedvit/experimental.h>
-
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args)
 {
     const rvit_model *model = f->model;

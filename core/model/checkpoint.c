@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include <raggedvit/experimental.h>
 

@@ -1,6 +1,5 @@
 /* The values of a checkpoint, as the type that is asked for. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "core/base/half.h"

@@ -156,7 +156,7 @@ typedef struct rvit_family {
 rvit_status rvit_family_detect(const rvit_tensor_set *set, char out_prefix[RVIT_NAME_PREFIX], const rvit_family **out_family);
 /* Notes the parts of the model that names of tensors show, but that the forward does not run. */
 void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles);
-/* Whether a tensor lies beside the model, of which it is no part. */
+/* Whether a tensor lies beside the model and is no part of it. */
 int rvit_family_ignores(const rvit_family *family, const char *name);
 /* What precedes the number of a merger of an earlier block's rows. */
 #define RVIT_DEEPSTACK_NAME "deepstack_merger_list."

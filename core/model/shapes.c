@@ -1,8 +1,6 @@
 #include "core/model/shapes.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 
 typedef struct role_shape {
     rvit_part part;

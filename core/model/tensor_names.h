@@ -1,5 +1,5 @@
-/* Tables of tensor names by role, of which families.def puts together the names of each family. A name is what follows the family's prefix,
-   of a block's tensor what follows the number of the block; one that begins with '/' has no prefix. */
+/* Tables of tensor names by role; families.def puts together the names of each family from them. A name is what follows the family's
+   prefix, of a block's tensor what follows the number of the block; one that begins with '/' has no prefix. */
 #ifndef RVIT_CORE_MODEL_TENSOR_NAMES_H
 #define RVIT_CORE_MODEL_TENSOR_NAMES_H
 

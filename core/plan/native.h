@@ -11,7 +11,7 @@ void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc);
 rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc);
 /* Whether the policy leaves whole the squares of patches that the model merges. */
 rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_schedule *schedule);
-/* Whether the policy counts by an image's length alone. */
+/* Whether the policy counts by nothing but an image's length. */
 rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule);
 
 #endif

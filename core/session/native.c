@@ -1,10 +1,8 @@
 #include "core/session/native.h"
 
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "core/base/entry.h"
 #include "core/base/status.h"
 #include "core/contract/image_table.h"
 

@@ -1,8 +1,6 @@
 /* Runs of a session. */
 #include <string.h>
 
-#include <raggedvit/experimental.h>
-
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/status.h"

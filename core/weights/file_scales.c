@@ -2,8 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include <raggedvit/experimental.h>
-
 #include "core/base/quantized.h"
 #include "core/file/scaled_tensors.h"
 #include "core/model/checkpoint.h"

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/base/entry.h"
 #include "core/model/checkpoint.h"
 
 /* Writes the patches' weight, of which l->values has the rows of `width` values, once for each part of the values that it is for. */

@@ -1,4 +1,4 @@
-"""A module of timm or Hugging Face, looked at part by part: of which class it is, what is refused, and what was found."""
+"""Reads a module of timm or Hugging Face part by part: its class, what is refused, and what was found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Facts:
     depth: int
     n_classes: int
     distilled: bool
-    odd: str = ""  # the part by which it is more than a plain model, which alone can be patched
+    odd: str = ""  # the part that makes it more than a plain model; only plain models can be patched
 
 
 def unsupported(sentence: str) -> RaggedVitError:

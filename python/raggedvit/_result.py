@@ -89,7 +89,7 @@ def _merged_rows(number: int, address: int | None, shape: tuple[int, int]) -> An
 
 def of_session(lib: Library, info: ModelInfo, session: Handle, logits: Any, n: int, outputs: Outputs, merged_rows: Any = _merged_rows,
                failed: Iterable[int] | None = None) -> Result[Any]:
-    """What a run of n images has left in a session. failed: the images of which the result says nothing."""
+    """The results of a session's last run, of n images. failed: the images that have no result."""
     result: Result[Any] = Result(logits)
     stages = lib.rvit_session_n_stages(session)
     cls_stage = -1
@@ -140,7 +140,7 @@ def of_session(lib: Library, info: ModelInfo, session: Handle, logits: Any, n: i
 
 
 def _by_image(address: int | None, cu_seqlens: NDArray[np.int32], dtype: Any) -> list[np.ndarray]:
-    """The rows of each image, of which the library has those of all one behind another."""
+    """The rows of each image, cut from the library's one array of all rows."""
     bounds = cu_seqlens.tolist()
     rows = _copied(address, (bounds[-1],), dtype)
     return [rows[begin:end] for begin, end in zip(bounds, bounds[1:])]

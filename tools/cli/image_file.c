@@ -14,7 +14,7 @@
 /* How much of a picture is wanted. */
 struct wanted {
     bool size_only;
-    int32_t least_width, least_height; /* of the upright picture, of which smaller ones will do; 0: none will */
+    int32_t least_width, least_height; /* a smaller version of the upright picture will do, down to this size; 0: none will */
     const struct image_taker *taker;   /* NULL: out gets memory of its own */
 };
 

@@ -56,7 +56,7 @@ static void set_defaults(const rvit_config_reader *r, const rvit_model_type *typ
     rvit_facts_set(r->facts, RVIT_FACT_ROWS, type->patch_rows, where);
 }
 
-/* DINOv3's are rotated so; rope_theta alone is the file's. */
+/* DINOv3's rotation; a file gives only rope_theta. */
 static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const rvit_model_type *type)
 {
     char where[RVIT_FACT_WHERE];
