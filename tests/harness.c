@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 #include <getopt.h>
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "amx_emulated.h"
@@ -41,21 +42,36 @@ static void remove_temporary_files(void)
         rmdir(temporary_directory);
 }
 
+enum { FEW = 4 }; /* one in so many of the cases that slow devices run */
+
 static int test_count;
 static const char *choice; /* patterns with commas between; NULL: every test */
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static double test_start;
+static int32_t chosen_cases; /* of the test, by leaves_out */
 
 int harness_setup(void **state)
 {
     (void)state;
     random_seed(0x9e3779b97f4a7c15u);
     test_count++;
+    chosen_cases = 0;
+    test_start = seconds_now();
     return 0;
 }
 
 int harness_teardown(void **state)
 {
-    (void)state;
     arrays_release();
+    if (state != NULL && *state != NULL)
+        print_message("%10.2f s %s\n", seconds_now() - test_start, (const char *)*state);
     return 0;
 }
 
@@ -105,14 +121,20 @@ void expect_detail_kept(const char *text, const char *file, int line)
     _fail(file, line);
 }
 
+static int cases_are(const char *value)
+{
+    const char *cases = getenv("RVIT_TEST_CASES");
+    return cases != NULL && strcmp(cases, value) == 0;
+}
+
 int runs_all_cases(void)
 {
-    return getenv("RVIT_TEST_FULL") != NULL;
+    return cases_are("all");
 }
 
 int leaves_out(int64_t number, int32_t share)
 {
-    return H.is_slow && number % share != 0;
+    return H.is_slow && (number % share != 0 || chosen_cases++ % H.thinning != 0);
 }
 
 static int parse_backend(const char *name, rvit_backend *out)
@@ -160,9 +182,13 @@ static int open_device(void)
         fprintf(stderr, "rvit_device_get_info: %s\n", rvit_status_detail());
         return 1;
     }
-    H.is_slow = !runs_all_cases() && (RVIT_TEST_SANITIZED || H.info.is_software || strstr(H.info.name, "emulation") != NULL);
+    const int is_slow = RVIT_TEST_SANITIZED || H.info.is_software || strstr(H.info.name, "emulation") != NULL;
+    H.is_slow = !runs_all_cases() && (is_slow || cases_are("few"));
+    H.thinning = is_slow && cases_are("few") ? FEW : 1;
     printf("%s device %d: %s (%s), %s cases\n", H.backend_name, (int)H.info.index, H.info.name, H.info.driver,
-           H.is_slow ? "a choice of" : "all");
+           H.thinning > 1 ? "few"
+           : H.is_slow    ? "a choice of"
+                          : "all");
     return 0;
 }
 
@@ -280,6 +306,15 @@ static int run_on_stack(whole_run *run, size_t size)
     return 0;
 }
 
+static void note_pipeline(void *user, rvit_log_level level, const char *message)
+{
+    static const char pipeline[] = "vulkan: pipeline ";
+    if (strncmp(message, pipeline, sizeof pipeline - 1) == 0)
+        fprintf(user, "%s\n", message + sizeof pipeline - 1);
+    else if (level <= RVIT_LOG_WARNING)
+        rvit_log_stderr(NULL, level, message);
+}
+
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites)
 {
     static const struct option options[] = {{"backend", required_argument, NULL, 'b'},     {"tier", required_argument, NULL, 't'},
@@ -311,6 +346,19 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
     }
     if (optind != argc)
         return usage(argv[0]);
+    const char *cases = getenv("RVIT_TEST_CASES"), *pipelines_path = getenv("RVIT_TEST_PIPELINES");
+    if (cases != NULL && !cases_are("all") && !cases_are("few")) {
+        fprintf(stderr, "RVIT_TEST_CASES is all or few, not %s\n", cases);
+        return 2;
+    }
+    FILE *pipelines = pipelines_path != NULL ? fopen(pipelines_path, "w") : NULL;
+    if (pipelines != NULL) {
+        setvbuf(pipelines, NULL, _IOLBF, 0);
+        rvit_log_set(note_pipeline, pipelines);
+    } else if (pipelines_path != NULL) {
+        perror(pipelines_path);
+        return 1;
+    }
     setvbuf(stdout, NULL, _IOLBF, 0);
     amx_emulated_register();
     H.backend_name = rvit_backend_name(H.desc.backend);
@@ -320,6 +368,12 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
     else if (run_on_stack(&run, stack) != 0)
         return 1;
     remove_temporary_files();
+    if (pipelines != NULL) {
+        rvit_log_set(NULL, NULL);
+        fclose(pipelines);
+        if (run.result == 77)
+            unlink(pipelines_path);
+    }
     if (run.result == 0 && test_count == 0) {
         fprintf(stderr, "no test has that name\n");
         return 1;

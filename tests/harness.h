@@ -26,6 +26,7 @@ typedef struct harness {
     rvit_stream *stream[2];
     int n_sides;              /* 2 with the oracle */
     int is_slow;              /* tests run a choice of their cases: see leaves_out */
+    int32_t thinning;         /* and one in so many of that */
     const char *backend_name; /* "cpu" */
     rvit_backend absent;      /* the backend that must be UNAVAILABLE in this run; AUTO: none */
 } harness;
@@ -37,17 +38,20 @@ typedef struct suite {
     size_t n_tests;
 } suite;
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+#define TEST(function) TEST_OF(function, harness_setup, harness_teardown)
+/* The state of a test is its name. */
+#define TEST_OF(function, setup, teardown) cmocka_unit_test_prestate_setup_teardown(function, setup, teardown, #function)
 #define SUITE(id, ...)                                           \
     static const struct CMUnitTest id##_tests[] = {__VA_ARGS__}; \
     const suite id = {#id, id##_tests, sizeof id##_tests / sizeof id##_tests[0]}
 
 int harness_setup(void **state);
+/* Releases the arrays; prints how long the test took, unless state is NULL (between the cases of a test). */
 int harness_teardown(void **state);
 
 /* The main function of a test program:
      --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
-     --choice PATTERN,...   these tests and suites alone, unless all cases run (RVIT_TEST_FULL)
+     --choice PATTERN,...   these tests and suites alone, unless all cases run (RVIT_TEST_CASES)
      --vector-bits 256|512   the CPU's widest vectors
      --kernels NAME   the CPU's kernels, as rvit_device_desc.kernels names them; or amx_emulated
      --stack BYTES   the tests run in a thread whose stack is as small as this
@@ -57,10 +61,12 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
 
 /* Vulkan in software, CUDA emulated, and whatever runs under a sanitizer are slow: there a test runs one in `share` of its cases, those
    whose number is a multiple of it, and leaves_out gives 1 for the others. With the sum of the counters of nested loops as the number
-   every value of each counter still occurs, and with a share of 2 and three loops every pair of values. RVIT_TEST_FULL in the
-   environment: all cases everywhere (tools/test.sh --full). */
+   every value of each counter still occurs, and with a share of 2 and three loops every pair of values.
+
+   In the environment RVIT_TEST_CASES=all: all cases everywhere; =few: the choice everywhere, and on slow devices a quarter of it.
+   RVIT_TEST_PIPELINES=FILE: the names of the Vulkan pipelines that the run makes are written to the file. */
 int leaves_out(int64_t number, int32_t share);
-/* Whether the run is to leave nothing out (RVIT_TEST_FULL). */
+/* Whether the run is to leave nothing out (RVIT_TEST_CASES=all). */
 int runs_all_cases(void);
 
 /* Takes the option and its value off the front of the arguments if it stands there; else gives `otherwise`. */

@@ -418,7 +418,7 @@ static void runs_beside_lives(void **state)
     rvit_checkpoint_destroy(checkpoint);
 }
 
-SUITE(soak_suite, TEST(forwards), TEST(calls), cmocka_unit_test_setup_teardown(runs_beside_lives, start_lives, end_lives));
+SUITE(soak_suite, TEST(forwards), TEST(calls), TEST_OF(runs_beside_lives, start_lives, end_lives));
 
 int main(int argc, char **argv)
 {

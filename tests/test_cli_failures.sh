@@ -89,7 +89,7 @@ expect 1 bench "$small" --backend cpu --dtype f16 --batch 1 --prune none
 err 'its logits are not finite: the model overflows float16'
 prune=(--prune l2 --blocks 1)
 
-# Batch after batch with a bad picture among good ones, with every policy; 10,000 batches with RVIT_TEST_FULL. The good ones have the
+# Batch after batch with a bad picture among good ones, with every policy; 10,000 batches with RVIT_TEST_CASES=all. The good ones have the
 # bits that they have without it.
 files=()
 for i in 0 1 2 3 4 5 6 7 8 9; do # batches of 5: one bad picture in each, at every place
@@ -98,7 +98,7 @@ for i in 0 1 2 3 4 5 6 7 8 9; do # batches of 5: one bad picture in each, at eve
     done
 done
 rounds=1
-[ -z "${RVIT_TEST_FULL:-}" ] || rounds=125
+[ "${RVIT_TEST_CASES:-}" != all ] || rounds=125
 n_batches=0
 for policy in none l2 evit evit-fused ats-paper tome random received; do
     read -ra prune <<<"--prune $policy --blocks 1"

@@ -1,7 +1,7 @@
 /* The main job on real input: the demo checkpoint against timm's float64 logits and known probabilities.
 
-   usage: test_demo BACKEND[:TIER] DATA_FOLDER [few|all]     few: the logits of 16 tiles, not of 64, unless RVIT_TEST_FULL is in the
-                                                             environment; all: also the accuracy on the sheet's 1000 tiles
+   usage: test_demo BACKEND[:TIER] DATA_FOLDER [few|all]
+   few: the logits of 16 tiles, not of 64, unless RVIT_TEST_CASES is all; all: also the accuracy on the sheet's 1000 tiles.
    Exits 77 if the backend is not there. */
 #include <math.h>
 #include <setjmp.h>
@@ -286,7 +286,8 @@ int main(int argc, char **argv)
                     : strcmp(tier, ":subgroup") == 0 ? RVIT_TIER_SUBGROUP
                                                      : RVIT_TIER_MATRIX;
     data_folder = argv[2];
-    if (argc > 3 && strcmp(argv[3], "few") == 0 && getenv("RVIT_TEST_FULL") == NULL)
+    const char *cases = getenv("RVIT_TEST_CASES");
+    if (argc > 3 && strcmp(argv[3], "few") == 0 && !(cases != NULL && strcmp(cases, "all") == 0))
         n_tiles_of_logits = BATCH;
     rvit_status status = rvit_device_create(&desc, &device);
     if (status == RVIT_UNAVAILABLE || status == RVIT_UNSUPPORTED) {

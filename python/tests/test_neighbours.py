@@ -1,5 +1,5 @@
 """One bad image among good ones, batch after batch, with every policy and type: the good ones keep the bits that they have without it. A choice
-of batches; all 10,000 with RVIT_TEST_FULL."""
+of batches; all 10,000 with RVIT_TEST_CASES=all."""
 
 import os
 import unittest
@@ -10,7 +10,7 @@ import support
 import raggedvit
 from raggedvit import RaggedVitError
 
-N_BATCHES = 10_000 if os.environ.get("RVIT_TEST_FULL") else 240
+N_BATCHES = 10_000 if os.environ.get("RVIT_TEST_CASES") == "all" else 240
 POOL, MOST, ROUNDS = 8, 5, 20
 POLICIES = ({}, {"policy": "l2", "keep": 0.5}, {"policy": "evit", "keep": 0.7}, {"policy": "evit-fused", "keep": 0.6}, {"policy": "ats"},
             {"policy": "tome"}, {"policy": "random", "keep": 0.5}, {"policy": "received", "keep": 0.5}, {"policy": "fastervlm", "keep": 0.5},

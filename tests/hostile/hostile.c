@@ -183,7 +183,7 @@ static int release_scenes(void **state)
     return harness_teardown(state);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(garbage_stays_inside, harness_setup, release_scenes)};
+static const struct CMUnitTest tests[] = {TEST_OF(garbage_stays_inside, harness_setup, release_scenes)};
 static const suite hostile_suite = {"hostile", tests, 1};
 
 int main(int argc, char **argv)

@@ -19,7 +19,7 @@ rvit_model *open_quantized(const toy *m, rvit_dtype dtype, rvit_quantization qua
 rvit_session *open_session(rvit_model *model, const rvit_session_desc *desc);
 /* Ends them; every test of test_model calls it through its teardown. */
 int model_teardown(void **state);
-#define MODEL_TEST(function) cmocka_unit_test_setup_teardown(function, harness_setup, model_teardown)
+#define MODEL_TEST(function) TEST_OF(function, harness_setup, model_teardown)
 
 /* A session for n images and a prune desc of one policy; n_blocks 0: the defaults. */
 rvit_session_desc session_desc(int32_t max_images, rvit_prune_type type, double keep, const int32_t *blocks, int32_t n_blocks);

@@ -359,7 +359,9 @@ static int close_model(void **state)
 {
     rvit_model_destroy(T.model);
     T.model = NULL;
-    return harness_teardown(state);
+    policy_case *c = *state;
+    void *name = c != NULL ? (void *)c->title : "random";
+    return harness_teardown(&name);
 }
 
 static const char *data_path(const char *name, char *out, size_t size)

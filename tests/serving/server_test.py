@@ -21,7 +21,7 @@ N_TILES = 200
 POLICIES = ("none", "l2", "evit", "evit-fused", "evit-paper", "ats", "ats-paper", "tome", "random", "received", "hiprune")
 BACKEND = os.environ.get("RVIT_TEST_BACKEND", "cpu")
 DTYPES = ("f32", "f16", "bf16", "fp8" if BACKEND == "cuda" else "int8")
-N_BATCHES = 228 if os.environ.get("RVIT_TEST_FULL") else 6
+N_BATCHES = 228 if os.environ.get("RVIT_TEST_CASES") == "all" else 6
 
 
 def check(condition: object, what: str) -> None:

@@ -455,7 +455,7 @@ static void no_memory(void **state)
     rvit_device_destroy(device);
 }
 
-#define LAYERED(function) cmocka_unit_test_setup_teardown(function, no_layer, no_layer)
+#define LAYERED(function) TEST_OF(function, no_layer, no_layer)
 SUITE(drivers_suite, LAYERED(best_of_two), LAYERED(place_and_free_memory), LAYERED(portable_device), LAYERED(missing_function),
       LAYERED(no_memory), LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in_self_test), LAYERED(lost), LAYERED(lazy_pipelines),
       LAYERED(no_pipelines), LAYERED(split_submits), LAYERED(few_bindings));

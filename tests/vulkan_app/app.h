@@ -71,6 +71,6 @@ void app_run(app *a, VkCommandBuffer commands);
 extern app *APP;
 int app_setup(void **state);
 int app_teardown(void **state);
-#define APP_TEST(function) cmocka_unit_test_setup_teardown(function, app_setup, app_teardown)
+#define APP_TEST(function) TEST_OF(function, app_setup, app_teardown)
 
 #endif
