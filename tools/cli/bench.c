@@ -302,10 +302,8 @@ int run_bench(const struct options *options)
         self.images = allocate((size_t)largest * (size_t)image_length, sizeof *self.images);
         code = self.images ? EXIT_OK : EXIT_FAULT;
         for (int32_t i = 0; i < largest && code == EXIT_OK; i++)
-            if (!noise_image(i, 3, info->image_width, info->image_height, self.images + i * image_length)) {
-                complain(NULL, "out of memory");
-                code = EXIT_FAULT;
-            }
+            if (!noise_image(i, 3, info->image_width, info->image_height, self.images + i * image_length))
+                code = fail_with(EXIT_FAULT, NULL, "out of memory");
         progress_begin((int64_t)n_batches * (1 + (has_fraction(&self) ? SEARCH_STEPS : 0)), "measurements");
     }
     for (int32_t i = 0; i < n_batches && code == EXIT_OK; i++) {

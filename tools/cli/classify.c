@@ -158,10 +158,8 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     if (code != EXIT_OK)
         return code;
     self->on_device = pictures_on_device(self);
-    if (options->timings && !self->on_device) {
-        complain(NULL, "--timings is of pictures that the device prepares: here --prepare device asks for that");
-        return EXIT_USAGE;
-    }
+    if (options->timings && !self->on_device)
+        return fail_with(EXIT_USAGE, NULL, "--timings is of pictures that the device prepares: here --prepare device asks for that");
     if (self->on_device && (code = classify_pictures_settle(self)) != EXIT_OK)
         return code;
     rvit_session_desc desc;
@@ -192,8 +190,7 @@ static int check_head(const struct options *options, const rvit_checkpoint *chec
         return complain_status(options->model, status);
     if (info.n_classes > 0 || options->features || options->overlay || options->json || options->ndjson || options->text_embeddings)
         return EXIT_OK;
-    complain(options->model, "has no head to classify with: use --features, --overlay, --json or --ndjson");
-    return EXIT_USAGE;
+    return fail_with(EXIT_USAGE, options->model, "has no head to classify with: use --features, --overlay, --json or --ndjson");
 }
 
 static int64_t count_saturated(const struct classify *self)

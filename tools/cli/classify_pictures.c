@@ -19,9 +19,9 @@ int classify_pictures_settle(struct classify *self)
     self->max_patches = options->max_patches ? options->max_patches : info->max_patches;
     if ((int64_t)self->max_patches + info->n_prefix <= self->max_tokens)
         return EXIT_OK;
-    complain(NULL, "pictures of %d patches%s, with %d prefix token%s, are more than the %d of --max-tokens", self->max_patches,
-             options->max_patches ? "" : ", as the model's files say", info->n_prefix, info->n_prefix == 1 ? "" : "s", self->max_tokens);
-    return EXIT_USAGE;
+    return fail_with(EXIT_USAGE, NULL, "pictures of %d patches%s, with %d prefix token%s, are more than the %d of --max-tokens",
+                     self->max_patches, options->max_patches ? "" : ", as the model's files say", info->n_prefix,
+                     info->n_prefix == 1 ? "" : "s", self->max_tokens);
 }
 
 void classify_pictures_desc(struct classify *self, rvit_session_desc *out)
@@ -226,10 +226,8 @@ static int run_all(struct flight *flight, bool *out_partly)
     pthread_t thread;
     struct running running;
     int code = EXIT_OK;
-    if (pthread_create(&thread, NULL, enqueue_all, flight) != 0) {
-        complain(NULL, "no thread can be started");
-        return EXIT_FAULT;
-    }
+    if (pthread_create(&thread, NULL, enqueue_all, flight) != 0)
+        return fail_with(EXIT_FAULT, NULL, "no thread can be started");
     while (code == EXIT_OK && next_run(flight, &running)) {
         rvit_session *session = running.batch->session;
         const rvit_status status = running.n > 0 ? rvit_session_wait(session) : RVIT_OK;

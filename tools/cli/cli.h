@@ -20,6 +20,8 @@ enum exit_code {
 /* Prints "raggedvit: SUBJECT: ..." to standard error, after clearing a progress bar. subject may be NULL. Both may hold arbitrary text:
    unprintable characters are escaped. */
 __attribute__((format(printf, 2, 3))) void complain(const char *subject, const char *format, ...);
+/* The same, with the exit code as its value. A macro: a program with a complain() of its own, as Triton's backend is, has this one too. */
+#define fail_with(code, ...) (complain(__VA_ARGS__), (int)(code))
 /* The same, with the library's detail for a failed call; returns the exit code for the status. */
 int complain_status(const char *subject, rvit_status status);
 /* Whether a run that was enqueued failed with this status for single images, the others of which have their results. */

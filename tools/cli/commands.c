@@ -148,10 +148,8 @@ static int run_command(const struct command *command, int argc, char **argv)
 int commands_run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
-    if (argc < 2) {
-        complain(NULL, "a command is needed; see 'raggedvit --help'");
-        return EXIT_USAGE;
-    }
+    if (argc < 2)
+        return fail_with(EXIT_USAGE, NULL, "a command is needed; see 'raggedvit --help'");
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_help();
         return EXIT_OK;
@@ -163,6 +161,5 @@ int commands_run(int argc, char **argv)
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(name, commands[i].syntax.name) == 0)
             return run_command(&commands[i], argc - 1, argv + 1);
-    complain(NULL, "'%s' is not a command; see 'raggedvit --help'", name);
-    return EXIT_USAGE;
+    return fail_with(EXIT_USAGE, NULL, "'%s' is not a command; see 'raggedvit --help'", name);
 }

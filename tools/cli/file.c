@@ -12,14 +12,11 @@ int file_read(const char *path, const char *kind, char **out_data, size_t *out_s
     case REGULAR_FILE_READ:
         return EXIT_OK;
     case REGULAR_FILE_NO_MEMORY:
-        complain(path, "%s", reason);
-        return EXIT_FAULT;
+        return fail_with(EXIT_FAULT, path, "%s", reason);
     case REGULAR_FILE_TOO_LARGE:
-        complain(path, "is not %s", kind);
-        return EXIT_FILE;
+        return fail_with(EXIT_FILE, path, "is not %s", kind);
     case REGULAR_FILE_BAD:
         break;
     }
-    complain(path, "%s", reason);
-    return EXIT_FILE;
+    return fail_with(EXIT_FILE, path, "%s", reason);
 }

@@ -18,10 +18,8 @@ int path_list_add(struct path_list *self, const char *folder, size_t folder_leng
     if (self->n == self->capacity) {
         const int32_t capacity = self->capacity ? 2 * self->capacity : 64;
         char **paths = realloc(self->paths, (size_t)capacity * sizeof *paths);
-        if (!paths) {
-            complain(NULL, "out of memory");
-            return EXIT_FAULT;
-        }
+        if (!paths)
+            return fail_with(EXIT_FAULT, NULL, "out of memory");
         self->paths = paths;
         self->capacity = capacity;
     }
@@ -99,10 +97,8 @@ static void tell_left_out(const char *folder, const struct path_list *left_out, 
 int folder_read(const char *folder, struct path_list *pictures, struct path_list *left_out)
 {
     DIR *directory = opendir(folder);
-    if (!directory) {
-        complain(folder, "the folder cannot be read: %s", strerror(errno));
-        return EXIT_FILE;
-    }
+    if (!directory)
+        return fail_with(EXIT_FILE, folder, "the folder cannot be read: %s", strerror(errno));
     const int32_t first_picture = pictures->n, first_left_out = left_out->n;
     int code = EXIT_OK;
     for (struct dirent *entry; code == EXIT_OK && (entry = readdir(directory));) {
@@ -120,6 +116,5 @@ int folder_read(const char *folder, struct path_list *pictures, struct path_list
     tell_left_out(folder, left_out, first_left_out);
     if (pictures->n > first_picture)
         return EXIT_OK;
-    complain(folder, "no pictures in this folder; to use files in subfolders, name them in a list (.txt)");
-    return EXIT_FILE;
+    return fail_with(EXIT_FILE, folder, "no pictures in this folder; to use files in subfolders, name them in a list (.txt)");
 }

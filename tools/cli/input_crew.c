@@ -35,8 +35,7 @@ int input_crew_start(struct input_crew *self, int32_t n_threads, void *(*work)(v
         self->n_threads++;
     if (self->n_threads > 0)
         return EXIT_OK; /* fewer will do */
-    complain(NULL, "no thread can be started");
-    return EXIT_FAULT;
+    return fail_with(EXIT_FAULT, NULL, "no thread can be started");
 }
 
 void input_crew_stop(struct input_crew *self, void (*wake)(void *), void *user)

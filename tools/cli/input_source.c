@@ -17,8 +17,7 @@ int input_source_open(const struct inputs *inputs, struct input_source *out)
     *out = (struct input_source){.inputs = inputs, .stop_pipe = {-1, -1}};
     if (!inputs->video || pipe(out->stop_pipe) == 0)
         return EXIT_OK;
-    complain(NULL, "no pipe can be made: %s", strerror(errno));
-    return EXIT_FAULT;
+    return fail_with(EXIT_FAULT, NULL, "no pipe can be made: %s", strerror(errno));
 }
 
 static void sheet_release(struct input_sheet *sheet)

@@ -29,10 +29,8 @@ static int add_list(struct inputs *in, const char *path)
             code = path_list_add(&in->files, path, line[0] != '/' && slash ? (size_t)(slash - path) + 1 : 0, line);
     }
     lines_free(&list);
-    if (code == EXIT_OK && in->files.n == first) {
-        complain(path, "the list names no image");
-        code = EXIT_FILE;
-    }
+    if (code == EXIT_OK && in->files.n == first)
+        code = fail_with(EXIT_FILE, path, "the list names no image");
     return code;
 }
 

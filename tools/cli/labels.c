@@ -95,10 +95,8 @@ int labels_read_expected(const struct labels *self, const char *path, int64_t n_
     }
     for (int64_t i = 0; i < n_images && code == EXIT_OK; i++) {
         classes[i] = find_class(self, expected.text[i]);
-        if (classes[i] < 0) {
-            complain(path, "line %lld: '%.64s' is not a class of the model", (long long)i + 1, expected.text[i]);
-            code = EXIT_FILE;
-        }
+        if (classes[i] < 0)
+            code = fail_with(EXIT_FILE, path, "line %lld: '%.64s' is not a class of the model", (long long)i + 1, expected.text[i]);
     }
     lines_free(&expected);
     if (code == EXIT_OK)

@@ -11,10 +11,8 @@ static const char kind[] = "a NumPy array (.npy) or JSON";
 static int create(const char *path, struct mask *out)
 {
     const int64_t n_images = out->n_images ? out->n_images : 1;
-    if (n_images > ((int64_t)1 << 32) / out->n_patches / (out->n_stages ? out->n_stages : 1)) {
-        complain(path, "holds more than 4 GiB of masks");
-        return EXIT_FILE;
-    }
+    if (n_images > ((int64_t)1 << 32) / out->n_patches / (out->n_stages ? out->n_stages : 1))
+        return fail_with(EXIT_FILE, path, "holds more than 4 GiB of masks");
     out->keep = allocate((size_t)out->n_stages * (size_t)n_images * (size_t)out->n_patches, 1);
     return out->keep ? EXIT_OK : EXIT_FAULT;
 }
@@ -23,37 +21,24 @@ static int read_npy(const char *path, const char *data, size_t size, struct mask
 {
     struct npy array;
     const char *error;
-    if (!npy_parse(data, size, &array, &error)) {
-        complain(path, "%s", error);
-        return EXIT_FILE;
-    }
-    if (strcmp(array.type, "|u1") != 0 && strcmp(array.type, "|b1") != 0) {
-        complain(path, "holds elements of type '%s', expected uint8 ('|u1') or bool ('|b1')", array.type);
-        return EXIT_FILE;
-    }
-    if (array.fortran_order && array.n_dims > 1) {
-        complain(path, "is stored in Fortran order, expected C order");
-        return EXIT_FILE;
-    }
-    if (array.n_dims < 1 || array.n_dims > 3) {
-        complain(path, "has %d dimensions, expected [patches], [images, patches] or [stages, images, patches]", array.n_dims);
-        return EXIT_FILE;
-    }
+    if (!npy_parse(data, size, &array, &error))
+        return fail_with(EXIT_FILE, path, "%s", error);
+    if (strcmp(array.type, "|u1") != 0 && strcmp(array.type, "|b1") != 0)
+        return fail_with(EXIT_FILE, path, "holds elements of type '%s', expected uint8 ('|u1') or bool ('|b1')", array.type);
+    if (array.fortran_order && array.n_dims > 1)
+        return fail_with(EXIT_FILE, path, "is stored in Fortran order, expected C order");
+    if (array.n_dims < 1 || array.n_dims > 3)
+        return fail_with(EXIT_FILE, path, "has %d dimensions, expected [patches], [images, patches] or [stages, images, patches]",
+                         array.n_dims);
     const int64_t n_patches = array.shape[array.n_dims - 1], n_stages = array.n_dims == 3 ? array.shape[0] : 1;
-    if (n_patches != out->n_patches) {
-        complain(path, "is for %lld patches, the model has %d", (long long)n_patches, out->n_patches);
-        return EXIT_FILE;
-    }
-    if (n_stages < 1 || n_stages > RVIT_PRUNE_MAX_STAGES) {
-        complain(path, "is for %lld prune stages, expected 1 to %d", (long long)n_stages, RVIT_PRUNE_MAX_STAGES);
-        return EXIT_FILE;
-    }
+    if (n_patches != out->n_patches)
+        return fail_with(EXIT_FILE, path, "is for %lld patches, the model has %d", (long long)n_patches, out->n_patches);
+    if (n_stages < 1 || n_stages > RVIT_PRUNE_MAX_STAGES)
+        return fail_with(EXIT_FILE, path, "is for %lld prune stages, expected 1 to %d", (long long)n_stages, RVIT_PRUNE_MAX_STAGES);
     out->n_stages = (int32_t)n_stages;
     out->n_images = array.n_dims > 1 ? array.shape[array.n_dims - 2] : 0;
-    if (array.n_dims > 1 && out->n_images == 0) {
-        complain(path, "is for no image");
-        return EXIT_FILE;
-    }
+    if (array.n_dims > 1 && out->n_images == 0)
+        return fail_with(EXIT_FILE, path, "is for no image");
     const int code = create(path, out);
     if (code == EXIT_OK)
         memcpy(out->keep, array.data, (size_t)out->n_stages * (size_t)(out->n_images ? out->n_images : 1) * (size_t)out->n_patches);
@@ -66,10 +51,8 @@ static int read_stage(const char *path, const json_t *list, int64_t image, int32
     uint8_t *keep = out->keep + (stage * out->n_images + image) * out->n_patches;
     const json_t *number;
     size_t i;
-    if (!json_is_array(list)) {
-        complain(path, "image %lld, stage %d: expected a list of patch numbers", (long long)image, stage);
-        return EXIT_FILE;
-    }
+    if (!json_is_array(list))
+        return fail_with(EXIT_FILE, path, "image %lld, stage %d: expected a list of patch numbers", (long long)image, stage);
     json_array_foreach(list, i, number)
     {
         const json_int_t patch = json_is_integer(number) ? json_integer_value(number) : -1;
@@ -95,22 +78,18 @@ static const json_t *stages_of(const json_t *image)
 static int read_images(const char *path, const json_t *images, struct mask *out)
 {
     out->n_images = (int64_t)json_array_size(images);
-    if (out->n_images == 0) {
-        complain(path, "is for no image; expected a list per image of a list per prune stage of kept patch numbers, or what classify "
-                       "--json writes");
-        return EXIT_FILE;
-    }
+    if (out->n_images == 0)
+        return fail_with(EXIT_FILE, path,
+                         "is for no image; expected a list per image of a list per prune stage of kept patch numbers, or what classify "
+                         "--json writes");
     for (int64_t i = 0; i < out->n_images; i++) {
         const json_t *stages = stages_of(json_array_get(images, (size_t)i));
         const size_t n = json_array_size(stages);
-        if (!json_is_array(stages) || n < 1 || n > RVIT_PRUNE_MAX_STAGES) {
-            complain(path, "image %lld: expected a list for each of 1 to %d prune stages", (long long)i, RVIT_PRUNE_MAX_STAGES);
-            return EXIT_FILE;
-        }
-        if (i > 0 && n != (size_t)out->n_stages) {
-            complain(path, "image %lld has %zu prune stages, image 0 has %d", (long long)i, n, out->n_stages);
-            return EXIT_FILE;
-        }
+        if (!json_is_array(stages) || n < 1 || n > RVIT_PRUNE_MAX_STAGES)
+            return fail_with(EXIT_FILE, path, "image %lld: expected a list for each of 1 to %d prune stages", (long long)i,
+                             RVIT_PRUNE_MAX_STAGES);
+        if (i > 0 && n != (size_t)out->n_stages)
+            return fail_with(EXIT_FILE, path, "image %lld has %zu prune stages, image 0 has %d", (long long)i, n, out->n_stages);
         out->n_stages = (int32_t)n;
     }
     int code = create(path, out);
@@ -124,10 +103,8 @@ static int read_json(const char *path, const char *data, size_t size, struct mas
 {
     json_error_t error;
     json_t *root = json_loadb(data, size, JSON_REJECT_DUPLICATES, &error);
-    if (!root) {
-        complain(path, "is not %s: line %d: %s", kind, error.line, error.text);
-        return EXIT_FILE;
-    }
+    if (!root)
+        return fail_with(EXIT_FILE, path, "is not %s: line %d: %s", kind, error.line, error.text);
     const json_t *images = json_is_object(root) ? json_object_get(root, "images") : root;
     const json_t *blocks = json_object_get(root, "blocks"), *block;
     int code = read_images(path, images, out);

@@ -21,10 +21,8 @@ static int check_same(const struct shard_file *a, const struct shard_file *b)
 {
     const char *key;
     json_t *value;
-    if (a->shard.n != b->shard.n) {
-        complain(b->path, "is a shard of %d, %s one of %d", b->shard.n, a->path, a->shard.n);
-        return EXIT_FILE;
-    }
+    if (a->shard.n != b->shard.n)
+        return fail_with(EXIT_FILE, b->path, "is a shard of %d, %s one of %d", b->shard.n, a->path, a->shard.n);
     json_object_foreach(a->run, key, value)
     {
         const json_t *other = json_object_get(b->run, key);
@@ -59,27 +57,23 @@ static int open_all(struct merge *merge, char *const *paths, int n_paths)
                 first++;
             code = check_same(first, &part);
         }
-        if (code == EXIT_OK && merge->parts[part.shard.index].path) {
-            complain(part.path, "is shard %d/%d, as %s is", part.shard.index, part.shard.n, merge->parts[part.shard.index].path);
-            code = EXIT_FILE;
-        }
+        if (code == EXIT_OK && merge->parts[part.shard.index].path)
+            code = fail_with(EXIT_FILE, part.path, "is shard %d/%d, as %s is", part.shard.index, part.shard.n,
+                             merge->parts[part.shard.index].path);
         if (code == EXIT_OK)
             merge->parts[part.shard.index] = part;
         else
             shard_file_close(&part);
     }
     for (int32_t i = 0; i < merge->n && code == EXIT_OK; i++)
-        if (!merge->parts[i].path) {
-            complain(NULL, "shard %d/%d is missing", i, merge->n);
-            code = EXIT_FILE;
-        }
+        if (!merge->parts[i].path)
+            code = fail_with(EXIT_FILE, NULL, "shard %d/%d is missing", i, merge->n);
     return code;
 }
 
 static int missing(const struct merge *merge, int64_t position)
 {
-    complain(merge->parts[position % merge->n].path, "image %lld is missing", (long long)position);
-    return EXIT_FILE;
+    return fail_with(EXIT_FILE, merge->parts[position % merge->n].path, "image %lld is missing", (long long)position);
 }
 
 /* An image or a failure, as classify prints it. */
@@ -167,16 +161,14 @@ static int check_ends(const struct merge *merge)
     for (int32_t i = 0; i < merge->n; i++) {
         const json_t *code = json_object_get(merge->parts[i].summary, "exit_code");
         const json_int_t value = json_is_integer(code) ? json_integer_value(code) : -1;
-        if (value != EXIT_OK && value != EXIT_PARTLY && value != EXIT_FILE) {
-            complain(merge->parts[i].path, "the run ended with exit code %lld before all was done", (long long)value);
-            return EXIT_FILE;
-        }
+        if (value != EXIT_OK && value != EXIT_PARTLY && value != EXIT_FILE)
+            return fail_with(EXIT_FILE, merge->parts[i].path, "the run ended with exit code %lld before all was done", (long long)value);
     }
     if (sum_of(merge, "n_images") == merge->n_images && (size_t)sum_of(merge, "n_failed") == json_array_size(merge->failed))
         return EXIT_OK;
-    complain(NULL, "the summaries count %lld images and %lld failures, but there are %lld and %zu", (long long)sum_of(merge, "n_images"),
-             (long long)sum_of(merge, "n_failed"), (long long)merge->n_images, json_array_size(merge->failed));
-    return EXIT_FILE;
+    return fail_with(EXIT_FILE, NULL, "the summaries count %lld images and %lld failures, but there are %lld and %zu",
+                     (long long)sum_of(merge, "n_images"), (long long)sum_of(merge, "n_failed"), (long long)merge->n_images,
+                     json_array_size(merge->failed));
 }
 
 /* The exit code of the whole run. */

@@ -98,8 +98,7 @@ static int done(const struct npy_writer *self, bool good)
 {
     if (good)
         return EXIT_OK;
-    complain(self->output.path, "%s", self->output.reason);
-    return EXIT_FAULT;
+    return fail_with(EXIT_FAULT, self->output.path, "%s", self->output.reason);
 }
 
 static bool write_header(struct npy_writer *self)

@@ -34,10 +34,9 @@ static int read_layer(struct quantize *self, struct quantize_layer *layer, const
     const rvit_status status = rvit_tensors_read(self->tensors, layer->tensor, 0, n, layer->weight);
     if (status != RVIT_OK)
         return complain_status(self->options->model, status);
-    if (!is_finite(layer->weight, n)) {
-        complain(self->options->model, "tensor '%s' has values that are not finite, for which there is no scale", layer->name);
-        return EXIT_FILE;
-    }
+    if (!is_finite(layer->weight, n))
+        return fail_with(EXIT_FILE, self->options->model, "tensor '%s' has values that are not finite, for which there is no scale",
+                         layer->name);
     quantize_round_weight(self, layer);
     return EXIT_OK;
 }
@@ -58,10 +57,8 @@ static int read_layers(struct quantize *self)
         const rvit_status status = rvit_tensors_get(self->tensors, i, &layer->name, &dtype, NULL, &shape);
         if (status != RVIT_OK)
             return complain_status(self->options->model, status);
-        if (strcmp(dtype, "I8") == 0 || strcmp(dtype, "F8_E4M3") == 0) {
-            complain(self->options->model, "tensor '%s' has 8 bits already (%s)", layer->name, dtype);
-            return EXIT_FILE;
-        }
+        if (strcmp(dtype, "I8") == 0 || strcmp(dtype, "F8_E4M3") == 0)
+            return fail_with(EXIT_FILE, self->options->model, "tensor '%s' has 8 bits already (%s)", layer->name, dtype);
         layer->tensor = i;
         self->n_layers++;
         code = read_layer(self, layer, shape);
@@ -95,14 +92,11 @@ static int quantize(struct quantize *self)
         status = rvit_tensors_open(options->model, NULL, &self->tensors);
     if (status != RVIT_OK)
         return complain_status(options->model, status);
-    if (self->info.dim % 16 != 0) {
-        complain(options->model, "models of 8 bits have a width of a multiple of 16, this one's is %d", (int)self->info.dim);
-        return EXIT_FILE;
-    }
-    if (!output_file_open(options->output, &self->output)) {
-        complain(options->output, "%s", self->output.reason);
-        return EXIT_FAULT;
-    }
+    if (self->info.dim % 16 != 0)
+        return fail_with(EXIT_FILE, options->model, "models of 8 bits have a width of a multiple of 16, this one's is %d",
+                         (int)self->info.dim);
+    if (!output_file_open(options->output, &self->output))
+        return fail_with(EXIT_FAULT, options->output, "%s", self->output.reason);
     int code = read_layers(self);
     if (code == EXIT_OK && options->images)
         code = quantize_calibrate(self);
@@ -124,10 +118,8 @@ static bool is_same_file(const char *a, const char *b)
 
 int run_quantize(const struct options *options)
 {
-    if (is_same_file(options->output, options->model)) {
-        complain(options->output, "the model's own file is not overwritten");
-        return EXIT_USAGE;
-    }
+    if (is_same_file(options->output, options->model))
+        return fail_with(EXIT_USAGE, options->output, "the model's own file is not overwritten");
     const rvit_dtype dtype = options->dtype == RVIT_PRECISION_FP8 ? RVIT_E4M3 : RVIT_I8;
     const bool fixed = options->inputs == INPUTS_FIXED || (options->inputs == INPUTS_AUTO && options->images && dtype == RVIT_E4M3);
     struct quantize self = {.options = options, .info = RVIT_MODEL_INFO_INIT, .dtype = dtype, .fixed = fixed};

@@ -145,8 +145,7 @@ static json_t *header_of(const struct quantize *self, json_t *config)
 
 static int not_written(const struct output_file *file)
 {
-    complain(file->path, "%s", file->reason);
-    return EXIT_FAULT;
+    return fail_with(EXIT_FAULT, file->path, "%s", file->reason);
 }
 
 static int copy_tensor(struct quantize *self, int32_t tensor, void *part)
@@ -193,10 +192,8 @@ static int write_model(struct quantize *self, json_t *header)
 {
     static const char blanks[] = "        ";
     char *text = json_dumps(header, JSON_COMPACT | JSON_ENSURE_ASCII);
-    if (!text) {
-        complain(NULL, "out of memory");
-        return EXIT_FAULT;
-    }
+    if (!text)
+        return fail_with(EXIT_FAULT, NULL, "out of memory");
     const size_t length = strlen(text), padded = (length + 7) / 8 * 8;
     unsigned char size[8];
     for (int i = 0; i < 8; i++)

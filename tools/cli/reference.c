@@ -52,9 +52,9 @@ static int refuse_shape(const struct reference *self, const char *name, const in
     size_t at = 0;
     for (int32_t i = 0; i < rank && at < sizeof text - 24; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, i ? ", %lld" : "%lld", (long long)shape[i]);
-    complain(self->path, "tensor '%s' is [%s], the model's are %s: the dump is of another model, or of another --image-size", name, text,
-             expected);
-    return EXIT_FILE;
+    return fail_with(EXIT_FILE, self->path,
+                     "tensor '%s' is [%s], the model's are %s: the dump is of another model, or of another --image-size", name, text,
+                     expected);
 }
 
 static int open_images(struct reference *self, const rvit_model_info *model)
@@ -64,14 +64,10 @@ static int open_images(struct reference *self, const rvit_model_info *model)
     int32_t rank;
     char expected[96];
     self->images = rvit_tensors_find(self->tensors, "images");
-    if (self->images < 0 || rvit_tensors_get(self->tensors, self->images, NULL, &dtype, &rank, &shape) != RVIT_OK) {
-        complain(self->path, "has no tensor 'images': it is no dump of tools/dump_reference.py");
-        return EXIT_FILE;
-    }
-    if (strcmp(dtype, "F32") != 0) {
-        complain(self->path, "tensor 'images' is of type %s, expected F32", dtype);
-        return EXIT_FILE;
-    }
+    if (self->images < 0 || rvit_tensors_get(self->tensors, self->images, NULL, &dtype, &rank, &shape) != RVIT_OK)
+        return fail_with(EXIT_FILE, self->path, "has no tensor 'images': it is no dump of tools/dump_reference.py");
+    if (strcmp(dtype, "F32") != 0)
+        return fail_with(EXIT_FILE, self->path, "tensor 'images' is of type %s, expected F32", dtype);
     snprintf(expected, sizeof expected, "[images, %d, %d, %d]", model->channels, model->image_height, model->image_width);
     if (rank != 4 || shape[0] < 1 || shape[1] != model->channels || shape[2] != model->image_height || shape[3] != model->image_width)
         return refuse_shape(self, "images", shape, rank, expected);
@@ -90,10 +86,8 @@ static int open_output(struct reference *self, int output, const rvit_model_info
     out->index = rvit_tensors_find(self->tensors, names[output]);
     if (out->index < 0 || rvit_tensors_get(self->tensors, out->index, NULL, &dtype, &rank, &shape) != RVIT_OK)
         return EXIT_OK;
-    if (strcmp(dtype, "F32") != 0) {
-        complain(self->path, "tensor '%s' is of type %s, expected F32", names[output], dtype);
-        return EXIT_FILE;
-    }
+    if (strcmp(dtype, "F32") != 0)
+        return fail_with(EXIT_FILE, self->path, "tensor '%s' is of type %s, expected F32", names[output], dtype);
     bool fits = rank == 2 && shape[0] == self->n_images;
     if (output == REFERENCE_LOGITS) {
         fits = fits && shape[1] == model->n_classes;
@@ -127,10 +121,8 @@ int reference_open(const char *path, const rvit_model_info *model, struct refere
         code = open_output(out, i, model);
         any |= out->outputs[i].index >= 0;
     }
-    if (code == EXIT_OK && !any) {
-        complain(path, "has none of the tensors 'logits', 'pooled' and 'features' to compare with");
-        code = EXIT_FILE;
-    }
+    if (code == EXIT_OK && !any)
+        code = fail_with(EXIT_FILE, path, "has none of the tensors 'logits', 'pooled' and 'features' to compare with");
     if (code != EXIT_OK)
         reference_close(out);
     return code;
@@ -149,10 +141,8 @@ static int read_values(const struct reference *self, int32_t index, const char *
     if (status != RVIT_OK)
         return complain_status(self->path, status);
     for (int64_t i = 0; i < n; i++)
-        if (!isfinite(out[i])) {
-            complain(self->path, "tensor '%s': value %lld is not finite", name, (long long)(first + i));
-            return EXIT_FILE;
-        }
+        if (!isfinite(out[i]))
+            return fail_with(EXIT_FILE, self->path, "tensor '%s': value %lld is not finite", name, (long long)(first + i));
     return EXIT_OK;
 }
 

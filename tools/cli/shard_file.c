@@ -8,8 +8,7 @@
 
 static int bad(const struct shard_file *part, const char *why)
 {
-    complain(part->path, "%s", why);
-    return EXIT_FILE;
+    return fail_with(EXIT_FILE, part->path, "%s", why);
 }
 
 /* Passes over blanks; whether the file ends then. */
@@ -81,11 +80,9 @@ int shard_file_advance(struct shard_file *part)
         return EXIT_OK;
     const int64_t position = position_of(value);
     if (position < part->position || (position == part->position && !part->tiled) || position >= part->n_inputs ||
-        !shard_has(&part->shard, position)) {
-        complain(part->path, "an image has the position %lld, which shard %d/%d has not after %lld", (long long)position, part->shard.index,
-                 part->shard.n, (long long)part->position);
-        return EXIT_FILE;
-    }
+        !shard_has(&part->shard, position))
+        return fail_with(EXIT_FILE, part->path, "an image has the position %lld, which shard %d/%d has not after %lld", (long long)position,
+                         part->shard.index, part->shard.n, (long long)part->position);
     part->position = position;
     return EXIT_OK;
 }
@@ -117,10 +114,8 @@ int shard_file_open(const char *path, struct shard_file *part)
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
         return bad(part, "is not a regular file");
     part->file = fopen(path, "rb");
-    if (!part->file) {
-        complain(path, "cannot be read: %s", strerror(errno));
-        return EXIT_FILE;
-    }
+    if (!part->file)
+        return fail_with(EXIT_FILE, path, "cannot be read: %s", strerror(errno));
     const int code = read_value(part, &first);
     if (code != EXIT_OK)
         return code;

@@ -168,10 +168,8 @@ static int read_expected(struct verify *self, const rvit_checkpoint *checkpoint)
 {
     const struct options *options = self->options;
     struct labels labels;
-    if (!self->figures.has_classes) {
-        complain(options->model, "the model has no head, whose classes --expect could tell");
-        return EXIT_FILE;
-    }
+    if (!self->figures.has_classes)
+        return fail_with(EXIT_FILE, options->model, "the model has no head, whose classes --expect could tell");
     int code = labels_load(options->labels, checkpoint, NULL, self->a.model_info.n_classes, &labels);
     if (code == EXIT_OK)
         code = labels_read_expected(&labels, options->expect, self->inputs.n_given, &self->expected);

@@ -51,10 +51,8 @@ static int normalize(struct zero_shot *self)
         double sum = 0;
         for (int32_t i = 0; i < self->width; i++)
             sum += (double)row[i] * (double)row[i];
-        if (!isfinite(sum) || sum == 0) {
-            complain(self->path, "the embedding of text %d is %s", t, sum == 0 ? "zero" : "not finite");
-            return EXIT_FILE;
-        }
+        if (!isfinite(sum) || sum == 0)
+            return fail_with(EXIT_FILE, self->path, "the embedding of text %d is %s", t, sum == 0 ? "zero" : "not finite");
         for (int32_t i = 0; i < self->width; i++)
             row[i] = (float)((double)row[i] / sqrt(sum));
     }
@@ -67,14 +65,11 @@ static int read_texts(const struct options *options, const rvit_tensors *file, c
     const int32_t index = find_texts(options, file, &shape);
     if (index < 0)
         return EXIT_FILE;
-    if (shape[1] != model->embedding_dim) {
-        complain(out->path, "the embeddings are %lld wide, but those of the model's images %d", (long long)shape[1], model->embedding_dim);
-        return EXIT_FILE;
-    }
-    if (shape[0] < 1 || shape[0] > 1 << 20) {
-        complain(out->path, "has embeddings of %lld texts; expected 1 to %d", (long long)shape[0], 1 << 20);
-        return EXIT_FILE;
-    }
+    if (shape[1] != model->embedding_dim)
+        return fail_with(EXIT_FILE, out->path, "the embeddings are %lld wide, but those of the model's images %d", (long long)shape[1],
+                         model->embedding_dim);
+    if (shape[0] < 1 || shape[0] > 1 << 20)
+        return fail_with(EXIT_FILE, out->path, "has embeddings of %lld texts; expected 1 to %d", (long long)shape[0], 1 << 20);
     out->n_texts = (int32_t)shape[0];
     out->width = (int32_t)shape[1];
     out->texts = allocate((size_t)out->n_texts * (size_t)out->width, sizeof *out->texts);
@@ -103,10 +98,8 @@ static int read_number(const char *name, const char *const paths[2], const rvit_
             *out = (double)value;
             *out_from = paths[i];
         }
-        if (!*out_from || !isfinite(value)) {
-            complain(paths[i], "tensor '%s' is not a single finite number", name);
-            return EXIT_FILE;
-        }
+        if (!*out_from || !isfinite(value))
+            return fail_with(EXIT_FILE, paths[i], "tensor '%s' is not a single finite number", name);
     }
     return EXIT_OK;
 }
@@ -132,10 +125,8 @@ static int read_scale(const struct options *options, const rvit_tensors *text_fi
     if (code == EXIT_OK)
         code = read_number("logit_bias", paths, files, &out->bias, &bias_from);
     out->scale = out->scale_from ? exp(logarithm) : CLIP_SCALE;
-    if (code == EXIT_OK && !isfinite((float)out->scale)) {
-        complain(out->scale_from, "tensor 'logit_scale' is %g, of which the exponential is not finite", logarithm);
-        code = EXIT_FILE;
-    }
+    if (code == EXIT_OK && !isfinite((float)out->scale))
+        code = fail_with(EXIT_FILE, out->scale_from, "tensor 'logit_scale' is %g, of which the exponential is not finite", logarithm);
     out->scores = bias_from || is_siglip(model_file, model) ? ZERO_SHOT_SIGMOID : ZERO_SHOT_SOFTMAX;
     if (out->scores == ZERO_SHOT_SIGMOID && (!out->scale_from || !bias_from)) {
         out->scores = ZERO_SHOT_COSINE;
@@ -149,11 +140,10 @@ static int read_scale(const struct options *options, const rvit_tensors *text_fi
 int zero_shot_open(const struct options *options, const rvit_model_info *model, struct zero_shot *out)
 {
     *out = (struct zero_shot){.path = options->text_embeddings};
-    if (model->embedding_dim == 0) {
-        complain(options->model, "has no vector to compare with texts: it is neither a CLIP with its projection nor a SigLIP with its "
-                                 "attention pooling");
-        return EXIT_DEVICE;
-    }
+    if (model->embedding_dim == 0)
+        return fail_with(EXIT_DEVICE, options->model,
+                         "has no vector to compare with texts: it is neither a CLIP with its projection nor a SigLIP with its "
+                         "attention pooling");
     rvit_tensors *file = NULL;
     const rvit_status status = rvit_tensors_open(out->path, NULL, &file);
     if (status != RVIT_OK)
