@@ -18,9 +18,8 @@ static bool target_of_planes(struct picture *self)
     self->target = (struct picture_target){lines, columns, plan->n_prefix + lines * columns};
     if (self->height % patch == 0 && self->width % patch == 0 && (int64_t)lines * columns <= plan->max_patches)
         return true;
-    snprintf(self->error.text, sizeof self->error.text, "%d x %d pixels, expected multiples of the patch size %d and at most %d patches",
-             self->width, self->height, patch, plan->max_patches);
-    return false;
+    return image_fail(&self->error, "%d x %d pixels, expected multiples of the patch size %d and at most %d patches", self->width,
+                      self->height, patch, plan->max_patches);
 }
 
 static void measure(struct picture *self, int32_t width, int32_t height, rvit_image_format format)

@@ -1,11 +1,16 @@
 #include "image.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-bool image_fail(struct image_error *error, const char *text)
+bool image_fail(struct image_error *error, const char *format, ...)
 {
-    snprintf(error->text, sizeof error->text, "%s", text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text, sizeof error->text, format, arguments);
+    va_end(arguments);
     return false;
 }
 
@@ -13,8 +18,7 @@ bool image_check_size(int32_t width, int32_t height, struct image_error *error)
 {
     if (width > 0 && height > 0 && (int64_t)width * height <= IMAGE_MAX_PIXELS)
         return true;
-    snprintf(error->text, sizeof error->text, "%d x %d pixels; 1 to %lld in all are handled", width, height, (long long)IMAGE_MAX_PIXELS);
-    return false;
+    return image_fail(error, "%d x %d pixels; 1 to %lld in all are handled", width, height, (long long)IMAGE_MAX_PIXELS);
 }
 
 bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error)
@@ -37,4 +41,13 @@ void image_free(struct image *picture)
 struct image_view image_whole(const struct image *picture)
 {
     return (struct image_view){picture->pixels, (int64_t)picture->width * 3, picture->width, picture->height};
+}
+
+bool image_copy(struct image_view view, struct image *out, struct image_error *error)
+{
+    if (!image_create(view.width, view.height, out, error))
+        return false;
+    for (int32_t y = 0; y < view.height; y++)
+        memcpy(out->pixels + 3 * (size_t)y * (size_t)view.width, view.pixels + y * view.stride, 3 * (size_t)view.width);
+    return true;
 }

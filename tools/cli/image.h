@@ -32,6 +32,8 @@ bool image_check_size(int32_t width, int32_t height, struct image_error *error);
 bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error);
 void image_free(struct image *picture);
 struct image_view image_whole(const struct image *picture);
+/* A picture of its own. */
+bool image_copy(struct image_view view, struct image *out, struct image_error *error);
 
 /* Where the pixels of a picture go: called once, with the size of the upright picture. Returns memory of [height, width, 3] bytes, which
    stays the caller's; NULL: the error says why the picture is not wanted. */
@@ -40,7 +42,7 @@ struct image_taker {
     void *user;
 };
 
-/* Records the text; returns false. */
-bool image_fail(struct image_error *error, const char *text);
+/* Records a text; returns false. */
+__attribute__((format(printf, 2, 3))) bool image_fail(struct image_error *error, const char *format, ...);
 
 #endif

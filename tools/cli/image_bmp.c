@@ -34,8 +34,7 @@ static uint32_t number(const uint8_t *data, int n)
 
 static bool fail(const struct bmp *self, const char *what)
 {
-    snprintf(self->input->error->text, sizeof self->input->error->text, "broken BMP: %s", what);
-    return false;
+    return image_fail(self->input->error, "broken BMP: %s", what);
 }
 
 static bool ends_early(const struct bmp *self)
@@ -79,11 +78,9 @@ static bool read_masks(struct bmp *self, size_t *end)
             *end = FILE_HEADER + MASKS_HEADER;
     }
     for (int c = 0; c < 3; c++)
-        if (!set_mask(&self->masks[c], bits[c]) || (self->bits < 32 && bits[c] >> self->bits != 0)) {
-            snprintf(self->input->error->text, sizeof self->input->error->text,
-                     "a BMP of colours by the masks %#x, %#x, %#x; each has to be of 1 to 8 bits in a row", bits[0], bits[1], bits[2]);
-            return false;
-        }
+        if (!set_mask(&self->masks[c], bits[c]) || (self->bits < 32 && bits[c] >> self->bits != 0))
+            return image_fail(self->input->error, "a BMP of colours by the masks %#x, %#x, %#x; each has to be of 1 to 8 bits in a row",
+                              bits[0], bits[1], bits[2]);
     return true;
 }
 

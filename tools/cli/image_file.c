@@ -44,10 +44,8 @@ static bool decode(const void *data, size_t size, struct wanted wanted, struct i
         return image_fail(error, "the file is empty");
     if (!kind)
         return image_fail(error, "not a PNG, JPEG, WebP or BMP image");
-    if (!kind->read) {
-        snprintf(error->text, sizeof error->text, "%s is not read; PNG, JPEG, WebP and BMP are", kind->name);
-        return false;
-    }
+    if (!kind->read)
+        return image_fail(error, "%s is not read; PNG, JPEG, WebP and BMP are", kind->name);
     bool ok = kind->read(&input);
     if (input.is_taken)
         return ok;

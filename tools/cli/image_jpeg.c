@@ -100,10 +100,8 @@ static bool jpeg_read_all(struct jpeg_decoder *self)
     if (input->size_only)
         return image_reader_create(input, width, height);
     const int n_components = jpeg->num_components;
-    if (n_components != 1 && n_components != 3 && n_components != 4) {
-        snprintf(input->error->text, sizeof input->error->text, "a JPEG of %d colour components; 1, 3 and 4 are read", n_components);
-        return false;
-    }
+    if (n_components != 1 && n_components != 3 && n_components != 4)
+        return image_fail(input->error, "a JPEG of %d colour components; 1, 3 and 4 are read", n_components);
     reduce(jpeg, input);
     jpeg_calc_output_dimensions(jpeg);
     const int32_t out_width = (int32_t)jpeg->output_width, out_height = (int32_t)jpeg->output_height;

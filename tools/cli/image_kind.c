@@ -13,45 +13,24 @@ struct mark {
     } places[2];
 };
 
-#define BMP_OF(header)                 \
-    {                                  \
-        {"BMP", image_read_bmp},       \
-        {                              \
-            {0, 2, "BM"},              \
-            {                          \
-                14, 4, header "\0\0\0" \
-            }                          \
-        }                              \
-    }
-#define ISO_OF(name, brand) \
-    {                       \
-        {name, NULL},       \
-        {                   \
-            {4, 4, "ftyp"}, \
-            {               \
-                8, 4, brand \
-            }               \
-        }                   \
-    }
-
 static const struct mark marks[] = {
     {{"PNG", image_read_png}, {{0, 8, "\x89PNG\r\n\x1a\n"}}},
     {{"JPEG", image_read_jpeg}, {{0, 3, "\xff\xd8\xff"}}},
     {{"WebP", image_read_webp}, {{0, 4, "RIFF"}, {8, 4, "WEBP"}}},
-    BMP_OF("\x0c"), /* the sizes of its header that there are */
-    BMP_OF("\x28"),
-    BMP_OF("\x34"),
-    BMP_OF("\x38"),
-    BMP_OF("\x40"),
-    BMP_OF("\x6c"),
-    BMP_OF("\x7c"),
-    ISO_OF("AVIF", "avif"),
-    ISO_OF("AVIF", "avis"),
-    ISO_OF("HEIF", "heic"),
-    ISO_OF("HEIF", "heix"),
-    ISO_OF("HEIF", "hevc"),
-    ISO_OF("HEIF", "mif1"),
-    ISO_OF("HEIF", "msf1"),
+    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x0c\0\0\0"}}}, /* the sizes of its header that there are */
+    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x28\0\0\0"}}},
+    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x34\0\0\0"}}},
+    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x38\0\0\0"}}},
+    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x40\0\0\0"}}},
+    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x6c\0\0\0"}}},
+    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x7c\0\0\0"}}},
+    {{"AVIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "avif"}}},
+    {{"AVIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "avis"}}},
+    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "heic"}}},
+    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "heix"}}},
+    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "hevc"}}},
+    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "mif1"}}},
+    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "msf1"}}},
     {{"GIF", NULL}, {{0, 4, "GIF8"}}},
     {{"TIFF", NULL}, {{0, 4, "II*\0"}}},
     {{"TIFF", NULL}, {{0, 4, "MM\0*"}}},

@@ -83,14 +83,10 @@ static bool encode_png(const struct image *picture, void **out_data, size_t *out
                      .format = PNG_FORMAT_RGB};
     png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
     *out_data = malloc(size);
-    if (!*out_data) {
-        snprintf(error->text, sizeof error->text, "cannot be written: out of memory");
-        return false;
-    }
-    if (!png_image_write_to_memory(&png, *out_data, &size, 0, picture->pixels, 0, NULL)) {
-        snprintf(error->text, sizeof error->text, "cannot be written: %s", png.message);
-        return false;
-    }
+    if (!*out_data)
+        return image_fail(error, "cannot be written: out of memory");
+    if (!png_image_write_to_memory(&png, *out_data, &size, 0, picture->pixels, 0, NULL))
+        return image_fail(error, "cannot be written: %s", png.message);
     *out_size = size;
     return true;
 }
@@ -98,7 +94,7 @@ static bool encode_png(const struct image *picture, void **out_data, size_t *out
 bool image_write_png(const char *path, const struct image *picture, struct image_error *error)
 {
     void *data;
-    size_t size;
+    size_t size = 0;
     struct output_file file = {0};
     bool written = encode_png(picture, &data, &size, error);
     if (written) {

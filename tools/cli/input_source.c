@@ -153,9 +153,8 @@ static bool load_sheet(struct input_source *self, struct nvjpeg_decoder *decoder
     }
     self->sheet = malloc(sizeof *self->sheet);
     if (!self->sheet) {
-        snprintf(error->text, sizeof error->text, "out of memory");
         image_free(&picture);
-        return false;
+        return image_fail(error, "out of memory");
     }
     self->sheet->picture = picture;
     atomic_init(&self->sheet->n_users, 1);
@@ -223,15 +222,6 @@ struct image_view input_work_tile(const struct inputs *inputs, const struct inpu
     return view;
 }
 
-static bool copy_view(struct image_view view, struct image *out, struct image_error *error)
-{
-    if (!image_create(view.width, view.height, out, error))
-        return false;
-    for (int32_t y = 0; y < view.height; y++)
-        memcpy(out->pixels + 3 * (size_t)y * (size_t)view.width, view.pixels + y * view.stride, 3 * (size_t)view.width);
-    return true;
-}
-
 /* At no less than REDUCED_LEAST times the size that the picture is resized to: what libjpeg leaves out, the filter lets through in part. */
 static bool load_reduced(const struct inputs *inputs, struct input_work *work, struct image *out, struct preprocess_geometry *out_plan)
 {
@@ -269,7 +259,7 @@ bool input_work_prepare(const struct inputs *inputs, struct nvjpeg_decoder *deco
     if (work->sheet) {
         const struct image_view view = input_work_tile(inputs, work);
         return preprocess_picture(view, inputs->recipe, true, out_values, NULL, &work->error) &&
-               (!out_picture || copy_view(view, out_picture, &work->error));
+               (!out_picture || image_copy(view, out_picture, &work->error));
     }
     struct preprocess_geometry plan;
     struct image picture;

@@ -279,10 +279,8 @@ static bool hand_over_upright(const uint8_t *pixels, const struct plain_jpeg *jp
                               struct image_error *error)
 {
     struct image picture;
-    if (orientation == 0) {
-        snprintf(error->text, sizeof error->text, "out of memory");
-        return false;
-    }
+    if (orientation == 0)
+        return image_fail(error, "out of memory");
     if (orientation == 1)
         return hand_over(pixels, jpeg->width, jpeg->height, taker, error);
     if (!image_create(jpeg->width, jpeg->height, &picture, error))

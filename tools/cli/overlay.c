@@ -124,8 +124,7 @@ static bool make_canvas(const struct overlay *overlay, struct canvas *out, struc
     out->rows = make_axis((int32_t)how.height, plan->height, plan->top, overlay->patch_size, overlay->rows);
     if (out->columns && out->rows)
         return true;
-    snprintf(error->text, sizeof error->text, "out of memory");
-    return false;
+    return image_fail(error, "out of memory");
 }
 
 bool overlay_write(const char *path, const struct overlay *self, struct image_error *error)

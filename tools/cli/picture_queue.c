@@ -152,12 +152,6 @@ static struct picture_item *place(struct picture_job *job, const rvit_image *ima
     return job->item;
 }
 
-static bool fail(struct image_error *error, const char *text)
-{
-    snprintf(error->text, sizeof error->text, "%s", text);
-    return false;
-}
-
 /* A place for a picture that the device resizes; NULL, without an error: it does not do this one. */
 static uint8_t *place_picture(struct picture_job *job, int32_t width, int32_t height, rvit_image_format format, struct image_error *error)
 {
@@ -168,7 +162,7 @@ static uint8_t *place_picture(struct picture_job *job, int32_t width, int32_t he
     if (weights < 0 || picture_size(&image) + weights > plan->memory / 2)
         return NULL;
     if (!place(job, &image, weights)) {
-        fail(error, "stopped");
+        image_fail(error, "stopped");
         return NULL;
     }
     job->item->width = width;
@@ -196,7 +190,7 @@ static bool prepare_here(struct picture_job *job, struct image_view view, bool w
     const int32_t height = plan->native ? job->target.lines * plan->patch_size : plan->recipe->height;
     const rvit_image image = picture_for_run(plan, width, height, RVIT_IMAGE_PLANAR_F32, job->target);
     if (!place(job, &image, 0))
-        return fail(&job->taken.work.error, "stopped");
+        return image_fail(&job->taken.work.error, "stopped");
     job->item->width = view.width;
     job->item->height = view.height;
     return picture_prepare(plan, view, whole, job->target, (float *)(uintptr_t)job->item->image.data, &job->taken.work.error);
@@ -262,16 +256,6 @@ static bool load_frame(struct picture_job *job)
     return true;
 }
 
-static bool copy_view(struct image_view view, struct image *out)
-{
-    struct image_error error;
-    if (!image_create(view.width, view.height, out, &error))
-        return false;
-    for (int32_t y = 0; y < view.height; y++)
-        memcpy(out->pixels + 3 * (size_t)y * (size_t)view.width, view.pixels + y * view.stride, 3 * (size_t)view.width);
-    return true;
-}
-
 static bool load(struct picture_job *job, struct image *out_first)
 {
     const struct inputs *inputs = job->queue->crew.inputs;
@@ -282,7 +266,7 @@ static bool load(struct picture_job *job, struct image *out_first)
     if (job->taken.work.sheet) {
         const struct image_view view = input_work_tile(inputs, &job->taken.work);
         return picture_target_of(job->queue->plan, view.width, view.height, &job->target, error) && prepare_here(job, view, true) &&
-               (!out_first || copy_view(view, out_first));
+               (!out_first || image_copy(view, out_first, error));
     }
     const bool ok = job->taken.work.frame ? load_frame(job)
                     : inputs->reduces     ? load_reduced(job)
@@ -295,7 +279,7 @@ static bool load(struct picture_job *job, struct image *out_first)
     if (!out_first)
         return true;
     if (job->own.pixels)
-        return copy_view(image_whole(&job->own), out_first);
+        return image_copy(image_whole(&job->own), out_first, error);
     if (job->taken.work.frame) {
         if (!image_create(inputs->video->width, inputs->video->height, out_first, error))
             return false;
@@ -303,7 +287,7 @@ static bool load(struct picture_job *job, struct image *out_first)
         return true;
     }
     const int64_t stride = 3 * (int64_t)job->item->width;
-    return copy_view((struct image_view){job->item->image.data, stride, job->item->width, job->item->height}, out_first);
+    return image_copy((struct image_view){job->item->image.data, stride, job->item->width, job->item->height}, out_first, error);
 }
 
 static void finish_work(struct picture_queue *self, struct picture_job *job, struct image *picture)

@@ -64,21 +64,17 @@ bool picture_target_of(const struct picture_plan *self, int32_t width, int32_t h
         *out = (struct picture_target){grid[0], grid[1], self->model_tokens};
         return true;
     }
-    if (self->max_patches > 0 && rvit_naflex_grid(height, width, patch, self->max_patches, grid) != RVIT_OK) {
-        snprintf(error->text, sizeof error->text, "%s", rvit_status_detail());
-        return false;
-    }
+    if (self->max_patches > 0 && rvit_naflex_grid(height, width, patch, self->max_patches, grid) != RVIT_OK)
+        return image_fail(error, "%s", rvit_status_detail());
     if (self->max_patches == 0) {
         grid[0] = (height - 1) / patch + 1;
         grid[1] = (width - 1) / patch + 1;
     }
     const int64_t tokens = self->n_prefix + (int64_t)grid[0] * grid[1];
-    if (tokens > self->max_tokens) {
-        snprintf(error->text, sizeof error->text,
-                 "%d x %d pixels are %d x %d patches and %lld tokens, more than the %d of --max-tokens; --max-patches resizes it", width,
-                 height, grid[0], grid[1], (long long)tokens, self->max_tokens);
-        return false;
-    }
+    if (tokens > self->max_tokens)
+        return image_fail(error,
+                          "%d x %d pixels are %d x %d patches and %lld tokens, more than the %d of --max-tokens; --max-patches resizes it",
+                          width, height, grid[0], grid[1], (long long)tokens, self->max_tokens);
     *out = (struct picture_target){grid[0], grid[1], (int32_t)tokens};
     return true;
 }

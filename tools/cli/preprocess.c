@@ -130,11 +130,9 @@ bool preprocess_planned(struct image_view source, const struct preprocess *recip
 {
     struct image own;
     const bool in_float = recipe->like == PREPROCESS_HF_FLOAT;
-    if (plan.width < 1 || plan.height < 1) {
-        snprintf(error->text, sizeof error->text, "%d x %d pixels are too thin to be resized to %d x %d", source.width, source.height,
-                 recipe->resize_width, recipe->resize_height);
-        return false;
-    }
+    if (plan.width < 1 || plan.height < 1)
+        return image_fail(error, "%d x %d pixels are too thin to be resized to %d x %d", source.width, source.height, recipe->resize_width,
+                          recipe->resize_height);
     if (in_float && !prepare_float(source, recipe, out, error))
         return false;
     if (in_float && !view)

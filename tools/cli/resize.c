@@ -29,12 +29,6 @@ static rvit_resize_kernel kernel_of(enum resize_filter filter)
     return filter == RESIZE_BICUBIC ? RVIT_RESIZE_BICUBIC : RVIT_RESIZE_BILINEAR;
 }
 
-static bool refuse(struct image_error *error, const char *text)
-{
-    snprintf(error->text, sizeof error->text, "%s", text);
-    return false;
-}
-
 enum { TORCH_BITS = 0, REAL = -1 };
 
 /* Outputs start .. start + n_outputs - 1. bits: of the fractions, or one of the above. Must be freed even on failure. */
@@ -44,17 +38,14 @@ static bool taps_create(const rvit_resize_axis *axis, int64_t start, int32_t n_o
     const int32_t capacity = rvit_resize_capacity(axis);
     const size_t n = (size_t)n_outputs, n_weights = n * (size_t)capacity;
     *out = (struct taps){.n_outputs = n_outputs, .capacity = capacity};
-    if (bits == TORCH_BITS && axis->full_size > RVIT_RESIZE_LONGEST_TORCH_AXIS) {
-        snprintf(error->text, sizeof error->text, "the picture is too thin: resized it would be %lld pixels long",
-                 (long long)axis->full_size);
-        return false;
-    }
+    if (bits == TORCH_BITS && axis->full_size > RVIT_RESIZE_LONGEST_TORCH_AXIS)
+        return image_fail(error, "the picture is too thin: resized it would be %lld pixels long", (long long)axis->full_size);
     out->first = calloc(n, sizeof *out->first);
     out->count = calloc(n, sizeof *out->count);
     out->weights = bits == REAL ? NULL : calloc(n_weights, sizeof *out->weights);
     out->reals = bits == REAL ? calloc(n_weights, sizeof *out->reals) : NULL;
     if (!out->first || !out->count || (bits == REAL ? !out->reals : !out->weights))
-        return refuse(error, "out of memory");
+        return image_fail(error, "out of memory");
     out->bits = bits == TORCH_BITS ? rvit_resize_torch_bits(axis) : bits;
     for (int32_t i = 0; i < n_outputs; i++) {
         const size_t at = (size_t)i * (size_t)capacity;
@@ -150,7 +141,7 @@ bool resize_window(struct image_view source, const struct resize *how, const str
         how->sums == RESIZE_PILLOW && how->height < source.height && source.height - how->height > 2 * (source.width - how->width);
     bool ok = taps_create(&x, how->left, out->width, bits, &across, error) && taps_create(&y, how->top, out->height, bits, &down, error);
     if (ok && !pass_both(source, &across, &down, down_first, out))
-        ok = refuse(error, "out of memory");
+        ok = image_fail(error, "out of memory");
     taps_free(&across);
     taps_free(&down);
     return ok;
@@ -179,7 +170,7 @@ bool resize_window_float(struct image_view source, const struct resize *how, int
     if (ok) {
         const int32_t begin = down.first[0], end = taps_end(&down);
         lines = malloc((size_t)(end - begin) * line_size * sizeof *lines);
-        ok = lines || refuse(error, "out of memory");
+        ok = lines || image_fail(error, "out of memory");
         for (int32_t line = begin; ok && line < end; line++)
             for (size_t i = 0; i < line_size; i++) {
                 const size_t column = i / 3;

@@ -29,10 +29,8 @@ static bool parse_edge(const char **text, char end, int32_t *out)
 bool video_parse_size(const char *text, struct video *out, struct image_error *error)
 {
     const char *at = text;
-    if (!parse_edge(&at, 'x', &out->width) || !parse_edge(&at, 0, &out->height)) {
-        snprintf(error->text, sizeof error->text, "'%.60s' is not a size, expected WIDTHxHEIGHT, as 640x480", text);
-        return false;
-    }
+    if (!parse_edge(&at, 'x', &out->width) || !parse_edge(&at, 0, &out->height))
+        return image_fail(error, "'%.60s' is not a size, expected WIDTHxHEIGHT, as 640x480", text);
     return image_check_size(out->width, out->height, error);
 }
 

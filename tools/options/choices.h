@@ -41,65 +41,30 @@ static inline const char *choice_filter(int value)
     return value == RVIT_FILTER_BILINEAR ? "bilinear" : "bicubic";
 }
 
-/* Rows that fill desc, an rvit_prune_desc in T. The bits of given options are those of rvit_prune_parameter. */
-#define OPTION_PRUNE_ROWS(T, desc, commands_)                                                                       \
-    {"keep",                                                                                                        \
-     "R",                                                                                                           \
-     "fraction kept, %s (the policy's own)",                                                                        \
-     OPTION_NUMBER(T, desc.keep, 0, 1),                                                                             \
-     .given = RVIT_PRUNE_KEEP,                                                                                      \
-     .commands = (commands_)},                                                                                      \
-        {"blocks",                                                                                                  \
-         "LIST",                                                                                                    \
-         "blocks that prune, from 0, as 3,6,9 (the policy's own)",                                                  \
-         OPTION_ASCENDING(T, desc.blocks, desc.n_blocks, 0, INT32_MAX),                                             \
-         .given = RVIT_PRUNE_BLOCKS,                                                                                \
-         .commands = (commands_)},                                                                                  \
-        {"threshold",                                                                                               \
-         "T",                                                                                                       \
-         "what a patch must reach, a norm or a probability (the policy's own)",                                     \
-         OPTION_NUMBER(T, desc.threshold, 0, INFINITY),                                                             \
-         .given = RVIT_PRUNE_THRESHOLD,                                                                             \
-         .commands = (commands_)},                                                                                  \
-        {"mass",                                                                                                    \
-         "P",                                                                                                       \
-         "share of the scores' sum that is kept, %s (the policy's own)",                                            \
-         OPTION_NUMBER(T, desc.mass, 0, 1),                                                                         \
-         .given = RVIT_PRUNE_MASS,                                                                                  \
-         .commands = (commands_)},                                                                                  \
-        {"samples",                                                                                                 \
-         "K",                                                                                                       \
-         "points sampled, %s (as many as there are patches)",                                                       \
-         OPTION_INTEGER(T, desc.n_samples, 1, 65536),                                                               \
-         .given = RVIT_PRUNE_SAMPLES,                                                                               \
-         .commands = (commands_)},                                                                                  \
-        {"merge",                                                                                                   \
-         "R",                                                                                                       \
-         "patches merged away at each stage (the policy's own)",                                                    \
-         OPTION_INTEGER(T, desc.merges, 0, INT32_MAX),                                                              \
-         .given = RVIT_PRUNE_MERGES,                                                                                \
-         .commands = (commands_)},                                                                                  \
-        {"alpha",                                                                                                   \
-         "A",                                                                                                       \
-         "share of the kept patches that is chosen in the object block, %s (the policy's own)",                     \
-         OPTION_NUMBER(T, desc.alpha, 0, 1),                                                                        \
-         .given = RVIT_PRUNE_ALPHA,                                                                                 \
-         .commands = (commands_)},                                                                                  \
-        {"object-block",                                                                                            \
-         "B",                                                                                                       \
-         "that block, from 0 (3/8 of the model's blocks)",                                                          \
-         OPTION_INTEGER(T, desc.object_block, 0, INT32_MAX),                                                        \
-         .given = RVIT_PRUNE_OBJECT_BLOCK,                                                                          \
-         .commands = (commands_)},                                                                                  \
-        {"tau",                                                                                                     \
-         "T",                                                                                                       \
-         "how far pixels of 0..1 may be from their prediction, %s (the policy's own)",                              \
-         OPTION_NUMBER(T, desc.tau, 0, 1),                                                                          \
-         .given = RVIT_PRUNE_TAU,                                                                                   \
-         .commands = (commands_)},                                                                                  \
-    {                                                                                                               \
-        "seed", "N", "of what is random (0)", OPTION_INTEGER(T, desc.seed, 0, INT64_MAX), .given = RVIT_PRUNE_SEED, \
-                                                                                          .commands = (commands_)   \
+#define OPTION_PRUNE_ROW(bit, commands_, ...)                \
+    {                                                        \
+        __VA_ARGS__, .given = (bit), .commands = (commands_) \
     }
+/* Rows that fill desc, an rvit_prune_desc in T. The bits of given options are those of rvit_prune_parameter. */
+#define OPTION_PRUNE_ROWS(T, desc, c)                                                                                                      \
+    OPTION_PRUNE_ROW(RVIT_PRUNE_KEEP, c, "keep", "R", "fraction kept, %s (the policy's own)", OPTION_NUMBER(T, desc.keep, 0, 1)),          \
+        OPTION_PRUNE_ROW(RVIT_PRUNE_BLOCKS, c, "blocks", "LIST", "blocks that prune, from 0, as 3,6,9 (the policy's own)",                 \
+                         OPTION_ASCENDING(T, desc.blocks, desc.n_blocks, 0, INT32_MAX)),                                                   \
+        OPTION_PRUNE_ROW(RVIT_PRUNE_THRESHOLD, c, "threshold", "T", "what a patch must reach, a norm or a probability (the policy's own)", \
+                         OPTION_NUMBER(T, desc.threshold, 0, INFINITY)),                                                                   \
+        OPTION_PRUNE_ROW(RVIT_PRUNE_MASS, c, "mass", "P", "share of the scores' sum that is kept, %s (the policy's own)",                  \
+                         OPTION_NUMBER(T, desc.mass, 0, 1)),                                                                               \
+        OPTION_PRUNE_ROW(RVIT_PRUNE_SAMPLES, c, "samples", "K", "points sampled, %s (as many as there are patches)",                       \
+                         OPTION_INTEGER(T, desc.n_samples, 1, 65536)),                                                                     \
+        OPTION_PRUNE_ROW(RVIT_PRUNE_MERGES, c, "merge", "R", "patches merged away at each stage (the policy's own)",                       \
+                         OPTION_INTEGER(T, desc.merges, 0, INT32_MAX)),                                                                    \
+        OPTION_PRUNE_ROW(RVIT_PRUNE_ALPHA, c, "alpha", "A",                                                                                \
+                         "share of the kept patches that is chosen in the object block, %s (the policy's own)",                            \
+                         OPTION_NUMBER(T, desc.alpha, 0, 1)),                                                                              \
+        OPTION_PRUNE_ROW(RVIT_PRUNE_OBJECT_BLOCK, c, "object-block", "B", "that block, from 0 (3/8 of the model's blocks)",                \
+                         OPTION_INTEGER(T, desc.object_block, 0, INT32_MAX)),                                                              \
+        OPTION_PRUNE_ROW(RVIT_PRUNE_TAU, c, "tau", "T", "how far pixels of 0..1 may be from their prediction, %s (the policy's own)",      \
+                         OPTION_NUMBER(T, desc.tau, 0, 1)),                                                                                \
+        OPTION_PRUNE_ROW(RVIT_PRUNE_SEED, c, "seed", "N", "of what is random (0)", OPTION_INTEGER(T, desc.seed, 0, INT64_MAX))
 
 #endif
