@@ -73,6 +73,16 @@ int core_array_lay(core_array *array, int64_t ndim, const int64_t *shape, const 
     return 0;
 }
 
+void core_describe(core_array *out, const char *name, const core_array *like, int type, int32_t ndim, const int64_t *shape)
+{
+    *out = (core_array){
+        .name = name, .device_type = like->device_type, .device = like->device, .ndim = ndim, .type = type, .dtype = core_dl_type(type)};
+    for (int64_t i = ndim - 1, step = 1; i >= 0; step *= shape[i], i--) {
+        out->shape[i] = shape[i];
+        out->step[i] = step;
+    }
+}
+
 const char *core_shown(const core_array *array, char text[160])
 {
     static const char *const names[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
@@ -102,6 +112,8 @@ static void show_device(const core_array *array, char text[24])
 
 int core_check_device(const core_array *array, const core_array *first, core_error *error)
 {
+    if (!core_given(array))
+        return 0;
     if (array->device_type == first->device_type && (array->device == first->device || array->device < 0 || first->device < 0))
         return 0;
     char here[24], there[24];
@@ -134,6 +146,8 @@ int core_check_ints(const core_array *array, const char *expected, core_error *e
 int core_check_floats(const core_array *array, int64_t n, int64_t m, core_error *error)
 {
     char text[160];
+    if (!core_given(array))
+        return 0;
     if (array->type == CORE_F32 && array->ndim == (m == 0 ? 1 : 2) && array->shape[0] == n && (m == 0 || array->shape[1] == m) &&
         dense(array, 0))
         return 0;
@@ -184,6 +198,5 @@ int core_check_lengths(const core_array *cu_seqlens, int64_t *max_len, int64_t r
             const int64_t len = (int64_t)cu[i + 1] - cu[i];
             *max_len = len > *max_len && len < INT32_MAX ? len : *max_len;
         }
-    const rvit_status status = rv.rvit_cu_seqlens_check(cu, (int32_t)n, (int32_t)*max_len, rows);
-    return status == RVIT_OK ? 0 : core_fail_library(error, status);
+    return core_checked(error, rv.rvit_cu_seqlens_check(cu, (int32_t)n, (int32_t)*max_len, rows));
 }

@@ -5,6 +5,7 @@
 #include "core.h"
 
 enum { SLOT_CU, SLOT_Q, SLOT_K, SLOT_V, SLOT_BIAS, SLOT_OUT, SLOT_LSE, SLOT_CLS };
+_Static_assert((int)SLOT_CLS < (int)CORE_ATTENTION_SLOTS, "those that follow are free");
 
 /* One of q, k, v, apart or packed: its type, device and memory. */
 static int check_operand(const core_attention *call, const core_array *array, core_error *error)
@@ -68,8 +69,7 @@ int core_attention_prepare(core_attention *call, core_error *error)
     if (call->images < 0 || call->images > INT32_MAX - 1)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "cu_seqlens is int32 [%lld]; expected contiguous int32 [n + 1]",
                          (long long)call->cu_seqlens.shape[0]);
-    if (core_given(&call->key_bias) &&
-        (core_check_device(&call->key_bias, q, error) < 0 || core_check_floats(&call->key_bias, call->rows, 0, error) < 0))
+    if (core_check_device(&call->key_bias, q, error) < 0 || core_check_floats(&call->key_bias, call->rows, 0, error) < 0)
         return -1;
     if (q->device_type == DL_CPU)
         return core_check_lengths(&call->cu_seqlens, &call->max_len, call->rows, error);
@@ -80,32 +80,19 @@ int core_attention_prepare(core_attention *call, core_error *error)
 
 void core_attention_describe_out(const core_attention *call, core_array *out)
 {
-    *out = (core_array){.name = "out",
-                        .device_type = call->q.device_type,
-                        .device = call->q.device,
-                        .ndim = 3,
-                        .type = call->q.type,
-                        .dtype = call->q.dtype};
-    const int64_t shape[] = {call->rows, call->heads, call->head_dim};
-    const int64_t step[] = {call->heads * call->head_dim, call->head_dim, 1};
-    memcpy(out->shape, shape, sizeof shape);
-    memcpy(out->step, step, sizeof step);
+    core_describe(out, "out", &call->q, call->q.type, 3, (const int64_t[]){call->rows, call->heads, call->head_dim});
 }
 
-void core_attention_describe_probs(const core_attention *call, core_array *probs)
+void core_attention_describe_probs(const core_attention *call, const char *name, core_array *probs)
 {
-    *probs = (core_array){
-        .device_type = call->q.device_type, .device = call->q.device, .ndim = 2, .type = CORE_F32, .dtype = core_dl_type(CORE_F32)};
-    probs->shape[0] = call->rows;
-    probs->shape[1] = probs->step[0] = call->heads;
-    probs->step[1] = 1;
+    core_describe(probs, name, &call->q, CORE_F32, 2, (const int64_t[]){call->rows, call->heads});
 }
 
 static int check_written(const core_attention *call, const core_array *array, core_error *error)
 {
     if (core_check_device(array, &call->q, error) < 0)
         return -1;
-    return array->read_only ? core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", array->name) : 0;
+    return core_given(array) && array->read_only ? core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", array->name) : 0;
 }
 
 static int check_out(const core_attention *call, core_error *error)
@@ -133,8 +120,7 @@ static int check_outputs(const core_attention *call, core_error *error)
         return -1;
     const core_array *const probs[] = {&call->lse, &call->cls_probs};
     for (int i = 0; i < 2; i++)
-        if (core_given(probs[i]) &&
-            (check_written(call, probs[i], error) < 0 || core_check_floats(probs[i], call->rows, call->heads, error) < 0))
+        if (check_written(call, probs[i], error) < 0 || core_check_floats(probs[i], call->rows, call->heads, error) < 0)
             return -1;
     return 0;
 }
@@ -176,15 +162,11 @@ int core_attention_args(core_attention *call, core_place *place, rvit_attention_
     args->out_stride = call->rows > 1 ? call->out.step[0] : width;
     if (core_view(place, SLOT_CU, &call->cu_seqlens, 4 * (call->images + 1), &args->cu_seqlens, error) < 0 ||
         view_operands(call, place, args, error) < 0 ||
-        core_view(place, SLOT_OUT, &call->out, ((call->rows - 1) * args->out_stride + width) * size, &args->out, error) < 0)
+        core_view(place, SLOT_OUT, &call->out, ((call->rows - 1) * args->out_stride + width) * size, &args->out, error) < 0 ||
+        core_view(place, SLOT_BIAS, &call->key_bias, 4 * call->rows, &args->key_bias, error) < 0 ||
+        core_view(place, SLOT_LSE, &call->lse, probs, &args->lse, error) < 0)
         return -1;
-    if (core_given(&call->key_bias) && core_view(place, SLOT_BIAS, &call->key_bias, 4 * call->rows, &args->key_bias, error) < 0)
-        return -1;
-    if (core_given(&call->lse) && core_view(place, SLOT_LSE, &call->lse, probs, &args->lse, error) < 0)
-        return -1;
-    if (core_given(&call->cls_probs) && core_view(place, SLOT_CLS, &call->cls_probs, probs, &args->cls_probs, error) < 0)
-        return -1;
-    return 0;
+    return core_view(place, SLOT_CLS, &call->cls_probs, probs, &args->cls_probs, error);
 }
 
 int core_attention_run(core_attention *call, core_error *error)
@@ -197,6 +179,5 @@ int core_attention_run(core_attention *call, core_error *error)
     rvit_attention_args args;
     if (place == NULL || core_attention_args(call, place, &args, error) < 0)
         return -1;
-    const rvit_status status = rv.rvit_attention(place->stream, &args);
-    return status == RVIT_OK ? 0 : core_fail_library(error, status);
+    return core_checked(error, rv.rvit_attention(place->stream, &args));
 }

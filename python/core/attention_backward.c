@@ -3,24 +3,7 @@
 
 #include "core.h"
 
-enum {
-    SLOT_CU,
-    SLOT_Q,
-    SLOT_K,
-    SLOT_V,
-    SLOT_BIAS,
-    SLOT_OUT,
-    SLOT_LSE,
-    SLOT_CLS,
-    SLOT_D_OUT,
-    SLOT_D_LSE,
-    SLOT_D_CLS,
-    SLOT_D_Q,
-    SLOT_D_K,
-    SLOT_D_V,
-    SLOT_D_BIAS,
-    SLOT_WORKSPACE
-};
+enum { SLOT_D_OUT = CORE_ATTENTION_SLOTS, SLOT_D_LSE, SLOT_D_CLS, SLOT_D_Q, SLOT_D_K, SLOT_D_V, SLOT_D_BIAS, SLOT_WORKSPACE };
 
 /* out or d_out: [rows, heads, head_dim] of the type of q. */
 static int check_like_out(const core_attention *forward, const core_array *array, core_error *error)
@@ -41,37 +24,7 @@ static int check_like_out(const core_attention *forward, const core_array *array
 
 static int check_probs(const core_attention *forward, const core_array *array, core_error *error)
 {
-    if (!core_given(array))
-        return 0;
-    if (core_check_device(array, &forward->q, error) < 0)
-        return -1;
-    return core_check_floats(array, forward->rows, forward->heads, error);
-}
-
-static void describe_like(const core_attention *forward, const core_array *operand, const char *name, core_array *out)
-{
-    *out = (core_array){.name = name,
-                        .device_type = forward->q.device_type,
-                        .device = forward->q.device,
-                        .ndim = operand->ndim,
-                        .type = forward->q.type,
-                        .dtype = forward->q.dtype};
-    for (int64_t i = operand->ndim - 1, step = 1; i >= 0; step *= operand->shape[i], i--) {
-        out->shape[i] = operand->shape[i];
-        out->step[i] = step;
-    }
-}
-
-static void describe_plain(const core_attention *forward, int64_t n, int type, const char *name, core_array *out)
-{
-    *out = (core_array){.name = name,
-                        .device_type = forward->q.device_type,
-                        .device = forward->q.device,
-                        .ndim = 1,
-                        .type = type,
-                        .dtype = core_dl_type(type),
-                        .shape = {n},
-                        .step = {1}};
+    return core_check_device(array, &forward->q, error) < 0 ? -1 : core_check_floats(array, forward->rows, forward->heads, error);
 }
 
 int core_backward_prepare(core_backward *call, int wants_key_bias, core_error *error)
@@ -87,14 +40,14 @@ int core_backward_prepare(core_backward *call, int wants_key_bias, core_error *e
     if (check_probs(forward, &forward->lse, error) < 0 || check_probs(forward, &forward->cls_probs, error) < 0 ||
         check_probs(forward, &call->d_lse, error) < 0 || check_probs(forward, &call->d_cls_probs, error) < 0)
         return -1;
-    describe_like(forward, &forward->q, "d_q", &call->d_q);
+    core_describe(&call->d_q, "d_q", &forward->q, forward->q.type, forward->q.ndim, forward->q.shape);
     call->d_k.device_type = call->d_v.device_type = call->d_key_bias.device_type = 0;
     if (core_given(&forward->k)) {
-        describe_like(forward, &forward->k, "d_k", &call->d_k);
-        describe_like(forward, &forward->v, "d_v", &call->d_v);
+        core_describe(&call->d_k, "d_k", &forward->q, forward->q.type, 3, forward->k.shape);
+        core_describe(&call->d_v, "d_v", &forward->q, forward->q.type, 3, forward->v.shape);
     }
     if (wants_key_bias)
-        describe_plain(forward, forward->rows, CORE_F32, "d_key_bias", &call->d_key_bias);
+        core_describe(&call->d_key_bias, "d_key_bias", &forward->q, CORE_F32, 1, &forward->rows);
     rvit_buffer *const any = (rvit_buffer *)(uintptr_t)call; /* only whether one is given is looked at */
     const rvit_attention_backward_args args = {.struct_size = sizeof args,
                                                .rows = forward->rows,
@@ -102,8 +55,8 @@ int core_backward_prepare(core_backward *call, int wants_key_bias, core_error *e
                                                .d_key_bias = {wants_key_bias ? any : NULL, 0}};
     const int64_t size = rv.rvit_attention_backward_workspace(&args);
     if (size < 0)
-        return core_fail_library(error, RVIT_INVALID_ARGUMENT);
-    describe_plain(forward, size, CORE_U8, "the workspace", &call->workspace);
+        return core_checked(error, RVIT_INVALID_ARGUMENT);
+    core_describe(&call->workspace, "the workspace", &forward->q, CORE_U8, 1, &size);
     return 0;
 }
 
@@ -128,11 +81,8 @@ static int view_gradients(core_backward *call, core_place *place, rvit_attention
 static int view_probs(core_backward *call, core_place *place, rvit_attention_backward_args *args, core_error *error)
 {
     const int64_t size = 4 * call->forward.rows * call->forward.heads;
-    if (core_given(&call->d_cls_probs) && core_view(place, SLOT_D_CLS, &call->d_cls_probs, size, &args->d_cls_probs, error) < 0)
-        return -1;
-    if (core_given(&call->d_lse) && core_view(place, SLOT_D_LSE, &call->d_lse, size, &args->d_lse, error) < 0)
-        return -1;
-    if (core_given(&call->d_key_bias) &&
+    if (core_view(place, SLOT_D_CLS, &call->d_cls_probs, size, &args->d_cls_probs, error) < 0 ||
+        core_view(place, SLOT_D_LSE, &call->d_lse, size, &args->d_lse, error) < 0 ||
         core_view(place, SLOT_D_BIAS, &call->d_key_bias, 4 * call->forward.rows, &args->d_key_bias, error) < 0)
         return -1;
     return core_view(place, SLOT_WORKSPACE, &call->workspace, call->workspace.shape[0], &args->workspace, error);
@@ -173,6 +123,5 @@ int core_backward_run(core_backward *call, core_error *error)
     if (core_view(place, SLOT_D_OUT, &call->d_out, ((forward->rows - 1) * args.d_out_stride + width) * size, &args.d_out, error) < 0 ||
         view_gradients(call, place, &args, error) < 0 || view_probs(call, place, &args, error) < 0)
         return -1;
-    const rvit_status status = rv.rvit_attention_backward(place->stream, &args);
-    return status == RVIT_OK ? 0 : core_fail_library(error, status);
+    return core_checked(error, rv.rvit_attention_backward(place->stream, &args));
 }

@@ -4,19 +4,12 @@
 static const char *const names[] = {"qkv", "cu_seqlens", "scale", "max_len", "out", "stream", "k", "v", "key_bias", "lse", "cls_probs"};
 enum { QKV, CU_SEQLENS, SCALE, MAX_LEN, OUT, STREAM, K, V, KEY_BIAS, LSE, CLS_PROBS, N };
 
-static int read_optional(core_reader *reader, PyObject *value, const char *name, core_array *out, core_error *error)
-{
-    out->device_type = 0;
-    return value == NULL ? 0 : core_read(reader, value, name, out, error);
-}
-
 /* True: to be made; False: absent; else an array. */
 static int read_output(core_reader *reader, PyObject **value, const char *name, core_array *out, core_error *error)
 {
-    out->device_type = 0;
     if (*value == Py_False)
         *value = NULL;
-    return *value == NULL || *value == Py_True ? 0 : core_read(reader, *value, name, out, error);
+    return core_read(reader, *value == Py_True ? NULL : *value, name, out, error);
 }
 
 static int read_all(core_reader *reader, PyObject **values, core_attention *call, core_error *error)
@@ -24,11 +17,10 @@ static int read_all(core_reader *reader, PyObject **values, core_attention *call
     call->scale = 0.0;
     call->max_len = -1;
     if (core_read(reader, values[QKV], values[K] == NULL ? "qkv" : "q", &call->q, error) < 0 ||
-        read_optional(reader, values[K], "k", &call->k, error) < 0 || read_optional(reader, values[V], "v", &call->v, error) < 0 ||
+        core_read(reader, values[K], "k", &call->k, error) < 0 || core_read(reader, values[V], "v", &call->v, error) < 0 ||
         core_read(reader, values[CU_SEQLENS], "cu_seqlens", &call->cu_seqlens, error) < 0 ||
-        read_optional(reader, values[KEY_BIAS], "key_bias", &call->key_bias, error) < 0 ||
-        read_optional(reader, values[OUT], "out", &call->out, error) < 0 ||
-        read_output(reader, &values[LSE], "lse", &call->lse, error) < 0 ||
+        core_read(reader, values[KEY_BIAS], "key_bias", &call->key_bias, error) < 0 ||
+        core_read(reader, values[OUT], "out", &call->out, error) < 0 || read_output(reader, &values[LSE], "lse", &call->lse, error) < 0 ||
         read_output(reader, &values[CLS_PROBS], "cls_probs", &call->cls_probs, error) < 0 ||
         core_read_float(values[SCALE], "scale", &call->scale, error) < 0 ||
         core_read_int(values[MAX_LEN], "max_len", &call->max_len, error) < 0)
@@ -46,8 +38,7 @@ static PyObject *make_probs(const core_reader *reader, const core_attention *cal
 {
     if (value != Py_True)
         return Py_NewRef(value == NULL ? Py_None : value);
-    core_attention_describe_probs(call, array);
-    array->name = name;
+    core_attention_describe_probs(call, name, array);
     return core_new(reader, array, error);
 }
 
@@ -58,17 +49,6 @@ static int run(core_attention *call, core_error *error)
     int failed;
     Py_BEGIN_ALLOW_THREADS failed = core_attention_run(call, error);
     Py_END_ALLOW_THREADS return failed;
-}
-
-static PyObject *several(PyObject *out, PyObject *lse, PyObject *cls_probs)
-{
-    PyObject *const all = PyTuple_New(3);
-    if (all == NULL)
-        return NULL;
-    PyTuple_SetItem(all, 0, Py_NewRef(out));
-    PyTuple_SetItem(all, 1, Py_NewRef(lse));
-    PyTuple_SetItem(all, 2, Py_NewRef(cls_probs));
-    return all;
 }
 
 static PyObject *body(PyObject *const *given, core_error *error)
@@ -99,7 +79,7 @@ static PyObject *body(PyObject *const *given, core_error *error)
     }
     if ((lse = make_probs(&reader, &call, values[LSE], "lse", &call.lse, error)) != NULL &&
         (cls_probs = make_probs(&reader, &call, values[CLS_PROBS], "cls_probs", &call.cls_probs, error)) != NULL && run(&call, error) == 0)
-        result = several(out, lse, cls_probs);
+        result = PyTuple_Pack(3, out, lse, cls_probs);
     Py_DECREF(out);
     Py_XDECREF(lse);
     Py_XDECREF(cls_probs);
@@ -113,10 +93,6 @@ static core_signature signature = {.function = "attention",
                                    .n_required = 2,
                                    .leaves_to = CORE_HOOK_ATTENTION,
                                    .body = body};
-CORE_DEFINE(attention, signature)
-
-PyObject *core_try_attention(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
-{
-    (void)self;
-    return core_call(&signature, arguments, n, keywords, CORE_OR_NOT);
-}
+CORE_DEFINE(door_attention, signature, CORE_OR_LEAVE)
+CORE_DEFINE(strict_attention, signature, CORE_OR_RAISE)
+CORE_DEFINE(try_attention, signature, CORE_OR_NOT)

@@ -3,55 +3,21 @@
 
 static const char *const names[] = {"d_out", "q",           "k",   "v",   "out", "lse",        "cu_seqlens", "key_bias", "cls_probs",
                                     "d_lse", "d_cls_probs", "d_q", "d_k", "d_v", "d_key_bias", "workspace",  "scale",    "max_len"};
-enum {
-    D_OUT,
-    Q,
-    K,
-    V,
-    OUT,
-    LSE,
-    CU_SEQLENS,
-    KEY_BIAS,
-    CLS_PROBS,
-    D_LSE,
-    D_CLS_PROBS,
-    D_Q,
-    D_K,
-    D_V,
-    D_KEY_BIAS,
-    WORKSPACE,
-    SCALE,
-    MAX_LEN,
-    N
-};
+enum { N_MADE = 5, SCALE = 16, MAX_LEN, N };
 
 static PyObject *body(PyObject *const *values, core_error *error)
 {
     core_reader reader = {0};
     core_backward call;
     core_attention *const forward = &call.forward;
-    core_array made[5], *const inputs[] = {&call.d_out,
-                                           &forward->q,
-                                           &forward->k,
-                                           &forward->v,
-                                           &forward->out,
-                                           &forward->lse,
-                                           &forward->cu_seqlens,
-                                           &forward->key_bias,
-                                           &forward->cls_probs,
-                                           &call.d_lse,
-                                           &call.d_cls_probs,
-                                           &made[0],
-                                           &made[1],
-                                           &made[2],
-                                           &made[3],
-                                           &made[4]};
+    core_array made[N_MADE];
+    core_array *const inputs[] = {&call.d_out,         &forward->q,   &forward->k,          &forward->v,
+                                  &forward->out,       &forward->lse, &forward->cu_seqlens, &forward->key_bias,
+                                  &forward->cls_probs, &call.d_lse,   &call.d_cls_probs};
     core_array *const outputs[] = {&call.d_q, &call.d_k, &call.d_v, &call.d_key_bias, &call.workspace};
-    for (int i = 0; i < SCALE; i++) {
-        inputs[i]->device_type = 0;
-        if (values[i] != NULL && core_read(&reader, values[i], names[i], inputs[i], error) < 0)
+    for (int i = 0; i < SCALE; i++)
+        if (core_read(&reader, values[i], names[i], i < SCALE - N_MADE ? inputs[i] : &made[i - (SCALE - N_MADE)], error) < 0)
             return NULL;
-    }
     forward->scale = 0.0;
     forward->max_len = -1;
     if (core_read_float(values[SCALE], "scale", &forward->scale, error) < 0 ||
@@ -61,7 +27,7 @@ static PyObject *body(PyObject *const *values, core_error *error)
     forward->where = reader.where;
     if (core_backward_prepare(&call, core_given(&made[3]), error) < 0)
         return NULL;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < N_MADE; i++) {
         if (core_given(&made[i]) && (core_check_device(&made[i], &forward->q, error) < 0 || made[i].read_only)) {
             if (made[i].read_only)
                 core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", made[i].name);
@@ -86,11 +52,7 @@ static core_signature signature = {.function = "attention_backward",
                                    .leaves_to = CORE_HOOK_ATTENTION,
                                    .body = body};
 
-PyObject *core_strict_attention_backward(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
-{
-    (void)self;
-    return core_call(&signature, arguments, n, keywords, CORE_OR_RAISE);
-}
+CORE_DEFINE(strict_attention_backward, signature, CORE_OR_RAISE)
 
 PyObject *core_backward_workspace(PyObject *self, PyObject *arguments)
 {

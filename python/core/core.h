@@ -22,10 +22,10 @@ typedef struct core_error {
     char text[600];
 } core_error;
 
-/* Both return -1. */
+/* Returns -1. */
 int core_fail(core_error *error, rvit_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* What a failed call of the library says. */
-int core_fail_library(core_error *error, rvit_status status);
+/* 0, or -1 with what a failed call of the library says. */
+int core_checked(core_error *error, rvit_status status);
 
 /* The library's functions, looked up in the file that the package has opened: the process then holds one copy of the library. Linking the
    module against it would load a second one wherever RAGGEDVIT_LIBRARY names another file. */
@@ -102,8 +102,10 @@ dl_type core_dl_type(int type);
    here: what has passed lies in memory, at a multiple of its element size, and sums and products of its numbers do not overflow.
    steps NULL: contiguous. */
 int core_array_lay(core_array *array, int64_t ndim, const int64_t *shape, const int64_t *steps, int in_bytes, core_error *error);
+/* A new array, contiguous and without memory, on the device of another. */
+void core_describe(core_array *out, const char *name, const core_array *like, int type, int32_t ndim, const int64_t *shape);
 
-/* Rules of arrays, each with its sentence. */
+/* Rules of arrays, each with its sentence. core_check_device and core_check_floats pass an absent array. */
 int core_check_device(const core_array *array, const core_array *first, core_error *error);
 /* int32 [n], contiguous. */
 int core_check_ints(const core_array *array, const char *expected, core_error *error);
@@ -143,7 +145,7 @@ typedef struct core_where {
 
 core_place *core_place_get(const core_array *first, const core_where *where, core_error *error);
 /* Points the place's buffer number `slot` at an array of `size` bytes. An array of no bytes gets whatever memory slot 0 has: give that one
-   first. */
+   first. An absent one leaves the view as it is. */
 int core_view(core_place *place, int slot, const core_array *array, int64_t size, rvit_view *out_view, core_error *error);
 /* Working memory of the caller's for one call of select. size 0: the stream's own. */
 int core_place_workspace(core_place *place, uint64_t address, int64_t size, core_error *error);
@@ -167,10 +169,11 @@ typedef struct core_attention {
 int core_attention_prepare(core_attention *call, core_error *error);
 /* The shape of out (of rows, heads, head_dim) and of lse and cls_probs, described as new arrays without memory. */
 void core_attention_describe_out(const core_attention *call, core_array *out);
-void core_attention_describe_probs(const core_attention *call, core_array *probs);
+void core_attention_describe_probs(const core_attention *call, const char *name, core_array *probs);
 /* Checks the outputs and enqueues. */
 int core_attention_run(core_attention *call, core_error *error);
-/* The library's args, of a call whose outputs are set. */
+/* The library's args, of a call whose outputs are set. Their buffers are the place's first ones. */
+enum { CORE_ATTENTION_SLOTS = 8 };
 int core_attention_args(core_attention *call, core_place *place, rvit_attention_args *args, core_error *error);
 
 /* attention_backward.c. The gradient of a call of attention: forward holds its inputs and outputs. */

@@ -49,7 +49,7 @@ typedef struct core_reader {
     PyObject *floats[CORE_MAX_ARGUMENTS]; /* tensors of floating point; borrowed */
 } core_reader;
 
-/* Describes a tensor. Fails, without a Python exception, on what is no plain tensor of the call's family. */
+/* Describes a tensor; NULL: the argument is absent. Fails, without a Python exception, on what is no plain tensor of the call's family. */
 int core_read(core_reader *reader, PyObject *value, const char *name, core_array *out, core_error *error);
 /* Once all tensors are read: whether autograd or a mode of PyTorch's wants to know of the call; the stream, where none is given. */
 int core_reader_finish(core_reader *reader, const core_array *first, PyObject *stream, core_error *error);
@@ -79,30 +79,26 @@ int core_parse(core_signature *signature, PyObject *const *arguments, Py_ssize_t
 typedef enum core_or_else { CORE_OR_LEAVE, CORE_OR_RAISE, CORE_OR_NOT } core_or_else;
 PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, core_or_else or_else);
 
-#define CORE_DECLARE(name)                                                                                    \
-    PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords); \
-    PyObject *core_strict_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
-CORE_DECLARE(attention)
-PyObject *core_try_attention(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
-CORE_DECLARE(pack)
-PyObject *core_try_pack(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
-CORE_DECLARE(unpack)
-PyObject *core_try_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
-PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
-PyObject *core_strict_attention_backward(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
+#define CORE_FUNCTION(name) PyObject *core_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
+#define CORE_DEFINE(name, signature, or_else)                          \
+    CORE_FUNCTION(name)                                                \
+    {                                                                  \
+        (void)self;                                                    \
+        return core_call(&signature, arguments, n, keywords, or_else); \
+    }
+CORE_FUNCTION(door_attention);
+CORE_FUNCTION(strict_attention);
+CORE_FUNCTION(try_attention);
+CORE_FUNCTION(strict_attention_backward);
+CORE_FUNCTION(door_pack);
+CORE_FUNCTION(strict_pack);
+CORE_FUNCTION(try_pack);
+CORE_FUNCTION(door_unpack);
+CORE_FUNCTION(strict_unpack);
+CORE_FUNCTION(strict_select);
+CORE_FUNCTION(try_select);
 /* _core.backward_workspace(rows, heads, key_bias_grad): bytes. */
 PyObject *core_backward_workspace(PyObject *self, PyObject *arguments);
-#define CORE_DEFINE(name, signature)                                                                           \
-    PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)   \
-    {                                                                                                          \
-        (void)self;                                                                                            \
-        return core_call(&signature, arguments, n, keywords, CORE_OR_LEAVE);                                   \
-    }                                                                                                          \
-    PyObject *core_strict_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords) \
-    {                                                                                                          \
-        (void)self;                                                                                            \
-        return core_call(&signature, arguments, n, keywords, CORE_OR_RAISE);                                   \
-    }
 
 /* forward_door.c. _core.forward_state(device, channels, height, width, classes), forward_add(state, owner, locked, stream, n, session,
    images, logits, ran), forward_clear(state), forward(state, images): see Forward in _forward.py. */

@@ -166,8 +166,8 @@ static int enqueue(const plan *p, const core_array *images, const core_array *lo
         status = rv.rvit_cuda_buffer_set(p->logits, logits->data, 4 * p->n * logits->shape[1]);
     if (status == RVIT_OK)
         status = rv.rvit_session_enqueue(p->session, &args);
-    if (status != RVIT_OK)
-        return core_fail_library(error, status);
+    if (core_checked(error, status) < 0)
+        return -1;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     p->ran[0] = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
@@ -194,14 +194,8 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     const plan *p = plan_for(state, reader.where.stream, images.shape[0]);
     if (p == NULL || capturing())
         Py_RETURN_NONE;
-    core_array logits = {.name = "logits",
-                         .device_type = DL_CUDA,
-                         .device = images.device,
-                         .ndim = 2,
-                         .type = CORE_F32,
-                         .dtype = core_dl_type(CORE_F32),
-                         .shape = {p->n, state->classes},
-                         .step = {state->classes, 1}};
+    core_array logits;
+    core_describe(&logits, "logits", &images, CORE_F32, 2, (const int64_t[]){p->n, state->classes});
     PyObject *const result = core_new(&reader, &logits, &error);
     if (result == NULL)
         return core_raise(&error);

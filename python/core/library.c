@@ -18,9 +18,9 @@ int core_fail(core_error *error, rvit_status status, const char *format, ...)
     return -1;
 }
 
-int core_fail_library(core_error *error, rvit_status status)
+int core_checked(core_error *error, rvit_status status)
 {
-    return core_fail(error, status, "%s", rv.rvit_status_detail());
+    return status == RVIT_OK ? 0 : core_fail(error, status, "%s", rv.rvit_status_detail());
 }
 
 int core_library_open(void *handle, core_error *error)

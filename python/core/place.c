@@ -81,8 +81,8 @@ static int device_of(int32_t type, uint64_t context, rvit_device **out_device, c
     desc.backend = RVIT_BACKEND_CPU;
     const rvit_status status = type == DL_CPU ? rv.rvit_device_create(&desc, out_device)
                                               : rv.rvit_cuda_device_create((void *)(uintptr_t)context, NULL, out_device);
-    if (status != RVIT_OK)
-        return core_fail_library(error, status);
+    if (core_checked(error, status) < 0)
+        return -1;
     devices[n_devices].type = type;
     devices[n_devices].context = context;
     devices[n_devices++].device = *out_device;
@@ -116,9 +116,8 @@ static core_place *make(int32_t type, uint64_t context, uint64_t stream, core_er
     }
     const rvit_status status = type == DL_CPU ? rv.rvit_stream_create(device, &place->stream)
                                               : rv.rvit_cuda_stream_wrap(device, (void *)(uintptr_t)stream, &place->stream);
-    if (status != RVIT_OK) {
+    if (core_checked(error, status) < 0) {
         free(place);
-        core_fail_library(error, status);
         return NULL;
     }
     place->device_type = type;
@@ -168,10 +167,8 @@ core_place *core_place_get(const core_array *first, const core_where *where, cor
         status = rv.rvit_stream_synchronize(place->stream);
     if (status == RVIT_OK)
         status = rv.rvit_cuda_stream_set(place->stream, (void *)(uintptr_t)where->stream);
-    if (status != RVIT_OK) {
-        core_fail_library(error, status);
+    if (core_checked(error, status) < 0)
         return NULL;
-    }
     place->dirty = 0;
     place->cu_stream = where->stream;
     return place;
@@ -184,6 +181,8 @@ rvit_stream *core_place_last(void)
 
 int core_view(core_place *place, int slot, const core_array *array, int64_t size, rvit_view *out_view, core_error *error)
 {
+    if (!core_given(array))
+        return 0;
     if (size == 0) {
         *out_view = (rvit_view){place->buffers[0], 0};
         return 0;
@@ -215,6 +214,5 @@ int core_place_workspace(core_place *place, uint64_t address, int64_t size, core
     if (place->device_type == DL_CPU)
         return 0;
     place->dirty |= size == 0;
-    const rvit_status status = rv.rvit_cuda_stream_set_workspace(place->stream, address, size);
-    return status == RVIT_OK ? 0 : core_fail_library(error, status);
+    return core_checked(error, rv.rvit_cuda_stream_set_workspace(place->stream, address, size));
 }

@@ -70,9 +70,8 @@ const dl_exchange *core_exchange_of(PyObject *tensor)
     return NULL;
 }
 
-static int unfit(core_error *error, const char *name, PyObject *value)
+static int unfit(core_error *error, const char *name)
 {
-    (void)value;
     return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is no plain tensor of the kind that the first argument is", name);
 }
 
@@ -81,7 +80,7 @@ static int read_tensor(core_reader *reader, PyObject *value, const dl_exchange *
     dl_tensor tensor;
     if (exchange->borrow(value, &tensor) != 0) {
         PyErr_Clear();
-        return unfit(error, out->name, value);
+        return unfit(error, out->name);
     }
     if (tensor.device.type != DL_CPU && tensor.device.type != DL_CUDA && tensor.device.type != DL_CUDA_HOST)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is on a device that is neither a CPU nor CUDA", out->name);
@@ -116,7 +115,7 @@ static dl_type numpy_type(char kind, int size)
 static int read_numpy(PyObject *value, core_array *out, core_error *error)
 {
     if (intern(&text_array_struct, "__array_struct__") < 0)
-        return unfit(error, out->name, value);
+        return unfit(error, out->name);
     PyObject *const capsule = PyObject_GetAttr(value, text_array_struct);
     const numpy_interface *const array = capsule == NULL ? NULL : PyCapsule_GetPointer(capsule, NULL);
     if (array == NULL || array->two != 2 || !(array->flags & NUMPY_NATIVE) || array->size > 16) {
@@ -192,25 +191,27 @@ static int read_described(core_reader *reader, PyObject *value, core_array *out,
 
 int core_read(core_reader *reader, PyObject *value, const char *name, core_array *out, core_error *error)
 {
-    PyTypeObject *const type = Py_TYPE(value);
+    if (value == NULL) {
+        *out = (core_array){.name = name, .type = CORE_OTHER};
+        return 0;
+    }
+    out->name = name;
+    const PyObject *const type = (PyObject *)Py_TYPE(value);
+    const dl_exchange *const exchange = core_exchange_of(value);
     core_family family = CORE_NONE;
     int failed = -1;
-    out->name = name;
-    for (int i = 0; i < n_types; i++)
-        if (types[i].type == type) {
-            family = CORE_TORCH;
-            failed = read_tensor(reader, value, types[i].exchange, out, error);
-            break;
-        }
-    if (family == CORE_NONE && (PyObject *)type == core_hook(CORE_HOOK_NUMPY_ARRAY)) {
+    if (exchange != NULL) {
+        family = CORE_TORCH;
+        failed = read_tensor(reader, value, exchange, out, error);
+    } else if (type == core_hook(CORE_HOOK_NUMPY_ARRAY)) {
         family = CORE_NUMPY;
         failed = read_numpy(value, out, error);
-    } else if (family == CORE_NONE && (PyObject *)type == core_hook(CORE_HOOK_DESCRIBED)) {
+    } else if (type == core_hook(CORE_HOOK_DESCRIBED)) {
         family = CORE_DESCRIBED;
         failed = read_described(reader, value, out, error);
     }
     if (family == CORE_NONE || (reader->family != CORE_NONE && reader->family != family))
-        return unfit(error, name, value);
+        return unfit(error, name);
     reader->family = family;
     return failed;
 }

@@ -10,24 +10,16 @@ typedef struct rows_call {
     core_array x, src_rows, cu_seqlens, base, out;
     core_where where;
     int64_t width; /* elements of a row */
+    int unpacks;
+    double fill;
 } rows_call;
-
-static int read_optional(core_reader *reader, PyObject *value, const char *name, core_array *out, core_error *error)
-{
-    out->device_type = 0;
-    return value == NULL ? 0 : core_read(reader, value, name, out, error);
-}
 
 static int whole_rows(const core_array *array, int64_t width, core_error *error)
 {
-    int64_t step;
-    if (core_row_width(array, 1) < 0)
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not contiguous", array->name);
-    if (core_row_step(array, width, &step, error) < 0)
+    int64_t step = -1;
+    if (core_row_width(array, 1) >= 0 && core_row_step(array, width, &step, error) < 0)
         return -1;
-    if (step != width)
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not contiguous", array->name);
-    return 0;
+    return step == width ? 0 : core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not contiguous", array->name);
 }
 
 static int check_layout(rows_call *call, core_error *error)
@@ -86,22 +78,13 @@ static int check_out(const rows_call *call, int64_t rows, const core_array *out,
     return whole_rows(out, call->width, error);
 }
 
-static void describe(const rows_call *call, int64_t rows, core_array *out)
-{
-    *out = call->x;
-    out->name = "out";
-    out->data = 0;
-    out->read_only = 0;
-    out->shape[0] = rows;
-    for (int64_t i = out->ndim - 1, step = 1; i >= 0; step *= out->shape[i], i--)
-        out->step[i] = step;
-}
-
 /* The output: given and checked, or made. */
 static PyObject *output(const core_reader *reader, rows_call *call, PyObject *given, int64_t rows, core_error *error)
 {
     if (given == NULL) {
-        describe(call, rows, &call->out);
+        core_array like = call->x;
+        like.shape[0] = rows;
+        core_describe(&call->out, "out", &like, like.type, like.ndim, like.shape);
         return core_new(reader, &call->out, error);
     }
     if (check_out(call, rows, &call->out, error) < 0)
@@ -125,11 +108,10 @@ static int views(rows_call *call, core_place **out_place, rvit_view *x, rvit_vie
     if (place == NULL)
         return -1;
     *live = (rvit_view){NULL, 0};
-    if (core_given(&call->cu_seqlens)) {
-        if (core_view(place, SLOT_CU, &call->cu_seqlens, 4 * call->cu_seqlens.shape[0], live, error) < 0)
-            return -1;
+    if (core_view(place, SLOT_CU, &call->cu_seqlens, 4 * call->cu_seqlens.shape[0], live, error) < 0)
+        return -1;
+    if (core_given(&call->cu_seqlens))
         live->offset += 4 * (call->cu_seqlens.shape[0] - 1);
-    }
     if (core_view(place, SLOT_ROWS, &call->src_rows, 4 * call->src_rows.shape[0], src_rows, error) < 0 ||
         core_view(place, SLOT_X, &call->x, bytes(&call->x, call->width), x, error) < 0)
         return -1;
@@ -148,11 +130,10 @@ static int run_pack(rows_call *call, core_error *error)
     core_place *place = NULL;
     if (views(call, &place, &args.source, &args.src_rows, &args.rows.live, &args.destination, error) < 0)
         return -1;
-    const rvit_status status = rv.rvit_pack(place->stream, &args);
-    return status == RVIT_OK ? 0 : core_fail_library(error, status);
+    return core_checked(error, rv.rvit_pack(place->stream, &args));
 }
 
-static int run_unpack(rows_call *call, double fill, core_error *error)
+static int run_unpack(rows_call *call, core_error *error)
 {
     const int64_t rows = call->out.shape[0];
     if (rows == 0 || call->width == 0)
@@ -164,7 +145,7 @@ static int run_unpack(rows_call *call, double fill, core_error *error)
                              .rows = {.capacity = call->src_rows.shape[0]},
                              .destination_rows = {.capacity = rows},
                              .dim = (int32_t)call->width,
-                             .fill = (float)fill};
+                             .fill = (float)call->fill};
     core_place *place = NULL;
     /* Arrays without bytes stand where another one is. */
     if (call->src_rows.shape[0] == 0) {
@@ -177,21 +158,29 @@ static int run_unpack(rows_call *call, double fill, core_error *error)
         args.source.buffer = args.destination.buffer;
     if (args.src_rows.buffer == NULL)
         args.src_rows.buffer = args.destination.buffer;
-    if (core_given(&call->base)) {
-        if (call->base.data == call->out.data)
-            args.base = args.destination;
-        else if (core_view(place, SLOT_BASE, &call->base, bytes(&call->base, call->width), &args.base, error) < 0)
-            return -1;
-    }
-    const rvit_status status = rv.rvit_unpack(place->stream, &args);
-    return status == RVIT_OK ? 0 : core_fail_library(error, status);
+    if (core_given(&call->base) && call->base.data == call->out.data)
+        args.base = args.destination;
+    else if (core_view(place, SLOT_BASE, &call->base, bytes(&call->base, call->width), &args.base, error) < 0)
+        return -1;
+    return core_checked(error, rv.rvit_unpack(place->stream, &args));
 }
 
-static PyObject *finish(PyObject *out, int failed)
+/* Runs the call into its output, in host memory without the GIL. NULL: there is none, or it failed. */
+static PyObject *finish(rows_call *call, PyObject *out, core_error *error)
 {
-    if (failed < 0)
-        Py_DECREF(out);
-    return failed < 0 ? NULL : out;
+    int failed;
+    if (out == NULL)
+        return NULL;
+    if (call->x.device_type == DL_CPU) {
+        Py_BEGIN_ALLOW_THREADS failed = call->unpacks ? run_unpack(call, error) : run_pack(call, error);
+        Py_END_ALLOW_THREADS
+    } else {
+        failed = call->unpacks ? run_unpack(call, error) : run_pack(call, error);
+    }
+    if (failed == 0)
+        return out;
+    Py_DECREF(out);
+    return NULL;
 }
 
 static const char *const pack_names[] = {"x", "src_rows", "cu_seqlens", "out", "stream"};
@@ -200,21 +189,15 @@ static PyObject *pack_body(PyObject *const *values, core_error *error)
 {
     core_reader reader = {0};
     rows_call call;
+    call.unpacks = 0;
     if (core_read(&reader, values[0], "x", &call.x, error) < 0 || core_read(&reader, values[1], "src_rows", &call.src_rows, error) < 0 ||
-        read_optional(&reader, values[2], "cu_seqlens", &call.cu_seqlens, error) < 0 ||
-        read_optional(&reader, values[3], "out", &call.out, error) < 0 || core_reader_finish(&reader, &call.x, values[4], error) < 0)
+        core_read(&reader, values[2], "cu_seqlens", &call.cu_seqlens, error) < 0 ||
+        core_read(&reader, values[3], "out", &call.out, error) < 0 || core_reader_finish(&reader, &call.x, values[4], error) < 0)
         return NULL;
     call.where = reader.where;
     if (check_layout(&call, error) < 0 || check_host_rows(&call, call.x.shape[0], 0, error) < 0)
         return NULL;
-    PyObject *const out = output(&reader, &call, values[3], call.src_rows.shape[0], error);
-    if (out == NULL)
-        return NULL;
-    if (call.x.device_type != DL_CPU)
-        return finish(out, run_pack(&call, error));
-    int failed;
-    Py_BEGIN_ALLOW_THREADS failed = run_pack(&call, error);
-    Py_END_ALLOW_THREADS return finish(out, failed);
+    return finish(&call, output(&reader, &call, values[3], call.src_rows.shape[0], error), error);
 }
 
 static const char *const unpack_names[] = {"x", "src_rows", "cu_seqlens", "rows", "fill", "base", "out", "stream"};
@@ -242,14 +225,15 @@ static PyObject *unpack_body(PyObject *const *values, core_error *error)
     core_reader reader = {0};
     rows_call call;
     int64_t rows = -1;
-    double fill = 0.0;
     char text[160];
+    call.unpacks = 1;
+    call.fill = 0.0;
     if (core_read(&reader, values[X], "x", &call.x, error) < 0 ||
         core_read(&reader, values[SRC_ROWS], "src_rows", &call.src_rows, error) < 0 ||
-        read_optional(&reader, values[CU_SEQLENS], "cu_seqlens", &call.cu_seqlens, error) < 0 ||
-        read_optional(&reader, values[BASE], "base", &call.base, error) < 0 ||
-        read_optional(&reader, values[OUT], "out", &call.out, error) < 0 || core_read_int(values[ROWS], "rows", &rows, error) < 0 ||
-        core_read_float(values[FILL], "fill", &fill, error) < 0 || core_reader_finish(&reader, &call.x, values[STREAM], error) < 0)
+        core_read(&reader, values[CU_SEQLENS], "cu_seqlens", &call.cu_seqlens, error) < 0 ||
+        core_read(&reader, values[BASE], "base", &call.base, error) < 0 || core_read(&reader, values[OUT], "out", &call.out, error) < 0 ||
+        core_read_int(values[ROWS], "rows", &rows, error) < 0 || core_read_float(values[FILL], "fill", &call.fill, error) < 0 ||
+        core_reader_finish(&reader, &call.x, values[STREAM], error) < 0)
         return NULL;
     call.where = reader.where;
     if (call.x.type > CORE_BF16) {
@@ -265,14 +249,7 @@ static PyObject *unpack_body(PyObject *const *values, core_error *error)
     }
     if (check_host_rows(&call, rows, 1, error) < 0 || (core_given(&call.base) && check_out(&call, rows, &call.base, error) < 0))
         return NULL;
-    PyObject *const out = output(&reader, &call, values[OUT], rows, error);
-    if (out == NULL)
-        return NULL;
-    if (call.x.device_type != DL_CPU)
-        return finish(out, run_unpack(&call, fill, error));
-    int failed;
-    Py_BEGIN_ALLOW_THREADS failed = run_unpack(&call, fill, error);
-    Py_END_ALLOW_THREADS return finish(out, failed);
+    return finish(&call, output(&reader, &call, values[OUT], rows, error), error);
 }
 
 static core_signature pack_signature = {
@@ -284,11 +261,8 @@ static core_signature unpack_signature = {.function = "unpack",
                                           .n_required = 2,
                                           .leaves_to = CORE_HOOK_UNPACK,
                                           .body = unpack_body};
-CORE_DEFINE(pack, pack_signature)
-CORE_DEFINE(unpack, unpack_signature)
-
-PyObject *core_try_pack(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
-{
-    (void)self;
-    return core_call(&pack_signature, arguments, n, keywords, CORE_OR_NOT);
-}
+CORE_DEFINE(door_pack, pack_signature, CORE_OR_LEAVE)
+CORE_DEFINE(strict_pack, pack_signature, CORE_OR_RAISE)
+CORE_DEFINE(try_pack, pack_signature, CORE_OR_NOT)
+CORE_DEFINE(door_unpack, unpack_signature, CORE_OR_LEAVE)
+CORE_DEFINE(strict_unpack, unpack_signature, CORE_OR_RAISE)

@@ -68,20 +68,18 @@ static int read_all(core_reader *reader, PyObject *const *values, select_call *c
         return -1;
     if (values[MASS] != NULL)
         call->mass = PyFloat_AsDouble(values[MASS]);
-    for (int i = 0; i < N_ARRAYS; i++) {
-        call->arrays[i].device_type = 0;
-        if (values[ARRAYS + i] == NULL)
-            continue;
+    for (int i = 0; i < N_ARRAYS; i++)
         if (core_read(reader, values[ARRAYS + i], arrays[i], &call->arrays[i], error) < 0 ||
             core_check_device(&call->arrays[i], &call->cu_seqlens, error) < 0)
             return -1;
-    }
     return core_reader_finish(reader, &call->cu_seqlens, values[STREAM], error);
 }
 
 static int check_bytes(const core_array *array, int64_t rows, core_error *error)
 {
     char text[160];
+    if (!core_given(array))
+        return 0;
     if ((array->type == CORE_BOOL || array->type == CORE_U8) && array->ndim == 1 && array->shape[0] == rows &&
         core_row_width(array, 0) >= 0)
         return 0;
@@ -92,6 +90,8 @@ static int check_bytes(const core_array *array, int64_t rows, core_error *error)
 static int check_int_count(const core_array *array, int64_t n, core_error *error)
 {
     char text[160], wanted[24];
+    if (!core_given(array))
+        return 0;
     PyOS_snprintf(wanted, sizeof wanted, "%lld", (long long)n);
     if (core_check_ints(array, wanted, error) < 0)
         return -1;
@@ -150,15 +150,11 @@ static int check_inputs(select_call *call, rvit_select_args *args, core_error *e
                                weight->shape[1] != args->dim || core_row_width(weight, 0) < 0))
         return core_fail(error, RVIT_INVALID_ARGUMENT, "weight is %s; expected [2, %d] of the type of x", core_shown(weight, text),
                          (int)args->dim);
-    if (core_given(at(call, A_BIAS)) && core_check_floats(at(call, A_BIAS), 2, 0, error) < 0)
+    if (core_check_floats(at(call, A_BIAS), 2, 0, error) < 0 || core_check_floats(at(call, A_POSITIONS), args->max_len, 0, error) < 0 ||
+        check_int_count(at(call, A_COUNTS), args->max_len + (int64_t)1, error) < 0 ||
+        core_check_floats(at(call, A_SCORES), rows, 0, error) < 0)
         return -1;
-    if (core_given(at(call, A_POSITIONS)) && core_check_floats(at(call, A_POSITIONS), args->max_len, 0, error) < 0)
-        return -1;
-    if (core_given(at(call, A_COUNTS)) && check_int_count(at(call, A_COUNTS), args->max_len + (int64_t)1, error) < 0)
-        return -1;
-    if (core_given(at(call, A_SCORES)) && core_check_floats(at(call, A_SCORES), rows, 0, error) < 0)
-        return -1;
-    return core_given(at(call, A_MASK)) ? check_bytes(at(call, A_MASK), rows, error) : 0;
+    return check_bytes(at(call, A_MASK), rows, error);
 }
 
 static int check_outputs(select_call *call, const rvit_select_args *args, core_error *error)
@@ -169,7 +165,7 @@ static int check_outputs(select_call *call, const rvit_select_args *args, core_e
     if (check_int_count(at(call, A_CU), args->n_images + (int64_t)1, error) < 0 ||
         check_int_count(at(call, A_SRC_ROWS), args->rows, error) < 0 || check_bytes(at(call, A_KEEP), args->rows, error) < 0)
         return -1;
-    return core_given(at(call, A_ERROR)) ? check_int_count(at(call, A_ERROR), 1, error) : 0;
+    return check_int_count(at(call, A_ERROR), 1, error);
 }
 
 /* What is not given follows from the arrays. */
@@ -221,41 +217,20 @@ static int numbers(select_call *call, rvit_select_args *args, core_error *error)
 
 static int run(select_call *call, rvit_select_args *args, const core_array *workspace, core_error *error)
 {
-    static const size_t views[] = {offsetof(rvit_select_args, x),
-                                   offsetof(rvit_select_args, cls_probs),
-                                   offsetof(rvit_select_args, weight),
-                                   offsetof(rvit_select_args, bias),
-                                   offsetof(rvit_select_args, position_scores),
-                                   offsetof(rvit_select_args, counts),
-                                   offsetof(rvit_select_args, scores),
-                                   offsetof(rvit_select_args, keep_in),
-                                   offsetof(rvit_select_args, fuse_x),
-                                   offsetof(rvit_select_args, out_cu_seqlens),
-                                   offsetof(rvit_select_args, src_rows),
-                                   offsetof(rvit_select_args, keep),
-                                   offsetof(rvit_select_args, error)};
+#define AT(member) offsetof(rvit_select_args, member)
+    static const size_t views[] = {AT(x),        AT(cls_probs), AT(weight),  AT(bias),   AT(position_scores),
+                                   AT(counts),   AT(scores),    AT(keep_in), AT(fuse_x), AT(out_cu_seqlens),
+                                   AT(src_rows), AT(keep),      AT(error)};
+#undef AT
     core_place *const place = core_place_get(&call->cu_seqlens, &call->where, error);
     if (place == NULL || core_view(place, 0, &call->cu_seqlens, 4 * call->cu_seqlens.shape[0], &args->cu_seqlens, error) < 0 ||
-        core_place_workspace(place, workspace->data, workspace->data == 0 ? 0 : workspace->shape[0], error) < 0)
+        core_place_workspace(place, workspace->data, workspace->shape[0], error) < 0)
         return -1;
     for (int i = 0; i < N_ARRAYS; i++)
-        if (core_given(&call->arrays[i]) && core_view(place, 1 + i, &call->arrays[i], core_span(&call->arrays[i]),
-                                                      (rvit_view *)(void *)((char *)args + views[i]), error) < 0)
+        if (core_view(place, 1 + i, &call->arrays[i], core_span(&call->arrays[i]), (rvit_view *)(void *)((char *)args + views[i]), error) <
+            0)
             return -1;
-    const rvit_status status = rv.rvit_select(place->stream, args);
-    return status == RVIT_OK ? 0 : core_fail_library(error, status);
-}
-
-/* Working memory for select on a CUDA device, of the framework's: it serves inside a graph's capture, and on any stream. */
-static int make_workspace(const core_reader *reader, const rvit_select_args *args, core_array *workspace, PyObject **out_owner,
-                          core_error *error)
-{
-    *out_owner = NULL;
-    if (reader->family != CORE_TORCH || workspace->device_type != DL_CUDA)
-        return 0;
-    workspace->shape[0] = rv.rvit_cuda_select_workspace(args->n_images, args->rows);
-    *out_owner = core_new(reader, workspace, error);
-    return *out_owner == NULL ? -1 : 0;
+    return core_checked(error, rv.rvit_select(place->stream, args));
 }
 
 /* The outputs that were not given. */
@@ -268,16 +243,8 @@ static int make_outputs(const core_reader *reader, select_call *call, const rvit
         core_array *const array = at(call, made[i].argument);
         if (core_given(array) || (made[i].argument == A_SCORES && args->mode == RVIT_SELECT_MASK))
             continue;
-        *array = (core_array){.name = names[made[i].argument],
-                              .device_type = call->cu_seqlens.device_type,
-                              .device = call->cu_seqlens.device,
-                              .ndim = 1,
-                              .type = made[i].type,
-                              .dtype = core_dl_type(made[i].type),
-                              .shape = {i == 0   ? args->n_images + (int64_t)1
-                                        : i == 4 ? 1
-                                                 : args->rows},
-                              .step = {1}};
+        const int64_t n = i == 0 ? args->n_images + (int64_t)1 : i == 4 ? 1 : args->rows;
+        core_describe(array, names[made[i].argument], &call->cu_seqlens, made[i].type, 1, &n);
         outputs[i] = core_new(reader, array, error);
         if (outputs[i] == NULL)
             return -1;
@@ -298,15 +265,13 @@ static int check_error(const core_array *reported, core_error *error)
 
 static int enqueue(const core_reader *reader, select_call *call, rvit_select_args *args, core_error *error)
 {
+    /* On a CUDA device the framework gives working memory: it serves inside a graph's capture, and on any stream. */
+    const int lends = reader->family == CORE_TORCH && call->cu_seqlens.device_type == DL_CUDA;
+    const int64_t size = lends ? rv.rvit_cuda_select_workspace(args->n_images, args->rows) : 0;
     PyObject *owner = NULL;
-    core_array workspace = {.name = "the workspace",
-                            .device_type = call->cu_seqlens.device_type,
-                            .device = call->cu_seqlens.device,
-                            .ndim = 1,
-                            .type = CORE_U8,
-                            .dtype = core_dl_type(CORE_U8),
-                            .step = {1}};
-    if (make_workspace(reader, args, &workspace, &owner, error) < 0)
+    core_array workspace;
+    core_describe(&workspace, "the workspace", &call->cu_seqlens, CORE_U8, 1, &size);
+    if (size != 0 && (owner = core_new(reader, &workspace, error)) == NULL)
         return -1;
     int failed;
     if (workspace.device_type == DL_CPU) {
@@ -346,14 +311,5 @@ static PyObject *body(PyObject *const *values, core_error *error)
 static core_signature signature = {
     .function = "select", .names = names, .n = N, .n_positional = N, .n_required = 1, .leaves_to = CORE_HOOK_ATTENTION, .body = body};
 
-PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
-{
-    (void)self;
-    return core_call(&signature, arguments, n, keywords, CORE_OR_RAISE);
-}
-
-PyObject *core_try_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
-{
-    (void)self;
-    return core_call(&signature, arguments, n, keywords, CORE_OR_NOT);
-}
+CORE_DEFINE(strict_select, signature, CORE_OR_RAISE)
+CORE_DEFINE(try_select, signature, CORE_OR_NOT)

@@ -216,11 +216,8 @@ PyObject *core_stage(PyObject *module, PyObject *arguments)
     args.source.buffer = (rvit_buffer *)(uintptr_t)staging;
     args.destination.buffer = (rvit_buffer *)(uintptr_t)images;
     core_error error;
-    rvit_status status;
-    int failed = 0;
-    Py_BEGIN_ALLOW_THREADS status = stage(&work, (rvit_stream *)(uintptr_t)stream, &args);
-    if (status != RVIT_OK)
-        failed = core_fail_library(&error, status);
+    int failed;
+    Py_BEGIN_ALLOW_THREADS failed = core_checked(&error, stage(&work, (rvit_stream *)(uintptr_t)stream, &args));
     Py_END_ALLOW_THREADS if (failed) return core_raise(&error);
     Py_RETURN_NONE;
 }

@@ -130,13 +130,19 @@ static int find_stream(kernel_call *call, core_attention *forward)
     return 0;
 }
 
+/* 0, or what PyTorch fails with. */
+static int make_empty(const core_array *array, shim_tensor **out)
+{
+    return shim.aoti_torch_empty_strided(array->ndim, array->shape, array->step, numbers.types[array->type],
+                                         array->device_type == DL_CPU ? numbers.cpu : numbers.cuda, array->device, out);
+}
+
 /* A new tensor, as described; its handle goes to the caller. zero: of zeros. */
 static shim_tensor *make(kernel_call *call, core_array *array, int zero)
 {
     shim_tensor *tensor = NULL;
     void *data = NULL;
-    if (shim.aoti_torch_empty_strided(array->ndim, array->shape, array->step, numbers.types[array->type],
-                                      array->device_type == DL_CPU ? numbers.cpu : numbers.cuda, array->device, &tensor) != 0) {
+    if (make_empty(array, &tensor) != 0) {
         core_fail(&call->error, RVIT_OUT_OF_DEVICE_MEMORY, "PyTorch allocates nothing for %s", array->name);
         return NULL;
     }
@@ -202,18 +208,22 @@ static void attention_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n
     finish(&call, failed, stack, &out, 1);
 }
 
+/* A result; one that is not given has no elements. */
+static shim_tensor *make_result(kernel_call *call, const core_attention *forward, core_array *array, const char *name, int type, int zero)
+{
+    core_array none;
+    if (core_given(array))
+        return make(call, array, zero);
+    core_describe(&none, name, &forward->q, type, 1, (const int64_t[]){0});
+    return make(call, &none, 0);
+}
+
 static shim_tensor *make_probs(kernel_call *call, const core_attention *forward, const char *name, int wanted, int zero, core_array *out)
 {
-    core_attention_describe_probs(forward, out);
-    out->name = name;
-    if (wanted)
-        return make(call, out, zero);
-    core_array none = *out;
-    none.ndim = 1;
-    none.shape[0] = 0;
-    none.step[0] = 1;
-    out->device_type = 0;
-    return make(call, &none, 0);
+    core_attention_describe_probs(forward, name, out);
+    if (!wanted)
+        out->device_type = 0;
+    return make_result(call, forward, out, name, CORE_F32, zero);
 }
 
 /* _attention_forward(Tensor q, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias, float? scale, SymInt? max_len, bool cls_probs,
@@ -245,16 +255,6 @@ static void forward_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_r
     finish(&call, failed, stack, results, 3);
 }
 
-/* A gradient; of no elements where there is none. */
-static shim_tensor *make_gradient(kernel_call *call, const core_attention *forward, core_array *array, int type, int zero)
-{
-    if (core_given(array))
-        return make(call, array, zero);
-    core_array none = {
-        .name = "a gradient", .device_type = forward->q.device_type, .device = forward->q.device, .ndim = 1, .type = type, .step = {1}};
-    return make(call, &none, 0);
-}
-
 /* _attention_backward(Tensor d_out, Tensor q, Tensor? k, Tensor? v, Tensor out, Tensor lse, Tensor cu_seqlens, Tensor? key_bias, Tensor?
    cls_probs, Tensor? d_lse, Tensor? d_cls_probs, float? scale, SymInt? max_len, bool key_bias_grad) -> (Tensor d_q, Tensor d_k, Tensor d_v,
    Tensor d_key_bias) */
@@ -282,10 +282,10 @@ static void backward_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_
     failed = failed || find_stream(&call, forward) < 0 || core_backward_prepare(&b, wants_bias, &call.error) < 0;
     if (!failed) {
         const int zero = forward->images == 0 || has_spare_rows(forward);
-        failed = (results[0] = make_gradient(&call, forward, &b.d_q, forward->q.type, zero)) == NULL ||
-                 (results[1] = make_gradient(&call, forward, &b.d_k, forward->q.type, zero)) == NULL ||
-                 (results[2] = make_gradient(&call, forward, &b.d_v, forward->q.type, zero)) == NULL ||
-                 (results[3] = make_gradient(&call, forward, &b.d_key_bias, CORE_F32, zero)) == NULL ||
+        failed = (results[0] = make_result(&call, forward, &b.d_q, "d_q", forward->q.type, zero)) == NULL ||
+                 (results[1] = make_result(&call, forward, &b.d_k, "d_k", forward->q.type, zero)) == NULL ||
+                 (results[2] = make_result(&call, forward, &b.d_v, "d_v", forward->q.type, zero)) == NULL ||
+                 (results[3] = make_result(&call, forward, &b.d_key_bias, "d_key_bias", CORE_F32, zero)) == NULL ||
                  (workspace = make(&call, &b.workspace, 0)) == NULL || core_backward_run(&b, &call.error) < 0;
         if (workspace != NULL) /* later work of the same stream may have it */
             call.owned[call.n_owned++] = workspace;
@@ -307,9 +307,7 @@ PyObject *core_shim_new(core_array *array)
 {
     shim_tensor *tensor = NULL;
     void *data = NULL, *object = NULL;
-    if (shim.wrap == NULL ||
-        shim.aoti_torch_empty_strided(array->ndim, array->shape, array->step, numbers.types[array->type],
-                                      array->device_type == DL_CPU ? numbers.cpu : numbers.cuda, array->device, &tensor) != 0)
+    if (shim.wrap == NULL || make_empty(array, &tensor) != 0)
         return NULL;
     if (shim.aoti_torch_get_data_ptr(tensor, &data) == 0)
         object = shim.wrap(tensor);
