@@ -50,10 +50,11 @@ static void write_labels(const struct results *self, uint8_t *out)
 static void write_scores(const struct results *self, uint8_t *out)
 {
     const int32_t n_classes = self->model->info.n_classes, top = self->model->top;
-    float scores[MOST_TOP];
-    for (int64_t i = 0; i < self->n; i++, out += 4 * top) {
+    double scores[MOST_TOP];
+    for (int64_t i = 0; i < self->n; i++) {
         rank_scores(self->logits + i * n_classes, n_classes, self->ranked + i * top, top, scores);
-        memcpy(out, scores, 4 * (size_t)top);
+        for (int32_t k = 0; k < top; k++, out += 4)
+            memcpy(out, &(float){(float)scores[k]}, 4);
     }
 }
 

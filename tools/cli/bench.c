@@ -9,7 +9,6 @@
 #include "engine.h"
 #include "json.h"
 #include "noise.h"
-#include "now.h"
 #include "progress.h"
 #include "random_model.h"
 
@@ -246,12 +245,9 @@ static void print_json(const struct bench *self)
                                json_text(device->name), "driver", json_text(device->driver), "tier", rvit_tier_name(device->tier), "dtype",
                                rvit_precision_name(self->engine.choice.precision), "seconds", self->options.seconds);
     engine_reason_to_json(&self->engine, object);
-    json_t *prune = prune_to_json(&self->prune);
-    json_object_update(object, prune);
-    json_decref(prune);
+    json_object_update_new(object, prune_to_json(&self->prune));
     json_object_set(object, "results", self->results);
-    json_print(object);
-    putchar('\n');
+    json_print_line(object);
 }
 
 static int open_model(struct bench *self)

@@ -1,9 +1,8 @@
 /* raggedvit classify. */
 #include <stdlib.h>
 
-#include "classify_pictures.h"
+#include "classify_batch.h"
 #include "command_list.h"
-#include "now.h"
 #include "progress.h"
 
 #define DEFAULT_BATCH 32

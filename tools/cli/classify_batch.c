@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kept.h"
-#include "now.h"
+#include "progress.h"
 
 void classify_set_image(struct classify *self, int32_t index, const struct input *input, rvit_session *session)
 {

@@ -48,4 +48,16 @@ int classify_report(struct classify *self, const rvit_session *session, int32_t 
 /* What a wait means: single images without a result end nothing. */
 int classify_waited(rvit_status status);
 
+/* classify_pictures.c, where the device resizes the pictures. Settles what --native limits; then plan and the desc of a session follow from
+   that and the batch. */
+int classify_pictures_settle(struct classify *self);
+void classify_pictures_desc(struct classify *self, rvit_session_desc *out);
+/* Sessions and queue, and the whole run. */
+int classify_pictures_open(struct classify *self, const rvit_session_desc *desc);
+int classify_pictures_run(struct classify *self);
+/* picture_timings.c: what of the time is decoding. After a run of all pictures: the rate of decoding alone, of the same pictures by the
+   same threads, and that of everything but decoding, of the first batches repeated, into the report. Prints a message on failure; returns
+   an exit code. */
+int picture_timings_measure(struct classify *self);
+
 #endif

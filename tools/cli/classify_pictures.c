@@ -2,9 +2,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "classify_pictures.h"
-#include "now.h"
-#include "picture_timings.h"
+#include "classify_batch.h"
 #include "progress.h"
 
 #define DEFAULT_MAX_TOKENS 16384

@@ -1,8 +1,8 @@
-/* The table of commands: it stands above them all, and nothing but main.c includes it. */
-#include "commands.h"
-
+/* The command line tool. Plain C that uses only the public API; here is the table of its commands, options.c has their options. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command_list.h"
 #include "options.h"
@@ -145,7 +145,8 @@ static int run_command(const struct command *command, int argc, char **argv)
     }
 }
 
-int commands_run(int argc, char **argv)
+/* Parses the whole command line and runs its command; returns the exit code. */
+static int run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (argc < 2)
@@ -162,4 +163,23 @@ int commands_run(int argc, char **argv)
         if (strcmp(name, commands[i].syntax.name) == 0)
             return run_command(&commands[i], argc - 1, argv + 1);
     return fail_with(EXIT_USAGE, NULL, "'%s' is not a command; see 'raggedvit --help'", name);
+}
+
+/* Opens closed standard streams, so that no file opened later gets their descriptor and receives printed output. Writing to such a stream
+   fails and is reported. */
+static void occupy_standard_streams(void)
+{
+    int descriptor;
+    do
+        descriptor = open("/dev/null", O_RDONLY);
+    while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+    if (descriptor > STDERR_FILENO)
+        close(descriptor);
+}
+
+int main(int argc, char **argv)
+{
+    occupy_standard_streams();
+    rvit_log_set(rvit_log_stderr, NULL);
+    return finish_output(run(argc, argv));
 }

@@ -133,8 +133,7 @@ int run_devices(const struct options *options)
     if (!options->json)
         print_absent(infos, n);
     if (options->json) {
-        json_print(json_pack("{s:s, s:O}", "version", rvit_version(), "devices", array));
-        putchar('\n');
+        json_print_line(json_pack("{s:s, s:O}", "version", rvit_version(), "devices", array));
     }
     json_decref(array);
     free(infos);

@@ -6,8 +6,123 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "input_queue.h"
+#include "input_crew.h"
 #include "lines.h"
+
+#define MOST_MEMORY ((int64_t)256 << 20) /* of images that are prepared ahead */
+
+struct slot {
+    bool is_done;
+    struct input_work work;
+    float *values;
+};
+
+/* Image i is prepared in slot i % n_slots. What changes is under the crew's lock. */
+struct input_queue {
+    struct input_crew crew;
+    size_t image_length;
+    float *values;
+    struct slot *slots;
+    int64_t n_slots;
+    int64_t n_given;
+};
+
+static void *work(void *argument)
+{
+    struct input_queue *self = argument;
+    struct input_crew *crew = &self->crew;
+    struct nvjpeg_decoder *decoder = crew->inputs->nvjpeg ? nvjpeg_decoder_create(crew->inputs->nvjpeg) : NULL;
+    for (struct input_taken taken; input_crew_take(crew, decoder, &taken);) {
+        struct slot *slot = &self->slots[taken.number % self->n_slots];
+        struct image picture = {0};
+        if (!input_work_prepare(crew->inputs, decoder, &taken.work, slot->values, taken.keeps ? &picture : NULL))
+            taken.work.is_bad = true;
+        input_work_free(&taken.work);
+        pthread_mutex_lock(&crew->lock);
+        slot->work = taken.work;
+        slot->is_done = true;
+        input_crew_offer(crew, &taken, &picture);
+        pthread_cond_signal(&crew->done);
+        pthread_mutex_unlock(&crew->lock);
+        image_free(&picture);
+    }
+    nvjpeg_decoder_destroy(decoder);
+    return NULL;
+}
+
+static void end_queue(struct inputs *in)
+{
+    struct input_queue *self = in->queue;
+    if (!self)
+        return;
+    input_crew_stop(&self->crew, NULL, NULL);
+    input_crew_close(&self->crew);
+    free(self->slots);
+    free(self->values);
+    free(self);
+    in->queue = NULL;
+}
+
+int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ahead, bool keeps_first)
+{
+    struct input_queue *self = in->queue = allocate(1, sizeof *self);
+    if (!self)
+        return EXIT_FAULT;
+    int code = input_crew_open(&self->crew, in, overlaps, keeps_first);
+    n_threads = input_crew_size(in, n_threads);
+    self->image_length = 3 * (size_t)in->recipe->width * (size_t)in->recipe->height;
+    const int64_t most = MOST_MEMORY / (int64_t)(self->image_length * sizeof(float));
+    self->n_slots = ahead < most ? ahead : most;
+    if (self->n_slots <= n_threads)
+        self->n_slots = n_threads + 1;
+    self->crew.limit = self->n_slots;
+    self->slots = allocate((size_t)self->n_slots, sizeof *self->slots);
+    self->values = allocate((size_t)self->n_slots * self->image_length, sizeof *self->values);
+    if (code == EXIT_OK && (!self->slots || !self->values))
+        code = EXIT_FAULT;
+    for (int64_t i = 0; code == EXIT_OK && i < self->n_slots; i++)
+        self->slots[i].values = self->values + (size_t)i * self->image_length;
+    if (code == EXIT_OK)
+        code = input_crew_start(&self->crew, n_threads, work, self);
+    if (code != EXIT_OK)
+        end_queue(in);
+    return code;
+}
+
+/* The next image or failure. out: without its sheet and frame. Never INPUT_LOST. */
+static enum input_result next_of_queue(struct input_queue *self, bool waits, float *out_values, struct input_work *out)
+{
+    struct input_crew *crew = &self->crew;
+    struct slot *slot = &self->slots[self->n_given % self->n_slots];
+    enum input_result result = INPUT_READY;
+    pthread_mutex_lock(&crew->lock);
+    crew->waited_for = true;
+    pthread_cond_signal(&crew->may_work);
+    while (result == INPUT_READY && !slot->is_done) {
+        if (self->n_given == crew->n_taken && crew->ended)
+            result = INPUT_END;
+        else if (self->n_given == crew->n_taken && !waits)
+            result = INPUT_LATER;
+        else
+            pthread_cond_wait(&crew->done, &crew->lock);
+    }
+    crew->waited_for = false;
+    pthread_mutex_unlock(&crew->lock);
+    if (result != INPUT_READY)
+        return result;
+    *out = slot->work;
+    if (!out->is_bad)
+        memcpy(out_values, slot->values, self->image_length * sizeof *out_values);
+    pthread_mutex_lock(&crew->lock);
+    slot->is_done = false;
+    self->n_given++;
+    crew->limit++;
+    if (!out->is_bad)
+        crew->keeps_first = false;
+    pthread_cond_signal(&crew->may_work);
+    pthread_mutex_unlock(&crew->lock);
+    return INPUT_READY;
+}
 
 static bool ends_with(const char *text, const char *ending)
 {
@@ -71,14 +186,9 @@ int inputs_open(char *const *arguments, int n_arguments, const struct preprocess
     return code;
 }
 
-int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ahead, bool keeps_first)
-{
-    return input_queue_create(in, n_threads, overlaps, ahead, keeps_first, &in->queue);
-}
-
 void inputs_close(struct inputs *in)
 {
-    input_queue_destroy(in->queue);
+    end_queue(in);
     path_list_free(&in->files);
     path_list_free(&in->left_out);
     for (int32_t i = 0; i < in->n_failures; i++)
@@ -110,7 +220,7 @@ enum input_result inputs_next(struct inputs *in, bool waits, float *out_values, 
 {
     struct input_work work;
     for (;;) {
-        const enum input_result result = input_queue_next(in->queue, waits, out_values, &work);
+        const enum input_result result = next_of_queue(in->queue, waits, out_values, &work);
         if (result != INPUT_READY)
             return result;
         in->n_done = work.input.position + 1;
@@ -125,5 +235,5 @@ enum input_result inputs_next(struct inputs *in, bool waits, float *out_values, 
 
 struct image inputs_take_first(struct inputs *in)
 {
-    return input_queue_take_first(in->queue);
+    return input_crew_take_first(&in->queue->crew);
 }

@@ -77,6 +77,12 @@ void json_print(json_t *value)
     print_slice(value, 0, 0);
 }
 
+void json_print_line(json_t *value)
+{
+    json_print(value);
+    putchar('\n');
+}
+
 void json_print_open(json_t *object)
 {
     print_slice(object, 0, 1);

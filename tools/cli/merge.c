@@ -206,8 +206,7 @@ static int print_all(struct merge *merge)
     json_t *run = json_copy(merge->parts->run);
     json_object_del(run, "shard");
     if (merge->lines) {
-        json_print(json_pack("{s:o}", "run", run));
-        putchar('\n');
+        json_print_line(json_pack("{s:o}", "run", run));
     } else {
         json_print_open(run);
         fputs(", \"images\": [", stdout);

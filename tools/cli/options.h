@@ -1,4 +1,4 @@
-/* The options of the commands: one table, from which parsing and --help are made. commands.h has the commands. */
+/* The options of the commands: one table, from which parsing and --help are made. commands.c has the commands. */
 #ifndef RVIT_CLI_OPTIONS_H
 #define RVIT_CLI_OPTIONS_H
 

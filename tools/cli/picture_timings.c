@@ -1,8 +1,9 @@
-#include "picture_timings.h"
+/* classify --timings. */
+#include "classify_batch.h"
 
 #include <stdlib.h>
 
-#include "now.h"
+#include "progress.h"
 
 #define LEAST_SECONDS 1.0
 

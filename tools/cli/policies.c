@@ -5,7 +5,6 @@
 #include "command_list.h"
 #include "json.h"
 #include "options.h"
-#include "wrap.h"
 
 struct listed {
     rvit_prune_info info;

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "now.h"
-
 #define BAR_WIDTH 20
 #define PATIENCE 0.7 /* seconds before a bar appears */
 

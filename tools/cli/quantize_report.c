@@ -61,10 +61,10 @@ static void print_json(const struct quantize *self, const struct quantize_layer 
         }
         json_array_append_new(layers, object);
     }
-    json_print(json_pack("{s:o, s:o, s:s, s:s, s:I, s:i, s:i, s:o}", "model", json_text(self->options->model), "output", json_text(path),
-                         "dtype", self->dtype == RVIT_I8 ? "int8" : "fp8", "inputs", self->fixed ? "fixed" : "row", "n_images",
-                         (json_int_t)self->n_images, "n_layers", (int)self->n_layers, "n_spared", (int)n_spared(self), "layers", layers));
-    putchar('\n');
+    json_print_line(json_pack("{s:o, s:o, s:s, s:s, s:I, s:i, s:i, s:o}", "model", json_text(self->options->model), "output",
+                              json_text(path), "dtype", self->dtype == RVIT_I8 ? "int8" : "fp8", "inputs", self->fixed ? "fixed" : "row",
+                              "n_images", (json_int_t)self->n_images, "n_layers", (int)self->n_layers, "n_spared", (int)n_spared(self),
+                              "layers", layers));
 }
 
 static void print_text(const struct quantize *self, const struct quantize_layer *const *sorted, const char *path)

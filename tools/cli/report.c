@@ -6,9 +6,9 @@
 
 #include "json.h"
 #include "kept.h"
-#include "now.h"
 #include "printable.h"
 #include "progress.h"
+#include "rank.h"
 
 #define COMPACT_FROM 5 /* images */
 #define MAX_TOP 100
@@ -18,28 +18,18 @@ struct ranked {
     double probability; /* or a cosine */
 };
 
-/* The n best classes by (logit descending, index ascending), NaN last, with their softmax probabilities; or what else scores stand for. */
+/* The n best classes, with their softmax probabilities, or what else scores stand for. */
 static void rank(const float *logits, enum zero_shot_scores scores, int32_t n_classes, int32_t n, struct ranked *out)
 {
-    double largest = -INFINITY, sum = 0;
-    for (int32_t c = 0; c < n_classes; c++)
-        largest = logits[c] > largest ? (double)logits[c] : largest;
-    for (int32_t c = 0; c < n_classes; c++)
-        sum += exp((double)logits[c] - largest);
-    int32_t n_out = 0;
-    for (int32_t c = 0; c < n_classes; c++) {
-        int32_t place = n_out;
-        while (place > 0 && (logits[c] > logits[out[place - 1].index] || (isnan(logits[out[place - 1].index]) && !isnan(logits[c]))))
-            place--;
-        if (place >= n)
-            continue;
-        n_out = n_out < n ? n_out + 1 : n;
-        for (int32_t i = n_out - 1; i > place; i--)
-            out[i] = out[i - 1];
-        const double logit = (double)logits[c];
-        out[place] = (struct ranked){c, scores == ZERO_SHOT_SOFTMAX   ? exp(logit - largest) / sum
-                                        : scores == ZERO_SHOT_SIGMOID ? 1 / (1 + exp(-logit))
-                                                                      : logit};
+    int32_t classes[MAX_TOP];
+    double probabilities[MAX_TOP];
+    rank_classes(logits, n_classes, n, classes);
+    rank_scores(logits, n_classes, classes, n, probabilities);
+    for (int32_t i = 0; i < n; i++) {
+        const double logit = (double)logits[classes[i]];
+        out[i] = (struct ranked){classes[i], scores == ZERO_SHOT_SOFTMAX   ? probabilities[i]
+                                             : scores == ZERO_SHOT_SIGMOID ? 1 / (1 + exp(-logit))
+                                                                           : logit};
     }
 }
 
@@ -113,9 +103,7 @@ static json_t *json_prologue(const struct report *self, const struct inputs *inp
         json_object_set_new(object, "native",
                             json_pack("{s:i, s:o}", "max_tokens", self->max_tokens, "max_patches",
                                       self->max_patches > 0 ? json_integer(self->max_patches) : json_null()));
-    json_t *prune = prune_to_json(self->prune);
-    json_object_update(object, prune);
-    json_decref(prune);
+    json_object_update_new(object, prune_to_json(self->prune));
     json_object_set_new(object, "inputs", json_inputs(inputs));
     if (inputs->shard.n > 0)
         json_object_set_new(object, "shard", json_pack("{s:i, s:i}", "index", inputs->shard.index, "n", inputs->shard.n));
@@ -126,12 +114,6 @@ static void print_json_prologue(const struct report *self, const struct inputs *
 {
     json_print_open(json_prologue(self, inputs, batch));
     printf(", \"images\": [");
-}
-
-static void print_json_line(json_t *object)
-{
-    json_print(object);
-    putchar('\n');
 }
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
@@ -156,7 +138,7 @@ void report_begin(struct report *self, const struct options *options, const stru
     for (int32_t s = 0; s < n_stages; s++)
         self->fewest[s] = INT32_MAX;
     if (options->ndjson)
-        print_json_line(json_pack("{s:o}", "run", json_prologue(self, inputs, batch)));
+        json_print_line(json_pack("{s:o}", "run", json_prologue(self, inputs, batch)));
     else if (options->json)
         print_json_prologue(self, inputs, batch);
     else
@@ -213,7 +195,7 @@ static json_t *json_failure(const struct inputs *inputs, const struct input_fail
 static void print_failure_lines(struct report *self, const struct inputs *inputs, int64_t position)
 {
     for (; self->n_failures < inputs->n_failures && inputs->failures[self->n_failures].input.position < position; self->n_failures++)
-        print_json_line(json_failure(inputs, &inputs->failures[self->n_failures]));
+        json_print_line(json_failure(inputs, &inputs->failures[self->n_failures]));
 }
 
 static void print_image(const struct report *self, const struct report_image *image, const struct ranked *top)
@@ -393,7 +375,7 @@ void report_end(struct report *self, const struct inputs *inputs, int code)
     progress_wipe();
     if (self->options->ndjson) {
         print_failure_lines(self, inputs, INT64_MAX);
-        print_json_line(json_pack("{s:o}", "summary", json_epilogue(self, inputs, code)));
+        json_print_line(json_pack("{s:o}", "summary", json_epilogue(self, inputs, code)));
     } else if (self->options->json) {
         print_json_epilogue(self, inputs, code);
     } else if (self->n_images) {

@@ -8,8 +8,7 @@
 #include "feature_file.h"
 #include "noise.h"
 #include "progress.h"
-#include "verify_decisions.h"
-#include "verify_reference.h"
+#include "verify_parts.h"
 
 #define NOISE_IMAGES 8
 #define DEFAULT_BATCH 32
@@ -63,7 +62,7 @@ static int run_masked(struct verify *self, int32_t n_images)
             return code;
     }
     session_masks(self->run_a, n_images, self->tokens, self->masks);
-    return verify_session_run(self->masked_b, &self->b, self->images, self->masks, n_images);
+    return session_run(self->masked_b, &self->b, self->images, self->masks, n_images);
 }
 
 /* Number of rows of a stage on which two selections from the same scores differ. */
@@ -120,9 +119,9 @@ static int compare_batch(struct verify *self, int32_t n)
     if (self->mask.keep)
         mask_fill(&self->mask, self->positions, n, self->a.model_info.n_prefix, self->given);
     const uint8_t *given = self->mask.keep ? self->given : NULL;
-    int code = verify_session_run(self->run_a, &self->a, self->images, given, n);
+    int code = session_run(self->run_a, &self->a, self->images, given, n);
     if (code == EXIT_OK)
-        code = verify_session_run(self->run_b, &self->b, self->images, given, n);
+        code = session_run(self->run_b, &self->b, self->images, given, n);
     if (code != EXIT_OK)
         return code;
     const int32_t n_different = figures_add_kept(figures, self->run_a, self->run_b, n, self->differs);

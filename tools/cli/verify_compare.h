@@ -54,6 +54,8 @@ rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, cons
    image's dropped tokens. */
 int64_t session_count_unlike(const rvit_session *session, int32_t stage, int32_t n_images, const struct selection *selection,
                              const int32_t *layout, bool fused);
+/* Runs n_images with masks, or NULL. Prints a message on failure; returns an exit code. */
+int session_run(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images);
 /* The mask over the unpruned tokens for RVIT_PRUNE_MASK: out uint8 [n_stages, n_images, tokens]. */
 void session_masks(const rvit_session *session, int32_t n_images, int32_t tokens, uint8_t *out);
 

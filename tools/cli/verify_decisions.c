@@ -1,4 +1,4 @@
-#include "verify_decisions.h"
+#include "verify_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -203,7 +203,7 @@ int decisions_judge(struct verify *self, int32_t n_images, bool differs)
         return EXIT_OK;
     if (differs && d->can_give) {
         session_masks(self->run_b, n_images, self->tokens, self->masks);
-        code = verify_session_run(d->given_a, &self->a, self->images, self->masks, n_images);
+        code = session_run(d->given_a, &self->a, self->images, self->masks, n_images);
         a = d->given_a;
     }
     for (int32_t i = 0; i < n_images; i++)

@@ -46,8 +46,6 @@ struct by_dtype {
         mixed[5]; /* of bf16: eight times those of f16, which has three bits more; int8 and fp8: about 6.5 and 15 times bf16's */
 };
 
-/* verify_session.c. Runs n_images with masks, or NULL. Prints a message on failure; returns an exit code. */
-int verify_session_run(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images);
 /* verify_report.c */
 double verify_by_dtype(const struct verify *self, const struct by_dtype *values);
 bool verify_is_same_device(const struct verify *self);
@@ -55,5 +53,14 @@ bool verify_within_tolerance(const struct figures *figures);
 void verify_print_prologue(const struct verify *self);
 void verify_print_text(const struct verify *self);
 void verify_print_json(const struct verify *self);
+/* verify_decisions.c: the decisions of the sessions, judged stage by stage. After the sessions are made; prints a message on failure.
+   Return exit codes. */
+int decisions_open(struct verify *self);
+/* Adds the last runs of A and B. differs: whether any image has different tokens. Where it has, A runs again with B's, unless its policy
+   cannot: then an image is judged up to the first stage that differs. */
+int decisions_judge(struct verify *self, int32_t n_images, bool differs);
+void decisions_close(struct verify *self);
+/* verify_reference.c: against what the model's own code computes. options->reference: the dump. Returns an exit code. */
+int verify_reference(const struct options *options);
 
 #endif

@@ -1,6 +1,4 @@
 /* raggedvit verify --reference. */
-#include "verify_reference.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +6,7 @@
 
 #include "progress.h"
 #include "reference.h"
+#include "verify_parts.h"
 
 #define DEFAULT_BATCH 32
 
@@ -171,8 +170,7 @@ static void print_json(const struct comparison *self)
                                "same_weights_file", self->same_file < 0 ? json_null() : json_boolean(self->same_file), "outputs",
                                outputs_to_json(self), "right", is_right(self));
     json_object_set_new(object, "compared_with", json_string("reference"));
-    json_print(object);
-    putchar('\n');
+    json_print_line(object);
 }
 
 int verify_reference(const struct options *options)

@@ -184,9 +184,7 @@ void verify_print_json(const struct verify *self)
                   "largest_difference", figures->n_logits ? json_number(figures->largest) : json_null(), "mean_difference",
                   figures->n_logits ? json_number(figures->sum / (double)figures->n_logits) : json_null(), "largest_difference_own_tokens",
                   json_number(figures->largest_unmasked));
-    json_t *prune = prune_to_json(&self->prune);
-    json_object_update(object, prune);
-    json_decref(prune);
+    json_object_update_new(object, prune_to_json(&self->prune));
     json_t *rest = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b}", "top1_equal", (json_int_t)figures->n_equal, "top1_decided",
                              (json_int_t)figures->n_decided, "top1_decided_equal", (json_int_t)figures->n_decided_equal, "images_remasked",
                              (json_int_t)figures->n_remasked, "images_left_out", (json_int_t)figures->n_left_out, "stages", stages,
@@ -203,10 +201,8 @@ void verify_print_json(const struct verify *self)
     json_object_set_new(rest, "right_b", figures->n_expected ? json_integer(figures->n_right[1]) : json_null());
     json_object_set_new(rest, "images_of_different_sets", json_integer(figures->n_sets_differ));
     json_object_set_new(rest, "judged", figures->judged ? judgements_to_json(figures) : json_null());
-    json_object_update(object, rest);
-    json_decref(rest);
-    json_print(object);
-    putchar('\n');
+    json_object_update_new(object, rest);
+    json_print_line(object);
 }
 
 void verify_print_prologue(const struct verify *self)

@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wrap.h"
-
-enum { HELP_COLUMN = 24, HELP = 1 << 16 };
+enum { WRAP_COLUMNS = 100, HELP_COLUMN = 24, HELP = 1 << 16 };
 
 __attribute__((format(printf, 2, 3))) static void complain(const struct option_table *table, const char *format, ...)
 {
@@ -229,6 +227,23 @@ bool option_table_set(const struct option_table *table, const struct option_row 
 static bool has_row(const struct option_command *command, const struct option_row *row)
 {
     return row->commands == 0 || (row->commands & command->bit) != 0;
+}
+
+void wrap_print(const char *text, int column, int indent)
+{
+    for (const char *separator = ""; *text; separator = " ") {
+        const int length = (int)strcspn(text, " ");
+        if (separator[0] && column + 1 + length > WRAP_COLUMNS) {
+            printf("\n%*s", indent, "");
+            column = indent;
+            separator = "";
+        }
+        printf("%s%.*s", separator, length, text);
+        column += (int)strlen(separator) + length;
+        text += length;
+        text += *text == ' ';
+    }
+    putchar('\n');
 }
 
 static void print_row(const char *name, const char *argument, const char *help)

@@ -21,7 +21,7 @@ void rank_classes(const float *logits, int32_t n_classes, int32_t n, int32_t *ou
     }
 }
 
-void rank_scores(const float *logits, int32_t n_classes, const int32_t *classes, int32_t n, float *out)
+void rank_scores(const float *logits, int32_t n_classes, const int32_t *classes, int32_t n, double *out)
 {
     double largest = -INFINITY, sum = 0;
     for (int32_t c = 0; c < n_classes; c++)
@@ -29,5 +29,5 @@ void rank_scores(const float *logits, int32_t n_classes, const int32_t *classes,
     for (int32_t c = 0; c < n_classes; c++)
         sum += exp((double)logits[c] - largest);
     for (int32_t i = 0; i < n; i++)
-        out[i] = (float)(exp((double)logits[classes[i]] - largest) / sum);
+        out[i] = exp((double)logits[classes[i]] - largest) / sum;
 }
