@@ -235,25 +235,17 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_
         json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "file", json_text(path), "architecture", info->architecture,
                   "family", info->family, "image_size", info->image_size, "patch_size", info->patch_size, "channels", info->channels, "dim",
                   info->dim, "heads", info->n_heads, "head_dim", info->head_dim, "depth", info->depth, "mlp_dim", info->mlp_dim);
-    json_t *rest =
-        json_pack("{s:i, s:i, s:i, s:f, s:I, s:i, s:i, s:{s:i, s:i, s:i}, s:o, s:o, s:o}", "prefix_tokens", info->n_prefix, "tokens",
-                  info->tokens, "n_classes", info->n_classes, "eps", (double)info->eps, "parameters", (json_int_t)info->n_parameters,
-                  "n_tensors", info->n_tensors, "n_unused", info->n_unknown, "dtypes", "F32", info->n_by_dtype[RVIT_F32], "F16",
-                  info->n_by_dtype[RVIT_F16], "BF16", info->n_by_dtype[RVIT_BF16], "classes", classes ? json_text(classes) : json_null(),
-                  "refused", refusal[0] ? json_text(refusal) : json_null(), "tensors", tensors_to_json(checkpoint));
+    json_t *rest = json_pack(
+        "{s:i, s:i, s:i, s:f, s:I, s:i, s:i, s:{s:i, s:i, s:i}, s:o, s:o, s:o, s:b, s:i, s:i, s:i, s:o, s:i, s:i, s:i, s:o, s:i}",
+        "prefix_tokens", info->n_prefix, "tokens", info->tokens, "n_classes", info->n_classes, "eps", (double)info->eps, "parameters",
+        (json_int_t)info->n_parameters, "n_tensors", info->n_tensors, "n_unused", info->n_unknown, "dtypes", "F32",
+        info->n_by_dtype[RVIT_F32], "F16", info->n_by_dtype[RVIT_F16], "BF16", info->n_by_dtype[RVIT_BF16], "classes",
+        classes ? json_text(classes) : json_null(), "refused", refusal[0] ? json_text(refusal) : json_null(), "tensors",
+        tensors_to_json(checkpoint), "distilled", info->distilled, "registers", info->n_registers, "predictors", info->n_predictors,
+        "files", info->n_files, "facts", facts_to_json(checkpoint), "image_height", info->image_height, "image_width", info->image_width,
+        "embedding_dim", info->embedding_dim, "pictures", pictures_to_json(info), "trained_size", info->trained_size);
     free(classes);
-    json_object_update(object, rest);
-    json_decref(rest);
-    json_object_set_new(object, "distilled", json_boolean(info->distilled));
-    json_object_set_new(object, "registers", json_integer(info->n_registers));
-    json_object_set_new(object, "predictors", json_integer(info->n_predictors));
-    json_object_set_new(object, "files", json_integer(info->n_files));
-    json_object_set_new(object, "facts", facts_to_json(checkpoint));
-    json_object_set_new(object, "image_height", json_integer(info->image_height));
-    json_object_set_new(object, "image_width", json_integer(info->image_width));
-    json_object_set_new(object, "embedding_dim", json_integer(info->embedding_dim));
-    json_object_set_new(object, "pictures", pictures_to_json(info));
-    json_object_set_new(object, "trained_size", json_integer(info->trained_size));
+    json_object_update_new(object, rest);
     return object;
 }
 
@@ -287,8 +279,7 @@ int run_inspect(const struct options *options)
         return code;
     }
     if (options->json) {
-        json_print(info_to_json(checkpoint, &info, options->model, refusal));
-        putchar('\n');
+        json_print_line(info_to_json(checkpoint, &info, options->model, refusal));
     } else {
         print_line("file          ", options->model);
         print_info(checkpoint, &info);

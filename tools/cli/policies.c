@@ -33,47 +33,14 @@ static void describe_blocks(const rvit_prune_info *info, char *out, size_t out_s
 static void describe_option(const rvit_prune_info *info, const struct prune_parameter *parameter, char *out, size_t out_size)
 {
     char blocks[64];
-    switch (parameter->bit) {
-    case RVIT_PRUNE_KEEP:
-        if (info->default_keep >= 0)
-            snprintf(out, out_size, "--keep %g", info->default_keep);
-        else
-            snprintf(out, out_size, "[--keep R]");
-        break;
-    case RVIT_PRUNE_BLOCKS:
+    const double usual = prune_default(parameter, info);
+    if (parameter->bit == RVIT_PRUNE_BLOCKS) {
         describe_blocks(info, blocks, sizeof blocks);
         snprintf(out, out_size, "--blocks %s", blocks);
-        break;
-    case RVIT_PRUNE_THRESHOLD:
-        if (info->default_threshold >= 0)
-            snprintf(out, out_size, "--threshold %g", info->default_threshold);
-        else
-            snprintf(out, out_size, "--threshold T");
-        break;
-    case RVIT_PRUNE_MASS:
-        snprintf(out, out_size, "--mass %g", info->default_mass);
-        break;
-    case RVIT_PRUNE_SAMPLES:
-        if (info->default_samples > 0)
-            snprintf(out, out_size, "--samples %d", info->default_samples);
-        else
-            snprintf(out, out_size, "--samples PATCHES");
-        break;
-    case RVIT_PRUNE_MERGES:
-        snprintf(out, out_size, "--merge %d", info->default_merges);
-        break;
-    case RVIT_PRUNE_SEED:
-        snprintf(out, out_size, "--seed 0");
-        break;
-    case RVIT_PRUNE_ALPHA:
-        snprintf(out, out_size, "--alpha %g", info->default_alpha);
-        break;
-    case RVIT_PRUNE_OBJECT_BLOCK:
-        snprintf(out, out_size, "[--object-block B]");
-        break;
-    case RVIT_PRUNE_TAU:
-        snprintf(out, out_size, "--tau %g", info->default_tau);
-        break;
+    } else if (usual >= 0) {
+        snprintf(out, out_size, "--%s %g", parameter->option, usual);
+    } else {
+        snprintf(out, out_size, "%s", parameter->absent);
     }
 }
 
@@ -127,32 +94,14 @@ static void print_table(const struct listed *policies, int32_t n)
     }
 }
 
-static json_t *default_to_json(const rvit_prune_info *info, rvit_prune_parameter bit)
+static json_t *default_to_json(const rvit_prune_info *info, const struct prune_parameter *parameter)
 {
-    const int32_t n_blocks = info->n_default_blocks < 0 ? 1 : info->n_default_blocks;
-    switch (bit) {
-    case RVIT_PRUNE_KEEP:
-        return info->default_keep < 0 ? json_null() : json_number(info->default_keep);
-    case RVIT_PRUNE_BLOCKS:
-        return json_integers(info->default_blocks, n_blocks);
-    case RVIT_PRUNE_THRESHOLD:
-        return info->default_threshold < 0 ? json_null() : json_number(info->default_threshold);
-    case RVIT_PRUNE_MASS:
-        return info->default_mass < 0 ? json_null() : json_number(info->default_mass);
-    case RVIT_PRUNE_SAMPLES:
-        return info->default_samples > 0 ? json_integer(info->default_samples) : json_null();
-    case RVIT_PRUNE_MERGES:
-        return json_integer(info->default_merges);
-    case RVIT_PRUNE_SEED:
+    const double usual = prune_default(parameter, info);
+    if (parameter->bit == RVIT_PRUNE_BLOCKS)
+        return json_integers(info->default_blocks, info->n_default_blocks < 0 ? 1 : info->n_default_blocks);
+    if (parameter->bit == RVIT_PRUNE_SEED)
         return json_integer(0);
-    case RVIT_PRUNE_ALPHA:
-        return json_number(info->default_alpha);
-    case RVIT_PRUNE_OBJECT_BLOCK: /* depends on the model */
-        return json_null();
-    case RVIT_PRUNE_TAU:
-        return json_number(info->default_tau);
-    }
-    return json_null();
+    return usual < 0 ? json_null() : parameter->whole ? json_integer((json_int_t)usual) : json_number(usual);
 }
 
 static json_t *policy_to_json(const rvit_prune_info *info)
@@ -161,7 +110,7 @@ static json_t *policy_to_json(const rvit_prune_info *info)
     for (int i = 0; i < PRUNE_N_PARAMETERS; i++)
         if (info->parameters & (int)prune_parameters[i].bit) {
             json_array_append_new(parameters, json_string(prune_parameters[i].option));
-            json_object_set_new(defaults, prune_parameters[i].option, default_to_json(info, prune_parameters[i].bit));
+            json_object_set_new(defaults, prune_parameters[i].option, default_to_json(info, &prune_parameters[i]));
         }
     if (info->type == RVIT_PRUNE_MASK)
         json_array_append_new(parameters, json_string("mask"));
@@ -186,7 +135,6 @@ int run_policies(const struct options *options)
     json_t *array = json_array();
     for (int32_t i = 0; i < n; i++)
         json_array_append_new(array, policy_to_json(&policies[i].info));
-    json_print(json_pack("{s:s, s:o}", "version", rvit_version(), "policies", array));
-    putchar('\n');
+    json_print_line(json_pack("{s:s, s:o}", "version", rvit_version(), "policies", array));
     return EXIT_OK;
 }

@@ -8,12 +8,31 @@
 
 #include "json.h"
 
+#define PLACES(given, usual) offsetof(rvit_prune_desc, given), offsetof(rvit_prune_info, usual)
 const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS] = {
-    {RVIT_PRUNE_KEEP, "keep"}, {RVIT_PRUNE_BLOCKS, "blocks"},   {RVIT_PRUNE_THRESHOLD, "threshold"},
-    {RVIT_PRUNE_MASS, "mass"}, {RVIT_PRUNE_SAMPLES, "samples"}, {RVIT_PRUNE_MERGES, "merge"},
-    {RVIT_PRUNE_SEED, "seed"}, {RVIT_PRUNE_ALPHA, "alpha"},     {RVIT_PRUNE_OBJECT_BLOCK, "object-block"},
-    {RVIT_PRUNE_TAU, "tau"},
+    {RVIT_PRUNE_KEEP, "keep", "[--keep R]", false, PLACES(keep, default_keep)},
+    {RVIT_PRUNE_BLOCKS, "blocks", "--blocks LIST", false, 0, 0},
+    {RVIT_PRUNE_THRESHOLD, "threshold", "--threshold T", false, PLACES(threshold, default_threshold)},
+    {RVIT_PRUNE_MASS, "mass", "[--mass P]", false, PLACES(mass, default_mass)},
+    {RVIT_PRUNE_SAMPLES, "samples", "--samples PATCHES", true, PLACES(n_samples, default_samples)},
+    {RVIT_PRUNE_MERGES, "merge", "--merge R", true, PLACES(merges, default_merges)},
+    {RVIT_PRUNE_SEED, "seed", "--seed 0", true, 0, 0},
+    {RVIT_PRUNE_ALPHA, "alpha", "[--alpha A]", false, PLACES(alpha, default_alpha)},
+    {RVIT_PRUNE_OBJECT_BLOCK, "object-block", "[--object-block B]", true, offsetof(rvit_prune_desc, object_block), 0},
+    {RVIT_PRUNE_TAU, "tau", "[--tau T]", false, PLACES(tau, default_tau)},
 };
+
+static double number_at(const void *base, size_t offset, bool whole)
+{
+    const void *place = (const char *)base + offset;
+    return offset == 0 ? -1 : whole ? *(const int32_t *)place : *(const double *)place;
+}
+
+double prune_default(const struct prune_parameter *parameter, const rvit_prune_info *policy)
+{
+    const double usual = number_at(policy, parameter->usual, parameter->whole);
+    return parameter->bit == RVIT_PRUNE_SAMPLES && usual == 0 ? -1 : usual;
+}
 
 const char *prune_name(int index)
 {
@@ -106,34 +125,14 @@ void prune_settle(struct prune *self, const rvit_model_info *model)
 }
 
 /* The value of a numeric parameter (except the seed): given, or the policy's default; negative if it has none. */
-static double value_of(const struct prune *self, rvit_prune_parameter parameter)
+static double value_of(const struct prune *self, const struct prune_parameter *parameter)
 {
-    const rvit_prune_info *policy = &self->policy;
-    const rvit_prune_desc *desc = &self->desc;
-    if (!(policy->parameters & (int)parameter))
+    if (!(self->policy.parameters & (int)parameter->bit))
         return -1;
-    switch (parameter) {
-    case RVIT_PRUNE_KEEP:
-        return desc->keep >= 0 ? desc->keep : policy->default_keep;
-    case RVIT_PRUNE_THRESHOLD:
-        return desc->threshold >= 0 ? desc->threshold : policy->default_threshold;
-    case RVIT_PRUNE_MASS: /* replaced by a given fraction */
-        return value_of(self, RVIT_PRUNE_KEEP) >= 0 ? -1 : desc->mass >= 0 ? desc->mass : policy->default_mass;
-    case RVIT_PRUNE_SAMPLES:
-        return desc->n_samples;
-    case RVIT_PRUNE_MERGES:
-        return desc->merges >= 0 ? desc->merges : policy->default_merges;
-    case RVIT_PRUNE_ALPHA:
-        return desc->alpha >= 0 ? desc->alpha : policy->default_alpha;
-    case RVIT_PRUNE_OBJECT_BLOCK:
-        return desc->object_block;
-    case RVIT_PRUNE_TAU:
-        return desc->tau;
-    case RVIT_PRUNE_SEED:
-    case RVIT_PRUNE_BLOCKS:
-        break;
-    }
-    return -1;
+    if (parameter->bit == RVIT_PRUNE_MASS && value_of(self, &prune_parameters[0]) >= 0) /* replaced by a given fraction */
+        return -1;
+    const double given = number_at(&self->desc, parameter->given, parameter->whole);
+    return given >= 0 ? given : prune_default(parameter, &self->policy);
 }
 
 void prune_describe(const struct prune *self, char *out, size_t out_size)
@@ -141,7 +140,7 @@ void prune_describe(const struct prune *self, char *out, size_t out_size)
     const rvit_prune_desc *desc = &self->desc;
     snprintf(out, out_size, "%s", self->policy.name);
     for (int i = 0; i < PRUNE_N_PARAMETERS; i++) {
-        const double value = value_of(self, prune_parameters[i].bit);
+        const double value = value_of(self, &prune_parameters[i]);
         if (value >= 0)
             append(out, out_size, ", %s %.9g", prune_parameters[i].option, value);
     }
@@ -159,15 +158,12 @@ json_t *prune_to_json(const struct prune *self)
         json_pack("{s:s, s:o, s:o}", "prune", self->policy.name, "blocks", json_integers(self->desc.blocks, self->desc.n_blocks), "seed",
                   self->policy.parameters & RVIT_PRUNE_SEED ? json_integer((json_int_t)self->desc.seed) : json_null());
     for (int i = 0; i < PRUNE_N_PARAMETERS; i++) {
-        const rvit_prune_parameter bit = prune_parameters[i].bit;
-        const double value = value_of(self, bit);
-        if (bit == RVIT_PRUNE_BLOCKS || bit == RVIT_PRUNE_SEED)
-            continue;
-        const bool whole = bit == RVIT_PRUNE_SAMPLES || bit == RVIT_PRUNE_MERGES || bit == RVIT_PRUNE_OBJECT_BLOCK;
-        json_object_set_new(object, prune_parameters[i].option,
-                            value < 0 ? json_null()
-                            : whole   ? json_integer((json_int_t)value)
-                                      : json_number(value));
+        const double value = value_of(self, &prune_parameters[i]);
+        if (prune_parameters[i].given != 0)
+            json_object_set_new(object, prune_parameters[i].option,
+                                value < 0                   ? json_null()
+                                : prune_parameters[i].whole ? json_integer((json_int_t)value)
+                                                            : json_number(value));
     }
     json_object_set_new(object, "mask", self->mask ? json_text(self->mask) : json_null());
     return object;

@@ -4,6 +4,7 @@
 #define RVIT_CLI_PRUNE_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 #include "cli.h"
 
@@ -19,9 +20,14 @@ struct prune {
 struct prune_parameter {
     rvit_prune_parameter bit;
     const char *option;
+    const char *absent;  /* how it is shown where the policy has no default */
+    bool whole;          /* an int32_t, else a double */
+    size_t given, usual; /* offsets in rvit_prune_desc and rvit_prune_info; 0: it is no number, or has no default there */
 };
 #define PRUNE_N_PARAMETERS 10
 extern const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS];
+/* Of a numeric parameter; negative: the policy has none. */
+double prune_default(const struct prune_parameter *parameter, const rvit_prune_info *policy);
 
 #define PRUNE_MOST_POLICIES 64
 /* The name of a policy in the library's table; NULL past the last one. */

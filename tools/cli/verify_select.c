@@ -17,22 +17,21 @@ bool selector_knows(const rvit_session *session)
 int selector_open(const struct engine *engine, int32_t max_images, struct selector *out)
 {
     const int32_t tokens = engine->model_info.tokens;
-    const int64_t rows = (int64_t)max_images * tokens;
-    rvit_device *device = engine->device;
+    const int64_t rows = (int64_t)max_images * tokens, layout = ((int64_t)max_images + 1) * 4;
     *out = (struct selector){0};
-    rvit_status status = rvit_stream_create(device, &out->stream);
-    if (status == RVIT_OK)
-        status = rvit_buffer_create(device, ((int64_t)tokens + 1) * 4, RVIT_BUFFER_UPLOAD, &out->counts);
-    if (status == RVIT_OK)
-        status = rvit_buffer_create(device, rows * 4, RVIT_BUFFER_UPLOAD, &out->scores);
-    if (status == RVIT_OK)
-        status = rvit_buffer_create(device, ((int64_t)max_images + 1) * 4, RVIT_BUFFER_UPLOAD, &out->cu_seqlens);
-    if (status == RVIT_OK)
-        status = rvit_buffer_create(device, rows, RVIT_BUFFER_READBACK, &out->keep);
-    if (status == RVIT_OK)
-        status = rvit_buffer_create(device, ((int64_t)max_images + 1) * 4, RVIT_BUFFER_READBACK, &out->out_cu_seqlens);
-    if (status == RVIT_OK)
-        status = rvit_buffer_create(device, rows * 4, RVIT_BUFFER_READBACK, &out->src_rows);
+    const struct {
+        int64_t size;
+        rvit_buffer_type use;
+        rvit_buffer **buffer;
+    } buffers[] = {{((int64_t)tokens + 1) * 4, RVIT_BUFFER_UPLOAD, &out->counts},
+                   {rows * 4, RVIT_BUFFER_UPLOAD, &out->scores},
+                   {layout, RVIT_BUFFER_UPLOAD, &out->cu_seqlens},
+                   {rows, RVIT_BUFFER_READBACK, &out->keep},
+                   {layout, RVIT_BUFFER_READBACK, &out->out_cu_seqlens},
+                   {rows * 4, RVIT_BUFFER_READBACK, &out->src_rows}};
+    rvit_status status = rvit_stream_create(engine->device, &out->stream);
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers && status == RVIT_OK; i++)
+        status = rvit_buffer_create(engine->device, buffers[i].size, buffers[i].use, buffers[i].buffer);
     if (status == RVIT_OK)
         return EXIT_OK;
     const int code = complain_status(NULL, status);
@@ -42,13 +41,10 @@ int selector_open(const struct engine *engine, int32_t max_images, struct select
 
 void selector_close(struct selector *self)
 {
+    rvit_buffer *const buffers[] = {self->counts, self->scores, self->cu_seqlens, self->keep, self->out_cu_seqlens, self->src_rows};
     rvit_stream_destroy(self->stream);
-    rvit_buffer_destroy(self->counts);
-    rvit_buffer_destroy(self->scores);
-    rvit_buffer_destroy(self->cu_seqlens);
-    rvit_buffer_destroy(self->keep);
-    rvit_buffer_destroy(self->out_cu_seqlens);
-    rvit_buffer_destroy(self->src_rows);
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        rvit_buffer_destroy(buffers[i]);
     *self = (struct selector){0};
 }
 
