@@ -11,18 +11,12 @@ the checkpoint itself in f32.
 RAGGEDVIT names the tool (build/release/tools/raggedvit)."""
 import argparse
 import concurrent.futures
-import datetime
-import json
-import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-DATA = ROOT / "examples" / "data"
-MODEL, SHEET, CLASSES = (DATA / name for name in ("deit_tiny_cifar10.safetensors", "cifar10_test_1000.png", "cifar10_test_1000.txt"))
+from accuracy import CLASSES, MODEL, SHEET, options_of, run, write_report
 
 ROWS = """none
 l2 keep=0.5
@@ -47,39 +41,20 @@ LIMITS = {"f16": 0.3, "bf16": 0.3, "int8": 0.7, "fp8": 0.7}
 ATS_LIMIT = 0.5
 
 
-def tool():
-    return os.environ.get("RAGGEDVIT", str(ROOT / "build/release/tools/raggedvit"))
-
-
-def run(*command, codes=(0,)):
-    done = subprocess.run([tool(), *command], capture_output=True, text=True)
-    if done.returncode not in codes or not done.stdout:
-        sys.exit(f"{tool()} {' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
-    return json.loads(done.stdout)
-
-
-def common(arguments, policy, settings):
-    options = ["--tiles", "32", "--expect", str(CLASSES), "--limit", str(arguments.tiles), "--prune", policy, "--json"]
-    options += ["--threads", str(arguments.threads)] if arguments.threads else []
-    for setting in settings:
-        name, value = setting.split("=")
-        options += ["--" + name, value]
-    return options
-
-
-def verify(arguments, model, dtype, policy, settings):
-    options = common(arguments, policy, settings)
-    found = run("verify", str(model), "--backend", arguments.backend, "--dtype", dtype, "--against", arguments.against, "--against-dtype",
-                "f32", "--images", str(SHEET), *options, codes=(0, 1))
+def verify(arguments, model, dtype, row):
+    options = ["--tiles", 32, "--expect", CLASSES, "--limit", arguments.tiles, *options_of(row)]
+    options += ["--threads", arguments.threads] if arguments.threads else []
+    found = run("verify", model, "--backend", arguments.backend, "--dtype", dtype, "--against", arguments.against, "--against-dtype", "f32",
+                "--images", SHEET, *options, codes=(0, 1))
     if model != MODEL:  # whose weights in f32 are not those of the checkpoint
-        found["right_b"] = run("classify", str(MODEL), str(SHEET), "--backend", arguments.against, "--dtype", "f32", *options)["n_right"]
+        found["right_b"] = run("classify", MODEL, SHEET, "--backend", arguments.against, "--dtype", "f32", *options)["n_right"]
     return found
 
 
 def calibrate(arguments, dtype, folder):
     model = pathlib.Path(folder) / f"{dtype}.safetensors"
-    run("quantize", str(MODEL), "--output", str(model), "--dtype", dtype, "--calibrate", str(SHEET), "--tiles", "32", "--limit",
-        str(arguments.calibrate), "--backend", arguments.against, "--json")
+    run("quantize", MODEL, "--output", model, "--dtype", dtype, "--calibrate", SHEET, "--tiles", 32, "--limit", arguments.calibrate,
+        "--backend", arguments.against)
     return model
 
 
@@ -141,7 +116,7 @@ def compare(arguments, models):
     print("| policy | setting | type | top-1 (f32) | same class | logits, rms | largest | other sets | decisions | differ within | beyond |")
     print("|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for (row, dtype), found in zip(cases, pool.map(lambda case: verify(arguments, models[case[1]], case[1], case[0].split()[0], case[0].split()[1:]), cases)):
+        for (row, dtype), found in zip(cases, pool.map(lambda case: verify(arguments, models[case[1]], case[1], case[0]), cases)):
             r = figures(dtype, row, found)
             results.append(r)
             print(
@@ -150,23 +125,9 @@ def compare(arguments, models):
                 f" {r['decisions']} | {r['within_margin']} | {r['beyond_margin']} |",
                 flush=True,
             )
-    version = subprocess.run([tool(), "--version"], capture_output=True, text=True).stdout.split()
-    if arguments.json:
-        report = {
-            "benchmark": "accuracy_calibrated" if arguments.calibrate else "accuracy_dtypes",
-            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "version": version[1] if len(version) > 1 else "",
-            "model": MODEL.name,
-            "data": SHEET.name,
-            "tiles": arguments.tiles,
-            "backend": arguments.backend,
-            "against": arguments.against,
-            "calibrated_on": arguments.calibrate,
-            "results": results,
-        }
-        with open(arguments.json, "w") as file:
-            json.dump(report, file, indent=1)
-            file.write("\n")
+    write_report(arguments.json, "accuracy_calibrated" if arguments.calibrate else "accuracy_dtypes", model=MODEL.name, data=SHEET.name,
+                 tiles=arguments.tiles, backend=arguments.backend, against=arguments.against, calibrated_on=arguments.calibrate,
+                 results=results)
     bad = [r for r in results if is_bad(r)]
     for r in bad:
         print(f"accuracy: {r['policy']} {r['settings']}, {r['dtype']}: out of its limits", file=sys.stderr)

@@ -8,17 +8,15 @@ Needs torch and timm (and torchao for int8) from PyPI.
 usage: tools/accuracy_random.py [--dtypes f32,f16,bf16] [--backend cpu] [--only PATTERN] [--images N] [--keep DIR] [--json FILE]
 RAGGEDVIT names the tool (build/release/tools/raggedvit)."""
 import argparse
-import datetime
 import json
-import os
 import pathlib
 import platform
 import re
-import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from accuracy import ROOT, output, run, write_report
+
 MODELS = {
     "deit_small_patch16_224": 1000,
     "deit_base_patch16_224": 1000,
@@ -56,13 +54,6 @@ def make_checkpoint(name, n_classes, folder):
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def output(command, allowed=(0,)):
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
-    if done.returncode not in allowed:
-        sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtypes", default="f32,f16,bf16")
@@ -72,7 +63,6 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, help="leave checkpoints and references there, and take those that are")
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    tool = os.environ.get("RAGGEDVIT", str(ROOT / "build/release/tools/raggedvit"))
     results, failed = [], False
     print("| model | type | rms | PyTorch | x | largest | twice PyTorch's |\n|---|---|---:|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as temporary:
@@ -87,8 +77,7 @@ def main():
                 output([sys.executable, ROOT / "tools/dump_reference.py", "--timm", name, "--checkpoint", checkpoint, "--n-images",
                         arguments.images, "--out", dump])
             for dtype in arguments.dtypes.split(","):
-                command = [tool, "verify", checkpoint, "--reference", dump, "--backend", arguments.backend, "--dtype", dtype, "--json"]
-                found = json.loads(output(command, (0, 1)))
+                found = run("verify", checkpoint, "--reference", dump, "--backend", arguments.backend, "--dtype", dtype, codes=(0, 1))
                 outputs = found["outputs"]
                 kind = next(key for key in ("logits", "pooled", "features") if key in outputs)
                 o = outputs[kind]
@@ -100,12 +89,8 @@ def main():
                 failed |= not found["right"]
                 ratio = f"{ours / theirs:.2f}" if theirs else "?"
                 print(f"| {name} | {dtype} | {ours:.2g} | {theirs:.2g} | {ratio} | {result['largest']:.2g} | {o['tolerance']:.2g} |", flush=True)
-    if arguments.json:
-        version = output([tool, "--version"]).split()[1]
-        report = {"benchmark": "accuracy_random", "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                  "version": version, "machine": platform.processor() or platform.machine(), "backend": arguments.backend,
-                  "results": results}
-        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
+    write_report(arguments.json, "accuracy_random", machine=platform.processor() or platform.machine(), backend=arguments.backend,
+                 results=results)
     return 1 if failed else 0
 
 

@@ -9,10 +9,7 @@ counts tiles, not views: the views of a tile are no independent pictures. Prints
 usage: tools/accuracy_views.py [--dtypes f16,bf16] [--backend cpu] [--policies "none;ats samples=196"] [--tiles N] [--json FILE]
 RAGGEDVIT names the tool (build/release/tools/raggedvit). Needs numpy and Pillow; without them it exits 77."""
 import argparse
-import datetime
-import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -23,8 +20,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from accuracy_dtypes import CLASSES, MODEL, SHEET, tool  # noqa: E402
+from accuracy import CLASSES, MODEL, SHEET, options_of, run, write_report  # noqa: E402
 
 SIDE = 32
 SHIFTS = [(0, 0)] + [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if (y, x) != (0, 0)]
@@ -52,14 +48,8 @@ def write_sheet(folder, n):
 
 def right(folder, arguments, dtype, policy):
     """[views, tiles]: whether the first class is the expected one."""
-    name, *settings = policy.split()
-    options = [part for setting in settings for part in ("--" + setting.split("=")[0], setting.split("=")[1])]
-    command = [tool(), "classify", str(MODEL), str(folder / "sheet.png"), "--tiles", str(SIDE), "--expect",
-               str(folder / "classes.txt"), "--backend", arguments.backend, "--dtype", dtype, "--prune", name, *options, "--batch", "128", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode or not done.stdout:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
-    found = json.loads(done.stdout)
+    found = run("classify", MODEL, folder / "sheet.png", "--tiles", SIDE, "--expect", folder / "classes.txt", "--backend", arguments.backend,
+                "--dtype", dtype, *options_of(policy), "--batch", 128)
     return np.array([image["top"][0]["class"] == image["expected"] for image in found["images"]]).reshape(-1, arguments.tiles), found["device"]
 
 
@@ -109,17 +99,7 @@ def main():
                     f" {r['right_in_f32_alone']} | {r['right_in_type_alone']} | {points:+.2f} ± {error:.2f} | {first:+.1f} ± {first_error:.1f} |",
                     flush=True,
                 )
-    if arguments.json:
-        report = {
-            "benchmark": "accuracy_views",
-            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "model": MODEL.name,
-            "data": SHEET.name,
-            "device": device,
-            "pictures": n,
-            "results": results,
-        }
-        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
+    write_report(arguments.json, "accuracy_views", model=MODEL.name, data=SHEET.name, device=device, pictures=n, results=results)
     return 0
 
 
