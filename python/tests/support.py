@@ -7,6 +7,7 @@ import pathlib
 import struct
 import sys
 import threading
+import unittest
 import zlib
 
 import numpy as np
@@ -16,6 +17,16 @@ sys.path.insert(0, str(ROOT / "python"))
 DATA = ROOT / "examples" / "data"
 CHECKPOINT = DATA / "deit_tiny_cifar10.safetensors"
 TILE, COLUMNS, SIZE = 32, 40, 224
+
+
+class Case(unittest.TestCase):
+    def fails(self, status, words, function, *arguments, **named):
+        """That a call raises a RaggedVitError with this status, and words of its sentence."""
+        from raggedvit import RaggedVitError
+
+        with self.assertRaisesRegex(RaggedVitError, words) as caught:
+            function(*arguments, **named)
+        self.assertEqual(caught.exception.status, status, str(caught.exception))
 
 
 def png_rows(path, n):

@@ -15,7 +15,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status, images
+from raggedvit import Status, images
 from raggedvit._resize import resize
 
 try:
@@ -74,13 +74,7 @@ def vectors():
             yield name, recipe, [int(value, 16) for value in checksums.split(",")], rows
 
 
-class RecipeTest(unittest.TestCase):
-    def fails(self, status, words, function, *arguments, **named):
-        with self.assertRaises(RaggedVitError) as caught:
-            function(*arguments, **named)
-        self.assertEqual(caught.exception.status, status)
-        self.assertRegex(str(caught.exception), words)
-
+class RecipeTest(support.Case):
     def compare(self):
         found, sizes = 0, [(45, 31), (23, 58), (11, 9), (160, 6), (20, 90), (28, 28)]
         for name, recipe, checksums, values in vectors():

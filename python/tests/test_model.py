@@ -23,17 +23,11 @@ from raggedvit._constants import CONSTANTS
 from raggedvit._layouts import rvit_view
 
 
-class ModelTest(unittest.TestCase):
+class ModelTest(support.Case):
     @classmethod
     def setUpClass(cls):
         cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
         cls.images = support.tiles(4)
-
-    def fails(self, status, words, function, *arguments, **named):
-        with self.assertRaises(RaggedVitError) as caught:
-            function(*arguments, **named)
-        self.assertEqual(caught.exception.status, status)
-        self.assertRegex(str(caught.exception), words)
 
     def test_logits_are_those_of_timm(self):
         images, wanted = support.tiles(64), support.reference_logits()

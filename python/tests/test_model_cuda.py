@@ -9,7 +9,7 @@ import support
 import modules
 from modules import POLICIES, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import Status
 from raggedvit._layouts import new
 
 if not torch.cuda.is_available():
@@ -18,13 +18,7 @@ if not torch.cuda.is_available():
 torch.backends.cudnn.allow_tf32 = False  # the patch embedding of training would be rounded
 
 
-class CudaModelTest(unittest.TestCase):
-    def fails(self, status, words, function, *arguments, **named):
-        with self.assertRaises(RaggedVitError) as caught:
-            function(*arguments, **named)
-        self.assertEqual(caught.exception.status, status)
-        self.assertRegex(str(caught.exception), words)
-
+class CudaModelTest(support.Case):
     def test_every_policy_gives_the_results_of_the_cpu(self):
         x = images(6)
         cpu, cuda = raggedvit.Model.from_module(timm_module()), raggedvit.Model.from_module(timm_module().cuda())

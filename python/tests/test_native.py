@@ -123,7 +123,7 @@ def qwen3_tower(folder):
     return path
 
 
-class TowerTest(unittest.TestCase):
+class TowerTest(support.Case):
     """What needs no other library."""
 
     grids, asked = [(4, 6), (2, 2), (10, 6)], dict(native=True, max_images=4, max_tokens=100, max_len=60, merged=True, deepstack=True)
@@ -133,11 +133,6 @@ class TowerTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             cls.model = raggedvit.Model(qwen3_tower(folder), backend="cpu", n_threads=2)
         cls.rows = np.random.default_rng(2).standard_normal((88, 96), np.float32)
-
-    def fails(self, status, words, function, *arguments, **named):
-        with self.assertRaisesRegex(RaggedVitError, words) as caught:
-            function(*arguments, **named)
-        self.assertEqual(caught.exception.status, status)
 
     def test_rows_go_where_the_caller_says(self):
         native = self.model.prepare(**self.asked)

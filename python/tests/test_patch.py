@@ -22,13 +22,7 @@ def patched(module, policy="evit", **values):
     return PATCHES[raggedvit._modules.kind_of(module)](module, policy, n_threads=2, **values)
 
 
-class PatchTest(unittest.TestCase):
-    def fails(self, status, words, function, *arguments, **named):
-        with self.assertRaises(RaggedVitError) as caught:
-            function(*arguments, **named)
-        self.assertEqual(caught.exception.status, status)
-        self.assertRegex(str(caught.exception), words)
-
+class PatchTest(support.Case):
     def test_without_pruning_it_is_the_module(self):
         x = images()
         for name, make in modules.MODULES.items():

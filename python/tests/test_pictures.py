@@ -27,15 +27,10 @@ def noise(*sizes, seed=1):
     return [random.integers(0, 256, (height, width, 3), np.uint8) for height, width in sizes]
 
 
-class PicturesTest(unittest.TestCase):
+class PicturesTest(support.Case):
     def setUp(self):
         self.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
         self.pictures = noise(*SIZES)
-
-    def fails(self, status, words, function, *arguments, **named):
-        with self.assertRaisesRegex(RaggedVitError, words) as caught:
-            function(*arguments, **named)
-        self.assertEqual(caught.exception.status, status)
 
     def prepared(self, pictures=None):
         return images.prepare(self.model.recipe, self.pictures if pictures is None else pictures)

@@ -9,7 +9,7 @@ import unittest
 
 import numpy as np
 
-import support  # noqa: F401: finds the package
+import support
 import raggedvit
 from raggedvit import RaggedVitError, Status
 from raggedvit._constants import CONSTANTS
@@ -32,7 +32,7 @@ class Interface:
 
 
 @unittest.skipIf(why_not_plain(), why_not_plain())
-class DevicePicturesTest(unittest.TestCase):
+class DevicePicturesTest(support.Case):
     @classmethod
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
@@ -68,11 +68,6 @@ class DevicePicturesTest(unittest.TestCase):
         for stages in zip(found.kept, wanted.kept):
             for one, other in zip(*stages):
                 np.testing.assert_array_equal(one, other)
-
-    def fails(self, status, words, function, *arguments, **named):
-        with self.assertRaisesRegex(RaggedVitError, words) as caught:
-            function(*arguments, **named)
-        self.assertEqual(caught.exception.status, status)
 
     def test_the_bits_of_the_host(self):
         options = dict(policy="l2", keep=0.5, blocks=[1], features=True, pooled=True)

@@ -55,16 +55,10 @@ def small(**changes):
     return Classifier(support.CHECKPOINT, **{"n_threads": 2, "options": {"image_size": 64}, "capacity": 8, "backend": "cpu", **changes})
 
 
-class ClassifierTest(unittest.TestCase):
+class ClassifierTest(support.Case):
     @classmethod
     def setUpClass(cls):
         cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2, image_size=64)
-
-    def fails(self, status, words, function, *arguments, **named):
-        with self.assertRaises(RaggedVitError) as caught:
-            function(*arguments, **named)
-        self.assertEqual(caught.exception.status, status, str(caught.exception))
-        self.assertRegex(str(caught.exception), words)
 
     def test_columns(self):
         found = pictures(19)

@@ -9,11 +9,11 @@ from unittest import mock
 
 import numpy as np
 
-import support  # noqa: F401: finds the package
+import support
 import modules
 from modules import hf_module, images, timm_family, timm_module, torch
 import raggedvit
-from raggedvit import RaggedVitError, Status, _save
+from raggedvit import Status, _save
 
 #: What leaves no trace in the tensors, or another than an architecture's name says.
 OTHERS = {"silu": dict(act_layer="silu"), "tanh": dict(act_layer="gelu_tanh"), "8 heads": dict(num_heads=8), "eps": dict(norm_layer=functools.partial(torch.nn.LayerNorm, eps=1e-3)),
@@ -22,16 +22,11 @@ OTHERS = {"silu": dict(act_layer="silu"), "tanh": dict(act_layer="gelu_tanh"), "
           "no bias": dict(qkv_bias=False), "norm before": dict(pre_norm=True), "headless": dict(num_classes=0)}
 
 
-class SaveTest(unittest.TestCase):
+class SaveTest(support.Case):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.path = pathlib.Path(folder.name) / "model.safetensors"
-
-    def fails(self, status, words, function, *arguments, **named):
-        with self.assertRaisesRegex(RaggedVitError, words) as caught:
-            function(*arguments, **named)
-        self.assertEqual(caught.exception.status, status)
 
     def check(self, module, **options):
         """Saved and opened, it gives the bits of from_module."""
