@@ -7,7 +7,7 @@ import concurrent.futures
 import ctypes
 import itertools
 import threading
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,13 +190,13 @@ def fill(copies: Copies, places: Sequence[np.ndarray], found: Sequence[np.ndarra
 
 def _gather(places: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
     """The same by the compiled core's threads, which need no interpreter."""
-    pieces: list[tuple[int, int, int]] = []
-    for place, picture in zip(places, found):
-        to, source, size = place.__array_interface__["data"][0], picture.__array_interface__["data"][0], place.nbytes
-        if size <= CHUNK:
-            pieces.append((to, source, size))
-        else:
-            pieces += [(to + at, source + at, min(CHUNK, size - at)) for at in range(0, size, CHUNK)]
+    _copy_in_pieces((place.__array_interface__["data"][0], picture.__array_interface__["data"][0], place.nbytes)
+                    for place, picture in zip(places, found))
+
+
+def _copy_in_pieces(copies: Iterable[tuple[int, int, int]]) -> None:
+    """copies: to, from and bytes of each."""
+    pieces = [(to + at, source + at, min(CHUNK, size - at)) for to, source, size in copies for at in range(0, size, CHUNK)]
     table = np.array(pieces, np.uint64)
     ready().gather(table.ctypes.data, len(table))
 
@@ -205,9 +205,8 @@ def copy_bytes(to: int, source: int, size: int) -> None:
     """Copies memory, by several threads where it is much: they also touch for the first time what was never written."""
     if core is None or size < 4 * CHUNK:
         ctypes.memmove(to, source, size)
-        return
-    table = np.array([(to + at, source + at, min(CHUNK, size - at)) for at in range(0, size, CHUNK)], np.uint64)
-    ready().gather(table.ctypes.data, len(table))
+    else:
+        _copy_in_pieces([(to, source, size)])
 
 
 def named(error: RaggedVitError, first: int, what: str = "picture") -> RaggedVitError:

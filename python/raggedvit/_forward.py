@@ -32,6 +32,15 @@ def expected_shape(model: Model) -> str:
     return f"[B, {info.channels}, {info.image_height}, {info.image_width}]"
 
 
+def misfit(model: Model, images: Any) -> RaggedVitError:
+    return invalid(f"images are {str(images.dtype).removeprefix('torch.')} {list(images.shape)}; expected {expected_shape(model)}, normalised "
+                   "floating point")
+
+
+def elsewhere(model: Model, images: Any) -> RaggedVitError:
+    return invalid(f"images are on {images.device}, the model on {model.place}; move one of them")
+
+
 def host_view(model: Model, images: Any) -> np.ndarray:
     """Images of the host, of any floating-point type and layout."""
     try:
@@ -42,7 +51,7 @@ def host_view(model: Model, images: Any) -> np.ndarray:
         raise invalid(f"images are a {type(images).__name__} of {len(images)}, which is no array; expected only {expected_shape(model)}: of the "
                       f"batches of a loader with labels give map(images for images, *_ in loader) ({error})") from error
     if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != info.image_shape:
-        raise invalid(f"images are {found.dtype} {list(found.shape)}; expected {expected_shape(model)}, normalised floating point")
+        raise misfit(model, found)
     return found
 
 
@@ -58,7 +67,7 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 def host_tensor(model: Model, images: Any) -> Any:
     """A CPU tensor as numpy reads it."""
     if images.device.type != "cpu":
-        raise invalid(f"images are on {images.device}, the model on {model.place}; move one of them")
+        raise elsewhere(model, images)
     images = images.detach()
     return images.float() if images.dtype == sys.modules["torch"].bfloat16 else images
 
@@ -142,7 +151,7 @@ class Forward:
             images = images.as_subclass(torch.Tensor)
         index = images.get_device()
         if index != self.model.cuda_index:
-            raise invalid(f"images are on {images.device}, the model on {self.model.place}; move one of them")
+            raise elsewhere(self.model, images)
         stream = torch._C._cuda_getCurrentRawStream(index)
         lane = self._lanes.get(stream)
         if lane is None:
@@ -190,11 +199,9 @@ class Forward:
 
     def _on_host(self, images: Any) -> np.ndarray:
         model = self.model
-        if isinstance(images, list) and are_pictures(images):
-            with model._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, self.prune)) as parts:
-                return np.concatenate([logits for logits, _ in parts])
-        found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
-        if model.cuda_index >= 0 and len(found):
+        pictures = isinstance(images, list) and are_pictures(images)
+        found: Any = images if pictures else host_view(model, host_tensor(model, images) if is_torch(images) else images)
+        if pictures or (model.cuda_index >= 0 and len(found)):
             with model._pipeline() as pipeline, contextlib.closing(pipeline.parts(found, self.prune)) as parts:
                 return np.concatenate([logits for logits, _ in parts])
         images = as_float32(found)
@@ -226,7 +233,7 @@ class Lane:
         model, torch, info = self.model, self.torch, self.model.info
         shape = tuple(images.shape)
         if len(shape) != 4 or shape[1:] != info.image_shape:
-            raise invalid(f"images are {str(images.dtype)[6:]} {list(shape)}; expected {expected_shape(model)}, normalised floating point")
+            raise misfit(model, images)
         n = shape[0]
         session = model._sessions.get(self.forward.prune, n, LOGITS, lambda: model._stream(self.stream), self.stream)
         template = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device)
@@ -299,6 +306,5 @@ def converted(torch: Any, images: Any) -> Any:
 def empty_batch(lane: Lane, images: Any) -> Any:
     info = lane.model.info
     if tuple(images.shape[1:]) != info.image_shape:
-        raise invalid(f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected {expected_shape(lane.model)}, normalised floating "
-                      f"point")
+        raise misfit(lane.model, images)
     return lane.torch.empty((0, info.n_classes), dtype=lane.torch.float32, device=images.device)

@@ -20,11 +20,8 @@ def named(prefix: str) -> dict[str, int]:
 BACKENDS = named("RVIT_BACKEND_")
 TIERS = named("RVIT_TIER_")
 KINDS = named("RVIT_DEVICE_KIND_")
-PARAMETERS = {"keep": CONSTANTS["RVIT_PRUNE_KEEP"], "blocks": CONSTANTS["RVIT_PRUNE_BLOCKS"],
-              "threshold": CONSTANTS["RVIT_PRUNE_THRESHOLD"], "mass": CONSTANTS["RVIT_PRUNE_MASS"],
-              "n_samples": CONSTANTS["RVIT_PRUNE_SAMPLES"], "merges": CONSTANTS["RVIT_PRUNE_MERGES"], "seed": CONSTANTS["RVIT_PRUNE_SEED"],
-              "alpha": CONSTANTS["RVIT_PRUNE_ALPHA"], "object_block": CONSTANTS["RVIT_PRUNE_OBJECT_BLOCK"],
-              "tau": CONSTANTS["RVIT_PRUNE_TAU"]}
+PARAMETERS = {name: CONSTANTS["RVIT_PRUNE_" + name.removeprefix("n_").upper()] for name in (
+    "keep", "blocks", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau")}
 
 
 def name_of(table: dict[str, int], value: int) -> str:

@@ -22,7 +22,7 @@ from ._device_pictures import DeviceBatch, are_on_device
 from ._errors import RaggedVitError, Status, invalid
 from ._failures import Errors, Failures, add, check, of_run, wanted
 from ._feed import MOST_SIDE, Shapes, Spec, named as numbered, room_of
-from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_tower, unwatched
+from ._forward import Forward, as_float32, converted, elsewhere, host_tensor, host_view, misfit, refuse_tower, unwatched
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, name_of, named
 from ._layouts import new
 from ._library import Handle, Library, library, refuse_copy
@@ -39,13 +39,9 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES = named("RVIT_PRECISION_")
-RESAMPLES = {"timm": CONSTANTS["RVIT_RESAMPLE_TIMM"], "bicubic": CONSTANTS["RVIT_RESAMPLE_BICUBIC"],
-             "bilinear": CONSTANTS["RVIT_RESAMPLE_BILINEAR"],
-             "bilinear_antialias": CONSTANTS["RVIT_RESAMPLE_BILINEAR_ANTIALIAS"]}
-ACTIVATIONS = {"gelu": CONSTANTS["RVIT_ACTIVATION_GELU"], "gelu_tanh": CONSTANTS["RVIT_ACTIVATION_GELU_TANH"],
-               "quick_gelu": CONSTANTS["RVIT_ACTIVATION_QUICK_GELU"], "silu": CONSTANTS["RVIT_ACTIVATION_SILU"]}
-POOLINGS = {name: value for name, value in named("RVIT_POOLING_").items() if value != 0}
-POSITIONS = {name: value for name, value in named("RVIT_POSITION_").items() if value != 0}
+RESAMPLES = {name: CONSTANTS["RVIT_RESAMPLE_" + name.upper()] for name in ("timm", "bicubic", "bilinear", "bilinear_antialias")}
+ACTIVATIONS, POOLINGS, POSITIONS = ({name: value for name, value in named(prefix).items() if value != 0}
+                                    for prefix in ("RVIT_ACTIVATION_", "RVIT_POOLING_", "RVIT_POSITION_"))
 
 
 def _given(argument: str, value: str | None, table: dict[str, int]) -> int:
@@ -483,10 +479,9 @@ class Model:
     def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
         if images.get_device() != self.cuda_index:
-            raise invalid(f"images are on {images.device}, the model on {self.place}; move one of them")
+            raise elsewhere(self, images)
         if images.ndim != 4 or tuple(images.shape[1:]) != info.image_shape:
-            raise invalid(f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected [B, {info.channels}, {info.image_height}, "
-                          f"{info.image_width}], normalised floating point")
+            raise misfit(self, images)
         images = images if images.dtype == torch.float32 else converted(torch, images)
         images = images.clone(memory_format=torch.contiguous_format) if images.data_ptr() % 16 else images.contiguous()
         n, place = len(images), torch._C._cuda_getCurrentRawStream(self.cuda_index)
