@@ -41,15 +41,13 @@ int labels_load(const char *path, const rvit_checkpoint *checkpoint, const char 
         lines_free(&out->names);
         return code;
     }
-    if (path) {
-        if (texts)
-            complain(path, "%lld class names, but %s has embeddings of %d texts", (long long)out->names.n_lines, texts, n_classes);
-        else
-            complain(path, "%lld class names, but the model has %d classes", (long long)out->names.n_lines, n_classes);
-        code = EXIT_FILE;
-    } else {
+    if (path && texts)
+        code = fail_with(EXIT_FILE, path, "%lld class names, but %s has embeddings of %d texts", (long long)out->names.n_lines, texts,
+                         n_classes);
+    else if (path)
+        code = fail_with(EXIT_FILE, path, "%lld class names, but the model has %d classes", (long long)out->names.n_lines, n_classes);
+    else
         complain(NULL, "the checkpoint names %lld classes but has %d; they go by number", (long long)out->names.n_lines, n_classes);
-    }
     lines_free(&out->names);
     return code;
 }
@@ -86,13 +84,10 @@ int labels_read_expected(const struct labels *self, const char *path, int64_t n_
     if (code != EXIT_OK)
         return code;
     int32_t *classes = NULL;
-    if (expected.n_lines != n_images) {
-        complain(path, "%lld classes for %lld images", (long long)expected.n_lines, (long long)n_images);
-        code = EXIT_FILE;
-    } else {
-        classes = allocate((size_t)n_images, sizeof *classes);
-        code = classes ? EXIT_OK : EXIT_FAULT;
-    }
+    if (expected.n_lines != n_images)
+        code = fail_with(EXIT_FILE, path, "%lld classes for %lld images", (long long)expected.n_lines, (long long)n_images);
+    else if (!(classes = allocate((size_t)n_images, sizeof *classes)))
+        code = EXIT_FAULT;
     for (int64_t i = 0; i < n_images && code == EXIT_OK; i++) {
         classes[i] = find_class(self, expected.text[i]);
         if (classes[i] < 0)

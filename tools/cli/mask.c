@@ -114,8 +114,7 @@ static int read_json(const char *path, const char *data, size_t size, struct mas
         {
             const json_int_t number = json_is_integer(block) ? json_integer_value(block) : -1;
             if (number < 0 || number > INT32_MAX) {
-                complain(path, "\"blocks\" is not a list of block numbers");
-                code = EXIT_FILE;
+                code = fail_with(EXIT_FILE, path, "\"blocks\" is not a list of block numbers");
                 break;
             }
             out->blocks[out->n_blocks++] = (int32_t)number;
@@ -156,19 +155,17 @@ int mask_open(struct prune *prune, const rvit_model_info *model, int64_t n_image
         memcpy(prune->desc.blocks, out->blocks, sizeof out->blocks);
     }
     prune_settle(prune, model);
-    if (prune->mask && out->n_stages != prune->desc.n_blocks) {
-        complain(prune->mask, "is for %d prune stage%s, but %d block%s: --blocks LIST says which do", out->n_stages,
-                 out->n_stages > 1 ? "s" : "", prune->desc.n_blocks, prune->desc.n_blocks > 1 ? "s prune" : " prunes");
-        code = EXIT_FILE;
-    } else if (out->n_images > 0 && out->n_images != n_images && out->n_images != n_given) {
-        if (n_images >= 0)
-            complain(prune->mask, "is for %lld image%s, there are %lld", (long long)out->n_images, out->n_images > 1 ? "s" : "",
-                     (long long)n_images);
-        else
-            complain(prune->mask, "is for %lld image%s; of frames on standard input --limit has to say that there are so many",
-                     (long long)out->n_images, out->n_images > 1 ? "s" : "");
-        code = EXIT_FILE;
-    }
+    const bool fits = out->n_images == 0 || out->n_images == n_images || out->n_images == n_given;
+    if (prune->mask && out->n_stages != prune->desc.n_blocks)
+        code = fail_with(EXIT_FILE, prune->mask, "is for %d prune stage%s, but %d block%s: --blocks LIST says which do", out->n_stages,
+                         out->n_stages > 1 ? "s" : "", prune->desc.n_blocks, prune->desc.n_blocks > 1 ? "s prune" : " prunes");
+    else if (!fits && n_images >= 0)
+        code = fail_with(EXIT_FILE, prune->mask, "is for %lld image%s, there are %lld", (long long)out->n_images,
+                         out->n_images > 1 ? "s" : "", (long long)n_images);
+    else if (!fits)
+        code =
+            fail_with(EXIT_FILE, prune->mask, "is for %lld image%s; of frames on standard input --limit has to say that there are so many",
+                      (long long)out->n_images, out->n_images > 1 ? "s" : "");
     if (code != EXIT_OK)
         mask_free(out);
     return code;

@@ -85,23 +85,17 @@ bool prune_check(const struct prune *self)
             complain(NULL, "--%s is not used by --prune %s, but by: %s", prune_parameters[i].option, policy->name, users);
             return false;
         }
-    if (self->mask && policy->type != RVIT_PRUNE_MASK) {
+    if (self->mask && policy->type != RVIT_PRUNE_MASK)
         complain(NULL, "--mask is not used by --prune %s, but by: mask", policy->name);
-        return false;
-    }
-    if (!self->mask && policy->type == RVIT_PRUNE_MASK) {
+    else if (!self->mask && policy->type == RVIT_PRUNE_MASK)
         complain(NULL, "--prune mask needs --mask FILE");
-        return false;
-    }
-    if (policy->parameters & RVIT_PRUNE_THRESHOLD && policy->default_threshold < 0 && !(self->given & RVIT_PRUNE_THRESHOLD)) {
+    else if (policy->parameters & RVIT_PRUNE_THRESHOLD && policy->default_threshold < 0 && !(self->given & RVIT_PRUNE_THRESHOLD))
         complain(NULL, "--prune %s needs --threshold", policy->name);
-        return false;
-    }
-    if (self->given & RVIT_PRUNE_KEEP && self->given & RVIT_PRUNE_MASS) {
+    else if (self->given & RVIT_PRUNE_KEEP && self->given & RVIT_PRUNE_MASS)
         complain(NULL, "--prune %s takes --keep or --mass, not both", policy->name);
-        return false;
-    }
-    return true;
+    else
+        return true;
+    return false;
 }
 
 void prune_settle(struct prune *self, const rvit_model_info *model)
