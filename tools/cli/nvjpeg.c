@@ -12,6 +12,7 @@
 #include "nvjpeg_engine.h"
 #include "nvjpeg_library.h"
 #include "orientation.h"
+#include "plain_jpeg.h"
 
 /* Each thread holds room for a picture, twice, and nvJPEG for its coefficients. */
 #define MOST_PIXELS ((int64_t)50 * 1000 * 1000)
@@ -191,6 +192,9 @@ static bool is_overwritten(struct nvjpeg_decoder *self, rvit_view out, struct ta
     return rvit_stream_read(self->stream, out, found, tail.size) == RVIT_OK && memcmp(found, mark, (size_t)tail.n_own) != 0;
 }
 
+/* Decodes a file that plain_jpeg_read has taken to RGB lines without padding in device memory, and waits. Nothing enqueued may use this
+   memory still: engines write at once. The view's offset is a multiple of 4, and 3 bytes beyond the picture are its too. By others: nvJPEG
+   cannot, and the contents are undefined. */
 static struct outcome decode(struct nvjpeg_decoder *self, const void *data, const struct plain_jpeg *jpeg, rvit_view out)
 {
     const struct nvjpeg_library *library = &self->shared->library;
@@ -222,13 +226,6 @@ static struct outcome decode(struct nvjpeg_decoder *self, const void *data, cons
     if (outcome.failed)
         outcome.way = NVJPEG_BY_OTHERS;
     return outcome;
-}
-
-bool nvjpeg_decode(struct nvjpeg_decoder *self, const void *data, const struct plain_jpeg *jpeg, rvit_view out)
-{
-    const struct outcome outcome = decode(self, data, jpeg, out);
-    count(self->shared, outcome);
-    return outcome.way != NVJPEG_BY_OTHERS;
 }
 
 /* To the host */

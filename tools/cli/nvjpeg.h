@@ -6,7 +6,6 @@
 #include <raggedvit/device.h>
 
 #include "image.h"
-#include "plain_jpeg.h"
 
 struct nvjpeg;         /* of a device; threads share it */
 struct nvjpeg_decoder; /* of one thread at a time */
@@ -31,11 +30,6 @@ struct nvjpeg_counts nvjpeg_count(struct nvjpeg *self);
 /* Returns NULL if there is no memory; nvjpeg_load goes without then. */
 struct nvjpeg_decoder *nvjpeg_decoder_create(struct nvjpeg *shared);
 void nvjpeg_decoder_destroy(struct nvjpeg_decoder *self);
-
-/* Decodes a file that plain_jpeg_read has taken to RGB lines without padding in device memory, and waits. Nothing enqueued may use this
-   memory still: engines write at once. The view's offset is a multiple of 4, and 3 bytes beyond the picture are its too. False: nvJPEG
-   cannot, and the contents are undefined. */
-bool nvjpeg_decode(struct nvjpeg_decoder *self, const void *data, const struct plain_jpeg *jpeg, rvit_view out);
 
 /* As image_load and image_load_to. The decoder may be NULL. */
 bool nvjpeg_load(struct nvjpeg *shared, struct nvjpeg_decoder *self, const char *path, struct image *out, struct image_error *error);
