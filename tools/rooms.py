@@ -193,29 +193,16 @@ def find_edges(sources: dict[str, Source]) -> Edges:
 
 
 def find_circles(edges: Edges) -> list[list[str]]:
-    """Strongly connected components of more than one unit, by Tarjan's algorithm."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[list[str]] = []
-
-    def visit(unit: str) -> None:
-        low[unit] = index[unit] = len(index)
-        stack.append(unit)
-        for other in edges.get(unit, {}):
-            if other not in index:
-                visit(other)
-            if other in stack:
-                low[unit] = min(low[unit], low[other])
-        if low[unit] == index[unit]:
-            members = stack[stack.index(unit):]
-            del stack[-len(members):]
-            found.extend([sorted(members)] if len(members) > 1 else [])
-
-    for unit in sorted(edges):
-        if unit not in index:
-            visit(unit)
-    return found
+    """The units that reach one another."""
+    reach: dict[str, set[str]] = {}
+    for unit in edges:
+        reach[unit], left = set(), [unit]
+        while left:
+            more = edges.get(left.pop(), {}).keys() - reach[unit]
+            reach[unit] |= more
+            left += more
+    circles = {tuple(sorted(other for other in found if unit in reach.get(other, ()))) for unit, found in reach.items() if unit in found}
+    return [list(members) for members in sorted(circles)]
 
 
 def allowed(room: str) -> set[str]:
