@@ -42,7 +42,7 @@ static TRITONSERVER_Error *unknown_parameter(const char *name)
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", rows[i].name);
     }
-    return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter '%.100s' is not known; known are %s", name, known);
+    return invalid("parameter '%.100s' is not known; known are %s", name, known);
 }
 
 static TRITONSERVER_Error *set_parameter(struct config *self, const char *name, const json_t *value)
@@ -54,7 +54,7 @@ static TRITONSERVER_Error *set_parameter(struct config *self, const char *name, 
         if (strcmp(rows[i].name, name) != 0)
             continue;
         if (!text || !text[0])
-            return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter %s has no string_value", name);
+            return invalid("parameter %s has no string_value", name);
         return option_table_set(&table, &rows[i], text, self) ? NULL : failure_of_complaint(NULL);
     }
     return unknown_parameter(name);
@@ -85,7 +85,7 @@ TRITONSERVER_Error *config_read(TRITONBACKEND_Model *model, struct config *out)
         return error;
     const json_int_t batch = json_integer_value(json_object_get(out->root, "max_batch_size"));
     if (batch < 0 || batch > 4096)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "max_batch_size is %lld, expected 1..4096, or 0 for 64", (long long)batch);
+        return invalid("max_batch_size is %lld, expected 1..4096, or 0 for 64", (long long)batch);
     out->max_batch_size = (int32_t)batch;
     return read_parameters(out);
 }

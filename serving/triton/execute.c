@@ -109,8 +109,7 @@ static void note_bad(struct run *self, struct request *request)
     const struct picture *pictures = &self->instance->pictures.list[request->first];
     for (int32_t i = 0; i < request->n && !request->error; i++)
         if (pictures[i].is_bad)
-            request->error = failure(TRITONSERVER_ERROR_INVALID_ARG, "%s: picture %d: %s", tensors_inputs[request->input.kind].name, i,
-                                     pictures[i].error.text);
+            request->error = invalid("%s: picture %d: %s", tensors_inputs[request->input.kind].name, i, pictures[i].error.text);
 }
 
 /* Brings all pictures to their places. */

@@ -50,7 +50,7 @@ TRITONSERVER_Error *failure_of_status(rvit_status status, const char *what)
 
 TRITONSERVER_Error *failure_of_complaint(const char *subject)
 {
-    return failure(TRITONSERVER_ERROR_INVALID_ARG, "%s%s%s", subject ? subject : "", subject ? ": " : "", complaint);
+    return invalid("%s%s%s", subject ? subject : "", subject ? ": " : "", complaint);
 }
 
 void failure_note(const char *sentence)

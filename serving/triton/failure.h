@@ -7,6 +7,8 @@
 #include <raggedvit/raggedvit.h>
 
 __attribute__((format(printf, 2, 3))) TRITONSERVER_Error *failure(TRITONSERVER_Error_Code code, const char *format, ...);
+/* What the configuration or a request says cannot be done. */
+#define invalid(...) failure(TRITONSERVER_ERROR_INVALID_ARG, __VA_ARGS__)
 TRITONSERVER_Error *failure_out_of_memory(void);
 TRITONSERVER_Error_Code failure_code(rvit_status status);
 /* Of a call of the library that failed in this thread. what: what was tried; NULL: the library's sentence says it all. */

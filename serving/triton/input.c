@@ -46,14 +46,14 @@ TRITONSERVER_Error *input_open(TRITONBACKEND_Request *request, unsigned declared
     *out = (struct input){0};
     TRY(TRITONBACKEND_RequestInputCount(request, &n));
     if (n != 1)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "the request has %u inputs, expected exactly one of IMAGE, ENCODED and PIXELS", n);
+        return invalid("the request has %u inputs, expected exactly one of IMAGE, ENCODED and PIXELS", n);
     TRY(TRITONBACKEND_RequestInputByIndex(request, 0, &out->handle));
     TRY(TRITONBACKEND_InputProperties(out->handle, &name, &type, &out->shape, &out->n_dims, &size, &out->n_buffers));
     const int kind = tensors_find_input(name);
     if (kind < 0 || !(declared & 1U << kind))
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "input '%.100s' is not one that this model declares", name);
+        return invalid("input '%.100s' is not one that this model declares", name);
     if (type != tensors_inputs[kind].type)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "%s has the data type %s, expected %s", name, TRITONSERVER_DataTypeString(type),
+        return invalid("%s has the data type %s, expected %s", name, TRITONSERVER_DataTypeString(type),
                        TRITONSERVER_DataTypeString(tensors_inputs[kind].type));
     out->kind = (enum input_kind)kind;
     return open_buffers(out);

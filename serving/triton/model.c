@@ -17,7 +17,7 @@ static TRITONSERVER_Error *open_checkpoint(struct model *self, const char *folde
     desc.image_size = self->config.image_size;
     desc.architecture = self->config.architecture;
     if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, self->config.checkpoint) >= sizeof path)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter checkpoint: the path is too long");
+        return invalid("parameter checkpoint: the path is too long");
     rvit_status status = rvit_checkpoint_open(path, &desc, &self->checkpoint);
     if (status == RVIT_OK)
         status = rvit_checkpoint_get_info(self->checkpoint, &self->info);
@@ -45,8 +45,7 @@ static TRITONSERVER_Error *find_recipe(struct model *self)
             recipe_value(self->checkpoint, fact), recipe_origin(self->checkpoint, fact));
     }
     if (!(self->info.std[0] > 0) && !(has_mean && has_deviation))
-        return failure(TRITONSERVER_ERROR_INVALID_ARG,
-                       "nothing tells the mean and the standard deviation of the model's pictures: a config.json or "
+        return invalid("nothing tells the mean and the standard deviation of the model's pictures: a config.json or "
                        "preprocessor_config.json beside the checkpoint does, or the parameters mean and std");
     for (int c = 0; c < 3; c++) {
         self->recipe.mean[c] = has_mean ? config->recipe.mean[c] : self->info.mean[c];
@@ -63,11 +62,9 @@ static TRITONSERVER_Error *plan_run(struct model *self, int32_t max_patches)
     const int64_t most = (int64_t)config->max_batch_size * self->max_len;
     const int64_t max_tokens = config->max_tokens > 0 ? config->max_tokens : most;
     if (max_tokens < self->max_len)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter max_tokens is %" PRId64 ", but one picture has up to %d tokens",
-                       max_tokens, self->max_len);
+        return invalid("parameter max_tokens is %" PRId64 ", but one picture has up to %d tokens", max_tokens, self->max_len);
     if (max_tokens > INT32_MAX)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG,
-                       "max_batch_size %d pictures of up to %d tokens: the parameter max_tokens must limit a run", config->max_batch_size,
+        return invalid("max_batch_size %d pictures of up to %d tokens: the parameter max_tokens must limit a run", config->max_batch_size,
                        self->max_len);
     const int64_t fitting = max_patches > 0 ? config->max_batch_size : max_tokens / self->max_len;
     const int32_t max_images = fitting < config->max_batch_size ? (int32_t)fitting : config->max_batch_size;
@@ -85,8 +82,7 @@ static TRITONSERVER_Error *plan_memory(struct model *self)
                                         : (int64_t)plan->max_images * 12 * self->info.image_height * self->info.image_width;
     const int64_t least = planes + (int64_t)plan->max_images * PICTURE_ALIGNMENT;
     if (self->config.max_picture_bytes > 0 && self->config.max_picture_bytes < least)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG,
-                       "parameter max_picture_bytes is %" PRId64 ", but the inputs of a run of %d pictures take %" PRId64
+        return invalid("parameter max_picture_bytes is %" PRId64 ", but the inputs of a run of %d pictures take %" PRId64
                        ": a larger one, or a smaller max_batch_size or max_tokens",
                        self->config.max_picture_bytes, plan->max_images, least);
     if (self->config.max_picture_bytes > 0)
@@ -100,8 +96,7 @@ static TRITONSERVER_Error *plan_small(struct model *self, int32_t max_patches)
 {
     const int32_t n = self->config.small_batch;
     if (n >= self->plan.max_images)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter small_batch is %d, expected less than the %d pictures of a run", n,
-                       self->plan.max_images);
+        return invalid("parameter small_batch is %d, expected less than the %d pictures of a run", n, self->plan.max_images);
     const int64_t tokens = (int64_t)n * self->max_len;
     if (n > 0)
         picture_plan_make(&self->recipe, &self->info, n,
@@ -115,9 +110,9 @@ static TRITONSERVER_Error *name_classes(struct model *self, const char *folder)
     char path[4096];
     if (self->config.labels && (size_t)snprintf(path, sizeof path, "%s%s%s", self->config.labels[0] == '/' ? "" : folder,
                                                 self->config.labels[0] == '/' ? "" : "/", self->config.labels) >= sizeof path)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter labels: the path is too long");
+        return invalid("parameter labels: the path is too long");
     if (self->n_classes == 0)
-        return self->config.labels ? failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter labels: the model has no classes") : NULL;
+        return self->config.labels ? invalid("parameter labels: the model has no classes") : NULL;
     return names_make(&self->names, self->config.labels ? path : NULL, self->checkpoint, self->n_classes);
 }
 
@@ -154,7 +149,7 @@ TRITONSERVER_Error *model_create(TRITONBACKEND_Model *handle, const struct metri
     if (type != TRITONBACKEND_ARTIFACT_FILESYSTEM)
         return failure(TRITONSERVER_ERROR_UNSUPPORTED, "the model repository is not in the file system");
     if ((size_t)snprintf(folder, sizeof folder, "%s/%" PRIu64, location, version) >= sizeof folder)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "the path of the model repository is too long");
+        return invalid("the path of the model repository is too long");
     struct model *self = calloc(1, sizeof *self);
     if (!self)
         return failure_out_of_memory();

@@ -14,8 +14,7 @@ enum { KEPT_MEMORY = 16 << 20 };
 
 static TRITONSERVER_Error *no_such_setting(const struct model *model)
 {
-    return failure(TRITONSERVER_ERROR_INVALID_ARG,
-                   "the request's parameters choose no policy that is declared for this model; policy and keep choose among: %s",
+    return invalid("the request's parameters choose no policy that is declared for this model; policy and keep choose among: %s",
                    model->settings.text);
 }
 
@@ -53,8 +52,7 @@ static TRITONSERVER_Error *find_setting(struct request *self, const struct model
         else if (strcmp(name, "policy") == 0 || (strcmp(name, "keep") == 0 && !read_keep(type, value, &wish.keep)))
             return no_such_setting(model);
         else if (strcmp(name, "keep") != 0 && strncmp(name, "triton_", 7) != 0)
-            return failure(TRITONSERVER_ERROR_INVALID_ARG,
-                           "the request has the parameter '%.100s', expected policy and keep alone, which choose among: %s", name,
+            return invalid("the request has the parameter '%.100s', expected policy and keep alone, which choose among: %s", name,
                            model->settings.text);
     }
     if (n > 0)
@@ -72,7 +70,7 @@ static TRITONSERVER_Error *find_outputs(struct request *self, const struct model
         TRY(TRITONBACKEND_RequestOutputName(self->handle, i, &name));
         const int kind = tensors_find_output(name);
         if (kind < 0 || !(model->tensors.outputs & 1U << kind))
-            return failure(TRITONSERVER_ERROR_INVALID_ARG, "output '%.100s' is not one that this model declares", name);
+            return invalid("output '%.100s' is not one that this model declares", name);
         self->outputs |= 1U << kind;
     }
     return NULL;
@@ -87,7 +85,7 @@ static TRITONSERVER_Error *bad_shape(const struct input *input, const char *expe
         const size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, "%s%" PRId64, i > 0 ? ", " : "", input->shape[i]);
     }
-    return failure(TRITONSERVER_ERROR_INVALID_ARG, "%s has the shape [%s], expected %s", tensors_inputs[input->kind].name, text, expected);
+    return invalid("%s has the shape [%s], expected %s", tensors_inputs[input->kind].name, text, expected);
 }
 
 /* n, and that shape and bytes agree. element: bytes. */
@@ -98,8 +96,7 @@ static TRITONSERVER_Error *check_size(const struct input *input, int64_t element
         if (__builtin_mul_overflow(size, input->shape[i], &size))
             return bad_shape(input, "fewer elements");
     if ((uint64_t)size != input->size)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "%s has %" PRIu64 " bytes, but its shape takes %" PRId64,
-                       tensors_inputs[input->kind].name, input->size, size);
+        return invalid("%s has %" PRIu64 " bytes, but its shape takes %" PRId64, tensors_inputs[input->kind].name, input->size, size);
     return NULL;
 }
 
@@ -115,8 +112,8 @@ static TRITONSERVER_Error *check_shape(const struct input *input, const struct m
     if (input->n_dims == 0 || shape[0] < 1)
         return bad_shape(input, "one picture or more along the first dimension");
     if (shape[0] > model->config.max_batch_size)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "%s has %" PRId64 " pictures, more than the %d of max_batch_size",
-                       tensors_inputs[input->kind].name, shape[0], model->config.max_batch_size);
+        return invalid("%s has %" PRId64 " pictures, more than the %d of max_batch_size", tensors_inputs[input->kind].name, shape[0],
+                       model->config.max_batch_size);
     if (input->kind == INPUT_ENCODED)
         return input->n_dims == 2 && shape[1] == 1 ? NULL : bad_shape(input, "[n, 1]");
     if (input->kind == INPUT_IMAGE) {
@@ -139,7 +136,7 @@ static TRITONSERVER_Error *check_shape(const struct input *input, const struct m
 
 static TRITONSERVER_Error *bad_picture(const struct request *self, int32_t index, const char *text)
 {
-    return failure(TRITONSERVER_ERROR_INVALID_ARG, "%s: picture %d: %s", tensors_inputs[self->input.kind].name, index, text);
+    return invalid("%s: picture %d: %s", tensors_inputs[self->input.kind].name, index, text);
 }
 
 /* The whole input, one byte behind another. */
@@ -204,8 +201,7 @@ static TRITONSERVER_Error *find_files(struct request *self, struct picture *pict
     }
     if (at == self->input.size)
         return NULL;
-    return failure(TRITONSERVER_ERROR_INVALID_ARG, "ENCODED: %" PRIu64 " bytes are left behind the last of %d pictures",
-                   self->input.size - at, self->n);
+    return invalid("ENCODED: %" PRIu64 " bytes are left behind the last of %d pictures", self->input.size - at, self->n);
 }
 
 static TRITONSERVER_Error *measure(struct request *self, struct picture *pictures, int64_t share)
@@ -231,11 +227,10 @@ static TRITONSERVER_Error *measure_pictures(struct request *self, const struct m
     if (self->bytes > memory)
         TRY(measure(self, pictures, 0));
     if (self->tokens > model->plan.max_tokens || self->n > model->plan.max_images)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "the request's %d pictures have %" PRId64 " tokens, more than the %d of max_tokens",
-                       self->n, self->tokens, model->config.max_tokens > 0 ? model->config.max_tokens : model->plan.max_tokens);
+        return invalid("the request's %d pictures have %" PRId64 " tokens, more than the %d of max_tokens", self->n, self->tokens,
+                       model->config.max_tokens > 0 ? model->config.max_tokens : model->plan.max_tokens);
     if (self->bytes > memory)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG,
-                       "the request's pictures take %" PRId64 " bytes, more than the %" PRId64 " of max_picture_bytes", self->bytes,
+        return invalid("the request's pictures take %" PRId64 " bytes, more than the %" PRId64 " of max_picture_bytes", self->bytes,
                        memory);
     return NULL;
 }

@@ -27,7 +27,7 @@ static void list_parameters(int bits, char *out, size_t out_size)
 
 static TRITONSERVER_Error *refuse(const struct setting *setting, const char *sentence)
 {
-    return failure(TRITONSERVER_ERROR_INVALID_ARG, "policy '%s': %s", setting->text, sentence);
+    return invalid("policy '%s': %s", setting->text, sentence);
 }
 
 /* Looks the policy up, and checks that it takes what is given. */
@@ -93,8 +93,7 @@ static TRITONSERVER_Error *parse_all(struct settings *self, char *texts)
         if (!text[strspn(text, blanks)])
             continue;
         if (self->n == SETTINGS_MOST)
-            return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter settings: more than %d policies, the one of 'policy' among them",
-                           SETTINGS_MOST);
+            return invalid("parameter settings: more than %d policies, the one of 'policy' among them", SETTINGS_MOST);
         struct setting *setting = &self->list[self->n++];
         *setting = (struct setting){.desc = RVIT_PRUNE_DESC_INIT};
         TRY(parse(setting, text));

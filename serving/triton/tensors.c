@@ -81,10 +81,9 @@ static bool dims_fit(const json_t *given, const int64_t *dims, int32_t n_dims)
 static TRITONSERVER_Error *refuse(const char *what, const struct tensor *tensor, const int64_t *dims, int32_t n_dims)
 {
     if (n_dims == 3)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "%s %s: expected data_type %s and dims [ %lld, %lld, %lld ]", what, tensor->name,
-                       tensor->config_type, (long long)dims[0], (long long)dims[1], (long long)dims[2]);
-    return failure(TRITONSERVER_ERROR_INVALID_ARG, "%s %s: expected data_type %s and dims [ %lld ]", what, tensor->name,
-                   tensor->config_type, (long long)dims[0]);
+        return invalid("%s %s: expected data_type %s and dims [ %lld, %lld, %lld ]", what, tensor->name, tensor->config_type,
+                       (long long)dims[0], (long long)dims[1], (long long)dims[2]);
+    return invalid("%s %s: expected data_type %s and dims [ %lld ]", what, tensor->name, tensor->config_type, (long long)dims[0]);
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -98,13 +97,12 @@ static TRITONSERVER_Error *check_input(struct tensors *self, const json_t *given
     const char *name = text_of(given, "name");
     const int kind = tensors_find_input(name);
     if (kind < 0)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "input '%.100s' is not known; known are IMAGE, ENCODED and PIXELS", name);
+        return invalid("input '%.100s' is not known; known are IMAGE, ENCODED and PIXELS", name);
     if (strcmp(text_of(given, "data_type"), tensors_inputs[kind].config_type) != 0 ||
         !dims_fit(json_object_get(given, "dims"), self->input_dims[kind], self->n_input_dims[kind]))
         return refuse("input", &tensors_inputs[kind], self->input_dims[kind], self->n_input_dims[kind]);
     if (!alone && !json_is_true(json_object_get(given, "optional")))
-        return failure(TRITONSERVER_ERROR_INVALID_ARG,
-                       "input %s: of several inputs each must be optional, since a request brings one of them", name);
+        return invalid("input %s: of several inputs each must be optional, since a request brings one of them", name);
     if (kind == INPUT_IMAGE && !json_is_true(json_object_get(given, "allow_ragged_batch")))
         log_line(TRITONSERVER_LOG_WARN, "raggedvit: input IMAGE has no allow_ragged_batch: each change of size closes a batch");
     self->inputs |= 1U << kind;
@@ -120,7 +118,7 @@ static TRITONSERVER_Error *check_output(struct tensors *self, const json_t *give
         for (int i = 0; i < N_OUTPUTS; i++)
             if (self->width[i] > 0)
                 strcat(strcat(known, known[0] ? ", " : ""), tensors_outputs[i].name);
-        return failure(TRITONSERVER_ERROR_INVALID_ARG, "output '%.100s' is not one of this model's, which are %s", name, known);
+        return invalid("output '%.100s' is not one of this model's, which are %s", name, known);
     }
     if (strcmp(text_of(given, "data_type"), tensors_outputs[kind].config_type) != 0 ||
         !dims_fit(json_object_get(given, "dims"), &self->width[kind], 1))
@@ -220,8 +218,7 @@ static TRITONSERVER_Error *complete(struct tensors *self, TRITONBACKEND_Model *m
     if (!wanted && is_whole)
         return NULL;
     if (!wanted)
-        return failure(TRITONSERVER_ERROR_INVALID_ARG,
-                       "max_batch_size, input and output are needed in config.pbtxt where the server does not complete configurations");
+        return invalid("max_batch_size, input and output are needed in config.pbtxt where the server does not complete configurations");
     if (config->max_batch_size == 0) {
         config->max_batch_size = 64;
         json_object_set_new(config->root, "max_batch_size", json_integer(config->max_batch_size));
