@@ -4,54 +4,46 @@
 
 #include "image_reader.h"
 
-/* Up to two places in a file that have certain bytes. */
+/* Up to two places in a file that have certain bytes: n bytes from `at` on, one of the choices that follow each other in `bytes`. */
 struct mark {
     struct image_kind kind;
-    struct {
-        size_t at, n;
+    struct place {
+        size_t at, n, n_choices;
         const char *bytes;
     } places[2];
 };
 
 static const struct mark marks[] = {
-    {{"PNG", image_read_png}, {{0, 8, "\x89PNG\r\n\x1a\n"}}},
-    {{"JPEG", image_read_jpeg}, {{0, 3, "\xff\xd8\xff"}}},
-    {{"WebP", image_read_webp}, {{0, 4, "RIFF"}, {8, 4, "WEBP"}}},
-    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x0c\0\0\0"}}}, /* the sizes of its header that there are */
-    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x28\0\0\0"}}},
-    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x34\0\0\0"}}},
-    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x38\0\0\0"}}},
-    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x40\0\0\0"}}},
-    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x6c\0\0\0"}}},
-    {{"BMP", image_read_bmp}, {{0, 2, "BM"}, {14, 4, "\x7c\0\0\0"}}},
-    {{"AVIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "avif"}}},
-    {{"AVIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "avis"}}},
-    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "heic"}}},
-    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "heix"}}},
-    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "hevc"}}},
-    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "mif1"}}},
-    {{"HEIF", NULL}, {{4, 4, "ftyp"}, {8, 4, "msf1"}}},
-    {{"GIF", NULL}, {{0, 4, "GIF8"}}},
-    {{"TIFF", NULL}, {{0, 4, "II*\0"}}},
-    {{"TIFF", NULL}, {{0, 4, "MM\0*"}}},
-    {{"JPEG XL", NULL}, {{0, 2, "\xff\x0a"}}},
-    {{"JPEG XL", NULL}, {{0, 8, "\0\0\0\x0cJXL "}}},
-    {{"JPEG 2000", NULL}, {{0, 8, "\0\0\0\x0cjP  "}}},
-    {{"JPEG 2000", NULL}, {{0, 4, "\xff\x4f\xff\x51"}}},
-    {{"Photoshop", NULL}, {{0, 4, "8BPS"}}},
+    {{"PNG", image_read_png}, {{0, 8, 1, "\x89PNG\r\n\x1a\n"}}},
+    {{"JPEG", image_read_jpeg}, {{0, 3, 1, "\xff\xd8\xff"}}},
+    {{"WebP", image_read_webp}, {{0, 4, 1, "RIFF"}, {8, 4, 1, "WEBP"}}},
+    /* The sizes of its header that there are. */
+    {{"BMP", image_read_bmp}, {{0, 2, 1, "BM"}, {14, 4, 7, "\x0c\0\0\0\x28\0\0\0\x34\0\0\0\x38\0\0\0\x40\0\0\0\x6c\0\0\0\x7c\0\0\0"}}},
+    {{"AVIF", NULL}, {{4, 4, 1, "ftyp"}, {8, 4, 2, "avifavis"}}},
+    {{"HEIF", NULL}, {{4, 4, 1, "ftyp"}, {8, 4, 5, "heicheixhevcmif1msf1"}}},
+    {{"GIF", NULL}, {{0, 4, 1, "GIF8"}}},
+    {{"TIFF", NULL}, {{0, 4, 2, "II*\0MM\0*"}}},
+    {{"JPEG XL", NULL}, {{0, 2, 1, "\xff\x0a"}}},
+    {{"JPEG XL", NULL}, {{0, 8, 1, "\0\0\0\x0cJXL "}}},
+    {{"JPEG 2000", NULL}, {{0, 8, 1, "\0\0\0\x0cjP  "}}},
+    {{"JPEG 2000", NULL}, {{0, 4, 1, "\xff\x4f\xff\x51"}}},
+    {{"Photoshop", NULL}, {{0, 4, 1, "8BPS"}}},
 };
+
+static bool has(const char *data, size_t size, const struct place *place)
+{
+    if (place->at + place->n > size)
+        return false;
+    for (size_t i = 0; i < place->n_choices; i++)
+        if (memcmp(data + place->at, place->bytes + i * place->n, place->n) == 0)
+            return true;
+    return place->n_choices == 0; /* there is no second place */
+}
 
 const struct image_kind *image_kind_of(const void *data, size_t size)
 {
-    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        size_t n = 0;
-        for (; n < 2; n++) {
-            const size_t at = marks[i].places[n].at, length = marks[i].places[n].n;
-            if (at + length > size || (length > 0 && memcmp((const char *)data + at, marks[i].places[n].bytes, length) != 0))
-                break;
-        }
-        if (n == 2)
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (has(data, size, &marks[i].places[0]) && has(data, size, &marks[i].places[1]))
             return &marks[i].kind;
-    }
     return NULL;
 }
