@@ -38,10 +38,8 @@ static const struct option_table table = {"raggedvit", "parameter ", rows, N_ROW
 static TRITONSERVER_Error *unknown_parameter(const char *name)
 {
     char known[1024] = "";
-    for (int i = 0; i < N_ROWS; i++) {
-        const size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", rows[i].name);
-    }
+    for (int i = 0; i < N_ROWS; i++)
+        append_text(known, sizeof known, "%s%s", known[0] ? ", " : "", rows[i].name);
     return invalid("parameter '%.100s' is not known; known are %s", name, known);
 }
 

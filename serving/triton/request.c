@@ -7,6 +7,7 @@
 
 #include "failure.h"
 #include "image_file.h"
+#include "option_table.h"
 
 enum { KEPT_MEMORY = 16 << 20 };
 
@@ -81,10 +82,8 @@ static TRITONSERVER_Error *find_outputs(struct request *self, const struct model
 static TRITONSERVER_Error *bad_shape(const struct input *input, const char *expected)
 {
     char text[256] = "";
-    for (uint32_t i = 0; i < input->n_dims && i < 8; i++) {
-        const size_t used = strlen(text);
-        snprintf(text + used, sizeof text - used, "%s%" PRId64, i > 0 ? ", " : "", input->shape[i]);
-    }
+    for (uint32_t i = 0; i < input->n_dims && i < 8; i++)
+        append_text(text, sizeof text, "%s%" PRId64, i > 0 ? ", " : "", input->shape[i]);
     return invalid("%s has the shape [%s], expected %s", tensors_inputs[input->kind].name, text, expected);
 }
 

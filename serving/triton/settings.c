@@ -19,10 +19,8 @@ static void list_parameters(int bits, char *out, size_t out_size)
 {
     out[0] = 0;
     for (int i = 0; i < N_ROWS; i++)
-        if (rows[i].given & bits) {
-            const size_t used = strlen(out);
-            snprintf(out + used, out_size - used, "%s%s", used ? ", " : "", rows[i].name);
-        }
+        if (rows[i].given & bits)
+            append_text(out, out_size, "%s%s", out[0] ? ", " : "", rows[i].name);
 }
 
 static TRITONSERVER_Error *refuse(const struct setting *setting, const char *sentence)
@@ -123,10 +121,8 @@ TRITONSERVER_Error *settings_make(struct settings *self, const char *policy, con
         free(copy);
     }
     self->text[0] = 0;
-    for (int32_t i = 0; !error && i < self->n; i++) {
-        const size_t used = strlen(self->text);
-        snprintf(self->text + used, sizeof self->text - used, "%s%s", i > 0 ? "; " : "", self->list[i].text);
-    }
+    for (int32_t i = 0; !error && i < self->n; i++)
+        append_text(self->text, sizeof self->text, "%s%s", i > 0 ? "; " : "", self->list[i].text);
     return error;
 }
 

@@ -12,6 +12,7 @@
 
 #include "cli.h"
 #include "image_kind.h"
+#include "option_table.h"
 
 int path_list_add(struct path_list *self, const char *folder, size_t folder_length, const char *path)
 {
@@ -82,14 +83,12 @@ static void tell_left_out(const char *folder, const struct path_list *left_out, 
     enum { MOST_NAMES = 8 };
     char names[1024] = "";
     const int32_t n = left_out->n - first;
-    size_t length = 0;
-    for (int32_t i = 0; i < n && i < MOST_NAMES && length < sizeof names; i++) {
+    for (int32_t i = 0; i < n && i < MOST_NAMES; i++) {
         const char *name = strrchr(left_out->paths[first + i], '/');
-        length +=
-            (size_t)snprintf(names + length, sizeof names - length, "%s%s", i ? ", " : "", name ? name + 1 : left_out->paths[first + i]);
+        append_text(names, sizeof names, "%s%s", i ? ", " : "", name ? name + 1 : left_out->paths[first + i]);
     }
-    if (n > MOST_NAMES && length < sizeof names)
-        (void)snprintf(names + length, sizeof names - length, " and %d more", n - MOST_NAMES);
+    if (n > MOST_NAMES)
+        append_text(names, sizeof names, " and %d more", n - MOST_NAMES);
     if (n > 0)
         complain(folder, "left out, as %s no picture%s: %s", n > 1 ? "they are" : "it is", n > 1 ? "s" : "", names);
 }

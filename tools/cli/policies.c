@@ -17,15 +17,14 @@ enum { OPTIONS_WIDTH = 36 }; /* options past it go to a second line */
 /* "3,6,9", "3" or, to the last block of the model, "3..last"; "last-1" for the last but one. */
 static void describe_blocks(const rvit_prune_info *info, char *out, size_t out_size)
 {
-    size_t used = 0;
     out[0] = 0;
     if (info->n_default_blocks < 0)
         snprintf(out, out_size, "%d..last", info->default_blocks[0]);
-    for (int32_t i = 0; i < info->n_default_blocks && used < out_size; i++) {
+    for (int32_t i = 0; i < info->n_default_blocks; i++) {
         const int32_t block = info->default_blocks[i];
-        used += (size_t)snprintf(out + used, out_size - used, "%s%s", i ? "," : "", block < 0 ? "last" : "");
-        if (block != -1 && used < out_size)
-            used += (size_t)snprintf(out + used, out_size - used, "%d", block < 0 ? block + 1 : block);
+        append_text(out, out_size, "%s%s", i ? "," : "", block < 0 ? "last" : "");
+        if (block != -1)
+            append_text(out, out_size, "%d", block < 0 ? block + 1 : block);
     }
 }
 
@@ -49,15 +48,12 @@ static void describe_options(struct listed *policy)
     policy->options[0] = 0;
     for (int i = 0; i < PRUNE_N_PARAMETERS; i++)
         if (policy->info.parameters & (int)prune_parameters[i].bit) {
-            const size_t used = strlen(policy->options);
             char option[80];
             describe_option(&policy->info, &prune_parameters[i], option, sizeof option);
-            snprintf(policy->options + used, sizeof policy->options - used, "%s%s", used ? " " : "", option);
+            append_text(policy->options, sizeof policy->options, "%s%s", policy->options[0] ? " " : "", option);
         }
-    if (policy->info.type == RVIT_PRUNE_MASK) {
-        const size_t used = strlen(policy->options);
-        snprintf(policy->options + used, sizeof policy->options - used, " --mask FILE");
-    }
+    if (policy->info.type == RVIT_PRUNE_MASK)
+        append_text(policy->options, sizeof policy->options, " --mask FILE");
     policy->width = (int)strlen(policy->options);
     for (int i = policy->width; policy->width > OPTIONS_WIDTH && i > 0; i--)
         if (policy->options[i] == ' ' && strchr("-[", policy->options[i + 1]))

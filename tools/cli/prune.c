@@ -2,11 +2,11 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "json.h"
+#include "option_table.h"
 
 #define PLACES(given, usual) offsetof(rvit_prune_desc, given), offsetof(rvit_prune_info, usual)
 const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS] = {
@@ -56,23 +56,13 @@ void prune_settle_policy(struct prune *self, int given)
     self->given = given;
 }
 
-/* Appends to the text in out, truncated at its end. */
-__attribute__((format(printf, 3, 4))) static void append(char *out, size_t out_size, const char *format, ...)
-{
-    const size_t used = strlen(out);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(out + used, out_size - used, format, arguments);
-    va_end(arguments);
-}
-
 void prune_list_names(int parameters, char *out, size_t out_size)
 {
     rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
     out[0] = 0;
     for (int32_t i = 0; rvit_prune_list(i, &info) == RVIT_OK; i++)
         if ((info.parameters & parameters) == parameters)
-            append(out, out_size, "%s%s", out[0] ? ", " : "", info.name);
+            append_text(out, out_size, "%s%s", out[0] ? ", " : "", info.name);
 }
 
 bool prune_check(const struct prune *self)
@@ -136,14 +126,14 @@ void prune_describe(const struct prune *self, char *out, size_t out_size)
     for (int i = 0; i < PRUNE_N_PARAMETERS; i++) {
         const double value = value_of(self, &prune_parameters[i]);
         if (value >= 0)
-            append(out, out_size, ", %s %.9g", prune_parameters[i].option, value);
+            append_text(out, out_size, ", %s %.9g", prune_parameters[i].option, value);
     }
     if (self->policy.parameters & RVIT_PRUNE_SEED)
-        append(out, out_size, ", seed %" PRIu64, desc->seed);
+        append_text(out, out_size, ", seed %" PRIu64, desc->seed);
     for (int32_t i = 0; i < desc->n_blocks; i++)
-        append(out, out_size, "%s%d", i > 0 ? "," : desc->n_blocks > 1 ? ", blocks " : ", block ", desc->blocks[i]);
+        append_text(out, out_size, "%s%d", i > 0 ? "," : desc->n_blocks > 1 ? ", blocks " : ", block ", desc->blocks[i]);
     if (self->mask)
-        append(out, out_size, ", of %s", self->mask);
+        append_text(out, out_size, ", of %s", self->mask);
 }
 
 json_t *prune_to_json(const struct prune *self)

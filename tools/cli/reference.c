@@ -7,6 +7,8 @@
 
 #include <zlib.h>
 
+#include "option_table.h"
+
 #define MAX_HEADER (1 << 20) /* of a dump: it has a handful of tensors */
 
 static const char *const names[REFERENCE_OUTPUTS] = {"logits", "pooled", "features"};
@@ -49,9 +51,8 @@ static json_t *read_metadata(const char *path)
 static int refuse_shape(const struct reference *self, const char *name, const int64_t *shape, int32_t rank, const char *expected)
 {
     char text[128] = "";
-    size_t at = 0;
-    for (int32_t i = 0; i < rank && at < sizeof text - 24; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, i ? ", %lld" : "%lld", (long long)shape[i]);
+    for (int32_t i = 0; i < rank; i++)
+        append_text(text, sizeof text, i ? ", %lld" : "%lld", (long long)shape[i]);
     return fail_with(EXIT_FILE, self->path,
                      "tensor '%s' is [%s], the model's are %s: the dump is of another model, or of another --image-size", name, text,
                      expected);

@@ -24,8 +24,7 @@ __attribute__((format(printf, 2, 3))) static void complain(const struct option_t
     free(sentence);
 }
 
-/* Appends to the text in out, truncated at its end. */
-__attribute__((format(printf, 3, 4))) static void append(char *out, size_t out_size, const char *format, ...)
+void append_text(char *out, size_t out_size, const char *format, ...)
 {
     const size_t used = strlen(out);
     va_list arguments;
@@ -41,10 +40,10 @@ static void list_choices(const struct option_row *row, char *out, size_t out_siz
     for (int64_t value = row->low; value <= row->high; value++) {
         const char *name = row->choice((int)value);
         if (name != NULL && last != NULL)
-            append(out, out_size, "%s%s", out[0] ? ", " : "", last);
+            append_text(out, out_size, "%s%s", out[0] ? ", " : "", last);
         last = name != NULL ? name : last;
     }
-    append(out, out_size, "%s%s", out[0] ? " or " : "", last != NULL ? last : "");
+    append_text(out, out_size, "%s%s", out[0] ? " or " : "", last != NULL ? last : "");
 }
 
 /* The range of the argument, or of each number in it: "0 to 1024". */
@@ -57,20 +56,20 @@ static void describe_range(const struct option_row *row, char *out, size_t out_s
         break;
     case OPTION_IS_NUMBER:
     case OPTION_IS_NUMBERS:
-        append(out, out_size, "%g", row->least);
+        append_text(out, out_size, "%g", row->least);
         if (isinf(row->most))
-            append(out, out_size, " or more");
+            append_text(out, out_size, " or more");
         else
-            append(out, out_size, " to %g", row->most);
+            append_text(out, out_size, " to %g", row->most);
         break;
     case OPTION_IS_INTEGER:
     case OPTION_IS_INTEGERS:
     case OPTION_IS_ASCENDING:
-        append(out, out_size, "%" PRId64, row->low);
+        append_text(out, out_size, "%" PRId64, row->low);
         if (row->high >= INT32_MAX)
-            append(out, out_size, " or more");
+            append_text(out, out_size, " or more");
         else
-            append(out, out_size, " to %" PRId64, row->high);
+            append_text(out, out_size, " to %" PRId64, row->high);
         break;
     case OPTION_IS_FLAG:
     case OPTION_IS_TEXT:

@@ -73,6 +73,8 @@ enum option_result option_table_parse(const struct option_table *table, const st
 /* Sets one value as if it were given after the row's option. Prints a message and returns false if it is not valid. */
 bool option_table_set(const struct option_table *table, const struct option_row *row, const char *text, void *values);
 void option_table_help(const struct option_table *table, const struct option_command *command);
+/* Appends to the text in out, truncated at its end. */
+__attribute__((format(printf, 3, 4))) void append_text(char *out, size_t out_size, const char *format, ...);
 /* Prints text, starting at the current column, broken at blanks into lines of at most 100 columns. Further lines start at column indent.
    Ends the line. */
 void wrap_print(const char *text, int column, int indent);
