@@ -1,4 +1,4 @@
-/* Made by tools/dump_preprocessing.py with Pillow 13.0.0, torchvision 0.26.0, torch
+/* Made by tests/make_preprocess_vectors.py with Pillow 13.0.0, torchvision 0.26.0, torch
    2.11.0, timm 1.0.31 and transformers 5.23.0. */
 /* clang-format off */
 #define N_PICTURES 6

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes each target for a number of seconds and prints how many inputs were run. What is found lies in build/fuzz/findings; new inputs
-# that reach new code stay in build/fuzz/corpus for the next time; tools/fuzz_corpus.py adds some to the committed ones.
+# that reach new code stay in build/fuzz/corpus for the next time; tests/fuzz/fuzz_corpus.py adds some to the committed ones.
 #
 # usage: tools/fuzz.sh [SECONDS [TARGET...]]      60 seconds; safetensors, index, config, image, ops, session, sequence, cache
 set -euo pipefail
@@ -26,7 +26,7 @@ for target in "$@"; do
     mkdir -p "$build/corpus/$target"
     committed=("tests/fuzz/corpus/$target")
     if [ -f "tests/fuzz/corpus/$target/found.pack" ]; then
-        tools/fuzz_corpus.py unpack "tests/fuzz/corpus/$target/found.pack" "$build/unpacked/$target"
+        tests/fuzz/fuzz_corpus.py unpack "tests/fuzz/corpus/$target/found.pack" "$build/unpacked/$target"
         committed+=("$build/unpacked/$target")
     fi
     log=$build/fuzz_$target.log

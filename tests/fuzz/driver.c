@@ -1,5 +1,5 @@
 /* Runs a fuzz target over files and the files of folders, without a fuzzer. A file NAME.pack holds many inputs, each behind its length in
-   four bytes, the lowest first (tools/fuzz_corpus.py). */
+   four bytes, the lowest first (tests/fuzz/fuzz_corpus.py). */
 #include "fuzz.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* Every policy on the demo checkpoint and tiles of its sheet, against a file that tools/reference/dump.py wrote in float64: the tokens kept
-   at each stage, and the logits. A test for each policy line of the file.
+/* Every policy on the demo checkpoint and tiles of its sheet, against a file that tests/reference/make_policies.py wrote in float64: the
+   tokens kept at each stage, and the logits. A test for each policy line of the file.
 
      test_policies [--data FOLDER] [FILE] and what every test program takes
 
@@ -421,7 +421,7 @@ int main(int argc, char **argv)
         argv++;
     }
     if (read_cases(path)) {
-        fprintf(stderr, "%s: not what tools/reference/dump.py writes\n", path);
+        fprintf(stderr, "%s: not what tests/reference/make_policies.py writes\n", path);
         return 1;
     }
     if (!image_load(data_path("cifar10_test_1000.png", sheet, sizeof sheet), &T.sheet, &error)) {

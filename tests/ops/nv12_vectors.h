@@ -1,4 +1,4 @@
-/* Made by tools/dump_nv12.py with PyAV 18.1.0, libswscale 9.5.102. */
+/* Made by tests/ops/make_nv12_vectors.py with PyAV 18.1.0, libswscale 9.5.102. */
 enum { NV12_WIDTH = 16, NV12_HEIGHT = 8 };
 static const uint8_t nv12_00[] = {
     192, 193, 91,  91,  144, 143, 93,  93,  104, 103, 202, 203, 190, 191, 108, 108, 192, 195, 91,  92,  144, 142, 93,  94,

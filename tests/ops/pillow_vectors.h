@@ -1,4 +1,4 @@
-/* Made by tools/dump_pillow.py with Pillow 13.0.0, torchvision 0.26.0+cu130, torch
+/* Made by tests/ops/make_pillow_vectors.py with Pillow 13.0.0, torchvision 0.26.0+cu130, torch
    2.11.0+cu130. */
 static const pillow_case pillow_cases[] = {
     {RVIT_PROCESSOR_TIMM, RVIT_IMAGE_RGB8, RVIT_FILTER_BILINEAR, RVIT_FIT_SQUASH, 1, 1, 28, 28, 0, 0x1a8e980fu},

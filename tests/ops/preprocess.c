@@ -29,7 +29,7 @@ static uint32_t crc32_of(const uint8_t *data, size_t size)
     return ~crc;
 }
 
-/* Byte i of every picture's content, as in tools/dump_pillow.py. */
+/* Byte i of every picture's content, as in tests/ops/make_pillow_vectors.py. */
 static uint8_t content(uint32_t i)
 {
     i *= 2654435761u;

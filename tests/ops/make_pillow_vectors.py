@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What Pillow and torchvision make of pictures before they are normalised, for tests/ops/preprocess.c.
 
-  dump_pillow.py > tests/ops/pillow_vectors.h
+  make_pillow_vectors.py > tests/ops/pillow_vectors.h
 
 Needs torch, torchvision, numpy and Pillow 13 from PyPI, and a processor with AVX2, on which PyTorch resizes 8-bit values by itself. Byte i
 of a picture is the upper byte of a hash of i (below). What is made of it is given as the CRC-32 of its bytes, [height, width, 3].
@@ -93,9 +93,9 @@ def cases():
 
 def main():
     if int(PIL.__version__.split(".")[0]) < 13:
-        sys.exit("dump_pillow.py: needs Pillow 13, which resizes tall pictures otherwise than 12")
+        sys.exit("make_pillow_vectors.py: needs Pillow 13, which resizes tall pictures otherwise than 12")
     PIL.Image.MAX_IMAGE_PIXELS = None
-    print(f"/* Made by tools/dump_pillow.py with Pillow {PIL.__version__}, torchvision {torchvision.__version__}, torch\n"
+    print(f"/* Made by tests/ops/make_pillow_vectors.py with Pillow {PIL.__version__}, torchvision {torchvision.__version__}, torch\n"
           f"   {torch.__version__}. */")
     print("static const pillow_case pillow_cases[] = {")
     for processor, form, filter, fit, width, height, target_width, target_height, edge in cases():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What FFmpeg makes of small NV12 pictures without a chroma filter, for tests/ops/preprocess.c.
 
-  dump_nv12.py > tests/ops/nv12_vectors.h
+  make_nv12_vectors.py > tests/ops/nv12_vectors.h
 
 Needs av (PyAV) and numpy from PyPI. FFmpeg converts with its accurate rounding: its fast conversion is up to 3 off the equations. The
 pictures are colours that there are: FFmpeg's sums wrap around for others.
@@ -51,7 +51,8 @@ def show(name, values):
 
 
 def main():
-    print(f"/* Made by tools/dump_nv12.py with PyAV {av.__version__}, libswscale {'.'.join(map(str, av.library_versions['libswscale']))}. */")
+    scaler = ".".join(map(str, av.library_versions["libswscale"]))
+    print(f"/* Made by tests/ops/make_nv12_vectors.py with PyAV {av.__version__}, libswscale {scaler}. */")
     print(f"enum {{ NV12_WIDTH = {WIDTH}, NV12_HEIGHT = {HEIGHT} }};")
     for matrix in (0, 1):
         for full in (0, 1):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What timm's transforms and transformers' processors make of small pictures, for tests/test_preprocess.c.
 
-  dump_preprocessing.py > tests/preprocess_vectors.h
+  make_preprocess_vectors.py > tests/preprocess_vectors.h
 
 Needs torch, torchvision, timm, transformers, numpy and Pillow 13 from PyPI, and a processor with AVX2, on which PyTorch resizes 8-bit
 values by itself. A picture of w x h has the values of the generator x = 1664525 x + 1013904223 (mod 2^32), begun at 12345, each
@@ -103,9 +103,10 @@ def number(value):
 
 def main():
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX"):
-        sys.exit("dump_preprocessing.py: PyTorch's own resize of 8-bit values needs AVX2")
-    print(f"""/* Made by tools/dump_preprocessing.py with Pillow {PIL.__version__}, torchvision {torchvision.__version__.split("+")[0]}, torch
-   {torch.__version__.split("+")[0]}, timm {timm.__version__} and transformers {transformers.__version__}. */
+        sys.exit("make_preprocess_vectors.py: PyTorch's own resize of 8-bit values needs AVX2")
+    torch_version, torchvision_version = (library.__version__.split("+")[0] for library in (torch, torchvision))
+    print(f"""/* Made by tests/make_preprocess_vectors.py with Pillow {PIL.__version__}, torchvision {torchvision_version}, torch
+   {torch_version}, timm {timm.__version__} and transformers {transformers.__version__}. */
 /* clang-format off */
 #define N_PICTURES {len(SIZES)}
 static const int32_t picture_sizes[N_PICTURES][2] = {{{", ".join(f"{{{w}, {h}}}" for w, h in SIZES)}}};

@@ -1,6 +1,6 @@
 """Runs every policy in float64 over tiles of the demo sheet and writes what tests/model/policies.c compares with.
 
-usage: dump.py OUT N_TILES [DATA_FOLDER]      needs numpy, scipy and Pillow
+usage: make_policies.py OUT N_TILES [DATA_FOLDER]      needs numpy, scipy and Pillow
 
 Lines of the file, all settings of a policy as rvit_prune_desc has them:
   model TOKENS PREFIX CLASSES
