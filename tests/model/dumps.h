@@ -1,4 +1,4 @@
-/* The dumps of tools/dump_reference.py: outputs in float64 of models that are made again from their names, shapes and configuration. */
+/* The dumps of make_dumps.py: outputs in float64 of models that are made again from their names, shapes and configuration. */
 #ifndef RVIT_TESTS_DUMPS_H
 #define RVIT_TESTS_DUMPS_H
 

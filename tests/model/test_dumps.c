@@ -1,4 +1,4 @@
-/* Whole models against timm and Hugging Face in float64: the dumps of tools/dump_reference.py, which says how they are made.
+/* Whole models against timm and Hugging Face in float64: the dumps of make_dumps.py, which says how they are made.
 
      test_dumps [--data FOLDER] [--dumps FOLDER] and what every test program takes
 

@@ -1,5 +1,5 @@
 """SigLIP2 of NaFlex on one image, pruned, written out in plain PyTorch over the modules of transformers: what raggedvit's policies are held
-against. Part of dump_reference.py."""
+against. Part of make_dumps.py."""
 import math
 
 import torch

@@ -1,4 +1,4 @@
-"""The vision towers of Qwen2.5-VL and Qwen3-VL: what dump_reference.py asks of transformers beside other towers. Part of it."""
+"""The vision towers of Qwen2.5-VL and Qwen3-VL: what make_dumps.py asks of transformers beside other towers. Part of it."""
 import torch
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 from transformers.vision_utils import get_vision_window_index

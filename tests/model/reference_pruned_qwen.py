@@ -1,5 +1,5 @@
 """Qwen's vision towers on one image, pruned by squares of patches, written out in plain PyTorch over the modules of transformers: what
-raggedvit's policies are held against. Windows are a mask here. Part of dump_reference.py."""
+raggedvit's policies are held against. Windows are a mask here. Part of make_dumps.py."""
 import math
 
 import torch
