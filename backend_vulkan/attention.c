@@ -48,14 +48,9 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
                                            [RVIT_ATTENTION_KEYS] = shape.keys,
                                            [RVIT_ATTENTION_FLAGS] = flags,
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
-                                 .n_specs = shape.matrix   ? RVIT_ATTENTION_N_MATRIX_SPECS
-                                            : shape.direct ? RVIT_ATTENTION_N_DIRECT_SPECS
-                                                           : RVIT_ATTENTION_N_SPECS,
                                  .n_texels = shape.direct ? 3 : 0,
                                  .texel_format = rvit_vk_texel_format(args->dtype),
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = args->n_images, .multiply = args->n_heads, .divide = 1, .times = tiles}};
+                                 .groups = {.rows = args->n_images, .multiply = args->n_heads, .times = tiles}};
     if (shape.matrix) {
         dispatch.specs[RVIT_ATTENTION_SUBGROUP] = matrix->subgroup;
         dispatch.specs[RVIT_ATTENTION_MATRIX_M] = matrix->m;
@@ -65,13 +60,8 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
     } else if (!shape.direct) {
         dispatch.specs[RVIT_ATTENTION_COLUMNS] = shape.columns;
     }
-    push.q_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_Q, RVIT_SLOT(attention, q), unit);
-    push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_K, RVIT_SLOT(attention, k), unit);
-    push.v_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_V, RVIT_SLOT(attention, v), unit);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CU_SEQLENS, RVIT_SLOT(attention, cu_seqlens), 4);
-    push.key_bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_KEY_BIAS, RVIT_SLOT(attention, key_bias), 4);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_OUT, RVIT_SLOT(attention, out), out_unit);
-    push.cls_probs_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CLS_PROBS, RVIT_SLOT(attention, cls_probs), 4);
-    push.lse_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_LSE, RVIT_SLOT(attention, lse), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(attention, q, unit), RVIT_VK_ARRAY(attention, k, unit),
+                 RVIT_VK_ARRAY(attention, v, unit), RVIT_VK_ARRAY(attention, cu_seqlens, 4), RVIT_VK_ARRAY(attention, key_bias, 4),
+                 RVIT_VK_ARRAY(attention, out, out_unit), RVIT_VK_ARRAY(attention, cls_probs, 4), RVIT_VK_ARRAY(attention, lse, 4));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -17,20 +17,12 @@ rvit_status rvit_vk_record_embed(rvit_vk_recorder *recorder, const rvit_embed_ar
                                    .n_prefix = args->n_prefix,
                                    .table_height = args->table_height,
                                    .table_width = args->table_width};
-    rvit_vk_dispatch dispatch = {
-        .shader = half ? RVIT_VK_EMBED_F16_VK : RVIT_VK_EMBED_F32_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                  [RVIT_EMBED_RESAMPLE] = args->table.buffer != NULL ? (uint32_t)args->resample : 0,
-                  [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
-        .n_specs = RVIT_EMBED_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = args->rows.capacity, .multiply = 1, .divide = 1, .times = 1, .live = rvit_vk_grid_live(args->rows)}};
-    push.cells_at = rvit_vk_bind(recorder, &dispatch, RVIT_EMBED_CELLS, RVIT_SLOT(embed, cells), 16);
-    push.patches_at = rvit_vk_bind(recorder, &dispatch, RVIT_EMBED_PATCHES, RVIT_SLOT(embed, patches), half ? 8 : 16);
-    push.prefix_at = rvit_vk_bind(recorder, &dispatch, RVIT_EMBED_PREFIX, RVIT_SLOT(embed, prefix), 16);
-    push.table_at = rvit_vk_bind(recorder, &dispatch, RVIT_EMBED_TABLE, RVIT_SLOT(embed, table), 16);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_EMBED_OUT, RVIT_SLOT(embed, out), 16);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_EMBED_LIVE, RVIT_SLOT(embed, live), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_EMBED_F16_VK : RVIT_VK_EMBED_F32_VK,
+                                 .specs = {[RVIT_EMBED_RESAMPLE] = args->table.buffer != NULL ? (uint32_t)args->resample : 0,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
+                                 .groups = {.rows = args->rows.capacity, .live = rvit_vk_grid_live(args->rows)}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(embed, cells, 16), RVIT_VK_ARRAY(embed, patches, half ? 8 : 16),
+                 RVIT_VK_ARRAY(embed, prefix, 16), RVIT_VK_ARRAY(embed, table, 16), RVIT_VK_ARRAY(embed, out, 16),
+                 RVIT_VK_OPTIONAL(embed, live));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

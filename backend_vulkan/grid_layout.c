@@ -16,28 +16,17 @@ rvit_status rvit_vk_record_grid_layout(rvit_vk_recorder *recorder, const rvit_gr
                                          .max_windows = args->max_windows};
     rvit_vk_dispatch dispatch = {
         .shader = RVIT_VK_GRID_LAYOUT_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                  [RVIT_GRID_LAYOUT_FLAGS] = (args->live_images.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_LIVE : 0) |
+        .specs = {[RVIT_GRID_LAYOUT_FLAGS] = (args->live_images.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_LIVE : 0) |
                                              (args->patch_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_PATCHES : 0) |
                                              (args->cells.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_CELLS : 0) |
                                              (args->unit_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_UNITS : 0) |
                                              (args->window_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_WINDOWS : 0) |
                                              (args->unit_rows.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_UNIT_ROWS : 0) |
                                              (args->patch_merge == 1 ? RVIT_GRID_LAYOUT_LINE_BY_LINE : 0)},
-        .n_specs = RVIT_GRID_LAYOUT_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = entries, .multiply = 1, .divide = per_group, .times = 1}};
-    push.grids_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_GRIDS, RVIT_SLOT(grid_layout, grids), 8);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_CU_SEQLENS, RVIT_SLOT(grid_layout, cu_seqlens), 4);
-    push.patch_cu_seqlens_at =
-        rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_PATCH_CU_SEQLENS, RVIT_SLOT(grid_layout, patch_cu_seqlens), 4);
-    push.cells_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_CELLS, RVIT_SLOT(grid_layout, cells), 16);
-    push.unit_cu_seqlens_at =
-        rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_UNIT_CU_SEQLENS, RVIT_SLOT(grid_layout, unit_cu_seqlens), 4);
-    push.window_cu_seqlens_at =
-        rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_WINDOW_CU_SEQLENS, RVIT_SLOT(grid_layout, window_cu_seqlens), 4);
-    push.unit_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_UNIT_ROWS, RVIT_SLOT(grid_layout, unit_rows), 4);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_LIVE, RVIT_SLOT(grid_layout, live_images), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+        .groups = {.rows = entries, .divide = per_group}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(grid_layout, grids, 8), RVIT_VK_ARRAY(grid_layout, cu_seqlens, 4),
+                 RVIT_VK_ARRAY(grid_layout, patch_cu_seqlens, 4), RVIT_VK_ARRAY(grid_layout, cells, 16),
+                 RVIT_VK_OPTIONAL(grid_layout, live), RVIT_VK_ARRAY(grid_layout, unit_cu_seqlens, 4),
+                 RVIT_VK_ARRAY(grid_layout, window_cu_seqlens, 4), RVIT_VK_ARRAY(grid_layout, unit_rows, 4));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -12,20 +12,13 @@ rvit_status rvit_vk_record_grid_rope(rvit_vk_recorder *recorder, const rvit_grid
                                        .reference_width = args->reference_width};
     rvit_vk_dispatch dispatch = {
         .shader = RVIT_VK_GRID_ROPE_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                  [RVIT_GRID_ROPE_FLAGS] = (args->coordinates == RVIT_ROPE_CENTRED ? RVIT_GRID_ROPE_IS_CENTRED : 0) |
+        .specs = {[RVIT_GRID_ROPE_FLAGS] = (args->coordinates == RVIT_ROPE_CENTRED ? RVIT_GRID_ROPE_IS_CENTRED : 0) |
                                            (args->order == RVIT_ROPE_XY ? RVIT_GRID_ROPE_IS_XY : 0)},
-        .n_specs = RVIT_GRID_ROPE_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
         .groups = {.rows = args->rows.capacity,
                    .multiply = args->head_dim / 2,
                    .divide = RVIT_MAX_THREADS,
-                   .times = 1,
                    .live = rvit_vk_grid_live(args->rows)}};
-    push.cells_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_ROPE_CELLS, RVIT_SLOT(grid_rope, cells), 16);
-    push.frequencies_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_ROPE_FREQUENCIES, RVIT_SLOT(grid_rope, frequencies), 8);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_ROPE_OUT, RVIT_SLOT(grid_rope, out), 4);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_ROPE_LIVE, RVIT_SLOT(grid_rope, live), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(grid_rope, cells, 16), RVIT_VK_ARRAY(grid_rope, frequencies, 8),
+                 RVIT_VK_ARRAY(grid_rope, out, 4), RVIT_VK_OPTIONAL(grid_rope, live));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -26,22 +26,13 @@ rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args
                                   .n_tokens = args->n_tokens,
                                   .n_classes = args->n_classes,
                                   .eps = args->eps};
-    rvit_vk_dispatch dispatch = {
-        .shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half_in][half_weight],
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                  [RVIT_HEAD_TEAMS] = teams,
-                  [RVIT_HEAD_FLAGS] = flags_of(args),
-                  [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->weight_dtype)},
-        .n_specs = RVIT_HEAD_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = args->n_classes, .multiply = 1, .divide = teams * RVIT_HEAD_CLASSES, .times = args->n_images}};
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_X, RVIT_SLOT(head, x), half_in ? 8 : 16);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_CU_SEQLENS, RVIT_SLOT(head, cu_seqlens), 4);
-    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_GAMMA, RVIT_SLOT(head, gamma), 16);
-    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_BETA, RVIT_SLOT(head, beta), 16);
-    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_WEIGHT, RVIT_SLOT(head, weight), half_weight ? 8 : 16);
-    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_BIAS, RVIT_SLOT(head, bias), 4);
-    push.logits_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_LOGITS, RVIT_SLOT(head, logits), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    rvit_vk_dispatch dispatch = {.shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half_in][half_weight],
+                                 .specs = {[RVIT_HEAD_TEAMS] = teams,
+                                           [RVIT_HEAD_FLAGS] = flags_of(args),
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->weight_dtype)},
+                                 .groups = {.rows = args->n_classes, .divide = teams * RVIT_HEAD_CLASSES, .times = args->n_images}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(head, x, half_in ? 8 : 16), RVIT_VK_ARRAY(head, cu_seqlens, 4),
+                 RVIT_VK_ARRAY(head, gamma, 16), RVIT_VK_ARRAY(head, beta, 16), RVIT_VK_ARRAY(head, weight, half_weight ? 8 : 16),
+                 RVIT_VK_ARRAY(head, bias, 4), RVIT_VK_ARRAY(head, logits, 4));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -32,30 +32,24 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
     const uint32_t held = subgroup ? ((uint32_t)args->dim / 4 + lanes - 1) / lanes : 1;
     struct rvit_layernorm_push push = {
         .rows = (int)args->rows.capacity, .x_rows = (int)args->x_rows, .dim4 = args->dim / 4, .features = args->features, .eps = args->eps};
-    rvit_vk_dispatch dispatch = {
-        .shader = bytes ? byte_shaders[subgroup][half_in] : shaders[subgroup][half_in][half_out],
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                  [RVIT_LAYERNORM_ROWS] = rows,
-                  [RVIT_LAYERNORM_FLAGS] = flags_of(args),
-                  [RVIT_LAYERNORM_HELD] = held <= MAX_HELD ? held : 1,
-                  [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
-        .n_specs = RVIT_LAYERNORM_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = args->rows.capacity, .multiply = 1, .divide = rows, .times = 1, .live = rvit_vk_grid_live(args->rows)}};
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_X, RVIT_SLOT(layernorm, x), half_in ? 8 : 16);
-    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_SRC_ROWS, RVIT_SLOT(layernorm, src_rows), 4);
-    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_GAMMA, RVIT_SLOT(layernorm, gamma), 16);
-    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_BETA, RVIT_SLOT(layernorm, beta), 16);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_OUT, RVIT_SLOT(layernorm, out), bytes ? 4 : half_out ? 8 : 16);
-    push.out_x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_OUT_X, RVIT_SLOT(layernorm, out_x), half_in ? 8 : 16);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_LIVE, RVIT_SLOT(layernorm, live), 4);
+    rvit_vk_dispatch dispatch = {.shader = bytes ? byte_shaders[subgroup][half_in] : shaders[subgroup][half_in][half_out],
+                                 .specs = {[RVIT_LAYERNORM_ROWS] = rows,
+                                           [RVIT_LAYERNORM_FLAGS] = flags_of(args),
+                                           [RVIT_LAYERNORM_HELD] = held <= MAX_HELD ? held : 1,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
+                                 .groups = {.rows = args->rows.capacity, .divide = rows, .live = rvit_vk_grid_live(args->rows)}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(layernorm, x, half_in ? 8 : 16), RVIT_VK_ARRAY(layernorm, src_rows, 4),
+                 RVIT_VK_ARRAY(layernorm, gamma, 16), RVIT_VK_ARRAY(layernorm, beta, 16),
+                 RVIT_VK_ARRAY(layernorm, out,
+                               bytes      ? 4
+                               : half_out ? 8
+                                          : 16),
+                 RVIT_VK_ARRAY(layernorm, out_x, half_in ? 8 : 16), RVIT_VK_OPTIONAL(layernorm, live));
     if (bytes) {
-        push.out_scales_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_OUT_SCALES, RVIT_SLOT(layernorm, out_scales), 4);
-        push.static_scale_at = rvit_vk_bind_or(recorder, &dispatch, RVIT_LAYERNORM_STATIC_SCALE, RVIT_SLOT(layernorm, static_scale), 4, -1);
-        push.saturated_at = rvit_vk_bind_or(recorder, &dispatch, RVIT_LAYERNORM_SATURATED, RVIT_SLOT(layernorm, saturated), 4, -1);
+        RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(layernorm, out_scales, 4), RVIT_VK_OPTIONAL(layernorm, static_scale),
+                     RVIT_VK_OPTIONAL(layernorm, saturated));
         if (push.static_scale_at < 0)
             push.saturated_at = -1; /* nothing is cut off */
     }
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -29,15 +29,11 @@ static const rvit_vk_shader direct_shaders[3][2] = {
 static rvit_status record_arrange(rvit_vk_recorder *recorder, const rvit_linear_args *args)
 {
     struct rvit_arrange_push push = {.in8 = args->in_features / 8};
-    rvit_vk_dispatch dispatch = {
-        .shader = RVIT_VK_ARRANGE_F16_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_ARRANGE_THREADS},
-        .n_specs = 1,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = rvit_linear_columns(args) / 64, .multiply = 1, .divide = 1, .times = args->in_features / 64}};
-    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_ARRANGE_WEIGHT, RVIT_SLOT(linear, weight), 16);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_ARRANGE_F16_VK,
+                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_ARRANGE_THREADS},
+                                 .groups = {.rows = rvit_linear_columns(args) / 64, .times = args->in_features / 64}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(linear, weight, 16));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }
 
 rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args)
@@ -77,25 +73,17 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                            [RVIT_LINEAR_MATRIX_N] = bytes ? matrix->i8_n : matrix->n,
                                            [RVIT_LINEAR_MATRIX_K] = bytes ? matrix->i8_k : matrix->k,
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
-                                 .n_specs = shape.matrix ? RVIT_LINEAR_N_MATRIX_SPECS : RVIT_LINEAR_N_SPECS,
                                  .n_texels = shape.direct ? 2 : 0,
                                  .texel_format = rvit_vk_texel_format(args->dtype),
-                                 .push = &push,
-                                 .push_size = sizeof push,
                                  .groups = {.rows = args->rows.capacity,
-                                            .multiply = 1,
                                             .divide = shape.tile_m,
                                             .times = (columns + shape.tile_n - 1) / shape.tile_n,
                                             .live = rvit_vk_grid_live(args->rows)}};
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_X, RVIT_SLOT(linear, x), in_unit);
-    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_WEIGHT, RVIT_SLOT(linear, weight), in_unit);
-    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_BIAS, RVIT_SLOT(linear, bias), 16);
-    push.residual_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_RESIDUAL, RVIT_SLOT(linear, residual), out_unit);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_OUT, RVIT_SLOT(linear, out), out_unit);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_LIVE, RVIT_SLOT(linear, live), 4);
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(linear, x, in_unit), RVIT_VK_ARRAY(linear, weight, in_unit),
+                 RVIT_VK_ARRAY(linear, bias, 16), RVIT_VK_ARRAY(linear, residual, out_unit), RVIT_VK_ARRAY(linear, out, out_unit),
+                 RVIT_VK_OPTIONAL(linear, live));
     if (bytes) {
-        push.x_scales_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_X_SCALES, RVIT_SLOT(linear, x_scales), 4);
-        push.weight_scales_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_WEIGHT_SCALES, RVIT_SLOT(linear, weight_scales), 16);
+        RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(linear, x_scales, 4), RVIT_VK_ARRAY(linear, weight_scales, 16));
     }
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -14,14 +14,9 @@ rvit_status rvit_vk_record_mean(rvit_vk_recorder *recorder, const rvit_mean_args
                                   .dim4 = args->dim / 4,
                                   .first4 = args->first_column / 4,
                                   .n_blocks = n_blocks};
-    rvit_vk_dispatch dispatch = {
-        .shader = half ? RVIT_VK_MEAN_F16_VK : RVIT_VK_MEAN_F32_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
-        .n_specs = RVIT_MEAN_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = args->n_images, .multiply = n_blocks, .divide = 1, .times = 1}};
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_MEAN_CU_SEQLENS, RVIT_SLOT(mean, cu_seqlens), 4);
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_MEAN_X, RVIT_SLOT(mean, x), half ? 8 : 16);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_MEAN_F16_VK : RVIT_VK_MEAN_F32_VK,
+                                 .specs = {[RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
+                                 .groups = {.rows = args->n_images, .multiply = n_blocks}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(mean, cu_seqlens, 4), RVIT_VK_ARRAY(mean, x, half ? 8 : 16));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -18,20 +18,14 @@ rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patch
                                       .n_prefix = args->n_prefix,
                                       .out_stride = args->out_stride,
                                       .part = args->out_stride / args->parts};
-    rvit_vk_dispatch dispatch = {
-        .shader = half ? RVIT_VK_PATCHIFY_F16_VK : RVIT_VK_PATCHIFY_F32_VK,
-        .specs = {RVIT_MAX_THREADS,
-                  (args->live_images.buffer != NULL ? RVIT_PATCHIFY_HAS_LIVE : 0) | (lengths > 0 ? RVIT_PATCHIFY_HAS_CU_SEQLENS : 0),
-                  [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
-        .n_specs = RVIT_PATCHIFY_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = pairs > lengths ? pairs : lengths, .multiply = 1, .divide = RVIT_MAX_THREADS, .times = 1}};
+    rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_PATCHIFY_F16_VK : RVIT_VK_PATCHIFY_F32_VK,
+                                 .specs = {[RVIT_PATCHIFY_FLAGS] = (args->live_images.buffer != NULL ? RVIT_PATCHIFY_HAS_LIVE : 0) |
+                                                                   (lengths > 0 ? RVIT_PATCHIFY_HAS_CU_SEQLENS : 0),
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
+                                 .groups = {.rows = pairs > lengths ? pairs : lengths, .divide = RVIT_MAX_THREADS}};
     if (dispatch.groups.rows == 0)
         return RVIT_OK;
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_LIVE, RVIT_SLOT(patchify, live_images), 4);
-    push.images_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_IMAGES, RVIT_SLOT(patchify, images), 8);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_OUT, RVIT_SLOT(patchify, out), half ? 4 : 8);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_CU_SEQLENS, RVIT_SLOT(patchify, cu_seqlens), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(patchify, images, 8), RVIT_VK_ARRAY(patchify, out, half ? 4 : 8),
+                 RVIT_VK_ARRAY(patchify, cu_seqlens, 4), RVIT_VK_OPTIONAL(patchify, live));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

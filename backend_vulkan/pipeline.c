@@ -68,11 +68,10 @@ static compilation compile(const rvit_vk_device *device, rvit_vk_pipeline *pipel
     if (result != VK_SUCCESS)
         return (compilation){result, "vkCreateShaderModule"};
     VkSpecializationMapEntry entries[RVIT_VK_MAX_SPECS];
-    for (uint32_t i = 0; i < pipeline->n_specs; i++)
-        entries[i] = (VkSpecializationMapEntry){i, i * (uint32_t)sizeof(uint32_t), sizeof(uint32_t)};
-    entries[pipeline->n_specs] =
-        (VkSpecializationMapEntry){RVIT_SPEC_BF16, RVIT_VK_SPEC_BF16 * (uint32_t)sizeof(uint32_t), sizeof(uint32_t)};
-    const VkSpecializationInfo specialization = {pipeline->n_specs + 1, entries, sizeof pipeline->specs, pipeline->specs};
+    for (uint32_t i = 0; i < RVIT_VK_MAX_SPECS; i++) /* a shader passes over those that it does not have */
+        entries[i] = (VkSpecializationMapEntry){i == RVIT_VK_SPEC_BF16 ? RVIT_SPEC_BF16 : i, i * (uint32_t)sizeof *pipeline->specs,
+                                                sizeof *pipeline->specs};
+    const VkSpecializationInfo specialization = {RVIT_VK_MAX_SPECS, entries, sizeof pipeline->specs, pipeline->specs};
     const int matrix = rvit_vk_is_matrix_shader(pipeline->shader);
     const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup = {
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,

@@ -29,22 +29,15 @@ rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pix
                                         .limit_2 = args->limits[2],
                                         .limit_3 = args->limits[3]};
     rvit_vk_dispatch dispatch = {.shader = RVIT_VK_PIXELPRUNE_VK,
-                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                                           [RVIT_PIXELPRUNE_FLAGS] = (reconstructs ? RVIT_PIXELPRUNE_RECONSTRUCTS : 0) |
+                                 .specs = {[RVIT_PIXELPRUNE_FLAGS] = (reconstructs ? RVIT_PIXELPRUNE_RECONSTRUCTS : 0) |
                                                                      (args->interleaved ? RVIT_PIXELPRUNE_IS_INTERLEAVED : 0) |
                                                                      (args->patch_merge == 1 ? RVIT_PIXELPRUNE_BY_LINES : 0) |
                                                                      (args->unit_rows.buffer != NULL ? RVIT_PIXELPRUNE_HAS_UNIT_ROWS : 0)},
-                                 .n_specs = RVIT_PIXELPRUNE_N_SPECS,
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = args->n_images, .multiply = 1, .divide = 1, .times = parts}};
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_CU_SEQLENS, RVIT_SLOT(pixelprune, cu_seqlens), 4);
-    push.cells_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_CELLS, RVIT_SLOT(pixelprune, cells), 16);
-    push.pixels_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_PIXELS, RVIT_SLOT(pixelprune, pixels), 16);
-    push.keep_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_KEEP, RVIT_SLOT(pixelprune, keep), 4);
+                                 .groups = {.rows = args->n_images, .times = parts}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(pixelprune, cu_seqlens, 4), RVIT_VK_ARRAY(pixelprune, cells, 16),
+                 RVIT_VK_ARRAY(pixelprune, pixels, 16), RVIT_VK_ARRAY(pixelprune, keep, 4), RVIT_VK_ARRAY(pixelprune, unit_rows, 4));
     /* The shader could write sources: what is bound in its place must be an array that the op writes, too. */
     const int sources = reconstructs ? RVIT_SLOT(pixelprune, sources) : RVIT_SLOT(pixelprune, keep);
-    push.sources_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_SOURCES, sources, 4);
-    push.unit_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_UNIT_ROWS, RVIT_SLOT(pixelprune, unit_rows), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    push.sources_at = rvit_vk_bind(recorder, &dispatch, sources, 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

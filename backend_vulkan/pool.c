@@ -29,20 +29,13 @@ rvit_status rvit_vk_record_pool(rvit_vk_recorder *recorder, const rvit_pool_args
                                   .n_blocks = (args->dim / 4 + columns - 1) / columns,
                                   .eps = args->eps};
     rvit_vk_dispatch dispatch = {.shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half_in][half_out],
-                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                                           [RVIT_POOL_TEAMS] = rvit_vk_row_teams(recorder->device),
+                                 .specs = {[RVIT_POOL_TEAMS] = rvit_vk_row_teams(recorder->device),
                                            [RVIT_POOL_COLUMNS] = (uint32_t)columns,
                                            [RVIT_POOL_FLAGS] = flags_of(args),
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
-                                 .n_specs = RVIT_POOL_N_SPECS,
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = args->n_images, .multiply = push.n_blocks, .divide = 1, .times = 1}};
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_CU_SEQLENS, RVIT_SLOT(pool, cu_seqlens), 4);
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_X, RVIT_SLOT(pool, x), half_in ? 8 : 16);
-    push.sizes_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_SIZES, RVIT_SLOT(pool, sizes), 4);
-    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_GAMMA, RVIT_SLOT(pool, gamma), 16);
-    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_BETA, RVIT_SLOT(pool, beta), 16);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_OUT, RVIT_SLOT(pool, out), half_out ? 8 : 16);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+                                 .groups = {.rows = args->n_images, .multiply = push.n_blocks}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(pool, cu_seqlens, 4), RVIT_VK_ARRAY(pool, x, half_in ? 8 : 16),
+                 RVIT_VK_ARRAY(pool, sizes, 4), RVIT_VK_ARRAY(pool, gamma, 16), RVIT_VK_ARRAY(pool, beta, 16),
+                 RVIT_VK_ARRAY(pool, out, half_out ? 8 : 16));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

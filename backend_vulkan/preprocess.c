@@ -46,15 +46,9 @@ _Static_assert(RVIT_READ_F32 == RVIT_IMAGE_READ_F32 && RVIT_READ_F16 == RVIT_IMA
 static rvit_status fetch(rvit_vk_recorder *recorder, const rvit_preprocess_args *args)
 {
     struct rvit_fetch_push push = {.units = (int)(args->source_size / 16)};
-    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_PREPROCESS_FETCH_VK,
-                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS},
-                                 .n_specs = RVIT_FETCH_N_SPECS,
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = push.units, .multiply = 1, .divide = RVIT_MAX_THREADS, .times = 1}};
-    push.source_at = rvit_vk_bind(recorder, &dispatch, RVIT_FETCH_SOURCE, RVIT_SLOT(preprocess, source), 16);
-    push.staging_at = rvit_vk_bind(recorder, &dispatch, RVIT_FETCH_STAGING, RVIT_SLOT(preprocess, staging), 16);
-    RVIT_TRY(rvit_vk_record_dispatch(recorder, &dispatch));
+    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_PREPROCESS_FETCH_VK, .groups = {.rows = push.units, .divide = RVIT_MAX_THREADS}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(preprocess, source, 16), RVIT_VK_ARRAY(preprocess, staging, 16));
+    RVIT_TRY(rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push));
     rvit_vk_record_barrier(recorder);
     return RVIT_OK;
 }
@@ -79,21 +73,15 @@ rvit_status rvit_vk_record_preprocess(rvit_vk_recorder *recorder, const rvit_pre
                                         .pixels_size = args->pixels.buffer != NULL ? (int)(uint32_t)args->pixels_size : 0};
     rvit_vk_dispatch dispatch = {
         .shader = half ? RVIT_VK_PREPROCESS_F16_VK : RVIT_VK_PREPROCESS_F32_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                  [RVIT_PREPROCESS_FLAGS] = (args->cu_seqlens.buffer != NULL ? RVIT_PREPROCESS_HAS_CU_SEQLENS : 0u) |
+        .specs = {[RVIT_PREPROCESS_FLAGS] = (args->cu_seqlens.buffer != NULL ? RVIT_PREPROCESS_HAS_CU_SEQLENS : 0u) |
                                             (args->grids.buffer != NULL ? RVIT_PREPROCESS_HAS_GRIDS : 0u),
                   [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
-        .n_specs = RVIT_PREPROCESS_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = rvit_vk_preprocess_groups(args), .multiply = 1, .divide = 1, .times = 1}};
+        .groups = {.rows = rvit_vk_preprocess_groups(args)}};
     if (staged)
         RVIT_TRY(fetch(recorder, args));
     const int region = staged ? RVIT_SLOT(preprocess, staging) : RVIT_SLOT(preprocess, source);
-    push.words_at = rvit_vk_bind(recorder, &dispatch, RVIT_PREPROCESS_WORDS, region, 4);
-    push.pixels_at = rvit_vk_bind(recorder, &dispatch, RVIT_PREPROCESS_PIXELS, RVIT_SLOT(preprocess, pixels), 4);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_PREPROCESS_OUT, RVIT_SLOT(preprocess, out), half ? 4 : 8);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_PREPROCESS_CU_SEQLENS, RVIT_SLOT(preprocess, cu_seqlens), 4);
-    push.grids_at = rvit_vk_bind(recorder, &dispatch, RVIT_PREPROCESS_GRIDS, RVIT_SLOT(preprocess, grids), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    push.words_at = rvit_vk_bind(recorder, &dispatch, region, 4);
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(preprocess, pixels, 4), RVIT_VK_ARRAY(preprocess, out, half ? 4 : 8),
+                 RVIT_VK_ARRAY(preprocess, cu_seqlens, 4), RVIT_VK_ARRAY(preprocess, grids, 4));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -21,23 +21,14 @@ rvit_status rvit_vk_record_probe(rvit_vk_recorder *recorder, const rvit_probe_ar
                                    .head_dim = args->head_dim,
                                    .logits_stride = (int)args->logits_stride};
     rvit_vk_dispatch dispatch = {.shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half_in][half_out],
-                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                                           [RVIT_PROBE_TEAMS] = rvit_vk_row_teams(recorder->device),
+                                 .specs = {[RVIT_PROBE_TEAMS] = rvit_vk_row_teams(recorder->device),
                                            [RVIT_PROBE_FLAGS] = (args->sizes.buffer != NULL ? RVIT_PROBE_HAS_SIZES : 0u) |
                                                                 (args->bias.buffer != NULL ? RVIT_PROBE_HAS_BIAS : 0u) |
                                                                 (args->probs.buffer != NULL ? RVIT_PROBE_HAS_PROBS : 0u),
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
-                                 .n_specs = RVIT_PROBE_N_SPECS,
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = args->n_images, .multiply = args->n_heads, .divide = 1, .times = 1}};
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_PROBE_CU_SEQLENS, RVIT_SLOT(probe, cu_seqlens), 4);
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_PROBE_X, RVIT_SLOT(probe, x), half_in ? 8 : 16);
-    push.logits_at = rvit_vk_bind(recorder, &dispatch, RVIT_PROBE_LOGITS, RVIT_SLOT(probe, logits), 4);
-    push.sizes_at = rvit_vk_bind(recorder, &dispatch, RVIT_PROBE_SIZES, RVIT_SLOT(probe, sizes), 4);
-    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_PROBE_WEIGHT, RVIT_SLOT(probe, weight), half_in ? 8 : 16);
-    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_PROBE_BIAS, RVIT_SLOT(probe, bias), 4);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_PROBE_OUT, RVIT_SLOT(probe, out), half_out ? 8 : 16);
-    push.probs_at = rvit_vk_bind(recorder, &dispatch, RVIT_PROBE_PROBS, RVIT_SLOT(probe, probs), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+                                 .groups = {.rows = args->n_images, .multiply = args->n_heads}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(probe, cu_seqlens, 4), RVIT_VK_ARRAY(probe, x, half_in ? 8 : 16),
+                 RVIT_VK_ARRAY(probe, logits, 4), RVIT_VK_ARRAY(probe, sizes, 4), RVIT_VK_ARRAY(probe, weight, half_in ? 8 : 16),
+                 RVIT_VK_ARRAY(probe, bias, 4), RVIT_VK_ARRAY(probe, out, half_out ? 8 : 16), RVIT_VK_ARRAY(probe, probs, 4));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

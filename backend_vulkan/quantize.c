@@ -16,27 +16,19 @@ rvit_status rvit_vk_record_quantize(rvit_vk_recorder *recorder, const rvit_quant
     const uint32_t lanes = subgroup ? recorder->device->physical.subgroup_size : RVIT_MAX_THREADS / rows;
     const uint32_t held = ((uint32_t)args->columns / 4 + lanes - 1) / lanes;
     struct rvit_quantize_push push = {.rows = (int)args->rows.capacity, .columns4 = args->columns / 4};
-    rvit_vk_dispatch dispatch = {
-        .shader = shaders[subgroup][half],
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                  [RVIT_QUANTIZE_ROWS] = rows,
-                  [RVIT_QUANTIZE_FLAGS] =
-                      (args->bias.buffer != NULL ? RVIT_QUANTIZE_HAS_BIAS : 0u) | (args->gated ? RVIT_QUANTIZE_GATED : 0u),
-                  [RVIT_QUANTIZE_HELD] = held <= MAX_HELD ? held : 1,
-                  [RVIT_QUANTIZE_ACTIVATION] = (uint32_t)args->activation,
-                  [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, RVIT_F32)},
-        .n_specs = RVIT_QUANTIZE_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = args->rows.capacity, .multiply = 1, .divide = rows, .times = 1, .live = rvit_vk_grid_live(args->rows)}};
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_QUANTIZE_X, RVIT_SLOT(quantize, x), half ? 8 : 16);
-    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_QUANTIZE_BIAS, RVIT_SLOT(quantize, bias), 16);
-    push.static_scale_at = rvit_vk_bind_or(recorder, &dispatch, RVIT_QUANTIZE_STATIC_SCALE, RVIT_SLOT(quantize, static_scale), 4, -1);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_QUANTIZE_OUT, RVIT_SLOT(quantize, out), 4);
-    push.out_scales_at = rvit_vk_bind(recorder, &dispatch, RVIT_QUANTIZE_OUT_SCALES, RVIT_SLOT(quantize, out_scales), 4);
-    push.saturated_at = rvit_vk_bind_or(recorder, &dispatch, RVIT_QUANTIZE_SATURATED, RVIT_SLOT(quantize, saturated), 4, -1);
+    rvit_vk_dispatch dispatch = {.shader = shaders[subgroup][half],
+                                 .specs = {[RVIT_QUANTIZE_ROWS] = rows,
+                                           [RVIT_QUANTIZE_FLAGS] = (args->bias.buffer != NULL ? RVIT_QUANTIZE_HAS_BIAS : 0u) |
+                                                                   (args->gated ? RVIT_QUANTIZE_GATED : 0u),
+                                           [RVIT_QUANTIZE_HELD] = held <= MAX_HELD ? held : 1,
+                                           [RVIT_QUANTIZE_ACTIVATION] = (uint32_t)args->activation,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, RVIT_F32)},
+                                 .groups = {.rows = args->rows.capacity, .divide = rows, .live = rvit_vk_grid_live(args->rows)}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(quantize, x, half ? 8 : 16), RVIT_VK_ARRAY(quantize, bias, 16),
+                 RVIT_VK_OPTIONAL(quantize, static_scale), RVIT_VK_ARRAY(quantize, out, 4), RVIT_VK_ARRAY(quantize, out_scales, 4),
+                 RVIT_VK_OPTIONAL(quantize, saturated));
     if (push.static_scale_at < 0)
         push.saturated_at = -1; /* nothing is cut off */
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_QUANTIZE_LIVE, RVIT_SLOT(quantize, live), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_OPTIONAL(quantize, live));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -17,19 +17,12 @@ rvit_status rvit_vk_record_received(rvit_vk_recorder *recorder, const rvit_recei
                                       .scale = args->scale,
                                       .q_stride4 = (int)(args->q_stride / 4),
                                       .k_stride4 = (int)(args->k_stride / 4)};
-    rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_RECEIVED_F16_VK : RVIT_VK_RECEIVED_F32_VK,
-                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                                           [RVIT_RECEIVED_HAS_BIAS] = args->key_bias.buffer != NULL,
-                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
-                                 .n_specs = RVIT_RECEIVED_N_SPECS,
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = args->n_images, .multiply = args->n_heads, .divide = 1, .times = tiles}};
-    push.q_at = rvit_vk_bind(recorder, &dispatch, RVIT_RECEIVED_Q, RVIT_SLOT(received, q), unit);
-    push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_RECEIVED_K, RVIT_SLOT(received, k), unit);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_RECEIVED_CU_SEQLENS, RVIT_SLOT(received, cu_seqlens), 4);
-    push.key_bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_RECEIVED_KEY_BIAS, RVIT_SLOT(received, key_bias), 4);
-    push.lse_at = rvit_vk_bind(recorder, &dispatch, RVIT_RECEIVED_LSE, RVIT_SLOT(received, lse), 4);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_RECEIVED_OUT, RVIT_SLOT(received, out), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    rvit_vk_dispatch dispatch = {
+        .shader = half ? RVIT_VK_RECEIVED_F16_VK : RVIT_VK_RECEIVED_F32_VK,
+        .specs = {[RVIT_RECEIVED_HAS_BIAS] = args->key_bias.buffer != NULL, [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
+        .groups = {.rows = args->n_images, .multiply = args->n_heads, .times = tiles}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(received, q, unit), RVIT_VK_ARRAY(received, k, unit),
+                 RVIT_VK_ARRAY(received, cu_seqlens, 4), RVIT_VK_ARRAY(received, key_bias, 4), RVIT_VK_ARRAY(received, lse, 4),
+                 RVIT_VK_ARRAY(received, out, 4));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -118,7 +118,7 @@ static const rvit_access *substitute(const rvit_vk_recorder *recorder, int write
     return found;
 }
 
-int rvit_vk_bind_or(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit, int absent)
+static int bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, int slot, int unit, int absent)
 {
     const rvit_access *access = &recorder->accesses[slot];
     const int present = access->view.buffer != NULL && access->size > 0;
@@ -126,21 +126,25 @@ int rvit_vk_bind_or(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch
         access = substitute(recorder, access->writes);
 
     const VkPhysicalDeviceLimits *limits = &recorder->device->physical.limits;
-    const int texel = binding < dispatch->n_texels;
+    const int texel = dispatch->n_bindings < dispatch->n_texels;
     const int64_t alignment = (int64_t)(texel ? limits->minTexelBufferOffsetAlignment : limits->minStorageBufferOffsetAlignment);
     const int64_t at = rvit_vk_at(access->view), begin = at / alignment * alignment;
     const int64_t round = texel ? unit : 4;
     const int64_t end = (at + access->size - begin + round - 1) / round * round;
-    dispatch->bindings[binding] =
+    dispatch->bindings[dispatch->n_bindings++] =
         (VkDescriptorBufferInfo){((const rvit_vk_buffer *)access->view.buffer)->handle, (VkDeviceSize)begin, (VkDeviceSize)end};
-    if (dispatch->n_bindings <= binding)
-        dispatch->n_bindings = binding + 1;
     return present ? (int)((at - begin) / unit) : absent;
 }
 
-int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit)
+int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, int slot, int unit)
 {
-    return rvit_vk_bind_or(recorder, dispatch, binding, slot, unit, recorder->accesses[slot].live ? -1 : 0);
+    return bind(recorder, dispatch, slot, unit, 0);
+}
+
+void rvit_vk_bind_all(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, const rvit_vk_array *arrays, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        *arrays[i].at = bind(recorder, dispatch, arrays[i].slot, arrays[i].unit, arrays[i].absent);
 }
 
 /* Computing a grid on the device costs as much as the barrier before it. Where nearly all rows are live, the few workgroups past them exit
@@ -148,6 +152,14 @@ int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, u
 rvit_view rvit_vk_grid_live(rvit_rows rows)
 {
     return rows.padded == RVIT_ROWS_PADDED ? (rvit_view){NULL, 0} : rows.live;
+}
+
+static rvit_vk_groups with_defaults(rvit_vk_groups groups)
+{
+    groups.multiply = groups.multiply == 0 ? 1 : groups.multiply;
+    groups.divide = groups.divide == 0 ? 1 : groups.divide;
+    groups.times = groups.times == 0 ? 1 : groups.times;
+    return groups;
 }
 
 static int64_t n_groups(const rvit_vk_groups *groups)
@@ -219,48 +231,45 @@ static rvit_status dispatch_grid(const rvit_vk_recorder *recorder, const rvit_vk
     return RVIT_OK;
 }
 
-rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch)
+rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch, const void *push, uint32_t push_size)
 {
     rvit_vk_device *device = recorder->device;
-    if (n_groups(&dispatch->groups) == 0)
+    const rvit_vk_groups groups = with_defaults(dispatch->groups);
+    if (n_groups(&groups) == 0)
         return RVIT_OK;
-    rvit_vk_pipeline wanted = {.shader = dispatch->shader, .n_specs = dispatch->n_specs};
+    rvit_vk_pipeline wanted = {.shader = dispatch->shader};
     memcpy(wanted.specs, dispatch->specs, sizeof wanted.specs);
+    if (wanted.specs[RVIT_SPEC_THREADS] == 0)
+        wanted.specs[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS;
     RVIT_TRY(rvit_vk_get_layout(device, dispatch->n_texels, &wanted.layout));
     recorder->launches++;
     recorder->n_sets++;
     if (recorder->commands == VK_NULL_HANDLE) {
         recorder->n_views += dispatch->n_texels;
-        if (dispatch->groups.live.buffer != NULL && recorder->indirect != NULL)
-            (void)rvit_vk_find_grid(recorder, &dispatch->groups);
+        if (groups.live.buffer != NULL && recorder->indirect != NULL)
+            (void)rvit_vk_find_grid(recorder, &groups);
         return rvit_vk_want_pipeline(recorder, &wanted);
     }
     VkPipeline pipeline;
     RVIT_TRY(rvit_vk_get_pipeline(device, &wanted, &pipeline));
     device->vk.vkCmdBindPipeline(recorder->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     RVIT_TRY(bind_descriptors(recorder, dispatch, wanted.layout));
-    device->vk.vkCmdPushConstants(recorder->commands, wanted.layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_size,
-                                  dispatch->push);
-    return dispatch_grid(recorder, &dispatch->groups);
+    device->vk.vkCmdPushConstants(recorder->commands, wanted.layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, push_size, push);
+    return dispatch_grid(recorder, &groups);
 }
 
 /* Computes all grids of one live count. */
 static rvit_status record_grids(rvit_vk_recorder *recorder, rvit_view live, const rvit_vk_grid_list *list)
 {
     struct rvit_indirect_push push = {.n_grids = list->n, .grids_at = list->grids_at, .rules_at = list->rules_at};
-    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_INDIRECT_VK,
-                                 .specs = {RVIT_MAX_THREADS},
-                                 .n_specs = 1,
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = 1, .multiply = 1, .divide = 1, .times = 1}};
+    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_INDIRECT_VK, .groups = {.rows = 1}};
     enum { LIVE, GRIDS, N };
     recorder->accesses[LIVE] = (rvit_access){.name = "live", .view = live, .size = 4, .reads = 1, .live = 1};
     recorder->accesses[GRIDS] = rvit_vk_grids_access(recorder);
     recorder->n_accesses = N;
-    (void)rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_GRIDS, GRIDS, 4);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_LIVE, LIVE, 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    (void)rvit_vk_bind(recorder, &dispatch, GRIDS, 4);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, LIVE, 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }
 
 rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer)

@@ -13,22 +13,14 @@ rvit_status rvit_vk_record_rope(rvit_vk_recorder *recorder, const rvit_rope_args
                                   .n_prefix = args->n_prefix,
                                   .q_stride4 = (int)(args->q_stride / 4),
                                   .k_stride4 = (int)(args->k_stride / 4)};
-    rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_ROPE_F16_VK : RVIT_VK_ROPE_F32_VK,
-                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                                           [RVIT_ROPE_HAS_POSITIONS] = args->positions.buffer != NULL,
-                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
-                                 .n_specs = RVIT_ROPE_N_SPECS,
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = args->rows.capacity,
-                                            .multiply = (int64_t)args->n_heads * args->head_dim / 4,
-                                            .divide = RVIT_MAX_THREADS,
-                                            .times = 1,
-                                            .live = rvit_vk_grid_live(args->rows)}};
-    push.q_at = rvit_vk_bind(recorder, &dispatch, RVIT_ROPE_Q, RVIT_SLOT(rope, q), unit);
-    push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_ROPE_K, RVIT_SLOT(rope, k), unit);
-    push.table_at = rvit_vk_bind(recorder, &dispatch, RVIT_ROPE_TABLE, RVIT_SLOT(rope, table), 16);
-    push.positions_at = rvit_vk_bind(recorder, &dispatch, RVIT_ROPE_POSITIONS, RVIT_SLOT(rope, positions), 4);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_ROPE_LIVE, RVIT_SLOT(rope, live), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+    rvit_vk_dispatch dispatch = {
+        .shader = half ? RVIT_VK_ROPE_F16_VK : RVIT_VK_ROPE_F32_VK,
+        .specs = {[RVIT_ROPE_HAS_POSITIONS] = args->positions.buffer != NULL, [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
+        .groups = {.rows = args->rows.capacity,
+                   .multiply = (int64_t)args->n_heads * args->head_dim / 4,
+                   .divide = RVIT_MAX_THREADS,
+                   .live = rvit_vk_grid_live(args->rows)}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(rope, q, unit), RVIT_VK_ARRAY(rope, k, unit), RVIT_VK_ARRAY(rope, table, 16),
+                 RVIT_VK_ARRAY(rope, positions, 4), RVIT_VK_OPTIONAL(rope, live));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -76,75 +76,71 @@ static selection begin(const rvit_vk_recorder *recorder, const rvit_select_args 
                             .unit = args->unit,
                             .inverse_unit = 1.0f / (float)(args->unit > 0 ? args->unit : 1)},
                    .dispatch = {.shader = shader,
-                                .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                                          [RVIT_SELECT_MODE] = (uint32_t)args->mode,
+                                .specs = {[RVIT_SELECT_MODE] = (uint32_t)args->mode,
                                           [RVIT_SELECT_SCORE] = scored ? (uint32_t)args->score : RVIT_SELECT_GIVEN,
                                           [RVIT_SELECT_FLAGS] = flags_of(args),
                                           [RVIT_SELECT_LONG] = args->max_len > RVIT_NEAR_KEYS,
-                                          [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->fuse_dtype)},
-                                .n_specs = RVIT_SELECT_N_SPECS,
-                                .push_size = sizeof s.push}};
+                                          [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->fuse_dtype)}}};
     if (args->n_heads > 0)
         s.push.inverse_heads = 1.0f / (float)args->n_heads;
     /* A workgroup processes several images if there are more images than workgroups in a row of the grid. */
     const uint32_t most = recorder->device->physical.limits.maxComputeWorkGroupCount[0];
     const int64_t n_groups = args->n_images < 1 ? 1 : args->n_images < (int64_t)most ? args->n_images : (int64_t)most;
-    s.dispatch.groups = (rvit_vk_groups){.rows = n_groups, .multiply = 1, .divide = 1, .times = 1};
+    s.dispatch.groups = (rvit_vk_groups){.rows = n_groups};
     return s;
 }
 
-static int bind(selection *s, uint32_t binding, int slot, int unit)
+static int bind(selection *s, int slot, int unit)
 {
-    return rvit_vk_bind(s->recorder, &s->dispatch, binding, slot, unit);
+    return rvit_vk_bind(s->recorder, &s->dispatch, slot, unit);
 }
 
 static void bind_common(selection *s)
 {
     const int input = s->args->mode == RVIT_SELECT_MASK ? RVIT_SLOT(select, keep_in) : RVIT_SLOT(select, scores);
-    s->push.cu_seqlens_at = bind(s, RVIT_SELECT_CU_SEQLENS, RVIT_SLOT(select, cu_seqlens), 4);
-    s->push.input_at = bind(s, RVIT_SELECT_INPUT, input, 4);
+    s->push.cu_seqlens_at = bind(s, RVIT_SLOT(select, cu_seqlens), 4);
+    s->push.input_at = bind(s, input, 4);
 }
 
 static void bind_selection(selection *s)
 {
-    s->push.keep_at = bind(s, RVIT_SELECT_KEEP, RVIT_SLOT(select, keep), 4);
-    s->push.out_cu_seqlens_at = bind(s, RVIT_SELECT_OUT_CU_SEQLENS, RVIT_SLOT(select, out_cu_seqlens), 4);
-    s->push.src_rows_at = bind(s, RVIT_SELECT_SRC_ROWS, RVIT_SLOT(select, src_rows), 4);
-    s->push.counts_at = bind(s, RVIT_SELECT_COUNTS, RVIT_SLOT(select, counts), 4);
-    s->push.error_at = bind(s, RVIT_SELECT_ERROR, RVIT_SLOT(select, error), 4);
-    (void)bind(s, RVIT_SELECT_GRIDS, RVIT_N_SLOTS_select, 4);
+    s->push.keep_at = bind(s, RVIT_SLOT(select, keep), 4);
+    s->push.out_cu_seqlens_at = bind(s, RVIT_SLOT(select, out_cu_seqlens), 4);
+    s->push.src_rows_at = bind(s, RVIT_SLOT(select, src_rows), 4);
+    s->push.counts_at = bind(s, RVIT_SLOT(select, counts), 4);
+    s->push.error_at = bind(s, RVIT_SLOT(select, error), 4);
+    (void)bind(s, RVIT_N_SLOTS_select, 4);
     const rvit_vk_grid_list own = rvit_vk_find_own_grids(s->recorder);
     s->push.n_grids = own.n;
     s->push.grids_at = own.grids_at;
     s->push.rules_at = own.rules_at;
 }
 
-static void bind_score(selection *s, uint32_t x, uint32_t table, uint32_t bias)
+static void bind_score(selection *s)
 {
     const int vector = rvit_vk_is_half(s->args->dtype) ? 8 : 16;
-    s->push.x_at = bind(s, x, RVIT_SLOT(select, x), vector);
+    s->push.x_at = bind(s, RVIT_SLOT(select, x), vector);
     if (s->args->score == RVIT_SCORE_PREDICTOR)
-        s->push.table_at = bind(s, table, RVIT_SLOT(select, weight), vector);
+        s->push.table_at = bind(s, RVIT_SLOT(select, weight), vector);
     else
         s->push.table_at =
-            bind(s, table, s->args->score == RVIT_SCORE_POSITION ? RVIT_SLOT(select, position_scores) : RVIT_SLOT(select, cls_probs), 4);
+            bind(s, s->args->score == RVIT_SCORE_POSITION ? RVIT_SLOT(select, position_scores) : RVIT_SLOT(select, cls_probs), 4);
     const int has_anchors = s->args->anchors.buffer != NULL;
-    s->push.bias_at = bind(s, bias, has_anchors ? RVIT_SLOT(select, anchors) : RVIT_SLOT(select, bias), 4);
+    s->push.bias_at = bind(s, has_anchors ? RVIT_SLOT(select, anchors) : RVIT_SLOT(select, bias), 4);
 }
 
 /* Without fuse_x, bind an array that the op writes, because the shader could write it. */
-static void bind_fuse(selection *s, uint32_t fuse_x)
+static void bind_fuse(selection *s)
 {
     if (s->args->fuse_x.buffer != NULL)
-        s->push.fuse_x_at = bind(s, fuse_x, RVIT_SLOT(select, fuse_x), rvit_vk_is_half(s->args->fuse_dtype) ? 8 : 16);
+        s->push.fuse_x_at = bind(s, RVIT_SLOT(select, fuse_x), rvit_vk_is_half(s->args->fuse_dtype) ? 8 : 16);
     else
-        (void)bind(s, fuse_x, RVIT_SLOT(select, keep), 4);
+        (void)bind(s, RVIT_SLOT(select, keep), 4);
 }
 
-static rvit_status dispatch(rvit_vk_recorder *recorder, selection *s)
+static rvit_status dispatch(rvit_vk_recorder *recorder, const selection *s)
 {
-    s->dispatch.push = &s->push;
-    return rvit_vk_record_dispatch(recorder, &s->dispatch);
+    return rvit_vk_record_dispatch(recorder, &s->dispatch, &s->push, sizeof s->push);
 }
 
 static rvit_status record_whole(rvit_vk_recorder *recorder, const rvit_select_args *args)
@@ -152,8 +148,8 @@ static rvit_status record_whole(rvit_vk_recorder *recorder, const rvit_select_ar
     selection s = begin(recorder, args, scored_shaders[rvit_vk_uses_subgroups(recorder->device)]);
     bind_common(&s);
     bind_selection(&s);
-    bind_score(&s, RVIT_SELECT_X, RVIT_SELECT_TABLE, RVIT_SELECT_BIAS);
-    bind_fuse(&s, RVIT_SELECT_FUSE_X);
+    bind_score(&s);
+    bind_fuse(&s);
     return dispatch(recorder, &s);
 }
 
@@ -163,7 +159,7 @@ static rvit_status record_parts(rvit_vk_recorder *recorder, const rvit_select_ar
     if (scored) {
         selection score = begin(recorder, args, RVIT_VK_SELECT_SCORE_VK);
         bind_common(&score);
-        bind_score(&score, RVIT_SELECT_SCORE_X, RVIT_SELECT_SCORE_TABLE, RVIT_SELECT_SCORE_BIAS);
+        bind_score(&score);
         RVIT_TRY(dispatch(recorder, &score));
         rvit_vk_record_barrier(recorder);
     }
@@ -177,8 +173,8 @@ static rvit_status record_parts(rvit_vk_recorder *recorder, const rvit_select_ar
     rvit_vk_record_barrier(recorder);
     selection fuse = begin(recorder, args, fuse_shaders[subgroup]);
     bind_common(&fuse);
-    fuse.push.keep_at = bind(&fuse, RVIT_SELECT_KEEP, RVIT_SLOT(select, keep), 4);
-    bind_fuse(&fuse, RVIT_SELECT_FUSE_FUSE_X);
+    fuse.push.keep_at = bind(&fuse, RVIT_SLOT(select, keep), 4);
+    bind_fuse(&fuse);
     return dispatch(recorder, &fuse);
 }
 

@@ -27,20 +27,9 @@ rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_
                                     .fill = (int)fill_bits(args->dtype, args->fill)};
     rvit_vk_dispatch dispatch = {
         .shader = RVIT_VK_UNPACK_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_UNPACK_ROWS] = ROWS, [RVIT_UNPACK_BASE_MODE] = base_mode},
-        .n_specs = RVIT_UNPACK_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = args->destination_rows.capacity,
-                   .multiply = 1,
-                   .divide = ROWS,
-                   .times = 1,
-                   .live = rvit_vk_grid_live(args->destination_rows)}};
-    push.source_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_SOURCE, RVIT_SLOT(unpack, source), 8);
-    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_SRC_ROWS, RVIT_SLOT(unpack, src_rows), 4);
-    push.base_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_BASE, RVIT_SLOT(unpack, base), 8);
-    push.destination_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_DESTINATION, RVIT_SLOT(unpack, destination), 8);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_LIVE, RVIT_SLOT(unpack, live), 4);
-    push.destination_live_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_DESTINATION_LIVE, RVIT_SLOT(unpack, destination_live), 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
+        .specs = {[RVIT_UNPACK_ROWS] = ROWS, [RVIT_UNPACK_BASE_MODE] = base_mode},
+        .groups = {.rows = args->destination_rows.capacity, .divide = ROWS, .live = rvit_vk_grid_live(args->destination_rows)}};
+    RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(unpack, source, 8), RVIT_VK_ARRAY(unpack, src_rows, 4), RVIT_VK_ARRAY(unpack, base, 8),
+                 RVIT_VK_ARRAY(unpack, destination, 8), RVIT_VK_OPTIONAL(unpack, live), RVIT_VK_OPTIONAL(unpack, destination_live));
+    return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

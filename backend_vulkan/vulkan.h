@@ -121,7 +121,6 @@ typedef struct rvit_vk_pipeline {
     struct rvit_vk_pipeline *next;
     rvit_vk_shader shader;
     uint32_t specs[RVIT_VK_MAX_SPECS];
-    uint32_t n_specs;
     const rvit_vk_layout *layout;
     VkPipeline handle; /* VK_NULL_HANDLE: not compiled yet */
 } rvit_vk_pipeline;
@@ -321,8 +320,8 @@ uint32_t rvit_vk_row_teams(const rvit_vk_device *device); /* row teams (common/r
 
 /* record.c */
 
-/* Number of workgroups of a dispatch: ceil(rows * multiply / divide) * times. If live is given, rows is the capacity, and in a program the
-   device computes the number from the live rows. */
+/* Number of workgroups of a dispatch: ceil(rows * multiply / divide) * times, in which a factor of 0 is 1. If live is given, rows is the
+   capacity, and in a program the device computes the number from the live rows. */
 typedef struct rvit_vk_groups {
     int64_t rows, multiply, divide, times;
     rvit_view live;
@@ -330,14 +329,11 @@ typedef struct rvit_vk_groups {
 
 typedef struct rvit_vk_dispatch {
     rvit_vk_shader shader;
-    uint32_t specs[RVIT_VK_MAX_SPECS];
-    uint32_t n_specs;
+    uint32_t specs[RVIT_VK_MAX_SPECS]; /* of RVIT_SPEC_THREADS 0: RVIT_MAX_THREADS */
     uint32_t n_bindings;
     VkDescriptorBufferInfo bindings[RVIT_VK_MAX_BINDINGS];
     uint32_t n_texels; /* the first bindings are texel buffers of this format, the rest storage buffers */
     VkFormat texel_format;
-    const void *push;
-    uint32_t push_size;
     rvit_vk_groups groups;
 } rvit_vk_dispatch;
 
@@ -400,14 +396,24 @@ void rvit_vk_record_barrier(rvit_vk_recorder *recorder);
    the op is a transfer or writes what indirect dispatches read. */
 void rvit_vk_record_order(rvit_vk_recorder *recorder, int needs_full);
 void rvit_vk_record_remember(rvit_vk_recorder *recorder, int needs_full);
-/* Binds the array in a slot (RVIT_SLOT) of the current op. Returns its offset in the binding, in units of `unit` bytes. An array that is
-   absent or empty is replaced by another array of the op; the result is then 0, or -1 for a live count. */
-int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit);
-/* The same with another result for an array that is absent or empty. */
-int rvit_vk_bind_or(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit, int absent);
+/* Binds the array in a slot (RVIT_SLOT) of the current op to the shader's next binding. Returns its offset in the binding, in units of
+   `unit` bytes. An array that is absent or empty is replaced by another array of the op; the result is then 0. */
+int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, int slot, int unit);
+/* One array for rvit_vk_bind_all: where its offset goes, and what the offset is if it is absent or empty. */
+typedef struct rvit_vk_array {
+    int *at, slot, unit, absent;
+} rvit_vk_array;
+/* An array whose offset is a push constant of its slot's name; of the second kind the shader looks for a negative offset. */
+#define RVIT_VK_ARRAY(op, slot, unit) ((rvit_vk_array){&push.slot##_at, RVIT_SLOT(op, slot), unit, 0})
+#define RVIT_VK_OPTIONAL(op, slot) ((rvit_vk_array){&push.slot##_at, RVIT_SLOT(op, slot), 4, -1})
+void rvit_vk_bind_all(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, const rvit_vk_array *arrays, size_t n);
+/* Binds arrays, which stand in the order of the shader's bindings. */
+#define RVIT_VK_BIND(recorder, dispatch, ...)                                  \
+    rvit_vk_bind_all(recorder, dispatch, (const rvit_vk_array[]){__VA_ARGS__}, \
+                     sizeof((rvit_vk_array[]){__VA_ARGS__}) / sizeof(rvit_vk_array))
 /* The live count from which the number of workgroups is computed; absent: use the capacity. */
 rvit_view rvit_vk_grid_live(rvit_rows rows);
-rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch);
+rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch, const void *push, uint32_t push_size);
 /* Records the dispatches that compute the grids known after op `producer`, except those that the op computes itself. */
 rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer);
 

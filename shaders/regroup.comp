@@ -20,7 +20,7 @@ layout(binding = RVIT_REGROUP_OUT_UNIT_ROWS) writeonly buffer OutUnitRows { int 
 
 int end_of(uint image)
 {
-    return clamp(out_cu_seqlens[uint(push.after_at) + image], 0, push.rows);
+    return clamp(out_cu_seqlens[uint(push.out_cu_seqlens_at) + image], 0, push.rows);
 }
 
 // How many of the rows that are left were before this one.
@@ -49,7 +49,7 @@ void list_units(uint image)
     const uint unit = uint(push.unit);
     const uint n_units = uint(push.rows) / unit;
     const rvit_sequence rows = image_rows(image);
-    const uint after = uint(push.after_at) + image;
+    const uint after = uint(push.out_cu_seqlens_at) + image;
     const rvit_sequence left = clamp_sequence(out_cu_seqlens[after], out_cu_seqlens[after + 1], push.max_len, push.rows);
     const uint past = (rows.begin + rows.len) / unit;
     const uint out_past = (left.begin + left.len) / unit;
@@ -76,7 +76,7 @@ void main()
         unit_cu_seqlens[uint(push.unit_cu_seqlens_at) + i] = end_of(i) / push.unit;
     if ((FLAGS & RVIT_REGROUP_HAS_WINDOWS) != 0)
         for (uint i = thread; i <= uint(push.n_windows); i += step)
-            out_windows[uint(push.out_windows_at) + i] = left_before(windows[uint(push.windows_at) + i]);
+            out_windows[uint(push.out_window_cu_seqlens_at) + i] = left_before(windows[uint(push.window_cu_seqlens_at) + i]);
     if ((FLAGS & RVIT_REGROUP_HAS_UNITS) != 0)
         for (uint image = gl_WorkGroupID.x; image < uint(push.n_images); image += gl_NumWorkGroups.x)
             list_units(image);

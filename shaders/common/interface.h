@@ -35,7 +35,6 @@
 /* indirect.comp */
 #define RVIT_INDIRECT_GRIDS 0
 #define RVIT_INDIRECT_LIVE 1
-#define RVIT_INDIRECT_N_BINDINGS 2
 struct rvit_indirect_push {
     int live_at;
     int n_grids;
@@ -55,12 +54,10 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_TILE_K 5
 #define RVIT_LINEAR_FLAGS 6
 #define RVIT_LINEAR_ACTIVATION 7 /* as rvit_activation */
-#define RVIT_LINEAR_N_SPECS 8
 #define RVIT_LINEAR_SUBGROUP 8
 #define RVIT_LINEAR_MATRIX_M 9
 #define RVIT_LINEAR_MATRIX_N 10
 #define RVIT_LINEAR_MATRIX_K 11
-#define RVIT_LINEAR_N_MATRIX_SPECS 12
 #define RVIT_LINEAR_NONE 0
 #define RVIT_LINEAR_GELU 1
 #define RVIT_LINEAR_GELU_TANH 2
@@ -80,7 +77,6 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_LIVE 5
 #define RVIT_LINEAR_X_SCALES 6 /* of int8 alone */
 #define RVIT_LINEAR_WEIGHT_SCALES 7
-#define RVIT_LINEAR_N_BINDINGS 8
 struct rvit_linear_push {
     int rows, live_at;
     int in4, out4; /* features and columns / 4 */
@@ -100,7 +96,6 @@ struct rvit_arrange_push {
 #define RVIT_LAYERNORM_ROWS 1
 #define RVIT_LAYERNORM_FLAGS 2
 #define RVIT_LAYERNORM_HELD 3
-#define RVIT_LAYERNORM_N_SPECS 4
 #define RVIT_LAYERNORM_HAS_GATHER 1
 #define RVIT_LAYERNORM_HAS_OUT_X 2
 #define RVIT_LAYERNORM_HAS_BETA 4
@@ -132,7 +127,6 @@ struct rvit_layernorm_push {
 #define RVIT_QUANTIZE_FLAGS 2
 #define RVIT_QUANTIZE_HELD 3
 #define RVIT_QUANTIZE_ACTIVATION 4 /* as rvit_activation */
-#define RVIT_QUANTIZE_N_SPECS 5
 #define RVIT_QUANTIZE_HAS_BIAS 1
 #define RVIT_QUANTIZE_GATED 2
 #define RVIT_QUANTIZE_X 0
@@ -142,7 +136,6 @@ struct rvit_layernorm_push {
 #define RVIT_QUANTIZE_OUT_SCALES 4
 #define RVIT_QUANTIZE_SATURATED 5
 #define RVIT_QUANTIZE_LIVE 6
-#define RVIT_QUANTIZE_N_BINDINGS 7
 struct rvit_quantize_push {
     int rows, live_at;
     int columns4; /* of out, / 4 */
@@ -159,15 +152,12 @@ struct rvit_quantize_push {
 #define RVIT_ATTENTION_QUERIES 2
 #define RVIT_ATTENTION_KEYS 3
 #define RVIT_ATTENTION_FLAGS 4
-#define RVIT_ATTENTION_N_DIRECT_SPECS 5
 #define RVIT_ATTENTION_COLUMNS 5
-#define RVIT_ATTENTION_N_SPECS 6
 #define RVIT_ATTENTION_SUBGROUP 5
 #define RVIT_ATTENTION_MATRIX_M 6
 #define RVIT_ATTENTION_MATRIX_N 7
 #define RVIT_ATTENTION_MATRIX_K 8
 #define RVIT_ATTENTION_MATRIX_ROWS 9 /* attention_rows.comp: matrices of queries that a subgroup takes */
-#define RVIT_ATTENTION_N_MATRIX_SPECS 10
 #define RVIT_ATTENTION_HAS_BIAS 1
 #define RVIT_ATTENTION_HAS_CLS_PROBS 2
 #define RVIT_ATTENTION_HAS_LSE 4
@@ -180,7 +170,6 @@ struct rvit_quantize_push {
 #define RVIT_ATTENTION_OUT 5
 #define RVIT_ATTENTION_CLS_PROBS 6
 #define RVIT_ATTENTION_LSE 7
-#define RVIT_ATTENTION_N_BINDINGS 8
 struct rvit_attention_push {
     int n_images, n_heads, max_len, rows;
     int n_tiles; /* of queries, at capacity */
@@ -195,14 +184,12 @@ struct rvit_attention_push {
 #define RVIT_RECEIVED_QUERIES 32
 #define RVIT_RECEIVED_COLUMNS 8
 #define RVIT_RECEIVED_HAS_BIAS 1
-#define RVIT_RECEIVED_N_SPECS 2
 #define RVIT_RECEIVED_Q 0
 #define RVIT_RECEIVED_K 1
 #define RVIT_RECEIVED_CU_SEQLENS 2
 #define RVIT_RECEIVED_KEY_BIAS 3
 #define RVIT_RECEIVED_LSE 4
 #define RVIT_RECEIVED_OUT 5
-#define RVIT_RECEIVED_N_BINDINGS 6
 struct rvit_received_push {
     int n_images, n_heads, max_len, rows;
     int n_tiles; /* of keys, at capacity */
@@ -214,13 +201,11 @@ struct rvit_received_push {
 
 /* rope.comp: a thread takes four pairs of a head. */
 #define RVIT_ROPE_HAS_POSITIONS 1
-#define RVIT_ROPE_N_SPECS 2
 #define RVIT_ROPE_Q 0
 #define RVIT_ROPE_K 1
 #define RVIT_ROPE_TABLE 2
 #define RVIT_ROPE_POSITIONS 3
 #define RVIT_ROPE_LIVE 4
-#define RVIT_ROPE_N_BINDINGS 5
 struct rvit_rope_push {
     int rows, live_at;
     int n_heads, pairs4; /* pairs4: pairs of a head / 4 */
@@ -231,14 +216,12 @@ struct rvit_rope_push {
 
 /* patchify.comp: a thread takes two neighbouring pixels. */
 #define RVIT_PATCHIFY_FLAGS 1
-#define RVIT_PATCHIFY_N_SPECS 2
 #define RVIT_PATCHIFY_HAS_LIVE 1
 #define RVIT_PATCHIFY_HAS_CU_SEQLENS 2
 #define RVIT_PATCHIFY_IMAGES 0
 #define RVIT_PATCHIFY_OUT 1
 #define RVIT_PATCHIFY_CU_SEQLENS 2
 #define RVIT_PATCHIFY_LIVE 3
-#define RVIT_PATCHIFY_N_BINDINGS 4
 struct rvit_patchify_push {
     int n_images, live_at;
     int channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
@@ -251,7 +234,6 @@ struct rvit_patchify_push {
 #define RVIT_POOL_TEAMS 1
 #define RVIT_POOL_COLUMNS 2
 #define RVIT_POOL_FLAGS 3
-#define RVIT_POOL_N_SPECS 4
 #define RVIT_POOL_PLAIN_COLUMNS 16
 #define RVIT_POOL_NORM_COLUMNS 128
 #define RVIT_POOL_HAS_SIZES 1
@@ -265,7 +247,6 @@ struct rvit_patchify_push {
 #define RVIT_POOL_GAMMA 3
 #define RVIT_POOL_BETA 4
 #define RVIT_POOL_OUT 5
-#define RVIT_POOL_N_BINDINGS 6
 struct rvit_pool_push {
     int n_images, max_len, rows, n_prefix;
     int dim4, out_stride4; /* elements / 4 */
@@ -279,7 +260,6 @@ struct rvit_pool_push {
 #define RVIT_PROBE_MAX_HEAD_DIM 192
 #define RVIT_PROBE_TEAMS 1
 #define RVIT_PROBE_FLAGS 2
-#define RVIT_PROBE_N_SPECS 3
 #define RVIT_PROBE_HAS_SIZES 1
 #define RVIT_PROBE_HAS_BIAS 2
 #define RVIT_PROBE_HAS_PROBS 4
@@ -291,7 +271,6 @@ struct rvit_pool_push {
 #define RVIT_PROBE_BIAS 5
 #define RVIT_PROBE_OUT 6
 #define RVIT_PROBE_PROBS 7
-#define RVIT_PROBE_N_BINDINGS 8
 struct rvit_probe_push {
     int n_images, n_heads, max_len, rows;
     int dim4; /* dim / 4 */
@@ -303,7 +282,6 @@ struct rvit_probe_push {
 #define RVIT_HEAD_CLASSES 4
 #define RVIT_HEAD_TEAMS 1
 #define RVIT_HEAD_FLAGS 2
-#define RVIT_HEAD_N_SPECS 3
 #define RVIT_HEAD_HAS_BIAS 1
 #define RVIT_HEAD_HAS_LENGTHS 2
 #define RVIT_HEAD_HAS_NORM 4
@@ -316,7 +294,6 @@ struct rvit_probe_push {
 #define RVIT_HEAD_WEIGHT 4
 #define RVIT_HEAD_BIAS 5
 #define RVIT_HEAD_LOGITS 6
-#define RVIT_HEAD_N_BINDINGS 7
 struct rvit_head_push {
     int n_images, rows;
     int dim4; /* dim / 4 */

@@ -8,7 +8,6 @@
 
 /* grid_layout.comp: a group takes per_group of the n_images + 1 entries of the layouts, and adds up the images before by itself. */
 #define RVIT_GRID_LAYOUT_FLAGS 1
-#define RVIT_GRID_LAYOUT_N_SPECS 2
 #define RVIT_GRID_LAYOUT_HAS_LIVE 1
 #define RVIT_GRID_LAYOUT_HAS_PATCHES 2
 #define RVIT_GRID_LAYOUT_HAS_CELLS 4
@@ -25,7 +24,6 @@
 #define RVIT_GRID_LAYOUT_UNIT_CU_SEQLENS 5
 #define RVIT_GRID_LAYOUT_WINDOW_CU_SEQLENS 6
 #define RVIT_GRID_LAYOUT_UNIT_ROWS 7
-#define RVIT_GRID_LAYOUT_N_BINDINGS 8
 struct rvit_grid_layout_push {
     int n_images, live_at;
     int n_prefix, max_len, merge, rows, patch_rows, per_group;
@@ -35,7 +33,6 @@ struct rvit_grid_layout_push {
 
 /* embed.comp: a group takes a row. */
 #define RVIT_EMBED_RESAMPLE 1 /* as rvit_resample; 0: no table. Any that has no name here is bilinear */
-#define RVIT_EMBED_N_SPECS 2
 #define RVIT_EMBED_BICUBIC 1
 #define RVIT_EMBED_BICUBIC_ANTIALIAS 3
 #define RVIT_EMBED_BILINEAR_ANTIALIAS 4
@@ -48,7 +45,6 @@ struct rvit_grid_layout_push {
 #define RVIT_EMBED_TABLE 3
 #define RVIT_EMBED_OUT 4
 #define RVIT_EMBED_LIVE 5
-#define RVIT_EMBED_N_BINDINGS 6
 struct rvit_embed_push {
     int rows, live_at;
     int patch_rows, dim4, n_prefix, table_height, table_width; /* dim4: dim / 4 */
@@ -60,7 +56,6 @@ struct rvit_embed_push {
 #define RVIT_PIXELPRUNE_TEAM 32
 #define RVIT_PIXELPRUNE_TURNS 4
 #define RVIT_PIXELPRUNE_FLAGS 1
-#define RVIT_PIXELPRUNE_N_SPECS 2
 #define RVIT_PIXELPRUNE_RECONSTRUCTS 1
 #define RVIT_PIXELPRUNE_IS_INTERLEAVED 2
 #define RVIT_PIXELPRUNE_BY_LINES 4 /* patch rows are line after line, whatever cells there are */
@@ -69,9 +64,8 @@ struct rvit_embed_push {
 #define RVIT_PIXELPRUNE_CELLS 1
 #define RVIT_PIXELPRUNE_PIXELS 2
 #define RVIT_PIXELPRUNE_KEEP 3
-#define RVIT_PIXELPRUNE_SOURCES 4
-#define RVIT_PIXELPRUNE_UNIT_ROWS 5
-#define RVIT_PIXELPRUNE_N_BINDINGS 6
+#define RVIT_PIXELPRUNE_UNIT_ROWS 4
+#define RVIT_PIXELPRUNE_SOURCES 5
 struct rvit_pixelprune_push {
     int n_images, n_prefix, max_len, rows;
     int patch_rows, merge, columns4, stride4, channels, parts;
@@ -81,14 +75,12 @@ struct rvit_pixelprune_push {
 
 /* grid_rope.comp: a thread makes a cosine and its sine. */
 #define RVIT_GRID_ROPE_FLAGS 1
-#define RVIT_GRID_ROPE_N_SPECS 2
 #define RVIT_GRID_ROPE_IS_CENTRED 1
 #define RVIT_GRID_ROPE_IS_XY 2
 #define RVIT_GRID_ROPE_CELLS 0
 #define RVIT_GRID_ROPE_FREQUENCIES 1
 #define RVIT_GRID_ROPE_OUT 2
 #define RVIT_GRID_ROPE_LIVE 3
-#define RVIT_GRID_ROPE_N_BINDINGS 4
 struct rvit_grid_rope_push {
     int rows, live_at;
     int pairs; /* head_dim / 2 */

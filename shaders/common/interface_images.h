@@ -52,7 +52,6 @@
 /* preprocess_fetch.comp: a thread copies 16 bytes. */
 #define RVIT_FETCH_SOURCE 0
 #define RVIT_FETCH_STAGING 1
-#define RVIT_FETCH_N_SPECS 1
 struct rvit_fetch_push {
     int units; /* at capacity */
     int source_at, staging_at;
@@ -62,7 +61,6 @@ struct rvit_fetch_push {
 #define RVIT_PREPROCESS_TILE 16
 #define RVIT_PREPROCESS_LINES 64
 #define RVIT_PREPROCESS_FLAGS 1
-#define RVIT_PREPROCESS_N_SPECS 2
 #define RVIT_PREPROCESS_HAS_CU_SEQLENS 1
 #define RVIT_PREPROCESS_HAS_GRIDS 2
 #define RVIT_PREPROCESS_WORDS 0

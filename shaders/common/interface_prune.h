@@ -10,7 +10,6 @@
 #define RVIT_SELECT_SCORE 2 /* as rvit_score_type */
 #define RVIT_SELECT_FLAGS 3
 #define RVIT_SELECT_LONG 4 /* 1: images may have more rows than RVIT_NEAR_KEYS */
-#define RVIT_SELECT_N_SPECS 5
 #define RVIT_SELECT_TOP_K_MODE 0
 #define RVIT_SELECT_THRESHOLD_MODE 1
 #define RVIT_SELECT_MASK_MODE 2
@@ -39,7 +38,6 @@
 #define RVIT_SELECT_COUNTS 5
 #define RVIT_SELECT_ERROR 6
 #define RVIT_SELECT_GRIDS 7
-#define RVIT_SELECT_N_BINDINGS 8
 #define RVIT_SELECT_X 8     /* from here on: select_scored only */
 #define RVIT_SELECT_TABLE 9 /* cls_probs, weight or position_scores */
 #define RVIT_SELECT_BIAS 10 /* or anchors */
@@ -66,7 +64,6 @@ struct rvit_select_push {
 
 /* regroup.comp: a group takes an image after the other; threads take windows. */
 #define RVIT_REGROUP_FLAGS 1
-#define RVIT_REGROUP_N_SPECS 2
 #define RVIT_REGROUP_HAS_WINDOWS 1
 #define RVIT_REGROUP_HAS_UNITS 2
 #define RVIT_REGROUP_MOST_GROUPS 1024
@@ -83,15 +80,14 @@ struct rvit_select_push {
 struct rvit_regroup_push {
     int n_images, max_len, rows, n_prefix;
     int n_windows, unit;
-    int cu_seqlens_at, after_at, src_rows_at, keep_at, windows_at, unit_rows_at, unit_cu_seqlens_at, out_windows_at, out_unit_rows_at;
+    int cu_seqlens_at, out_cu_seqlens_at, src_rows_at, keep_at, window_cu_seqlens_at, unit_rows_at, unit_cu_seqlens_at;
+    int out_window_cu_seqlens_at, out_unit_rows_at;
 };
 
 /* mean.comp: a group takes MEAN_COLUMNS fours of columns of one image. */
-#define RVIT_MEAN_N_SPECS 1
 #define RVIT_MEAN_COLUMNS 16
 #define RVIT_MEAN_CU_SEQLENS 0
 #define RVIT_MEAN_X 1
-#define RVIT_MEAN_N_BINDINGS 2
 struct rvit_mean_push {
     int n_images, max_len, rows, n_prefix;
     int dim4, first4; /* elements / 4 */
@@ -103,7 +99,6 @@ struct rvit_mean_push {
 #define RVIT_MATCH_HEAD_DIM 1
 #define RVIT_MATCH_LONG 2
 #define RVIT_MATCH_UNIT 3
-#define RVIT_MATCH_N_SPECS 4
 #define RVIT_MATCH_CU_SEQLENS 0
 #define RVIT_MATCH_K 1
 #define RVIT_MATCH_KEEP 2
@@ -125,7 +120,6 @@ struct rvit_match_push {
 
 /* merge.comp: a thread takes four elements of a row. */
 #define RVIT_MERGE_HAS_SIZES 1
-#define RVIT_MERGE_N_SPECS 2
 #define RVIT_MERGE_X 0
 #define RVIT_MERGE_SIZES 1
 #define RVIT_MERGE_SRC_ROWS 2
@@ -134,7 +128,6 @@ struct rvit_match_push {
 #define RVIT_MERGE_OUT_SIZES 5
 #define RVIT_MERGE_OUT_KEY_BIAS 6
 #define RVIT_MERGE_LIVE 7
-#define RVIT_MERGE_N_BINDINGS 8
 struct rvit_merge_push {
     int rows, live_at;
     int x_rows;
@@ -144,7 +137,6 @@ struct rvit_merge_push {
 
 /* positions.comp */
 #define RVIT_POSITIONS_FLAGS 1
-#define RVIT_POSITIONS_N_SPECS 2
 #define RVIT_POSITIONS_HAS_KEEP 1
 #define RVIT_POSITIONS_HAS_POSITIONS 2
 #define RVIT_POSITIONS_SRC_ROWS 0
@@ -152,7 +144,6 @@ struct rvit_merge_push {
 #define RVIT_POSITIONS_POSITIONS 2
 #define RVIT_POSITIONS_OUT 3
 #define RVIT_POSITIONS_LIVE 4
-#define RVIT_POSITIONS_N_BINDINGS 5
 struct rvit_positions_push {
     int rows, live_at;
     int source_rows, n_positions;
@@ -160,12 +151,10 @@ struct rvit_positions_push {
 };
 
 /* pack.comp: units are 16-byte or 4-byte words. */
-#define RVIT_PACK_N_SPECS 1
 #define RVIT_PACK_SOURCE 0
 #define RVIT_PACK_SRC_ROWS 1
 #define RVIT_PACK_DESTINATION 2
 #define RVIT_PACK_LIVE 3
-#define RVIT_PACK_N_BINDINGS 4
 struct rvit_pack_push {
     int rows, live_at;
     int source_rows;
@@ -176,7 +165,6 @@ struct rvit_pack_push {
 /* unpack.comp: units are 8-byte words; a group takes UNPACK_ROWS rows of the destination. */
 #define RVIT_UNPACK_ROWS 1
 #define RVIT_UNPACK_BASE_MODE 2
-#define RVIT_UNPACK_N_SPECS 3
 #define RVIT_UNPACK_FILL 0
 #define RVIT_UNPACK_COPY_BASE 1
 #define RVIT_UNPACK_IN_PLACE 2
@@ -186,7 +174,6 @@ struct rvit_pack_push {
 #define RVIT_UNPACK_DESTINATION 3
 #define RVIT_UNPACK_LIVE 4
 #define RVIT_UNPACK_DESTINATION_LIVE 5
-#define RVIT_UNPACK_N_BINDINGS 6
 struct rvit_unpack_push {
     int rows, live_at;
     int destination_rows, destination_live_at;
