@@ -7,96 +7,12 @@
 
 /* The role of a tensor. */
 typedef enum rvit_role {
-    RVIT_ROLE_CLS,
-    RVIT_ROLE_DIST,
-    RVIT_ROLE_REGISTERS,
-    RVIT_ROLE_POSITION,
-    RVIT_ROLE_PATCH_WEIGHT,
-    RVIT_ROLE_PATCH_BIAS,
-    RVIT_ROLE_PATCH_NORM_GAMMA, /* of a norm of the patches before their positions */
-    RVIT_ROLE_PATCH_NORM_BETA,
-    RVIT_ROLE_NORM_PRE_GAMMA, /* of a norm before the first block */
-    RVIT_ROLE_NORM_PRE_BETA,
-    RVIT_ROLE_NORM_GAMMA,
-    RVIT_ROLE_NORM_BETA,
-    RVIT_ROLE_HEAD_WEIGHT,
-    RVIT_ROLE_HEAD_BIAS,
-    RVIT_ROLE_HEAD_DIST_WEIGHT,
-    RVIT_ROLE_HEAD_DIST_BIAS,
-    RVIT_ROLE_FC_NORM_GAMMA, /* of a norm between pooling and head */
-    RVIT_ROLE_FC_NORM_BETA,
-    /* Of attention pooling. Query, keys and values have weights of their own, or share a tensor; the query may have none. */
-    RVIT_ROLE_MAP_LATENT,
-    RVIT_ROLE_MAP_QKV_WEIGHT,
-    RVIT_ROLE_MAP_QKV_BIAS,
-    RVIT_ROLE_MAP_Q_WEIGHT,
-    RVIT_ROLE_MAP_Q_BIAS,
-    RVIT_ROLE_MAP_KV_WEIGHT,
-    RVIT_ROLE_MAP_KV_BIAS,
-    RVIT_ROLE_MAP_K_WEIGHT,
-    RVIT_ROLE_MAP_K_BIAS,
-    RVIT_ROLE_MAP_V_WEIGHT,
-    RVIT_ROLE_MAP_V_BIAS,
-    RVIT_ROLE_MAP_PROJ_WEIGHT,
-    RVIT_ROLE_MAP_PROJ_BIAS,
-    RVIT_ROLE_MAP_NORM_GAMMA,
-    RVIT_ROLE_MAP_NORM_BETA,
-    RVIT_ROLE_MAP_FC1_WEIGHT,
-    RVIT_ROLE_MAP_FC1_BIAS,
-    RVIT_ROLE_MAP_FC2_WEIGHT,
-    RVIT_ROLE_MAP_FC2_BIAS,
-    /* Of what makes one row of each square of patches, after the last block. */
-    RVIT_ROLE_MERGER_NORM_GAMMA,
-    RVIT_ROLE_MERGER_NORM_BETA,
-    RVIT_ROLE_MERGER_FC1_WEIGHT,
-    RVIT_ROLE_MERGER_FC1_BIAS,
-    RVIT_ROLE_MERGER_FC2_WEIGHT,
-    RVIT_ROLE_MERGER_FC2_BIAS,
-    /* Of each block. */
-    RVIT_ROLE_NORM1_GAMMA,
-    RVIT_ROLE_NORM1_BETA,
-    RVIT_ROLE_QKV_WEIGHT,
-    RVIT_ROLE_QKV_BIAS,
-    RVIT_ROLE_Q_WEIGHT,
-    RVIT_ROLE_Q_BIAS,
-    RVIT_ROLE_K_WEIGHT,
-    RVIT_ROLE_K_BIAS,
-    RVIT_ROLE_V_WEIGHT,
-    RVIT_ROLE_V_BIAS,
-    RVIT_ROLE_ATTENTION_NORM_GAMMA, /* before proj */
-    RVIT_ROLE_ATTENTION_NORM_BETA,
-    RVIT_ROLE_PROJ_WEIGHT,
-    RVIT_ROLE_PROJ_BIAS,
-    RVIT_ROLE_SCALE1,
-    RVIT_ROLE_NORM2_GAMMA,
-    RVIT_ROLE_NORM2_BETA,
-    RVIT_ROLE_FC1_WEIGHT, /* of a gated MLP: the values', or gate and values one after another */
-    RVIT_ROLE_FC1_BIAS,
-    RVIT_ROLE_GATE_WEIGHT, /* where it lies apart */
-    RVIT_ROLE_GATE_BIAS,
-    RVIT_ROLE_MLP_NORM_GAMMA, /* before fc2 */
-    RVIT_ROLE_MLP_NORM_BETA,
-    RVIT_ROLE_FC2_WEIGHT,
-    RVIT_ROLE_FC2_BIAS,
-    RVIT_ROLE_SCALE2,
-    /* Of each of the mergers of earlier blocks' rows. */
-    RVIT_ROLE_DEEPSTACK_NORM_GAMMA,
-    RVIT_ROLE_DEEPSTACK_NORM_BETA,
-    RVIT_ROLE_DEEPSTACK_FC1_WEIGHT,
-    RVIT_ROLE_DEEPSTACK_FC1_BIAS,
-    RVIT_ROLE_DEEPSTACK_FC2_WEIGHT,
-    RVIT_ROLE_DEEPSTACK_FC2_BIAS,
-    /* Of each of DynamicViT's predictors. */
-    RVIT_ROLE_PREDICTOR_NORM_GAMMA,
-    RVIT_ROLE_PREDICTOR_NORM_BETA,
-    RVIT_ROLE_PREDICTOR_IN_WEIGHT,
-    RVIT_ROLE_PREDICTOR_IN_BIAS,
-    RVIT_ROLE_PREDICTOR_OUT0_WEIGHT,
-    RVIT_ROLE_PREDICTOR_OUT0_BIAS,
-    RVIT_ROLE_PREDICTOR_OUT1_WEIGHT,
-    RVIT_ROLE_PREDICTOR_OUT1_BIAS,
-    RVIT_ROLE_PREDICTOR_KEEP_WEIGHT,
-    RVIT_ROLE_PREDICTOR_KEEP_BIAS,
+#define RVIT_ROLE1(role, ...) RVIT_ROLE_##role,
+#define RVIT_ROLE3(role, ...) RVIT_ROLE_##role,
+#define RVIT_ROLE4(role, ...) RVIT_ROLE_##role,
+#define RVIT_NORM_ROLES(role, ...) RVIT_ROLE_##role##_GAMMA, RVIT_ROLE_##role##_BETA,
+#define RVIT_LINEAR_ROLES(role, ...) RVIT_ROLE_##role##_WEIGHT, RVIT_ROLE_##role##_BIAS,
+#include "core/model/roles.def"
     RVIT_ROLE_COUNT
 } rvit_role;
 

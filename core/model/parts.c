@@ -59,19 +59,12 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
     g->has[RVIT_PART_NORM_BETA] = rvit_geometry_in_blocks(g, RVIT_ROLE_NORM1_BETA) || rvit_geometry_in_blocks(g, RVIT_ROLE_NORM2_BETA) ||
                                   rvit_geometry_has(g, RVIT_ROLE_NORM_BETA) || rvit_geometry_has(g, RVIT_ROLE_NORM_PRE_BETA) ||
                                   rvit_geometry_has(g, RVIT_ROLE_FC_NORM_BETA) || rvit_geometry_has(g, RVIT_ROLE_MAP_NORM_BETA);
-    g->has[RVIT_PART_FINAL_NORM_BETA] = g->has[RVIT_PART_FINAL_NORM] && g->has[RVIT_PART_NORM_BETA];
-    g->has[RVIT_PART_FC_NORM_BETA] = g->has[RVIT_PART_FC_NORM] && g->has[RVIT_PART_NORM_BETA];
-    g->has[RVIT_PART_MAP_NORM_BETA] = g->has[RVIT_PART_MAP] && g->has[RVIT_PART_NORM_BETA];
     g->has[RVIT_PART_MAP_KV_BIAS] = rvit_geometry_has(g, RVIT_ROLE_MAP_K_BIAS) || rvit_geometry_has(g, RVIT_ROLE_MAP_V_BIAS);
     g->has[RVIT_PART_PATCH_NORM] = rvit_geometry_has(g, RVIT_ROLE_PATCH_NORM_GAMMA) || rvit_geometry_has(g, RVIT_ROLE_PATCH_NORM_BETA);
-    g->has[RVIT_PART_PATCH_NORM_BETA] = g->has[RVIT_PART_PATCH_NORM] && g->has[RVIT_PART_NORM_BETA];
-    g->has[RVIT_PART_NORM_PRE_BETA] = g->has[RVIT_PART_NORM_PRE] && g->has[RVIT_PART_NORM_BETA];
     g->has[RVIT_PART_ATTENTION_NORM] =
         rvit_geometry_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_GAMMA) || rvit_geometry_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_BETA);
-    g->has[RVIT_PART_ATTENTION_NORM_BETA] = g->has[RVIT_PART_ATTENTION_NORM] && g->has[RVIT_PART_NORM_BETA];
     g->has[RVIT_PART_MLP_NORM] =
         rvit_geometry_in_blocks(g, RVIT_ROLE_MLP_NORM_GAMMA) || rvit_geometry_in_blocks(g, RVIT_ROLE_MLP_NORM_BETA);
-    g->has[RVIT_PART_MLP_NORM_BETA] = g->has[RVIT_PART_MLP_NORM] && g->has[RVIT_PART_NORM_BETA];
     /* Models that normalise the embedding have no use for it. */
     g->has[RVIT_PART_PATCH_BIAS] =
         g->family->names[RVIT_ROLE_PATCH_BIAS] != NULL && (rvit_geometry_has(g, RVIT_ROLE_PATCH_BIAS) || !g->has[RVIT_PART_NORM_PRE]);
@@ -89,7 +82,6 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
     g->has[RVIT_PART_HEAD] =
         g->has[RVIT_PART_DIST_HEAD] || rvit_geometry_has(g, RVIT_ROLE_HEAD_WEIGHT) || rvit_geometry_has(g, RVIT_ROLE_HEAD_BIAS);
     g->has[RVIT_PART_MERGER] = g->family->names[RVIT_ROLE_MERGER_FC1_WEIGHT] != NULL;
-    g->has[RVIT_PART_MERGER_NORM_BETA] = g->has[RVIT_PART_MERGER] && g->has[RVIT_PART_NORM_BETA];
     g->has[RVIT_PART_DEEPSTACK] = g->n_deepstack > 0;
     g->has[RVIT_PART_LAYER_SCALE] = rvit_geometry_has(g, RVIT_ROLE_SCALE1) || rvit_geometry_has(g, RVIT_ROLE_SCALE2);
     return check_distillation(g, g->has[RVIT_PART_HEAD]);
