@@ -7,64 +7,8 @@
 #include "core/model/rope_table.h"
 
 typedef enum rvit_fact {
-    RVIT_FACT_ARCHITECTURE, /* only text, as the next */
-    RVIT_FACT_PREFIX,       /* of the names of all tensors, which are read without it */
-    RVIT_FACT_HEADS,
-    RVIT_FACT_ACTIVATION, /* rvit_activation */
-    RVIT_FACT_EPS,
-    RVIT_FACT_POOLING, /* rvit_pooling */
-    /* Of attention pooling. */
-    RVIT_FACT_MAP_HEADS,
-    RVIT_FACT_MAP_ACTIVATION,
-    RVIT_FACT_POOL_PREFIX, /* 1: attention pooling reads prefix rows too; of a mean, 0 unless told */
-    RVIT_FACT_POSITION,    /* rvit_position */
-    /* Of rotary positions. */
-    RVIT_FACT_ROPE_BASE,
-    RVIT_FACT_ROPE_COORDINATES, /* rvit_rope_coordinates */
-    RVIT_FACT_ROPE_ORDER,       /* rvit_rope_order */
-    RVIT_FACT_ROPE_OFFSET,
-    RVIT_FACT_ROPE_REFERENCE, /* height, width of a grid; 0: none */
-    RVIT_FACT_ROPE_LAYOUT,    /* rvit_rope_layout */
-    RVIT_FACT_RMS_NORM,
-    RVIT_FACT_FINAL_NORM, /* 0: there is none after the last block */
-    RVIT_FACT_BLOCK,      /* rvit_block_kind */
-    RVIT_FACT_RESAMPLE,   /* rvit_resample */
-    RVIT_FACT_ASPECT,     /* 1: the position table keeps its shape while it is resampled, whatever the grid's */
-    RVIT_FACT_ROWS,       /* 1: a patch is a row of (y, x, channel), not of (channel, y, x) */
-    RVIT_FACT_IMAGE,      /* height, width */
-    RVIT_FACT_INPUT,      /* the same from where a position table knows better */
-    RVIT_FACT_MEAN,       /* of three channels */
-    RVIT_FACT_STD,
-    RVIT_FACT_FILTER,    /* rvit_filter */
-    RVIT_FACT_FIT,       /* rvit_fit */
-    RVIT_FACT_CROP,      /* share; Hugging Face: also the edge that is resized, and what is cut out of it */
-    RVIT_FACT_PROCESSOR, /* rvit_processor */
-    RVIT_FACT_FILL,
-    RVIT_FACT_PROCESSED,   /* height, width of what a processor makes */
-    RVIT_FACT_PIXELS,      /* at least, at most: of pictures whose size follows from their own */
-    RVIT_FACT_MAX_PATCHES, /* of a picture, NaFlex */
-    /* What tensors tell too. */
-    RVIT_FACT_DIM,
-    RVIT_FACT_DEPTH,
-    RVIT_FACT_MLP,
-    RVIT_FACT_GATED, /* 1: the MLPs multiply by a gate */
-    RVIT_FACT_PATCH,
-    RVIT_FACT_CHANNELS,
-    RVIT_FACT_CLASSES,
-    RVIT_FACT_REGISTERS,
-    RVIT_FACT_CLS,        /* 1: there is a CLS token */
-    RVIT_FACT_PATCH_NORM, /* 1: there is a norm of the patches before their positions */
-    RVIT_FACT_NORM_PRE,   /* 1: there is a norm before the first block */
-    RVIT_FACT_FC_NORM,    /* 1: the norm after the last block is one of what is pooled */
-    RVIT_FACT_LAYER_SCALE,
-    RVIT_FACT_QKV_BIAS,
-    /* Of towers that merge squares of patches. */
-    RVIT_FACT_MERGE,       /* patches a side of such a square */
-    RVIT_FACT_MERGED,      /* width of what becomes of one */
-    RVIT_FACT_FRAMES,      /* of a patch */
-    RVIT_FACT_WINDOW,      /* pixels a side of the windows of attention; 0: there are none */
-    RVIT_FACT_FULL_BLOCKS, /* those whose attention is over the whole image: rvit_facts.full_blocks */
-    RVIT_FACT_DEEPSTACK,   /* those whose rows are merged too: rvit_facts.deepstack */
+#define RVIT_FACT(fact, ...) RVIT_FACT_##fact,
+#include "core/model/facts.def"
     RVIT_FACT_COUNT
 } rvit_fact;
 
