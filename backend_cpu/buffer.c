@@ -11,8 +11,7 @@ static void point(rvit_cpu_buffer *buffer, void *host)
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
 {
     rvit_cpu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
-    if (buffer == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(buffer);
     buffer->memory = (uint64_t)size > SIZE_MAX ? NULL : rvit_alloc_new(&device->alloc, (size_t)size);
     if (buffer->memory == NULL) {
         rvit_alloc_free(&device->alloc, buffer);
@@ -37,8 +36,7 @@ void rvit_cpu_buffer_destroy(rvit_buffer *base)
 rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **out_buffer)
 {
     rvit_cpu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
-    if (buffer == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(buffer);
     point(buffer, host);
     buffer->borrowed = 1;
     *out_buffer = &buffer->base;

@@ -132,8 +132,7 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
     RVIT_TRY(rvit_cpu_pool_create(&device->base.alloc, desc->n_threads > 0 ? desc->n_threads : usable, usable, &device->pool));
     device->scratch = rvit_alloc_array(&device->base.alloc, (size_t)rvit_cpu_pool_threads(device->pool),
                                        RVIT_CPU_SCRATCH_FLOATS * sizeof *device->scratch);
-    if (device->scratch == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(device->scratch);
     device->oracle = desc->oracle != 0;
     device->base.takes_ops = 1;
     device->use_cblas = wants_cblas(tier, device->oracle);
@@ -155,8 +154,7 @@ static rvit_status device_create(const rvit_device_desc *desc, const rvit_alloc 
     rvit_alloc own;
     rvit_alloc_copy(&own, alloc);
     rvit_cpu_device *device = rvit_alloc_new(&own, sizeof *device);
-    if (device == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(device);
     rvit_alloc_copy(&device->base.alloc, &own);
     pthread_mutex_init(&device->lock, NULL);
     const rvit_status status = open_device(device, desc, desc->tier == RVIT_TIER_AUTO ? RVIT_TIER_SUBGROUP : desc->tier);

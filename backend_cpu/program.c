@@ -7,8 +7,7 @@
 rvit_status rvit_cpu_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program)
 {
     rvit_cpu_program *program = rvit_alloc_new(&device->alloc, sizeof *program + (size_t)n_ops * (sizeof *ops + sizeof *program->chains));
-    if (program == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(program);
     memcpy(program->ops, ops, (size_t)n_ops * sizeof *ops);
     program->n_ops = n_ops;
     program->chains = (rvit_cpu_chain *)(program->ops + n_ops);

@@ -4,8 +4,7 @@
 rvit_status rvit_cpu_stream_create(rvit_device *device, rvit_stream **out_stream)
 {
     rvit_stream *stream = rvit_alloc_new(&device->alloc, sizeof *stream);
-    if (stream == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(stream);
     *out_stream = stream;
     return RVIT_OK;
 }

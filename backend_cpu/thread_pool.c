@@ -216,8 +216,7 @@ int rvit_cpu_pool_threads(const rvit_cpu_thread_pool *pool)
 rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_thread_pool **out_pool)
 {
     rvit_cpu_thread_pool *pool = rvit_alloc_new(alloc, sizeof *pool + (size_t)n_threads * sizeof pool->workers[0]);
-    if (pool == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(pool);
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->finished, NULL);
     rvit_cpu_spin_init(&pool->workers[0].spin, n_threads, usable);

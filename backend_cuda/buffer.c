@@ -35,8 +35,7 @@ rvit_status rvit_cu_buffer_create(rvit_device *base, int64_t size, rvit_buffer_t
 {
     rvit_cu_device *device = rvit_cu_device_of(base);
     rvit_cu_buffer *buffer = rvit_alloc_new(&base->alloc, sizeof *buffer);
-    if (buffer == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(buffer);
     int entered = 0;
     rvit_status status = rvit_cu_enter(device, &entered);
     if (status == RVIT_OK)

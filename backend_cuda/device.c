@@ -189,8 +189,7 @@ static rvit_status create(CUcontext context, int32_t index, int sleeps, const rv
     rvit_alloc own;
     rvit_alloc_copy(&own, alloc);
     rvit_cu_device *device = rvit_alloc_new(&own, sizeof *device);
-    if (device == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(device);
     rvit_alloc_copy(&device->base.alloc, &own);
     device->sleeps = sleeps;
     device->choose_linear = rvit_cu_linear_choose;

@@ -79,8 +79,7 @@ rvit_status rvit_cuda_buffer_import(rvit_device *device, int32_t fd, int64_t mem
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld from offset %lld, expected 1..%lld bytes of memory in all", function,
                          (long long)size, (long long)offset, (long long)memory_size);
     rvit_cu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
-    if (buffer == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(buffer);
     const rvit_cu_device *cu = rvit_cu_device_of(device);
     int entered = 0;
     rvit_status status = rvit_cu_enter(cu, &entered);
@@ -124,8 +123,7 @@ rvit_status rvit_cuda_semaphore_import(rvit_device *device, int32_t fd, int32_t 
     if (timeline < 0 || timeline > 1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: timeline is %d, expected 0 or 1", function, (int)timeline);
     rvit_cuda_semaphore *semaphore = rvit_alloc_new(&device->alloc, sizeof *semaphore);
-    if (semaphore == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(semaphore);
     semaphore->device = rvit_cu_device_of(device);
     int entered = 0;
     rvit_status status = rvit_cu_enter(semaphore->device, &entered);

@@ -62,8 +62,7 @@ rvit_status rvit_cuda_stream_wrap(rvit_device *device, void *cu_stream, rvit_str
     if (out_stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_wrap: out_stream is NULL");
     rvit_cu_stream *stream = rvit_alloc_new(&device->alloc, sizeof *stream);
-    if (stream == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(stream);
     stream->queue.device = rvit_cu_device_of(device);
     stream->queue.stream = cu_stream;
     stream->borrowed = 1;
@@ -168,8 +167,7 @@ rvit_status rvit_cuda_buffer_wrap(rvit_device *device, uint64_t address, int64_t
     RVIT_TRY(check_memory("rvit_cuda_buffer_wrap", address, size));
     RVIT_TRY(check_reach(rvit_cu_device_of(device), address));
     rvit_cu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
-    if (buffer == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(buffer);
     buffer->base.device = device;
     buffer->base.size = size;
     buffer->base.type = RVIT_BUFFER_DEVICE;

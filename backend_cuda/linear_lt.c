@@ -73,8 +73,7 @@ struct rvit_cu_lt_gemm {
 rvit_status rvit_cu_lt_open(rvit_cu_device *device)
 {
     device->lt = rvit_alloc_new(&device->base.alloc, sizeof *device->lt);
-    if (device->lt == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(device->lt);
     pthread_mutex_init(&device->lt->lock, NULL);
     return RVIT_OK;
 }
@@ -466,8 +465,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
     rvit_cu_lt_gemm *gemm = find_gemm(queue, &key);
     if (gemm == NULL) {
         gemm = rvit_alloc_new(&queue->device->base.alloc, sizeof *gemm);
-        if (gemm == NULL)
-            return RVIT_OUT_OF_HOST_MEMORY;
+        RVIT_TRY_MEMORY(gemm);
         gemm->key = key;
         gemm->usable = create_gemm(queue, args, gemm);
         gemm->next = queue->gemms;

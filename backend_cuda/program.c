@@ -91,8 +91,7 @@ rvit_status rvit_cu_program_create(rvit_device *base, const rvit_op *ops, int32_
 {
     rvit_cu_device *device = rvit_cu_device_of(base);
     rvit_cu_program *program = rvit_alloc_new(&base->alloc, sizeof *program);
-    if (program == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(program);
     program->queue.device = device;
     program->queue.records = 1;
     pthread_mutex_init(&program->lock, NULL);

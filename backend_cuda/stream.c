@@ -5,8 +5,7 @@ rvit_status rvit_cu_stream_create(rvit_device *base, rvit_stream **out_stream)
 {
     rvit_cu_device *device = rvit_cu_device_of(base);
     rvit_cu_stream *stream = rvit_alloc_new(&base->alloc, sizeof *stream);
-    if (stream == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(stream);
     stream->queue.device = device;
     int entered = 0;
     rvit_status status = rvit_cu_enter(device, &entered);

@@ -112,8 +112,7 @@ rvit_status rvit_vk_buffer_create(rvit_device *base, int64_t size, rvit_buffer_t
 {
     rvit_vk_device *device = rvit_vk_device_of(base);
     rvit_vk_buffer *buffer = rvit_alloc_new(&base->alloc, sizeof *buffer);
-    if (buffer == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(buffer);
     const rvit_status status = rvit_vk_buffer_open(device, size, type, buffer);
     if (status != RVIT_OK) {
         rvit_alloc_free(&base->alloc, buffer);

@@ -27,8 +27,7 @@ static rvit_vk_device *device_of(const vk_commands *c)
 rvit_status rvit_vk_commands_create(rvit_vk_device *device, VkCommandBuffer commands, rvit_stream **out_stream)
 {
     vk_commands *c = rvit_alloc_new(&device->base.alloc, sizeof *c);
-    if (c == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(c);
     c->base.device = &device->base;
     c->base.deferred = 1;
     c->recorder.device = device;
@@ -88,8 +87,7 @@ static rvit_status open_chunk(rvit_vk_device *device, chunk *ch)
     const VkDescriptorPoolCreateInfo pool = {
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = ch->most_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
     ch->views = rvit_alloc_array(&device->base.alloc, ch->most_views, sizeof *ch->views);
-    if (ch->views == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(ch->views);
     RVIT_VK_TRY(device->vk, vkCreateDescriptorPool, (device->handle, &pool, NULL, &ch->pool));
     return RVIT_OK;
 }
@@ -103,8 +101,7 @@ static rvit_status find_room(vk_commands *c, const rvit_vk_recorder *dry, chunk 
         ch = ch->next;
     if (ch == NULL) {
         ch = rvit_alloc_new(&device->base.alloc, sizeof *ch);
-        if (ch == NULL)
-            return RVIT_OUT_OF_HOST_MEMORY;
+        RVIT_TRY_MEMORY(ch);
         ch->most_sets = larger(dry->n_sets, CHUNK_SETS);
         ch->most_views = larger(dry->n_views, CHUNK_SETS * RVIT_VK_MAX_TEXELS);
         const rvit_status status = open_chunk(device, ch);

@@ -193,8 +193,7 @@ static rvit_status create(const rvit_vulkan_device_desc *lent, const rvit_device
     rvit_alloc own;
     rvit_alloc_copy(&own, alloc);
     rvit_vk_device *device = rvit_alloc_new(&own, sizeof *device);
-    if (device == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(device);
     rvit_alloc_copy(&device->base.alloc, &own);
     pthread_mutex_init(&device->queue_lock, NULL);
     pthread_mutex_init(&device->pipeline_lock, NULL);

@@ -116,8 +116,7 @@ static rvit_status make_buffer(rvit_device *base, const rvit_vulkan_memory *from
 {
     rvit_vk_device *device = rvit_vk_device_of(base);
     rvit_vk_buffer *buffer = rvit_alloc_new(&base->alloc, sizeof *buffer);
-    if (buffer == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(buffer);
     const rvit_status status = from != NULL ? allocate_imported(device, from, size, buffer) : allocate_exported(device, size, buffer);
     if (status != RVIT_OK) {
         rvit_vk_buffer_close(device, buffer);
@@ -205,8 +204,7 @@ static rvit_status check_semaphore_feature(const char *function, const rvit_vk_d
 static rvit_status make_semaphore(rvit_device *base, int timeline, rvit_vulkan_semaphore **out_semaphore)
 {
     rvit_vulkan_semaphore *semaphore = rvit_alloc_new(&base->alloc, sizeof *semaphore);
-    if (semaphore == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(semaphore);
     semaphore->device = rvit_vk_device_of(base);
     semaphore->timeline = timeline;
     rvit_vk_retain(base);

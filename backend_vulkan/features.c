@@ -74,8 +74,7 @@ static rvit_status find_extensions(const rvit_vk_instance *instance, rvit_alloc 
     if (instance->enumerate_extensions(device, NULL, &n, NULL) != VK_SUCCESS || n == 0)
         return RVIT_OK;
     VkExtensionProperties *extensions = rvit_alloc_array(alloc, n, sizeof *extensions);
-    if (extensions == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(extensions);
     if (instance->enumerate_extensions(device, NULL, &n, extensions) == VK_SUCCESS)
         for (uint32_t i = 0; i < n; i++)
             *out_bits |= extension_bit(extensions[i].extensionName);

@@ -72,8 +72,7 @@ static rvit_status find_portability(rvit_alloc *alloc, int *out_offered)
     if (enumerate == NULL || enumerate(NULL, &n, NULL) != VK_SUCCESS || n == 0)
         return RVIT_OK;
     VkExtensionProperties *extensions = rvit_alloc_array(alloc, n, sizeof *extensions);
-    if (extensions == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(extensions);
     if (enumerate(NULL, &n, extensions) == VK_SUCCESS)
         for (uint32_t i = 0; i < n; i++)
             *out_offered |= strcmp(extensions[i].extensionName, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME) == 0;

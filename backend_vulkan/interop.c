@@ -122,8 +122,7 @@ rvit_status rvit_vulkan_buffer_wrap(rvit_device *device, const rvit_vulkan_buffe
     const int64_t size = desc.size != 0 ? desc.size : (desc.buffer_size - desc.offset) / RVIT_VK_SIZE_ROUND * RVIT_VK_SIZE_ROUND;
     RVIT_TRY(check_buffer_desc(rvit_vk_device_of(device), &desc, size));
     rvit_vk_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
-    if (buffer == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(buffer);
     buffer->handle = RVIT_VK_HANDLE(VkBuffer, desc.buffer);
     buffer->offset = desc.offset;
     buffer->usage = desc.usage;

@@ -101,8 +101,7 @@ static rvit_vk_pipeline *find(rvit_vk_pipeline *list, const rvit_vk_pipeline *wa
 static rvit_status new_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, rvit_vk_pipeline **out_pipeline)
 {
     rvit_vk_pipeline *pipeline = rvit_alloc_new(&device->base.alloc, sizeof *pipeline);
-    if (pipeline == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(pipeline);
     *pipeline = *wanted;
     *out_pipeline = pipeline;
     return RVIT_OK;

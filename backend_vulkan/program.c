@@ -56,8 +56,7 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
                                                   .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
                                                   .commandBufferCount = (uint32_t)program->n_commands};
     program->commands = rvit_alloc_array(&device->base.alloc, (size_t)program->n_commands, sizeof *program->commands);
-    if (program->commands == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(program->commands);
     RVIT_VK_TRY(device->vk, vkAllocateCommandBuffers, (device->handle, &commands, program->commands));
     /* A descriptor pool must not be empty, even for a program of copies only. */
     const uint32_t n_sets = dry->n_sets + 1;
@@ -67,8 +66,7 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = n_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
     RVIT_VK_TRY(device->vk, vkCreateDescriptorPool, (device->handle, &descriptors, NULL, &program->descriptors));
     program->views = rvit_alloc_array(&device->base.alloc, dry->n_views, sizeof *program->views);
-    if (program->views == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(program->views);
     if (indirect->n_slots == 0)
         return RVIT_OK;
     RVIT_TRY(rvit_vk_grids_open(device, indirect, &indirect->memory));
@@ -103,8 +101,7 @@ static rvit_status dry_run(rvit_vk_device *device, vk_program *program, rvit_vk_
     rvit_alloc *alloc = &device->base.alloc;
     rvit_vk_indirect *indirect = &program->indirect;
     rvit_vk_indirect_grid *room = rvit_alloc_array(alloc, (size_t)program->n_ops * RVIT_VK_OP_MAX_DISPATCH, sizeof *room);
-    if (room == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(room);
     *indirect = (rvit_vk_indirect){.grids = room, .ops = program->ops};
     rvit_status status = record_ops(dry, program->ops, program->n_ops);
     indirect->grids = status != RVIT_OK ? NULL : rvit_alloc_array(alloc, (size_t)indirect->n_grids, sizeof *indirect->grids);
@@ -123,8 +120,7 @@ static rvit_status dry_run(rvit_vk_device *device, vk_program *program, rvit_vk_
 static rvit_status build(rvit_vk_device *device, const rvit_op *ops, int32_t n_ops, vk_program *program)
 {
     program->ops = rvit_alloc_array(&device->base.alloc, (size_t)n_ops, sizeof *ops);
-    if (program->ops == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(program->ops);
     memcpy(program->ops, ops, (size_t)n_ops * sizeof *ops);
     program->n_ops = n_ops;
     rvit_vk_recorder dry = {.device = device, .indirect = &program->indirect};
@@ -164,8 +160,7 @@ rvit_status rvit_vk_program_create(rvit_device *base, const rvit_op *ops, int32_
 {
     rvit_vk_device *device = rvit_vk_device_of(base);
     vk_program *program = rvit_alloc_new(&base->alloc, sizeof *program);
-    if (program == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(program);
     const rvit_status status = build(device, ops, n_ops, program);
     if (status != RVIT_OK) {
         close_program(device, program);

@@ -355,8 +355,7 @@ static rvit_status test(self_test *t)
 rvit_status rvit_vk_self_test(rvit_vk_device *device)
 {
     self_test *t = rvit_alloc_new(&device->base.alloc, sizeof *t);
-    if (t == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(t);
     t->device = device;
     const rvit_status status = test(t);
     rvit_vk_buffer_close(device, &t->in.buffer);

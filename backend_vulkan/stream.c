@@ -61,8 +61,7 @@ static void close_slot(const rvit_vk_device *device, slot *s)
 rvit_status rvit_vk_stream_create(rvit_device *base, rvit_stream **out_stream)
 {
     vk_stream *stream = rvit_alloc_new(&base->alloc, sizeof *stream);
-    if (stream == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(stream);
     stream->base.device = base;
     *out_stream = &stream->base;
     return RVIT_OK;

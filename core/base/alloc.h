@@ -22,4 +22,11 @@ void *rvit_alloc_new(rvit_alloc *alloc, size_t size);
 void *rvit_alloc_array(rvit_alloc *alloc, size_t n, size_t size);
 void rvit_alloc_free(rvit_alloc *alloc, void *pointer);
 
+/* For functions that return a status: leaves with RVIT_OUT_OF_HOST_MEMORY if there is no memory. */
+#define RVIT_TRY_MEMORY(pointer)            \
+    do {                                    \
+        if ((pointer) == NULL)              \
+            return RVIT_OUT_OF_HOST_MEMORY; \
+    } while (0)
+
 #endif

@@ -63,3 +63,10 @@ void rvit_printable(char *out, size_t size, const char *text)
     }
     out[at] = '\0';
 }
+
+rvit_shown_text rvit_shown(const char *text)
+{
+    rvit_shown_text out;
+    rvit_printable(out.text, sizeof out.text, text);
+    return out;
+}

@@ -5,8 +5,7 @@
 static rvit_status read_ints(rvit_stream *stream, rvit_view view, int64_t n, int32_t **out_values)
 {
     *out_values = rvit_alloc_array(&stream->device->alloc, (size_t)n, sizeof **out_values);
-    if (*out_values == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(*out_values);
     const rvit_status status = rvit_stream_read(stream, view, *out_values, n * 4);
     if (status != RVIT_OK)
         rvit_alloc_free(&stream->device->alloc, *out_values);

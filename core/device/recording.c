@@ -10,8 +10,7 @@ static rvit_status collect(rvit_stream *stream, const rvit_op *op)
         rvit_alloc *alloc = &stream->device->alloc;
         const int32_t capacity = stream->recorded_capacity == 0 ? 32 : 2 * stream->recorded_capacity;
         rvit_op *grown = rvit_alloc_array(alloc, (size_t)capacity, sizeof *grown);
-        if (grown == NULL)
-            return RVIT_OUT_OF_HOST_MEMORY;
+        RVIT_TRY_MEMORY(grown);
         if (stream->n_recorded > 0)
             memcpy(grown, stream->recorded, (size_t)stream->n_recorded * sizeof *grown);
         rvit_alloc_free(alloc, stream->recorded);

@@ -9,8 +9,6 @@
 #include "core/base/sort.h"
 #include "core/base/status.h"
 
-enum { SHOWN_KEY = 96 };
-
 typedef struct reader {
     const rvit_json_input *input;
     char *text;
@@ -345,11 +343,9 @@ static rvit_status check_keys(const reader *r, const char **keys)
             keys[n++] = v->key;
         rvit_sort(keys, n, sizeof *keys, compare_keys);
         for (size_t k = 1; k < n; k++)
-            if (strcmp(keys[k - 1], keys[k]) == 0) {
-                char shown[SHOWN_KEY];
-                rvit_printable(shown, sizeof shown, keys[k]);
-                return rvit_fail(RVIT_BAD_FILE, "%s:%s is not valid JSON: duplicate key '%s'", r->input->path, r->input->what, shown);
-            }
+            if (strcmp(keys[k - 1], keys[k]) == 0)
+                return rvit_fail(RVIT_BAD_FILE, "%s:%s is not valid JSON: duplicate key '%s'", r->input->path, r->input->what,
+                                 rvit_shown(keys[k]).text);
     }
     return RVIT_OK;
 }
@@ -358,8 +354,7 @@ static rvit_status read_all(reader *r, rvit_alloc *alloc)
 {
     RVIT_TRY(read_values(r));
     const char **keys = rvit_alloc_array(alloc, (size_t)r->n_values, sizeof *keys);
-    if (keys == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(keys);
     const rvit_status status = check_keys(r, keys);
     rvit_alloc_free(alloc, keys);
     return status;
@@ -371,8 +366,7 @@ rvit_status rvit_json_parse(const rvit_json_input *input, rvit_alloc *alloc, rvi
     int32_t n = 0;
     RVIT_TRY(count_values(&r, &n));
     r.values = rvit_alloc_array(alloc, (size_t)n, sizeof *r.values);
-    if (r.values == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(r.values);
     const rvit_status status = read_all(&r, alloc);
     if (status != RVIT_OK) {
         rvit_alloc_free(alloc, r.values);

@@ -25,8 +25,7 @@ static rvit_status read_all(const rvit_file *file, rvit_alloc *alloc, rvit_json_
     if (file->size > MAX_SIZE)
         return rvit_fail(RVIT_BAD_FILE, "%s: %lld bytes are more than the limit of %d", file->path, (long long)file->size, MAX_SIZE);
     out_file->text = rvit_alloc_new(alloc, (size_t)file->size + 1);
-    if (out_file->text == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(out_file->text);
     RVIT_TRY(rvit_file_read(file, 0, file->size, out_file->text));
     return parse(file, alloc, out_file);
 }

@@ -8,7 +8,7 @@
 #include "core/base/status.h"
 #include "core/file/tensor_set.h"
 
-enum { CHUNK = 1024, SHOWN_NAME = 96 };
+enum { CHUNK = 1024 };
 
 struct rvit_tensors {
     rvit_alloc alloc;
@@ -25,8 +25,7 @@ rvit_status rvit_tensors_open(const char *path, const rvit_allocator *allocator,
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, allocator);
     rvit_tensors *tensors = rvit_alloc_new(&alloc, sizeof *tensors);
-    if (tensors == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(tensors);
     rvit_alloc_copy(&tensors->alloc, &alloc);
     const rvit_status status = rvit_tensor_set_open(path, &tensors->alloc, &tensors->set);
     if (status != RVIT_OK) {
@@ -91,16 +90,14 @@ rvit_status rvit_tensors_read(const rvit_tensors *tensors, int32_t index, int64_
     RVIT_ENTRY;
     const rvit_file_tensor *tensor = NULL;
     RVIT_TRY(find("rvit_tensors_read", tensors, index, &tensor));
-    char shown[SHOWN_NAME];
-    rvit_printable(shown, sizeof shown, tensor->name);
     if (out_values == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_tensors_read: out_values is NULL");
     if (first < 0 || n < 0 || n > tensor->n_elements || first > tensor->n_elements - n)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_tensors_read: %" PRId64 " values from %" PRId64 " on, but tensor '%s' has %" PRId64,
-                         n, first, shown, tensor->n_elements);
+                         n, first, rvit_shown(tensor->name).text, tensor->n_elements);
     if (tensor->dtype < 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s, expected F32, F16 or BF16", rvit_tensor_set_path(tensors->set), shown,
-                         tensor->dtype_name);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s, expected F32, F16 or BF16", rvit_tensor_set_path(tensors->set),
+                         rvit_shown(tensor->name).text, tensor->dtype_name);
     const int64_t size = rvit_dtype_size((rvit_dtype)tensor->dtype);
     uint8_t bytes[4 * CHUNK];
     for (int64_t done = 0; done < n; done += CHUNK) {

@@ -11,8 +11,6 @@
 #include "core/file/file.h"
 #include "core/file/json.h"
 
-enum { SHOWN_NAME = 96 };
-
 /* A tensor has at most 14 values (itself, 3 fields, 8 extents, 2 offsets), and the metadata at most one entry per tensor: no legal header
    has more values. */
 #define MAX_VALUES (15 * RVIT_SAFETENSORS_MAX_TENSORS + 2)
@@ -67,12 +65,6 @@ static int compare_names(const void *left, const void *right)
     return strcmp((*a)->name, (*b)->name);
 }
 
-static int compare_keys(const void *left, const void *right)
-{
-    const metadata_entry *a = left, *b = right;
-    return strcmp(a->key, b->key);
-}
-
 /* Other files that are often given a checkpoint's name, by their first bytes. */
 static const struct {
     const char *bytes;
@@ -119,7 +111,7 @@ static rvit_status read_header_length(rvit_safetensors *file)
     if (length == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: the header length is zero", file->path);
     if (length > RVIT_SAFETENSORS_MAX_HEADER) {
-        char looks[SHOWN_NAME + 32];
+        char looks[128];
         other_format(bytes, looks, sizeof looks);
         return rvit_fail(RVIT_BAD_FILE, "%s: not a .safetensors file: the header length %" PRIu64 " is above %d%s", file->path, length,
                          RVIT_SAFETENSORS_MAX_HEADER, looks);
@@ -147,13 +139,14 @@ static rvit_status parse_header(const rvit_safetensors *file, char *header, size
 }
 
 /* A failure in one tensor: "<path>: tensor 'x': " and the sentence. */
-#define TENSOR_FAIL(file, shown, format, ...) rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': " format, (file)->path, shown, __VA_ARGS__)
+#define TENSOR_FAIL(file, name, format, ...) \
+    rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': " format, (file)->path, rvit_shown(name).text, __VA_ARGS__)
 
-static rvit_status read_dtype(const rvit_safetensors *file, const char *shown, const rvit_json *value, rvit_file_tensor *tensor,
+static rvit_status read_dtype(const rvit_safetensors *file, const char *name, const rvit_json *value, rvit_file_tensor *tensor,
                               int32_t *bits)
 {
     if (value->type != RVIT_JSON_STRING)
-        return TENSOR_FAIL(file, shown, "%s", "dtype is not a string");
+        return TENSOR_FAIL(file, name, "%s", "dtype is not a string");
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (strcmp(value->string, dtypes[i].name) == 0) {
             tensor->dtype_name = dtypes[i].name;
@@ -162,32 +155,32 @@ static rvit_status read_dtype(const rvit_safetensors *file, const char *shown, c
             *bits = dtypes[i].bits;
             return RVIT_OK;
         }
-    char name[32];
-    rvit_printable(name, sizeof name, value->string);
-    return TENSOR_FAIL(file, shown, "unknown dtype '%s'", name);
+    char shown[32];
+    rvit_printable(shown, sizeof shown, value->string);
+    return TENSOR_FAIL(file, name, "unknown dtype '%s'", shown);
 }
 
-static rvit_status read_shape(const rvit_safetensors *file, const char *shown, const rvit_json *value, rvit_file_tensor *tensor)
+static rvit_status read_shape(const rvit_safetensors *file, const char *name, const rvit_json *value, rvit_file_tensor *tensor)
 {
     if (value->type != RVIT_JSON_ARRAY)
-        return TENSOR_FAIL(file, shown, "%s", "shape is not an array");
+        return TENSOR_FAIL(file, name, "%s", "shape is not an array");
     if (value->n > RVIT_SAFETENSORS_MAX_RANK)
-        return TENSOR_FAIL(file, shown, "rank %d is above %d", (int)value->n, RVIT_SAFETENSORS_MAX_RANK);
+        return TENSOR_FAIL(file, name, "rank %d is above %d", (int)value->n, RVIT_SAFETENSORS_MAX_RANK);
     tensor->rank = value->n;
     int64_t product = 1; /* of the extents that are not 0, so that overflow does not depend on their order */
     int empty = 0;
     const rvit_json *extent = rvit_json_first(value);
     for (int i = 0; i < value->n; i++, extent = rvit_json_next(value, extent)) {
         if (extent->type != RVIT_JSON_INTEGER)
-            return TENSOR_FAIL(file, shown, "shape[%d] is not an integer", i);
+            return TENSOR_FAIL(file, name, "shape[%d] is not an integer", i);
         const int64_t n = extent->integer;
         if (n < 0)
-            return TENSOR_FAIL(file, shown, "shape[%d] is negative (%" PRId64 ")", i, n);
+            return TENSOR_FAIL(file, name, "shape[%d] is negative (%" PRId64 ")", i, n);
         tensor->shape[i] = n;
         if (n == 0)
             empty = 1;
         else if (product > INT64_MAX / n)
-            return TENSOR_FAIL(file, shown, "the product of its shape overflows at shape[%d]", i);
+            return TENSOR_FAIL(file, name, "the product of its shape overflows at shape[%d]", i);
         else
             product *= n;
     }
@@ -195,29 +188,29 @@ static rvit_status read_shape(const rvit_safetensors *file, const char *shown, c
     return RVIT_OK;
 }
 
-static rvit_status read_offsets(const rvit_safetensors *file, const char *shown, const rvit_json *value, rvit_file_tensor *tensor,
+static rvit_status read_offsets(const rvit_safetensors *file, const char *name, const rvit_json *value, rvit_file_tensor *tensor,
                                 int32_t bits)
 {
     if (value->type != RVIT_JSON_ARRAY || value->n != 2)
-        return TENSOR_FAIL(file, shown, "%s", "data_offsets is not an array of two");
+        return TENSOR_FAIL(file, name, "%s", "data_offsets is not an array of two");
     const rvit_json *begin_value = rvit_json_first(value), *end_value = rvit_json_next(value, begin_value);
     if (begin_value->type != RVIT_JSON_INTEGER || end_value->type != RVIT_JSON_INTEGER)
-        return TENSOR_FAIL(file, shown, "%s", "data_offsets are not integers");
+        return TENSOR_FAIL(file, name, "%s", "data_offsets are not integers");
     const int64_t begin = begin_value->integer, end = end_value->integer;
     if (begin < 0 || end < 0)
-        return TENSOR_FAIL(file, shown, "data_offsets [%" PRId64 ", %" PRId64 "] are negative", begin, end);
+        return TENSOR_FAIL(file, name, "data_offsets [%" PRId64 ", %" PRId64 "] are negative", begin, end);
     if (end < begin)
-        return TENSOR_FAIL(file, shown, "data_offsets [%" PRId64 ", %" PRId64 "] end before they begin", begin, end);
+        return TENSOR_FAIL(file, name, "data_offsets [%" PRId64 ", %" PRId64 "] end before they begin", begin, end);
     if (tensor->n_elements > INT64_MAX / bits) /* NOLINT(clang-analyzer-core.DivideZero): read_dtype gives 4 or more */
-        return TENSOR_FAIL(file, shown, "its size in bits overflows (%" PRId64 " elements)", tensor->n_elements);
+        return TENSOR_FAIL(file, name, "its size in bits overflows (%" PRId64 " elements)", tensor->n_elements);
     if (tensor->n_elements * bits % 8 != 0)
-        return TENSOR_FAIL(file, shown, "%" PRId64 " elements of %d bits are not a whole number of bytes", tensor->n_elements, (int)bits);
+        return TENSOR_FAIL(file, name, "%" PRId64 " elements of %d bits are not a whole number of bytes", tensor->n_elements, (int)bits);
     const int64_t size = tensor->n_elements * bits / 8;
     if (end - begin != size)
-        return TENSOR_FAIL(file, shown, "its shape needs %" PRId64 " bytes, data_offsets [%" PRId64 ", %" PRId64 "] give %" PRId64, size,
+        return TENSOR_FAIL(file, name, "its shape needs %" PRId64 " bytes, data_offsets [%" PRId64 ", %" PRId64 "] give %" PRId64, size,
                            begin, end, end - begin);
     if (end > file->data_size)
-        return TENSOR_FAIL(file, shown, "truncated: it ends at byte %" PRId64 " of the data, beyond the %" PRId64 " that are there", end,
+        return TENSOR_FAIL(file, name, "truncated: it ends at byte %" PRId64 " of the data, beyond the %" PRId64 " that are there", end,
                            file->data_size);
     tensor->offset = begin;
     tensor->size = size;
@@ -235,27 +228,23 @@ static const char *keep_string(rvit_safetensors *file, const char *text)
 
 static rvit_status read_tensor(rvit_safetensors *file, const rvit_json *entry)
 {
-    char shown[SHOWN_NAME];
-    rvit_printable(shown, sizeof shown, entry->key);
+    const char *name = entry->key;
     if (entry->type != RVIT_JSON_OBJECT)
-        return TENSOR_FAIL(file, shown, "%s", "its entry is not an object");
+        return TENSOR_FAIL(file, name, "%s", "its entry is not an object");
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
     const rvit_json *values[3];
     for (int i = 0; i < 3; i++)
         if ((values[i] = rvit_json_get(entry, fields[i])) == NULL)
-            return TENSOR_FAIL(file, shown, "%s is missing", fields[i]);
+            return TENSOR_FAIL(file, name, "%s is missing", fields[i]);
     for (const rvit_json *v = rvit_json_first(entry); v != NULL; v = rvit_json_next(entry, v))
-        if (v != values[0] && v != values[1] && v != values[2]) {
-            char shown_key[SHOWN_NAME];
-            rvit_printable(shown_key, sizeof shown_key, v->key);
-            return TENSOR_FAIL(file, shown, "unknown field '%s'", shown_key);
-        }
+        if (v != values[0] && v != values[1] && v != values[2])
+            return TENSOR_FAIL(file, name, "unknown field '%s'", rvit_shown(v->key).text);
     rvit_file_tensor *tensor = &file->tensors[file->n_tensors];
     int32_t bits = 0;
-    RVIT_TRY(read_dtype(file, shown, values[0], tensor, &bits));
-    RVIT_TRY(read_shape(file, shown, values[1], tensor));
-    RVIT_TRY(read_offsets(file, shown, values[2], tensor, bits));
-    tensor->name = keep_string(file, entry->key);
+    RVIT_TRY(read_dtype(file, name, values[0], tensor, &bits));
+    RVIT_TRY(read_shape(file, name, values[1], tensor));
+    RVIT_TRY(read_offsets(file, name, values[2], tensor, bits));
+    tensor->name = keep_string(file, name);
     file->n_tensors++;
     return RVIT_OK;
 }
@@ -265,16 +254,13 @@ static rvit_status measure(const rvit_safetensors *file, const rvit_json *root, 
                            size_t *out_strings)
 {
     size_t n_tensors = 0, n_metadata = 0, strings = 0;
-    char shown[SHOWN_NAME];
     for (const rvit_json *v = rvit_json_first(root); v != NULL; v = rvit_json_next(root, v)) {
         const size_t length = strlen(v->key);
         if (strcmp(v->key, METADATA_KEY) != 0) {
             if (length == 0)
                 return rvit_fail(RVIT_BAD_FILE, "%s: a tensor has an empty name", file->path);
-            if (length > RVIT_SAFETENSORS_MAX_NAME) {
-                rvit_printable(shown, sizeof shown, v->key);
-                return TENSOR_FAIL(file, shown, "its name is longer than %d bytes", RVIT_SAFETENSORS_MAX_NAME);
-            }
+            if (length > RVIT_SAFETENSORS_MAX_NAME)
+                return TENSOR_FAIL(file, v->key, "its name is longer than %d bytes", RVIT_SAFETENSORS_MAX_NAME);
             n_tensors++;
             strings += length + 1;
             continue;
@@ -282,10 +268,9 @@ static rvit_status measure(const rvit_safetensors *file, const rvit_json *root, 
         if (v->type != RVIT_JSON_OBJECT)
             return rvit_fail(RVIT_BAD_FILE, "%s: " METADATA_KEY " is not an object", file->path);
         for (const rvit_json *text = rvit_json_first(v); text != NULL; text = rvit_json_next(v, text)) {
-            if (text->type != RVIT_JSON_STRING) {
-                rvit_printable(shown, sizeof shown, text->key);
-                return rvit_fail(RVIT_BAD_FILE, "%s: " METADATA_KEY ": the value of '%s' is not a string", file->path, shown);
-            }
+            if (text->type != RVIT_JSON_STRING)
+                return rvit_fail(RVIT_BAD_FILE, "%s: " METADATA_KEY ": the value of '%s' is not a string", file->path,
+                                 rvit_shown(text->key).text);
             n_metadata++;
             strings += strlen(text->key) + strlen(text->string) + 2;
         }
@@ -299,22 +284,23 @@ static rvit_status measure(const rvit_safetensors *file, const rvit_json *root, 
     return RVIT_OK;
 }
 
+static rvit_status allocate_tensors(rvit_safetensors *file, size_t n)
+{
+    file->tensors = rvit_alloc_array(file->alloc, n, sizeof *file->tensors);
+    RVIT_TRY_MEMORY(file->tensors);
+    file->by_name = rvit_alloc_array(file->alloc, n, sizeof *file->by_name);
+    return file->by_name == NULL ? RVIT_OUT_OF_HOST_MEMORY : RVIT_OK;
+}
+
 static rvit_status store(rvit_safetensors *file, const rvit_json *root)
 {
     size_t n_tensors = 0, n_metadata = 0, strings = 0;
     RVIT_TRY(measure(file, root, &n_tensors, &n_metadata, &strings));
-    file->tensors = rvit_alloc_array(file->alloc, n_tensors, sizeof *file->tensors);
-    if (file->tensors == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    file->by_name = rvit_alloc_array(file->alloc, n_tensors, sizeof *file->by_name);
-    if (file->by_name == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY(allocate_tensors(file, n_tensors));
     file->metadata = rvit_alloc_array(file->alloc, n_metadata, sizeof *file->metadata);
-    if (file->metadata == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(file->metadata);
     file->strings = rvit_alloc_new(file->alloc, strings);
-    if (file->strings == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(file->strings);
     for (const rvit_json *v = rvit_json_first(root); v != NULL; v = rvit_json_next(root, v)) {
         if (strcmp(v->key, METADATA_KEY) != 0) {
             RVIT_TRY(read_tensor(file, v));
@@ -335,21 +321,14 @@ static rvit_status check_layout(const rvit_safetensors *file)
     int64_t end = 0;
     for (int32_t i = 0; i < file->n_tensors; i++) {
         const rvit_file_tensor *tensor = &file->tensors[i];
-        char shown[SHOWN_NAME];
-        if (tensor->offset < end) {
-            const rvit_file_tensor *before = tensor - 1;
-            char shown_before[SHOWN_NAME];
-            rvit_printable(shown, sizeof shown, tensor->name);
-            rvit_printable(shown_before, sizeof shown_before, before->name);
-            return TENSOR_FAIL(file, shown, "%s tensor '%s' in the data",
+        const rvit_file_tensor *before = &file->tensors[i > 0 ? i - 1 : 0];
+        if (tensor->offset < end)
+            return TENSOR_FAIL(file, tensor->name, "%s tensor '%s' in the data",
                                before->offset == tensor->offset && before->size == tensor->size ? "shares the bytes of" : "overlaps",
-                               shown_before);
-        }
-        if (tensor->offset > end) {
-            rvit_printable(shown, sizeof shown, tensor->name);
-            return TENSOR_FAIL(file, shown, "a hole in the data before it: bytes %" PRId64 " to %" PRId64 " belong to no tensor", end,
-                               tensor->offset - 1);
-        }
+                               rvit_shown(before->name).text);
+        if (tensor->offset > end)
+            return TENSOR_FAIL(file, tensor->name, "a hole in the data before it: bytes %" PRId64 " to %" PRId64 " belong to no tensor",
+                               end, tensor->offset - 1);
         end = tensor->offset + tensor->size;
     }
     if (end != file->data_size)
@@ -362,8 +341,7 @@ static rvit_status read_header(rvit_safetensors *file)
 {
     const size_t size = (size_t)(file->data_start - 8);
     char *header = rvit_alloc_new(file->alloc, size + 1);
-    if (header == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(header);
     rvit_json *root = NULL;
     rvit_status status = rvit_file_read(&file->disk, 8, (int64_t)size, header);
     if (status == RVIT_OK)
@@ -385,40 +363,22 @@ static rvit_status load(rvit_safetensors *file, const char *path)
     for (int32_t i = 0; i < file->n_tensors; i++)
         file->by_name[i] = &file->tensors[i];
     rvit_sort(file->by_name, (size_t)file->n_tensors, sizeof *file->by_name, compare_names);
-    rvit_sort(file->metadata, (size_t)file->n_metadata, sizeof *file->metadata, compare_keys);
     return RVIT_OK;
 }
 
-rvit_status rvit_safetensors_open(const char *path, rvit_alloc *alloc, rvit_safetensors **out_file)
-{
-    rvit_safetensors *file = rvit_alloc_new(alloc, sizeof *file);
-    if (file == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    file->alloc = alloc;
-    file->disk.fd = -1;
-    file->path = file->disk.path;
-    const rvit_status status = load(file, path);
-    if (status != RVIT_OK) {
-        rvit_safetensors_close(file);
-        return status;
-    }
-    *out_file = file;
-    return RVIT_OK;
-}
-
-static rvit_status wrap_shape(const rvit_tensor_desc *desc, const char *shown, rvit_file_tensor *tensor)
+static rvit_status wrap_shape(const rvit_tensor_desc *desc, rvit_file_tensor *tensor)
 {
     if (desc->rank < 0 || desc->rank > RVIT_SAFETENSORS_MAX_RANK || (desc->rank > 0 && desc->shape == NULL))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': rank is %d, expected 0..%d, with a shape", shown, (int)desc->rank,
-                         RVIT_SAFETENSORS_MAX_RANK);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': rank is %d, expected 0..%d, with a shape", rvit_shown(desc->name).text,
+                         (int)desc->rank, RVIT_SAFETENSORS_MAX_RANK);
     tensor->rank = desc->rank;
     tensor->n_elements = 1;
     for (int32_t i = 0; i < desc->rank; i++) {
         const int64_t extent = tensor->shape[i] = desc->shape[i];
         if (extent < 0 || (extent > 0 && tensor->n_elements > INT64_MAX / 8 / extent))
             return rvit_fail(RVIT_INVALID_ARGUMENT,
-                             "tensor desc: '%s': extent %d of its shape is %" PRId64 ", which is below 0 or too large", shown, (int)i,
-                             extent);
+                             "tensor desc: '%s': extent %d of its shape is %" PRId64 ", which is below 0 or too large",
+                             rvit_shown(desc->name).text, (int)i, extent);
         tensor->n_elements *= extent;
     }
     return RVIT_OK;
@@ -431,16 +391,15 @@ static rvit_status wrap_tensor(const rvit_tensor_desc *given, int32_t index, rvi
     if (desc.name == NULL || desc.name[0] == '\0' || strlen(desc.name) > RVIT_SAFETENSORS_MAX_NAME)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: name of tensor %d: expected 1 to %d bytes", (int)index,
                          RVIT_SAFETENSORS_MAX_NAME);
-    char shown[SHOWN_NAME];
-    rvit_printable(shown, sizeof shown, desc.name);
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (dtypes[i].dtype >= 0 && dtypes[i].dtype == (int32_t)desc.dtype)
             tensor->dtype_name = dtypes[i].name;
     if (tensor->dtype_name == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': dtype: %d is not a valid dtype", shown, (int)desc.dtype);
-    RVIT_TRY(wrap_shape(&desc, shown, tensor));
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': dtype: %d is not a valid dtype", rvit_shown(desc.name).text,
+                         (int)desc.dtype);
+    RVIT_TRY(wrap_shape(&desc, tensor));
     if (desc.data == NULL && tensor->n_elements > 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': data is NULL", shown);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': data is NULL", rvit_shown(desc.name).text);
     tensor->name = desc.name;
     tensor->dtype = (int32_t)desc.dtype;
     tensor->size = tensor->n_elements * rvit_dtype_size(desc.dtype);
@@ -448,21 +407,11 @@ static rvit_status wrap_tensor(const rvit_tensor_desc *given, int32_t index, rvi
     return RVIT_OK;
 }
 
-static rvit_status allocate_tensors(rvit_safetensors *file, size_t n)
-{
-    file->tensors = rvit_alloc_array(file->alloc, n, sizeof *file->tensors);
-    if (file->tensors == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    file->by_name = rvit_alloc_array(file->alloc, n, sizeof *file->by_name);
-    if (file->by_name == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    file->memory = rvit_alloc_array(file->alloc, n, sizeof *file->memory);
-    return file->memory == NULL ? RVIT_OUT_OF_HOST_MEMORY : RVIT_OK;
-}
-
 static rvit_status wrap(rvit_safetensors *file, const rvit_tensor_desc *tensors, int32_t n)
 {
     RVIT_TRY(allocate_tensors(file, (size_t)n));
+    file->memory = rvit_alloc_array(file->alloc, (size_t)n, sizeof *file->memory);
+    RVIT_TRY_MEMORY(file->memory);
     for (file->n_tensors = 0; file->n_tensors < n; file->n_tensors++) {
         const int32_t i = file->n_tensors;
         /* The caller's struct may be of another version, and so of another size. */
@@ -472,29 +421,37 @@ static rvit_status wrap(rvit_safetensors *file, const rvit_tensor_desc *tensors,
     }
     rvit_sort(file->by_name, (size_t)n, sizeof *file->by_name, compare_names);
     for (int32_t i = 1; i < n; i++)
-        if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0) {
-            char shown[SHOWN_NAME];
-            rvit_printable(shown, sizeof shown, file->by_name[i]->name);
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: two tensors are called '%s'", shown);
-        }
+        if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: two tensors are called '%s'", rvit_shown(file->by_name[i]->name).text);
     return RVIT_OK;
 }
 
-rvit_status rvit_safetensors_wrap(const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc, rvit_safetensors **out_file)
+/* From a file or, with path NULL, from tensors in memory. */
+static rvit_status create(const char *path, const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc,
+                          rvit_safetensors **out_file)
 {
     rvit_safetensors *file = rvit_alloc_new(alloc, sizeof *file);
-    if (file == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(file);
     file->alloc = alloc;
     file->disk.fd = -1;
-    file->path = "tensors in memory";
-    const rvit_status status = wrap(file, tensors, n_tensors);
+    file->path = path != NULL ? file->disk.path : "tensors in memory";
+    const rvit_status status = path != NULL ? load(file, path) : wrap(file, tensors, n_tensors);
     if (status != RVIT_OK) {
         rvit_safetensors_close(file);
         return status;
     }
     *out_file = file;
     return RVIT_OK;
+}
+
+rvit_status rvit_safetensors_open(const char *path, rvit_alloc *alloc, rvit_safetensors **out_file)
+{
+    return create(path, NULL, 0, alloc, out_file);
+}
+
+rvit_status rvit_safetensors_wrap(const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc, rvit_safetensors **out_file)
+{
+    return create(NULL, tensors, n_tensors, alloc, out_file);
 }
 
 void rvit_safetensors_close(rvit_safetensors *file)
@@ -545,47 +502,39 @@ static int32_t lower_bound(const rvit_safetensors *file, const char *name)
     return low;
 }
 
-int32_t rvit_safetensors_find(const rvit_safetensors *file, const char *name)
+/* The first tensor, by name, whose first n bytes are name's. */
+static int32_t find(const rvit_safetensors *file, const char *name, size_t n)
 {
     const int32_t place = lower_bound(file, name);
-    if (place == file->n_tensors || strcmp(file->by_name[place]->name, name) != 0)
+    if (place == file->n_tensors || strncmp(file->by_name[place]->name, name, n) != 0)
         return -1;
     return (int32_t)(file->by_name[place] - file->tensors);
+}
+
+int32_t rvit_safetensors_find(const rvit_safetensors *file, const char *name)
+{
+    return find(file, name, strlen(name) + 1);
 }
 
 int32_t rvit_safetensors_find_prefix(const rvit_safetensors *file, const char *prefix)
 {
-    const int32_t place = lower_bound(file, prefix);
-    if (place == file->n_tensors || strncmp(file->by_name[place]->name, prefix, strlen(prefix)) != 0)
-        return -1;
-    return (int32_t)(file->by_name[place] - file->tensors);
+    return find(file, prefix, strlen(prefix));
 }
 
 const char *rvit_safetensors_metadata(const rvit_safetensors *file, const char *key)
 {
-    int32_t low = 0, high = file->n_metadata;
-    while (low < high) {
-        const int32_t middle = low + (high - low) / 2;
-        const int order = strcmp(file->metadata[middle].key, key);
-        if (order == 0)
-            return file->metadata[middle].value;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    for (int32_t i = 0; i < file->n_metadata; i++)
+        if (strcmp(file->metadata[i].key, key) == 0)
+            return file->metadata[i].value;
     return NULL;
 }
 
 rvit_status rvit_safetensors_read(const rvit_safetensors *file, int32_t index, int64_t offset, int64_t size, void *out_bytes)
 {
     const rvit_file_tensor *tensor = &file->tensors[index];
-    if (offset < 0 || size < 0 || offset > tensor->size || size > tensor->size - offset) {
-        char shown[SHOWN_NAME];
-        rvit_printable(shown, sizeof shown, tensor->name);
+    if (offset < 0 || size < 0 || offset > tensor->size || size > tensor->size - offset)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: tensor '%s': %" PRId64 " bytes from byte %" PRId64 " are not within its %" PRId64,
-                         file->path, shown, size, offset, tensor->size);
-    }
+                         file->path, rvit_shown(tensor->name).text, size, offset, tensor->size);
     if (file->memory != NULL) {
         memcpy(out_bytes, (const uint8_t *)file->memory[index] + offset, (size_t)size);
         return RVIT_OK;

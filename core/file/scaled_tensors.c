@@ -8,7 +8,7 @@
 #include "core/base/quantized.h"
 #include "core/base/status.h"
 
-enum { SHOWN_NAME = 96, NAME = RVIT_SAFETENSORS_MAX_NAME + 16, CHUNK = 512 };
+enum { NAME = RVIT_SAFETENSORS_MAX_NAME + 16, CHUNK = 512 };
 
 #define WEIGHT "weight"
 
@@ -63,36 +63,32 @@ static rvit_status check_values(const rvit_tensor_set *set, int32_t index, const
 static rvit_status check_scale(const rvit_tensor_set *set, int32_t index, int64_t rows, uint8_t *used)
 {
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
-    char shown[SHOWN_NAME], shape[RVIT_SHOWN_SHAPE];
-    rvit_printable(shown, sizeof shown, tensor->name);
+    char shape[RVIT_SHOWN_SHAPE];
     if (tensor->dtype < 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; scales are F32, F16 or BF16", rvit_tensor_set_path(set), shown,
-                         tensor->dtype_name);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; scales are F32, F16 or BF16", rvit_tensor_set_path(set),
+                         rvit_shown(tensor->name).text, tensor->dtype_name);
     const int of_rows = rows > 0 && ((tensor->rank == 1 && tensor->shape[0] == rows) ||
                                      (tensor->rank == 2 && tensor->shape[0] == rows && tensor->shape[1] == 1));
     if (!of_rows && tensor->n_elements != 1) {
         rvit_format_shape(shape, tensor->rank, tensor->shape);
         if (rows == 0)
-            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected one scale, found the shape %s", rvit_tensor_set_path(set), shown,
-                             shape);
+            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected one scale, found the shape %s", rvit_tensor_set_path(set),
+                             rvit_shown(tensor->name).text, shape);
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape [%" PRId64 ", 1], [%" PRId64 "] or [1], found %s",
-                         rvit_tensor_set_path(set), shown, rows, rows, shape);
+                         rvit_tensor_set_path(set), rvit_shown(tensor->name).text, rows, rows, shape);
     }
     used[index] = 1;
-    return check_values(set, index, shown);
+    return check_values(set, index, rvit_shown(tensor->name).text);
 }
 
 rvit_status rvit_bytes_check(const rvit_tensor_set *set, const char *name, uint8_t *used)
 {
     const rvit_file_tensor *weight = rvit_tensor_set_tensor(set, rvit_tensor_set_find(set, name));
-    char scale[NAME], shown[SHOWN_NAME], shown_weight[SHOWN_NAME];
+    char scale[NAME];
     const int32_t index = find_weight_scale(set, name, scale);
-    if (index < 0) {
-        rvit_printable(shown, sizeof shown, scale);
-        rvit_printable(shown_weight, sizeof shown_weight, name);
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, of the %s in '%s'", rvit_tensor_set_path(set), shown,
-                         weight->dtype_name, shown_weight);
-    }
+    if (index < 0)
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, of the %s in '%s'", rvit_tensor_set_path(set), rvit_shown(scale).text,
+                         weight->dtype_name, rvit_shown(name).text);
     RVIT_TRY(check_scale(set, index, weight->shape[0], used));
     const int32_t input = find_input_scale(set, name, scale);
     return input < 0 ? RVIT_OK : check_scale(set, input, 0, used);

@@ -11,7 +11,7 @@
 #include "core/file/file.h"
 #include "core/file/json_file.h"
 
-enum { SHOWN_NAME = 96, MAX_PATH = 4096 };
+enum { MAX_PATH = 4096 };
 
 struct rvit_tensor_set {
     rvit_alloc *alloc;
@@ -25,8 +25,7 @@ struct rvit_tensor_set {
 static rvit_status allocate(rvit_tensor_set *set, size_t n_files)
 {
     set->files = rvit_alloc_array(set->alloc, n_files, sizeof *set->files);
-    if (set->files == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(set->files);
     set->first = rvit_alloc_array(set->alloc, n_files + 1, sizeof *set->first);
     return set->first == NULL ? RVIT_OUT_OF_HOST_MEMORY : RVIT_OK;
 }
@@ -50,12 +49,10 @@ static int ends_with(const char *text, const char *end)
 /* A shard must be in the folder of the index, whatever characters the system treats as separators. */
 static rvit_status check_shard_name(const rvit_tensor_set *set, const char *name)
 {
-    char shown[SHOWN_NAME];
-    rvit_printable(shown, sizeof shown, name);
     if (strpbrk(name, "/\\:") != NULL || strcmp(name, "..") == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: an index file that points outside its folder: '%s'", set->path, shown);
+        return rvit_fail(RVIT_BAD_FILE, "%s: an index file that points outside its folder: '%s'", set->path, rvit_shown(name).text);
     if (!ends_with(name, ".safetensors"))
-        return rvit_fail(RVIT_BAD_FILE, "%s: the index names '%s', which is not a .safetensors file", set->path, shown);
+        return rvit_fail(RVIT_BAD_FILE, "%s: the index names '%s', which is not a .safetensors file", set->path, rvit_shown(name).text);
     return RVIT_OK;
 }
 
@@ -69,11 +66,8 @@ static rvit_status list_shards(const rvit_tensor_set *set, const rvit_json *map,
 {
     size_t n = 0;
     for (const rvit_json *v = rvit_json_first(map); v != NULL; v = rvit_json_next(map, v)) {
-        if (v->type != RVIT_JSON_STRING) {
-            char shown[SHOWN_NAME];
-            rvit_printable(shown, sizeof shown, v->key);
-            return rvit_fail(RVIT_BAD_FILE, "%s: weight_map: the file of tensor '%s' is not a string", set->path, shown);
-        }
+        if (v->type != RVIT_JSON_STRING)
+            return rvit_fail(RVIT_BAD_FILE, "%s: weight_map: the file of tensor '%s' is not a string", set->path, rvit_shown(v->key).text);
         RVIT_TRY(check_shard_name(set, v->string));
         names[n++] = v->string;
     }
@@ -109,12 +103,9 @@ static rvit_status check_map(const rvit_tensor_set *set, const rvit_json *map, c
         int32_t file = 0;
         while (strcmp(names[file], shard) != 0)
             file++;
-        if (rvit_safetensors_find(set->files[file], name) < 0) {
-            char shown[SHOWN_NAME], shown_shard[SHOWN_NAME];
-            rvit_printable(shown, sizeof shown, name);
-            rvit_printable(shown_shard, sizeof shown_shard, shard);
-            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is not in '%s', where the index says it is", set->path, shown, shown_shard);
-        }
+        if (rvit_safetensors_find(set->files[file], name) < 0)
+            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is not in '%s', where the index says it is", set->path, rvit_shown(name).text,
+                             rvit_shown(shard).text);
     }
     return RVIT_OK;
 }
@@ -126,13 +117,9 @@ static rvit_status check_unique(const rvit_tensor_set *set, const char *const *n
         for (int32_t i = 0; i < rvit_safetensors_count(set->files[a]); i++) {
             const char *name = rvit_safetensors_tensor(set->files[a], i)->name;
             for (int32_t b = a + 1; b < set->n_files; b++)
-                if (rvit_safetensors_find(set->files[b], name) >= 0) {
-                    char shown[SHOWN_NAME], shown_a[SHOWN_NAME], shown_b[SHOWN_NAME];
-                    rvit_printable(shown, sizeof shown, name);
-                    rvit_printable(shown_a, sizeof shown_a, names[a]);
-                    rvit_printable(shown_b, sizeof shown_b, names[b]);
-                    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is in two files, '%s' and '%s'", set->path, shown, shown_a, shown_b);
-                }
+                if (rvit_safetensors_find(set->files[b], name) >= 0)
+                    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is in two files, '%s' and '%s'", set->path, rvit_shown(name).text,
+                                     rvit_shown(names[a]).text, rvit_shown(names[b]).text);
         }
     return RVIT_OK;
 }
@@ -145,8 +132,7 @@ static rvit_status open_map(rvit_tensor_set *set, const char *path, const rvit_j
     if (map->n == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: weight_map names no tensors", set->path);
     const char **names = rvit_alloc_array(set->alloc, (size_t)map->n, sizeof *names);
-    if (names == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(names);
     size_t n = 0;
     rvit_status status = list_shards(set, map, names, &n);
     if (status == RVIT_OK)
@@ -175,21 +161,6 @@ static rvit_status load(rvit_tensor_set *set, const char *path)
     return status;
 }
 
-rvit_status rvit_tensor_set_open(const char *path, rvit_alloc *alloc, rvit_tensor_set **out_set)
-{
-    rvit_tensor_set *set = rvit_alloc_new(alloc, sizeof *set);
-    if (set == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    set->alloc = alloc;
-    const rvit_status status = load(set, path);
-    if (status != RVIT_OK) {
-        rvit_tensor_set_close(set);
-        return status;
-    }
-    *out_set = set;
-    return RVIT_OK;
-}
-
 static rvit_status wrap(rvit_tensor_set *set, const rvit_tensor_desc *tensors, int32_t n_tensors)
 {
     RVIT_TRY(allocate(set, 1));
@@ -200,19 +171,30 @@ static rvit_status wrap(rvit_tensor_set *set, const rvit_tensor_desc *tensors, i
     return RVIT_OK;
 }
 
-rvit_status rvit_tensor_set_wrap(const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc, rvit_tensor_set **out_set)
+/* From files or, with path NULL, from tensors in memory. */
+static rvit_status create(const char *path, const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc,
+                          rvit_tensor_set **out_set)
 {
     rvit_tensor_set *set = rvit_alloc_new(alloc, sizeof *set);
-    if (set == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(set);
     set->alloc = alloc;
-    const rvit_status status = wrap(set, tensors, n_tensors);
+    const rvit_status status = path != NULL ? load(set, path) : wrap(set, tensors, n_tensors);
     if (status != RVIT_OK) {
         rvit_tensor_set_close(set);
         return status;
     }
     *out_set = set;
     return RVIT_OK;
+}
+
+rvit_status rvit_tensor_set_open(const char *path, rvit_alloc *alloc, rvit_tensor_set **out_set)
+{
+    return create(path, NULL, 0, alloc, out_set);
+}
+
+rvit_status rvit_tensor_set_wrap(const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc, rvit_tensor_set **out_set)
+{
+    return create(NULL, tensors, n_tensors, alloc, out_set);
 }
 
 void rvit_tensor_set_close(rvit_tensor_set *set)

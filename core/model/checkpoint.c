@@ -16,7 +16,7 @@
 #include "core/model/describe.h"
 #include "core/model/layers.h"
 
-enum { SHOWN_NAME = 96, MAX_IMAGE = 1 << 14 };
+enum { MAX_IMAGE = 1 << 14 };
 
 /* Where a checkpoint's tensors are: a path, or a list in memory. */
 typedef struct origin {
@@ -83,8 +83,7 @@ static rvit_status load(rvit_checkpoint *checkpoint, const origin *from, const r
     else
         RVIT_TRY(rvit_tensor_set_wrap(from->tensors, from->n_tensors, &checkpoint->alloc, &checkpoint->tensors));
     checkpoint->used = rvit_alloc_new(&checkpoint->alloc, (size_t)rvit_tensor_set_count(checkpoint->tensors));
-    if (checkpoint->used == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(checkpoint->used);
     return describe(checkpoint, from->path, desc);
 }
 
@@ -109,11 +108,9 @@ static rvit_status check_desc(const rvit_checkpoint_desc *desc)
     RVIT_TRY(check_choice("pooling", (int)desc->pooling, RVIT_POOLING_NONE));
     RVIT_TRY(check_choice("position", (int)desc->position, RVIT_POSITION_NONE));
     RVIT_TRY(check_choice("describe", desc->describe, 1));
-    if (desc->architecture != NULL && !rvit_timm_name_facts(desc->architecture, NULL, "")) {
-        char shown[SHOWN_NAME];
-        rvit_printable(shown, sizeof shown, desc->architecture);
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: architecture '%s' is not a Vision Transformer of timm's", shown);
-    }
+    if (desc->architecture != NULL && !rvit_timm_name_facts(desc->architecture, NULL, ""))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: architecture '%s' is not a Vision Transformer of timm's",
+                         rvit_shown(desc->architecture).text);
     if (!(desc->eps >= 0 && isfinite(desc->eps)))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: eps is %g, expected 0 or a number above it", (double)desc->eps);
     return RVIT_OK;
@@ -129,8 +126,7 @@ static rvit_status create(const origin *from, const rvit_checkpoint_desc *desc, 
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, own.allocator);
     rvit_checkpoint *checkpoint = rvit_alloc_new(&alloc, sizeof *checkpoint);
-    if (checkpoint == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(checkpoint);
     rvit_alloc_copy(&checkpoint->alloc, &alloc);
     const rvit_status status = load(checkpoint, from, &own);
     if (status != RVIT_OK) {

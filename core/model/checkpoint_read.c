@@ -9,7 +9,7 @@
 #include "core/model/checkpoint.h"
 #include "core/model/pos_embed.h"
 
-enum { CHUNK = 8192, /* elements converted at a time */ SHOWN_NAME = 96 };
+enum { CHUNK = 8192, /* elements converted at a time */ };
 
 /* Whether the file's bytes can be copied without conversion. */
 static int is_plain(int32_t stored, rvit_dtype wanted)
@@ -59,8 +59,7 @@ static rvit_status read_some(const rvit_checkpoint *checkpoint, rvit_alloc *allo
     if (is_plain(tensor->dtype, dtype))
         return rvit_tensor_set_read(checkpoint->tensors, index, first * size, n * size, out);
     chunk *c = rvit_alloc_new(alloc, sizeof *c);
-    if (c == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(c);
     rvit_status status = read_scales(checkpoint, alloc, tensor, c);
     if (status == RVIT_OK)
         status = convert_some(checkpoint, index, first, n, dtype, c, out);
@@ -75,15 +74,15 @@ rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_al
     const rvit_tensor_set *set = checkpoint->tensors;
     const char *path = rvit_tensor_set_path(set);
     const int32_t index = rvit_tensor_set_find(set, name);
-    char shown[SHOWN_NAME];
-    rvit_printable(shown, sizeof shown, name);
     if (index < 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing", path, shown);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing", path, rvit_shown(name).text);
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
     if (tensor->dtype < 0 && tensor->bytes == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", path, shown, tensor->dtype_name);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", path, rvit_shown(name).text,
+                         tensor->dtype_name);
     if (tensor->n_elements != n)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected %" PRId64 " values, found %" PRId64, path, shown, n, tensor->n_elements);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected %" PRId64 " values, found %" PRId64, path, rvit_shown(name).text, n,
+                         tensor->n_elements);
     return read_some(checkpoint, alloc, index, first, count, dtype, out_values);
 }
 
@@ -119,8 +118,7 @@ rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rv
         return RVIT_OK;
     }
     float *table = rvit_alloc_array(alloc, ((size_t)info->n_prefix + patches) * (size_t)info->dim, sizeof *table);
-    if (table == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(table);
     const rvit_status status = read_positions(checkpoint, alloc, table, out);
     rvit_alloc_free(alloc, table);
     return status;

@@ -52,8 +52,7 @@ rvit_status rvit_class_names_read(const rvit_json *root, rvit_alloc *alloc, rvit
         return RVIT_OK;
     const size_t pointers = (size_t)n * sizeof *out_names->names;
     char *memory = rvit_alloc_new(alloc, pointers + size + (size_t)n * NUMBER_SIZE);
-    if (memory == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(memory);
     *out_names = (rvit_class_names){(const char **)(void *)memory, n};
     size = 0;
     (void)walk(list, out_names, &size);

@@ -8,8 +8,6 @@
 #include "core/base/status.h"
 #include "core/model/tensor_names.h"
 
-enum { SHOWN_NAME = 96 };
-
 /* clang-format off */
 #define RVIT_FAMILY(id, name, flags, patches, heads)                                                                            \
     static const char NAME_##id[] = name;                                                                                       \
@@ -52,9 +50,8 @@ static const struct {
 
 static void note(rvit_obstacles *obstacles, rvit_feature feature, const char *name)
 {
-    char shown[SHOWN_NAME], where[SHOWN_NAME + 16];
-    rvit_printable(shown, sizeof shown, name);
-    snprintf(where, sizeof where, "tensor '%s'", shown);
+    char where[sizeof(rvit_shown_text) + 16];
+    snprintf(where, sizeof where, "tensor '%s'", rvit_shown(name).text);
     rvit_obstacles_feature(obstacles, feature, where);
 }
 
@@ -206,20 +203,17 @@ static const rvit_family *find_part(const rvit_tensor_set *set, char prefix[RVIT
 
 static rvit_status fail_unknown(const rvit_tensor_set *set)
 {
-    char prefix[RVIT_NAME_PREFIX] = "", shown[SHOWN_NAME];
+    char prefix[RVIT_NAME_PREFIX] = "";
     const rvit_family *family = find_part(set, prefix);
-    if (family != NULL) {
-        rvit_printable(shown, sizeof shown, prefix);
+    if (family != NULL)
         return rvit_fail(RVIT_BAD_FILE,
                          "%s: behind '%s' tensors have the names of a Vision Transformer (%s), but not all tensors begin so: save only "
                          "those that do",
-                         rvit_tensor_set_path(set), shown, family->name);
-    }
-    rvit_printable(shown, sizeof shown, rvit_tensor_set_tensor(set, 0)->name);
+                         rvit_tensor_set_path(set), rvit_shown(prefix).text, family->name);
     return rvit_fail(RVIT_BAD_FILE,
                      "%s: none of the tensors has the name of a Vision Transformer's in timm, DINOv2, Hugging Face, open_clip or "
                      "torchvision (the first is '%s')",
-                     rvit_tensor_set_path(set), shown);
+                     rvit_tensor_set_path(set), rvit_shown(rvit_tensor_set_tensor(set, 0)->name).text);
 }
 
 rvit_status rvit_family_detect(const rvit_tensor_set *set, char out_prefix[RVIT_NAME_PREFIX], const rvit_family **out_family)

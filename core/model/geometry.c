@@ -10,8 +10,6 @@
 #include "core/model/layers.h"
 #include "core/model/shapes.h"
 
-enum { SHOWN_NAME = 96 };
-
 static rvit_status check_missing(const rvit_geometry *g)
 {
     char first[RVIT_NAME_SIZE] = "";
@@ -124,15 +122,13 @@ static rvit_status count_tensors(const rvit_geometry *g, int32_t lenient, const 
         if (needed == NULL && belongs(g, tensor->name))
             needed = tensor->name;
     }
-    char shown[SHOWN_NAME];
-    rvit_printable(shown, sizeof shown, needed != NULL ? needed : first != NULL ? first : "");
     if (needed != NULL)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is unknown (%d unknown in all), and belongs to what the model computes", g->path,
-                         shown, (int)n_errors);
+                         rvit_shown(needed).text, (int)n_errors);
     if (lenient || n_errors == 0)
         return RVIT_OK;
-    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is unknown (%d unknown in all); a lenient reader may pass over them", g->path, shown,
-                     (int)n_errors);
+    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is unknown (%d unknown in all); a lenient reader may pass over them", g->path,
+                     rvit_shown(first).text, (int)n_errors);
 }
 
 void rvit_vit_name(rvit_vit_config *config)

@@ -7,7 +7,7 @@
 #include "core/base/printable.h"
 #include "core/base/status.h"
 
-enum { SHOWN_NAME = 96, MAX_BLOCKS = 1 << 20 };
+enum { MAX_BLOCKS = 1 << 20 };
 
 /* The distillation token and its head come together, but that some of Hugging Face's models have the token without the head. */
 static rvit_status check_distillation(const rvit_geometry *g, int has_head)
@@ -113,12 +113,9 @@ rvit_status rvit_geometry_count_blocks(rvit_geometry *g)
     snprintf(prefix, sizeof prefix, "%s%s", g->family->prefix, g->family->blocks);
     for (int32_t i = 0; i < rvit_tensor_set_count(g->set); i++) {
         const char *name = rvit_tensor_set_tensor(g->set, i)->name;
-        if (block_index(prefix, name) > g->depth) {
-            char shown[SHOWN_NAME];
-            rvit_printable(shown, sizeof shown, name);
-            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is there, but every tensor of block %d is missing", g->path, shown,
-                             (int)g->depth);
-        }
+        if (block_index(prefix, name) > g->depth)
+            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is there, but every tensor of block %d is missing", g->path,
+                             rvit_shown(name).text, (int)g->depth);
     }
     return RVIT_OK;
 }

@@ -536,8 +536,7 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)unpruned_len(model, desc) + 1) * sizeof(int32_t) : 0;
     const size_t size = sizeof(rvit_session_plan) + (size_t)schedule.n_stages * (sizeof(rvit_stage_plan) + table_size);
     rvit_session_plan *plan = rvit_alloc_new(&model->device->alloc, size);
-    if (plan == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(plan);
     plan->plan_size = (int64_t)size;
     const rvit_status status = fill(model, desc, &schedule, plan);
     if (status != RVIT_OK) {

@@ -18,8 +18,7 @@ static rvit_status create_places(rvit_session *s)
             s->places[i].host = rvit_buffer_host(s->places[i].view.buffer);
     }
     s->places[RVIT_PLACE_HOST].host = rvit_alloc_new(&s->model->device->alloc, (size_t)plan->sizes[RVIT_PLACE_HOST]);
-    if (s->places[RVIT_PLACE_HOST].host == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(s->places[RVIT_PLACE_HOST].host);
     s->places[RVIT_PLACE_TABLES].view = rvit_session_view(s, plan->tables);
     s->places[RVIT_PLACE_TABLES].host = rvit_session_host(s, plan->tables_upload);
     s->places[RVIT_PLACE_RESULTS].view = rvit_session_view(s, plan->results);

@@ -24,8 +24,7 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     RVIT_TRY(check_runs(checkpoint));
     RVIT_TRY(rvit_quantization_check(device, desc.quantization, desc.dtype, checkpoint));
     rvit_model *model = rvit_alloc_new(&device->alloc, sizeof *model);
-    if (model == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(model);
     model->device = device;
     rvit_device_retain(device);
     atomic_init(&model->references, 1);

@@ -447,8 +447,7 @@ static rvit_status transfer(rvit_model *model, const rvit_checkpoint *checkpoint
 rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
     model->blocks = rvit_alloc_array(&model->device->alloc, (size_t)model->info.depth, sizeof *model->blocks);
-    if (model->blocks == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(model->blocks);
     rvit_weights_loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));
     RVIT_TRY(rvit_buffer_create(model->device, l.size, RVIT_BUFFER_DEVICE, &model->weights));

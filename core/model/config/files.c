@@ -79,8 +79,7 @@ static rvit_status read_text(const char *text, const char *path, const char *nam
     r->name = name;
     const size_t size = strlen(text);
     char *copy = rvit_alloc_new(alloc, size + 1);
-    if (copy == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_TRY_MEMORY(copy);
     memcpy(copy, text, size + 1);
     const rvit_json_input input = {r->path, "", copy, size, RVIT_JSON_MAX_DEPTH, MAX_VALUES};
     rvit_json *root = NULL;
