@@ -10,132 +10,75 @@
 #include "core/base/printable.h"
 #include "core/base/status.h"
 
-#define INFO(type_, name_, source_, summary_) \
-    .struct_size = sizeof(rvit_prune_info), .type = type_, .name = name_, .source = source_, .summary = summary_
+#define INFO(type_, name_, source_, summary_)                                                                                 \
+    .info.struct_size = sizeof(rvit_prune_info), .info.type = RVIT_PRUNE_##type_, .info.name = name_, .info.source = source_, \
+    .info.summary = summary_
+#define PARAMETERS(parameters_) .info.parameters = parameters_
 /* Below 0: none. */
 #define DEFAULTS(keep_, threshold_, mass_) ALL_DEFAULTS(keep_, threshold_, mass_, -1.0, -1.0, -1.0)
-#define ALL_DEFAULTS(keep_, threshold_, mass_, alpha_, object_part_, tau_)                                  \
-    .default_keep = keep_, .default_threshold = threshold_, .default_mass = mass_, .default_alpha = alpha_, \
-    .default_object_part = object_part_, .default_tau = tau_
-#define AFTER_BLOCK "after the block"
-#define BEFORE_BLOCK "before the block"
-#define INSIDE_BLOCK "between attention and MLP"
-#define ONCE .n_default_blocks = 1, .default_blocks = {3}
-#define THREE_TIMES .n_default_blocks = 3, .default_blocks = {3, 6, 9}
-#define FROM_THE_END(n) .n_default_blocks = 1, .default_blocks = {-(n)}
+#define ALL_DEFAULTS(keep_, threshold_, mass_, alpha_, object_part_, tau_)                                                      \
+    .info.default_keep = keep_, .info.default_threshold = threshold_, .info.default_mass = mass_, .info.default_alpha = alpha_, \
+    .info.default_object_part = object_part_, .info.default_tau = tau_
+#define AFTER_BLOCK .info.site = "after the block", .site = RVIT_SITE_AFTER_BLOCK
+#define BEFORE_BLOCK .info.site = "before the block", .site = RVIT_SITE_BEFORE_BLOCK
+#define INSIDE_BLOCK .info.site = "between attention and MLP", .site = RVIT_SITE_AFTER_ATTENTION
+#define BLOCKS(n, ...) .info.n_default_blocks = n, .info.default_blocks = {__VA_ARGS__}
+#define ONCE BLOCKS(1, 3)
+#define THREE_TIMES BLOCKS(3, 3, 6, 9)
+#define FROM_THE_END(n) BLOCKS(1, -(n))
+#define BEST(score_, count_) .select = RVIT_SELECT_TOP_K, .score = RVIT_SCORE_##score_, .count = RVIT_POLICY_##count_
 #define PAPER "arXiv 2604.15408"
 
 static const rvit_policy policies[] = {
-    {.info = {INFO(RVIT_PRUNE_NONE, "none", "-", "no pruning"), .site = "-", DEFAULTS(-1.0, -1.0, -1.0)}},
-    {.info = {INFO(RVIT_PRUNE_L2, "l2", PAPER, "the tokens of largest L2 norm, once"), .site = AFTER_BLOCK,
-              .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), ONCE},
-     .site = RVIT_SITE_AFTER_BLOCK,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_L2,
-     .prefix_competes = 1,
-     .count = RVIT_POLICY_FLOOR},
-    {.info = {INFO(RVIT_PRUNE_L2_THRESHOLD, "l2-threshold", "this library", "the tokens whose L2 norm reaches a threshold"),
-              .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_THRESHOLD | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, -1.0), ONCE},
-     .site = RVIT_SITE_AFTER_BLOCK,
-     .select = RVIT_SELECT_THRESHOLD,
+    {INFO(NONE, "none", "-", "no pruning"), .info.site = "-", DEFAULTS(-1.0, -1.0, -1.0)},
+    {INFO(L2, "l2", PAPER, "the tokens of largest L2 norm, once"), AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS),
+     DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(L2, FLOOR), .prefix_competes = 1},
+    {INFO(L2_THRESHOLD, "l2-threshold", "this library", "the tokens whose L2 norm reaches a threshold"), AFTER_BLOCK,
+     PARAMETERS(RVIT_PRUNE_THRESHOLD | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, -1.0), ONCE, .select = RVIT_SELECT_THRESHOLD,
      .score = RVIT_SCORE_L2},
-    {.info = {INFO(RVIT_PRUNE_EVIT, "evit", "arXiv 2202.07800", "the tokens the CLS token attends to most"), .site = INSIDE_BLOCK,
-              .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES},
-     .site = RVIT_SITE_AFTER_ATTENTION,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_CLS_ATTENTION,
-     .count = RVIT_POLICY_CEIL},
-    {.info = {INFO(RVIT_PRUNE_EVIT_FUSED, "evit-fused", "arXiv 2202.07800", "the same, the dropped tokens fused into one"),
-              .site = INSIDE_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES},
-     .site = RVIT_SITE_AFTER_ATTENTION,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_CLS_ATTENTION,
-     .count = RVIT_POLICY_CEIL,
-     .fuses = 1},
-    {.info = {INFO(RVIT_PRUNE_EVIT_PAPER, "evit-paper", PAPER, "the tokens the CLS token attends to most, once"), .site = AFTER_BLOCK,
-              .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), ONCE},
-     .site = RVIT_SITE_AFTER_BLOCK,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_CLS_ATTENTION,
-     .count = RVIT_POLICY_FLOOR},
-    {.info = {INFO(RVIT_PRUNE_DYNAMICVIT, "dynamicvit", "arXiv 2106.02034", "the tokens the checkpoint's predictors rank highest"),
-              .site = BEFORE_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES},
-     .site = RVIT_SITE_BEFORE_BLOCK,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_PREDICTOR,
-     .count = RVIT_POLICY_POWER},
-    {.info = {INFO(RVIT_PRUNE_DYNAMICVIT_GATE, "dynamicvit-gate", "arXiv 2106.02034",
-                   "the tokens the checkpoint's predictors keep with a probability above a threshold"),
-              .site = BEFORE_BLOCK, .parameters = RVIT_PRUNE_THRESHOLD | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, 0.5, -1.0), THREE_TIMES},
-     .site = RVIT_SITE_BEFORE_BLOCK,
-     .select = RVIT_SELECT_THRESHOLD,
-     .score = RVIT_SCORE_PREDICTOR},
-    {.info = {INFO(RVIT_PRUNE_ATS, "ats", "arXiv 2111.15667", "a sample of the tokens by CLS attention times value norm"),
-              .site = INSIDE_BLOCK, .parameters = RVIT_PRUNE_SAMPLES | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, -1.0),
-              .n_default_blocks = -1, .default_blocks = {3}},
-     .site = RVIT_SITE_AFTER_ATTENTION,
-     .select = RVIT_SELECT_SAMPLE,
+    {INFO(EVIT, "evit", "arXiv 2202.07800", "the tokens the CLS token attends to most"), INSIDE_BLOCK,
+     PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES, BEST(CLS_ATTENTION, CEIL)},
+    {INFO(EVIT_FUSED, "evit-fused", "arXiv 2202.07800", "the same, the dropped tokens fused into one"), INSIDE_BLOCK,
+     PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES, BEST(CLS_ATTENTION, CEIL), .fuses = 1},
+    {INFO(EVIT_PAPER, "evit-paper", PAPER, "the tokens the CLS token attends to most, once"), AFTER_BLOCK,
+     PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(CLS_ATTENTION, FLOOR)},
+    {INFO(DYNAMICVIT, "dynamicvit", "arXiv 2106.02034", "the tokens the checkpoint's predictors rank highest"), BEFORE_BLOCK,
+     PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES, BEST(PREDICTOR, POWER)},
+    {INFO(DYNAMICVIT_GATE, "dynamicvit-gate", "arXiv 2106.02034",
+          "the tokens the checkpoint's predictors keep with a probability above a threshold"),
+     BEFORE_BLOCK, PARAMETERS(RVIT_PRUNE_THRESHOLD | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, 0.5, -1.0), THREE_TIMES,
+     .select = RVIT_SELECT_THRESHOLD, .score = RVIT_SCORE_PREDICTOR},
+    {INFO(ATS, "ats", "arXiv 2111.15667", "a sample of the tokens by CLS attention times value norm"), INSIDE_BLOCK,
+     PARAMETERS(RVIT_PRUNE_SAMPLES | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, -1.0), BLOCKS(-1, 3), .select = RVIT_SELECT_SAMPLE,
      .score = RVIT_SCORE_CLS_NORM},
-    {.info = {INFO(RVIT_PRUNE_ATS_PAPER, "ats-paper", PAPER, "the best tokens by CLS attention times norm, up to a share of the sum"),
-              .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_MASS | RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, 0.9), ONCE},
-     .site = RVIT_SITE_AFTER_BLOCK,
-     .select = RVIT_SELECT_MASS,
-     .score = RVIT_SCORE_CLS_NORM,
-     .count = RVIT_POLICY_FLOOR},
-    {.info = {INFO(RVIT_PRUNE_TOME, "tome", "arXiv 2210.09461", "merges the pairs of tokens with the most similar keys"),
-              .site = INSIDE_BLOCK, .parameters = RVIT_PRUNE_MERGES | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, -1.0), .default_merges = 8,
-              .n_default_blocks = -1, .default_blocks = {0}},
-     .site = RVIT_SITE_AFTER_ATTENTION,
-     .merges = 1},
-    {.info = {INFO(RVIT_PRUNE_RANDOM, "random", "this library", "tokens at random places, the same for every image"), .site = AFTER_BLOCK,
-              .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_SEED | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), ONCE},
-     .site = RVIT_SITE_AFTER_BLOCK,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_POSITION,
-     .count = RVIT_POLICY_FLOOR},
-    {.info = {INFO(RVIT_PRUNE_MASK, "mask", "the caller", "a keep mask given with each run"), .site = AFTER_BLOCK,
-              .parameters = RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, -1.0), ONCE},
-     .site = RVIT_SITE_AFTER_BLOCK,
-     .select = RVIT_SELECT_MASK},
-    {.info = {INFO(RVIT_PRUNE_RECEIVED, "received", "this library", "the tokens all tokens attend to most, once; needs no CLS token"),
-              .site = INSIDE_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), ONCE},
-     .site = RVIT_SITE_AFTER_ATTENTION,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_CLS_ATTENTION,
-     .probs = RVIT_PROBS_RECEIVED,
-     .count = RVIT_POLICY_FLOOR},
-    {.info = {INFO(RVIT_PRUNE_FASTERVLM, "fastervlm", "arXiv 2412.01818",
-                   "the tokens the CLS token attends to most in the last block but one; for what reads its output, saves nothing before"),
-              .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), FROM_THE_END(2)},
-     .site = RVIT_SITE_AFTER_BLOCK,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_CLS_ATTENTION,
-     .count = RVIT_POLICY_FLOOR},
-    {.info =
-         {INFO(RVIT_PRUNE_MAP_PROBE, "map-probe", "this library",
-               "the tokens the query of attention pooling attends to most; exact after the last block, an experiment after earlier ones"),
-          .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), FROM_THE_END(1)},
-     .site = RVIT_SITE_AFTER_BLOCK,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_CLS_ATTENTION,
-     .probs = RVIT_PROBS_MAP,
-     .count = RVIT_POLICY_FLOOR},
-    {.info = {INFO(RVIT_PRUNE_HIPRUNE, "hiprune", "arXiv 2508.00553",
-                   "the tokens all tokens attend to most in the last block but one, and before them some that they attend to most in a "
-                   "middle block, with their neighbours; for what reads its output, saves nothing before"),
-              .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS | RVIT_PRUNE_ALPHA | RVIT_PRUNE_OBJECT_BLOCK,
-              ALL_DEFAULTS(0.5, -1.0, -1.0, 0.1, 0.375, -1.0), FROM_THE_END(2)}, /* 9 of the 24 blocks of CLIP L/14 */
-     .site = RVIT_SITE_AFTER_BLOCK,
-     .select = RVIT_SELECT_TOP_K,
-     .score = RVIT_SCORE_CLS_ATTENTION,
-     .probs = RVIT_PROBS_RECEIVED,
-     .count = RVIT_POLICY_FLOOR},
-    {.info = {INFO(RVIT_PRUNE_PIXELPRUNE, "pixelprune", "arXiv 2604.00886",
-                   "the patches whose pixels their neighbours do not predict; each image has its own number; at native resolution"),
-              .site = BEFORE_BLOCK, .parameters = RVIT_PRUNE_TAU, ALL_DEFAULTS(-1.0, -1.0, -1.0, -1.0, -1.0, 0.0), .n_default_blocks = 1,
-              .default_blocks = {0}},
-     .site = RVIT_SITE_BEFORE_BLOCK,
-     .select = RVIT_SELECT_MASK,
+    {INFO(ATS_PAPER, "ats-paper", PAPER, "the best tokens by CLS attention times norm, up to a share of the sum"), AFTER_BLOCK,
+     PARAMETERS(RVIT_PRUNE_MASS | RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, 0.9), ONCE, .select = RVIT_SELECT_MASS,
+     .score = RVIT_SCORE_CLS_NORM, .count = RVIT_POLICY_FLOOR},
+    {INFO(TOME, "tome", "arXiv 2210.09461", "merges the pairs of tokens with the most similar keys"), INSIDE_BLOCK,
+     PARAMETERS(RVIT_PRUNE_MERGES | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, -1.0), .info.default_merges = 8, BLOCKS(-1, 0), .merges = 1},
+    {INFO(RANDOM, "random", "this library", "tokens at random places, the same for every image"), AFTER_BLOCK,
+     PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_SEED | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(POSITION, FLOOR)},
+    {INFO(MASK, "mask", "the caller", "a keep mask given with each run"), AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_BLOCKS),
+     DEFAULTS(-1.0, -1.0, -1.0), ONCE, .select = RVIT_SELECT_MASK},
+    {INFO(RECEIVED, "received", "this library", "the tokens all tokens attend to most, once; needs no CLS token"), INSIDE_BLOCK,
+     PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(CLS_ATTENTION, FLOOR),
+     .probs = RVIT_PROBS_RECEIVED},
+    {INFO(FASTERVLM, "fastervlm", "arXiv 2412.01818",
+          "the tokens the CLS token attends to most in the last block but one; for what reads its output, saves nothing before"),
+     AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), FROM_THE_END(2), BEST(CLS_ATTENTION, FLOOR)},
+    {INFO(MAP_PROBE, "map-probe", "this library",
+          "the tokens the query of attention pooling attends to most; exact after the last block, an experiment after earlier ones"),
+     AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), FROM_THE_END(1), BEST(CLS_ATTENTION, FLOOR),
+     .probs = RVIT_PROBS_MAP},
+    {INFO(HIPRUNE, "hiprune", "arXiv 2508.00553",
+          "the tokens all tokens attend to most in the last block but one, and before them some that they attend to most in a "
+          "middle block, with their neighbours; for what reads its output, saves nothing before"),
+     AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS | RVIT_PRUNE_ALPHA | RVIT_PRUNE_OBJECT_BLOCK),
+     ALL_DEFAULTS(0.5, -1.0, -1.0, 0.1, 0.375, -1.0), FROM_THE_END(2), /* 9 of the 24 blocks of CLIP L/14 */
+     BEST(CLS_ATTENTION, FLOOR), .probs = RVIT_PROBS_RECEIVED},
+    {INFO(PIXELPRUNE, "pixelprune", "arXiv 2604.00886",
+          "the patches whose pixels their neighbours do not predict; each image has its own number; at native resolution"),
+     BEFORE_BLOCK, PARAMETERS(RVIT_PRUNE_TAU), ALL_DEFAULTS(-1.0, -1.0, -1.0, -1.0, -1.0, 0.0), BLOCKS(1, 0), .select = RVIT_SELECT_MASK,
      .by_pixels = 1},
 };
 enum { N_POLICIES = sizeof policies / sizeof policies[0] };
