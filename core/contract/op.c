@@ -70,20 +70,8 @@ static int64_t residual_rows(const rvit_linear_args *a)
     return a->residual_period == 0 ? a->rows.capacity : a->residual_period;
 }
 
-static int64_t heads_width(const rvit_attention_args *a)
-{
-    return (int64_t)a->n_heads * a->head_dim;
-}
-
-static int64_t backward_width(const rvit_attention_backward_args *a)
-{
-    return (int64_t)a->n_heads * a->head_dim;
-}
-
-static int64_t probe_width(const rvit_probe_args *a)
-{
-    return (int64_t)a->n_heads * a->head_dim;
-}
+/* Elements of a row of all heads, of any op that has heads. */
+#define HEADS_WIDTH(a) ((int64_t)(a)->n_heads * (a)->head_dim)
 
 /* Whether select scores rows with this score type. */
 static int scores_by(const rvit_select_args *a, rvit_score_type score)
@@ -192,6 +180,14 @@ static rvit_status check_live_rows(const rvit_op *op, const char *name, const rv
 static rvit_status check_images(const rvit_op *op, int64_t n_images)
 {
     return check_range(op, "n_images", n_images, 0, INT32_MAX - 1);
+}
+
+/* The images of a ragged batch, and its rows. */
+static rvit_status check_batch(const rvit_op *op, int64_t n_images, int64_t max_len, int64_t rows)
+{
+    RVIT_TRY(check_images(op, n_images));
+    RVIT_TRY(check_range(op, "max_len", max_len, 0, INT32_MAX - 1));
+    return check_rows(op, "rows", rows);
 }
 
 static rvit_status check_dim(const rvit_op *op, const char *name, int64_t dim)
@@ -353,10 +349,8 @@ static rvit_status check_head_dim(const rvit_op *op, int64_t n_heads, int64_t he
 /* What attention, its gradient and received have in common. */
 static rvit_status check_heads(const rvit_op *op, int64_t n_images, int64_t n_heads, int64_t head_dim, int64_t max_len, int64_t rows)
 {
-    RVIT_TRY(check_images(op, n_images));
     RVIT_TRY(check_head_dim(op, n_heads, head_dim));
-    RVIT_TRY(check_range(op, "max_len", max_len, 0, INT32_MAX - 1));
-    return check_rows(op, "rows", rows);
+    return check_batch(op, n_images, max_len, rows);
 }
 
 static rvit_status check_scale(const rvit_op *op, float *scale, int32_t head_dim)
@@ -368,15 +362,21 @@ static rvit_status check_scale(const rvit_op *op, float *scale, int32_t head_dim
     return RVIT_OK;
 }
 
+/* v: or NULL. */
+static rvit_status check_strides(const rvit_op *op, int64_t *q, int64_t *k, int64_t *v, int64_t width)
+{
+    RVIT_TRY(check_stride(op, "q_stride", q, width, 8));
+    RVIT_TRY(check_stride(op, "k_stride", k, width, 8));
+    return v == NULL ? RVIT_OK : check_stride(op, "v_stride", v, width, 8);
+}
+
 static rvit_status prepare_attention(rvit_op *op)
 {
     rvit_attention_args *a = &op->attention;
     RVIT_TRY(check_heads(op, a->n_images, a->n_heads, a->head_dim, a->max_len, a->rows));
     RVIT_TRY(check_scale(op, &a->scale, a->head_dim));
-    const int64_t width = heads_width(a);
-    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
-    RVIT_TRY(check_stride(op, "k_stride", &a->k_stride, width, 8));
-    RVIT_TRY(check_stride(op, "v_stride", &a->v_stride, width, 8));
+    const int64_t width = HEADS_WIDTH(a);
+    RVIT_TRY(check_strides(op, &a->q_stride, &a->k_stride, &a->v_stride, width));
     return check_stride(op, "out_stride", &a->out_stride, width, 8);
 }
 
@@ -385,10 +385,8 @@ static rvit_status prepare_attention_backward(rvit_op *op)
     rvit_attention_backward_args *a = &op->attention_backward;
     RVIT_TRY(check_heads(op, a->n_images, a->n_heads, a->head_dim, a->max_len, a->rows));
     RVIT_TRY(check_scale(op, &a->scale, a->head_dim));
-    const int64_t width = backward_width(a);
-    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
-    RVIT_TRY(check_stride(op, "k_stride", &a->k_stride, width, 8));
-    RVIT_TRY(check_stride(op, "v_stride", &a->v_stride, width, 8));
+    const int64_t width = HEADS_WIDTH(a);
+    RVIT_TRY(check_strides(op, &a->q_stride, &a->k_stride, &a->v_stride, width));
     RVIT_TRY(check_stride(op, "out_stride", &a->out_stride, width, 8));
     RVIT_TRY(check_stride(op, "d_out_stride", &a->d_out_stride, width, 8));
     RVIT_TRY(check_stride(op, "d_q_stride", &a->d_q_stride, width, 8));
@@ -401,9 +399,7 @@ static rvit_status prepare_received(rvit_op *op)
     rvit_received_args *a = &op->received;
     RVIT_TRY(check_heads(op, a->n_images, a->n_heads, a->head_dim, a->max_len, a->rows));
     RVIT_TRY(check_scale(op, &a->scale, a->head_dim));
-    const int64_t width = (int64_t)a->n_heads * a->head_dim;
-    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
-    return check_stride(op, "k_stride", &a->k_stride, width, 8);
+    return check_strides(op, &a->q_stride, &a->k_stride, NULL, HEADS_WIDTH(a));
 }
 
 static rvit_status prepare_rope(rvit_op *op)
@@ -413,9 +409,7 @@ static rvit_status prepare_rope(rvit_op *op)
     RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
     RVIT_TRY(check_range(op, "n_positions", a->n_positions, 1, INT32_MAX - 1));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
-    const int64_t width = (int64_t)a->n_heads * a->head_dim;
-    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
-    return check_stride(op, "k_stride", &a->k_stride, width, 8);
+    return check_strides(op, &a->q_stride, &a->k_stride, NULL, HEADS_WIDTH(a));
 }
 
 /* Sides of a position table, and prefix tokens: what a group of a GPU keeps in shared memory, and what no model exceeds. */
@@ -424,11 +418,9 @@ enum { MAX_UNIT = 64, MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024, MAX_WINDOW = 1 <<
 static rvit_status prepare_grid_layout(rvit_op *op)
 {
     rvit_grid_layout_args *a = &op->grid_layout;
-    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, MAX_PREFIX));
-    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
     RVIT_TRY(check_range(op, "merge", a->merge, 0, 2));
-    RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_rows(op, "patch_rows", a->patch_rows));
     RVIT_TRY(check_range(op, "patch_merge", a->patch_merge, 0, 1));
     RVIT_TRY(check_range(op, "window", a->window, 0, MAX_WINDOW));
@@ -480,11 +472,9 @@ static rvit_status prepare_pixelprune(rvit_op *op)
 {
     rvit_pixelprune_args *a = &op->pixelprune;
     const int32_t most_channels = sizeof a->limits / sizeof *a->limits;
-    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, MAX_PREFIX));
-    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
     RVIT_TRY(check_range(op, "merge", a->merge, 0, 2));
-    RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_rows(op, "patch_rows", a->patch_rows));
     RVIT_TRY(check_dim(op, "columns", a->columns));
     RVIT_TRY(check_stride(op, "stride", &a->stride, a->columns, 4));
@@ -563,9 +553,7 @@ static rvit_status prepare_select(rvit_op *op)
     const rvit_select_args *a = &op->select;
     RVIT_TRY(prepare_units(op));
     RVIT_TRY(check_range(op, "mode", a->mode, RVIT_SELECT_TOP_K, RVIT_SELECT_MASS));
-    RVIT_TRY(check_images(op, a->n_images));
-    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
-    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_range(op, "prefix_competes", a->prefix_competes, 0, 1));
     RVIT_TRY(check_range(op, "error_stays", a->error_stays, 0, 1));
@@ -605,19 +593,15 @@ static rvit_status prepare_select(rvit_op *op)
 static rvit_status prepare_regroup(rvit_op *op)
 {
     const rvit_regroup_args *a = &op->regroup;
-    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_windows", a->n_windows, 0, 1 << 30));
-    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
-    RVIT_TRY(check_range(op, "unit", a->unit, 1, MAX_UNIT));
-    return check_rows(op, "rows", a->rows);
+    return check_range(op, "unit", a->unit, 1, MAX_UNIT);
 }
 
 static rvit_status prepare_mean(rvit_op *op)
 {
     const rvit_mean_args *a = &op->mean;
-    RVIT_TRY(check_images(op, a->n_images));
-    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
-    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_dim(op, "dim", a->dim));
     RVIT_TRY(check_range(op, "first_column", a->first_column, 0, a->dim - 1));
@@ -627,9 +611,7 @@ static rvit_status prepare_mean(rvit_op *op)
 static rvit_status prepare_match(rvit_op *op)
 {
     rvit_match_args *a = &op->match;
-    RVIT_TRY(check_images(op, a->n_images));
-    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
-    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
     RVIT_TRY(check_range(op, "merges", a->merges, 0, INT32_MAX - 1));
@@ -643,7 +625,7 @@ static rvit_status prepare_match(rvit_op *op)
     if (a->unit == 1 && a->window_cu_seqlens.buffer != NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "match: window_cu_seqlens is given, but unit is 1: what is left of single rows is not in "
                                                 "the order of windows");
-    return check_stride(op, "k_stride", &a->k_stride, (int64_t)a->n_heads * a->head_dim, 8);
+    return check_stride(op, "k_stride", &a->k_stride, HEADS_WIDTH(a), 8);
 }
 
 static rvit_status prepare_merge(rvit_op *op)
@@ -697,10 +679,8 @@ static rvit_status prepare_pool(rvit_op *op)
 {
     rvit_pool_args *a = &op->pool;
     RVIT_TRY(check_range(op, "mode", a->mode, RVIT_POOL_MEAN, RVIT_POOL_FIRST));
-    RVIT_TRY(check_images(op, a->n_images));
-    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
-    RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_dim(op, "dim", a->dim));
     RVIT_TRY(check_stride(op, "out_stride", &a->out_stride, a->dim, 4));
     return check_optional_norm(op, a->norm, a->eps, a->gamma, a->beta);
@@ -709,12 +689,10 @@ static rvit_status prepare_pool(rvit_op *op)
 static rvit_status prepare_probe(rvit_op *op)
 {
     rvit_probe_args *a = &op->probe;
-    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_heads", a->n_heads, 1, 1 << 16));
     RVIT_TRY(check_range(op, "head_dim", a->head_dim, 4, 192));
     RVIT_TRY(check_multiple(op, "head_dim", a->head_dim, 4));
-    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
-    RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_dim(op, "dim", a->dim));
     return check_stride(op, "logits_stride", &a->logits_stride, a->n_heads, 1);
 }

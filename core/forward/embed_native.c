@@ -97,7 +97,8 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
         return RVIT_OK;
     *out = f->normed;
     *out_dtype = model->dtype;
-    return rvit_forward_norm(f, args.rows, f->spare, model->patch_norm_gamma, model->patch_norm_beta, model->dtype, f->normed);
+    return rvit_forward_norm(f, args.rows, model->info.dim, f->spare, model->patch_norm_gamma, model->patch_norm_beta, model->dtype,
+                             f->normed);
 }
 
 static rvit_status place(const forward *f, rvit_view patches, rvit_dtype dtype)
@@ -156,7 +157,7 @@ rvit_status rvit_forward_embed_native(forward *f)
     RVIT_TRY(turn(f));
     if (!model->info.norm_pre)
         return RVIT_OK;
-    RVIT_TRY(rvit_forward_norm(f, f->rows, f->x, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->spare));
+    RVIT_TRY(rvit_forward_norm(f, f->rows, model->info.dim, f->x, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->spare));
     const rvit_view x = f->spare;
     f->spare = f->x;
     f->x = x;

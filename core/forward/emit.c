@@ -12,33 +12,33 @@ rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *ar
     return rvit_stream_add(f->stream, &op);
 }
 
-rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out,
-                                int32_t in_features, int32_t out_features)
+rvit_linear_args rvit_forward_linear_of(const forward *f, rvit_view x, int32_t in_features, rvit_view weight, rvit_view bias,
+                                        int32_t out_features)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = args.out_dtype = f->model->dtype;
     args.rows = f->rows;
     args.in_features = in_features;
     args.out_features = out_features;
-    args.activation = activation;
     args.x = x;
     args.weight = weight;
     args.bias = bias;
+    return args;
+}
+
+rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out,
+                                int32_t in_features, int32_t out_features)
+{
+    rvit_linear_args args = rvit_forward_linear_of(f, x, in_features, weight, bias, out_features);
+    args.activation = activation;
     args.out = out;
     return rvit_forward_add_linear(f, &args);
 }
 
 rvit_status rvit_forward_add_to_x(const forward *f, rvit_view input, rvit_view weight, rvit_view bias, int32_t in_features)
 {
-    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-    args.dtype = f->model->dtype;
+    rvit_linear_args args = rvit_forward_linear_of(f, input, in_features, weight, bias, f->model->info.dim);
     args.out_dtype = f->model->x_dtype;
-    args.rows = f->rows;
-    args.in_features = in_features;
-    args.out_features = f->model->info.dim;
-    args.x = input;
-    args.weight = weight;
-    args.bias = bias;
     args.residual = args.out = f->x;
     return rvit_forward_add_linear(f, &args);
 }
@@ -75,15 +75,18 @@ rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, 
     return rvit_forward_norm_x(f, gamma, beta, eps, args);
 }
 
-rvit_status rvit_forward_trace(const forward *f, rvit_view source, int64_t size, rvit_view destination)
+rvit_status rvit_forward_copy(const forward *f, rvit_view source, int64_t size, rvit_view destination)
 {
-    if (!f->plan->desc.trace)
-        return RVIT_OK;
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;
     args.source = source;
     args.destination = destination;
     args.size = size;
     return rvit_copy(f->stream, &args);
+}
+
+rvit_status rvit_forward_trace(const forward *f, rvit_view source, int64_t size, rvit_view destination)
+{
+    return f->plan->desc.trace ? rvit_forward_copy(f, source, size, destination) : RVIT_OK;
 }
 
 void rvit_forward_enter_segment(forward *f, int32_t index)
@@ -132,15 +135,15 @@ rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op)
     return op->by_launch && !f->stream->device->takes_ops ? RVIT_OK : rvit_stream_add(f->stream, op);
 }
 
-rvit_status rvit_forward_norm(const forward *f, rvit_rows rows, rvit_view x, rvit_view gamma, rvit_view beta, rvit_dtype out_dtype,
-                              rvit_view out)
+rvit_status rvit_forward_norm(const forward *f, rvit_rows rows, int32_t dim, rvit_view x, rvit_view gamma, rvit_view beta,
+                              rvit_dtype out_dtype, rvit_view out)
 {
     const rvit_model *model = f->model;
     rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
     args.dtype = model->x_dtype;
     args.out_dtype = out_dtype;
     args.rows = rows;
-    args.dim = model->info.dim;
+    args.dim = dim;
     args.eps = model->info.eps;
     args.x = x;
     args.gamma = gamma;

@@ -48,7 +48,9 @@ static inline rvit_norm norm_of(rvit_view beta)
     return beta.buffer == NULL ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
 }
 
-/* A linear layer over all rows. */
+/* A linear layer over all rows: its args without where it goes; the layer, with or without an activation. */
+rvit_linear_args rvit_forward_linear_of(const forward *f, rvit_view x, int32_t in_features, rvit_view weight, rvit_view bias,
+                                        int32_t out_features);
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args);
 rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out,
                                 int32_t in_features, int32_t out_features);
@@ -60,14 +62,15 @@ rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, 
 /* A stage after the last block has no layernorm to gather for it. */
 rvit_status rvit_forward_finish_gather(forward *f);
 /* Normalises rows of x's type from one array to another. */
-rvit_status rvit_forward_norm(const forward *f, rvit_rows rows, rvit_view x, rvit_view gamma, rvit_view beta, rvit_dtype out_dtype,
-                              rvit_view out);
+rvit_status rvit_forward_norm(const forward *f, rvit_rows rows, int32_t dim, rvit_view x, rvit_view gamma, rvit_view beta,
+                              rvit_dtype out_dtype, rvit_view out);
 /* The run's pictures as rows of patches, in wide. */
 rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens);
 /* The embedding of images of any grids, to x. */
 rvit_status rvit_forward_embed_native(forward *f);
 /* The op that reads the images, or writes the logits. */
 rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op);
+rvit_status rvit_forward_copy(const forward *f, rvit_view source, int64_t size, rvit_view destination);
 /* Copies to the trace, if the session has one. */
 rvit_status rvit_forward_trace(const forward *f, rvit_view source, int64_t size, rvit_view destination);
 /* The rows are those of this segment from here on. */

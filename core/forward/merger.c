@@ -13,13 +13,8 @@ static rvit_rows units(const forward *f)
 static rvit_status give_units(const forward *f, rvit_view rows, int64_t row_size, rvit_view destination)
 {
     const rvit_rows live = units(f);
-    if (f->unit_rows.buffer == NULL) {
-        rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
-        copy.source = rows;
-        copy.destination = destination;
-        copy.size = live.capacity * row_size;
-        return rvit_copy(f->stream, &copy);
-    }
+    if (f->unit_rows.buffer == NULL)
+        return rvit_forward_copy(f, rows, live.capacity * row_size, destination);
     rvit_pack_args args = RVIT_PACK_ARGS_INIT;
     args.rows = live;
     args.source_rows = live.capacity;
@@ -35,31 +30,7 @@ rvit_status rvit_forward_give_rows(const forward *f, rvit_view rows, int64_t row
     const int32_t side = f->model->merge.side;
     if (f->unit_rows.buffer != NULL)
         return give_units(f, rows, side * side * row_size, view(f, destination));
-    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
-    args.source = rows;
-    args.destination = view(f, destination);
-    args.size = destination.size;
-    return rvit_copy(f->stream, &args);
-}
-
-/* The norm of each row, or that of the rows of a square together. */
-static rvit_status normalise(forward *f, const rvit_merger_weights *w, int together)
-{
-    const rvit_model *model = f->model;
-    if (!together)
-        return rvit_forward_layernorm(f, w->norm_gamma, w->norm_beta, model->info.eps, model->dtype, f->normed);
-    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
-    args.dtype = model->x_dtype;
-    args.out_dtype = model->dtype;
-    args.rows = units(f);
-    args.dim = model->merge.side * model->merge.side * model->info.dim;
-    args.eps = model->info.eps;
-    args.x = f->x;
-    args.gamma = w->norm_gamma;
-    args.beta = w->norm_beta;
-    args.norm = norm_of(w->norm_beta);
-    args.out = f->normed;
-    return rvit_layernorm(f->stream, &args);
+    return rvit_forward_copy(f, rows, destination.size, view(f, destination));
 }
 
 rvit_status rvit_forward_merge_units(forward *f, int32_t deepstack)
@@ -67,20 +38,17 @@ rvit_status rvit_forward_merge_units(forward *f, int32_t deepstack)
     const rvit_model *model = f->model;
     const rvit_merger_weights *w = deepstack < 0 ? &model->merger : &model->deepstack[deepstack];
     const int64_t row_size = 4 * (int64_t)model->info.merged_dim;
-    RVIT_TRY(normalise(f, w, deepstack >= 0));
+    const int32_t side = model->merge.side, width = side * side * model->info.dim;
+    /* The norm of each row, or that of the rows of a square together. */
+    if (deepstack < 0)
+        RVIT_TRY(rvit_forward_layernorm(f, w->norm_gamma, w->norm_beta, model->info.eps, model->dtype, f->normed));
+    else
+        RVIT_TRY(rvit_forward_norm(f, units(f), width, f->x, w->norm_gamma, w->norm_beta, model->dtype, f->normed));
     forward squares = *f;
     squares.rows = units(f);
-    const int32_t side = model->merge.side, width = side * side * model->info.dim;
     RVIT_TRY(rvit_forward_linear(&squares, RVIT_ACTIVATION_GELU, f->normed, w->fc1_weight, w->fc1_bias, f->wide, width, width));
-    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-    args.dtype = model->dtype;
+    rvit_linear_args args = rvit_forward_linear_of(&squares, f->wide, width, w->fc2_weight, w->fc2_bias, model->info.merged_dim);
     args.out_dtype = RVIT_F32;
-    args.rows = squares.rows;
-    args.in_features = width;
-    args.out_features = model->info.merged_dim;
-    args.x = f->wide;
-    args.weight = w->fc2_weight;
-    args.bias = w->fc2_bias;
     args.out = view(f, f->plan->merged_rows);
     RVIT_TRY(rvit_forward_add_linear(&squares, &args));
     const rvit_session_desc *desc = &f->plan->desc;

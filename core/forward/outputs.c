@@ -2,15 +2,6 @@
 #include "core/forward/forward.h"
 #include "core/forward/windows.h"
 
-static rvit_status copy(const forward *f, rvit_view source, rvit_session_array destination)
-{
-    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
-    args.source = source;
-    args.destination = view(f, destination);
-    args.size = destination.size;
-    return rvit_copy(f->stream, &args);
-}
-
 /* The rows after the last norm, if there is one. */
 static rvit_status features(forward *f)
 {
@@ -95,19 +86,10 @@ static rvit_status give_pooled(const forward *f)
     if (model->info.pooling == RVIT_POOLING_CLS)
         return give_first_rows(f);
     if (!head_normalises(model) || head_gamma(model)->buffer == NULL)
-        return copy(f, view(f, f->plan->head_rows), f->plan->pooled);
-    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
-    args.dtype = model->x_dtype;
-    args.out_dtype = RVIT_F32;
-    args.rows.capacity = f->plan->desc.max_images;
-    args.dim = model->info.dim;
-    args.eps = model->info.eps;
-    args.x = view(f, f->plan->head_rows);
-    args.gamma = *head_gamma(model);
-    args.beta = *head_beta(model);
-    args.norm = norm_of(args.beta);
-    args.out = view(f, f->plan->pooled);
-    return rvit_layernorm(f->stream, &args);
+        return rvit_forward_copy(f, view(f, f->plan->head_rows), f->plan->pooled.size, view(f, f->plan->pooled));
+    const rvit_rows rows = {.capacity = f->plan->desc.max_images};
+    return rvit_forward_norm(f, rows, model->info.dim, view(f, f->plan->head_rows), *head_gamma(model), *head_beta(model), RVIT_F32,
+                             view(f, f->plan->pooled));
 }
 
 static rvit_status head(const forward *f)

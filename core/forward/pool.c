@@ -46,14 +46,8 @@ rvit_status rvit_forward_probe(const forward *f, rvit_view probs)
 {
     const rvit_model *model = f->model;
     const rvit_map_weights *w = &model->map;
-    rvit_linear_args linear = RVIT_LINEAR_ARGS_INIT;
-    linear.dtype = model->dtype;
+    rvit_linear_args linear = rvit_forward_linear_of(f, f->normed, model->info.dim, w->query_weight, absent, w->logits);
     linear.out_dtype = RVIT_F32;
-    linear.rows = f->rows;
-    linear.in_features = model->info.dim;
-    linear.out_features = w->logits;
-    linear.x = f->normed;
-    linear.weight = w->query_weight;
     linear.out = view(f, f->plan->map_logits);
     RVIT_TRY(rvit_forward_add_linear(f, &linear));
     rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
@@ -87,14 +81,8 @@ static rvit_status attention_pool(forward *f)
     images.rows = (rvit_rows){.capacity = f->plan->desc.max_images};
     images.spare_rows = 0;
     images.x = view(f, f->plan->head_rows);
-    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-    args.dtype = model->dtype;
+    rvit_linear_args args = rvit_forward_linear_of(&images, f->wide, model->info.dim, w->proj_weight, w->proj_bias, model->info.dim);
     args.out_dtype = model->x_dtype;
-    args.rows = images.rows;
-    args.in_features = args.out_features = model->info.dim;
-    args.x = f->wide;
-    args.weight = w->proj_weight;
-    args.bias = w->proj_bias;
     args.out = images.x;
     RVIT_TRY(rvit_forward_add_linear(&images, &args));
     if (w->mlp_dim == 0)

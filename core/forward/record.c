@@ -19,7 +19,7 @@ static rvit_status trace_input(const forward *f, rvit_block_linear linear, rvit_
     const int64_t columns = f->block * (3 * dim + m->mlp_width) + linear * dim; /* those before: fc2 is the last of a block */
     if (f->plan->desc.trace != RVIT_TRACE_INPUTS)
         return RVIT_OK;
-    return rvit_forward_trace(f, x, row * rvit_block_inputs(m, linear), at(view(f, f->plan->trace_inputs), row * columns));
+    return rvit_forward_copy(f, x, row * rvit_block_inputs(m, linear), at(view(f, f->plan->trace_inputs), row * columns));
 }
 
 /* A block's, of the input that its type asks for: x, or the array of bytes. args: the rest. */
@@ -305,7 +305,8 @@ static rvit_status embed_normed(const forward *f, rvit_linear_args args)
     args.bias = model->patch_bias;
     args.out = f->spare;
     RVIT_TRY(rvit_forward_add_linear(f, &args));
-    return rvit_forward_norm(f, f->rows, f->spare, model->patch_norm_gamma, model->patch_norm_beta, model->dtype, f->normed);
+    return rvit_forward_norm(f, f->rows, model->info.dim, f->spare, model->patch_norm_gamma, model->patch_norm_beta, model->dtype,
+                             f->normed);
 }
 
 static rvit_status embed(forward *f)
@@ -319,14 +320,9 @@ static rvit_status embed(forward *f)
         RVIT_TRY(rvit_forward_add_outer(f, &patchify));
     }
 
-    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-    args.dtype = model->dtype;
+    const int32_t width = rvit_model_patch_parts(model) * rvit_model_patch_width(model);
+    rvit_linear_args args = rvit_forward_linear_of(f, f->wide, width, model->patch_weight, absent, model->info.dim);
     args.out_dtype = model->x_dtype;
-    args.rows = f->rows;
-    args.in_features = rvit_model_patch_parts(model) * rvit_model_patch_width(model);
-    args.out_features = model->info.dim;
-    args.x = f->wide;
-    args.weight = model->patch_weight;
     if (model->unit_weight.buffer != NULL) {
         RVIT_TRY(embed_normed(f, args));
         args.in_features = model->info.dim;
@@ -338,7 +334,8 @@ static rvit_status embed(forward *f)
     args.out = model->info.norm_pre ? f->spare : f->x;
     RVIT_TRY(rvit_forward_add_linear(f, &args));
     if (model->info.norm_pre)
-        RVIT_TRY(rvit_forward_norm(f, f->rows, f->spare, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->x));
+        RVIT_TRY(
+            rvit_forward_norm(f, f->rows, model->info.dim, f->spare, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->x));
     return RVIT_OK;
 }
 
@@ -424,9 +421,5 @@ rvit_status rvit_forward_record(rvit_session *session)
     RVIT_TRY(rvit_forward_outputs(&f));
     if (plan->schedule.n_stages == 0)
         return RVIT_OK;
-    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
-    args.source = view(&f, plan->results);
-    args.destination = view(&f, plan->results_readback);
-    args.size = plan->results.size;
-    return rvit_copy(f.stream, &args);
+    return rvit_forward_copy(&f, view(&f, plan->results), plan->results.size, view(&f, plan->results_readback));
 }
