@@ -184,12 +184,33 @@ rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_jso
     return RVIT_OK;
 }
 
+rvit_status rvit_config_word_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact,
+                                  const rvit_config_word *words, int names_it)
+{
+    char where[RVIT_FACT_WHERE], shown[SHOWN_NAME];
+    const char *word = NULL;
+    RVIT_TRY(rvit_config_string(r, object, field, &word));
+    if (word == NULL)
+        return RVIT_OK;
+    rvit_config_where(r, field, where);
+    for (; words->word != NULL; words++)
+        if (strcmp(words->word, word) == 0) {
+            rvit_facts_set(r->facts, fact, words->value, where);
+            return RVIT_OK;
+        }
+    if (!names_it) {
+        rvit_config_not_understood(r, field);
+        return RVIT_OK;
+    }
+    rvit_printable(shown, sizeof shown, word);
+    rvit_obstacles_add(r->obstacles, "%s is '%s', which is not known here", where, shown);
+    rvit_facts_set_text(r->facts, fact, shown, where);
+    return RVIT_OK;
+}
+
 rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact)
 {
-    static const struct {
-        const char *name;
-        rvit_activation activation;
-    } known[] = {
+    static const rvit_config_word words[] = {
         {"gelu", RVIT_ACTIVATION_GELU},
         {"gelu_python", RVIT_ACTIVATION_GELU},
         {"gelu_erf", RVIT_ACTIVATION_GELU},
@@ -201,23 +222,9 @@ rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_
         {"quickgelu", RVIT_ACTIVATION_QUICK_GELU},
         {"silu", RVIT_ACTIVATION_SILU},
         {"swish", RVIT_ACTIVATION_SILU},
+        {NULL, 0},
     };
-    char where[RVIT_FACT_WHERE], shown[SHOWN_NAME];
-    const char *name = NULL;
-    RVIT_TRY(rvit_config_string(r, object, field, &name));
-    if (name == NULL)
-        return RVIT_OK;
-    rvit_config_where(r, field, where);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, name) == 0) {
-            rvit_facts_set(r->facts, fact, known[i].activation, where);
-            return RVIT_OK;
-        }
-    rvit_printable(shown, sizeof shown, name);
-    rvit_obstacles_add(r->obstacles, "%s is '%s', which is not known here", where, shown);
-    /* Nothing weaker may speak instead. */
-    rvit_facts_set_text(r->facts, fact, shown, where);
-    return RVIT_OK;
+    return rvit_config_word_fact(r, object, field, fact, words, 1);
 }
 
 void rvit_config_not_understood(const rvit_config_reader *r, const char *field)

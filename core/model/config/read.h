@@ -43,7 +43,15 @@ rvit_status rvit_config_number_fact(const rvit_config_reader *r, const rvit_json
 rvit_status rvit_config_size_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact);
 /* One number for all, or one for each of three channels; from least to most. */
 rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, double least, rvit_fact fact);
-/* A name of an activation; one that is unknown becomes an obstacle. */
+/* The words that a field may have, and what they stand for; the last has none. */
+typedef struct rvit_config_word {
+    const char *word;
+    int32_t value;
+} rvit_config_word;
+/* Another word becomes an obstacle, in which it is not understood or, with names_it, is named: then nothing weaker may speak instead. */
+rvit_status rvit_config_word_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact,
+                                  const rvit_config_word *words, int names_it);
+/* A name of an activation. */
 rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact);
 /* Notes a field that changes the computation, but whose meaning is not known here. */
 void rvit_config_not_understood(const rvit_config_reader *r, const char *field);

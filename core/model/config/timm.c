@@ -20,41 +20,22 @@ static int is_one_of(const char *key, const char *const *names)
     return 0;
 }
 
-static rvit_status read_pooling(const rvit_config_reader *r, const rvit_json *object)
+static int is_field(const char *key, const rvit_config_word *fields)
 {
-    static const struct {
-        const char *name;
-        rvit_pooling pooling;
-    } known[] = {{"token", RVIT_POOLING_CLS}, {"avg", RVIT_POOLING_MEAN}, {"map", RVIT_POOLING_MAP}, {"", RVIT_POOLING_NONE}};
-    char where[RVIT_FACT_WHERE], shown[SHOWN_NAME];
-    const char *name = NULL;
-    RVIT_TRY(rvit_config_string(r, object, "global_pool", &name));
-    if (name == NULL || r->facts->of[RVIT_FACT_POOLING].given)
-        return RVIT_OK;
-    rvit_config_where(r, "global_pool", where);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(name, known[i].name) == 0) {
-            rvit_facts_set(r->facts, RVIT_FACT_POOLING, known[i].pooling, where);
-            return RVIT_OK;
-        }
-    rvit_printable(shown, sizeof shown, name);
-    rvit_obstacles_add(r->obstacles, "%s is '%s', which is not known here", where, shown);
-    rvit_facts_set_text(r->facts, RVIT_FACT_POOLING, shown, where);
-    return RVIT_OK;
+    while (fields->word != NULL && strcmp(fields->word, key) != 0)
+        fields++;
+    return fields->word != NULL;
 }
 
-static rvit_status read_norm(const rvit_config_reader *r, const rvit_json *args)
+static rvit_status read_pooling(const rvit_config_reader *r, const rvit_json *object)
 {
-    char where[RVIT_FACT_WHERE];
+    static const rvit_config_word words[] = {
+        {"token", RVIT_POOLING_CLS}, {"avg", RVIT_POOLING_MEAN}, {"map", RVIT_POOLING_MAP}, {"", RVIT_POOLING_NONE}, {NULL, 0}};
     const char *name = NULL;
-    RVIT_TRY(rvit_config_string(r, args, "norm_layer", &name));
-    if (name == NULL)
+    RVIT_TRY(rvit_config_string(r, object, "global_pool", &name));
+    if (r->facts->of[RVIT_FACT_POOLING].given)
         return RVIT_OK;
-    if (strcmp(name, "rmsnorm") == 0 || strcmp(name, "layernorm") == 0)
-        rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, name[0] == 'r', rvit_config_where(r, "norm_layer", where));
-    else
-        rvit_config_not_understood(r, "norm_layer");
-    return RVIT_OK;
+    return rvit_config_word_fact(r, object, "global_pool", RVIT_FACT_POOLING, words, 1);
 }
 
 /* EVA's gated MLP has SiLU, whatever act_layer says. */
@@ -71,27 +52,11 @@ static rvit_status read_gate(const rvit_config_reader *r, const rvit_json *args)
     return RVIT_OK;
 }
 
-/* A fact that one of two words stands for; any other word is not understood. */
-static rvit_status read_word(const rvit_config_reader *r, const rvit_json *args, const char *key, rvit_fact fact,
-                             const char *const words[2])
-{
-    char where[RVIT_FACT_WHERE];
-    const char *word = NULL;
-    RVIT_TRY(rvit_config_string(r, args, key, &word));
-    if (word == NULL)
-        return RVIT_OK;
-    if (strcmp(word, words[0]) == 0 || strcmp(word, words[1]) == 0)
-        rvit_facts_set(r->facts, fact, strcmp(word, words[1]) == 0, rvit_config_where(r, key, where));
-    else
-        rvit_config_not_understood(r, key);
-    return RVIT_OK;
-}
-
 /* Rotary positions. */
 static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *args)
 {
-    static const char *const orders[2] = {[RVIT_ROPE_YX] = "ij", [RVIT_ROPE_XY] = "xy"};
-    static const char *const coordinates[2] = {[RVIT_ROPE_INDEX] = "cat", [RVIT_ROPE_CENTRED] = "dinov3"};
+    static const rvit_config_word orders[] = {{"ij", RVIT_ROPE_YX}, {"xy", RVIT_ROPE_XY}, {NULL, 0}};
+    static const rvit_config_word coordinates[] = {{"cat", RVIT_ROPE_INDEX}, {"dinov3", RVIT_ROPE_CENTRED}, {NULL, 0}};
     static const double none[2];
     char where[RVIT_FACT_WHERE];
     int32_t half = -1;
@@ -105,8 +70,8 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *a
     if (half >= 0)
         rvit_facts_set(r->facts, RVIT_FACT_ROPE_LAYOUT, half ? RVIT_ROPE_HALF : RVIT_ROPE_INTERLEAVED,
                        rvit_config_where(r, "rope_rotate_half", where));
-    RVIT_TRY(read_word(r, args, "rope_grid_indexing", RVIT_FACT_ROPE_ORDER, orders));
-    return read_word(r, args, "rope_type", RVIT_FACT_ROPE_COORDINATES, coordinates);
+    RVIT_TRY(rvit_config_word_fact(r, args, "rope_grid_indexing", RVIT_FACT_ROPE_ORDER, orders, 0));
+    return rvit_config_word_fact(r, args, "rope_type", RVIT_FACT_ROPE_COORDINATES, coordinates, 0);
 }
 
 /* Whether there is a part: a boolean, or of layer scale the number that it begins with, or null. timm has a rule of its own for an fc_norm
@@ -126,117 +91,84 @@ static rvit_status read_part(const rvit_config_reader *r, const rvit_json *args,
     return RVIT_OK;
 }
 
-static rvit_status read_position(const rvit_config_reader *r, const rvit_json *args)
-{
-    static const char *const words[] = {[RVIT_POSITION_TABLE] = "table", [RVIT_POSITION_ROPE] = "rope", [RVIT_POSITION_BOTH] = "both"};
-    char where[RVIT_FACT_WHERE];
-    const char *word = NULL;
-    RVIT_TRY(rvit_config_string(r, args, "position", &word));
-    for (size_t i = RVIT_POSITION_TABLE; word != NULL && i < sizeof words / sizeof *words; i++)
-        if (strcmp(word, words[i]) == 0) {
-            rvit_facts_set(r->facts, RVIT_FACT_POSITION, (double)i, rvit_config_where(r, "position", where));
-            return RVIT_OK;
-        }
-    if (word != NULL)
-        rvit_config_not_understood(r, "position");
-    return RVIT_OK;
-}
-
 /* Arguments that override those of the architecture. One that is in none of the lists may change anything. */
 static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_json *args)
 {
-    static const struct {
-        const char *key;
-        rvit_fact fact;
-    } integers[] = {{"num_heads", RVIT_FACT_HEADS},
-                    {"embed_dim", RVIT_FACT_DIM},
-                    {"depth", RVIT_FACT_DEPTH},
-                    {"in_chans", RVIT_FACT_CHANNELS},
-                    {"num_classes", RVIT_FACT_CLASSES},
-                    {"reg_tokens", RVIT_FACT_REGISTERS},
-                    {"patch_size", RVIT_FACT_PATCH},
-                    {"num_reg_tokens", RVIT_FACT_REGISTERS},
-                    {"attn_pool_num_heads", RVIT_FACT_MAP_HEADS}};
-    static const struct {
-        const char *key;
-        rvit_fact fact;
-    } parts[] = {{"class_token", RVIT_FACT_CLS},        {"pool_include_prefix", RVIT_FACT_POOL_PREFIX},
-                 {"fc_norm", RVIT_FACT_FC_NORM},        {"final_norm", RVIT_FACT_FINAL_NORM},
-                 {"pre_norm", RVIT_FACT_NORM_PRE},      {"qkv_bias", RVIT_FACT_QKV_BIAS},
-                 {"init_values", RVIT_FACT_LAYER_SCALE}};
-    /* The tensors show these, or they only matter in training. */
-    static const char *const shown_by_tensors[] = {"num_heads",
-                                                   "embed_dim",
-                                                   "depth",
-                                                   "in_chans",
-                                                   "num_classes",
-                                                   "reg_tokens",
-                                                   "num_reg_tokens",
-                                                   "patch_size",
-                                                   "img_size",
-                                                   "act_layer",
-                                                   "global_pool",
-                                                   "class_token",
-                                                   "qkv_bias",
-                                                   "init_values",
-                                                   "mlp_ratio",
-                                                   "fc_norm",
-                                                   "final_norm",
-                                                   "pre_norm",
-                                                   "no_embed_class",
-                                                   "drop_rate",
-                                                   "drop_path_rate",
-                                                   "pos_drop_rate",
-                                                   "proj_drop_rate",
-                                                   "attn_drop_rate",
-                                                   "patch_drop_rate",
-                                                   "weight_init",
-                                                   "fix_init",
-                                                   "dynamic_img_size",
-                                                   "strict_img_size",
-                                                   "qk_norm",
-                                                   "scale_mlp",
-                                                   "scale_attn_inner",
-                                                   "norm_layer",
-                                                   "pos_embed_grid_size",
-                                                   "qkv_fused",
-                                                   "swiglu_mlp",
-                                                   "swiglu_align_to",
-                                                   "attn_pool_num_heads",
-                                                   "pool_include_prefix",
-                                                   "attn_pool_act_layer",
-                                                   "norm_eps",
-                                                   "position",
-                                                   "attn_pool_mlp_ratio",
-                                                   "rope_temperature",
-                                                   "rope_grid_offset",
-                                                   "ref_feat_shape",
-                                                   "rope_rotate_half",
-                                                   "rope_grid_indexing",
-                                                   "rope_type",
-                                                   "rope_shift_coords",
-                                                   "rope_jitter_coords",
-                                                   "rope_rescale_coords",
-                                                   NULL};
+    static const rvit_config_word norms[] = {{"layernorm", 0}, {"rmsnorm", 1}, {NULL, 0}};
+    static const rvit_config_word positions[] = {
+        {"table", RVIT_POSITION_TABLE}, {"rope", RVIT_POSITION_ROPE}, {"both", RVIT_POSITION_BOTH}, {NULL, 0}};
+    static const rvit_config_word integers[] = {{"num_heads", RVIT_FACT_HEADS},
+                                                {"embed_dim", RVIT_FACT_DIM},
+                                                {"depth", RVIT_FACT_DEPTH},
+                                                {"in_chans", RVIT_FACT_CHANNELS},
+                                                {"num_classes", RVIT_FACT_CLASSES},
+                                                {"reg_tokens", RVIT_FACT_REGISTERS},
+                                                {"patch_size", RVIT_FACT_PATCH},
+                                                {"num_reg_tokens", RVIT_FACT_REGISTERS},
+                                                {"attn_pool_num_heads", RVIT_FACT_MAP_HEADS},
+                                                {NULL, 0}};
+    static const rvit_config_word parts[] = {{"class_token", RVIT_FACT_CLS},         {"pool_include_prefix", RVIT_FACT_POOL_PREFIX},
+                                             {"fc_norm", RVIT_FACT_FC_NORM},         {"final_norm", RVIT_FACT_FINAL_NORM},
+                                             {"pre_norm", RVIT_FACT_NORM_PRE},       {"qkv_bias", RVIT_FACT_QKV_BIAS},
+                                             {"init_values", RVIT_FACT_LAYER_SCALE}, {NULL, 0}};
+    /* The tensors show these, they are read otherwise, or they only matter in training. */
+    static const char *const others[] = {"img_size",
+                                         "act_layer",
+                                         "global_pool",
+                                         "mlp_ratio",
+                                         "no_embed_class",
+                                         "drop_rate",
+                                         "drop_path_rate",
+                                         "pos_drop_rate",
+                                         "proj_drop_rate",
+                                         "attn_drop_rate",
+                                         "patch_drop_rate",
+                                         "weight_init",
+                                         "fix_init",
+                                         "dynamic_img_size",
+                                         "strict_img_size",
+                                         "qk_norm",
+                                         "scale_mlp",
+                                         "scale_attn_inner",
+                                         "norm_layer",
+                                         "pos_embed_grid_size",
+                                         "qkv_fused",
+                                         "swiglu_mlp",
+                                         "swiglu_align_to",
+                                         "attn_pool_act_layer",
+                                         "norm_eps",
+                                         "position",
+                                         "attn_pool_mlp_ratio",
+                                         "rope_temperature",
+                                         "rope_grid_offset",
+                                         "ref_feat_shape",
+                                         "rope_rotate_half",
+                                         "rope_grid_indexing",
+                                         "rope_type",
+                                         "rope_shift_coords",
+                                         "rope_jitter_coords",
+                                         "rope_rescale_coords",
+                                         NULL};
     rvit_config_reader r = *reader;
     r.section = "model_args.";
-    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        RVIT_TRY(rvit_config_integer_fact(&r, args, integers[i].key, integers[i].fact));
+    for (const rvit_config_word *field = integers; field->word != NULL; field++)
+        RVIT_TRY(rvit_config_integer_fact(&r, args, field->word, (rvit_fact)field->value));
     RVIT_TRY(rvit_config_size_fact(&r, args, "img_size", RVIT_FACT_IMAGE));
     RVIT_TRY(read_gate(&r, args));
-    RVIT_TRY(read_norm(&r, args));
+    RVIT_TRY(rvit_config_word_fact(&r, args, "norm_layer", RVIT_FACT_RMS_NORM, norms, 0));
     RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer", RVIT_FACT_ACTIVATION));
     /* Not one of timm's: the Python package tells it of a module. */
     RVIT_TRY(rvit_config_activation_fact(&r, args, "attn_pool_act_layer", RVIT_FACT_MAP_ACTIVATION));
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        RVIT_TRY(read_part(&r, args, parts[i].key, parts[i].fact));
+    for (const rvit_config_word *field = parts; field->word != NULL; field++)
+        RVIT_TRY(read_part(&r, args, field->word, (rvit_fact)field->value));
     /* None of timm's either. */
     RVIT_TRY(rvit_config_number_fact(&r, args, "norm_eps", RVIT_FACT_EPS));
-    RVIT_TRY(read_position(&r, args));
+    RVIT_TRY(rvit_config_word_fact(&r, args, "position", RVIT_FACT_POSITION, positions, 0));
     RVIT_TRY(read_pooling(&r, args));
     RVIT_TRY(read_rotation(&r, args));
     for (const rvit_json *value = rvit_json_first(args); value != NULL; value = rvit_json_next(args, value))
-        if (!is_one_of(value->key, shown_by_tensors) && value->type != RVIT_JSON_NULL)
+        if (!is_field(value->key, integers) && !is_field(value->key, parts) && !is_one_of(value->key, others) &&
+            value->type != RVIT_JSON_NULL)
             rvit_config_not_understood(&r, value->key);
     return RVIT_OK;
 }
