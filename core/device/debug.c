@@ -141,30 +141,26 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     const char *name = rvit_op_name(op->type);
     RVIT_TRY(check_live(stream, op));
     switch (op->type) {
-    case RVIT_OP_ATTENTION:
-        return check_layout(stream, op->attention.cu_seqlens, op->attention.n_images, op->attention.max_len, op->attention.rows);
-    case RVIT_OP_ATTENTION_BACKWARD:
-        return check_layout(stream, op->attention_backward.cu_seqlens, op->attention_backward.n_images, op->attention_backward.max_len,
-                            op->attention_backward.rows);
-    case RVIT_OP_RECEIVED:
-        return check_layout(stream, op->received.cu_seqlens, op->received.n_images, op->received.max_len, op->received.rows);
-    case RVIT_OP_SELECT:
-        return check_layout(stream, op->select.cu_seqlens, op->select.n_images, op->select.max_len, op->select.rows);
+#define OF_BATCH(TYPE, name) \
+    case RVIT_OP_##TYPE:     \
+        return check_layout(stream, op->name.cu_seqlens, op->name.n_images, op->name.max_len, op->name.rows);
+        OF_BATCH(ATTENTION, attention)
+        OF_BATCH(ATTENTION_BACKWARD, attention_backward)
+        OF_BATCH(RECEIVED, received)
+        OF_BATCH(SELECT, select)
+        OF_BATCH(MEAN, mean)
+        OF_BATCH(MATCH, match)
+        OF_BATCH(POOL, pool)
+        OF_BATCH(PROBE, probe)
+        OF_BATCH(PIXELPRUNE, pixelprune)
+#undef OF_BATCH
     case RVIT_OP_REGROUP:
         RVIT_TRY(check_layout(stream, op->regroup.cu_seqlens, op->regroup.n_images, op->regroup.max_len, op->regroup.rows));
         return check_layout(stream, op->regroup.out_cu_seqlens, op->regroup.n_images, op->regroup.max_len, op->regroup.rows);
-    case RVIT_OP_MEAN:
-        return check_layout(stream, op->mean.cu_seqlens, op->mean.n_images, op->mean.max_len, op->mean.rows);
-    case RVIT_OP_MATCH:
-        return check_layout(stream, op->match.cu_seqlens, op->match.n_images, op->match.max_len, op->match.rows);
     case RVIT_OP_HEAD:
         if (op->head.cu_seqlens.buffer == NULL)
             return RVIT_OK;
         return check_layout(stream, op->head.cu_seqlens, op->head.n_images, INT32_MAX, op->head.rows);
-    case RVIT_OP_POOL:
-        return check_layout(stream, op->pool.cu_seqlens, op->pool.n_images, op->pool.max_len, op->pool.rows);
-    case RVIT_OP_PROBE:
-        return check_layout(stream, op->probe.cu_seqlens, op->probe.n_images, op->probe.max_len, op->probe.rows);
     case RVIT_OP_LAYERNORM:
         return check_gather(stream, name, &op->layernorm.rows, op->layernorm.src_rows, op->layernorm.x_rows, ANY_ORDER);
     case RVIT_OP_MERGE:
@@ -172,8 +168,6 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     case RVIT_OP_ROPE:
         return check_numbers(stream, &op->rope.rows,
                              &(number_rule){name, "positions", op->rope.positions, op->rope.n_positions, OR_NEGATIVE});
-    case RVIT_OP_PIXELPRUNE:
-        return check_layout(stream, op->pixelprune.cu_seqlens, op->pixelprune.n_images, op->pixelprune.max_len, op->pixelprune.rows);
     case RVIT_OP_GRID_LAYOUT:
         return check_grids(stream, &op->grid_layout);
     case RVIT_OP_POSITIONS:
