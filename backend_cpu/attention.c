@@ -72,10 +72,6 @@ static int64_t count_tiles(const attention_job *job, int64_t heads, int64_t max_
 
 void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_attention(device, a);
-        return;
-    }
     attention_job job = {
         .device = device,
         .args = a,

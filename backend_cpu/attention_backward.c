@@ -102,10 +102,6 @@ static void bias_images(void *context, int64_t begin, int64_t end, int thread)
 
 void rvit_cpu_attention_backward(rvit_cpu_device *device, const rvit_attention_backward_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_attention_backward(device, a);
-        return;
-    }
     const int64_t max_len = a->max_len < a->rows ? a->max_len : a->rows, heads = (int64_t)a->n_images * a->n_heads;
     if (max_len == 0 || heads == 0)
         return;

@@ -66,6 +66,20 @@ static inline void *rvit_cpu_at(rvit_view view)
     return view.buffer == NULL ? NULL : ((rvit_cpu_buffer *)view.buffer)->memory + view.offset;
 }
 
+/* How many of n ascending row numbers are below `row`. */
+static inline int64_t rvit_cpu_rows_below(const int32_t *rows, int64_t n, int64_t row)
+{
+    int64_t begin = 0, end = n;
+    while (begin < end) {
+        const int64_t middle = (begin + end) / 2;
+        if (rows[middle] < row)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
 static inline int64_t rvit_cpu_clamp(int64_t value, int64_t low, int64_t high)
 {
     return value < low ? low : value > high ? high : value;
@@ -243,24 +257,28 @@ int rvit_cpu_mark_sums(const rvit_select_args *args, const float *scores, int64_
 /* The fused tokens of every image (select_fuse.c), once keep is marked. */
 void rvit_cpu_fuse(rvit_cpu_device *device, const rvit_select_args *args);
 
-/* Reference implementations with float64 accumulation (oracle.c, oracle_backward.c, oracle_pool.c, oracle_prune.c). score: CLS_NORM and
- * PREDICTOR. */
-void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *args);
-void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
-void rvit_cpu_oracle_quantize(rvit_cpu_device *device, const rvit_quantize_args *args);
-void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *args);
-void rvit_cpu_oracle_attention_backward(rvit_cpu_device *device, const rvit_attention_backward_args *args);
-void rvit_cpu_oracle_received(rvit_cpu_device *device, const rvit_received_args *args);
+/* Reference implementations with float64 accumulation (oracle.c, oracle_backward.c, oracle_pool.c, oracle_prune.c). Those of whole ops,
+   which ops.c calls, and parts of others. score: CLS_NORM and PREDICTOR. */
+#define RVIT_CPU_ORACLES(OP)                   \
+    OP(LINEAR, linear)                         \
+    OP(LAYERNORM, layernorm)                   \
+    OP(QUANTIZE, quantize)                     \
+    OP(ATTENTION, attention)                   \
+    OP(ATTENTION_BACKWARD, attention_backward) \
+    OP(RECEIVED, received)                     \
+    OP(HEAD, head)                             \
+    OP(POOL, pool)                             \
+    OP(PROBE, probe)                           \
+    OP(MEAN, mean)                             \
+    OP(MERGE, merge)
+#define RVIT_CPU_ORACLE(TYPE, name) void rvit_cpu_oracle_##name(rvit_cpu_device *device, const rvit_##name##_args *args);
+RVIT_CPU_ORACLES(RVIT_CPU_ORACLE)
+#undef RVIT_CPU_ORACLE
 void rvit_cpu_oracle_rope(void *heads, int64_t first, int64_t pairs, const float *cosines, rvit_dtype dtype);
 void rvit_cpu_oracle_embed(const float *table, int64_t table_width, int64_t dim, const rvit_taps *y, const rvit_taps *x,
                            const float *patches, int64_t n, float *out);
-void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *args);
-void rvit_cpu_oracle_pool(rvit_cpu_device *device, const rvit_pool_args *args);
-void rvit_cpu_oracle_probe(rvit_cpu_device *device, const rvit_probe_args *args);
 void rvit_cpu_oracle_score(rvit_cpu_device *device, const rvit_select_args *args);
 void rvit_cpu_oracle_fuse(rvit_cpu_device *device, const rvit_select_args *args);
-void rvit_cpu_oracle_mean(rvit_cpu_device *device, const rvit_mean_args *args);
-void rvit_cpu_oracle_merge(rvit_cpu_device *device, const rvit_merge_args *args);
 void rvit_cpu_oracle_metric(const rvit_cpu_metric_rows *rows);
 void rvit_cpu_oracle_match(const rvit_cpu_match_tile *tile);
 

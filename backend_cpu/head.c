@@ -40,10 +40,6 @@ static void head_tiles(void *context, int64_t begin, int64_t end, int thread)
 
 void rvit_cpu_head(rvit_cpu_device *device, const rvit_head_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_head(device, a);
-        return;
-    }
     head_job job = {
         .device = device,
         .args = a,

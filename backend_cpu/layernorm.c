@@ -53,10 +53,6 @@ void rvit_cpu_layernorm_strip(rvit_cpu_device *device, const rvit_layernorm_args
 
 void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_layernorm(device, a);
-        return;
-    }
     layernorm_job job = job_of(device, a);
     const int64_t rows = a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0;
     const int64_t least = 2048 / (int64_t)a->dim + 1;

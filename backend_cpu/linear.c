@@ -220,10 +220,6 @@ static linear_job job_of(const rvit_cpu_device *device, const rvit_linear_args *
 
 void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_linear(device, a);
-        return;
-    }
     linear_job job = job_of(device, a, device->hints);
     job.rows = rvit_cpu_live_rows(&a->rows);
     if (job.rows == 0)

@@ -42,10 +42,6 @@ static void mean_chunks(void *context, int64_t begin, int64_t end, int thread)
 
 void rvit_cpu_mean(rvit_cpu_device *device, const rvit_mean_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_mean(device, a);
-        return;
-    }
     mean_job job = {
         .kernels = device->kernels,
         .args = a,

@@ -65,10 +65,6 @@ static void merge_rows(void *context, int64_t begin, int64_t end, int thread)
 
 void rvit_cpu_merge(rvit_cpu_device *device, const rvit_merge_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_merge(device, a);
-        return;
-    }
     merge_job job = {
         .kernels = device->kernels,
         .args = a,

@@ -44,10 +44,6 @@ static void pool_tiles(void *context, int64_t begin, int64_t end, int thread)
 
 void rvit_cpu_pool(rvit_cpu_device *device, const rvit_pool_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_pool(device, a);
-        return;
-    }
     pool_job job = {
         .device = device,
         .args = a,

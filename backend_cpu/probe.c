@@ -47,10 +47,6 @@ static void probe_heads(void *context, int64_t begin, int64_t end, int thread)
 
 void rvit_cpu_probe(rvit_cpu_device *device, const rvit_probe_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_probe(device, a);
-        return;
-    }
     probe_job job = {device, a};
     rvit_cpu_pool_run(device->pool, (int64_t)a->n_images * a->n_heads, 1, probe_heads, &job);
 }

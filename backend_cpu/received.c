@@ -45,10 +45,6 @@ static void received_tasks(void *context, int64_t begin, int64_t end, int thread
 
 void rvit_cpu_received(rvit_cpu_device *device, const rvit_received_args *a)
 {
-    if (device->oracle) {
-        rvit_cpu_oracle_received(device, a);
-        return;
-    }
     const int64_t max_len = a->max_len < a->rows ? a->max_len : a->rows;
     received_job job = {.device = device, .args = a, .cu_seqlens = rvit_cpu_at(a->cu_seqlens)};
     job.n_blocks = (max_len + RVIT_CPU_ATTENTION_KEYS - 1) / RVIT_CPU_ATTENTION_KEYS;

@@ -9,20 +9,6 @@ typedef struct regroup_job {
     int64_t left; /* rows */
 } regroup_job;
 
-/* How many of the rows that are left were before this one. */
-static int64_t left_before(const regroup_job *job, int64_t row)
-{
-    int64_t begin = 0, end = job->left;
-    while (begin < end) {
-        const int64_t middle = (begin + end) / 2;
-        if (job->src_rows[middle] < row)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin;
-}
-
 static void list_units(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -37,7 +23,7 @@ static void list_units(void *context, int64_t begin, int64_t end, int thread)
         for (int64_t unit = rows.begin / a->unit; unit < past && out < out_past; unit++) {
             const int64_t row = rvit_cpu_clamp(job->unit_rows[unit], 0, units - 1) * a->unit;
             if (job->keep[row])
-                job->out_unit_rows[out++] = (int32_t)(left_before(job, row) / a->unit);
+                job->out_unit_rows[out++] = (int32_t)(rvit_cpu_rows_below(job->src_rows, job->left, row) / a->unit);
         }
     }
 }
@@ -60,7 +46,7 @@ void rvit_cpu_regroup(rvit_cpu_device *device, const rvit_regroup_args *a)
     for (int64_t i = 0; i <= a->n_images; i++)
         unit_cu_seqlens[i] = (int32_t)(rvit_cpu_clamp(job.out_cu_seqlens[i], 0, a->rows) / a->unit);
     for (int64_t i = 0; window_cu_seqlens != NULL && i <= a->n_windows; i++)
-        out_window_cu_seqlens[i] = (int32_t)left_before(&job, window_cu_seqlens[i]);
+        out_window_cu_seqlens[i] = (int32_t)rvit_cpu_rows_below(job.src_rows, job.left, window_cu_seqlens[i]);
     if (job.unit_rows != NULL)
         rvit_cpu_pool_run(device->pool, a->n_images, rvit_cpu_grain(device->pool, a->n_images, 1), list_units, &job);
 }

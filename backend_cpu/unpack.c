@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
-#include "core/base/half.h"
 
 typedef struct unpack_job {
     const char *source, *base; /* base or NULL */
@@ -10,13 +9,8 @@ typedef struct unpack_job {
     char *destination;
     int64_t rows, row_size;
     int64_t element;
-    uint32_t fill; /* in the destination's format */
+    uint32_t fill; /* rvit_unpack_fill */
 } unpack_job;
-
-static uint32_t fill_bits(rvit_dtype dtype, float fill)
-{
-    return dtype == RVIT_F32 ? rvit_float_bits(fill) : dtype == RVIT_F16 ? rvit_f32_to_f16(fill) : rvit_f32_to_bf16(fill);
-}
 
 static void fill_row(const unpack_job *job, char *row)
 {
@@ -35,14 +29,7 @@ static void unpack_rows(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const unpack_job *job = context;
-    int64_t low = 0, high = job->rows; /* binary search: the first source row whose destination is begin or later */
-    while (low < high) {
-        const int64_t middle = (low + high) / 2;
-        if (job->src_rows[middle] < begin)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    int64_t low = rvit_cpu_rows_below(job->src_rows, job->rows, begin);
     for (int64_t row = begin; row < end; row++) {
         char *to = job->destination + row * job->row_size;
         while (low < job->rows && job->src_rows[low] < row)
@@ -65,7 +52,7 @@ void rvit_cpu_unpack(rvit_cpu_device *device, const rvit_unpack_args *a)
         .destination = rvit_cpu_at(a->destination),
         .rows = rvit_cpu_live_rows(&a->rows),
         .element = rvit_dtype_size(a->dtype),
-        .fill = fill_bits(a->dtype, a->fill),
+        .fill = rvit_unpack_fill(a),
     };
     job.row_size = a->dim * job.element;
     const int64_t rows = rvit_cpu_live_rows(&a->destination_rows);

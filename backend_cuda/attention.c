@@ -21,27 +21,9 @@ static const rvit_cu_kernel long_kernels[][RVIT_CU_N_ATTENTION_LONGS] = {
 static rvit_cu_attention_size size_of(const rvit_attention_args *args)
 {
     return (rvit_cu_attention_size){
-        .element_size = (int32_t)rvit_dtype_size(args->dtype),
-        .head_dim = args->head_dim,
-        .n_heads = args->n_heads,
-        .n_images = args->n_images,
-        .rows = args->rows,
-        .len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows,
+        RVIT_CU_ATTENTION_SIZE(args),
         .extras = args->key_bias.buffer != NULL || args->cls_probs.buffer != NULL || args->lse.buffer != NULL,
     };
-}
-
-/* More images than the grid takes are more launches. rows: those in params. */
-static rvit_status launch_images(rvit_cu_queue *queue, rvit_cu_kernel kernel, const rvit_attention_args *args, int32_t row_blocks,
-                                 int32_t threads, int32_t shared, rvit_cu_attention_params *rows, void *params)
-{
-    for (int64_t first = 0; first < args->n_images; first += RVIT_CU_MAX_GRID_Z) {
-        const int64_t left = args->n_images - first, n = left < RVIT_CU_MAX_GRID_Z ? left : RVIT_CU_MAX_GRID_Z;
-        const rvit_cu_grid grid = {(unsigned)row_blocks, (unsigned)args->n_heads, (unsigned)n};
-        rows->first_image = (int32_t)first;
-        RVIT_TRY(rvit_cu_launch_grid(queue, kernel, grid, threads, shared, params));
-    }
-    return RVIT_OK;
 }
 
 #if CUDA_VERSION >= 12000
@@ -89,7 +71,8 @@ static rvit_status launch_long(rvit_cu_queue *queue, const rvit_attention_args *
     RVIT_TRY(map_rows(driver, args, args->v, args->v_stride, RVIT_CU_LONG_BOX, &params.v));
     const rvit_cu_kernel kernel = long_kernels[args->dtype][tile->shape];
     if (!tile->stays)
-        return launch_images(queue, kernel, args, tile->row_blocks, tile->threads, tile->shared, &params.rows, &params);
+        return rvit_cu_launch_images(queue, kernel, args->n_images, args->n_heads, tile->row_blocks, tile->threads, tile->shared,
+                                     &params.rows.first_image, &params);
     /* CTAs that stay find their tiles themselves. */
     const int64_t tiles = (int64_t)tile->row_blocks * args->n_heads * args->n_images, sms = queue->device->machine.n_sms;
     const rvit_cu_grid grid = {(unsigned)(tiles < sms ? tiles : sms), 1, 1};
@@ -132,5 +115,6 @@ rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *a
     const rvit_cu_attention_size size = size_of(args);
     const rvit_cu_attention_tile tile = rvit_cu_tile_attention(&queue->device->machine, &size);
     const rvit_cu_kernel kernel = args->dtype == RVIT_F32 ? RVIT_CU_attention_f32 : kernels[args->dtype][tile.shape];
-    return launch_images(queue, kernel, args, tile.row_blocks, tile.threads, tile.shared, &params, &params);
+    return rvit_cu_launch_images(queue, kernel, args->n_images, args->n_heads, tile.row_blocks, tile.threads, tile.shared,
+                                 &params.first_image, &params);
 }

@@ -75,12 +75,7 @@ rvit_status rvit_cu_attention_backward(rvit_cu_queue *queue, const rvit_attentio
     if (args->rows == 0 || args->max_len == 0)
         return RVIT_OK;
     const rvit_cu_attention_size size = {
-        .element_size = (int32_t)rvit_dtype_size(args->dtype),
-        .head_dim = args->head_dim,
-        .n_heads = args->n_heads,
-        .n_images = args->n_images,
-        .rows = args->rows,
-        .len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows,
+        RVIT_CU_ATTENTION_SIZE(args),
         .extras = args->key_bias.buffer != NULL || args->d_key_bias.buffer != NULL || args->d_cls_probs.buffer != NULL,
     };
     const rvit_cu_backward_tile tile = rvit_cu_tile_backward(&queue->device->machine, &size);

@@ -142,6 +142,11 @@ static inline void *rvit_cu_at(rvit_view view)
     return view.buffer == NULL ? NULL : (void *)(uintptr_t)(((const rvit_cu_buffer *)view.buffer)->pointer + (CUdeviceptr)view.offset);
 }
 
+/* The sizes of attention, of its gradient or of received, but for extras. */
+#define RVIT_CU_ATTENTION_SIZE(args)                                                                                   \
+    .element_size = (int32_t)rvit_dtype_size((args)->dtype), .head_dim = (args)->head_dim, .n_heads = (args)->n_heads, \
+    .n_images = (args)->n_images, .rows = (args)->rows, .len = (args)->max_len < (args)->rows ? (args)->max_len : (int32_t)(args)->rows
+
 static inline rvit_cu_rows rvit_cu_rows_of(const rvit_rows *rows)
 {
     return (rvit_cu_rows){rvit_cu_at(rows->live), (int32_t)rows->capacity, 0};
@@ -177,6 +182,11 @@ void rvit_cu_buffer_destroy(rvit_buffer *buffer);
 rvit_status rvit_cu_launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t ctas, int32_t threads, int32_t shared, void *params);
 rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
                                 void *params);
+/* A warp for each row: small CTAs spread a small batch over the device. */
+rvit_status rvit_cu_launch_rows(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t rows, void *params);
+/* For each head of each image row_blocks CTAs. More images than the grid takes are more launches. first_image: in params. */
+rvit_status rvit_cu_launch_images(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t n_images, int32_t n_heads, int32_t row_blocks,
+                                  int32_t threads, int32_t shared, int32_t *first_image, void *params);
 /* In clusters of so many CTAs. */
 rvit_status rvit_cu_launch_clusters(rvit_cu_queue *queue, rvit_cu_kernel kernel, int32_t ctas, int32_t cluster, int32_t threads,
                                     int32_t shared, void *params);

@@ -12,15 +12,6 @@ struct rvit_cuda_semaphore {
     CUexternalSemaphore handle;
 };
 
-static rvit_status check(const char *function, const rvit_device *device)
-{
-    if (device == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: device is NULL", function);
-    if (device->api != &rvit_backend_cuda)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: device is not one of the CUDA backend", function);
-    return RVIT_OK;
-}
-
 /* A descriptor that the driver may take over while the caller's stays what it is until all has worked. */
 static rvit_status copy_fd(const char *function, int fd, int *out_copy)
 {
@@ -70,7 +61,7 @@ rvit_status rvit_cuda_buffer_import(rvit_device *device, int32_t fd, int64_t mem
 {
     RVIT_ENTRY;
     static const char function[] = "rvit_cuda_buffer_import";
-    RVIT_TRY(check(function, device));
+    RVIT_TRY(rvit_check_owner(function, "device", device, RVIT_BACKEND_CUDA));
     if (out_buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: out_buffer is NULL", function);
     if (offset < 0 || offset % 256 != 0)
@@ -93,7 +84,7 @@ rvit_status rvit_cuda_buffer_import(rvit_device *device, int32_t fd, int64_t mem
     buffer->base.device = device;
     buffer->base.size = size;
     buffer->base.type = RVIT_BUFFER_DEVICE;
-    atomic_fetch_add(&device->references, 1);
+    rvit_device_retain(device);
     *out_buffer = &buffer->base;
     return RVIT_OK;
 }
@@ -117,7 +108,7 @@ rvit_status rvit_cuda_semaphore_import(rvit_device *device, int32_t fd, int32_t 
 {
     RVIT_ENTRY;
     static const char function[] = "rvit_cuda_semaphore_import";
-    RVIT_TRY(check(function, device));
+    RVIT_TRY(rvit_check_owner(function, "device", device, RVIT_BACKEND_CUDA));
     if (out_semaphore == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: out_semaphore is NULL", function);
     if (timeline < 0 || timeline > 1)
@@ -134,7 +125,7 @@ rvit_status rvit_cuda_semaphore_import(rvit_device *device, int32_t fd, int32_t 
         rvit_alloc_free(&device->alloc, semaphore);
         return status;
     }
-    atomic_fetch_add(&device->references, 1);
+    rvit_device_retain(device);
     *out_semaphore = semaphore;
     return RVIT_OK;
 }

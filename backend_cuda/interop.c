@@ -5,21 +5,6 @@
 #include "core/base/entry.h"
 #include "core/base/process.h"
 
-static rvit_status check_device(const char *function, const rvit_device *device)
-{
-    if (device == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: device is NULL", function);
-    if (device->api != &rvit_backend_cuda)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: device is not one of the CUDA backend", function);
-    return RVIT_OK;
-}
-
-/* As core does for an object it creates: the child keeps its device alive. */
-static void retain(rvit_device *device)
-{
-    atomic_fetch_add(&device->references, 1);
-}
-
 rvit_status rvit_cuda_device_create(void *context, const rvit_allocator *allocator, rvit_device **out_device)
 {
     RVIT_ENTRY;
@@ -48,7 +33,7 @@ rvit_status rvit_cuda_device_create(void *context, const rvit_allocator *allocat
 rvit_status rvit_cuda_device_context(const rvit_device *device, void **out_context)
 {
     RVIT_ENTRY;
-    RVIT_TRY(check_device("rvit_cuda_device_context", device));
+    RVIT_TRY(rvit_check_owner("rvit_cuda_device_context", "device", device, RVIT_BACKEND_CUDA));
     if (out_context == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_device_context: out_context is NULL");
     *out_context = rvit_cu_device_of(device)->context;
@@ -58,7 +43,7 @@ rvit_status rvit_cuda_device_context(const rvit_device *device, void **out_conte
 rvit_status rvit_cuda_stream_wrap(rvit_device *device, void *cu_stream, rvit_stream **out_stream)
 {
     RVIT_ENTRY;
-    RVIT_TRY(check_device("rvit_cuda_stream_wrap", device));
+    RVIT_TRY(rvit_check_owner("rvit_cuda_stream_wrap", "device", device, RVIT_BACKEND_CUDA));
     if (out_stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_wrap: out_stream is NULL");
     rvit_cu_stream *stream = rvit_alloc_new(&device->alloc, sizeof *stream);
@@ -67,18 +52,14 @@ rvit_status rvit_cuda_stream_wrap(rvit_device *device, void *cu_stream, rvit_str
     stream->queue.stream = cu_stream;
     stream->borrowed = 1;
     stream->base.device = device;
-    retain(device);
+    rvit_device_retain(device);
     *out_stream = &stream->base;
     return RVIT_OK;
 }
 
 static rvit_status check_stream(const char *function, const rvit_stream *stream)
 {
-    if (stream == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: stream is NULL", function);
-    if (stream->device->api != &rvit_backend_cuda)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: stream is not one of the CUDA backend", function);
-    return RVIT_OK;
+    return rvit_check_owner(function, "stream", stream == NULL ? NULL : stream->device, RVIT_BACKEND_CUDA);
 }
 
 rvit_status rvit_cuda_stream_set(rvit_stream *base, void *cu_stream)
@@ -161,7 +142,7 @@ static rvit_status check_reach(const rvit_cu_device *device, uint64_t address)
 rvit_status rvit_cuda_buffer_wrap(rvit_device *device, uint64_t address, int64_t size, rvit_buffer **out_buffer)
 {
     RVIT_ENTRY;
-    RVIT_TRY(check_device("rvit_cuda_buffer_wrap", device));
+    RVIT_TRY(rvit_check_owner("rvit_cuda_buffer_wrap", "device", device, RVIT_BACKEND_CUDA));
     if (out_buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_wrap: out_buffer is NULL");
     RVIT_TRY(check_memory("rvit_cuda_buffer_wrap", address, size));
@@ -173,18 +154,14 @@ rvit_status rvit_cuda_buffer_wrap(rvit_device *device, uint64_t address, int64_t
     buffer->base.type = RVIT_BUFFER_DEVICE;
     rvit_cu_buffer_point(buffer, (CUdeviceptr)address);
     buffer->borrowed = 1;
-    retain(device);
+    rvit_device_retain(device);
     *out_buffer = &buffer->base;
     return RVIT_OK;
 }
 
 static rvit_status check_buffer(const char *function, const rvit_buffer *buffer)
 {
-    if (buffer == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: buffer is NULL", function);
-    if (buffer->device->api != &rvit_backend_cuda)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: buffer is not one of the CUDA backend", function);
-    return RVIT_OK;
+    return rvit_check_owner(function, "buffer", buffer == NULL ? NULL : buffer->device, RVIT_BACKEND_CUDA);
 }
 
 rvit_status rvit_cuda_buffer_set(rvit_buffer *base, uint64_t address, int64_t size)

@@ -16,9 +16,5 @@ rvit_status rvit_cu_merge(rvit_cu_queue *queue, const rvit_merge_args *args)
         .x_rows = (int32_t)args->x_rows,
         .dim = args->dim,
     };
-    /* A warp a row: small CTAs spread a small batch over the device. */
-    const rvit_cu_machine *machine = &queue->device->machine;
-    const int32_t warps = args->rows.capacity <= 4 * (int64_t)machine->n_sms ? 2 : 8;
-    const int32_t ctas = rvit_cu_tile_ctas(machine, args->rows.capacity, warps, 8);
-    return rvit_cu_launch(queue, kernels[args->dtype], ctas, warps * 32, 0, &params);
+    return rvit_cu_launch_rows(queue, kernels[args->dtype], args->rows.capacity, &params);
 }

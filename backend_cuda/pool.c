@@ -1,16 +1,12 @@
 #include "backend_cuda/cu.h"
 
-#define OF_TYPES(kind)                                                                                                     \
-    {                                                                                                                      \
-        [RVIT_F32] = RVIT_CU_pool_f32_##kind, [RVIT_F16] = RVIT_CU_pool_f16_##kind, [RVIT_BF16] = RVIT_CU_pool_bf16_##kind \
-    }
 /* An image's mean is the same in every batch: the width alone decides. */
 static const struct pool_shape {
     int32_t columns, warps;
     rvit_cu_kernel kernels[3];
-} plain = {128 * RVIT_CU_POOL_PIECES, RVIT_CU_POOL_WARPS, OF_TYPES(plain)},
-  narrow = {128 * RVIT_CU_POOL_NARROW_PIECES, RVIT_CU_POOL_NARROW_WARPS, OF_TYPES(norm_768)},
-  normed = {128 * RVIT_CU_POOL_NORM_PIECES, RVIT_CU_POOL_NORM_WARPS, OF_TYPES(norm)};
+} plain = {128 * RVIT_CU_POOL_PIECES, RVIT_CU_POOL_WARPS, RVIT_CU_OF_TYPES_AND(pool, plain)},
+  narrow = {128 * RVIT_CU_POOL_NARROW_PIECES, RVIT_CU_POOL_NARROW_WARPS, RVIT_CU_OF_TYPES_AND(pool, norm_768)},
+  normed = {128 * RVIT_CU_POOL_NORM_PIECES, RVIT_CU_POOL_NORM_WARPS, RVIT_CU_OF_TYPES_AND(pool, norm)};
 
 rvit_status rvit_cu_pool(rvit_cu_queue *queue, const rvit_pool_args *args)
 {

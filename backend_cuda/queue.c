@@ -64,6 +64,25 @@ rvit_status rvit_cu_launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t 
     return rvit_cu_launch_grid(queue, kernel, (rvit_cu_grid){(unsigned)ctas, 1, 1}, threads, shared, params);
 }
 
+rvit_status rvit_cu_launch_rows(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t rows, void *params)
+{
+    const rvit_cu_machine *machine = &queue->device->machine;
+    const int32_t warps = rows <= 4 * (int64_t)machine->n_sms ? 2 : 8;
+    return rvit_cu_launch(queue, kernel, rvit_cu_tile_ctas(machine, rows, warps, 8), warps * 32, 0, params);
+}
+
+rvit_status rvit_cu_launch_images(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t n_images, int32_t n_heads, int32_t row_blocks,
+                                  int32_t threads, int32_t shared, int32_t *first_image, void *params)
+{
+    for (int64_t first = 0; first < n_images; first += RVIT_CU_MAX_GRID_Z) {
+        const int64_t left = n_images - first, n = left < RVIT_CU_MAX_GRID_Z ? left : RVIT_CU_MAX_GRID_Z;
+        const rvit_cu_grid grid = {(unsigned)row_blocks, (unsigned)n_heads, (unsigned)n};
+        *first_image = (int32_t)first;
+        RVIT_TRY(rvit_cu_launch_grid(queue, kernel, grid, threads, shared, params));
+    }
+    return RVIT_OK;
+}
+
 rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scratch, size_t size)
 {
     if (scratch->size >= size)

@@ -17,9 +17,5 @@ rvit_status rvit_cu_rope(rvit_cu_queue *queue, const rvit_rope_args *args)
         .n_positions = args->n_positions,
         .n_prefix = args->n_prefix,
     };
-    /* A warp a row: small CTAs spread a small batch over the device. */
-    const rvit_cu_machine *machine = &queue->device->machine;
-    const int32_t warps = args->rows.capacity <= 4 * (int64_t)machine->n_sms ? 2 : 8;
-    const int32_t ctas = rvit_cu_tile_ctas(machine, args->rows.capacity, warps, 8);
-    return rvit_cu_launch(queue, kernels[args->dtype], ctas, warps * 32, 0, &params);
+    return rvit_cu_launch_rows(queue, kernels[args->dtype], args->rows.capacity, &params);
 }

@@ -131,7 +131,7 @@ static rvit_status make_buffer(rvit_device *base, const rvit_vulkan_memory *from
         atomic_fetch_add(&base->device_allocations, 1);
         atomic_fetch_add(&base->buffer_size[RVIT_BUFFER_DEVICE], size);
     }
-    rvit_vk_retain(base);
+    rvit_device_retain(base);
     *out_buffer = &buffer->base;
     return RVIT_OK;
 }
@@ -140,7 +140,7 @@ rvit_status rvit_vulkan_buffer_create_shared(rvit_device *device, int64_t size, 
 {
     RVIT_ENTRY;
     static const char function[] = "rvit_vulkan_buffer_create_shared";
-    RVIT_TRY(rvit_vk_check_device(function, device));
+    RVIT_TRY(rvit_check_owner(function, "device", device, RVIT_BACKEND_VULKAN));
     if (out_buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: out_buffer is NULL", function);
     if (size < 1)
@@ -170,7 +170,7 @@ rvit_status rvit_vulkan_buffer_import(rvit_device *device, const rvit_vulkan_mem
 {
     RVIT_ENTRY;
     static const char function[] = "rvit_vulkan_buffer_import";
-    RVIT_TRY(rvit_vk_check_device(function, device));
+    RVIT_TRY(rvit_check_owner(function, "device", device, RVIT_BACKEND_VULKAN));
     if (out_buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: out_buffer is NULL", function);
     if (size < 1)
@@ -207,7 +207,7 @@ static rvit_status make_semaphore(rvit_device *base, int timeline, rvit_vulkan_s
     RVIT_TRY_MEMORY(semaphore);
     semaphore->device = rvit_vk_device_of(base);
     semaphore->timeline = timeline;
-    rvit_vk_retain(base);
+    rvit_device_retain(base);
     *out_semaphore = semaphore;
     return RVIT_OK;
 }
@@ -245,7 +245,7 @@ static rvit_status import_semaphore(const rvit_vulkan_semaphore *semaphore, int 
 static rvit_status check_semaphore_args(const char *function, const rvit_device *device, int32_t timeline, int32_t shared,
                                         rvit_vulkan_semaphore *const *out_semaphore)
 {
-    RVIT_TRY(rvit_vk_check_device(function, device));
+    RVIT_TRY(rvit_check_owner(function, "device", device, RVIT_BACKEND_VULKAN));
     if (out_semaphore == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: out_semaphore is NULL", function);
     if (timeline < 0 || timeline > 1 || shared < 0 || shared > 1)

@@ -4,20 +4,6 @@
 #include "core/base/entry.h"
 #include "core/base/process.h"
 
-rvit_status rvit_vk_check_device(const char *function, const rvit_device *device)
-{
-    if (device == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: device is NULL", function);
-    if (device->api != &rvit_backend_vulkan)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: device is not one of the Vulkan backend", function);
-    return RVIT_OK;
-}
-
-void rvit_vk_retain(rvit_device *device)
-{
-    atomic_fetch_add(&device->references, 1);
-}
-
 static rvit_status check_vulkan_desc(const rvit_vulkan_device_desc *desc)
 {
     if (desc->instance == NULL || desc->physical_device == NULL || desc->device == NULL || desc->queue == NULL)
@@ -64,11 +50,11 @@ rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, con
 rvit_status rvit_vulkan_stream_wrap(rvit_device *device, void *command_buffer, rvit_stream **out_stream)
 {
     RVIT_ENTRY;
-    RVIT_TRY(rvit_vk_check_device("rvit_vulkan_stream_wrap", device));
+    RVIT_TRY(rvit_check_owner("rvit_vulkan_stream_wrap", "device", device, RVIT_BACKEND_VULKAN));
     if (out_stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_stream_wrap: out_stream is NULL");
     RVIT_TRY(rvit_vk_commands_create(rvit_vk_device_of(device), command_buffer, out_stream));
-    rvit_vk_retain(device);
+    rvit_device_retain(device);
     return RVIT_OK;
 }
 
@@ -112,7 +98,7 @@ static rvit_status check_buffer_desc(const rvit_vk_device *device, const rvit_vu
 rvit_status rvit_vulkan_buffer_wrap(rvit_device *device, const rvit_vulkan_buffer_desc *given, rvit_buffer **out_buffer)
 {
     RVIT_ENTRY;
-    RVIT_TRY(rvit_vk_check_device("rvit_vulkan_buffer_wrap", device));
+    RVIT_TRY(rvit_check_owner("rvit_vulkan_buffer_wrap", "device", device, RVIT_BACKEND_VULKAN));
     if (out_buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_buffer_wrap: out_buffer is NULL");
     rvit_vulkan_buffer_desc desc;
@@ -132,7 +118,7 @@ rvit_status rvit_vulkan_buffer_wrap(rvit_device *device, const rvit_vulkan_buffe
     buffer->base.device = device;
     buffer->base.size = size;
     buffer->base.type = RVIT_BUFFER_DEVICE;
-    rvit_vk_retain(device);
+    rvit_device_retain(device);
     *out_buffer = &buffer->base;
     return RVIT_OK;
 }
@@ -142,8 +128,7 @@ rvit_status rvit_vulkan_buffer_handle(const rvit_buffer *buffer, uint64_t *out_b
     RVIT_ENTRY;
     if (buffer == NULL || out_buffer == NULL || out_offset == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_buffer_handle: buffer, out_buffer or out_offset is NULL");
-    if (buffer->device->api != &rvit_backend_vulkan)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_buffer_handle: buffer is not one of the Vulkan backend");
+    RVIT_TRY(rvit_check_owner("rvit_vulkan_buffer_handle", "buffer", buffer->device, RVIT_BACKEND_VULKAN));
     *out_buffer = RVIT_VK_NUMBER(((const rvit_vk_buffer *)buffer)->handle);
     *out_offset = ((const rvit_vk_buffer *)buffer)->offset;
     return RVIT_OK;

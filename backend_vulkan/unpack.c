@@ -1,17 +1,7 @@
 /* The unpack op. */
 #include "backend_vulkan/vulkan.h"
-#include "core/base/half.h"
 
 #define ROWS 8 /* destination rows per workgroup */
-
-/* The fill value as 32 bits of destination elements. */
-static uint32_t fill_bits(rvit_dtype dtype, float fill)
-{
-    if (dtype == RVIT_F32)
-        return rvit_float_bits(fill);
-    const uint32_t element = dtype == RVIT_F16 ? rvit_f32_to_f16(fill) : rvit_f32_to_bf16(fill);
-    return element | element << 16;
-}
 
 rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_args *args)
 {
@@ -24,7 +14,7 @@ rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_
     struct rvit_unpack_push push = {.rows = (int)args->rows.capacity,
                                     .destination_rows = (int)args->destination_rows.capacity,
                                     .row_units = (int)(args->dim * rvit_dtype_size(args->dtype) / 8),
-                                    .fill = (int)fill_bits(args->dtype, args->fill)};
+                                    .fill = (int)rvit_unpack_fill(args)};
     rvit_vk_dispatch dispatch = {
         .shader = RVIT_VK_UNPACK_VK,
         .specs = {[RVIT_UNPACK_ROWS] = ROWS, [RVIT_UNPACK_BASE_MODE] = base_mode},

@@ -455,9 +455,6 @@ const char *rvit_vk_supports(const rvit_device *device, const rvit_op *op);
 /* Non-dispatchable handles are pointers or integers, depending on the platform; the public API uses integers. */
 #define RVIT_VK_HANDLE(type, number) ((type)(number))
 #define RVIT_VK_NUMBER(handle) ((uint64_t)(handle))
-rvit_status rvit_vk_check_device(const char *function, const rvit_device *device);
-/* Does what core does for objects that it creates: the child keeps its device alive. */
-void rvit_vk_retain(rvit_device *device);
 
 /* stream.c */
 rvit_status rvit_vk_stream_create(rvit_device *device, rvit_stream **out_stream);

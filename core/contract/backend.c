@@ -47,6 +47,16 @@ void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, 
     (void)snprintf(info->pci_address, sizeof info->pci_address, "%04x:%02x:%02x.%x", domain, bus & 0xffu, device & 0xffu, function & 0xfu);
 }
 
+rvit_status rvit_check_owner(const char *function, const char *what, const rvit_device *device, rvit_backend backend)
+{
+    if (device == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is NULL", function, what);
+    if (device->api->backend != backend)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is not one of the %s backend", function, what,
+                         backend == RVIT_BACKEND_CUDA ? "CUDA" : "Vulkan");
+    return RVIT_OK;
+}
+
 static rvit_status check_desc(const rvit_device_desc *desc)
 {
     if (desc->allocator != NULL && (desc->allocator->allocate == NULL || desc->allocator->release == NULL))

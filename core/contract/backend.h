@@ -120,7 +120,16 @@ int rvit_device_outranks(const rvit_device_info *a, const rvit_device_info *b);
 rvit_status rvit_device_no_memory(const rvit_device *device, const char *call, int64_t size);
 void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, uint32_t device, uint32_t function);
 
-/* For the interop functions of a backend: completes and checks a caller's desc (NULL: the default). */
+/* Adds an owner; rvit_device_destroy removes one. */
+static inline void rvit_device_retain(rvit_device *device)
+{
+    atomic_fetch_add(&device->references, 1);
+}
+
+/* For the interop functions of a backend: whether an object is one of the backend's. what: "stream"; device: the object's, NULL: the object
+   is NULL. */
+rvit_status rvit_check_owner(const char *function, const char *what, const rvit_device *device, rvit_backend backend);
+/* For the same: completes and checks a caller's desc (NULL: the default). */
 rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc);
 
 /* The backends that are built in, in order of preference (core/contract/backends.c). */

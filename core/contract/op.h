@@ -5,6 +5,8 @@
 
 #include <raggedvit/vit.h>
 
+#include "core/base/half.h"
+
 typedef enum rvit_op_type {
 #define RVIT_OP(TYPE, name) RVIT_OP_##TYPE,
 #include "core/contract/ops.def"
@@ -87,6 +89,14 @@ static inline int rvit_is_bytes(rvit_dtype dtype)
 static inline int64_t rvit_quantize_width(const rvit_quantize_args *a)
 {
     return a->gated ? 2 * (int64_t)a->columns : a->columns;
+}
+
+/* Unpack's fill value as 32 bits of the destination: one element, or two of 16 bits. */
+static inline uint32_t rvit_unpack_fill(const rvit_unpack_args *a)
+{
+    if (a->dtype == RVIT_F32)
+        return rvit_float_bits(a->fill);
+    return (a->dtype == RVIT_F16 ? rvit_f32_to_f16(a->fill) : rvit_f32_to_bf16(a->fill)) * 0x10001u;
 }
 
 /* Whether cells are predicted from reconstructions: a copy of equal pixels is the pixels themselves. */

@@ -154,11 +154,6 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
     return rvit_detail_settle(&kept, choose_and_create(desc, out_device));
 }
 
-void rvit_device_retain(rvit_device *device)
-{
-    atomic_fetch_add(&device->references, 1);
-}
-
 void rvit_device_destroy(rvit_device *device)
 {
     RVIT_ENTRY;

@@ -4,9 +4,6 @@
 
 #include "core/contract/backend.h"
 
-/* Adds an owner; rvit_device_destroy removes one. */
-void rvit_device_retain(rvit_device *device);
-
 /* Prepares an op, checks that the device supports it, then runs it on the stream or appends it to the stream's recording. */
 rvit_status rvit_stream_add(rvit_stream *stream, rvit_op *op);
 
