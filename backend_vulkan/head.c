@@ -1,11 +1,7 @@
 /* The head op. */
 #include "backend_vulkan/vulkan.h"
 
-/* [subgroup][half in][half weight] */
-static const rvit_vk_shader shaders[2][2][2] = {
-    {{RVIT_VK_HEAD_F32_VK_SCALAR, RVIT_VK_HEAD_F32_F16_VK_SCALAR}, {RVIT_VK_HEAD_F16_F32_VK_SCALAR, RVIT_VK_HEAD_F16_VK_SCALAR}},
-    {{RVIT_VK_HEAD_F32_VK_SUBGROUP, RVIT_VK_HEAD_F32_F16_VK_SUBGROUP}, {RVIT_VK_HEAD_F16_F32_VK_SUBGROUP, RVIT_VK_HEAD_F16_VK_SUBGROUP}},
-};
+static const rvit_vk_shader shaders[2][2][2] = RVIT_VK_OF_TYPES(HEAD);
 
 static uint32_t flags_of(const rvit_head_args *args)
 {

@@ -3,13 +3,7 @@
 
 #define MAX_HELD 8 /* 96 registers per lane */
 
-/* [subgroup][half in][half out] */
-static const rvit_vk_shader shaders[2][2][2] = {
-    {{RVIT_VK_LAYERNORM_F32_VK_SCALAR, RVIT_VK_LAYERNORM_F32_F16_VK_SCALAR},
-     {RVIT_VK_LAYERNORM_F16_F32_VK_SCALAR, RVIT_VK_LAYERNORM_F16_VK_SCALAR}},
-    {{RVIT_VK_LAYERNORM_F32_VK_SUBGROUP, RVIT_VK_LAYERNORM_F32_F16_VK_SUBGROUP},
-     {RVIT_VK_LAYERNORM_F16_F32_VK_SUBGROUP, RVIT_VK_LAYERNORM_F16_VK_SUBGROUP}},
-};
+static const rvit_vk_shader shaders[2][2][2] = RVIT_VK_OF_TYPES(LAYERNORM);
 /* [subgroup][half in] */
 static const rvit_vk_shader byte_shaders[2][2] = {{RVIT_VK_LAYERNORM_F32_I8_VK_SCALAR, RVIT_VK_LAYERNORM_F16_I8_VK_SCALAR},
                                                   {RVIT_VK_LAYERNORM_F32_I8_VK_SUBGROUP, RVIT_VK_LAYERNORM_F16_I8_VK_SUBGROUP}};

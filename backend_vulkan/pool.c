@@ -1,11 +1,7 @@
 /* The pool op. */
 #include "backend_vulkan/vulkan.h"
 
-/* [subgroup][half in][half out] */
-static const rvit_vk_shader shaders[2][2][2] = {
-    {{RVIT_VK_POOL_F32_VK_SCALAR, RVIT_VK_POOL_F32_F16_VK_SCALAR}, {RVIT_VK_POOL_F16_F32_VK_SCALAR, RVIT_VK_POOL_F16_VK_SCALAR}},
-    {{RVIT_VK_POOL_F32_VK_SUBGROUP, RVIT_VK_POOL_F32_F16_VK_SUBGROUP}, {RVIT_VK_POOL_F16_F32_VK_SUBGROUP, RVIT_VK_POOL_F16_VK_SUBGROUP}},
-};
+static const rvit_vk_shader shaders[2][2][2] = RVIT_VK_OF_TYPES(POOL);
 
 static uint32_t flags_of(const rvit_pool_args *args)
 {

@@ -1,12 +1,7 @@
 /* The probe op. */
 #include "backend_vulkan/vulkan.h"
 
-/* [subgroup][half in][half out] */
-static const rvit_vk_shader shaders[2][2][2] = {
-    {{RVIT_VK_PROBE_F32_VK_SCALAR, RVIT_VK_PROBE_F32_F16_VK_SCALAR}, {RVIT_VK_PROBE_F16_F32_VK_SCALAR, RVIT_VK_PROBE_F16_VK_SCALAR}},
-    {{RVIT_VK_PROBE_F32_VK_SUBGROUP, RVIT_VK_PROBE_F32_F16_VK_SUBGROUP},
-     {RVIT_VK_PROBE_F16_F32_VK_SUBGROUP, RVIT_VK_PROBE_F16_VK_SUBGROUP}},
-};
+static const rvit_vk_shader shaders[2][2][2] = RVIT_VK_OF_TYPES(PROBE);
 
 rvit_status rvit_vk_record_probe(rvit_vk_recorder *recorder, const rvit_probe_args *args)
 {

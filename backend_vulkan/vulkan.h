@@ -178,6 +178,17 @@ static inline uint32_t rvit_vk_bf16(rvit_dtype in, rvit_dtype out)
     return (in == RVIT_BF16 ? RVIT_BF16_IN : 0u) | (out == RVIT_BF16 ? RVIT_BF16_OUT : 0u);
 }
 
+/* An op's shaders: [subgroup][half in][half out or, of a head, half weight]. */
+#define RVIT_VK_OF_TYPES_IN(OP, TIER)                                         \
+    {                                                                         \
+        {RVIT_VK_##OP##_F32_VK_##TIER, RVIT_VK_##OP##_F32_F16_VK_##TIER},     \
+            {RVIT_VK_##OP##_F16_F32_VK_##TIER, RVIT_VK_##OP##_F16_VK_##TIER}, \
+    }
+#define RVIT_VK_OF_TYPES(OP)                                               \
+    {                                                                      \
+        RVIT_VK_OF_TYPES_IN(OP, SCALAR), RVIT_VK_OF_TYPES_IN(OP, SUBGROUP) \
+    }
+
 static inline rvit_vk_device *rvit_vk_device_of(const rvit_device *device)
 {
     return (rvit_vk_device *)device;

@@ -7,7 +7,7 @@
 #include "common/interface.h"
 #include "common/group.glsl"
 
-layout(binding = RVIT_ARRANGE_WEIGHT) buffer Weight { uvec4 units[]; };
+layout(binding = 0) buffer Weight { uvec4 units[]; };
 layout(push_constant) uniform Push { rvit_arrange_push push; };
 
 const uint MATRICES = 4;

@@ -62,9 +62,9 @@ const float LOG2_E = 1.4426950408889634;
 const float LN_2 = 0.6931471805599453;
 const float NEVER = -3.4028234e38; // logit past the last key
 
-layout(binding = RVIT_ATTENTION_Q) readonly buffer Q { IN_VEC4 q_words[]; };
-layout(binding = RVIT_ATTENTION_K) readonly buffer K { IN_VEC4 k_words[]; };
-layout(binding = RVIT_ATTENTION_V) readonly buffer V { IN_VEC4 v_words[]; };
+layout(binding = 0) readonly buffer Q { IN_VEC4 q_words[]; };
+layout(binding = 1) readonly buffer K { IN_VEC4 k_words[]; };
+layout(binding = 2) readonly buffer V { IN_VEC4 v_words[]; };
 
 shared vec4 q_tile[QUERIES * Q_STEP]; // [row of a line][line][d / 4]
 shared UNIT k_tile[KEYS * KV_STEP];   // [key][unit]

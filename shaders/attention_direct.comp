@@ -19,9 +19,9 @@
 const uint LANE_KEYS = KEYS / LANES;                   // keys per lane in a block
 const uint LANE_COLUMNS = (D4 + LANES - 1) / LANES;    // groups of four columns of the head per lane
 
-layout(binding = RVIT_ATTENTION_Q) uniform TEXELS q_texels;
-layout(binding = RVIT_ATTENTION_K) uniform TEXELS k_texels;
-layout(binding = RVIT_ATTENTION_V) uniform TEXELS v_texels;
+layout(binding = 0) uniform TEXELS q_texels;
+layout(binding = 1) uniform TEXELS k_texels;
+layout(binding = 2) uniform TEXELS v_texels;
 
 shared float p_tile[QUERIES * KEYS];
 

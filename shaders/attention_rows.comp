@@ -45,9 +45,9 @@ const float LN_2 = 0.6931471805599453;
 const float SLACK = 15.0;          // 2^15 is a half
 const float NEVER = -3.4028234e38; // the logit of what is no key
 
-layout(binding = RVIT_ATTENTION_Q) readonly buffer Q { uvec4 q_units[]; };
-layout(binding = RVIT_ATTENTION_K) readonly buffer K { uvec4 k_units[]; };
-layout(binding = RVIT_ATTENTION_V) readonly buffer V { uvec4 v_units[]; };
+layout(binding = 0) readonly buffer Q { uvec4 q_units[]; };
+layout(binding = 1) readonly buffer K { uvec4 k_units[]; };
+layout(binding = 2) readonly buffer V { uvec4 v_units[]; };
 
 shared uvec4 staged[STAGED]; // two blocks, each keys and, below them, values: [row][d / 8]; before and after, rows
 shared uint outgrown;

@@ -8,12 +8,12 @@
 
 layout(constant_id = RVIT_EMBED_RESAMPLE) const uint RESAMPLE = 0;
 
-layout(binding = RVIT_EMBED_CELLS) readonly buffer Cells { ivec4 cells[]; };
-layout(binding = RVIT_EMBED_PATCHES) readonly buffer Patches { IN_VEC4 patches[]; };
-layout(binding = RVIT_EMBED_PREFIX) readonly buffer Prefix { vec4 prefix[]; };
-layout(binding = RVIT_EMBED_TABLE) readonly buffer Table { vec4 table[]; };
-layout(binding = RVIT_EMBED_OUT) writeonly buffer Out { vec4 out_rows[]; };
-layout(binding = RVIT_EMBED_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 0) readonly buffer Cells { ivec4 cells[]; };
+layout(binding = 1) readonly buffer Patches { IN_VEC4 patches[]; };
+layout(binding = 2) readonly buffer Prefix { vec4 prefix[]; };
+layout(binding = 3) readonly buffer Table { vec4 table[]; };
+layout(binding = 4) writeonly buffer Out { vec4 out_rows[]; };
+layout(binding = 5) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_embed_push push; };
 
 #include "common/taps.glsl"

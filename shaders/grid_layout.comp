@@ -7,14 +7,14 @@
 
 layout(constant_id = RVIT_GRID_LAYOUT_FLAGS) const uint FLAGS = 0;
 
-layout(binding = RVIT_GRID_LAYOUT_GRIDS) readonly buffer Grids { ivec2 grids[]; };
-layout(binding = RVIT_GRID_LAYOUT_CU_SEQLENS) writeonly buffer CuSeqlens { int cu_seqlens[]; };
-layout(binding = RVIT_GRID_LAYOUT_PATCH_CU_SEQLENS) writeonly buffer PatchCuSeqlens { int patch_cu_seqlens[]; };
-layout(binding = RVIT_GRID_LAYOUT_CELLS) writeonly buffer Cells { ivec4 cells[]; };
-layout(binding = RVIT_GRID_LAYOUT_UNIT_CU_SEQLENS) writeonly buffer UnitCuSeqlens { int unit_cu_seqlens[]; };
-layout(binding = RVIT_GRID_LAYOUT_WINDOW_CU_SEQLENS) writeonly buffer WindowCuSeqlens { int window_cu_seqlens[]; };
-layout(binding = RVIT_GRID_LAYOUT_UNIT_ROWS) writeonly buffer UnitRows { int unit_rows[]; };
-layout(binding = RVIT_GRID_LAYOUT_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 0) readonly buffer Grids { ivec2 grids[]; };
+layout(binding = 1) writeonly buffer CuSeqlens { int cu_seqlens[]; };
+layout(binding = 2) writeonly buffer PatchCuSeqlens { int patch_cu_seqlens[]; };
+layout(binding = 3) writeonly buffer Cells { ivec4 cells[]; };
+layout(binding = 5) writeonly buffer UnitCuSeqlens { int unit_cu_seqlens[]; };
+layout(binding = 6) writeonly buffer WindowCuSeqlens { int window_cu_seqlens[]; };
+layout(binding = 7) writeonly buffer UnitRows { int unit_rows[]; };
+layout(binding = 4) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_grid_layout_push push; };
 
 shared uvec3 sums[THREADS];

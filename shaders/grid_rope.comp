@@ -7,10 +7,10 @@
 
 layout(constant_id = RVIT_GRID_ROPE_FLAGS) const uint FLAGS = 0;
 
-layout(binding = RVIT_GRID_ROPE_CELLS) readonly buffer Cells { ivec4 cells[]; };
-layout(binding = RVIT_GRID_ROPE_FREQUENCIES) readonly buffer Frequencies { vec2 frequencies[]; };
-layout(binding = RVIT_GRID_ROPE_OUT) writeonly buffer Out { float angles[]; };
-layout(binding = RVIT_GRID_ROPE_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 0) readonly buffer Cells { ivec4 cells[]; };
+layout(binding = 1) readonly buffer Frequencies { vec2 frequencies[]; };
+layout(binding = 2) writeonly buffer Out { float angles[]; };
+layout(binding = 3) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_grid_rope_push push; };
 
 // A number as the sum of two of 12 bits, of which products are exact.

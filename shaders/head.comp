@@ -24,13 +24,13 @@ const uint BURST = 4; // loads of four features that a lane has in flight
 #define weight_vec4(words) (words)
 #endif
 
-layout(binding = RVIT_HEAD_X) readonly buffer X { IN_VEC4 x_words[]; };
-layout(binding = RVIT_HEAD_CU_SEQLENS) readonly buffer CuSeqlens { int cu_seqlens[]; };
-layout(binding = RVIT_HEAD_GAMMA) readonly buffer Gamma { vec4 gamma_values[]; };
-layout(binding = RVIT_HEAD_BETA) readonly buffer Beta { vec4 beta_values[]; };
-layout(binding = RVIT_HEAD_WEIGHT) readonly buffer Weight { WEIGHT_VEC4 weight_words[]; };
-layout(binding = RVIT_HEAD_BIAS) readonly buffer Bias { float bias_values[]; };
-layout(binding = RVIT_HEAD_LOGITS) writeonly buffer Logits { float logits[]; };
+layout(binding = 0) readonly buffer X { IN_VEC4 x_words[]; };
+layout(binding = 1) readonly buffer CuSeqlens { int cu_seqlens[]; };
+layout(binding = 2) readonly buffer Gamma { vec4 gamma_values[]; };
+layout(binding = 3) readonly buffer Beta { vec4 beta_values[]; };
+layout(binding = 4) readonly buffer Weight { WEIGHT_VEC4 weight_words[]; };
+layout(binding = 5) readonly buffer Bias { float bias_values[]; };
+layout(binding = 6) writeonly buffer Logits { float logits[]; };
 layout(push_constant) uniform Push { rvit_head_push push; };
 
 #include "common/group_add.glsl"

@@ -5,9 +5,9 @@
 #include "common/group.glsl"
 
 layout(push_constant) uniform Push { rvit_indirect_push push; };
-layout(binding = RVIT_INDIRECT_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 1) readonly buffer Live { int live[]; };
 
-#define GRIDS_BINDING RVIT_INDIRECT_GRIDS
+#define GRIDS_BINDING 0
 #include "common/grids.glsl"
 
 void main()

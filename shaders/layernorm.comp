@@ -14,17 +14,17 @@ layout(constant_id = RVIT_LAYERNORM_ROWS) const uint ROWS = 4;
 layout(constant_id = RVIT_LAYERNORM_FLAGS) const uint FLAGS = 0;
 layout(constant_id = RVIT_LAYERNORM_HELD) const uint HELD = 1;
 
-layout(binding = RVIT_LAYERNORM_X) readonly buffer X { IN_VEC4 x_words[]; };
-layout(binding = RVIT_LAYERNORM_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
-layout(binding = RVIT_LAYERNORM_GAMMA) readonly buffer Gamma { vec4 gamma_values[]; };
-layout(binding = RVIT_LAYERNORM_BETA) readonly buffer Beta { vec4 beta_values[]; };
+layout(binding = 0) readonly buffer X { IN_VEC4 x_words[]; };
+layout(binding = 1) readonly buffer SrcRows { int src_rows[]; };
+layout(binding = 2) readonly buffer Gamma { vec4 gamma_values[]; };
+layout(binding = 3) readonly buffer Beta { vec4 beta_values[]; };
 #if OUT_I8
-layout(binding = RVIT_LAYERNORM_OUT) writeonly buffer Out { uint out_words[]; };
+layout(binding = 4) writeonly buffer Out { uint out_words[]; };
 #else
-layout(binding = RVIT_LAYERNORM_OUT) writeonly buffer Out { OUT_VEC4 out_words[]; };
+layout(binding = 4) writeonly buffer Out { OUT_VEC4 out_words[]; };
 #endif
-layout(binding = RVIT_LAYERNORM_OUT_X) writeonly buffer OutX { IN_VEC4 out_x_words[]; };
-layout(binding = RVIT_LAYERNORM_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 5) writeonly buffer OutX { IN_VEC4 out_x_words[]; };
+layout(binding = 6) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_layernorm_push push; };
 
 #if OUT_I8

@@ -16,8 +16,8 @@ const uint QUADS = TILE_N / 4; // groups of four columns
 const uint X_STEP = TILE_M + 1;
 const uint W_STEP = TILE_N + 1;
 
-layout(binding = RVIT_LINEAR_X) readonly buffer X { IN_VEC4 x_words[]; };
-layout(binding = RVIT_LINEAR_WEIGHT) readonly buffer Weight { IN_VEC4 weight_words[]; };
+layout(binding = 0) readonly buffer X { IN_VEC4 x_words[]; };
+layout(binding = 1) readonly buffer Weight { IN_VEC4 weight_words[]; };
 
 // Four features of a row at [k / 4][row], of a column at [k / 4][column % 4][column / 4]: threads side by side read neighbours.
 shared vec4 x_tile[K4 * X_STEP];

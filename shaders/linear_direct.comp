@@ -9,8 +9,8 @@
 #include "common/texels.glsl"
 #include "common/linear.glsl"
 
-layout(binding = RVIT_LINEAR_X) uniform TEXELS x_texels;
-layout(binding = RVIT_LINEAR_WEIGHT) uniform TEXELS weight_texels;
+layout(binding = 0) uniform TEXELS x_texels;
+layout(binding = 1) uniform TEXELS weight_texels;
 
 void main()
 {

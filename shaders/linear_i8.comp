@@ -17,8 +17,8 @@ const uint QUADS = TILE_N / 4; // groups of four columns
 const uint X_STEP = TILE_M + 1;
 const uint W_STEP = TILE_N + 1;
 
-layout(binding = RVIT_LINEAR_X) readonly buffer X { uvec4 x_units[]; };
-layout(binding = RVIT_LINEAR_WEIGHT) readonly buffer Weight { uvec4 weight_units[]; };
+layout(binding = 0) readonly buffer X { uvec4 x_units[]; };
+layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
 
 // Sixteen features of a row at [k / 16][row], of a column at [k / 16][column % 4][column / 4]: threads side by side read neighbours.
 shared uvec4 x_tile[K16 * X_STEP];

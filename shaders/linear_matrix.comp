@@ -49,8 +49,8 @@ const uint SUMS = SUBGROUPS * MATRIX_M * SUM_STEP;
 const bool TIGHT = (FLAGS & RVIT_LINEAR_TIGHT) != 0;
 const bool WHOLE_K = (FLAGS & RVIT_LINEAR_WHOLE_K) != 0;
 
-layout(binding = RVIT_LINEAR_X) readonly buffer X { uvec4 x_units[]; };
-layout(binding = RVIT_LINEAR_WEIGHT) readonly buffer Weight { uvec4 weight_units[]; };
+layout(binding = 0) readonly buffer X { uvec4 x_units[]; };
+layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
 
 shared uvec4 tiles[STAGED > SUMS ? STAGED : SUMS]; // [row][k / 8] and [column][k / 8]; at last sums
 #if !IN_I8

@@ -32,8 +32,8 @@ const uint SUBGROUPS_N = TILE_N / (COLUMNS * MATRIX_N);
 const uint AHEAD = ROWS > 1 ? 1 : COLUMNS == 2 ? 7 : 3; // halves of a line that are loaded before the one that is multiplied
 const bool FEW = (FLAGS & RVIT_LINEAR_FEW) != 0; // the capacity is less than the rows of a subgroup
 
-layout(binding = RVIT_LINEAR_X) readonly buffer X { uvec4 x_units[]; };
-layout(binding = RVIT_LINEAR_WEIGHT) readonly buffer Weight { uvec4 weight_units[]; };
+layout(binding = 0) readonly buffer X { uvec4 x_units[]; };
+layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
 
 // Where the lane's unit of row i * 8 + lane / 4 begins, and of weights that of the first step of a matrix.
 #define X_FROM(i) (FEW ? x_of_few[i] : x_from + (i) * 8 * N_UNITS)

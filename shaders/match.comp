@@ -22,17 +22,17 @@ layout(constant_id = RVIT_MATCH_UNIT) const uint UNIT = 1;
 const uint D4 = HEAD_DIM / 4;
 
 layout(push_constant) uniform Push { rvit_match_push push; };
-layout(binding = RVIT_MATCH_K) readonly buffer K { IN_VEC4 k_words[]; };
-layout(binding = RVIT_MATCH_OUT_CU_SEQLENS) writeonly buffer OutCuSeqlens { uint out_cu_seqlens[]; };
-layout(binding = RVIT_MATCH_SRC_ROWS) writeonly buffer SrcRows { uint src_rows[]; };
+layout(binding = 1) readonly buffer K { IN_VEC4 k_words[]; };
+layout(binding = 3) writeonly buffer OutCuSeqlens { uint out_cu_seqlens[]; };
+layout(binding = 4) writeonly buffer SrcRows { uint src_rows[]; };
 #if WINDOWS // else an image is one
-layout(binding = RVIT_MATCH_WINDOWS) readonly buffer Windows { int windows[]; };
+layout(binding = 8) readonly buffer Windows { int windows[]; };
 const bool HAS_WINDOWS = true;
 #else
 const bool HAS_WINDOWS = false;
 #endif
-layout(binding = RVIT_MATCH_METRIC) coherent buffer Metric { vec4 metric[]; };
-layout(binding = RVIT_MATCH_NEXT_ROWS) coherent buffer NextRows { uint next_rows[]; };
+layout(binding = 5) coherent buffer Metric { vec4 metric[]; };
+layout(binding = 6) coherent buffer NextRows { uint next_rows[]; };
 
 // The current image.
 uint image_begin;
@@ -50,8 +50,8 @@ uint next_at(uint place)
 }
 
 #define far_key(item) next_rows[next_at(item_place(item))]
-#define KEEP_BINDING RVIT_MATCH_KEEP
-#define GRIDS_BINDING RVIT_MATCH_GRIDS
+#define KEEP_BINDING 2
+#define GRIDS_BINDING 7
 #include "common/grids.glsl"
 #include "common/images.glsl"
 #include "common/keep_marks.glsl"

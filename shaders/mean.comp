@@ -7,7 +7,7 @@
 #include "common/storage.glsl"
 
 layout(push_constant) uniform Push { rvit_mean_push push; };
-layout(binding = RVIT_MEAN_X) buffer X { IN_VEC4 x_words[]; };
+layout(binding = 1) buffer X { IN_VEC4 x_words[]; };
 
 #include "common/images.glsl"
 

@@ -8,14 +8,14 @@
 
 layout(constant_id = RVIT_MERGE_HAS_SIZES) const uint HAS_SIZES = 0;
 
-layout(binding = RVIT_MERGE_X) readonly buffer X { IN_VEC4 x_words[]; };
-layout(binding = RVIT_MERGE_SIZES) readonly buffer Sizes { float sizes[]; };
-layout(binding = RVIT_MERGE_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
-layout(binding = RVIT_MERGE_NEXT_ROWS) readonly buffer NextRows { int next_rows[]; };
-layout(binding = RVIT_MERGE_OUT_X) writeonly buffer OutX { IN_VEC4 out_x_words[]; };
-layout(binding = RVIT_MERGE_OUT_SIZES) writeonly buffer OutSizes { float out_sizes[]; };
-layout(binding = RVIT_MERGE_OUT_KEY_BIAS) writeonly buffer OutKeyBias { float out_key_bias[]; };
-layout(binding = RVIT_MERGE_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 0) readonly buffer X { IN_VEC4 x_words[]; };
+layout(binding = 1) readonly buffer Sizes { float sizes[]; };
+layout(binding = 2) readonly buffer SrcRows { int src_rows[]; };
+layout(binding = 3) readonly buffer NextRows { int next_rows[]; };
+layout(binding = 4) writeonly buffer OutX { IN_VEC4 out_x_words[]; };
+layout(binding = 5) writeonly buffer OutSizes { float out_sizes[]; };
+layout(binding = 6) writeonly buffer OutKeyBias { float out_key_bias[]; };
+layout(binding = 7) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_merge_push push; };
 
 float size_of(uint row)

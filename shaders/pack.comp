@@ -4,10 +4,10 @@
 #include "common/interface_prune.h"
 #include "common/group.glsl"
 
-layout(binding = RVIT_PACK_SOURCE) readonly buffer Source { UNIT source[]; };
-layout(binding = RVIT_PACK_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
-layout(binding = RVIT_PACK_DESTINATION) writeonly buffer Destination { UNIT destination[]; };
-layout(binding = RVIT_PACK_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 0) readonly buffer Source { UNIT source[]; };
+layout(binding = 1) readonly buffer SrcRows { int src_rows[]; };
+layout(binding = 2) writeonly buffer Destination { UNIT destination[]; };
+layout(binding = 3) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_pack_push push; };
 
 void main()

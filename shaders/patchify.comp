@@ -18,10 +18,10 @@ layout(constant_id = RVIT_PATCHIFY_FLAGS) const uint FLAGS = 0;
 #define decode_pair(value) (value)
 #endif
 
-layout(binding = RVIT_PATCHIFY_IMAGES) readonly buffer Images { vec2 images[]; };
-layout(binding = RVIT_PATCHIFY_OUT) writeonly buffer Out { PAIR out_pairs[]; };
-layout(binding = RVIT_PATCHIFY_CU_SEQLENS) writeonly buffer CuSeqlens { int cu_seqlens[]; };
-layout(binding = RVIT_PATCHIFY_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 0) readonly buffer Images { vec2 images[]; };
+layout(binding = 1) writeonly buffer Out { PAIR out_pairs[]; };
+layout(binding = 2) writeonly buffer CuSeqlens { int cu_seqlens[]; };
+layout(binding = 3) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_patchify_push push; };
 
 void main()

@@ -11,11 +11,11 @@ layout(constant_id = RVIT_PIXELPRUNE_FLAGS) const uint FLAGS = 0;
 const bool RECONSTRUCTS = (FLAGS & RVIT_PIXELPRUNE_RECONSTRUCTS) != 0;
 
 layout(push_constant) uniform Push { rvit_pixelprune_push push; };
-layout(binding = RVIT_PIXELPRUNE_CELLS) readonly buffer Cells { ivec4 cells[]; };
-layout(binding = RVIT_PIXELPRUNE_PIXELS) readonly buffer Pixels { uvec4 pixels[]; };
-layout(binding = RVIT_PIXELPRUNE_UNIT_ROWS) readonly buffer UnitRows { int unit_rows[]; };
-layout(binding = RVIT_PIXELPRUNE_SOURCES) coherent buffer Sources { int sources[]; };
-#define KEEP_BINDING RVIT_PIXELPRUNE_KEEP
+layout(binding = 1) readonly buffer Cells { ivec4 cells[]; };
+layout(binding = 2) readonly buffer Pixels { uvec4 pixels[]; };
+layout(binding = 4) readonly buffer UnitRows { int unit_rows[]; };
+layout(binding = 5) coherent buffer Sources { int sources[]; };
+#define KEEP_BINDING 3
 #include "common/images.glsl"
 #include "common/keep_marks.glsl"
 

@@ -17,11 +17,11 @@ layout(constant_id = RVIT_POOL_FLAGS) const uint FLAGS = 0;
 const uint ROWS = RVIT_POOL_ROWS;
 
 layout(push_constant) uniform Push { rvit_pool_push push; };
-layout(binding = RVIT_POOL_X) readonly buffer X { IN_VEC4 x_words[]; };
-layout(binding = RVIT_POOL_SIZES) readonly buffer Sizes { float sizes[]; };
-layout(binding = RVIT_POOL_GAMMA) readonly buffer Gamma { vec4 gamma_values[]; };
-layout(binding = RVIT_POOL_BETA) readonly buffer Beta { vec4 beta_values[]; };
-layout(binding = RVIT_POOL_OUT) writeonly buffer Out { OUT_VEC4 out_words[]; };
+layout(binding = 1) readonly buffer X { IN_VEC4 x_words[]; };
+layout(binding = 2) readonly buffer Sizes { float sizes[]; };
+layout(binding = 3) readonly buffer Gamma { vec4 gamma_values[]; };
+layout(binding = 4) readonly buffer Beta { vec4 beta_values[]; };
+layout(binding = 5) writeonly buffer Out { OUT_VEC4 out_words[]; };
 
 #include "common/images.glsl"
 #include "common/row_team.glsl"

@@ -6,11 +6,11 @@
 
 layout(constant_id = RVIT_POSITIONS_FLAGS) const uint FLAGS = 0;
 
-layout(binding = RVIT_POSITIONS_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
-layout(binding = RVIT_POSITIONS_KEEP) readonly buffer Keep { uint keep_words[]; };
-layout(binding = RVIT_POSITIONS_POSITIONS) readonly buffer Positions { int positions[]; };
-layout(binding = RVIT_POSITIONS_OUT) writeonly buffer Out { int out_positions[]; };
-layout(binding = RVIT_POSITIONS_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 0) readonly buffer SrcRows { int src_rows[]; };
+layout(binding = 1) readonly buffer Keep { uint keep_words[]; };
+layout(binding = 2) readonly buffer Positions { int positions[]; };
+layout(binding = 3) writeonly buffer Out { int out_positions[]; };
+layout(binding = 4) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_positions_push push; };
 
 bool is_kept(uint row)

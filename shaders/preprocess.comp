@@ -19,11 +19,11 @@ layout(constant_id = RVIT_PREPROCESS_FLAGS) const uint FLAGS = 0;
 #define decode_pair(value) (value)
 #endif
 
-layout(binding = RVIT_PREPROCESS_WORDS) readonly buffer Words { uint words[]; };
-layout(binding = RVIT_PREPROCESS_PIXELS) readonly buffer Pixels { uint pixel_words[]; };
-layout(binding = RVIT_PREPROCESS_OUT) writeonly buffer Out { PAIR out_pairs[]; };
-layout(binding = RVIT_PREPROCESS_CU_SEQLENS) writeonly buffer CuSeqlens { int cu_seqlens[]; };
-layout(binding = RVIT_PREPROCESS_GRIDS) writeonly buffer Grids { int grids[]; };
+layout(binding = 0) readonly buffer Words { uint words[]; };
+layout(binding = 1) readonly buffer Pixels { uint pixel_words[]; };
+layout(binding = 2) writeonly buffer Out { PAIR out_pairs[]; };
+layout(binding = 3) writeonly buffer CuSeqlens { int cu_seqlens[]; };
+layout(binding = 4) writeonly buffer Grids { int grids[]; };
 layout(push_constant) uniform Push { rvit_preprocess_push push; };
 
 const uint TILE = RVIT_PREPROCESS_TILE;

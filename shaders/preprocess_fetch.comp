@@ -4,8 +4,8 @@
 #include "common/interface_images.h"
 #include "common/group.glsl"
 
-layout(binding = RVIT_FETCH_SOURCE) readonly buffer Source { uvec4 source[]; };
-layout(binding = RVIT_FETCH_STAGING) writeonly buffer Staging { uvec4 staging[]; };
+layout(binding = 0) readonly buffer Source { uvec4 source[]; };
+layout(binding = 1) writeonly buffer Staging { uvec4 staging[]; };
 layout(push_constant) uniform Push { rvit_fetch_push push; };
 
 void main()

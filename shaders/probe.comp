@@ -17,14 +17,14 @@ layout(constant_id = RVIT_PROBE_FLAGS) const uint FLAGS = 0;
 const uint COLUMNS = RVIT_PROBE_COLUMNS;
 
 layout(push_constant) uniform Push { rvit_probe_push push; };
-layout(binding = RVIT_PROBE_CU_SEQLENS) readonly buffer CuSeqlens { int cu_seqlens[]; };
-layout(binding = RVIT_PROBE_X) readonly buffer X { IN_VEC4 x_words[]; };
-layout(binding = RVIT_PROBE_LOGITS) readonly buffer Logits { float logits[]; };
-layout(binding = RVIT_PROBE_SIZES) readonly buffer Sizes { float sizes[]; };
-layout(binding = RVIT_PROBE_WEIGHT) readonly buffer Weight { IN_VEC4 weight_words[]; };
-layout(binding = RVIT_PROBE_BIAS) readonly buffer Bias { float bias_values[]; };
-layout(binding = RVIT_PROBE_OUT) writeonly buffer Out { OUT_VEC4 out_words[]; };
-layout(binding = RVIT_PROBE_PROBS) writeonly buffer Probs { float probs[]; };
+layout(binding = 0) readonly buffer CuSeqlens { int cu_seqlens[]; };
+layout(binding = 1) readonly buffer X { IN_VEC4 x_words[]; };
+layout(binding = 2) readonly buffer Logits { float logits[]; };
+layout(binding = 3) readonly buffer Sizes { float sizes[]; };
+layout(binding = 4) readonly buffer Weight { IN_VEC4 weight_words[]; };
+layout(binding = 5) readonly buffer Bias { float bias_values[]; };
+layout(binding = 6) writeonly buffer Out { OUT_VEC4 out_words[]; };
+layout(binding = 7) writeonly buffer Probs { float probs[]; };
 
 #include "common/group_add.glsl"
 #include "common/row_team.glsl"

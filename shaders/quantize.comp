@@ -14,10 +14,10 @@ layout(constant_id = RVIT_QUANTIZE_FLAGS) const uint FLAGS = 0;
 layout(constant_id = RVIT_QUANTIZE_HELD) const uint HELD = 1;
 layout(constant_id = RVIT_QUANTIZE_ACTIVATION) const uint ACTIVATION = 0;
 
-layout(binding = RVIT_QUANTIZE_X) readonly buffer X { IN_VEC4 x_words[]; };
-layout(binding = RVIT_QUANTIZE_BIAS) readonly buffer Bias { vec4 bias_values[]; };
-layout(binding = RVIT_QUANTIZE_OUT) writeonly buffer Out { uint out_words[]; };
-layout(binding = RVIT_QUANTIZE_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 0) readonly buffer X { IN_VEC4 x_words[]; };
+layout(binding = 1) readonly buffer Bias { vec4 bias_values[]; };
+layout(binding = 3) writeonly buffer Out { uint out_words[]; };
+layout(binding = 6) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_quantize_push push; };
 
 #define OUT_SCALES RVIT_QUANTIZE_OUT_SCALES

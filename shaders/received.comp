@@ -12,12 +12,12 @@
 
 layout(constant_id = RVIT_RECEIVED_HAS_BIAS) const uint HAS_BIAS = 0;
 
-layout(binding = RVIT_RECEIVED_Q) readonly buffer Q { IN_VEC4 q_words[]; };
-layout(binding = RVIT_RECEIVED_K) readonly buffer K { IN_VEC4 k_words[]; };
-layout(binding = RVIT_RECEIVED_CU_SEQLENS) readonly buffer CuSeqlens { int cu_seqlens[]; };
-layout(binding = RVIT_RECEIVED_KEY_BIAS) readonly buffer KeyBias { float key_bias[]; };
-layout(binding = RVIT_RECEIVED_LSE) readonly buffer Lse { float lse[]; };
-layout(binding = RVIT_RECEIVED_OUT) writeonly buffer Out { float out_values[]; };
+layout(binding = 0) readonly buffer Q { IN_VEC4 q_words[]; };
+layout(binding = 1) readonly buffer K { IN_VEC4 k_words[]; };
+layout(binding = 2) readonly buffer CuSeqlens { int cu_seqlens[]; };
+layout(binding = 3) readonly buffer KeyBias { float key_bias[]; };
+layout(binding = 4) readonly buffer Lse { float lse[]; };
+layout(binding = 5) writeonly buffer Out { float out_values[]; };
 layout(push_constant) uniform Push { rvit_received_push push; };
 
 const uint KEYS = RVIT_RECEIVED_KEYS;

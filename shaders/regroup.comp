@@ -8,14 +8,14 @@
 layout(constant_id = RVIT_REGROUP_FLAGS) const uint FLAGS = 0;
 
 layout(push_constant) uniform Push { rvit_regroup_push push; };
-layout(binding = RVIT_REGROUP_AFTER) readonly buffer After { int out_cu_seqlens[]; };
-layout(binding = RVIT_REGROUP_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
-layout(binding = RVIT_REGROUP_KEEP) readonly buffer Keep { uint keep_words[]; };
-layout(binding = RVIT_REGROUP_WINDOWS) readonly buffer Windows { int windows[]; };
-layout(binding = RVIT_REGROUP_UNIT_ROWS) readonly buffer UnitRows { int unit_rows[]; };
-layout(binding = RVIT_REGROUP_UNIT_CU_SEQLENS) writeonly buffer UnitCuSeqlens { int unit_cu_seqlens[]; };
-layout(binding = RVIT_REGROUP_OUT_WINDOWS) writeonly buffer OutWindows { int out_windows[]; };
-layout(binding = RVIT_REGROUP_OUT_UNIT_ROWS) writeonly buffer OutUnitRows { int out_unit_rows[]; };
+layout(binding = 1) readonly buffer After { int out_cu_seqlens[]; };
+layout(binding = 2) readonly buffer SrcRows { int src_rows[]; };
+layout(binding = 3) readonly buffer Keep { uint keep_words[]; };
+layout(binding = 4) readonly buffer Windows { int windows[]; };
+layout(binding = 5) readonly buffer UnitRows { int unit_rows[]; };
+layout(binding = 6) writeonly buffer UnitCuSeqlens { int unit_cu_seqlens[]; };
+layout(binding = 7) writeonly buffer OutWindows { int out_windows[]; };
+layout(binding = 8) writeonly buffer OutUnitRows { int out_unit_rows[]; };
 #include "common/images.glsl"
 
 int end_of(uint image)

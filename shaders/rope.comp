@@ -7,11 +7,11 @@
 
 layout(constant_id = RVIT_ROPE_HAS_POSITIONS) const uint HAS_POSITIONS = 0;
 
-layout(binding = RVIT_ROPE_Q) buffer Q { IN_VEC4 q_words[]; };
-layout(binding = RVIT_ROPE_K) buffer K { IN_VEC4 k_words[]; };
-layout(binding = RVIT_ROPE_TABLE) readonly buffer Table { vec4 table[]; };
-layout(binding = RVIT_ROPE_POSITIONS) readonly buffer Positions { int positions[]; };
-layout(binding = RVIT_ROPE_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 0) buffer Q { IN_VEC4 q_words[]; };
+layout(binding = 1) buffer K { IN_VEC4 k_words[]; };
+layout(binding = 2) readonly buffer Table { vec4 table[]; };
+layout(binding = 3) readonly buffer Positions { int positions[]; };
+layout(binding = 4) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_rope_push push; };
 
 void main()

@@ -18,12 +18,12 @@ layout(constant_id = RVIT_SELECT_LONG) const uint LONG = 1;
 
 layout(push_constant) uniform Push { rvit_select_push push; };
 #if SCORED
-layout(binding = RVIT_SELECT_INPUT) coherent buffer Scores { uint scores[]; };
+layout(binding = 1) coherent buffer Scores { uint scores[]; };
 #else
-layout(binding = RVIT_SELECT_INPUT) readonly buffer Scores { uint scores[]; };
+layout(binding = 1) readonly buffer Scores { uint scores[]; };
 #endif
-layout(binding = RVIT_SELECT_INPUT) readonly buffer KeepIn { uint keep_in[]; };
-layout(binding = RVIT_SELECT_COUNTS) readonly buffer Counts { int counts[]; };
+layout(binding = 1) readonly buffer KeepIn { uint keep_in[]; };
+layout(binding = 5) readonly buffer Counts { int counts[]; };
 
 // The current image: its rows are the items of common/kth.glsl.
 uint image_begin;
@@ -34,7 +34,7 @@ uint score_bits(uint item)
 }
 
 #define far_key(item) score_key(score_bits(item))
-#define KEEP_BINDING RVIT_SELECT_KEEP
+#define KEEP_BINDING 2
 #include "common/images.glsl"
 #include "common/keep_marks.glsl"
 #include "common/kth.glsl"
@@ -43,10 +43,10 @@ uint score_bits(uint item)
 #include "common/sample.glsl"
 #include "common/layout_after.glsl"
 #if SCORED
-#define SCORE_X_BINDING RVIT_SELECT_X
-#define SCORE_TABLE_BINDING RVIT_SELECT_TABLE
-#define SCORE_BIAS_BINDING RVIT_SELECT_BIAS
-#define FUSE_X_BINDING RVIT_SELECT_FUSE_X
+#define SCORE_X_BINDING 8
+#define SCORE_TABLE_BINDING 9
+#define SCORE_BIAS_BINDING 10
+#define FUSE_X_BINDING 11
 #include "common/score.glsl"
 #include "common/fuse.glsl"
 #endif

@@ -13,10 +13,10 @@
 layout(constant_id = RVIT_SELECT_FLAGS) const uint FLAGS = 0;
 
 layout(push_constant) uniform Push { rvit_select_push push; };
-layout(binding = RVIT_SELECT_INPUT) readonly buffer Scores { uint scores[]; };
+layout(binding = 1) readonly buffer Scores { uint scores[]; };
 
-#define KEEP_BINDING RVIT_SELECT_KEEP
-#define FUSE_X_BINDING RVIT_SELECT_FUSE_FUSE_X
+#define KEEP_BINDING 2
+#define FUSE_X_BINDING 3
 #include "common/images.glsl"
 #include "common/keep_marks.glsl"
 #include "common/fuse.glsl"

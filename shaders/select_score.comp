@@ -9,11 +9,11 @@ layout(constant_id = RVIT_SELECT_SCORE) const uint SCORE = RVIT_SELECT_L2;
 layout(constant_id = RVIT_SELECT_FLAGS) const uint FLAGS = 0;
 
 layout(push_constant) uniform Push { rvit_select_push push; };
-layout(binding = RVIT_SELECT_INPUT) writeonly buffer Scores { uint scores[]; };
+layout(binding = 1) writeonly buffer Scores { uint scores[]; };
 
-#define SCORE_X_BINDING RVIT_SELECT_SCORE_X
-#define SCORE_TABLE_BINDING RVIT_SELECT_SCORE_TABLE
-#define SCORE_BIAS_BINDING RVIT_SELECT_SCORE_BIAS
+#define SCORE_X_BINDING 2
+#define SCORE_TABLE_BINDING 3
+#define SCORE_BIAS_BINDING 4
 #include "common/images.glsl"
 #include "common/score.glsl"
 

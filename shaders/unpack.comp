@@ -8,12 +8,12 @@
 layout(constant_id = RVIT_UNPACK_ROWS) const uint ROWS = 8;
 layout(constant_id = RVIT_UNPACK_BASE_MODE) const uint BASE_MODE = RVIT_UNPACK_FILL;
 
-layout(binding = RVIT_UNPACK_SOURCE) readonly buffer Source { uvec2 source[]; };
-layout(binding = RVIT_UNPACK_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
-layout(binding = RVIT_UNPACK_BASE) readonly buffer Base { uvec2 base[]; };
-layout(binding = RVIT_UNPACK_DESTINATION) writeonly buffer Destination { uvec2 destination[]; };
-layout(binding = RVIT_UNPACK_LIVE) readonly buffer Live { int live[]; };
-layout(binding = RVIT_UNPACK_DESTINATION_LIVE) readonly buffer DestinationLive { int destination_live[]; };
+layout(binding = 0) readonly buffer Source { uvec2 source[]; };
+layout(binding = 1) readonly buffer SrcRows { int src_rows[]; };
+layout(binding = 2) readonly buffer Base { uvec2 base[]; };
+layout(binding = 3) writeonly buffer Destination { uvec2 destination[]; };
+layout(binding = 4) readonly buffer Live { int live[]; };
+layout(binding = 5) readonly buffer DestinationLive { int destination_live[]; };
 layout(push_constant) uniform Push { rvit_unpack_push push; };
 
 #define NOT_FOUND 0xffffffffu

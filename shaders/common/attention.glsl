@@ -8,11 +8,11 @@ layout(constant_id = RVIT_ATTENTION_KEYS) const uint KEYS = 32;
 layout(constant_id = RVIT_ATTENTION_FLAGS) const uint FLAGS = 0;
 const uint D4 = HEAD_DIM / 4;
 
-layout(binding = RVIT_ATTENTION_CU_SEQLENS) readonly buffer CuSeqlens { int cu_seqlens[]; };
-layout(binding = RVIT_ATTENTION_KEY_BIAS) readonly buffer KeyBias { float key_bias[]; };
-layout(binding = RVIT_ATTENTION_OUT) writeonly buffer Out { IN_VEC4 out_words[]; };
-layout(binding = RVIT_ATTENTION_CLS_PROBS) buffer ClsProbs { float cls_probs[]; };
-layout(binding = RVIT_ATTENTION_LSE) writeonly buffer Lse { float lse[]; };
+layout(binding = 3) readonly buffer CuSeqlens { int cu_seqlens[]; };
+layout(binding = 4) readonly buffer KeyBias { float key_bias[]; };
+layout(binding = 5) writeonly buffer Out { IN_VEC4 out_words[]; };
+layout(binding = 6) buffer ClsProbs { float cls_probs[]; };
+layout(binding = 7) writeonly buffer Lse { float lse[]; };
 layout(push_constant) uniform Push { rvit_attention_push push; };
 
 // Queries first_query .. first_query + QUERIES - 1 of one head of one image.

@@ -1,4 +1,5 @@
-/* What host code and shaders agree on, read by both C and GLSL: specialisation constants, bindings and push constants.
+/* What host code and shaders agree on, read by both C and GLSL: specialisation constants and push constants. A shader numbers its bindings
+   from 0, in the order in which the host lists the arrays.
 
    Conventions. Constant 0 of every shader is its workgroup size. Groups are numbered over two grid dimensions (common/group.glsl), since
    one dimension may be limited to 65535. A binding begins at its view's offset rounded down to the device's alignment; the rest of the
@@ -33,8 +34,6 @@
 #define RVIT_GRIDS_MAX_GROUPS 4
 
 /* indirect.comp */
-#define RVIT_INDIRECT_GRIDS 0
-#define RVIT_INDIRECT_LIVE 1
 struct rvit_indirect_push {
     int live_at;
     int n_grids;
@@ -69,14 +68,6 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_TIGHT 8    /* linear_matrix.comp: sums take most of the registers */
 #define RVIT_LINEAR_WHOLE_K 16 /* features, of a tight one, are a multiple of TILE_K */
 #define RVIT_LINEAR_FEW 32     /* linear_unstaged.comp: fewer rows than a subgroup takes */
-#define RVIT_LINEAR_X 0
-#define RVIT_LINEAR_WEIGHT 1
-#define RVIT_LINEAR_BIAS 2
-#define RVIT_LINEAR_RESIDUAL 3
-#define RVIT_LINEAR_OUT 4
-#define RVIT_LINEAR_LIVE 5
-#define RVIT_LINEAR_X_SCALES 6 /* of int8 alone */
-#define RVIT_LINEAR_WEIGHT_SCALES 7
 struct rvit_linear_push {
     int rows, live_at;
     int in4, out4; /* features and columns / 4 */
@@ -86,7 +77,6 @@ struct rvit_linear_push {
 };
 
 /* arrange.comp: linear's weights, in8 units of eight features in a row, for linear_matrix.comp */
-#define RVIT_ARRANGE_WEIGHT 0
 #define RVIT_ARRANGE_THREADS 128
 struct rvit_arrange_push {
     int weight_at, in8;
@@ -100,14 +90,7 @@ struct rvit_arrange_push {
 #define RVIT_LAYERNORM_HAS_OUT_X 2
 #define RVIT_LAYERNORM_HAS_BETA 4
 #define RVIT_LAYERNORM_RMS 8
-#define RVIT_LAYERNORM_PADDED 16 /* features < dim */
-#define RVIT_LAYERNORM_X 0
-#define RVIT_LAYERNORM_SRC_ROWS 1
-#define RVIT_LAYERNORM_GAMMA 2
-#define RVIT_LAYERNORM_BETA 3
-#define RVIT_LAYERNORM_OUT 4
-#define RVIT_LAYERNORM_OUT_X 5
-#define RVIT_LAYERNORM_LIVE 6
+#define RVIT_LAYERNORM_PADDED 16    /* features < dim */
 #define RVIT_LAYERNORM_OUT_SCALES 7 /* of int8 alone */
 #define RVIT_LAYERNORM_STATIC_SCALE 8
 #define RVIT_LAYERNORM_SATURATED 9
@@ -129,13 +112,9 @@ struct rvit_layernorm_push {
 #define RVIT_QUANTIZE_ACTIVATION 4 /* as rvit_activation */
 #define RVIT_QUANTIZE_HAS_BIAS 1
 #define RVIT_QUANTIZE_GATED 2
-#define RVIT_QUANTIZE_X 0
-#define RVIT_QUANTIZE_BIAS 1
 #define RVIT_QUANTIZE_STATIC_SCALE 2
-#define RVIT_QUANTIZE_OUT 3
 #define RVIT_QUANTIZE_OUT_SCALES 4
 #define RVIT_QUANTIZE_SATURATED 5
-#define RVIT_QUANTIZE_LIVE 6
 struct rvit_quantize_push {
     int rows, live_at;
     int columns4; /* of out, / 4 */
@@ -162,14 +141,6 @@ struct rvit_quantize_push {
 #define RVIT_ATTENTION_HAS_CLS_PROBS 2
 #define RVIT_ATTENTION_HAS_LSE 4
 #define RVIT_ATTENTION_TOGETHER 8 /* no subgroup passes a barrier over: lavapipe 26.1 stops the others as well */
-#define RVIT_ATTENTION_Q 0
-#define RVIT_ATTENTION_K 1
-#define RVIT_ATTENTION_V 2
-#define RVIT_ATTENTION_CU_SEQLENS 3
-#define RVIT_ATTENTION_KEY_BIAS 4
-#define RVIT_ATTENTION_OUT 5
-#define RVIT_ATTENTION_CLS_PROBS 6
-#define RVIT_ATTENTION_LSE 7
 struct rvit_attention_push {
     int n_images, n_heads, max_len, rows;
     int n_tiles; /* of queries, at capacity */
@@ -184,12 +155,6 @@ struct rvit_attention_push {
 #define RVIT_RECEIVED_QUERIES 32
 #define RVIT_RECEIVED_COLUMNS 8
 #define RVIT_RECEIVED_HAS_BIAS 1
-#define RVIT_RECEIVED_Q 0
-#define RVIT_RECEIVED_K 1
-#define RVIT_RECEIVED_CU_SEQLENS 2
-#define RVIT_RECEIVED_KEY_BIAS 3
-#define RVIT_RECEIVED_LSE 4
-#define RVIT_RECEIVED_OUT 5
 struct rvit_received_push {
     int n_images, n_heads, max_len, rows;
     int n_tiles; /* of keys, at capacity */
@@ -201,11 +166,6 @@ struct rvit_received_push {
 
 /* rope.comp: a thread takes four pairs of a head. */
 #define RVIT_ROPE_HAS_POSITIONS 1
-#define RVIT_ROPE_Q 0
-#define RVIT_ROPE_K 1
-#define RVIT_ROPE_TABLE 2
-#define RVIT_ROPE_POSITIONS 3
-#define RVIT_ROPE_LIVE 4
 struct rvit_rope_push {
     int rows, live_at;
     int n_heads, pairs4; /* pairs4: pairs of a head / 4 */
@@ -218,10 +178,6 @@ struct rvit_rope_push {
 #define RVIT_PATCHIFY_FLAGS 1
 #define RVIT_PATCHIFY_HAS_LIVE 1
 #define RVIT_PATCHIFY_HAS_CU_SEQLENS 2
-#define RVIT_PATCHIFY_IMAGES 0
-#define RVIT_PATCHIFY_OUT 1
-#define RVIT_PATCHIFY_CU_SEQLENS 2
-#define RVIT_PATCHIFY_LIVE 3
 struct rvit_patchify_push {
     int n_images, live_at;
     int channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
@@ -241,12 +197,6 @@ struct rvit_patchify_push {
 #define RVIT_POOL_HAS_BETA 4
 #define RVIT_POOL_RMS 8
 #define RVIT_POOL_FIRST_ROW 16
-#define RVIT_POOL_CU_SEQLENS 0
-#define RVIT_POOL_X 1
-#define RVIT_POOL_SIZES 2
-#define RVIT_POOL_GAMMA 3
-#define RVIT_POOL_BETA 4
-#define RVIT_POOL_OUT 5
 struct rvit_pool_push {
     int n_images, max_len, rows, n_prefix;
     int dim4, out_stride4; /* elements / 4 */
@@ -263,14 +213,6 @@ struct rvit_pool_push {
 #define RVIT_PROBE_HAS_SIZES 1
 #define RVIT_PROBE_HAS_BIAS 2
 #define RVIT_PROBE_HAS_PROBS 4
-#define RVIT_PROBE_CU_SEQLENS 0
-#define RVIT_PROBE_X 1
-#define RVIT_PROBE_LOGITS 2
-#define RVIT_PROBE_SIZES 3
-#define RVIT_PROBE_WEIGHT 4
-#define RVIT_PROBE_BIAS 5
-#define RVIT_PROBE_OUT 6
-#define RVIT_PROBE_PROBS 7
 struct rvit_probe_push {
     int n_images, n_heads, max_len, rows;
     int dim4; /* dim / 4 */
@@ -287,13 +229,6 @@ struct rvit_probe_push {
 #define RVIT_HEAD_HAS_NORM 4
 #define RVIT_HEAD_HAS_BETA 8
 #define RVIT_HEAD_RMS 16
-#define RVIT_HEAD_X 0
-#define RVIT_HEAD_CU_SEQLENS 1
-#define RVIT_HEAD_GAMMA 2
-#define RVIT_HEAD_BETA 3
-#define RVIT_HEAD_WEIGHT 4
-#define RVIT_HEAD_BIAS 5
-#define RVIT_HEAD_LOGITS 6
 struct rvit_head_push {
     int n_images, rows;
     int dim4; /* dim / 4 */

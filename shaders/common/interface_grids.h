@@ -16,14 +16,6 @@
 #define RVIT_GRID_LAYOUT_HAS_UNIT_ROWS 32
 #define RVIT_GRID_LAYOUT_LINE_BY_LINE 64 /* the patch rows are, whatever merge */
 #define RVIT_GRID_LAYOUT_MOST_GROUPS 256
-#define RVIT_GRID_LAYOUT_GRIDS 0
-#define RVIT_GRID_LAYOUT_CU_SEQLENS 1
-#define RVIT_GRID_LAYOUT_PATCH_CU_SEQLENS 2
-#define RVIT_GRID_LAYOUT_CELLS 3
-#define RVIT_GRID_LAYOUT_LIVE 4
-#define RVIT_GRID_LAYOUT_UNIT_CU_SEQLENS 5
-#define RVIT_GRID_LAYOUT_WINDOW_CU_SEQLENS 6
-#define RVIT_GRID_LAYOUT_UNIT_ROWS 7
 struct rvit_grid_layout_push {
     int n_images, live_at;
     int n_prefix, max_len, merge, rows, patch_rows, per_group;
@@ -39,12 +31,6 @@ struct rvit_grid_layout_push {
 #define RVIT_EMBED_ALIGN_CORNERS 5
 #define RVIT_EMBED_NEAREST 6
 #define RVIT_EMBED_MAX_TABLE 512 /* side of a table */
-#define RVIT_EMBED_CELLS 0
-#define RVIT_EMBED_PATCHES 1
-#define RVIT_EMBED_PREFIX 2
-#define RVIT_EMBED_TABLE 3
-#define RVIT_EMBED_OUT 4
-#define RVIT_EMBED_LIVE 5
 struct rvit_embed_push {
     int rows, live_at;
     int patch_rows, dim4, n_prefix, table_height, table_width; /* dim4: dim / 4 */
@@ -60,12 +46,6 @@ struct rvit_embed_push {
 #define RVIT_PIXELPRUNE_IS_INTERLEAVED 2
 #define RVIT_PIXELPRUNE_BY_LINES 4 /* patch rows are line after line, whatever cells there are */
 #define RVIT_PIXELPRUNE_HAS_UNIT_ROWS 8
-#define RVIT_PIXELPRUNE_CU_SEQLENS 0
-#define RVIT_PIXELPRUNE_CELLS 1
-#define RVIT_PIXELPRUNE_PIXELS 2
-#define RVIT_PIXELPRUNE_KEEP 3
-#define RVIT_PIXELPRUNE_UNIT_ROWS 4
-#define RVIT_PIXELPRUNE_SOURCES 5
 struct rvit_pixelprune_push {
     int n_images, n_prefix, max_len, rows;
     int patch_rows, merge, columns4, stride4, channels, parts;
@@ -77,10 +57,6 @@ struct rvit_pixelprune_push {
 #define RVIT_GRID_ROPE_FLAGS 1
 #define RVIT_GRID_ROPE_IS_CENTRED 1
 #define RVIT_GRID_ROPE_IS_XY 2
-#define RVIT_GRID_ROPE_CELLS 0
-#define RVIT_GRID_ROPE_FREQUENCIES 1
-#define RVIT_GRID_ROPE_OUT 2
-#define RVIT_GRID_ROPE_LIVE 3
 struct rvit_grid_rope_push {
     int rows, live_at;
     int pairs; /* head_dim / 2 */

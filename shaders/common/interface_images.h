@@ -50,8 +50,6 @@
 #define RVIT_READ_F16 3
 
 /* preprocess_fetch.comp: a thread copies 16 bytes. */
-#define RVIT_FETCH_SOURCE 0
-#define RVIT_FETCH_STAGING 1
 struct rvit_fetch_push {
     int units; /* at capacity */
     int source_at, staging_at;
@@ -63,11 +61,6 @@ struct rvit_fetch_push {
 #define RVIT_PREPROCESS_FLAGS 1
 #define RVIT_PREPROCESS_HAS_CU_SEQLENS 1
 #define RVIT_PREPROCESS_HAS_GRIDS 2
-#define RVIT_PREPROCESS_WORDS 0
-#define RVIT_PREPROCESS_PIXELS 1
-#define RVIT_PREPROCESS_OUT 2
-#define RVIT_PREPROCESS_CU_SEQLENS 3
-#define RVIT_PREPROCESS_GRIDS 4
 struct rvit_preprocess_push {
     int n_images, rows, patch_size, out_stride;
     int part;                                                 /* as in patchify */

@@ -30,23 +30,7 @@
 #define RVIT_SELECT_ERROR_STAYS 64
 #define RVIT_SELECT_HAS_ANCHORS 128
 #define RVIT_SELECT_IMAGE_ERRORS 256
-#define RVIT_SELECT_CU_SEQLENS 0
-#define RVIT_SELECT_INPUT 1 /* scores or keep_in */
-#define RVIT_SELECT_KEEP 2
-#define RVIT_SELECT_OUT_CU_SEQLENS 3
-#define RVIT_SELECT_SRC_ROWS 4
-#define RVIT_SELECT_COUNTS 5
-#define RVIT_SELECT_ERROR 6
-#define RVIT_SELECT_GRIDS 7
-#define RVIT_SELECT_X 8     /* from here on: select_scored only */
-#define RVIT_SELECT_TABLE 9 /* cls_probs, weight or position_scores */
-#define RVIT_SELECT_BIAS 10 /* or anchors */
-#define RVIT_SELECT_FUSE_X 11
 #define RVIT_SELECT_N_SCORED_BINDINGS 12
-#define RVIT_SELECT_SCORE_X 2
-#define RVIT_SELECT_SCORE_TABLE 3
-#define RVIT_SELECT_SCORE_BIAS 4
-#define RVIT_SELECT_FUSE_FUSE_X 3
 struct rvit_select_push {
     int n_images, max_len, rows, n_prefix;
     int threshold_key; /* the threshold in the order of common/order.glsl */
@@ -57,9 +41,10 @@ struct rvit_select_push {
     int anchor_columns;
     int unit; /* rows that share the mean of their scores */
     float inverse_unit;
-    int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at;
-    int x_at, table_at, bias_at, fuse_x_at; /* table_at in floats, but of a weight in fours of elements; bias_at in words */
-    int n_grids, grids_at, rules_at;        /* of the grids that depend on the number of rows left; in words past the state */
+    int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at; /* input: scores or keep_in */
+    /* Of cls_probs, weight or position_scores, in floats, but of a weight in fours of elements; of bias or anchors, in words. */
+    int x_at, table_at, bias_at, fuse_x_at;
+    int n_grids, grids_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */
 };
 
 /* regroup.comp: a group takes an image after the other; threads take windows. */
@@ -67,15 +52,6 @@ struct rvit_select_push {
 #define RVIT_REGROUP_HAS_WINDOWS 1
 #define RVIT_REGROUP_HAS_UNITS 2
 #define RVIT_REGROUP_MOST_GROUPS 1024
-#define RVIT_REGROUP_CU_SEQLENS 0
-#define RVIT_REGROUP_AFTER 1 /* out_cu_seqlens */
-#define RVIT_REGROUP_SRC_ROWS 2
-#define RVIT_REGROUP_KEEP 3
-#define RVIT_REGROUP_WINDOWS 4
-#define RVIT_REGROUP_UNIT_ROWS 5
-#define RVIT_REGROUP_UNIT_CU_SEQLENS 6
-#define RVIT_REGROUP_OUT_WINDOWS 7
-#define RVIT_REGROUP_OUT_UNIT_ROWS 8
 #define RVIT_REGROUP_N_BINDINGS 9
 struct rvit_regroup_push {
     int n_images, max_len, rows, n_prefix;
@@ -86,8 +62,6 @@ struct rvit_regroup_push {
 
 /* mean.comp: a group takes MEAN_COLUMNS fours of columns of one image. */
 #define RVIT_MEAN_COLUMNS 16
-#define RVIT_MEAN_CU_SEQLENS 0
-#define RVIT_MEAN_X 1
 struct rvit_mean_push {
     int n_images, max_len, rows, n_prefix;
     int dim4, first4; /* elements / 4 */
@@ -99,15 +73,6 @@ struct rvit_mean_push {
 #define RVIT_MATCH_HEAD_DIM 1
 #define RVIT_MATCH_LONG 2
 #define RVIT_MATCH_UNIT 3
-#define RVIT_MATCH_CU_SEQLENS 0
-#define RVIT_MATCH_K 1
-#define RVIT_MATCH_KEEP 2
-#define RVIT_MATCH_OUT_CU_SEQLENS 3
-#define RVIT_MATCH_SRC_ROWS 4
-#define RVIT_MATCH_METRIC 5
-#define RVIT_MATCH_NEXT_ROWS 6
-#define RVIT_MATCH_GRIDS 7
-#define RVIT_MATCH_WINDOWS 8 /* with windows only: more arrays than some devices bind */
 #define RVIT_MATCH_N_BINDINGS 9
 struct rvit_match_push {
     int n_images, max_len, rows, n_prefix;
@@ -120,14 +85,6 @@ struct rvit_match_push {
 
 /* merge.comp: a thread takes four elements of a row. */
 #define RVIT_MERGE_HAS_SIZES 1
-#define RVIT_MERGE_X 0
-#define RVIT_MERGE_SIZES 1
-#define RVIT_MERGE_SRC_ROWS 2
-#define RVIT_MERGE_NEXT_ROWS 3
-#define RVIT_MERGE_OUT_X 4
-#define RVIT_MERGE_OUT_SIZES 5
-#define RVIT_MERGE_OUT_KEY_BIAS 6
-#define RVIT_MERGE_LIVE 7
 struct rvit_merge_push {
     int rows, live_at;
     int x_rows;
@@ -139,11 +96,6 @@ struct rvit_merge_push {
 #define RVIT_POSITIONS_FLAGS 1
 #define RVIT_POSITIONS_HAS_KEEP 1
 #define RVIT_POSITIONS_HAS_POSITIONS 2
-#define RVIT_POSITIONS_SRC_ROWS 0
-#define RVIT_POSITIONS_KEEP 1
-#define RVIT_POSITIONS_POSITIONS 2
-#define RVIT_POSITIONS_OUT 3
-#define RVIT_POSITIONS_LIVE 4
 struct rvit_positions_push {
     int rows, live_at;
     int source_rows, n_positions;
@@ -151,10 +103,6 @@ struct rvit_positions_push {
 };
 
 /* pack.comp: units are 16-byte or 4-byte words. */
-#define RVIT_PACK_SOURCE 0
-#define RVIT_PACK_SRC_ROWS 1
-#define RVIT_PACK_DESTINATION 2
-#define RVIT_PACK_LIVE 3
 struct rvit_pack_push {
     int rows, live_at;
     int source_rows;
@@ -168,12 +116,6 @@ struct rvit_pack_push {
 #define RVIT_UNPACK_FILL 0
 #define RVIT_UNPACK_COPY_BASE 1
 #define RVIT_UNPACK_IN_PLACE 2
-#define RVIT_UNPACK_SOURCE 0
-#define RVIT_UNPACK_SRC_ROWS 1
-#define RVIT_UNPACK_BASE 2
-#define RVIT_UNPACK_DESTINATION 3
-#define RVIT_UNPACK_LIVE 4
-#define RVIT_UNPACK_DESTINATION_LIVE 5
 struct rvit_unpack_push {
     int rows, live_at;
     int destination_rows, destination_live_at;

@@ -3,11 +3,11 @@
 #ifndef LAYOUT_AFTER_GLSL
 #define LAYOUT_AFTER_GLSL
 
-layout(binding = RVIT_SELECT_OUT_CU_SEQLENS) coherent buffer OutCuSeqlens { uint out_cu_seqlens[]; };
-layout(binding = RVIT_SELECT_SRC_ROWS) writeonly buffer SrcRows { int src_rows[]; };
-layout(binding = RVIT_SELECT_ERROR) coherent writeonly buffer Error { int error[]; };
+layout(binding = 3) coherent buffer OutCuSeqlens { uint out_cu_seqlens[]; };
+layout(binding = 4) writeonly buffer SrcRows { int src_rows[]; };
+layout(binding = 6) coherent writeonly buffer Error { int error[]; };
 
-#define GRIDS_BINDING RVIT_SELECT_GRIDS
+#define GRIDS_BINDING 7
 #include "grids.glsl"
 
 shared uint is_last;

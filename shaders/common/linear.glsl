@@ -9,11 +9,11 @@ layout(constant_id = RVIT_LINEAR_ACTIVATION) const uint ACTIVATION = 0;
 
 #include "activate.glsl"
 
-layout(binding = RVIT_LINEAR_BIAS) readonly buffer Bias { vec4 bias_values[]; };
-layout(binding = RVIT_LINEAR_LIVE) readonly buffer Live { int live[]; };
+layout(binding = 2) readonly buffer Bias { vec4 bias_values[]; };
+layout(binding = 5) readonly buffer Live { int live[]; };
 #if IN_I8
-layout(binding = RVIT_LINEAR_X_SCALES) readonly buffer XScales { float x_scales[]; };
-layout(binding = RVIT_LINEAR_WEIGHT_SCALES) readonly buffer WeightScales { vec4 weight_scales[]; };
+layout(binding = 6) readonly buffer XScales { float x_scales[]; };
+layout(binding = 7) readonly buffer WeightScales { vec4 weight_scales[]; };
 #endif
 layout(push_constant) uniform Push { rvit_linear_push push; };
 
@@ -34,8 +34,8 @@ vec4 linear_scaled(ivec4 sum, uint row, uint column4)
 
 #if !LINEAR_UNITS // a shader that works on eights of elements has its own epilogue
 
-layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { OUT_VEC4 residual_words[]; };
-layout(binding = RVIT_LINEAR_OUT) buffer Out { OUT_VEC4 out_words[]; };
+layout(binding = 3) readonly buffer Residual { OUT_VEC4 residual_words[]; };
+layout(binding = 4) buffer Out { OUT_VEC4 out_words[]; };
 
 #if !IN_I8
 // sum += the products of four features with those of four columns, feature after feature.

@@ -4,16 +4,16 @@
 #define LINEAR_EIGHTS_GLSL
 
 #if OUT_F16
-layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { uvec4 residual_units[]; };
-layout(binding = RVIT_LINEAR_OUT) buffer Out { uvec4 out_units[]; };
+layout(binding = 3) readonly buffer Residual { uvec4 residual_units[]; };
+layout(binding = 4) buffer Out { uvec4 out_units[]; };
 #else
-layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { vec4 residual_words[]; };
-layout(binding = RVIT_LINEAR_OUT) buffer Out { vec4 out_words[]; };
+layout(binding = 3) readonly buffer Residual { vec4 residual_words[]; };
+layout(binding = 4) buffer Out { vec4 out_words[]; };
 #endif
 #if LINEAR_FOURS
 #if OUT_F16
-layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer ResidualFours { uvec2 residual_fours[]; };
-layout(binding = RVIT_LINEAR_OUT) buffer OutFours { uvec2 out_fours[]; };
+layout(binding = 3) readonly buffer ResidualFours { uvec2 residual_fours[]; };
+layout(binding = 4) buffer OutFours { uvec2 out_fours[]; };
 #define residual_four(at) half4_decode(residual_fours[uint(push.residual_at) * 2 + (at)], OUT_BF16)
 #define out_four(at, value) out_fours[uint(push.out_at) * 2 + (at)] = out_pack(value)
 #else
