@@ -30,7 +30,7 @@ if(RVIT_HAVE_VULKAN)
     set(shader_tests ${shader_tests} ${name} PARENT_SCOPE)
   endfunction()
   # Of each op a test or two. Most of their time is Mesa's: it compiles a pipeline in half a second, and each shape is one.
-  set(of_ops "*_variants,attention_options,proportional_attention,embed_resamples,grid_windows_limits,head_norms,head_sizes,layernorm_bytes,\
+  set(of_ops "*_variants,attention_options,proportional_attention,embed_resamples,grid_rope_vectors,grid_windows_limits,head_norms,head_sizes,layernorm_bytes,\
 layernorm_rows,linear_bytes_of_models,linear_forms,match_in_units,match_lengths,match_long_in_windows,mean_widths,merge_rows,pack_row_sizes,\
 pixelprune_random,pool_shapes,pool_sizes,preprocess_batches,probe_shapes,probe_sizes,quantize_activations,received_scales,regroup_random,\
 score_near_anchors,select_top_k")
@@ -71,7 +71,7 @@ if(RVIT_HAVE_CUDA AND RVIT_CUDA_EMULATION_LT_DIR)
   environment_for(kernels_hopper RVIT_EMU_ARCH=90 RVIT_EMU_SEED=7)
   environment_for(kernels_long RVIT_EMU_ARCH=90 RVIT_EMU_SEED=7 RVIT_EMU_PROCESSORS=3)
   # What few cases leave out.
-  kernel_test(rest test_ops --choice layernorm_bytes*,pool_variants,quantize_activations,received_head_dims)
+  kernel_test(rest test_ops --choice layernorm_bytes*,pool_*,quantize_activations,received_head_dims)
   set_property(TEST kernels_rest APPEND PROPERTY ENVIRONMENT_MODIFICATION RVIT_TEST_CASES=unset:)
   list(TRANSFORM kernel_tests PREPEND ${launched} OUTPUT_VARIABLE files)
   rvit_add_test(kernels_launched sh ${CMAKE_CURRENT_SOURCE_DIR}/cuda_launched.sh ${files})
