@@ -1,10 +1,10 @@
-# The tests of tools/test.sh: a choice that reaches every kernel and every shader once, and each part of the library, in minutes on a machine
-# without a GPU. tools/test.sh --full runs all tests. The target quick_tests builds what these need and no more.
+# The tests of tools/test.sh: a choice that reaches every kernel and every shader once, and each part of the library, in minutes on a
+# machine without a GPU. tools/test.sh --full runs all tests. The target quick_tests builds what these need and no more.
 
 # Those that are quick as they are.
 set(quick headers symbols runpath stack_frames spirv rooms option_table output_file accuracy_views_counts
-  test_safetensors test_checkpoint test_shards test_families test_config test_config_parts test_family_parts test_byte_tensors test_pos_embed
-  test_system test_image_axes test_cpu_chains test_cpu_tables test_cpu_kernels unload laws_cpu api_cpu
+  test_safetensors test_checkpoint test_shards test_families test_config test_config_parts test_family_parts test_byte_tensors
+  test_pos_embed test_system test_image_axes test_cpu_chains test_cpu_tables test_cpu_kernels unload laws_cpu api_cpu
   image orientation plain_jpeg float_text judge video preprocess zero_shot cli_pictures cli_streams cli_failures
   attention_long_cuda_emulated e4m3_cuda_emulated
   python_layouts readme_python readme_c readme_tables example_devices example_attention example_video example_classify configure_off)
@@ -30,10 +30,11 @@ if(RVIT_HAVE_VULKAN)
     set(shader_tests ${shader_tests} ${name} PARENT_SCOPE)
   endfunction()
   # Of each op a test or two. Most of their time is Mesa's: it compiles a pipeline in half a second, and each shape is one.
-  set(of_ops "*_variants,attention_options,proportional_attention,embed_resamples,grid_rope_vectors,grid_windows_limits,head_norms,head_sizes,layernorm_bytes,\
-layernorm_rows,linear_bytes_of_models,linear_forms,match_in_units,match_lengths,match_long_in_windows,mean_widths,merge_rows,pack_row_sizes,\
-pixelprune_random,pool_shapes,pool_sizes,preprocess_batches,probe_shapes,probe_sizes,quantize_activations,received_scales,regroup_random,\
-score_near_anchors,select_top_k")
+  set(of_ops *_variants attention_options proportional_attention embed_resamples grid_rope_vectors grid_windows_limits head_norms head_sizes
+    layernorm_bytes layernorm_rows linear_bytes_of_models linear_forms match_in_units match_lengths match_long_in_windows mean_widths
+    merge_rows pack_row_sizes pixelprune_random pool_shapes pool_sizes preprocess_batches probe_shapes probe_sizes
+    quantize_activations received_scales regroup_random score_near_anchors select_top_k)
+  list(JOIN of_ops "," of_ops)
   foreach(tier subgroup scalar)
     shader_test(${tier} test_ops --backend vulkan --tier ${tier} --choice ${of_ops})
     # With so few storage buffers selection takes several dispatches.
@@ -48,7 +49,8 @@ score_near_anchors,select_top_k")
   shader_test(arranged test_vulkan --backend vulkan --choice arrange_suite)
   shader_test(model test_model --backend vulkan --choice pruned_by_*)
   list(TRANSFORM shader_tests PREPEND ${made}_of_ OUTPUT_VARIABLE files)
-  rvit_add_test(shaders_made sh ${CMAKE_CURRENT_SOURCE_DIR}/vulkan_shaders.sh ${PROJECT_SOURCE_DIR}/shaders/variants.txt "(_vk|_scalar|_subgroup)$" ${files})
+  rvit_add_test(shaders_made sh ${CMAKE_CURRENT_SOURCE_DIR}/vulkan_shaders.sh ${PROJECT_SOURCE_DIR}/shaders/variants.txt
+    "(_vk|_scalar|_subgroup)$" ${files})
   list(TRANSFORM shader_tests PREPEND shaders_ OUTPUT_VARIABLE depends)
   set_tests_properties(shaders_made PROPERTIES DEPENDS "${depends}")
   list(APPEND quick shaders_made)
@@ -59,7 +61,8 @@ if(RVIT_HAVE_CUDA AND RVIT_CUDA_EMULATION_LT_DIR)
   # kernel_test(NAME PROGRAM ARGUMENT...): its launches are written down.
   function(kernel_test name)
     quick_test(kernels_${name} ${ARGN} --backend cuda)
-    environment_for(kernels_${name} RVIT_EMU_LAUNCHED=${launched}${name} LD_LIBRARY_PATH=${RVIT_CUDA_EMULATION_LT_DIR}:${RVIT_CUDA_EMULATION_DIR})
+    environment_for(kernels_${name} RVIT_EMU_LAUNCHED=${launched}${name}
+      LD_LIBRARY_PATH=${RVIT_CUDA_EMULATION_LT_DIR}:${RVIT_CUDA_EMULATION_DIR})
     set_tests_properties(kernels_${name} PROPERTIES FAIL_REGULAR_EXPRESSION "cuBLASLt emulation:")
     set(quick ${quick} PARENT_SCOPE)
     set(kernel_tests ${kernel_tests} ${name} PARENT_SCOPE)

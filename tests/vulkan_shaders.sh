@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: vulkan_shaders.sh VARIANTS PATTERN FILE...
-# Fails if no test made a pipeline of a shader of VARIANTS (shaders/variants.txt) whose name matches PATTERN, an awk expression. Each FILE is
-# what a test program wrote (RVIT_TEST_PIPELINES). Skipped where a test has not run.
+# Fails if no test made a pipeline of a shader of VARIANTS (shaders/variants.txt) whose name matches PATTERN, a regular
+# expression of awk. Each FILE is what a test program wrote (RVIT_TEST_PIPELINES). Skipped where a test has not run.
 set -eu
 variants=$1 pattern=$2
 shift 2
