@@ -94,7 +94,7 @@ foreach(name IN LISTS quick)
   endif()
 endforeach()
 # What they open at run time.
-foreach(name raggedvit raggedvit_python_core json_get cuda_emulation cuda_emulation_lt rvit_test_layer)
+foreach(name raggedvit raggedvit_python_core json_get raw_pixels cuda_emulation cuda_emulation_lt rvit_test_layer)
   if(TARGET ${name})
     add_dependencies(quick_tests ${name})
   endif()
