@@ -51,7 +51,7 @@ int harness_teardown(void **state);
 
 /* The main function of a test program:
      --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
-     --choice PATTERN,...   these tests and suites alone, unless all cases run (RVIT_TEST_CASES)
+     --choice PATTERN,...   only these tests and suites, unless all cases run (RVIT_TEST_CASES)
      --vector-bits 256|512   the CPU's widest vectors
      --kernels NAME   the CPU's kernels, as rvit_device_desc.kernels names them; or amx_emulated
      --stack BYTES   the tests run in a thread whose stack is as small as this

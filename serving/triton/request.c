@@ -53,7 +53,7 @@ static TRITONSERVER_Error *find_setting(struct request *self, const struct model
         else if (strcmp(name, "policy") == 0 || (strcmp(name, "keep") == 0 && !read_keep(type, value, &wish.keep)))
             return no_such_setting(model);
         else if (strcmp(name, "keep") != 0 && strncmp(name, "triton_", 7) != 0)
-            return invalid("the request has the parameter '%.100s', expected policy and keep alone, which choose among: %s", name,
+            return invalid("the request has the parameter '%.100s', expected only policy and keep, which choose among: %s", name,
                            model->settings.text);
     }
     if (n > 0)

@@ -55,7 +55,7 @@ void classify_pictures_desc(struct classify *self, rvit_session_desc *out);
 /* Sessions and queue, and the whole run. */
 int classify_pictures_open(struct classify *self, const rvit_session_desc *desc);
 int classify_pictures_run(struct classify *self);
-/* picture_timings.c: what of the time is decoding. After a run of all pictures: the rate of decoding alone, of the same pictures by the
+/* picture_timings.c: what of the time is decoding. After a run of all pictures: the rate of decoding only, of the same pictures by the
    same threads, and that of everything but decoding, of the first batches repeated, into the report. Prints a message on failure; returns
    an exit code. */
 int picture_timings_measure(struct classify *self);
