@@ -134,7 +134,9 @@ int runs_all_cases(void)
 
 int leaves_out(int64_t number, int32_t share)
 {
-    return H.is_slow && (number % share != 0 || chosen_cases++ % H.thinning != 0);
+    if (!H.is_slow || number == 0)
+        return 0;
+    return number % share != 0 || chosen_cases++ % H.thinning != 0;
 }
 
 static int parse_backend(const char *name, rvit_backend *out)

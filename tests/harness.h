@@ -61,7 +61,7 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
 
 /* Vulkan in software, CUDA emulated, and whatever runs under a sanitizer are slow: there a test runs one in `share` of its cases, those
    whose number is a multiple of it, and leaves_out gives 1 for the others. With the sum of the counters of nested loops as the number
-   every value of each counter still occurs, and with a share of 2 and three loops every pair of values.
+   every value of each counter still occurs, and with a share of 2 and three loops every pair of values. Case 0 always runs.
 
    In the environment RVIT_TEST_CASES=all: all cases everywhere; =few: the choice everywhere, and on slow devices a quarter of it.
    RVIT_TEST_PIPELINES=FILE: the names of the Vulkan pipelines that the run makes are written to the file. */
