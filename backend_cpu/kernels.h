@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include <raggedvit/ragged.h>
+#include <raggedvit/ops.h>
 
 #include "core/contract/op.h"
 

@@ -1,4 +1,4 @@
-/* The gradient of attention in float64, straight from its formulas (ragged.h). */
+/* The gradient of attention in float64, straight from its formulas (ops.h). */
 #include "backend_cpu/oracle.h"
 
 typedef struct backward {

@@ -2,7 +2,7 @@
 #ifndef RVIT_CU_LINEAR_CHOOSE_H
 #define RVIT_CU_LINEAR_CHOOSE_H
 
-#include <raggedvit/ragged.h>
+#include <raggedvit/ops.h>
 
 #include "backend_cuda/tile.h"
 

@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 INCLUDE = HERE.parent / "include"
 PACKAGE = HERE / "raggedvit"
 # Not experimental.h: the package works with every library of its minor version.
-HEADERS = ["status.h", "device.h", "ragged.h", "grids.h", "precision.h", "prune.h", "images.h", "tensors.h", "vit.h", "cuda.h", "vulkan.h"]
+HEADERS = ["device.h", "ops.h", "image.h", "prune.h", "model.h", "session.h", "cuda.h", "vulkan.h"]
 SCALARS = {
     "int": "c_int", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint8_t": "c_uint8",
     "size_t": "c_size_t", "float": "c_float", "double": "c_double", "char": "c_char", "void": "None",

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #include "core/base/half.h"
 #include "core/model/checkpoint.h"

@@ -3,8 +3,8 @@
 
 #include <sys/stat.h>
 
-#include <raggedvit/ragged.h>
-#include <raggedvit/tensors.h>
+#include <raggedvit/ops.h>
+#include <raggedvit/model.h>
 
 #include "core/base/printable.h"
 #include "core/file/safetensors.h"

@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #include "core/model/checkpoint.h"
 

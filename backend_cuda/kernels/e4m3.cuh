@@ -1,4 +1,4 @@
-/* Rows of e4m3 with a scale each: how they are made (ragged.h, rvit_quantize), and how linear takes them. */
+/* Rows of e4m3 with a scale each: how they are made (ops.h, rvit_quantize), and how linear takes them. */
 #ifndef RVIT_E4M3_CUH
 #define RVIT_E4M3_CUH
 

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include <raggedvit/status.h>
+#include <raggedvit/device.h>
 
 /* Copies the struct at source, which begins with its size_t struct_size, to destination (size bytes). Fields that the caller's version
    lacks become zero. INVALID_ARGUMENT: source is NULL, its struct_size is below sizeof(size_t) + 1, or a field that this version does not

@@ -1,5 +1,5 @@
 /* The names and sizes of element types. */
-#include <raggedvit/ragged.h>
+#include <raggedvit/ops.h>
 
 static const struct {
     const char *name;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include <raggedvit/ragged.h>
+#include <raggedvit/ops.h>
 
 static inline uint32_t rvit_float_bits(float value)
 {

@@ -3,7 +3,7 @@
 #ifndef RVIT_CORE_BASE_RESAMPLE_H
 #define RVIT_CORE_BASE_RESAMPLE_H
 
-#include <raggedvit/grids.h>
+#include <raggedvit/ops.h>
 
 typedef struct rvit_taps {
     rvit_resample how;

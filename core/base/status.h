@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_BASE_STATUS_H
 #define RVIT_CORE_BASE_STATUS_H
 
-#include <raggedvit/status.h>
+#include <raggedvit/device.h>
 
 /* Stores the formatted sentence as the thread's detail and returns status. The arguments may point into the detail before. A long sentence
    loses its middle (rvit_printable). */

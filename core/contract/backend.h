@@ -9,7 +9,7 @@
 
 #include <stdatomic.h>
 
-#include <raggedvit/precision.h>
+#include <raggedvit/model.h>
 
 #include "core/base/alloc.h"
 #include "core/base/log.h"

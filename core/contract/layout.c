@@ -1,7 +1,7 @@
 /* The cu_seqlens layout on the host: validation, and construction from a keep mask. */
 #include <stddef.h>
 
-#include <raggedvit/ragged.h>
+#include <raggedvit/ops.h>
 
 #include "core/base/entry.h"
 #include "core/base/status.h"

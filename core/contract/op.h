@@ -3,7 +3,7 @@
 #ifndef RVIT_CORE_CONTRACT_OP_H
 #define RVIT_CORE_CONTRACT_OP_H
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #include "core/base/half.h"
 

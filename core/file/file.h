@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <raggedvit/status.h>
+#include <raggedvit/device.h>
 
 #define RVIT_SHOWN_PATH 320
 

@@ -1,5 +1,5 @@
 /* The tensors of files, for callers. */
-#include <raggedvit/tensors.h>
+#include <raggedvit/model.h>
 
 #include <inttypes.h>
 

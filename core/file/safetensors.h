@@ -3,7 +3,7 @@
 #ifndef RVIT_CORE_FILE_SAFETENSORS_H
 #define RVIT_CORE_FILE_SAFETENSORS_H
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #include "core/base/alloc.h"
 #include "core/file/file.h"

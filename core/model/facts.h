@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_MODEL_FACTS_H
 #define RVIT_CORE_MODEL_FACTS_H
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #include "core/model/rope_table.h"
 

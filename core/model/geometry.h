@@ -6,7 +6,7 @@
 #include "core/model/families.h"
 #include "core/model/rope_table.h"
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #define RVIT_MAX_PREDICTORS 8
 #define RVIT_MAX_DEEPSTACK 8

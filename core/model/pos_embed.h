@@ -4,7 +4,7 @@
 
 #include "core/base/alloc.h"
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 /* The weights of one axis: out[i] = sum over j < n_in of weights[i * n_in + j] * in[j]; weights [n_out, n_in]. Rows sum to 1.
    how: not DEFAULT. */

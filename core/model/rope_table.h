@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_MODEL_ROPE_TABLE_H
 #define RVIT_CORE_MODEL_ROPE_TABLE_H
 
-#include <raggedvit/grids.h>
+#include <raggedvit/ops.h>
 
 /* Which elements of a head are turned together: i and i + head_dim / 2, or 2 i and 2 i + 1. */
 typedef enum rvit_rope_layout { RVIT_ROPE_HALF, RVIT_ROPE_INTERLEAVED } rvit_rope_layout;

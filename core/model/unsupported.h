@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_MODEL_UNSUPPORTED_H
 #define RVIT_CORE_MODEL_UNSUPPORTED_H
 
-#include <raggedvit/status.h>
+#include <raggedvit/device.h>
 
 typedef enum rvit_feature {
     RVIT_FEATURE_OTHER_ACTIVATION,

@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_PICTURE_IMAGE_RECIPE_H
 #define RVIT_CORE_PICTURE_IMAGE_RECIPE_H
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #define RVIT_IMAGE_MAX_TARGET (1 << 14) /* pixels each way */
 

@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_PICTURE_IMAGES_H
 #define RVIT_CORE_PICTURE_IMAGES_H
 
-#include <raggedvit/images.h>
+#include <raggedvit/image.h>
 
 #include "core/picture/image_axes.h"
 

@@ -1,7 +1,7 @@
 /* Grids of patches that models of images of any size cut a picture into. */
 #include <math.h>
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #include "core/base/entry.h"
 #include "core/base/status.h"

@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_WEIGHTS_FLOAT16_REACH_H
 #define RVIT_CORE_WEIGHTS_FLOAT16_REACH_H
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 /* The most that a value of the model which is stored in 16 bits can be, and which it is. */
 #define RVIT_REACH_NAME 64

@@ -6,7 +6,7 @@
 #ifndef RAGGEDVIT_EXPERIMENTAL_H
 #define RAGGEDVIT_EXPERIMENTAL_H
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #ifdef __cplusplus
 extern "C" {

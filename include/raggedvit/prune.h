@@ -7,7 +7,7 @@
 #ifndef RAGGEDVIT_PRUNE_H
 #define RAGGEDVIT_PRUNE_H
 
-#include <raggedvit/ragged.h>
+#include <raggedvit/ops.h>
 
 #ifdef __cplusplus
 extern "C" {

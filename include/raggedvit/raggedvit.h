@@ -8,10 +8,9 @@
    whatever the lengths, on CUDA, Vulkan or the CPU.
 
    Three levels, each usable alone:
-     ragged.h, prune.h, single ops on your own buffers and stream: rvit_attention, rvit_select, ...
-     grids.h
-     device.h           a recorded program of ops: rvit_record_begin, rvit_program_launch
-     vit.h              a model and a session: from checkpoint and images to logits and kept tokens
+     ops.h, prune.h, image.h   single ops on your own buffers and stream: rvit_attention, rvit_select, ...
+     device.h                  a recorded program of ops: rvit_record_begin, rvit_program_launch
+     model.h, session.h        a model and a session: from checkpoint and images to logits and kept tokens
 
    Example: classify one image (f32 [3, 224, 224], normalised) and drop half of the patches after
    block 3. Every call returns an rvit_status, not checked here:
@@ -35,13 +34,10 @@
 #define RAGGEDVIT_RAGGEDVIT_H
 
 #include <raggedvit/device.h>
-#include <raggedvit/grids.h>
-#include <raggedvit/images.h>
-#include <raggedvit/precision.h>
+#include <raggedvit/image.h>
+#include <raggedvit/model.h>
+#include <raggedvit/ops.h>
 #include <raggedvit/prune.h>
-#include <raggedvit/ragged.h>
-#include <raggedvit/status.h>
-#include <raggedvit/tensors.h>
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 #endif

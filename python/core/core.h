@@ -11,8 +11,8 @@
 
 #include <raggedvit/cuda.h>
 #include <raggedvit/prune.h>
-#include <raggedvit/ragged.h>
-#include <raggedvit/vit.h>
+#include <raggedvit/ops.h>
+#include <raggedvit/session.h>
 
 #include "dlpack.h"
 

@@ -79,7 +79,7 @@ class PolicyInfo:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model's geometry, as include/raggedvit/vit.h describes rvit_model_info."""
+    """A model's geometry, as include/raggedvit/session.h describes rvit_model_info."""
 
     architecture: str
     family: str

@@ -347,13 +347,162 @@ class rvit_grid_rope_args(Struct):  # 112 bytes
     ]
 
 
-class rvit_precision_choice(Struct):  # 280 bytes
+class rvit_pool_args(Struct):  # 160 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
-        ("precision", c_int),  # 8
-        ("dtype", c_int),  # 12
-        ("quantization", c_int),  # 16
-        ("reason", c_char * 256),  # 20
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("mode", c_int),  # 16
+        ("n_images", c_int32),  # 20
+        ("max_len", c_int32),  # 24
+        ("n_prefix", c_int32),  # 28
+        ("rows", c_int64),  # 32
+        ("dim", c_int32),  # 40
+        ("norm", c_int),  # 44
+        ("eps", c_float),  # 48
+        ("x", rvit_view),  # 56
+        ("cu_seqlens", rvit_view),  # 72
+        ("sizes", rvit_view),  # 88
+        ("gamma", rvit_view),  # 104
+        ("beta", rvit_view),  # 120
+        ("out", rvit_view),  # 136
+        ("out_stride", c_int64),  # 152
+    ]
+
+
+class rvit_probe_args(Struct):  # 184 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("n_images", c_int32),  # 16
+        ("n_heads", c_int32),  # 20
+        ("head_dim", c_int32),  # 24
+        ("max_len", c_int32),  # 28
+        ("rows", c_int64),  # 32
+        ("dim", c_int32),  # 40
+        ("x", rvit_view),  # 48
+        ("logits", rvit_view),  # 64
+        ("logits_stride", c_int64),  # 80
+        ("sizes", rvit_view),  # 88
+        ("cu_seqlens", rvit_view),  # 104
+        ("weight", rvit_view),  # 120
+        ("bias", rvit_view),  # 136
+        ("out", rvit_view),  # 152
+        ("probs", rvit_view),  # 168
+    ]
+
+
+class rvit_head_args(Struct):  # 168 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("weight_dtype", c_int),  # 12
+        ("n_images", c_int32),  # 16
+        ("rows", c_int64),  # 24
+        ("dim", c_int32),  # 32
+        ("n_tokens", c_int32),  # 36
+        ("n_classes", c_int32),  # 40
+        ("eps", c_float),  # 44
+        ("x", rvit_view),  # 48
+        ("cu_seqlens", rvit_view),  # 64
+        ("gamma", rvit_view),  # 80
+        ("beta", rvit_view),  # 96
+        ("weight", rvit_view),  # 112
+        ("bias", rvit_view),  # 128
+        ("logits", rvit_view),  # 144
+        ("norm", c_int),  # 160
+    ]
+
+
+class rvit_image(Struct):  # 80 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("data", c_void_p),  # 8
+        ("view", rvit_view),  # 16
+        ("width", c_int32),  # 32
+        ("height", c_int32),  # 36
+        ("stride", c_int64),  # 40
+        ("format", c_int),  # 48
+        ("matrix", c_int),  # 52
+        ("full_range", c_int32),  # 56
+        ("plane_offset", c_int64),  # 64
+        ("target_width", c_int32),  # 72
+        ("target_height", c_int32),  # 76
+    ]
+
+
+class rvit_image_recipe(Struct):  # 80 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("fit", c_int),  # 8
+        ("filter", c_int),  # 12
+        ("processor", c_int),  # 16
+        ("height", c_int32),  # 20
+        ("width", c_int32),  # 24
+        ("resize_height", c_int32),  # 28
+        ("resize_width", c_int32),  # 32
+        ("mean", array(c_float, 3)),  # 36
+        ("std", array(c_float, 3)),  # 48
+        ("fill", array(c_int32, 3)),  # 60
+        ("max_patches", c_int32),  # 72
+    ]
+
+
+class rvit_images_args(Struct):  # 80 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("recipe", c_void_p),  # 8
+        ("images", c_void_p),  # 16
+        ("n_images", c_int32),  # 24
+        ("max_images", c_int32),  # 28
+        ("max_rows", c_int64),  # 32
+        ("patch_size", c_int32),  # 40
+        ("n_prefix", c_int32),  # 44
+        ("pixels", rvit_view),  # 48
+        ("pixels_size", c_int64),  # 64
+        ("one_target", c_int32),  # 72
+    ]
+
+
+class rvit_patchify_args(Struct):  # 120 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("live_images", rvit_view),  # 16
+        ("channels", c_int32),  # 32
+        ("image_size", c_int32),  # 36
+        ("patch_size", c_int32),  # 40
+        ("n_prefix", c_int32),  # 44
+        ("images", rvit_view),  # 48
+        ("out", rvit_view),  # 64
+        ("cu_seqlens", rvit_view),  # 80
+        ("image_height", c_int32),  # 96
+        ("image_width", c_int32),  # 100
+        ("crop", c_int32),  # 104
+        ("out_stride", c_int32),  # 108
+        ("parts", c_int32),  # 112
+    ]
+
+
+class rvit_preprocess_args(Struct):  # 152 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("rows", c_int64),  # 16
+        ("patch_size", c_int32),  # 24
+        ("out_stride", c_int32),  # 28
+        ("source", rvit_view),  # 32
+        ("source_size", c_int64),  # 48
+        ("pixels", rvit_view),  # 56
+        ("pixels_size", c_int64),  # 72
+        ("staging", rvit_view),  # 80
+        ("out", rvit_view),  # 96
+        ("cu_seqlens", rvit_view),  # 112
+        ("grids", rvit_view),  # 128
+        ("parts", c_int32),  # 144
     ]
 
 
@@ -555,162 +704,13 @@ class rvit_prune_info(Struct):  # 128 bytes
     ]
 
 
-class rvit_image(Struct):  # 80 bytes
+class rvit_precision_choice(Struct):  # 280 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
-        ("data", c_void_p),  # 8
-        ("view", rvit_view),  # 16
-        ("width", c_int32),  # 32
-        ("height", c_int32),  # 36
-        ("stride", c_int64),  # 40
-        ("format", c_int),  # 48
-        ("matrix", c_int),  # 52
-        ("full_range", c_int32),  # 56
-        ("plane_offset", c_int64),  # 64
-        ("target_width", c_int32),  # 72
-        ("target_height", c_int32),  # 76
-    ]
-
-
-class rvit_image_recipe(Struct):  # 80 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("fit", c_int),  # 8
-        ("filter", c_int),  # 12
-        ("processor", c_int),  # 16
-        ("height", c_int32),  # 20
-        ("width", c_int32),  # 24
-        ("resize_height", c_int32),  # 28
-        ("resize_width", c_int32),  # 32
-        ("mean", array(c_float, 3)),  # 36
-        ("std", array(c_float, 3)),  # 48
-        ("fill", array(c_int32, 3)),  # 60
-        ("max_patches", c_int32),  # 72
-    ]
-
-
-class rvit_images_args(Struct):  # 80 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("recipe", c_void_p),  # 8
-        ("images", c_void_p),  # 16
-        ("n_images", c_int32),  # 24
-        ("max_images", c_int32),  # 28
-        ("max_rows", c_int64),  # 32
-        ("patch_size", c_int32),  # 40
-        ("n_prefix", c_int32),  # 44
-        ("pixels", rvit_view),  # 48
-        ("pixels_size", c_int64),  # 64
-        ("one_target", c_int32),  # 72
-    ]
-
-
-class rvit_patchify_args(Struct):  # 120 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("dtype", c_int),  # 8
-        ("n_images", c_int32),  # 12
-        ("live_images", rvit_view),  # 16
-        ("channels", c_int32),  # 32
-        ("image_size", c_int32),  # 36
-        ("patch_size", c_int32),  # 40
-        ("n_prefix", c_int32),  # 44
-        ("images", rvit_view),  # 48
-        ("out", rvit_view),  # 64
-        ("cu_seqlens", rvit_view),  # 80
-        ("image_height", c_int32),  # 96
-        ("image_width", c_int32),  # 100
-        ("crop", c_int32),  # 104
-        ("out_stride", c_int32),  # 108
-        ("parts", c_int32),  # 112
-    ]
-
-
-class rvit_preprocess_args(Struct):  # 152 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("dtype", c_int),  # 8
-        ("n_images", c_int32),  # 12
-        ("rows", c_int64),  # 16
-        ("patch_size", c_int32),  # 24
-        ("out_stride", c_int32),  # 28
-        ("source", rvit_view),  # 32
-        ("source_size", c_int64),  # 48
-        ("pixels", rvit_view),  # 56
-        ("pixels_size", c_int64),  # 72
-        ("staging", rvit_view),  # 80
-        ("out", rvit_view),  # 96
-        ("cu_seqlens", rvit_view),  # 112
-        ("grids", rvit_view),  # 128
-        ("parts", c_int32),  # 144
-    ]
-
-
-class rvit_pool_args(Struct):  # 160 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("dtype", c_int),  # 8
-        ("out_dtype", c_int),  # 12
-        ("mode", c_int),  # 16
-        ("n_images", c_int32),  # 20
-        ("max_len", c_int32),  # 24
-        ("n_prefix", c_int32),  # 28
-        ("rows", c_int64),  # 32
-        ("dim", c_int32),  # 40
-        ("norm", c_int),  # 44
-        ("eps", c_float),  # 48
-        ("x", rvit_view),  # 56
-        ("cu_seqlens", rvit_view),  # 72
-        ("sizes", rvit_view),  # 88
-        ("gamma", rvit_view),  # 104
-        ("beta", rvit_view),  # 120
-        ("out", rvit_view),  # 136
-        ("out_stride", c_int64),  # 152
-    ]
-
-
-class rvit_probe_args(Struct):  # 184 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("dtype", c_int),  # 8
-        ("out_dtype", c_int),  # 12
-        ("n_images", c_int32),  # 16
-        ("n_heads", c_int32),  # 20
-        ("head_dim", c_int32),  # 24
-        ("max_len", c_int32),  # 28
-        ("rows", c_int64),  # 32
-        ("dim", c_int32),  # 40
-        ("x", rvit_view),  # 48
-        ("logits", rvit_view),  # 64
-        ("logits_stride", c_int64),  # 80
-        ("sizes", rvit_view),  # 88
-        ("cu_seqlens", rvit_view),  # 104
-        ("weight", rvit_view),  # 120
-        ("bias", rvit_view),  # 136
-        ("out", rvit_view),  # 152
-        ("probs", rvit_view),  # 168
-    ]
-
-
-class rvit_head_args(Struct):  # 168 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("dtype", c_int),  # 8
-        ("weight_dtype", c_int),  # 12
-        ("n_images", c_int32),  # 16
-        ("rows", c_int64),  # 24
-        ("dim", c_int32),  # 32
-        ("n_tokens", c_int32),  # 36
-        ("n_classes", c_int32),  # 40
-        ("eps", c_float),  # 44
-        ("x", rvit_view),  # 48
-        ("cu_seqlens", rvit_view),  # 64
-        ("gamma", rvit_view),  # 80
-        ("beta", rvit_view),  # 96
-        ("weight", rvit_view),  # 112
-        ("bias", rvit_view),  # 128
-        ("logits", rvit_view),  # 144
-        ("norm", c_int),  # 160
+        ("precision", c_int),  # 8
+        ("dtype", c_int),  # 12
+        ("quantization", c_int),  # 16
+        ("reason", c_char * 256),  # 20
     ]
 
 
@@ -934,7 +934,14 @@ TYPES: dict[str, Any] = {
     "rvit_grid_layout_args": rvit_grid_layout_args,
     "rvit_embed_args": rvit_embed_args,
     "rvit_grid_rope_args": rvit_grid_rope_args,
-    "rvit_precision_choice": rvit_precision_choice,
+    "rvit_pool_args": rvit_pool_args,
+    "rvit_probe_args": rvit_probe_args,
+    "rvit_head_args": rvit_head_args,
+    "rvit_image": rvit_image,
+    "rvit_image_recipe": rvit_image_recipe,
+    "rvit_images_args": rvit_images_args,
+    "rvit_patchify_args": rvit_patchify_args,
+    "rvit_preprocess_args": rvit_preprocess_args,
     "rvit_select_args": rvit_select_args,
     "rvit_regroup_args": rvit_regroup_args,
     "rvit_mean_args": rvit_mean_args,
@@ -944,14 +951,7 @@ TYPES: dict[str, Any] = {
     "rvit_pixelprune_args": rvit_pixelprune_args,
     "rvit_prune_desc": rvit_prune_desc,
     "rvit_prune_info": rvit_prune_info,
-    "rvit_image": rvit_image,
-    "rvit_image_recipe": rvit_image_recipe,
-    "rvit_images_args": rvit_images_args,
-    "rvit_patchify_args": rvit_patchify_args,
-    "rvit_preprocess_args": rvit_preprocess_args,
-    "rvit_pool_args": rvit_pool_args,
-    "rvit_probe_args": rvit_probe_args,
-    "rvit_head_args": rvit_head_args,
+    "rvit_precision_choice": rvit_precision_choice,
     "rvit_model_info": rvit_model_info,
     "rvit_checkpoint_desc": rvit_checkpoint_desc,
     "rvit_tensor_desc": rvit_tensor_desc,
@@ -1015,8 +1015,29 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_grid_rope_args": {
         "struct_size": sizeof(rvit_grid_rope_args),
     },
-    "rvit_precision_choice": {
-        "struct_size": sizeof(rvit_precision_choice),
+    "rvit_pool_args": {
+        "struct_size": sizeof(rvit_pool_args),
+    },
+    "rvit_probe_args": {
+        "struct_size": sizeof(rvit_probe_args),
+    },
+    "rvit_head_args": {
+        "struct_size": sizeof(rvit_head_args),
+    },
+    "rvit_image": {
+        "struct_size": sizeof(rvit_image),
+    },
+    "rvit_image_recipe": {
+        "struct_size": sizeof(rvit_image_recipe),
+    },
+    "rvit_images_args": {
+        "struct_size": sizeof(rvit_images_args),
+    },
+    "rvit_patchify_args": {
+        "struct_size": sizeof(rvit_patchify_args),
+    },
+    "rvit_preprocess_args": {
+        "struct_size": sizeof(rvit_preprocess_args),
     },
     "rvit_select_args": {
         "struct_size": sizeof(rvit_select_args),
@@ -1051,29 +1072,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_prune_info": {
         "struct_size": sizeof(rvit_prune_info),
     },
-    "rvit_image": {
-        "struct_size": sizeof(rvit_image),
-    },
-    "rvit_image_recipe": {
-        "struct_size": sizeof(rvit_image_recipe),
-    },
-    "rvit_images_args": {
-        "struct_size": sizeof(rvit_images_args),
-    },
-    "rvit_patchify_args": {
-        "struct_size": sizeof(rvit_patchify_args),
-    },
-    "rvit_preprocess_args": {
-        "struct_size": sizeof(rvit_preprocess_args),
-    },
-    "rvit_pool_args": {
-        "struct_size": sizeof(rvit_pool_args),
-    },
-    "rvit_probe_args": {
-        "struct_size": sizeof(rvit_probe_args),
-    },
-    "rvit_head_args": {
-        "struct_size": sizeof(rvit_head_args),
+    "rvit_precision_choice": {
+        "struct_size": sizeof(rvit_precision_choice),
     },
     "rvit_model_info": {
         "struct_size": sizeof(rvit_model_info),
@@ -1164,8 +1164,15 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_embed": (c_int, [c_void_p, c_void_p], True),
     "rvit_grid_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_rope_frequencies": (c_int, [c_int, c_double, c_int32, c_void_p], True),
-    "rvit_quantization_name": (c_char_p, [c_int], False),
-    "rvit_precision_name": (c_char_p, [c_int], False),
+    "rvit_pool": (c_int, [c_void_p, c_void_p], True),
+    "rvit_probe": (c_int, [c_void_p, c_void_p], True),
+    "rvit_head": (c_int, [c_void_p, c_void_p], True),
+    "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
+    "rvit_images_table_size": (c_int64, [c_int32], False),
+    "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
+    "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
+    "rvit_naflex_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_void_p], True),
+    "rvit_qwen_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_select": (c_int, [c_void_p, c_void_p], True),
     "rvit_regroup": (c_int, [c_void_p, c_void_p], True),
     "rvit_mean": (c_int, [c_void_p, c_void_p], True),
@@ -1176,10 +1183,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_count_table": (c_int, [c_int, c_double, c_int32, c_int32, c_void_p], True),
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
-    "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
-    "rvit_images_table_size": (c_int64, [c_int32], False),
-    "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
-    "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
     "rvit_tensors_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_tensors_destroy": (None, [c_void_p], False),
     "rvit_tensors_count": (c_int32, [c_void_p], False),
@@ -1188,9 +1191,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_tensors_read": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_tensors_read_bytes": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_tensors_size": (c_int64, [c_void_p, c_int32], False),
-    "rvit_pool": (c_int, [c_void_p, c_void_p], True),
-    "rvit_probe": (c_int, [c_void_p, c_void_p], True),
-    "rvit_head": (c_int, [c_void_p, c_void_p], True),
+    "rvit_quantization_name": (c_char_p, [c_int], False),
+    "rvit_precision_name": (c_char_p, [c_int], False),
     "rvit_image_recipe_of_model": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_from_tensors": (c_int, [c_void_p, c_int32, c_void_p, c_void_p], True),
@@ -1206,8 +1208,6 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_precision_choose": (c_int, [c_void_p, c_void_p, c_int, c_void_p], True),
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
-    "rvit_naflex_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_void_p], True),
-    "rvit_qwen_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_session_memory": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_destroy": (None, [c_void_p], False),

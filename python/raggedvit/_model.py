@@ -66,7 +66,7 @@ class Model:
 
     path: a .safetensors file, or a *.safetensors.index.json. backend: "auto" (CUDA, then a Vulkan GPU, then the CPU), "cpu", "cuda",
     "vulkan"; index: the device within it. dtype: "f32", "f16" or "bf16", storage of weights and activations; "int8" (for CPUs and Vulkan) and "fp8" (for
-    CUDA) multiply 8 bits in the blocks; "auto" is the fastest of these that is accurate enough (rvit_precision in raggedvit/vit.h), and
+    CUDA) multiply 8 bits in the blocks; "auto" is the fastest of these that is accurate enough (rvit_precision in raggedvit/session.h), and
     self.dtype says which it is. image_size: side of the images if it is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"; None: as the code that the tensors'
     names belong to). n_threads: of the CPU backend; 0: as
     many as the process may use. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
@@ -74,7 +74,7 @@ class Model:
 
     architecture, n_heads, activation ("gelu", "gelu_tanh", "quick_gelu", "silu"), pooling ("cls", "mean", ...), position ("table", "rope",
     ...) and eps say what the weights do not tell, where neither a config.json beside the file nor its metadata does, or against them. A name
-    of timm's as architecture stands for all of them; "vit" is a plain model. rvit_checkpoint_open in raggedvit/vit.h has the rule.
+    of timm's as architecture stands for all of them; "vit" is a plain model. rvit_checkpoint_open in raggedvit/session.h has the rule.
 
     Forwards are recorded when first needed, and kept with their memory. A policy's first two batch sizes get a forward each, the fastest
     there is; all other sizes share one, whose capacity doubles as it must. max_batch: no batch is larger; each policy then has one forward

@@ -328,7 +328,7 @@ static int64_t in_256s(int64_t size)
     return (size + 255) / 256 * 256;
 }
 
-/* What a stage adds to a session's memory, as vit.h says. */
+/* What a stage adds to a session's memory, as session.h says. */
 static void memory(void **state)
 {
     (void)state;

@@ -129,7 +129,7 @@ static rvit_session_desc variant_of(const fixture *f, int policy, int variant)
     return desc;
 }
 
-/* The bounds that vit.h states. */
+/* The bounds that session.h states. */
 static long long most_working(int32_t stages)
 {
     const int32_t tokens = 1 + 64;
@@ -205,7 +205,7 @@ static void memory_is_known_before(void **state)
     close_fixture(f);
 }
 
-/* Sums of arrays, each rounded up as vit.h says. */
+/* Sums of arrays, each rounded up as session.h says. */
 static int64_t sum_of(const int64_t *sizes, int n)
 {
     int64_t sum = 0;
@@ -215,7 +215,7 @@ static int64_t sum_of(const int64_t *sizes, int n)
 }
 #define SUM(...) sum_of((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 
-/* The formula of vit.h, written down a second time. */
+/* The formula of session.h, written down a second time. */
 static void check_formula(rvit_quantization quantization)
 {
     static const int policies[] = {RVIT_PRUNE_NONE,   RVIT_PRUNE_L2,           RVIT_PRUNE_EVIT,     RVIT_PRUNE_MASK,   RVIT_PRUNE_TOME,

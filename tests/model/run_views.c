@@ -26,7 +26,7 @@ static void open_memory(memory *d, const toy *m, const int32_t counts[RUNS], uin
 {
     expect_ok(rvit_stream_create(H.device[DEVICE], &d->stream));
     for (int run = 0; run < RUNS; run++) {
-        /* Vulkan reads the capacity's images, whatever their number (vit.h). */
+        /* Vulkan reads the capacity's images, whatever their number (session.h). */
         const int64_t room = H.desc.backend == RVIT_BACKEND_VULKAN || counts[run] == 0 ? N_IMAGES : counts[run];
         expect_ok(rvit_buffer_create(H.device[DEVICE], room * m->pixels * 4, RVIT_BUFFER_DEVICE, &d->images[run]));
         expect_ok(rvit_buffer_create(H.device[DEVICE], (counts[run] + 1) * CLASSES * 4, RVIT_BUFFER_DEVICE, &d->logits[run]));

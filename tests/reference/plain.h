@@ -5,8 +5,7 @@
 
 #include <stdint.h>
 
-#include <raggedvit/grids.h>
-#include <raggedvit/ragged.h>
+#include <raggedvit/ops.h>
 
 typedef struct linear_problem {
     int64_t rows;

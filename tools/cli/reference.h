@@ -5,7 +5,7 @@
 #include "cli.h"
 #include "json.h"
 
-#include <raggedvit/tensors.h>
+#include <raggedvit/model.h>
 
 enum { REFERENCE_LOGITS, REFERENCE_POOLED, REFERENCE_FEATURES, REFERENCE_OUTPUTS };
 

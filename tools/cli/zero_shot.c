@@ -6,7 +6,7 @@
 
 #include "options.h"
 
-#include <raggedvit/tensors.h>
+#include <raggedvit/model.h>
 
 #define CLIP_SCALE 100.0 /* where CLIP's training stops it, and published models are */
 

@@ -6,10 +6,10 @@
    are on the host. rvit_preprocess resizes, crops, normalises and cuts all of them in one op, whatever
    their sizes. What travels is in the region, so that a recorded op takes other pictures with each
    launch. */
-#ifndef RAGGEDVIT_IMAGES_H
-#define RAGGEDVIT_IMAGES_H
+#ifndef RAGGEDVIT_IMAGE_H
+#define RAGGEDVIT_IMAGE_H
 
-#include <raggedvit/prune.h>
+#include <raggedvit/ops.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -208,6 +208,22 @@ typedef struct rvit_preprocess_args {
 } rvit_preprocess_args;
 #define RVIT_PREPROCESS_ARGS_INIT RVIT_INIT(rvit_preprocess_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_preprocess(rvit_stream *stream, const rvit_preprocess_args *args);
+
+/* The grid that NaFlex brings a picture of this many pixels to, as transformers and timm do: the
+   largest scale, found by halving 1e-6..100 until it is known to 1e-5, at which lines * columns is at
+   most max_patches, each side rounded up to whole patches. out_grid, int32 [2]: lines, columns; the
+   picture is then resized to patch_size times these, whatever its shape. INVALID_ARGUMENT: a side is
+   not in 1..2^20, patch_size not in 1..256, or max_patches below 1. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, int32_t max_patches,
+                                                     int32_t *out_grid);
+
+/* The grid that Qwen2.5-VL and Qwen3-VL bring a picture of this many pixels to, as transformers' processor does:
+   each side rounded to the nearest multiple of merge * patch_size, halves to even; where that is more than
+   max_pixels, or less than min_pixels, the sides scaled by the square root of the ratio and rounded down, or up.
+   out_grid as above. INVALID_ARGUMENT: a side is not in 1..2^20, or more than 200 times the other; patch_size is
+   not in 1..256, merge not in 1..16; or not 1 <= min_pixels <= max_pixels <= 2^40. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_qwen_grid(int32_t height, int32_t width, int32_t patch_size, int32_t merge, int64_t min_pixels,
+                                                   int64_t max_pixels, int32_t *out_grid);
 
 #ifdef __cplusplus
 }
