@@ -1,21 +1,21 @@
-/* Ops on ragged batches: attention and its gradient, linear, layernorm, pack, unpack; and the
-   cu_seqlens layout that they share.
+/* Ops on ragged batches: attention and its gradient, linear, layernorm, quantize, pack, unpack, rotary
+   positions, pooling and the head, and the ops for images of different sizes.
 
-   Layout. A batch of n_images sequences is packed in one array of rows, image after image. Image i
-   owns the rows cu_seqlens[i] .. cu_seqlens[i+1]-1. cu_seqlens is int32 [n_images + 1] on the
-   device; it starts at 0 and never decreases. An image may have any length from 0 to max_len, and
-   n_images may be 0. The host knows capacities only; no op reads lengths back. Rows at or past
+   Layout. A batch of n_images sequences is packed into one array of rows, image after image. Image i
+   owns rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. cu_seqlens is int32 [n_images + 1] on the device;
+   it starts at 0 and never decreases. An image may have any length from 0 to max_len, and n_images may
+   be 0. The host knows only capacities: no op reads a length back. Rows at or past
    cu_seqlens[n_images] are never used as data and never written.
 
-   Arithmetic. Arrays are stored in 16 or 32 bits; all arithmetic and accumulation is in float32.
-   Every array is row-major. Strides are in elements and are multiples of 8. Rows of 8 bits, with a
-   scale each, are what rvit_layernorm and rvit_quantize can write and rvit_linear can multiply (and,
-   E4M3 with a scale known beforehand, write).
+   Arithmetic. Arrays are stored in 16 or 32 bits; arithmetic and accumulation are in float32. Every
+   array is row-major. Strides are in elements and are multiples of 8. Quantized rows have 8-bit values
+   and one scale per row: rvit_layernorm and rvit_quantize write them, rvit_linear multiplies them and
+   can write E4M3 rows with a static scale.
 
-   Calls. All ops are asynchronous on their stream. Args need to live for the call only, buffers
-   until the work is done. An op returns INVALID_ARGUMENT if an argument breaks its rule (a missing
-   view, a view past the end of its buffer, a buffer of another device) and UNSUPPORTED, with the
-   reason, if the device cannot run it. */
+   Calls. All ops are asynchronous on their stream. Args are read during the call; buffers must outlive
+   the work. An op returns INVALID_ARGUMENT if an argument breaks its rule (for example a missing view,
+   a view past the end of its buffer, or a buffer of another device) and UNSUPPORTED, with the reason,
+   if the device cannot run it. */
 #ifndef RAGGEDVIT_OPS_H
 #define RAGGEDVIT_OPS_H
 
@@ -25,21 +25,20 @@
 extern "C" {
 #endif
 
-/* I8 and E4M3 take one byte. They are allowed where an argument says so, and nowhere else. E4M3 is the
-   "e4m3fn" of OCP's 8-bit floating point: up to 448, without infinities. */
+/* I8 and E4M3 take one byte and are accepted only where an argument says so. E4M3 is the "e4m3fn"
+   format of the OCP 8-bit floating-point specification: up to 448, no infinities. */
 typedef enum rvit_dtype { RVIT_F32 = 0, RVIT_F16 = 1, RVIT_BF16 = 2, RVIT_I8 = 3, RVIT_E4M3 = 4 } rvit_dtype;
 /* Bytes of one element; 0 if the value is not a valid dtype. */
 RVIT_API int64_t rvit_dtype_size(rvit_dtype dtype);
 /* "f32", "f16", "bf16", "int8", "e4m3" */
 RVIT_API const char *rvit_dtype_name(rvit_dtype dtype);
 
-/* The number of rows that an op processes. capacity: the host's upper bound. Without live, the op
-   processes exactly capacity rows. With live, it processes min(capacity, the int32 at live), read
-   on the device when the op runs. live is 4-byte aligned; usually it is cu_seqlens[n_images].
+/* The number of rows that an op processes. capacity is the host's upper bound. Without live, the op
+   processes exactly capacity rows. With live, it processes min(capacity, the int32 at live), read on
+   the device when the op runs. live is 4-byte aligned; usually it is cu_seqlens[n_images].
 
-   RVIT_ROWS_PADDED: the op may also read and write the rows between live and capacity, whatever
-   they hold, where that is faster (one dense GEMM over all of them). Nothing may depend on those
-   rows. */
+   RVIT_ROWS_PADDED: the op may also read and write the rows between live and capacity if that is faster
+   (one dense GEMM over all rows). Nothing may depend on the contents of those rows. */
 typedef enum rvit_rows_padding { RVIT_ROWS_EXACT = 0, RVIT_ROWS_PADDED = 1 } rvit_rows_padding;
 
 typedef struct rvit_rows {
@@ -50,8 +49,8 @@ typedef struct rvit_rows {
 
 /* Bidirectional self-attention within each image, for each head:
        out[t, h, :] = sum_j softmax_j(scale * q[t, h, :] . k[j, h, :] + key_bias[j]) * v[j, h, :]
-   with j over the rows of t's image. The result of an image does not depend on the other images of
-   the batch, bit for bit. */
+   where j runs over the rows of t's image. The result of an image does not depend on the other images
+   of the batch, bit for bit. */
 typedef struct rvit_attention_args {
     size_t struct_size;
     rvit_dtype dtype; /* of q, k, v and out */
@@ -79,17 +78,18 @@ typedef struct rvit_attention_args {
 RVIT_API RVIT_NODISCARD rvit_status rvit_attention(rvit_stream *stream, const rvit_attention_args *args);
 
 /* The gradient of rvit_attention. q, k, v, cu_seqlens, key_bias, scale and the sizes are those of the
-   forward; out and lse are what it wrote, and cls_probs too where d_cls_probs is given. d_out,
-   d_cls_probs and d_lse are the gradients of a loss by out, cls_probs and lse. For each image and head
+   forward; out and lse are what it wrote, and so is cls_probs if d_cls_probs is present. d_out,
+   d_cls_probs and d_lse are the gradients of a loss with respect to out, cls_probs and lse. For each
+   image and head
        P_ij = exp(scale * q_i . k_j + key_bias_j - lse_i)
        D_i  = d_out_i . out_i - d_lse_i + [i is the first row] sum_j cls_probs_j d_cls_probs_j
        S_ij = P_ij (d_out_i . v_j + [i is the first row] d_cls_probs_j - D_i)
        d_v_j = sum_i P_ij d_out_i     d_k_j = scale sum_i S_ij q_i     d_q_i = scale sum_j S_ij k_j
        d_key_bias_j = sum of S_ij over i and all heads
-   Nothing is added to what the outputs hold. d_q, d_k and d_v may be parts of the same rows, as in a
-   packed gradient: with one stride, and columns that do not meet. The result of an image does not
-   depend on the other images of the batch, and is the same in every run, bit for bit. The Vulkan
-   backend does not support it. */
+   The outputs are overwritten, not accumulated into. d_q, d_k and d_v may share rows, as in a packed
+   gradient, if they have the same stride and disjoint columns. The result of an image does not depend
+   on the other images of the batch and is the same in every run, bit for bit. The Vulkan backend does
+   not support this op. */
 typedef struct rvit_attention_backward_args {
     size_t struct_size;
     rvit_dtype dtype; /* of q, k, v, out, d_out, d_q, d_k and d_v */
@@ -116,24 +116,22 @@ typedef struct rvit_attention_backward_args {
     rvit_view d_q, d_k, d_v;                    /* out: [rows, n_heads, head_dim] */
     int64_t d_q_stride, d_k_stride, d_v_stride; /* 0: n_heads * head_dim */
     rvit_view d_key_bias;                       /* optional out: f32 [rows] */
-    rvit_view workspace;                        /* rvit_attention_backward_workspace bytes of which nothing
-                                                   need be kept before or after the call */
+    rvit_view workspace;                        /* scratch of rvit_attention_backward_workspace bytes */
 } rvit_attention_backward_args;
 #define RVIT_ATTENTION_BACKWARD_ARGS_INIT RVIT_INIT(rvit_attention_backward_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_attention_backward(rvit_stream *stream, const rvit_attention_backward_args *args);
-/* Bytes of workspace that rvit_attention_backward needs with these args, on any device. They depend on
-   rows, n_heads and whether d_key_bias is given; other fields may be unset. Negative, with a detail,
-   if these break a rule. */
+/* Bytes of workspace that rvit_attention_backward needs with these args, on any device. The size depends
+   on rows, n_heads and the presence of d_key_bias; other fields may be unset. Negative, with a detail
+   text, if one of these breaks a rule. */
 RVIT_API int64_t rvit_attention_backward_workspace(const rvit_attention_backward_args *args);
 
-/* The attention that each token receives: the mean, over the n rows i of its image, of the weight that
-   row i gives it,
+/* The mean attention that each token receives: the column mean of the attention matrix over the n rows i
+   of its image,
        out[t, h] = 1 / n * sum_i exp(scale * q[i, h, :] . k[t, h, :] + key_bias[t] - lse[i, h])
-   q, k, key_bias, scale and the sizes are those of rvit_attention, lse is what it wrote. A row whose
-   lse is -infinity gives nothing. The order of the sum is fixed: the result of an image does not
-   depend on the other images of the batch, and is the same in every run, bit for bit. rvit_select
-   takes out as cls_probs: with RVIT_SCORE_CLS_ATTENTION it then scores a row by the mean of what all
-   rows give it in all heads. */
+   q, k, key_bias, scale and the sizes are those of rvit_attention; lse is what it wrote. A row whose lse
+   is -infinity contributes nothing. The order of the sum is fixed, so the result of an image does not
+   depend on the other images of the batch and is the same in every run, bit for bit. Pass out to
+   rvit_select as cls_probs with RVIT_SCORE_CLS_ATTENTION to score a row by its mean over all heads. */
 typedef struct rvit_received_args {
     size_t struct_size;
     rvit_dtype dtype; /* of q and k */
@@ -153,15 +151,14 @@ typedef struct rvit_received_args {
 #define RVIT_RECEIVED_ARGS_INIT RVIT_INIT(rvit_received_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_received(rvit_stream *stream, const rvit_received_args *args);
 
-/* Rotary position embedding (RoPE): rotates the queries and the keys of a row by the row's position,
-   in place and all heads alike. With p the position and D = head_dim, for j < D / 2
+/* Rotary position embedding (RoPE): rotates the queries and keys of a row by the row's position, in place,
+   by the same angles in every head. With position p and D = head_dim, for j < D / 2
        x[j]         = x[j] * table[p, j] - x[j + D / 2] * table[p, j + D / 2]
        x[j + D / 2] = x[j + D / 2] * table[p, j] + x[j] * table[p, j + D / 2]
-   in float32, rounded once. A model that rotates neighbours (2 j, 2 j + 1) needs the rows of each
-   head's query and key weights in the order 0, 2, 4, .., 1, 3, 5, ... A row stays as it is if its
-   position is below n_prefix, as that of a CLS token or a register, negative, as that of a fused
-   token, or n_positions or more. q and k may be parts of the same rows, as in packed qkv: with one
-   stride, and columns that do not meet. */
+   in float32, rounded once. A model that rotates adjacent pairs (2 j, 2 j + 1) needs the rows of each
+   head's query and key weights in the order 0, 2, 4, .., 1, 3, 5, ... A row is left unchanged if its
+   position is below n_prefix (a CLS token or a register), negative (a fused token), or n_positions or
+   more. q and k may share rows, as in packed qkv, if they have the same stride and disjoint columns. */
 typedef struct rvit_rope_args {
     size_t struct_size;
     rvit_dtype dtype; /* of q and k */
@@ -175,7 +172,7 @@ typedef struct rvit_rope_args {
     int64_t q_stride, k_stride; /* elements between rows; 0: n_heads * head_dim */
     rvit_view table;            /* f32 [n_positions, head_dim]: the cosines of a position's head_dim / 2
                                    angles, then their sines */
-    rvit_view positions;        /* optional: int32 [rows], as rvit_positions writes them. Absent: row t
+    rvit_view positions;        /* optional: int32 [rows], as written by rvit_positions. Absent: row t
                                    has position t mod n_positions, as in an unpruned batch */
 } rvit_rope_args;
 #define RVIT_ROPE_ARGS_INIT RVIT_INIT(rvit_rope_args)
@@ -190,34 +187,34 @@ typedef enum rvit_activation {
 } rvit_activation;
 
 /* out[t, :] = activation(x[t, :] weight^T + bias) + residual[t mod period, :]
-   With gated, weight and bias have a pair of rows for each output j: its gate, row 2 j, and its
-   value, row 2 j + 1. Then
+   If gated is 1, weight and bias have two rows per output j, the gate in row 2 j and the value in row
+   2 j + 1:
        out[t, j] = activation(x[t, :] gate_j^T + bias[2 j]) * (x[t, :] value_j^T + bias[2 j + 1])
                    + residual[t mod period, j]
-   SwiGLU is SILU with gated.
+   SwiGLU is SILU with gated = 1.
 
-   With dtype I8 or E4M3 a product of row t of x and row n of weight is
+   With dtype I8 or E4M3, the dot product of row t of x and row n of weight is
        x_scales[t] * weight_scales[n] * sum_k x[t, k] weight[n, k]
-   The sums of I8 are exact, in 32-bit integers, and then rounded to float32; those of E4M3 are in
-   float32, of which a GPU's tensor cores keep 13 bits or more.
+   I8 sums are exact in 32-bit integers and are then rounded to float32. E4M3 sums are in float32; the
+   tensor cores of a GPU keep at least 13 bits of them.
 
-   With out_dtype E4M3, for which dtype is E4M3 and there is no residual, v = activation(...) becomes
-   bytes as rvit_quantize makes them with a static scale, s = static_scale[0], without another pass:
-       out_scales[t] = s     out[t, j] = round(v[t, j] * (1 / s)), cut off at 448
-   v is in float32. A v that is not finite becomes NaN by itself, where rvit_quantize makes all of its
-   row NaN; what is computed from the row is NaN with either. With an s outside 2^-100..2^100 all of out
-   and out_scales is NaN. CUDA needs compute capability 9.0, out_features of a multiple of 32, and gated 0.
+   out_dtype E4M3 requires dtype E4M3 and no residual. v = activation(...), in float32, is quantized in
+   the same pass as rvit_quantize does it with the static scale s = static_scale[0]:
+       out_scales[t] = s     out[t, j] = round(v[t, j] * (1 / s)), saturated at 448
+   A non-finite v becomes NaN in its own element, whereas rvit_quantize makes its whole row NaN; results
+   computed from the row are NaN in both cases. If s is outside 2^-100..2^100, all of out and out_scales
+   is NaN. CUDA requires compute capability 9.0, out_features that are a multiple of 32, and gated = 0.
 
-   An activation of NaN is NaN, of infinity infinity (GELU: or NaN), of -infinity 0 or NaN, and of
-   no other number NaN, however large. */
+   The activation of NaN is NaN, of infinity is infinity (GELU: or NaN), of -infinity is 0 or NaN. No
+   finite input gives NaN, however large. */
 typedef struct rvit_linear_args {
     size_t struct_size;
     rvit_dtype dtype;     /* of x and weight */
-    rvit_dtype out_dtype; /* of out and residual: dtype, or F32. With dtype I8: F32, F16 or BF16; with E4M3
-                             those or E4M3 */
+    rvit_dtype out_dtype; /* of out and residual: dtype or F32. With dtype I8: F32, F16 or BF16; with
+                             E4M3: these or E4M3 */
     rvit_rows rows;
-    int32_t in_features;  /* multiple of 4; with I8 or E4M3 of 16, and at most 65536 */
-    int32_t out_features; /* multiple of 4; with out_dtype E4M3 of 16, and at most 65536 */
+    int32_t in_features;  /* multiple of 4; with I8 or E4M3: of 16, at most 65536 */
+    int32_t out_features; /* multiple of 4; with out_dtype E4M3: of 16, at most 65536 */
     rvit_activation activation;
     rvit_view x;             /* [rows, in_features] */
     rvit_view weight;        /* [out_features, in_features]; gated: [2 * out_features, in_features] */
@@ -231,8 +228,8 @@ typedef struct rvit_linear_args {
     rvit_view weight_scales; /* with I8 or E4M3: f32 [out_features]; gated: [2 * out_features]; else absent */
     rvit_view static_scale;  /* with out_dtype E4M3: f32 [1], 4-byte aligned; else absent */
     rvit_view out_scales;    /* out, with out_dtype E4M3: f32 [rows]; else absent */
-    rvit_view saturated;     /* optional, with out_dtype E4M3: in and out, int32 [1], 4-byte aligned. The number of
-                                finite values with |v * (1 / s)| above 448 is added to it, modulo 2^32 */
+    rvit_view saturated;     /* optional, with out_dtype E4M3: in and out, int32 [1], 4-byte aligned. The op
+                                adds the number of finite values with |v * (1 / s)| > 448, modulo 2^32 */
 } rvit_linear_args;
 #define RVIT_LINEAR_ARGS_INIT RVIT_INIT(rvit_linear_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args);
@@ -244,14 +241,14 @@ typedef enum rvit_norm {
 
 /* With r = src_rows ? src_rows[t] : t,
        out[t, :] = the norm of x[r, :]   (in float32)
-       out_x[t, :] = x[r, :]   (optional; gathers rows as pack does, without another pass) */
+       out_x[t, :] = x[r, :]   (optional: rvit_pack without a pass of its own) */
 typedef struct rvit_layernorm_args {
     size_t struct_size;
     rvit_dtype dtype;      /* of x and out_x */
-    rvit_dtype out_dtype;  /* of out. I8, E4M3: rows are quantised as rvit_quantize does it */
+    rvit_dtype out_dtype;  /* of out. I8, E4M3: rows are quantized as by rvit_quantize */
     rvit_rows rows;        /* of out */
     int64_t x_rows;        /* capacity of x in rows; 0: rows.capacity. Required with src_rows */
-    int32_t dim;           /* multiple of 4; with out_dtype I8 or E4M3 of 16, and at most 65536 */
+    int32_t dim;           /* multiple of 4; with out_dtype I8 or E4M3: of 16, at most 65536 */
     float eps;             /* above 0 */
     rvit_view x;           /* [x_rows, dim] */
     rvit_view src_rows;    /* optional: int32 [rows], each in 0..x_rows-1 */
@@ -259,8 +256,8 @@ typedef struct rvit_layernorm_args {
     rvit_view out;         /* [rows, dim]; must not be x */
     rvit_view out_x;       /* optional: [rows, dim]; must not be x */
     rvit_norm norm;
-    int32_t features;       /* columns that count, 1..dim; 0: dim. The others are padding: what x, gamma and
-                               beta hold there is ignored, and out is zero there */
+    int32_t features;       /* number of columns that hold data, 1..dim; 0: dim. The rest is padding: x, gamma
+                               and beta are ignored there, and out is zero */
     rvit_view out_scales;   /* out, with out_dtype I8 or E4M3: f32 [rows]; else absent */
     rvit_view static_scale; /* optional, as for rvit_quantize */
     rvit_view saturated;    /* optional, as for rvit_quantize */
@@ -268,17 +265,17 @@ typedef struct rvit_layernorm_args {
 #define RVIT_LAYERNORM_ARGS_INIT RVIT_INIT(rvit_layernorm_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_layernorm(rvit_stream *stream, const rvit_layernorm_args *args);
 
-/* Rows of 8 bits for rvit_linear. With v = activation(x[t, :] + bias), or, if gated, with each pair of
-   neighbours (2 j, 2 j + 1) of x and bias as gate and value, v[j] = activation(gate) * value,
-       out[t, j] = v[j] / out_scales[t], rounded to the nearest number of out_dtype, the even one of two,
-                   and cut off at its largest, M: 127 with I8 (never -128), 448 with E4M3.
-   v is in float32. Without static_scale a row has the scale that makes the largest |v| M:
+/* Quantizes rows to 8 bits for rvit_linear. v, in float32, is activation(x[t, :] + bias). If gated is 1,
+   v[j] = activation(gate) * value, where gate and value are columns 2 j and 2 j + 1 of x + bias.
+       out[t, j] = v[j] / out_scales[t], rounded to nearest even in out_dtype and saturated at M, where
+                   M is 127 for I8 (-128 is not used) and 448 for E4M3.
+   Without static_scale, the scale of a row maps its largest |v| to M:
        a = max |v[j]|     out_scales[t] = a / M     out[t, j] = round(v[j] * (M / a))
-   A row with a below 2^-100 has scale 0, and zeros. With static_scale, s,
+   A row with a < 2^-100 gets scale 0 and zeros. With static_scale s:
        out_scales[t] = s     out[t, j] = round(v[j] * (1 / s))
-   Each operation above is one of float32, and so all devices give the same bits for the same v. A row
-   with a value that is not finite, or with an s outside 2^-100..2^100, has scale NaN, and zeros (E4M3:
-   NaN): what is computed from it is NaN. */
+   Each operation above is a single float32 operation, so all devices give the same bits for the same v.
+   A row that has a non-finite value, or an s outside 2^-100..2^100, gets scale NaN and zeros (E4M3: NaN);
+   results computed from it are NaN. */
 typedef struct rvit_quantize_args {
     size_t struct_size;
     rvit_dtype dtype;     /* of x: F32, F16 or BF16 */
@@ -292,8 +289,8 @@ typedef struct rvit_quantize_args {
     rvit_view static_scale; /* optional: f32 [1], 4-byte aligned */
     rvit_view out;          /* [rows, columns]; must not be x */
     rvit_view out_scales;   /* out: f32 [rows] */
-    rvit_view saturated;    /* optional, in and out: int32 [1], 4-byte aligned. With static_scale, the number of
-                               values with |v[j] * (1 / s)| above M is added to it, modulo 2^32 */
+    rvit_view saturated;    /* optional, in and out: int32 [1], 4-byte aligned. With static_scale, the op adds
+                               the number of values with |v[j] * (1 / s)| > M, modulo 2^32 */
 } rvit_quantize_args;
 #define RVIT_QUANTIZE_ARGS_INIT RVIT_INIT(rvit_quantize_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_quantize(rvit_stream *stream, const rvit_quantize_args *args);
@@ -312,8 +309,8 @@ typedef struct rvit_pack_args {
 #define RVIT_PACK_ARGS_INIT RVIT_INIT(rvit_pack_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_pack(rvit_stream *stream, const rvit_pack_args *args);
 
-/* The inverse of pack: destination[src_rows[t], :] = source[t, :]. Every other row of destination
-   is the same row of base, or, without base, has fill in every element. */
+/* The inverse of pack: destination[src_rows[t], :] = source[t, :]. All other rows of destination are
+   copied from base or, if base is absent, filled with fill. */
 typedef struct rvit_unpack_args {
     size_t struct_size;
     rvit_dtype dtype;
@@ -330,9 +327,9 @@ typedef struct rvit_unpack_args {
 #define RVIT_UNPACK_ARGS_INIT RVIT_INIT(rvit_unpack_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_unpack(rvit_stream *stream, const rvit_unpack_args *args);
 
-/* Checks a layout in host memory: cu_seqlens, int32 [n_images + 1], must start at 0, must not
-   decrease, must have no length above max_len and must end at or below rows. INVALID_ARGUMENT names
-   the first image that breaks a rule. */
+/* Checks a layout in host memory: cu_seqlens, int32 [n_images + 1], must start at 0, never decrease,
+   have no length above max_len and end at or below rows. INVALID_ARGUMENT names the first image that
+   breaks a rule. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_cu_seqlens_check(const int32_t *cu_seqlens, int32_t n_images, int32_t max_len, int64_t rows);
 
 /* Builds the layout of a keep mask in host memory. keep: uint8 [n_images, tokens], nonzero = kept;
@@ -342,63 +339,75 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_cu_seqlens_check(const int32_t *cu_seql
 RVIT_API RVIT_NODISCARD rvit_status rvit_layout_from_mask(const uint8_t *keep, int32_t n_images, int32_t tokens, int32_t n_prefix,
                                                           int32_t *out_cu_seqlens, int32_t *out_src_rows);
 
-/* The layout of a batch. The grid of an image is gh rows of gw patches. Image i has
+/* Images of different sizes. The patch grids of the images are on the device, so one recorded program
+   serves every set of sizes:
+
+     rvit_grid_layout  grids -> cu_seqlens, and cells: where in its image each row lies
+     rvit_linear       patches -> their embedding; live: the last entry of patch_cu_seqlens
+     rvit_embed        cells, embedding -> rows: prefix tokens, and patches with their positions
+     rvit_grid_rope    cells -> the table of rvit_rope, one line per row of the batch
+
+   With that table, the rotary position of a row is its index in the unpruned batch: call rvit_rope with
+   n_positions = the rows of the table, n_prefix = 0 and, until rows are dropped, no positions.
+   rvit_positions, with the same n_positions, carries the positions through prune stages. */
+
+/* The layout of a batch of images with gh x gw patches each. Image i has
        n_prefix + gh * gw   rows, its tokens: the prefix, then the patches; none if gh * gw is 0
        gh * gw              patch rows
    cu_seqlens and patch_cu_seqlens are the layouts of these two.
 
-   A square of merge * merge patches is a unit. With window, the rows of an image are ordered by windows
-   of window * window units: windows line after line, those at the right and bottom edges smaller; the
-   units of a window line after line (Qwen2.5-VL). Attention within windows takes window_cu_seqlens for
-   its layout, max_windows images and (merge * window)^2 for its max_len. rvit_pack with unit_rows, of
-   merge * merge rows as one, brings rows back to the order of merge.
+   A merge group (unit) is a block of merge * merge patches. With window, the rows of an image are ordered
+   by windows of window * window merge groups (Qwen2.5-VL): windows in raster order, smaller ones at the
+   right and bottom edges, and the groups of a window in raster order. For attention within windows, use
+   window_cu_seqlens as the layout, max_windows as n_images and (merge * window)^2 as max_len. To restore
+   the order given by merge, call rvit_pack with unit_rows and merge * merge rows as one row.
 
-   Whatever grids holds, the layouts fit the capacities and no array is left. A side below 0 counts as
-   0, one above 32,767 as 32,767, and one that merge does not divide as the multiple below it. An
-   image of more than max_len tokens loses the last of them, but not their patch rows, so that the
-   other images keep theirs. Tokens past `rows` and patch rows past `patch_rows` do not exist.
+   Any contents of grids are safe: the layouts fit the capacities, and no array is overrun. A side below 0
+   counts as 0, a side above 32,767 as 32,767, and a side that is not a multiple of merge is rounded down
+   to one. An image of more than max_len tokens loses the excess tokens but keeps its patch rows, so the
+   other images are unaffected. Tokens past `rows` and patch rows past `patch_rows` are dropped.
    debug_checks reports such grids. */
 typedef struct rvit_grid_layout_args {
     size_t struct_size;
     int32_t n_images;           /* capacity in images */
     int32_t n_prefix;           /* 0..1024 */
     int32_t max_len;            /* maximum length of an image, in tokens */
-    int32_t merge;              /* order of the patches of an image. 0 or 1: line after line. 2: 2 x 2 blocks,
-                                   line after line of blocks, each block line after line (Qwen) */
+    int32_t merge;              /* order of the patches of an image. 0 or 1: raster order. 2: blocks of 2 x 2
+                                   patches in raster order, and raster order within a block (Qwen) */
     int64_t rows;               /* maximum number of tokens of a batch */
     int64_t patch_rows;         /* maximum number of patches of a batch; 0: rows */
     rvit_view live_images;      /* optional: int32 [1], 4-byte aligned: number of images present, read
-                                   when the op runs and clamped to 0..n_images. The others are empty,
-                                   whatever their grids hold */
+                                   when the op runs and clamped to 0..n_images. Further images are
+                                   empty, whatever their grids hold */
     rvit_view grids;            /* int32 [n_images, 2]: gh, gw; 8-byte aligned */
     rvit_view cu_seqlens;       /* out: int32 [n_images + 1], 4-byte aligned */
     rvit_view patch_cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned */
-    rvit_view cells;            /* optional out: int32 [rows, 4], of each token:
-                                     its patch row; of prefix token k, -1 - k
+    rvit_view cells;            /* optional out: int32 [rows, 4], for each token:
+                                     its patch row; -1 - k for prefix token k
                                      its image
-                                     y * 65536 + x, its line and column in the grid; of a prefix token 0
+                                     y * 65536 + x, its position in the grid; 0 for a prefix token
                                      gh * 65536 + gw
                                    Rows past the last token are not written */
-    int32_t patch_merge;        /* order of the patch rows: 0: that of merge, whatever window; 1: line after line */
-    int32_t window;             /* units a side of a window, 0..16384; 0: none. Above 0 n_prefix is 0 */
-    int32_t max_windows;        /* maximum number of windows of a batch, 0..2^30. (rows / merge^2 + (window - 1) * n_images) /
-                                   window are always enough */
-    /* Optional outs; n_prefix is then 0, and max_len, rows and patch_rows count whole units alone. */
+    int32_t patch_merge;        /* order of the patch rows: 0: as given by merge; 1: raster order */
+    int32_t window;             /* side of a window in merge groups, 0..16384; 0: no windows. Requires n_prefix 0 */
+    int32_t max_windows;        /* maximum number of windows of a batch, 0..2^30.
+                                   (rows / merge^2 + (window - 1) * n_images) / window is always enough */
+    /* Optional outs. They require n_prefix 0 and whole merge groups in max_len, rows and patch_rows. */
     rvit_view unit_cu_seqlens;   /* int32 [n_images + 1], 4-byte aligned: cu_seqlens / merge^2 */
-    rvit_view window_cu_seqlens; /* int32 [max_windows + 1], 4-byte aligned: the first row of each window; the number of
-                                    rows past the last window. Windows past max_windows do not exist */
-    rvit_view unit_rows;         /* int32 [rows / merge^2]: for each unit, line after line of its image, the number of the
-                                    unit among those of the rows. Units past the last are not written */
+    rvit_view window_cu_seqlens; /* int32 [max_windows + 1], 4-byte aligned: the first row of each window; past the
+                                    last window, the number of rows. Windows past max_windows are dropped */
+    rvit_view unit_rows;         /* int32 [rows / merge^2]: for each merge group, in raster order of its image, its
+                                    index in row order. Entries past the last group are not written */
 } rvit_grid_layout_args;
 #define RVIT_GRID_LAYOUT_ARGS_INIT RVIT_INIT(rvit_grid_layout_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_grid_layout(rvit_stream *stream, const rvit_grid_layout_args *args);
 
-/* How a position table is resampled to another grid. Each axis is resampled by itself. With G the
-   table's side, g the grid's and i the line or column, the source is (i + 0.5) G / g - 0.5 unless it
-   says otherwise. Taps outside the table repeat its edge; an antialiased kernel widens by max(G / g, 1),
-   leaves them out, and is divided by the sum of its weights. */
+/* How a position table is resampled to another grid. The axes are resampled separately. With G the side
+   of the table, g the side of the grid and i the row or column, the source coordinate is
+   (i + 0.5) G / g - 0.5 unless stated otherwise. Taps outside the table repeat its edge. Antialiased
+   kernels widen by max(G / g, 1), omit taps outside the table and are normalised by their sum. */
 typedef enum rvit_resample {
-    RVIT_RESAMPLE_DEFAULT = 0,            /* as the code that the tensors' names belong to */
+    RVIT_RESAMPLE_DEFAULT = 0,            /* as the code base that the tensor names come from */
     RVIT_RESAMPLE_BICUBIC = 1,            /* bicubic (a = -0.75), as in Hugging Face and the original code of
                                              DeiT and EViT */
     RVIT_RESAMPLE_BILINEAR = 2,           /* bilinear, as in the original code of DynamicViT and ATS */
@@ -409,13 +418,13 @@ typedef enum rvit_resample {
     RVIT_RESAMPLE_NEAREST = 6             /* the entry floor(i G / g), as in Idefics and MiniCPM-V */
 } rvit_resample;
 
-/* The rows that the first block of a ViT takes. Of row t, with cells as rvit_grid_layout writes it,
+/* The input rows of the first block of a ViT. For row t, with cells as written by rvit_grid_layout,
        out[t, :] = prefix[k, :]                        if it is prefix token k
                    patches[p, :] + position(y, x)[:]   if its patch row is p
-   position(y, x) is the table resampled to the image's own grid: for each line of the table the sum
-   over columns, then the sum over lines, in float32 and in ascending order. On the table's own grid it
-   is the table, bit for bit. A row depends on its own image alone. Patch rows of patch_rows or more,
-   and prefix tokens of n_prefix or more, are read as the last there is; without one, out is 0. */
+   position(y, x) is the table resampled to the grid of the image: for each line of the table the sum over
+   columns, then the sum over lines, in float32 and in ascending order. If the grid has the size of the
+   table, this is the table, bit for bit. A row depends only on its own image. Patch rows of patch_rows or
+   more, and prefix tokens of n_prefix or more, are clamped to the last one; if there is none, out is 0. */
 typedef struct rvit_embed_args {
     size_t struct_size;
     rvit_dtype dtype;       /* of patches */
@@ -428,27 +437,27 @@ typedef struct rvit_embed_args {
     int32_t table_width;
     rvit_view cells;   /* int32 [rows, 4] */
     rvit_view patches; /* [patch_rows, dim]: the patch embedding */
-    rvit_view prefix;  /* f32 [n_prefix, dim]: the prefix tokens, their positions added. Absent if
-                          n_prefix is 0 */
+    rvit_view prefix;  /* f32 [n_prefix, dim]: the prefix tokens with their positions added. Absent
+                          if n_prefix is 0 */
     rvit_view table;   /* optional: f32 [table_height, table_width, dim] */
     rvit_view out;     /* f32 [rows, dim] */
 } rvit_embed_args;
 #define RVIT_EMBED_ARGS_INIT RVIT_INIT(rvit_embed_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_embed(rvit_stream *stream, const rvit_embed_args *args);
 
-/* What the coordinate of a patch on an axis is: with i its line or column, g the grid's side. */
+/* The coordinate of a patch on an axis; i is its row or column, g the side of the grid. */
 typedef enum rvit_rope_coordinates {
-    RVIT_ROPE_INDEX = 0,  /* i + offset; with a reference, (i + offset) / g * reference. In radians
-                             (Qwen; EVA02: reference 16; PE: offset 1, the trained grid) */
+    RVIT_ROPE_INDEX = 0,  /* i + offset; with a reference, (i + offset) / g * reference; in radians
+                             (Qwen; EVA02: reference 16; PE: offset 1, reference = trained grid) */
     RVIT_ROPE_CENTRED = 1 /* 2 (i + 0.5 + offset) / g - 1, in turns (DINOv3) */
 } rvit_rope_coordinates;
 
-/* The axis that the first half of the angles belongs to, then the other. */
+/* The axis of the first half of the angles, then that of the second. */
 typedef enum rvit_rope_order { RVIT_ROPE_YX = 0, RVIT_ROPE_XY = 1 } rvit_rope_order;
 
-/* The table of rvit_rope for a batch of images of different grids. Pair j < head_dim / 4 of an axis
-   turns by the patch's coordinate on that axis times frequencies[j]. The fraction of a turn is right
-   to 2^-27, however many turns there are. Rows of prefix tokens turn nothing: cosines 1, sines 0. */
+/* The table of rvit_rope for a batch of images with different grids. Pair j < head_dim / 4 of an axis
+   rotates by the patch's coordinate on that axis times frequencies[j]. The fraction of a turn is accurate
+   to 2^-27, however many turns there are. Rows of prefix tokens do not rotate: cosines 1, sines 0. */
 typedef struct rvit_grid_rope_args {
     size_t struct_size;
     rvit_rows rows;   /* of out */
@@ -456,19 +465,19 @@ typedef struct rvit_grid_rope_args {
     rvit_rope_coordinates coordinates;
     rvit_rope_order order;
     float offset;           /* finite */
-    float reference_height; /* side of a grid, 0 or more and finite; 0: none. INDEX only */
+    float reference_height; /* grid side, finite, 0 or more; 0: none. INDEX only */
     float reference_width;
     rvit_view cells;       /* int32 [rows, 4], as rvit_grid_layout writes it */
-    rvit_view frequencies; /* f32 [head_dim / 4, 2], from rvit_rope_frequencies: turns for a coordinate
-                              of 1, each the sum of two numbers */
+    rvit_view frequencies; /* f32 [head_dim / 4, 2], from rvit_rope_frequencies: turns per unit of
+                              coordinate, each as the sum of two numbers */
     rvit_view out;         /* f32 [rows, head_dim]: the cosines of a row's head_dim / 2 angles, then
                               their sines */
 } rvit_grid_rope_args;
 #define RVIT_GRID_ROPE_ARGS_INIT RVIT_INIT(rvit_grid_rope_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_grid_rope(rvit_stream *stream, const rvit_grid_rope_args *args);
 
-/* Fills out, f32 [head_dim / 4, 2] in host memory: base^(-4 j / head_dim), in turns for coordinates of
-   this kind. INVALID_ARGUMENT unless base is finite and above 0 and head_dim is a multiple of 8,
+/* Fills out, f32 [head_dim / 4, 2] in host memory, with base^(-4 j / head_dim) in turns per unit of
+   `coordinates`. INVALID_ARGUMENT unless base is finite and above 0 and head_dim is a multiple of 8 in
    8..128. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_rope_frequencies(rvit_rope_coordinates coordinates, double base, int32_t head_dim, float *out);
 
@@ -477,12 +486,12 @@ typedef enum rvit_pool_mode {
     RVIT_POOL_FIRST = 1 /* the first row: the CLS token */
 } rvit_pool_mode;
 
-/* One row for each image:
+/* Pools each image to one row:
        MEAN   out[i, :] = sum_t sizes[t] * norm(x[t, :]) / sum_t sizes[t], t over the rows of image i
               from row n_prefix of the image on
        FIRST  out[i, :] = norm(x[cu_seqlens[i], :])
-   An image without such rows gets zeros. Without gamma the rows are taken as they are. The result of
-   an image does not depend on the other images of the batch, bit for bit. */
+   An image without such rows gets zeros. Without gamma there is no norm. The result of an image does not
+   depend on the other images of the batch, bit for bit. */
 typedef struct rvit_pool_args {
     size_t struct_size;
     rvit_dtype dtype;     /* of x */
@@ -490,15 +499,15 @@ typedef struct rvit_pool_args {
     rvit_pool_mode mode;
     int32_t n_images;
     int32_t max_len;       /* maximum length of an image, in rows */
-    int32_t n_prefix;      /* MEAN: rows of each image that do not count; 0: all count */
+    int32_t n_prefix;      /* MEAN: leading rows of each image to leave out */
     int64_t rows;          /* capacity of x in rows */
     int32_t dim;           /* multiple of 4 */
     rvit_norm norm;        /* with gamma */
     float eps;             /* above 0; not used without gamma */
     rvit_view x;           /* [rows, dim] */
     rvit_view cu_seqlens;  /* int32 [n_images + 1], 4-byte aligned */
-    rvit_view sizes;       /* MEAN, optional: f32 [rows], the tokens that a row stands for (rvit_merge);
-                              above 0. Absent: 1 */
+    rvit_view sizes;       /* MEAN, optional: f32 [rows], number of tokens merged into each row
+                              (rvit_merge), above 0. Absent: 1 */
     rvit_view gamma, beta; /* optional: f32 [dim]; beta with gamma only, and not with RMS */
     rvit_view out;         /* [n_images, dim]; 8-byte alignment suffices for 16-bit elements */
     int64_t out_stride;    /* elements between rows of out, multiple of 4; 0: dim */
@@ -506,14 +515,14 @@ typedef struct rvit_pool_args {
 #define RVIT_POOL_ARGS_INIT RVIT_INIT(rvit_pool_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_pool(rvit_stream *stream, const rvit_pool_args *args);
 
-/* Attention pooling: one query for each head, the same for all images, attends to the rows of an image.
-   The query is folded into the keys' weights: logits = x U^T with U[h, :] = Wk_h^T q_h / sqrt(head_dim),
-   which rvit_linear computes. For image i and head h, with t over the rows of the image,
+/* Attention pooling (the MAP head of SigLIP): one learned query per head attends to the rows of each image.
+   The query is folded into the key weights: logits = x U^T with U[h, :] = Wk_h^T q_h / sqrt(head_dim),
+   computed by rvit_linear. For image i and head h, with t over the rows of the image,
        p_t = softmax_t(logits[t, h] + ln sizes[t])
        z = sum_t p_t x[t, :]
        out[i, h * head_dim + j] = weight[h * head_dim + j, :] . z + bias[h * head_dim + j]
-   weight and bias are those of the values. An image without rows gets zeros. The result of an image
-   does not depend on the other images of the batch, bit for bit. (The MAP head of SigLIP.) */
+   weight and bias are those of the value projection. An image without rows gets zeros. The result of an
+   image does not depend on the other images of the batch, bit for bit. */
 typedef struct rvit_probe_args {
     size_t struct_size;
     rvit_dtype dtype;     /* of x and weight */
@@ -527,7 +536,7 @@ typedef struct rvit_probe_args {
     rvit_view x;           /* [rows, dim], after the norm */
     rvit_view logits;      /* f32 [rows, n_heads] */
     int64_t logits_stride; /* elements between rows of logits, at least n_heads; 0: n_heads */
-    rvit_view sizes;       /* optional: f32 [rows], the tokens that a row stands for (rvit_merge); above 0 */
+    rvit_view sizes;       /* optional: f32 [rows], number of tokens merged into each row (rvit_merge), above 0 */
     rvit_view cu_seqlens;  /* int32 [n_images + 1], 4-byte aligned */
     rvit_view weight;      /* [n_heads * head_dim, dim] */
     rvit_view bias;        /* optional: f32 [n_heads * head_dim] */
@@ -538,10 +547,9 @@ typedef struct rvit_probe_args {
 RVIT_API RVIT_NODISCARD rvit_status rvit_probe(rvit_stream *stream, const rvit_probe_args *args);
 
 /* logits[i, :] = concat_{j < n_tokens} norm(x[cu_seqlens[i] + j, :]) weight^T + bias. An image with
-   fewer than n_tokens rows gets zeros. (A distilled model uses n_tokens 2, with the weights of both
-   heads side by side and halved.) Without cu_seqlens the rows of image i are i * n_tokens and those
-   after it: x is [n_images * n_tokens, dim], as rvit_pool and rvit_probe write it. Without gamma the
-   rows are taken as they are. */
+   fewer than n_tokens rows gets zeros. A distilled model uses n_tokens = 2 with the weights of both heads
+   side by side and halved. Without cu_seqlens, x is [n_images * n_tokens, dim], as written by rvit_pool
+   and rvit_probe, and image i begins at row i * n_tokens. Without gamma there is no norm. */
 typedef struct rvit_head_args {
     size_t struct_size;
     rvit_dtype dtype;        /* of x */
