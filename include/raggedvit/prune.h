@@ -47,7 +47,8 @@ typedef enum rvit_select_mode {
    ascending order, and an empty image stays empty. -0 equals +0. A NaN score ranks lowest, never passes
    a threshold and is reported in error; a NaN in a prefix row that does not compete is ignored.
 
-   Which fields a mode and a score use (others must be zero or absent):
+   Which fields a mode and a score read, besides cu_seqlens. Other fields are ignored, but anchors and
+   fuse_x are INVALID_ARGUMENT where the table does not list them:
 
      mode       fields
      TOP_K      counts, prefix_competes, scores; optional: fuse_*, anchors (CLS_ATTENTION), unit
