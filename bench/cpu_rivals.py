@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole forwards on a CPU beside what its users would pick instead: OpenVINO, ONNX Runtime and PyTorch, in f32, bf16 and int8.
 
-    bench/cpu_rivals.py --library build/libraggedvit.so.0 --out results          everything; 20 minutes with 16 cores
+    bench/cpu_rivals.py --library build/libraggedvit.so --out results          everything; 20 minutes with 16 cores
     bench/cpu_rivals.py ... --cores 2 --models deit_tiny_patch16_224 --batches 1,8     a part of it; parts land in one report
     bench/cpu_rivals.py ... --prepare                                            only converts and quantises the models
     bench/cpu_rivals.py ... --settings results/cpu_rivals.json                   rivals as they were best there, instead of trying
@@ -40,7 +40,7 @@ MODULES = {"raggedvit": "cpu_ours", "openvino": "cpu_openvino", "onnxruntime": "
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", help="libraggedvit.so.0")
+    parser.add_argument("--library", help="libraggedvit.so")
     parser.add_argument("--out", default="build/bench", help="folder of the results")
     parser.add_argument("--work", default="/tmp/raggedvit-bench/cpu", help="folder for models")
     parser.add_argument("--models", default="deit_tiny_patch16_224,deit_small_patch16_224,deit_base_patch16_224")

@@ -2,8 +2,8 @@
 """The ViT families people run, from Python: raggedvit.Model on CUDA tensors beside PyTorch's forward of the same timm model in a CUDA graph,
 dense and pruned by the same policy.
 
-    bench/families.py --library build/libraggedvit.so.0 --out results [--models clip_b16,...] [--batches 1,16,64] [--dtypes f16,bf16]
-    bench/families.py --library build/libraggedvit.so.0 --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
+    bench/families.py --library build/libraggedvit.so --out results [--models clip_b16,...] [--batches 1,16,64] [--dtypes f16,bf16]
+    bench/families.py --library build/libraggedvit.so --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
 
 Weights are random. Writes OUT/families.json. Each row first compares logits: `error` is ours against timm's in float32, relative to the
 largest logit, `pytorch_error` that of PyTorch in the row's dtype. Pruned rows compare nothing: a score that differs in its last bits may
@@ -38,7 +38,7 @@ POLICIES = {"dense": {"policy": "none"}, "l2": {"policy": "l2", "keep": 0.5}, "e
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True, help="libraggedvit.so.0")
+    parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--work", default="/tmp/raggedvit-bench/families", help="folder for checkpoints")
     parser.add_argument("--models", default=",".join(MODELS))

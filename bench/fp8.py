@@ -2,8 +2,8 @@
 """Forwards with 8-bit products beside those with 16 bits, of the library and of PyTorch: float16 under torch.compile, and torch._scaled_mm
 with a scale for each row and channel under torch.compile (bfloat16 otherwise: PyTorch has row scales for no other output).
 
-    bench/fp8.py --library build/libraggedvit.so.0 --out results [--models deit_base_patch16_224,...] [--batches 16,64,256]
-    bench/fp8.py --library build/libraggedvit.so.0 --out results --dry-run
+    bench/fp8.py --library build/libraggedvit.so --out results [--models deit_base_patch16_224,...] [--batches 16,64,256]
+    bench/fp8.py --library build/libraggedvit.so --out results --dry-run
 
 Random weights, pictures and logits in device memory, all in CUDA graphs that take turns; dense, and with half of the tokens kept after
 block 3. PyTorch's blocks are compiled one by one, for the shapes that there are. Writes OUT/fp8.json: microseconds of a forward between
@@ -38,7 +38,7 @@ PRUNE_AFTER, LARGEST = 3, 448.0
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True, help="libraggedvit.so.0")
+    parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--models", default=MODELS, help="of timm")
     parser.add_argument("--batches", default="16,64,256")

@@ -2,8 +2,8 @@
 """A batch of pictures of different sizes through SigLIP2 NaFlex: one packed native session beside padding, beside a call for each size, and
 beside PyTorch's packed forward on FlashAttention-2's varlen kernel.
 
-    bench/mixed.py --library build/libraggedvit.so.0 --out results [--points photos_256,...] [--seconds 0.3]
-    bench/mixed.py --library build/libraggedvit.so.0 --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
+    bench/mixed.py --library build/libraggedvit.so --out results [--points photos_256,...] [--seconds 0.3]
+    bench/mixed.py --library build/libraggedvit.so --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
 
 Weights are random, of the true size, in f16. Writes OUT/mixed.json, saved after each row. A point is a list of picture sizes and how each is
 brought to a grid of patches: by NaFlex's rule, which makes all of them about as long, or at its own size where that fits. tiny_347 is the case
@@ -55,7 +55,7 @@ DRY = {"photos_256": ([(64, 48), (50, 37), (37, 50), (160, 90)], 16, False, "bas
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True, help="libraggedvit.so.0")
+    parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--work", default="/tmp/raggedvit-bench/mixed", help="folder for checkpoints")
     parser.add_argument("--points", default=",".join(POINTS))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """rvit_preprocess on CUDA beside torchvision's v2 transforms on the GPU: batches of uint8 pictures to the rows of a patch embedding.
 
-    bench/pictures.py --library build/libraggedvit.so.0 --out results [--seconds 0.5] [--backend cuda]
-    bench/pictures.py --library build/libraggedvit.so.0 --out results --backend cpu --dry-run      # small: its figures mean nothing
+    bench/pictures.py --library build/libraggedvit.so --out results [--seconds 0.5] [--backend cuda]
+    bench/pictures.py --library build/libraggedvit.so --out results --backend cpu --dry-run      # small: its figures mean nothing
 
 Writes OUT/pictures.json. `device_us`: the op alone, its region in device memory, recorded and replayed, a wait at the end. `staged_us`: the
 region in mapped memory of the host, copied by the op, which is what a session does. `write_us`: rvit_images_write, the host's part.
@@ -28,7 +28,7 @@ PATCH, SIDE, EDGE = 16, 224, 248
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True, help="libraggedvit.so.0")
+    parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--backend", default="cuda", choices=("cuda", "vulkan", "cpu"))
     parser.add_argument("--batches", default="1,16,64")

@@ -2,8 +2,8 @@
 """Whole forwards from Python: raggedvit.Model and a patched timm model, on PyTorch's CUDA tensors, beside the C session through ctypes and
 PyTorch's forward in a CUDA graph; then batches of the host, beside PyTorch's pinned copy and graph.
 
-    bench/python_models.py --library build/libraggedvit.so.0 --out results [--models deit_tiny_patch16_224,...] [--seconds 0.3]
-    bench/python_models.py --library build/libraggedvit.so.0 --out results --dry-run       # tiny, on the CPU: its figures mean nothing
+    bench/python_models.py --library build/libraggedvit.so --out results [--models deit_tiny_patch16_224,...] [--seconds 0.3]
+    bench/python_models.py --library build/libraggedvit.so --out results --dry-run       # tiny, on the CPU: its figures mean nothing
 
 Writes OUT/python_models.json. Images per second are of calls enqueued one behind another and one wait; host_us is the time of a call that
 returns while the GPU is busy; waits are counted by PyTorch's profiler and by the library over 20 calls, last of all.
@@ -24,7 +24,7 @@ WAITS = ("Synchronize", "cudaEventQuery", "cudaStreamQuery")
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True, help="libraggedvit.so.0")
+    parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--work", default="/tmp/raggedvit-bench", help="folder for checkpoints")
     parser.add_argument("--models", default="deit_tiny_patch16_224,deit_small_patch16_224,deit_base_patch16_224,deit_base_patch16_384")

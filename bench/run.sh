@@ -41,12 +41,12 @@ pack() {
     for name in $tests; do
         for file in "$build/tests/$name" "$build/tests/cuda/$name"; do [ ! -x "$file" ] || cp "$file" "$folder/"; done
     done
-    cp -L "$build/libraggedvit.so.0" "$folder/lib/"
+    cp -L "$build/libraggedvit.so" "$folder/lib/"
     for file in registers.txt kernels.fatbin; do [ ! -e "$build/backend_cuda/$file" ] || cp "$build/backend_cuda/$file" "$folder/"; done
     # What another system may lack; the C library itself must be the older of the two.
     ldd "$folder"/raggedvit "$folder"/*_* | awk '$2 == "=>" && $1 ~ /jansson|cmocka|png|jpeg|webp/ {print $3}' | sort -u |
         while read -r file; do cp -L "$file" "$folder/lib/"; done
-    strip "$folder"/raggedvit "$folder"/*_[a-z]* "$folder"/lib/libraggedvit.so.0
+    strip "$folder"/raggedvit "$folder"/*_[a-z]* "$folder"/lib/libraggedvit.so
     git -C "$root" describe --always --dirty >"$folder/commit" 2>/dev/null || echo unknown >"$folder/commit"
     du -sh "$folder"
 }
@@ -235,8 +235,8 @@ print(found[-1] if found else "")' 2>/dev/null)
     bench=$(program bench/bench_attention)
     [ -f "$bench" ] || bench=$(program bench_attention)
     bench=${bench%_attention}
-    library=$programs/lib/libraggedvit.so.0
-    [ -f "$library" ] || library=$programs/libraggedvit.so.0
+    library=$programs/lib/libraggedvit.so
+    [ -f "$library" ] || library=$programs/libraggedvit.so
     "$raggedvit" devices
     local devices has_cuda has_vulkan has_software vulkan_tier has_torch=0
     devices=$("$raggedvit" devices --json)

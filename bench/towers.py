@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The vision towers of Qwen2.5-VL and Qwen3-VL on CUDA beside transformers' own, of published size and with random weights.
 
-    bench/towers.py --library build/libraggedvit.so.0 --out results [--dtype bf16] [--repeats 7]
-    bench/towers.py --library build/libraggedvit.so.0 --out results --only '^qwen3-vl 4 x'
-    bench/towers.py --library build/libraggedvit.so.0 --out results --backend cpu --dry-run      # tiny: its figures mean nothing
+    bench/towers.py --library build/libraggedvit.so --out results [--dtype bf16] [--repeats 7]
+    bench/towers.py --library build/libraggedvit.so --out results --only '^qwen3-vl 4 x'
+    bench/towers.py --library build/libraggedvit.so --out results --backend cpu --dry-run      # tiny: its figures mean nothing
 
 Writes OUT/towers.json. `device_ms`: patches in device memory, merged rows (and deepstack rows) in pinned memory of the host. `host_ms`: from
 patches in the host's memory to new arrays there; `host_out_ms`: to arrays that are there already (out=). `tensors_ms`: from patches to rows
@@ -37,7 +37,7 @@ GRIDS = {"1 x 34x46": [(34, 46)], "4 x 52x94": [(52, 94)] * 4,
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True, help="libraggedvit.so.0")
+    parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--package", default=HERE.parent / "python", help="the folder that holds the package raggedvit")
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--backend", default="cuda", choices=("cuda", "cpu"))

@@ -2,8 +2,8 @@
 """From uint8 pictures in host memory to logits in host memory: raggedvit.Model as a user calls it and with pictures in place, beside the same
 forward from device memory and beside PyTorch with torchvision's transforms on the GPU.
 
-    bench/way_in.py --library build/libraggedvit.so.0 --out results [--models deit_tiny,...] [--batches 1,16,64] [--seconds 0.3]
-    bench/way_in.py --library build/libraggedvit.so.0 --out results --dry-run       # tiny, on the CPU: its figures mean nothing
+    bench/way_in.py --library build/libraggedvit.so --out results [--models deit_tiny,...] [--batches 1,16,64] [--seconds 0.3]
+    bench/way_in.py --library build/libraggedvit.so --out results --dry-run       # tiny, on the CPU: its figures mean nothing
 
 Weights are random, in float16. Writes OUT/way_in.json, each row as it is measured. Images per second of
   classify   Model.classify(list of numpy arrays), one call after another
@@ -35,7 +35,7 @@ SIZES = {"640x480": (480, 640), "1280x720": (720, 1280), "1920x1080": (1080, 192
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", required=True, help="libraggedvit.so.0")
+    parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--work", default="/tmp/raggedvit-bench/way_in", help="folder for checkpoints")
     parser.add_argument("--models", default="deit_tiny,deit_base,siglip2_naflex")

@@ -1,5 +1,5 @@
 # Debian packages, made by cpack -G DEB in a build folder that was configured with -DCMAKE_INSTALL_PREFIX=/usr (the preset `package`):
-# libraggedvit0, libraggedvit-dev, raggedvit. What is linked becomes a dependency; GPU drivers are opened at run time and only suggested.
+# libraggedvit0.4 (the version of the soname), libraggedvit-dev, raggedvit. What is linked becomes a dependency; GPU drivers are opened at run time and only suggested.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME raggedvit)
 set(CPACK_PACKAGE_VENDOR raggedvit)
@@ -10,7 +10,7 @@ set(CPACK_PACKAGING_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})
 set(CPACK_STRIP_FILES ON)
 set(CPACK_VERBATIM_VARIABLES ON)
 
-set(library_package libraggedvit${PROJECT_VERSION_MAJOR})
+set(library_package libraggedvit${RVIT_SOVERSION})
 set(CPACK_COMPONENTS_ALL library development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

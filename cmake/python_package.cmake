@@ -1,6 +1,6 @@
 # The component `python`: what the Python package holds beside its modules. The build of a wheel (pyproject.toml) installs it; without
 # --component python nothing of it is installed.
-install(PROGRAMS $<TARGET_FILE:raggedvit> DESTINATION raggedvit RENAME libraggedvit.so.${PROJECT_VERSION_MAJOR}
+install(PROGRAMS $<TARGET_FILE:raggedvit> DESTINATION raggedvit RENAME libraggedvit.so.${RVIT_SOVERSION}
   COMPONENT python EXCLUDE_FROM_ALL)
 if(TARGET raggedvit_python_core)
   install(TARGETS raggedvit_python_core LIBRARY DESTINATION raggedvit COMPONENT python EXCLUDE_FROM_ALL)

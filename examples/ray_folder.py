@@ -2,7 +2,7 @@
 files. Workers may die, the whole job may be stopped and started again: no picture is lost, none is there twice, and what is done is not
 done again.
 
-    PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so.0 python3 examples/ray_folder.py photos labels --actors 2 --cpus 4
+    PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so python3 examples/ray_folder.py photos labels --actors 2 --cpus 4
     ... examples/ray_folder.py photos labels --model vit.safetensors --policy l2 --keep 0.5 --actors 8 --gpus 1 --cpus 12
 
 The sorted names are cut into shards. A shard is one task and one file, part-NUMBER.parquet, which appears whole or not at all. A task

@@ -23,7 +23,7 @@ case ${1:-} in
         touch "$venv/complete"
     fi
     shift
-    [ $# -gt 0 ] || set -- "$here/../build/release/libraggedvit.so.0"
+    [ $# -gt 0 ] || set -- "$here/../build/release/libraggedvit.so"
     ;;
 '') sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -1,15 +1,15 @@
 #!/bin/sh
 # usage: check_symbols.sh LIBRARY.so LIBRARY.a [PROGRAM]
-# The shared library exports rvit_* and nothing else, each with the version of cmake/raggedvit.map; nothing links a GPU driver; the
+# The shared library exports rvit_* and nothing else, each with the version of cmake/raggedvit.map.in; nothing links a GPU driver; the
 # library never ends the process, prints, or takes memory behind the allocator's back.
 set -eu
 shared=$1 archive=$2 program=${3:-}
 failed=0
 
 versioned=$(nm -D --defined-only "$shared" | awk '$2 != "A" {print $NF}' | sort -u)
-unversioned=$(printf '%s\n' "$versioned" | grep -v '@@RAGGEDVIT_0$' || true)
+unversioned=$(printf '%s\n' "$versioned" | grep -v '@@RAGGEDVIT_0.4$' || true)
 [ -z "$unversioned" ] || { echo "$shared exports without a version:"; echo "$unversioned"; failed=1; }
-readelf -d "$shared" | grep -q 'SONAME.*\[libraggedvit\.so\.0\]' || { echo "$shared: its soname is not libraggedvit.so.0"; failed=1; }
+readelf -d "$shared" | grep -q 'SONAME.*\[libraggedvit\.so\.0\.4\]' || { echo "$shared: its soname is not libraggedvit.so.0.4"; failed=1; }
 exported=$(printf '%s\n' "$versioned" | sed 's/@.*//')
 n=$(printf '%s\n' "$exported" | grep -c '^rvit_' || true)
 [ "$n" -ge 40 ] || { echo "$shared exports only $n functions"; failed=1; }

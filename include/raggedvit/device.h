@@ -57,7 +57,7 @@ extern "C" {
 #endif
 
 #define RVIT_VERSION_MAJOR 0
-#define RVIT_VERSION_MINOR 3
+#define RVIT_VERSION_MINOR 4
 #define RVIT_VERSION_PATCH 0
 
 /* Calls may come from any thread with a stack of 64 KiB or more (CPU backend; a GPU driver may need
@@ -88,7 +88,7 @@ RVIT_API const char *rvit_status_name(rvit_status status);
    library in the same thread. */
 RVIT_API const char *rvit_status_detail(void);
 
-/* "0.3.0" */
+/* "0.4.0" */
 RVIT_API const char *rvit_version(void);
 
 typedef enum rvit_log_level { RVIT_LOG_ERROR = 1, RVIT_LOG_WARNING = 2, RVIT_LOG_INFO = 3, RVIT_LOG_DEBUG = 4 } rvit_log_level;

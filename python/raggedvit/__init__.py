@@ -4,7 +4,7 @@
     result = model.classify(images, policy="l2", keep=0.5)      # images: float32 [B, 3, H, W], normalised; or files and uint8 arrays
 
 Every failure of the library is a RaggedVitError with its sentence and its status. The library is opened on first use: the file that the
-environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's libraggedvit.so.0. The child of a fork may
+environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's libraggedvit.so.0.4. The child of a fork may
 use it too, with models of its own, or those of its parent's that are on the CPU.
 """
 
@@ -28,10 +28,10 @@ __all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PictureSlot
 if _core_loader.core is not None:
     _compile.watch()
 
-#: The version of this package, as "0.3.0". The library need not be there.
+#: The version of this package, as "0.4.0". The library need not be there.
 __version__: str = ".".join(str(_CONSTANTS[f"RVIT_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def version() -> str:
-    """The version of the library that is in use, as "0.3.0"."""
+    """The version of the library that is in use, as "0.4.0"."""
     return library().version()

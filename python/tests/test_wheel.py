@@ -33,7 +33,7 @@ class WheelTest(unittest.TestCase):
         environment = {k: v for k, v in os.environ.items() if k != "RAGGEDVIT_LIBRARY"}
         environment["PYTHONPATH"] = str(site)
         out = run(sys.executable, "-c", CODE, env=environment, cwd=site)
-        self.assertEqual(out.splitlines()[-1], str(site / "raggedvit" / "libraggedvit.so.0"))
+        self.assertEqual(out.splitlines()[-1], str(site / "raggedvit" / "libraggedvit.so.0.4"))
 
     def test_version(self):
         cmake = (support.ROOT / "CMakeLists.txt").read_text()
@@ -75,8 +75,8 @@ class WheelTest(unittest.TestCase):
             inside = {n.split("/", 1)[1] for n in names if n.startswith("raggedvit/")}
             source = pathlib.Path(raggedvit.__file__).parent
             modules = {str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in (".py", ".pyi", ".typed")}
-            self.assertEqual({n for n in inside if not n.endswith(".so")} - {"libraggedvit.so.0"}, modules)
-            self.assertIn("libraggedvit.so.0", inside)
+            self.assertEqual({n for n in inside if not n.endswith(".so")} - {"libraggedvit.so.0.4"}, modules)
+            self.assertIn("libraggedvit.so.0.4", inside)
             self.assertTrue(all(any(n.endswith(f"dist-info/licenses/{file}") for n in names) for file in ("LICENSE", "python/licenses/volk.txt")))
             self.check_installed(folder / "site")
 

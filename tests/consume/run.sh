@@ -39,7 +39,7 @@ flags() { eval "flags=($(pkg-config "$@" raggedvit))"; }
 needs_shared() {
     local found=no
     ! readelf -d "$1" | grep -q 'NEEDED.*libraggedvit\.so\.0' || found=yes
-    [ "$found" = "$2" ] || fail "$1 needs libraggedvit.so.0: $found, not $2"
+    [ "$found" = "$2" ] || fail "$1 needs libraggedvit.so.0.4: $found, not $2"
 }
 
 # A library that is linked with the archive has the functions to itself.
@@ -148,15 +148,15 @@ package)
     done
     (cd "$build" && cpack -G DEB -B "$work/packages" >"$work/log" 2>&1) || { cat "$work/log"; fail "cpack failed"; }
     field() { dpkg-deb -f "$work/packages/$1"_*.deb "$2"; }
-    for package in libraggedvit0 libraggedvit-dev raggedvit; do
+    for package in libraggedvit0.4 libraggedvit-dev raggedvit; do
         [ -e "$work/packages/$package"_*.deb ] || { [ $package = raggedvit ] && [ ! -e "$build/tools/raggedvit" ]; } || fail "no $package"
     done
-    depends=$(field libraggedvit0 Depends)
-    echo "libraggedvit0 depends on $depends, suggests $(field libraggedvit0 Suggests)"
+    depends=$(field libraggedvit0.4 Depends)
+    echo "libraggedvit0.4 depends on $depends, suggests $(field libraggedvit0.4 Suggests)"
     [[ $depends == *libc6* && $depends != *libjansson* ]] || fail "not the dependencies that the library has"
     [[ ! $depends =~ vulkan|cuda|nvidia|mesa ]] || fail "a GPU driver is a dependency"
-    [[ $(field libraggedvit0 Suggests) == *libvulkan1*libcuda1* ]] || fail "the drivers are not suggested"
-    [[ $(field libraggedvit-dev Depends) == *"libraggedvit0 (= $(field libraggedvit0 Version))"* ]] ||
+    [[ $(field libraggedvit0.4 Suggests) == *libvulkan1*libcuda1* ]] || fail "the drivers are not suggested"
+    [[ $(field libraggedvit-dev Depends) == *"libraggedvit0.4 (= $(field libraggedvit0.4 Version))"* ]] ||
         fail "libraggedvit-dev depends on $(field libraggedvit-dev Depends)"
     for deb in "$work"/packages/*.deb; do
         dpkg-deb -x "$deb" "$work/root"
@@ -165,7 +165,7 @@ package)
     cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$work/root/usr;$work/root/usr/local"
     tool=$(find "$work/root" -path '*/bin/raggedvit')
     if [ -n "$tool" ]; then
-        LD_LIBRARY_PATH=$(dirname "$(find "$work/root" -name libraggedvit.so.0)") "$tool" devices >/dev/null
+        LD_LIBRARY_PATH=$(dirname "$(find "$work/root" -name libraggedvit.so.0.4)") "$tool" devices >/dev/null
     fi
     ;;
 *)
