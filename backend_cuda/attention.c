@@ -7,22 +7,22 @@
 #define BF16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_bf16_##name,
 /* Of 16-bit elements. */
 static const rvit_cu_kernel kernels[][RVIT_CU_N_ATTENTION_SHAPES] = {
-    [RVIT_F16] = {RVIT_CU_ATTENTION_SHAPES(F16) RVIT_CU_ATTENTION_SHORTS(F16)},
-    [RVIT_BF16] = {RVIT_CU_ATTENTION_SHAPES(BF16) RVIT_CU_ATTENTION_SHORTS(BF16)},
+    [RVIT_F16] = {RVIT_CU_ATTENTION_SHAPES(F16) RVIT_CU_ATTENTION_DIRECT(F16)},
+    [RVIT_BF16] = {RVIT_CU_ATTENTION_SHAPES(BF16) RVIT_CU_ATTENTION_DIRECT(BF16)},
 };
 
-#define LONG_F16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_f16_##name,
-#define LONG_BF16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_bf16_##name,
-static const rvit_cu_kernel long_kernels[][RVIT_CU_N_ATTENTION_LONGS] = {
-    [RVIT_F16] = {RVIT_CU_ATTENTION_LONGS(LONG_F16) RVIT_CU_ATTENTION_SPLITS(LONG_F16)},
-    [RVIT_BF16] = {RVIT_CU_ATTENTION_LONGS(LONG_BF16) RVIT_CU_ATTENTION_SPLITS(LONG_BF16)},
+#define HOPPER_F16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_f16_##name,
+#define HOPPER_BF16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_bf16_##name,
+static const rvit_cu_kernel hopper_kernels[][RVIT_CU_N_ATTENTION_HOPPER] = {
+    [RVIT_F16] = {RVIT_CU_ATTENTION_HOPPER(HOPPER_F16) RVIT_CU_ATTENTION_SPLIT_KV(HOPPER_F16)},
+    [RVIT_BF16] = {RVIT_CU_ATTENTION_HOPPER(HOPPER_BF16) RVIT_CU_ATTENTION_SPLIT_KV(HOPPER_BF16)},
 };
 
 static rvit_cu_attention_size size_of(const rvit_attention_args *args)
 {
     return (rvit_cu_attention_size){
         RVIT_CU_ATTENTION_SIZE(args),
-        .extras = args->key_bias.buffer != NULL || args->cls_probs.buffer != NULL || args->lse.buffer != NULL,
+        .bias_stats = args->key_bias.buffer != NULL || args->cls_probs.buffer != NULL || args->lse.buffer != NULL,
     };
 }
 
@@ -45,32 +45,32 @@ static rvit_status map_rows(const rvit_cu_driver *driver, const rvit_attention_a
 }
 
 /* The kernel for launches in which images may be long. It has no negative scale, and no rows that maps cannot have. */
-static rvit_cu_attention_long_tile choose_long(const rvit_cu_queue *queue, const rvit_attention_args *args)
+static rvit_cu_attention_hopper_tile choose_hopper(const rvit_cu_queue *queue, const rvit_attention_args *args)
 {
     rvit_cu_attention_size size = size_of(args);
     size.fixed_images = queue->hints.fixed_images;
     const uintptr_t places = (uintptr_t)rvit_cu_at(args->q) | (uintptr_t)rvit_cu_at(args->k) | (uintptr_t)rvit_cu_at(args->v);
     const int64_t strides = args->q_stride | args->k_stride | args->v_stride;
     if (args->scale < 0.0f || places % 16 != 0 || strides % 8 != 0)
-        return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
-    return rvit_cu_tile_attention_long(&queue->device->machine, &size);
+        return (rvit_cu_attention_hopper_tile){.shape = RVIT_CU_N_ATTENTION_HOPPER};
+    return rvit_cu_tile_attention_hopper(&queue->device->machine, &size);
 }
 
-static rvit_status launch_long(rvit_cu_queue *queue, const rvit_attention_args *args, const rvit_cu_attention_params *rows,
-                               const rvit_cu_attention_long_tile *tile)
+static rvit_status launch_hopper(rvit_cu_queue *queue, const rvit_attention_args *args, const rvit_cu_attention_params *rows,
+                                 const rvit_cu_attention_hopper_tile *tile)
 {
     const rvit_cu_driver *driver = queue->device->driver;
-    rvit_cu_attention_long_params params = {
+    rvit_cu_attention_hopper_params params = {
         .rows = *rows,
-        .least = RVIT_CU_LONG_ROWS,
-        .tall = RVIT_CU_TALL_ROWS(args->head_dim > 96 ? 128 : 64),
+        .min_rows = RVIT_CU_ATTENTION_HOPPER_MIN_ROWS,
+        .large_block_rows = RVIT_CU_ATTENTION_LARGE_BLOCK_MIN_ROWS(args->head_dim > 96 ? 128 : 64),
         .n_images = (int32_t)args->n_images,
     };
     RVIT_TRY(map_rows(driver, args, args->q, args->q_stride, 64, &params.q));
-    RVIT_TRY(map_rows(driver, args, args->k, args->k_stride, RVIT_CU_LONG_BOX, &params.k));
-    RVIT_TRY(map_rows(driver, args, args->v, args->v_stride, RVIT_CU_LONG_BOX, &params.v));
-    const rvit_cu_kernel kernel = long_kernels[args->dtype][tile->shape];
-    if (!tile->stays)
+    RVIT_TRY(map_rows(driver, args, args->k, args->k_stride, RVIT_CU_ATTENTION_HOPPER_BOX, &params.k));
+    RVIT_TRY(map_rows(driver, args, args->v, args->v_stride, RVIT_CU_ATTENTION_HOPPER_BOX, &params.v));
+    const rvit_cu_kernel kernel = hopper_kernels[args->dtype][tile->shape];
+    if (!tile->persistent)
         return rvit_cu_launch_images(queue, kernel, args->n_images, args->n_heads, tile->row_blocks, tile->threads, tile->shared,
                                      &params.rows.first_image, &params);
     /* CTAs that stay find their tiles themselves. */
@@ -108,9 +108,9 @@ rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *a
         params.q_sign = args->scale < 0.0f ? 0x80008000u : 0u;
     }
 #if CUDA_VERSION >= 12000
-    const rvit_cu_attention_long_tile long_tile = choose_long(queue, args);
-    if (long_tile.shape != RVIT_CU_N_ATTENTION_LONGS)
-        return launch_long(queue, args, &params, &long_tile);
+    const rvit_cu_attention_hopper_tile hopper_tile = choose_hopper(queue, args);
+    if (hopper_tile.shape != RVIT_CU_N_ATTENTION_HOPPER)
+        return launch_hopper(queue, args, &params, &hopper_tile);
 #endif
     const rvit_cu_attention_size size = size_of(args);
     const rvit_cu_attention_tile tile = rvit_cu_tile_attention(&queue->device->machine, &size);

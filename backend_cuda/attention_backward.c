@@ -76,7 +76,7 @@ rvit_status rvit_cu_attention_backward(rvit_cu_queue *queue, const rvit_attentio
         return RVIT_OK;
     const rvit_cu_attention_size size = {
         RVIT_CU_ATTENTION_SIZE(args),
-        .extras = args->key_bias.buffer != NULL || args->d_key_bias.buffer != NULL || args->d_cls_probs.buffer != NULL,
+        .bias_stats = args->key_bias.buffer != NULL || args->d_key_bias.buffer != NULL || args->d_cls_probs.buffer != NULL,
     };
     const rvit_cu_backward_tile tile = rvit_cu_tile_backward(&queue->device->machine, &size);
     rvit_cu_attention_backward_params params = params_of(args);

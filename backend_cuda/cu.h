@@ -142,7 +142,7 @@ static inline void *rvit_cu_at(rvit_view view)
     return view.buffer == NULL ? NULL : (void *)(uintptr_t)(((const rvit_cu_buffer *)view.buffer)->pointer + (CUdeviceptr)view.offset);
 }
 
-/* The sizes of attention, of its gradient or of received, but for extras. */
+/* The sizes of attention, of its gradient or of received, but for bias_stats. */
 #define RVIT_CU_ATTENTION_SIZE(args)                                                                                   \
     .element_size = (int32_t)rvit_dtype_size((args)->dtype), .head_dim = (args)->head_dim, .n_heads = (args)->n_heads, \
     .n_images = (args)->n_images, .rows = (args)->rows, .len = (args)->max_len < (args)->rows ? (args)->max_len : (int32_t)(args)->rows

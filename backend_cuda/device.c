@@ -107,7 +107,7 @@ static rvit_status find_warpgroups(rvit_cu_device *device)
 #if CUDA_VERSION >= 12000
     int threads = 0;
     RVIT_CU_TRY(device->driver, cuFuncGetAttribute,
-                (&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, device->kernels[RVIT_CU_attention_f16_long_d64]));
+                (&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, device->kernels[RVIT_CU_attention_f16_hopper_d64]));
     device->machine.warpgroups &= threads >= 128 && device->driver->cuTensorMapEncodeTiled != NULL;
 #else
     device->machine.warpgroups = 0;

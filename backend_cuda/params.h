@@ -208,14 +208,14 @@ typedef struct RVIT_CU_MAP_ALIGNED rvit_cu_tensor_map {
     uint64_t opaque[16];
 } rvit_cu_tensor_map;
 
-/* Images of fewer than `least` rows are not long, those of `tall` and more have a shape of their own (kernels/attention_long.cuh). */
-typedef struct rvit_cu_attention_long_params {
+/* Images of fewer than `least` rows are not long, those of `tall` and more have a shape of their own (kernels/attention_hopper.cuh). */
+typedef struct rvit_cu_attention_hopper_params {
     rvit_cu_tensor_map q, k, v;
     rvit_cu_attention_params rows;
-    int32_t least, tall;
+    int32_t min_rows, large_block_rows;
     int32_t n_images;
     int32_t unused;
-} rvit_cu_attention_long_params;
+} rvit_cu_attention_hopper_params;
 
 /* Boxes of rows of x, and of rows of weight in the order in which a lane takes them (kernels/linear_hopper.cuh). Of args, in_features
    counts all, of e4m3 too. */

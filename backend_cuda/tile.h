@@ -91,71 +91,71 @@
      CTAs an SM has registers for, the same where an SM has RVIT_CU_ROOMY bytes,
      whether the kernel adds a key bias and writes cls_probs and lse.
    Kernels of 4 warps of 16 rows serve every case. Heads of 33 to 80 channels have more kernels.
-   Those without extras hold no code for them. An SM with less than RVIT_CU_ROOMY bytes has shared
+   Those without bias_stats hold no code for them. An SM with less than RVIT_CU_ROOMY bytes has shared
    memory for two tall CTAs at most. */
-#define RVIT_CU_ATTENTION_SHAPES(SHAPE)          \
-    SHAPE(d32, 32, 1, 4, 4, 4, 1)                \
-    SHAPE(d64, 64, 1, 4, 4, 4, 0)                \
-    SHAPE(d80, 80, 1, 4, 3, 3, 1)                \
-    SHAPE(d96, 96, 1, 4, 3, 3, 1)                \
-    SHAPE(d128, 128, 1, 4, 2, 2, 1)              \
-    SHAPE(d64_2_warps, 64, 1, 2, 8, 8, 0)        \
-    SHAPE(d64_3_warps, 64, 1, 3, 5, 5, 0)        \
-    SHAPE(d64_tall, 64, 2, 4, 2, 3, 0)           \
-    SHAPE(d80_lean, 80, 1, 4, 3, 4, 0)           \
-    SHAPE(d80_tall, 80, 2, 4, 2, 2, 0)           \
-    SHAPE(d64_extras, 64, 1, 4, 4, 4, 1)         \
-    SHAPE(d64_extras_2_warps, 64, 1, 2, 8, 8, 1) \
-    SHAPE(d64_extras_3_warps, 64, 1, 3, 5, 5, 1)
+#define RVIT_CU_ATTENTION_SHAPES(SHAPE)              \
+    SHAPE(d32, 32, 1, 4, 4, 4, 1)                    \
+    SHAPE(d64, 64, 1, 4, 4, 4, 0)                    \
+    SHAPE(d80, 80, 1, 4, 3, 3, 1)                    \
+    SHAPE(d96, 96, 1, 4, 3, 3, 1)                    \
+    SHAPE(d128, 128, 1, 4, 2, 2, 1)                  \
+    SHAPE(d64_2_warps, 64, 1, 2, 8, 8, 0)            \
+    SHAPE(d64_3_warps, 64, 1, 3, 5, 5, 0)            \
+    SHAPE(d64_32_rows, 64, 2, 4, 2, 3, 0)            \
+    SHAPE(d80_plain, 80, 1, 4, 3, 4, 0)              \
+    SHAPE(d80_32_rows, 80, 2, 4, 2, 2, 0)            \
+    SHAPE(d64_bias_stats, 64, 1, 4, 4, 4, 1)         \
+    SHAPE(d64_bias_stats_2_warps, 64, 1, 2, 8, 8, 1) \
+    SHAPE(d64_bias_stats_3_warps, 64, 1, 3, 5, 5, 1)
 /* Attention of images of few keys, without shared memory and extras: name, the most keys. A CTA has
    2 or 3 warps of 8 rows. */
-#define RVIT_CU_ATTENTION_SHORTS(SHORT) SHORT(d64_short_32, 32) SHORT(d64_short_48, 48)
-#define RVIT_CU_SHORT_WARPS 3
-#define RVIT_CU_SHORT_ROWS 8
+#define RVIT_CU_ATTENTION_DIRECT(ATTENTION_DIRECT) ATTENTION_DIRECT(d64_direct_32, 32) ATTENTION_DIRECT(d64_direct_48, 48)
+#define RVIT_CU_DIRECT_WARPS 3
+#define RVIT_CU_DIRECT_ROWS 8
 
-/* Attention of images of RVIT_CU_LONG_ROWS and more on sm_90a, without extras (kernels/attention_long.cuh):
+/* Attention of images of RVIT_CU_ATTENTION_HOPPER_MIN_ROWS and more on sm_90a, without bias_stats (kernels/attention_hopper.cuh):
      name, the largest head dimension, warpgroups of 64 query rows, whether a CTA stays on its SM and has a warpgroup of its own for copies,
      keys of a block, stages of the ring of blocks,
-     the same two for images of RVIT_CU_TALL_ROWS(dim) and more, where they differ.
+     the same two for images of RVIT_CU_ATTENTION_LARGE_BLOCK_MIN_ROWS(dim) and more, where they differ.
    Of CTAs that stay there is one on an SM, of others two. Every image of a launch is served: the others as by the kernels above, with the
    same bits. Those named tall serve launches in which an image may be tall; keys of a block are what the bits depend on. */
-#define RVIT_CU_ATTENTION_LONGS(LONG)              \
-    LONG(long_d64_tall, 64, 3, 1, 64, 4, 128, 2)   \
-    LONG(long_d64, 64, 2, 0, 64, 4, 64, 4)         \
-    LONG(long_d80, 80, 2, 0, 64, 2, 64, 2)         \
-    LONG(long_d128_tall, 128, 2, 1, 64, 4, 128, 2) \
-    LONG(long_d128, 128, 2, 0, 64, 2, 64, 2)
-#define RVIT_CU_LONG_ROWS 512
-#define RVIT_CU_TALL_ROWS(dim) ((dim) == 128 ? 1024 : 1536)
-#define RVIT_CU_LONG_THREADS(groups, stays) (((groups) + (stays)) * 128)
-#define RVIT_CU_LONG_CTAS(stays) (2 - (stays))
-#define RVIT_CU_LONG_PANELS(dim) (((dim) + 63) / 64)
+#define RVIT_CU_ATTENTION_HOPPER(ATTENTION_HOPPER)                     \
+    ATTENTION_HOPPER(hopper_d64_persistent, 64, 3, 1, 64, 4, 128, 2)   \
+    ATTENTION_HOPPER(hopper_d64, 64, 2, 0, 64, 4, 64, 4)               \
+    ATTENTION_HOPPER(hopper_d80, 80, 2, 0, 64, 2, 64, 2)               \
+    ATTENTION_HOPPER(hopper_d128_persistent, 128, 2, 1, 64, 4, 128, 2) \
+    ATTENTION_HOPPER(hopper_d128, 128, 2, 0, 64, 2, 64, 2)
+#define RVIT_CU_ATTENTION_HOPPER_MIN_ROWS 512
+#define RVIT_CU_ATTENTION_LARGE_BLOCK_MIN_ROWS(dim) ((dim) == 128 ? 1024 : 1536)
+#define RVIT_CU_ATTENTION_HOPPER_THREADS(groups, persistent) (((groups) + (persistent)) * 128)
+#define RVIT_CU_ATTENTION_HOPPER_CTAS(persistent) (2 - (persistent))
+#define RVIT_CU_ATTENTION_HOPPER_PANELS(dim) (((dim) + 63) / 64)
 /* Rows of a box of keys or values: blocks of both sizes consist of them. */
-#define RVIT_CU_LONG_BOX 64
+#define RVIT_CU_ATTENTION_HOPPER_BOX 64
 /* Bytes of shared memory: barriers, queries, the ring, ones, and what begins at a multiple of 1024. keys, stages: where they need most. */
-#define RVIT_CU_LONG_SHARED(dim, groups, keys, stages, tall_keys) \
-    (2048 + ((groups)*64 + (stages)*2 * (keys)) * 128 * RVIT_CU_LONG_PANELS(dim) + ((dim) % 64 == 0 ? (tall_keys)*128 : 256))
+#define RVIT_CU_ATTENTION_HOPPER_SHARED(dim, groups, keys, stages, large_keys) \
+    (2048 + ((groups)*64 + (stages)*2 * (keys)) * 128 * RVIT_CU_ATTENTION_HOPPER_PANELS(dim) + ((dim) % 64 == 0 ? (large_keys)*128 : 256))
 
-/* The same for launches of so few rows that tiles of 64 find an SM each (attend_split): name, the largest head dimension, stages of the
+/* The same for launches of so few rows that tiles of 64 find an SM each (attend_split_kv): name, the largest head dimension, stages of the
    rings of 64 keys. A CTA has two warpgroups with a half of the keys each, so a row's bits are others than those above: sessions alone
    have them, whose launches are all for as many images. */
-#define RVIT_CU_ATTENTION_SPLITS(SPLIT) SPLIT(long_d64_split, 64, 4)
-#define RVIT_CU_SPLIT_THREADS 256
-#define RVIT_CU_SPLIT_PART(dim, stages) (RVIT_CU_LONG_SHARED(dim, 1, 64, stages, 64) - 1024) /* bytes of a half */
+#define RVIT_CU_ATTENTION_SPLIT_KV(SPLIT_KV) SPLIT_KV(hopper_d64_split_kv, 64, 4)
+#define RVIT_CU_SPLIT_KV_THREADS 256
+#define RVIT_CU_SPLIT_KV_HALF(dim, stages) (RVIT_CU_ATTENTION_HOPPER_SHARED(dim, 1, 64, stages, 64) - 1024) /* bytes of a half */
 
 /* The gradient of attention of 16-bit elements: name, the largest head dimension, 16-row tiles of a warp, rows of a stage (there are two),
    the most threads, CTAs of them an SM has registers for, whether the kernel serves key_bias and d_cls_probs. 0 rows: it holds a head of
    an image in shared memory. */
-#define RVIT_CU_BACKWARD_SHAPES(SHAPE)        \
-    SHAPE(d32, 32, 1, 64, 256, 2, 1)          \
-    SHAPE(d64, 64, 1, 64, 128, 3, 1)          \
-    SHAPE(d128, 128, 1, 32, 128, 2, 1)        \
-    SHAPE(d64_lean, 64, 1, 64, 128, 3, 0)     \
-    SHAPE(d64_tall, 64, 2, 64, 128, 2, 0)     \
-    SHAPE(d32_held, 32, 1, 0, 512, 1, 1)      \
-    SHAPE(d64_held, 64, 1, 0, 384, 1, 1)      \
-    SHAPE(d64_held_lean, 64, 1, 0, 384, 1, 0) \
-    SHAPE(d64_held_tall, 64, 2, 0, 256, 1, 0)
+#define RVIT_CU_BACKWARD_SHAPES(SHAPE)         \
+    SHAPE(d32, 32, 1, 64, 256, 2, 1)           \
+    SHAPE(d64, 64, 1, 64, 128, 3, 1)           \
+    SHAPE(d128, 128, 1, 32, 128, 2, 1)         \
+    SHAPE(d64_plain, 64, 1, 64, 128, 3, 0)     \
+    SHAPE(d64_32_rows, 64, 2, 64, 128, 2, 0)   \
+    SHAPE(d32_held, 32, 1, 0, 512, 1, 1)       \
+    SHAPE(d64_held, 64, 1, 0, 384, 1, 1)       \
+    SHAPE(d64_held_plain, 64, 1, 0, 384, 1, 0) \
+    SHAPE(d64_held_32_rows, 64, 2, 0, 256, 1, 0)
 #define RVIT_CU_BACKWARD_NUMBERS_THREADS 256
 #define RVIT_CU_BACKWARD_BIAS_THREADS 256
 
@@ -187,7 +187,7 @@ typedef struct rvit_cu_machine {
 
 typedef enum rvit_cu_attention_shape {
 #define SHAPE(name, ...) RVIT_CU_ATTENTION_##name,
-    RVIT_CU_ATTENTION_SHAPES(SHAPE) RVIT_CU_ATTENTION_SHORTS(SHAPE)
+    RVIT_CU_ATTENTION_SHAPES(SHAPE) RVIT_CU_ATTENTION_DIRECT(SHAPE)
 #undef SHAPE
         RVIT_CU_N_ATTENTION_SHAPES
 } rvit_cu_attention_shape;
@@ -204,29 +204,29 @@ typedef struct rvit_cu_attention_size {
     int32_t head_dim, n_heads;
     int64_t n_images, rows; /* rows: of all images together, at most */
     int32_t len;            /* the most rows an image can have */
-    int32_t extras;         /* there is a key bias, or more than the output is wanted */
+    int32_t bias_stats;     /* there is a key bias, or more than the output is wanted */
     int32_t fixed_images;   /* no launch of fewer or more images must give an image the same bits */
 } rvit_cu_attention_size;
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
-typedef enum rvit_cu_attention_long_shape {
+typedef enum rvit_cu_attention_hopper_shape {
 #define SHAPE(name, ...) RVIT_CU_ATTENTION_##name,
-    RVIT_CU_ATTENTION_LONGS(SHAPE) RVIT_CU_ATTENTION_SPLITS(SHAPE)
+    RVIT_CU_ATTENTION_HOPPER(SHAPE) RVIT_CU_ATTENTION_SPLIT_KV(SHAPE)
 #undef SHAPE
-        RVIT_CU_N_ATTENTION_LONGS
-} rvit_cu_attention_long_shape;
+        RVIT_CU_N_ATTENTION_HOPPER
+} rvit_cu_attention_hopper_shape;
 
-typedef struct rvit_cu_attention_long_tile {
-    rvit_cu_attention_long_shape shape; /* RVIT_CU_N_ATTENTION_LONGS: none serves */
-    int32_t stays;                      /* one CTA for each SM, at most as many as there are tiles */
+typedef struct rvit_cu_attention_hopper_tile {
+    rvit_cu_attention_hopper_shape shape; /* RVIT_CU_N_ATTENTION_HOPPER: none serves */
+    int32_t persistent;                   /* one CTA for each SM, at most as many as there are tiles */
     int32_t threads;
     int32_t row_blocks; /* tiles of each head of an image */
     int32_t shared;     /* bytes */
-} rvit_cu_attention_long_tile;
+} rvit_cu_attention_hopper_tile;
 
 /* The kernel for a launch in which an image may be long. */
-rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
+rvit_cu_attention_hopper_tile rvit_cu_tile_attention_hopper(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
 /* Of 16-bit elements. */
 typedef enum rvit_cu_backward_shape {

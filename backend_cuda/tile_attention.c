@@ -7,7 +7,7 @@ typedef struct attention_shape {
 } attention_shape;
 
 static const attention_shape attention_shapes[] = {
-#define SHAPE(name, dim, row_tiles, warps, ctas, roomy_ctas, extras) \
+#define SHAPE(name, dim, row_tiles, warps, ctas, roomy_ctas, bias_stats) \
     [RVIT_CU_ATTENTION_##name] = {dim, warps, 16 * (row_tiles), ctas, roomy_ctas, RVIT_CU_STAGES_D##dim},
     RVIT_CU_ATTENTION_SHAPES(SHAPE)
 #undef SHAPE
@@ -37,29 +37,29 @@ static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, i
 }
 
 /* Where most images are short and shorter than the longest may be, tall tiles have too many idle rows. */
-static int are_short(const rvit_cu_attention_size *size, int32_t len)
+static int are_mostly_short(const rvit_cu_attention_size *size, int32_t len)
 {
     return 5 * size->rows < 4 * size->n_images * len && size->rows < 192 * size->n_images;
 }
 
 /* Whether the tall kernel takes less time. Warps of 32 rows read keys and values half as often, but a
    CTA takes 1.3 to 1.4 times as long (measured on an H200). */
-static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+static int prefers_32_rows(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     const int64_t heads = size->n_images * size->n_heads;
-    return !are_short(size, len) && 13 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64_tall], heads, len) <
-                                        10 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64], heads, len);
+    return !are_mostly_short(size, len) && 13 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64_32_rows], heads, len) <
+                                               10 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64], heads, len);
 }
 
 /* Warps of a CTA of the short kernels: 2, or 3 where that balances the SMs better; 0: another kernel
    serves. The short kernels are for short images, so few that all warps of 8 rows run at once. The
    limits are those of an H200: beyond them, loading keys and values for each warp takes longer. */
-static int32_t short_warps(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+static int32_t direct_warps(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
-    const int64_t heads = size->n_images * size->n_heads, tiles = divide_up(len, RVIT_CU_SHORT_ROWS);
-    if (size->extras || len > 48 || heads * tiles > (int64_t)machine->n_sms * (len <= 32 ? 6 : 3))
+    const int64_t heads = size->n_images * size->n_heads, tiles = divide_up(len, RVIT_CU_DIRECT_ROWS);
+    if (size->bias_stats || len > 48 || heads * tiles > (int64_t)machine->n_sms * (len <= 32 ? 6 : 3))
         return 0;
-    return tiles % 3 == 0 && heads * divide_up(tiles, 2) > machine->n_sms ? RVIT_CU_SHORT_WARPS : 2;
+    return tiles % 3 == 0 && heads * divide_up(tiles, 2) > machine->n_sms ? RVIT_CU_DIRECT_WARPS : 2;
 }
 
 /* For heads of 33 to 64 channels, and images that the short kernels do not take. */
@@ -67,12 +67,12 @@ static rvit_cu_attention_shape shape_d64(const rvit_cu_machine *machine, const r
 {
     /* Few rows; or few tiles, where more CTAs save more than shared copies of keys and values do. */
     if (len <= 32 || size->n_images * size->n_heads * divide_up(len, 32) <= machine->n_sms)
-        return size->extras ? RVIT_CU_ATTENTION_d64_extras_2_warps : RVIT_CU_ATTENTION_d64_2_warps;
+        return size->bias_stats ? RVIT_CU_ATTENTION_d64_bias_stats_2_warps : RVIT_CU_ATTENTION_d64_2_warps;
     if (len <= 48)
-        return size->extras ? RVIT_CU_ATTENTION_d64_extras_3_warps : RVIT_CU_ATTENTION_d64_3_warps;
-    if (size->extras)
-        return RVIT_CU_ATTENTION_d64_extras;
-    return is_tall(machine, size, len) ? RVIT_CU_ATTENTION_d64_tall : RVIT_CU_ATTENTION_d64;
+        return size->bias_stats ? RVIT_CU_ATTENTION_d64_bias_stats_3_warps : RVIT_CU_ATTENTION_d64_3_warps;
+    if (size->bias_stats)
+        return RVIT_CU_ATTENTION_d64_bias_stats;
+    return prefers_32_rows(machine, size, len) ? RVIT_CU_ATTENTION_d64_32_rows : RVIT_CU_ATTENTION_d64;
 }
 
 /* CTAs of the busiest SM. */
@@ -86,11 +86,11 @@ static int64_t turns(const rvit_cu_machine *machine, rvit_cu_attention_shape sha
    H200), which pays unless there are too few for every SM. */
 static rvit_cu_attention_shape shape_d80(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
-    if (size->extras)
+    if (size->bias_stats)
         return RVIT_CU_ATTENTION_d80;
     const int is_faster =
-        18 * turns(machine, RVIT_CU_ATTENTION_d80_tall, size, len) < 10 * turns(machine, RVIT_CU_ATTENTION_d80_lean, size, len);
-    return is_faster && !are_short(size, len) ? RVIT_CU_ATTENTION_d80_tall : RVIT_CU_ATTENTION_d80_lean;
+        18 * turns(machine, RVIT_CU_ATTENTION_d80_32_rows, size, len) < 10 * turns(machine, RVIT_CU_ATTENTION_d80_plain, size, len);
+    return is_faster && !are_mostly_short(size, len) ? RVIT_CU_ATTENTION_d80_32_rows : RVIT_CU_ATTENTION_d80_plain;
 }
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
@@ -105,11 +105,11 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
     while (attention_shapes[by_head_dim[i]].head_dim < size->head_dim)
         i++;
     tile.shape = by_head_dim[i];
-    const int32_t n_short_warps = tile.shape == RVIT_CU_ATTENTION_d64 ? short_warps(machine, size, len) : 0;
-    if (n_short_warps > 0) {
-        tile.shape = len <= 32 ? RVIT_CU_ATTENTION_d64_short_32 : RVIT_CU_ATTENTION_d64_short_48;
-        tile.threads = n_short_warps * 32;
-        tile.row_blocks = (int32_t)divide_up(len, n_short_warps * RVIT_CU_SHORT_ROWS);
+    const int32_t n_direct_warps = tile.shape == RVIT_CU_ATTENTION_d64 ? direct_warps(machine, size, len) : 0;
+    if (n_direct_warps > 0) {
+        tile.shape = len <= 32 ? RVIT_CU_ATTENTION_d64_direct_32 : RVIT_CU_ATTENTION_d64_direct_48;
+        tile.threads = n_direct_warps * 32;
+        tile.row_blocks = (int32_t)divide_up(len, n_direct_warps * RVIT_CU_DIRECT_ROWS);
         return tile;
     }
     if (tile.shape == RVIT_CU_ATTENTION_d64)
@@ -124,69 +124,71 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
 }
 
 /* Where each tile of 64 rows has an SM for itself, keys are divided too. */
-static rvit_cu_attention_long_tile tile_split(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+static rvit_cu_attention_hopper_tile tile_split(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
     static const struct {
         int32_t head_dim;
-        rvit_cu_attention_long_tile tile;
+        rvit_cu_attention_hopper_tile tile;
     } of[] = {
-#define SPLIT(name, dim, stages) \
-    {dim, {.shape = RVIT_CU_ATTENTION_##name, .threads = RVIT_CU_SPLIT_THREADS, .shared = 1024 + 2 * RVIT_CU_SPLIT_PART(dim, stages)}},
-        RVIT_CU_ATTENTION_SPLITS(SPLIT)
-#undef SPLIT
+#define SPLIT_KV(name, dim, stages) \
+    {dim,                           \
+     {.shape = RVIT_CU_ATTENTION_##name, .threads = RVIT_CU_SPLIT_KV_THREADS, .shared = 1024 + 2 * RVIT_CU_SPLIT_KV_HALF(dim, stages)}},
+        RVIT_CU_ATTENTION_SPLIT_KV(SPLIT_KV)
+#undef SPLIT_KV
     };
     const int64_t row_blocks = divide_up(size->len, 64);
-    rvit_cu_attention_long_tile tile = {.shape = RVIT_CU_N_ATTENTION_LONGS};
-    if (!size->fixed_images || size->len < RVIT_CU_LONG_ROWS || size->head_dim <= 32 ||
+    rvit_cu_attention_hopper_tile tile = {.shape = RVIT_CU_N_ATTENTION_HOPPER};
+    if (!size->fixed_images || size->len < RVIT_CU_ATTENTION_HOPPER_MIN_ROWS || size->head_dim <= 32 ||
         size->n_images * size->n_heads * row_blocks > machine->n_sms)
         return tile;
-    for (int i = 0; i < (int)(sizeof of / sizeof of[0]) && tile.shape == RVIT_CU_N_ATTENTION_LONGS; i++)
+    for (int i = 0; i < (int)(sizeof of / sizeof of[0]) && tile.shape == RVIT_CU_N_ATTENTION_HOPPER; i++)
         if (size->head_dim <= of[i].head_dim)
             tile = of[i].tile;
     tile.row_blocks = (int32_t)row_blocks;
     return tile;
 }
 
-rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+rvit_cu_attention_hopper_tile rvit_cu_tile_attention_hopper(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
     static const struct {
         int32_t head_dim, least_dim, rows, least_len;
-        rvit_cu_attention_long_tile tile;
+        rvit_cu_attention_hopper_tile tile;
     } of[] = {
-#define SHAPE(name, dim, groups, in_place, block, stages, tall_block, tall_stages) \
-    {dim,                                                                          \
-     (dim) == 128  ? 97                                                            \
-     : (dim) == 80 ? 65                                                            \
-                   : 33,                                                           \
-     (groups)*64,                                                                  \
-     (block) == (tall_block) ? RVIT_CU_LONG_ROWS : RVIT_CU_TALL_ROWS(dim),         \
-     {.shape = RVIT_CU_ATTENTION_##name,                                           \
-      .stays = in_place,                                                           \
-      .threads = RVIT_CU_LONG_THREADS(groups, in_place),                           \
-      .shared = RVIT_CU_LONG_SHARED(dim, groups, block, stages, tall_block)}},
-        RVIT_CU_ATTENTION_LONGS(SHAPE)
+#define SHAPE(name, dim, groups, is_persistent, block, stages, large_block, large_stages)                        \
+    {dim,                                                                                                        \
+     (dim) == 128  ? 97                                                                                          \
+     : (dim) == 80 ? 65                                                                                          \
+                   : 33,                                                                                         \
+     (groups)*64,                                                                                                \
+     (block) == (large_block) ? RVIT_CU_ATTENTION_HOPPER_MIN_ROWS : RVIT_CU_ATTENTION_LARGE_BLOCK_MIN_ROWS(dim), \
+     {.shape = RVIT_CU_ATTENTION_##name,                                                                         \
+      .persistent = is_persistent,                                                                               \
+      .threads = RVIT_CU_ATTENTION_HOPPER_THREADS(groups, is_persistent),                                        \
+      .shared = RVIT_CU_ATTENTION_HOPPER_SHARED(dim, groups, block, stages, large_block)}},
+        RVIT_CU_ATTENTION_HOPPER(SHAPE)
 #undef SHAPE
     };
-    if (!machine->warpgroups || size->element_size != 2 || size->extras)
-        return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
-    const rvit_cu_attention_long_tile split = tile_split(machine, size);
-    if (split.shape != RVIT_CU_N_ATTENTION_LONGS)
+    if (!machine->warpgroups || size->element_size != 2 || size->bias_stats)
+        return (rvit_cu_attention_hopper_tile){.shape = RVIT_CU_N_ATTENTION_HOPPER};
+    const rvit_cu_attention_hopper_tile split = tile_split(machine, size);
+    if (split.shape != RVIT_CU_N_ATTENTION_HOPPER)
         return split;
     for (int i = 0; i < (int)(sizeof of / sizeof of[0]); i++)
         if (size->len >= of[i].least_len && size->head_dim >= of[i].least_dim && size->head_dim <= of[i].head_dim) {
-            rvit_cu_attention_long_tile tile = of[i].tile;
+            rvit_cu_attention_hopper_tile tile = of[i].tile;
             tile.row_blocks = (int32_t)divide_up(size->len, of[i].rows);
             return tile;
         }
-    return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
+    return (rvit_cu_attention_hopper_tile){.shape = RVIT_CU_N_ATTENTION_HOPPER};
 }
 
 typedef struct backward_shape {
-    int32_t head_dim, row_tiles, stage_rows, warps, extras;
+    int32_t head_dim, row_tiles, stage_rows, warps, bias_stats;
 } backward_shape;
 
 static const backward_shape backward_shapes[] = {
-#define SHAPE(name, dim, row_tiles, rows, threads, ctas, extras) [RVIT_CU_BACKWARD_##name] = {dim, row_tiles, rows, (threads) / 32, extras},
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas, bias_stats) \
+    [RVIT_CU_BACKWARD_##name] = {dim, row_tiles, rows, (threads) / 32, bias_stats},
     RVIT_CU_BACKWARD_SHAPES(SHAPE)
 #undef SHAPE
 };
@@ -239,16 +241,16 @@ static rvit_cu_backward_shape choose_backward(const rvit_cu_machine *machine, co
     if (size->head_dim > 64)
         return RVIT_CU_BACKWARD_d128;
     const int held = is_held(machine, RVIT_CU_BACKWARD_d64_held, len);
-    if (size->extras)
+    if (size->bias_stats)
         return held ? RVIT_CU_BACKWARD_d64_held : RVIT_CU_BACKWARD_d64;
     if (len <= 64)
-        return RVIT_CU_BACKWARD_d64_held_lean;
+        return RVIT_CU_BACKWARD_d64_held_plain;
     if (!held)
-        return RVIT_CU_BACKWARD_d64_tall;
+        return RVIT_CU_BACKWARD_d64_32_rows;
     /* Few heads fill the device better in small parts. */
     if (len > 96 && 2 * (int64_t)size->n_images * size->n_heads <= machine->n_sms)
-        return RVIT_CU_BACKWARD_d64_lean;
-    return len > 160 ? RVIT_CU_BACKWARD_d64_held_tall : RVIT_CU_BACKWARD_d64_held_lean;
+        return RVIT_CU_BACKWARD_d64_plain;
+    return len > 160 ? RVIT_CU_BACKWARD_d64_held_32_rows : RVIT_CU_BACKWARD_d64_held_plain;
 }
 
 rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)

@@ -27,7 +27,7 @@ awk '
     $1 ~ /^quantize_/ { makes[$2] = 1; most = 64 }
     $1 ~ /^linear_e4m3_/ { multiplies[$2] = 1; most = 255 }
     $1 ~ /^(quantize|linear_e4m3)_/ && $3 > most { print "uses " $3 " registers, " most " are allowed: " $1 " on sm_" $2; bad = 1 }
-    $1 == "attention_f16_d64" || $1 == "attention_f16_d64_tall" {
+    $1 == "attention_f16_d64" || $1 == "attention_f16_d64_32_rows" {
         if ($1 == "attention_f16_d64" && $3 > 128) { print "uses " $3 " registers, 128 are allowed: " $1 " on sm_" $2; bad = 1 }
         # Registers are given to a warp in units of 256.
         ctas = int(65536 / (4 * int(($3 * 32 + 255) / 256) * 256))

@@ -273,13 +273,13 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
 
 /* Brings scores into the form in which 2^(s * scale - reference) is a weight, and returns scale: with a bias s becomes the whole exponent.
    What no key stands for is -infinity. The scores of the image's first row are left in cls_probs; finish_cls does the rest. */
-template <int MT, bool FULL, bool EXTRAS>
+template <int MT, bool FULL, bool BIAS_STATS>
 RVIT_DEVICE float complete_scores(float (&s)[MT][KEYS / 8][4], const rvit_cu_attention_params &params, const attention_work &work, int row,
                                   int first, int live)
 {
     const int lane = recompute(threadIdx.x) & 31, c = (lane & 3) * 2;
     float scale = params.scale;
-    if (EXTRAS && params.key_bias != nullptr) {
+    if (BIAS_STATS && params.key_bias != nullptr) {
         const float *bias = params.key_bias + work.begin + first;
 #pragma unroll
         for (int t = 0; t < KEYS / 8; t++)
@@ -304,7 +304,7 @@ RVIT_DEVICE float complete_scores(float (&s)[MT][KEYS / 8][4], const rvit_cu_att
                     for (int m = 0; m < MT; m++)
                         s[m][t][j] = s[m][t][j + 2] = -INFINITY;
     }
-    if (EXTRAS && params.cls_probs != nullptr && row == 0 && lane < 4) {
+    if (BIAS_STATS && params.cls_probs != nullptr && row == 0 && lane < 4) {
         float *cls = first_number(params.cls_probs, work, params) + (long long)first * params.n_heads;
 #pragma unroll
         for (int t = 0; t < KEYS / 8; t++)
@@ -372,7 +372,7 @@ RVIT_DEVICE void follow_maximum(const float (&s)[MT][KEYS / 8][4], warp_state<D,
 }
 
 /* The weights of 16 keys, packed as the A fragment of an mma. */
-template <typename T, int D, int MT, bool EXTRAS>
+template <typename T, int D, int MT, bool BIAS_STATS>
 RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int n)
 {
 #pragma unroll
@@ -386,7 +386,7 @@ RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], 
 #pragma unroll
         for (int i = 0; i < 4; i++)
             p[m][i] = element<T>::pack(x[i / 2][i % 2 * 2], x[i / 2][i % 2 * 2 + 1]);
-        if (EXTRAS)
+        if (BIAS_STATS)
 #pragma unroll
             for (int h = 0; h < 2; h++)
                 w.sum[m][h] += x[0][2 * h] + x[0][2 * h + 1] + (x[1][2 * h] + x[1][2 * h + 1]);
@@ -487,11 +487,11 @@ RVIT_DEVICE int next_stage(attention_copy<T, D, WARPS> &copy, lane_places<D> &pl
 }
 
 /* A warp's rows against every key of the image. */
-template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS>
+template <typename T, int D, int MT, int WARPS, int STAGES, bool BIAS_STATS>
 RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &copy, lane_places<D> &places,
                              const rvit_cu_attention_params &params, const attention_work &work, int row)
 {
-    const bool AHEAD = attention_ring<D, MT, STAGES>::AHEAD && !EXTRAS;
+    const bool AHEAD = attention_ring<D, MT, STAGES>::AHEAD && !BIAS_STATS;
     const int BLOCK = attention_ring<D, MT, STAGES>::BLOCK;
     int stage = 0, left = work.length;
     float s[MT][KEYS / 8][4];
@@ -499,17 +499,17 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
         multiply_keys<T, D, MT, WARPS, false>(s, w, places, 0, left);
 #pragma unroll 1
     for (; left > STAGE_KEYS; left -= STAGE_KEYS)
-#pragma unroll(EXTRAS || queries_away <D, MT, WARPS>::YES ? 1 : 2)
+#pragma unroll(BIAS_STATS || queries_away <D, MT, WARPS>::YES ? 1 : 2)
         for (int b = 0; b < 2; b++) {
             const int values = places.v + b * BLOCK;
             if (!AHEAD)
                 multiply_keys<T, D, MT, WARPS, true>(s, w, places, b * BLOCK, KEYS);
             uint32_t p[2][MT][4];
-            const float scale = complete_scores<MT, true, EXTRAS>(s, params, work, row, work.length - left + b * KEYS, KEYS);
+            const float scale = complete_scores<MT, true, BIAS_STATS>(s, params, work, row, work.length - left + b * KEYS, KEYS);
             follow_maximum<D, MT, true>(s, w, scale, KEYS);
-            weigh<T, D, MT, EXTRAS>(p[0], s, w, scale, 0);
+            weigh<T, D, MT, BIAS_STATS>(p[0], s, w, scale, 0);
             multiply_values<T, D, MT, WARPS>(w, p[0], values, 0);
-            weigh<T, D, MT, EXTRAS>(p[1], s, w, scale, 1);
+            weigh<T, D, MT, BIAS_STATS>(p[1], s, w, scale, 1);
             if (queries_away<D, MT, WARPS>::YES)
                 copy.meet(); /* or the compiler moves loads up, for which there are no registers */
             if (AHEAD) {
@@ -525,10 +525,10 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
         if (!AHEAD)
             multiply_keys<T, D, MT, WARPS, true>(s, w, places, 0, KEYS);
         uint32_t p[2][MT][4];
-        const float scale = complete_scores<MT, true, EXTRAS>(s, params, work, row, work.length - left, KEYS);
+        const float scale = complete_scores<MT, true, BIAS_STATS>(s, params, work, row, work.length - left, KEYS);
         follow_maximum<D, MT, true>(s, w, scale, KEYS);
-        weigh<T, D, MT, EXTRAS>(p[0], s, w, scale, 0);
-        weigh<T, D, MT, EXTRAS>(p[1], s, w, scale, 1);
+        weigh<T, D, MT, BIAS_STATS>(p[0], s, w, scale, 0);
+        weigh<T, D, MT, BIAS_STATS>(p[1], s, w, scale, 1);
         if (queries_away<D, MT, WARPS>::YES)
             warp_sync();
         left -= KEYS;
@@ -540,20 +540,20 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
     }
     if (!AHEAD)
         multiply_keys<T, D, MT, WARPS, false>(s, w, places, 0, left);
-    const float scale = complete_scores<MT, false, EXTRAS>(s, params, work, row, work.length - left, left);
+    const float scale = complete_scores<MT, false, BIAS_STATS>(s, params, work, row, work.length - left, left);
     follow_maximum<D, MT, false>(s, w, scale, left);
 #pragma unroll
     for (int n = 0; n < 2; n++)
         if (n * 16 < left) {
             uint32_t p[MT][4];
-            weigh<T, D, MT, EXTRAS>(p, s, w, scale, n);
+            weigh<T, D, MT, BIAS_STATS>(p, s, w, scale, n);
             multiply_values<T, D, MT, WARPS>(w, p, places.v, n);
         }
 }
 
 /* Writes what was asked for besides the output. */
 template <int D, int MT>
-RVIT_DEVICE void finish_extras(warp_state<D, MT> &w, const rvit_cu_attention_params &params, const attention_work &work, int row)
+RVIT_DEVICE void finish_stats(warp_state<D, MT> &w, const rvit_cu_attention_params &params, const attention_work &work, int row)
 {
     const int lane = recompute(threadIdx.x) & 31;
 #pragma unroll
@@ -578,9 +578,9 @@ template <int MT, int WARPS> RVIT_DEVICE int warp_row(const attention_work &work
     return (work.row_block * WARPS + recompute(threadIdx.x) / 32) * (16 * MT);
 }
 
-/* A CTA takes 16 * MT rows of a head of an image for each of its warps. EXTRAS: key bias, cls_probs and lse are served; with 64 channels
-   by kernels that serve nothing else. */
-template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS>
+/* A CTA takes 16 * MT rows of a head of an image for each of its warps. BIAS_STATS: key bias, cls_probs and lse are served; with 64
+   channels by kernels that serve nothing else. */
+template <typename T, int D, int MT, int WARPS, int STAGES, bool BIAS_STATS>
 RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_work &work, unsigned char *memory)
 {
     const int length = work.length;
@@ -621,10 +621,10 @@ RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_
         }
         return;
     }
-    if (EXTRAS && (D == 64 || params.key_bias != nullptr || params.cls_probs != nullptr || params.lse != nullptr)) {
-        attend_rows<T, D, MT, WARPS, STAGES, EXTRAS>(w, copy, places, params, work, row);
+    if (BIAS_STATS && (D == 64 || params.key_bias != nullptr || params.cls_probs != nullptr || params.lse != nullptr)) {
+        attend_rows<T, D, MT, WARPS, STAGES, BIAS_STATS>(w, copy, places, params, work, row);
         row = warp_row<MT, WARPS>(work);
-        finish_extras<D, MT>(w, params, work, row);
+        finish_stats<D, MT>(w, params, work, row);
     } else {
         attend_rows<T, D, MT, WARPS, STAGES, false>(w, copy, places, params, work, row);
         row = warp_row<MT, WARPS>(work);
@@ -635,10 +635,10 @@ RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_
         store_rows<T, D>(w.out[m], out, params, row + m * 16, length);
 }
 
-template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DEVICE void attend(const rvit_cu_attention_params &params)
+template <typename T, int D, int MT, int WARPS, int STAGES, bool BIAS_STATS> RVIT_DEVICE void attend(const rvit_cu_attention_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
-    attend<T, D, MT, WARPS, STAGES, EXTRAS>(params, find_work(params), memory);
+    attend<T, D, MT, WARPS, STAGES, BIAS_STATS>(params, find_work(params), memory);
 }
 
 #endif

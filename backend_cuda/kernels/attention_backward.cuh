@@ -128,13 +128,13 @@ RVIT_DEVICE void store_gradient(const float (&tiles)[D / 8][4], T *out, int stri
 
 /* A warp's own rows, MT tiles of 16: keys, of which x and y are k and v; or queries, of which they are q and d_out. Of the other rows,
    which come 16 at a time from shared memory, x and y are q and d_out, or k and v. Row g = lane / 4 of a tile is in the even halves of
-   each accumulator, row g + 8 in the odd ones. EXTRAS: key bias, its gradient and that of cls_probs are served. What a kernel without
+   each accumulator, row g + 8 in the odd ones. BIAS_STATS: key bias, its gradient and that of cls_probs are served. What a kernel without
    them computes has the same bits. */
-template <typename T, int D, int MT, bool OWN_KEYS, bool EXTRAS> struct backward_rows {
+template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct backward_rows {
     static const int STEPS = D / 16, TILES = D / 8, PITCH = tile_rows<D>::PITCH;
     uint32_t x[MT][STEPS][4], y[MT][STEPS][4];
     float d_x[MT][TILES][4], d_y[MT][TILES][4]; /* d_k and d_v, or d_q and nothing */
-    float logit[MT][2], delta[MT][2];           /* the rows' numbers; keys have none without EXTRAS */
+    float logit[MT][2], delta[MT][2];           /* the rows' numbers; keys have none without BIAS_STATS */
     float share[MT][2];                         /* of d_key_bias */
 
     static __device__ __forceinline__ void place(uint32_t (&a)[STEPS][4], const uint4 &low, const uint4 &high, int group)
@@ -270,7 +270,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool EXTRAS> struct backward
             const uint4 pairs = load_shared_16(numbers + column * 8);
             logits[0] = bits_float(pairs.x), deltas[0] = bits_float(pairs.y);
             logits[1] = bits_float(pairs.z), deltas[1] = bits_float(pairs.w);
-        } else if (EXTRAS) {
+        } else if (BIAS_STATS) {
             const uint2 pair = load_shared_8(numbers + column * 4);
             logits[0] = bits_float(pair.x), logits[1] = bits_float(pair.y);
         }
@@ -285,10 +285,12 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool EXTRAS> struct backward
             for (int m = 0; m < MT; m++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    const float both = EXTRAS ? add_rn(logits[n][i % 2], logit[m][i / 2]) : OWN_KEYS ? logits[n][i % 2] : logit[m][i / 2];
+                    const float both = BIAS_STATS ? add_rn(logits[n][i % 2], logit[m][i / 2])
+                                       : OWN_KEYS ? logits[n][i % 2]
+                                                  : logit[m][i / 2];
                     s[m][n][i] = exp2_fast(fmaf(s[m][n][i], scale, both));
                 }
-        if (!OWN_KEYS && !EXTRAS && left < 16) /* keys that are none: their numbers would be -infinity */
+        if (!OWN_KEYS && !BIAS_STATS && left < 16) /* keys that are none: their numbers would be -infinity */
 #pragma unroll
             for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -311,7 +313,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool EXTRAS> struct backward
         if (OWN_KEYS && MT > 1)
             add(d_y, s, (int)y_at + transposed);
         multiply(g, y, (int)y_at + chunk);
-        if (EXTRAS && params.d_cls_probs != nullptr)
+        if (BIAS_STATS && params.d_cls_probs != nullptr)
             add_cls(g, params, work, own, other);
         if (OWN_KEYS && MT == 1)
             add(d_y, s, (int)y_at + transposed);
@@ -322,7 +324,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool EXTRAS> struct backward
                 float &gradient = g[m][i / 4][i % 4];
                 gradient = mul_rn(s[m][i / 4][i % 4], add_rn(gradient, -(OWN_KEYS ? deltas[i / 4][i % 2] : delta[m][i % 4 / 2])));
             }
-        if (OWN_KEYS && EXTRAS && params.shares != nullptr)
+        if (OWN_KEYS && BIAS_STATS && params.shares != nullptr)
 #pragma unroll
             for (int i = 0; i < 2 * MT; i++) {
                 const float *n0 = &g[i / 2][0][i % 2 * 2], *n1 = &g[i / 2][1][i % 2 * 2];
@@ -347,7 +349,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool EXTRAS> struct backward
 #pragma unroll
         for (int m = 0; m < MT; m++)
             store_gradient<T, D>(d_y[m], to_y, params.d_v_stride, params.head_dim, row + m * 16, work.length, 1.0f);
-        if (!EXTRAS || params.shares == nullptr)
+        if (!BIAS_STATS || params.shares == nullptr)
             return;
         const int lane = threadIdx.x & 31;
         float *shares = params.shares + ((long long)work.head * params.rows + work.begin);
@@ -364,7 +366,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool EXTRAS> struct backward
 };
 
 /* Shared memory of the kernel that holds a head of an image: q, k, v and d_out, then the numbers of the queries and of the keys. */
-template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
+template <typename T, int D, int MT, bool BIAS_STATS> struct backward_image {
     static const int CHUNKS = D / 8, PITCH = tile_rows<D>::PITCH, AHEAD = 8;
     const rvit_cu_attention_backward_params &params;
     const attention_work work;
@@ -406,8 +408,7 @@ template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             const int row = first + i * step;
-            const float2 numbers =
-                query_numbers(params, lse[i], d_lse[i], dot_8<T>(a[i], b[i]), CHUNKS, cls, row < work.length, row == 0);
+            const float2 numbers = query_numbers(params, lse[i], d_lse[i], dot_8<T>(a[i], b[i]), CHUNKS, cls, row < work.length, row == 0);
             if (chunk == 0 && row < rows)
                 reinterpret_cast<float2 *>(queries())[row] = numbers;
         }
@@ -430,10 +431,10 @@ template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
             copy_async_16(to + 3 * size, from_d_out + row * params.d_out_stride, live);
         }
         copy_commit();
-        const float cls = EXTRAS && params.d_cls_probs != nullptr && threadIdx.x < 32 ? cls_share(params, work) : 0.0f;
+        const float cls = BIAS_STATS && params.d_cls_probs != nullptr && threadIdx.x < 32 ? cls_share(params, work) : 0.0f;
         for (int above = first; above - first < rows; above += AHEAD * step)
             load_numbers(above, step, chunk, cls);
-        for (int row = threadIdx.x; EXTRAS && row < rows; row += (int)blockDim.x)
+        for (int row = threadIdx.x; BIAS_STATS && row < rows; row += (int)blockDim.x)
             keys()[row] = key_number(params, work, row);
         copy_wait<0>();
         block_sync();
@@ -443,7 +444,7 @@ template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
     template <bool OWN_KEYS> __device__ __forceinline__ void own(int row)
     {
         RVIT_DYNAMIC_SHARED(memory);
-        backward_rows<T, D, MT, OWN_KEYS, EXTRAS> own;
+        backward_rows<T, D, MT, OWN_KEYS, BIAS_STATS> own;
         const int g = (threadIdx.x & 31) >> 2;
         uint32_t x = shared_address(memory) + (OWN_KEYS ? 0 : size), y = x + (OWN_KEYS ? 3 : 1) * size; /* of the other rows */
         own.load_shared(own.x, OWN_KEYS ? x + size : x - size, row, rows);
@@ -451,7 +452,7 @@ template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
 #pragma unroll
         for (int i = 0; i < 2 * MT; i++) {
             const int r = min(row + g + 8 * i, rows - 1);
-            own.logit[i / 2][i % 2] = !OWN_KEYS ? queries()[2 * r] : EXTRAS ? keys()[r] : 0.0f;
+            own.logit[i / 2][i % 2] = !OWN_KEYS ? queries()[2 * r] : BIAS_STATS ? keys()[r] : 0.0f;
             own.delta[i / 2][i % 2] = OWN_KEYS ? 0.0f : queries()[2 * r + 1];
         }
         own.begin(params.zero);
@@ -466,9 +467,9 @@ template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
 };
 
 /* A CTA has a head of an image. Its warps take 16 * MT keys or queries at a time; keys, which take longer, first. */
-template <typename T, int D, int MT, bool EXTRAS> RVIT_DEVICE void backward_held(const rvit_cu_attention_backward_params &params)
+template <typename T, int D, int MT, bool BIAS_STATS> RVIT_DEVICE void backward_held(const rvit_cu_attention_backward_params &params)
 {
-    backward_image<T, D, MT, EXTRAS> image(params);
+    backward_image<T, D, MT, BIAS_STATS> image(params);
     if (image.work.length == 0)
         return;
     image.load();
@@ -484,7 +485,7 @@ template <typename T, int D, int MT, bool EXTRAS> RVIT_DEVICE void backward_held
 }
 
 /* Two stages of other rows, each ROWS of x, of y, and their numbers. */
-template <typename T, int D, int ROWS, bool OWN_KEYS, bool EXTRAS> struct backward_stages {
+template <typename T, int D, int ROWS, bool OWN_KEYS, bool BIAS_STATS> struct backward_stages {
     static const int CHUNKS = D / 8, PITCH = tile_rows<D>::PITCH, ARRAY = ROWS * PITCH, SIZE = 2 * ARRAY + ROWS * 8;
     const rvit_cu_attention_backward_params &params;
     const attention_work &work;
@@ -507,7 +508,7 @@ template <typename T, int D, int ROWS, bool OWN_KEYS, bool EXTRAS> struct backwa
         }
         float *numbers = reinterpret_cast<float *>(memory + stage * SIZE + 2 * ARRAY);
         for (int row = thread; row < n; row += step)
-            if (!OWN_KEYS && EXTRAS)
+            if (!OWN_KEYS && BIAS_STATS)
                 numbers[row] = key_number(params, work, begin + row);
             else if (!OWN_KEYS)
                 break;
@@ -536,11 +537,11 @@ template <typename S> RVIT_DEVICE void next_backward_stage(S &stages, int stage,
 }
 
 /* A CTA has 16 * MT keys, or as many queries, for each of its warps. */
-template <typename T, int D, int MT, int ROWS, bool OWN_KEYS, bool EXTRAS>
+template <typename T, int D, int MT, int ROWS, bool OWN_KEYS, bool BIAS_STATS>
 RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params, const attention_work &work)
 {
     RVIT_DYNAMIC_SHARED(memory);
-    typedef backward_stages<T, D, ROWS, OWN_KEYS, EXTRAS> stages;
+    typedef backward_stages<T, D, ROWS, OWN_KEYS, BIAS_STATS> stages;
     stages s = {params, work};
     const int length = work.length, row = backward_row<MT, OWN_KEYS>();
     int stage = 0;
@@ -551,7 +552,7 @@ RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params,
             next_backward_stage(s, stage, first + ROWS, length);
         return;
     }
-    backward_rows<T, D, MT, OWN_KEYS, EXTRAS> own;
+    backward_rows<T, D, MT, OWN_KEYS, BIAS_STATS> own;
     const int g = (threadIdx.x & 31) >> 2;
     const int x_stride = OWN_KEYS ? params.k_stride : params.q_stride, y_stride = OWN_KEYS ? params.v_stride : params.d_out_stride;
     own.load_global(own.x, first_row(static_cast<const T *>(OWN_KEYS ? params.k : params.q), x_stride, work, params), x_stride,
@@ -562,7 +563,7 @@ RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params,
     for (int i = 0; i < 2 * MT; i++) {
         const int r = row + g + 8 * i;
         const float2 query = OWN_KEYS || r >= length ? make_float2(-INFINITY, 0.0f) : head_numbers(params, work)[r];
-        own.logit[i / 2][i % 2] = !OWN_KEYS ? query.x : EXTRAS ? key_number(params, work, r) : 0.0f;
+        own.logit[i / 2][i % 2] = !OWN_KEYS ? query.x : BIAS_STATS ? key_number(params, work, r) : 0.0f;
         own.delta[i / 2][i % 2] = query.y;
     }
     own.begin(params.zero);
@@ -572,7 +573,7 @@ RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params,
         uint32_t at = shared_address(memory) + stage * stages::SIZE, numbers = at + 2 * stages::ARRAY;
 #pragma unroll 1
         for (int other = first; other < length && other < first + ROWS; other += 16) {
-            own.step(params, work, at, at + stages::ARRAY, numbers, EXTRAS ? row : 0, other);
+            own.step(params, work, at, at + stages::ARRAY, numbers, BIAS_STATS ? row : 0, other);
             at += 16 * stages::PITCH, numbers += 16 * (OWN_KEYS ? 8 : 4);
         }
     }
@@ -580,7 +581,8 @@ RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params,
 }
 
 /* The first half of a head's CTAs have keys, the second half queries. */
-template <typename T, int D, int MT, int ROWS, bool EXTRAS> RVIT_DEVICE void backward_split(const rvit_cu_attention_backward_params &params)
+template <typename T, int D, int MT, int ROWS, bool BIAS_STATS>
+RVIT_DEVICE void backward_split(const rvit_cu_attention_backward_params &params)
 {
     attention_work work = find_work(params);
     const int blocks = (int)gridDim.x / 2;
@@ -590,23 +592,23 @@ template <typename T, int D, int MT, int ROWS, bool EXTRAS> RVIT_DEVICE void bac
     if (work.row_block * ((int)blockDim.x / 32 * 16 * MT) >= work.length)
         return;
     if (own_keys)
-        backward_block<T, D, MT, ROWS, true, EXTRAS>(params, work);
+        backward_block<T, D, MT, ROWS, true, BIAS_STATS>(params, work);
     else
-        backward_block<T, D, MT, ROWS, false, EXTRAS>(params, work);
+        backward_block<T, D, MT, ROWS, false, BIAS_STATS>(params, work);
 }
 
 /* ROWS: of a stage; 0: an image is held. */
-template <typename T, int D, int MT, int ROWS, bool EXTRAS> struct backward {
+template <typename T, int D, int MT, int ROWS, bool BIAS_STATS> struct backward {
     static __device__ __forceinline__ void run(const rvit_cu_attention_backward_params &params)
     {
-        backward_split<T, D, MT, ROWS, EXTRAS>(params);
+        backward_split<T, D, MT, ROWS, BIAS_STATS>(params);
     }
 };
 
-template <typename T, int D, int MT, bool EXTRAS> struct backward<T, D, MT, 0, EXTRAS> {
+template <typename T, int D, int MT, bool BIAS_STATS> struct backward<T, D, MT, 0, BIAS_STATS> {
     static __device__ __forceinline__ void run(const rvit_cu_attention_backward_params &params)
     {
-        backward_held<T, D, MT, EXTRAS>(params);
+        backward_held<T, D, MT, BIAS_STATS>(params);
     }
 };
 

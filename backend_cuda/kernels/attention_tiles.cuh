@@ -28,11 +28,11 @@ struct tile_walk {
     __device__ __forceinline__ tile_walk(tile_place from) : at(from), first(-32), place(0), n(0), all(0), shorter(0)
     {
     }
-    static __device__ __forceinline__ image_rows image(const rvit_cu_attention_long_params &params, int i)
+    static __device__ __forceinline__ image_rows image(const rvit_cu_attention_hopper_params &params, int i)
     {
         return rows_of_image(params.rows.cu_seqlens, i, params.rows.rows, params.rows.max_len);
     }
-    __device__ __forceinline__ void load(const rvit_cu_attention_long_params &params, int rows, int least, int below)
+    __device__ __forceinline__ void load(const rvit_cu_attention_hopper_params &params, int rows, int least, int below)
     {
         const int lane = (int)(threadIdx.x & 31);
         int length = 0;
@@ -52,7 +52,8 @@ struct tile_walk {
         }
     }
     /* rows: of a tile. False: there are no more. */
-    __device__ __forceinline__ bool next(const rvit_cu_attention_long_params &params, int rows, int least, int below, attention_work &work)
+    __device__ __forceinline__ bool next(const rvit_cu_attention_hopper_params &params, int rows, int least, int below,
+                                         attention_work &work)
     {
         while (at.next >= all) {
             at.next -= all;

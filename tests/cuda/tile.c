@@ -18,7 +18,7 @@ static int64_t divide_up(int64_t n, int64_t by)
 }
 
 static void check_attention(const rvit_cu_machine *m, int32_t element_size, int32_t head_dim, int64_t n_images, int32_t n_heads,
-                            int32_t len, int32_t extras)
+                            int32_t len, int32_t bias_stats)
 {
     const rvit_cu_attention_size size = {.element_size = element_size,
                                          .head_dim = head_dim,
@@ -26,42 +26,43 @@ static void check_attention(const rvit_cu_machine *m, int32_t element_size, int3
                                          .n_images = n_images,
                                          .rows = n_images * len,
                                          .len = len,
-                                         .extras = extras};
+                                         .bias_stats = bias_stats};
     const rvit_cu_attention_tile t = rvit_cu_tile_attention(m, &size);
-    const int is_short = t.shape == RVIT_CU_ATTENTION_d64_short_32 || t.shape == RVIT_CU_ATTENTION_d64_short_48;
-    const int is_tall = t.shape == RVIT_CU_ATTENTION_d64_tall || t.shape == RVIT_CU_ATTENTION_d80_tall;
-    const int32_t warp_rows = is_tall ? 32 : is_short ? 8 : 16;
+    const int is_direct = t.shape == RVIT_CU_ATTENTION_d64_direct_32 || t.shape == RVIT_CU_ATTENTION_d64_direct_48;
+    const int prefers_32_rows = t.shape == RVIT_CU_ATTENTION_d64_32_rows || t.shape == RVIT_CU_ATTENTION_d80_32_rows;
+    const int32_t warp_rows = prefers_32_rows ? 32 : is_direct ? 8 : 16;
     const int32_t rows = element_size == 4 ? 32 : t.threads / 32 * warp_rows;
     assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= 128);
-    assert_true(t.shape != RVIT_CU_ATTENTION_d64_short_32 || len <= 32);
-    assert_true(t.shape != RVIT_CU_ATTENTION_d64_short_48 || len <= 48);
-    assert_true(!is_short || t.threads <= 96);
+    assert_true(t.shape != RVIT_CU_ATTENTION_d64_direct_32 || len <= 32);
+    assert_true(t.shape != RVIT_CU_ATTENTION_d64_direct_48 || len <= 48);
+    assert_true(!is_direct || t.threads <= 96);
     assert_true((int64_t)t.row_blocks * rows >= len);
     assert_true(t.row_blocks == 1 || (int64_t)(t.row_blocks - 1) * rows < len);
-    assert_true((t.shared > 0 || is_short) && t.shared + 1024 <= m->max_shared);
+    assert_true((t.shared > 0 || is_direct) && t.shared + 1024 <= m->max_shared);
     if (element_size == 4)
         return;
     static const struct {
-        int32_t dim, has_extras;
+        int32_t dim, has_bias_stats;
     } shapes[] = {
-#define SHAPE(name, dim, row_tiles, warps, ctas, roomy_ctas, extras) [RVIT_CU_ATTENTION_##name] = {dim, extras},
-#define SHORT(name, keys) [RVIT_CU_ATTENTION_##name] = {64, 0},
-        RVIT_CU_ATTENTION_SHAPES(SHAPE) RVIT_CU_ATTENTION_SHORTS(SHORT)};
+#define SHAPE(name, dim, row_tiles, warps, ctas, roomy_ctas, bias_stats) [RVIT_CU_ATTENTION_##name] = {dim, bias_stats},
+#define DIRECT(name, keys) [RVIT_CU_ATTENTION_##name] = {64, 0},
+        RVIT_CU_ATTENTION_SHAPES(SHAPE) RVIT_CU_ATTENTION_DIRECT(DIRECT)};
     static const int32_t dims[] = {32, 64, 80, 96, 128};
     int least = 0;
     while (dims[least] < head_dim)
         least++;
     assert_int_equal(shapes[t.shape].dim, dims[least]);
-    assert_int_equal(shapes[t.shape].has_extras, extras || (dims[least] != 64 && dims[least] != 80));
+    assert_int_equal(shapes[t.shape].has_bias_stats, bias_stats || (dims[least] != 64 && dims[least] != 80));
 }
 
 static void check_backward(const rvit_cu_machine *m, const rvit_cu_attention_size *size)
 {
     static const struct {
-        int32_t dim, row_tiles, stage_rows, threads, extras;
+        int32_t dim, row_tiles, stage_rows, threads, bias_stats;
     } shapes[] = {
 #undef SHAPE
-#define SHAPE(name, dim, row_tiles, rows, threads, ctas, extras) [RVIT_CU_BACKWARD_##name] = {dim, row_tiles, rows, threads, extras},
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas, bias_stats) \
+    [RVIT_CU_BACKWARD_##name] = {dim, row_tiles, rows, threads, bias_stats},
         RVIT_CU_BACKWARD_SHAPES(SHAPE)
 #undef SHAPE
     };
@@ -73,7 +74,7 @@ static void check_backward(const rvit_cu_machine *m, const rvit_cu_attention_siz
     }
     const int32_t rows = t.threads / 32 * 16 * shapes[t.shape].row_tiles;
     assert_true(t.threads <= shapes[t.shape].threads && shapes[t.shape].dim >= size->head_dim);
-    assert_true(shapes[t.shape].extras || !size->extras);
+    assert_true(shapes[t.shape].bias_stats || !size->bias_stats);
     assert_int_equal(t.row_blocks == 0, shapes[t.shape].stage_rows == 0);
     if (t.row_blocks > 0)
         assert_true((int64_t)t.row_blocks * rows >= size->len && (int64_t)(t.row_blocks - 1) * rows < size->len);
@@ -112,7 +113,7 @@ static void backward_and_received_cover_and_fit(void **state)
                                                          .n_images = i & 2 ? 256 : 1,
                                                          .rows = lens[l],
                                                          .len = lens[l],
-                                                         .extras = i >> 2};
+                                                         .bias_stats = i >> 2};
                     check_backward(&machines[m], &size);
                     check_received(&machines[m], &size);
                 }
@@ -140,11 +141,11 @@ static void attention_choices(void **state)
     /* Large batches of like images: tall tiles, two CTAs on an SM of 100 KiB. */
     rvit_cu_attention_size size = {.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 64, .rows = 64 * 197, .len = 197};
     rvit_cu_attention_tile t = rvit_cu_tile_attention(ada, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_tall);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_32_rows);
     assert_int_equal(t.row_blocks, 2);
     assert_true(2 * (t.shared + 1024) <= ada->sm_shared);
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_tall);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_32_rows);
     /* Not where most are short, or more than the output is asked for. */
     size.rows = 64 * 100;
     t = rvit_cu_tile_attention(hopper, &size);
@@ -152,10 +153,10 @@ static void attention_choices(void **state)
     assert_int_equal(t.row_blocks, 4);
     size.rows = 64 * 318, size.len = 577;
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_tall);
-    size.rows = 64 * 197, size.len = 197, size.extras = 1;
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_32_rows);
+    size.rows = 64 * 197, size.len = 197, size.bias_stats = 1;
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_extras);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_bias_stats);
     /* One image leaves most of the device idle: more CTAs matter more. */
     size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 1, .rows = 197, .len = 197};
     t = rvit_cu_tile_attention(hopper, &size);
@@ -163,10 +164,10 @@ static void attention_choices(void **state)
     assert_int_equal(t.row_blocks, 7);
     /* Heads of 72 channels: tall tiles once there is one for each SM. */
     size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 72, .n_heads = 16, .n_images = 1, .rows = 365, .len = 365};
-    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80_lean);
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80_plain);
     size.rows = size.len = 729;
-    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80_tall);
-    size.extras = 1;
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80_32_rows);
+    size.bias_stats = 1;
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80);
     /* A short image needs one CTA of few warps, and one stage of the ring. */
     size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 64, .rows = 64 * 41, .len = 41};
@@ -179,16 +180,16 @@ static void attention_choices(void **state)
     /* Few of them: warps of 8 rows, as many as the device runs at once. */
     size.n_images = 16;
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_short_32);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_direct_32);
     assert_int_equal(t.threads, 96);
     size.n_images = 4, size.len = 41;
-    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_short_48);
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_direct_48);
     size.n_images = 8;
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_3_warps);
 }
 
 /* Which kernel serves long images is decided by the most rows of one, the head and what is asked for: never by how many there are. */
-static void long_attention_choices(void **state)
+static void hopper_attention_choices(void **state)
 {
     (void)state;
     rvit_cu_machine hopper = machines[1];
@@ -199,37 +200,37 @@ static void long_attention_choices(void **state)
         for (size_t l = 0; l < sizeof lens / sizeof lens[0]; l++)
             for (int64_t images = 1; images <= 256; images *= 16) {
                 rvit_cu_attention_size size = {2, dim, 12, images, images * lens[l], lens[l], 0, 1};
-                const rvit_cu_attention_long_tile t = rvit_cu_tile_attention_long(&hopper, &size);
-                rvit_cu_attention_long_shape expected = RVIT_CU_N_ATTENTION_LONGS;
+                const rvit_cu_attention_hopper_tile t = rvit_cu_tile_attention_hopper(&hopper, &size);
+                rvit_cu_attention_hopper_shape expected = RVIT_CU_N_ATTENTION_HOPPER;
                 const int is_split = lens[l] >= 512 && dim > 32 && dim <= 64 && images * 12 * divide_up(lens[l], 64) <= hopper.n_sms;
                 if (is_split)
-                    expected = RVIT_CU_ATTENTION_long_d64_split;
+                    expected = RVIT_CU_ATTENTION_hopper_d64_split_kv;
                 else if (lens[l] >= 512 && dim > 32 && dim <= 64)
-                    expected = lens[l] < 1536 ? RVIT_CU_ATTENTION_long_d64 : RVIT_CU_ATTENTION_long_d64_tall;
+                    expected = lens[l] < 1536 ? RVIT_CU_ATTENTION_hopper_d64 : RVIT_CU_ATTENTION_hopper_d64_persistent;
                 else if (lens[l] >= 512 && dim > 64 && dim <= 80)
-                    expected = RVIT_CU_ATTENTION_long_d80;
+                    expected = RVIT_CU_ATTENTION_hopper_d80;
                 else if (lens[l] >= 512 && dim > 96)
-                    expected = lens[l] < 1024 ? RVIT_CU_ATTENTION_long_d128 : RVIT_CU_ATTENTION_long_d128_tall;
+                    expected = lens[l] < 1024 ? RVIT_CU_ATTENTION_hopper_d128 : RVIT_CU_ATTENTION_hopper_d128_persistent;
                 assert_int_equal(t.shape, expected);
-                if (expected == RVIT_CU_N_ATTENTION_LONGS)
+                if (expected == RVIT_CU_N_ATTENTION_HOPPER)
                     continue;
                 n_split += is_split;
                 const int32_t rows = is_split ? 64 : t.threads == 512 ? 192 : 128;
                 assert_int_equal(t.row_blocks, divide_up(lens[l], rows));
                 assert_true(t.shared <= hopper.max_shared - 1024);
-                assert_true(t.stays || is_split || 2 * (t.shared + 1024) <= hopper.sm_shared); /* two on an SM */
-                size.fixed_images = 0;                                                         /* an image's bits are those of any batch */
-                const rvit_cu_attention_long_shape anywhere = rvit_cu_tile_attention_long(&hopper, &size).shape;
+                assert_true(t.persistent || is_split || 2 * (t.shared + 1024) <= hopper.sm_shared); /* two on an SM */
+                size.fixed_images = 0; /* an image's bits are those of any batch */
+                const rvit_cu_attention_hopper_shape anywhere = rvit_cu_tile_attention_hopper(&hopper, &size).shape;
                 assert_int_equal(anywhere, !is_split        ? t.shape
-                                           : lens[l] < 1536 ? RVIT_CU_ATTENTION_long_d64
-                                                            : RVIT_CU_ATTENTION_long_d64_tall);
+                                           : lens[l] < 1536 ? RVIT_CU_ATTENTION_hopper_d64
+                                                            : RVIT_CU_ATTENTION_hopper_d64_persistent);
                 size.fixed_images = 1;
-                size.extras = 1;
-                assert_int_equal(rvit_cu_tile_attention_long(&hopper, &size).shape, RVIT_CU_N_ATTENTION_LONGS);
-                size.extras = 0, size.element_size = 4;
-                assert_int_equal(rvit_cu_tile_attention_long(&hopper, &size).shape, RVIT_CU_N_ATTENTION_LONGS);
+                size.bias_stats = 1;
+                assert_int_equal(rvit_cu_tile_attention_hopper(&hopper, &size).shape, RVIT_CU_N_ATTENTION_HOPPER);
+                size.bias_stats = 0, size.element_size = 4;
+                assert_int_equal(rvit_cu_tile_attention_hopper(&hopper, &size).shape, RVIT_CU_N_ATTENTION_HOPPER);
                 size.element_size = 2;
-                assert_int_equal(rvit_cu_tile_attention_long(&machines[1], &size).shape, RVIT_CU_N_ATTENTION_LONGS);
+                assert_int_equal(rvit_cu_tile_attention_hopper(&machines[1], &size).shape, RVIT_CU_N_ATTENTION_HOPPER);
             }
     assert_int_equal(n_split, 2 * 4); /* DeiT-B's 577 of one image among them */
 }
@@ -410,7 +411,7 @@ static void images_are_shared(void **state)
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),
-      TEST(long_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(few_choices),
+      TEST(hopper_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(few_choices),
       TEST(images_are_shared), TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles));
 
 int main(int argc, char **argv)

@@ -65,7 +65,7 @@ static void attention_variants(void **state)
     static const int32_t short_48[] = {48, 1, 0, 33, 41, 32}, short_32[] = {17, 32, 0, 16, 1, 21};
     static const struct {
         const int32_t *lengths;
-        int n_images, has_extras; /* some kernels serve neither a bias nor probabilities */
+        int n_images, has_bias_stats; /* some kernels serve neither a bias nor probabilities */
     } batches[] = {{ragged, 8, 1}, {alike, 4, 0}, {short_48, 6, 0}, {short_32, 6, 0}, {short_48, 6, 1}, {ragged, 8, 0}};
     static const machine_list list = {{1, 1 << 20, 20}, 3};
     enum { N_HEADS = 3, N_BATCHES = sizeof batches / sizeof batches[0], N_DIMS = sizeof dims / sizeof dims[0] };
@@ -75,13 +75,13 @@ static void attention_variants(void **state)
             continue;
         for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++) {
             const int32_t dim = dims[d % N_DIMS];
-            const int n_images = batches[d / N_DIMS].n_images, has_extras = batches[d / N_DIMS].has_extras;
+            const int n_images = batches[d / N_DIMS].n_images, has_bias_stats = batches[d / N_DIMS].has_bias_stats;
             const batch b = batch_of(batches[d / N_DIMS].lengths, n_images, 2);
             const int64_t width = N_HEADS * dim, size = b.rows * width * 2;
             array *qkv = array_input("qkv", 3 * size), *cu = array_cu(&b), *out = array_output("out", size);
-            array *key_bias = has_extras && d % 2 ? array_input("key_bias", b.rows * 4) : NULL;
-            array *cls = has_extras ? array_output("cls_probs", b.rows * N_HEADS * 4) : NULL,
-                  *lse = has_extras ? array_output("lse", b.rows * N_HEADS * 4) : NULL;
+            array *key_bias = has_bias_stats && d % 2 ? array_input("key_bias", b.rows * 4) : NULL;
+            array *cls = has_bias_stats ? array_output("cls_probs", b.rows * N_HEADS * 4) : NULL,
+                  *lse = has_bias_stats ? array_output("lse", b.rows * N_HEADS * 4) : NULL;
             store_normal((rvit_dtype)dtype, qkv->host, 0, b.live * 3 * width, 1.5f);
             if (key_bias)
                 store_normal(RVIT_F32, key_bias->host, 0, b.live, 2);
@@ -104,7 +104,7 @@ static void attention_variants(void **state)
             args.lse = array_view(lse, DEVICE);
             array *const outputs[] = {out, cls, lse};
             seen |= attention_shapes(&list, &args);
-            expect_equal(&list, run_attention, &args, outputs, has_extras ? 3 : 1);
+            expect_equal(&list, run_attention, &args, outputs, has_bias_stats ? 3 : 1);
             harness_teardown(NULL);
         }
     }

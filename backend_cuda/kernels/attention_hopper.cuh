@@ -1,10 +1,10 @@
 /* Attention of long images on sm_90a: 64 query rows a warpgroup, products of warpgroups (wgmma), copies by tensor maps (TMA).
    An image's own length decides whether it is long. The others of a launch get what attention.cuh has for them, in the same kernel: which
    images share a batch changes no bit. Each number of a row is made by the same operations in the same order wherever the row lies. */
-#ifndef RVIT_ATTENTION_LONG_CUH
-#define RVIT_ATTENTION_LONG_CUH
+#ifndef RVIT_ATTENTION_HOPPER_CUH
+#define RVIT_ATTENTION_HOPPER_CUH
 
-#include "attention_long_rows.cuh"
+#include "attention_hopper_rows.cuh"
 #include "attention_tiles.cuh"
 
 #include <limits.h>
@@ -12,10 +12,10 @@
 #ifdef RVIT_HOPPER
 
 /* Barriers and the panel of ones, by so many threads of the CTA, the first of which is number 0. */
-template <typename S> RVIT_DEVICE void long_prepare(const unsigned char *memory, int groups, int thread, int threads)
+template <typename S> RVIT_DEVICE void hopper_prepare(const unsigned char *memory, int groups, int thread, int threads)
 {
-    const long_memory<S> m(memory);
-    if (thread == (S::STAYS ? S::GROUPS * 128 : 0)) {
+    const hopper_memory<S> m(memory);
+    if (thread == (S::PERSISTENT ? S::GROUPS * 128 : 0)) {
         barrier_init(m.queries_came(), 1);
         barrier_init(m.queries_left(), groups * 4);
         for (int i = 0; i < S::STAGES; i++) {
@@ -26,9 +26,9 @@ template <typename S> RVIT_DEVICE void long_prepare(const unsigned char *memory,
         }
         barrier_init_fence();
     }
-    /* WIDE: the first 8 columns of a panel: a chunk of each row, where the swizzle puts it. */
-    for (int i = thread; i < (S::WIDE ? S::KEYS : S::ONES / 16); i += threads)
-        store_shared_16(m.ones + (S::WIDE ? i * 128 + i % 8 * 16 : i * 16), element<typename S::T>::ONES);
+    /* JOINED_ONES: the first 8 columns of a panel: a chunk of each row, where the swizzle puts it. */
+    for (int i = thread; i < (S::JOINED_ONES ? S::KEYS : S::ONES / 16); i += threads)
+        store_shared_16(m.ones + (S::JOINED_ONES ? i * 128 + i % 8 * 16 : i * 16), element<typename S::T>::ONES);
     products_fence();
     block_sync();
 }
@@ -50,7 +50,7 @@ RVIT_DEVICE void attend_others(const rvit_cu_attention_params &params, const att
     attend<typename S::T, S::D, 1, S::GROUPS * 4, STAGES, false>(known, work, memory);
 }
 
-template <typename S> RVIT_DEVICE void long_begin(long_state<S> &w)
+template <typename S> RVIT_DEVICE void hopper_begin(hopper_state<S> &w)
 {
 #pragma unroll
     for (int i = 0; i < (int)(sizeof w.out / sizeof w.out[0]); i++)
@@ -61,18 +61,18 @@ template <typename S> RVIT_DEVICE void long_begin(long_state<S> &w)
     w.offset[0] = w.offset[1] = FLT_MAX;
 }
 
-template <typename S> RVIT_DEVICE int long_groups(const attention_work &work)
+template <typename S> RVIT_DEVICE int hopper_groups(const attention_work &work)
 {
     return min(S::GROUPS, (work.length - work.row_block * (S::GROUPS * 64) + 63) / 64);
 }
 
 /* A CTA with a tile of its own, and no copiers. */
 template <typename S>
-RVIT_DEVICE void long_group(const rvit_cu_attention_long_params &params, const attention_work &work, const unsigned char *memory, int group,
-                            int groups)
+RVIT_DEVICE void hopper_group(const rvit_cu_attention_hopper_params &params, const attention_work &work, const unsigned char *memory,
+                              int group, int groups)
 {
-    const long_memory<S> m(memory);
-    const long_copy<S> copy = {params, work, m};
+    const hopper_memory<S> m(memory);
+    const hopper_copy<S> copy = {params, work, m};
     if (threadIdx.x == 0) {
         copy.queries(groups);
         copy.first_stages();
@@ -80,26 +80,26 @@ RVIT_DEVICE void long_group(const rvit_cu_attention_long_params &params, const a
     warp_sync();
     if (group >= groups)
         return;
-    long_state<S> w;
-    long_begin(w);
+    hopper_state<S> w;
+    hopper_begin(w);
     barrier_wait(m.queries_came(), 0);
-    long_stage<S> at = {0, 0};
-    long_rows(w, m, copy, m.queries + group * S::PANELS * S::QUERY_PANEL, params.rows.scale, work.length, group, at, false);
-    long_store(w, params.rows, work, group);
+    hopper_stage<S> at = {0, 0};
+    hopper_rows(w, m, copy, m.queries + group * S::PANELS * S::QUERY_PANEL, params.rows.scale, work.length, group, at, false);
+    hopper_store(w, params.rows, work, group);
 }
 
 /* A CTA takes 64 rows of a head of an image for each of its groups. */
-template <typename S> RVIT_DEVICE void attend_one(const rvit_cu_attention_long_params &params)
+template <typename S> RVIT_DEVICE void attend_one(const rvit_cu_attention_hopper_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
     const attention_work work = find_work(params.rows);
     const int group = shuffle((int)(threadIdx.x / 128), 0);
     if (work.length <= work.row_block * (S::GROUPS * 64))
         return;
-    const int groups = long_groups<S>(work);
-    if (work.length >= params.least) {
-        long_prepare<S>(memory, groups, threadIdx.x, blockDim.x);
-        long_group<S>(params, work, memory, group, groups);
+    const int groups = hopper_groups<S>(work);
+    if (work.length >= params.min_rows) {
+        hopper_prepare<S>(memory, groups, threadIdx.x, blockDim.x);
+        hopper_group<S>(params, work, memory, group, groups);
     } else
         attend_others<S>(params.rows, find_work(params.rows), memory);
 }
@@ -110,7 +110,7 @@ RVIT_DEVICE uint4 bits_of(float a, float b, float c, float d)
 }
 
 /* What a group adds to another's sums: them and their offsets, in shared memory. */
-template <typename S> RVIT_DEVICE void long_give(const long_state<S> &w, uint32_t to, int thread)
+template <typename S> RVIT_DEVICE void hopper_give(const hopper_state<S> &w, uint32_t to, int thread)
 {
     const int N = S::D / 8 + 1;
 #pragma unroll
@@ -120,7 +120,7 @@ template <typename S> RVIT_DEVICE void long_give(const long_state<S> &w, uint32_
 }
 
 /* Both sums are brought to the offset of the larger maximum. */
-template <typename S> RVIT_DEVICE void long_add(long_state<S> &w, uint32_t from, int thread)
+template <typename S> RVIT_DEVICE void hopper_add(hopper_state<S> &w, uint32_t from, int thread)
 {
     const int N = S::D / 8 + 1;
     const float4 offsets = load_shared_4(from + (N * 128 + thread) * 16);
@@ -139,48 +139,48 @@ template <typename S> RVIT_DEVICE void long_add(long_state<S> &w, uint32_t from,
 
 /* For launches with too few rows for every SM. A CTA takes 64 rows of a head of an image; each of two groups goes over half of the keys,
    with memory and copies of its own, then the first adds the other's sums. */
-template <typename S> RVIT_DEVICE void attend_split(const rvit_cu_attention_long_params &params)
+template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_hopper_params &params)
 {
-    typedef long_shape<typename S::T, S::D, S::KEYS, 2, S::STAGES, false> others;
+    typedef hopper_shape<typename S::T, S::D, S::KEYS, 2, S::STAGES, false> others;
     RVIT_DYNAMIC_SHARED(memory);
     attention_work work = find_work(params.rows);
     const int group = shuffle((int)(threadIdx.x / 128), 0), thread = threadIdx.x & 127;
     if (work.length <= work.row_block * 64)
         return;
-    if (work.length < params.least) {
+    if (work.length < params.min_rows) {
         if (work.row_block % 2 == 0) {
             work.row_block /= 2;
             attend_others<others>(params.rows, work, memory);
         }
         return;
     }
-    const unsigned char *const mine = memory + group * RVIT_CU_SPLIT_PART(S::D, S::STAGES);
-    const long_memory<S> m(mine);
-    long_prepare<S>(mine, 1, thread, 128);
+    const unsigned char *const mine = memory + group * RVIT_CU_SPLIT_KV_HALF(S::D, S::STAGES);
+    const hopper_memory<S> m(mine);
+    hopper_prepare<S>(mine, 1, thread, 128);
     const int half = (work.length + 2 * S::KEYS - 1) / (2 * S::KEYS) * S::KEYS; /* keys of the first group, whole blocks */
     attention_work keys = work;
     keys.begin += group * half;
     keys.length = group == 0 ? half : work.length - half;
-    const long_copy<S> queries = {params, work, m}, copy = {params, keys, m};
+    const hopper_copy<S> queries = {params, work, m}, copy = {params, keys, m};
     if (thread == 0) {
         queries.queries(1);
         copy.first_stages();
     }
     warp_sync();
-    long_state<S> w;
-    long_begin(w);
+    hopper_state<S> w;
+    hopper_begin(w);
     barrier_wait(m.queries_came(), 0);
-    long_stage<S> at = {0, 0};
-    long_rows(w, m, copy, m.queries, params.rows.scale, keys.length, group, at, false);
-    const uint32_t sums = long_memory<S>(memory + RVIT_CU_SPLIT_PART(S::D, S::STAGES)).ring;
+    hopper_stage<S> at = {0, 0};
+    hopper_rows(w, m, copy, m.queries, params.rows.scale, keys.length, group, at, false);
+    const uint32_t sums = hopper_memory<S>(memory + RVIT_CU_SPLIT_KV_HALF(S::D, S::STAGES)).ring;
     if (group == 1) {
-        group_sync(LONG_GROUP + group, 128); /* all have left the ring */
-        long_give(w, sums, thread);
+        group_sync(HOPPER_GROUP + group, 128); /* all have left the ring */
+        hopper_give(w, sums, thread);
     }
     block_sync();
     if (group == 0) {
-        long_add(w, sums, thread);
-        long_store(w, params.rows, work, 0);
+        hopper_add(w, sums, thread);
+        hopper_store(w, params.rows, work, 0);
     }
 }
 
@@ -204,23 +204,24 @@ struct tile_slot {
 /* The copiers of a CTA that goes from tile to tile: the next one's rows come while this one's are worked on. Returns whether images of
    fewer rows were passed over. */
 template <typename S>
-RVIT_DEVICE bool long_copies(const rvit_cu_attention_long_params &params, const unsigned char *memory, int least, int below, tile_place &at)
+RVIT_DEVICE bool hopper_copies(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, int least, int below,
+                               tile_place &at)
 {
-    const long_memory<S> m(memory);
+    const hopper_memory<S> m(memory);
     const tile_slot slot = {m.barriers};
     tile_walk walk(at);
-    long_stage<S> keys_at = {0, 1}, values_at = {0, 1};
+    hopper_stage<S> keys_at = {0, 1}, values_at = {0, 1};
     for (int parity = 1;; parity ^= 1) {
         attention_work work;
         const bool more = walk.next(params, S::GROUPS * 64, least, below, work);
-        const long_copy<S> copy = {params, work, m};
+        const hopper_copy<S> copy = {params, work, m};
         if ((threadIdx.x & 31) == 0) {
             if (more)
                 copy.next_keys(keys_at, 0);
             barrier_wait(m.queries_left(), parity);
             if (more) {
                 slot.put(work);
-                copy.queries(long_groups<S>(work));
+                copy.queries(hopper_groups<S>(work));
                 copy.all(keys_at, values_at);
             } else {
                 slot.put({0, 0, walk.shorter, 0});
@@ -236,11 +237,11 @@ RVIT_DEVICE bool long_copies(const rvit_cu_attention_long_params &params, const 
 }
 
 template <typename S>
-RVIT_DEVICE bool long_tiles(const rvit_cu_attention_long_params &params, const unsigned char *memory, int group, bool is_first)
+RVIT_DEVICE bool hopper_tiles(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, int group, bool is_first)
 {
-    const long_memory<S> m(memory);
+    const hopper_memory<S> m(memory);
     const tile_slot slot = {m.barriers};
-    long_stage<S> at = {0, 0};
+    hopper_stage<S> at = {0, 0};
     if (is_first && group == S::GROUPS - 1)
         turn_pass(group, S::GROUPS);
     for (int parity = 0;; parity ^= 1) {
@@ -249,112 +250,113 @@ RVIT_DEVICE bool long_tiles(const rvit_cu_attention_long_params &params, const u
         warp_sync();
         if (work.length == 0)
             return work.begin != 0;
-        const int groups = long_groups<S>(work);
+        const int groups = hopper_groups<S>(work);
         if (group >= groups) {
-            long_idle<S>(m, work.length, at);
+            hopper_idle<S>(m, work.length, at);
             continue;
         }
-        const long_copy<S> copy = {params, work, m};
-        long_state<S> w;
-        long_begin(w);
-        long_rows(w, m, copy, m.queries + group * S::PANELS * S::QUERY_PANEL, params.rows.scale, work.length, group, at,
-                  groups == S::GROUPS);
-        long_store(w, params.rows, work, group);
+        const hopper_copy<S> copy = {params, work, m};
+        hopper_state<S> w;
+        hopper_begin(w);
+        hopper_rows(w, m, copy, m.queries + group * S::PANELS * S::QUERY_PANEL, params.rows.scale, work.length, group, at,
+                    groups == S::GROUPS);
+        hopper_store(w, params.rows, work, group);
     }
 }
 
 /* The same for images that are not long, whose rows the groups load themselves. At one barrier a tile is named, at the other all know it.
  */
-template <typename S> RVIT_DEVICE void other_copies(const rvit_cu_attention_long_params &params, const unsigned char *memory, tile_place at)
+template <typename S>
+RVIT_DEVICE void other_copies(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, tile_place at)
 {
     const tile_slot slot = {(shared_address(memory) + 1023) & ~1023u};
     tile_walk walk(at);
     for (bool more = true; more;) {
         attention_work work = {0, 0, 0, 0};
-        more = walk.next(params, S::GROUPS * 64, 1, params.least, work);
+        more = walk.next(params, S::GROUPS * 64, 1, params.min_rows, work);
         if ((threadIdx.x & 31) == 0)
             slot.put(work);
-        group_sync(LONG_NAMED, S::GROUPS * 128 + 32);
-        group_sync(LONG_KNOWN, S::GROUPS * 128 + 32);
+        group_sync(HOPPER_NAMED, S::GROUPS * 128 + 32);
+        group_sync(HOPPER_KNOWN, S::GROUPS * 128 + 32);
     }
 }
 
-template <typename S> RVIT_DEVICE void other_tiles(const rvit_cu_attention_long_params &params, unsigned char *memory)
+template <typename S> RVIT_DEVICE void other_tiles(const rvit_cu_attention_hopper_params &params, unsigned char *memory)
 {
     for (;;) {
-        group_sync(LONG_NAMED, S::GROUPS * 128 + 32);
+        group_sync(HOPPER_NAMED, S::GROUPS * 128 + 32);
         const tile_slot slot = {(shared_address(memory) + 1023) & ~1023u};
         const attention_work work = slot.work();
-        group_sync(LONG_KNOWN, S::GROUPS * 128 + 32);
+        group_sync(HOPPER_KNOWN, S::GROUPS * 128 + 32);
         if (work.length == 0)
             return;
         attend_others<S>(params.rows, work, memory + 2048);
     }
 }
 
-/* CTAs that stay, one on an SM. TALL: the shape for images of params.tall rows and more; of the same groups, and S where the kernel has
-   none. */
-template <typename S, typename TALL> RVIT_DEVICE void attend_tiles(const rvit_cu_attention_long_params &params)
+/* CTAs that stay, one on an SM. LARGE_BLOCK: the shape for images of params.large_block_rows rows and more; of the same groups, and S where
+   the kernel has none. */
+template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_tiles(const rvit_cu_attention_hopper_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
-    const bool HAS_TALL = TALL::KEYS != S::KEYS;
-    const int THREADS = S::GROUPS * 128, below = HAS_TALL ? params.tall : INT_MAX;
-    if (HAS_TALL)
-        long_prepare<TALL>(memory, S::GROUPS, threadIdx.x, blockDim.x);
-    long_prepare<S>(memory, S::GROUPS, threadIdx.x, blockDim.x);
+    const bool HAS_LARGE_BLOCK = LARGE_BLOCK::KEYS != S::KEYS;
+    const int THREADS = S::GROUPS * 128, below = HAS_LARGE_BLOCK ? params.large_block_rows : INT_MAX;
+    if (HAS_LARGE_BLOCK)
+        hopper_prepare<LARGE_BLOCK>(memory, S::GROUPS, threadIdx.x, blockDim.x);
+    hopper_prepare<S>(memory, S::GROUPS, threadIdx.x, blockDim.x);
     if (shuffle((int)(threadIdx.x / 128), 0) == S::GROUPS) {
         release_registers<S::COPIER_REGISTERS>();
         if (threadIdx.x >= THREADS + 32)
             return;
         tile_place at = {(int)blockIdx.x, 0};
-        if (HAS_TALL) {
-            if (!long_copies<TALL>(params, memory, params.tall, INT_MAX, at))
+        if (HAS_LARGE_BLOCK) {
+            if (!hopper_copies<LARGE_BLOCK>(params, memory, params.large_block_rows, INT_MAX, at))
                 return;
-            group_sync(LONG_KNOWN, THREADS + 32);
+            group_sync(HOPPER_KNOWN, THREADS + 32);
         }
-        if (long_copies<S>(params, memory, params.least, below, at))
+        if (hopper_copies<S>(params, memory, params.min_rows, below, at))
             other_copies<S>(params, memory, at);
         return;
     }
     take_registers<S::REGISTERS>();
-    if (HAS_TALL) {
-        if (!long_tiles<TALL>(params, memory, shuffle((int)(recompute(threadIdx.x) / 128), 0), true))
+    if (HAS_LARGE_BLOCK) {
+        if (!hopper_tiles<LARGE_BLOCK>(params, memory, shuffle((int)(recompute(threadIdx.x) / 128), 0), true))
             return;
-        group_sync(LONG_KNOWN, THREADS + 32);
+        group_sync(HOPPER_KNOWN, THREADS + 32);
     }
-    if (long_tiles<S>(params, memory, shuffle((int)(recompute(threadIdx.x) / 128), 0), !HAS_TALL))
+    if (hopper_tiles<S>(params, memory, shuffle((int)(recompute(threadIdx.x) / 128), 0), !HAS_LARGE_BLOCK))
         other_tiles<S>(params, memory);
 }
 
-/* Each kernel is of one kind. TALL is S for those whose CTAs have one tile. */
-template <typename S, typename TALL, bool STAYS> struct long_kernel {
-    static __device__ __forceinline__ void run(const rvit_cu_attention_long_params &params)
+/* Each kernel is of one kind. LARGE_BLOCK is S for those whose CTAs have one tile. */
+template <typename S, typename LARGE_BLOCK, bool PERSISTENT> struct hopper_kernel {
+    static __device__ __forceinline__ void run(const rvit_cu_attention_hopper_params &params)
     {
-        attend_tiles<S, TALL>(params);
+        attend_tiles<S, LARGE_BLOCK>(params);
     }
 };
 
-template <typename S, typename TALL> struct long_kernel<S, TALL, false> {
-    static __device__ __forceinline__ void run(const rvit_cu_attention_long_params &params)
+template <typename S, typename LARGE_BLOCK> struct hopper_kernel<S, LARGE_BLOCK, false> {
+    static __device__ __forceinline__ void run(const rvit_cu_attention_hopper_params &params)
     {
         attend_one<S>(params);
     }
 };
 
-template <typename S, typename TALL> RVIT_DEVICE void attend_long(const rvit_cu_attention_long_params &params)
+template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_hopper(const rvit_cu_attention_hopper_params &params)
 {
-    long_kernel<S, TALL, S::STAYS>::run(params);
+    hopper_kernel<S, LARGE_BLOCK, S::PERSISTENT>::run(params);
 }
 
 #else
 
-template <typename S> RVIT_DEVICE void attend_split(const rvit_cu_attention_long_params &params)
+template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_hopper_params &params)
 {
     (void)params;
 }
 
 /* Other devices run other kernels. */
-template <typename S, typename TALL> RVIT_DEVICE void attend_long(const rvit_cu_attention_long_params &params)
+template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_hopper(const rvit_cu_attention_hopper_params &params)
 {
     (void)params;
 }

@@ -2,14 +2,14 @@
    global memory directly into mma fragments. There is no shared memory and no barrier, because the
    latency of consecutive loads is the time of such a batch. Scores and output are transposed: keys or
    channels are the rows of the mma, query rows its columns. */
-#ifndef RVIT_ATTENTION_SHORT_CUH
-#define RVIT_ATTENTION_SHORT_CUH
+#ifndef RVIT_ATTENTION_DIRECT_CUH
+#define RVIT_ATTENTION_DIRECT_CUH
 
 #include "attention.cuh"
 
 /* HALVES: of a block, 16 keys, an image has at most; up to 64 channels. Row or column g = lane / 4 of a matrix, columns or rows 2c and
    2c + 1, c = lane % 4, are a lane's. What is summed up, and in which order, is as in attention.cuh. */
-template <typename T, int HALVES> struct short_attention {
+template <typename T, int HALVES> struct direct_attention {
     uint4 q[2], k[HALVES][2][2], v[HALVES][2][2]; /* [half][8 keys of it][4 chunks of channels]; of v [neighbouring key] */
     float s[HALVES][4];                           /* keys g and g + 8, query rows 2c and 2c + 1 */
     float out[5][4]; /* channels 8g + 2t and the next of the query rows 2c and 2c + 1; behind them the sum of the weights */
@@ -154,7 +154,7 @@ template <typename T, int HALVES> struct short_attention {
         const int row = (work.row_block * (int)(blockDim.x / 32) + (int)threadIdx.x / 32) * 8;
         if (row >= work.length)
             return;
-        short_attention a;
+        direct_attention a;
         a.load_rows(params, work, row);
 #pragma unroll
         for (int t = 0; t < 5; t++)

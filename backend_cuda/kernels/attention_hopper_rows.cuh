@@ -1,40 +1,40 @@
-/* What a warpgroup of attention_long.cuh does: shapes, shared memory, copies, and 64 query rows against all keys of an image. */
-#ifndef RVIT_ATTENTION_LONG_ROWS_CUH
-#define RVIT_ATTENTION_LONG_ROWS_CUH
+/* What a warpgroup of attention_hopper.cuh does: shapes, shared memory, copies, and 64 query rows against all keys of an image. */
+#ifndef RVIT_ATTENTION_HOPPER_ROWS_CUH
+#define RVIT_ATTENTION_HOPPER_ROWS_CUH
 
 #include "attention.cuh"
 #include "hopper.cuh"
 
-/* D: channels, of which the last may be padding. KEYS: of a block. STAGES of the ring of blocks. STAYS: the CTA is alone on its SM and goes
-   from tile to tile; a warpgroup of its own copies. Else the CTA has one tile, and thread 0 copies. Queries, keys and values lie in panels
-   of 64 channels, rows of 128 bytes, with the 128-byte swizzle of TMA and wgmma. BOX: rows of a copy of keys or values. */
-template <typename T_, int D_, int KEYS_, int GROUPS_, int STAGES_, bool STAYS_> struct long_shape {
+/* D: channels, of which the last may be padding. KEYS: of a block. STAGES of the ring of blocks. PERSISTENT: the CTA is alone on its SM and
+   goes from tile to tile; a warpgroup of its own copies. Else the CTA has one tile, and thread 0 copies. Queries, keys and values lie in
+   panels of 64 channels, rows of 128 bytes, with the 128-byte swizzle of TMA and wgmma. BOX: rows of a copy of keys or values. */
+template <typename T_, int D_, int KEYS_, int GROUPS_, int STAGES_, bool PERSISTENT_> struct hopper_shape {
     typedef T_ T;
     static const int D = D_, KEYS = KEYS_, GROUPS = GROUPS_, STAGES = STAGES_;
-    static const bool STAYS = STAYS_;
-    static const int PANELS = (D + 63) / 64, BOX = RVIT_CU_LONG_BOX;
+    static const bool PERSISTENT = PERSISTENT_;
+    static const int PANELS = (D + 63) / 64, BOX = RVIT_CU_ATTENTION_HOPPER_BOX;
     static const int QUERY_PANEL = 64 * 128, PANEL = KEYS * 128, TILE = PANELS * PANEL;
     /* A column of ones behind the values sums the weights as rounded for the product (attention.cuh). Where the panels of values are full
        it is part of the same product, else it has one of its own. The sums are the same. */
-    static const bool WIDE = D % 64 == 0;
-    static const int ONES = WIDE ? PANEL : 256;
+    static const bool JOINED_ONES = D % 64 == 0;
+    static const int ONES = JOINED_ONES ? PANEL : 256;
     static const int QUERIES = GROUPS * PANELS * QUERY_PANEL, RING = STAGES * 2 * TILE;
     /* Of a thread, all together no more than the CTA begins with. */
     static const int REGISTERS = GROUPS == 3 ? 160 : 232, COPIER_REGISTERS = GROUPS == 3 ? 32 : 40;
     /* Two CTAs of an SM leave a thread no registers for weights beside scores: a group waits for its values before it begins scores. */
-    static const bool APART = D == 128 && !STAYS;
+    static const bool APART = D == 128 && !PERSISTENT;
 };
 
 #ifdef RVIT_HOPPER
 
 /* Barriers of group_sync; attention.cuh has 1. Of a group; a tile is named, is known to all; it is a group's turn. */
-enum { LONG_GROUP = 2, LONG_NAMED = 6, LONG_KNOWN = 7, LONG_TURNS = 8 };
+enum { HOPPER_GROUP = 2, HOPPER_NAMED = 6, HOPPER_KNOWN = 7, HOPPER_TURNS = 8 };
 
 /* Shared addresses of a CTA. Of each stage there is a barrier for keys and for values that have come, and that all have left. */
-template <typename S> struct long_memory {
+template <typename S> struct hopper_memory {
     uint32_t queries, ring, ones, barriers;
 
-    __device__ __forceinline__ long_memory(const unsigned char *memory)
+    __device__ __forceinline__ hopper_memory(const unsigned char *memory)
     {
         const uint32_t begin = (recompute(shared_address(memory)) + 1023) & ~1023u; /* the swizzle is one of addresses */
         barriers = begin + S::KEYS * 4;                                             /* each shape of a kernel has its own */
@@ -42,9 +42,9 @@ template <typename S> struct long_memory {
         ring = queries + S::QUERIES;
         ones = ring + S::RING;
     }
-    /* The first panel of a stage, and from one to the next. In a product the panels of values and, where it is WIDE, that of ones lie at
-       equal distances: of the two panels of 128 channels the second is half way from the first to the ones. */
-    static const bool SPREAD = S::WIDE && S::PANELS == 2;
+    /* The first panel of a stage, and from one to the next. In a product the panels of values and, where it is JOINED_ONES, that of ones
+       lie at equal distances: of the two panels of 128 channels the second is half way from the first to the ones. */
+    static const bool SPREAD = S::JOINED_ONES && S::PANELS == 2;
     __device__ __forceinline__ uint32_t keys(int stage) const
     {
         return SPREAD ? ring + (stage * 2 + 1) * S::PANEL : ring + stage * 2 * S::TILE;
@@ -59,7 +59,7 @@ template <typename S> struct long_memory {
     }
     __device__ __forceinline__ int values_step(int stage) const
     {
-        return SPREAD || S::WIDE ? (int)(ones - values(stage)) / S::PANELS : S::PANEL;
+        return SPREAD || S::JOINED_ONES ? (int)(ones - values(stage)) / S::PANELS : S::PANEL;
     }
     __device__ __forceinline__ uint32_t tile() const
     {
@@ -92,7 +92,7 @@ template <typename S> struct long_memory {
 };
 
 /* Turns round the ring. */
-template <typename S> struct long_stage {
+template <typename S> struct hopper_stage {
     int stage, parity;
 
     __device__ __forceinline__ void next()
@@ -103,10 +103,10 @@ template <typename S> struct long_stage {
 };
 
 /* The copies of a CTA, made by one thread. */
-template <typename S> struct long_copy {
-    const rvit_cu_attention_long_params &params;
+template <typename S> struct hopper_copy {
+    const rvit_cu_attention_hopper_params &params;
     const attention_work &work;
-    const long_memory<S> &m;
+    const hopper_memory<S> &m;
 
     __device__ __forceinline__ void queries(int groups) const
     {
@@ -134,14 +134,14 @@ template <typename S> struct long_copy {
         block(m.values(stage), m.values_step(stage), params.v, first, m.values_came(stage));
     }
     /* Keys of the block in that stage, once the keys before have left it. */
-    __device__ __forceinline__ void next_keys(long_stage<S> &at, int first) const
+    __device__ __forceinline__ void next_keys(hopper_stage<S> &at, int first) const
     {
         barrier_wait(m.keys_left(at.stage), at.parity);
         keys(at.stage, first);
         at.next();
     }
     /* Every block but the first one's keys, in the order in which stages become free: keys are ahead of values. */
-    __device__ __forceinline__ void all(long_stage<S> &keys_at, long_stage<S> &values_at) const
+    __device__ __forceinline__ void all(hopper_stage<S> &keys_at, hopper_stage<S> &values_at) const
     {
 #pragma unroll 1
         for (int first = 0; first < work.length; first += S::KEYS, values_at.next()) {
@@ -160,10 +160,10 @@ template <typename S> struct long_copy {
     }
     /* Without copiers: the first thread refills the stages of the block before the one at `at`, which begins with key `first`: by now the
        other groups have left it too. */
-    __device__ __forceinline__ void refill(const long_stage<S> &at, int first, bool of_keys) const
+    __device__ __forceinline__ void refill(const hopper_stage<S> &at, int first, bool of_keys) const
     {
         const int later = first + (S::STAGES - 1) * S::KEYS;
-        if (!S::STAYS && threadIdx.x % (S::GROUPS * 128) == 0 && first > 0 && later < work.length) {
+        if (!S::PERSISTENT && threadIdx.x % (S::GROUPS * 128) == 0 && first > 0 && later < work.length) {
             const int stage = at.stage == 0 ? S::STAGES - 1 : at.stage - 1, parity = at.stage == 0 ? at.parity ^ 1 : at.parity;
             barrier_wait(of_keys ? m.keys_left(stage) : m.values_left(stage), parity);
             if (of_keys)
@@ -171,7 +171,7 @@ template <typename S> struct long_copy {
             else
                 values(stage, later);
         }
-        if (!S::STAYS)
+        if (!S::PERSISTENT)
             warp_sync();
     }
 };
@@ -183,14 +183,14 @@ RVIT_DEVICE uint64_t ones_at(uint32_t shared)
 }
 
 /* The registers of a group: as warp_state of attention.cuh, with 64 rows for four warps. */
-template <typename S> struct long_state {
-    float out[S::WIDE ? S::D / 2 + 4 : S::D / 2]; /* WIDE: the sums behind */
-    float sums[4];                                /* not WIDE */
+template <typename S> struct hopper_state {
+    float out[S::JOINED_ONES ? S::D / 2 + 4 : S::D / 2]; /* JOINED_ONES: the sums behind */
+    float sums[4];                                       /* not JOINED_ONES */
     float offset[2];
 };
 
 /* s = q k^T for the first N keys of a block. */
-template <typename S, int N> RVIT_DEVICE void long_scores(float (&s)[N / 2], uint32_t queries, const long_memory<S> &m, int stage)
+template <typename S, int N> RVIT_DEVICE void hopper_scores(float (&s)[N / 2], uint32_t queries, const hopper_memory<S> &m, int stage)
 {
     const uint32_t keys = m.keys(stage);
     const int panel = m.keys_step(stage);
@@ -207,26 +207,27 @@ template <typename S, int N> RVIT_DEVICE void long_scores(float (&s)[N / 2], uin
 
 /* out += p v for the first N keys of a block. */
 template <typename S, int N>
-RVIT_DEVICE void long_values(long_state<S> &w, const uint32_t (&p)[N / 16][4], const long_memory<S> &m, int stage)
+RVIT_DEVICE void hopper_values(hopper_state<S> &w, const uint32_t (&p)[N / 16][4], const hopper_memory<S> &m, int stage)
 {
     const uint32_t values = m.values(stage);
 #pragma unroll
     for (int step = 0; step < N / 16; step++) {
-        product<typename S::T, S::WIDE ? S::D + 8 : S::D>::registers(w.out, p[step], matrix_at(values + step * 2048, m.values_step(stage)));
-        if (!S::WIDE)
+        product<typename S::T, S::JOINED_ONES ? S::D + 8 : S::D>::registers(w.out, p[step],
+                                                                            matrix_at(values + step * 2048, m.values_step(stage)));
+        if (!S::JOINED_ONES)
             product<typename S::T, 8>::registers(w.sums, p[step], ones_at(m.ones));
     }
 }
 
-template <typename S> RVIT_DEVICE void keep_out_here(long_state<S> &w)
+template <typename S> RVIT_DEVICE void keep_out_here(hopper_state<S> &w)
 {
     keep_here(w.out);
-    if (!S::WIDE)
+    if (!S::JOINED_ONES)
         keep_here(w.sums);
 }
 
 /* Scores of what no key stands for become -infinity. */
-template <int N> RVIT_DEVICE void long_mask(float (&s)[N], int live)
+template <int N> RVIT_DEVICE void hopper_mask(float (&s)[N], int live)
 {
     const int c = (threadIdx.x & 3) * 2;
 #pragma unroll
@@ -235,7 +236,7 @@ template <int N> RVIT_DEVICE void long_mask(float (&s)[N], int live)
             s[i] = -INFINITY;
 }
 
-template <int N> RVIT_DEVICE float long_maximum(const float (&s)[N], int h)
+template <int N> RVIT_DEVICE float hopper_maximum(const float (&s)[N], int h)
 {
     float m[2] = {fmaxf(s[2 * h], s[2 * h + 1]), fmaxf(s[2 * h + 4], s[2 * h + 5])};
 #pragma unroll
@@ -246,9 +247,10 @@ template <int N> RVIT_DEVICE float long_maximum(const float (&s)[N], int h)
 
 /* A row whose maximum outgrew its offset gets a new one. Returns whether a row of the warp did; then factor is what older weights shrink
  * by. */
-template <typename S, int N> RVIT_DEVICE bool long_follow_maximum(const float (&s)[N], long_state<S> &w, float scale, float (&factor)[2])
+template <typename S, int N>
+RVIT_DEVICE bool hopper_follow_maximum(const float (&s)[N], hopper_state<S> &w, float scale, float (&factor)[2])
 {
-    const float maximum[2] = {long_maximum(s, 0), long_maximum(s, 1)};
+    const float maximum[2] = {hopper_maximum(s, 0), hopper_maximum(s, 1)};
     const bool any = warp_any(exceeds(fmaxf(fmaf(maximum[0], scale, w.offset[0]), fmaf(maximum[1], scale, w.offset[1]))));
     if (any)
 #pragma unroll
@@ -260,25 +262,25 @@ template <typename S, int N> RVIT_DEVICE bool long_follow_maximum(const float (&
     return any;
 }
 
-template <typename S> RVIT_DEVICE void long_rescale(long_state<S> &w, const float (&factor)[2])
+template <typename S> RVIT_DEVICE void hopper_rescale(hopper_state<S> &w, const float (&factor)[2])
 {
 #pragma unroll
     for (int i = 0; i < (int)(sizeof w.out / sizeof w.out[0]); i++)
         w.out[i] *= factor[i / 2 % 2];
-    if (!S::WIDE)
+    if (!S::JOINED_ONES)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             w.sums[i] *= factor[i / 2];
 }
 
-template <typename S, int N> RVIT_DEVICE void long_weigh(float (&s)[N], const long_state<S> &w, float scale)
+template <typename S, int N> RVIT_DEVICE void hopper_weigh(float (&s)[N], const hopper_state<S> &w, float scale)
 {
 #pragma unroll
     for (int i = 0; i < N; i++)
         s[i] = exp2_fast(fmaf(s[i], scale, w.offset[i / 2 % 2]));
 }
 
-template <typename T, int N> RVIT_DEVICE void long_pack(uint32_t (&p)[N / 8][4], const float (&s)[N])
+template <typename T, int N> RVIT_DEVICE void hopper_pack(uint32_t (&p)[N / 8][4], const float (&s)[N])
 {
 #pragma unroll
     for (int i = 0; i < N / 2; i++)
@@ -286,228 +288,228 @@ template <typename T, int N> RVIT_DEVICE void long_pack(uint32_t (&p)[N / 8][4],
 }
 
 /* The warp no longer reads what the barrier stands for. */
-RVIT_DEVICE void long_leave(uint32_t barrier)
+RVIT_DEVICE void hopper_leave(uint32_t barrier)
 {
     if ((threadIdx.x & 31) == 0)
         barrier_arrive(barrier);
 }
 
 /* Rows live to N of a block of values become zeros: they are another image's, or of none, and a weight of 0 does not hide NaN. */
-template <typename S, int N> RVIT_DEVICE void long_clear(const long_memory<S> &m, int stage, int live, int group)
+template <typename S, int N> RVIT_DEVICE void hopper_clear(const hopper_memory<S> &m, int stage, int live, int group)
 {
     if (live == N)
         return;
     for (int i = threadIdx.x & 127; i < (N - live) * 8 * S::PANELS; i += 128)
         store_shared_16(m.values(stage) + i % S::PANELS * m.values_step(stage) + live * 128 + i / S::PANELS * 16, 0u);
     products_fence();
-    group_sync(LONG_GROUP + group, 128);
+    group_sync(HOPPER_GROUP + group, 128);
 }
 
 /* Groups that are all at work take turns: each waits for its own, and passes it on. Before the first the last group passes it on. */
 RVIT_DEVICE void turn_wait(int group)
 {
-    group_sync(LONG_TURNS + group, 256);
+    group_sync(HOPPER_TURNS + group, 256);
 }
 
 RVIT_DEVICE void turn_pass(int group, int groups)
 {
-    group_arrive(LONG_TURNS + (group + 1 == groups ? 0 : group + 1), 256);
+    group_arrive(HOPPER_TURNS + (group + 1 == groups ? 0 : group + 1), 256);
 }
 
 /* The values of the block whose weights are in p, and the scores and weights of the one behind, which are left in next. live: its keys, at
    most N. Two forms of the same operations. This one, for CTAs that stay: scores first, and weights are made beside the product of the
    values; groups take turns to begin products (in_turn), so that one has them while the other makes weights. */
 template <typename S, int N>
-RVIT_DEVICE void long_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], long_state<S> &w, const long_memory<S> &m,
-                                  uint32_t queries, float scale, const long_stage<S> &old, const long_stage<S> &at, int live, bool is_last,
-                                  int group, bool in_turn)
+RVIT_DEVICE void hopper_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], hopper_state<S> &w,
+                                    const hopper_memory<S> &m, uint32_t queries, float scale, const hopper_stage<S> &old,
+                                    const hopper_stage<S> &at, int live, bool is_last, int group, bool in_turn)
 {
     float s[N / 2], factor[2];
     barrier_wait(m.keys_came(at.stage), at.parity);
     if (in_turn)
         turn_wait(group);
     products_begin();
-    long_scores<S, N>(s, queries, m, at.stage);
+    hopper_scores<S, N>(s, queries, m, at.stage);
     products_commit();
     barrier_wait(m.values_came(old.stage), old.parity);
     keep_here(p);
     keep_out_here(w);
     products_begin();
-    long_values<S, S::KEYS>(w, p, m, old.stage);
+    hopper_values<S, S::KEYS>(w, p, m, old.stage);
     products_commit();
     if (in_turn)
         turn_pass(group, S::GROUPS);
     products_wait<1>();
     keep_here(s);
-    long_leave(m.keys_left(at.stage));
+    hopper_leave(m.keys_left(at.stage));
     if (is_last)
-        long_leave(m.queries_left());
+        hopper_leave(m.queries_left());
     if (live < N)
-        long_mask(s, live);
-    const bool any = long_follow_maximum(s, w, scale, factor);
-    long_weigh(s, w, scale);
+        hopper_mask(s, live);
+    const bool any = hopper_follow_maximum(s, w, scale, factor);
+    hopper_weigh(s, w, scale);
     products_wait<0>();
     keep_out_here(w);
     keep_here(p);
-    long_leave(m.values_left(old.stage));
+    hopper_leave(m.values_left(old.stage));
     if (any)
-        long_rescale(w, factor);
-    long_pack<typename S::T>(next, s);
+        hopper_rescale(w, factor);
+    hopper_pack<typename S::T>(next, s);
 }
 
 /* Where two CTAs share an SM, the other groups use the tensor units while this one makes weights. */
 template <typename S, int N>
-RVIT_DEVICE void long_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], long_state<S> &w, const long_memory<S> &m,
-                                  const long_copy<S> &copy, uint32_t queries, float scale, const long_stage<S> &old,
-                                  const long_stage<S> &at, int first, int live)
+RVIT_DEVICE void hopper_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], hopper_state<S> &w,
+                                    const hopper_memory<S> &m, const hopper_copy<S> &copy, uint32_t queries, float scale,
+                                    const hopper_stage<S> &old, const hopper_stage<S> &at, int first, int live)
 {
     float s[N / 2], factor[2];
     barrier_wait(m.values_came(old.stage), old.parity);
     keep_here(p);
     keep_out_here(w);
     products_begin();
-    long_values<S, S::KEYS>(w, p, m, old.stage);
+    hopper_values<S, S::KEYS>(w, p, m, old.stage);
     products_commit();
     barrier_wait(m.keys_came(at.stage), at.parity);
     if (!S::APART) {
         products_begin();
-        long_scores<S, N>(s, queries, m, at.stage);
+        hopper_scores<S, N>(s, queries, m, at.stage);
         products_commit();
     }
     products_wait<S::APART ? 0 : 1>();
     keep_out_here(w);
     keep_here(p);
-    long_leave(m.values_left(old.stage));
+    hopper_leave(m.values_left(old.stage));
     if (S::APART) {
         products_begin();
-        long_scores<S, N>(s, queries, m, at.stage);
+        hopper_scores<S, N>(s, queries, m, at.stage);
         products_commit();
     }
     copy.refill(old, first - S::KEYS, false);
     products_wait<0>();
     keep_here(s);
-    long_leave(m.keys_left(at.stage));
+    hopper_leave(m.keys_left(at.stage));
     copy.refill(at, first, true);
     if (live < N)
-        long_mask(s, live);
-    if (long_follow_maximum(s, w, scale, factor))
-        long_rescale(w, factor);
-    long_weigh(s, w, scale);
-    long_pack<typename S::T>(next, s);
+        hopper_mask(s, live);
+    if (hopper_follow_maximum(s, w, scale, factor))
+        hopper_rescale(w, factor);
+    hopper_weigh(s, w, scale);
+    hopper_pack<typename S::T>(next, s);
 }
 
 template <typename S, int N>
-RVIT_DEVICE void long_block(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], long_state<S> &w, const long_memory<S> &m,
-                            const long_copy<S> &copy, uint32_t queries, float scale, const long_stage<S> &old, const long_stage<S> &at,
-                            int first, int live, int group, bool in_turn)
+RVIT_DEVICE void hopper_block(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], hopper_state<S> &w, const hopper_memory<S> &m,
+                              const hopper_copy<S> &copy, uint32_t queries, float scale, const hopper_stage<S> &old,
+                              const hopper_stage<S> &at, int first, int live, int group, bool in_turn)
 {
-    if (S::STAYS)
-        long_block_ahead<S, N>(next, p, w, m, queries, scale, old, at, live, first + N >= copy.work.length, group, in_turn);
+    if (S::PERSISTENT)
+        hopper_block_ahead<S, N>(next, p, w, m, queries, scale, old, at, live, first + N >= copy.work.length, group, in_turn);
     else
-        long_block_plain<S, N>(next, p, w, m, copy, queries, scale, old, at, first, live);
+        hopper_block_plain<S, N>(next, p, w, m, copy, queries, scale, old, at, first, live);
 }
 
 /* The values of the last block. */
 template <typename S, int N>
-RVIT_DEVICE void long_last_values(uint32_t (&p)[N / 16][4], long_state<S> &w, const long_memory<S> &m, const long_stage<S> &at, int live,
-                                  int group)
+RVIT_DEVICE void hopper_last_values(uint32_t (&p)[N / 16][4], hopper_state<S> &w, const hopper_memory<S> &m, const hopper_stage<S> &at,
+                                    int live, int group)
 {
     barrier_wait(m.values_came(at.stage), at.parity);
-    long_clear<S, N>(m, at.stage, live, group);
+    hopper_clear<S, N>(m, at.stage, live, group);
     keep_here(p);
     keep_out_here(w);
     products_begin();
-    long_values<S, N>(w, p, m, at.stage);
+    hopper_values<S, N>(w, p, m, at.stage);
     products_commit();
     products_wait<0>();
     keep_out_here(w);
-    if (S::STAYS)
-        long_leave(m.values_left(at.stage));
+    if (S::PERSISTENT)
+        hopper_leave(m.values_left(at.stage));
 }
 
 /* The last block, of live keys, at most N, and what is left of the one before. */
 template <typename S, int N>
-RVIT_DEVICE void long_last_block(uint32_t (&p)[S::KEYS / 16][4], long_state<S> &w, const long_memory<S> &m, const long_copy<S> &copy,
-                                 uint32_t queries, float scale, const long_stage<S> &old, const long_stage<S> &at, int first, int live,
-                                 int group, bool in_turn)
+RVIT_DEVICE void hopper_last_block(uint32_t (&p)[S::KEYS / 16][4], hopper_state<S> &w, const hopper_memory<S> &m,
+                                   const hopper_copy<S> &copy, uint32_t queries, float scale, const hopper_stage<S> &old,
+                                   const hopper_stage<S> &at, int first, int live, int group, bool in_turn)
 {
     uint32_t last[N / 16][4];
-    long_block<S, N>(last, p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
-    long_last_values<S, N>(last, w, m, at, live, group);
+    hopper_block<S, N>(last, p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+    hopper_last_values<S, N>(last, w, m, at, live, group);
 }
 
 /* A group's rows against every key of the image, which has more than a block. at: where the first block is; in the end, where the next
    image's will be. */
 template <typename S>
-RVIT_DEVICE void long_rows(long_state<S> &w, const long_memory<S> &m, const long_copy<S> &copy, uint32_t queries, float scale, int length,
-                           int group, long_stage<S> &at, bool in_turn)
+RVIT_DEVICE void hopper_rows(hopper_state<S> &w, const hopper_memory<S> &m, const hopper_copy<S> &copy, uint32_t queries, float scale,
+                             int length, int group, hopper_stage<S> &at, bool in_turn)
 {
     uint32_t p[S::KEYS / 16][4];
-    long_stage<S> old = at;
+    hopper_stage<S> old = at;
     {
         float s[S::KEYS / 2], unused[2];
         barrier_wait(m.keys_came(at.stage), at.parity);
-        if (S::STAYS && in_turn)
+        if (S::PERSISTENT && in_turn)
             turn_wait(group);
         products_begin();
-        long_scores<S, S::KEYS>(s, queries, m, at.stage);
+        hopper_scores<S, S::KEYS>(s, queries, m, at.stage);
         products_commit();
-        if (S::STAYS && in_turn)
+        if (S::PERSISTENT && in_turn)
             turn_pass(group, S::GROUPS);
         products_wait<0>();
         keep_here(s);
-        long_leave(m.keys_left(at.stage));
-        long_follow_maximum(s, w, scale, unused);
-        long_weigh(s, w, scale);
-        long_pack<typename S::T>(p, s);
+        hopper_leave(m.keys_left(at.stage));
+        hopper_follow_maximum(s, w, scale, unused);
+        hopper_weigh(s, w, scale);
+        hopper_pack<typename S::T>(p, s);
     }
     int first = S::KEYS;
     at.next();
 #pragma unroll 1
     for (; first + S::KEYS <= length; first += S::KEYS) {
-        long_block<S, S::KEYS>(p, p, w, m, copy, queries, scale, old, at, first, S::KEYS, group, in_turn);
+        hopper_block<S, S::KEYS>(p, p, w, m, copy, queries, scale, old, at, first, S::KEYS, group, in_turn);
         old = at;
         at.next();
     }
     const int live = length - first;
     const int PART = S::KEYS == 64 ? 16 : 32; /* the last block may be shorter by some of these */
     if (live == 0) {
-        long_last_values<S, S::KEYS>(p, w, m, old, S::KEYS, group);
+        hopper_last_values<S, S::KEYS>(p, w, m, old, S::KEYS, group);
         return;
     }
     if (live <= PART)
-        long_last_block<S, PART>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+        hopper_last_block<S, PART>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
     else if (live <= PART * 2)
-        long_last_block<S, PART * 2>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+        hopper_last_block<S, PART * 2>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
     else if (S::KEYS == 128 && live <= PART * 3)
-        long_last_block<S, S::KEYS == 128 ? PART * 3 : S::KEYS>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+        hopper_last_block<S, S::KEYS == 128 ? PART * 3 : S::KEYS>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
     else
-        long_last_block<S, S::KEYS>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+        hopper_last_block<S, S::KEYS>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
     at.next();
 }
 
 /* A group without rows. */
-template <typename S> RVIT_DEVICE void long_idle(const long_memory<S> &m, int length, long_stage<S> &at)
+template <typename S> RVIT_DEVICE void hopper_idle(const hopper_memory<S> &m, int length, hopper_stage<S> &at)
 {
     for (int first = 0; first < length; first += S::KEYS, at.next()) {
         barrier_wait(m.keys_came(at.stage), at.parity);
-        long_leave(m.keys_left(at.stage));
+        hopper_leave(m.keys_left(at.stage));
         if (first + S::KEYS >= length)
-            long_leave(m.queries_left());
+            hopper_leave(m.queries_left());
         barrier_wait(m.values_came(at.stage), at.parity);
-        long_leave(m.values_left(at.stage));
+        hopper_leave(m.values_left(at.stage));
     }
 }
 
 template <typename S>
-RVIT_DEVICE void long_store(const long_state<S> &w, const rvit_cu_attention_params &params, const attention_work &work, int group)
+RVIT_DEVICE void hopper_store(const hopper_state<S> &w, const rvit_cu_attention_params &params, const attention_work &work, int group)
 {
     float tiles[S::D / 8 + 1][4];
 #pragma unroll
     for (int t = 0; t <= S::D / 8; t++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            tiles[t][i] = t < S::D / 8 || S::WIDE ? w.out[t * 4 + i] : w.sums[i];
+            tiles[t][i] = t < S::D / 8 || S::JOINED_ONES ? w.out[t * 4 + i] : w.sums[i];
     typename S::T *out = first_row(static_cast<typename S::T *>(params.out), params.out_stride, work, params);
     store_rows<typename S::T, S::D>(tiles, out, params, (work.row_block * S::GROUPS + group) * 64 + (threadIdx.x / 32 & 3) * 16,
                                     work.length);
