@@ -139,7 +139,7 @@ static rvit_status load_kernels(rvit_cu_device *device)
     device->e4m3 = architecture >= 89;
     RVIT_TRY(find_warpgroups(device));
     /* Code for devices with more shared memory than this one has, which the driver has translated, uses more than launches here ask for. */
-    if ((architecture == 90 || architecture == 100) && device->machine.sm_shared < RVIT_CU_ROOMY)
+    if ((architecture == 90 || architecture == 100) && device->machine.sm_shared < RVIT_CU_LARGE_SMEM)
         return rvit_fail(RVIT_UNSUPPORTED,
                          "cuda: the kernels of this build are not for %s: RVIT_CUDA_ARCHS begins with %d, which has more "
                          "shared memory",

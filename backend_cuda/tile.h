@@ -8,7 +8,7 @@
 
 /* Tiles of the persistent GEMM (kernels/linear.cuh):
      name, rows and columns of the tile, rows and columns of a warp,
-     k step and stages of the ring, k step and stages where an SM has RVIT_CU_ROOMY bytes,
+     k step and stages of the ring, k step and stages where an SM has RVIT_CU_LARGE_SMEM bytes,
      CTAs an SM has registers for, elements a copy moves (8 need rows of a multiple of 16 bytes),
      cost of one output on a full device, relative to 20 for the cheapest tile. */
 #define RVIT_CU_LINEAR_ODD(SHAPE) SHAPE(odd, 64, 64, 32, 32, 64, 3, 64, 3, 3, 4, 29)
@@ -17,7 +17,7 @@
     SHAPE(64x128, 64, 128, 32, 64, 32, 4, 64, 4, 2, 8, 24) \
     SHAPE(128x128, 128, 128, 64, 64, 32, 3, 32, 5, 2, 8, 20)
 #define RVIT_CU_LINEAR_SHAPES(SHAPE) RVIT_CU_LINEAR_ODD(SHAPE) RVIT_CU_LINEAR_TILES(SHAPE)
-#define RVIT_CU_ROOMY (228 * 1024) /* shared memory of an SM of compute capability 9.0 and 10.0 */
+#define RVIT_CU_LARGE_SMEM (228 * 1024) /* shared memory of an SM of compute capability 9.0 and 10.0 */
 /* Tiles of the GEMM for few rows, where each CTA computes one tile (kernels/linear_single.cuh):
      name, rows and columns of the tile, rows and columns of a warp, stages of k step 64,
      CTAs an SM has registers for,
@@ -88,10 +88,10 @@
 #define RVIT_CU_STAGES_D128 2
 /* Attention of 16-bit elements:
      name, the largest head dimension, 16-row tiles of a warp, warps,
-     CTAs an SM has registers for, the same where an SM has RVIT_CU_ROOMY bytes,
+     CTAs an SM has registers for, the same where an SM has RVIT_CU_LARGE_SMEM bytes,
      whether the kernel adds a key bias and writes cls_probs and lse.
    Kernels of 4 warps of 16 rows serve every case. Heads of 33 to 80 channels have more kernels.
-   Those without bias_stats hold no code for them. An SM with less than RVIT_CU_ROOMY bytes has shared
+   Those without bias_stats hold no code for them. An SM with less than RVIT_CU_LARGE_SMEM bytes has shared
    memory for two tall CTAs at most. */
 #define RVIT_CU_ATTENTION_SHAPES(SHAPE)              \
     SHAPE(d32, 32, 1, 4, 4, 4, 1)                    \

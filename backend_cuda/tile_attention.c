@@ -3,12 +3,12 @@
 #include "backend_cuda/tile.h"
 
 typedef struct attention_shape {
-    int32_t head_dim, warps, warp_rows, ctas, roomy_ctas, stages;
+    int32_t head_dim, warps, warp_rows, ctas, large_smem_ctas, stages;
 } attention_shape;
 
 static const attention_shape attention_shapes[] = {
-#define SHAPE(name, dim, row_tiles, warps, ctas, roomy_ctas, bias_stats) \
-    [RVIT_CU_ATTENTION_##name] = {dim, warps, 16 * (row_tiles), ctas, roomy_ctas, RVIT_CU_STAGES_D##dim},
+#define SHAPE(name, dim, row_tiles, warps, ctas, large_smem_ctas, bias_stats) \
+    [RVIT_CU_ATTENTION_##name] = {dim, warps, 16 * (row_tiles), ctas, large_smem_ctas, RVIT_CU_STAGES_D##dim},
     RVIT_CU_ATTENTION_SHAPES(SHAPE)
 #undef SHAPE
 };
@@ -32,7 +32,7 @@ static int32_t ring_of(const attention_shape *s, int32_t len)
 static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, int64_t heads, int32_t len)
 {
     const int32_t fit = machine->sm_shared / (ring_of(s, len) + 1024);
-    const int32_t most = machine->sm_shared >= RVIT_CU_ROOMY ? s->roomy_ctas : s->ctas;
+    const int32_t most = machine->sm_shared >= RVIT_CU_LARGE_SMEM ? s->large_smem_ctas : s->ctas;
     return divide_up(heads * divide_up(len, s->warps * s->warp_rows), (int64_t)machine->n_sms * (fit < 1 ? 1 : least(fit, most)));
 }
 

@@ -3,19 +3,19 @@
 #include "backend_cuda/tile.h"
 
 typedef struct linear_shape {
-    int32_t rows, columns, threads, shared, roomy_shared, ctas, cost;
+    int32_t rows, columns, threads, shared, large_smem_shared, ctas, cost;
     int32_t is_single; /* for few rows, all of whose tiles are made at once */
 } linear_shape;
 
 static const linear_shape shapes[] = {
-#define SHAPE(name, rows, columns, warp_rows, warp_columns, depth, stages, roomy_depth, roomy_stages, ctas, chunk, cost) \
-    [RVIT_CU_LINEAR_##name] = {rows,                                                                                     \
-                               columns,                                                                                  \
-                               RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns),                           \
-                               (stages) * ((rows) + (columns)) * (depth)*2,                                              \
-                               (roomy_stages) * ((rows) + (columns)) * (roomy_depth)*2,                                  \
-                               ctas,                                                                                     \
-                               cost,                                                                                     \
+#define SHAPE(name, rows, columns, warp_rows, warp_columns, depth, stages, large_smem_depth, large_smem_stages, ctas, chunk, cost) \
+    [RVIT_CU_LINEAR_##name] = {rows,                                                                                               \
+                               columns,                                                                                            \
+                               RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns),                                     \
+                               (stages) * ((rows) + (columns)) * (depth)*2,                                                        \
+                               (large_smem_stages) * ((rows) + (columns)) * (large_smem_depth)*2,                                  \
+                               ctas,                                                                                               \
+                               cost,                                                                                               \
                                0},
     RVIT_CU_LINEAR_SHAPES(SHAPE)
 #undef SHAPE
@@ -37,7 +37,7 @@ static const linear_shape shape_e4m3 = {64, 64, 128, 3 * 128 * 128, 3 * 128 * 12
 
 static int32_t shared_of(const rvit_cu_machine *machine, const linear_shape *s)
 {
-    return machine->sm_shared >= RVIT_CU_ROOMY ? s->roomy_shared : s->shared;
+    return machine->sm_shared >= RVIT_CU_LARGE_SMEM ? s->large_smem_shared : s->shared;
 }
 
 /* CTAs on an SM: the fewer of what registers and shared memory have room for. The system takes 1 KiB

@@ -5,11 +5,11 @@
 
 #include "../tile.h"
 
-/* Where an SM has RVIT_CU_ROOMY bytes of shared memory. What is compiled for others runs there too, and leaves memory unused. */
+/* Where an SM has RVIT_CU_LARGE_SMEM bytes of shared memory. What is compiled for others runs there too, and leaves memory unused. */
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
-#define ROOMY(lean, roomy) roomy
+#define LARGE_SMEM(elsewhere, here) here
 #else
-#define ROOMY(lean, roomy) lean
+#define LARGE_SMEM(elsewhere, here) elsewhere
 #endif
 
 /* From compute capability 10.0 on the compiler needs more registers for the same code, so that fewer CTAs fit an SM. */

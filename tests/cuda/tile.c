@@ -44,7 +44,7 @@ static void check_attention(const rvit_cu_machine *m, int32_t element_size, int3
     static const struct {
         int32_t dim, has_bias_stats;
     } shapes[] = {
-#define SHAPE(name, dim, row_tiles, warps, ctas, roomy_ctas, bias_stats) [RVIT_CU_ATTENTION_##name] = {dim, bias_stats},
+#define SHAPE(name, dim, row_tiles, warps, ctas, large_smem_ctas, bias_stats) [RVIT_CU_ATTENTION_##name] = {dim, bias_stats},
 #define DIRECT(name, keys) [RVIT_CU_ATTENTION_##name] = {64, 0},
         RVIT_CU_ATTENTION_SHAPES(SHAPE) RVIT_CU_ATTENTION_DIRECT(DIRECT)};
     static const int32_t dims[] = {32, 64, 80, 96, 128};
