@@ -218,7 +218,7 @@ rvit_status rvit_cu_linear_reserve(rvit_cu_queue *queue, const rvit_linear_args 
 
 /* linear_params.c */
 /* Whether no op of the program writes what is read early: weight, bias and scales that are not of rows. */
-int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args);
+int rvit_cu_linear_has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_args *args);
 /* What the backend's kernels are told; of columns of the product, and of elements of x. */
 rvit_cu_linear_params rvit_cu_linear_params_of(const rvit_cu_queue *queue, const rvit_linear_args *args);
 /* What the choice of a kernel depends on. */
@@ -235,9 +235,9 @@ rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, c
 void rvit_cu_lt_forget(rvit_cu_queue *queue);
 
 /* linear_hopper.c: GEMMs by kernels of warpgroups. */
-int rvit_cu_prefers_bytes(const rvit_device *device, const rvit_op *linear);
-rvit_status rvit_cu_linear_few(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_few_tile *tile);
-rvit_status rvit_cu_linear_many(rvit_cu_queue *queue, const rvit_linear_args *args);
+int rvit_cu_prefers_quantized(const rvit_device *device, const rvit_op *linear);
+rvit_status rvit_cu_linear_small_m(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_small_m_tile *tile);
+rvit_status rvit_cu_linear_large_m(rvit_cu_queue *queue, const rvit_linear_args *args);
 
 /* linear_own.c: GEMMs by kernels that every device runs. */
 rvit_status rvit_cu_linear_own(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_linear_tile *tile);

@@ -36,10 +36,10 @@ rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
     case RVIT_CU_PATH_LT_EPILOGUE:
         return rvit_cu_lt_run(queue, args, gemm);
 #if CUDA_VERSION >= 12000
-    case RVIT_CU_PATH_MANY:
-        return rvit_cu_linear_many(queue, args);
-    case RVIT_CU_PATH_FEW:
-        return rvit_cu_linear_few(queue, args, &choice.few);
+    case RVIT_CU_PATH_LARGE_M:
+        return rvit_cu_linear_large_m(queue, args);
+    case RVIT_CU_PATH_SMALL_M:
+        return rvit_cu_linear_small_m(queue, args, &choice.small_m);
 #endif
     default:
         return rvit_cu_linear_own(queue, args, &choice.tile);

@@ -8,14 +8,14 @@
 /* Limits of shapes were measured on an H100 and an H200: bench/notes/cuda-small.md, cuda-hopper-products.md, cuda-fp8.md, cuda-products.md.
    Tiles are those of the kernel for many rows. */
 enum {
-    MANY_E4M3_TILES = 300, /* at least, for the kernel for many rows in place of cuBLASLt */
-    FEW_E4M3_CTAS = 100,   /* for 100 SMs, at most, for few rows to become e4m3 */
-    PADDED_MORE = 24,      /* tiles for 100 SMs, more than and at most, for cuBLASLt to compute rows of 16 bits that may not be there */
+    LARGE_M_E4M3_TILES = 300, /* at least, for the kernel for many rows in place of cuBLASLt */
+    SMALL_M_E4M3_CTAS = 100,  /* for 100 SMs, at most, for few rows to become e4m3 */
+    PADDED_MORE = 24,         /* tiles for 100 SMs, more than and at most, for cuBLASLt to compute rows of 16 bits that may not be there */
     PADDED_MOST = 61
 };
 /* Multiply-accumulates: for the kernel for many rows where cuBLASLt cannot serve; for a second pass: on the H200 it takes the time that one
    kernel of the backend does for fc1 with GELU at about 1,000 rows of DeiT-T, 250 of DeiT-S, 60 of DeiT-B. */
-static const double many_macs = 5e8, second_pass_macs = 1.5e8;
+static const double large_m_macs = 5e8, second_pass_macs = 1.5e8;
 
 /* What a GEMM makes. */
 typedef enum gemm_kind {
@@ -26,7 +26,7 @@ typedef enum gemm_kind {
 } gemm_kind;
 
 /* Tiles for 100 SMs, at most: for few rows; for cuBLASLt to compute rows of e4m3 that may not be there. */
-static const int32_t few_tiles[] = {[PLAIN] = 100, [ACTIVATED] = 125, [WIDE] = 24, [NARROWING] = 50};
+static const int32_t small_m_tiles[] = {[PLAIN] = 100, [ACTIVATED] = 125, [WIDE] = 24, [NARROWING] = 50};
 static const int32_t padded_e4m3_tiles[] = {[PLAIN] = 160, [ACTIVATED] = 160, [WIDE] = 61, [NARROWING] = 61};
 
 static int32_t out_size_of(const rvit_cu_linear_facts *f)
@@ -94,21 +94,21 @@ static int is_early(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, int
 {
     const double most_macs = activated ? 5e8 : out_size_of(f) == 4 ? 6e7 : 1.8e8;
     return m->early && f->in_features % 8 == 0 && f->in_features <= 768 && macs_of(f) <= most_macs &&
-           rvit_cu_tile_is_single(rvit_cu_tile_linear(m, 2, f->rows, f->in_features, f->out_features, 0).shape);
+           rvit_cu_tile_is_nonpersistent(rvit_cu_tile_linear(m, 2, f->rows, f->in_features, f->out_features, 0).shape);
 }
 
 /* Why a second pass behind cuBLASLt pays; NOT: it does not. */
 static rvit_cu_linear_why pays_second_pass(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     return out_size_of(f) == 4                               ? RVIT_CU_WHY_LT_WIDE
-           : f->dtype == RVIT_E4M3                           ? RVIT_CU_WHY_LT_BYTES
+           : f->dtype == RVIT_E4M3                           ? RVIT_CU_WHY_LT_E4M3
            : m->faster_mma && macs_of(f) >= second_pass_macs ? RVIT_CU_WHY_LT_LARGE
                                                              : RVIT_CU_WHY_NOT;
 }
 
 int rvit_cu_linear_has_kernel(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, rvit_cu_linear_path path)
 {
-    const int makes_bytes = f->out_dtype == RVIT_E4M3;
+    const int makes_e4m3 = f->out_dtype == RVIT_E4M3;
     /* An activation and at most 16 bits, or a residual and float32; rows of whole chunks and units. A sigmoid where the type stays. */
     const int form = f->out_dtype == RVIT_F32 ? f->activation == RVIT_ACTIVATION_NONE : !f->has_residual;
     if (!form || f->gated || f->in_features % 8 != 0 || f->out_features % 32 != 0 || f->is_unaligned)
@@ -117,42 +117,42 @@ int rvit_cu_linear_has_kernel(const rvit_cu_machine *m, const rvit_cu_linear_fac
         return 0;
     if (f->dtype != f->out_dtype && has_sigmoid(f))
         return 0;
-    if (path == RVIT_CU_PATH_FEW)
-        return m->warpgroups && m->clusters && f->rows > 0 && (is_16_bits(f->dtype) || makes_bytes);
-    return makes_bytes || (m->warpgroups && f->rows > 0); /* e4m3 where there are no warpgroups has been refused */
+    if (path == RVIT_CU_PATH_SMALL_M)
+        return m->warpgroups && m->clusters && f->rows > 0 && (is_16_bits(f->dtype) || makes_e4m3);
+    return makes_e4m3 || (m->warpgroups && f->rows > 0); /* e4m3 where there are no warpgroups has been refused */
 }
 
-static rvit_cu_linear_why takes_few(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, rvit_cu_few_tile *out_tile)
+static rvit_cu_linear_why prefers_small_m(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, rvit_cu_small_m_tile *out_tile)
 {
-    if (!rvit_cu_linear_has_kernel(m, f, RVIT_CU_PATH_FEW))
+    if (!rvit_cu_linear_has_kernel(m, f, RVIT_CU_PATH_SMALL_M))
         return RVIT_CU_WHY_NOT;
-    const int makes_bytes = f->out_dtype == RVIT_E4M3, activated = adds_pass(f), for_lt = is_for_lt(m, f);
+    const int makes_e4m3 = f->out_dtype == RVIT_E4M3, activated = adds_pass(f), for_lt = is_for_lt(m, f);
     const gemm_kind kind = kind_of(f, activated);
     /* Too few tiles for the kernel for many rows, and too many outputs for the one that is best with least. */
-    const int are_few = makes_bytes || ((!for_lt || kind == ACTIVATED) && are_at_most(m, f, few_tiles[kind]) &&
-                                        !is_early(m, f, activated) && (!activated || pays_second_pass(m, f) != RVIT_CU_WHY_NOT));
+    const int are_few = makes_e4m3 || ((!for_lt || kind == ACTIVATED) && are_at_most(m, f, small_m_tiles[kind]) &&
+                                       !is_early(m, f, activated) && (!activated || pays_second_pass(m, f) != RVIT_CU_WHY_NOT));
     if (!are_few)
         return RVIT_CU_WHY_NOT;
-    *out_tile = rvit_cu_tile_few(m, f->rows, f->in_features, f->out_features, out_size_of(f));
-    if (out_tile->ctas == 0 || (makes_bytes && (int64_t)out_tile->ctas * 100 > (int64_t)FEW_E4M3_CTAS * m->n_sms))
+    *out_tile = rvit_cu_tile_small_m(m, f->rows, f->in_features, f->out_features, out_size_of(f));
+    if (out_tile->ctas == 0 || (makes_e4m3 && (int64_t)out_tile->ctas * 100 > (int64_t)SMALL_M_E4M3_CTAS * m->n_sms))
         return RVIT_CU_WHY_NOT;
-    return makes_bytes ? RVIT_CU_WHY_FEW_BYTES : for_lt ? RVIT_CU_WHY_FEW_ACTIVATED : RVIT_CU_WHY_FEW_UNKNOWN;
+    return makes_e4m3 ? RVIT_CU_WHY_SMALL_M_E4M3 : for_lt ? RVIT_CU_WHY_SMALL_M_ACTIVATED : RVIT_CU_WHY_SMALL_M_UNKNOWN;
 }
 
 /* Of few rounds of tiles the last is mostly idle, and cuBLASLt has tiles that fill it. */
-static rvit_cu_linear_why takes_many(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
+static rvit_cu_linear_why prefers_large_m(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
-    if (!rvit_cu_linear_has_kernel(m, f, RVIT_CU_PATH_MANY))
+    if (!rvit_cu_linear_has_kernel(m, f, RVIT_CU_PATH_LARGE_M))
         return RVIT_CU_WHY_NOT;
     if (f->out_dtype == RVIT_E4M3)
-        return RVIT_CU_WHY_MANY_BYTES;
+        return RVIT_CU_WHY_LARGE_M_E4M3;
     if (!is_for_lt(m, f))
-        return f->dtype == RVIT_E4M3 || macs_of(f) >= many_macs ? RVIT_CU_WHY_MANY_UNKNOWN : RVIT_CU_WHY_NOT;
+        return f->dtype == RVIT_E4M3 || macs_of(f) >= large_m_macs ? RVIT_CU_WHY_LARGE_M_UNKNOWN : RVIT_CU_WHY_NOT;
     const int64_t tiles = tiles_of(f->rows, f->out_features, out_size_of(f));
     const gemm_kind kind = kind_of(f, adds_pass(f));
-    const int takes = f->dtype == RVIT_E4M3 ? kind == PLAIN && tiles >= MANY_E4M3_TILES
+    const int takes = f->dtype == RVIT_E4M3 ? kind == PLAIN && tiles >= LARGE_M_E4M3_TILES
                                             : (adds_pass(f) || kind != NARROWING) && tiles >= 3 * (int64_t)m->n_sms;
-    return takes ? RVIT_CU_WHY_MANY_TILES : RVIT_CU_WHY_NOT;
+    return takes ? RVIT_CU_WHY_LARGE_M_TILES : RVIT_CU_WHY_NOT;
 }
 
 /* The backend's kernels for every device. */
@@ -164,10 +164,10 @@ static rvit_cu_linear_choice own(const rvit_cu_machine *m, const rvit_cu_linear_
     rvit_cu_linear_choice choice = {.why = why};
     choice.tile = rvit_cu_tile_linear(m, (int32_t)rvit_dtype_size(f->dtype), f->rows, is_e4m3 ? f->in_features / 2 : f->in_features,
                                       f->gated ? 2 * f->out_features : f->out_features, is_general);
-    choice.path = is_e4m3                                     ? RVIT_CU_PATH_E4M3
-                  : f->dtype == RVIT_F32                      ? RVIT_CU_PATH_F32
-                  : rvit_cu_tile_is_single(choice.tile.shape) ? RVIT_CU_PATH_SINGLE
-                                                              : RVIT_CU_PATH_TILES;
+    choice.path = is_e4m3                                            ? RVIT_CU_PATH_E4M3
+                  : f->dtype == RVIT_F32                             ? RVIT_CU_PATH_F32
+                  : rvit_cu_tile_is_nonpersistent(choice.tile.shape) ? RVIT_CU_PATH_NONPERSISTENT
+                                                                     : RVIT_CU_PATH_TILES;
     return choice;
 }
 
@@ -201,11 +201,11 @@ static rvit_cu_linear_choice lt_or_own(const rvit_cu_machine *m, const rvit_cu_l
 
 rvit_cu_linear_choice rvit_cu_linear_choose(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
-    rvit_cu_linear_choice choice = {.path = RVIT_CU_PATH_FEW};
-    choice.why = takes_few(m, f, &choice.few);
+    rvit_cu_linear_choice choice = {.path = RVIT_CU_PATH_SMALL_M};
+    choice.why = prefers_small_m(m, f, &choice.small_m);
     if (choice.why != RVIT_CU_WHY_NOT)
         return choice;
-    choice = (rvit_cu_linear_choice){.path = RVIT_CU_PATH_MANY, .why = takes_many(m, f)};
+    choice = (rvit_cu_linear_choice){.path = RVIT_CU_PATH_LARGE_M, .why = prefers_large_m(m, f)};
     return choice.why != RVIT_CU_WHY_NOT ? choice : lt_or_own(m, f);
 }
 
@@ -218,7 +218,7 @@ const char *rvit_cu_linear_lacks_e4m3(const rvit_cu_machine *machine, int32_t ou
     return out_features % 32 != 0 ? "out_dtype e4m3 with out_features that are no multiple of 32" : NULL;
 }
 
-int rvit_cu_linear_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
+int rvit_cu_linear_makes_e4m3(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
 {
     return machine->warpgroups && rows > 0 && out_features > 0;
 }

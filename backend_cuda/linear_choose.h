@@ -8,35 +8,35 @@
 
 /* cuBLASLt is asked for no activation but the tanh GELU, and adds a bias only in the type of the output; the epilogue kernel does what is
    left in place, so a 16-bit output is rounded twice. */
-#define RVIT_CU_LINEAR_PATHS(PATH)                              \
-    PATH(LT, "cuBLASLt")                                        \
-    PATH(LT_EPILOGUE, "cuBLASLt and the epilogue kernel")       \
-    PATH(MANY, "warpgroups, many rows") /* linear_hopper.cuh */ \
-    PATH(FEW, "warpgroups, few rows")   /* linear_few.cuh */    \
-    PATH(TILES, "persistent tiles")     /* linear.cuh */        \
-    PATH(SINGLE, "one tile per CTA")    /* linear_single.cuh */ \
-    PATH(E4M3, "e4m3")                  /* linear.cuh */        \
+#define RVIT_CU_LINEAR_PATHS(PATH)                                         \
+    PATH(LT, "cuBLASLt")                                                   \
+    PATH(LT_EPILOGUE, "cuBLASLt and the epilogue kernel")                  \
+    PATH(LARGE_M, "warpgroups, many rows")  /* linear_hopper.cuh */        \
+    PATH(SMALL_M, "warpgroups, few rows")   /* linear_small_m.cuh */       \
+    PATH(TILES, "persistent tiles")         /* linear.cuh */               \
+    PATH(NONPERSISTENT, "one tile per CTA") /* linear_nonpersistent.cuh */ \
+    PATH(E4M3, "e4m3")                      /* linear.cuh */               \
     PATH(F32, "f32")
 
-#define RVIT_CU_LINEAR_REASONS(WHY)                                                                      \
-    WHY(FEW_BYTES, "there are few tiles, and the output is e4m3")                                        \
-    WHY(FEW_ACTIVATED, "there are few tiles, and cuBLASLt would need a second pass for the activation")  \
-    WHY(FEW_UNKNOWN, "there are few tiles, and only the device knows the rows, or the residual repeats") \
-    WHY(MANY_BYTES, "no other kernel writes e4m3 for this many tiles")                                   \
-    WHY(MANY_UNKNOWN, "only the device knows the rows, or the residual repeats")                         \
-    WHY(MANY_TILES, "there are enough tiles to be faster than cuBLASLt")                                 \
-    WHY(LT_WHOLE, "cuBLASLt does it in one pass")                                                        \
-    WHY(LT_BYTES, "cuBLASLt multiplies e4m3 so much faster that a second pass pays off")                 \
-    WHY(LT_WIDE, "a second pass over float32 loses no precision")                                        \
-    WHY(LT_LARGE, "the GEMM is so large that a second pass pays off")                                    \
-    WHY(EMPTY, "there are no rows")                                                                      \
-    WHY(GATED, "cuBLASLt has no gated GEMM")                                                             \
-    WHY(REPEATS, "cuBLASLt cannot add a residual that repeats")                                          \
-    WHY(UNKNOWN, "only the device knows the rows")                                                       \
-    WHY(EARLY, "the GEMM is so small that an early start gains more than cuBLASLt does")                 \
-    WHY(NARROW, "cuBLASLt needs a second pass, which takes rows in units of 16 bytes")                   \
-    WHY(ONE_PASS, "cuBLASLt needs a second pass, which does not pay off")                                \
-    WHY(RESIDUAL, "cuBLASLt needs a second pass, which must not follow a residual")                      \
+#define RVIT_CU_LINEAR_REASONS(WHY)                                                                          \
+    WHY(SMALL_M_E4M3, "there are few tiles, and the output is e4m3")                                         \
+    WHY(SMALL_M_ACTIVATED, "there are few tiles, and cuBLASLt would need a second pass for the activation")  \
+    WHY(SMALL_M_UNKNOWN, "there are few tiles, and only the device knows the rows, or the residual repeats") \
+    WHY(LARGE_M_E4M3, "no other kernel writes e4m3 for this many tiles")                                     \
+    WHY(LARGE_M_UNKNOWN, "only the device knows the rows, or the residual repeats")                          \
+    WHY(LARGE_M_TILES, "there are enough tiles to be faster than cuBLASLt")                                  \
+    WHY(LT_WHOLE, "cuBLASLt does it in one pass")                                                            \
+    WHY(LT_E4M3, "cuBLASLt multiplies e4m3 so much faster that a second pass pays off")                      \
+    WHY(LT_WIDE, "a second pass over float32 loses no precision")                                            \
+    WHY(LT_LARGE, "the GEMM is so large that a second pass pays off")                                        \
+    WHY(EMPTY, "there are no rows")                                                                          \
+    WHY(GATED, "cuBLASLt has no gated GEMM")                                                                 \
+    WHY(REPEATS, "cuBLASLt cannot add a residual that repeats")                                              \
+    WHY(UNKNOWN, "only the device knows the rows")                                                           \
+    WHY(EARLY, "the GEMM is so small that an early start gains more than cuBLASLt does")                     \
+    WHY(NARROW, "cuBLASLt needs a second pass, which takes rows in units of 16 bytes")                       \
+    WHY(ONE_PASS, "cuBLASLt needs a second pass, which does not pay off")                                    \
+    WHY(RESIDUAL, "cuBLASLt needs a second pass, which must not follow a residual")                          \
     WHY(NO_LT, "cuBLASLt is not installed, or has no algorithm for it")
 
 typedef enum rvit_cu_linear_path {
@@ -73,17 +73,17 @@ typedef struct rvit_cu_linear_choice {
     rvit_cu_linear_path path;
     rvit_cu_linear_why why;
     int32_t lt_adds_bias, lt_activates; /* LT, LT_EPILOGUE: what cuBLASLt does besides the product */
-    rvit_cu_few_tile few;               /* FEW */
-    rvit_cu_linear_tile tile;           /* TILES, SINGLE, E4M3, F32 */
+    rvit_cu_small_m_tile small_m;       /* SMALL_M */
+    rvit_cu_linear_tile tile;           /* TILES, NONPERSISTENT, E4M3, F32 */
 } rvit_cu_linear_choice;
 
 rvit_cu_linear_choice rvit_cu_linear_choose(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts);
-/* Whether a kernel of warpgroups, MANY or FEW, has code for the op. */
+/* Whether a kernel of warpgroups, LARGE_M or SMALL_M, has code for the op. */
 int rvit_cu_linear_has_kernel(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts, rvit_cu_linear_path path);
-/* Why none serves an op that makes e4m3, which only MANY and FEW do; NULL: one does. */
+/* Why none serves an op that makes e4m3, which only LARGE_M and SMALL_M do; NULL: one does. */
 const char *rvit_cu_linear_lacks_e4m3(const rvit_cu_machine *machine, int32_t out_features, int32_t gated);
 /* Whether a model is to have e4m3 made by the GEMM, rather than 16 bits and e4m3 by quantize. */
-int rvit_cu_linear_makes_bytes(const rvit_cu_machine *machine, int64_t rows, int32_t out_features);
+int rvit_cu_linear_makes_e4m3(const rvit_cu_machine *machine, int64_t rows, int32_t out_features);
 
 const char *rvit_cu_linear_path_name(rvit_cu_linear_path path);
 const char *rvit_cu_linear_why_text(rvit_cu_linear_why why);

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-int rvit_cu_prefers_bytes(const rvit_device *device, const rvit_op *linear)
+int rvit_cu_prefers_quantized(const rvit_device *device, const rvit_op *linear)
 {
-    return rvit_cu_linear_makes_bytes(&rvit_cu_device_of(device)->machine, linear->linear.rows.capacity, linear->linear.out_features);
+    return rvit_cu_linear_makes_e4m3(&rvit_cu_device_of(device)->machine, linear->linear.rows.capacity, linear->linear.out_features);
 }
 
 #if CUDA_VERSION >= 12000
@@ -22,20 +22,20 @@ static const rvit_cu_kernel kernels[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2] = {
                    [RVIT_F32] = {RVIT_CU_linear_e4m3_hopper_f32}},
 };
 
-#define F16(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_f16_few_##name,
-#define F16_SIGMOID(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_f16_few_##name##_sigmoid,
-#define F16_WIDE(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_f16_few_##name##_f32,
-#define BF16(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_bf16_few_##name,
-#define BF16_SIGMOID(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_bf16_few_##name##_sigmoid,
-#define BF16_WIDE(name, ...) [RVIT_CU_FEW_##name] = RVIT_CU_linear_bf16_few_##name##_f32,
+#define F16(name, ...) [RVIT_CU_SMALL_M_##name] = RVIT_CU_linear_f16_small_m_##name,
+#define F16_SIGMOID(name, ...) [RVIT_CU_SMALL_M_##name] = RVIT_CU_linear_f16_small_m_##name##_sigmoid,
+#define F16_WIDE(name, ...) [RVIT_CU_SMALL_M_##name] = RVIT_CU_linear_f16_small_m_##name##_f32,
+#define BF16(name, ...) [RVIT_CU_SMALL_M_##name] = RVIT_CU_linear_bf16_small_m_##name,
+#define BF16_SIGMOID(name, ...) [RVIT_CU_SMALL_M_##name] = RVIT_CU_linear_bf16_small_m_##name##_sigmoid,
+#define BF16_WIDE(name, ...) [RVIT_CU_SMALL_M_##name] = RVIT_CU_linear_bf16_small_m_##name##_f32,
 /* The same for few rows, of each shape. */
-static const rvit_cu_kernel kernels_few[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2][RVIT_CU_N_FEW_SHAPES] = {
-    [RVIT_F16] =
-        {[RVIT_F16] = {{RVIT_CU_LINEAR_FEWS(F16)}, {RVIT_CU_LINEAR_FEWS(F16_SIGMOID)}}, [RVIT_F32] = {{RVIT_CU_LINEAR_FEWS(F16_WIDE)}}},
-    [RVIT_BF16] =
-        {[RVIT_BF16] = {{RVIT_CU_LINEAR_FEWS(BF16)}, {RVIT_CU_LINEAR_FEWS(BF16_SIGMOID)}}, [RVIT_F32] = {{RVIT_CU_LINEAR_FEWS(BF16_WIDE)}}},
-    [RVIT_E4M3] = {[RVIT_E4M3] = {{[RVIT_CU_FEW_128x64] = RVIT_CU_linear_e4m3_few_128x64},
-                                  {[RVIT_CU_FEW_128x64] = RVIT_CU_linear_e4m3_few_128x64_sigmoid}}},
+static const rvit_cu_kernel small_m_kernels[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2][RVIT_CU_N_SMALL_M_SHAPES] = {
+    [RVIT_F16] = {[RVIT_F16] = {{RVIT_CU_LINEAR_SMALL_M(F16)}, {RVIT_CU_LINEAR_SMALL_M(F16_SIGMOID)}},
+                  [RVIT_F32] = {{RVIT_CU_LINEAR_SMALL_M(F16_WIDE)}}},
+    [RVIT_BF16] = {[RVIT_BF16] = {{RVIT_CU_LINEAR_SMALL_M(BF16)}, {RVIT_CU_LINEAR_SMALL_M(BF16_SIGMOID)}},
+                   [RVIT_F32] = {{RVIT_CU_LINEAR_SMALL_M(BF16_WIDE)}}},
+    [RVIT_E4M3] = {[RVIT_E4M3] = {{[RVIT_CU_SMALL_M_128x64] = RVIT_CU_linear_e4m3_small_m_128x64},
+                                  {[RVIT_CU_SMALL_M_128x64] = RVIT_CU_linear_e4m3_small_m_128x64_sigmoid}}},
 };
 
 static int has_sigmoid(const rvit_linear_args *args)
@@ -48,9 +48,9 @@ static rvit_cu_kernel kernel_of(const rvit_linear_args *args)
     return kernels[args->dtype][args->out_dtype][has_sigmoid(args)];
 }
 
-static const rvit_cu_kernel *few_kernels_of(const rvit_linear_args *args)
+static const rvit_cu_kernel *small_m_kernels_of(const rvit_linear_args *args)
 {
-    return kernels_few[args->dtype][args->out_dtype][has_sigmoid(args)];
+    return small_m_kernels[args->dtype][args->out_dtype][has_sigmoid(args)];
 }
 
 static rvit_status encode(const rvit_cu_queue *queue, const rvit_linear_args *args, cuuint32_t rank, rvit_view view,
@@ -92,22 +92,22 @@ static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args
     return encode(queue, args, 5, args->weight, sizes, strides, box, out_map);
 }
 
-rvit_status rvit_cu_linear_few(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_few_tile *tile)
+rvit_status rvit_cu_linear_small_m(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_small_m_tile *tile)
 {
-    rvit_cu_linear_few_params params = {
+    rvit_cu_linear_small_m_params params = {
         .args = rvit_cu_linear_params_of(queue, args),
-        .stages = tile->form.stages,
-        .parts = tile->form.parts,
-        .beside = tile->form.beside,
-        .above = tile->form.above,
+        .stages = tile->config.stages,
+        .split_k = tile->config.split_k,
+        .cluster_n = tile->config.cluster_n,
+        .cluster_m = tile->config.cluster_m,
     };
-    RVIT_TRY(map_x(queue, args, tile->rows / tile->form.beside, &params.x));
-    RVIT_TRY(map_weight(queue, args, tile->columns / tile->form.above, &params.weight));
-    return rvit_cu_launch_clusters(queue, few_kernels_of(args)[tile->form.shape], tile->ctas, tile->cluster, tile->threads, tile->shared,
-                                   &params);
+    RVIT_TRY(map_x(queue, args, tile->rows / tile->config.cluster_n, &params.x));
+    RVIT_TRY(map_weight(queue, args, tile->columns / tile->config.cluster_m, &params.weight));
+    return rvit_cu_launch_clusters(queue, small_m_kernels_of(args)[tile->config.shape], tile->ctas, tile->cluster, tile->threads,
+                                   tile->shared, &params);
 }
 
-rvit_status rvit_cu_linear_many(rvit_cu_queue *queue, const rvit_linear_args *args)
+rvit_status rvit_cu_linear_large_m(rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     if (args->rows.capacity == 0)
         return RVIT_OK;

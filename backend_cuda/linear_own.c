@@ -7,10 +7,10 @@
 #define BF16_SIGMOID(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_bf16_##name##_sigmoid,
 /* [type of 16 bits][with a sigmoid], and of float32 [gated, or with a sigmoid]. */
 static const rvit_cu_kernel kernels[][2][RVIT_CU_N_LINEAR_SHAPES] = {
-    [RVIT_F16] = {{RVIT_CU_LINEAR_SHAPES(F16) RVIT_CU_LINEAR_SINGLES(F16)},
-                  {RVIT_CU_LINEAR_ODD(F16) RVIT_CU_LINEAR_TILES(F16_SIGMOID) RVIT_CU_LINEAR_SINGLES(F16_SIGMOID)}},
-    [RVIT_BF16] = {{RVIT_CU_LINEAR_SHAPES(BF16) RVIT_CU_LINEAR_SINGLES(BF16)},
-                   {RVIT_CU_LINEAR_ODD(BF16) RVIT_CU_LINEAR_TILES(BF16_SIGMOID) RVIT_CU_LINEAR_SINGLES(BF16_SIGMOID)}},
+    [RVIT_F16] = {{RVIT_CU_LINEAR_SHAPES(F16) RVIT_CU_LINEAR_NONPERSISTENT(F16)},
+                  {RVIT_CU_LINEAR_GENERAL(F16) RVIT_CU_LINEAR_TILES(F16_SIGMOID) RVIT_CU_LINEAR_NONPERSISTENT(F16_SIGMOID)}},
+    [RVIT_BF16] = {{RVIT_CU_LINEAR_SHAPES(BF16) RVIT_CU_LINEAR_NONPERSISTENT(BF16)},
+                   {RVIT_CU_LINEAR_GENERAL(BF16) RVIT_CU_LINEAR_TILES(BF16_SIGMOID) RVIT_CU_LINEAR_NONPERSISTENT(BF16_SIGMOID)}},
 };
 static const rvit_cu_kernel kernels_f32[2] = {RVIT_CU_linear_f32_64x64, RVIT_CU_linear_f32_64x64_all};
 
@@ -19,7 +19,7 @@ static rvit_cu_kernel kernel_of(rvit_dtype dtype, rvit_cu_linear_shape shape, in
     if (dtype == RVIT_F32)
         return kernels_f32[!is_plain];
     if (dtype == RVIT_E4M3)
-        return is_plain ? RVIT_CU_linear_e4m3_64x64 : RVIT_CU_linear_e4m3_odd;
+        return is_plain ? RVIT_CU_linear_e4m3_64x64 : RVIT_CU_linear_e4m3_general;
     return kernels[dtype][has_sigmoid][shape];
 }
 

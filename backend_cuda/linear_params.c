@@ -1,7 +1,7 @@
 /* What the choice of a GEMM, and the GEMMs of the backend, are told of a linear op. */
 #include "backend_cuda/cu.h"
 
-int rvit_cu_linear_keeps_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
+int rvit_cu_linear_has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int64_t columns = rvit_linear_columns(args), size = sizeof(float);
     const struct {
@@ -56,7 +56,7 @@ rvit_cu_linear_params rvit_cu_linear_params_of(const rvit_cu_queue *queue, const
         .residual_period = (int32_t)args->residual_period,
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
         .out_f32 = args->out_dtype == RVIT_F32,
-        .constant_weights = rvit_cu_linear_keeps_weights(queue, args),
+        .constant_weights = rvit_cu_linear_has_constant_weights(queue, args),
         .slope = sigmoid.slope,
         .cubic = sigmoid.cubic,
         .gated = args->gated,

@@ -49,7 +49,7 @@ static const char *supports_heads(int64_t max_len, int64_t rows, int32_t n_heads
 }
 
 /* Of what takes or makes rows of 8 bits. */
-static const char *supports_bytes(const rvit_device *base, rvit_dtype dtype)
+static const char *supports_quantized(const rvit_device *base, rvit_dtype dtype)
 {
     if (dtype == RVIT_I8)
         return "int8 is slower than f16 there; e4m3 is faster";
@@ -99,11 +99,11 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
             return "more than 2^31 - 1024 rows";
         if (op->linear.out_dtype == RVIT_E4M3)
             return rvit_cu_linear_lacks_e4m3(&rvit_cu_device_of(base)->machine, op->linear.out_features, op->linear.gated);
-        return supports_bytes(base, op->linear.dtype);
+        return supports_quantized(base, op->linear.dtype);
     case RVIT_OP_LAYERNORM:
-        return supports_bytes(base, op->layernorm.out_dtype);
+        return supports_quantized(base, op->layernorm.out_dtype);
     case RVIT_OP_QUANTIZE:
-        return supports_bytes(base, op->quantize.out_dtype);
+        return supports_quantized(base, op->quantize.out_dtype);
     case RVIT_OP_UNPACK:
         if (op->unpack.dim > 1 << 28)
             return "rows of more than 2^28 elements";

@@ -224,13 +224,13 @@ typedef struct rvit_cu_linear_hopper_params {
     rvit_cu_linear_params args;
 } rvit_cu_linear_hopper_params;
 
-/* The same for few rows (kernels/linear_few.cuh). Of a cluster, CTAs beside each other share boxes of x, those above each other boxes of
-   weight, and each adds one of the parts that k is divided into. */
-typedef struct rvit_cu_linear_few_params {
+/* The same for few rows (kernels/linear_small_m.cuh). Of a cluster, CTAs beside each other share boxes of x, those above each other boxes
+   of weight, and each adds one of the parts that k is divided into. */
+typedef struct rvit_cu_linear_small_m_params {
     rvit_cu_tensor_map x, weight;
     rvit_cu_linear_params args;
-    int32_t stages, parts, beside, above;
-} rvit_cu_linear_few_params;
+    int32_t stages, split_k, cluster_n, cluster_m;
+} rvit_cu_linear_small_m_params;
 
 /* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,
    blockIdx.y, of image first_image + blockIdx.z. */

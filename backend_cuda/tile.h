@@ -11,25 +11,25 @@
      k step and stages of the ring, k step and stages where an SM has RVIT_CU_LARGE_SMEM bytes,
      CTAs an SM has registers for, elements a copy moves (8 need rows of a multiple of 16 bytes),
      cost of one output on a full device, relative to 20 for the cheapest tile. */
-#define RVIT_CU_LINEAR_ODD(SHAPE) SHAPE(odd, 64, 64, 32, 32, 64, 3, 64, 3, 3, 4, 29)
+#define RVIT_CU_LINEAR_GENERAL(SHAPE) SHAPE(general, 64, 64, 32, 32, 64, 3, 64, 3, 3, 4, 29)
 #define RVIT_CU_LINEAR_TILES(SHAPE)                        \
     SHAPE(64x64, 64, 64, 32, 32, 64, 3, 64, 3, 4, 8, 29)   \
     SHAPE(64x128, 64, 128, 32, 64, 32, 4, 64, 4, 2, 8, 24) \
     SHAPE(128x128, 128, 128, 64, 64, 32, 3, 32, 5, 2, 8, 20)
-#define RVIT_CU_LINEAR_SHAPES(SHAPE) RVIT_CU_LINEAR_ODD(SHAPE) RVIT_CU_LINEAR_TILES(SHAPE)
+#define RVIT_CU_LINEAR_SHAPES(SHAPE) RVIT_CU_LINEAR_GENERAL(SHAPE) RVIT_CU_LINEAR_TILES(SHAPE)
 #define RVIT_CU_LARGE_SMEM (228 * 1024) /* shared memory of an SM of compute capability 9.0 and 10.0 */
-/* Tiles of the GEMM for few rows, where each CTA computes one tile (kernels/linear_single.cuh):
+/* Tiles of the GEMM for few rows, where each CTA computes one tile (kernels/linear_nonpersistent.cuh):
      name, rows and columns of the tile, rows and columns of a warp, stages of k step 64,
      CTAs an SM has registers for,
      cost of one tile that is alone on its SM, in the unit of the cost of an output above. */
-#define RVIT_CU_LINEAR_SINGLES(SINGLE)          \
-    SINGLE(32x32, 32, 32, 16, 16, 6, 2, 58000)  \
-    SINGLE(64x32, 64, 32, 16, 32, 6, 1, 78000)  \
-    SINGLE(64x48, 64, 48, 16, 48, 6, 1, 100000) \
-    SINGLE(64x96, 64, 96, 32, 48, 4, 1, 136000)
-#define RVIT_CU_SINGLE_COPIERS 4 /* warps that only copy, besides those that multiply */
-#define RVIT_CU_SINGLE_THREADS(rows, columns, warp_rows, warp_columns) \
-    (RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) + RVIT_CU_SINGLE_COPIERS * 32)
+#define RVIT_CU_LINEAR_NONPERSISTENT(NONPERSISTENT)    \
+    NONPERSISTENT(32x32, 32, 32, 16, 16, 6, 2, 58000)  \
+    NONPERSISTENT(64x32, 64, 32, 16, 32, 6, 1, 78000)  \
+    NONPERSISTENT(64x48, 64, 48, 16, 48, 6, 1, 100000) \
+    NONPERSISTENT(64x96, 64, 96, 32, 48, 4, 1, 136000)
+#define RVIT_CU_NONPERSISTENT_COPIERS 4 /* warps that only copy, besides those that multiply */
+#define RVIT_CU_NONPERSISTENT_THREADS(rows, columns, warp_rows, warp_columns) \
+    (RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) + RVIT_CU_NONPERSISTENT_COPIERS * 32)
 #define RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) ((rows) / (warp_rows) * ((columns) / (warp_columns)) * 32)
 
 /* Of e4m3, two of which count as one element: 64 x 64 outputs, 4 warps, 3 stages of k step 64; CTAs an SM has registers for. */
@@ -46,22 +46,22 @@
 #define RVIT_CU_HOPPER_SHARED(out_size) \
     (2048 + RVIT_CU_HOPPER_STAGES(out_size) * (RVIT_CU_HOPPER_ROWS + RVIT_CU_HOPPER_COLUMNS(out_size)) * 128)
 
-/* The same for few rows (kernels/linear_few.cuh): name, warpgroups of 64 rows, columns, CTAs an SM has registers for, with an output of 16
-   bits and of float32. */
-#define RVIT_CU_LINEAR_FEWS(FEW) \
-    FEW(64x96, 1, 96, 4, 4)      \
-    FEW(64x128, 1, 128, 3, 3)    \
-    FEW(128x64, 2, 64, 3, 3)     \
-    FEW(128x96, 2, 96, 2, 2)     \
-    FEW(128x128, 2, 128, 2, 1)   \
-    FEW(128x192, 2, 192, 1, 1)
-#define RVIT_CU_CTAS_FEW_E4M3 2 /* of those of e4m3, which have the shape 128x64 */
-#define RVIT_CU_FEW_THREADS(groups) ((groups)*128 + 32)
-#define RVIT_CU_FEW_STAGES 8  /* of the ring, at most */
-#define RVIT_CU_FEW_CLUSTER 8 /* CTAs of a cluster, at most */
+/* The same for few rows (kernels/linear_small_m.cuh): name, warpgroups of 64 rows, columns, CTAs an SM has registers for, with an output of
+   16 bits and of float32. */
+#define RVIT_CU_LINEAR_SMALL_M(SMALL_M) \
+    SMALL_M(64x96, 1, 96, 4, 4)         \
+    SMALL_M(64x128, 1, 128, 3, 3)       \
+    SMALL_M(128x64, 2, 64, 3, 3)        \
+    SMALL_M(128x96, 2, 96, 2, 2)        \
+    SMALL_M(128x128, 2, 128, 2, 1)      \
+    SMALL_M(128x192, 2, 192, 1, 1)
+#define RVIT_CU_CTAS_SMALL_M_E4M3 2 /* of those of e4m3, which have the shape 128x64 */
+#define RVIT_CU_SMALL_M_THREADS(groups) ((groups)*128 + 32)
+#define RVIT_CU_SMALL_M_STAGES 8  /* of the ring, at most */
+#define RVIT_CU_SMALL_M_CLUSTER 8 /* CTAs of a cluster, at most */
 /* Bytes of shared memory: barriers, and that they begin at a multiple of 1024, the ring, parts of the sums. */
-#define RVIT_CU_FEW_SHARED(groups, columns, stages, parts) \
-    (2048 + (stages) * ((groups)*64 + (columns)) * 128 + ((parts) > 1 ? (groups)*64 * (columns)*4 : 0))
+#define RVIT_CU_SMALL_M_SHARED(groups, columns, stages, split_k) \
+    (2048 + (stages) * ((groups)*64 + (columns)) * 128 + ((split_k) > 1 ? (groups)*64 * (columns)*4 : 0))
 
 #define RVIT_CU_CTAS_F32 3
 #define RVIT_CU_CTAS_EPILOGUE 4
@@ -167,11 +167,11 @@
     SHAPE(d96, 96, 2, 64, 128, 3)      \
     SHAPE(d128, 128, 2, 64, 128, 3)
 
-/* How the GEMM for few rows divides its work: a row of RVIT_CU_LINEAR_FEWS, stages of its ring, parts of k, CTAs that share rows of x and
-   of weight. */
-typedef struct rvit_cu_few_form {
-    int32_t shape, stages, parts, beside, above;
-} rvit_cu_few_form;
+/* How the GEMM for few rows divides its work: a row of RVIT_CU_LINEAR_SMALL_M, stages of its ring, parts of k, CTAs that share rows of x
+   and of weight. */
+typedef struct rvit_cu_small_m_config {
+    int32_t shape, stages, split_k, cluster_n, cluster_m;
+} rvit_cu_small_m_config;
 
 /* What the choice of a kernel depends on. */
 typedef struct rvit_cu_machine {
@@ -265,7 +265,7 @@ rvit_cu_received_tile rvit_cu_tile_received(const rvit_cu_machine *machine, cons
 
 typedef enum rvit_cu_linear_shape {
 #define SHAPE(name, ...) RVIT_CU_LINEAR_##name,
-    RVIT_CU_LINEAR_SHAPES(SHAPE) RVIT_CU_LINEAR_SINGLES(SHAPE)
+    RVIT_CU_LINEAR_SHAPES(SHAPE) RVIT_CU_LINEAR_NONPERSISTENT(SHAPE)
 #undef SHAPE
         RVIT_CU_N_LINEAR_SHAPES
 } rvit_cu_linear_shape;
@@ -284,7 +284,7 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
                                         int32_t out_features, int32_t is_general);
 
 /* Whether a tile of the shape is all that a CTA computes. */
-int32_t rvit_cu_tile_is_single(rvit_cu_linear_shape shape);
+int32_t rvit_cu_tile_is_nonpersistent(rvit_cu_linear_shape shape);
 
 typedef struct rvit_cu_quantize_tile {
     int32_t threads, ctas;
@@ -292,25 +292,25 @@ typedef struct rvit_cu_quantize_tile {
 } rvit_cu_quantize_tile;
 rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int64_t rows, int32_t columns);
 
-typedef enum rvit_cu_few_shape {
-#define FEW(name, ...) RVIT_CU_FEW_##name,
-    RVIT_CU_LINEAR_FEWS(FEW)
-#undef FEW
-        RVIT_CU_N_FEW_SHAPES
-} rvit_cu_few_shape;
+typedef enum rvit_cu_small_m_shape {
+#define SMALL_M(name, ...) RVIT_CU_SMALL_M_##name,
+    RVIT_CU_LINEAR_SMALL_M(SMALL_M)
+#undef SMALL_M
+        RVIT_CU_N_SMALL_M_SHAPES
+} rvit_cu_small_m_shape;
 
-typedef struct rvit_cu_few_tile {
-    rvit_cu_few_form form;
+typedef struct rvit_cu_small_m_tile {
+    rvit_cu_small_m_config config;
     int32_t rows, columns; /* of a tile */
     int32_t ctas, cluster, threads, shared;
-} rvit_cu_few_tile;
+} rvit_cu_small_m_tile;
 
 /* By capacity and shape alone: the bits of a row depend on the parts of k. ctas 0: none fits. */
-rvit_cu_few_tile rvit_cu_tile_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features,
-                                  int32_t out_size);
+rvit_cu_small_m_tile rvit_cu_tile_small_m(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features,
+                                          int32_t out_size);
 /* Of a form. ctas 0: it is none that the kernel has; parts: of an output of that size. */
-rvit_cu_few_tile rvit_cu_tile_few_of(const rvit_cu_machine *machine, const rvit_cu_few_form *form, int64_t rows, int32_t in_features,
-                                     int32_t out_features, int32_t out_size);
+rvit_cu_small_m_tile rvit_cu_tile_small_m_of(const rvit_cu_machine *machine, const rvit_cu_small_m_config *config, int64_t rows,
+                                             int32_t in_features, int32_t out_features, int32_t out_size);
 
 /* CTAs of the GEMM of warpgroups for many rows. */
 int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features, int32_t out_size);

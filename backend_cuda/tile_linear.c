@@ -1,10 +1,10 @@
-/* Launch shapes of the GEMMs, but for that for few rows (tile_few.c). */
+/* Launch shapes of the GEMMs, but for that for few rows (tile_small_m.c). */
 #include "backend_cuda/divide.h"
 #include "backend_cuda/tile.h"
 
 typedef struct linear_shape {
     int32_t rows, columns, threads, shared, large_smem_shared, ctas, cost;
-    int32_t is_single; /* for few rows, all of whose tiles are made at once */
+    int32_t is_nonpersistent; /* for few rows, all of whose tiles are made at once */
 } linear_shape;
 
 static const linear_shape shapes[] = {
@@ -19,17 +19,17 @@ static const linear_shape shapes[] = {
                                0},
     RVIT_CU_LINEAR_SHAPES(SHAPE)
 #undef SHAPE
-#define SINGLE(name, rows, columns, warp_rows, warp_columns, stages, ctas, cost)               \
-    [RVIT_CU_LINEAR_##name] = {rows,                                                           \
-                               columns,                                                        \
-                               RVIT_CU_SINGLE_THREADS(rows, columns, warp_rows, warp_columns), \
-                               (stages) * ((rows) + (columns)) * 128,                          \
-                               (stages) * ((rows) + (columns)) * 128,                          \
-                               ctas,                                                           \
-                               cost,                                                           \
+#define NONPERSISTENT(name, rows, columns, warp_rows, warp_columns, stages, ctas, cost)               \
+    [RVIT_CU_LINEAR_##name] = {rows,                                                                  \
+                               columns,                                                               \
+                               RVIT_CU_NONPERSISTENT_THREADS(rows, columns, warp_rows, warp_columns), \
+                               (stages) * ((rows) + (columns)) * 128,                                 \
+                               (stages) * ((rows) + (columns)) * 128,                                 \
+                               ctas,                                                                  \
+                               cost,                                                                  \
                                1},
-        RVIT_CU_LINEAR_SINGLES(SINGLE)
-#undef SINGLE
+        RVIT_CU_LINEAR_NONPERSISTENT(NONPERSISTENT)
+#undef NONPERSISTENT
 };
 
 static const linear_shape shape_f32 = {64, 64, 256, 0, 0, RVIT_CU_CTAS_F32, 0, 0};
@@ -64,7 +64,7 @@ static int64_t time_of(const rvit_cu_machine *machine, const linear_shape *s, in
 
 /* The same for a shape of one tile a CTA. One tile on an SM takes 5 fifths, two take 9. INT64_MAX: the
    tiles do not fit the device at once. */
-static int64_t time_of_single(const rvit_cu_machine *machine, const linear_shape *s, int64_t tiles)
+static int64_t time_of_nonpersistent(const rvit_cu_machine *machine, const linear_shape *s, int64_t tiles)
 {
     const int64_t most = divide_up(tiles, machine->n_sms);
     if (most > residency(machine, s))
@@ -77,11 +77,11 @@ static rvit_cu_linear_shape choose_shape(const rvit_cu_machine *machine, int64_t
     int best = RVIT_CU_LINEAR_64x64;
     int64_t least_time = INT64_MAX;
     for (int shape = 0; shape < RVIT_CU_N_LINEAR_SHAPES; shape++) {
-        if (shape == RVIT_CU_LINEAR_odd)
+        if (shape == RVIT_CU_LINEAR_general)
             continue;
         const linear_shape *s = &shapes[shape];
         const int64_t tiles = tiles_of(s, rows, out_features);
-        const int64_t time = s->is_single ? time_of_single(machine, s, tiles) : time_of(machine, s, tiles);
+        const int64_t time = s->is_nonpersistent ? time_of_nonpersistent(machine, s, tiles) : time_of(machine, s, tiles);
         if (time < least_time) {
             least_time = time;
             best = shape;
@@ -96,10 +96,10 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     rvit_cu_linear_tile tile = {RVIT_CU_LINEAR_64x64, 0, 0, 0};
     const linear_shape *s = &shape_f32;
     if (element_size == 1) {
-        tile.shape = is_general ? RVIT_CU_LINEAR_odd : RVIT_CU_LINEAR_64x64;
+        tile.shape = is_general ? RVIT_CU_LINEAR_general : RVIT_CU_LINEAR_64x64;
         s = &shape_e4m3;
     } else if (element_size == 2) {
-        tile.shape = in_features % 8 != 0 || is_general ? RVIT_CU_LINEAR_odd : choose_shape(machine, rows, out_features);
+        tile.shape = in_features % 8 != 0 || is_general ? RVIT_CU_LINEAR_general : choose_shape(machine, rows, out_features);
         s = &shapes[tile.shape];
     }
     tile.threads = s->threads;
@@ -109,9 +109,9 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     return tile;
 }
 
-int32_t rvit_cu_tile_is_single(rvit_cu_linear_shape shape)
+int32_t rvit_cu_tile_is_nonpersistent(rvit_cu_linear_shape shape)
 {
-    return shapes[shape].is_single;
+    return shapes[shape].is_nonpersistent;
 }
 
 int32_t rvit_cu_tile_hopper(const rvit_cu_machine *machine, int64_t rows, int32_t out_features, int32_t out_size)

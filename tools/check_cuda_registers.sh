@@ -11,7 +11,7 @@ table=${1:?usage: $0 registers.txt}
 awk '
     /^#/ { next }
     { n++; archs[$2] = 1 }
-    $2 == 90 && $6 ~ /^[0-9]+$/ && $1 !~ /backward|^received|_odd$/ {
+    $2 == 90 && $6 ~ /^[0-9]+$/ && $1 !~ /backward|^received|_general$/ {
         most = 3700 # of 16 bytes each
         if ($1 == "match_rows") most = 3800
         if ($1 == "select_rows") most = 5800

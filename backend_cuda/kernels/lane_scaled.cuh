@@ -16,7 +16,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
     using base::sum_of;
     using base::UNIT;
     using base::UNITS;
-    static const bool MAKES_BYTES = sizeof(U) == 1;
+    static const bool MAKES_E4M3 = sizeof(U) == 1;
     static const int TURNS = UNITS / AT_ONCE; /* of a block */
 
     template <int BLOCKS> static __device__ __forceinline__ void begin(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &, int)
@@ -38,7 +38,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
         {
             bias = params.one_scale != nullptr ? params.bias : nullptr;
             scale = params.one_scale != nullptr ? nan_if_endless(*params.one_scale * *params.weight_scales) : 1.0f;
-            factor = MAKES_BYTES ? factor_of(*params.static_scale) : 1.0f;
+            factor = MAKES_E4M3 ? factor_of(*params.static_scale) : 1.0f;
             in_halves = params.gelu && factor >= RVIT_E4M3_LARGEST / RVIT_F16_LARGEST && factor <= 4096.0f;
         }
     };
@@ -46,7 +46,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
     /* What becomes e4m3 is NaN if it is not finite, which halves that are cut off do not tell. */
     static __device__ __forceinline__ float nan_if_endless(float x)
     {
-        return MAKES_BYTES ? fmaf(0.0f, x, x) : x;
+        return MAKES_E4M3 ? fmaf(0.0f, x, x) : x;
     }
 
     static __device__ __forceinline__ float4 of_columns(const float *values, int column, int n)
@@ -126,7 +126,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
         } else if (params.gelu) {
             gelu_fast(x);
         }
-        if (MAKES_BYTES)
+        if (MAKES_E4M3)
 #pragma unroll
             for (int i = 0; i < N; i++)
                 x[i] = scaled(x[i], factor);
@@ -211,11 +211,11 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
         const int width = params.out_features;
         const shared_by_all all(params);
         int n_cut_off = 0;
-        if (MAKES_BYTES && column == 0)
+        if (MAKES_E4M3 && column == 0)
             store_scales(params, all.factor, blocks, row, rows);
         float x[AT_ONCE][2][STEP];
         float4 bias[AT_ONCE][STEP / 4];
-        typename choose_type<MAKES_BYTES, uint2, uint4>::type bits[AT_ONCE][2];
+        typename choose_type<MAKES_E4M3, uint2, uint4>::type bits[AT_ONCE][2];
         load_bias(bias, all.bias, column, width);
         settle_bias(bias);
         take(x, sum, 0, 0, all.scale, bias);
@@ -252,7 +252,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
                 if (turn == next)
                     take(x, sum, next % TURNS * AT_ONCE, next / TURNS, all.scale, bias);
         }
-        if (MAKES_BYTES && params.saturated != nullptr)
+        if (MAKES_E4M3 && params.saturated != nullptr)
             add_cut_off(params.saturated, n_cut_off);
     }
 

@@ -45,7 +45,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         }
     };
 
-    struct place {
+    struct ring_position {
         int stage, parity;
 
         __device__ __forceinline__ void skip(int n)
@@ -124,7 +124,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
     static __device__ __forceinline__ void copy(const rvit_cu_linear_hopper_params &params, const tiles &all, const ring &m)
     {
         const int first = CLUSTER > 1 ? cluster_rank() * (BN / CLUSTER) : 0;
-        place at = {0, 1};
+        ring_position at = {0, 1};
         for (int i = 0; i < all.n; i++) {
             const tile t = all.at(i);
             const int group = i % GROUPS;
@@ -182,7 +182,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
     /* All products of so many blocks of a tile. The other group's turn is when its last ones have begun. */
     template <int BLOCKS, int MOST>
     static __device__ __forceinline__ void multiply_all(float (&sum)[MOST][BN / 2], const tile &t, const ring &m, int group, int steps,
-                                                        place &at)
+                                                        ring_position &at)
     {
         barrier_wait(m.came(at.stage), at.parity);
         products_begin();
@@ -214,7 +214,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
     /* A tile of the group's, in its turn. at: its first stage, then that behind it. With scales MOST blocks or fewer, else MOST. */
     template <int MOST>
     static __device__ __forceinline__ void make(const rvit_cu_linear_params &params, const tile &t, const ring &m, int group, int steps,
-                                                int rows, bool is_first, place &at)
+                                                int rows, bool is_first, ring_position &at)
     {
         const int blocks = HAS_SCALES ? t.blocks : MOST;
         float sum[MOST][BN / 2];
@@ -237,7 +237,7 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
 
     static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const ring &m, int group, int steps, int rows)
     {
-        place at = {0, 0};
+        ring_position at = {0, 0};
         if (group == 1)
             at.skip(steps);
         for (int i = 0;; i++) {

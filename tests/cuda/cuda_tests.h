@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-extern const suite variants_suite, products_suite, hopper_suite, e4m3_suite, interop_suite, external_suite;
+extern const suite variants_suite, gemm_suite, hopper_suite, e4m3_suite, interop_suite, external_suite;
 extern const suite choose_suite;
 
 #endif

@@ -22,10 +22,10 @@ typedef struct e4m3_case {
 } e4m3_case;
 
 /* -1: there is nobody to ask. */
-static long long products_made(void)
+static long long gemms_made(void)
 {
     void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
-    void *symbol = library != NULL ? dlsym(library, "rvit_emulation_products") : NULL;
+    void *symbol = library != NULL ? dlsym(library, "rvit_emulation_gemms") : NULL;
     long long (*count)(void) = NULL;
     memcpy(&count, &symbol, sizeof count);
     if (library != NULL)
@@ -101,9 +101,9 @@ static void check(const e4m3_case *c)
     op.linear.bias = array_view(bias, DEVICE);
     op.linear.residual = c->residual ? array_view(out, DEVICE) : (rvit_view){NULL, 0};
     op.linear.out = array_view(out, DEVICE);
-    const long long before = products_made();
+    const long long before = gemms_made();
     expect_ok(rvit_stream_add(H.stream[DEVICE], &op));
-    const long long after = products_made();
+    const long long after = gemms_made();
     char what[120];
     snprintf(what, sizeof what, "e4m3 to %s, bias %d%s, activation %d, residual %d, rows %d, one scale %d", rvit_dtype_name(c->out_dtype),
              c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->residual, (int)c->rows, c->one_scale);
@@ -122,7 +122,7 @@ static void check(const e4m3_case *c)
     harness_teardown(NULL);
 }
 
-static void e4m3_products(void **state)
+static void e4m3_gemms(void **state)
 {
     (void)state;
     if (!rvit_cu_device_of(H.device[DEVICE])->e4m3)
@@ -290,4 +290,4 @@ static void e4m3_refused(void **state)
     expect_status(rvit_quantize(H.stream[DEVICE], &args), RVIT_UNSUPPORTED, "int8");
 }
 
-SUITE(e4m3_suite, TEST(e4m3_products), TEST(e4m3_rows_on_the_device), TEST(e4m3_static_scales), TEST(e4m3_refused));
+SUITE(e4m3_suite, TEST(e4m3_gemms), TEST(e4m3_rows_on_the_device), TEST(e4m3_static_scales), TEST(e4m3_refused));

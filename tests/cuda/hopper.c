@@ -18,35 +18,35 @@ typedef struct hopper_case {
     int bias;
     rvit_activation activation;
     residual_kind residual;
-    rvit_cu_few_form form; /* no stages: for many rows */
-    int one_scale;         /* of e4m3: the session says that there is one for all */
-    int counts;            /* to e4m3: what is cut off */
+    rvit_cu_small_m_config config; /* no stages: for many rows */
+    int one_scale;                 /* of e4m3: the session says that there is one for all */
+    int counts;                    /* to e4m3: what is cut off */
 } hopper_case;
 
 /* The form in which kernels for few rows are to serve: [the product narrows its rows]. No stages: those for many rows are. */
-static rvit_cu_few_form forms[2];
+static rvit_cu_small_m_config forms[2];
 
 static rvit_cu_linear_choice choose_warpgroups(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts)
 {
-    const rvit_cu_few_form *form = &forms[facts->in_features > facts->out_features];
-    const rvit_cu_linear_path path = form->stages > 0 ? RVIT_CU_PATH_FEW : RVIT_CU_PATH_MANY;
-    rvit_cu_linear_choice choice = {.path = path, .why = RVIT_CU_WHY_MANY_TILES};
-    if (path == RVIT_CU_PATH_FEW)
-        choice.few = rvit_cu_tile_few_of(machine, form, facts->rows, facts->in_features, facts->out_features,
-                                         (int32_t)rvit_dtype_size(facts->out_dtype));
+    const rvit_cu_small_m_config *config = &forms[facts->in_features > facts->out_features];
+    const rvit_cu_linear_path path = config->stages > 0 ? RVIT_CU_PATH_SMALL_M : RVIT_CU_PATH_LARGE_M;
+    rvit_cu_linear_choice choice = {.path = path, .why = RVIT_CU_WHY_LARGE_M_TILES};
+    if (path == RVIT_CU_PATH_SMALL_M)
+        choice.small_m = rvit_cu_tile_small_m_of(machine, config, facts->rows, facts->in_features, facts->out_features,
+                                                 (int32_t)rvit_dtype_size(facts->out_dtype));
     return rvit_cu_linear_has_kernel(machine, facts, path) ? choice : rvit_cu_linear_choose(machine, facts);
 }
 
 static int serve(rvit_cu_linear_choice choice)
 {
-    return choice.path == RVIT_CU_PATH_MANY || choice.path == RVIT_CU_PATH_FEW;
+    return choice.path == RVIT_CU_PATH_LARGE_M || choice.path == RVIT_CU_PATH_SMALL_M;
 }
 
-static void run(rvit_op op, const rvit_cu_few_form *form, int32_t n_sms)
+static void run(rvit_op op, const rvit_cu_small_m_config *config, int32_t n_sms)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_machine machine = device->machine;
-    forms[0] = forms[1] = *form;
+    forms[0] = forms[1] = *config;
     device->machine.n_sms = n_sms;
     device->choose_linear = choose_warpgroups;
     const rvit_status status = rvit_stream_add(H.stream[DEVICE], &op);
@@ -147,7 +147,7 @@ static void check(const hopper_case *c, int *n_served)
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_queue queue = {.device = device};
     const rvit_cu_linear_facts facts = rvit_cu_linear_facts_of(&queue, &args);
-    forms[0] = forms[1] = c->form;
+    forms[0] = forms[1] = c->config;
     *n_served += serve(choose_warpgroups(&device->machine, &facts));
     char *first = scratch((size_t)out->size);
     for (int i = 0; i < 4 && c->live[i] >= 0; i++)
@@ -156,7 +156,7 @@ static void check(const hopper_case *c, int *n_served)
             if (saturated)
                 memset(saturated->host, 0, 4);
             arrays_upload();
-            run(op, &c->form, i % 2 ? 6 - sms : sms);
+            run(op, &c->config, i % 2 ? 6 - sms : sms);
             arrays_fetch(DEVICE);
             array_expect_untouched(out, DEVICE, c->live[i] * (int64_t)c->out_features * out_element);
             if (makes_e4m3) {
@@ -180,8 +180,8 @@ static void check(const hopper_case *c, int *n_served)
             }
             assert_memory_equal(first, out->result[DEVICE], (size_t)(c->live[i] * c->out_features * out_element));
         }
-    if (c->form.stages > 0 && c->form.parts == 1) { /* sums that are not split are those of the kernel for many rows */
-        const rvit_cu_few_form none = {0};
+    if (c->config.stages > 0 && c->config.split_k == 1) { /* sums that are not split are those of the kernel for many rows */
+        const rvit_cu_small_m_config none = {0};
         memcpy(live->host, &c->live[0], 4);
         arrays_upload();
         run(op, &none, 3);
@@ -192,7 +192,7 @@ static void check(const hopper_case *c, int *n_served)
 }
 
 /* Rows, columns and channels that fill tiles and stages, and that do not; turns of both groups and of one. */
-static void hopper_products(void **state)
+static void hopper_gemms(void **state)
 {
     (void)state;
     static const hopper_case cases[] = {
@@ -241,7 +241,7 @@ static void hopper_e4m3(void **state)
 }
 
 /* Every tile, with parts of k, CTAs that share rows of x and of weight, rings that are filled again and such that are not. */
-static void hopper_few(void **state)
+static void hopper_small_m(void **state)
 {
     (void)state;
     enum { F64X96, F64X128, F128X64, F128X96, F128X128, F128X192 };
@@ -277,14 +277,14 @@ static void hopper_few(void **state)
 }
 
 /* Each kernel for few rows. */
-static void hopper_few_all(void **state)
+static void hopper_small_m_all(void **state)
 {
     (void)state;
     static const rvit_dtype dtypes[] = {RVIT_F16, RVIT_BF16, RVIT_E4M3};
     const int warpgroups = rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups;
     int n_served = 0, n = 0;
-    for (int shape = 0; shape < RVIT_CU_N_FEW_SHAPES; shape++)
-        for (int type = 0; type < (warpgroups && shape == RVIT_CU_FEW_128x64 ? 3 : 2); type++)
+    for (int shape = 0; shape < RVIT_CU_N_SMALL_M_SHAPES; shape++)
+        for (int type = 0; type < (warpgroups && shape == RVIT_CU_SMALL_M_128x64 ? 3 : 2); type++)
             for (int kind = 0; kind < (dtypes[type] == RVIT_E4M3 ? 2 : 3); kind++, n++) {
                 hopper_case c = {.dtype = dtypes[type],
                                  .out_dtype = kind == 2 ? RVIT_F32 : dtypes[type],
@@ -294,7 +294,7 @@ static void hopper_few_all(void **state)
                                  .live = {67, -1},
                                  .bias = 1,
                                  .activation = kind == 1 ? RVIT_ACTIVATION_SILU : RVIT_ACTIVATION_NONE,
-                                 .form = {shape, 2, 1 + kind / 2, 1, 1},
+                                 .config = {shape, 2, 1 + kind / 2, 1, 1},
                                  .one_scale = dtypes[type] == RVIT_E4M3};
                 check(&c, &n_served);
             }
@@ -371,9 +371,10 @@ static void follow(rvit_dtype dtype)
 static void hopper_follow(void **state)
 {
     (void)state;
-    static const rvit_cu_few_form of[][2] = {{{RVIT_CU_FEW_64x128, 2, 1, 2, 1}, {RVIT_CU_FEW_128x64, 2, 4, 1, 1}}, /* fc1, fc2 */
-                                             {{RVIT_CU_FEW_128x64, 2, 1, 2, 1}, {RVIT_CU_FEW_128x64, 2, 1, 1, 1}},
-                                             {{0}, {0}}};
+    static const rvit_cu_small_m_config of[][2] = {
+        {{RVIT_CU_SMALL_M_64x128, 2, 1, 2, 1}, {RVIT_CU_SMALL_M_128x64, 2, 4, 1, 1}}, /* fc1, fc2 */
+        {{RVIT_CU_SMALL_M_128x64, 2, 1, 2, 1}, {RVIT_CU_SMALL_M_128x64, 2, 1, 1, 1}},
+        {{0}, {0}}};
     for (int i = 0; i < (rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups ? 3 : 1); i++) {
         memcpy(forms, of[i], sizeof forms);
         follow(i == 0 ? RVIT_F16 : RVIT_E4M3);
@@ -458,5 +459,5 @@ static void hopper_refuses_e4m3(void **state)
     device->machine = machine;
 }
 
-SUITE(hopper_suite, TEST(hopper_products), TEST(hopper_e4m3), TEST(hopper_few), TEST(hopper_few_all), TEST(hopper_follow),
+SUITE(hopper_suite, TEST(hopper_gemms), TEST(hopper_e4m3), TEST(hopper_small_m), TEST(hopper_small_m_all), TEST(hopper_follow),
       TEST(hopper_refuses), TEST(hopper_refuses_e4m3));

@@ -406,6 +406,6 @@ SUITE(interop_suite, TEST(wrapped), TEST(waits_asleep), TEST(every_allocation), 
 
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {&variants_suite, &products_suite, &hopper_suite, &e4m3_suite, &interop_suite, &external_suite};
+    const suite *const suites[] = {&variants_suite, &gemm_suite, &hopper_suite, &e4m3_suite, &interop_suite, &external_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
 }

@@ -241,9 +241,9 @@ static void linear_covers_and_fits(void **state)
     static const int64_t rows[] = {0, 1, 63, 64, 65, 128, 197, 788, 12608, 50432, 1000000};
     static const int32_t features[] = {4, 64, 100, 192, 768, 2304, 3072};
     static const struct {
-        int32_t rows, columns, threads, is_single;
+        int32_t rows, columns, threads, is_nonpersistent;
     } shapes[] = {
-        [RVIT_CU_LINEAR_odd] = {64, 64, 128, 0},     [RVIT_CU_LINEAR_64x64] = {64, 64, 128, 0},
+        [RVIT_CU_LINEAR_general] = {64, 64, 128, 0}, [RVIT_CU_LINEAR_64x64] = {64, 64, 128, 0},
         [RVIT_CU_LINEAR_64x128] = {64, 128, 128, 0}, [RVIT_CU_LINEAR_128x128] = {128, 128, 128, 0},
         [RVIT_CU_LINEAR_32x32] = {32, 32, 256, 1},   [RVIT_CU_LINEAR_64x32] = {64, 32, 256, 1},
         [RVIT_CU_LINEAR_64x48] = {64, 48, 256, 1},   [RVIT_CU_LINEAR_64x96] = {64, 96, 256, 1},
@@ -260,9 +260,9 @@ static void linear_covers_and_fits(void **state)
                     assert_true(t.shared <= machines[m].max_shared);
                     assert_int_equal(t.threads, size == 4 ? 256 : shapes[t.shape].threads);
                     /* Those for few rows make a tile each. */
-                    assert_true(!shapes[t.shape].is_single || tiles == 0 || t.ctas == tiles);
+                    assert_true(!shapes[t.shape].is_nonpersistent || tiles == 0 || t.ctas == tiles);
                     assert_true(size == 2 || t.shape == RVIT_CU_LINEAR_64x64);
-                    assert_int_equal(t.shape == RVIT_CU_LINEAR_odd, size == 2 && f % 2);
+                    assert_int_equal(t.shape == RVIT_CU_LINEAR_general, size == 2 && f % 2);
                 }
 }
 
@@ -276,7 +276,7 @@ static void linear_choices(void **state)
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 3072, 0).shape, RVIT_CU_LINEAR_64x96);
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072, 0).shape, RVIT_CU_LINEAR_128x128);
     /* One kernel serves what is rare. */
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 3072, 1).shape, RVIT_CU_LINEAR_odd);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 3072, 1).shape, RVIT_CU_LINEAR_general);
     assert_int_equal(rvit_cu_tile_linear(hopper, 4, 197, 768, 3072, 1).shape, RVIT_CU_LINEAR_64x64);
     /* Two CTAs of the large tile on every SM. */
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072, 0).ctas, 2 * 132);
@@ -298,29 +298,30 @@ static void hopper_choices(void **state)
 }
 
 /* The GEMM for few rows: forms that the kernel has, of whole clusters, that fit. */
-static void few_choices(void **state)
+static void small_m_choices(void **state)
 {
     (void)state;
     rvit_cu_machine h100 = machines[1];
-    assert_int_equal(rvit_cu_tile_few(&h100, 197, 3072, 768, 1).form.parts, 1);
+    assert_int_equal(rvit_cu_tile_small_m(&h100, 197, 3072, 768, 1).config.split_k, 1);
     for (int32_t n_sms = 1; n_sms < 200; n_sms += 33)
         for (int64_t rows = 1; rows < 100000; rows = rows * 3 + 1)
             for (int32_t in = 8; in < 6000; in = in * 3 + 8)
                 for (int32_t out_size = 1; out_size <= 4; out_size *= 2) {
                     h100.n_sms = n_sms;
-                    const rvit_cu_few_tile t = rvit_cu_tile_few(&h100, rows, in, 1152, out_size);
+                    const rvit_cu_small_m_tile t = rvit_cu_tile_small_m(&h100, rows, in, 1152, out_size);
                     assert_true(t.ctas > 0 && t.ctas % t.cluster == 0 && t.shared <= h100.max_shared);
-                    assert_true(t.ctas >= (rows + t.rows - 1) / t.rows * ((1152 + t.columns - 1) / t.columns) * t.form.parts);
+                    assert_true(t.ctas >= (rows + t.rows - 1) / t.rows * ((1152 + t.columns - 1) / t.columns) * t.config.split_k);
                 }
     /* Parts must be of units, and boxes of whole ones. */
-    const rvit_cu_few_form good = {RVIT_CU_FEW_64x96, 4, 2, 1, 1},
-                           bad[] = {{RVIT_CU_FEW_64x96, 4, 4, 1, 1},  {RVIT_CU_FEW_64x96, 4, 1, 1, 2},  {RVIT_CU_FEW_64x96, 1, 2, 1, 1},
-                                    {RVIT_CU_FEW_64x96, 4, 3, 1, 1},  {RVIT_CU_FEW_64x128, 4, 4, 2, 2}, {RVIT_CU_N_FEW_SHAPES, 4, 1, 1, 1},
-                                    {RVIT_CU_FEW_128x192, 6, 1, 1, 1}};
-    assert_true(rvit_cu_tile_few_of(&h100, &good, 197, 768, 768, 2).ctas > 0);
-    assert_int_equal(rvit_cu_tile_few_of(&h100, &good, 197, 64, 768, 2).ctas, 0);
+    const rvit_cu_small_m_config good = {RVIT_CU_SMALL_M_64x96, 4, 2, 1, 1},
+                                 bad[] = {{RVIT_CU_SMALL_M_64x96, 4, 4, 1, 1},  {RVIT_CU_SMALL_M_64x96, 4, 1, 1, 2},
+                                          {RVIT_CU_SMALL_M_64x96, 1, 2, 1, 1},  {RVIT_CU_SMALL_M_64x96, 4, 3, 1, 1},
+                                          {RVIT_CU_SMALL_M_64x128, 4, 4, 2, 2}, {RVIT_CU_N_SMALL_M_SHAPES, 4, 1, 1, 1},
+                                          {RVIT_CU_SMALL_M_128x192, 6, 1, 1, 1}};
+    assert_true(rvit_cu_tile_small_m_of(&h100, &good, 197, 768, 768, 2).ctas > 0);
+    assert_int_equal(rvit_cu_tile_small_m_of(&h100, &good, 197, 64, 768, 2).ctas, 0);
     for (int i = 0; i < (int)(sizeof bad / sizeof bad[0]); i++)
-        assert_int_equal(rvit_cu_tile_few_of(&h100, &bad[i], 197, 768, 768, 2).ctas, 0);
+        assert_int_equal(rvit_cu_tile_small_m_of(&h100, &bad[i], 197, 768, 768, 2).ctas, 0);
 }
 
 static void small_choices(void **state)
@@ -411,7 +412,7 @@ static void images_are_shared(void **state)
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),
-      TEST(hopper_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(few_choices),
+      TEST(hopper_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(small_m_choices),
       TEST(images_are_shared), TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles));
 
 int main(int argc, char **argv)

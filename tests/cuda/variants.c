@@ -231,14 +231,14 @@ typedef struct linear_form {
     int gated, has_residual, wide; /* wide: the output is float32 */
 } linear_form;
 
-static void check_linear_variants(rvit_dtype dtype, const int32_t size[3], const linear_form *form, unsigned *seen)
+static void check_linear_variants(rvit_dtype dtype, const int32_t size[3], const linear_form *config, unsigned *seen)
 {
-    const int64_t rows = size[0], in = size[1], out_features = size[2], columns = form->gated ? 2 * out_features : out_features;
-    const rvit_dtype out_dtype = form->wide ? RVIT_F32 : dtype;
+    const int64_t rows = size[0], in = size[1], out_features = size[2], columns = config->gated ? 2 * out_features : out_features;
+    const rvit_dtype out_dtype = config->wide ? RVIT_F32 : dtype;
     const int64_t out_size = rows * out_features * rvit_dtype_size(out_dtype);
     array *x = array_input("x", rows * in * 2), *weight = array_input("weight", columns * in * 2);
     array *bias = array_input("bias", columns * 4), *live = array_input("live", 4);
-    array *residual = form->has_residual ? array_input("residual", out_size) : NULL, *out = array_output("out", out_size);
+    array *residual = config->has_residual ? array_input("residual", out_size) : NULL, *out = array_output("out", out_size);
     const int32_t count = (int32_t)rows - 1;
     memcpy(live->host, &count, 4);
     store_normal(dtype, x->host, 0, rows * in, 1);
@@ -253,8 +253,8 @@ static void check_linear_variants(rvit_dtype dtype, const int32_t size[3], const
     args.rows.live = array_view(live, DEVICE);
     args.in_features = (int32_t)in;
     args.out_features = (int32_t)out_features;
-    args.activation = form->activation;
-    args.gated = form->gated;
+    args.activation = config->activation;
+    args.gated = config->gated;
     args.x = array_view(x, DEVICE);
     args.weight = array_view(weight, DEVICE);
     args.bias = array_view(bias, DEVICE);
@@ -290,7 +290,7 @@ static void linear_variants(void **state)
     }
 #define SEEN(name, ...) assert_true(seen[0] & seen[1] & 1u << RVIT_CU_LINEAR_##name);
     RVIT_CU_LINEAR_SHAPES(SEEN)
-    RVIT_CU_LINEAR_SINGLES(SEEN)
+    RVIT_CU_LINEAR_NONPERSISTENT(SEEN)
 }
 
 static void run_select(void *context)

@@ -1,6 +1,6 @@
 /* A stand-in for libcublasLt.so.13 beside the emulated driver: the functions that the backend calls, as strict as their documentation. A
    product is computed on the processor when its stream comes to it. A mistake gets a line on the standard error output and the error that
-   the library would give. What it has computed and complained about can be asked for: rvit_emulation_products, rvit_emulation_lt_reports.
+   the library would give. What it has computed and complained about can be asked for: rvit_emulation_gemms, rvit_emulation_lt_reports.
  */
 #include <cublasLt.h>
 
@@ -328,7 +328,7 @@ EXPORT void rvit_emulation_algorithms(int n)
     state().algorithms = n;
 }
 
-EXPORT long long rvit_emulation_products()
+EXPORT long long rvit_emulation_gemms()
 {
     const std::lock_guard<std::mutex> held(state().lock);
     return state().products;

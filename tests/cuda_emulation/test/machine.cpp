@@ -173,7 +173,7 @@ void byte_products()
 }
 
 /* What tensor cores make of sums: a product far below the largest is cut off, d, which comes after them, is not. */
-void e4m3_products()
+void e4m3_gemms()
 {
     session s;
     std::vector<uint8_t> a(16 * 32), b(8 * 32);
@@ -341,7 +341,7 @@ void test_machine()
     shuffles();
     products();
     byte_products();
-    e4m3_products();
+    e4m3_gemms();
     e4m3_conversions();
     halves();
     copies();

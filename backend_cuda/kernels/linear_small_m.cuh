@@ -2,8 +2,8 @@
    CTAs of a cluster share what they read, and add the parts of a tile through each other's shared memory, in order. Before the kernel
    before it has ended, weights are on their way. linear_hopper.cuh is for many rows; where sums are not split, its bits are the same.
    Products of e4m3 that become e4m3 are made too, with sums in one part. */
-#ifndef RVIT_LINEAR_FEW_CUH
-#define RVIT_LINEAR_FEW_CUH
+#ifndef RVIT_LINEAR_SMALL_M_CUH
+#define RVIT_LINEAR_SMALL_M_CUH
 
 #include "lane_scaled.cuh"
 #include "ring.cuh"
@@ -12,7 +12,7 @@
 
 /* A tile has GROUPS x 64 rows, a warpgroup's each, and BN columns; one more warp copies. A stage of the ring has 128 bytes of each row of x
    and weight. U: of out. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. */
-template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct linear_few {
+template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct linear_small_m {
     static const bool HAS_SCALES = sizeof(T) == 1;
     typedef typename choose_type<HAS_SCALES, lane_scaled<U, BN, SERVES, 1, 1>,
                                  lane_sums<U, BN, SERVES,
@@ -37,7 +37,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         }
     };
 
-    struct place {
+    struct ring_position {
         int stage, parity;
 
         __device__ __forceinline__ void next(int stages)
@@ -50,55 +50,55 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
     /* What this CTA has of the work. Ranks of a cluster: CTAs beside each other, which share rows of x, then those above each other, which
        share weights, then those of other parts of k. */
     struct task {
-        int rank, beside, above, part;
+        int rank, rank_n, rank_m, rank_k;
         int row, column, first_row; /* first_row: of the cluster */
         int first, steps;           /* stages of k */
 
-        __device__ __forceinline__ task(const rvit_cu_linear_few_params &params)
+        __device__ __forceinline__ task(const rvit_cu_linear_small_m_params &params)
         {
-            const int size = params.beside * params.above * params.parts, cluster = (int)blockIdx.x / size;
-            const int columns = (params.args.out_features + BN * params.beside - 1) / (BN * params.beside);
+            const int size = params.cluster_n * params.cluster_m * params.split_k, cluster = (int)blockIdx.x / size;
+            const int columns = (params.args.out_features + BN * params.cluster_n - 1) / (BN * params.cluster_n);
             const int all = (params.args.in_features + DEPTH - 1) / DEPTH;
             rank = (int)blockIdx.x % size;
-            beside = rank % params.beside;
-            above = rank / params.beside % params.above;
-            part = rank / (params.beside * params.above);
-            first_row = cluster / columns * params.above * BM;
-            row = first_row + above * BM;
-            column = (cluster % columns * params.beside + beside) * BN;
-            first = part * all / params.parts;
-            steps = (part + 1) * all / params.parts - first;
+            rank_n = rank % params.cluster_n;
+            rank_m = rank / params.cluster_n % params.cluster_m;
+            rank_k = rank / (params.cluster_n * params.cluster_m);
+            first_row = cluster / columns * params.cluster_m * BM;
+            row = first_row + rank_m * BM;
+            column = (cluster % columns * params.cluster_n + rank_n) * BN;
+            first = rank_k * all / params.split_k;
+            steps = (rank_k + 1) * all / params.split_k - first;
         }
     };
 
-    static __device__ __forceinline__ bool is_clustered(const rvit_cu_linear_few_params &params)
+    static __device__ __forceinline__ bool is_clustered(const rvit_cu_linear_small_m_params &params)
     {
-        return params.beside * params.above * params.parts > 1;
+        return params.cluster_n * params.cluster_m * params.split_k > 1;
     }
 
     /* A stage's rows of x, or this CTA's share of them, for all that share them. */
-    static __device__ __forceinline__ void copy_x(const rvit_cu_linear_few_params &params, const task &t, const ring &m, int stage,
+    static __device__ __forceinline__ void copy_x(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int stage,
                                                   int step)
     {
-        const int rows = BM / params.beside, mine = t.beside * rows;
+        const int rows = BM / params.cluster_n, mine = t.rank_n * rows;
         const uint32_t to = m.x(stage) + mine * 128, came = m.came(stage);
-        if (params.beside > 1)
-            copy_box_to(to, &params.x, (t.first + step) * DEPTH, t.row + mine, came, ((1 << params.beside) - 1) << (t.rank - t.beside));
+        if (params.cluster_n > 1)
+            copy_box_to(to, &params.x, (t.first + step) * DEPTH, t.row + mine, came, ((1 << params.cluster_n) - 1) << (t.rank - t.rank_n));
         else
             copy_box(to, &params.x, (t.first + step) * DEPTH, t.row, came);
     }
 
     /* The map brings rows of weight in the order in which a lane's sums are neighbours in a row of out. */
-    static __device__ __forceinline__ void copy_weight(const rvit_cu_linear_few_params &params, const task &t, const ring &m, int stage,
+    static __device__ __forceinline__ void copy_weight(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int stage,
                                                        int step)
     {
-        const int rows = BN / params.above, mine = t.above * rows;
+        const int rows = BN / params.cluster_m, mine = t.rank_m * rows;
         const uint32_t to = m.weight(stage) + mine * 128, came = m.came(stage);
         const int from = (t.column + mine) / UNIT;
-        if (params.above > 1) {
+        if (params.cluster_m > 1) {
             int mask = 0;
-            for (int i = 0; i < params.above; i++)
-                mask |= 1 << (t.rank + (i - t.above) * params.beside);
+            for (int i = 0; i < params.cluster_m; i++)
+                mask |= 1 << (t.rank + (i - t.rank_m) * params.cluster_n);
             copy_folded_box_to(to, &params.weight, (t.first + step) * DEPTH, from, came, mask);
         } else {
             copy_folded_box(to, &params.weight, (t.first + step) * DEPTH, from, came);
@@ -106,7 +106,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
     }
 
     /* By one thread. */
-    static __device__ __forceinline__ void copy(const rvit_cu_linear_few_params &params, const task &t, const ring &m)
+    static __device__ __forceinline__ void copy(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m)
     {
         if (!params.args.constant_weights)
             wait_for_previous();
@@ -130,7 +130,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
             barrier_announce(m.came(i), X_BYTES);
             copy_x(params, t, m, i, i);
         }
-        place at = {0, 0};
+        ring_position at = {0, 0};
 #pragma unroll 1
         for (int step = params.stages; step < t.steps; step++, at.next(params.stages)) {
             barrier_wait(m.left(at.stage), at.parity);
@@ -141,12 +141,12 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
     }
 
     /* The CTA whose copies wait for this lane to say that its warp has left a stage; -1: none. */
-    static __device__ __forceinline__ int told_by(const rvit_cu_linear_few_params &params, const task &t, int lane)
+    static __device__ __forceinline__ int copier_of(const rvit_cu_linear_small_m_params &params, const task &t, int lane)
     {
-        if (lane < params.beside)
-            return t.rank - t.beside + lane;
-        const int i = lane - params.beside, other = i < t.above ? i : i + 1;
-        return other < params.above ? t.rank + (other - t.above) * params.beside : -1;
+        if (lane < params.cluster_n)
+            return t.rank - t.rank_n + lane;
+        const int i = lane - params.cluster_n, other = i < t.rank_m ? i : i + 1;
+        return other < params.cluster_m ? t.rank + (other - t.rank_m) * params.cluster_n : -1;
     }
 
     static __device__ __forceinline__ void multiply(float (&sum)[BN / 2], const ring &m, int stage, int group)
@@ -158,10 +158,10 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         products_commit();
     }
 
-    static __device__ __forceinline__ void multiply_all(float (&sum)[BN / 2], const rvit_cu_linear_few_params &params, const task &t,
-                                                        const ring &m, int group, int told)
+    static __device__ __forceinline__ void multiply_all(float (&sum)[BN / 2], const rvit_cu_linear_small_m_params &params, const task &t,
+                                                        const ring &m, int group, int copier)
     {
-        place at = {0, 0};
+        ring_position at = {0, 0};
         barrier_wait(m.came(0), 0);
         products_begin();
         multiply(sum, m, 0, group);
@@ -173,9 +173,9 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
             products_begin();
             multiply(sum, m, at.stage, group);
             products_wait<1>();
-            if (step - 1 + params.stages < t.steps && told >= 0) { /* else nobody waits for it */
+            if (step - 1 + params.stages < t.steps && copier >= 0) { /* else nobody waits for it */
                 if (is_clustered(params))
-                    barrier_arrive_in(m.left(before), told);
+                    barrier_arrive_in(m.left(before), copier);
                 else
                     barrier_arrive(m.left(before));
             }
@@ -185,24 +185,24 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
     }
 
     /* Where a part's pieces for this lane lie: pieces of each part, 16 bytes of each lane side by side. */
-    static __device__ __forceinline__ uint32_t piece_at(const rvit_cu_linear_few_params &params, const ring &m, int warp, int part,
+    static __device__ __forceinline__ uint32_t piece_at(const rvit_cu_linear_small_m_params &params, const ring &m, int warp, int part,
                                                         int piece)
     {
-        const int n = PIECES / params.parts;
-        return m.x(params.stages) + ((((warp * params.parts + part) * n + piece) * QUADS) * 32 + (threadIdx.x & 31)) * 16;
+        const int n = PIECES / params.split_k;
+        return m.x(params.stages) + ((((warp * params.split_k + part) * n + piece) * QUADS) * 32 + (threadIdx.x & 31)) * 16;
     }
 
     /* Each CTA gets the sums of its pieces. */
-    static __device__ __forceinline__ void send(const float (&sum)[BN / 2], const rvit_cu_linear_few_params &params, const task &t,
+    static __device__ __forceinline__ void send(const float (&sum)[BN / 2], const rvit_cu_linear_small_m_params &params, const task &t,
                                                 const ring &m, int warp)
     {
-        const int n = PIECES / params.parts, apart = params.beside * params.above;
-        int to = t.rank - t.part * apart, piece = 0;
+        const int n = PIECES / params.split_k, apart = params.cluster_n * params.cluster_m;
+        int to = t.rank - t.rank_k * apart, piece = 0;
 #pragma unroll
         for (int p = 0; p < PIECES; p++, piece++) {
             if (piece == n)
                 piece = 0, to += apart;
-            const uint32_t there = cluster_address(piece_at(params, m, warp, t.part, piece), to),
+            const uint32_t there = cluster_address(piece_at(params, m, warp, t.rank_k, piece), to),
                            added = cluster_address(m.added(warp), to);
 #pragma unroll
             for (int q = 0; q < QUADS; q++) {
@@ -257,11 +257,11 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
     }
 
     /* This CTA's pieces are of one row of each lane's two, because the number of parts is even. The residual comes while parts do. */
-    static __device__ __forceinline__ void receive(const rvit_cu_linear_few_params &params, const task &t, const ring &m, int warp, int row,
-                                                   int column, int rows)
+    static __device__ __forceinline__ void receive(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int warp,
+                                                   int row, int column, int rows)
     {
         const rvit_cu_linear_params &args = params.args;
-        const int n = PIECES / params.parts, first = t.part * n;
+        const int n = PIECES / params.split_k, first = t.rank_k * n;
         row += first / UNITS * 8;
         column += first % UNITS * UNIT;
         const int width = row < rows ? args.out_features - column : 0;
@@ -279,21 +279,21 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         barrier_wait_for_cluster(m.added(warp), 0);
         cluster_arrive();
         float4 sum[MOST];
-        add_parts(sum, piece_at(params, m, warp, 0, 0), n * QUADS, params.parts);
+        add_parts(sum, piece_at(params, m, warp, 0, 0), n * QUADS, params.split_k);
         finish(static_cast<U *>(args.out) + (long long)row * args.out_features + column, args, sum, more, n * QUADS, width);
     }
 
     /* Instructions come from memory, and those behind the products would be waited for: while the kernel before this one ends, they are run
        once for no rows. */
-    static __device__ __forceinline__ void work(const rvit_cu_linear_few_params &params, const task &t, const ring &m, int warp)
+    static __device__ __forceinline__ void work(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int warp)
     {
         const rvit_cu_linear_params &args = params.args;
         if (!args.constant_weights)
             wait_for_previous();
         float sum[1][BN / 2];
-        lane_of::begin(sum, args, t.part == 0 ? t.column + (int)(threadIdx.x & 3) * STEP : args.out_features);
+        lane_of::begin(sum, args, t.rank_k == 0 ? t.column + (int)(threadIdx.x & 3) * STEP : args.out_features);
         keep_here(sum[0]);
-        const int told = told_by(params, t, threadIdx.x & 31);
+        const int copier = copier_of(params, t, threadIdx.x & 31);
 #pragma unroll 1
         for (bool rehearses = HAS_SCALES && args.constant_weights;; rehearses = false) {
             int rows = 0;
@@ -305,13 +305,13 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
                         cluster_arrive();
                     return;
                 }
-                if (!HAS_SCALES && params.parts > 1 && (threadIdx.x & 31) == 0)
+                if (!HAS_SCALES && params.split_k > 1 && (threadIdx.x & 31) == 0)
                     barrier_announce(m.added(warp), PIECES * QUADS * 512);
-                multiply_all(sum[0], params, t, m, warp / 4, told);
+                multiply_all(sum[0], params, t, m, warp / 4, copier);
             }
             const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
             const int row = t.row + lane / 32 * 16 + (lane & 31) / 4, column = t.column + (lane & 3) * STEP;
-            if (!HAS_SCALES && params.parts > 1) {
+            if (!HAS_SCALES && params.split_k > 1) {
                 if constexpr (!HAS_SCALES) {
                     send(sum[0], params, t, m, warp);
                     receive(params, t, m, warp, row, column, rows);
@@ -326,7 +326,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         }
     }
 
-    static __device__ __forceinline__ void run(const rvit_cu_linear_few_params &params)
+    static __device__ __forceinline__ void run(const rvit_cu_linear_small_m_params &params)
     {
         RVIT_DYNAMIC_SHARED(memory);
         const ring m(memory);
@@ -335,7 +335,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
             prefetch_map(&params.x);
             for (int i = 0; i < params.stages; i++) {
                 barrier_init(m.came(i), 1);
-                barrier_init(m.left(i), GROUPS * 4 * (params.beside + params.above - 1));
+                barrier_init(m.left(i), GROUPS * 4 * (params.cluster_n + params.cluster_m - 1));
             }
             for (int i = 0; i < GROUPS * 4; i++)
                 barrier_init(m.added(i), 1);
@@ -362,7 +362,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
 #else
 
     /* Other devices run other kernels. */
-    static __device__ __forceinline__ void run(const rvit_cu_linear_few_params &params)
+    static __device__ __forceinline__ void run(const rvit_cu_linear_small_m_params &params)
     {
         (void)params;
     }

@@ -1,22 +1,22 @@
 /* The GEMM of linear.cuh for few rows: a CTA computes one tile, and the warps are specialised. Some
    copy and the others multiply, because on a device that is not full a warp that does both stalls in
    between. The order of the sums along k is that of linear.cuh. */
-#ifndef RVIT_LINEAR_SINGLE_CUH
-#define RVIT_LINEAR_SINGLE_CUH
+#ifndef RVIT_LINEAR_NONPERSISTENT_CUH
+#define RVIT_LINEAR_NONPERSISTENT_CUH
 
 #include "activation.cuh"
 
 #include "../tile.h"
 
 /* A CTA tile of BM x BN outputs; warps that multiply, of WM x WN outputs each, and
-   RVIT_CU_SINGLE_COPIERS warps that copy; a ring of STAGES stages of 64 channels in shared memory.
+   RVIT_CU_NONPERSISTENT_COPIERS warps that copy; a ring of STAGES stages of 64 channels in shared memory.
    SERVES: activation.cuh. */
-template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES> struct linear_single {
+template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES> struct linear_nonpersistent {
     static const int BK = 64, WARPS_N = BN / WN, WARPS = BM / WM * WARPS_N;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
     static const int TILES_M = WM / 16, TILES_N = WN / 8, PARTS = BK / 16;
     /* A thread copies the same 8 channels of every COPY_ROWS-th row. */
-    static const int COPY_ROWS = RVIT_CU_SINGLE_COPIERS * 32 / (BK / 8), X_COPIES = BM / COPY_ROWS, W_COPIES = BN / COPY_ROWS;
+    static const int COPY_ROWS = RVIT_CU_NONPERSISTENT_COPIERS * 32 / (BK / 8), X_COPIES = BM / COPY_ROWS, W_COPIES = BN / COPY_ROWS;
     static const int EARLY = 2; /* stages whose weights are asked for before the rows, which come later */
     static_assert(BM % COPY_ROWS == 0 && BN % COPY_ROWS == 0 && COPY_ROWS % 8 == 0 && X_COPIES <= 16 && W_COPIES <= 16,
                   "every copying thread copies as much");

@@ -11,14 +11,14 @@
 typedef enum residual_kind { NO_RESIDUAL, SEPARATE, IN_PLACE, PERIODIC, N_RESIDUALS } residual_kind;
 typedef enum rows_kind { KNOWN, PADDED, LIVE, N_ROWS_KINDS } rows_kind;
 
-typedef struct product_case {
+typedef struct gemm_case {
     rvit_dtype dtype, out_dtype;
     int bias, narrow; /* narrow: the bias in the type of the output, too */
     rvit_activation activation;
     int gated;
     residual_kind residual;
     rows_kind rows;
-} product_case;
+} gemm_case;
 
 enum { CAPACITY = 37, LIVE_ROWS = 30, IN = 72, OUT = 56, PERIOD = 5 };
 
@@ -34,9 +34,9 @@ static void *emulated(const char *name)
 }
 
 /* -1: there is nobody to ask. */
-static long long products_made(void)
+static long long gemms_made(void)
 {
-    void *symbol = emulated("rvit_emulation_products");
+    void *symbol = emulated("rvit_emulation_gemms");
     long long (*count)(void) = NULL;
     memcpy(&count, &symbol, sizeof count);
     return count == NULL ? -1 : count();
@@ -62,7 +62,7 @@ static rvit_cu_linear_choice choose_lt(const rvit_cu_machine *machine, const rvi
     return choice.path == RVIT_CU_PATH_LT || choice.path == RVIT_CU_PATH_LT_EPILOGUE ? choice : rvit_cu_linear_choose(machine, facts);
 }
 
-static rvit_cu_linear_path path_of(const product_case *c)
+static rvit_cu_linear_path path_of(const gemm_case *c)
 {
     const rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_linear_facts facts = {.dtype = c->dtype,
@@ -80,7 +80,7 @@ static rvit_cu_linear_path path_of(const product_case *c)
     return device->choose_linear(&device->machine, &facts).path;
 }
 
-static int is_made_there(const product_case *c)
+static int is_made_there(const gemm_case *c)
 {
     return path_of(c) == RVIT_CU_PATH_LT || path_of(c) == RVIT_CU_PATH_LT_EPILOGUE;
 }
@@ -95,7 +95,7 @@ static rvit_status add_linear(const rvit_linear_args *args, rvit_view narrow_bia
 }
 
 /* The tolerance of a GEMM whose output is stored before the epilogue: that of the same in plain code. */
-static void round_twice(const product_case *c, const linear_problem *p, float *plain, int64_t n)
+static void round_twice(const gemm_case *c, const linear_problem *p, float *plain, int64_t n)
 {
     linear_problem bare = *p;
     bare.activation = RVIT_ACTIVATION_NONE;
@@ -111,7 +111,7 @@ static void round_twice(const product_case *c, const linear_problem *p, float *p
     }
 }
 
-static void check(const product_case *c)
+static void check(const gemm_case *c)
 {
     const int64_t element = rvit_dtype_size(c->dtype), out_element = rvit_dtype_size(c->out_dtype);
     const int64_t rows = c->rows == KNOWN ? CAPACITY : LIVE_ROWS, n = rows * OUT;
@@ -165,9 +165,9 @@ static void check(const product_case *c)
     args.bias = array_view(bias, DEVICE);
     args.residual = array_view(residual, DEVICE);
     args.out = array_view(out, DEVICE);
-    const long long before = products_made();
+    const long long before = gemms_made();
     expect_ok(add_linear(&args, array_view(narrow, DEVICE), 0));
-    const long long after = products_made();
+    const long long after = gemms_made();
     /* The library is opened by the first product that could be its own. */
     if (after >= 0 && after - (before < 0 ? 0 : before) != is_made_there(c))
         fail_msg("%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d: %lld products by cuBLASLt", rvit_dtype_name(c->dtype),
@@ -195,14 +195,14 @@ static void check_all(int takes_lt)
                 for (int residual = 0; residual < N_RESIDUALS; residual++)
                     for (int rows = 0; rows < N_ROWS_KINDS; rows++) {
                         const rvit_dtype out_dtype = wide ? RVIT_F32 : (rvit_dtype)dtype;
-                        const product_case c = {.dtype = (rvit_dtype)dtype,
-                                                .out_dtype = out_dtype,
-                                                .bias = form / 5 > 0,
-                                                .narrow = form / 5 == 2,
-                                                .activation = activations[form % 5],
-                                                .gated = form % 5 == 4,
-                                                .residual = (residual_kind)residual,
-                                                .rows = (rows_kind)rows};
+                        const gemm_case c = {.dtype = (rvit_dtype)dtype,
+                                             .out_dtype = out_dtype,
+                                             .bias = form / 5 > 0,
+                                             .narrow = form / 5 == 2,
+                                             .activation = activations[form % 5],
+                                             .gated = form % 5 == 4,
+                                             .residual = (residual_kind)residual,
+                                             .rows = (rows_kind)rows};
                         if (c.narrow && (c.gated || out_dtype == RVIT_F32)) /* a session narrows no bias of gates */
                             continue;
                         device->choose_linear = takes_lt ? choose_lt : rvit_cu_linear_choose;
@@ -284,13 +284,13 @@ static void recorded(void **state)
     args.residual = args.out = array_view(out, DEVICE);
     rvit_program *program[2];
     for (int i = 0; i < 2; i++) {
-        const long long before = products_made();
+        const long long before = gemms_made();
         expect_ok(rvit_record_begin(H.stream[DEVICE]));
         expect_ok(rvit_linear(H.stream[DEVICE], &args));
         expect_ok(rvit_record_end(H.stream[DEVICE], &program[i]));
         /* The second finds what the first has found out. */
-        if (before >= 0 && (products_made() == before + 1) != (i == 1))
-            fail_msg("program %d: %lld products by cuBLASLt", i, products_made() - before);
+        if (before >= 0 && (gemms_made() == before + 1) != (i == 1))
+            fail_msg("program %d: %lld products by cuBLASLt", i, gemms_made() - before);
     }
     expect_ok(rvit_program_launch(program[1], H.stream[DEVICE]));
     arrays_fetch(DEVICE);
@@ -318,7 +318,7 @@ static void no_room_for_trials(void **state)
     args.weight = array_view(weight, DEVICE);
     args.out = array_view(out, DEVICE);
     expect_ok(rvit_linear(H.stream[DEVICE], &args)); /* opens cuBLASLt */
-    if (products_made() < 0)
+    if (gemms_made() < 0)
         skip();
     machine->trial_macs = 1;
     offer_algorithms(3);
@@ -328,14 +328,14 @@ static void no_room_for_trials(void **state)
         rvit_program *program = NULL;
         char text[16];
         snprintf(text, sizeof text, "%d", n);
-        const long long before = products_made();
+        const long long before = gemms_made();
         expect_ok(rvit_record_begin(H.stream[DEVICE]));
         expect_ok(rvit_linear(H.stream[DEVICE], &args));
         setenv("RVIT_EMU_FAIL_ALLOC", text, 1);
         const rvit_status status = rvit_record_end(H.stream[DEVICE], &program);
         unsetenv("RVIT_EMU_FAIL_ALLOC");
         assert_true(status == RVIT_OK || status == RVIT_OUT_OF_DEVICE_MEMORY);
-        recorded_untried += status == RVIT_OK && products_made() == before + 1;
+        recorded_untried += status == RVIT_OK && gemms_made() == before + 1;
         rvit_program_destroy(program);
     }
     assert_true(recorded_untried > 0);
@@ -392,11 +392,11 @@ static void rows_on_the_device(void **state)
     store_normal(RVIT_F16, c.down->host, 0, IN * MIDDLE, 0.12f);
     rvit_program *program = NULL;
     arrays_upload();
-    const long long before = products_made();
+    const long long before = gemms_made();
     expect_ok(record_chain(&c, 1, &program));
     device->choose_linear = rvit_cu_linear_choose;
     if (before >= 0)
-        assert_int_equal(products_made() - before, 0);
+        assert_int_equal(gemms_made() - before, 0);
     const int32_t counts[] = {MOST_ROWS, 0, 1, 69, 70, 320, 321, 500, 699, MOST_ROWS + 5, -3};
     char *whole = scratch((size_t)c.out->size);
     linear_problem p = {.rows = MOST_ROWS, .in_features = IN, .out_features = MIDDLE, .activation = RVIT_ACTIVATION_GELU};
@@ -509,5 +509,5 @@ static void rows_that_change(void **state)
     rvit_program_destroy(program);
 }
 
-SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_for_trials),
+SUITE(gemm_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_for_trials),
       TEST(rows_on_the_device), TEST(program_of_many_shapes), TEST(rows_that_change));
