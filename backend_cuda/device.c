@@ -42,8 +42,8 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     machine->faster_mma = major == 9 || major == 10;
     /* Only where all algorithms have been seen to give the same bits: eager and recorded ops must
        agree. In smaller GEMMs the error of the measurement is more than the gain. */
-    machine->trial_macs = major == 9 ? 1000000000 : 0;
-    machine->warpgroups = major == 9 && minor == 0;
+    machine->autotune_macs = major == 9 ? 1000000000 : 0;
+    machine->wgmma = major == 9 && minor == 0;
     /* Drivers that record early launches in graphs. Other devices that have them have not been measured. */
     machine->early = major == 9 && version >= 12030 && driver->cuLaunchKernelEx != NULL;
     machine->clusters = driver->cuLaunchKernelEx != NULL;
@@ -102,15 +102,15 @@ rvit_status rvit_cu_device_describe(int32_t index, rvit_device_info *out_info)
 }
 
 /* Kernels for warpgroups are there if code for sm_90a was loaded: else they take fewer threads than a launch has. */
-static rvit_status find_warpgroups(rvit_cu_device *device)
+static rvit_status find_wgmma(rvit_cu_device *device)
 {
 #if CUDA_VERSION >= 12000
     int threads = 0;
     RVIT_CU_TRY(device->driver, cuFuncGetAttribute,
                 (&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, device->kernels[RVIT_CU_attention_f16_hopper_d64]));
-    device->machine.warpgroups &= threads >= 128 && device->driver->cuTensorMapEncodeTiled != NULL;
+    device->machine.wgmma &= threads >= 128 && device->driver->cuTensorMapEncodeTiled != NULL;
 #else
-    device->machine.warpgroups = 0;
+    device->machine.wgmma = 0;
 #endif
     return RVIT_OK;
 }
@@ -137,7 +137,7 @@ static rvit_status load_kernels(rvit_cu_device *device)
     if (architecture < 90)
         device->machine.early = 0;
     device->e4m3 = architecture >= 89;
-    RVIT_TRY(find_warpgroups(device));
+    RVIT_TRY(find_wgmma(device));
     /* Code for devices with more shared memory than this one has, which the driver has translated, uses more than launches here ask for. */
     if ((architecture == 90 || architecture == 100) && device->machine.sm_shared < RVIT_CU_LARGE_SMEM)
         return rvit_fail(RVIT_UNSUPPORTED,

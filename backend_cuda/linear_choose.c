@@ -79,7 +79,7 @@ static int pays_padding(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     const gemm_kind kind = kind_of(f, 0);
     if (f->dtype == RVIT_E4M3) /* without warpgroups the backend's kernel is so slow that rows that are not there cost less */
-        return !m->warpgroups || are_at_most(m, f, padded_e4m3_tiles[kind]);
+        return !m->wgmma || are_at_most(m, f, padded_e4m3_tiles[kind]);
     return is_16_bits(f->dtype) && kind == NARROWING && !are_at_most(m, f, PADDED_MORE) && are_at_most(m, f, PADDED_MOST);
 }
 
@@ -118,8 +118,8 @@ int rvit_cu_linear_has_kernel(const rvit_cu_machine *m, const rvit_cu_linear_fac
     if (f->dtype != f->out_dtype && has_sigmoid(f))
         return 0;
     if (path == RVIT_CU_PATH_SMALL_M)
-        return m->warpgroups && m->clusters && f->rows > 0 && (is_16_bits(f->dtype) || makes_e4m3);
-    return makes_e4m3 || (m->warpgroups && f->rows > 0); /* e4m3 where there are no warpgroups has been refused */
+        return m->wgmma && m->clusters && f->rows > 0 && (is_16_bits(f->dtype) || makes_e4m3);
+    return makes_e4m3 || (m->wgmma && f->rows > 0); /* e4m3 where there are no warpgroups has been refused */
 }
 
 static rvit_cu_linear_why prefers_small_m(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, rvit_cu_small_m_tile *out_tile)
@@ -211,7 +211,7 @@ rvit_cu_linear_choice rvit_cu_linear_choose(const rvit_cu_machine *m, const rvit
 
 const char *rvit_cu_linear_lacks_e4m3(const rvit_cu_machine *machine, int32_t out_features, int32_t gated)
 {
-    if (!machine->warpgroups)
+    if (!machine->wgmma)
         return "out_dtype e4m3: it needs compute capability 9.0, and kernels that were compiled for it";
     if (gated)
         return "out_dtype e4m3 with gated";
@@ -220,7 +220,7 @@ const char *rvit_cu_linear_lacks_e4m3(const rvit_cu_machine *machine, int32_t ou
 
 int rvit_cu_linear_makes_e4m3(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
 {
-    return machine->warpgroups && rows > 0 && out_features > 0;
+    return machine->wgmma && rows > 0 && out_features > 0;
 }
 
 const char *rvit_cu_linear_path_name(rvit_cu_linear_path path)

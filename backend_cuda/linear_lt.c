@@ -188,12 +188,12 @@ void rvit_cu_lt_forget(rvit_cu_queue *queue)
 }
 
 /* Whether an algorithm uses split-k. */
-static int splits(const rvit_cu_lt *lt, const lt_heuristic *found)
+static int uses_split_k(const rvit_cu_lt *lt, const lt_heuristic *found)
 {
-    int32_t parts = 0;
+    int32_t n_splits = 0;
     size_t written = 0;
-    (void)lt->functions.cublasLtMatmulAlgoConfigGetAttribute(&found->algorithm, LT_ALGO_SPLIT_K, &parts, sizeof parts, &written);
-    return parts > 1;
+    (void)lt->functions.cublasLtMatmulAlgoConfigGetAttribute(&found->algorithm, LT_ALGO_SPLIT_K, &n_splits, sizeof n_splits, &written);
+    return n_splits > 1;
 }
 
 /* Asks for algorithms, in the library's order of preference. Returns how many there are. */
@@ -228,14 +228,14 @@ static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, size_t workspa
    for all rows and added in order, so a row's bits depend neither on its place nor on other rows. */
 static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm)
 {
-    lt_heuristic whole, parts;
+    lt_heuristic whole, split_k;
     const int has_whole = ask(lt, gemm, 0, 0, 1, &whole) > 0;
-    const int has_parts = ask(lt, gemm, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &parts) > 0;
-    if (!has_whole && !has_parts)
+    const int has_split_k = ask(lt, gemm, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &split_k) > 0;
+    if (!has_whole && !has_split_k)
         return 0;
-    const int takes_parts = !has_whole || (has_parts && splits(lt, &parts) && parts.waves > 4 * whole.waves);
-    gemm->algorithm = takes_parts ? parts.algorithm : whole.algorithm;
-    gemm->workspace = takes_parts ? parts.workspace : whole.workspace;
+    const int takes_split_k = !has_whole || (has_split_k && uses_split_k(lt, &split_k) && split_k.waves > 4 * whole.waves);
+    gemm->algorithm = takes_split_k ? split_k.algorithm : whole.algorithm;
+    gemm->workspace = takes_split_k ? split_k.workspace : whole.workspace;
     return 1;
 }
 
@@ -319,14 +319,14 @@ static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rv
 
 /* Candidates being tried out on an input and an output of their own: the op's x may not be there yet, its output may hold what is needed.
  */
-typedef struct trial {
+typedef struct candidate_runs {
     CUdeviceptr x, out;             /* one allocation */
     CUgraphExec graphs[CANDIDATES]; /* NULL: the algorithm cannot be run */
     double seconds[CANDIDATES];
-} trial;
+} candidate_runs;
 
 /* x is filled with rows of the weight, because the speed of a GEMM depends on the values. */
-static rvit_status prepare_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm, trial *t)
+static rvit_status prepare_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm, candidate_runs *t)
 {
     const rvit_cu_driver *driver = queue->device->driver;
     const shape *s = &gemm->key;
@@ -346,8 +346,8 @@ static rvit_status prepare_trial(rvit_cu_queue *queue, const rvit_linear_args *a
 
 /* Records the GEMM in a graph, as in the program, and in place if it has a residual. A few times, but
    not many: after graphs of thousands of nodes, the forward's own graph was 5 % slower on the H200. */
-static rvit_status record_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm,
-                                const lt_algorithm *algorithm, const trial *t, CUgraphExec *graph_exec)
+static rvit_status record_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm,
+                                     const lt_algorithm *algorithm, const candidate_runs *t, CUgraphExec *graph_exec)
 {
     const rvit_cu_driver *driver = queue->device->driver;
     const double macs = (double)gemm->key.m * (double)gemm->key.n * (double)gemm->key.k;
@@ -381,13 +381,13 @@ static double seconds_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static rvit_status run_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm, const lt_heuristic *found,
-                             int n, trial *t)
+static rvit_status run_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm,
+                                  const lt_heuristic *found, int n, candidate_runs *t)
 {
     const rvit_cu_driver *driver = queue->device->driver;
-    RVIT_TRY(prepare_trial(queue, args, gemm, t));
+    RVIT_TRY(prepare_candidates(queue, args, gemm, t));
     for (int i = 0; i < n; i++)
-        RVIT_TRY(record_trial(queue, args, gemm, &found[i].algorithm, t, &t->graphs[i]));
+        RVIT_TRY(record_candidates(queue, args, gemm, &found[i].algorithm, t, &t->graphs[i]));
     RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
     /* In turns, so that a change of clock touches all alike. */
     for (int round = 0; round < ROUNDS; round++)
@@ -405,14 +405,14 @@ static rvit_status run_trial(rvit_cu_queue *queue, const rvit_linear_args *args,
 }
 
 /* Replaces the algorithm by the fastest, if it is at least 3 % faster. */
-static rvit_status try_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
+static rvit_status choose_candidate(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
 {
     const rvit_cu_driver *driver = queue->device->driver;
     lt_heuristic found[CANDIDATES];
     const int n = ask(queue->device->lt, gemm, 0, 0, CANDIDATES, found);
-    trial t = {0};
+    candidate_runs t = {0};
     const int64_t launches = queue->launches;
-    const rvit_status status = n > 1 ? run_trial(queue, args, gemm, found, n, &t) : RVIT_OK;
+    const rvit_status status = n > 1 ? run_candidates(queue, args, gemm, found, n, &t) : RVIT_OK;
     queue->launches = launches;
     int best = 0;
     for (int i = 1; i < n; i++)
@@ -433,7 +433,7 @@ static rvit_status try_candidates(rvit_cu_queue *queue, const rvit_linear_args *
 static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
 {
     rvit_cu_lt *lt = queue->device->lt;
-    const int32_t least = queue->device->machine.trial_macs;
+    const int32_t least = queue->device->machine.autotune_macs;
     const double macs = (double)gemm->key.m * (double)gemm->key.n * (double)gemm->key.k;
     if (!queue->records || queue->capturing || gemm->workspace > 0 || least == 0 || macs < least)
         return RVIT_OK;
@@ -446,7 +446,7 @@ static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, r
     if (known != NULL) {
         gemm->algorithm = known->algorithm;
     } else {
-        status = try_candidates(queue, args, gemm);
+        status = choose_candidate(queue, args, gemm);
         if (status == RVIT_OK)
             lt->choices[lt->n_choices++ % CHOICES] = (lt_choice){gemm->key, gemm->algorithm};
     }

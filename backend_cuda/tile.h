@@ -176,13 +176,13 @@ typedef struct rvit_cu_small_m_config {
 /* What the choice of a kernel depends on. */
 typedef struct rvit_cu_machine {
     int32_t n_sms;
-    int32_t max_shared; /* bytes a CTA may ask for */
-    int32_t sm_shared;  /* bytes of an SM */
-    int32_t warpgroups; /* its kernels for warpgroups are there */
-    int32_t faster_mma; /* it has wgmma or tcgen05, faster than mma.sync, which the backend's other kernels use */
-    int32_t early;      /* a kernel of the backend may be launched before the one before it ends */
-    int32_t clusters;   /* a launch may say how many CTAs a cluster has */
-    int32_t trial_macs; /* multiply-accumulates of a GEMM from which on the algorithms of cuBLASLt are measured; 0: never */
+    int32_t max_shared;    /* bytes a CTA may ask for */
+    int32_t sm_shared;     /* bytes of an SM */
+    int32_t wgmma;         /* its kernels for warpgroups are there */
+    int32_t faster_mma;    /* it has wgmma or tcgen05, faster than mma.sync, which the backend's other kernels use */
+    int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
+    int32_t clusters;      /* a launch may say how many CTAs a cluster has */
+    int32_t autotune_macs; /* multiply-accumulates of a GEMM from which on the algorithms of cuBLASLt are measured; 0: never */
 } rvit_cu_machine;
 
 typedef enum rvit_cu_attention_shape {

@@ -168,7 +168,7 @@ rvit_cu_attention_hopper_tile rvit_cu_tile_attention_hopper(const rvit_cu_machin
         RVIT_CU_ATTENTION_HOPPER(SHAPE)
 #undef SHAPE
     };
-    if (!machine->warpgroups || size->element_size != 2 || size->bias_stats)
+    if (!machine->wgmma || size->element_size != 2 || size->bias_stats)
         return (rvit_cu_attention_hopper_tile){.shape = RVIT_CU_N_ATTENTION_HOPPER};
     const rvit_cu_attention_hopper_tile split = tile_split(machine, size);
     if (split.shape != RVIT_CU_N_ATTENTION_HOPPER)

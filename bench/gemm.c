@@ -19,7 +19,7 @@ static const struct {
     const char *name;
     rvit_cu_machine machine;
 } machines[] = {
-    {"h100", {.n_sms = 132, .max_shared = 231424, .sm_shared = 233472, .warpgroups = 1, .faster_mma = 1, .early = 1, .clusters = 1}},
+    {"h100", {.n_sms = 132, .max_shared = 231424, .sm_shared = 233472, .wgmma = 1, .faster_mma = 1, .early = 1, .clusters = 1}},
     {"b200", {.n_sms = 148, .max_shared = 231424, .sm_shared = 233472, .faster_mma = 1, .clusters = 1}},
     {"a100", {.n_sms = 108, .max_shared = 165888, .sm_shared = 167936, .clusters = 1}},
     {"l4", {.n_sms = 58, .max_shared = 100352, .sm_shared = 102400, .clusters = 1}},

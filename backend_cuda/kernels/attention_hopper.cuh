@@ -29,7 +29,7 @@ template <typename S> RVIT_DEVICE void hopper_prepare(const unsigned char *memor
     /* JOINED_ONES: the first 8 columns of a panel: a chunk of each row, where the swizzle puts it. */
     for (int i = thread; i < (S::JOINED_ONES ? S::KEYS : S::ONES / 16); i += threads)
         store_shared_16(m.ones + (S::JOINED_ONES ? i * 128 + i % 8 * 16 : i * 16), element<typename S::T>::ONES);
-    products_fence();
+    async_proxy_fence();
     block_sync();
 }
 

@@ -199,9 +199,9 @@ template <typename S, int N> RVIT_DEVICE void hopper_scores(float (&s)[N / 2], u
         const uint64_t a = matrix_at(queries + step / 4 * S::QUERY_PANEL + step % 4 * 32, 16),
                        b = matrix_at(keys + step / 4 * panel + step % 4 * 32, 16);
         if (step == 0)
-            product<typename S::T, N>::rows_columns_first(s, a, b);
+            wgmma<typename S::T, N>::smem_smem_first(s, a, b);
         else
-            product<typename S::T, N>::rows_columns(s, a, b);
+            wgmma<typename S::T, N>::smem_smem(s, a, b);
     }
 }
 
@@ -212,10 +212,10 @@ RVIT_DEVICE void hopper_values(hopper_state<S> &w, const uint32_t (&p)[N / 16][4
     const uint32_t values = m.values(stage);
 #pragma unroll
     for (int step = 0; step < N / 16; step++) {
-        product<typename S::T, S::JOINED_ONES ? S::D + 8 : S::D>::registers(w.out, p[step],
-                                                                            matrix_at(values + step * 2048, m.values_step(stage)));
+        wgmma<typename S::T, S::JOINED_ONES ? S::D + 8 : S::D>::regs_smem(w.out, p[step],
+                                                                          matrix_at(values + step * 2048, m.values_step(stage)));
         if (!S::JOINED_ONES)
-            product<typename S::T, 8>::registers(w.sums, p[step], ones_at(m.ones));
+            wgmma<typename S::T, 8>::regs_smem(w.sums, p[step], ones_at(m.ones));
     }
 }
 
@@ -301,7 +301,7 @@ template <typename S, int N> RVIT_DEVICE void hopper_clear(const hopper_memory<S
         return;
     for (int i = threadIdx.x & 127; i < (N - live) * 8 * S::PANELS; i += 128)
         store_shared_16(m.values(stage) + i % S::PANELS * m.values_step(stage) + live * 128 + i / S::PANELS * 16, 0u);
-    products_fence();
+    async_proxy_fence();
     group_sync(HOPPER_GROUP + group, 128);
 }
 
@@ -328,18 +328,18 @@ RVIT_DEVICE void hopper_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
     barrier_wait(m.keys_came(at.stage), at.parity);
     if (in_turn)
         turn_wait(group);
-    products_begin();
+    wgmma_fence();
     hopper_scores<S, N>(s, queries, m, at.stage);
-    products_commit();
+    wgmma_commit();
     barrier_wait(m.values_came(old.stage), old.parity);
     keep_here(p);
     keep_out_here(w);
-    products_begin();
+    wgmma_fence();
     hopper_values<S, S::KEYS>(w, p, m, old.stage);
-    products_commit();
+    wgmma_commit();
     if (in_turn)
         turn_pass(group, S::GROUPS);
-    products_wait<1>();
+    wgmma_wait<1>();
     keep_here(s);
     hopper_leave(m.keys_left(at.stage));
     if (is_last)
@@ -348,7 +348,7 @@ RVIT_DEVICE void hopper_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
         hopper_mask(s, live);
     const bool any = hopper_follow_maximum(s, w, scale, factor);
     hopper_weigh(s, w, scale);
-    products_wait<0>();
+    wgmma_wait<0>();
     keep_out_here(w);
     keep_here(p);
     hopper_leave(m.values_left(old.stage));
@@ -367,26 +367,26 @@ RVIT_DEVICE void hopper_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
     barrier_wait(m.values_came(old.stage), old.parity);
     keep_here(p);
     keep_out_here(w);
-    products_begin();
+    wgmma_fence();
     hopper_values<S, S::KEYS>(w, p, m, old.stage);
-    products_commit();
+    wgmma_commit();
     barrier_wait(m.keys_came(at.stage), at.parity);
     if (!S::APART) {
-        products_begin();
+        wgmma_fence();
         hopper_scores<S, N>(s, queries, m, at.stage);
-        products_commit();
+        wgmma_commit();
     }
-    products_wait<S::APART ? 0 : 1>();
+    wgmma_wait<S::APART ? 0 : 1>();
     keep_out_here(w);
     keep_here(p);
     hopper_leave(m.values_left(old.stage));
     if (S::APART) {
-        products_begin();
+        wgmma_fence();
         hopper_scores<S, N>(s, queries, m, at.stage);
-        products_commit();
+        wgmma_commit();
     }
     copy.refill(old, first - S::KEYS, false);
-    products_wait<0>();
+    wgmma_wait<0>();
     keep_here(s);
     hopper_leave(m.keys_left(at.stage));
     copy.refill(at, first, true);
@@ -418,10 +418,10 @@ RVIT_DEVICE void hopper_last_values(uint32_t (&p)[N / 16][4], hopper_state<S> &w
     hopper_clear<S, N>(m, at.stage, live, group);
     keep_here(p);
     keep_out_here(w);
-    products_begin();
+    wgmma_fence();
     hopper_values<S, N>(w, p, m, at.stage);
-    products_commit();
-    products_wait<0>();
+    wgmma_commit();
+    wgmma_wait<0>();
     keep_out_here(w);
     if (S::PERSISTENT)
         hopper_leave(m.values_left(at.stage));
@@ -451,12 +451,12 @@ RVIT_DEVICE void hopper_rows(hopper_state<S> &w, const hopper_memory<S> &m, cons
         barrier_wait(m.keys_came(at.stage), at.parity);
         if (S::PERSISTENT && in_turn)
             turn_wait(group);
-        products_begin();
+        wgmma_fence();
         hopper_scores<S, S::KEYS>(s, queries, m, at.stage);
-        products_commit();
+        wgmma_commit();
         if (S::PERSISTENT && in_turn)
             turn_pass(group, S::GROUPS);
-        products_wait<0>();
+        wgmma_wait<0>();
         keep_here(s);
         hopper_leave(m.keys_left(at.stage));
         hopper_follow_maximum(s, w, scale, unused);

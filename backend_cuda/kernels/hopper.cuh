@@ -195,24 +195,24 @@ RVIT_DEVICE void group_arrive(int number, int threads)
 }
 
 /* Makes this thread's stores to shared memory seen by products. */
-RVIT_DEVICE void products_fence()
+RVIT_DEVICE void async_proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* Before the first product that reads or writes registers which other instructions have written. */
-RVIT_DEVICE void products_begin()
+RVIT_DEVICE void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-RVIT_DEVICE void products_commit()
+RVIT_DEVICE void wgmma_commit()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
 /* Until at most PENDING groups are under way. Until then the registers of a product must not be touched. */
-template <int PENDING> RVIT_DEVICE void products_wait()
+template <int PENDING> RVIT_DEVICE void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
@@ -235,10 +235,10 @@ template <int M> RVIT_DEVICE void keep_here(uint32_t (&x)[M][4])
 }
 
 /* Products of 64 rows of A, 32 bytes of each, and N columns of B; d as four mma.m16n8k16 have it, a warp's rows after another's. The sums
-   of e4m3 are those that cuBLASLt calls fast: the accumulators keep some 13 bits. rows_columns: d += a b; A and B in shared memory, both
-   with k contiguous. rows_columns_first: d = a b. It does not read d: numbers read before they are set would occupy registers from the
+   of e4m3 are those that cuBLASLt calls fast: the accumulators keep some 13 bits. smem_smem: d += a b; A and B in shared memory, both
+   with k contiguous. smem_smem_first: d = a b. It does not read d: numbers read before they are set would occupy registers from the
    kernel's begin on. registers: d += a b; A in registers as mma.m16n8k16 has it, B in shared memory with N contiguous. */
-template <typename T, int N> struct product;
+template <typename T, int N> struct wgmma;
 
 #define NUMBERS_4 "%0,%1,%2,%3"
 #define NUMBERS_8 NUMBERS_4 ",%4,%5,%6,%7"
@@ -273,23 +273,23 @@ template <typename T, int N> struct product;
 #define RESULTS_96(i) RESULTS_64(i), RESULTS_32(i + 64)
 #define INSTRUCTION(T, N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T
 /* The numbers are those of the operands behind the REGS of d. */
-#define PRODUCT(T, N, REGS, N0, N1, N2, N3, N4)                                                                                 \
-    template <> struct product<T, N> {                                                                                          \
-        static __device__ __forceinline__ void rows_columns_first(float (&d)[REGS], uint64_t a, uint64_t b)                     \
+#define WGMMA(T, N, REGS, N0, N1, N2, N3, N4)                                                                                   \
+    template <> struct wgmma<T, N> {                                                                                            \
+        static __device__ __forceinline__ void smem_smem_first(float (&d)[REGS], uint64_t a, uint64_t b)                        \
         {                                                                                                                       \
             asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, 0, 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS "}, %" #N0 ", %" #N1  \
                                                                                                           ", p, 1, 1, 0, 0;\n}" \
                          : RESULTS_##REGS(0)                                                                                    \
                          : "l"(a), "l"(b));                                                                                     \
         }                                                                                                                       \
-        static __device__ __forceinline__ void rows_columns(float (&d)[REGS], uint64_t a, uint64_t b)                           \
+        static __device__ __forceinline__ void smem_smem(float (&d)[REGS], uint64_t a, uint64_t b)                              \
         {                                                                                                                       \
             asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS "}, %" #N0 ", %" #N1  \
                                                                                                           ", p, 1, 1, 0, 0;\n}" \
                          : OPERANDS_##REGS(0)                                                                                   \
                          : "l"(a), "l"(b));                                                                                     \
         }                                                                                                                       \
-        static __device__ __forceinline__ void registers(float (&d)[REGS], const uint32_t (&a)[4], uint64_t b)                  \
+        static __device__ __forceinline__ void regs_smem(float (&d)[REGS], const uint32_t (&a)[4], uint64_t b)                  \
         {                                                                                                                       \
             asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS                       \
                          "}, {%" #N0 ",%" #N1 ",%" #N2 ",%" #N3 "}, %" #N4 ", p, 1, 1, 1;\n}"                                   \
@@ -297,20 +297,20 @@ template <typename T, int N> struct product;
                          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                                 \
         }                                                                                                                       \
     };
-#define PRODUCTS(N, ...) PRODUCT(f16, N, __VA_ARGS__) PRODUCT(bf16, N, __VA_ARGS__)
-PRODUCTS(8, 4, 4, 5, 6, 7, 8)
-PRODUCTS(16, 8, 8, 9, 10, 11, 12)
-PRODUCTS(32, 16, 16, 17, 18, 19, 20)
-PRODUCTS(64, 32, 32, 33, 34, 35, 36)
-PRODUCTS(72, 36, 36, 37, 38, 39, 40)
-PRODUCTS(80, 40, 40, 41, 42, 43, 44)
-PRODUCTS(96, 48, 48, 49, 50, 51, 52)
-PRODUCTS(128, 64, 64, 65, 66, 67, 68)
-PRODUCTS(136, 68, 68, 69, 70, 71, 72)
-PRODUCTS(192, 96, 96, 97, 98, 99, 100)
-#define PRODUCT_E4M3(N, REGS, N0, N1)                                                                   \
-    template <> struct product<e4m3, N> {                                                               \
-        static __device__ __forceinline__ void rows_columns(float (&d)[REGS], uint64_t a, uint64_t b)   \
+#define WGMMA_16_BIT(N, ...) WGMMA(f16, N, __VA_ARGS__) WGMMA(bf16, N, __VA_ARGS__)
+WGMMA_16_BIT(8, 4, 4, 5, 6, 7, 8)
+WGMMA_16_BIT(16, 8, 8, 9, 10, 11, 12)
+WGMMA_16_BIT(32, 16, 16, 17, 18, 19, 20)
+WGMMA_16_BIT(64, 32, 32, 33, 34, 35, 36)
+WGMMA_16_BIT(72, 36, 36, 37, 38, 39, 40)
+WGMMA_16_BIT(80, 40, 40, 41, 42, 43, 44)
+WGMMA_16_BIT(96, 48, 48, 49, 50, 51, 52)
+WGMMA_16_BIT(128, 64, 64, 65, 66, 67, 68)
+WGMMA_16_BIT(136, 68, 68, 69, 70, 71, 72)
+WGMMA_16_BIT(192, 96, 96, 97, 98, 99, 100)
+#define WGMMA_E4M3(N, REGS, N0, N1)                                                                     \
+    template <> struct wgmma<e4m3, N> {                                                                 \
+        static __device__ __forceinline__ void smem_smem(float (&d)[REGS], uint64_t a, uint64_t b)      \
         {                                                                                               \
             asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\nwgmma.mma_async.sync.aligned.m64n" #N \
                          "k32.f32.e4m3.e4m3 {" NUMBERS_##REGS "}, %" #N0 ", %" #N1 ", p, 1, 1;\n}"      \
@@ -318,13 +318,13 @@ PRODUCTS(192, 96, 96, 97, 98, 99, 100)
                          : "l"(a), "l"(b));                                                             \
         }                                                                                               \
     };
-PRODUCT_E4M3(64, 32, 32, 33)
-PRODUCT_E4M3(96, 48, 48, 49)
-PRODUCT_E4M3(128, 64, 64, 65)
-PRODUCT_E4M3(192, 96, 96, 97)
-#undef PRODUCT_E4M3
-#undef PRODUCTS
-#undef PRODUCT
+WGMMA_E4M3(64, 32, 32, 33)
+WGMMA_E4M3(96, 48, 48, 49)
+WGMMA_E4M3(128, 64, 64, 65)
+WGMMA_E4M3(192, 96, 96, 97)
+#undef WGMMA_E4M3
+#undef WGMMA_16_BIT
+#undef WGMMA
 #undef INSTRUCTION
 
 #endif

@@ -155,7 +155,7 @@ RVIT_DEVICE uint32_t shift_pair(uint32_t low, uint32_t high, int bits)
 }
 
 /* Two bytes, each the nearest to the number. */
-RVIT_DEVICE uint32_t nearest_bytes(int low, int high)
+RVIT_DEVICE uint32_t saturate_u8x2(int low, int high)
 {
     uint32_t y;
     asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(y) : "r"(high), "r"(low), "r"(0));
@@ -480,7 +480,7 @@ RVIT_DEVICE void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 }
 
 /* mma.m16n8k32: A has bytes 0..255; B has, too, or -128..127. */
-template <bool SIGNED> RVIT_DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+template <bool SIGNED> RVIT_DEVICE void mma_u8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     if (SIGNED)
         asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"

@@ -175,8 +175,8 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
         for (int k = 0; k < K_STEPS; k++)
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++)
-                product<T, BN>::rows_columns(sum[b], matrix_at(x + b * 64 * 128 + k * 32, 16), matrix_at(weight + k * 32, 16));
-        products_commit();
+                wgmma<T, BN>::smem_smem(sum[b], matrix_at(x + b * 64 * 128 + k * 32, 16), matrix_at(weight + k * 32, 16));
+        wgmma_commit();
     }
 
     /* All products of so many blocks of a tile. The other group's turn is when its last ones have begun. */
@@ -185,21 +185,21 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
                                                         ring_position &at)
     {
         barrier_wait(m.came(at.stage), at.parity);
-        products_begin();
+        wgmma_fence();
         multiply<BLOCKS>(sum, m, at.stage);
 #pragma unroll 1
         for (int step = 1; step < steps; step++) {
             const int before = at.stage;
             at.next();
             barrier_wait(m.came(at.stage), at.parity);
-            products_begin();
+            wgmma_fence();
             multiply<BLOCKS>(sum, m, at.stage);
-            products_wait<1>();
+            wgmma_wait<1>();
             leave(m, before);
         }
         if (t.ahead > 0)
             group_arrive(TURNS + (group ^ 1), GROUPS * 128);
-        products_wait<0>();
+        wgmma_wait<0>();
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
             keep_here(sum[b]);

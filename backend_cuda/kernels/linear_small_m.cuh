@@ -154,8 +154,8 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         const uint64_t x = matrix_at(m.x(stage) + group * 64 * 128, 16), weight = matrix_at(m.weight(stage), 16);
 #pragma unroll
         for (int k = 0; k < K_STEPS; k++) /* 16 channels further: few instructions between products of few columns */
-            product<T, BN>::rows_columns(sum, x + k * 32 / 16, weight + k * 32 / 16);
-        products_commit();
+            wgmma<T, BN>::smem_smem(sum, x + k * 32 / 16, weight + k * 32 / 16);
+        wgmma_commit();
     }
 
     static __device__ __forceinline__ void multiply_all(float (&sum)[BN / 2], const rvit_cu_linear_small_m_params &params, const task &t,
@@ -163,16 +163,16 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
     {
         ring_position at = {0, 0};
         barrier_wait(m.came(0), 0);
-        products_begin();
+        wgmma_fence();
         multiply(sum, m, 0, group);
 #pragma unroll 1
         for (int step = 1; step < t.steps; step++) {
             const int before = at.stage;
             at.next(params.stages);
             barrier_wait(m.came(at.stage), at.parity);
-            products_begin();
+            wgmma_fence();
             multiply(sum, m, at.stage, group);
-            products_wait<1>();
+            wgmma_wait<1>();
             if (step - 1 + params.stages < t.steps && copier >= 0) { /* else nobody waits for it */
                 if (is_clustered(params))
                     barrier_arrive_in(m.left(before), copier);
@@ -180,7 +180,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
                     barrier_arrive(m.left(before));
             }
         }
-        products_wait<0>();
+        wgmma_wait<0>();
         keep_here(sum);
     }
 

@@ -124,15 +124,15 @@ template <int STEPS> RVIT_DEVICE void multiply_lines(uint32_t lines, const packe
     for (int s = 0; s < STEPS; s++) {
         uint32_t a[4];
         load_matrix_x4(a, lines + 32 * s);
-        mma_bytes<false>(low, a, weights.of[s][0][0], weights.of[s][0][1]);
-        mma_bytes<false>(middle, a, weights.of[s][1][0], weights.of[s][1][1]);
-        mma_bytes<true>(high, a, weights.of[s][2][0], weights.of[s][2][1]);
+        mma_u8<false>(low, a, weights.of[s][0][0], weights.of[s][0][1]);
+        mma_u8<false>(middle, a, weights.of[s][1][0], weights.of[s][1][1]);
+        mma_u8<true>(high, a, weights.of[s][2][0], weights.of[s][2][1]);
     }
 #pragma unroll
     for (int i = 0; i < 4; i++)
         sums[i] = (int)((uint32_t)low[i] + ((uint32_t)middle[i] << 8) + ((uint32_t)high[i] << 16)) >> bits;
-    made[0] = nearest_bytes(sums[0], sums[2]);
-    made[1] = nearest_bytes(sums[1], sums[3]);
+    made[0] = saturate_u8x2(sums[0], sums[2]);
+    made[1] = saturate_u8x2(sums[1], sums[3]);
 }
 
 RVIT_DEVICE packed_part part_from(const packed_memory &s, int first, int rows)

@@ -6,8 +6,8 @@
 /* As device.c fills them in. */
 static const rvit_cu_machine
     ada = {.n_sms = 58, .max_shared = 100352, .sm_shared = 102400, .clusters = 1},
-    h100 = {.n_sms = 132, .max_shared = 231424, .sm_shared = 233472, .warpgroups = 1, .faster_mma = 1, .early = 1, .clusters = 1},
-    old_driver = {.n_sms = 132, .max_shared = 231424, .sm_shared = 233472, .warpgroups = 1, .faster_mma = 1};
+    h100 = {.n_sms = 132, .max_shared = 231424, .sm_shared = 233472, .wgmma = 1, .faster_mma = 1, .early = 1, .clusters = 1},
+    old_driver = {.n_sms = 132, .max_shared = 231424, .sm_shared = 233472, .wgmma = 1, .faster_mma = 1};
 
 #define QKV .has_bias = 1, .narrow_bias = 1
 #define GELU .activation = RVIT_ACTIVATION_GELU, .has_bias = 1
@@ -99,7 +99,7 @@ static void choices(void **state)
 }
 
 /* What warpgroups have no code for goes elsewhere, however large. */
-static void warpgroups_refuse(void **state)
+static void wgmma_refuses(void **state)
 {
     (void)state;
     const rvit_cu_linear_facts good = {RVIT_F16, RVIT_F16, 12608, 768, 3072, GELU};
@@ -122,7 +122,7 @@ static void warpgroups_refuse(void **state)
 }
 
 /* cuBLASLt adds a bias only if it has that in the type of the output, and has the tanh GELU only behind such a bias. */
-static void parts_of_lt(void **state)
+static void lt_epilogues(void **state)
 {
     (void)state;
     static const struct {
@@ -147,4 +147,4 @@ static void parts_of_lt(void **state)
     }
 }
 
-SUITE(choose_suite, TEST(choices), TEST(warpgroups_refuse), TEST(parts_of_lt));
+SUITE(choose_suite, TEST(choices), TEST(wgmma_refuses), TEST(lt_epilogues));

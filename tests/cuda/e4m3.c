@@ -108,7 +108,7 @@ static void check(const e4m3_case *c)
     snprintf(what, sizeof what, "e4m3 to %s, bias %d%s, activation %d, residual %d, rows %d, one scale %d", rvit_dtype_name(c->out_dtype),
              c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->residual, (int)c->rows, c->one_scale);
     if (after >= 0 && after - (before < 0 ? 0 : before) != is_made_there(c))
-        fail_msg("%s: %lld products by cuBLASLt", what, after - before);
+        fail_msg("%s: %lld GEMMs by cuBLASLt", what, after - before);
     arrays_fetch(DEVICE);
     float *got = loaded(c->out_dtype, out->result[DEVICE], 0, n);
     for (int64_t j = NAN_ROW * OUT; j < (NAN_ROW + 1) * OUT; j++) { /* and no other row */

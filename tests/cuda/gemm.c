@@ -56,7 +56,7 @@ static rvit_cu_linear_choice choose_lt(const rvit_cu_machine *machine, const rvi
 {
     rvit_cu_machine other = *machine;
     rvit_cu_linear_facts more = *facts;
-    other.warpgroups = other.early = 0, other.faster_mma = 1;
+    other.wgmma = other.early = 0, other.faster_mma = 1;
     more.rows = facts->rows == 0 ? 0 : INT32_MAX / 2;
     const rvit_cu_linear_choice choice = rvit_cu_linear_choose(&other, &more);
     return choice.path == RVIT_CU_PATH_LT || choice.path == RVIT_CU_PATH_LT_EPILOGUE ? choice : rvit_cu_linear_choose(machine, facts);
@@ -170,7 +170,7 @@ static void check(const gemm_case *c)
     const long long after = gemms_made();
     /* The library is opened by the first product that could be its own. */
     if (after >= 0 && after - (before < 0 ? 0 : before) != is_made_there(c))
-        fail_msg("%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d: %lld products by cuBLASLt", rvit_dtype_name(c->dtype),
+        fail_msg("%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d: %lld GEMMs by cuBLASLt", rvit_dtype_name(c->dtype),
                  rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual,
                  (int)c->rows, after - before);
     arrays_fetch(DEVICE);
@@ -258,8 +258,8 @@ static void recorded(void **state)
 {
     (void)state;
     rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
-    const int32_t tried = machine->trial_macs;
-    machine->trial_macs = 1;
+    const int32_t tried = machine->autotune_macs;
+    machine->autotune_macs = 1;
     offer_algorithms(3);
     array *x = array_input("x", CAPACITY * IN * 4), *weight = array_input("weight", OUT * IN * 4);
     array *out = array_output("out", CAPACITY * OUT * 4);
@@ -290,7 +290,7 @@ static void recorded(void **state)
         expect_ok(rvit_record_end(H.stream[DEVICE], &program[i]));
         /* The second finds what the first has found out. */
         if (before >= 0 && (gemms_made() == before + 1) != (i == 1))
-            fail_msg("program %d: %lld products by cuBLASLt", i, gemms_made() - before);
+            fail_msg("program %d: %lld GEMMs by cuBLASLt", i, gemms_made() - before);
     }
     expect_ok(rvit_program_launch(program[1], H.stream[DEVICE]));
     arrays_fetch(DEVICE);
@@ -298,15 +298,15 @@ static void recorded(void **state)
     for (int i = 0; i < 2; i++)
         rvit_program_destroy(program[i]);
     offer_algorithms(1);
-    machine->trial_macs = tried;
+    machine->autotune_macs = tried;
 }
 
 /* What a trial takes may be more than there is: the program is recorded all the same. */
-static void no_room_for_trials(void **state)
+static void no_room_to_autotune(void **state)
 {
     (void)state;
     rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
-    const int32_t tried = machine->trial_macs;
+    const int32_t tried = machine->autotune_macs;
     array *x = array_input("x", CAPACITY * IN * 4), *weight = array_input("weight", OUT * IN * 4);
     array *out = array_output("out", CAPACITY * OUT * 4);
     arrays_upload();
@@ -320,7 +320,7 @@ static void no_room_for_trials(void **state)
     expect_ok(rvit_linear(H.stream[DEVICE], &args)); /* opens cuBLASLt */
     if (gemms_made() < 0)
         skip();
-    machine->trial_macs = 1;
+    machine->autotune_macs = 1;
     offer_algorithms(3);
     int recorded_untried = 0;
     for (int n = 1; n <= 16; n++) {
@@ -340,7 +340,7 @@ static void no_room_for_trials(void **state)
     }
     assert_true(recorded_untried > 0);
     offer_algorithms(1);
-    machine->trial_macs = tried;
+    machine->autotune_macs = tried;
 }
 
 enum { MOST_ROWS = 700, MIDDLE = 64 };
@@ -349,7 +349,7 @@ typedef struct chain {
     array *x, *up, *down, *live, *middle, *out;
 } chain;
 
-static rvit_status record_chain(const chain *c, int spare_rows, rvit_program **out_program)
+static rvit_status record_two(const chain *c, int spare_rows, rvit_program **out_program)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = RVIT_F16;
@@ -393,7 +393,7 @@ static void rows_on_the_device(void **state)
     rvit_program *program = NULL;
     arrays_upload();
     const long long before = gemms_made();
-    expect_ok(record_chain(&c, 1, &program));
+    expect_ok(record_two(&c, 1, &program));
     device->choose_linear = rvit_cu_linear_choose;
     if (before >= 0)
         assert_int_equal(gemms_made() - before, 0);
@@ -509,5 +509,5 @@ static void rows_that_change(void **state)
     rvit_program_destroy(program);
 }
 
-SUITE(gemm_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_for_trials),
+SUITE(gemm_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_to_autotune),
       TEST(rows_on_the_device), TEST(program_of_many_shapes), TEST(rows_that_change));

@@ -24,11 +24,11 @@ typedef struct hopper_case {
 } hopper_case;
 
 /* The form in which kernels for few rows are to serve: [the product narrows its rows]. No stages: those for many rows are. */
-static rvit_cu_small_m_config forms[2];
+static rvit_cu_small_m_config configs[2];
 
-static rvit_cu_linear_choice choose_warpgroups(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts)
+static rvit_cu_linear_choice choose_wgmma(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts)
 {
-    const rvit_cu_small_m_config *config = &forms[facts->in_features > facts->out_features];
+    const rvit_cu_small_m_config *config = &configs[facts->in_features > facts->out_features];
     const rvit_cu_linear_path path = config->stages > 0 ? RVIT_CU_PATH_SMALL_M : RVIT_CU_PATH_LARGE_M;
     rvit_cu_linear_choice choice = {.path = path, .why = RVIT_CU_WHY_LARGE_M_TILES};
     if (path == RVIT_CU_PATH_SMALL_M)
@@ -46,9 +46,9 @@ static void run(rvit_op op, const rvit_cu_small_m_config *config, int32_t n_sms)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_machine machine = device->machine;
-    forms[0] = forms[1] = *config;
+    configs[0] = configs[1] = *config;
     device->machine.n_sms = n_sms;
-    device->choose_linear = choose_warpgroups;
+    device->choose_linear = choose_wgmma;
     const rvit_status status = rvit_stream_add(H.stream[DEVICE], &op);
     device->choose_linear = rvit_cu_linear_choose;
     device->machine = machine;
@@ -147,8 +147,8 @@ static void check(const hopper_case *c, int *n_served)
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_queue queue = {.device = device};
     const rvit_cu_linear_facts facts = rvit_cu_linear_facts_of(&queue, &args);
-    forms[0] = forms[1] = c->config;
-    *n_served += serve(choose_warpgroups(&device->machine, &facts));
+    configs[0] = configs[1] = c->config;
+    *n_served += serve(choose_wgmma(&device->machine, &facts));
     char *first = scratch((size_t)out->size);
     for (int i = 0; i < 4 && c->live[i] >= 0; i++)
         for (int sms = 1; sms <= 5; sms += 4) {
@@ -208,8 +208,8 @@ static void hopper_gemms(void **state)
     int n_served = 0;
     for (int i = 0; i < N_CASES; i++)
         check(&cases[i], &n_served);
-    const int warpgroups = rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups;
-    assert_int_equal(n_served, warpgroups ? N_CASES : 0);
+    const int has_wgmma = rvit_cu_device_of(H.device[DEVICE])->machine.wgmma;
+    assert_int_equal(n_served, has_wgmma ? N_CASES : 0);
 }
 
 /* The same of e4m3, with scales of rows and columns and with one for all; to e4m3 only the kernel of warpgroups makes it. */
@@ -233,11 +233,11 @@ static void hopper_e4m3(void **state)
         skip();
     int n_served = 0, n = 0;
     for (int i = 0; i < N_CASES; i++)
-        if (device->machine.warpgroups || cases[i].out_dtype != RVIT_E4M3) {
+        if (device->machine.wgmma || cases[i].out_dtype != RVIT_E4M3) {
             check(&cases[i], &n_served);
             n++;
         }
-    assert_int_equal(n_served, device->machine.warpgroups ? n : 0);
+    assert_int_equal(n_served, device->machine.wgmma ? n : 0);
 }
 
 /* Every tile, with parts of k, CTAs that share rows of x and of weight, rings that are filled again and such that are not. */
@@ -266,14 +266,14 @@ static void hopper_small_m(void **state)
         {RVIT_E4M3, RVIT_E4M3, 528, 384, 140, {129, -1}, 0, RVIT_ACTIVATION_GELU, NO_RESIDUAL, {F128X64, 3, 1, 2, 1}, 1, 0},
     };
     enum { N_CASES = sizeof cases / sizeof cases[0] };
-    const int warpgroups = rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups;
+    const int has_wgmma = rvit_cu_device_of(H.device[DEVICE])->machine.wgmma;
     int n_served = 0, n = 0;
     for (int i = 0; i < N_CASES; i++)
-        if (warpgroups || cases[i].out_dtype != RVIT_E4M3) {
+        if (has_wgmma || cases[i].out_dtype != RVIT_E4M3) {
             check(&cases[i], &n_served);
             n++;
         }
-    assert_int_equal(n_served, warpgroups ? n : 0);
+    assert_int_equal(n_served, has_wgmma ? n : 0);
 }
 
 /* Each kernel for few rows. */
@@ -281,10 +281,10 @@ static void hopper_small_m_all(void **state)
 {
     (void)state;
     static const rvit_dtype dtypes[] = {RVIT_F16, RVIT_BF16, RVIT_E4M3};
-    const int warpgroups = rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups;
+    const int has_wgmma = rvit_cu_device_of(H.device[DEVICE])->machine.wgmma;
     int n_served = 0, n = 0;
     for (int shape = 0; shape < RVIT_CU_N_SMALL_M_SHAPES; shape++)
-        for (int type = 0; type < (warpgroups && shape == RVIT_CU_SMALL_M_128x64 ? 3 : 2); type++)
+        for (int type = 0; type < (has_wgmma && shape == RVIT_CU_SMALL_M_128x64 ? 3 : 2); type++)
             for (int kind = 0; kind < (dtypes[type] == RVIT_E4M3 ? 2 : 3); kind++, n++) {
                 hopper_case c = {.dtype = dtypes[type],
                                  .out_dtype = kind == 2 ? RVIT_F32 : dtypes[type],
@@ -298,7 +298,7 @@ static void hopper_small_m_all(void **state)
                                  .one_scale = dtypes[type] == RVIT_E4M3};
                 check(&c, &n_served);
             }
-    assert_int_equal(n_served, warpgroups ? n : 0);
+    assert_int_equal(n_served, has_wgmma ? n : 0);
 }
 
 /* Products of f16, or of e4m3 that become e4m3, whose rows are those of the one before. */
@@ -344,7 +344,7 @@ static void follow(rvit_dtype dtype)
     args[0].activation = RVIT_ACTIVATION_GELU;
     if (!is_e4m3)
         args[1].out_dtype = RVIT_F32;
-    device->choose_linear = choose_warpgroups;
+    device->choose_linear = choose_wgmma;
     char *first = scratch((size_t)out->size);
     for (int recorded = 0; recorded < 2; recorded++) {
         rvit_program *program = NULL;
@@ -375,8 +375,8 @@ static void hopper_follow(void **state)
         {{RVIT_CU_SMALL_M_64x128, 2, 1, 2, 1}, {RVIT_CU_SMALL_M_128x64, 2, 4, 1, 1}}, /* fc1, fc2 */
         {{RVIT_CU_SMALL_M_128x64, 2, 1, 2, 1}, {RVIT_CU_SMALL_M_128x64, 2, 1, 1, 1}},
         {{0}, {0}}};
-    for (int i = 0; i < (rvit_cu_device_of(H.device[DEVICE])->machine.warpgroups ? 3 : 1); i++) {
-        memcpy(forms, of[i], sizeof forms);
+    for (int i = 0; i < (rvit_cu_device_of(H.device[DEVICE])->machine.wgmma ? 3 : 1); i++) {
+        memcpy(configs, of[i], sizeof configs);
         follow(i == 0 ? RVIT_F16 : RVIT_E4M3);
     }
 }
@@ -413,12 +413,12 @@ static void hopper_refuses(void **state)
     bad[10].out_features = 33;
     bad[11].rows.padded = RVIT_ROWS_PADDED;
     rvit_cu_machine machine = device->machine;
-    machine.warpgroups = 1, machine.clusters = 0, machine.n_sms = 1 << 20;
+    machine.wgmma = 1, machine.clusters = 0, machine.n_sms = 1 << 20;
     rvit_cu_linear_facts facts = rvit_cu_linear_facts_of(&queue, &good);
     assert_true(serve(rvit_cu_linear_choose(&machine, &facts)));
-    machine.warpgroups = 0;
+    machine.wgmma = 0;
     assert_false(serve(rvit_cu_linear_choose(&machine, &facts)));
-    machine.warpgroups = 1;
+    machine.wgmma = 1;
     int taken = 0;
     for (int i = 0; i < N; i++) {
         facts = rvit_cu_linear_facts_of(&queue, &bad[i]);
@@ -445,7 +445,7 @@ static void hopper_refuses_e4m3(void **state)
     args.x_scales = args.weight_scales = args.static_scale = array_view(scales, DEVICE);
     args.out = array_view(out, DEVICE);
     args.out_scales = array_view(out_scales, DEVICE);
-    device->machine.warpgroups = 1;
+    device->machine.wgmma = 1;
     expect_status(rvit_linear(H.stream[DEVICE], &args), RVIT_UNSUPPORTED, "multiple of 32");
     args.out_features = 32;
     args.gated = 1;
@@ -454,7 +454,7 @@ static void hopper_refuses_e4m3(void **state)
     args.rows.capacity = 0;
     expect_ok(rvit_linear(H.stream[DEVICE], &args)); /* nothing to do */
     args.rows.capacity = 8;
-    device->machine.warpgroups = 0;
+    device->machine.wgmma = 0;
     expect_status(rvit_linear(H.stream[DEVICE], &args), RVIT_UNSUPPORTED, "compute capability 9.0");
     device->machine = machine;
 }

@@ -12,7 +12,7 @@ typedef struct world {
     rvit_stream *stream;
     rvit_buffer *buffer, *mapped;
     rvit_program *program;
-    rvit_linear_args product;
+    rvit_linear_args gemm;
 } world;
 
 static rvit_status open_device(rvit_device **out_device)
@@ -25,7 +25,7 @@ static rvit_status open_device(rvit_device **out_device)
 
 static void use(const world *w)
 {
-    expect_ok(rvit_linear(w->stream, &w->product));
+    expect_ok(rvit_linear(w->stream, &w->gemm));
     expect_ok(rvit_program_launch(w->program, w->stream));
     expect_ok(rvit_stream_synchronize(w->stream));
 }
@@ -37,13 +37,13 @@ static world open_world(void)
     expect_ok(rvit_stream_create(w.device, &w.stream));
     expect_ok(rvit_buffer_create(w.device, 1 << 16, RVIT_BUFFER_DEVICE, &w.buffer));
     expect_ok(rvit_buffer_create(w.device, 1 << 10, RVIT_BUFFER_UPLOAD, &w.mapped));
-    w.product = (rvit_linear_args)RVIT_LINEAR_ARGS_INIT;
-    w.product.rows.capacity = w.product.in_features = w.product.out_features = 64;
-    w.product.x = (rvit_view){w.buffer, 0};
-    w.product.weight = (rvit_view){w.buffer, 1 << 14};
-    w.product.out = (rvit_view){w.buffer, 1 << 15};
+    w.gemm = (rvit_linear_args)RVIT_LINEAR_ARGS_INIT;
+    w.gemm.rows.capacity = w.gemm.in_features = w.gemm.out_features = 64;
+    w.gemm.x = (rvit_view){w.buffer, 0};
+    w.gemm.weight = (rvit_view){w.buffer, 1 << 14};
+    w.gemm.out = (rvit_view){w.buffer, 1 << 15};
     expect_ok(rvit_record_begin(w.stream));
-    expect_ok(rvit_linear(w.stream, &w.product));
+    expect_ok(rvit_linear(w.stream, &w.gemm));
     expect_ok(rvit_record_end(w.stream, &w.program));
     use(&w);
     return w;
@@ -62,7 +62,7 @@ static void expect_lost(const world *w)
 {
     rvit_buffer *buffer = NULL;
     rvit_stream *stream = NULL;
-    expect_status(rvit_linear(w->stream, &w->product), RVIT_DEVICE_LOST, NULL);
+    expect_status(rvit_linear(w->stream, &w->gemm), RVIT_DEVICE_LOST, NULL);
     expect_status(rvit_program_launch(w->program, w->stream), RVIT_DEVICE_LOST, NULL);
     expect_status(rvit_stream_synchronize(w->stream), RVIT_DEVICE_LOST, NULL);
     expect_status(rvit_buffer_create(w->device, 64, RVIT_BUFFER_DEVICE, &buffer), RVIT_DEVICE_LOST, NULL);

@@ -193,7 +193,7 @@ static void hopper_attention_choices(void **state)
 {
     (void)state;
     rvit_cu_machine hopper = machines[1];
-    hopper.warpgroups = 1;
+    hopper.wgmma = 1;
     static const int32_t lens[] = {1, 511, 512, 577, 1023, 1024, 1535, 1536, 2047, 2048, 4097};
     int n_split = 0;
     for (int32_t dim = 8; dim <= 128; dim += 8)

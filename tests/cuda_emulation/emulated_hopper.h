@@ -130,22 +130,22 @@ RVIT_DEVICE void group_arrive(int number, int threads, emu::site at = emu::site:
     emu::group_arrive(at, number, threads);
 }
 
-RVIT_DEVICE void products_fence()
+RVIT_DEVICE void async_proxy_fence()
 {
 }
 
-RVIT_DEVICE void products_begin()
+RVIT_DEVICE void wgmma_fence()
 {
 }
 
-RVIT_DEVICE void products_commit(emu::site at = emu::site::here())
+RVIT_DEVICE void wgmma_commit(emu::site at = emu::site::here())
 {
-    emu::product_commit(at);
+    emu::wgmma_commit(at);
 }
 
-template <int PENDING> RVIT_DEVICE void products_wait(emu::site at = emu::site::here())
+template <int PENDING> RVIT_DEVICE void wgmma_wait(emu::site at = emu::site::here())
 {
-    emu::product_wait(at, PENDING);
+    emu::wgmma_wait(at, PENDING);
 }
 
 template <typename A> RVIT_DEVICE void keep_here(A &)
@@ -156,19 +156,19 @@ template <typename T> const emu::operand operand_of = emu::operand::f16;
 template <> const emu::operand operand_of<bf16> = emu::operand::bf16;
 template <> const emu::operand operand_of<e4m3> = emu::operand::e4m3;
 
-template <typename T, int N> struct product {
+template <typename T, int N> struct wgmma {
 
-    static void rows_columns_first(float (&d)[N / 2], uint64_t a, uint64_t b, emu::site at = emu::site::here())
+    static void smem_smem_first(float (&d)[N / 2], uint64_t a, uint64_t b, emu::site at = emu::site::here())
     {
-        emu::product_issue(at, {N, operand_of<T>, false, nullptr, a, b, d});
+        emu::wgmma_issue(at, {N, operand_of<T>, false, nullptr, a, b, d});
     }
-    static void rows_columns(float (&d)[N / 2], uint64_t a, uint64_t b, emu::site at = emu::site::here())
+    static void smem_smem(float (&d)[N / 2], uint64_t a, uint64_t b, emu::site at = emu::site::here())
     {
-        emu::product_issue(at, {N, operand_of<T>, true, nullptr, a, b, d});
+        emu::wgmma_issue(at, {N, operand_of<T>, true, nullptr, a, b, d});
     }
-    static void registers(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, emu::site at = emu::site::here())
+    static void regs_smem(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, emu::site at = emu::site::here())
     {
-        emu::product_issue(at, {N, operand_of<T>, true, a, 0, b, d});
+        emu::wgmma_issue(at, {N, operand_of<T>, true, a, 0, b, d});
     }
 };
 

@@ -226,7 +226,7 @@ RVIT_DEVICE uint32_t shift_pair(uint32_t low, uint32_t high, int bits)
     return (uint32_t)(((uint64_t)high << 32 | low) >> bits);
 }
 
-RVIT_DEVICE uint32_t nearest_bytes(int low, int high)
+RVIT_DEVICE uint32_t saturate_u8x2(int low, int high)
 {
     return (uint32_t)min(max(low, 0), 255) | (uint32_t)min(max(high, 0), 255) << 8;
 }
@@ -472,10 +472,10 @@ RVIT_DEVICE void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 }
 
 template <bool SIGNED>
-RVIT_DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, emu::site at = emu::site::here())
+RVIT_DEVICE void mma_u8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, emu::site at = emu::site::here())
 {
     const uint32_t b[2] = {b0, b1};
-    emu::multiply_bytes(at, SIGNED, d, a, b);
+    emu::multiply_u8(at, SIGNED, d, a, b);
 }
 
 #endif

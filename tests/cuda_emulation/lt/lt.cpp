@@ -33,7 +33,7 @@ namespace
 const uint64_t ALGORITHM = 0x6c74616c676f0001u;
 const size_t ALGORITHM_WORKSPACE = 1 << 20;
 
-struct product_desc {
+struct matmul_desc {
     cublasComputeType_t compute;
     cudaDataType scale;
     int32_t transpose_a, transpose_b, bias_type;
@@ -82,12 +82,12 @@ struct driver {
 struct library_state {
     std::mutex lock;
     std::set<const void *> handles;
-    std::set<product_desc *> descs;
+    std::set<matmul_desc *> descs;
     std::set<layout *> layouts;
     std::set<preference *> preferences;
     std::list<job> jobs;
     driver cuda = {nullptr, nullptr};
-    long long products = 0;
+    long long gemms = 0;
     int reports = 0, algorithms = 1;
 };
 
@@ -224,13 +224,13 @@ bool is_power_of_2(uint32_t x)
     return x != 0 && (x & (x - 1)) == 0;
 }
 
-bool adds_bias(const product_desc *desc)
+bool adds_bias(const matmul_desc *desc)
 {
     return desc->epilogue == CUBLASLT_EPILOGUE_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
 }
 
 /* Whether there is something to multiply e4m3: on 9.0, with a scale for each row, on others with one for all, which are 8.9 and later. */
-bool multiplies_e4m3(const product_desc *desc)
+bool multiplies_e4m3(const matmul_desc *desc)
 {
     const char *const text = getenv("RVIT_EMU_ARCH");
     const int architecture = text == nullptr ? 89 : atoi(text);
@@ -238,7 +238,7 @@ bool multiplies_e4m3(const product_desc *desc)
 }
 
 /* Of products of e4m3: scales for each row and column, or one for all. */
-cublasStatus_t check_scales(const product_desc *desc, const layout *a, const layout *b, const layout *d)
+cublasStatus_t check_scales(const matmul_desc *desc, const layout *a, const layout *b, const layout *d)
 {
     const bool is_e4m3 = a->type == CUDA_R_8F_E4M3;
     for (int i = 0; i < 2; i++) {
@@ -254,10 +254,10 @@ cublasStatus_t check_scales(const product_desc *desc, const layout *a, const lay
 }
 
 /* The configuration is one that the library has for float32 accumulation of these types. */
-cublasStatus_t check_problem(const product_desc *desc, const layout *a, const layout *b, const layout *c, const layout *d)
+cublasStatus_t check_problem(const matmul_desc *desc, const layout *a, const layout *b, const layout *c, const layout *d)
 {
     library_state &s = state();
-    if (s.descs.count(const_cast<product_desc *>(desc)) == 0)
+    if (s.descs.count(const_cast<matmul_desc *>(desc)) == 0)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "the descriptor is none");
     for (const layout *l : {a, b, c, d})
         if (s.layouts.count(const_cast<layout *>(l)) == 0)
@@ -282,7 +282,7 @@ cublasStatus_t check_problem(const product_desc *desc, const layout *a, const la
     return CUBLAS_STATUS_SUCCESS;
 }
 
-uint64_t fingerprint(const product_desc *desc, const layout *a, const layout *b, const layout *c, const layout *d)
+uint64_t fingerprint(const matmul_desc *desc, const layout *a, const layout *b, const layout *c, const layout *d)
 {
     uint64_t h = 1469598103934665603u;
     const auto mix = [&h](uint64_t x) { h = (h ^ x) * 1099511628211u; };
@@ -331,7 +331,7 @@ EXPORT void rvit_emulation_algorithms(int n)
 EXPORT long long rvit_emulation_gemms()
 {
     const std::lock_guard<std::mutex> held(state().lock);
-    return state().products;
+    return state().gemms;
 }
 
 EXPORT int rvit_emulation_lt_reports()
@@ -369,7 +369,7 @@ EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute, cudaDataType scale)
 {
     const std::lock_guard<std::mutex> held(state().lock);
-    return create(state().descs, reinterpret_cast<product_desc **>(desc),
+    return create(state().descs, reinterpret_cast<matmul_desc **>(desc),
                   {compute, scale, CUBLAS_OP_N, CUBLAS_OP_N, -1, CUBLASLT_EPILOGUE_DEFAULT, nullptr, {0, 0}, {nullptr, nullptr}, 0});
 }
 
@@ -383,7 +383,7 @@ EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, 
                                                      size_t size)
 {
     const std::lock_guard<std::mutex> held(state().lock);
-    product_desc *const d = reinterpret_cast<product_desc *>(desc);
+    matmul_desc *const d = reinterpret_cast<matmul_desc *>(desc);
     if (state().descs.count(d) == 0)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "the descriptor is none");
     switch (attribute) {
@@ -479,7 +479,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     if (wanted < 1 || results == nullptr || out_found == nullptr || state().preferences.count(const_cast<preference *>(p)) == 0)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "a search for algorithms without preference or room for results");
     *out_found = 0;
-    const product_desc *const pd = reinterpret_cast<product_desc *>(desc);
+    const matmul_desc *const pd = reinterpret_cast<matmul_desc *>(desc);
     const layout *const layouts[4] = {reinterpret_cast<layout *>(a), reinterpret_cast<layout *>(b), reinterpret_cast<layout *>(c),
                                       reinterpret_cast<layout *>(d)};
     TRY(check_problem(pd, layouts[0], layouts[1], layouts[2], layouts[3]));
@@ -529,7 +529,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     const std::lock_guard<std::mutex> held(s.lock);
     if (s.handles.count(handle) == 0)
         return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no such handle");
-    const product_desc *const pd = reinterpret_cast<product_desc *>(desc);
+    const matmul_desc *const pd = reinterpret_cast<matmul_desc *>(desc);
     const layout *const la = reinterpret_cast<layout *>(a_layout), *const lb = reinterpret_cast<layout *>(b_layout),
                         *const lc = reinterpret_cast<layout *>(c_layout), *const ld = reinterpret_cast<layout *>(d_layout);
     TRY(check_problem(pd, la, lb, lc, ld));
@@ -576,7 +576,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     if (needed > 0)
         TRY(check_array("the workspace", workspace, workspace_size, 16));
     s.jobs.push_back(j);
-    s.products++;
+    s.gemms++;
     const CUresult result = s.cuda.launch(reinterpret_cast<CUstream>(stream), run, &s.jobs.back());
     if (result != CUDA_SUCCESS)
         return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "the stream refuses: %d", (int)result);

@@ -50,14 +50,14 @@ void execute(warp &w, collective kind)
     case collective::multiply_f16:
     case collective::multiply_bf16:
     case collective::multiply_e4m3:
-    case collective::multiply_bytes:
-    case collective::multiply_signed_bytes:
+    case collective::multiply_u8:
+    case collective::multiply_u8_s8:
         matrix_execute(w, kind);
         break;
-    case collective::product:
-    case collective::product_commit:
-    case collective::product_wait:
-        product_execute(w, kind);
+    case collective::wgmma:
+    case collective::wgmma_commit:
+    case collective::wgmma_wait:
+        wgmma_execute(w, kind);
         break;
     default:
         for (int i = 0; i < WARP; i++)
@@ -142,32 +142,32 @@ void multiply_e4m3(site at, float *d, const uint32_t *a, const uint32_t *b)
     multiply(at, collective::multiply_e4m3, d, a, b);
 }
 
-void multiply_bytes(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b)
+void multiply_u8(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b)
 {
     worker &w = *this_worker();
     fiber &f = *w.current;
     f.d = d;
     f.a = a;
     f.b = b;
-    meet(w, f, at, is_signed ? collective::multiply_signed_bytes : collective::multiply_bytes);
+    meet(w, f, at, is_signed ? collective::multiply_u8_s8 : collective::multiply_u8);
 }
 
-void product_issue(site at, const group_product &p)
+void wgmma_issue(site at, const wgmma_args &p)
 {
     worker &w = *this_worker();
     fiber &f = *w.current;
-    f.product = p;
-    meet(w, f, at, collective::product);
+    f.wgmma = p;
+    meet(w, f, at, collective::wgmma);
 }
 
-void product_commit(site at)
+void wgmma_commit(site at)
 {
-    warp_collective(at, collective::product_commit, 0, 0);
+    warp_collective(at, collective::wgmma_commit, 0, 0);
 }
 
-void product_wait(site at, int pending)
+void wgmma_wait(site at, int pending)
 {
-    warp_collective(at, collective::product_wait, 0, pending);
+    warp_collective(at, collective::wgmma_wait, 0, pending);
 }
 
 void block_barrier(site at)

@@ -62,11 +62,11 @@ enum class collective {
     multiply_f16,
     multiply_bf16,
     multiply_e4m3,
-    multiply_bytes,
-    multiply_signed_bytes,
-    product,
-    product_commit,
-    product_wait
+    multiply_u8,
+    multiply_u8_s8,
+    wgmma,
+    wgmma_commit,
+    wgmma_wait
 };
 
 /* All 32 lanes have to arrive, at one place, before any of them goes on. */
@@ -81,12 +81,12 @@ void multiply(site at, collective kind, float *d, const uint32_t *a, const uint3
    of the largest, the rest is cut off. */
 void multiply_e4m3(site at, float *d, const uint32_t *a, const uint32_t *b);
 /* mma.sync m16n8k32 of bytes, row.col, int32 accumulation; signed: B's are. */
-void multiply_bytes(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b);
+void multiply_u8(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b);
 
 /* wgmma of a warpgroup: 64 rows, 16 columns of A, n columns of B. Each of its warps does its 16 rows when it waits for the group that the
    product was committed to, with what the registers and shared memory hold then. */
 enum class operand { f16, bf16, e4m3 }; /* 16 columns of A, of e4m3 32 */
-struct group_product {
+struct wgmma_args {
     int n;
     operand type;
     bool adds;
@@ -94,9 +94,9 @@ struct group_product {
     uint64_t a, b;             /* matrix descriptors */
     float *d;
 };
-void product_issue(site at, const group_product &p);
-void product_commit(site at);
-void product_wait(site at, int pending);
+void wgmma_issue(site at, const wgmma_args &p);
+void wgmma_commit(site at);
+void wgmma_wait(site at, int pending);
 
 /* mbarriers in shared memory. */
 void barrier_init(site at, uint32_t barrier, int arrivals);

@@ -49,7 +49,7 @@ struct fiber {
     bool waited;             /* for the launch before */
     bool in_cluster_barrier; /* has arrived there, and not yet waited: for the end of which phase */
     unsigned cluster_phase;
-    group_product product;
+    wgmma_args wgmma;
     const void *address;
     const uint32_t *a, *b;
     void *d;
@@ -61,8 +61,8 @@ struct fiber {
 };
 
 /* A product that a warp has issued: what its lanes gave. */
-struct issued_product {
-    group_product lanes[WARP];
+struct issued_wgmma {
+    wgmma_args lanes[WARP];
 };
 
 /* live: has not returned; ready: may run; arrived: is at the collective kind, where. */
@@ -74,8 +74,8 @@ struct warp {
     block *home;
     uint32_t order; /* counts its warp barriers */
     /* not yet carried out, and how many of them each committed group has */
-    std::vector<issued_product> products;
-    std::vector<size_t> product_groups;
+    std::vector<issued_wgmma> issued;
+    std::vector<size_t> wgmma_groups;
 };
 
 /* A launch, shared by the workers. */
@@ -168,8 +168,8 @@ void thread_returns(worker &w, fiber &f);
 /* matrix.cpp: carries out a transpose, load_matrix or multiply. */
 void matrix_execute(warp &w, collective kind);
 
-/* products.cpp: carries out what a warp does together. */
-void product_execute(warp &w, collective kind);
+/* wgmma.cpp: carries out what a warp does together. */
+void wgmma_execute(warp &w, collective kind);
 /* Lets others run until ready(); fails if that never comes. */
 void spin(site at, const void *what, bool (*ready)(const void *what, unsigned value), unsigned value);
 

@@ -104,9 +104,9 @@ template <void convert(row8 &, const uint16_t *)> void multiply_execute(warp &w)
 }
 
 /* The bytes of A's rows and B's columns in the lanes' registers. */
-struct byte_operands {
+struct u8_operands {
     uint8_t a[16][32], b[8][32];
-    explicit byte_operands(const warp &w)
+    explicit u8_operands(const warp &w)
     {
         for (int lane = 0; lane < WARP; lane++) {
             const fiber &f = w.lanes[lane];
@@ -144,7 +144,7 @@ float sum_e4m3(const float *a, const float *b, float d)
 
 void multiply_e4m3_execute(warp &w)
 {
-    const byte_operands bytes(w);
+    const u8_operands bytes(w);
     float a[16][32], b[8][32];
     for (int k = 0; k < 32; k++) {
         for (int row = 0; row < 16; row++)
@@ -160,9 +160,9 @@ void multiply_e4m3_execute(warp &w)
 }
 
 /* Sums wrap as the device's do. */
-template <typename element> void multiply_bytes_execute(warp &w)
+template <typename element> void multiply_u8_execute(warp &w)
 {
-    const byte_operands operands(w);
+    const u8_operands operands(w);
     for (int lane = 0; lane < WARP; lane++)
         for (int i = 0; i < 4; i++) {
             const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
@@ -186,9 +186,9 @@ void matrix_execute(warp &w, collective kind)
         multiply_execute<convert_bf16>(w);
     else if (kind == collective::multiply_e4m3)
         multiply_e4m3_execute(w);
-    else if (kind == collective::multiply_bytes)
-        multiply_bytes_execute<uint8_t>(w);
+    else if (kind == collective::multiply_u8)
+        multiply_u8_execute<uint8_t>(w);
     else
-        multiply_bytes_execute<int8_t>(w);
+        multiply_u8_execute<int8_t>(w);
 }
 } // namespace emu

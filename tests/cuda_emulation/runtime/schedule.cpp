@@ -326,8 +326,8 @@ static void block_begin(worker &w, block &b, coordinates index)
         to.home = &b;
         to.arrived = 0;
         to.order = 0;
-        to.products.clear();
-        to.product_groups.clear();
+        to.issued.clear();
+        to.wgmma_groups.clear();
         b.barrier_lanes[i] = 0;
         make_ready(to, to.live);
     }

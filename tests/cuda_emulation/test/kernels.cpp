@@ -63,7 +63,7 @@ KERNEL(shuffles)
 }
 
 /* One warp: D (16x8) = A (16x16) B (16x8) + D. B is row by row; option 1: column by column. Option 2: bf16. */
-KERNEL(product)
+KERNEL(mma)
 {
     RVIT_DYNAMIC_SHARED(memory);
     const uint32_t a_shared = shared_address(memory), b_shared = a_shared + 16 * 32;
@@ -95,7 +95,7 @@ KERNEL(product)
 }
 
 /* One warp: D (16x8) = A (16x32) B (32x8) + D of bytes, B column by column; option 1: B is signed. Then pairs of D / 256 as bytes. */
-KERNEL(byte_product)
+KERNEL(mma_u8)
 {
     const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
     const int lane = (int)threadIdx.x, row = lane / 4, t = lane % 4;
@@ -104,17 +104,17 @@ KERNEL(byte_product)
     for (int i = 0; i < 4; i++)
         d[i] = out[(row + i / 2 * 8) * 8 + 2 * t + i % 2];
     if (params.option)
-        mma_bytes<true>(d, ra, b[row * 8 + t], b[row * 8 + t + 4]);
+        mma_u8<true>(d, ra, b[row * 8 + t], b[row * 8 + t + 4]);
     else
-        mma_bytes<false>(d, ra, b[row * 8 + t], b[row * 8 + t + 4]);
+        mma_u8<false>(d, ra, b[row * 8 + t], b[row * 8 + t + 4]);
     for (int i = 0; i < 4; i++)
         out[(row + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
     for (int i = 0; i < 4; i += 2)
-        out[128 + (row + i / 2 * 8) * 4 + t] = (int)nearest_bytes(d[i] >> 8, d[i + 1] >> 8);
+        out[128 + (row + i / 2 * 8) * 4 + t] = (int)saturate_u8x2(d[i] >> 8, d[i + 1] >> 8);
 }
 
 /* One warp: D (16x8) = A (16x32) B (32x8) + D of e4m3, B column by column. Then each lane's four sums as e4m3, and the warp's largest. */
-KERNEL(e4m3_product)
+KERNEL(mma_e4m3)
 {
     const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
     const int lane = (int)threadIdx.x, row = lane / 4, t = lane % 4;
@@ -410,7 +410,7 @@ KERNEL(work)
     static_cast<float *>(params.out)[threadIdx.x] = x;
 }
 
-KERNEL(products)
+KERNEL(many_mma)
 {
     float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     uint32_t a[4] = {0x3c003c00, 0x3c003c00, 0x3c003c00, 0x3c003c00};

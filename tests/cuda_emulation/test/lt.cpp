@@ -117,13 +117,13 @@ int main()
     char *workspace = s.device<char>(room);
     for (int c = NOTHING; c < N_CHANGES; c++) {
         const int reports = rvit_emulation_lt_reports();
-        const long long products = rvit_emulation_gemms();
+        const long long gemms = rvit_emulation_gemms();
         const cublasStatus_t status = multiply(s, (change)c, a, b, v, c == TOO_SHORT ? too_short : d, workspace, room);
         const bool is_fine = c == NOTHING;
         /* Sums that may be split are no error of the library's; this project does not want them. */
         CHECK((status == CUBLAS_STATUS_SUCCESS) == is_fine);
         CHECK((rvit_emulation_lt_reports() == reports) == is_fine);
-        CHECK(rvit_emulation_gemms() - products == (is_fine || c == DEFAULT_STREAM));
+        CHECK(rvit_emulation_gemms() - gemms == (is_fine || c == DEFAULT_STREAM));
         if (is_fine)
             CHECK(s.host(d, N * M) == wanted(weight, x, bias));
         if (failures > 0) {

@@ -110,7 +110,7 @@ void shuffles()
 }
 
 /* Against a plain product, in f16 and bf16, with B stored by rows and by columns. */
-void products()
+void check_mma()
 {
     session s;
     for (int option = 0; option < 4; option++) {
@@ -126,7 +126,7 @@ void products()
         p.other = s.device(b);
         p.out = s.device(c);
         p.option = option;
-        CHECK(s.run("product", 1, 32, 16 * 32 + 16 * 16, p) == CUDA_SUCCESS);
+        CHECK(s.run("mma", 1, 32, 16 * 32 + 16 * 16, p) == CUDA_SUCCESS);
         const std::vector<float> got = s.host(static_cast<float *>(p.out), 16 * 8);
         for (size_t i = 0; i < 16; i++)
             for (size_t j = 0; j < 8; j++) {
@@ -141,7 +141,7 @@ void products()
     }
 }
 
-void byte_products()
+void check_mma_u8()
 {
     session s;
     for (int option = 0; option < 2; option++) {
@@ -158,7 +158,7 @@ void byte_products()
         p.other = s.device(b);
         p.out = s.device(d);
         p.option = option;
-        CHECK(s.run("byte_product", 1, 32, 0, p) == CUDA_SUCCESS);
+        CHECK(s.run("mma_u8", 1, 32, 0, p) == CUDA_SUCCESS);
         const std::vector<int> got = s.host(static_cast<int *>(p.out), d.size());
         for (size_t i = 0; i < 16; i++)
             for (size_t j = 0; j < 8; j++) {
@@ -173,7 +173,7 @@ void byte_products()
 }
 
 /* What tensor cores make of sums: a product far below the largest is cut off, d, which comes after them, is not. */
-void e4m3_gemms()
+void check_mma_e4m3()
 {
     session s;
     std::vector<uint8_t> a(16 * 32), b(8 * 32);
@@ -194,7 +194,7 @@ void e4m3_gemms()
     p.in = s.device(a);
     p.other = s.device(b);
     p.out = s.device(d);
-    CHECK(s.run("e4m3_product", 1, 32, 0, p) == CUDA_SUCCESS);
+    CHECK(s.run("mma_e4m3", 1, 32, 0, p) == CUDA_SUCCESS);
     const std::vector<float> got = s.host(static_cast<float *>(p.out), d.size());
     CHECK(got[0] == 65536.0078125f);
     for (size_t i = 0; i < 16; i++)
@@ -339,9 +339,9 @@ void test_machine()
     barriers();
     poisoned();
     shuffles();
-    products();
-    byte_products();
-    e4m3_gemms();
+    check_mma();
+    check_mma_u8();
+    check_mma_e4m3();
     e4m3_conversions();
     halves();
     copies();

@@ -83,10 +83,10 @@ float number(uint16_t bits, operand type)
 }
 
 /* The warp's 16 rows. */
-void carry_out(const warp &w, const issued_product &p)
+void execute(const warp &w, const issued_wgmma &p)
 {
     float a[16][32], b[32], sum[16];
-    const group_product &all = p.lanes[0];
+    const wgmma_args &all = p.lanes[0];
     const unsigned size = all.type == operand::e4m3 ? 1 : 2, depth = 32 / size;
     const unsigned first = w.lanes[0].id / WARP % 4 * 16;
     const matrix a_matrix(all.a), b_matrix(all.b);
@@ -114,31 +114,31 @@ void carry_out(const warp &w, const issued_product &p)
 
 void wait_for_groups(warp &w, size_t pending)
 {
-    while (w.product_groups.size() > pending) {
-        const size_t n = w.product_groups.front();
+    while (w.wgmma_groups.size() > pending) {
+        const size_t n = w.wgmma_groups.front();
         for (size_t i = 0; i < n; i++)
-            carry_out(w, w.products[i]);
-        w.products.erase(w.products.begin(), w.products.begin() + (long)n);
-        w.product_groups.erase(w.product_groups.begin());
+            execute(w, w.issued[i]);
+        w.issued.erase(w.issued.begin(), w.issued.begin() + (long)n);
+        w.wgmma_groups.erase(w.wgmma_groups.begin());
     }
 }
 } // namespace
 
-void product_execute(warp &w, collective kind)
+void wgmma_execute(warp &w, collective kind)
 {
-    if (kind == collective::product) {
-        issued_product p;
+    if (kind == collective::wgmma) {
+        issued_wgmma p;
         for (int i = 0; i < WARP; i++) {
-            p.lanes[i] = w.lanes[i].product;
+            p.lanes[i] = w.lanes[i].wgmma;
             if (p.lanes[i].a != p.lanes[0].a || p.lanes[i].b != p.lanes[0].b || p.lanes[i].adds != p.lanes[0].adds)
                 fail("the lanes of a wgmma give it different matrices");
         }
-        w.products.push_back(p);
-    } else if (kind == collective::product_commit) {
+        w.issued.push_back(p);
+    } else if (kind == collective::wgmma_commit) {
         size_t in_groups = 0;
-        for (size_t n : w.product_groups)
+        for (size_t n : w.wgmma_groups)
             in_groups += n;
-        w.product_groups.push_back(w.products.size() - in_groups);
+        w.wgmma_groups.push_back(w.issued.size() - in_groups);
     } else {
         wait_for_groups(w, (size_t)w.lanes[0].argument);
     }
