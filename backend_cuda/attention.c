@@ -49,9 +49,9 @@ static rvit_cu_attention_hopper_tile choose_hopper(const rvit_cu_queue *queue, c
 {
     rvit_cu_attention_size size = size_of(args);
     size.fixed_images = queue->hints.fixed_images;
-    const uintptr_t places = (uintptr_t)rvit_cu_at(args->q) | (uintptr_t)rvit_cu_at(args->k) | (uintptr_t)rvit_cu_at(args->v);
+    const uintptr_t addresses = (uintptr_t)rvit_cu_at(args->q) | (uintptr_t)rvit_cu_at(args->k) | (uintptr_t)rvit_cu_at(args->v);
     const int64_t strides = args->q_stride | args->k_stride | args->v_stride;
-    if (args->scale < 0.0f || places % 16 != 0 || strides % 8 != 0)
+    if (args->scale < 0.0f || addresses % 16 != 0 || strides % 8 != 0)
         return (rvit_cu_attention_hopper_tile){.shape = RVIT_CU_N_ATTENTION_HOPPER};
     return rvit_cu_tile_attention_hopper(&queue->device->machine, &size);
 }

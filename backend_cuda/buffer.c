@@ -55,7 +55,7 @@ void rvit_cu_buffer_destroy(rvit_buffer *base)
     rvit_cu_buffer *buffer = (rvit_cu_buffer *)base;
     rvit_cu_device *device = rvit_cu_device_of(base->device);
     int entered = 0;
-    if (!buffer->borrowed && rvit_cu_enter(device, &entered) == RVIT_OK) {
+    if (!buffer->external && rvit_cu_enter(device, &entered) == RVIT_OK) {
         if (base->host != NULL)
             (void)device->driver->cuMemFreeHost(base->host);
         else

@@ -8,7 +8,7 @@ rvit_status rvit_cu_copy(rvit_cu_queue *queue, const rvit_copy_args *args)
     queue->copies++;
     const uintptr_t source = (uintptr_t)rvit_cu_at(args->source), destination = (uintptr_t)rvit_cu_at(args->destination);
     if (args->size > SMALL) {
-        queue->behind_own = 0;
+        queue->after_own_kernel = 0;
         RVIT_CU_TRY(queue->device->driver, cuMemcpyAsync, (destination, source, (size_t)args->size, queue->stream));
         queue->launches++;
         return RVIT_OK;

@@ -54,7 +54,7 @@ typedef struct rvit_cu_device {
 typedef struct rvit_cu_buffer {
     rvit_buffer base;
     CUdeviceptr pointer;
-    int borrowed;            /* wrapped: not ours to free */
+    int external;            /* wrapped: not ours to free */
     CUexternalMemory memory; /* that it is mapped from; NULL: an allocation */
 } rvit_cu_buffer;
 
@@ -95,20 +95,20 @@ typedef struct rvit_cu_node {
 typedef struct rvit_cu_queue {
     rvit_cu_device *device;
     CUstream stream;
-    int capturing;             /* memory is reserved beforehand */
-    int records;               /* a program's: its ops are prepared once and run often */
-    rvit_cu_scratch layout;    /* of select and match: zeroed once; each leaves it ready for the next */
-    rvit_cu_scratch sorted;    /* of select, for long images */
-    rvit_cu_scratch given;     /* size not 0: memory of the caller's in place of layout and sorted */
-    rvit_cu_scratch workspace; /* of cuBLASLt */
-    rvit_cu_lt_gemm *gemms;    /* a list */
+    int capturing;                    /* memory is reserved beforehand */
+    int records;                      /* a program's: its ops are prepared once and run often */
+    rvit_cu_scratch layout;           /* of select and match: zeroed once; each leaves it ready for the next */
+    rvit_cu_scratch sorted;           /* of select, for long images */
+    rvit_cu_scratch caller_workspace; /* size not 0: memory of the caller's in place of layout and sorted */
+    rvit_cu_scratch workspace;        /* of cuBLASLt */
+    rvit_cu_lt_gemm *gemms;           /* a list */
     int asked_for_lt;
-    rvit_op_hints hints; /* of the op that runs or is prepared */
-    int behind_own;      /* what was enqueued last is a kernel of the backend */
-    const rvit_op *ops;  /* of the program that is recorded; eager: none */
+    rvit_op_hints hints;  /* of the op that runs or is prepared */
+    int after_own_kernel; /* what was enqueued last is a kernel of the backend */
+    const rvit_op *ops;   /* of the program that is recorded; eager: none */
     int32_t n_ops;
-    const rvit_op *behind; /* the ops recorded after the one that runs; eager: none */
-    int32_t n_behind;
+    const rvit_op *next_ops; /* the ops recorded after the one that runs; eager: none */
+    int32_t n_next_ops;
     CUgraphExec changed; /* not NULL: launches change `node` there */
     rvit_cu_node *node;  /* of the op that is recorded or changed; NULL: it has none */
     int64_t launches, copies, synchronizations;
@@ -117,7 +117,7 @@ typedef struct rvit_cu_queue {
 typedef struct rvit_cu_stream {
     rvit_stream base;
     rvit_cu_queue queue;
-    int borrowed;
+    int external;
     CUevent done; /* what is waited for asleep; NULL: waiting is as the context's flags say */
 } rvit_cu_stream;
 

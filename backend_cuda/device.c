@@ -52,9 +52,9 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     info->memory_size = (int64_t)memory;
     info->kind = integrated ? RVIT_DEVICE_KIND_INTEGRATED : RVIT_DEVICE_KIND_DISCRETE;
     memcpy(info->uuid, uuid.bytes, sizeof info->uuid);
-    unsigned domain, bus, place, function;
-    if (sscanf(pci, "%x:%x:%x.%x", &domain, &bus, &place, &function) == 4)
-        rvit_device_set_pci(info, domain, bus, place, function);
+    unsigned domain, bus, slot, function;
+    if (sscanf(pci, "%x:%x:%x.%x", &domain, &bus, &slot, &function) == 4)
+        rvit_device_set_pci(info, domain, bus, slot, function);
     (void)snprintf(info->driver, sizeof info->driver, "CUDA %d.%d, compute capability %d.%d", version / 1000, version % 1000 / 10, major,
                    minor);
     if (major < LEAST_MAJOR)
@@ -157,12 +157,12 @@ static rvit_status open_device(rvit_cu_device *device)
     return rvit_cu_lt_open(device);
 }
 
-static rvit_status find_context(rvit_cu_device *device, CUcontext given, int32_t index)
+static rvit_status find_context(rvit_cu_device *device, CUcontext external, int32_t index)
 {
     rvit_device_info *info = &device->base.info;
     *info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
     RVIT_TRY(rvit_cu_driver_open(&device->driver));
-    if (given == NULL) {
+    if (external == NULL) {
         const rvit_status status = find_device(device->driver, index, NULL, &device->handle, info, &device->machine);
         if (status != RVIT_OK)
             return status == RVIT_INVALID_ARGUMENT ? RVIT_UNAVAILABLE : status;
@@ -173,14 +173,14 @@ static rvit_status find_context(rvit_cu_device *device, CUcontext given, int32_t
     }
     CUcontext popped;
     CUdevice wanted;
-    RVIT_CU_TRY(device->driver, cuCtxPushCurrent, (given));
+    RVIT_CU_TRY(device->driver, cuCtxPushCurrent, (external));
     const CUresult result = device->driver->cuCtxGetDevice(&wanted);
     (void)device->driver->cuCtxPopCurrent(&popped);
     if (result != CUDA_SUCCESS)
         return rvit_cu_fail(device->driver, result, "cuCtxGetDevice");
     RVIT_TRY(find_device(device->driver, -1, &wanted, &device->handle, info, &device->machine));
     device->machine.max_shared -= STATIC_SHARED;
-    device->context = given;
+    device->context = external;
     return RVIT_OK;
 }
 

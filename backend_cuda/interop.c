@@ -50,7 +50,7 @@ rvit_status rvit_cuda_stream_wrap(rvit_device *device, void *cu_stream, rvit_str
     RVIT_TRY_MEMORY(stream);
     stream->queue.device = rvit_cu_device_of(device);
     stream->queue.stream = cu_stream;
-    stream->borrowed = 1;
+    stream->external = 1;
     stream->base.device = device;
     rvit_device_retain(device);
     *out_stream = &stream->base;
@@ -67,7 +67,7 @@ rvit_status rvit_cuda_stream_set(rvit_stream *base, void *cu_stream)
     RVIT_ENTRY;
     RVIT_TRY(check_stream("rvit_cuda_stream_set", base));
     rvit_cu_stream *stream = (rvit_cu_stream *)base;
-    if (!stream->borrowed)
+    if (!stream->external)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set: stream is the library's own, not a wrapped one");
     if (base->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set: stream is recording");
@@ -89,11 +89,11 @@ rvit_status rvit_cuda_stream_set_workspace(rvit_stream *base, uint64_t address, 
     RVIT_ENTRY;
     RVIT_TRY(check_stream("rvit_cuda_stream_set_workspace", base));
     rvit_cu_stream *stream = (rvit_cu_stream *)base;
-    if (!stream->borrowed)
+    if (!stream->external)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set_workspace: stream is the library's own, not a wrapped one");
     if (size != 0)
         RVIT_TRY(check_memory("rvit_cuda_stream_set_workspace", address, size));
-    stream->queue.given = (rvit_cu_scratch){(CUdeviceptr)address, (size_t)size};
+    stream->queue.caller_workspace = (rvit_cu_scratch){(CUdeviceptr)address, (size_t)size};
     return RVIT_OK;
 }
 
@@ -153,7 +153,7 @@ rvit_status rvit_cuda_buffer_wrap(rvit_device *device, uint64_t address, int64_t
     buffer->base.size = size;
     buffer->base.type = RVIT_BUFFER_DEVICE;
     rvit_cu_buffer_point(buffer, (CUdeviceptr)address);
-    buffer->borrowed = 1;
+    buffer->external = 1;
     rvit_device_retain(device);
     *out_buffer = &buffer->base;
     return RVIT_OK;
@@ -170,7 +170,7 @@ rvit_status rvit_cuda_buffer_set(rvit_buffer *base, uint64_t address, int64_t si
     RVIT_TRY(check_buffer("rvit_cuda_buffer_set", base));
     RVIT_TRY(check_memory("rvit_cuda_buffer_set", address, size));
     rvit_cu_buffer *buffer = (rvit_cu_buffer *)base;
-    if (!buffer->borrowed)
+    if (!buffer->external)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_set: buffer is the library's own, not a wrapped one");
     rvit_cu_buffer_point(buffer, (CUdeviceptr)address);
     base->size = size;

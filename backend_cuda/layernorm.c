@@ -28,8 +28,8 @@ static rvit_status launch_other(rvit_cu_queue *queue, const rvit_layernorm_args 
 static void look_ahead(const rvit_cu_queue *queue, rvit_cu_ahead *ahead)
 {
     int n = -1;
-    for (int32_t i = 0; i < queue->n_behind && n < RVIT_CU_AHEAD; i++) {
-        const rvit_op *op = &queue->behind[i];
+    for (int32_t i = 0; i < queue->n_next_ops && n < RVIT_CU_AHEAD; i++) {
+        const rvit_op *op = &queue->next_ops[i];
         if (op->type != RVIT_OP_LINEAR)
             continue;
         if (n >= 0) {

@@ -305,7 +305,7 @@ static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rv
     const void *bias = bias_of(queue, args);
     void *workspace = gemm->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
     int result = 0;
-    queue->behind_own = 0;
+    queue->after_own_kernel = 0;
     if (has_bias(&gemm->key))
         result = lt->functions.cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (result == 0 && gemm->key.dtype == LT_R_E4M3)

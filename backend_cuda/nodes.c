@@ -45,7 +45,7 @@ rvit_status rvit_cu_node_change(const rvit_cu_queue *queue, rvit_cu_kernel kerne
         memcmp(node->params, params, sizes[kernel]) == 0)
         return RVIT_OK;
     void *arguments[] = {params};
-    const CUDA_KERNEL_NODE_PARAMS given = {
+    const CUDA_KERNEL_NODE_PARAMS node_params = {
         .func = queue->device->kernels[kernel],
         .gridDimX = grid.x,
         .gridDimY = grid.y,
@@ -57,7 +57,7 @@ rvit_status rvit_cu_node_change(const rvit_cu_queue *queue, rvit_cu_kernel kerne
         .kernelParams = arguments,
     };
     node->known = 0;
-    RVIT_CU_TRY(queue->device->driver, cuGraphExecKernelNodeSetParams, (queue->changed, node->node, &given));
+    RVIT_CU_TRY(queue->device->driver, cuGraphExecKernelNodeSetParams, (queue->changed, node->node, &node_params));
     rvit_cu_node_keep(node, kernel, grid, params);
     return RVIT_OK;
 }

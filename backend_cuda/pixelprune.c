@@ -2,8 +2,8 @@
 
 rvit_status rvit_cu_pixelprune(rvit_cu_queue *queue, const rvit_pixelprune_args *args)
 {
-    enum { WARPS = 8, CELLS = 4 }; /* of a warp, in an image as long as they may be */
-    const int64_t len = args->max_len < args->rows ? args->max_len : args->rows, step = (int64_t)WARPS * CELLS * args->merge * args->merge;
+    enum { WARPS = 8, GROUPS = 4 }; /* of a warp, in an image as long as they may be */
+    const int64_t len = args->max_len < args->rows ? args->max_len : args->rows, step = (int64_t)WARPS * GROUPS * args->merge * args->merge;
     if (args->n_images == 0 || len == 0)
         return RVIT_OK;
     const int reconstructs = rvit_pixelprune_reconstructs(args);

@@ -20,8 +20,8 @@ static rvit_status run_ops(rvit_cu_program *program, const rvit_op *ops, int32_t
 {
     rvit_cu_queue *queue = &program->queue;
     for (int32_t i = 0; i < n_ops; i++) {
-        queue->behind = &ops[i + 1];
-        queue->n_behind = n_ops - i - 1;
+        queue->next_ops = &ops[i + 1];
+        queue->n_next_ops = n_ops - i - 1;
         RVIT_TRY(ops[i].by_launch ? run_node(program, &ops[i]) : rvit_cu_run(queue, &ops[i]));
     }
     return RVIT_OK;
@@ -38,7 +38,7 @@ static rvit_status capture(rvit_cu_program *program, const rvit_op *ops, int32_t
     /* Relaxed: kernels may be loaded when they are first launched, here or in other threads. */
     RVIT_CU_TRY(driver, cuStreamBeginCapture, (queue->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     queue->capturing = 1;
-    queue->behind_own = 0;
+    queue->after_own_kernel = 0;
     queue->ops = ops;
     queue->n_ops = n_ops;
     const rvit_status status = run_ops(program, ops, n_ops);

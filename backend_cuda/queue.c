@@ -10,7 +10,7 @@ static rvit_status launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_g
     const rvit_cu_driver *driver = queue->device->driver;
     CUlaunchAttribute attributes[2];
     unsigned n = 0;
-    if (queue->device->machine.early && queue->capturing && queue->behind_own) {
+    if (queue->device->machine.early && queue->capturing && queue->after_own_kernel) {
         /* Before the kernel before it, also the backend's, ends. Each waits for the one before, and so for all. */
         attributes[n] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
         attributes[n++].value.programmaticStreamSerializationAllowed = 1;
@@ -42,7 +42,7 @@ static rvit_status launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_g
     }
     if (queue->node != NULL)
         rvit_cu_node_keep(queue->node, kernel, grid, params);
-    queue->behind_own = 1;
+    queue->after_own_kernel = 1;
     queue->launches++;
     return RVIT_OK;
 }

@@ -38,7 +38,7 @@ void rvit_cu_stream_destroy(rvit_stream *base)
         rvit_cu_queue_close(&stream->queue);
         if (stream->done != NULL)
             (void)device->driver->cuEventDestroy(stream->done);
-        if (!stream->borrowed)
+        if (!stream->external)
             (void)device->driver->cuStreamDestroy(stream->queue.stream);
         rvit_cu_leave(device, entered);
     } else {

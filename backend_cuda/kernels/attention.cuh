@@ -26,9 +26,9 @@ template <int D> struct tile_rows {
     }
     /* The swizzled place `chunks` chunks further on. The first chunk must be less than the power of two
        in `chunks`, so that the sum has no carry into the swizzled bits. */
-    static __device__ __forceinline__ int advance(int place, int chunks)
+    static __device__ __forceinline__ int advance(int offset, int chunks)
     {
-        return (place ^ chunks % TURN * 16) + chunks / TURN * TURN * 16;
+        return (offset ^ chunks % TURN * 16) + chunks / TURN * TURN * 16;
     }
 };
 
@@ -162,15 +162,15 @@ template <typename T, int D, int WARPS> struct attention_copy {
         const unsigned thread = (unsigned)recompute(threadIdx.x);
         const int chunk = (int)(thread % CHUNKS), row = (int)(thread / CHUNKS);
         const int live = chunk * 8 < params.head_dim ? left - row : 0;
-        const uint32_t place = ring + (uint32_t)(stage + tile_rows<D>::swizzled(row, chunk));
-        const uint32_t odd_place = /* the swizzle of rows an odd number of steps further on */
-            STEP % 8 == 0 ? place : ring + (uint32_t)(stage + tile_rows<D>::swizzled(row + STEP, chunk) - STEP * PITCH);
+        const uint32_t even_rows = ring + (uint32_t)(stage + tile_rows<D>::swizzled(row, chunk));
+        const uint32_t odd_rows = /* the swizzle of rows an odd number of steps further on */
+            STEP % 8 == 0 ? even_rows : ring + (uint32_t)(stage + tile_rows<D>::swizzled(row + STEP, chunk) - STEP * PITCH);
         if (WARPS * 32 == STEP * CHUNKS || row < STEP) {
             const unsigned char *from_k = k, *from_v = k + ((intptr_t)params.v - (intptr_t)params.k);
             from_v += (long long)(work.begin + work.length - left + row) * ((params.v_stride - params.k_stride) * 2);
 #pragma unroll
             for (int i = 0; i < (STAGE_KEYS + STEP - 1) / STEP; i++) {
-                const uint32_t to = (i % 2 == 0 ? place : odd_place) + i * STEP * PITCH;
+                const uint32_t to = (i % 2 == 0 ? even_rows : odd_rows) + i * STEP * PITCH;
                 /* A second block without a key is not read. */
                 if (KEYS % STEP == 0 ? i * STEP < KEYS || left > KEYS : row + i * STEP < STAGE_KEYS) {
                     copy_async_16(to, from_k, live > i * STEP);
@@ -184,11 +184,11 @@ template <typename T, int D, int WARPS> struct attention_copy {
 };
 
 /* The swizzled places of a lane's part of the first keys and values of a stage, computed once. q: of its queries, if they are away. */
-template <int D> struct lane_places {
+template <int D> struct lane_offsets {
     int k, k_rest, v;
     uint32_t q;
 
-    __device__ __forceinline__ lane_places(const unsigned char *memory, int lane)
+    __device__ __forceinline__ lane_offsets(const unsigned char *memory, int lane)
     {
         const int c = lane & 3, base = (int)shared_address(memory);
         k = recompute(base + tile_rows<D>::swizzled(lane >> 2, c));
@@ -225,9 +225,9 @@ template <int D, int MT, int WARPS> RVIT_DEVICE void take_q(uint32_t (&q)[MT][4]
 /* s = q k^T of the warp's query rows and the keys of a block. Here and below the second 16 keys are
    skipped where none is live. */
 template <typename T, int D, int MT, int WARPS, bool FULL>
-RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, MT> &w, const lane_places<D> &places, int tile, int live)
+RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, MT> &w, const lane_offsets<D> &offsets, int tile, int live)
 {
-    const int first = places.k + tile;
+    const int first = offsets.k + tile;
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -243,7 +243,7 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
         for (int group = 0; group < D / 32; group++) {
             uint32_t q[MT][4];
             uint4 b[2];
-            take_q<D, MT, WARPS>(q, w, places.q, group * 2);
+            take_q<D, MT, WARPS>(q, w, offsets.q, group * 2);
 #pragma unroll
             for (int n = 0; n < 2; n++)
                 b[n] = load_shared_16((uint32_t)tile_rows<D>::advance(first, group * 4) + (half * 2 + n) * 8 * tile_rows<D>::PITCH);
@@ -252,7 +252,7 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
 #pragma unroll
                 for (int m = 0; m < MT; m++)
                     element<T>::mma(s[m][half * 2 + n], q[m], b[n].x, b[n].y);
-            take_q<D, MT, WARPS>(q, w, places.q, group * 2 + 1);
+            take_q<D, MT, WARPS>(q, w, offsets.q, group * 2 + 1);
 #pragma unroll
             for (int n = 0; n < 2; n++)
 #pragma unroll
@@ -262,7 +262,7 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
         if (D % 32 == 16) {
 #pragma unroll
             for (int n = 0; n < 2; n++) {
-                const uint2 b = load_shared_8((uint32_t)(places.k_rest + tile) + (half * 2 + n) * 8 * tile_rows<D>::PITCH);
+                const uint2 b = load_shared_8((uint32_t)(offsets.k_rest + tile) + (half * 2 + n) * 8 * tile_rows<D>::PITCH);
 #pragma unroll
                 for (int m = 0; m < MT; m++)
                     element<T>::mma(s[m][half * 2 + n], w.q[m][D / 16 - 1], b.x, b.y);
@@ -395,7 +395,7 @@ RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], 
 
 /* out += p v for 16 keys. */
 template <typename T, int D, int MT, int WARPS>
-RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4], int place, int n)
+RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4], int offset, int n)
 {
     const int STEPS = queries_away<D, MT, WARPS>::YES ? 2 : warp_state<D, MT>::STEPS; /* loaded at once */
 #pragma unroll
@@ -403,7 +403,7 @@ RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4
         uint32_t b[STEPS][4];
 #pragma unroll
         for (int step = 0; step < STEPS; step++)
-            load_matrix_x4_transposed(b[step], (uint32_t)tile_rows<D>::advance(place, (first + step) * 2) + n * 16 * tile_rows<D>::PITCH);
+            load_matrix_x4_transposed(b[step], (uint32_t)tile_rows<D>::advance(offset, (first + step) * 2) + n * 16 * tile_rows<D>::PITCH);
 #pragma unroll
         for (int m = 0; m < MT; m++) {
             if (first == 0)
@@ -468,7 +468,7 @@ template <int D, int MT, int STAGES> struct attention_ring {
 /* Waits until the next stage is there and all are done with the one whose place is taken by the next to come. stage: this one's place;
    returns that of the next. left: the image's rows from this stage on. */
 template <typename T, int D, int MT, int WARPS, int STAGES>
-RVIT_DEVICE int next_stage(attention_copy<T, D, WARPS> &copy, lane_places<D> &places, int stage, int left, const attention_work &work,
+RVIT_DEVICE int next_stage(attention_copy<T, D, WARPS> &copy, lane_offsets<D> &offsets, int stage, int left, const attention_work &work,
                            const rvit_cu_attention_params &params)
 {
     typedef attention_ring<D, MT, STAGES> ring;
@@ -482,13 +482,13 @@ RVIT_DEVICE int next_stage(attention_copy<T, D, WARPS> &copy, lane_places<D> &pl
         copy_commit();
     }
     const int step = stage + ring::STAGE == ring::SIZE ? ring::STAGE - ring::SIZE : ring::STAGE;
-    places.move(step);
+    offsets.move(step);
     return stage + step;
 }
 
 /* A warp's rows against every key of the image. */
 template <typename T, int D, int MT, int WARPS, int STAGES, bool BIAS_STATS>
-RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &copy, lane_places<D> &places,
+RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &copy, lane_offsets<D> &offsets,
                              const rvit_cu_attention_params &params, const attention_work &work, int row)
 {
     const bool AHEAD = attention_ring<D, MT, STAGES>::AHEAD && !BIAS_STATS;
@@ -496,14 +496,14 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
     int stage = 0, left = work.length;
     float s[MT][KEYS / 8][4];
     if (AHEAD)
-        multiply_keys<T, D, MT, WARPS, false>(s, w, places, 0, left);
+        multiply_keys<T, D, MT, WARPS, false>(s, w, offsets, 0, left);
 #pragma unroll 1
     for (; left > STAGE_KEYS; left -= STAGE_KEYS)
 #pragma unroll(BIAS_STATS || queries_away <D, MT, WARPS>::YES ? 1 : 2)
         for (int b = 0; b < 2; b++) {
-            const int values = places.v + b * BLOCK;
+            const int values = offsets.v + b * BLOCK;
             if (!AHEAD)
-                multiply_keys<T, D, MT, WARPS, true>(s, w, places, b * BLOCK, KEYS);
+                multiply_keys<T, D, MT, WARPS, true>(s, w, offsets, b * BLOCK, KEYS);
             uint32_t p[2][MT][4];
             const float scale = complete_scores<MT, true, BIAS_STATS>(s, params, work, row, work.length - left + b * KEYS, KEYS);
             follow_maximum<D, MT, true>(s, w, scale, KEYS);
@@ -514,16 +514,16 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
                 copy.meet(); /* or the compiler moves loads up, for which there are no registers */
             if (AHEAD) {
                 if (b == 1)
-                    stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
-                multiply_keys<T, D, MT, WARPS, true>(s, w, places, b == 0 ? BLOCK : 0, KEYS);
+                    stage = next_stage<T, D, MT, WARPS, STAGES>(copy, offsets, stage, left, work, params);
+                multiply_keys<T, D, MT, WARPS, true>(s, w, offsets, b == 0 ? BLOCK : 0, KEYS);
             }
             multiply_values<T, D, MT, WARPS>(w, p[1], values, 1);
             if (!AHEAD && b == 1)
-                stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
+                stage = next_stage<T, D, MT, WARPS, STAGES>(copy, offsets, stage, left, work, params);
         }
     if (left > KEYS) {
         if (!AHEAD)
-            multiply_keys<T, D, MT, WARPS, true>(s, w, places, 0, KEYS);
+            multiply_keys<T, D, MT, WARPS, true>(s, w, offsets, 0, KEYS);
         uint32_t p[2][MT][4];
         const float scale = complete_scores<MT, true, BIAS_STATS>(s, params, work, row, work.length - left, KEYS);
         follow_maximum<D, MT, true>(s, w, scale, KEYS);
@@ -533,13 +533,13 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
             warp_sync();
         left -= KEYS;
         if (AHEAD)
-            multiply_keys<T, D, MT, WARPS, false>(s, w, places, BLOCK, left);
-        multiply_values<T, D, MT, WARPS>(w, p[0], places.v, 0);
-        multiply_values<T, D, MT, WARPS>(w, p[1], places.v, 1);
-        places.move(BLOCK);
+            multiply_keys<T, D, MT, WARPS, false>(s, w, offsets, BLOCK, left);
+        multiply_values<T, D, MT, WARPS>(w, p[0], offsets.v, 0);
+        multiply_values<T, D, MT, WARPS>(w, p[1], offsets.v, 1);
+        offsets.move(BLOCK);
     }
     if (!AHEAD)
-        multiply_keys<T, D, MT, WARPS, false>(s, w, places, 0, left);
+        multiply_keys<T, D, MT, WARPS, false>(s, w, offsets, 0, left);
     const float scale = complete_scores<MT, false, BIAS_STATS>(s, params, work, row, work.length - left, left);
     follow_maximum<D, MT, false>(s, w, scale, left);
 #pragma unroll
@@ -547,7 +547,7 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
         if (n * 16 < left) {
             uint32_t p[MT][4];
             weigh<T, D, MT, BIAS_STATS>(p, s, w, scale, n);
-            multiply_values<T, D, MT, WARPS>(w, p, places.v, n);
+            multiply_values<T, D, MT, WARPS>(w, p, offsets.v, n);
         }
 }
 
@@ -598,7 +598,7 @@ RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_
             copy.fetch(stage * attention_ring<D, MT, STAGES>::STAGE, length - stage * STAGE_KEYS, work, params);
         copy_commit();
     }
-    lane_places<D> places(memory, threadIdx.x & 31);
+    lane_offsets<D> offsets(memory, threadIdx.x & 31);
     sign_q(w, params.q_sign);
     if (queries_away<D, MT, WARPS>::YES) {
         unsigned char *const away = memory + attention_ring<D, MT, STAGES>::SIZE;
@@ -606,7 +606,7 @@ RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_
         for (int step = 0; step < D / 16; step++)
             *reinterpret_cast<uint4 *>(away + threadIdx.x * 16 + step * queries_away<D, MT, WARPS>::STEP) =
                 make_uint4(w.q[0][step][0], w.q[0][step][1], w.q[0][step][2], w.q[0][step][3]);
-        places.q = shared_address(away);
+        offsets.q = shared_address(away);
     }
     begin_rows(w);
     copy_wait<STAGES - 1>();
@@ -617,16 +617,16 @@ RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_
         for (int left = length; left > STAGE_KEYS; left -= STAGE_KEYS) {
             for (int b = 0; b < 2 && queries_away<D, MT, WARPS>::YES; b++)
                 copy.meet();
-            stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
+            stage = next_stage<T, D, MT, WARPS, STAGES>(copy, offsets, stage, left, work, params);
         }
         return;
     }
     if (BIAS_STATS && (D == 64 || params.key_bias != nullptr || params.cls_probs != nullptr || params.lse != nullptr)) {
-        attend_rows<T, D, MT, WARPS, STAGES, BIAS_STATS>(w, copy, places, params, work, row);
+        attend_rows<T, D, MT, WARPS, STAGES, BIAS_STATS>(w, copy, offsets, params, work, row);
         row = warp_row<MT, WARPS>(work);
         finish_stats<D, MT>(w, params, work, row);
     } else {
-        attend_rows<T, D, MT, WARPS, STAGES, false>(w, copy, places, params, work, row);
+        attend_rows<T, D, MT, WARPS, STAGES, false>(w, copy, offsets, params, work, row);
         row = warp_row<MT, WARPS>(work);
     }
     T *out = first_row(static_cast<T *>(params.out), params.out_stride, work, params);

@@ -137,7 +137,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
     float logit[MT][2], delta[MT][2];           /* the rows' numbers; keys have none without BIAS_STATS */
     float share[MT][2];                         /* of d_key_bias */
 
-    static __device__ __forceinline__ void place(uint32_t (&a)[STEPS][4], const uint4 &low, const uint4 &high, int group)
+    static __device__ __forceinline__ void arrange(uint32_t (&a)[STEPS][4], const uint4 &low, const uint4 &high, int group)
     {
         a[group * 2][0] = low.x, a[group * 2][1] = high.x, a[group * 2][2] = low.y, a[group * 2][3] = high.y;
         a[group * 2 + 1][0] = low.z, a[group * 2 + 1][1] = high.z, a[group * 2 + 1][2] = low.w, a[group * 2 + 1][3] = high.w;
@@ -153,7 +153,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
 #pragma unroll
             for (int group = 0; group < D / 32; group++) {
                 const uint32_t from = (uint32_t)tile_rows<D>::advance(at, group * 4);
-                place(a[m], load_shared_16(from), load_shared_16(from + 8 * PITCH), group);
+                arrange(a[m], load_shared_16(from), load_shared_16(from + 8 * PITCH), group);
             }
         }
     }
@@ -169,7 +169,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
 #pragma unroll
             for (int group = 0; group < D / 32; group++) {
                 const int channel = (group * 4 + (lane & 3)) * 8, inside = channel < head_dim ? channel : 0;
-                place(a[m], *reinterpret_cast<const uint4 *>(low + inside), *reinterpret_cast<const uint4 *>(high + inside), group);
+                arrange(a[m], *reinterpret_cast<const uint4 *>(low + inside), *reinterpret_cast<const uint4 *>(high + inside), group);
             }
         }
     }

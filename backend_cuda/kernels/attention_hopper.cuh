@@ -205,7 +205,7 @@ struct tile_slot {
    fewer rows were passed over. */
 template <typename S>
 RVIT_DEVICE bool hopper_copies(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, int least, int below,
-                               tile_place &at)
+                               tile_position &at)
 {
     const hopper_memory<S> m(memory);
     const tile_slot slot = {m.barriers};
@@ -267,7 +267,7 @@ RVIT_DEVICE bool hopper_tiles(const rvit_cu_attention_hopper_params &params, con
 /* The same for images that are not long, whose rows the groups load themselves. At one barrier a tile is named, at the other all know it.
  */
 template <typename S>
-RVIT_DEVICE void other_copies(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, tile_place at)
+RVIT_DEVICE void other_copies(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, tile_position at)
 {
     const tile_slot slot = {(shared_address(memory) + 1023) & ~1023u};
     tile_walk walk(at);
@@ -308,7 +308,7 @@ template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_tiles(const 
         release_registers<S::COPIER_REGISTERS>();
         if (threadIdx.x >= THREADS + 32)
             return;
-        tile_place at = {(int)blockIdx.x, 0};
+        tile_position at = {(int)blockIdx.x, 0};
         if (HAS_LARGE_BLOCK) {
             if (!hopper_copies<LARGE_BLOCK>(params, memory, params.large_block_rows, INT_MAX, at))
                 return;

@@ -7,7 +7,7 @@
 #include "attention.cuh"
 
 /* Where the CTA's next tile is, from the first of the 32 images' on, and whether it is dealt out on the way back. */
-struct tile_place {
+struct tile_position {
     int next, back;
 
     __device__ __forceinline__ void step()
@@ -19,13 +19,13 @@ struct tile_place {
 
 /* By a whole warp, each lane of which holds one of 32 images. Images of fewer rows than least, or below and more, are passed over. */
 struct tile_walk {
-    tile_place at;
+    tile_position at;
     int first;    /* of the 32 */
-    int place, n; /* of the lane's image: where its tiles begin, and how many they are */
+    int begin, n; /* of the lane's image: where its tiles begin, and how many they are */
     int all;      /* tiles of the 32 */
     int shorter;  /* whether an image of fewer rows than least, and some, was passed over */
 
-    __device__ __forceinline__ tile_walk(tile_place from) : at(from), first(-32), place(0), n(0), all(0), shorter(0)
+    __device__ __forceinline__ tile_walk(tile_position from) : at(from), first(-32), begin(0), n(0), all(0), shorter(0)
     {
     }
     static __device__ __forceinline__ image_rows image(const rvit_cu_attention_hopper_params &params, int i)
@@ -38,7 +38,7 @@ struct tile_walk {
         int length = 0;
         if (first + lane < params.n_images)
             length = image(params, first + lane).len;
-        place = all = 0;
+        begin = all = 0;
         shorter |= warp_any(length > 0 && length < least);
         if (length < least || length >= below)
             length = 0;
@@ -47,7 +47,7 @@ struct tile_walk {
         for (int i = 0; i < 32; i++) {
             const int other = shuffle(length, i), count = shuffle(n, i);
             if (other > length || (other == length && i < lane))
-                place += count;
+                begin += count;
             all += count;
         }
     }
@@ -63,7 +63,7 @@ struct tile_walk {
             first += 32;
             load(params, rows, least, below);
         }
-        const int lane = find_first(warp_ballot(at.next >= place && at.next < place + n)), tile = at.next - shuffle(place, lane);
+        const int lane = find_first(warp_ballot(at.next >= begin && at.next < begin + n)), tile = at.next - shuffle(begin, lane);
         at.step();
         const image_rows r = image(params, first + lane);
         work.begin = r.begin, work.length = r.len;

@@ -82,7 +82,7 @@ RVIT_DEVICE uint32_t e4m3_of(const e4m3_row &row, float4 x)
 }
 
 /* Of four values those that are cut off. */
-RVIT_DEVICE int cut_off(const e4m3_row &row, float4 x)
+RVIT_DEVICE int saturates(const e4m3_row &row, float4 x)
 {
     const float largest = row.mask != 0 ? RVIT_E4M3_LARGEST : INFINITY;
     return (fabsf(mul_rn(x.x, row.factor)) > largest) + (fabsf(mul_rn(x.y, row.factor)) > largest) +
@@ -97,7 +97,7 @@ RVIT_DEVICE int halves_beyond(uint32_t x, float limit)
 }
 
 /* By a warp, whose lanes have found so many. */
-RVIT_DEVICE void add_cut_off(int32_t *saturated, int n)
+RVIT_DEVICE void add_saturated(int32_t *saturated, int n)
 {
     for (int mask = 16; mask > 0; mask /= 2)
         n += shuffle_xor(n, mask);

@@ -21,9 +21,9 @@ struct batch_size {
     int rows, patch_rows, windows;
 };
 
-RVIT_DEVICE int grid_side(int given, int merge)
+RVIT_DEVICE int grid_side(int value, int merge)
 {
-    const int side = min(max(given, 0), RVIT_CU_MAX_SIDE);
+    const int side = min(max(value, 0), RVIT_CU_MAX_SIDE);
     return side - side % merge;
 }
 
@@ -53,7 +53,7 @@ RVIT_DEVICE batch_size add_image(const rvit_cu_grid_layout_params &params, batch
 }
 
 /* The line and the column of a unit of an image of unit_height x unit_width, by its number among the rows. */
-RVIT_DEVICE int2 place_of_unit(int window, int unit_height, int unit_width, int unit)
+RVIT_DEVICE int2 position_of_unit(int window, int unit_height, int unit_width, int unit)
 {
     if (window == 0)
         return make_int2(unit / unit_width, unit % unit_width);
@@ -73,21 +73,21 @@ RVIT_DEVICE int unit_at(int window, int unit_height, int unit_width, int y, int 
 }
 
 /* The rows begin .. end - 1 of an image. */
-RVIT_DEVICE void fill_cells(const rvit_cu_grid_layout_params &params, image_size size, int image, int begin, int end, int patch_row)
+RVIT_DEVICE void fill_patches(const rvit_cu_grid_layout_params &params, image_size size, int image, int begin, int end, int patch_row)
 {
     const int merge = params.merge, area = merge * merge, grid = size.height << 16 | size.width;
     const int unit_height = size.height / merge, unit_width = size.width / merge;
     for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
         const int patch = row - begin - params.n_prefix;
-        int4 cell = {-1 - (row - begin), image, 0, grid};
+        int4 patch = {-1 - (row - begin), image, 0, grid};
         if (patch >= 0) {
             const int unit = patch / area, inner = patch - unit * area, in_line = inner / merge;
-            const int2 place = place_of_unit(params.window, unit_height, unit_width, unit);
-            const int y = place.x * merge + in_line, x = place.y * merge + inner - in_line * merge;
-            cell.x = patch_row + (params.line_by_line ? y * size.width + x : (place.x * unit_width + place.y) * area + inner);
-            cell.z = y << 16 | x;
+            const int2 at = position_of_unit(params.window, unit_height, unit_width, unit);
+            const int y = at.x * merge + in_line, x = at.y * merge + inner - in_line * merge;
+            patch.x = patch_row + (params.line_by_line ? y * size.width + x : (at.x * unit_width + at.y) * area + inner);
+            patch.z = y << 16 | x;
         }
-        reinterpret_cast<int4 *>(params.cells)[row] = cell;
+        reinterpret_cast<int4 *>(params.cells)[row] = patch;
     }
 }
 
@@ -157,7 +157,7 @@ RVIT_DEVICE void lay_out_grids(const rvit_cu_grid_layout_params &params)
         const image_size size = size_of_image(params, image);
         const batch_size after = add_image(params, at, size.tokens, size.patches, size.windows);
         if (params.cells != nullptr)
-            fill_cells(params, size, image, at.rows, after.rows, at.patch_rows);
+            fill_patches(params, size, image, at.rows, after.rows, at.patch_rows);
         if (params.unit_rows != nullptr)
             fill_unit_rows(params, size, at.rows, after.rows);
         if (params.window_cu_seqlens != nullptr)
@@ -166,17 +166,17 @@ RVIT_DEVICE void lay_out_grids(const rvit_cu_grid_layout_params &params)
     }
 }
 
-/* A patch's place, inside its grid whatever the cell holds. */
-struct patch_place {
+/* A patch's at, inside its grid whatever the cell holds. */
+struct patch_position {
     int y, x, height, width;
 };
 
-RVIT_DEVICE patch_place place_of(int4 cell)
+RVIT_DEVICE patch_position position_of(int4 patch)
 {
-    patch_place place;
-    place.height = min(max(cell.w >> 16, 1), RVIT_CU_MAX_SIDE), place.width = min(max(cell.w & 65535, 1), RVIT_CU_MAX_SIDE);
-    place.y = min(max(cell.z >> 16, 0), place.height - 1), place.x = min(max(cell.z & 65535, 0), place.width - 1);
-    return place;
+    patch_position at;
+    at.height = min(max(patch.w >> 16, 1), RVIT_CU_MAX_SIDE), at.width = min(max(patch.w & 65535, 1), RVIT_CU_MAX_SIDE);
+    at.y = min(max(patch.z >> 16, 0), at.height - 1), at.x = min(max(patch.z & 65535, 0), at.width - 1);
+    return at;
 }
 
 /* One line or column of a resampled table: core/base/resample.h. */
@@ -286,18 +286,18 @@ template <typename T> RVIT_DEVICE void embed_rows(const rvit_cu_embed_params &pa
     RVIT_SHARED float weights[2 * RVIT_CU_MAX_TABLE];
     const int rows = live_rows(params.rows), dim = params.dim;
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
-        const int4 cell = reinterpret_cast<const int4 *>(params.cells)[row];
+        const int4 patch = reinterpret_cast<const int4 *>(params.cells)[row];
         float *out = params.out + row * dim;
-        if (cell.x < 0 || params.patch_rows == 0) {
-            const float *prefix = params.prefix + (long long)min(~cell.x, params.n_prefix - 1) * dim;
-            const bool is_there = cell.x < 0 && params.n_prefix > 0;
+        if (patch.x < 0 || params.patch_rows == 0) {
+            const float *prefix = params.prefix + (long long)min(~patch.x, params.n_prefix - 1) * dim;
+            const bool is_there = patch.x < 0 && params.n_prefix > 0;
             for (int column = (int)threadIdx.x * 4; column < dim; column += blockDim.x * 4)
                 store_4(out + column, is_there ? load_4(prefix + column) : make_float4(0.0f, 0.0f, 0.0f, 0.0f));
             continue;
         }
-        const patch_place place = place_of(cell);
-        const table_taps down = taps_of(params.resample, params.table_height, place.height, place.y);
-        const table_taps across = taps_of(params.resample, params.table_width, place.width, place.x);
+        const patch_position at = position_of(patch);
+        const table_taps down = taps_of(params.resample, params.table_height, at.height, at.y);
+        const table_taps across = taps_of(params.resample, params.table_width, at.width, at.x);
         if (params.table != nullptr) {
             block_sync();
             for (int tap = threadIdx.x; tap < down.n + across.n; tap += blockDim.x) {
@@ -308,9 +308,9 @@ template <typename T> RVIT_DEVICE void embed_rows(const rvit_cu_embed_params &pa
             }
             block_sync();
         }
-        const T *patch = static_cast<const T *>(params.patches) + (long long)min(cell.x, params.patch_rows - 1) * dim;
+        const T *from = static_cast<const T *>(params.patches) + (long long)min(patch.x, params.patch_rows - 1) * dim;
         for (int column = (int)threadIdx.x * 4; column < dim; column += blockDim.x * 4) {
-            float4 x = load_4(patch + column);
+            float4 x = load_4(from + column);
             if (params.table != nullptr) {
                 const float4 position = position_at(params, down, across, weights, column);
                 x.x += position.x, x.y += position.y, x.z += position.z, x.w += position.w;
@@ -342,12 +342,12 @@ RVIT_DEVICE void fill_turns(const rvit_cu_grid_rope_params &params)
 {
     const int rows = live_rows(params.rows), pairs = params.head_dim / 2, warps = (int)blockDim.x / 32;
     for (long long row = (long long)blockIdx.x * warps + (int)threadIdx.x / 32; row < rows; row += (long long)gridDim.x * warps) {
-        const int4 cell = reinterpret_cast<const int4 *>(params.cells)[row];
-        const patch_place place = place_of(cell);
+        const int4 patch = reinterpret_cast<const int4 *>(params.cells)[row];
+        const patch_position at = position_of(patch);
         float *out = params.out + row * params.head_dim;
         for (int pair = threadIdx.x & 31; pair < pairs; pair += 32) {
             const bool is_second = pair >= pairs / 2, is_x = is_second != (params.xy != 0);
-            const int i = is_x ? place.x : place.y, side = is_x ? place.width : place.height;
+            const int i = is_x ? at.x : at.y, side = is_x ? at.width : at.height;
             const float reference = is_x ? params.reference_width : params.reference_height;
             float over = 1.0f, at = (float)i + params.offset, lost = 0.0f;
             if (params.centred)
@@ -360,7 +360,7 @@ RVIT_DEVICE void fill_turns(const rvit_cu_grid_rope_params &params)
             const float high = at / over, low = (fmaf(-high, over, at) + lost) / over;
             const float turns = high * frequency.x;
             const float rest = fmaf(high, frequency.x, -turns) + (high * frequency.y + low * frequency.x);
-            const float2 angle = cell.x < 0 ? make_float2(1.0f, 0.0f) : turn(turns, rest);
+            const float2 angle = patch.x < 0 ? make_float2(1.0f, 0.0f) : turn(turns, rest);
             out[pair] = angle.x;
             out[pair + pairs] = angle.y;
         }

@@ -37,14 +37,14 @@
 #define CLUSTER_MAPPED
 
 /* Tensor maps are used where the launch leaves them. */
-#define IN_PLACE_FIXED
-#define IN_PLACE_DYNAMIC
-#define IN_PLACE_MAPPED __grid_constant__
-#define IN_PLACE_PAIRED __grid_constant__
+#define PARAM_SPACE_FIXED
+#define PARAM_SPACE_DYNAMIC
+#define PARAM_SPACE_MAPPED __grid_constant__
+#define PARAM_SPACE_PAIRED __grid_constant__
 #define WAIT_BEFORE wait_for_previous();
 #define WAIT_INSIDE
 #define RVIT_CU_KERNEL(name, type, threads, ctas, wait, shared, ...)                    \
-    extern "C" __global__ void CLUSTER_##shared __launch_bounds__(threads, ctas) name(const IN_PLACE_##shared type params) \
+    extern "C" __global__ void CLUSTER_##shared __launch_bounds__(threads, ctas) name(const PARAM_SPACE_##shared type params) \
     {                                                                                   \
         launch_next();                                                                  \
         WAIT_##wait __VA_ARGS__(params);                                                \

@@ -32,19 +32,19 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
     struct shared_by_all {
         float scale, factor; /* of x and weight, if there is one for all; of what becomes e4m3 */
         bool in_halves;      /* GELU in arithmetic of 16 bits: what is beyond them is cut off, and what they make 0 becomes 0 */
-        const float *bias;   /* to be added as the scale for all is applied; else settle adds it */
+        const float *bias;   /* to be added as the scale for all is applied; else apply_scales adds it */
 
         __device__ __forceinline__ shared_by_all(const rvit_cu_linear_params &params)
         {
             bias = params.one_scale != nullptr ? params.bias : nullptr;
-            scale = params.one_scale != nullptr ? nan_if_endless(*params.one_scale * *params.weight_scales) : 1.0f;
+            scale = params.one_scale != nullptr ? nan_if_infinite(*params.one_scale * *params.weight_scales) : 1.0f;
             factor = MAKES_E4M3 ? factor_of(*params.static_scale) : 1.0f;
             in_halves = params.gelu && factor >= RVIT_E4M3_LARGEST / RVIT_F16_LARGEST && factor <= 4096.0f;
         }
     };
 
     /* What becomes e4m3 is NaN if it is not finite, which halves that are cut off do not tell. */
-    static __device__ __forceinline__ float nan_if_endless(float x)
+    static __device__ __forceinline__ float nan_if_infinite(float x)
     {
         return MAKES_E4M3 ? fmaf(0.0f, x, x) : x;
     }
@@ -64,14 +64,14 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
     }
 
     /* Apart from the loads, which are not waited for where they are asked for. */
-    static __device__ __forceinline__ void settle_bias(float4 (&bias)[AT_ONCE][STEP / 4])
+    static __device__ __forceinline__ void finish_bias(float4 (&bias)[AT_ONCE][STEP / 4])
     {
 #pragma unroll
         for (int u = 0; u < AT_ONCE; u++)
 #pragma unroll
             for (int i = 0; i < STEP / 4; i++) {
                 float4 &b = bias[u][i];
-                b = make_float4(nan_if_endless(b.x), nan_if_endless(b.y), nan_if_endless(b.z), nan_if_endless(b.w));
+                b = make_float4(nan_if_infinite(b.x), nan_if_infinite(b.y), nan_if_infinite(b.z), nan_if_infinite(b.w));
             }
     }
 
@@ -98,8 +98,8 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
 
     /* Scales of rows and columns, and the bias, of rows 8 apart. */
     template <int ROWS>
-    static __device__ __forceinline__ void settle(float (&x)[ROWS][STEP], const rvit_cu_linear_params &params, int row, int column,
-                                                  int rows)
+    static __device__ __forceinline__ void apply_scales(float (&x)[ROWS][STEP], const rvit_cu_linear_params &params, int row, int column,
+                                                        int rows)
     {
 #pragma unroll
         for (int i = 0; i < STEP; i += 4) {
@@ -108,10 +108,10 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 const float of_row = row + r * 8 < rows ? params.x_scales[row + r * 8] : 0.0f;
-                x[r][i] = nan_if_endless(add_rn(mul_rn(x[r][i], mul_rn(of_row, of.x)), bias.x));
-                x[r][i + 1] = nan_if_endless(add_rn(mul_rn(x[r][i + 1], mul_rn(of_row, of.y)), bias.y));
-                x[r][i + 2] = nan_if_endless(add_rn(mul_rn(x[r][i + 2], mul_rn(of_row, of.z)), bias.z));
-                x[r][i + 3] = nan_if_endless(add_rn(mul_rn(x[r][i + 3], mul_rn(of_row, of.w)), bias.w));
+                x[r][i] = nan_if_infinite(add_rn(mul_rn(x[r][i], mul_rn(of_row, of.x)), bias.x));
+                x[r][i + 1] = nan_if_infinite(add_rn(mul_rn(x[r][i + 1], mul_rn(of_row, of.y)), bias.y));
+                x[r][i + 2] = nan_if_infinite(add_rn(mul_rn(x[r][i + 2], mul_rn(of_row, of.z)), bias.z));
+                x[r][i + 3] = nan_if_infinite(add_rn(mul_rn(x[r][i + 3], mul_rn(of_row, of.w)), bias.w));
             }
         }
     }
@@ -151,7 +151,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
     /* Of e4m3, by a static scale; those that are cut off are counted. */
     static __device__ __forceinline__ void finish_units(uint2 (&bits)[AT_ONCE][2], float (&x)[AT_ONCE][2][STEP],
                                                         const rvit_cu_linear_params &params, const shared_by_all &all,
-                                                        const bool (&is_there)[AT_ONCE][2], int &n_cut_off)
+                                                        const bool (&is_there)[AT_ONCE][2], int &n_saturated)
     {
         const bool counts = params.saturated != nullptr;
         if (SERVES == PLAIN && all.in_halves) {
@@ -163,7 +163,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
             if (counts)
 #pragma unroll
                 for (int i = 0; i < AT_ONCE * STEP; i++)
-                    n_cut_off += is_there[i / STEP][i / 4 % 2] ? halves_beyond(pairs[i], RVIT_E4M3_LARGEST) : 0;
+                    n_saturated += is_there[i / STEP][i / 4 % 2] ? halves_beyond(pairs[i], RVIT_E4M3_LARGEST) : 0;
 #pragma unroll
             for (int i = 0; i < AT_ONCE * STEP; i += 4)
                 bits[i / STEP][i / 4 % 2] =
@@ -179,7 +179,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
                 if (counts)
 #pragma unroll
                     for (int i = 0; i < STEP; i++)
-                        n_cut_off += is_there[u][half] && fabsf(v[i]) > RVIT_E4M3_LARGEST;
+                        n_saturated += is_there[u][half] && fabsf(v[i]) > RVIT_E4M3_LARGEST;
                 bits[u][half] = make_uint2(pack_e4m3(v[0], v[1], v[2], v[3]), pack_e4m3(v[4], v[5], v[6], v[7]));
             }
     }
@@ -210,14 +210,14 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
     {
         const int width = params.out_features;
         const shared_by_all all(params);
-        int n_cut_off = 0;
+        int n_saturated = 0;
         if (MAKES_E4M3 && column == 0)
             store_scales(params, all.factor, blocks, row, rows);
         float x[AT_ONCE][2][STEP];
         float4 bias[AT_ONCE][STEP / 4];
         typename choose_type<MAKES_E4M3, uint2, uint4>::type bits[AT_ONCE][2];
         load_bias(bias, all.bias, column, width);
-        settle_bias(bias);
+        finish_bias(bias);
         take(x, sum, 0, 0, all.scale, bias);
         V *to = out + (long long)row * width + column;
 #pragma unroll 1
@@ -225,7 +225,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
             if (params.one_scale == nullptr)
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++)
-                    settle(x[u], params, row, column + u * UNIT, rows);
+                    apply_scales(x[u], params, row, column + u * UNIT, rows);
             const bool ends = turn % TURNS == 0; /* a block */
             const int step = ends ? AT_ONCE * UNIT - BN : AT_ONCE * UNIT;
             load_bias(bias, all.bias, column + step, width);
@@ -235,7 +235,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
 #pragma unroll
                 for (int half = 0; half < 2; half++)
                     is_there[u][half] = row + half * 8 < rows && column + u * UNIT < width;
-            finish_units(bits, x, params, all, is_there, n_cut_off);
+            finish_units(bits, x, params, all, is_there, n_saturated);
 #pragma unroll
             for (int half = 0; half < 2; half++)
 #pragma unroll
@@ -246,14 +246,14 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
             to += ends ? 64ll * width + step : step;
             row += ends ? 64 : 0;
             column += step;
-            settle_bias(bias);
+            finish_bias(bias);
 #pragma unroll
             for (int next = 1; next < TURNS * BLOCKS; next++)
                 if (turn == next)
                     take(x, sum, next % TURNS * AT_ONCE, next / TURNS, all.scale, bias);
         }
         if (MAKES_E4M3 && params.saturated != nullptr)
-            add_cut_off(params.saturated, n_cut_off);
+            add_saturated(params.saturated, n_saturated);
     }
 
     /* Of float32: a residual. The next piece of it is on its way. */
@@ -282,7 +282,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
                     {fmaf(sum[b][sum_of(at, 0, half)], all.scale, bias.x), fmaf(sum[b][sum_of(at, 1, half)], all.scale, bias.y),
                      fmaf(sum[b][sum_of(at, 2, half)], all.scale, bias.z), fmaf(sum[b][sum_of(at, 3, half)], all.scale, bias.w)}};
                 if (params.one_scale == nullptr)
-                    settle(x, params, r, c + u * UNIT, rows);
+                    apply_scales(x, params, r, c + u * UNIT, rows);
                 if (r < rows && c + u * UNIT < params.out_features)
                     store_4(to + u * UNIT, make_float4(x[0][0] + y.x, x[0][1] + y.y, x[0][2] + y.z, x[0][3] + y.w));
             }

@@ -89,8 +89,8 @@ template <typename T> struct layernorm {
             int n = 0;
 #pragma unroll
             for (int p = 0; p < PIECES; p++)
-                n += p * 128 + lane_column() < dim ? cut_off(to, value[p]) : 0;
-            add_cut_off(params.saturated, n);
+                n += p * 128 + lane_column() < dim ? saturates(to, value[p]) : 0;
+            add_saturated(params.saturated, n);
         }
     }
 
@@ -206,11 +206,11 @@ template <typename T> struct layernorm {
         for (int i = lane_column(); i < params.dim; i += 128) {
             const float4 value = normalised(params, load_4(x + i), i, mean, scale);
             store_e4m3(params, (long long)row * params.dim + i, e4m3_of(to, value));
-            n += cut_off(to, value);
+            n += saturates(to, value);
         }
         store_scale(params, row, to.scale);
         if (params.static_scale != nullptr && params.saturated != nullptr)
-            add_cut_off(params.saturated, n);
+            add_saturated(params.saturated, n);
     }
 
     /* RMS, padded rows, no beta: rows are read again for each pass. With E4M3 all that the kernels above do not serve. */

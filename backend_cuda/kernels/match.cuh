@@ -165,12 +165,12 @@ RVIT_DEVICE match_choice choice_of(const rvit_cu_match_params &params, const mat
 }
 
 /* Unit a of A, or past the last of them that; counted from the prefix on, as metrics are. */
-RVIT_DEVICE int place_of_a(const match_job &job, int a)
+RVIT_DEVICE int slot_of_a(const match_job &job, int a)
 {
     return job.a0 - job.prefix + 2 * min(a, job.n_a - 1);
 }
 
-RVIT_DEVICE int place_of_b(const match_job &job, int b)
+RVIT_DEVICE int slot_of_b(const match_job &job, int b)
 {
     return job.b0 - job.prefix + 2 * min(b, job.n_b - 1);
 }
@@ -189,8 +189,8 @@ RVIT_DEVICE void stage_units(const match_job &job, int a, int last, int b, int c
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             const int row = line + first + i * LINES;
-            const int place = row < MATCH_A_TILE ? place_of_a(job, a + row) : place_of_b(job, b + row - MATCH_A_TILE);
-            value[i] = load_4(job.metric + (long long)place * job.pitch + c + piece);
+            const int slot = row < MATCH_A_TILE ? slot_of_a(job, a + row) : slot_of_b(job, b + row - MATCH_A_TILE);
+            value[i] = load_4(job.metric + (long long)slot * job.pitch + c + piece);
         }
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
@@ -215,7 +215,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
     const uint32_t shared = shared_address(staged == nullptr ? job.metric : staged);
     for (int a = first; a < last; a += MATCH_A_TILE) {
         /* For the whole CTA. */
-        const bool is_tall = a + MATCH_A_TILE / 2 < last;
+        const bool is_full = a + MATCH_A_TILE / 2 < last;
         float value[MATCH_A];
         int index[MATCH_A];
 #pragma unroll
@@ -246,15 +246,15 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
 #pragma unroll
                 for (int j = 0; j < MATCH_B; j++) {
                     const int row = column + j * MATCH_LINE;
-                    const int place = staged != nullptr ? MATCH_A_TILE + row : job.n_a + min(b + row, job.n_b - 1);
-                    y[j] = shared + place * pitch * 4;
+                    const int slot = staged != nullptr ? MATCH_A_TILE + row : job.n_a + min(b + row, job.n_b - 1);
+                    y[j] = shared + slot * pitch * 4;
                 }
 #pragma unroll 1
                 for (int c = 0; c < min(channels, job.dim - base) * 4; c += 16) {
                     float4 left[MATCH_A];
 #pragma unroll
                     for (int i = 0; i < MATCH_A; i++)
-                        if (i < MATCH_A / 2 || is_tall)
+                        if (i < MATCH_A / 2 || is_full)
                             left[i] = load_held_4(x[i] + c);
 #pragma unroll
                     for (int j = 0; j < MATCH_B; j++) {
@@ -263,7 +263,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
                         const float4 right = load_held_4(y[j] + c);
 #pragma unroll
                         for (int i = 0; i < MATCH_A; i++)
-                            if (i < MATCH_A / 2 || is_tall)
+                            if (i < MATCH_A / 2 || is_full)
                                 sum[i][j] = fmaf(left[i].w, right.w,
                                                  fmaf(left[i].z, right.z, fmaf(left[i].y, right.y, fmaf(left[i].x, right.x, sum[i][j]))));
                     }
@@ -372,8 +372,8 @@ RVIT_DEVICE void list_halves(const rvit_cu_match_params &params, const match_job
 {
     const int most = params.layout.rows;
     int32_t *src_rows = params.layout.src_rows;
-    const auto put = [&](int place, int row) {
-        const int at = add_up_to(to, place, most);
+    const auto put = [&](int slot, int row) {
+        const int at = add_up_to(to, slot, most);
         if (at < most)
             src_rows[at] = job.begin + row;
     };
@@ -415,7 +415,7 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_match_params &params, int image
 
 /* Where the image's metrics and lists lie: in shared memory if they fit, else in the arrays that its own rows have in the op's results and
    that are written last. */
-RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, match_memory &memory, float *held)
+RVIT_DEVICE void load_metrics(const rvit_cu_match_params &params, match_job &job, match_memory &memory, float *held)
 {
     const int n = job.units - job.prefix, dim = job.dim;
     const float *metric = params.metric + (long long)row_of_unit(job, job.prefix) * params.head_dim;
@@ -434,8 +434,8 @@ RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, m
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (row + i * lines < n) {
-                    const int unit = row + i * lines, place = ((unit ^ (job.a0 - job.prefix)) & 1) == 0 ? unit / 2 : job.n_a + unit / 2;
-                    store_4(held + place * pitch + column, value[i]);
+                    const int unit = row + i * lines, slot = ((unit ^ (job.a0 - job.prefix)) & 1) == 0 ? unit / 2 : job.n_a + unit / 2;
+                    store_4(held + slot * pitch + column, value[i]);
                 }
         }
         job.metric = held, job.pitch = pitch;
@@ -468,7 +468,7 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
         if (!is_last_part(layout, image, memory.layout))
             return;
     }
-    place_job(params, job, memory, held);
+    load_metrics(params, job, memory, held);
     block_sync();
     if (job.merges > 0)
         find_partners(params, job, first, last, params.splits ? held : nullptr, memory.choices);

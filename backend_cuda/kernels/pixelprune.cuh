@@ -35,13 +35,13 @@ struct patch_order {
     int most;        /* the last patch row that a cell can begin with; below 0: there is none */
 };
 
-RVIT_DEVICE patch_order order_of(const rvit_cu_pixelprune_params &params, const patch_place &place)
+RVIT_DEVICE patch_order order_of(const rvit_cu_pixelprune_params &params, const patch_position &at)
 {
     const int m = params.merge;
-    patch_order order = {m, m * m, m * m * max(place.width / m, 1), params.patch_rows - m * m};
+    patch_order order = {m, m * m, m * m * max(at.width / m, 1), params.patch_rows - m * m};
     if (params.patch_merge) {
-        order.line = place.width, order.left = m, order.above = m * place.width;
-        order.most = params.patch_rows - (m - 1) * place.width - m;
+        order.line = at.width, order.left = m, order.above = m * at.width;
+        order.most = params.patch_rows - (m - 1) * at.width - m;
     }
     return order;
 }
@@ -75,15 +75,15 @@ RVIT_DEVICE int reconstruction(const rvit_cu_pixelprune_params &params, const pa
 }
 
 /* By a warp: the cell whose first row is `row`, of an image that ends at `past`. */
-RVIT_DEVICE void mark_cell(const rvit_cu_pixelprune_params &params, int row, int past)
+RVIT_DEVICE void mark_group(const rvit_cu_pixelprune_params &params, int row, int past)
 {
     const int merge = params.merge, area = merge * merge, lane = threadIdx.x & 31;
-    const int4 cell = reinterpret_cast<const int4 *>(params.cells)[row];
-    const patch_place place = place_of(cell);
-    const patch_order order = order_of(params, place);
+    const int4 patch = reinterpret_cast<const int4 *>(params.cells)[row];
+    const patch_position at = position_of(patch);
+    const patch_order order = order_of(params, at);
     const bool has_pixels = order.most >= 0;
-    const int own = min(max(cell.x, 0), order.most);
-    const bool on_left = has_pixels && place.x >= merge, above = has_pixels && place.y >= merge;
+    const int own = min(max(patch.x, 0), order.most);
+    const bool on_left = has_pixels && at.x >= merge, above = has_pixels && at.y >= merge;
     bool kept = true;
     if (on_left || above) {
         const int a = reconstruction(params, order, own - (on_left ? order.left : order.above));
@@ -102,7 +102,7 @@ RVIT_DEVICE void mark_cell(const rvit_cu_pixelprune_params &params, int row, int
 }
 
 /* The first row of a cell by its number in the image, line after line. */
-RVIT_DEVICE int row_of_cell(const rvit_cu_pixelprune_params &params, int first, int past, int number)
+RVIT_DEVICE int row_of_group(const rvit_cu_pixelprune_params &params, int first, int past, int number)
 {
     const int area = params.merge * params.merge, row = first + number * area;
     if (params.unit_rows == nullptr || row / area >= params.rows / area)
@@ -111,7 +111,7 @@ RVIT_DEVICE int row_of_cell(const rvit_cu_pixelprune_params &params, int first, 
     return min(max(unit * area, first), past - 1);
 }
 
-RVIT_DEVICE void mark_cells(const rvit_cu_pixelprune_params &params)
+RVIT_DEVICE void mark_groups(const rvit_cu_pixelprune_params &params)
 {
     const int image = blockIdx.x / params.parts, part = blockIdx.x % params.parts, area = params.merge * params.merge;
     const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -124,18 +124,18 @@ RVIT_DEVICE void mark_cells(const rvit_cu_pixelprune_params &params)
         return;
     if (params.sources == nullptr) {
         for (int unit = part * warps + warp; unit < n; unit += params.parts * warps)
-            mark_cell(params, first + unit * area, past);
+            mark_group(params, first + unit * area, past);
         return;
     }
     /* The cells of a diagonal need those of the two before it. */
-    const patch_place place = place_of(reinterpret_cast<const int4 *>(params.cells)[first]);
-    const int columns = min(max(place.width / params.merge, 1), n), lines = (n + columns - 1) / columns;
+    const patch_position at = position_of(reinterpret_cast<const int4 *>(params.cells)[first]);
+    const int columns = min(max(at.width / params.merge, 1), n), lines = (n + columns - 1) / columns;
     for (int diagonal = 0; diagonal < lines + columns - 1; diagonal++) {
         const int last = min(lines - 1, diagonal);
         for (int y = max(0, diagonal - columns + 1) + warp; y <= last; y += warps) {
             const int unit = y * columns + diagonal - y;
             if (unit < n)
-                mark_cell(params, row_of_cell(params, first, past, unit), past);
+                mark_group(params, row_of_group(params, first, past, unit), past);
         }
         block_sync();
     }

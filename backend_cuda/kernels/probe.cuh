@@ -149,16 +149,16 @@ template <typename T> RVIT_DEVICE void probe_head(const rvit_cu_probe_params &pa
     RVIT_SHARED float parts[PROBE_WARPS];
     const int image = (int)blockIdx.x / params.n_heads, head = (int)blockIdx.x % params.n_heads;
     const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, dim = params.dim, head_dim = params.head_dim;
-    const image_rows place = rows_of_image(params.cu_seqlens, image, params.rows, params.max_len);
-    const T *x = static_cast<const T *>(params.x) + (long long)place.begin * dim;
+    const image_rows span = rows_of_image(params.cu_seqlens, image, params.rows, params.max_len);
+    const T *x = static_cast<const T *>(params.x) + (long long)span.begin * dim;
     const T *weight = static_cast<const T *>(params.weight) + (long long)head * head_dim * dim;
-    probe_rows rows = {params.logits + place.begin * params.logits_stride + head,
-                       params.sizes == nullptr ? nullptr : params.sizes + place.begin, params.logits_stride, place.len, 0.0f};
+    probe_rows rows = {params.logits + span.begin * params.logits_stride + head,
+                       params.sizes == nullptr ? nullptr : params.sizes + span.begin, params.logits_stride, span.len, 0.0f};
     rows.largest = largest_logit(rows, parts);
     const float scale = inverse_sum(rows, held, parts);
     if (params.probs != nullptr)
         for (int row = threadIdx.x; row < rows.len; row += PROBE_THREADS)
-            params.probs[(long long)(place.begin + row) * params.n_heads + head] =
+            params.probs[(long long)(span.begin + row) * params.n_heads + head] =
                 (row < PROBE_HELD ? held[row] : probe_weight(rows, row)) * scale;
     for (int j = threadIdx.x; j < head_dim; j += PROBE_THREADS)
         values[j] = rows.len > 0 && params.bias != nullptr ? params.bias[head * head_dim + j] : 0.0f;

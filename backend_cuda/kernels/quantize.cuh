@@ -120,12 +120,12 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
         return warp_largest(lane < n_warps ? of_warps[turn][lane] : 0.0f);
     }
 
-    static __device__ __forceinline__ void finish_row(const rvit_cu_quantize_params &params, const e4m3_row &to, int row, int n_cut_off)
+    static __device__ __forceinline__ void finish_row(const rvit_cu_quantize_params &params, const e4m3_row &to, int row, int n_saturated)
     {
         if (threadIdx.x == 0)
             params.out_scales[row] = to.scale;
         if (params.static_scale != nullptr && params.saturated != nullptr)
-            add_cut_off(params.saturated, n_cut_off);
+            add_saturated(params.saturated, n_saturated);
     }
 
     /* Without a static scale. From the last row to the first, as the GEMM wrote them: its last ones are still in L2. */
@@ -180,7 +180,7 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
             if (row >= (int)gridDim.x)
                 load_row(params, row - (int)gridDim.x, next);
             float largest = 0.0f;
-            int n_cut_off = 0;
+            int n_saturated = 0;
 #pragma unroll
             for (int i = 0; i < CHUNKS; i++) {
                 const int c = (int)threadIdx.x + i * step;
@@ -191,7 +191,7 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
                 largest = magnitude_of(half_of(x, 1), magnitude_of(half_of(x, 0), largest));
                 store(params, to, row, c, x);
                 if (params.saturated != nullptr)
-                    n_cut_off += cut_off(to, half_of(x, 0)) + cut_off(to, half_of(x, 1));
+                    n_saturated += saturates(to, half_of(x, 0)) + saturates(to, half_of(x, 1));
                 raw[i] = next[i];
             }
             const e4m3_row found = e4m3_row_of(cta_largest(largest, turn), params.static_scale);
@@ -199,9 +199,9 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
                 const float nothing[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
                 for (int c = (int)threadIdx.x; c < n; c += step)
                     store(params, found, row, c, nothing);
-                n_cut_off = 0;
+                n_saturated = 0;
             }
-            finish_row(params, found, row, n_cut_off);
+            finish_row(params, found, row, n_saturated);
         }
     }
 
@@ -218,13 +218,13 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
                 largest = magnitude_of(half_of(x, 1), magnitude_of(half_of(x, 0), largest));
             }
             const e4m3_row to = e4m3_row_of(cta_largest(largest, turn), params.static_scale);
-            int n_cut_off = 0;
+            int n_saturated = 0;
             for (int c = (int)threadIdx.x; c < n; c += (int)blockDim.x) {
                 outputs(params, from, c, x);
                 store(params, to, row, c, x);
-                n_cut_off += cut_off(to, half_of(x, 0)) + cut_off(to, half_of(x, 1));
+                n_saturated += saturates(to, half_of(x, 0)) + saturates(to, half_of(x, 1));
             }
-            finish_row(params, to, row, n_cut_off);
+            finish_row(params, to, row, n_saturated);
         }
     }
 };

@@ -78,7 +78,7 @@ RVIT_DEVICE int mark_competing(const rvit_cu_select_params &params, const select
 }
 
 /* Marks rows by the mask that is given. */
-RVIT_DEVICE int mark_given(const rvit_cu_select_params &params, const select_job &job)
+RVIT_DEVICE int mark_from_mask(const rvit_cu_select_params &params, const select_job &job)
 {
     int error = ERROR_NONE;
     for (int i = threadIdx.x; i < job.len; i += blockDim.x) {
@@ -250,7 +250,7 @@ RVIT_DEVICE void select_image(const rvit_cu_select_params &params)
         memory.error = -ERROR_NONE;
     int error;
     if (params.mode == SELECT_MASK) {
-        error = mark_given(params, job);
+        error = mark_from_mask(params, job);
     } else {
         error = mark_competing(params, job, memory);
         block_sync(); /* a prefix row that competes is marked twice */
