@@ -32,7 +32,7 @@ typedef struct rvit_cu_patchify_params {
     int32_t *cu_seqlens;        /* or NULL */
     const int32_t *live_images; /* or NULL */
     int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
-    int32_t second; /* elements from a value to its second part; 0: it has none */
+    int32_t low_offset; /* elements from a value to its second part; 0: it has none */
 } rvit_cu_patchify_params;
 
 typedef struct rvit_cu_fetch_params {
@@ -56,7 +56,7 @@ typedef struct rvit_cu_preprocess_params {
     int32_t tile_height, slot_bits; /* a CTA makes tiles of 32 columns and that many rows, together 1 << slot_bits pixels */
     int32_t raw_size;               /* bytes of shared memory behind preprocess_memory */
     float images_per_slot;
-    int32_t second; /* as in patchify */
+    int32_t low_offset; /* as in patchify */
 } rvit_cu_preprocess_params;
 
 #define RVIT_CU_GRID_THREADS 256

@@ -374,11 +374,11 @@ rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_
 
 /* Tiles of pictures have 1 << slot_bits pixels: high ones where there are enough for every SM, as their columns are prepared once. pixels:
    of the patches that are made; bytes: of the pictures, at capacity. */
-typedef struct rvit_cu_picture_tile {
+typedef struct rvit_cu_preprocess_tile {
     int32_t slot_bits;
     int32_t raw_size; /* bytes of shared memory for lines of a picture */
-} rvit_cu_picture_tile;
-rvit_cu_picture_tile rvit_cu_tile_picture(const rvit_cu_machine *machine, int64_t pixels, int64_t bytes);
+} rvit_cu_preprocess_tile;
+rvit_cu_preprocess_tile rvit_cu_tile_preprocess(const rvit_cu_machine *machine, int64_t pixels, int64_t bytes);
 
 /* Images of a CTA of head. Several images share the weights that the CTA reads; with few images, one
    image a CTA is faster. */

@@ -20,12 +20,12 @@ rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int6
 }
 
 /* Measured on an H100: bench/notes/pictures.md. The general way lives on the L1 cache, which shared memory takes its room from. */
-rvit_cu_picture_tile rvit_cu_tile_picture(const rvit_cu_machine *machine, int64_t pixels, int64_t bytes)
+rvit_cu_preprocess_tile rvit_cu_tile_preprocess(const rvit_cu_machine *machine, int64_t pixels, int64_t bytes)
 {
     enum { WIDTH = RVIT_CU_PREPROCESS_WIDTH_BITS, BYTES_OF_PACKED = 256 };
     static const int32_t raw_sizes[] = {21760, 21760, 43520, 60000}; /* of tiles of 8, 16, 32, 64 rows */
     _Static_assert(1 << 6 == RVIT_CU_PREPROCESS_HEIGHT, "a tile may be higher");
-    rvit_cu_picture_tile tile = {.slot_bits = WIDTH + 6};
+    rvit_cu_preprocess_tile tile = {.slot_bits = WIDTH + 6};
     while (tile.slot_bits > WIDTH + 4 && pixels >> tile.slot_bits < 4 * (int64_t)machine->n_sms)
         tile.slot_bits--;
     if (pixels >> tile.slot_bits < machine->n_sms)

@@ -131,32 +131,32 @@ template <typename T> RVIT_DEVICE void store_2(T *p, float2 x)
 }
 
 /* The same with what rounding takes from each value `second` elements further on; 0: without. float32 is not rounded. */
-RVIT_DEVICE void store_parts(float *p, int, float4 x)
+RVIT_DEVICE void store_split(float *p, int, float4 x)
 {
     store_4(p, x);
 }
 
-RVIT_DEVICE void store_parts(float *p, int, float2 x)
+RVIT_DEVICE void store_split(float *p, int, float2 x)
 {
     store_2(p, x);
 }
 
-template <typename T> RVIT_DEVICE void store_parts(T *p, int second, float4 x)
+template <typename T> RVIT_DEVICE void store_split(T *p, int low_offset, float4 x)
 {
     const uint2 stored = raw_4<T>::stored(x);
     *reinterpret_cast<uint2 *>(p) = stored;
     const float4 y = raw_4<T>::floats(stored);
-    if (second > 0)
-        store_4(p + second, make_float4(x.x - y.x, x.y - y.y, x.z - y.z, x.w - y.w));
+    if (low_offset > 0)
+        store_4(p + low_offset, make_float4(x.x - y.x, x.y - y.y, x.z - y.z, x.w - y.w));
 }
 
-template <typename T> RVIT_DEVICE void store_parts(T *p, int second, float2 x)
+template <typename T> RVIT_DEVICE void store_split(T *p, int low_offset, float2 x)
 {
     const uint32_t stored = element<T>::pack(x.x, x.y);
     *reinterpret_cast<uint32_t *>(p) = stored;
     const float2 y = element<T>::unpack(stored);
-    if (second > 0)
-        store_2(p + second, make_float2(x.x - y.x, x.y - y.y));
+    if (low_offset > 0)
+        store_2(p + low_offset, make_float2(x.x - y.x, x.y - y.y));
 }
 
 /* Four elements whose type is known at run time: index counts elements. */

@@ -25,15 +25,15 @@ RVIT_DEVICE loose_2 load_piece(const float *p, loose_2)
     return {p[0], p[1]};
 }
 
-template <typename T> RVIT_DEVICE void store_parts(T *p, int second, loose_2 x)
+template <typename T> RVIT_DEVICE void store_split(T *p, int low_offset, loose_2 x)
 {
-    store_parts(p, second, make_float2(x.x, x.y));
+    store_split(p, low_offset, make_float2(x.x, x.y));
 }
 
 /* A line of patches, `pitch` pixels from row to row, of which the first `size` are read: a thread keeps its place in the rows of pixels, of
    which it takes every so many, so that it divides once. */
 template <typename T, typename V>
-RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int patch, int stride, int second)
+RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int patch, int stride, int low_offset)
 {
     enum { EACH = sizeof(V) / sizeof(float), AHEAD = 4 };
     const int pieces = size / EACH, columns = min(pieces, (int)blockDim.x), lines = (int)blockDim.x / columns;
@@ -53,7 +53,7 @@ RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int 
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (y + i * lines < patch)
-                    store_parts(to + (y + i * lines) * patch, second, value[i]);
+                    store_split(to + (y + i * lines) * patch, low_offset, value[i]);
         }
     }
 }
@@ -64,8 +64,8 @@ template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &p
     const int n = params.live_images == nullptr ? params.n_images : min(max(*params.live_images, 0), params.n_images);
     const int patch = params.patch_size, size = params.grid_width * patch, pitch = params.width;
     const int tokens = params.n_prefix + params.grid_height * params.grid_width;
-    const int width = params.channels * patch * patch, stride = params.out_stride, second = params.second;
-    const int parts = second > 0 ? 2 : 1, part = second > 0 ? second : stride;
+    const int width = params.channels * patch * patch, stride = params.out_stride, low_offset = params.low_offset;
+    const int parts = low_offset > 0 ? 2 : 1, part = low_offset > 0 ? low_offset : stride;
     const int channel = (int)blockIdx.x / params.grid_height, line = (int)blockIdx.x % params.grid_height;
     if (params.cu_seqlens != nullptr && blockIdx.x == 0) {
         const long long step = (long long)gridDim.y * blockDim.x;
@@ -77,11 +77,11 @@ template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &p
         T *prefix = static_cast<T *>(params.out) + (long long)image * tokens * stride;
         T *out = prefix + (long long)(params.n_prefix + line * params.grid_width) * stride + channel * patch * patch;
         if (patch % 4 == 0 && pitch % 4 == 0 && part % 4 == 0)
-            cut_line<T, float4>(pixels, out, pitch, size, patch, stride, second);
+            cut_line<T, float4>(pixels, out, pitch, size, patch, stride, low_offset);
         else if (pitch % 2 == 0)
-            cut_line<T, float2>(pixels, out, pitch, size, patch, stride, second);
+            cut_line<T, float2>(pixels, out, pitch, size, patch, stride, low_offset);
         else
-            cut_line<T, loose_2>(pixels, out, pitch, size, patch, stride, second);
+            cut_line<T, loose_2>(pixels, out, pitch, size, patch, stride, low_offset);
         if (blockIdx.x == 0)
             for (long long i = threadIdx.x * 2; i < (long long)params.n_prefix * stride; i += blockDim.x * 2)
                 store_2(prefix + i, make_float2(0.0f, 0.0f));

@@ -7,7 +7,7 @@
 #include "resize_packed.cuh"
 
 /* The part of the region that is used. */
-RVIT_DEVICE void fetch_units(const rvit_cu_fetch_params &params)
+RVIT_DEVICE void fetch_staging(const rvit_cu_fetch_params &params)
 {
     const uint4 *from = static_cast<const uint4 *>(params.source);
     uint4 *to = static_cast<uint4 *>(params.destination);
@@ -40,8 +40,8 @@ RVIT_DEVICE float load_planar(const rvit_image_entry &e, const uint8_t *memory, 
 
 struct preprocess_memory {
     packed_memory packed;
-    slot_picture picture;
-    picture_tile tile;
+    slot_image image;
+    image_tile tile;
     long long y_elements[TILE_HEIGHT]; /* where rows and columns of the tile begin in out */
     int32_t x_elements[TILE_WIDTH];
     alignas(16) float levels[3 * 256];
@@ -53,11 +53,11 @@ static_assert(sizeof(preprocess_memory) == RVIT_CU_PREPROCESS_SHARED, "the host 
 /* Where the tile's rows and columns lie, by TILE_HEIGHT + TILE_WIDTH threads. */
 RVIT_DEVICE void find_elements(const rvit_cu_preprocess_params &params, int tile, int i, preprocess_memory &m)
 {
-    const int line = tile / m.picture.across_tiles, column = tile - line * m.picture.across_tiles, patch = params.patch_size;
+    const int line = tile / m.image.across_tiles, column = tile - line * m.image.across_tiles, patch = params.patch_size;
     const int begin = i < TILE_HEIGHT ? line * params.tile_height + i : column * TILE_WIDTH + i - TILE_HEIGHT;
     const int number = begin / patch, rest = begin - number * patch;
     if (i < TILE_HEIGHT)
-        m.y_elements[i] = (m.picture.first_row + (long long)number * m.picture.e.grid_width) * params.out_stride + rest * patch;
+        m.y_elements[i] = (m.image.first_row + (long long)number * m.image.e.grid_width) * params.out_stride + rest * patch;
     else
         m.x_elements[i - TILE_HEIGHT] = number * params.out_stride + rest;
 }
@@ -79,19 +79,21 @@ RVIT_DEVICE void write_rows(const rvit_cu_preprocess_params &params, const prepr
             const uint32_t *words = reinterpret_cast<const uint32_t *>(bytes);
             const uint32_t a = words[0], b = words[1], c = words[2];
             const float *red = m.levels, *green = m.levels + 256, *blue = m.levels + 512;
-            store_parts(to, params.second, make_float4(red[a & 255], red[a >> 24], red[b >> 16 & 255], red[c >> 8 & 255]));
-            store_parts(to + plane, params.second, make_float4(green[a >> 8 & 255], green[b & 255], green[b >> 24], green[c >> 16 & 255]));
-            store_parts(to + 2 * plane, params.second, make_float4(blue[a >> 16 & 255], blue[b >> 8 & 255], blue[c & 255], blue[c >> 24]));
+            store_split(to, params.low_offset, make_float4(red[a & 255], red[a >> 24], red[b >> 16 & 255], red[c >> 8 & 255]));
+            store_split(to + plane, params.low_offset,
+                        make_float4(green[a >> 8 & 255], green[b & 255], green[b >> 24], green[c >> 16 & 255]));
+            store_split(to + 2 * plane, params.low_offset,
+                        make_float4(blue[a >> 16 & 255], blue[b >> 8 & 255], blue[c & 255], blue[c >> 24]));
         } else {
             for (int c = 0; c < 3; c++)
-                store_parts(to + c * plane, params.second, make_float2(m.levels[256 * c + bytes[c]], m.levels[256 * c + bytes[3 + c]]));
+                store_split(to + c * plane, params.low_offset, make_float2(m.levels[256 * c + bytes[c]], m.levels[256 * c + bytes[3 + c]]));
         }
     }
 }
 
 template <typename T> RVIT_DEVICE void write_made(const rvit_cu_preprocess_params &params, const preprocess_memory &m, int first, int rows)
 {
-    if ((params.patch_size | params.out_stride | params.second) % 4 == 0)
+    if ((params.patch_size | params.out_stride | params.low_offset) % 4 == 0)
         write_rows<T, 4>(params, m, first, rows);
     else
         write_rows<T, 2>(params, m, first, rows);
@@ -100,14 +102,14 @@ template <typename T> RVIT_DEVICE void write_made(const rvit_cu_preprocess_param
 /* A tile of a planar picture, which is cut only. */
 template <typename T> RVIT_DEVICE void cut_planar(const rvit_cu_preprocess_params &params, const preprocess_memory &m)
 {
-    const picture_tile &t = m.tile;
-    const slot_picture &p = m.picture;
+    const image_tile &t = m.tile;
+    const slot_image &p = m.image;
 #pragma unroll 1
     for (int i = thread_number(); i < 3 * TILE_HEIGHT * (TILE_WIDTH / 2); i += PREPROCESS_THREADS) {
         const int x = i % (TILE_WIDTH / 2) * 2, y = i / (TILE_WIDTH / 2) % TILE_HEIGHT, c = i / (TILE_WIDTH / 2 * TILE_HEIGHT);
         if (x < t.width && y < t.height)
-            store_parts(static_cast<T *>(params.out) + m.y_elements[y] + m.x_elements[x] + c * params.patch_size * params.patch_size,
-                        params.second,
+            store_split(static_cast<T *>(params.out) + m.y_elements[y] + m.x_elements[x] + c * params.patch_size * params.patch_size,
+                        params.low_offset,
                         make_float2(load_planar(p.e, p.memory, p.plane, c, t.x + x, t.y + y),
                                     load_planar(p.e, p.memory, p.plane, c, t.x + x + 1, t.y + y)));
     }
@@ -133,11 +135,11 @@ RVIT_DEVICE image_axis part_of(const image_axis &axis, int begin, int n)
    the next ones are on their way; the first ones are there. */
 template <typename T> RVIT_DEVICE void make_packed(const rvit_cu_preprocess_params &params, preprocess_memory &m)
 {
-    const picture_tile &t = m.tile;
+    const image_tile &t = m.tile;
     packed_memory &s = m.packed;
 #pragma unroll 1
     for (int i = 0, line = 0;;) {
-        resize_lines_of(m.picture, 3 * t.across.n, t.across.bits, s, m.raw, line, min(s.parts[i].lines - line, s.lines.most));
+        resize_lines_of(m.image, 3 * t.across.n, t.across.bits, s, m.raw, line, min(s.parts[i].lines - line, s.lines.most));
         block_sync();
         line += s.lines.most;
         const bool whole = line >= s.parts[i].lines, last = s.parts[i].first + s.parts[i].n >= t.down.n;
@@ -162,8 +164,8 @@ template <typename T> RVIT_DEVICE void make_packed(const rvit_cu_preprocess_para
 /* The same by the general way. */
 template <typename T> RVIT_DEVICE void make_any(const rvit_cu_preprocess_params &params, preprocess_memory &m)
 {
-    const picture_tile &t = m.tile;
-    const slot_picture &p = m.picture;
+    const image_tile &t = m.tile;
+    const slot_image &p = m.image;
     const int width = p.e.down_first ? ANY_ROWS : ANY_WIDTH, height = p.e.down_first ? ANY_WIDTH : ANY_ROWS;
     uint8_t *made = m.made + 3 * (t.x0 - t.x);
 #pragma unroll 1
@@ -181,10 +183,10 @@ template <typename T> RVIT_DEVICE void make_any(const rvit_cu_preprocess_params 
 /* What the picture leaves of a tile. */
 template <typename T> RVIT_DEVICE void fill_rest(const rvit_cu_preprocess_params &params, preprocess_memory &m)
 {
-    const picture_tile &t = m.tile;
+    const image_tile &t = m.tile;
     const bool covered = t.x0 < t.x1;
     const int begin = covered ? t.y0 - t.y : t.height, end = covered ? t.y1 - t.y : t.height;
-    fill_made(m.made, m.picture.e.fill);
+    fill_made(m.made, m.image.e.fill);
     block_sync();
     for (int y = 0; y < begin; y += MADE_ROWS)
         write_made<T>(params, m, y, min(begin - y, (int)MADE_ROWS));
@@ -196,13 +198,13 @@ template <typename T> RVIT_DEVICE void fill_rest(const rvit_cu_preprocess_params
 /* Makes a tile of the slot's picture. */
 template <typename T> RVIT_DEVICE void make_tile(const rvit_cu_preprocess_params &params, int tile, preprocess_memory &m)
 {
-    slot_picture &p = m.picture;
+    slot_image &p = m.image;
     packed_memory &s = m.packed;
     const bool planar = p.e.read == RVIT_IMAGE_READ_F32 || p.e.read == RVIT_IMAGE_READ_F16;
     const bool packed = p.e.read == RVIT_IMAGE_READ_PACKED && p.e.down_first == 0;
     const int tid = thread_number();
     if (tid < TILE_WIDTH + TILE_HEIGHT) {
-        const picture_tile t = tile_of(params, p, tile);
+        const image_tile t = tile_of(params, p, tile);
         if (tid == 0)
             m.tile = t;
         if (packed && t.x0 < t.x1) {
@@ -222,7 +224,7 @@ template <typename T> RVIT_DEVICE void make_tile(const rvit_cu_preprocess_params
         }
     }
     block_sync();
-    const picture_tile &t = m.tile;
+    const image_tile &t = m.tile;
     if (planar) {
         cut_planar<T>(params, m);
         return;
@@ -247,7 +249,7 @@ template <typename T> RVIT_DEVICE void make_tile(const rvit_cu_preprocess_params
 }
 
 /* The slot's picture, by one warp. Slots of pictures of one size are as many, so that the picture is known but for one. */
-RVIT_DEVICE void find_picture(const rvit_cu_preprocess_params &params, slot_picture &p)
+RVIT_DEVICE void find_image(const rvit_cu_preprocess_params &params, slot_image &p)
 {
     const int lane = thread_number(), patch = params.patch_size,
               n_images = min(max(params.words[RVIT_IMAGE_LIVE_IMAGES], 0), params.n_images);
@@ -292,16 +294,16 @@ template <typename T> RVIT_DEVICE void make_tiles(const rvit_cu_preprocess_param
     if (params.n_images == 0)
         return;
     if (tid < 32)
-        find_picture(params, m.picture);
+        find_image(params, m.image);
     else if (tid - 32 < 3 * 256 / 4)
         reinterpret_cast<uint4 *>(m.levels)[tid - 32] = reinterpret_cast<const uint4 *>(params.words + RVIT_IMAGE_LEVELS)[tid - 32];
     block_sync();
 #pragma unroll 1
-    while (m.picture.tile < m.picture.tiles) {
-        make_tile<T>(params, m.picture.tile, m);
+    while (m.image.tile < m.image.tiles) {
+        make_tile<T>(params, m.image.tile, m);
         block_sync();
         if (thread_number() == 0)
-            m.picture.tile += m.picture.step;
+            m.image.tile += m.image.step;
         block_sync();
     }
 }
@@ -318,7 +320,7 @@ template <typename T> RVIT_DEVICE void clear_rest(const rvit_cu_preprocess_param
 {
     T *out = static_cast<T *>(params.out);
     const int width = 3 * params.patch_size * params.patch_size, rows = n_images == 0 ? 0 : image_row_start(params, n_images);
-    const int parts = params.second > 0 ? 2 : 1, part = params.second > 0 ? params.second : params.out_stride;
+    const int parts = params.low_offset > 0 ? 2 : 1, part = params.low_offset > 0 ? params.low_offset : params.out_stride;
 #pragma unroll 1
     for (long long row = blockIdx.x; row < rows * parts && width < part; row += gridDim.x)
         clear_elements(out + row * part, width, part);
@@ -338,7 +340,7 @@ template <typename T> RVIT_DEVICE void preprocess_tiles(const rvit_cu_preprocess
 {
     make_tiles<T>(params);
     if ((int)blockIdx.x > params.n_images &&
-        (params.second > 0 ? params.second : params.out_stride) == 3 * params.patch_size * params.patch_size)
+        (params.low_offset > 0 ? params.low_offset : params.out_stride) == 3 * params.patch_size * params.patch_size)
         return;
     const int n_images = min(max(params.words[RVIT_IMAGE_LIVE_IMAGES], 0), params.n_images);
     write_image_layout(params, n_images);

@@ -4,7 +4,7 @@
 #ifndef RVIT_RESIZE_ANY_CUH
 #define RVIT_RESIZE_ANY_CUH
 
-#include "pictures.cuh"
+#include "preprocess_images.cuh"
 
 enum { ANY_WIDTH = 32, ANY_ROWS = PREPROCESS_THREADS / ANY_WIDTH, ANY_LINES = 64 };
 

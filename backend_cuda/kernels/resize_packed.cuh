@@ -7,7 +7,7 @@
 #ifndef RVIT_RESIZE_PACKED_CUH
 #define RVIT_RESIZE_PACKED_CUH
 
-#include "pictures.cuh"
+#include "preprocess_images.cuh"
 
 enum {
     PACKED_WARPS = PREPROCESS_THREADS / 32,
@@ -143,7 +143,7 @@ RVIT_DEVICE packed_part part_from(const packed_memory &s, int first, int rows)
     return part;
 }
 
-RVIT_DEVICE packed_lines lines_of(const rvit_cu_preprocess_params &params, const slot_picture &p, int columns, const packed_memory &s)
+RVIT_DEVICE packed_lines lines_of(const rvit_cu_preprocess_params &params, const slot_image &p, int columns, const packed_memory &s)
 {
     packed_lines l;
     const int first = s.x_first[0], size = p.e.pixel_size;
@@ -161,8 +161,8 @@ RVIT_DEVICE packed_lines lines_of(const rvit_cu_preprocess_params &params, const
 }
 
 /* Weights, and what of lines each group of columns needs. False: it does not fit. */
-RVIT_DEVICE bool prepare_packed(const rvit_cu_preprocess_params &params, const slot_picture &p, const picture_tile &t,
-                                const packed_lines &l, packed_memory &s)
+RVIT_DEVICE bool prepare_packed(const rvit_cu_preprocess_params &params, const slot_image &p, const image_tile &t, const packed_lines &l,
+                                packed_memory &s)
 {
     const int tid = thread_number(), size = p.e.pixel_size, n = 3 * t.across.n;
     bool fits = l.bytes > l.before && l.most > 0;
@@ -233,7 +233,7 @@ RVIT_DEVICE void stage_lines(const packed_lines &l, int top, int n, uint8_t *raw
 
 /* The columns of lines that lie in raw, of which the first is number `line` of s.columns. */
 template <int STEPS>
-RVIT_DEVICE void resize_lines(const slot_picture &p, int n_columns, int bits, packed_memory &s, const uint8_t *raw, int line, int n)
+RVIT_DEVICE void resize_lines(const slot_image &p, int n_columns, int bits, packed_memory &s, const uint8_t *raw, int line, int n)
 {
     const int tid = thread_number(), column = min(tid / 4, n_columns - 1), x = column / 3, channel = column - 3 * x;
     const int byte = channel == 0 ? p.e.red : channel == 1 ? p.e.green : p.e.blue, base = s.windows[tid / 32], pitch = s.lines.pitch;
@@ -252,7 +252,7 @@ RVIT_DEVICE void resize_lines(const slot_picture &p, int n_columns, int bits, pa
 }
 
 /* The same with as many steps as the warp's columns need. */
-RVIT_DEVICE void resize_lines_of(const slot_picture &p, int n_columns, int bits, packed_memory &s, const uint8_t *raw, int line, int n)
+RVIT_DEVICE void resize_lines_of(const slot_image &p, int n_columns, int bits, packed_memory &s, const uint8_t *raw, int line, int n)
 {
     const int steps = s.steps[thread_number() / 32];
     if (steps == 0)

@@ -360,25 +360,25 @@ static void quantize_tiles(void **state)
             }
 }
 
-static void picture_tiles(void **state)
+static void preprocess_tiles(void **state)
 {
     (void)state;
     for (int i = 0; i < N_MACHINES; i++)
         for (int64_t pixels = 0; pixels < (int64_t)1 << 40; pixels = 3 * pixels + 1)
             for (int64_t bytes = 1; bytes < (int64_t)1 << 40; bytes *= 512) {
-                const rvit_cu_picture_tile t = rvit_cu_tile_picture(&machines[i], pixels, bytes);
+                const rvit_cu_preprocess_tile t = rvit_cu_tile_preprocess(&machines[i], pixels, bytes);
                 const int32_t height = 1 << (t.slot_bits - RVIT_CU_PREPROCESS_WIDTH_BITS);
                 assert_true(height >= 8 && height <= RVIT_CU_PREPROCESS_HEIGHT);
                 assert_true(t.raw_size >= 16 * 1024 && t.raw_size % 16 == 0);
                 assert_true(RVIT_CU_PREPROCESS_SHARED + t.raw_size <= machines[i].max_shared);
             }
     const rvit_cu_machine *hopper = &machines[1];
-    const int64_t picture = 224 * 224, bytes = 640 * 480 * 3;
-    assert_int_equal(rvit_cu_tile_picture(hopper, picture, bytes).slot_bits, 8);
-    assert_int_equal(rvit_cu_tile_picture(hopper, 16 * picture, 16 * bytes).slot_bits, 10);
-    assert_int_equal(rvit_cu_tile_picture(hopper, 64 * picture, 64 * bytes).slot_bits, 11);
-    assert_int_equal(rvit_cu_tile_picture(hopper, 64 * picture, 64 * bytes).raw_size, 60000);
-    assert_int_equal(rvit_cu_tile_picture(hopper, 64 * picture, 64 * 40 * bytes).slot_bits, 10);
+    const int64_t image = 224 * 224, bytes = 640 * 480 * 3;
+    assert_int_equal(rvit_cu_tile_preprocess(hopper, image, bytes).slot_bits, 8);
+    assert_int_equal(rvit_cu_tile_preprocess(hopper, 16 * image, 16 * bytes).slot_bits, 10);
+    assert_int_equal(rvit_cu_tile_preprocess(hopper, 64 * image, 64 * bytes).slot_bits, 11);
+    assert_int_equal(rvit_cu_tile_preprocess(hopper, 64 * image, 64 * bytes).raw_size, 60000);
+    assert_int_equal(rvit_cu_tile_preprocess(hopper, 64 * image, 64 * 40 * bytes).slot_bits, 10);
 }
 
 static void images_are_shared(void **state)
@@ -413,7 +413,7 @@ static void images_are_shared(void **state)
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),
       TEST(hopper_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(hopper_choices), TEST(small_m_choices),
-      TEST(images_are_shared), TEST(small_choices), TEST(quantize_tiles), TEST(picture_tiles));
+      TEST(images_are_shared), TEST(small_choices), TEST(quantize_tiles), TEST(preprocess_tiles));
 
 int main(int argc, char **argv)
 {

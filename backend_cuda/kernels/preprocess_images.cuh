@@ -1,7 +1,7 @@
 /* What the region of preprocess says: entries, axes, where pixels and rows lie. The table is not trusted: what it says is clamped to what
    there is. */
-#ifndef RVIT_PICTURES_CUH
-#define RVIT_PICTURES_CUH
+#ifndef RVIT_PREPROCESS_IMAGES_CUH
+#define RVIT_PREPROCESS_IMAGES_CUH
 
 #include "elements.cuh"
 
@@ -90,7 +90,7 @@ RVIT_DEVICE void clamp_entry(rvit_image_entry &e, int patch)
 }
 
 /* The picture whose tiles a CTA makes, and which of them: tile, tile + step ... */
-struct slot_picture {
+struct slot_image {
     rvit_image_entry e;
     const uint8_t *memory, *limit; /* of the pixels; memory null: there are none */
     long long plane;
@@ -98,16 +98,16 @@ struct slot_picture {
     int tile, tiles, step, across_tiles;
 };
 
-struct picture_tile {
+struct image_tile {
     int x, y, width, height;
     int x0, x1, y0, y1; /* what the picture covers of it; x1 is x0: nothing */
     image_axis across, down;
 };
 
-RVIT_DEVICE picture_tile tile_of(const rvit_cu_preprocess_params &params, const slot_picture &p, int tile)
+RVIT_DEVICE image_tile tile_of(const rvit_cu_preprocess_params &params, const slot_image &p, int tile)
 {
     const rvit_image_entry &e = p.e;
-    picture_tile t;
+    image_tile t;
     t.across = t.down = {0, 0, 0, 0, 0, 0};
     t.y = tile / p.across_tiles;
     t.x = (tile - t.y * p.across_tiles) * TILE_WIDTH;
