@@ -1,4 +1,4 @@
-/* Rounding, for those who choose launch shapes. */
+/* Integer helpers for launch shapes. */
 #ifndef RVIT_CU_DIVIDE_H
 #define RVIT_CU_DIVIDE_H
 

@@ -1,4 +1,4 @@
-/* Opening the CUDA driver, and its results as statuses. */
+/* Opens the CUDA driver and maps its results to statuses. */
 #include "backend_cuda/driver.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* The CUDA driver, opened at run time: nothing links to it. */
+/* The CUDA driver API, opened at run time: nothing links to libcuda. */
 #ifndef RVIT_CU_DRIVER_H
 #define RVIT_CU_DRIVER_H
 
@@ -10,8 +10,8 @@
 CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
 #endif
 
-/* Every driver function the backend calls. cuda.h maps some names to versioned ones; the table is filled with what the mapped names say,
-   and a call through it (driver->cuMemAlloc) is mapped in the same way. */
+/* Every driver function that the backend calls. cuda.h maps some names to versioned ones. The table is filled with the mapped names, and
+   calls through it (driver->cuMemAlloc) are mapped the same way. */
 #define RVIT_CU_FUNCTIONS(X)           \
     X(cuInit)                          \
     X(cuDriverGetVersion)              \
@@ -68,8 +68,8 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
     X(cuSignalExternalSemaphoresAsync) \
     X(cuDestroyExternalSemaphore)
 
-/* What only later drivers have: early launches (queue.c); numbers of contexts (device.c); kernels of graphs that are told apart and
-   given other params (program.c). NULL if absent. */
+/* Functions of newer drivers, or NULL: programmatic dependent launch (queue.c), context ids (device.c), updates of graph kernel nodes
+   (nodes.c). */
 #if CUDA_VERSION >= 13000
 #define RVIT_CU_LATER_FUNCTIONS(X) \
     X(cuLaunchKernelEx)            \
@@ -82,7 +82,7 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
     X(cuCtxGetId)
 #endif
 
-/* Maps of tensors for copies (attention.c). */
+/* Tensor maps for TMA (attention.c, linear_hopper.c). */
 #if CUDA_VERSION >= 12000
 #define RVIT_CU_MAP_FUNCTIONS(X) X(cuTensorMapEncodeTiled)
 #else
@@ -97,10 +97,10 @@ typedef struct rvit_cu_driver {
 } rvit_cu_driver;
 #undef RVIT_CU_DECLARE
 
-/* The driver, opened and initialised by the first call. UNAVAILABLE: not there, too old, or without a device. */
+/* The driver. The first call opens and initialises it. UNAVAILABLE: missing, too old, or no device. */
 rvit_status rvit_cu_driver_open(const rvit_cu_driver **out_driver);
 
-/* status of a result of the driver; the detail names the call and the result. */
+/* The status for a driver result. The detail names the call and the result. */
 rvit_status rvit_cu_fail(const rvit_cu_driver *driver, CUresult result, const char *call);
 
 #define RVIT_CU_TRY(driver, call, arguments)                  \

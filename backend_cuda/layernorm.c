@@ -14,13 +14,14 @@ static const rvit_cu_kernel kernels[][RVIT_CU_N_NORM_SHAPES] = {
 static const rvit_cu_kernel kernels_e4m3[] = {RVIT_CU_NORM_SHAPES(E4M3)};
 
 /* RMS, padded rows, no beta. [output of e4m3] */
-static const rvit_cu_kernel others[][3] = {RVIT_CU_OF_TYPES_AND(layernorm, other), RVIT_CU_OF_TYPES_AND(layernorm, other_e4m3)};
+static const rvit_cu_kernel general_kernels[][3] = {RVIT_CU_OF_TYPES_AND(layernorm, general),
+                                                    RVIT_CU_OF_TYPES_AND(layernorm, general_e4m3)};
 
-static rvit_status launch_other(rvit_cu_queue *queue, const rvit_layernorm_args *args, rvit_cu_layernorm_params *params)
+static rvit_status launch_general(rvit_cu_queue *queue, const rvit_layernorm_args *args, rvit_cu_layernorm_params *params)
 {
     const int32_t warps = args->rows.capacity <= 4 * (int64_t)queue->device->machine.n_sms ? 2 : 4;
     params->row_ctas = rvit_cu_tile_ctas(&queue->device->machine, args->rows.capacity, warps, RVIT_CU_CTAS_NORM_ANY);
-    return rvit_cu_launch(queue, others[args->out_dtype == RVIT_E4M3][args->dtype], params->row_ctas, warps * 32, 0, params);
+    return rvit_cu_launch(queue, general_kernels[args->out_dtype == RVIT_E4M3][args->dtype], params->row_ctas, warps * 32, 0, params);
 }
 
 /* The weights of the second and third GEMM after this op. Those of the first would not arrive in time.
@@ -65,7 +66,7 @@ rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *a
     const rvit_cu_norm_tile tile = rvit_cu_tile_layernorm(&queue->device->machine, args->rows.capacity, args->dim);
     const int is_e4m3 = args->out_dtype == RVIT_E4M3, has_e4m3 = args->dtype == RVIT_F32 && tile.shape != RVIT_CU_NORM_any;
     if (params.rms || params.beta == NULL || args->features < args->dim || (is_e4m3 && !has_e4m3))
-        return launch_other(queue, args, &params);
+        return launch_general(queue, args, &params);
     const rvit_cu_kernel kernel = is_e4m3 ? kernels_e4m3[tile.shape] : kernels[args->dtype][tile.shape];
     params.row_ctas = tile.ctas;
     look_ahead(queue, &params.ahead);

@@ -1,7 +1,7 @@
-/* The linear op: linear_choose.c says which kernel computes it. */
+/* The linear op. linear_choose.c chooses the kernel. */
 #include "backend_cuda/cu.h"
 
-/* *out_gemm: how cuBLASLt runs it, if it is to serve. */
+/* *out_gemm: the cuBLASLt GEMM, or NULL if cuBLASLt is not used. */
 static rvit_status choose(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_linear_choice *out_choice,
                           const rvit_cu_lt_gemm **out_gemm)
 {

@@ -5,27 +5,28 @@
 #include "backend_cuda/divide.h"
 #include "core/contract/op.h"
 
-/* Limits of shapes were measured on an H100 and an H200: bench/notes/cuda-small.md, cuda-hopper-products.md, cuda-fp8.md, cuda-products.md.
-   Tiles are those of the kernel for many rows. */
+/* The limits were measured on an H100 and an H200: bench/notes/cuda-small.md, cuda-hopper-products.md, cuda-fp8.md, cuda-products.md.
+   Tiles are those of the large-M kernel. */
 enum {
-    LARGE_M_E4M3_TILES = 300, /* at least, for the kernel for many rows in place of cuBLASLt */
-    SMALL_M_E4M3_CTAS = 100,  /* for 100 SMs, at most, for few rows to become e4m3 */
-    PADDED_MORE = 24,         /* tiles for 100 SMs, more than and at most, for cuBLASLt to compute rows of 16 bits that may not be there */
+    LARGE_M_E4M3_TILES = 300, /* minimum for the large-M kernel to replace cuBLASLt */
+    SMALL_M_E4M3_CTAS = 100,  /* maximum per 100 SMs for the small-M kernel to write e4m3 */
+    PADDED_MORE = 24,         /* for 16 bits, cuBLASLt computes padding rows if tiles per 100 SMs are above this and at most PADDED_MOST */
     PADDED_MOST = 61
 };
-/* Multiply-accumulates: for the kernel for many rows where cuBLASLt cannot serve; for a second pass: on the H200 it takes the time that one
-   kernel of the backend does for fc1 with GELU at about 1,000 rows of DeiT-T, 250 of DeiT-S, 60 of DeiT-B. */
+/* Multiply-accumulates. large_m_macs: minimum for the large-M kernel where cuBLASLt cannot be used. second_pass_macs: minimum for a
+   second pass; on the H200, one fused kernel takes the same time for fc1 with GELU at about 1,000 rows of DeiT-T, 250 of DeiT-S, 60 of
+   DeiT-B. */
 static const double large_m_macs = 5e8, second_pass_macs = 1.5e8;
 
-/* What a GEMM makes. */
+/* The kind of output. */
 typedef enum gemm_kind {
-    PLAIN,     /* 16 bits, as qkv */
-    ACTIVATED, /* 16 bits, with an activation that cuBLASLt has not, as fc1 */
-    WIDE,      /* float32, as proj */
-    NARROWING, /* float32, from more channels than it has columns, as fc2 */
+    PLAIN,     /* 16 bits, such as qkv */
+    ACTIVATED, /* 16 bits with an activation that cuBLASLt lacks, such as fc1 */
+    WIDE,      /* float32, such as proj */
+    NARROWING, /* float32 with fewer columns than input channels, such as fc2 */
 } gemm_kind;
 
-/* Tiles for 100 SMs, at most: for few rows; for cuBLASLt to compute rows of e4m3 that may not be there. */
+/* Maximum tiles per 100 SMs: for the small-M kernel; for cuBLASLt to compute padding rows of e4m3. */
 static const int32_t small_m_tiles[] = {[PLAIN] = 100, [ACTIVATED] = 125, [WIDE] = 24, [NARROWING] = 50};
 static const int32_t padded_e4m3_tiles[] = {[PLAIN] = 160, [ACTIVATED] = 160, [WIDE] = 61, [NARROWING] = 61};
 
@@ -44,7 +45,7 @@ static int has_sigmoid(const rvit_cu_linear_facts *f)
     return rvit_sigmoid_of(f->activation).slope != 0.0f;
 }
 
-/* cuBLASLt has the tanh GELU. */
+/* cuBLASLt has tanh GELU. */
 static int adds_pass(const rvit_cu_linear_facts *f)
 {
     return f->activation != RVIT_ACTIVATION_NONE && f->activation != RVIT_ACTIVATION_GELU_TANH;
@@ -67,29 +68,29 @@ static int64_t tiles_of(int64_t rows, int32_t out_features, int32_t out_size)
     return divide_up(rows, RVIT_CU_HOPPER_ROWS) * divide_up(out_features, RVIT_CU_HOPPER_COLUMNS(out_size));
 }
 
-/* Whether there are so many tiles for 100 SMs, at most. */
+/* Whether the op has at most this many tiles per 100 SMs. */
 static int are_at_most(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, int32_t tiles)
 {
     return tiles_of(f->rows, f->out_features, out_size_of(f)) * 100 <= (int64_t)tiles * m->n_sms;
 }
 
-/* Whether, where only the device knows the rows, cuBLASLt computes all that there may be about as fast as another kernel computes those
-   that there are. */
+/* Whether cuBLASLt with padding rows is about as fast as another kernel that reads the row count on the device. */
 static int pays_padding(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     const gemm_kind kind = kind_of(f, 0);
-    if (f->dtype == RVIT_E4M3) /* without warpgroups the backend's kernel is so slow that rows that are not there cost less */
+    if (f->dtype == RVIT_E4M3) /* without wgmma, the backend's own e4m3 kernel is slower than cuBLASLt with the padding rows */
         return !m->wgmma || are_at_most(m, f, padded_e4m3_tiles[kind]);
     return is_16_bits(f->dtype) && kind == NARROWING && !are_at_most(m, f, PADDED_MORE) && are_at_most(m, f, PADDED_MOST);
 }
 
-/* Whether cuBLASLt could serve: the host knows the rows, or it pays to compute all that there may be, and the residual does not repeat. */
+/* Whether cuBLASLt could run the op: the residual does not repeat, and the host knows the row count or padding is worth it. */
 static int is_for_lt(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     return !f->repeats && (!f->live || (f->may_pad && pays_padding(m, f)));
 }
 
-/* Whether the backend's kernel, launched early, is at least as fast as cuBLASLt: measured in whole forwards. */
+/* Whether the backend's own kernel, launched early (programmatic dependent launch), is at least as fast as cuBLASLt. Measured in whole
+   forwards. */
 static int is_early(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, int activated)
 {
     const double most_macs = activated ? 5e8 : out_size_of(f) == 4 ? 6e7 : 1.8e8;
@@ -97,7 +98,7 @@ static int is_early(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, int
            rvit_cu_tile_is_nonpersistent(rvit_cu_tile_linear(m, 2, f->rows, f->in_features, f->out_features, 0).shape);
 }
 
-/* Why a second pass behind cuBLASLt pays; NOT: it does not. */
+/* Why a second pass after cuBLASLt is worth it, or NOT. */
 static rvit_cu_linear_why pays_second_pass(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     return out_size_of(f) == 4                               ? RVIT_CU_WHY_LT_WIDE
@@ -109,7 +110,8 @@ static rvit_cu_linear_why pays_second_pass(const rvit_cu_machine *m, const rvit_
 int rvit_cu_linear_has_kernel(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, rvit_cu_linear_path path)
 {
     const int makes_e4m3 = f->out_dtype == RVIT_E4M3;
-    /* An activation and at most 16 bits, or a residual and float32; rows of whole chunks and units. A sigmoid where the type stays. */
+    /* The wgmma kernels support an activation with at most 16 bits, or a residual with float32. A sigmoid needs equal input and output
+       types. */
     const int form = f->out_dtype == RVIT_F32 ? f->activation == RVIT_ACTIVATION_NONE : !f->has_residual;
     if (!form || f->gated || f->in_features % 8 != 0 || f->out_features % 32 != 0 || f->is_unaligned)
         return 0;
@@ -119,7 +121,7 @@ int rvit_cu_linear_has_kernel(const rvit_cu_machine *m, const rvit_cu_linear_fac
         return 0;
     if (path == RVIT_CU_PATH_SMALL_M)
         return m->wgmma && m->clusters && f->rows > 0 && (is_16_bits(f->dtype) || makes_e4m3);
-    return makes_e4m3 || (m->wgmma && f->rows > 0); /* e4m3 where there are no warpgroups has been refused */
+    return makes_e4m3 || (m->wgmma && f->rows > 0); /* e4m3 without wgmma was refused before */
 }
 
 static rvit_cu_linear_why prefers_small_m(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, rvit_cu_small_m_tile *out_tile)
@@ -128,7 +130,7 @@ static rvit_cu_linear_why prefers_small_m(const rvit_cu_machine *m, const rvit_c
         return RVIT_CU_WHY_NOT;
     const int makes_e4m3 = f->out_dtype == RVIT_E4M3, activated = adds_pass(f), for_lt = is_for_lt(m, f);
     const gemm_kind kind = kind_of(f, activated);
-    /* Too few tiles for the kernel for many rows, and too many outputs for the one that is best with least. */
+    /* Too few tiles for the large-M kernel, and too many for the kernel that is best for very small GEMMs. */
     const int are_few = makes_e4m3 || ((!for_lt || kind == ACTIVATED) && are_at_most(m, f, small_m_tiles[kind]) &&
                                        !is_early(m, f, activated) && (!activated || pays_second_pass(m, f) != RVIT_CU_WHY_NOT));
     if (!are_few)
@@ -139,7 +141,7 @@ static rvit_cu_linear_why prefers_small_m(const rvit_cu_machine *m, const rvit_c
     return makes_e4m3 ? RVIT_CU_WHY_SMALL_M_E4M3 : for_lt ? RVIT_CU_WHY_SMALL_M_ACTIVATED : RVIT_CU_WHY_SMALL_M_UNKNOWN;
 }
 
-/* Of few rounds of tiles the last is mostly idle, and cuBLASLt has tiles that fill it. */
+/* With few waves, the last one is mostly idle (wave quantization); cuBLASLt has smaller tiles for that. */
 static rvit_cu_linear_why prefers_large_m(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     if (!rvit_cu_linear_has_kernel(m, f, RVIT_CU_PATH_LARGE_M))
@@ -155,11 +157,11 @@ static rvit_cu_linear_why prefers_large_m(const rvit_cu_machine *m, const rvit_c
     return takes ? RVIT_CU_WHY_LARGE_M_TILES : RVIT_CU_WHY_NOT;
 }
 
-/* The backend's kernels for every device. */
+/* The kernels that run on every device. */
 static rvit_cu_linear_choice own(const rvit_cu_machine *m, const rvit_cu_linear_facts *f, rvit_cu_linear_why why)
 {
     const int is_e4m3 = f->dtype == RVIT_E4M3, is_plain = !has_sigmoid(f) && !f->gated;
-    /* Most kernels serve what models ask for, one serves all. */
+    /* Most kernels support only what models use; one supports everything. */
     const int is_general = !is_plain && !(has_sigmoid(f) && !f->has_residual && f->out_dtype == f->dtype);
     rvit_cu_linear_choice choice = {.why = why};
     choice.tile = rvit_cu_tile_linear(m, (int32_t)rvit_dtype_size(f->dtype), f->rows, is_e4m3 ? f->in_features / 2 : f->in_features,
@@ -171,7 +173,7 @@ static rvit_cu_linear_choice own(const rvit_cu_machine *m, const rvit_cu_linear_
     return choice;
 }
 
-/* cuBLASLt, or the backend's kernels for every device. */
+/* cuBLASLt, or a kernel that runs on every device. */
 static rvit_cu_linear_choice lt_or_own(const rvit_cu_machine *m, const rvit_cu_linear_facts *f)
 {
     if (f->rows == 0 || f->gated)
@@ -181,7 +183,8 @@ static rvit_cu_linear_choice lt_or_own(const rvit_cu_machine *m, const rvit_cu_l
     const int activates =
         f->activation == RVIT_ACTIVATION_GELU_TANH && f->out_dtype != RVIT_F32 && !f->has_residual && (!f->has_bias || f->narrow_bias);
     const int activated = f->activation != RVIT_ACTIVATION_NONE && !activates; /* in a second pass */
-    /* A float32 output takes its bias as it is, but of e4m3 one in bfloat16. What the epilogue kernel adds is not for cuBLASLt to round. */
+    /* A float32 output takes the float32 bias; for e4m3 inputs cuBLASLt needs it in bfloat16. If the epilogue kernel runs anyway, it
+       adds the bias, so cuBLASLt does not round the sum. */
     const int adds_bias = f->out_dtype == RVIT_F32 && f->dtype != RVIT_E4M3 ? f->has_bias : !activated && f->narrow_bias;
     rvit_cu_linear_choice choice = {RVIT_CU_PATH_LT, RVIT_CU_WHY_LT_WHOLE, .lt_adds_bias = adds_bias, .lt_activates = activates};
     if (is_16_bits(f->dtype) && is_early(m, f, activated))
@@ -212,10 +215,10 @@ rvit_cu_linear_choice rvit_cu_linear_choose(const rvit_cu_machine *m, const rvit
 const char *rvit_cu_linear_lacks_e4m3(const rvit_cu_machine *machine, int32_t out_features, int32_t gated)
 {
     if (!machine->wgmma)
-        return "out_dtype e4m3: it needs compute capability 9.0, and kernels that were compiled for it";
+        return "out_dtype e4m3: needs compute capability 9.0 and a build with kernels for it";
     if (gated)
         return "out_dtype e4m3 with gated";
-    return out_features % 32 != 0 ? "out_dtype e4m3 with out_features that are no multiple of 32" : NULL;
+    return out_features % 32 != 0 ? "out_dtype e4m3: out_features must be a multiple of 32" : NULL;
 }
 
 int rvit_cu_linear_makes_e4m3(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)

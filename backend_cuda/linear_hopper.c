@@ -1,5 +1,5 @@
-/* GEMMs on sm_90a by kernels of warpgroups, for many rows and for few: where cuBLASLt cannot serve, because only the device knows the rows
-   or a residual repeats, and where they are faster than it (linear_choose.c). A row has the same bits however many are live. */
+/* wgmma GEMMs on sm_90a, for large and small M. They run where they are faster than cuBLASLt, and where cuBLASLt cannot run: the row
+   count is only on the device, or the residual repeats. A row's bits do not depend on the number of live rows. */
 #include "backend_cuda/cu.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ int rvit_cu_prefers_quantized(const rvit_device *device, const rvit_op *linear)
 }
 
 #if CUDA_VERSION >= 12000
-/* [type of x][type of out][with a sigmoid]: those that rvit_cu_linear_has_kernel knows. */
+/* [type of x][type of out][with sigmoid], where rvit_cu_linear_has_kernel is true. */
 static const rvit_cu_kernel kernels[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2] = {
     [RVIT_F16] =
         {[RVIT_F16] = {RVIT_CU_linear_f16_hopper, RVIT_CU_linear_f16_hopper_sigmoid}, [RVIT_F32] = {RVIT_CU_linear_f16_hopper_f32}},
@@ -28,7 +28,7 @@ static const rvit_cu_kernel kernels[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2] = {
 #define BF16(name, ...) [RVIT_CU_SMALL_M_##name] = RVIT_CU_linear_bf16_small_m_##name,
 #define BF16_SIGMOID(name, ...) [RVIT_CU_SMALL_M_##name] = RVIT_CU_linear_bf16_small_m_##name##_sigmoid,
 #define BF16_WIDE(name, ...) [RVIT_CU_SMALL_M_##name] = RVIT_CU_linear_bf16_small_m_##name##_f32,
-/* The same for few rows, of each shape. */
+/* The small-M kernels, by shape. */
 static const rvit_cu_kernel small_m_kernels[RVIT_E4M3 + 1][RVIT_E4M3 + 1][2][RVIT_CU_N_SMALL_M_SHAPES] = {
     [RVIT_F16] = {[RVIT_F16] = {{RVIT_CU_LINEAR_SMALL_M(F16)}, {RVIT_CU_LINEAR_SMALL_M(F16_SIGMOID)}},
                   [RVIT_F32] = {{RVIT_CU_LINEAR_SMALL_M(F16_WIDE)}}},
@@ -70,7 +70,7 @@ static rvit_status encode(const rvit_cu_queue *queue, const rvit_linear_args *ar
     return RVIT_OK;
 }
 
-/* Boxes of so many rows. */
+/* TMA boxes of `rows` rows. */
 static rvit_status map_x(const rvit_cu_queue *queue, const rvit_linear_args *args, int32_t rows, rvit_cu_tensor_map *out_map)
 {
     const cuuint64_t size = (cuuint64_t)rvit_dtype_size(args->dtype);
@@ -80,8 +80,8 @@ static rvit_status map_x(const rvit_cu_queue *queue, const rvit_linear_args *arg
     return encode(queue, args, 2, args->x, sizes, strides, box, out_map);
 }
 
-/* Rows of weight in the order in which a product gives a lane neighbours, 4 of float32 and else 8: it has columns 2 q and 2 q + 1 of
-   each 8. */
+/* wgmma gives a lane columns 2 q and 2 q + 1 of each 8. The map permutes the rows of weight so that a lane gets adjacent outputs: 4 of
+   float32, otherwise 8. */
 static rvit_status map_weight(const rvit_cu_queue *queue, const rvit_linear_args *args, int32_t rows, rvit_cu_tensor_map *out_map)
 {
     const cuuint32_t step = args->out_dtype == RVIT_F32 ? 4 : 8, unit = 4 * step;

@@ -1,9 +1,8 @@
-/* GEMMs by cuBLASLt, which is opened at run time by the first op that could use it. It accumulates in
-   float32, adds a bias in the type of the output, and adds a residual as matrix C. Of the activations
-   it has the tanh GELU alone; the epilogue kernel computes the others (linear_choose.c says when that
-   is worth it). A gated product is wider than its output: the backend's own kernel makes it. Rows of e4m3 come with a scale each, and so
-   do their weights' rows: cuBLASLt applies both, where it can (compute capability 9.0), or one number for all, if the session says so,
-   which is faster. It is asked for an algorithm once for each shape; where it has none, the backend's own kernel runs. */
+/* GEMMs by cuBLASLt, which is opened at run time by the first op that could use it. It accumulates in float32, adds a bias in the output
+   type, and adds a residual as matrix C. Its only activation used is tanh GELU; the epilogue kernel computes the others. Rows of e4m3 x
+   and weight each have a scale. cuBLASLt applies them per row where it can (compute capability 9.0), or one scale for all rows if the
+   session has one, which is faster. Each shape asks for an algorithm once. Gated GEMMs, and shapes without an algorithm, run on the
+   backend's own kernels. */
 #include "backend_cuda/cu.h"
 #include "backend_cuda/linear_lt.h"
 #include "core/base/process.h"
@@ -36,17 +35,17 @@ enum {
 };
 _Static_assert(sizeof(lt_functions) == N_FUNCTIONS * sizeof(void (*)(void)), "one function pointer for each name");
 
-/* out^T [n, m] = weight^T-of-a-column-major-matrix x^T + c^T: what is row-major here is column-major there, transposed. */
+/* out^T [n, m] = weight^T x^T + c^T: a row-major matrix here is its transpose in column-major order there. */
 typedef struct shape {
     int64_t m, n, k;
-    int32_t dtype, out_dtype, epilogue, has_residual; /* epilogue: of cuBLASLt */
+    int32_t dtype, out_dtype, epilogue, has_residual; /* epilogue: a cuBLASLt constant */
     uint32_t alignment;                               /* of all arrays, up to 256 */
-    int32_t bias_type, scale_mode;                    /* of cuBLASLt */
-    int32_t unused;                                   /* shapes are compared as bytes: no gaps */
+    int32_t bias_type, scale_mode;                    /* cuBLASLt constants */
+    int32_t unused;                                   /* shapes are compared by memcmp: no padding */
 } shape;
 _Static_assert(sizeof(shape) == 3 * sizeof(int64_t) + 8 * sizeof(int32_t), "a shape has no gaps");
 
-/* The algorithm that a trial found to be the fastest for a shape. */
+/* The fastest algorithm measured for a shape. */
 typedef struct lt_choice {
     shape key;
     lt_algorithm algorithm;
@@ -58,7 +57,7 @@ struct rvit_cu_lt {
     void *handle;
     lt_functions functions;
     lt_choice choices[CHOICES];
-    int n_choices; /* made so far: the oldest make room */
+    int n_choices; /* ever made; new ones replace the oldest */
 };
 
 struct rvit_cu_lt_gemm {
@@ -67,7 +66,7 @@ struct rvit_cu_lt_gemm {
     int usable;
     void *desc, *weight, *x, *out;
     lt_algorithm algorithm;
-    size_t workspace; /* that it needs */
+    size_t workspace; /* bytes it needs */
 };
 
 rvit_status rvit_cu_lt_open(rvit_cu_device *device)
@@ -108,7 +107,7 @@ static void open_library(rvit_cu_lt *lt)
     }
 }
 
-/* A queue asks once. */
+/* Each queue checks once. */
 static int is_open(rvit_cu_queue *queue)
 {
     rvit_cu_lt *lt = queue->device->lt;
@@ -129,7 +128,7 @@ static int type_of(rvit_dtype dtype)
     return dtype == RVIT_F32 ? LT_R_32F : dtype == RVIT_F16 ? LT_R_16F : dtype == RVIT_BF16 ? LT_R_16BF : LT_R_E4M3;
 }
 
-/* The bias in the type of the output; of products of e4m3 a float32 output takes one in bfloat16. */
+/* The bias in the output type; e4m3 GEMMs with a float32 output need it in bfloat16. */
 static void *bias_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     return rvit_cu_at(args->out_dtype == RVIT_F32 && args->dtype != RVIT_E4M3 ? args->bias : queue->hints.narrow_bias);
@@ -187,7 +186,6 @@ void rvit_cu_lt_forget(rvit_cu_queue *queue)
     }
 }
 
-/* Whether an algorithm uses split-k. */
 static int uses_split_k(const rvit_cu_lt *lt, const lt_heuristic *found)
 {
     int32_t n_splits = 0;
@@ -196,7 +194,7 @@ static int uses_split_k(const rvit_cu_lt *lt, const lt_heuristic *found)
     return n_splits > 1;
 }
 
-/* Asks for algorithms, in the library's order of preference. Returns how many there are. */
+/* Fills `found` with algorithms in cuBLASLt's order of preference. Returns how many. */
 static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, size_t workspace, uint32_t reduction, int most, lt_heuristic *found)
 {
     const lt_functions *f = &lt->functions;
@@ -221,11 +219,10 @@ static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, size_t workspa
     return n;
 }
 
-/* Takes the library's first answer, so that an op always runs in the same way. It gets no workspace:
-   with one, the library schedules tiles by a counter there, and a graph needs a memset node for the
-   counter, which costs the host a microsecond a launch. But few rows of many channels keep few CTAs
-   busy without split-k. Split-k leaves partial sums in the workspace. They are split in the same way
-   for all rows and added in order, so a row's bits depend neither on its place nor on other rows. */
+/* Takes the first heuristic result, so that an op always runs the same algorithm. It gets no workspace: with one, cuBLASLt schedules
+   tiles by a counter in it, which a graph must reset with a memset node, at a microsecond of host time per launch. The exception is
+   split-K, because few rows with many channels keep few CTAs busy. All rows are split alike and the partial sums are added in order, so
+   a row's bits depend neither on its position nor on other rows. */
 static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm)
 {
     lt_heuristic whole, split_k;
@@ -239,7 +236,7 @@ static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm)
     return 1;
 }
 
-/* One scale for all of x is read where the rows were quantised with it: a row that is not finite consists of NaN anyway. */
+/* The single scale of x is valid wherever rows were quantized with it: a row that is not finite is all NaN anyway. */
 static int set_scales(const rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm)
 {
     const lt_functions *f = &queue->device->lt->functions;
@@ -249,8 +246,8 @@ static int set_scales(const rvit_cu_queue *queue, const rvit_linear_args *args, 
     return result != 0 ? result : f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_B_SCALE_POINTER, &of_x, sizeof of_x);
 }
 
-/* A library before 12.9 has no scales for rows. Sums stay in the tensor cores, which keep 13 bits of them: what that loses is a fortieth of
-   what rounding the operands does, and to take sums out every 128 channels costs a tenth (bench/notes/cuda-fp8.md). */
+/* cuBLAS before 12.9 has no per-row scales. With fast accumulation, tensor cores keep 13 bits of the sums: that error is a fortieth of
+   the operands' rounding error. Accumulating in float32 every 128 channels costs 10 % (bench/notes/cuda-fp8.md). */
 static int describe_scales(const rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm)
 {
     const lt_functions *f = &queue->device->lt->functions;
@@ -266,7 +263,7 @@ static int describe_scales(const rvit_cu_queue *queue, const rvit_linear_args *a
     return result != 0 ? result : set_scales(queue, args, gemm);
 }
 
-/* The pointers of bias and scales are there for the search; each run sets its own. */
+/* The bias and scale pointers are only needed for the search; each run sets its own. */
 static int create_gemm(const rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
 {
     const rvit_cu_lt *lt = queue->device->lt;
@@ -296,7 +293,7 @@ static int create_gemm(const rvit_cu_queue *queue, const rvit_linear_args *args,
     return result == 0 && choose_algorithm(lt, gemm);
 }
 
-/* Launches the GEMM without the epilogue kernel. */
+/* Launches the GEMM, without the epilogue kernel. */
 static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm, const lt_algorithm *algorithm,
                     const void *x, const void *residual, void *out)
 {
@@ -317,15 +314,14 @@ static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rv
     return result;
 }
 
-/* Candidates being tried out on an input and an output of their own: the op's x may not be there yet, its output may hold what is needed.
- */
+/* Candidate algorithms run on their own input and output: the op's x may not be ready, and its output may hold live data. */
 typedef struct candidate_runs {
     CUdeviceptr x, out;             /* one allocation */
-    CUgraphExec graphs[CANDIDATES]; /* NULL: the algorithm cannot be run */
+    CUgraphExec graphs[CANDIDATES]; /* NULL: the algorithm fails */
     double seconds[CANDIDATES];
 } candidate_runs;
 
-/* x is filled with rows of the weight, because the speed of a GEMM depends on the values. */
+/* x is filled with rows of weight, because the speed of a GEMM depends on the values. */
 static rvit_status prepare_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm, candidate_runs *t)
 {
     const rvit_cu_driver *driver = queue->device->driver;
@@ -344,10 +340,10 @@ static rvit_status prepare_candidates(rvit_cu_queue *queue, const rvit_linear_ar
     return RVIT_OK;
 }
 
-/* Records the GEMM in a graph, as in the program, and in place if it has a residual. A few times, but
-   not many: after graphs of thousands of nodes, the forward's own graph was 5 % slower on the H200. */
-static rvit_status record_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm,
-                                     const lt_algorithm *algorithm, const candidate_runs *t, CUgraphExec *graph_exec)
+/* Records the GEMM in a graph as in the program, in place if it has a residual. Few repeats: after graphs of thousands of nodes, the
+   forward's own graph was 5 % slower on the H200. */
+static rvit_status record_candidate(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm,
+                                    const lt_algorithm *algorithm, const candidate_runs *t, CUgraphExec *graph_exec)
 {
     const rvit_cu_driver *driver = queue->device->driver;
     const double macs = (double)gemm->key.m * (double)gemm->key.n * (double)gemm->key.k;
@@ -358,7 +354,7 @@ static rvit_status record_candidates(rvit_cu_queue *queue, const rvit_linear_arg
     int result = 0;
     RVIT_CU_TRY(driver, cuStreamBeginCapture, (queue->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     for (int i = 0; i < n && result == 0 && status == RVIT_OK; i++) {
-        /* Consecutive GEMMs of the library overlap; in a forward other kernels lie between them. */
+        /* Consecutive cuBLASLt GEMMs overlap; in a forward, other kernels run between them. */
         status = rvit_cu_launch(queue, RVIT_CU_copy, 1, 256, 0, &gap);
         if (status == RVIT_OK)
             result = multiply(queue, args, gemm, algorithm, x, out, out);
@@ -387,9 +383,9 @@ static rvit_status run_candidates(rvit_cu_queue *queue, const rvit_linear_args *
     const rvit_cu_driver *driver = queue->device->driver;
     RVIT_TRY(prepare_candidates(queue, args, gemm, t));
     for (int i = 0; i < n; i++)
-        RVIT_TRY(record_candidates(queue, args, gemm, &found[i].algorithm, t, &t->graphs[i]));
+        RVIT_TRY(record_candidate(queue, args, gemm, &found[i].algorithm, t, &t->graphs[i]));
     RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
-    /* In turns, so that a change of clock touches all alike. */
+    /* Round-robin, so that clock changes affect all candidates alike. */
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < n; i++) {
             if (t->graphs[i] == NULL)
@@ -404,7 +400,7 @@ static rvit_status run_candidates(rvit_cu_queue *queue, const rvit_linear_args *
     return RVIT_OK;
 }
 
-/* Replaces the algorithm by the fastest, if it is at least 3 % faster. */
+/* Takes the fastest algorithm if it is at least 3 % faster. */
 static rvit_status choose_candidate(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
 {
     const rvit_cu_driver *driver = queue->device->driver;
@@ -428,8 +424,8 @@ static rvit_status choose_candidate(rvit_cu_queue *queue, const rvit_linear_args
     return status;
 }
 
-/* In many large GEMMs the library's first answer is a tenth slower than its best. Before a program is
-   recorded, the other algorithms without split-k are measured, once for a device. */
+/* For many large GEMMs the first heuristic result is 10 % slower than the best. Before a program is recorded, the other algorithms
+   without split-K are measured, once per device and shape. */
 static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
 {
     rvit_cu_lt *lt = queue->device->lt;
@@ -451,7 +447,7 @@ static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, r
             lt->choices[lt->n_choices++ % CHOICES] = (lt_choice){gemm->key, gemm->algorithm};
     }
     pthread_mutex_unlock(&lt->lock);
-    /* Without room for a trial the first answer serves. */
+    /* Without memory to measure, keep the first result. */
     return status == RVIT_OUT_OF_DEVICE_MEMORY ? RVIT_OK : status;
 }
 
@@ -472,7 +468,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
         queue->gemms = gemm;
         if (gemm->usable)
             RVIT_TRY(improve(queue, args, gemm));
-        /* Eager use may go on with ever new row counts: the oldest shape is forgotten. A program needs each of its own once more. */
+        /* Eager use may bring ever new row counts, so the oldest shape is dropped. A program needs each of its shapes again. */
         int n = 1;
         for (rvit_cu_lt_gemm *last = gemm; !queue->records && last->next != NULL; last = last->next)
             if (++n > MAX_GEMMS) {

@@ -1,5 +1,5 @@
-/* The part of cuBLASLt that is used: its numbers, its structs, its functions. Its headers are not needed to build; where they are found, a
-   test compares (tests/cuda/lt_header.c). */
+/* The part of cuBLASLt that is used: constants, structs, functions. The build does not need its headers; tests/cuda/lt_header.c compares
+   with them where they are installed. */
 #ifndef RVIT_CU_LINEAR_LT_H
 #define RVIT_CU_LINEAR_LT_H
 
@@ -17,7 +17,7 @@ enum {
     LT_OP_T = 1,
     LT_EPILOGUE_NONE = 1,
     LT_EPILOGUE_BIAS = 4,
-    LT_EPILOGUE_GELU = 32, /* the tanh form */
+    LT_EPILOGUE_GELU = 32, /* tanh approximation */
     LT_EPILOGUE_GELU_BIAS = 36,
     LT_REDUCTION_COMPUTE_TYPE = 2,
     LT_ALGO_SPLIT_K = 2,
@@ -26,12 +26,12 @@ enum {
     LT_DESC_BIAS_POINTER = 8,
     LT_DESC_A_SCALE_POINTER = 17,
     LT_DESC_B_SCALE_POINTER = 18,
-    LT_DESC_FAST_ACCUM = 25, /* 8 bits */
+    LT_DESC_FAST_ACCUM = 25, /* e4m3 */
     LT_DESC_BIAS_DATA_TYPE = 26,
     LT_DESC_A_SCALE_MODE = 31,
     LT_DESC_B_SCALE_MODE = 32,
     LT_SCALE_SCALAR_32F = 0,
-    LT_SCALE_OUTER_VEC_32F = 3, /* float32: one for each row of the weight, one for each of x; since cuBLAS 12.9 */
+    LT_SCALE_OUTER_VEC_32F = 3, /* float32, one per row of weight and one per row of x; since cuBLAS 12.9 */
     LT_PREF_WORKSPACE = 1,
     LT_PREF_REDUCTION = 3,
     LT_PREF_ALIGNMENT_A = 5 /* then B, C, D */

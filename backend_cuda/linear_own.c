@@ -1,11 +1,11 @@
-/* GEMMs by kernels that every device runs: of persistent tiles, of a tile a CTA, of e4m3, of float32. */
+/* GEMM kernels that run on every device: persistent, one tile per CTA, e4m3, float32. */
 #include "backend_cuda/cu.h"
 
 #define F16(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_f16_##name,
 #define BF16(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_bf16_##name,
 #define F16_SIGMOID(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_f16_##name##_sigmoid,
 #define BF16_SIGMOID(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_bf16_##name##_sigmoid,
-/* [type of 16 bits][with a sigmoid], and of float32 [gated, or with a sigmoid]. */
+/* 16-bit types: [type][with sigmoid]. float32: [gated or with sigmoid]. */
 static const rvit_cu_kernel kernels[][2][RVIT_CU_N_LINEAR_SHAPES] = {
     [RVIT_F16] = {{RVIT_CU_LINEAR_SHAPES(F16) RVIT_CU_LINEAR_NONPERSISTENT(F16)},
                   {RVIT_CU_LINEAR_GENERAL(F16) RVIT_CU_LINEAR_TILES(F16_SIGMOID) RVIT_CU_LINEAR_NONPERSISTENT(F16_SIGMOID)}},

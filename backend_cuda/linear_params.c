@@ -1,4 +1,4 @@
-/* What the choice of a GEMM, and the GEMMs of the backend, are told of a linear op. */
+/* A linear op as input for the choice of a kernel, and as kernel parameters. */
 #include "backend_cuda/cu.h"
 
 int rvit_cu_linear_has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)

@@ -1,23 +1,23 @@
-/* What each kernel is given: one plain struct, shared by the host's C and the kernels. Pointers are device addresses. Counts that the host
-   knows are capacities; what is on the device is read there. Each size is a multiple of 8 without padding. */
+/* The parameters of each kernel: one plain struct, shared by host C and kernels. Pointers are device addresses. Counts are capacities;
+   the kernels read actual counts on the device. Each size is a multiple of 8, without padding. */
 #ifndef RVIT_CU_PARAMS_H
 #define RVIT_CU_PARAMS_H
 
 #include <stdint.h>
 
-/* The numbers of rvit_dtype. */
+/* The values of rvit_dtype. */
 #define RVIT_CU_F32 0
 #define RVIT_CU_F16 1
 #define RVIT_CU_BF16 2
 #define RVIT_CU_E4M3 4
 
-/* Rows an op works on: capacity, or the count at live clamped to 0..capacity. */
+/* The rows of an op: capacity, or *live clamped to 0..capacity. */
 typedef struct rvit_cu_rows {
     const int32_t *live; /* or NULL */
     int32_t capacity, unused;
 } rvit_cu_rows;
 
-/* Bytes, a multiple of 4; wide: all three are multiples of 16. */
+/* size in bytes, a multiple of 4. wide: size and both addresses are multiples of 16. */
 typedef struct rvit_cu_copy_params {
     const void *source;
     void *destination;
@@ -25,14 +25,14 @@ typedef struct rvit_cu_copy_params {
     int32_t wide, unused;
 } rvit_cu_copy_params;
 
-/* CTAs: channels and lines of patches, images. */
+/* CTAs: lines of patches times channels, images. */
 typedef struct rvit_cu_patchify_params {
     const float *images;
     void *out;
     int32_t *cu_seqlens;        /* or NULL */
     const int32_t *live_images; /* or NULL */
     int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
-    int32_t low_offset; /* elements from a value to its second part; 0: it has none */
+    int32_t low_offset; /* elements from a value to its low half, what rounding takes off; 0: not split */
 } rvit_cu_patchify_params;
 
 typedef struct rvit_cu_fetch_params {
@@ -42,26 +42,26 @@ typedef struct rvit_cu_fetch_params {
 } rvit_cu_fetch_params;
 
 #define RVIT_CU_PREPROCESS_THREADS 384
-#define RVIT_CU_PREPROCESS_WIDTH_BITS 5 /* pixels of a tile, and the most rows of one */
+#define RVIT_CU_PREPROCESS_WIDTH_BITS 5 /* pixels of a tile's width, log2 */
 #define RVIT_CU_PREPROCESS_WIDTH (1 << RVIT_CU_PREPROCESS_WIDTH_BITS)
 #define RVIT_CU_PREPROCESS_HEIGHT 64
-#define RVIT_CU_PREPROCESS_SHARED 48384 /* bytes, before the lines of a picture */
+#define RVIT_CU_PREPROCESS_SHARED 48384 /* bytes, without the image lines */
 typedef struct rvit_cu_preprocess_params {
-    const int32_t *words;  /* the region: core/contract/image_table.h */
+    const int32_t *words;  /* the staging buffer: core/contract/image_table.h */
     const uint8_t *pixels; /* or NULL */
     void *out;
     int32_t *cu_seqlens, *grids; /* or NULL */
     int64_t pixels_size;         /* bytes */
     int32_t n_words, n_images, rows, patch_size, out_stride;
-    int32_t tile_height, slot_bits; /* a CTA makes tiles of 32 columns and that many rows, together 1 << slot_bits pixels */
+    int32_t tile_height, slot_bits; /* a CTA makes tiles of 32 columns and tile_height rows: 1 << slot_bits pixels */
     int32_t raw_size;               /* bytes of shared memory behind preprocess_memory */
     float images_per_slot;
     int32_t low_offset; /* as in patchify */
 } rvit_cu_preprocess_params;
 
 #define RVIT_CU_GRID_THREADS 256
-#define RVIT_CU_MAX_SIDE 32767 /* of a grid */
-#define RVIT_CU_MAX_TABLE 512  /* side of a position table */
+#define RVIT_CU_MAX_SIDE 32767 /* of a patch grid */
+#define RVIT_CU_MAX_TABLE 512  /* side of a position embedding */
 
 /* A CTA takes per_cta of the n_images + 1 entries of the layouts. */
 typedef struct rvit_cu_grid_layout_params {
@@ -70,23 +70,23 @@ typedef struct rvit_cu_grid_layout_params {
     int32_t *patch_cu_seqlens, *cells;                        /* or NULL */
     int32_t *unit_cu_seqlens, *window_cu_seqlens, *unit_rows; /* or NULL */
     int32_t n_images, n_prefix, max_len, merge, rows, patch_rows, per_cta;
-    int32_t line_by_line; /* 1: the patch rows are, whatever merge */
+    int32_t line_by_line; /* 1: patch rows are in line order, whatever merge is */
     int32_t window, max_windows;
 } rvit_cu_grid_layout_params;
 
-/* A CTA takes every parts-th of an image's cells; with sources parts is 1, and it takes them all, diagonal by diagonal. */
+/* A CTA takes every parts-th merge group of an image. With sources, parts is 1, and the CTA goes diagonal by diagonal. */
 typedef struct rvit_cu_pixelprune_params {
     const int32_t *cu_seqlens, *cells, *unit_rows; /* unit_rows: or NULL */
     const float *pixels;
     uint8_t *keep;
-    int32_t *sources; /* or NULL: cells are predicted from pixels themselves */
+    int32_t *sources; /* or NULL: groups are predicted from the original pixels */
     int64_t stride;
     float limits[4];
     int32_t n_images, n_prefix, max_len, merge, rows, patch_rows, columns, channels, interleaved, patch_merge, parts;
     int32_t unused;
 } rvit_cu_pixelprune_params;
 
-/* The numbers of rvit_resample; any other is bilinear. */
+/* The values of rvit_resample; any other is bilinear. */
 #define RVIT_CU_BICUBIC 1
 #define RVIT_CU_BICUBIC_ANTIALIAS 3
 #define RVIT_CU_BILINEAR_ANTIALIAS 4
@@ -116,26 +116,26 @@ typedef struct rvit_cu_grid_rope_params {
 typedef struct rvit_cu_linear_params {
     const void *x, *weight;
     const float *bias;    /* or NULL */
-    const void *residual; /* or NULL; elements as out */
+    const void *residual; /* or NULL; type of out */
     void *out;
     rvit_cu_rows rows;
     int32_t in_features;
-    int32_t out_features;    /* columns of the product: of out and residual, if gated, two for each */
-    int32_t residual_period; /* 0: a row for each row of out */
+    int32_t out_features;    /* columns of the GEMM; gated: two per column of out */
+    int32_t residual_period; /* 0: the residual has as many rows as out */
     int32_t gelu;
-    int32_t out_f32;                       /* out and residual are float32, else as x */
-    int32_t constant_weights;              /* weight and bias may be read before the kernel before this one has ended */
+    int32_t out_f32;                       /* out and residual are float32; else they have the type of x */
+    int32_t constant_weights;              /* weight and bias may be read before the previous kernel ends */
     float slope, cubic;                    /* of rvit_sigmoid; slope 0: no sigmoid */
-    int32_t gated;                         /* columns are gates and values in turn */
-    int32_t out_bf16;                      /* x of e4m3: out and residual are bfloat16, if not float32, else float16 */
-    const float *x_scales, *weight_scales; /* x of e4m3, of which two count as one of in_features */
-    const float *one_scale;                /* or NULL: all of x_scales are this, and all of weight_scales are alike */
-    const float *static_scale;             /* out of e4m3, which kernels of warpgroups make */
+    int32_t gated;                         /* gates and values alternate in the columns */
+    int32_t out_bf16;                      /* e4m3 x: a 16-bit out is bfloat16, not float16 */
+    const float *x_scales, *weight_scales; /* e4m3 x; in_features counts pairs of values */
+    const float *one_scale;                /* or NULL; the one value of all x_scales; all weight_scales are equal then, too */
+    const float *static_scale;             /* e4m3 out, by wgmma kernels only */
     float *out_scales;
     int32_t *saturated; /* or NULL */
 } rvit_cu_linear_params;
 
-/* Rows become e4m3; columns: of out, and half of those of x and bias, if gated. */
+/* Rows are converted to e4m3. columns: of out; x and bias have twice as many if gated. */
 typedef struct rvit_cu_quantize_params {
     const void *x;
     const float *bias, *static_scale; /* or NULL */
@@ -154,12 +154,12 @@ typedef struct rvit_cu_epilogue_params {
     void *x;
     const float *bias; /* or NULL */
     int64_t n;         /* elements, a multiple of columns */
-    int32_t columns;   /* a multiple of what 16 bytes hold */
+    int32_t columns;   /* a multiple of the elements in 16 bytes */
     int32_t gelu;
     float slope, cubic; /* of rvit_sigmoid */
 } rvit_cu_epilogue_params;
 
-/* Weights of later GEMMs, for a prefetch into L2. */
+/* Weights of later GEMMs to prefetch into L2. */
 #define RVIT_CU_AHEAD 2
 #define RVIT_CU_AHEAD_LINE 128 /* bytes */
 typedef struct rvit_cu_ahead {
@@ -171,14 +171,14 @@ typedef struct rvit_cu_ahead {
 typedef struct rvit_cu_layernorm_params {
     const void *x;
     const int32_t *src_rows;   /* or NULL */
-    const float *gamma, *beta; /* beta or NULL: layernorm_other only */
+    const float *gamma, *beta; /* beta or NULL: layernorm_general only */
     void *out, *out_x;         /* out_x or NULL */
     rvit_cu_rows rows;
     rvit_cu_ahead ahead;
     int32_t x_rows, dim, out_dtype, row_ctas;
     float inverse_dim, eps; /* inverse_dim: 1 / features */
     int32_t features, rms;
-    const float *static_scale; /* or NULL. These three with an output of e4m3 */
+    const float *static_scale; /* or NULL; this and the next two with an e4m3 output */
     float *out_scales;
     int32_t *saturated; /* or NULL */
 } rvit_cu_layernorm_params;
@@ -194,11 +194,11 @@ typedef struct rvit_cu_attention_params {
     int32_t n_heads, head_dim, max_len, rows;
     int32_t first_image;
     float scale;     /* 16-bit kernels: |scale| * log2(e) */
-    uint32_t q_sign; /* 16-bit kernels: flips the signs of a pair of elements if scale is negative */
+    uint32_t q_sign; /* 16-bit kernels: sign bits to flip in a pair of elements if scale is negative */
     int32_t unused;
 } rvit_cu_attention_params;
 
-/* A CUtensorMap: of rows, heads and channels of q, k or v. */
+/* A CUtensorMap. */
 #if defined(__CUDACC__)
 #define RVIT_CU_MAP_ALIGNED __align__(64)
 #else
@@ -208,7 +208,8 @@ typedef struct RVIT_CU_MAP_ALIGNED rvit_cu_tensor_map {
     uint64_t opaque[16];
 } rvit_cu_tensor_map;
 
-/* Images of fewer than `least` rows are not long, those of `tall` and more have a shape of their own (kernels/attention_hopper.cuh). */
+/* q, k, v: rows, heads and channels. Images of fewer than min_rows rows run the mma.sync code; those of large_block_rows and more use
+   large blocks (kernels/attention_hopper.cuh). */
 typedef struct rvit_cu_attention_hopper_params {
     rvit_cu_tensor_map q, k, v;
     rvit_cu_attention_params rows;
@@ -217,23 +218,23 @@ typedef struct rvit_cu_attention_hopper_params {
     int32_t unused;
 } rvit_cu_attention_hopper_params;
 
-/* Boxes of rows of x, and of rows of weight in the order in which a lane takes them (kernels/linear_hopper.cuh). Of args, in_features
-   counts all, of e4m3 too. */
+/* x: boxes of rows. weight: boxes of rows, permuted so that a lane's outputs are adjacent (kernels/linear_hopper.cuh). args.in_features
+   counts single values for e4m3, too. */
 typedef struct rvit_cu_linear_hopper_params {
     rvit_cu_tensor_map x, weight;
     rvit_cu_linear_params args;
 } rvit_cu_linear_hopper_params;
 
-/* The same for few rows (kernels/linear_small_m.cuh). Of a cluster, CTAs beside each other share boxes of x, those above each other boxes
-   of weight, and each adds one of the parts that k is divided into. */
+/* The same for small M (kernels/linear_small_m.cuh). The cluster_n CTAs of a cluster share boxes of x, the cluster_m CTAs share boxes of
+   weight, and the split_k CTAs each sum a range of K. */
 typedef struct rvit_cu_linear_small_m_params {
     rvit_cu_tensor_map x, weight;
     rvit_cu_linear_params args;
     int32_t stages, split_k, cluster_n, cluster_m;
 } rvit_cu_linear_small_m_params;
 
-/* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,
-   blockIdx.y, of image first_image + blockIdx.z. */
+/* Strides in elements. numbers: two per head and row, [n_heads, rows, 2]. shares: of d_key_bias, [n_heads, rows]. blockIdx.y is the
+   head, first_image + blockIdx.z the image. */
 typedef struct rvit_cu_attention_backward_params {
     const void *q, *k, *v, *out, *d_out;
     const int32_t *cu_seqlens;
@@ -245,14 +246,14 @@ typedef struct rvit_cu_attention_backward_params {
     int32_t q_stride, k_stride, v_stride, out_stride, d_out_stride, d_q_stride, d_k_stride, d_v_stride;
     int32_t n_heads, head_dim, max_len, rows;
     int32_t first_image;
-    int32_t held_rows;  /* of an image in shared memory */
+    int32_t held_rows;  /* rows of an image in shared memory */
     float scale;        /* of the logits; 16-bit kernels: times log2(e) */
     float lse_factor;   /* 16-bit kernels: log2(e), else 1 */
     float store_factor; /* of d_q and d_k */
-    uint32_t zero;      /* 0, which the compiler does not know */
+    uint32_t zero;      /* 0, opaque to the compiler */
 } rvit_cu_attention_backward_params;
 
-/* Strides in elements. A CTA takes keys of a head, blockIdx.y, of image first_image + blockIdx.z. */
+/* Strides in elements. blockIdx.y is the head, first_image + blockIdx.z the image. */
 typedef struct rvit_cu_received_params {
     const void *q, *k;
     const int32_t *cu_seqlens;
@@ -264,7 +265,7 @@ typedef struct rvit_cu_received_params {
     int32_t first_image;
     float scale;      /* of the logits; 16-bit kernels: times log2(e) */
     float lse_factor; /* 16-bit kernels: log2(e), else 1 */
-    uint32_t zero;    /* 0, which the compiler does not know */
+    uint32_t zero;    /* 0, opaque to the compiler */
 } rvit_cu_received_params;
 
 typedef struct rvit_cu_rope_params {
@@ -284,26 +285,26 @@ typedef struct rvit_cu_positions_params {
     int32_t source_rows, n_positions;
 } rvit_cu_positions_params;
 
-/* What one op that lays images out leaves to the next one on the same memory, followed by a record for each image; zero at first. tickets
-   and finished count, epoch tells this op's records from those of an earlier one. */
+/* Scratch memory of select and match, zeroed once, followed by one record per image. tickets and finished are counters that each op
+   resets; epoch distinguishes its records from those of earlier ops. */
 typedef struct rvit_cu_layout_scratch {
     int32_t tickets, finished, epoch;
-    int32_t last_error; /* INT32_MAX less the first error; 0: none */
+    int32_t last_error; /* INT32_MAX minus the first error; 0: none */
 } rvit_cu_layout_scratch;
 
 typedef struct rvit_cu_layout_record {
-    unsigned long long state; /* how many rows stay, once that is known (kernels/layout.cuh) */
-    int32_t arrived, unused;  /* CTAs that have done their part of the image's first half */
+    unsigned long long state; /* the number of rows kept, once known (kernels/layout.cuh) */
+    int32_t arrived, unused;  /* CTAs that finished the first half of the image */
 } rvit_cu_layout_record;
 
-/* How the CTAs of select and match divide the images between them, and where they leave the layout. */
+/* How the CTAs of select and match share the images, and where they write the layout. */
 typedef struct rvit_cu_layout {
     const int32_t *cu_seqlens;
     int32_t *out_cu_seqlens, *src_rows, *error; /* error or NULL */
     rvit_cu_layout_scratch *scratch;
     rvit_cu_layout_record *records;
     int32_t n_records, n_images, max_len, rows, n_prefix;
-    int32_t parts; /* CTAs for each image */
+    int32_t parts; /* CTAs per image */
     int32_t error_stays, image_errors;
 } rvit_cu_layout;
 
@@ -313,17 +314,17 @@ typedef struct rvit_cu_select_params {
     const float *cls_probs, *bias, *position_scores;
     const int32_t *counts;
     const uint8_t *keep_in, *anchors; /* anchors: or NULL */
-    float *scores;                    /* NULL: MASK */
+    float *scores;                    /* NULL with MASK */
     uint8_t *keep;
     void *fuse_x;               /* or NULL */
-    unsigned long long *sorted; /* SAMPLE, MASS: one for each row, if an image may be longer than shared memory holds */
+    unsigned long long *sorted; /* SAMPLE, MASS: one per row, if an image may exceed shared memory */
     int64_t x_stride;
-    int32_t mode, score, dtype, dim, n_heads; /* numbers of rvit_select_mode, rvit_score_type, rvit_dtype */
+    int32_t mode, score, dtype, dim, n_heads; /* the values of rvit_select_mode, rvit_score_type, rvit_dtype */
     int32_t prefix_competes, k_min, n_samples;
-    uint32_t mass; /* 2^32 times it; all_mass: it is 1 */
+    uint32_t mass; /* times 2^32; all_mass: mass is 1 */
     int32_t all_mass, fuse_dtype, fuse_dim, anchor_columns;
     float threshold, factor; /* factor: 1 / n_heads */
-    int32_t unit;            /* rows that share the mean of their scores */
+    int32_t unit;            /* rows of a merge group, which share the mean of their scores */
 } rvit_cu_select_params;
 
 typedef struct rvit_cu_regroup_params {
@@ -349,14 +350,14 @@ typedef struct rvit_cu_pool_params {
     void *out;
     int64_t out_stride;
     int32_t max_len, rows, dim;
-    int32_t n_prefix, first; /* first: only the first row, and there is no prefix */
+    int32_t n_prefix, first; /* first: takes only the first row; there is no prefix then */
     int32_t out_dtype, rms;
     int32_t tiles; /* CTAs that share an image's columns */
     float eps;
     int32_t unused;
 } rvit_cu_pool_params;
 
-/* A CTA has a head of an image. */
+/* One CTA per head and image. */
 typedef struct rvit_cu_probe_params {
     const void *x, *weight;
     const float *logits, *sizes, *bias; /* sizes, bias: or NULL */
@@ -377,8 +378,8 @@ typedef struct rvit_cu_match_params {
     int64_t k_stride;
     const int32_t *window_cu_seqlens; /* or NULL */
     int32_t dtype, n_heads, head_dim, merges, unit, n_windows;
-    int32_t held_units; /* metrics of as many units fit shared memory */
-    int32_t splits;     /* 1: match_metric computes them before, and CTAs share the search */
+    int32_t held_units; /* merge groups whose metrics fit in shared memory */
+    int32_t splits;     /* 1: match_metric computes the metrics first, and CTAs share the search */
 } rvit_cu_match_params;
 
 typedef struct rvit_cu_merge_params {
@@ -405,7 +406,7 @@ typedef struct rvit_cu_unpack_params {
     void *destination;
     rvit_cu_rows rows, destination_rows;
     int32_t row_size; /* bytes, a multiple of 8 */
-    uint32_t fill;    /* as stored; a 16-bit element twice */
+    uint32_t fill;    /* the stored bits, twice for a 16-bit element */
 } rvit_cu_unpack_params;
 
 typedef struct rvit_cu_head_params {
@@ -417,7 +418,7 @@ typedef struct rvit_cu_head_params {
     float *logits;
     int32_t n_images, rows, dim, n_tokens, n_classes, x_dtype;
     int32_t class_tiles; /* CTAs that share the images of a tile */
-    int32_t images;      /* of a tile: 1 or RVIT_CU_HEAD_IMAGES */
+    int32_t images;      /* per tile: 1 or RVIT_CU_HEAD_IMAGES */
     float eps;
     int32_t rms;
 } rvit_cu_head_params;

@@ -195,8 +195,8 @@ template <typename T> struct layernorm {
         return out;
     }
 
-    static __device__ __forceinline__ void quantize_other(const rvit_cu_layernorm_params &params, const T *x, int row, float mean,
-                                                          float scale)
+    static __device__ __forceinline__ void quantize_general(const rvit_cu_layernorm_params &params, const T *x, int row, float mean,
+                                                            float scale)
     {
         float largest = 0.0f;
         for (int i = lane_column(); i < params.features; i += 128)
@@ -214,7 +214,7 @@ template <typename T> struct layernorm {
     }
 
     /* RMS, padded rows, no beta: rows are read again for each pass. With E4M3 all that the kernels above do not serve. */
-    template <bool E4M3> static __device__ __forceinline__ void other(const rvit_cu_layernorm_params &params)
+    template <bool E4M3> static __device__ __forceinline__ void general(const rvit_cu_layernorm_params &params)
     {
         const int dim = params.dim, features = params.features, column = lane_column(), rows = live_rows(params.rows);
         const long long step = (long long)params.row_ctas * (blockDim.x / 32);
@@ -241,7 +241,7 @@ template <typename T> struct layernorm {
                     store_4_as(params.out_dtype, params.out, row * dim + i, normalised(params, raw_4<T>::floats(bits), i, mean, scale));
             }
             if (E4M3)
-                quantize_other(params, x, (int)row, mean, scale);
+                quantize_general(params, x, (int)row, mean, scale);
         }
     }
 };
