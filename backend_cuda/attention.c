@@ -5,7 +5,6 @@
 
 #define F16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_f16_##name,
 #define BF16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_bf16_##name,
-/* Of 16-bit elements. */
 static const rvit_cu_kernel kernels[][RVIT_CU_N_ATTENTION_SHAPES] = {
     [RVIT_F16] = {RVIT_CU_ATTENTION_SHAPES(F16) RVIT_CU_ATTENTION_DIRECT(F16)},
     [RVIT_BF16] = {RVIT_CU_ATTENTION_SHAPES(BF16) RVIT_CU_ATTENTION_DIRECT(BF16)},
@@ -27,7 +26,7 @@ static rvit_cu_attention_size size_of(const rvit_attention_args *args)
 }
 
 #if CUDA_VERSION >= 12000
-/* A map of q, k or v: boxes of 64 channels of a head. Channels past head_dim and rows past the last are zeros. */
+/* A tensor map of q, k or v, with boxes of 64 channels of one head. Out-of-bounds channels and rows are filled with zeros. */
 static rvit_status map_rows(const rvit_cu_driver *driver, const rvit_attention_args *args, rvit_view view, int64_t stride, int32_t box_rows,
                             rvit_cu_tensor_map *out_map)
 {
@@ -44,7 +43,7 @@ static rvit_status map_rows(const rvit_cu_driver *driver, const rvit_attention_a
     return RVIT_OK;
 }
 
-/* The kernel for launches in which images may be long. It has no negative scale, and no rows that maps cannot have. */
+/* The Hopper kernel, if there is one: not for a negative scale, nor for addresses and strides that tensor maps cannot have. */
 static rvit_cu_attention_hopper_tile choose_hopper(const rvit_cu_queue *queue, const rvit_attention_args *args)
 {
     rvit_cu_attention_size size = size_of(args);
@@ -73,7 +72,7 @@ static rvit_status launch_hopper(rvit_cu_queue *queue, const rvit_attention_args
     if (!tile->persistent)
         return rvit_cu_launch_images(queue, kernel, args->n_images, args->n_heads, tile->row_blocks, tile->threads, tile->shared,
                                      &params.rows.first_image, &params);
-    /* CTAs that stay find their tiles themselves. */
+    /* Persistent CTAs find their tiles themselves. */
     const int64_t tiles = (int64_t)tile->row_blocks * args->n_heads * args->n_images, sms = queue->device->machine.n_sms;
     const rvit_cu_grid grid = {(unsigned)(tiles < sms ? tiles : sms), 1, 1};
     return rvit_cu_launch_grid(queue, kernel, grid, tile->threads, tile->shared, &params);

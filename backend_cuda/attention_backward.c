@@ -3,7 +3,6 @@
 
 #define F16(name, ...) [RVIT_CU_BACKWARD_##name] = RVIT_CU_attention_backward_f16_##name,
 #define BF16(name, ...) [RVIT_CU_BACKWARD_##name] = RVIT_CU_attention_backward_bf16_##name,
-/* Of 16-bit elements. */
 static const rvit_cu_kernel kernels[][RVIT_CU_N_BACKWARD_SHAPES] = {
     [RVIT_F16] = {RVIT_CU_BACKWARD_SHAPES(F16)},
     [RVIT_BF16] = {RVIT_CU_BACKWARD_SHAPES(BF16)},
@@ -50,7 +49,8 @@ static rvit_cu_attention_backward_params params_of(const rvit_attention_backward
     };
 }
 
-/* The kernels of images first_image .. first_image + n_images - 1. Only those that do not hold an image read what the first one writes. */
+/* Launches the kernels for n_images images from first_image on. Only kernels that do not hold an image (row_blocks > 0) need the numbers
+   of attention_backward_numbers. */
 static rvit_status launch(rvit_cu_queue *queue, const rvit_attention_backward_args *args, const rvit_cu_backward_tile *tile, int32_t len,
                           unsigned n_images, rvit_cu_attention_backward_params *params)
 {
@@ -81,7 +81,7 @@ rvit_status rvit_cu_attention_backward(rvit_cu_queue *queue, const rvit_attentio
     const rvit_cu_backward_tile tile = rvit_cu_tile_backward(&queue->device->machine, &size);
     rvit_cu_attention_backward_params params = params_of(args);
     params.held_rows = tile.held_rows;
-    /* More images than the grid takes are more launches. */
+    /* The grid limits the images per launch. */
     for (int64_t first = 0; first < args->n_images; first += RVIT_CU_MAX_GRID_Z) {
         const int64_t left = args->n_images - first, n = left < RVIT_CU_MAX_GRID_Z ? left : RVIT_CU_MAX_GRID_Z;
         params.first_image = (int32_t)first;

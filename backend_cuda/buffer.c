@@ -1,4 +1,4 @@
-/* Buffers. Mapped ones are pinned host memory that kernels reach in place. */
+/* Buffers. Mapped ones are pinned host memory that kernels access directly. */
 #include "backend_cuda/cu.h"
 
 rvit_status rvit_cu_allocate(const rvit_cu_device *device, size_t size, CUdeviceptr *out_pointer)
@@ -16,9 +16,7 @@ static rvit_status open_memory(rvit_cu_device *device, rvit_cu_buffer *buffer, i
         return rvit_cu_allocate(device, (size_t)size, &buffer->pointer);
     const CUresult result = driver->cuMemHostAlloc(&buffer->base.host, (size_t)size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        return rvit_fail(RVIT_OUT_OF_HOST_MEMORY,
-                         "cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (%d): no "
-                         "%lld bytes of pinned memory",
+        return rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (%d): no %lld bytes of pinned memory",
                          (int)result, (long long)size);
     if (result != CUDA_SUCCESS)
         return rvit_cu_fail(driver, result, "cuMemHostAlloc");

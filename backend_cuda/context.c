@@ -1,4 +1,4 @@
-/* The context of a device, current in the calling thread while the backend works in it. */
+/* Makes a device's context current in the calling thread while the backend uses it. */
 #include "backend_cuda/cu.h"
 
 rvit_status rvit_cu_enter(const rvit_cu_device *device, int *out_entered)
@@ -9,7 +9,7 @@ rvit_status rvit_cu_enter(const rvit_cu_device *device, int *out_entered)
     if (id != 0)
         RVIT_CU_TRY(device->driver, cuCtxGetId, (device->context, &id));
     if (id != device->id)
-        return rvit_fail(RVIT_DEVICE_LOST, "cuda: %s has been reset since the device was created", device->base.info.name);
+        return rvit_fail(RVIT_DEVICE_LOST, "cuda: %s was reset after the device was created", device->base.info.name);
     RVIT_CU_TRY(device->driver, cuCtxGetCurrent, (&current));
     if (current == device->context)
         return RVIT_OK;

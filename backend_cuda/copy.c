@@ -1,4 +1,4 @@
-/* Copies: small ones by a kernel, which starts sooner than a copy engine; large ones by the driver. */
+/* Copies: small ones by a kernel, which starts sooner than a copy engine, large ones by the driver. */
 #include "backend_cuda/cu.h"
 
 enum { SMALL = 1 << 16 };

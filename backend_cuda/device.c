@@ -1,10 +1,10 @@
-/* Devices, and the table that core sees. */
+/* CUDA devices, and the backend's function table. */
 #include "backend_cuda/cu.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The image of every kernel for every architecture, made by the build from kernels/kernels.cu. */
+/* The fat binary of all kernels, built from kernels/kernels.cu. */
 extern const unsigned long long rvit_cu_image[];
 
 enum { SHARED_FIXED, SHARED_DYNAMIC, SHARED_MAPPED = SHARED_DYNAMIC, SHARED_PAIRED = SHARED_DYNAMIC };
@@ -18,10 +18,10 @@ static const struct {
 
 enum {
     LEAST_MAJOR = 8,     /* cp.async and mma.m16n8k16 came with compute capability 8.0 */
-    STATIC_SHARED = 1024 /* at least the fixed shared memory of a kernel that has dynamic shared memory too */
+    STATIC_SHARED = 1024 /* upper limit of the fixed shared memory of kernels that also have dynamic shared memory */
 };
 
-/* What the backend needs to know of a device. UNSUPPORTED: it cannot run the kernels. */
+/* Queries the properties that the backend needs. UNSUPPORTED: the device cannot run the kernels. */
 static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_device_info *info, rvit_cu_machine *machine)
 {
     int major = 0, minor = 0, version = 0, integrated = 0;
@@ -40,11 +40,11 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     RVIT_CU_TRY(driver, cuDeviceGetPCIBusId, (pci, (int)sizeof pci, handle));
     RVIT_CU_TRY(driver, cuDriverGetVersion, (&version));
     machine->faster_mma = major == 9 || major == 10;
-    /* Only where all algorithms have been seen to give the same bits: eager and recorded ops must
-       agree. In smaller GEMMs the error of the measurement is more than the gain. */
+    /* Only where all algorithms gave the same bits, because eager and recorded ops must agree. For smaller GEMMs the measurement error
+       exceeds the gain. */
     machine->autotune_macs = major == 9 ? 1000000000 : 0;
     machine->wgmma = major == 9 && minor == 0;
-    /* Drivers that record early launches in graphs. Other devices that have them have not been measured. */
+    /* Needs a driver that records programmatic dependent launches in graphs. Other devices with this feature have not been measured. */
     machine->early = major == 9 && version >= 12030 && driver->cuLaunchKernelEx != NULL;
     machine->clusters = driver->cuLaunchKernelEx != NULL;
     info->backend = RVIT_BACKEND_CUDA;
@@ -58,12 +58,11 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     (void)snprintf(info->driver, sizeof info->driver, "CUDA %d.%d, compute capability %d.%d", version / 1000, version % 1000 / 10, major,
                    minor);
     if (major < LEAST_MAJOR)
-        return rvit_fail(RVIT_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, 8.0 is needed", info->name, major, minor);
+        return rvit_fail(RVIT_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, expected 8.0 or later", info->name, major, minor);
     return RVIT_OK;
 }
 
-/* The index-th of the devices that can be used, -1: the first, which the driver's order says is the best; with wanted given, that one
-   whatever its index, which is then told. */
+/* Finds the index-th usable device; -1: the first, which the driver ranks best. If wanted is set, finds that device and ignores index. */
 static rvit_status find_device(const rvit_cu_driver *driver, int32_t index, const CUdevice *wanted, CUdevice *out_handle,
                                rvit_device_info *info, rvit_cu_machine *machine)
 {
@@ -79,7 +78,7 @@ static rvit_status find_device(const rvit_cu_driver *driver, int32_t index, cons
         if (status != RVIT_OK) {
             if (is_wanted)
                 return status;
-            rvit_log(RVIT_LOG_INFO, "cuda: %s passed over: %s", info->name, rvit_status_detail());
+            rvit_log(RVIT_LOG_INFO, "cuda: %s skipped: %s", info->name, rvit_status_detail());
             refused = status == RVIT_UNSUPPORTED ? RVIT_UNAVAILABLE : status;
             continue;
         }
@@ -101,7 +100,7 @@ rvit_status rvit_cu_device_describe(int32_t index, rvit_device_info *out_info)
     return find_device(driver, index, NULL, &handle, out_info, &machine);
 }
 
-/* Kernels for warpgroups are there if code for sm_90a was loaded: else they take fewer threads than a launch has. */
+/* The wgmma kernels are present if sm_90a code was loaded. Otherwise they are empty, and accept fewer threads than a launch needs. */
 static rvit_status find_wgmma(rvit_cu_device *device)
 {
 #if CUDA_VERSION >= 12000
@@ -120,34 +119,32 @@ static rvit_status load_kernels(rvit_cu_device *device)
     const CUresult result = device->driver->cuModuleLoadData(&device->module, rvit_cu_image);
     if (result != CUDA_SUCCESS) {
         device->module = NULL;
-        return rvit_cu_fail(device->driver, result,
-                            "cuModuleLoadData (the kernels of this build do not "
-                            "suit the device or its driver)");
+        return rvit_cu_fail(device->driver, result, "cuModuleLoadData (this build has no kernels for the device or its driver)");
     }
     for (int i = 0; i < RVIT_CU_N_KERNELS; i++) {
         RVIT_CU_TRY(device->driver, cuModuleGetFunction, (&device->kernels[i], device->module, kernels[i].name));
-        /* The limit is all that a CTA may have besides its fixed shared memory; a launch asks for what it needs. */
+        /* Allows all dynamic shared memory that the device has; each launch requests what it needs. */
         if (kernels[i].shared == SHARED_DYNAMIC)
             RVIT_CU_TRY(device->driver, cuFuncSetAttribute,
                         (device->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, device->machine.max_shared));
     }
-    /* Code for earlier architectures, which the driver translates, does not wait. */
+    /* Code that was JIT-compiled for an older architecture does not wait for the previous kernel. */
     int architecture = 0;
     RVIT_CU_TRY(device->driver, cuFuncGetAttribute, (&architecture, CU_FUNC_ATTRIBUTE_PTX_VERSION, device->kernels[0]));
     if (architecture < 90)
         device->machine.early = 0;
     device->e4m3 = architecture >= 89;
     RVIT_TRY(find_wgmma(device));
-    /* Code for devices with more shared memory than this one has, which the driver has translated, uses more than launches here ask for. */
+    /* JIT-compiled code for a device with more shared memory uses more than this device's launches would request. */
     if ((architecture == 90 || architecture == 100) && device->machine.sm_shared < RVIT_CU_LARGE_SMEM)
         return rvit_fail(RVIT_UNSUPPORTED,
-                         "cuda: the kernels of this build are not for %s: RVIT_CUDA_ARCHS begins with %d, which has more "
-                         "shared memory",
+                         "cuda: this build has no kernels for %s: the lowest of RVIT_CUDA_ARCHS is %d, which has more shared "
+                         "memory; build with the device's architecture",
                          device->base.info.name, architecture);
     return RVIT_OK;
 }
 
-/* In the device's context. */
+/* Needs the device's context to be current. */
 static rvit_status open_device(rvit_cu_device *device)
 {
     RVIT_TRY(load_kernels(device));

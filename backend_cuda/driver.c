@@ -47,9 +47,9 @@ static void open_driver(void)
     memcpy(&opened, functions, sizeof opened);
     const CUresult result = opened.cuInit(0);
     if (result == CUDA_ERROR_NO_DEVICE) {
-        unavailable("CUDA: the driver finds no device: cuInit gives CUDA_ERROR_NO_DEVICE (%d)", (int)result);
+        unavailable("CUDA: the driver finds no device: cuInit failed: CUDA_ERROR_NO_DEVICE (%d)", (int)result);
     } else if (result == CUDA_ERROR_STUB_LIBRARY) {
-        unavailable("CUDA: the %s found is the toolkit's stub, not a driver: its folder must leave LD_LIBRARY_PATH", LIBRARY);
+        unavailable("CUDA: %s is the toolkit's stub, not a driver: remove its folder from LD_LIBRARY_PATH", LIBRARY);
     } else if (result != CUDA_SUCCESS) {
         const char *name = NULL, *text = NULL;
         (void)opened.cuGetErrorName(result, &name);

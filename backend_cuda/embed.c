@@ -23,7 +23,7 @@ rvit_status rvit_cu_embed(rvit_cu_queue *queue, const rvit_embed_args *args)
         .table_height = args->table_height,
         .table_width = args->table_width,
     };
-    /* A thread for four columns. */
+    /* A thread takes four columns. */
     const int32_t warps = args->dim >= 1024 ? 8 : (args->dim + 127) / 128;
     const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, args->rows.capacity, 1, 64 / warps < 32 ? 64 / warps : 32);
     return rvit_cu_launch(queue, kernels[args->dtype], ctas, warps * 32, 0, &params);

@@ -12,16 +12,17 @@ struct rvit_cuda_semaphore {
     CUexternalSemaphore handle;
 };
 
-/* A descriptor that the driver may take over while the caller's stays what it is until all has worked. */
+/* Duplicates fd, because the driver takes over the descriptor that it imports. The caller keeps fd until the import has succeeded. */
 static rvit_status copy_fd(const char *function, int fd, int *out_copy)
 {
     *out_copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (*out_copy < 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd is %d, which is not open, or there are too many", function, fd);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd is %d, which cannot be duplicated: it is not open, or the process has too many",
+                         function, fd);
     return RVIT_OK;
 }
 
-/* What an import says of a descriptor of something else differs from driver to driver. */
+/* Drivers differ in the result they give for a wrong kind of descriptor. */
 static rvit_status import_failed(const rvit_cu_driver *driver, CUresult result, const char *call, int fd)
 {
     const char *name = NULL;
@@ -29,11 +30,11 @@ static rvit_status import_failed(const rvit_cu_driver *driver, CUresult result, 
         result != CUDA_ERROR_OPERATING_SYSTEM)
         return rvit_cu_fail(driver, result, call);
     (void)driver->cuGetErrorName(result, &name);
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "%s failed: %s: fd %d is not what it was said to be, or of another device", call,
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "%s failed: %s: fd %d is not a matching export, or belongs to another device", call,
                      name != NULL ? name : "unknown result", fd);
 }
 
-/* In the device's context. */
+/* Needs the device's context to be current. */
 static rvit_status map_memory(const rvit_cu_device *device, int fd, int64_t memory_size, int64_t offset, int64_t size,
                               rvit_cu_buffer *buffer)
 {
@@ -67,8 +68,8 @@ rvit_status rvit_cuda_buffer_import(rvit_device *device, int32_t fd, int64_t mem
     if (offset < 0 || offset % 256 != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: offset is %lld, expected a multiple of 256", function, (long long)offset);
     if (size < 1 || memory_size < offset || size > memory_size - offset)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld from offset %lld, expected 1..%lld bytes of memory in all", function,
-                         (long long)size, (long long)offset, (long long)memory_size);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld at offset %lld, expected at least 1 and an end within memory_size, %lld",
+                         function, (long long)size, (long long)offset, (long long)memory_size);
     rvit_cu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
     RVIT_TRY_MEMORY(buffer);
     const rvit_cu_device *cu = rvit_cu_device_of(device);
@@ -89,7 +90,7 @@ rvit_status rvit_cuda_buffer_import(rvit_device *device, int32_t fd, int64_t mem
     return RVIT_OK;
 }
 
-/* In the device's context. */
+/* Needs the device's context to be current. */
 static rvit_status open_semaphore(const rvit_cu_device *device, int fd, int timeline, rvit_cuda_semaphore *semaphore)
 {
     CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC desc = {.type = timeline ? CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD

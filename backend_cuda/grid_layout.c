@@ -2,7 +2,7 @@
 
 rvit_status rvit_cu_grid_layout(rvit_cu_queue *queue, const rvit_grid_layout_args *args)
 {
-    /* Each CTA reads the grids before its own: with more of them than the device runs at a time they would only read more. */
+    /* Each CTA reads all grids before its own, so CTAs beyond one wave would only read more. */
     const int64_t entries = args->n_images + (int64_t)1;
     const int32_t most = rvit_cu_tile_ctas(&queue->device->machine, entries, 1, 4);
     const int64_t per_cta = (entries + most - 1) / most, ctas = (entries + per_cta - 1) / per_cta;

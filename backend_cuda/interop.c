@@ -68,7 +68,7 @@ rvit_status rvit_cuda_stream_set(rvit_stream *base, void *cu_stream)
     RVIT_TRY(check_stream("rvit_cuda_stream_set", base));
     rvit_cu_stream *stream = (rvit_cu_stream *)base;
     if (!stream->external)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set: stream is the library's own, not a wrapped one");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set: stream is not a wrapped one");
     if (base->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set: stream is recording");
     stream->queue.stream = cu_stream;
@@ -90,7 +90,7 @@ rvit_status rvit_cuda_stream_set_workspace(rvit_stream *base, uint64_t address, 
     RVIT_TRY(check_stream("rvit_cuda_stream_set_workspace", base));
     rvit_cu_stream *stream = (rvit_cu_stream *)base;
     if (!stream->external)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set_workspace: stream is the library's own, not a wrapped one");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set_workspace: stream is not a wrapped one");
     if (size != 0)
         RVIT_TRY(check_memory("rvit_cuda_stream_set_workspace", address, size));
     stream->queue.caller_workspace = (rvit_cu_scratch){(CUdeviceptr)address, (size_t)size};
@@ -114,7 +114,7 @@ rvit_status rvit_cuda_stream_handle(const rvit_stream *stream, void **out_cu_str
     return RVIT_OK;
 }
 
-/* Memory that the device's context can reach. */
+/* Checks that the device's context can access the memory. */
 static rvit_status check_reach(const rvit_cu_device *device, uint64_t address)
 {
     CUcontext context = NULL;
@@ -126,15 +126,13 @@ static rvit_status check_reach(const rvit_cu_device *device, uint64_t address)
         result = device->driver->cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, (CUdeviceptr)address);
     rvit_cu_leave(device, entered);
     if (result == CUDA_ERROR_INVALID_VALUE)
-        return rvit_fail(RVIT_INVALID_ARGUMENT,
-                         "rvit_cuda_buffer_wrap: address 0x%llx is in no memory "
-                         "the driver knows",
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_wrap: address 0x%llx is unknown to the driver",
                          (unsigned long long)address);
     if (result != CUDA_SUCCESS)
         return rvit_cu_fail(device->driver, result, "cuPointerGetAttribute");
-    /* Host memory is reached from every context; memory of a pool belongs to none. */
+    /* Every context can access host memory; pool memory has no context. */
     if (type == CU_MEMORYTYPE_DEVICE && context != NULL && context != device->context)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_wrap: address 0x%llx is in memory of another context",
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_wrap: address 0x%llx belongs to another context",
                          (unsigned long long)address);
     return RVIT_OK;
 }
@@ -171,7 +169,7 @@ rvit_status rvit_cuda_buffer_set(rvit_buffer *base, uint64_t address, int64_t si
     RVIT_TRY(check_memory("rvit_cuda_buffer_set", address, size));
     rvit_cu_buffer *buffer = (rvit_cu_buffer *)base;
     if (!buffer->external)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_set: buffer is the library's own, not a wrapped one");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_set: buffer is not a wrapped one");
     rvit_cu_buffer_point(buffer, (CUdeviceptr)address);
     base->size = size;
     return RVIT_OK;

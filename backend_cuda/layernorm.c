@@ -9,11 +9,11 @@ static const rvit_cu_kernel kernels[][RVIT_CU_N_NORM_SHAPES] = {
     [RVIT_BF16] = {RVIT_CU_NORM_SHAPES(BF16) BF16(any)},
 };
 
-/* With an output of e4m3 the rows in registers are those of the residual stream. */
+/* The kernels with an e4m3 output hold float32 rows in registers: those of the residual stream. */
 #define E4M3(name, ...) [RVIT_CU_NORM_##name] = RVIT_CU_layernorm_f32_##name##_e4m3,
 static const rvit_cu_kernel kernels_e4m3[] = {RVIT_CU_NORM_SHAPES(E4M3)};
 
-/* RMS, padded rows, no beta. [output of e4m3] */
+/* [e4m3 output]: RMS norm, padded rows, no beta. */
 static const rvit_cu_kernel general_kernels[][3] = {RVIT_CU_OF_TYPES_AND(layernorm, general),
                                                     RVIT_CU_OF_TYPES_AND(layernorm, general_e4m3)};
 
@@ -24,8 +24,8 @@ static rvit_status launch_general(rvit_cu_queue *queue, const rvit_layernorm_arg
     return rvit_cu_launch(queue, general_kernels[args->out_dtype == RVIT_E4M3][args->dtype], params->row_ctas, warps * 32, 0, params);
 }
 
-/* The weights of the second and third GEMM after this op. Those of the first would not arrive in time.
-   Two GEMMs lie between one layernorm of a block and the next. */
+/* Prefetches the weights of the second and third GEMM after this op; those of the first would arrive too late. A block has two GEMMs
+   between its layernorms. */
 static void look_ahead(const rvit_cu_queue *queue, rvit_cu_ahead *ahead)
 {
     int n = -1;

@@ -1,4 +1,4 @@
-/* What select and match share: the records by which the CTAs of a launch learn from each other. */
+/* Shared by select and match: the records through which the CTAs of a launch communicate. */
 #include "backend_cuda/cu.h"
 
 size_t rvit_cu_layout_size(int64_t n_images)
@@ -14,7 +14,8 @@ rvit_status rvit_cu_layout_reserve(rvit_cu_queue *queue, int64_t n_images, int64
         return rvit_cu_scratch_reserve(queue, &queue->sorted, sorted);
     }
     if (queue->caller_workspace.size < size + sorted)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "cuda: the stream's workspace has %zu bytes, the op needs %zu",
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "cuda: the stream's workspace has %zu bytes, the op needs %zu: see rvit_cuda_select_workspace",
                          queue->caller_workspace.size, size + sorted);
     RVIT_CU_TRY(queue->device->driver, cuMemsetD8Async, (queue->caller_workspace.pointer, 0, size, queue->stream));
     return RVIT_OK;

@@ -96,7 +96,7 @@ static void open_library(rvit_cu_lt *lt)
     char why_not[192];
     RVIT_SIGNALS_BLOCKED;
     if (rvit_library_open(files, names, N_FUNCTIONS, N_FUNCTIONS, functions, why_not, sizeof why_not) == NULL) {
-        rvit_log(RVIT_LOG_INFO, "cuda: GEMMs run on kernels of the library's own: libcublasLt.so.13 and .12: %s", why_not);
+        rvit_log(RVIT_LOG_INFO, "cuda: GEMMs run without cuBLASLt: libcublasLt.so.13 and .12: %s", why_not);
         return;
     }
     memcpy(&lt->functions, functions, sizeof functions);

@@ -1,4 +1,4 @@
-/* Kernels of a graph whose params change from launch to launch: the arrays that a session's run brings. */
+/* Graph kernels whose parameters change between launches: the input arrays of a session's run. */
 #include <string.h>
 
 #include "backend_cuda/cu.h"
@@ -32,7 +32,7 @@ rvit_status rvit_cu_node_find(const rvit_cu_queue *queue, rvit_cu_node *node)
     size_t n_last = 0;
     RVIT_CU_TRY(queue->device->driver, cuStreamGetCaptureInfo, (queue->stream, &status, NULL, NULL, &last, NULL, &n_last));
     if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || n_last != 1 || !node->known)
-        return rvit_fail(RVIT_INTERNAL, "cuda: an op that launches bring is not one kernel of the graph");
+        return rvit_fail(RVIT_INTERNAL, "cuda: an op that launches update is not a single kernel node");
     node->node = last[0];
     return RVIT_OK;
 }
@@ -71,7 +71,7 @@ int rvit_cu_nodes_work(const rvit_cu_device *device)
 rvit_status rvit_cu_node_find(const rvit_cu_queue *queue, rvit_cu_node *node)
 {
     (void)queue, (void)node;
-    return rvit_fail(RVIT_INTERNAL, "cuda: built without graphs whose params change");
+    return rvit_fail(RVIT_INTERNAL, "cuda: this build cannot update graph kernels (CUDA 13)");
 }
 
 rvit_status rvit_cu_node_change(const rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,

@@ -1,4 +1,4 @@
-/* From an op to the function that runs it: what it needs beforehand, and what the backend cannot do. */
+/* Dispatches ops, reserves their scratch memory, and refuses what the backend does not support. */
 #include "backend_cuda/cu.h"
 
 rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
@@ -12,7 +12,7 @@ rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
     case RVIT_OP_COUNT:
         break;
     }
-    return rvit_fail(RVIT_INTERNAL, "cuda: %d is not the type of an op", (int)op->type);
+    return rvit_fail(RVIT_INTERNAL, "cuda: %d is not an op type", (int)op->type);
 }
 
 rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
@@ -38,7 +38,7 @@ void rvit_cu_queue_close(rvit_cu_queue *queue)
     rvit_cu_scratch_free(queue, &queue->workspace);
 }
 
-/* Of attention, its gradient and received: an image is indexed with 32 bits. */
+/* Attention, its gradient and received attention index an image with 32 bits. */
 static const char *supports_heads(int64_t max_len, int64_t rows, int32_t n_heads, const int64_t *strides, int n_strides)
 {
     const int64_t len = max_len < rows ? max_len : rows;
@@ -48,13 +48,13 @@ static const char *supports_heads(int64_t max_len, int64_t rows, int32_t n_heads
     return n_heads > RVIT_CU_MAX_GRID_Z ? "more than 65535 heads" : NULL;
 }
 
-/* Of what takes or makes rows of 8 bits. */
+/* Ops that read or write 8-bit values. */
 static const char *supports_quantized(const rvit_device *base, rvit_dtype dtype)
 {
     if (dtype == RVIT_I8)
-        return "int8 is slower than f16 there; e4m3 is faster";
+        return "int8 is slower than f16 on CUDA; use e4m3";
     if (dtype == RVIT_E4M3 && !rvit_cu_device_of(base)->e4m3)
-        return "e4m3: it needs compute capability 8.9, and kernels that were compiled for 8.9 or later";
+        return "e4m3 needs compute capability 8.9 and kernels compiled for 8.9 or later";
     return NULL;
 }
 
@@ -80,19 +80,19 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
     case RVIT_OP_HEAD:
         if (((double)op->head.n_images / RVIT_CU_HEAD_IMAGES + 1) * (op->head.n_classes / (RVIT_CU_HEAD_WARPS * RVIT_CU_HEAD_CLASSES) + 1) >
             INT32_MAX)
-            return "it needs more thread blocks than the device launches";
+            return "the grid would exceed 2^31 - 1 thread blocks";
         return NULL;
     case RVIT_OP_MEAN:
         if ((double)op->mean.n_images * (op->mean.dim / RVIT_CU_MEAN_COLUMNS + 1) > INT32_MAX)
-            return "it needs more thread blocks than the device launches";
+            return "the grid would exceed 2^31 - 1 thread blocks";
         return NULL;
     case RVIT_OP_POOL:
         if ((double)op->pool.n_images * (op->pool.dim / (RVIT_CU_POOL_PIECES * 128) + 1) > INT32_MAX)
-            return "it needs more thread blocks than the device launches";
+            return "the grid would exceed 2^31 - 1 thread blocks";
         return NULL;
     case RVIT_OP_PROBE:
         if ((double)op->probe.n_images * op->probe.n_heads > INT32_MAX)
-            return "it needs more thread blocks than the device launches";
+            return "the grid would exceed 2^31 - 1 thread blocks";
         return NULL;
     case RVIT_OP_LINEAR:
         if (op->linear.rows.capacity > INT32_MAX - 1024)

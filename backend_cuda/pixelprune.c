@@ -2,7 +2,7 @@
 
 rvit_status rvit_cu_pixelprune(rvit_cu_queue *queue, const rvit_pixelprune_args *args)
 {
-    enum { WARPS = 8, GROUPS = 4 }; /* of a warp, in an image as long as they may be */
+    enum { WARPS = 8, GROUPS = 4 }; /* merge groups per warp, for the longest image */
     const int64_t len = args->max_len < args->rows ? args->max_len : args->rows, step = (int64_t)WARPS * GROUPS * args->merge * args->merge;
     if (args->n_images == 0 || len == 0)
         return RVIT_OK;

@@ -1,6 +1,6 @@
 #include "backend_cuda/cu.h"
 
-/* An image's mean is the same in every batch: the width alone decides. */
+/* Only the width chooses the kernel, so that an image's mean has the same bits in every batch. */
 static const struct pool_shape {
     int32_t columns, warps;
     rvit_cu_kernel kernels[3];

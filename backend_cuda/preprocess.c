@@ -2,7 +2,7 @@
 
 static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(preprocess);
 
-/* Enough CTAs to keep a bus busy, which is all that memory of the host asks for. */
+/* Copies the host's staging buffer to the device. This needs only enough CTAs to keep the bus busy. */
 static rvit_status fetch(rvit_cu_queue *queue, const rvit_preprocess_args *args)
 {
     rvit_cu_fetch_params params = {

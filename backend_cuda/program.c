@@ -1,12 +1,12 @@
-/* Programs: the ops, captured into a graph once. */
+/* Programs: ops captured once into a CUDA graph. */
 #include "backend_cuda/cu.h"
 
-/* Captures the kernel of an op that launches bring. */
+/* Captures an op with by_launch, whose kernel is updated by each launch. */
 static rvit_status run_node(rvit_cu_program *program, const rvit_op *op)
 {
     rvit_cu_queue *queue = &program->queue;
     if (program->n_nodes == RVIT_CU_MAX_NODES)
-        return rvit_fail(RVIT_INTERNAL, "cuda: a program has more than %d ops that launches bring", RVIT_CU_MAX_NODES);
+        return rvit_fail(RVIT_INTERNAL, "cuda: a program has more than %d ops that launches update", RVIT_CU_MAX_NODES);
     queue->node = &program->nodes[program->n_nodes++];
     rvit_status status = rvit_cu_run(queue, op);
     if (status == RVIT_OK)
@@ -33,9 +33,9 @@ static rvit_status capture(rvit_cu_program *program, const rvit_op *ops, int32_t
     const rvit_cu_driver *driver = queue->device->driver;
     for (int32_t i = 0; i < n_ops; i++)
         RVIT_TRY(rvit_cu_reserve(queue, &ops[i]));
-    /* What was zeroed must be zero before the first launch, which may come on another stream. */
+    /* The scratch memory must be zeroed before the first launch, which may be on another stream. */
     RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
-    /* Relaxed: kernels may be loaded when they are first launched, here or in other threads. */
+    /* Relaxed, because the first launch of a kernel may load it, here or in other threads. */
     RVIT_CU_TRY(driver, cuStreamBeginCapture, (queue->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     queue->capturing = 1;
     queue->after_own_kernel = 0;
@@ -62,7 +62,7 @@ static rvit_status capture(rvit_cu_program *program, const rvit_op *ops, int32_t
         program->graph = NULL;
         return rvit_cu_fail(driver, result, "cuGraphInstantiateWithFlags");
     }
-    /* Uploaded now, so that the first launch is like any other. */
+    /* Upload now, so that the first launch is as fast as the others. */
     RVIT_CU_TRY(driver, cuGraphUpload, (program->graph, queue->stream));
     RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
     return RVIT_OK;
@@ -126,7 +126,7 @@ void rvit_cu_program_destroy(rvit_program *base)
     rvit_alloc_free(&base->device->alloc, program);
 }
 
-/* Under the lock, in the context. */
+/* Needs the lock, and the context to be current. */
 static rvit_status launch(rvit_cu_program *program, const rvit_op *ops, CUstream stream)
 {
     rvit_cu_queue *queue = &program->queue;

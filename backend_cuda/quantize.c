@@ -23,7 +23,7 @@ rvit_status rvit_cu_quantize(rvit_cu_queue *queue, const rvit_quantize_args *arg
         .slope = sigmoid.slope,
         .cubic = sigmoid.cubic,
     };
-    /* What models ask for stays in registers. */
+    /* The cases that models use hold rows in registers. */
     const rvit_cu_quantize_tile tile = rvit_cu_tile_quantize(&queue->device->machine, args->rows.capacity, args->columns);
     const int is_held = tile.held && args->dtype != RVIT_F32 && !args->gated;
     const rvit_cu_kernel kernel = is_held ? held[args->dtype][params.static_scale != NULL][sigmoid.slope != 0.0f] : any[args->dtype];

@@ -1,4 +1,4 @@
-/* Queues: launching kernels, and the memory that ops need between them. */
+/* Queues: kernel launches and the scratch memory of ops. */
 #include "backend_cuda/cu.h"
 
 static rvit_status launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t cluster, int32_t threads, int32_t shared,
@@ -11,7 +11,7 @@ static rvit_status launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_g
     CUlaunchAttribute attributes[2];
     unsigned n = 0;
     if (queue->device->machine.early && queue->capturing && queue->after_own_kernel) {
-        /* Before the kernel before it, also the backend's, ends. Each waits for the one before, and so for all. */
+        /* May start before the previous kernel of the backend ends. Each kernel waits for the one before it, so it waits for all. */
         attributes[n] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
         attributes[n++].value.programmaticStreamSerializationAllowed = 1;
     }
@@ -89,13 +89,13 @@ rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scrat
         return RVIT_OK;
     const rvit_cu_driver *driver = queue->device->driver;
     if (queue->capturing)
-        return rvit_fail(RVIT_INTERNAL, "cuda: an op needs %zu bytes that were not reserved before the capture", size);
+        return rvit_fail(RVIT_INTERNAL, "cuda: an op needs %zu bytes of scratch memory that were not reserved before the capture", size);
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     RVIT_CU_TRY(driver, cuStreamIsCapturing, (queue->stream, &capture));
-    if (capture != CU_STREAM_CAPTURE_STATUS_NONE) /* the memory would be zeroed by the graph, each time, and not now */
+    if (capture != CU_STREAM_CAPTURE_STATUS_NONE) /* the graph would zero the memory at each launch, and not now */
         return rvit_fail(RVIT_INVALID_ARGUMENT,
-                         "cuda: the stream captures a graph, and the op needs %zu bytes of working memory, more than it has: run it "
-                         "once before the capture",
+                         "cuda: the stream is capturing, and the op needs %zu bytes of scratch memory, more than the stream "
+                         "has: run the op once before the capture",
                          size);
     size_t rounded = 4096;
     while (rounded < size)
@@ -131,7 +131,7 @@ int rvit_cu_writes(const rvit_op *op, rvit_view view, int64_t size)
 {
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
     const int n = rvit_op_accesses(op, accesses);
-    /* By address: memory may be wrapped in several buffers. */
+    /* Compares addresses, because several buffers may wrap the same memory. */
     const int64_t at = (int64_t)(uintptr_t)rvit_cu_at(view);
     for (int i = 0; i < n && at != 0; i++)
         if (accesses[i].writes && accesses[i].view.buffer != NULL &&

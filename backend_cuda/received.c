@@ -2,7 +2,6 @@
 
 #define F16(name, ...) [RVIT_CU_RECEIVED_##name] = RVIT_CU_received_f16_##name,
 #define BF16(name, ...) [RVIT_CU_RECEIVED_##name] = RVIT_CU_received_bf16_##name,
-/* Of 16-bit elements. */
 static const rvit_cu_kernel kernels[][RVIT_CU_N_RECEIVED_SHAPES] = {
     [RVIT_F16] = {RVIT_CU_RECEIVED_SHAPES(F16)},
     [RVIT_BF16] = {RVIT_CU_RECEIVED_SHAPES(BF16)},

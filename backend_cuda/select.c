@@ -1,6 +1,6 @@
 #include "backend_cuda/cu.h"
 
-/* The numbers to sort lie in memory of the queue's where shared memory may be too small for an image. */
+/* Numbers to sort are in global memory if an image may exceed shared memory. */
 static int64_t n_sorted(const rvit_select_args *args)
 {
     const int adds_up = args->mode == RVIT_SELECT_SAMPLE || args->mode == RVIT_SELECT_MASS;

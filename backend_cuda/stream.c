@@ -1,4 +1,4 @@
-/* Streams: eager ops are launches on a stream of the driver's, never the default one unless the caller wraps it. */
+/* Streams. Eager ops are launches on a driver stream, which is the default stream only if the caller wraps that. */
 #include "backend_cuda/cu.h"
 
 rvit_status rvit_cu_stream_create(rvit_device *base, rvit_stream **out_stream)
@@ -47,7 +47,7 @@ void rvit_cu_stream_destroy(rvit_stream *base)
     rvit_alloc_free(&base->device->alloc, stream);
 }
 
-/* What a queue counted since it was last asked. */
+/* Moves the counts of the queue to the stream's statistics. */
 static void collect(rvit_cu_stream *stream)
 {
     rvit_stats *stats = &stream->base.stats;

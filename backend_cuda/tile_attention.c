@@ -1,4 +1,4 @@
-/* Launch shapes of attention, its gradient, and what a key receives. */
+/* Launch shapes of attention, its gradient and received attention. */
 #include "backend_cuda/divide.h"
 #include "backend_cuda/tile.h"
 
@@ -22,13 +22,13 @@ static rvit_cu_attention_tile tile_f32(int32_t head_dim, int32_t len)
     return tile;
 }
 
-/* Bytes of the ring. It has no more stages than the longest image fills. */
+/* Bytes of the pipeline. It has no more stages than the longest image fills. */
 static int32_t ring_of(const attention_shape *s, int32_t len)
 {
     return least(s->stages, divide_up(len, 2 * RVIT_CU_ATTENTION_KEYS)) * 4 * RVIT_CU_ATTENTION_KEYS * RVIT_CU_ATTENTION_PITCH(s->head_dim);
 }
 
-/* Waves of CTAs that the rows of all heads take. */
+/* Waves of CTAs for the rows of all heads. */
 static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, int64_t heads, int32_t len)
 {
     const int32_t fit = machine->sm_shared / (ring_of(s, len) + 1024);
@@ -36,14 +36,14 @@ static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, i
     return divide_up(heads * divide_up(len, s->warps * s->warp_rows), (int64_t)machine->n_sms * (fit < 1 ? 1 : least(fit, most)));
 }
 
-/* Where most images are short and shorter than the longest may be, tall tiles have too many idle rows. */
+/* If most images are much shorter than the longest, tiles with 32 rows per warp would have too many idle rows. */
 static int are_mostly_short(const rvit_cu_attention_size *size, int32_t len)
 {
     return 5 * size->rows < 4 * size->n_images * len && size->rows < 192 * size->n_images;
 }
 
-/* Whether the tall kernel takes less time. Warps of 32 rows read keys and values half as often, but a
-   CTA takes 1.3 to 1.4 times as long (measured on an H200). */
+/* Whether 32 rows per warp are faster. They read keys and values half as often, but a CTA takes 1.3 to 1.4 times as long (measured on an
+   H200). */
 static int prefers_32_rows(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     const int64_t heads = size->n_images * size->n_heads;
@@ -51,9 +51,9 @@ static int prefers_32_rows(const rvit_cu_machine *machine, const rvit_cu_attenti
                                                10 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64], heads, len);
 }
 
-/* Warps of a CTA of the short kernels: 2, or 3 where that balances the SMs better; 0: another kernel
-   serves. The short kernels are for short images, so few that all warps of 8 rows run at once. The
-   limits are those of an H200: beyond them, loading keys and values for each warp takes longer. */
+/* Warps per CTA of the direct kernels: 2, or 3 if that balances the SMs better; 0: another kernel runs. The direct kernels are for so
+   few short images that all warps of 8 rows run at once. Beyond these limits, loading keys and values once per warp takes longer
+   (measured on an H200). */
 static int32_t direct_warps(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     const int64_t heads = size->n_images * size->n_heads, tiles = divide_up(len, RVIT_CU_DIRECT_ROWS);
@@ -62,10 +62,10 @@ static int32_t direct_warps(const rvit_cu_machine *machine, const rvit_cu_attent
     return tiles % 3 == 0 && heads * divide_up(tiles, 2) > machine->n_sms ? RVIT_CU_DIRECT_WARPS : 2;
 }
 
-/* For heads of 33 to 64 channels, and images that the short kernels do not take. */
+/* For heads of 33 to 64 channels, except what the direct kernels take. */
 static rvit_cu_attention_shape shape_d64(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
-    /* Few rows; or few tiles, where more CTAs save more than shared copies of keys and values do. */
+    /* With few rows or few tiles, more CTAs save more than sharing keys and values. */
     if (len <= 32 || size->n_images * size->n_heads * divide_up(len, 32) <= machine->n_sms)
         return size->bias_stats ? RVIT_CU_ATTENTION_d64_bias_stats_2_warps : RVIT_CU_ATTENTION_d64_2_warps;
     if (len <= 48)
@@ -82,8 +82,8 @@ static int64_t turns(const rvit_cu_machine *machine, rvit_cu_attention_shape sha
     return divide_up(size->n_images * size->n_heads * divide_up(len, s->warps * s->warp_rows), machine->n_sms);
 }
 
-/* For heads of 65 to 80 channels. As many rows fit an SM in tall CTAs as in others; a tall one takes 1.8 times as long (measured on an
-   H200), which pays unless there are too few for every SM. */
+/* For heads of 65 to 80 channels. An SM fits as many rows with 32 rows per warp as with 16; such a CTA takes 1.8 times as long (measured
+   on an H200). That is worth it unless there are too few CTAs for every SM. */
 static rvit_cu_attention_shape shape_d80(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     if (size->bias_stats)
@@ -123,7 +123,7 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
     return tile;
 }
 
-/* Where each tile of 64 rows has an SM for itself, keys are divided too. */
+/* If every tile of 64 rows gets its own SM, split the keys too. */
 static rvit_cu_attention_hopper_tile tile_split(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
     static const struct {
@@ -193,13 +193,13 @@ static const backward_shape backward_shapes[] = {
 #undef SHAPE
 };
 
-/* Warps that share the tasks evenly: as few as take no more turns than `most` do. */
+/* Balances tasks over warps: the fewest warps that take no more rounds than `most` warps would. */
 static int32_t share_tasks(int32_t tasks, int32_t most)
 {
     return (int32_t)divide_up(tasks, divide_up(tasks, most));
 }
 
-/* Bytes of a head of an image: 4 arrays, a pair of numbers for each query, a number for each key. */
+/* Bytes of one head of an image: 4 arrays, two numbers per query, one number per key. */
 static int64_t held_shared(const backward_shape *s, int64_t rows)
 {
     return rows * (4 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 12);
@@ -219,7 +219,7 @@ static rvit_cu_backward_tile tile_shape(const rvit_cu_machine *machine, rvit_cu_
     } else {
         tile.held_rows = (int32_t)divide_up(len, 16) * 16;
         tile.shared = (int32_t)held_shared(s, tile.held_rows);
-        /* With half the warps two CTAs fit an SM, if their memory does. */
+        /* With half the warps, two CTAs fit an SM if their shared memory does. */
         const int64_t heads = (int64_t)size->n_images * size->n_heads;
         const int fits_twice = 2 * ((int64_t)tile.shared + 1024) <= machine->sm_shared && heads > machine->n_sms;
         tile.threads = share_tasks(2 * tiles, fits_twice ? s->warps / 2 : s->warps) * 32;
@@ -233,7 +233,7 @@ static int is_held(const rvit_cu_machine *machine, rvit_cu_backward_shape shape,
     return held_shared(s, divide_up(len, 16) * 16) <= machine->max_shared;
 }
 
-/* Tall tiles read the other rows half as often, but need more rows of their own. */
+/* 32 rows per warp read the other rows half as often, but fill fewer warps. */
 static rvit_cu_backward_shape choose_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     if (size->head_dim <= 32)
@@ -247,7 +247,7 @@ static rvit_cu_backward_shape choose_backward(const rvit_cu_machine *machine, co
         return RVIT_CU_BACKWARD_d64_held_plain;
     if (!held)
         return RVIT_CU_BACKWARD_d64_32_rows;
-    /* Few heads fill the device better in small parts. */
+    /* A few heads use the device better in smaller tiles. */
     if (len > 96 && 2 * (int64_t)size->n_images * size->n_heads <= machine->n_sms)
         return RVIT_CU_BACKWARD_d64_plain;
     return len > 160 ? RVIT_CU_BACKWARD_d64_held_32_rows : RVIT_CU_BACKWARD_d64_held_plain;
@@ -282,7 +282,7 @@ rvit_cu_received_tile rvit_cu_tile_received(const rvit_cu_machine *machine, cons
         tile.shape++;
     const int32_t tiles = (int32_t)divide_up(len, of[tile.shape].tile_rows);
     int32_t warps = share_tasks(tiles, of[tile.shape].warps);
-    /* Few heads fill the device better in small parts. */
+    /* A few heads use the device better in smaller tiles. */
     while (warps > 1 && size->n_images * size->n_heads * divide_up(tiles, warps) * 2 <= machine->n_sms)
         warps = (int32_t)divide_up(warps, 2);
     tile.threads = warps * 32;

@@ -1,10 +1,10 @@
-/* Launch shapes of the GEMMs, but for that for few rows (tile_small_m.c). */
+/* Launch shapes of the GEMMs, except the small-M GEMM (tile_small_m.c). */
 #include "backend_cuda/divide.h"
 #include "backend_cuda/tile.h"
 
 typedef struct linear_shape {
     int32_t rows, columns, threads, shared, large_smem_shared, ctas, cost;
-    int32_t is_nonpersistent; /* for few rows, all of whose tiles are made at once */
+    int32_t is_nonpersistent; /* for small problems: all tiles run at once */
 } linear_shape;
 
 static const linear_shape shapes[] = {
@@ -40,8 +40,7 @@ static int32_t shared_of(const rvit_cu_machine *machine, const linear_shape *s)
     return machine->sm_shared >= RVIT_CU_LARGE_SMEM ? s->large_smem_shared : s->shared;
 }
 
-/* CTAs on an SM: the fewer of what registers and shared memory have room for. The system takes 1 KiB
-   of each CTA. */
+/* CTAs per SM by registers and shared memory. The system reserves 1 KiB of shared memory per CTA. */
 static int32_t residency(const rvit_cu_machine *machine, const linear_shape *s)
 {
     const int32_t fit = machine->sm_shared / (shared_of(machine, s) + 1024);
@@ -53,8 +52,7 @@ static int64_t tiles_of(const linear_shape *s, int64_t rows, int32_t out_feature
     return divide_up(rows, s->rows) * divide_up(out_features, s->columns);
 }
 
-/* The time of the busiest SM, in fifths of a tile. A tile that shares its SM takes 5, a last tile that
-   is alone on its SM 6. */
+/* The time of the busiest SM, in fifths of a tile. A tile takes 5 on a shared SM; a last tile alone on its SM takes 6. */
 static int64_t time_of(const rvit_cu_machine *machine, const linear_shape *s, int64_t tiles)
 {
     const int64_t ctas = (int64_t)machine->n_sms * residency(machine, s), last = divide_up(tiles % ctas, machine->n_sms);
@@ -62,8 +60,7 @@ static int64_t time_of(const rvit_cu_machine *machine, const linear_shape *s, in
     return fifths * s->rows * s->columns * s->cost;
 }
 
-/* The same for a shape of one tile a CTA. One tile on an SM takes 5 fifths, two take 9. INT64_MAX: the
-   tiles do not fit the device at once. */
+/* The same for one tile per CTA. One tile on an SM takes 5 fifths, two take 9. INT64_MAX: the tiles do not fit the device at once. */
 static int64_t time_of_nonpersistent(const rvit_cu_machine *machine, const linear_shape *s, int64_t tiles)
 {
     const int64_t most = divide_up(tiles, machine->n_sms);

@@ -1,4 +1,4 @@
-/* Launch shapes of the ops that take rows, images or pictures: layernorm, quantize, head, select, match, preprocess. */
+/* Launch shapes of the ops on rows and images: layernorm, quantize, head, select, match, preprocess. */
 #include "backend_cuda/divide.h"
 #include "backend_cuda/params.h"
 #include "backend_cuda/tile.h"
@@ -19,26 +19,27 @@ rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int6
     return tile;
 }
 
-/* Measured on an H100: bench/notes/pictures.md. The general way lives on the L1 cache, which shared memory takes its room from. */
+/* Measured on an H100: bench/notes/pictures.md. The general resize relies on the L1 cache, which shares its memory with shared memory. */
 rvit_cu_preprocess_tile rvit_cu_tile_preprocess(const rvit_cu_machine *machine, int64_t pixels, int64_t bytes)
 {
     enum { WIDTH = RVIT_CU_PREPROCESS_WIDTH_BITS, BYTES_OF_PACKED = 256 };
-    static const int32_t raw_sizes[] = {21760, 21760, 43520, 60000}; /* of tiles of 8, 16, 32, 64 rows */
+    static const int32_t raw_sizes[] = {21760, 21760, 43520, 60000}; /* for tiles of 8, 16, 32, 64 rows */
     _Static_assert(1 << 6 == RVIT_CU_PREPROCESS_HEIGHT, "a tile may be higher");
     rvit_cu_preprocess_tile tile = {.slot_bits = WIDTH + 6};
     while (tile.slot_bits > WIDTH + 4 && pixels >> tile.slot_bits < 4 * (int64_t)machine->n_sms)
         tile.slot_bits--;
     if (pixels >> tile.slot_bits < machine->n_sms)
         tile.slot_bits--;
-    if (bytes / BYTES_OF_PACKED > pixels && tile.slot_bits > WIDTH + 5) /* shrunk so much that it goes the general way */
+    if (bytes / BYTES_OF_PACKED > pixels && tile.slot_bits > WIDTH + 5) /* downscaled so much that it takes the general resize */
         tile.slot_bits = WIDTH + 5;
     const int32_t wanted = bytes / BYTES_OF_PACKED > pixels ? raw_sizes[0] : raw_sizes[tile.slot_bits - WIDTH - 3];
-    const int32_t half = (machine->sm_shared / 2 - 1024 - RVIT_CU_PREPROCESS_SHARED) / 16 * 16; /* of two CTAs; each costs 1 KiB more */
+    const int32_t half = (machine->sm_shared / 2 - 1024 - RVIT_CU_PREPROCESS_SHARED) / 16 * 16; /* for two CTAs per SM, with 1 KiB of
+                                                                                                   overhead each */
     tile.raw_size = half < raw_sizes[0] ? raw_sizes[0] : half < wanted ? half : wanted;
     return tile;
 }
 
-/* Measured on the H200: bench/notes/cuda-forward.md. Weights of wider models take longer to come than a layernorm lasts. */
+/* Prefetching, measured on an H200: bench/notes/cuda-forward.md. The weights of wider models take longer to load than a layernorm runs. */
 #define AHEAD_ELEMENTS (600 * 768)
 #define AHEAD_DIM 768
 
@@ -55,16 +56,16 @@ rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t
     rvit_cu_norm_tile tile = {0};
     while (norms[tile.shape].dim < dim)
         tile.shape++;
-    /* Small CTAs spread a small batch over the device. */
+    /* A small batch gets smaller CTAs, so that it uses more SMs. */
     const int32_t warps = rows <= 4 * (int64_t)machine->n_sms ? 2 : 4;
     tile.threads = warps * 32;
     tile.ctas = rvit_cu_tile_ctas(machine, rows, warps, norms[tile.shape].ctas);
-    /* More of them keep the rows waiting. */
+    /* More CTAs would delay the rows. */
     tile.ahead_ctas = dim <= AHEAD_DIM && rows * dim <= AHEAD_ELEMENTS ? machine->n_sms / 4 : 0;
     return tile;
 }
 
-/* CTAs that share an image: as many as give every SM `per_sm`, if each has work for all its warps, a row each. */
+/* CTAs per image: enough for `per_sm` on every SM, if each warp gets a row. */
 static int32_t parts_of(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t warps, int32_t per_sm)
 {
     if (n_images < 1)

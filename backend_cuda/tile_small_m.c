@@ -1,10 +1,11 @@
-/* The config of the GEMM for few rows (kernels/linear_small_m.cuh): the least time by a model of an SM (bench/notes/cuda-small.md). */
+/* Chooses the configuration of the small-M GEMM (kernels/linear_small_m.cuh) with the least time in a model of an SM
+   (bench/notes/cuda-small.md). */
 #include "backend_cuda/divide.h"
 #include "backend_cuda/tile.h"
 
-/* Bytes a clock that an SM gets from L2 and from other CTAs of a cluster, and that its shared memory moves. Clocks of a step besides what
-   it multiplies and moves; from a launch to the first products, and from the last to the end, once for all CTAs that are on an SM together;
-   of a round trip in a cluster. Fitted to all forms of 108 products on an H100 (bench/notes/cuda-small.md). */
+/* Bytes per clock: from L2, from other CTAs of the cluster, of shared memory. Clocks: overhead of a k step; from launch to first wgmma
+   and from last wgmma to end, once for all CTAs that share an SM; of a round trip in a cluster. Fitted to all configurations of 108
+   GEMMs on an H100 (bench/notes/cuda-small.md). */
 enum { FROM_L2 = 40, FROM_CLUSTER = 13, SHARED = 128, STEP = 300, ENDS = 3500, TRIP = 1700 };
 
 static const struct small_m_shape {
@@ -26,7 +27,7 @@ static int32_t shared_of(const rvit_cu_small_m_config *config)
     return RVIT_CU_SMALL_M_SHARED(s->rows / 64, s->columns, config->stages, config->split_k);
 }
 
-/* CTAs that an SM has room for. */
+/* CTAs per SM. */
 static int32_t residency(const rvit_cu_machine *machine, const rvit_cu_small_m_config *config, int32_t out_size)
 {
     const struct small_m_shape *s = &shapes[config->shape];
@@ -41,7 +42,7 @@ static int64_t ctas_of(const rvit_cu_small_m_config *config, int64_t rows, int32
            divide_up(out_features, (int64_t)s->columns * config->cluster_n) * config->cluster_n * config->split_k;
 }
 
-/* Whether the kernel has the config. */
+/* Whether the kernel supports the configuration. */
 static int has_config(const rvit_cu_machine *machine, const rvit_cu_small_m_config *config, int32_t in_features, int32_t out_size)
 {
     if (config->shape < 0 || config->shape >= RVIT_CU_N_SMALL_M_SHAPES || config->stages < 2 || config->stages > RVIT_CU_SMALL_M_STAGES ||
@@ -49,7 +50,8 @@ static int has_config(const rvit_cu_machine *machine, const rvit_cu_small_m_conf
         return 0;
     const struct small_m_shape *s = &shapes[config->shape];
     const int32_t unit = out_size == 4 ? 16 : 32, units = s->columns / unit, steps = (int32_t)divide_up(in_features, 64);
-    /* Each CTA adds units of one of a lane's two rows; boxes are of whole units of weight, and of eight rows of x. */
+    /* With split-K, each CTA reduces whole units of one of a lane's two rows. Boxes have whole units of weight and multiples of eight
+       rows of x. */
     const int divides = config->split_k == 1 || (config->split_k % 2 == 0 && units % (config->split_k / 2) == 0);
     const int has_kernel = out_size > 1 || (config->shape == RVIT_CU_SMALL_M_128x64 && config->split_k == 1);
     return has_kernel && divides && config->split_k <= steps && s->columns % (config->cluster_m * unit) == 0 &&
@@ -57,23 +59,23 @@ static int has_config(const rvit_cu_machine *machine, const rvit_cu_small_m_conf
            shared_of(config) <= machine->max_shared;
 }
 
-/* The busiest SM's clocks. */
+/* The clocks of the busiest SM. */
 static int64_t time_of(const rvit_cu_machine *machine, const rvit_cu_small_m_config *config, int64_t rows, int32_t in_features,
                        int32_t out_features, int32_t out_size)
 {
     const struct small_m_shape *s = &shapes[config->shape];
     const int64_t outputs = (int64_t)s->rows * s->columns, steps = divide_up(divide_up(in_features, 64), config->split_k);
-    const int64_t products = outputs * 64 * 3 / 2 / 2048; /* at two thirds of the tensor cores' rate */
+    const int64_t multiplies = outputs * 64 * 3 / 2 / 2048; /* at two thirds of the tensor cores' rate */
     const int64_t shared = 128 * (s->rows / 64 * (64 + s->columns) + s->rows + s->columns) / SHARED;
     const int64_t loads = 128 * (s->rows / config->cluster_n + s->columns / config->cluster_m) / FROM_L2;
     const int64_t added = config->split_k == 1 ? 0 : outputs * 4 * (config->split_k - 1) / config->split_k / FROM_CLUSTER + TRIP;
-    /* The sums of a lane are activated and stored, with a residual twice as many bytes as without. */
+    /* Sums are activated and stored; with a residual, twice the bytes move. */
     const int64_t stored = outputs * (out_size == 4 ? 8 : 2) / config->split_k / FROM_L2;
-    /* A cluster lies in a part of the device whose SMs it may not divide: of an H100's 132, fours find some 112 and eights some 80. */
+    /* A cluster must fit in one GPC. Of an H100's 132 SMs, clusters of 4 can use about 112 and clusters of 8 about 80. */
     const int32_t cluster = config->split_k * config->cluster_n * config->cluster_m;
     const int64_t sms = cluster > 4 ? machine->n_sms * 20 / 33 : cluster > 2 ? machine->n_sms * 28 / 33 : machine->n_sms;
     const int64_t here = divide_up(ctas_of(config, rows, out_features), most(sms, 1));
-    return here * (steps * (most(most(products, shared), loads) + STEP) + added + stored) +
+    return here * (steps * (most(most(multiplies, shared), loads) + STEP) + added + stored) +
            divide_up(here, residency(machine, config, out_size)) * ENDS;
 }
 
@@ -111,8 +113,8 @@ static rvit_cu_small_m_config choose(const rvit_cu_machine *machine, int64_t row
     return best;
 }
 
-/* Of bytes, which become bytes: a lane finishes few sums, as its instructions come slower than they run, and nothing is shared, as clusters
-   begin later (bench/notes/cuda-fp8.md). A stage has 128 channels. */
+/* e4m3 to e4m3: each lane finishes few sums, because its instructions load more slowly than they run. No clusters, because they start
+   later (bench/notes/cuda-fp8.md). A stage has 128 channels. */
 static rvit_cu_small_m_config config_of_e4m3(int32_t in_features)
 {
     const int64_t steps = divide_up(in_features, 128), stages = steps < RVIT_CU_SMALL_M_STAGES ? steps : RVIT_CU_SMALL_M_STAGES;
