@@ -1,4 +1,4 @@
-/* Ragged bidirectional attention on tensor cores: online softmax over blocks of 32 keys, 16 * MT query rows a warp. */
+/* Ragged bidirectional attention on tensor cores: online softmax over blocks of 32 keys, 16 * MT query rows per warp. */
 #ifndef RVIT_ATTENTION_CUH
 #define RVIT_ATTENTION_CUH
 
@@ -8,24 +8,23 @@
 
 #include <float.h>
 
-enum { KEYS = RVIT_CU_ATTENTION_KEYS, STAGE_KEYS = 2 * KEYS }; /* of a block, of a stage of the ring */
+enum { KEYS = RVIT_CU_ATTENTION_KEYS, STAGE_KEYS = 2 * KEYS }; /* per block, per pipeline stage */
 
 #define RVIT_LOG2_E 1.4426950408889634f
 #define RVIT_LN_2 0.6931471805599453f
 
-/* Rows of K or V in shared memory, in 16-byte chunks of 8 channels. A swizzle permutes the chunks of a
-   row, so that neither the 8 rows of an ldmatrix nor the 4 chunks of 2 rows that 8 lanes load at once
-   have a bank conflict. */
+/* Rows of K or V in shared memory, in 16-byte chunks of 8 channels. A swizzle permutes the chunks of a row, so that neither the 8 rows
+   of an ldmatrix nor the 4 chunks of 2 rows that 8 lanes load at once have a bank conflict. */
 template <int D> struct tile_rows {
     static const int PITCH = RVIT_CU_ATTENTION_PITCH(D), CHUNKS = D / 8, BYTES = STAGE_KEYS * PITCH;
-    static const int TURN = PITCH % 128 == 0 ? 8 : 4; /* chunks that the swizzle permutes among themselves */
+    static const int TURN = PITCH % 128 == 0 ? 8 : 4; /* chunks that the swizzle permutes with each other */
     static __device__ __forceinline__ int swizzled(int row, int chunk)
     {
         const int turn = TURN == 8 ? (row & 1) << 2 | (row >> 1 & 3) : row >> 1 & 3;
         return row * PITCH + (chunk ^ turn) * 16;
     }
-    /* The swizzled place `chunks` chunks further on. The first chunk must be less than the power of two
-       in `chunks`, so that the sum has no carry into the swizzled bits. */
+    /* The swizzled offset, `chunks` chunks further on. The first chunk must be less than the power of two in `chunks`, so that the sum
+       does not carry into the swizzled bits. */
     static __device__ __forceinline__ int advance(int offset, int chunks)
     {
         return (offset ^ chunks % TURN * 16) + chunks / TURN * TURN * 16;
@@ -46,8 +45,8 @@ template <typename P> RVIT_DEVICE attention_work find_work(const P &params)
     return work;
 }
 
-/* The image's first row of this head in an array of rows `stride` elements apart, and in an array with
-   one value for each row and head. */
+/* The first row of the image for this head, in an array with rows `stride` elements apart, and in an array with one value per row and
+   head. */
 template <typename T, typename P> RVIT_DEVICE T *first_row(T *array, int stride, const attention_work &work, const P &params)
 {
     return array + ((long long)work.begin * stride + work.head * params.head_dim);
@@ -58,13 +57,12 @@ template <typename T, typename P> RVIT_DEVICE T *first_number(T *array, const at
     return array + ((long long)work.begin * params.n_heads + work.head);
 }
 
-/* The registers of a warp: MT tiles of 16 query rows and their output accumulators. Row g = lane / 4 of
-   a tile is in the even halves of each accumulator, row g + 8 in the odd ones.
-   `offset` is added to each exponent. It is the negative of the maximum so far, or of up to RVIT_SLACK
-   less, so that the accumulators are rarely rescaled.
-   The accumulator tile behind the output sums the weights as rounded to 16 bits for the mma. The
-   output is divided by that sum: the rounding of a weight then cancels where it is the only large one.
-   `sum` is this lane's part of the exact sum, for cls_probs and lse. */
+/* The registers of a warp: MT tiles of 16 query rows and their output accumulators. Row g = lane / 4 of a tile is in the even halves of
+   each accumulator, row g + 8 in the odd halves.
+   `offset` is added to each exponent. It is the negative of the running maximum, or up to RVIT_SLACK less, so that the accumulators are
+   rarely rescaled.
+   The last accumulator tile sums the weights after rounding to 16 bits. The output is divided by that sum, so the rounding error of a
+   single dominant weight cancels. `sum` is this lane's share of the unrounded sum, for cls_probs and lse. */
 #define RVIT_SLACK 8.0f
 template <int D, int MT> struct warp_state {
     static const int STEPS = D / 16, TILES = D / 8;
@@ -73,11 +71,11 @@ template <int D, int MT> struct warp_state {
     float offset[MT][2], sum[MT][2];
 };
 
-/* The dot product q k may take the channels in any order that q and k share. So a lane takes whole
-   chunks of a row of each, 8 channels for two mma steps, and half chunks where 16 channels are left. */
+/* The dot product q k may take the channels in any order that q and k share. So a lane takes whole chunks of a row of each, 8 channels
+   for two mma steps, and half chunks for a remainder of 16 channels. */
 
-/* Query rows past the length repeat the last one: their results are not stored. Channels past head_dim repeat the first: they meet zeros.
- */
+/* Query rows past the length repeat the last one; their results are not stored. Channels past head_dim repeat the first; they are
+   multiplied by zeros. */
 template <typename T, int D, int MT>
 RVIT_DEVICE void load_q(warp_state<D, MT> &w, const T *q, const rvit_cu_attention_params &params, int row, int length)
 {
@@ -102,8 +100,7 @@ RVIT_DEVICE void load_q(warp_state<D, MT> &w, const T *q, const rvit_cu_attentio
         }
 }
 
-/* Flips the signs of q if the scale is negative. Unconditional, so that the compiler leaves q in the
-   registers of the mma operands. */
+/* Flips the signs of q if the scale is negative. Unconditional, so that the compiler keeps q in the mma operand registers. */
 template <int D, int MT> RVIT_DEVICE void sign_q(warp_state<D, MT> &w, uint32_t sign)
 {
 #pragma unroll
@@ -130,13 +127,12 @@ template <int D, int MT> RVIT_DEVICE void begin_rows(warp_state<D, MT> &w)
     }
 }
 
-/* A thread's copies of keys and values to shared memory, with WARPS warps: one 16-byte chunk of every
-   STEP-th row, stage after stage. Channels past head_dim and rows past the length become zero. STEP is
-   a multiple of 4, so that the swizzle has a period of two steps. Threads past STEP rows idle. Little
-   is kept in registers from stage to stage: they are scarce. */
+/* Copies keys and values to shared memory with WARPS warps. A thread copies one 16-byte chunk of every STEP-th row, stage after stage.
+   Channels past head_dim and rows past the length become zero. STEP is a multiple of 4, so that the swizzle repeats every two steps.
+   Threads past STEP rows idle. Registers are scarce, so little is kept between stages. */
 template <typename T, int D, int WARPS> struct attention_copy {
     static const int CHUNKS = tile_rows<D>::CHUNKS, PITCH = tile_rows<D>::PITCH, STEP = WARPS * 32 / CHUNKS & ~3;
-    const unsigned char *k; /* the chunk of this thread's first row of the next stage; that of the values is found from it */
+    const unsigned char *k; /* the chunk of this thread's first row in the next stage; the address in V follows from it */
     uint32_t ring;
 
     __device__ __forceinline__ attention_copy(const unsigned char *memory, const rvit_cu_attention_params &params,
@@ -147,7 +143,7 @@ template <typename T, int D, int WARPS> struct attention_copy {
             (long long)(work.begin + row) * (params.k_stride * 2);
         ring = shared_address(memory);
     }
-    /* The barrier of the warps. More than 4 are those of a kernel that may have others. */
+    /* Synchronises the warps. With more than 4, the kernel may have other warps, too. */
     static __device__ __forceinline__ void meet()
     {
         if (WARPS > 4)
@@ -155,7 +151,7 @@ template <typename T, int D, int WARPS> struct attention_copy {
         else
             block_sync();
     }
-    /* The next stage: the keys, then the values. left: the image's rows from its first one on. */
+    /* Fetches the keys and values of the next stage. left: the image's rows from the stage's first row on. */
     __device__ __forceinline__ void fetch(int stage, int left, const attention_work &work, const rvit_cu_attention_params &params)
     {
         const unsigned k_step = (unsigned)(params.k_stride * (2 * STEP)), v_step = (unsigned)(params.v_stride * (2 * STEP));
@@ -163,7 +159,7 @@ template <typename T, int D, int WARPS> struct attention_copy {
         const int chunk = (int)(thread % CHUNKS), row = (int)(thread / CHUNKS);
         const int live = chunk * 8 < params.head_dim ? left - row : 0;
         const uint32_t even_rows = ring + (uint32_t)(stage + tile_rows<D>::swizzled(row, chunk));
-        const uint32_t odd_rows = /* the swizzle of rows an odd number of steps further on */
+        const uint32_t odd_rows = /* the swizzle differs for odd steps */
             STEP % 8 == 0 ? even_rows : ring + (uint32_t)(stage + tile_rows<D>::swizzled(row + STEP, chunk) - STEP * PITCH);
         if (WARPS * 32 == STEP * CHUNKS || row < STEP) {
             const unsigned char *from_k = k, *from_v = k + ((intptr_t)params.v - (intptr_t)params.k);
@@ -171,7 +167,7 @@ template <typename T, int D, int WARPS> struct attention_copy {
 #pragma unroll
             for (int i = 0; i < (STAGE_KEYS + STEP - 1) / STEP; i++) {
                 const uint32_t to = (i % 2 == 0 ? even_rows : odd_rows) + i * STEP * PITCH;
-                /* A second block without a key is not read. */
+                /* A second block without keys is not read. */
                 if (KEYS % STEP == 0 ? i * STEP < KEYS || left > KEYS : row + i * STEP < STAGE_KEYS) {
                     copy_async_16(to, from_k, live > i * STEP);
                     copy_async_16(to + tile_rows<D>::BYTES, from_v, live > i * STEP);
@@ -183,7 +179,7 @@ template <typename T, int D, int WARPS> struct attention_copy {
     }
 };
 
-/* The swizzled places of a lane's part of the first keys and values of a stage, computed once. q: of its queries, if they are away. */
+/* The swizzled offsets of a lane's first keys and values of a stage, computed once. q: its queries, if they are in shared memory. */
 template <int D> struct lane_offsets {
     int k, k_rest, v;
     uint32_t q;
@@ -201,13 +197,13 @@ template <int D> struct lane_offsets {
     }
 };
 
-/* Whether the queries wait in shared memory: 8 warps, of which an SM has two CTAs, have too few registers for those of 128 channels. */
+/* Whether the queries are in shared memory: with 8 warps and two CTAs per SM, there are too few registers for queries of 128 channels. */
 template <int D, int MT, int WARPS> struct queries_away {
     static const bool YES = D == 128 && MT == 1 && WARPS == 8;
-    static const int STEP = WARPS * 32 * 16; /* bytes of 16 channels: 16 of each thread */
+    static const int STEP = WARPS * 32 * 16; /* bytes for 16 channels: 16 per thread */
 };
 
-/* A lane's queries of 16 channels. */
+/* Gets a lane's queries for 16 channels. */
 template <int D, int MT, int WARPS> RVIT_DEVICE void take_q(uint32_t (&q)[MT][4], const warp_state<D, MT> &w, uint32_t away, int step)
 {
     if (queries_away<D, MT, WARPS>::YES) {
@@ -222,8 +218,7 @@ template <int D, int MT, int WARPS> RVIT_DEVICE void take_q(uint32_t (&q)[MT][4]
     }
 }
 
-/* s = q k^T of the warp's query rows and the keys of a block. Here and below the second 16 keys are
-   skipped where none is live. */
+/* s = q k^T for the warp's query rows and the keys of a block. Here and below, the second 16 keys are skipped if none is live. */
 template <typename T, int D, int MT, int WARPS, bool FULL>
 RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, MT> &w, const lane_offsets<D> &offsets, int tile, int live)
 {
@@ -271,8 +266,8 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
     }
 }
 
-/* Brings scores into the form in which 2^(s * scale - reference) is a weight, and returns scale: with a bias s becomes the whole exponent.
-   What no key stands for is -infinity. The scores of the image's first row are left in cls_probs; finish_cls does the rest. */
+/* Adds the bias and masks the scores, so that 2^(s * scale - reference) is a weight; returns scale. With a bias, s becomes the whole
+   exponent. Missing keys get -infinity. The scores of the image's first row go to cls_probs, for finish_cls. */
 template <int MT, bool FULL, bool BIAS_STATS>
 RVIT_DEVICE float complete_scores(float (&s)[MT][KEYS / 8][4], const rvit_cu_attention_params &params, const attention_work &work, int row,
                                   int first, int live)
@@ -316,7 +311,7 @@ RVIT_DEVICE float complete_scores(float (&s)[MT][KEYS / 8][4], const rvit_cu_att
     return scale;
 }
 
-/* This lane's largest score of row half h. */
+/* This lane's largest score in row half h. */
 template <bool FULL> RVIT_DEVICE float lane_maximum(const float (&s)[KEYS / 8][4], int h, int live)
 {
     float m = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
@@ -329,20 +324,20 @@ template <bool FULL> RVIT_DEVICE float lane_maximum(const float (&s)[KEYS / 8][4
     return m;
 }
 
-/* Of the four lanes that hold a row. */
+/* The maximum over the four lanes of a row. */
 RVIT_DEVICE float row_maximum(float m)
 {
     m = fmaxf(m, shuffle_xor(m, 1));
     return fmaxf(m, shuffle_xor(m, 2));
 }
 
-/* exponent: of the largest score of a row, or of several. */
+/* exponent: of the largest score of one or several rows. */
 RVIT_DEVICE bool exceeds(float exponent)
 {
     return exponent > RVIT_SLACK;
 }
 
-/* A row whose maximum outgrew its offset gets a new one, whatever the other rows do. */
+/* A row whose maximum exceeds its offset gets a new offset, independent of other rows. */
 template <int D, int MT, bool FULL>
 RVIT_DEVICE void follow_maximum(const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int live)
 {
@@ -371,7 +366,7 @@ RVIT_DEVICE void follow_maximum(const float (&s)[MT][KEYS / 8][4], warp_state<D,
     }
 }
 
-/* The weights of 16 keys, packed as the A fragment of an mma. */
+/* The weights for 16 keys, packed as the A fragment of an mma. */
 template <typename T, int D, int MT, bool BIAS_STATS>
 RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int n)
 {
@@ -397,7 +392,7 @@ RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], 
 template <typename T, int D, int MT, int WARPS>
 RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4], int offset, int n)
 {
-    const int STEPS = queries_away<D, MT, WARPS>::YES ? 2 : warp_state<D, MT>::STEPS; /* loaded at once */
+    const int STEPS = queries_away<D, MT, WARPS>::YES ? 2 : warp_state<D, MT>::STEPS; /* fragments loaded at once */
 #pragma unroll
     for (int first = 0; first < warp_state<D, MT>::STEPS; first += STEPS) {
         uint32_t b[STEPS][4];
@@ -417,9 +412,8 @@ RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4
     }
 }
 
-/* The epilogue: normalises and writes 16 rows. A lane holds 2 channels of each of two neighbouring
-   accumulator tiles. Pairs of lanes exchange them, so that one lane has 4 channels of the first tile
-   and the other 4 of the second, and 32 bytes of a row are written at once. */
+/* Normalises and writes 16 rows. A lane holds 2 channels of each of two adjacent accumulator tiles. Pairs of lanes exchange them, so
+   that one lane has 4 channels of the first tile, the other has 4 of the second, and 32 bytes of a row are written at once. */
 template <typename T, int D>
 RVIT_DEVICE void store_rows(const float (&tiles)[D / 8 + 1][4], T *out, const rvit_cu_attention_params &params, int row, int length)
 {
@@ -441,7 +435,7 @@ RVIT_DEVICE void store_rows(const float (&tiles)[D / 8 + 1][4], T *out, const rv
     }
 }
 
-/* The first row's probabilities from its scores, by the threads first, first + step, ... */
+/* Turns the scores of the first row into probabilities, with threads first, first + step, ... */
 RVIT_DEVICE void finish_cls(const rvit_cu_attention_params &params, const attention_work &work, float reference, float total, int first,
                             int step)
 {
@@ -457,22 +451,21 @@ RVIT_DEVICE float log_sum(float reference, float sum)
     return (reference + log2f(sum)) * RVIT_LN_2;
 }
 
-/* K and V pass through a ring of STAGES stages of two blocks each. AHEAD: the kernel computes the
-   scores of the next block while it adds the values of this one, so the next stage must have arrived
-   while this one is still read. */
+/* K and V use a pipeline of STAGES stages with two blocks each. AHEAD: the scores of the next block are computed while the values of
+   this one are accumulated, so the next stage must arrive while this one is still read. */
 template <int D, int MT, int STAGES> struct attention_ring {
     static const bool AHEAD = STAGES > 2 && MT == 1;
     static const int STAGE = 2 * tile_rows<D>::BYTES, BLOCK = KEYS * tile_rows<D>::PITCH, SIZE = STAGES * STAGE;
 };
 
-/* Waits until the next stage is there and all are done with the one whose place is taken by the next to come. stage: this one's place;
-   returns that of the next. left: the image's rows from this stage on. */
+/* Waits until the next stage has arrived and all warps have finished with the stage that is refilled next. stage: the current offset;
+   returns the next one. left: the image's rows from this stage on. */
 template <typename T, int D, int MT, int WARPS, int STAGES>
 RVIT_DEVICE int next_stage(attention_copy<T, D, WARPS> &copy, lane_offsets<D> &offsets, int stage, int left, const attention_work &work,
                            const rvit_cu_attention_params &params)
 {
     typedef attention_ring<D, MT, STAGES> ring;
-    /* Computed here: a counter of its own would cost a register. */
+    /* Recomputed, because a counter would cost a register. */
     const int later = (ring::AHEAD ? left : recompute(left)) - (ring::AHEAD ? STAGES - 1 : STAGES) * STAGE_KEYS;
     copy_wait<ring::AHEAD ? STAGES - 3 : STAGES - 2>();
     copy.meet();
@@ -486,7 +479,7 @@ RVIT_DEVICE int next_stage(attention_copy<T, D, WARPS> &copy, lane_offsets<D> &o
     return stage + step;
 }
 
-/* A warp's rows against every key of the image. */
+/* Computes a warp's rows against all keys of the image. */
 template <typename T, int D, int MT, int WARPS, int STAGES, bool BIAS_STATS>
 RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &copy, lane_offsets<D> &offsets,
                              const rvit_cu_attention_params &params, const attention_work &work, int row)
@@ -511,7 +504,7 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
             multiply_values<T, D, MT, WARPS>(w, p[0], values, 0);
             weigh<T, D, MT, BIAS_STATS>(p[1], s, w, scale, 1);
             if (queries_away<D, MT, WARPS>::YES)
-                copy.meet(); /* or the compiler moves loads up, for which there are no registers */
+                copy.meet(); /* keeps the compiler from hoisting loads, for which there are no registers */
             if (AHEAD) {
                 if (b == 1)
                     stage = next_stage<T, D, MT, WARPS, STAGES>(copy, offsets, stage, left, work, params);
@@ -551,7 +544,7 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
         }
 }
 
-/* Writes what was asked for besides the output. */
+/* Writes lse and cls_probs. */
 template <int D, int MT>
 RVIT_DEVICE void finish_stats(warp_state<D, MT> &w, const rvit_cu_attention_params &params, const attention_work &work, int row)
 {
@@ -572,14 +565,14 @@ RVIT_DEVICE void finish_stats(warp_state<D, MT> &w, const rvit_cu_attention_para
     }
 }
 
-/* The first row of the warp. Cheaper computed again than kept. */
+/* The first row of the warp. Recomputing it is cheaper than keeping it. */
 template <int MT, int WARPS> RVIT_DEVICE int warp_row(const attention_work &work)
 {
     return (work.row_block * WARPS + recompute(threadIdx.x) / 32) * (16 * MT);
 }
 
-/* A CTA takes 16 * MT rows of a head of an image for each of its warps. BIAS_STATS: key bias, cls_probs and lse are served; with 64
-   channels by kernels that serve nothing else. */
+/* A CTA takes 16 * MT rows of a head of an image per warp. BIAS_STATS: supports key bias, cls_probs and lse. With 64 channels such
+   kernels are used for nothing else. */
 template <typename T, int D, int MT, int WARPS, int STAGES, bool BIAS_STATS>
 RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_work &work, unsigned char *memory)
 {
@@ -587,7 +580,7 @@ RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_
     int row = warp_row<MT, WARPS>(work);
     if (work.row_block * (WARPS * 16 * MT) >= length)
         return;
-    /* Queries first: the mma begin when they and the first stage have arrived. */
+    /* Queries first: the mma start once they and the first stage have arrived. */
     warp_state<D, MT> w;
     if (row < length)
         load_q<T, D, MT>(w, first_row(static_cast<const T *>(params.q), params.q_stride, work, params), params, row, length);

@@ -1,18 +1,17 @@
-/* Attention of short images in small batches. A warp has 8 query rows and loads keys and values from
-   global memory directly into mma fragments. There is no shared memory and no barrier, because the
-   latency of consecutive loads is the time of such a batch. Scores and output are transposed: keys or
-   channels are the rows of the mma, query rows its columns. */
+/* Attention of short images in small batches. A warp has 8 query rows and loads keys and values from global memory directly into mma
+   fragments. It uses no shared memory and no barrier, because such a batch is bound by the latency of consecutive loads. Scores and
+   output are transposed: keys or channels are the rows of the mma, query rows its columns. */
 #ifndef RVIT_ATTENTION_DIRECT_CUH
 #define RVIT_ATTENTION_DIRECT_CUH
 
 #include "attention.cuh"
 
-/* HALVES: of a block, 16 keys, an image has at most; up to 64 channels. Row or column g = lane / 4 of a matrix, columns or rows 2c and
-   2c + 1, c = lane % 4, are a lane's. What is summed up, and in which order, is as in attention.cuh. */
+/* HALVES: groups of 16 keys in the longest image; at most 64 channels. A lane has row or column g = lane / 4 of a matrix, and columns or
+   rows 2c and 2c + 1 with c = lane % 4. Sums are in the same order as in attention.cuh. */
 template <typename T, int HALVES> struct direct_attention {
-    uint4 q[2], k[HALVES][2][2], v[HALVES][2][2]; /* [half][8 keys of it][4 chunks of channels]; of v [neighbouring key] */
+    uint4 q[2], k[HALVES][2][2], v[HALVES][2][2]; /* [16 keys][8 of them][4 chunks of channels]; v: [adjacent key] */
     float s[HALVES][4];                           /* keys g and g + 8, query rows 2c and 2c + 1 */
-    float out[5][4]; /* channels 8g + 2t and the next of the query rows 2c and 2c + 1; behind them the sum of the weights */
+    float out[5][4]; /* channels 8g + 2t and 8g + 2t + 1 of query rows 2c and 2c + 1, followed by the sum of the weights */
     float offset[2];
 
     static __device__ __forceinline__ uint4 load(const T *p, bool live)
@@ -76,7 +75,7 @@ template <typename T, int HALVES> struct direct_attention {
         }
     }
 
-    /* Before the block that begins with this half. Ahead of the first there is nothing to rescale. */
+    /* Before the block that starts with this half. Before the first block there is nothing to rescale. */
     __device__ __forceinline__ void follow_maximum(int first, float scale)
     {
         float maximum[2], exponent = 0.0f;
@@ -122,7 +121,7 @@ template <typename T, int HALVES> struct direct_attention {
         multiply_channels(3, v[n][0][0].w, v[n][0][1].w, v[n][1][0].w, v[n][1][1].w, p);
     }
 
-    /* Two channels of the keys 2c, 2c + 1, 2c + 8 and 2c + 9. */
+    /* Two channels of keys 2c, 2c + 1, 2c + 8 and 2c + 9. */
     __device__ __forceinline__ void multiply_channels(int t, uint32_t first, uint32_t second, uint32_t third, uint32_t fourth,
                                                       const uint32_t (&p)[2])
     {

@@ -1,6 +1,6 @@
-/* Attention of long images on sm_90a: 64 query rows a warpgroup, products of warpgroups (wgmma), copies by tensor maps (TMA).
-   An image's own length decides whether it is long. The others of a launch get what attention.cuh has for them, in the same kernel: which
-   images share a batch changes no bit. Each number of a row is made by the same operations in the same order wherever the row lies. */
+/* Attention of long images on sm_90a: 64 query rows per warpgroup, wgmma, TMA copies. An image of params.min_rows rows or more is long.
+   The other images of a launch run the code of attention.cuh in the same kernel, so the images in a batch do not affect each other's
+   bits. Each value of a row is computed by the same operations in the same order, wherever the row is. */
 #ifndef RVIT_ATTENTION_HOPPER_CUH
 #define RVIT_ATTENTION_HOPPER_CUH
 
@@ -11,7 +11,7 @@
 
 #ifdef RVIT_HOPPER
 
-/* Barriers and the panel of ones, by so many threads of the CTA, the first of which is number 0. */
+/* Initialises the barriers and the panel of ones, with `threads` threads numbered from 0. */
 template <typename S> RVIT_DEVICE void hopper_prepare(const unsigned char *memory, int groups, int thread, int threads)
 {
     const hopper_memory<S> m(memory);
@@ -26,15 +26,15 @@ template <typename S> RVIT_DEVICE void hopper_prepare(const unsigned char *memor
         }
         barrier_init_fence();
     }
-    /* JOINED_ONES: the first 8 columns of a panel: a chunk of each row, where the swizzle puts it. */
+    /* JOINED_ONES: the first 8 columns of a swizzled panel, one chunk per row. */
     for (int i = thread; i < (S::JOINED_ONES ? S::KEYS : S::ONES / 16); i += threads)
         store_shared_16(m.ones + (S::JOINED_ONES ? i * 128 + i % 8 * 16 : i * 16), element<typename S::T>::ONES);
     async_proxy_fence();
     block_sync();
 }
 
-/* The rows of an image that is not long. With 80 channels and two CTAs on an SM the compiler has registers enough where it knows head_dim.
- */
+/* The rows of an image that is not long. With 80 channels and two CTAs per SM, head_dim must be a compile-time constant, or registers
+   run out. */
 template <typename S>
 RVIT_DEVICE void attend_others(const rvit_cu_attention_params &params, const attention_work &work, unsigned char *memory)
 {
@@ -66,7 +66,7 @@ template <typename S> RVIT_DEVICE int hopper_groups(const attention_work &work)
     return min(S::GROUPS, (work.length - work.row_block * (S::GROUPS * 64) + 63) / 64);
 }
 
-/* A CTA with a tile of its own, and no copiers. */
+/* A CTA with one tile, without producer warps. */
 template <typename S>
 RVIT_DEVICE void hopper_group(const rvit_cu_attention_hopper_params &params, const attention_work &work, const unsigned char *memory,
                               int group, int groups)
@@ -88,7 +88,7 @@ RVIT_DEVICE void hopper_group(const rvit_cu_attention_hopper_params &params, con
     hopper_store(w, params.rows, work, group);
 }
 
-/* A CTA takes 64 rows of a head of an image for each of its groups. */
+/* A CTA takes 64 rows of a head of an image per warpgroup. */
 template <typename S> RVIT_DEVICE void attend_one(const rvit_cu_attention_hopper_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -109,7 +109,7 @@ RVIT_DEVICE uint4 bits_of(float a, float b, float c, float d)
     return make_uint4(float_bits(a), float_bits(b), float_bits(c), float_bits(d));
 }
 
-/* What a group adds to another's sums: them and their offsets, in shared memory. */
+/* Writes a warpgroup's sums and offsets to shared memory, for the other warpgroup. */
 template <typename S> RVIT_DEVICE void hopper_give(const hopper_state<S> &w, uint32_t to, int thread)
 {
     const int N = S::D / 8 + 1;
@@ -119,7 +119,7 @@ template <typename S> RVIT_DEVICE void hopper_give(const hopper_state<S> &w, uin
     store_shared_16(to + (N * 128 + thread) * 16, bits_of(w.offset[0], w.offset[1], 0.0f, 0.0f));
 }
 
-/* Both sums are brought to the offset of the larger maximum. */
+/* Rescales both sums to the offset of the larger maximum, and adds them. */
 template <typename S> RVIT_DEVICE void hopper_add(hopper_state<S> &w, uint32_t from, int thread)
 {
     const int N = S::D / 8 + 1;
@@ -137,8 +137,8 @@ template <typename S> RVIT_DEVICE void hopper_add(hopper_state<S> &w, uint32_t f
     }
 }
 
-/* For launches with too few rows for every SM. A CTA takes 64 rows of a head of an image; each of two groups goes over half of the keys,
-   with memory and copies of its own, then the first adds the other's sums. */
+/* For launches with too few rows for every SM. A CTA takes 64 rows of a head of an image. Each of its two warpgroups processes half of
+   the keys with its own copies, then the first adds the sums of the second. */
 template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_hopper_params &params)
 {
     typedef hopper_shape<typename S::T, S::D, S::KEYS, 2, S::STAGES, false> others;
@@ -157,7 +157,7 @@ template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_h
     const unsigned char *const mine = memory + group * RVIT_CU_SPLIT_KV_HALF(S::D, S::STAGES);
     const hopper_memory<S> m(mine);
     hopper_prepare<S>(mine, 1, thread, 128);
-    const int half = (work.length + 2 * S::KEYS - 1) / (2 * S::KEYS) * S::KEYS; /* keys of the first group, whole blocks */
+    const int half = (work.length + 2 * S::KEYS - 1) / (2 * S::KEYS) * S::KEYS; /* keys of the first warpgroup, in whole blocks */
     attention_work keys = work;
     keys.begin += group * half;
     keys.length = group == 0 ? half : work.length - half;
@@ -174,7 +174,7 @@ template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_h
     hopper_rows(w, m, copy, m.queries, params.rows.scale, keys.length, group, at, false);
     const uint32_t sums = hopper_memory<S>(memory + RVIT_CU_SPLIT_KV_HALF(S::D, S::STAGES)).ring;
     if (group == 1) {
-        group_sync(HOPPER_GROUP + group, 128); /* all have left the ring */
+        group_sync(HOPPER_GROUP + group, 128); /* all warps have finished with the ring */
         hopper_give(w, sums, thread);
     }
     block_sync();
@@ -184,7 +184,7 @@ template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_h
     }
 }
 
-/* Where copiers say which tile is next: 16 bytes. */
+/* Where the producer publishes the next tile: 16 bytes. */
 struct tile_slot {
     uint32_t shared;
 
@@ -201,8 +201,7 @@ struct tile_slot {
     }
 };
 
-/* The copiers of a CTA that goes from tile to tile: the next one's rows come while this one's are worked on. Returns whether images of
-   fewer rows were passed over. */
+/* The producer of a persistent CTA: it copies the next tile's rows during the current tile. Returns whether shorter images were skipped. */
 template <typename S>
 RVIT_DEVICE bool hopper_copies(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, int least, int below,
                                tile_position &at)
@@ -264,8 +263,8 @@ RVIT_DEVICE bool hopper_tiles(const rvit_cu_attention_hopper_params &params, con
     }
 }
 
-/* The same for images that are not long, whose rows the groups load themselves. At one barrier a tile is named, at the other all know it.
- */
+/* The same for images that are not long. The consumers load the rows themselves; one barrier publishes a tile, the other confirms that
+   all have read it. */
 template <typename S>
 RVIT_DEVICE void other_copies(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, tile_position at)
 {
@@ -294,8 +293,8 @@ template <typename S> RVIT_DEVICE void other_tiles(const rvit_cu_attention_hoppe
     }
 }
 
-/* CTAs that stay, one on an SM. LARGE_BLOCK: the shape for images of params.large_block_rows rows and more; of the same groups, and S where
-   the kernel has none. */
+/* Persistent CTAs, one per SM. LARGE_BLOCK: the shape for images of params.large_block_rows rows and more, with as many warpgroups as S;
+   equals S if the kernel has none. */
 template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_tiles(const rvit_cu_attention_hopper_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -328,7 +327,7 @@ template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_tiles(const 
         other_tiles<S>(params, memory);
 }
 
-/* Each kernel is of one kind. LARGE_BLOCK is S for those whose CTAs have one tile. */
+/* LARGE_BLOCK equals S if CTAs are not persistent. */
 template <typename S, typename LARGE_BLOCK, bool PERSISTENT> struct hopper_kernel {
     static __device__ __forceinline__ void run(const rvit_cu_attention_hopper_params &params)
     {
@@ -355,7 +354,7 @@ template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_h
     (void)params;
 }
 
-/* Other devices run other kernels. */
+/* Empty on other architectures, which run other kernels. */
 template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_hopper(const rvit_cu_attention_hopper_params &params)
 {
     (void)params;

@@ -1,49 +1,50 @@
-/* What a warpgroup of attention_hopper.cuh does: shapes, shared memory, copies, and 64 query rows against all keys of an image. */
+/* The work of a warpgroup in attention_hopper.cuh: shapes, shared memory, copies, and 64 query rows against all keys of an image. */
 #ifndef RVIT_ATTENTION_HOPPER_ROWS_CUH
 #define RVIT_ATTENTION_HOPPER_ROWS_CUH
 
 #include "attention.cuh"
 #include "hopper.cuh"
 
-/* D: channels, of which the last may be padding. KEYS: of a block. STAGES of the ring of blocks. PERSISTENT: the CTA is alone on its SM and
-   goes from tile to tile; a warpgroup of its own copies. Else the CTA has one tile, and thread 0 copies. Queries, keys and values lie in
-   panels of 64 channels, rows of 128 bytes, with the 128-byte swizzle of TMA and wgmma. BOX: rows of a copy of keys or values. */
+/* D: channels, including padding. KEYS: per block. STAGES: pipeline stages. PERSISTENT: one CTA per SM loops over tiles and has a
+   producer warpgroup. Otherwise a CTA has one tile, and thread 0 copies. Queries, keys and values are in panels of 64 channels: rows of
+   128 bytes with the 128-byte swizzle of TMA and wgmma. BOX: rows of a TMA box of keys or values. */
 template <typename T_, int D_, int KEYS_, int GROUPS_, int STAGES_, bool PERSISTENT_> struct hopper_shape {
     typedef T_ T;
     static const int D = D_, KEYS = KEYS_, GROUPS = GROUPS_, STAGES = STAGES_;
     static const bool PERSISTENT = PERSISTENT_;
     static const int PANELS = (D + 63) / 64, BOX = RVIT_CU_ATTENTION_HOPPER_BOX;
     static const int QUERY_PANEL = 64 * 128, PANEL = KEYS * 128, TILE = PANELS * PANEL;
-    /* A column of ones behind the values sums the weights as rounded for the product (attention.cuh). Where the panels of values are full
-       it is part of the same product, else it has one of its own. The sums are the same. */
+    /* A column of ones next to the values sums the weights after rounding (attention.cuh). If the panels of values are full, it joins
+       their wgmma; otherwise it has its own. The sums are equal. */
     static const bool JOINED_ONES = D % 64 == 0;
     static const int ONES = JOINED_ONES ? PANEL : 256;
     static const int QUERIES = GROUPS * PANELS * QUERY_PANEL, RING = STAGES * 2 * TILE;
-    /* Of a thread, all together no more than the CTA begins with. */
+    /* Per thread; in total no more than the CTA starts with. */
     static const int REGISTERS = GROUPS == 3 ? 160 : 232, COPIER_REGISTERS = GROUPS == 3 ? 32 : 40;
-    /* Two CTAs of an SM leave a thread no registers for weights beside scores: a group waits for its values before it begins scores. */
+    /* With two CTAs per SM there are no registers for weights and scores together: the values are accumulated before the next scores
+       start. */
     static const bool APART = D == 128 && !PERSISTENT;
 };
 
 #ifdef RVIT_HOPPER
 
-/* Barriers of group_sync; attention.cuh has 1. Of a group; a tile is named, is known to all; it is a group's turn. */
+/* Barrier numbers of group_sync; attention.cuh uses 1. Of a warpgroup; a tile is published; all have read it; turns of warpgroups. */
 enum { HOPPER_GROUP = 2, HOPPER_NAMED = 6, HOPPER_KNOWN = 7, HOPPER_TURNS = 8 };
 
-/* Shared addresses of a CTA. Of each stage there is a barrier for keys and for values that have come, and that all have left. */
+/* Shared memory addresses of a CTA. Each stage has a full and an empty barrier for its keys and for its values. */
 template <typename S> struct hopper_memory {
     uint32_t queries, ring, ones, barriers;
 
     __device__ __forceinline__ hopper_memory(const unsigned char *memory)
     {
-        const uint32_t begin = (recompute(shared_address(memory)) + 1023) & ~1023u; /* the swizzle is one of addresses */
-        barriers = begin + S::KEYS * 4;                                             /* each shape of a kernel has its own */
+        const uint32_t begin = (recompute(shared_address(memory)) + 1023) & ~1023u; /* the swizzle depends on addresses */
+        barriers = begin + S::KEYS * 4;                                             /* each shape in a kernel has its own barriers */
         queries = begin + 1024;
         ring = queries + S::QUERIES;
         ones = ring + S::RING;
     }
-    /* The first panel of a stage, and from one to the next. In a product the panels of values and, where it is JOINED_ONES, that of ones
-       lie at equal distances: of the two panels of 128 channels the second is half way from the first to the ones. */
+    /* The first panel of a stage, and the distance to the next. In a wgmma, the panels of values and joined ones must be equidistant.
+       With two panels of values (SPREAD), the second is halfway between the first and the ones. */
     static const bool SPREAD = S::JOINED_ONES && S::PANELS == 2;
     __device__ __forceinline__ uint32_t keys(int stage) const
     {
@@ -91,7 +92,7 @@ template <typename S> struct hopper_memory {
     }
 };
 
-/* Turns round the ring. */
+/* A stage of the ring and its phase parity. */
 template <typename S> struct hopper_stage {
     int stage, parity;
 
@@ -133,14 +134,14 @@ template <typename S> struct hopper_copy {
     {
         block(m.values(stage), m.values_step(stage), params.v, first, m.values_came(stage));
     }
-    /* Keys of the block in that stage, once the keys before have left it. */
+    /* Copies the keys of a block once the stage's old keys are no longer needed. */
     __device__ __forceinline__ void next_keys(hopper_stage<S> &at, int first) const
     {
         barrier_wait(m.keys_left(at.stage), at.parity);
         keys(at.stage, first);
         at.next();
     }
-    /* Every block but the first one's keys, in the order in which stages become free: keys are ahead of values. */
+    /* Copies all blocks except the keys of the first, in the order in which stages become free: keys are ahead of values. */
     __device__ __forceinline__ void all(hopper_stage<S> &keys_at, hopper_stage<S> &values_at) const
     {
 #pragma unroll 1
@@ -158,8 +159,8 @@ template <typename S> struct hopper_copy {
             values(i, i * S::KEYS);
         }
     }
-    /* Without copiers: the first thread refills the stages of the block before the one at `at`, which begins with key `first`: by now the
-       other groups have left it too. */
+    /* Without a producer, the first thread refills the stage before `at`, which holds the block from key `first` on. By now the other
+       warpgroups have finished with it, too. */
     __device__ __forceinline__ void refill(const hopper_stage<S> &at, int first, bool of_keys) const
     {
         const int later = first + (S::STAGES - 1) * S::KEYS;
@@ -176,16 +177,16 @@ template <typename S> struct hopper_copy {
     }
 };
 
-/* 16 rows of 8 columns, all one: 256 bytes in any order, said to be two matrices of 8 rows without a swizzle. */
+/* The descriptor of 16 rows of 8 columns of ones: 256 bytes in any order, described as two unswizzled 8-row matrices. */
 RVIT_DEVICE uint64_t ones_at(uint32_t shared)
 {
     return (uint64_t)((shared & 0x3ffff) >> 4) | (uint64_t)(128 >> 4) << 16 | (uint64_t)(128 >> 4) << 32;
 }
 
-/* The registers of a group: as warp_state of attention.cuh, with 64 rows for four warps. */
+/* The registers of a warpgroup: like warp_state in attention.cuh, with 64 rows for four warps. */
 template <typename S> struct hopper_state {
-    float out[S::JOINED_ONES ? S::D / 2 + 4 : S::D / 2]; /* JOINED_ONES: the sums behind */
-    float sums[4];                                       /* not JOINED_ONES */
+    float out[S::JOINED_ONES ? S::D / 2 + 4 : S::D / 2]; /* JOINED_ONES: followed by the sums */
+    float sums[4];                                       /* without JOINED_ONES */
     float offset[2];
 };
 
@@ -226,7 +227,7 @@ template <typename S> RVIT_DEVICE void keep_out_here(hopper_state<S> &w)
         keep_here(w.sums);
 }
 
-/* Scores of what no key stands for become -infinity. */
+/* Scores of missing keys become -infinity. */
 template <int N> RVIT_DEVICE void hopper_mask(float (&s)[N], int live)
 {
     const int c = (threadIdx.x & 3) * 2;
@@ -245,8 +246,8 @@ template <int N> RVIT_DEVICE float hopper_maximum(const float (&s)[N], int h)
     return fmaxf(m[0], m[1]);
 }
 
-/* A row whose maximum outgrew its offset gets a new one. Returns whether a row of the warp did; then factor is what older weights shrink
- * by. */
+/* A row whose maximum exceeds its offset gets a new offset. Returns whether a row of the warp did; then factor rescales the older
+   weights. */
 template <typename S, int N>
 RVIT_DEVICE bool hopper_follow_maximum(const float (&s)[N], hopper_state<S> &w, float scale, float (&factor)[2])
 {
@@ -287,14 +288,14 @@ template <typename T, int N> RVIT_DEVICE void hopper_pack(uint32_t (&p)[N / 8][4
         p[i / 4][i % 4] = element<T>::pack(s[i * 2], s[i * 2 + 1]);
 }
 
-/* The warp no longer reads what the barrier stands for. */
+/* The warp signals that it no longer reads what the barrier protects. */
 RVIT_DEVICE void hopper_leave(uint32_t barrier)
 {
     if ((threadIdx.x & 31) == 0)
         barrier_arrive(barrier);
 }
 
-/* Rows live to N of a block of values become zeros: they are another image's, or of none, and a weight of 0 does not hide NaN. */
+/* Zeros rows live to N of a block of values. They belong to another image or to none, and a weight of 0 does not cancel NaN. */
 template <typename S, int N> RVIT_DEVICE void hopper_clear(const hopper_memory<S> &m, int stage, int live, int group)
 {
     if (live == N)
@@ -305,7 +306,7 @@ template <typename S, int N> RVIT_DEVICE void hopper_clear(const hopper_memory<S
     group_sync(HOPPER_GROUP + group, 128);
 }
 
-/* Groups that are all at work take turns: each waits for its own, and passes it on. Before the first the last group passes it on. */
+/* Busy warpgroups take turns: each waits for its turn and passes it on. The last one passes the first turn. */
 RVIT_DEVICE void turn_wait(int group)
 {
     group_sync(HOPPER_TURNS + group, 256);
@@ -316,9 +317,10 @@ RVIT_DEVICE void turn_pass(int group, int groups)
     group_arrive(HOPPER_TURNS + (group + 1 == groups ? 0 : group + 1), 256);
 }
 
-/* The values of the block whose weights are in p, and the scores and weights of the one behind, which are left in next. live: its keys, at
-   most N. Two forms of the same operations. This one, for CTAs that stay: scores first, and weights are made beside the product of the
-   values; groups take turns to begin products (in_turn), so that one has them while the other makes weights. */
+/* Accumulates the values of the block whose weights are in p, and computes the weights of the following block, in `next`. live: the
+   following block's keys, at most N. There are two orders of the same operations. This one is for persistent CTAs: scores are issued
+   first, and the softmax overlaps the wgmma of the values. With in_turn, warpgroups take turns to issue wgmma, so that one computes
+   weights while the other multiplies. */
 template <typename S, int N>
 RVIT_DEVICE void hopper_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], hopper_state<S> &w,
                                     const hopper_memory<S> &m, uint32_t queries, float scale, const hopper_stage<S> &old,
@@ -357,7 +359,7 @@ RVIT_DEVICE void hopper_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
     hopper_pack<typename S::T>(next, s);
 }
 
-/* Where two CTAs share an SM, the other groups use the tensor units while this one makes weights. */
+/* With two CTAs per SM, other warpgroups use the tensor cores while this one computes weights. */
 template <typename S, int N>
 RVIT_DEVICE void hopper_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], hopper_state<S> &w,
                                     const hopper_memory<S> &m, const hopper_copy<S> &copy, uint32_t queries, float scale,
@@ -409,7 +411,7 @@ RVIT_DEVICE void hopper_block(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS
         hopper_block_plain<S, N>(next, p, w, m, copy, queries, scale, old, at, first, live);
 }
 
-/* The values of the last block. */
+/* Accumulates the values of the last block. */
 template <typename S, int N>
 RVIT_DEVICE void hopper_last_values(uint32_t (&p)[N / 16][4], hopper_state<S> &w, const hopper_memory<S> &m, const hopper_stage<S> &at,
                                     int live, int group)
@@ -427,7 +429,7 @@ RVIT_DEVICE void hopper_last_values(uint32_t (&p)[N / 16][4], hopper_state<S> &w
         hopper_leave(m.values_left(at.stage));
 }
 
-/* The last block, of live keys, at most N, and what is left of the one before. */
+/* The last block, with at most N live keys, and the values of the block before it. */
 template <typename S, int N>
 RVIT_DEVICE void hopper_last_block(uint32_t (&p)[S::KEYS / 16][4], hopper_state<S> &w, const hopper_memory<S> &m,
                                    const hopper_copy<S> &copy, uint32_t queries, float scale, const hopper_stage<S> &old,
@@ -438,8 +440,8 @@ RVIT_DEVICE void hopper_last_block(uint32_t (&p)[S::KEYS / 16][4], hopper_state<
     hopper_last_values<S, N>(last, w, m, at, live, group);
 }
 
-/* A group's rows against every key of the image, which has more than a block. at: where the first block is; in the end, where the next
-   image's will be. */
+/* A warpgroup's rows against all keys of an image that has more than one block. at: the stage of the first block; on return, that of the
+   next image. */
 template <typename S>
 RVIT_DEVICE void hopper_rows(hopper_state<S> &w, const hopper_memory<S> &m, const hopper_copy<S> &copy, uint32_t queries, float scale,
                              int length, int group, hopper_stage<S> &at, bool in_turn)
@@ -472,7 +474,7 @@ RVIT_DEVICE void hopper_rows(hopper_state<S> &w, const hopper_memory<S> &m, cons
         at.next();
     }
     const int live = length - first;
-    const int PART = S::KEYS == 64 ? 16 : 32; /* the last block may be shorter by some of these */
+    const int PART = S::KEYS == 64 ? 16 : 32; /* granularity of the last block */
     if (live == 0) {
         hopper_last_values<S, S::KEYS>(p, w, m, old, S::KEYS, group);
         return;
@@ -488,7 +490,7 @@ RVIT_DEVICE void hopper_rows(hopper_state<S> &w, const hopper_memory<S> &m, cons
     at.next();
 }
 
-/* A group without rows. */
+/* A warpgroup without rows only releases the stages. */
 template <typename S> RVIT_DEVICE void hopper_idle(const hopper_memory<S> &m, int length, hopper_stage<S> &at)
 {
     for (int first = 0; first < length; first += S::KEYS, at.next()) {

@@ -1,12 +1,12 @@
-/* Which tiles a CTA that stays on its SM works on. A tile: a block of query rows of a head of an image. Tiles of 32 images at a time are
-   laid in a row, those of the longest image first, and dealt out to and fro, so that CTAs have about the same work. No counter in memory is
-   needed, and every warp of a CTA finds the same tiles. */
+/* The tile scheduler of persistent attention CTAs. A tile is a block of query rows of a head of an image. For 32 images at a time, tiles
+   are sorted by image length, longest first, and dealt to the CTAs in boustrophedon order, so that all have about the same work. This
+   needs no counter in memory, and every warp of a CTA finds the same tiles. */
 #ifndef RVIT_ATTENTION_TILES_CUH
 #define RVIT_ATTENTION_TILES_CUH
 
 #include "attention.cuh"
 
-/* Where the CTA's next tile is, from the first of the 32 images' on, and whether it is dealt out on the way back. */
+/* The CTA's next tile, counted from the first tile of the 32 images, and whether the current pass is a backward one. */
 struct tile_position {
     int next, back;
 
@@ -17,13 +17,13 @@ struct tile_position {
     }
 };
 
-/* By a whole warp, each lane of which holds one of 32 images. Images of fewer rows than least, or below and more, are passed over. */
+/* Used by a whole warp; each lane holds one of 32 images. Images with fewer rows than `least`, or `below` and more, are skipped. */
 struct tile_walk {
     tile_position at;
-    int first;    /* of the 32 */
-    int begin, n; /* of the lane's image: where its tiles begin, and how many they are */
-    int all;      /* tiles of the 32 */
-    int shorter;  /* whether an image of fewer rows than least, and some, was passed over */
+    int first;    /* of the 32 images */
+    int begin, n; /* of the lane's image: its first tile and the number of its tiles */
+    int all;      /* tiles of the 32 images */
+    int shorter;  /* whether a non-empty image with fewer rows than `least` was skipped */
 
     __device__ __forceinline__ tile_walk(tile_position from) : at(from), first(-32), begin(0), n(0), all(0), shorter(0)
     {
@@ -51,7 +51,7 @@ struct tile_walk {
             all += count;
         }
     }
-    /* rows: of a tile. False: there are no more. */
+    /* rows: per tile. Returns false if there are no more tiles. */
     __device__ __forceinline__ bool next(const rvit_cu_attention_hopper_params &params, int rows, int least, int below,
                                          attention_work &work)
     {
