@@ -25,9 +25,9 @@
     NONPERSISTENT(64x32, 64, 32, 16, 32, 6, 1, 78000)  \
     NONPERSISTENT(64x48, 64, 48, 16, 48, 6, 1, 100000) \
     NONPERSISTENT(64x96, 64, 96, 32, 48, 4, 1, 136000)
-#define RVIT_CU_NONPERSISTENT_COPIERS 4 /* producer warps, in addition to those that multiply */
+#define RVIT_CU_NONPERSISTENT_PRODUCERS 4 /* producer warps, in addition to those that multiply */
 #define RVIT_CU_NONPERSISTENT_THREADS(rows, columns, warp_rows, warp_columns) \
-    (RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) + RVIT_CU_NONPERSISTENT_COPIERS * 32)
+    (RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) + RVIT_CU_NONPERSISTENT_PRODUCERS * 32)
 #define RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) ((rows) / (warp_rows) * ((columns) / (warp_columns)) * 32)
 
 /* The e4m3 GEMM, where two values count as one element: 64 x 64 outputs, 4 warps, 3 stages of k step 64. CTAs per SM by registers. */

@@ -1,12 +1,12 @@
-/* The gradient of attention on tensor cores. It has two halves: a warp with some keys adds up their d_k and d_v over all queries of the
-   image, and a warp with some queries their d_q over all keys. Both compute the weights anew. That is 7 matrix products for the 5 that
-   are needed, but no sum passes from one warp to another: results do not depend on how the work is divided. */
+/* The gradient of attention on tensor cores, in two halves: a warp with some keys sums their d_k and d_v over all queries of the image,
+   and a warp with some queries sums their d_q over all keys. Both recompute the weights. That takes 7 matrix multiplications instead of
+   5, but warps exchange no sums, so results do not depend on how the work is split. */
 #ifndef RVIT_ATTENTION_BACKWARD_CUH
 #define RVIT_ATTENTION_BACKWARD_CUH
 
 #include "attention.cuh"
 
-/* The dot product of 8 channels, in their order. */
+/* The dot product of 8 channels, in order. */
 RVIT_DEVICE float dot_8(float4 a0, float4 a1, float4 b0, float4 b1)
 {
     float sum = mul_rn(a0.x, b0.x);
@@ -14,14 +14,14 @@ RVIT_DEVICE float dot_8(float4 a0, float4 a1, float4 b0, float4 b1)
     return fmaf(a1.w, b1.w, fmaf(a1.z, b1.z, fmaf(a1.y, b1.y, fmaf(a1.x, b1.x, sum))));
 }
 
-/* Of 16-bit elements. */
+/* For 16-bit elements. */
 template <typename T> RVIT_DEVICE float dot_8(uint4 a, uint4 b)
 {
     return dot_8(raw_4<T>::floats(make_uint2(a.x, a.y)), raw_4<T>::floats(make_uint2(a.z, a.w)), raw_4<T>::floats(make_uint2(b.x, b.y)),
                  raw_4<T>::floats(make_uint2(b.z, b.w)));
 }
 
-/* What cls_probs adds to the first query's D. By a whole warp. */
+/* What d_cls_probs adds to D of the first query. Called by a whole warp. */
 RVIT_DEVICE float cls_share(const rvit_cu_attention_backward_params &params, const attention_work &work)
 {
     const float *probs = first_number(params.cls_probs, work, params), *gradients = first_number(params.d_cls_probs, work, params);
@@ -31,8 +31,8 @@ RVIT_DEVICE float cls_share(const rvit_cu_attention_backward_params &params, con
     return warp_sum(sum);
 }
 
-/* A query's numbers: what it adds to its logits, -lse, and its D, from the dot product of a lane's 8 channels; `lanes` neighbours have the
-   row. Of a query without weight, or past the image, the first is -infinity. All lanes of a warp call this. */
+/* A query's two numbers: what it adds to its logits, -lse, and D, from the dot products of 8 channels in each of `lanes` adjacent lanes.
+   Queries without weights or past the image get -infinity. All lanes of a warp must call this. */
 RVIT_DEVICE float2 query_numbers(const rvit_cu_attention_backward_params &params, float lse, float d_lse, float dot, int lanes, float cls,
                                  bool live, bool first)
 {
@@ -66,7 +66,7 @@ RVIT_DEVICE float2 *head_numbers(const rvit_cu_attention_backward_params &params
     return reinterpret_cast<float2 *>(params.numbers) + ((long long)work.head * params.rows + work.begin);
 }
 
-/* The numbers of all queries, for the kernels that do not hold an image. */
+/* Computes the numbers of all queries, for kernels that do not hold an image. */
 template <typename T> RVIT_DEVICE void backward_numbers(const rvit_cu_attention_backward_params &params)
 {
     const attention_work work = find_work(params);
@@ -91,7 +91,7 @@ template <typename T> RVIT_DEVICE void backward_numbers(const rvit_cu_attention_
         head_numbers(params, work)[row] = numbers;
 }
 
-/* d_key_bias: the shares of the heads, in their order. */
+/* Sums the heads' shares of d_key_bias, in order. */
 RVIT_DEVICE void backward_bias(const rvit_cu_attention_backward_params &params)
 {
     const attention_work work = find_work(params);
@@ -105,7 +105,7 @@ RVIT_DEVICE void backward_bias(const rvit_cu_attention_backward_params &params)
     params.d_key_bias[work.begin + row] = sum;
 }
 
-/* 16 rows of a head, times factor: as store_rows of attention.cuh. */
+/* Stores 16 rows of a head, multiplied by factor, like store_rows in attention.cuh. */
 template <typename T, int D>
 RVIT_DEVICE void store_gradient(const float (&tiles)[D / 8][4], T *out, int stride, int head_dim, int row, int length, float factor)
 {
@@ -126,15 +126,15 @@ RVIT_DEVICE void store_gradient(const float (&tiles)[D / 8][4], T *out, int stri
     }
 }
 
-/* A warp's own rows, MT tiles of 16: keys, of which x and y are k and v; or queries, of which they are q and d_out. Of the other rows,
-   which come 16 at a time from shared memory, x and y are q and d_out, or k and v. Row g = lane / 4 of a tile is in the even halves of
-   each accumulator, row g + 8 in the odd ones. BIAS_STATS: key bias, its gradient and that of cls_probs are served. What a kernel without
-   them computes has the same bits. */
+/* A warp's own rows, MT tiles of 16. If they are keys, x and y are k and v; if queries, q and d_out. The other rows come from shared
+   memory, 16 at a time, with x and y the other way round. Row g = lane / 4 of a tile is in the even halves of each accumulator, row g +
+   8 in the odd halves. BIAS_STATS: supports key bias, its gradient and that of cls_probs. Without it, the same results have the same
+   bits. */
 template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct backward_rows {
     static const int STEPS = D / 16, TILES = D / 8, PITCH = tile_rows<D>::PITCH;
     uint32_t x[MT][STEPS][4], y[MT][STEPS][4];
-    float d_x[MT][TILES][4], d_y[MT][TILES][4]; /* d_k and d_v, or d_q and nothing */
-    float logit[MT][2], delta[MT][2];           /* the rows' numbers; keys have none without BIAS_STATS */
+    float d_x[MT][TILES][4], d_y[MT][TILES][4]; /* d_k and d_v, or d_q and unused */
+    float logit[MT][2], delta[MT][2];           /* the rows' numbers; keys have them only with BIAS_STATS */
     float share[MT][2];                         /* of d_key_bias */
 
     static __device__ __forceinline__ void arrange(uint32_t (&a)[STEPS][4], const uint4 &low, const uint4 &high, int group)
@@ -148,7 +148,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
         const int lane = threadIdx.x & 31;
 #pragma unroll
         for (int m = 0; m < MT; m++) {
-            const int tile = min(row + m * 16, rows - 16); /* past the image the last tile again: its results are not stored */
+            const int tile = min(row + m * 16, rows - 16); /* past the image, repeats the last tile, whose results are not stored */
             const int at = (int)memory + tile * PITCH + tile_rows<D>::swizzled(lane >> 2, lane & 3);
 #pragma unroll
             for (int group = 0; group < D / 32; group++) {
@@ -157,7 +157,8 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
             }
         }
     }
-    /* Rows past the length repeat the last one: their results are not stored. Channels past head_dim repeat the first: they meet zeros. */
+    /* Rows past the length repeat the last one; their results are not stored. Channels past head_dim repeat the first; they are
+       multiplied by zeros. */
     static __device__ __forceinline__ void load_global(uint32_t (&a)[MT][STEPS][4], const T *rows, int stride, int head_dim, int row,
                                                        int length)
     {
@@ -174,8 +175,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
         }
     }
 
-    /* zero: without an operation on x and y nvcc would leave them in the registers that they were loaded into, and copy them to those of
-       the operands before each mma. */
+    /* zero: an opaque operation on x and y. Without it, nvcc copies them to the operand registers before each mma. */
     __device__ __forceinline__ void begin(uint32_t zero)
     {
 #pragma unroll
@@ -194,7 +194,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
         }
     }
 
-    /* s = a b^T for 16 rows of shared memory; at: the lane's chunk of the first. */
+    /* s = a b^T for 16 rows in shared memory; at: the lane's chunk of the first row. */
     static __device__ __forceinline__ void multiply(float (&s)[MT][2][4], const uint32_t (&a)[MT][STEPS][4], int at)
     {
 #pragma unroll
@@ -217,7 +217,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
             }
     }
 
-    /* out += p b for 16 rows of shared memory. */
+    /* out += p b for 16 rows in shared memory. */
     static __device__ __forceinline__ void add(float (&out)[MT][TILES][4], const float (&p)[MT][2][4], int at)
     {
         uint32_t a[MT][4];
@@ -238,7 +238,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
         }
     }
 
-    /* Of the first query. own: the first own row; other: the first other row. */
+    /* Adds the gradient of cls_probs for the first query. own: the first own row; other: the first other row. */
     __device__ __forceinline__ void add_cls(float (&g)[MT][2][4], const rvit_cu_attention_backward_params &params,
                                             const attention_work &work, int own, int other)
     {
@@ -262,7 +262,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
         }
     }
 
-    /* What column pair n of the 16 other rows, in shared memory from `numbers` on, adds to the logits, and its deltas. */
+    /* Loads what column pair n of the 16 other rows adds to the logits, and its deltas. */
     static __device__ __forceinline__ void load_numbers(float (&logits)[2], float (&deltas)[2], uint32_t numbers, int n)
     {
         const int column = n * 8 + ((int)threadIdx.x & 3) * 2;
@@ -276,7 +276,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
         }
     }
 
-    /* Logits become weights. left: the image's other rows from these on. */
+    /* Turns logits into weights. left: the image's other rows from these on. */
     __device__ __forceinline__ void weigh(float (&s)[MT][2][4], const float (&logits)[2][2], float scale, int left)
     {
 #pragma unroll
@@ -290,7 +290,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
                                                   : logit[m][i / 2];
                     s[m][n][i] = exp2_fast(fmaf(s[m][n][i], scale, both));
                 }
-        if (!OWN_KEYS && !BIAS_STATS && left < 16) /* keys that are none: their numbers would be -infinity */
+        if (!OWN_KEYS && !BIAS_STATS && left < 16) /* missing keys, whose numbers would be -infinity */
 #pragma unroll
             for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -299,7 +299,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
                         s[m][i / 4][i % 4] = 0.0f;
     }
 
-    /* 16 other rows: x_at, y_at and numbers are those of the first. */
+    /* Processes 16 other rows; x_at, y_at and numbers are those of the first. */
     __device__ __forceinline__ void step(const rvit_cu_attention_backward_params &params, const attention_work &work, uint32_t x_at,
                                          uint32_t y_at, uint32_t numbers, int own, int other)
     {
@@ -333,7 +333,7 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
         add(d_x, g, (int)x_at + transposed);
     }
 
-    /* What is known of the image is found again, rather than kept in registers. */
+    /* Recomputes the image's offsets, to save registers. */
     __device__ __forceinline__ void finish(const rvit_cu_attention_backward_params &params, int row)
     {
         const attention_work work = find_work(params);
@@ -365,13 +365,13 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool BIAS_STATS> struct back
     }
 };
 
-/* Shared memory of the kernel that holds a head of an image: q, k, v and d_out, then the numbers of the queries and of the keys. */
+/* Shared memory of a kernel that holds a head of an image: q, k, v and d_out, then the numbers of queries and of keys. */
 template <typename T, int D, int MT, bool BIAS_STATS> struct backward_image {
     static const int CHUNKS = D / 8, PITCH = tile_rows<D>::PITCH, AHEAD = 8;
     const rvit_cu_attention_backward_params &params;
     const attention_work work;
-    const int rows; /* of the image, to a multiple of 16 */
-    const int size; /* of an array */
+    const int rows; /* of the image, rounded up to 16 */
+    const int size; /* bytes of an array */
 
     __device__ __forceinline__ backward_image(const rvit_cu_attention_backward_params &p)
         : params(p), work(find_work(p)), rows((work.length + 15) & ~15), size(p.held_rows * PITCH)
@@ -387,7 +387,7 @@ template <typename T, int D, int MT, bool BIAS_STATS> struct backward_image {
         return queries() + 2 * params.held_rows;
     }
 
-    /* Of the rows first, first + step, ...: all are read before the first is used. */
+    /* For rows first, first + step, ...: loads all before the first use. */
     __device__ __forceinline__ void load_numbers(int first, int step, int chunk, float cls)
     {
         const T *out = first_row(static_cast<const T *>(params.out), params.out_stride, work, params) + chunk * 8;
@@ -440,7 +440,7 @@ template <typename T, int D, int MT, bool BIAS_STATS> struct backward_image {
         block_sync();
     }
 
-    /* The first row, a multiple of 16 * MT, is one of the image. */
+    /* `row` is a multiple of 16 * MT and within the image. */
     template <bool OWN_KEYS> __device__ __forceinline__ void own(int row)
     {
         RVIT_DYNAMIC_SHARED(memory);
@@ -466,7 +466,7 @@ template <typename T, int D, int MT, bool BIAS_STATS> struct backward_image {
     }
 };
 
-/* A CTA has a head of an image. Its warps take 16 * MT keys or queries at a time; keys, which take longer, first. */
+/* A CTA has a head of an image. Its warps take 16 * MT keys or queries at a time. Keys take longer and come first. */
 template <typename T, int D, int MT, bool BIAS_STATS> RVIT_DEVICE void backward_held(const rvit_cu_attention_backward_params &params)
 {
     backward_image<T, D, MT, BIAS_STATS> image(params);
@@ -484,7 +484,7 @@ template <typename T, int D, int MT, bool BIAS_STATS> RVIT_DEVICE void backward_
     }
 }
 
-/* Two stages of other rows, each ROWS of x, of y, and their numbers. */
+/* Two stages of other rows: ROWS of x, of y, and their numbers. */
 template <typename T, int D, int ROWS, bool OWN_KEYS, bool BIAS_STATS> struct backward_stages {
     static const int CHUNKS = D / 8, PITCH = tile_rows<D>::PITCH, ARRAY = ROWS * PITCH, SIZE = 2 * ARRAY + ROWS * 8;
     const rvit_cu_attention_backward_params &params;
@@ -494,7 +494,7 @@ template <typename T, int D, int ROWS, bool OWN_KEYS, bool BIAS_STATS> struct ba
     {
         RVIT_DYNAMIC_SHARED(memory);
         const uint32_t to = shared_address(memory) + stage * SIZE;
-        const int thread = recompute(threadIdx.x), step = recompute(blockDim.x); /* kept in registers otherwise */
+        const int thread = recompute(threadIdx.x), step = recompute(blockDim.x); /* not kept in registers */
         const int chunk = thread % CHUNKS, left = work.length - begin, n = min(ROWS, (left + 15) & ~15);
         const int x_stride = OWN_KEYS ? params.q_stride : params.k_stride, y_stride = OWN_KEYS ? params.d_out_stride : params.v_stride;
         const T *x = first_row(static_cast<const T *>(OWN_KEYS ? params.q : params.k), x_stride, work, params);
@@ -520,14 +520,14 @@ template <typename T, int D, int ROWS, bool OWN_KEYS, bool BIAS_STATS> struct ba
     }
 };
 
-/* The first row of the warp. Cheaper computed again than kept. */
+/* The first row of the warp. Recomputing it is cheaper than keeping it. */
 template <int MT, bool OWN_KEYS> RVIT_DEVICE int backward_row()
 {
     const int block = recompute(blockIdx.x) - (OWN_KEYS ? 0 : (int)gridDim.x / 2);
     return (block * ((int)blockDim.x / 32) + recompute(threadIdx.x) / 32) * (16 * MT);
 }
 
-/* Waits for a stage, when all are done with the one before it, and begins to fetch the next in its place. */
+/* Waits until a stage has arrived and the previous one is no longer needed, and refills that. */
 template <typename S> RVIT_DEVICE void next_backward_stage(S &stages, int stage, int begin, int length)
 {
     copy_wait<0>();
@@ -536,7 +536,7 @@ template <typename S> RVIT_DEVICE void next_backward_stage(S &stages, int stage,
         stages.fetch(stage ^ 1, begin);
 }
 
-/* A CTA has 16 * MT keys, or as many queries, for each of its warps. */
+/* A CTA has 16 * MT keys or queries per warp. */
 template <typename T, int D, int MT, int ROWS, bool OWN_KEYS, bool BIAS_STATS>
 RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params, const attention_work &work)
 {
@@ -580,7 +580,7 @@ RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params,
     own.finish(params, backward_row<MT, OWN_KEYS>());
 }
 
-/* The first half of a head's CTAs have keys, the second half queries. */
+/* The first half of a head's CTAs take keys, the second half queries. */
 template <typename T, int D, int MT, int ROWS, bool BIAS_STATS>
 RVIT_DEVICE void backward_split(const rvit_cu_attention_backward_params &params)
 {
@@ -597,7 +597,7 @@ RVIT_DEVICE void backward_split(const rvit_cu_attention_backward_params &params)
         backward_block<T, D, MT, ROWS, false, BIAS_STATS>(params, work);
 }
 
-/* ROWS: of a stage; 0: an image is held. */
+/* ROWS: per stage; 0: holds an image. */
 template <typename T, int D, int MT, int ROWS, bool BIAS_STATS> struct backward {
     static __device__ __forceinline__ void run(const rvit_cu_attention_backward_params &params)
     {

@@ -1,6 +1,5 @@
-/* The gradient of attention in float32 throughout, without tensor cores: a CTA has 32 keys or 32 queries, as its warps have 16 in
-   attention_backward.cuh, and takes blocks of 32 other rows. Any head dimension up to 128. Threads divide a tile as in
-   attention_f32.cuh. */
+/* The gradient of attention in float32, without tensor cores. A CTA has 32 keys or 32 queries and takes blocks of 32 other rows, like a
+   warp with 16 in attention_backward.cuh. Any head dimension up to 128. Threads share a tile as in attention_f32.cuh. */
 #ifndef RVIT_ATTENTION_BACKWARD_F32_CUH
 #define RVIT_ATTENTION_BACKWARD_F32_CUH
 
@@ -21,7 +20,7 @@ RVIT_DEVICE void store_gradient_f32(const float (&rows)[2][4][4], float *out, in
         }
 }
 
-/* Weights and gradients of the logits of the thread's two own rows and four other rows, into p and g. */
+/* Weights p and gradients g of the logits, for the thread's two own rows and four other rows. */
 template <bool OWN_KEYS>
 RVIT_DEVICE void weigh_gradient_f32(const rvit_cu_attention_backward_params &params, const attention_work &work, const float (&s)[2][4],
                                     float (&v)[2][4], const float (&logit)[2], const float (&delta)[2], float (&share)[2], int row,
@@ -89,7 +88,7 @@ RVIT_DEVICE void backward_block_f32(const rvit_cu_attention_backward_params &par
         float s[2][4], products[2][4];
         multiply_keys_f32(s, x, other_x, pitch, dim, tx, ty);
         multiply_keys_f32(products, y, other_y, pitch, dim, tx, ty);
-        warp_sync(); /* the weights of the block before have been read */
+        warp_sync(); /* the previous block's weights have been read */
         weigh_gradient_f32<OWN_KEYS>(params, work, s, products, logit, delta, share, row, first, p, g, tx, ty);
         warp_sync();
         if (OWN_KEYS)
@@ -111,7 +110,7 @@ RVIT_DEVICE void backward_block_f32(const rvit_cu_attention_backward_params &par
     }
 }
 
-/* The first half of a head's CTAs have keys, the second half queries. */
+/* The first half of a head's CTAs take keys, the second half queries. */
 RVIT_DEVICE void backward_f32(const rvit_cu_attention_backward_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);

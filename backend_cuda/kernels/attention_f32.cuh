@@ -1,4 +1,4 @@
-/* Attention in float32 throughout, without tensor cores: 32 query rows a CTA, blocks of 32 keys, any head dimension up to 128. */
+/* Attention in float32, without tensor cores: 32 query rows per CTA, blocks of 32 keys, any head dimension up to 128. */
 #ifndef RVIT_ATTENTION_F32_CUH
 #define RVIT_ATTENTION_F32_CUH
 
@@ -6,7 +6,7 @@
 
 enum { TILE_F32 = 32, THREADS_F32 = 128, P_PITCH = TILE_F32 + 4 };
 
-/* Rows [first, first + TILE_F32) of one head into shared memory, zero where there is none. */
+/* Loads rows [first, first + TILE_F32) of one head into shared memory, zeros for missing rows. */
 RVIT_DEVICE void fetch_f32(float *shared, int pitch, const float *source, int stride, int head_dim, int first, int length)
 {
     const int chunks = head_dim / 4;
@@ -19,10 +19,9 @@ RVIT_DEVICE void fetch_f32(float *shared, int pitch, const float *source, int st
     }
 }
 
-/* Eight threads share two query rows: thread tx of them takes the keys tx, tx + 8, ... and the
-   channels 4 tx, 4 tx + 32, ... A thread has the accumulators of the output, and the maximum and the
-   sum of the weights so far of both rows. They are three arrays: as a struct, nvcc would allocate the
-   registers differently. */
+/* Eight threads share two query rows: thread tx takes keys tx, tx + 8, ... and channels 4 tx, 4 tx + 32, ... It has accumulators of the
+   output, and the running maximum and sum of weights of both rows. They are three arrays, because nvcc allocates registers differently
+   for a struct. */
 RVIT_DEVICE void begin_f32(float (&out)[2][4][4], float (&maximum)[2], float (&sum)[2])
 {
 #pragma unroll
@@ -36,7 +35,7 @@ RVIT_DEVICE void begin_f32(float (&out)[2][4][4], float (&maximum)[2], float (&s
     }
 }
 
-/* s = q k^T of the thread's two rows and four keys of a block. */
+/* s = q k^T for the thread's two rows and four keys of a block. */
 RVIT_DEVICE void multiply_keys_f32(float (&s)[2][4], const float *q, const float *k, int pitch, int dim, int tx, int ty)
 {
 #pragma unroll
@@ -55,8 +54,7 @@ RVIT_DEVICE void multiply_keys_f32(float (&s)[2][4], const float *q, const float
     }
 }
 
-/* One step of the online softmax: the scores become weights in p, and the output and the sum so far
-   are rescaled to the new maximum. */
+/* One step of the online softmax: scores become weights p, and output and sum are rescaled to the new maximum. */
 RVIT_DEVICE void weigh_f32(float (&out)[2][4][4], float (&maximum)[2], float (&sum)[2], const float (&s)[2][4], float *p, int tx, int ty)
 {
 #pragma unroll
@@ -102,7 +100,7 @@ RVIT_DEVICE void multiply_values_f32(float (&out)[2][4][4], const float *p, cons
     }
 }
 
-/* The output, divided by the sum of the weights, and lse. */
+/* Stores the output, divided by the sum of weights, and lse. */
 RVIT_DEVICE void store_rows_f32(float (&out)[2][4][4], float (&maximum)[2], float (&sum)[2], const rvit_cu_attention_params &params,
                                 const attention_work &work, float *all_out, int first_query, int tx, int ty)
 {
@@ -164,7 +162,7 @@ RVIT_DEVICE void attend_f32(const rvit_cu_attention_params &params)
             if (cls != nullptr && ty == 0 && key < length)
                 cls[(long long)key * params.n_heads] = s[0][j];
         }
-        warp_sync(); /* the weights of the block before have been read */
+        warp_sync(); /* the previous block's weights have been read */
         weigh_f32(out, maximum, sum, s, p, tx, ty);
         warp_sync();
         multiply_values_f32(out, p, v, pitch, dim, tx, ty);

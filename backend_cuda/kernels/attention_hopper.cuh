@@ -12,17 +12,17 @@
 #ifdef RVIT_HOPPER
 
 /* Initialises the barriers and the panel of ones, with `threads` threads numbered from 0. */
-template <typename S> RVIT_DEVICE void hopper_prepare(const unsigned char *memory, int groups, int thread, int threads)
+template <typename S> RVIT_DEVICE void hopper_init(const unsigned char *memory, int groups, int thread, int threads)
 {
     const hopper_memory<S> m(memory);
     if (thread == (S::PERSISTENT ? S::GROUPS * 128 : 0)) {
-        barrier_init(m.queries_came(), 1);
-        barrier_init(m.queries_left(), groups * 4);
+        barrier_init(m.queries_full(), 1);
+        barrier_init(m.queries_empty(), groups * 4);
         for (int i = 0; i < S::STAGES; i++) {
-            barrier_init(m.keys_came(i), 1);
-            barrier_init(m.values_came(i), 1);
-            barrier_init(m.keys_left(i), groups * 4);
-            barrier_init(m.values_left(i), groups * 4);
+            barrier_init(m.keys_full(i), 1);
+            barrier_init(m.values_full(i), 1);
+            barrier_init(m.keys_empty(i), groups * 4);
+            barrier_init(m.values_empty(i), groups * 4);
         }
         barrier_init_fence();
     }
@@ -82,7 +82,7 @@ RVIT_DEVICE void hopper_group(const rvit_cu_attention_hopper_params &params, con
         return;
     hopper_state<S> w;
     hopper_begin(w);
-    barrier_wait(m.queries_came(), 0);
+    barrier_wait(m.queries_full(), 0);
     hopper_stage<S> at = {0, 0};
     hopper_rows(w, m, copy, m.queries + group * S::PANELS * S::QUERY_PANEL, params.rows.scale, work.length, group, at, false);
     hopper_store(w, params.rows, work, group);
@@ -98,7 +98,7 @@ template <typename S> RVIT_DEVICE void attend_one(const rvit_cu_attention_hopper
         return;
     const int groups = hopper_groups<S>(work);
     if (work.length >= params.min_rows) {
-        hopper_prepare<S>(memory, groups, threadIdx.x, blockDim.x);
+        hopper_init<S>(memory, groups, threadIdx.x, blockDim.x);
         hopper_group<S>(params, work, memory, group, groups);
     } else
         attend_others<S>(params.rows, find_work(params.rows), memory);
@@ -110,7 +110,7 @@ RVIT_DEVICE uint4 bits_of(float a, float b, float c, float d)
 }
 
 /* Writes a warpgroup's sums and offsets to shared memory, for the other warpgroup. */
-template <typename S> RVIT_DEVICE void hopper_give(const hopper_state<S> &w, uint32_t to, int thread)
+template <typename S> RVIT_DEVICE void hopper_send_sums(const hopper_state<S> &w, uint32_t to, int thread)
 {
     const int N = S::D / 8 + 1;
 #pragma unroll
@@ -120,7 +120,7 @@ template <typename S> RVIT_DEVICE void hopper_give(const hopper_state<S> &w, uin
 }
 
 /* Rescales both sums to the offset of the larger maximum, and adds them. */
-template <typename S> RVIT_DEVICE void hopper_add(hopper_state<S> &w, uint32_t from, int thread)
+template <typename S> RVIT_DEVICE void hopper_add_sums(hopper_state<S> &w, uint32_t from, int thread)
 {
     const int N = S::D / 8 + 1;
     const float4 offsets = load_shared_4(from + (N * 128 + thread) * 16);
@@ -156,7 +156,7 @@ template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_h
     }
     const unsigned char *const mine = memory + group * RVIT_CU_SPLIT_KV_HALF(S::D, S::STAGES);
     const hopper_memory<S> m(mine);
-    hopper_prepare<S>(mine, 1, thread, 128);
+    hopper_init<S>(mine, 1, thread, 128);
     const int half = (work.length + 2 * S::KEYS - 1) / (2 * S::KEYS) * S::KEYS; /* keys of the first warpgroup, in whole blocks */
     attention_work keys = work;
     keys.begin += group * half;
@@ -169,17 +169,17 @@ template <typename S> RVIT_DEVICE void attend_split_kv(const rvit_cu_attention_h
     warp_sync();
     hopper_state<S> w;
     hopper_begin(w);
-    barrier_wait(m.queries_came(), 0);
+    barrier_wait(m.queries_full(), 0);
     hopper_stage<S> at = {0, 0};
     hopper_rows(w, m, copy, m.queries, params.rows.scale, keys.length, group, at, false);
     const uint32_t sums = hopper_memory<S>(memory + RVIT_CU_SPLIT_KV_HALF(S::D, S::STAGES)).ring;
     if (group == 1) {
         group_sync(HOPPER_GROUP + group, 128); /* all warps have finished with the ring */
-        hopper_give(w, sums, thread);
+        hopper_send_sums(w, sums, thread);
     }
     block_sync();
     if (group == 0) {
-        hopper_add(w, sums, thread);
+        hopper_add_sums(w, sums, thread);
         hopper_store(w, params.rows, work, 0);
     }
 }
@@ -203,8 +203,8 @@ struct tile_slot {
 
 /* The producer of a persistent CTA: it copies the next tile's rows during the current tile. Returns whether shorter images were skipped. */
 template <typename S>
-RVIT_DEVICE bool hopper_copies(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, int least, int below,
-                               tile_position &at)
+RVIT_DEVICE bool hopper_produce(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, int least, int below,
+                                tile_position &at)
 {
     const hopper_memory<S> m(memory);
     const tile_slot slot = {m.barriers};
@@ -217,14 +217,14 @@ RVIT_DEVICE bool hopper_copies(const rvit_cu_attention_hopper_params &params, co
         if ((threadIdx.x & 31) == 0) {
             if (more)
                 copy.next_keys(keys_at, 0);
-            barrier_wait(m.queries_left(), parity);
+            barrier_wait(m.queries_empty(), parity);
             if (more) {
                 slot.put(work);
                 copy.queries(hopper_groups<S>(work));
                 copy.all(keys_at, values_at);
             } else {
                 slot.put({0, 0, walk.shorter, 0});
-                barrier_arrive(m.queries_came());
+                barrier_arrive(m.queries_full());
             }
         }
         warp_sync();
@@ -244,7 +244,7 @@ RVIT_DEVICE bool hopper_tiles(const rvit_cu_attention_hopper_params &params, con
     if (is_first && group == S::GROUPS - 1)
         turn_pass(group, S::GROUPS);
     for (int parity = 0;; parity ^= 1) {
-        barrier_wait(m.queries_came(), parity);
+        barrier_wait(m.queries_full(), parity);
         const attention_work work = slot.work();
         warp_sync();
         if (work.length == 0)
@@ -266,7 +266,7 @@ RVIT_DEVICE bool hopper_tiles(const rvit_cu_attention_hopper_params &params, con
 /* The same for images that are not long. The consumers load the rows themselves; one barrier publishes a tile, the other confirms that
    all have read it. */
 template <typename S>
-RVIT_DEVICE void other_copies(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, tile_position at)
+RVIT_DEVICE void other_produce(const rvit_cu_attention_hopper_params &params, const unsigned char *memory, tile_position at)
 {
     const tile_slot slot = {(shared_address(memory) + 1023) & ~1023u};
     tile_walk walk(at);
@@ -275,18 +275,18 @@ RVIT_DEVICE void other_copies(const rvit_cu_attention_hopper_params &params, con
         more = walk.next(params, S::GROUPS * 64, 1, params.min_rows, work);
         if ((threadIdx.x & 31) == 0)
             slot.put(work);
-        group_sync(HOPPER_NAMED, S::GROUPS * 128 + 32);
-        group_sync(HOPPER_KNOWN, S::GROUPS * 128 + 32);
+        group_sync(HOPPER_PUBLISHED, S::GROUPS * 128 + 32);
+        group_sync(HOPPER_READ, S::GROUPS * 128 + 32);
     }
 }
 
 template <typename S> RVIT_DEVICE void other_tiles(const rvit_cu_attention_hopper_params &params, unsigned char *memory)
 {
     for (;;) {
-        group_sync(HOPPER_NAMED, S::GROUPS * 128 + 32);
+        group_sync(HOPPER_PUBLISHED, S::GROUPS * 128 + 32);
         const tile_slot slot = {(shared_address(memory) + 1023) & ~1023u};
         const attention_work work = slot.work();
-        group_sync(HOPPER_KNOWN, S::GROUPS * 128 + 32);
+        group_sync(HOPPER_READ, S::GROUPS * 128 + 32);
         if (work.length == 0)
             return;
         attend_others<S>(params.rows, work, memory + 2048);
@@ -301,27 +301,27 @@ template <typename S, typename LARGE_BLOCK> RVIT_DEVICE void attend_tiles(const 
     const bool HAS_LARGE_BLOCK = LARGE_BLOCK::KEYS != S::KEYS;
     const int THREADS = S::GROUPS * 128, below = HAS_LARGE_BLOCK ? params.large_block_rows : INT_MAX;
     if (HAS_LARGE_BLOCK)
-        hopper_prepare<LARGE_BLOCK>(memory, S::GROUPS, threadIdx.x, blockDim.x);
-    hopper_prepare<S>(memory, S::GROUPS, threadIdx.x, blockDim.x);
+        hopper_init<LARGE_BLOCK>(memory, S::GROUPS, threadIdx.x, blockDim.x);
+    hopper_init<S>(memory, S::GROUPS, threadIdx.x, blockDim.x);
     if (shuffle((int)(threadIdx.x / 128), 0) == S::GROUPS) {
-        release_registers<S::COPIER_REGISTERS>();
+        release_registers<S::PRODUCER_REGISTERS>();
         if (threadIdx.x >= THREADS + 32)
             return;
         tile_position at = {(int)blockIdx.x, 0};
         if (HAS_LARGE_BLOCK) {
-            if (!hopper_copies<LARGE_BLOCK>(params, memory, params.large_block_rows, INT_MAX, at))
+            if (!hopper_produce<LARGE_BLOCK>(params, memory, params.large_block_rows, INT_MAX, at))
                 return;
-            group_sync(HOPPER_KNOWN, THREADS + 32);
+            group_sync(HOPPER_READ, THREADS + 32);
         }
-        if (hopper_copies<S>(params, memory, params.min_rows, below, at))
-            other_copies<S>(params, memory, at);
+        if (hopper_produce<S>(params, memory, params.min_rows, below, at))
+            other_produce<S>(params, memory, at);
         return;
     }
     take_registers<S::REGISTERS>();
     if (HAS_LARGE_BLOCK) {
         if (!hopper_tiles<LARGE_BLOCK>(params, memory, shuffle((int)(recompute(threadIdx.x) / 128), 0), true))
             return;
-        group_sync(HOPPER_KNOWN, THREADS + 32);
+        group_sync(HOPPER_READ, THREADS + 32);
     }
     if (hopper_tiles<S>(params, memory, shuffle((int)(recompute(threadIdx.x) / 128), 0), !HAS_LARGE_BLOCK))
         other_tiles<S>(params, memory);

@@ -20,7 +20,7 @@ template <typename T_, int D_, int KEYS_, int GROUPS_, int STAGES_, bool PERSIST
     static const int ONES = JOINED_ONES ? PANEL : 256;
     static const int QUERIES = GROUPS * PANELS * QUERY_PANEL, RING = STAGES * 2 * TILE;
     /* Per thread; in total no more than the CTA starts with. */
-    static const int REGISTERS = GROUPS == 3 ? 160 : 232, COPIER_REGISTERS = GROUPS == 3 ? 32 : 40;
+    static const int REGISTERS = GROUPS == 3 ? 160 : 232, PRODUCER_REGISTERS = GROUPS == 3 ? 32 : 40;
     /* With two CTAs per SM there are no registers for weights and scores together: the values are accumulated before the next scores
        start. */
     static const bool APART = D == 128 && !PERSISTENT;
@@ -29,7 +29,7 @@ template <typename T_, int D_, int KEYS_, int GROUPS_, int STAGES_, bool PERSIST
 #ifdef RVIT_HOPPER
 
 /* Barrier numbers of group_sync; attention.cuh uses 1. Of a warpgroup; a tile is published; all have read it; turns of warpgroups. */
-enum { HOPPER_GROUP = 2, HOPPER_NAMED = 6, HOPPER_KNOWN = 7, HOPPER_TURNS = 8 };
+enum { HOPPER_GROUP = 2, HOPPER_PUBLISHED = 6, HOPPER_READ = 7, HOPPER_TURNS = 8 };
 
 /* Shared memory addresses of a CTA. Each stage has a full and an empty barrier for its keys and for its values. */
 template <typename S> struct hopper_memory {
@@ -66,27 +66,27 @@ template <typename S> struct hopper_memory {
     {
         return barriers;
     }
-    __device__ __forceinline__ uint32_t queries_came() const
+    __device__ __forceinline__ uint32_t queries_full() const
     {
         return barriers + 16;
     }
-    __device__ __forceinline__ uint32_t queries_left() const
+    __device__ __forceinline__ uint32_t queries_empty() const
     {
         return barriers + 24;
     }
-    __device__ __forceinline__ uint32_t keys_came(int stage) const
+    __device__ __forceinline__ uint32_t keys_full(int stage) const
     {
         return barriers + 32 + stage * 32;
     }
-    __device__ __forceinline__ uint32_t values_came(int stage) const
+    __device__ __forceinline__ uint32_t values_full(int stage) const
     {
         return barriers + 40 + stage * 32;
     }
-    __device__ __forceinline__ uint32_t keys_left(int stage) const
+    __device__ __forceinline__ uint32_t keys_empty(int stage) const
     {
         return barriers + 48 + stage * 32;
     }
-    __device__ __forceinline__ uint32_t values_left(int stage) const
+    __device__ __forceinline__ uint32_t values_empty(int stage) const
     {
         return barriers + 56 + stage * 32;
     }
@@ -111,15 +111,15 @@ template <typename S> struct hopper_copy {
 
     __device__ __forceinline__ void queries(int groups) const
     {
-        barrier_announce(m.queries_came(), groups * S::PANELS * S::QUERY_PANEL);
+        barrier_arrive_expect(m.queries_full(), groups * S::PANELS * S::QUERY_PANEL);
 #pragma unroll 1
         for (int i = 0; i < groups * S::PANELS; i++)
             copy_box(m.queries + i * S::QUERY_PANEL, &params.q, i % S::PANELS * 64, work.head,
-                     work.begin + (work.row_block * S::GROUPS + i / S::PANELS) * 64, m.queries_came());
+                     work.begin + (work.row_block * S::GROUPS + i / S::PANELS) * 64, m.queries_full());
     }
     __device__ __forceinline__ void block(uint32_t to, int step, const rvit_cu_tensor_map &map, int first, uint32_t barrier) const
     {
-        barrier_announce(barrier, S::TILE);
+        barrier_arrive_expect(barrier, S::TILE);
 #pragma unroll 2
         for (int panel = 0; panel < S::PANELS; panel++)
 #pragma unroll 2
@@ -128,16 +128,16 @@ template <typename S> struct hopper_copy {
     }
     __device__ __forceinline__ void keys(int stage, int first) const
     {
-        block(m.keys(stage), m.keys_step(stage), params.k, first, m.keys_came(stage));
+        block(m.keys(stage), m.keys_step(stage), params.k, first, m.keys_full(stage));
     }
     __device__ __forceinline__ void values(int stage, int first) const
     {
-        block(m.values(stage), m.values_step(stage), params.v, first, m.values_came(stage));
+        block(m.values(stage), m.values_step(stage), params.v, first, m.values_full(stage));
     }
     /* Copies the keys of a block once the stage's old keys are no longer needed. */
     __device__ __forceinline__ void next_keys(hopper_stage<S> &at, int first) const
     {
-        barrier_wait(m.keys_left(at.stage), at.parity);
+        barrier_wait(m.keys_empty(at.stage), at.parity);
         keys(at.stage, first);
         at.next();
     }
@@ -148,7 +148,7 @@ template <typename S> struct hopper_copy {
         for (int first = 0; first < work.length; first += S::KEYS, values_at.next()) {
             if (first + S::KEYS < work.length)
                 next_keys(keys_at, first + S::KEYS);
-            barrier_wait(m.values_left(values_at.stage), values_at.parity);
+            barrier_wait(m.values_empty(values_at.stage), values_at.parity);
             values(values_at.stage, first);
         }
     }
@@ -166,7 +166,7 @@ template <typename S> struct hopper_copy {
         const int later = first + (S::STAGES - 1) * S::KEYS;
         if (!S::PERSISTENT && threadIdx.x % (S::GROUPS * 128) == 0 && first > 0 && later < work.length) {
             const int stage = at.stage == 0 ? S::STAGES - 1 : at.stage - 1, parity = at.stage == 0 ? at.parity ^ 1 : at.parity;
-            barrier_wait(of_keys ? m.keys_left(stage) : m.values_left(stage), parity);
+            barrier_wait(of_keys ? m.keys_empty(stage) : m.values_empty(stage), parity);
             if (of_keys)
                 keys(stage, later);
             else
@@ -274,7 +274,7 @@ template <typename S> RVIT_DEVICE void hopper_rescale(hopper_state<S> &w, const 
             w.sums[i] *= factor[i / 2];
 }
 
-template <typename S, int N> RVIT_DEVICE void hopper_weigh(float (&s)[N], const hopper_state<S> &w, float scale)
+template <typename S, int N> RVIT_DEVICE void hopper_exp(float (&s)[N], const hopper_state<S> &w, float scale)
 {
 #pragma unroll
     for (int i = 0; i < N; i++)
@@ -289,7 +289,7 @@ template <typename T, int N> RVIT_DEVICE void hopper_pack(uint32_t (&p)[N / 8][4
 }
 
 /* The warp signals that it no longer reads what the barrier protects. */
-RVIT_DEVICE void hopper_leave(uint32_t barrier)
+RVIT_DEVICE void hopper_release(uint32_t barrier)
 {
     if ((threadIdx.x & 31) == 0)
         barrier_arrive(barrier);
@@ -327,13 +327,13 @@ RVIT_DEVICE void hopper_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
                                     const hopper_stage<S> &at, int live, bool is_last, int group, bool in_turn)
 {
     float s[N / 2], factor[2];
-    barrier_wait(m.keys_came(at.stage), at.parity);
+    barrier_wait(m.keys_full(at.stage), at.parity);
     if (in_turn)
         turn_wait(group);
     wgmma_fence();
     hopper_scores<S, N>(s, queries, m, at.stage);
     wgmma_commit();
-    barrier_wait(m.values_came(old.stage), old.parity);
+    barrier_wait(m.values_full(old.stage), old.parity);
     keep_here(p);
     keep_out_here(w);
     wgmma_fence();
@@ -343,17 +343,17 @@ RVIT_DEVICE void hopper_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
         turn_pass(group, S::GROUPS);
     wgmma_wait<1>();
     keep_here(s);
-    hopper_leave(m.keys_left(at.stage));
+    hopper_release(m.keys_empty(at.stage));
     if (is_last)
-        hopper_leave(m.queries_left());
+        hopper_release(m.queries_empty());
     if (live < N)
         hopper_mask(s, live);
     const bool any = hopper_follow_maximum(s, w, scale, factor);
-    hopper_weigh(s, w, scale);
+    hopper_exp(s, w, scale);
     wgmma_wait<0>();
     keep_out_here(w);
     keep_here(p);
-    hopper_leave(m.values_left(old.stage));
+    hopper_release(m.values_empty(old.stage));
     if (any)
         hopper_rescale(w, factor);
     hopper_pack<typename S::T>(next, s);
@@ -366,13 +366,13 @@ RVIT_DEVICE void hopper_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
                                     const hopper_stage<S> &old, const hopper_stage<S> &at, int first, int live)
 {
     float s[N / 2], factor[2];
-    barrier_wait(m.values_came(old.stage), old.parity);
+    barrier_wait(m.values_full(old.stage), old.parity);
     keep_here(p);
     keep_out_here(w);
     wgmma_fence();
     hopper_values<S, S::KEYS>(w, p, m, old.stage);
     wgmma_commit();
-    barrier_wait(m.keys_came(at.stage), at.parity);
+    barrier_wait(m.keys_full(at.stage), at.parity);
     if (!S::APART) {
         wgmma_fence();
         hopper_scores<S, N>(s, queries, m, at.stage);
@@ -381,7 +381,7 @@ RVIT_DEVICE void hopper_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
     wgmma_wait<S::APART ? 0 : 1>();
     keep_out_here(w);
     keep_here(p);
-    hopper_leave(m.values_left(old.stage));
+    hopper_release(m.values_empty(old.stage));
     if (S::APART) {
         wgmma_fence();
         hopper_scores<S, N>(s, queries, m, at.stage);
@@ -390,13 +390,13 @@ RVIT_DEVICE void hopper_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S
     copy.refill(old, first - S::KEYS, false);
     wgmma_wait<0>();
     keep_here(s);
-    hopper_leave(m.keys_left(at.stage));
+    hopper_release(m.keys_empty(at.stage));
     copy.refill(at, first, true);
     if (live < N)
         hopper_mask(s, live);
     if (hopper_follow_maximum(s, w, scale, factor))
         hopper_rescale(w, factor);
-    hopper_weigh(s, w, scale);
+    hopper_exp(s, w, scale);
     hopper_pack<typename S::T>(next, s);
 }
 
@@ -416,7 +416,7 @@ template <typename S, int N>
 RVIT_DEVICE void hopper_last_values(uint32_t (&p)[N / 16][4], hopper_state<S> &w, const hopper_memory<S> &m, const hopper_stage<S> &at,
                                     int live, int group)
 {
-    barrier_wait(m.values_came(at.stage), at.parity);
+    barrier_wait(m.values_full(at.stage), at.parity);
     hopper_clear<S, N>(m, at.stage, live, group);
     keep_here(p);
     keep_out_here(w);
@@ -426,7 +426,7 @@ RVIT_DEVICE void hopper_last_values(uint32_t (&p)[N / 16][4], hopper_state<S> &w
     wgmma_wait<0>();
     keep_out_here(w);
     if (S::PERSISTENT)
-        hopper_leave(m.values_left(at.stage));
+        hopper_release(m.values_empty(at.stage));
 }
 
 /* The last block, with at most N live keys, and the values of the block before it. */
@@ -450,7 +450,7 @@ RVIT_DEVICE void hopper_rows(hopper_state<S> &w, const hopper_memory<S> &m, cons
     hopper_stage<S> old = at;
     {
         float s[S::KEYS / 2], unused[2];
-        barrier_wait(m.keys_came(at.stage), at.parity);
+        barrier_wait(m.keys_full(at.stage), at.parity);
         if (S::PERSISTENT && in_turn)
             turn_wait(group);
         wgmma_fence();
@@ -460,9 +460,9 @@ RVIT_DEVICE void hopper_rows(hopper_state<S> &w, const hopper_memory<S> &m, cons
             turn_pass(group, S::GROUPS);
         wgmma_wait<0>();
         keep_here(s);
-        hopper_leave(m.keys_left(at.stage));
+        hopper_release(m.keys_empty(at.stage));
         hopper_follow_maximum(s, w, scale, unused);
-        hopper_weigh(s, w, scale);
+        hopper_exp(s, w, scale);
         hopper_pack<typename S::T>(p, s);
     }
     int first = S::KEYS;
@@ -494,12 +494,12 @@ RVIT_DEVICE void hopper_rows(hopper_state<S> &w, const hopper_memory<S> &m, cons
 template <typename S> RVIT_DEVICE void hopper_idle(const hopper_memory<S> &m, int length, hopper_stage<S> &at)
 {
     for (int first = 0; first < length; first += S::KEYS, at.next()) {
-        barrier_wait(m.keys_came(at.stage), at.parity);
-        hopper_leave(m.keys_left(at.stage));
+        barrier_wait(m.keys_full(at.stage), at.parity);
+        hopper_release(m.keys_empty(at.stage));
         if (first + S::KEYS >= length)
-            hopper_leave(m.queries_left());
-        barrier_wait(m.values_came(at.stage), at.parity);
-        hopper_leave(m.values_left(at.stage));
+            hopper_release(m.queries_empty());
+        barrier_wait(m.values_full(at.stage), at.parity);
+        hopper_release(m.values_empty(at.stage));
     }
 }
 

@@ -1,5 +1,4 @@
-/* What only sm_90a has: mbarriers, copies by tensor maps (TMA) and products by warpgroups, four warps each (wgmma). Each is a small
-   function. No other file has its instructions. */
+/* sm_90a instructions, each in a small function: mbarriers, TMA copies, clusters and wgmma. No other file has inline assembly for them. */
 #ifndef RVIT_HOPPER_CUH
 #define RVIT_HOPPER_CUH
 
@@ -11,14 +10,14 @@
 #elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define RVIT_HOPPER
 
-/* mbarriers, by shared address, of 8 bytes. A phase ends when all arrivals it was made for have come, and all bytes they announced. */
+/* mbarriers, by shared address, 8 bytes each. A phase ends when all its arrivals and all expected bytes have come. */
 
 RVIT_DEVICE void barrier_init(uint32_t barrier, int arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/* Makes the barriers seen by copies. */
+/* Makes initialised barriers visible to TMA. */
 RVIT_DEVICE void barrier_init_fence()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -29,18 +28,18 @@ RVIT_DEVICE void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-RVIT_DEVICE void barrier_announce(uint32_t barrier, int bytes)
+RVIT_DEVICE void barrier_arrive_expect(uint32_t barrier, int bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-/* The bytes alone: an arrival is still to come. */
+/* Expects bytes without arriving. */
 RVIT_DEVICE void barrier_expect(uint32_t barrier, int bytes)
 {
     asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-/* Waits for the end of the phase of that parity; that before the first phase has ended. */
+/* Waits until the phase of that parity ends. The phase before the first counts as ended. */
 RVIT_DEVICE void barrier_wait(uint32_t barrier, int parity)
 {
     asm volatile(
@@ -50,7 +49,7 @@ RVIT_DEVICE void barrier_wait(uint32_t barrier, int parity)
         : "memory");
 }
 
-/* The same where threads of other CTAs of the cluster have stored what is waited for. */
+/* The same, if other CTAs of the cluster stored the data. */
 RVIT_DEVICE void barrier_wait_for_cluster(uint32_t barrier, int parity)
 {
     asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n@!done bra "
@@ -59,13 +58,13 @@ RVIT_DEVICE void barrier_wait_for_cluster(uint32_t barrier, int parity)
                  : "memory");
 }
 
-/* Has the tensor map fetched, before a copy needs it. */
+/* Prefetches the tensor map. */
 RVIT_DEVICE void prefetch_map(const void *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/* A box of a tensor of three dimensions, from (x, y, z) on. What lies outside the tensor becomes zero. */
+/* Copies a box of a 3D tensor, from (x, y, z) on. Out-of-bounds elements become zero. */
 RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, int z, uint32_t barrier)
 {
     asm volatile(
@@ -74,7 +73,7 @@ RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, int z,
         : "memory");
 }
 
-/* The same of two dimensions, and of five from (x, 0, 0, 0, y) on. */
+/* The same for 2D, and for 5D from (x, 0, 0, 0, y) on. */
 RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, uint32_t barrier)
 {
     asm volatile(
@@ -91,7 +90,7 @@ RVIT_DEVICE void copy_folded_box(uint32_t shared, const void *map, int x, int y,
                  : "memory");
 }
 
-/* Clusters: CTAs that run at the same time and reach each other's shared memory. What is at an address in one is there in all. */
+/* Clusters: CTAs that run at the same time and can access each other's shared memory. Shared memory has the same layout in all of them. */
 
 RVIT_DEVICE int cluster_rank()
 {
@@ -100,13 +99,13 @@ RVIT_DEVICE int cluster_rank()
     return rank;
 }
 
-/* All threads of all CTAs meet. It orders no stores. */
+/* A barrier of all threads of the cluster. It does not order stores. */
 RVIT_DEVICE void cluster_sync()
 {
     asm volatile("barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;" ::: "memory");
 }
 
-/* The same in two parts: this thread is there, and waits for all others. */
+/* The same, split into arrive and wait. */
 RVIT_DEVICE void cluster_arrive()
 {
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
@@ -117,7 +116,7 @@ RVIT_DEVICE void cluster_wait()
     asm volatile("barrier.cluster.wait;" ::: "memory");
 }
 
-/* A shared address as one of the CTA of that rank. */
+/* The address of `shared` in the CTA of that rank. */
 RVIT_DEVICE uint32_t cluster_address(uint32_t shared, int rank)
 {
     uint32_t there;
@@ -125,15 +124,15 @@ RVIT_DEVICE uint32_t cluster_address(uint32_t shared, int rank)
     return there;
 }
 
-/* Stores 16 bytes in another CTA. They are there when its barrier, which has been told of them, ends its phase. */
-RVIT_DEVICE void store_in_cluster(uint32_t there, float4 x, uint32_t barrier_there)
+/* Stores 16 bytes in another CTA and completes them on its barrier, which must expect them. */
+RVIT_DEVICE void store_async_cluster(uint32_t there, float4 x, uint32_t barrier_there)
 {
     asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(there), "f"(x.x),
                  "f"(x.y), "f"(x.z), "f"(x.w), "r"(barrier_there)
                  : "memory");
 }
 
-/* Arrives at the barrier of one of the CTAs. It orders nothing there: what the thread has read by products is all that it tells of. */
+/* Arrives at the barrier of the CTA of that rank, without release semantics: it only reports what wgmma has read. */
 RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int rank)
 {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
@@ -142,7 +141,7 @@ RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int rank)
                  : "memory");
 }
 
-/* A folded box for the CTAs whose bits are set in mask; the barrier of each is told of it. */
+/* Multicasts a 5D box to the CTAs in mask, and completes the bytes on the barrier of each. */
 RVIT_DEVICE void copy_folded_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int mask)
 {
     asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
@@ -151,7 +150,7 @@ RVIT_DEVICE void copy_folded_box_to(uint32_t shared, const void *map, int x, int
                  : "memory");
 }
 
-/* The same of two dimensions. */
+/* The same for 2D. */
 RVIT_DEVICE void copy_box_to(uint32_t shared, const void *map, int x, int y, uint32_t barrier, int mask)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
@@ -160,7 +159,7 @@ RVIT_DEVICE void copy_box_to(uint32_t shared, const void *map, int x, int y, uin
                  : "memory");
 }
 
-/* The warpgroup gives registers back, or takes what others gave back. */
+/* The warpgroup releases registers, or takes released ones. */
 template <int N> RVIT_DEVICE void release_registers()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -188,19 +187,19 @@ RVIT_DEVICE float4 load_shared_4(uint32_t shared)
     return x;
 }
 
-/* Arrives at a barrier of group_sync and does not wait. */
+/* Arrives at a barrier of group_sync without waiting. */
 RVIT_DEVICE void group_arrive(int number, int threads)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
-/* Makes this thread's stores to shared memory seen by products. */
+/* Makes this thread's stores to shared memory visible to wgmma and TMA. */
 RVIT_DEVICE void async_proxy_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Before the first product that reads or writes registers which other instructions have written. */
+/* Needed before a wgmma that accesses registers written by other instructions. */
 RVIT_DEVICE void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -211,13 +210,13 @@ RVIT_DEVICE void wgmma_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until at most PENDING groups are under way. Until then the registers of a product must not be touched. */
+/* Waits until at most PENDING groups are in flight. Before, the registers of a wgmma must not be used. */
 template <int PENDING> RVIT_DEVICE void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-/* The compiler moves no use of x over this place: it does not know that products work on registers until they are waited for. */
+/* The compiler moves no use of x across this point. It does not know that wgmma uses the registers until waited for. */
 template <int N> RVIT_DEVICE void keep_here(float (&x)[N])
 {
 #pragma unroll
@@ -234,10 +233,11 @@ template <int M> RVIT_DEVICE void keep_here(uint32_t (&x)[M][4])
             asm volatile("" : "+r"(x[i][j])::"memory");
 }
 
-/* Products of 64 rows of A, 32 bytes of each, and N columns of B; d as four mma.m16n8k16 have it, a warp's rows after another's. The sums
-   of e4m3 are those that cuBLASLt calls fast: the accumulators keep some 13 bits. smem_smem: d += a b; A and B in shared memory, both
-   with k contiguous. smem_smem_first: d = a b. It does not read d: numbers read before they are set would occupy registers from the
-   kernel's begin on. registers: d += a b; A in registers as mma.m16n8k16 has it, B in shared memory with N contiguous. */
+/* A wgmma of 64 rows of A, 32 bytes each, and N columns of B. d is laid out like mma.m16n8k16 in each of four warps. e4m3 accumulates in
+   some 13 bits (cuBLASLt's fast accumulation).
+   smem_smem: d += a b, with A and B in shared memory, K contiguous.
+   smem_smem_first: d = a b. d is not an input, because uninitialised inputs would occupy registers from the start of the kernel.
+   regs_smem: d += a b, with A in registers like mma.m16n8k16, and B in shared memory, N contiguous. */
 template <typename T, int N> struct wgmma;
 
 #define NUMBERS_4 "%0,%1,%2,%3"
@@ -272,7 +272,7 @@ template <typename T, int N> struct wgmma;
 #define RESULTS_68(i) RESULTS_64(i), RESULTS_4(i + 64)
 #define RESULTS_96(i) RESULTS_64(i), RESULTS_32(i + 64)
 #define INSTRUCTION(T, N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T
-/* The numbers are those of the operands behind the REGS of d. */
+/* N0 to N4: operand numbers after the REGS of d. */
 #define WGMMA(T, N, REGS, N0, N1, N2, N3, N4)                                                                                   \
     template <> struct wgmma<T, N> {                                                                                            \
         static __device__ __forceinline__ void smem_smem_first(float (&d)[REGS], uint64_t a, uint64_t b)                        \
@@ -331,7 +331,7 @@ WGMMA_E4M3(192, 96, 96, 97)
 
 #ifdef RVIT_HOPPER
 
-/* What wgmma is told of a matrix in shared memory. Rows of 128 bytes, swizzled, 8 of them are 1024 bytes; `leading` bytes from a panel to
+/* The wgmma descriptor of a matrix in shared memory, with rows of 128 bytes and the 128-byte swizzle; `leading` bytes from one panel to
    the next. */
 RVIT_DEVICE uint64_t matrix_at(uint32_t shared, int leading)
 {

@@ -1,13 +1,12 @@
-/* The same as lane_sums.cuh for products of e4m3, whose sums are to be scaled, and may become e4m3 again. In a loop over columns, because
-   a kernel's first instructions come from memory, for all SMs at once: 40 KB of code for all that a lane has to do took longer to come than
-   to run (bench/notes/cuda-fp8.md). */
+/* lane_sums.cuh for e4m3, whose sums are scaled and may be converted to e4m3 again. It loops over columns, because at the start of a
+   kernel all SMs fetch its instructions from memory: 40 KB of unrolled code took longer to fetch than to run (bench/notes/cuda-fp8.md). */
 #ifndef RVIT_LANE_SCALED_CUH
 #define RVIT_LANE_SCALED_CUH
 
 #include "e4m3.cuh"
 #include "lane_sums.cuh"
 
-/* AT_ONCE: units in a turn of the loop over narrow sums. */
+/* AT_ONCE: units per iteration of the loop, for outputs up to 16 bits. */
 template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane_scaled : lane_sums<U, BN, SERVES, PIECE> {
     typedef lane_sums<U, BN, SERVES, PIECE> base;
     using base::load_residual;
@@ -17,7 +16,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
     using base::UNIT;
     using base::UNITS;
     static const bool MAKES_E4M3 = sizeof(U) == 1;
-    static const int TURNS = UNITS / AT_ONCE; /* of a block */
+    static const int TURNS = UNITS / AT_ONCE; /* per block */
 
     template <int BLOCKS> static __device__ __forceinline__ void begin(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &, int)
     {
@@ -28,11 +27,11 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
                 sum[b][i] = 0.0f;
     }
 
-    /* What all sums share. */
+    /* Values that all sums share. */
     struct shared_by_all {
-        float scale, factor; /* of x and weight, if there is one for all; of what becomes e4m3 */
-        bool in_halves;      /* GELU in arithmetic of 16 bits: what is beyond them is cut off, and what they make 0 becomes 0 */
-        const float *bias;   /* to be added as the scale for all is applied; else apply_scales adds it */
+        float scale, factor; /* of x and weight, if they have one scale; of the e4m3 output */
+        bool in_halves;      /* GELU in 16-bit arithmetic, which saturates large values and flushes tiny ones to 0 */
+        const float *bias;   /* added together with the single scale; otherwise apply_scales adds it */
 
         __device__ __forceinline__ shared_by_all(const rvit_cu_linear_params &params)
         {
@@ -43,7 +42,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
         }
     };
 
-    /* What becomes e4m3 is NaN if it is not finite, which halves that are cut off do not tell. */
+    /* An e4m3 output of a non-finite value is NaN, which saturating 16-bit arithmetic would not give. */
     static __device__ __forceinline__ float nan_if_infinite(float x)
     {
         return MAKES_E4M3 ? fmaf(0.0f, x, x) : x;
@@ -63,7 +62,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
                 bias[u][i / 4] = of_columns(values, column + u * UNIT + i, n);
     }
 
-    /* Apart from the loads, which are not waited for where they are asked for. */
+    /* Separate from the loads, so that they are not waited for immediately. */
     static __device__ __forceinline__ void finish_bias(float4 (&bias)[AT_ONCE][STEP / 4])
     {
 #pragma unroll
@@ -75,7 +74,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
             }
     }
 
-    /* The lane's sums of AT_ONCE units of a block, with the scale for all and the bias. */
+    /* The lane's sums of AT_ONCE units of a block, with the single scale and the bias. */
     template <int BLOCKS>
     static __device__ __forceinline__ void take(float (&x)[AT_ONCE][2][STEP], const float (&sum)[BLOCKS][BN / 2], int unit, int block,
                                                 float scale, const float4 (&bias)[AT_ONCE][STEP / 4])
@@ -96,7 +95,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
             }
     }
 
-    /* Scales of rows and columns, and the bias, of rows 8 apart. */
+    /* Applies the scales of rows and columns and the bias, for rows 8 apart. */
     template <int ROWS>
     static __device__ __forceinline__ void apply_scales(float (&x)[ROWS][STEP], const rvit_cu_linear_params &params, int row, int column,
                                                         int rows)
@@ -116,7 +115,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
         }
     }
 
-    /* Chains of operations run beside each other. What is to become e4m3 is multiplied by the factor, NaN if it is not finite. */
+    /* Independent operations overlap. An e4m3 output is multiplied by the factor; non-finite values become NaN. */
     template <int N> static __device__ __forceinline__ void activate(const rvit_cu_linear_params &params, float (&x)[N], float factor)
     {
         if (SERVES == SIGMOID) {
@@ -132,7 +131,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
                 x[i] = scaled(x[i], factor);
     }
 
-    /* Of 16 bits. */
+    /* 16-bit output. */
     static __device__ __forceinline__ void finish_units(uint4 (&bits)[AT_ONCE][2], float (&x)[AT_ONCE][2][STEP],
                                                         const rvit_cu_linear_params &params, const shared_by_all &,
                                                         const bool (&)[AT_ONCE][2], int &)
@@ -148,7 +147,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
             }
     }
 
-    /* Of e4m3, by a static scale; those that are cut off are counted. */
+    /* e4m3 output with a static scale; counts saturated values. */
     static __device__ __forceinline__ void finish_units(uint2 (&bits)[AT_ONCE][2], float (&x)[AT_ONCE][2][STEP],
                                                         const rvit_cu_linear_params &params, const shared_by_all &all,
                                                         const bool (&is_there)[AT_ONCE][2], int &n_saturated)
@@ -201,9 +200,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
                 params.out_scales[r] = isnan(factor) ? factor : *params.static_scale;
     }
 
-    /* Rows of 16 bits and less that have scales, of so many blocks: an activation, and no residual. In a loop, because a kernel's first
-       instructions come from memory, for all SMs at once: 40 KB of code for all that a lane has to do took longer to come than to run
-       (bench/notes/cuda-fp8.md). */
+    /* Stores outputs up to 16 bits: activation, no residual. */
     template <int BLOCKS, typename V>
     static __device__ __forceinline__ void put(V *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2], int blocks,
                                                int row, int column, int rows)
@@ -226,7 +223,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++)
                     apply_scales(x[u], params, row, column + u * UNIT, rows);
-            const bool ends = turn % TURNS == 0; /* a block */
+            const bool ends = turn % TURNS == 0; /* of a block */
             const int step = ends ? AT_ONCE * UNIT - BN : AT_ONCE * UNIT;
             load_bias(bias, all.bias, column + step, width);
             bool is_there[AT_ONCE][2];
@@ -256,7 +253,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
             add_saturated(params.saturated, n_saturated);
     }
 
-    /* Of float32: a residual. The next piece of it is on its way. */
+    /* Stores float32 outputs with a residual, whose next piece is loaded in advance. */
     template <int BLOCKS>
     static __device__ __forceinline__ void put(float *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2],
                                                int blocks, int row, int column, int rows)
@@ -264,7 +261,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
         const int N = BLOCKS * 2 * PIECES;
         const shared_by_all all(params);
         float4 more[2][PIECE];
-        rows = min(rows, row + blocks * 64); /* those of other blocks are not stored */
+        rows = min(rows, row + blocks * 64); /* only `blocks` blocks are stored */
         load_residual(more[0], params, 0, row, column, rows);
 #pragma unroll
         for (int piece = 0; piece < N; piece++) {
@@ -289,7 +286,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
         }
     }
 
-    /* From the sums of so many blocks to rows of out. */
+    /* Stores the sums of `blocks` blocks. */
     template <int BLOCKS>
     static __device__ __forceinline__ void finish(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int blocks, int row,
                                                   int column, int rows)

@@ -1,4 +1,4 @@
-/* The sums of a lane of a warpgroup's product, from what they begin with to what is stored: bias, activation, residual. */
+/* A lane's accumulators of a wgmma, from their initial values to the stored outputs: bias, activation, residual. */
 #ifndef RVIT_LANE_SUMS_CUH
 #define RVIT_LANE_SUMS_CUH
 
@@ -11,20 +11,19 @@ template <typename A, typename B> struct choose_type<false, A, B> {
     typedef B type;
 };
 
-/* Of BN columns, for an output of U. The map of weight brings its rows in the order in which a lane's sums are neighbours in
-   a row of out. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. PIECE: units of a row of float32 whose residual is loaded
-   together. */
+/* For BN columns and outputs of type U. The tensor map permutes rows of weight so that a lane's sums are adjacent in a row of out.
+   SERVES: activation.cuh, PLAIN or SIGMOID, not gated. PIECE: units of a float32 row whose residual is loaded together. */
 template <typename U, int BN, serves SERVES, int PIECE> struct lane_sums {
-    static const int STEP = sizeof(U) == 4 ? 4 : 8, UNIT = 4 * STEP; /* neighbours that a lane has, four lanes have */
+    static const int STEP = sizeof(U) == 4 ? 4 : 8, UNIT = 4 * STEP; /* adjacent outputs of one lane, of four lanes */
     static const int UNITS = BN / UNIT, PIECES = UNITS / PIECE;
 
-    /* Where a lane's sums lie in a row of out: STEP of them in each unit of four lanes, of which this is the i-th. */
+    /* The index of the i-th of the STEP adjacent sums that a lane has in a unit. */
     static __device__ __forceinline__ constexpr int sum_of(int unit, int i, int half)
     {
         return (unit * STEP / 2 + i / 2) * 4 + half * 2 + i % 2;
     }
 
-    /* Sums begin with the bias. column: the lane's first. */
+    /* Sums start with the bias. column: the lane's first. */
     template <int BLOCKS>
     static __device__ __forceinline__ void begin(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int column)
     {
@@ -46,8 +45,8 @@ template <typename U, int BN, serves SERVES, int PIECE> struct lane_sums {
             }
     }
 
-    /* Rows of the lane from `row` on. Of 16 bits: an activation, and no residual. A unit's registers are free for the next once it is
-       stored, so that several chains of operations run beside each other. */
+    /* Stores the lane's rows from `row` on, 16-bit outputs: activation, no residual. Works unit by unit, so that registers become free
+       and independent operations overlap. */
     template <int AT_ONCE, int BLOCKS, typename V, typename F>
     static __device__ __forceinline__ void store(V *out, const float (&sum)[BLOCKS][BN / 2], int width, int row, int column, int rows,
                                                  F activate)
@@ -119,7 +118,7 @@ template <typename U, int BN, serves SERVES, int PIECE> struct lane_sums {
         }
     }
 
-    /* Of float32: a residual. Two pieces of it are on their way, as soon as the first has left its registers free. */
+    /* Stores float32 outputs with a residual. Once the first piece has freed its registers, the loads of two pieces are in flight. */
     template <int BLOCKS>
     static __device__ __forceinline__ void put(float *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2], int row,
                                                int column, int rows)
@@ -147,7 +146,7 @@ template <typename U, int BN, serves SERVES, int PIECE> struct lane_sums {
         }
     }
 
-    /* From the sums of all blocks to rows of out. */
+    /* Stores the sums of all blocks. */
     template <int BLOCKS>
     static __device__ __forceinline__ void finish(float (&sum)[BLOCKS][BN / 2], const rvit_cu_linear_params &params, int, int row,
                                                   int column, int rows)

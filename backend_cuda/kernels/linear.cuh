@@ -1,13 +1,12 @@
-/* GEMM on tensor cores: out = activation(x weight^T + bias) + residual. The kernel is persistent: a
-   CTA takes tile after tile of the live rows. A row's result does not depend on its place, because
-   every tile adds along k in the same order. */
+/* Persistent GEMM on tensor cores: out = activation(x weight^T + bias) + residual. A CTA loops over tiles of the live rows. Every tile
+   sums along K in the same order, so a row's result does not depend on its position. */
 #ifndef RVIT_LINEAR_CUH
 #define RVIT_LINEAR_CUH
 
 #include "activation.cuh"
 #include "e4m3.cuh"
 
-/* Whether a product of rows is multiplied by the scales of both. */
+/* Whether the sums are multiplied by the scales of x and weight. */
 template <typename T> struct has_scales {
     static const bool VALUE = false;
 };
@@ -15,9 +14,8 @@ template <> struct has_scales<e4m3x2> {
     static const bool VALUE = true;
 };
 
-/* A CTA tile of BM x BN outputs, a warp tile of WM x WN, a k step of BK channels, a ring of STAGES
-   stages in shared memory. CHUNK: elements of one asynchronous copy, 8, or 4 for rows that are only
-   8-byte aligned. SERVES: activation.cuh. */
+/* A CTA tile of BM x BN outputs, a warp tile of WM x WN, a k step of BK channels, STAGES pipeline stages. CHUNK: elements per
+   asynchronous copy, 8, or 4 for rows with 8-byte alignment only. SERVES: activation.cuh. */
 template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CHUNK, serves SERVES> struct linear_tile {
     static const int WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
@@ -29,11 +27,11 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
                       COPIES <= 32,
                   "every thread copies as much");
 
-    /* What is copied next: BK channels of a tile's rows of x and of weight. */
+    /* The next copies: BK channels of a tile's rows of x and weight. */
     struct cursor {
         const T *from[COPIES];
-        unsigned there; /* bit i: copy i has a row, and a channel */
-        int left;       /* channels from this thread's first on; nothing past the last tile */
+        unsigned there; /* bit i: copy i is in bounds */
+        int left;       /* channels from this thread's first on; 0 past the last tile */
         int tile, steps;
     };
 
@@ -42,26 +40,26 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         uint32_t x[TILES_M][4], weight[TILES_N / 2][4];
     };
 
-    /* The swizzled place of 8 channels of a row: the 8 rows of an ldmatrix lie in different banks.
-       Rows 8 apart lie 8 * BK * 2 bytes apart. */
+    /* The swizzled offset of 8 channels of a row, so that the 8 rows of an ldmatrix are in different banks. Rows 8 apart are 8 * BK * 2
+       bytes apart. */
     static __device__ __forceinline__ uint32_t swizzled(int row, int channels)
     {
         return (uint32_t)(row * (BK / 8) + (channels ^ (row / (64 / BK) & (BK / 8 - 1)))) * 16;
     }
 
-    /* Neighbouring outputs of a lane among 32: 8 of 16 bits or 4 of float32 make 16 bytes. */
+    /* Adjacent outputs of a lane out of 32: 16 bytes, 8 16-bit values or 4 of float32. */
     static __device__ __forceinline__ int lane_step(const rvit_cu_linear_params &params)
     {
         return SERVES != SIGMOID && params.out_f32 ? 4 : 8;
     }
 
-    /* Where tiles t and t + 1 have four outputs of a lane. */
+    /* The first of a lane's four outputs in tiles t and t + 1. */
     static __device__ __forceinline__ int output_of_tile(int t, int lane_step)
     {
         return t / 4 * 32 + t % 4 / 2 * (lane_step == 4 ? 16 : 4);
     }
 
-    /* The output whose weights lie in a row of a stage. */
+    /* The output whose weights are in a row of a stage. */
     static __device__ __forceinline__ int output_of_row(int row, int lane_step)
     {
         return output_of_tile(row / 8, lane_step) + row / 2 % 4 * lane_step + row / 8 % 2 * 2 + row % 2;
@@ -97,11 +95,11 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         c.left -= BK, c.steps--;
         if (c.left <= 0)
             c.there = 0;
-        while (c.steps == 0) /* seldom: a loop is jumped over, where a branch would be predicated */
+        while (c.steps == 0) /* rare: a loop is branched over, an if would be predicated */
             go_to(c, params, rows, n_tiles, c.tile + (int)gridDim.x);
     }
 
-    /* Starts some of a thread's copies; zeroes for what is not there. */
+    /* Starts some of a thread's copies; zeros if out of bounds. */
     template <int FIRST, int END> static __device__ __forceinline__ void copy(const cursor &c, uint32_t stage)
     {
         const int first = (int)threadIdx.x % (BK / CHUNK) * CHUNK;
@@ -139,8 +137,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
                 element<T>::mma(sum[m][n], f.x[m], f.weight[n / 2][n % 2 * 2], f.weight[n / 2][n % 2 * 2 + 1]);
     }
 
-    /* The k loop over one stage, from PART on. While 16 channels are multiplied, the fragments of the
-       next 16 are loaded and another stage is copied. */
+    /* The k loop over one stage, from PART on. While 16 channels are multiplied, the fragments of the next 16 are loaded and another
+       stage is copied. */
     template <int PART>
     static __device__ __forceinline__ void do_parts(float (&sum)[TILES_M][TILES_N][4], fragments (&f)[2], uint32_t &stage,
                                                     uint32_t &free_stage, uint32_t shared, const cursor &next)
@@ -149,7 +147,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             free_stage = stage;
             stage = stage == shared + (STAGES - 1) * STAGE_BYTES ? shared : stage + STAGE_BYTES;
             copy_wait<STAGES - 2>();
-            block_sync(); /* the next stage is there, and this one has been read */
+            block_sync(); /* the next stage has arrived, and this one has been read */
         }
         load(f[(PART + 1) % 2], stage, (PART + 1) % PARTS);
         multiply(sum, f[PART % 2]);
@@ -198,7 +196,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         }
     }
 
-    /* Adds to rows `row` and row + 8; all loads come before the first sum. */
+    /* Adds to rows `row` and row + 8. All loads precede the first addition. */
     template <typename U>
     static __device__ __forceinline__ void add_residual(const rvit_cu_linear_params &params, float (&sum)[TILES_N][4], int row, int column,
                                                         int rows)
@@ -293,7 +291,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         activate_sums<SERVES>(params, sum);
     }
 
-    /* Two outputs lie in the sums of tiles t and t + 1: half as many as there are columns. */
+    /* Gated: two outputs are in tiles t and t + 1, half as many as columns. */
     template <typename U>
     static __device__ __forceinline__ void gated_epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                           int column, int rows)
@@ -318,7 +316,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             }
     }
 
-    /* The outputs of tiles t to t + 3, which lie 8 apart in float32. */
+    /* The outputs of tiles t to t + 3, which are 8 apart for float32. */
     static __device__ __forceinline__ void store_gated(float *out, const float *residual, int to, int n, bool has_residual, float4 x)
     {
         const float2 pairs[2] = {make_float2(x.x, x.y), make_float2(x.z, x.w)};
@@ -366,7 +364,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             finish<f16>(params, sum, row, column, rows);
     }
 
-    /* Where a lane's outputs of a tile begin. */
+    /* The first output of a lane in a tile. */
     static __device__ __forceinline__ int row_of(int tile, int columns)
     {
         return (int)((unsigned)tile / columns) * BM + (int)threadIdx.x / 32 / WARPS_N * WM + (threadIdx.x & 31) / 4;
@@ -416,7 +414,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             if (SCALED)
                 scale(params, sum, row, column, rows);
             activate(params, sum, bias);
-            if (SERVES == SIGMOID) { /* not kept through the k loop: some architectures have no registers for them */
+            if (SERVES == SIGMOID) { /* recomputed: some architectures lack the registers to keep it through the k loop */
                 const int same = recompute(tile);
                 row = row_of(same, columns), column = column_of(params, same, columns);
             }

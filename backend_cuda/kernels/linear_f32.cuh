@@ -1,4 +1,4 @@
-/* The GEMM in float32, without tensor cores: a tile of 64 x 64 columns of the product a CTA, 4 x 4 a thread. SERVES: PLAIN or ALL. */
+/* The GEMM in float32, without tensor cores: 64 x 64 outputs per CTA, 4 x 4 per thread. SERVES: PLAIN or ALL. */
 #ifndef RVIT_LINEAR_F32_CUH
 #define RVIT_LINEAR_F32_CUH
 
@@ -15,7 +15,7 @@ template <serves SERVES> struct linear_f32_tile {
         return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
 
-    /* Channel by channel, so that a thread finds 4 neighbouring rows together. */
+    /* Stores channel by channel, so that a thread's 4 adjacent rows are contiguous. */
     static __device__ __forceinline__ void put(float *tile, float4 x)
     {
         float *to = tile + threadIdx.x % 4 * 4 * PITCH + threadIdx.x / 4;

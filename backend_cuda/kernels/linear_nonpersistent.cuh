@@ -1,6 +1,5 @@
-/* The GEMM of linear.cuh for few rows: a CTA computes one tile, and the warps are specialised. Some
-   copy and the others multiply, because on a device that is not full a warp that does both stalls in
-   between. The order of the sums along k is that of linear.cuh. */
+/* The GEMM of linear.cuh for small problems: a CTA computes one tile with specialised producer and consumer warps, because on a partly
+   filled device, warps that do both stall. Sums along K are in the order of linear.cuh. */
 #ifndef RVIT_LINEAR_NONPERSISTENT_CUH
 #define RVIT_LINEAR_NONPERSISTENT_CUH
 
@@ -8,27 +7,26 @@
 
 #include "../tile.h"
 
-/* A CTA tile of BM x BN outputs; warps that multiply, of WM x WN outputs each, and
-   RVIT_CU_NONPERSISTENT_COPIERS warps that copy; a ring of STAGES stages of 64 channels in shared memory.
-   SERVES: activation.cuh. */
+/* A CTA tile of BM x BN outputs, consumer warps with WM x WN outputs each, RVIT_CU_NONPERSISTENT_PRODUCERS producer warps, STAGES stages
+   of 64 channels in shared memory. SERVES: activation.cuh. */
 template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES> struct linear_nonpersistent {
     static const int BK = 64, WARPS_N = BN / WN, WARPS = BM / WM * WARPS_N;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
     static const int TILES_M = WM / 16, TILES_N = WN / 8, PARTS = BK / 16;
     /* A thread copies the same 8 channels of every COPY_ROWS-th row. */
-    static const int COPY_ROWS = RVIT_CU_NONPERSISTENT_COPIERS * 32 / (BK / 8), X_COPIES = BM / COPY_ROWS, W_COPIES = BN / COPY_ROWS;
-    static const int EARLY = 2; /* stages whose weights are asked for before the rows, which come later */
+    static const int COPY_ROWS = RVIT_CU_NONPERSISTENT_PRODUCERS * 32 / (BK / 8), X_COPIES = BM / COPY_ROWS, W_COPIES = BN / COPY_ROWS;
+    static const int EARLY = 2; /* stages whose weights are loaded before x, which the previous kernel writes */
     static_assert(BM % COPY_ROWS == 0 && BN % COPY_ROWS == 0 && COPY_ROWS % 8 == 0 && X_COPIES <= 16 && W_COPIES <= 16,
                   "every copying thread copies as much");
     static_assert(WM % 16 == 0 && WN % 16 == 0 && EARLY < STAGES, "operands are loaded 16 rows at a time");
 
     struct source {
         const T *x[X_COPIES], *weight[W_COPIES];
-        unsigned there; /* bit i: row i of x is there; bit 16 + i: that of weight */
+        unsigned there; /* bit i: row i of x is in bounds; bit 16 + i: row i of weight */
         uint32_t to;
     };
 
-    /* A and B fragments of 16 channels, and a group of them: two groups fit the registers. */
+    /* A and B fragments of 16 channels, and groups of them; registers hold two groups. */
     struct fragments {
         uint32_t x[TILES_M][4], weight[TILES_N / 2][4];
     };
@@ -38,18 +36,18 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
         fragments part[GROUP];
     };
 
-    /* Where a lane's rows of x and weight lie in a stage, for each 16 channels. */
+    /* Offsets of a lane's rows of x and weight in a stage, for each 16 channels. */
     struct lanes {
         uint32_t x[PARTS], weight[PARTS];
     };
 
-    /* The swizzled place of 8 channels of a row: the 8 rows of an ldmatrix lie in different banks. */
+    /* The swizzled offset of 8 channels of a row, so that the 8 rows of an ldmatrix are in different banks. */
     static __device__ __forceinline__ uint32_t swizzled(int row, int channels)
     {
         return (uint32_t)(row * (BK / 8) + (channels ^ (row & 7))) * 16;
     }
 
-    /* The output whose weights lie in a row of a stage: of each 16 a lane has four next to each other. */
+    /* The output whose weights are in a row of a stage: a lane has four adjacent outputs of each 16. */
     static __device__ __forceinline__ int output_of_row(int row)
     {
         return row / 16 * 16 + row / 2 % 4 * 4 + row / 8 % 2 * 2 + row % 2;
@@ -60,7 +58,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
         return stage == shared + (STAGES - 1) * STAGE_BYTES ? shared : stage + STAGE_BYTES;
     }
 
-    /* Start the copies of a stage; zeroes for what is not there. */
+    /* Start the copies of a stage; zeros if out of bounds. */
     static __device__ __forceinline__ void copy_x(source &s, uint32_t stage, unsigned there)
     {
 #pragma unroll
@@ -82,7 +80,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
     static __device__ __forceinline__ void copy_all(const rvit_cu_linear_params &params, uint32_t shared, int row, int column, int steps)
     {
         const int thread = (int)threadIdx.x - WARPS * 32, thread_row = thread / (BK / 8), first = thread % (BK / 8) * 8;
-        const int width = params.in_features, mine = (width - first + BK - 1) / BK; /* steps that have channels for this thread */
+        const int width = params.in_features, mine = (width - first + BK - 1) / BK; /* steps with channels for this thread */
         source s;
         s.there = 0;
         s.to = swizzled(thread_row, first / 8);
@@ -127,7 +125,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
         block_sync();
 #pragma unroll 1
         for (int step = 1; step < steps; step++) {
-            const int ahead = step + STAGES - 2; /* where that of step - 2 was, which has been read */
+            const int ahead = step + STAGES - 2; /* reuses the stage of step - 2, which has been read */
             if (ahead < steps) {
                 const unsigned there = ahead < mine ? s.there : 0;
                 copy_x(s, stage, there);
@@ -179,8 +177,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
                     element<T>::mma(sum[m][n], g.part[p].x[m], g.part[p].weight[n / 2][n % 2 * 2], g.part[p].weight[n / 2][n % 2 * 2 + 1]);
     }
 
-    /* The k loop over one stage, whose first fragments are loaded: each group is multiplied while the
-       next is loaded. */
+    /* The k loop over one stage, whose first fragments are loaded: each group is multiplied while the next is loaded. */
     static __device__ __forceinline__ void do_step(float (&sum)[TILES_M][TILES_N][4], group &now, group &next, const lanes &l,
                                                    uint32_t &stage, uint32_t shared, bool more)
     {
@@ -212,7 +209,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
         activate_sums<SERVES>(params, sum);
     }
 
-    /* All loads of the residual come before the first sum. */
+    /* All loads of the residual precede the first addition. */
     template <typename U>
     static __device__ __forceinline__ void add_residual(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                         int column, int rows)
@@ -264,7 +261,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
             }
     }
 
-    /* Two outputs lie in the sums of tiles t and t + 1: half as many as there are columns. */
+    /* Gated: two outputs are in tiles t and t + 1, half as many as columns. */
     template <typename U>
     static __device__ __forceinline__ void gated_epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                           int column, int rows)

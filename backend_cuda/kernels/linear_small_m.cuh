@@ -1,7 +1,7 @@
-/* GEMM on sm_90a for few rows: out = activation(x weight^T + bias) + residual. A CTA computes one tile, or a part of its sums along k. The
-   CTAs of a cluster share what they read, and add the parts of a tile through each other's shared memory, in order. Before the kernel
-   before it has ended, weights are on their way. linear_hopper.cuh is for many rows; where sums are not split, its bits are the same.
-   Products of e4m3 that become e4m3 are made too, with sums in one part. */
+/* GEMM on sm_90a for small M: out = activation(x weight^T + bias) + residual. A CTA computes one tile, or its partial sums over a range
+   of K (split-K). The CTAs of a cluster share their loads by multicast and reduce split-K in order through distributed shared memory.
+   Weights are loaded before the previous kernel ends. Without split-K, the bits are those of linear_hopper.cuh, the kernel for large M.
+   Also e4m3 to e4m3, without split-K. */
 #ifndef RVIT_LINEAR_SMALL_M_CUH
 #define RVIT_LINEAR_SMALL_M_CUH
 
@@ -10,8 +10,8 @@
 
 #include "../tile.h"
 
-/* A tile has GROUPS x 64 rows, a warpgroup's each, and BN columns; one more warp copies. A stage of the ring has 128 bytes of each row of x
-   and weight. U: of out. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. */
+/* A tile has GROUPS x 64 rows, one warpgroup each, and BN columns; one more warp is the producer. A stage has 128 bytes of each row of x
+   and weight. U: type of out. SERVES: activation.cuh, PLAIN or SIGMOID, not gated. */
 template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct linear_small_m {
     static const bool HAS_SCALES = sizeof(T) == 1;
     typedef typename choose_type<HAS_SCALES, lane_scaled<U, BN, SERVES, 1, 1>,
@@ -22,12 +22,13 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
     static const int BM = GROUPS * 64, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
     static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
     static const int STEP = lane_of::STEP, UNIT = lane_of::UNIT, UNITS = lane_of::UNITS;
-    /* A lane's sums of a row and unit are a piece, of one or two times 16 bytes. MOST: such that a CTA adds, of two or more. */
+    /* A piece is a lane's sums of one row and unit: once or twice 16 bytes. MOST: 16-byte quads that a CTA reduces at most, with split_k
+       of two or more. */
     static const int PIECES = 2 * UNITS, QUADS = STEP / 4, MOST = PIECES * QUADS / 2;
 
 #ifdef RVIT_HOPPER
 
-    /* And of each warp a barrier for parts of its sums. */
+    /* Each warp also has a barrier for the partial sums. */
     struct ring : ring_of_stages<X_BYTES, STAGE_BYTES> {
         using ring_of_stages<X_BYTES, STAGE_BYTES>::ring_of_stages;
 
@@ -47,12 +48,11 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         }
     };
 
-    /* What this CTA has of the work. Ranks of a cluster: CTAs beside each other, which share rows of x, then those above each other, which
-       share weights, then those of other parts of k. */
+    /* The work of this CTA. The rank in the cluster counts along N first (CTAs that share x), then M (CTAs that share weight), then K. */
     struct task {
         int rank, rank_n, rank_m, rank_k;
         int row, column, first_row; /* first_row: of the cluster */
-        int first, steps;           /* stages of k */
+        int first, steps;           /* stages along K */
 
         __device__ __forceinline__ task(const rvit_cu_linear_small_m_params &params)
         {
@@ -76,36 +76,36 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         return params.cluster_n * params.cluster_m * params.split_k > 1;
     }
 
-    /* A stage's rows of x, or this CTA's share of them, for all that share them. */
+    /* Copies a stage's rows of x, or this CTA's share of them with multicast. */
     static __device__ __forceinline__ void copy_x(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int stage,
                                                   int step)
     {
         const int rows = BM / params.cluster_n, mine = t.rank_n * rows;
-        const uint32_t to = m.x(stage) + mine * 128, came = m.came(stage);
+        const uint32_t to = m.x(stage) + mine * 128, full = m.full(stage);
         if (params.cluster_n > 1)
-            copy_box_to(to, &params.x, (t.first + step) * DEPTH, t.row + mine, came, ((1 << params.cluster_n) - 1) << (t.rank - t.rank_n));
+            copy_box_to(to, &params.x, (t.first + step) * DEPTH, t.row + mine, full, ((1 << params.cluster_n) - 1) << (t.rank - t.rank_n));
         else
-            copy_box(to, &params.x, (t.first + step) * DEPTH, t.row, came);
+            copy_box(to, &params.x, (t.first + step) * DEPTH, t.row, full);
     }
 
-    /* The map brings rows of weight in the order in which a lane's sums are neighbours in a row of out. */
+    /* The tensor map permutes rows of weight so that a lane's sums are adjacent in a row of out. */
     static __device__ __forceinline__ void copy_weight(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int stage,
                                                        int step)
     {
         const int rows = BN / params.cluster_m, mine = t.rank_m * rows;
-        const uint32_t to = m.weight(stage) + mine * 128, came = m.came(stage);
+        const uint32_t to = m.weight(stage) + mine * 128, full = m.full(stage);
         const int from = (t.column + mine) / UNIT;
         if (params.cluster_m > 1) {
             int mask = 0;
             for (int i = 0; i < params.cluster_m; i++)
                 mask |= 1 << (t.rank + (i - t.rank_m) * params.cluster_n);
-            copy_folded_box_to(to, &params.weight, (t.first + step) * DEPTH, from, came, mask);
+            copy_folded_box_to(to, &params.weight, (t.first + step) * DEPTH, from, full, mask);
         } else {
-            copy_folded_box(to, &params.weight, (t.first + step) * DEPTH, from, came);
+            copy_folded_box(to, &params.weight, (t.first + step) * DEPTH, from, full);
         }
     }
 
-    /* By one thread. */
+    /* Called by one thread. */
     static __device__ __forceinline__ void copy(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m)
     {
         if (!params.args.constant_weights)
@@ -113,35 +113,35 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         const int ahead = min(params.stages, t.steps);
 #pragma unroll 1
         for (int i = 0; i < ahead; i++) {
-            barrier_expect(m.came(i), BN * 128);
+            barrier_expect(m.full(i), BN * 128);
             copy_weight(params, t, m, i, i);
         }
         wait_for_previous();
-        if (t.first_row >= live_rows(params.args.rows)) { /* memory that copies are on their way to must not be given back */
+        if (t.first_row >= live_rows(params.args.rows)) { /* shared memory must not be released while copies are in flight */
 #pragma unroll 1
             for (int i = 0; i < ahead; i++) {
-                barrier_arrive(m.came(i));
-                barrier_wait(m.came(i), 0);
+                barrier_arrive(m.full(i));
+                barrier_wait(m.full(i), 0);
             }
             return;
         }
 #pragma unroll 1
         for (int i = 0; i < ahead; i++) {
-            barrier_announce(m.came(i), X_BYTES);
+            barrier_arrive_expect(m.full(i), X_BYTES);
             copy_x(params, t, m, i, i);
         }
         ring_position at = {0, 0};
 #pragma unroll 1
         for (int step = params.stages; step < t.steps; step++, at.next(params.stages)) {
-            barrier_wait(m.left(at.stage), at.parity);
-            barrier_announce(m.came(at.stage), STAGE_BYTES);
+            barrier_wait(m.empty(at.stage), at.parity);
+            barrier_arrive_expect(m.full(at.stage), STAGE_BYTES);
             copy_weight(params, t, m, at.stage, step);
             copy_x(params, t, m, at.stage, step);
         }
     }
 
-    /* The CTA whose copies wait for this lane to say that its warp has left a stage; -1: none. */
-    static __device__ __forceinline__ int copier_of(const rvit_cu_linear_small_m_params &params, const task &t, int lane)
+    /* The CTA whose producer this lane notifies when its warp has read a stage; -1: none. */
+    static __device__ __forceinline__ int producer_of(const rvit_cu_linear_small_m_params &params, const task &t, int lane)
     {
         if (lane < params.cluster_n)
             return t.rank - t.rank_n + lane;
@@ -153,38 +153,38 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
     {
         const uint64_t x = matrix_at(m.x(stage) + group * 64 * 128, 16), weight = matrix_at(m.weight(stage), 16);
 #pragma unroll
-        for (int k = 0; k < K_STEPS; k++) /* 16 channels further: few instructions between products of few columns */
+        for (int k = 0; k < K_STEPS; k++) /* descriptors advance by 16 channels: few instructions between narrow wgmma */
             wgmma<T, BN>::smem_smem(sum, x + k * 32 / 16, weight + k * 32 / 16);
         wgmma_commit();
     }
 
     static __device__ __forceinline__ void multiply_all(float (&sum)[BN / 2], const rvit_cu_linear_small_m_params &params, const task &t,
-                                                        const ring &m, int group, int copier)
+                                                        const ring &m, int group, int producer)
     {
         ring_position at = {0, 0};
-        barrier_wait(m.came(0), 0);
+        barrier_wait(m.full(0), 0);
         wgmma_fence();
         multiply(sum, m, 0, group);
 #pragma unroll 1
         for (int step = 1; step < t.steps; step++) {
             const int before = at.stage;
             at.next(params.stages);
-            barrier_wait(m.came(at.stage), at.parity);
+            barrier_wait(m.full(at.stage), at.parity);
             wgmma_fence();
             multiply(sum, m, at.stage, group);
             wgmma_wait<1>();
-            if (step - 1 + params.stages < t.steps && copier >= 0) { /* else nobody waits for it */
+            if (step - 1 + params.stages < t.steps && producer >= 0) { /* otherwise no producer waits for it */
                 if (is_clustered(params))
-                    barrier_arrive_in(m.left(before), copier);
+                    barrier_arrive_in(m.empty(before), producer);
                 else
-                    barrier_arrive(m.left(before));
+                    barrier_arrive(m.empty(before));
             }
         }
         wgmma_wait<0>();
         keep_here(sum);
     }
 
-    /* Where a part's pieces for this lane lie: pieces of each part, 16 bytes of each lane side by side. */
+    /* The address of a rank's pieces for this lane. Each piece has 16 bytes per lane, contiguous. */
     static __device__ __forceinline__ uint32_t piece_at(const rvit_cu_linear_small_m_params &params, const ring &m, int warp, int part,
                                                         int piece)
     {
@@ -192,7 +192,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         return m.x(params.stages) + ((((warp * params.split_k + part) * n + piece) * QUADS) * 32 + (threadIdx.x & 31)) * 16;
     }
 
-    /* Each CTA gets the sums of its pieces. */
+    /* Sends each CTA the sums of its pieces. */
     static __device__ __forceinline__ void send(const float (&sum)[BN / 2], const rvit_cu_linear_small_m_params &params, const task &t,
                                                 const ring &m, int warp)
     {
@@ -207,15 +207,15 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
 #pragma unroll
             for (int q = 0; q < QUADS; q++) {
                 const int u = p % UNITS, half = p / UNITS;
-                store_in_cluster(there + q * 512,
-                                 make_float4(sum[lane_of::sum_of(u, q * 4, half)], sum[lane_of::sum_of(u, q * 4 + 1, half)],
-                                             sum[lane_of::sum_of(u, q * 4 + 2, half)], sum[lane_of::sum_of(u, q * 4 + 3, half)]),
-                                 added);
+                store_async_cluster(there + q * 512,
+                                    make_float4(sum[lane_of::sum_of(u, q * 4, half)], sum[lane_of::sum_of(u, q * 4 + 1, half)],
+                                                sum[lane_of::sum_of(u, q * 4 + 2, half)], sum[lane_of::sum_of(u, q * 4 + 3, half)]),
+                                    added);
             }
         }
     }
 
-    /* The sums of this CTA's pieces, all parts in order. */
+    /* Reduces the sums of this CTA's pieces over all ranks, in order. */
     static __device__ __forceinline__ void add_parts(float4 (&sum)[MOST], uint32_t from, int n, int parts)
     {
 #pragma unroll
@@ -232,7 +232,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         }
     }
 
-    /* Of 16 bits: an activation, and no residual. */
+    /* 16-bit output: activation, no residual. */
     static __device__ __forceinline__ void finish(T *to, const rvit_cu_linear_params &params, const float4 (&sum)[MOST],
                                                   const float4 (&)[MOST], int n, int width)
     {
@@ -256,7 +256,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
                 store_4(to + i * UNIT, make_float4(sum[i].x + more[i].x, sum[i].y + more[i].y, sum[i].z + more[i].z, sum[i].w + more[i].w));
     }
 
-    /* This CTA's pieces are of one row of each lane's two, because the number of parts is even. The residual comes while parts do. */
+    /* This CTA's pieces are in one of a lane's two rows, because split_k is even. The residual is loaded while partial sums arrive. */
     static __device__ __forceinline__ void receive(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int warp,
                                                    int row, int column, int rows)
     {
@@ -283,8 +283,8 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         finish(static_cast<U *>(args.out) + (long long)row * args.out_features + column, args, sum, more, n * QUADS, width);
     }
 
-    /* Instructions come from memory, and those behind the products would be waited for: while the kernel before this one ends, they are run
-       once for no rows. */
+    /* e4m3 kernels run the epilogue once for no rows while the previous kernel ends, because fetching its instructions after the
+       multiplications would take longer than running it. */
     static __device__ __forceinline__ void work(const rvit_cu_linear_small_m_params &params, const task &t, const ring &m, int warp)
     {
         const rvit_cu_linear_params &args = params.args;
@@ -293,7 +293,7 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         float sum[1][BN / 2];
         lane_of::begin(sum, args, t.rank_k == 0 ? t.column + (int)(threadIdx.x & 3) * STEP : args.out_features);
         keep_here(sum[0]);
-        const int copier = copier_of(params, t, threadIdx.x & 31);
+        const int producer = producer_of(params, t, threadIdx.x & 31);
 #pragma unroll 1
         for (bool rehearses = HAS_SCALES && args.constant_weights;; rehearses = false) {
             int rows = 0;
@@ -306,10 +306,10 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
                     return;
                 }
                 if (!HAS_SCALES && params.split_k > 1 && (threadIdx.x & 31) == 0)
-                    barrier_announce(m.added(warp), PIECES * QUADS * 512);
-                multiply_all(sum[0], params, t, m, warp / 4, copier);
+                    barrier_arrive_expect(m.added(warp), PIECES * QUADS * 512);
+                multiply_all(sum[0], params, t, m, warp / 4, producer);
             }
-            const int lane = recompute((int)threadIdx.x); /* not kept while the products are made */
+            const int lane = recompute((int)threadIdx.x); /* recomputed, not kept during the multiplications */
             const int row = t.row + lane / 32 * 16 + (lane & 31) / 4, column = t.column + (lane & 3) * STEP;
             if (!HAS_SCALES && params.split_k > 1) {
                 if constexpr (!HAS_SCALES) {
@@ -334,14 +334,14 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
             prefetch_map(&params.weight);
             prefetch_map(&params.x);
             for (int i = 0; i < params.stages; i++) {
-                barrier_init(m.came(i), 1);
-                barrier_init(m.left(i), GROUPS * 4 * (params.cluster_n + params.cluster_m - 1));
+                barrier_init(m.full(i), 1);
+                barrier_init(m.empty(i), GROUPS * 4 * (params.cluster_n + params.cluster_m - 1));
             }
             for (int i = 0; i < GROUPS * 4; i++)
                 barrier_init(m.added(i), 1);
             barrier_init_fence();
         }
-        if (is_clustered(params)) /* their barriers are there too */
+        if (is_clustered(params)) /* the barriers of all CTAs must be initialised */
             cluster_sync();
         else
             block_sync();
@@ -355,13 +355,13 @@ template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct line
         } else {
             work(params, t, m, warp);
         }
-        if (is_clustered(params)) /* a CTA's memory and barriers are there until the others are done with them */
+        if (is_clustered(params)) /* shared memory must stay until the other CTAs have finished with it */
             cluster_wait();
     }
 
 #else
 
-    /* Other devices run other kernels. */
+    /* Empty on other architectures, which run other kernels. */
     static __device__ __forceinline__ void run(const rvit_cu_linear_small_m_params &params)
     {
         (void)params;

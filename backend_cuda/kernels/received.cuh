@@ -1,20 +1,20 @@
-/* The attention that tokens receive, on tensor cores: the half of the gradient of attention (attention_backward.cuh) that has keys, without
-   gradients. A warp has 16 * MT keys in registers and adds up their weights over all queries of the image, which come in stages. In float32
-   throughout without tensor cores: a CTA has 32 keys and takes blocks of 32 queries, divided as in attention_f32.cuh. */
+/* Received attention on tensor cores: the sum of the weights that each key gets from all queries of the image. A warp has 16 * MT keys
+   in registers; queries come in stages. The float32 kernels use no tensor cores: a CTA has 32 keys and takes blocks of 32 queries,
+   shared as in attention_f32.cuh. */
 #ifndef RVIT_RECEIVED_CUH
 #define RVIT_RECEIVED_CUH
 
 #include "attention_backward.cuh"
 #include "attention_f32.cuh"
 
-/* What a query adds to its logits. That of a query without weight, or past the image, is -infinity. */
+/* What a query adds to its logits; -infinity without weights or past the image. */
 RVIT_DEVICE float received_number(const rvit_cu_received_params &params, const attention_work &work, int row)
 {
     const float lse = row < work.length ? first_number(params.lse, work, params)[(long long)row * params.n_heads] : -INFINITY;
     return lse == -INFINITY ? -INFINITY : mul_rn(-lse, params.lse_factor);
 }
 
-/* Two stages of queries, each ROWS of them and their numbers. */
+/* Two stages of queries, ROWS each, and their numbers. */
 template <typename T, int D, int ROWS> struct received_stages {
     static const int CHUNKS = D / 8, PITCH = tile_rows<D>::PITCH, ARRAY = ROWS * PITCH, SIZE = ARRAY + ROWS * 4;
     const rvit_cu_received_params &params;
@@ -24,7 +24,7 @@ template <typename T, int D, int ROWS> struct received_stages {
     {
         RVIT_DYNAMIC_SHARED(memory);
         const uint32_t to = shared_address(memory) + stage * SIZE;
-        const int thread = recompute(threadIdx.x), step = recompute(blockDim.x); /* kept in registers otherwise */
+        const int thread = recompute(threadIdx.x), step = recompute(blockDim.x); /* not kept in registers */
         const int chunk = thread % CHUNKS, left = work.length - begin, n = min(ROWS, (left + 15) & ~15), rows = step / CHUNKS;
         const T *q = first_row(static_cast<const T *>(params.q), params.q_stride, work, params) + begin * params.q_stride + chunk * 8;
         for (int row = thread / CHUNKS; row < n && thread < rows * CHUNKS; row += rows)
@@ -37,7 +37,7 @@ template <typename T, int D, int ROWS> struct received_stages {
     }
 };
 
-/* The weights of 16 queries for the warp's keys, added to their sums. at: the lane's chunk of the first query. */
+/* Adds the weights of 16 queries to the sums of the warp's keys. at: the lane's chunk of the first query. */
 template <typename T, int D, int MT>
 RVIT_DEVICE void receive_step(float (&sum)[MT][2], const uint32_t (&keys)[MT][D / 16][4], const float (&bias)[MT][2], float scale, int at,
                               uint32_t numbers)
@@ -57,7 +57,7 @@ RVIT_DEVICE void receive_step(float (&sum)[MT][2], const uint32_t (&keys)[MT][D 
     }
 }
 
-/* A CTA has 16 * MT keys for each of its warps. */
+/* A CTA has 16 * MT keys per warp. */
 template <typename T, int D, int MT, int ROWS> RVIT_DEVICE void receive(const rvit_cu_received_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -78,7 +78,7 @@ template <typename T, int D, int MT, int ROWS> RVIT_DEVICE void receive(const rv
     for (int m = 0; m < MT; m++) {
 #pragma unroll
         for (int i = 0; i < D / 4; i++)
-            keys[m][i / 4][i % 4] ^= params.zero; /* as in backward_rows::begin */
+            keys[m][i / 4][i % 4] ^= params.zero; /* see backward_rows::begin */
 #pragma unroll
         for (int h = 0; h < 2; h++)
             bias[m][h] = key_number(params, work, row + m * 16 + h * 8 + (lane >> 2)), sum[m][h] = 0.0f;

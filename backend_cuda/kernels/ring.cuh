@@ -1,4 +1,4 @@
-/* Shared memory of GEMMs of warpgroups: barriers, and a ring of stages with rows of x and of weight. */
+/* Shared memory of the wgmma GEMMs: barriers, and pipeline stages with rows of x and weight. */
 #ifndef RVIT_RING_CUH
 #define RVIT_RING_CUH
 
@@ -6,20 +6,19 @@
 
 #ifdef RVIT_HOPPER
 
-/* Shared addresses. Of each stage there is a barrier for rows that have come, and that all have left. A kernel's own barriers begin 512
-   bytes behind those of stage 0. */
+/* Shared memory addresses. Each stage has a full and an empty barrier. A kernel's own barriers start 512 bytes after those of stage 0. */
 template <int X_BYTES, int STAGE_BYTES> struct ring_of_stages {
     uint32_t barriers;
 
     __device__ __forceinline__ ring_of_stages(const unsigned char *memory)
     {
-        barriers = (shared_address(memory) + 1023) & ~1023u; /* the swizzle is one of addresses */
+        barriers = (shared_address(memory) + 1023) & ~1023u; /* the swizzle depends on addresses */
     }
-    __device__ __forceinline__ uint32_t came(int stage) const
+    __device__ __forceinline__ uint32_t full(int stage) const
     {
         return barriers + stage * 16;
     }
-    __device__ __forceinline__ uint32_t left(int stage) const
+    __device__ __forceinline__ uint32_t empty(int stage) const
     {
         return barriers + stage * 16 + 8;
     }

@@ -16,7 +16,7 @@ RVIT_DEVICE void barrier_arrive(uint32_t barrier, emu::site at = emu::site::here
     emu::barrier_arrive(at, barrier, 0);
 }
 
-RVIT_DEVICE void barrier_announce(uint32_t barrier, int bytes, emu::site at = emu::site::here())
+RVIT_DEVICE void barrier_arrive_expect(uint32_t barrier, int bytes, emu::site at = emu::site::here())
 {
     emu::barrier_arrive(at, barrier, bytes);
 }
@@ -81,9 +81,9 @@ RVIT_DEVICE uint32_t cluster_address(uint32_t shared, int rank, emu::site at = e
     return emu::cluster_address(at, shared, rank);
 }
 
-RVIT_DEVICE void store_in_cluster(uint32_t there, float4 x, uint32_t barrier_there, emu::site at = emu::site::here())
+RVIT_DEVICE void store_async_cluster(uint32_t there, float4 x, uint32_t barrier_there, emu::site at = emu::site::here())
 {
-    emu::store_in_cluster(at, there, &x, barrier_there);
+    emu::store_async_cluster(at, there, &x, barrier_there);
 }
 
 RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int rank, emu::site at = emu::site::here())

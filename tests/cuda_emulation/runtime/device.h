@@ -45,7 +45,7 @@ int cluster_rank();
 /* mapa: a shared address as one of the block of that rank. */
 uint32_t cluster_address(site at, uint32_t shared, int rank);
 /* st.async of 16 bytes, done at once; both addresses are of one block of the cluster. */
-void store_in_cluster(site at, uint32_t there, const void *bytes, uint32_t barrier_there);
+void store_async_cluster(site at, uint32_t there, const void *bytes, uint32_t barrier_there);
 
 /* griddepcontrol.wait. */
 void wait_for_previous();

@@ -277,7 +277,7 @@ void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const in
     }
 }
 
-void store_in_cluster(site at, uint32_t there, const void *bytes, uint32_t barrier_there)
+void store_async_cluster(site at, uint32_t there, const void *bytes, uint32_t barrier_there)
 {
     block &in = block_of_address(at, there);
     if (&block_of_address(at, barrier_there) != &in)

@@ -18,7 +18,7 @@ extern "C" __global__ void cluster_pass(const test_params params)
         barrier_init(barrier, 1);
     block_sync();
     if (i == 0)
-        barrier_announce(barrier, 64 * 16);
+        barrier_arrive_expect(barrier, 64 * 16);
     if (params.option != 1)
         cluster_sync();
     if (params.option == 4)
@@ -32,7 +32,7 @@ extern "C" __global__ void cluster_pass(const test_params params)
         mine[i] = x;
         x = mine[i];
     }
-    store_in_cluster(cluster_address(slots + (uint32_t)i * 16, next), make_float4(x, 0.0f, 0.0f, 0.0f), cluster_address(barrier, next));
+    store_async_cluster(cluster_address(slots + (uint32_t)i * 16, next), make_float4(x, 0.0f, 0.0f, 0.0f), cluster_address(barrier, next));
     if (params.option == 3 && rank == n - 1)
         return;
     if (params.option != 2)
