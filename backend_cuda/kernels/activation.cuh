@@ -1,4 +1,4 @@
-/* The activations of linear. */
+/* The activation functions of linear. */
 #ifndef RVIT_ACTIVATION_CUH
 #define RVIT_ACTIVATION_CUH
 
@@ -10,8 +10,8 @@ RVIT_DEVICE float gelu(float x)
     return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
 }
 
-/* The same for outputs of 16 bits: x Phi(x) = (x + |x|) / 2 - |x| Phi(-|x|), the last factor as 2^p, p fitted to its logarithm. Off by at
-   most 8e-7, and by 5e-6 of the result. */
+/* GELU for 16-bit outputs: x Phi(x) = (x + |x|) / 2 - |x| Phi(-|x|), with the last factor as 2^p, where p is fitted to its logarithm.
+   The error is at most 8e-7, and 5e-6 of the result. */
 RVIT_DEVICE float gelu_fast(float x)
 {
     const float u = fminf(fabsf(x), 13.0f); /* where 2^p is zero */
@@ -26,7 +26,7 @@ RVIT_DEVICE float gelu_fast(float x)
     return fmaf(-u, exp2_fast(p), fmaf(0.5f, x, 0.5f * fabsf(x)));
 }
 
-/* The same of several numbers, step by step, so that no step waits for the one before it. */
+/* The same for several numbers, interleaved to hide latency. */
 template <int N> RVIT_DEVICE void gelu_fast(float (&x)[N])
 {
     const float factors[7] = {5.993678e-5f, -9.163649e-4f, 8.4473956e-3f, -5.3824533e-2f, -4.5861566e-1f, -1.1511801f, -1.0000038f};
@@ -47,15 +47,15 @@ template <int N> RVIT_DEVICE void gelu_fast(float (&x)[N])
         x[i] = fmaf(-u[i], exp2_fast(p[i]), x[i]);
 }
 
-/* The same of pairs of halves, times a factor, for outputs of e4m3: off by 0.9 % of the result where it is more than 3e-3 (0.2 % for
-   x > -1), and by 4e-5 where not. */
+/* The same for pairs of halves, times a factor, for e4m3 outputs. The error is 0.9 % of results above 3e-3 (0.2 % for x > -1), and 4e-5
+   otherwise. */
 template <int N> RVIT_DEVICE void gelu_of_halves(uint32_t (&x)[N], uint32_t factor)
 {
     const float factors[5] = {5.7138119e-3f, -4.7854267e-2f, -4.6464211e-1f, -1.1489314f, -1.0001389f};
     uint32_t p[N];
 #pragma unroll
     for (int i = 0; i < N; i++)
-        p[i] = pair_of_halves(-3.0884858e-4f); /* so that 2^p is zero for all large numbers */
+        p[i] = pair_of_halves(-3.0884858e-4f); /* makes 2^p zero for all large numbers */
 #pragma unroll
     for (int k = 0; k < 5; k++)
 #pragma unroll
@@ -66,7 +66,7 @@ template <int N> RVIT_DEVICE void gelu_of_halves(uint32_t (&x)[N], uint32_t fact
         x[i] = mul_halves(sub_product_halves(max_halves(x[i], 0), magnitude_of_halves(x[i]), exp2_halves(p[i])), factor);
 }
 
-/* x sigmoid(x (slope + cubic x^2)): the tanh GELU, the quick GELU, SiLU (core/contract/op.h). An exponential that overflows makes it 0. */
+/* x sigmoid(x (slope + cubic x^2)): tanh GELU, quick GELU, SiLU (core/contract/op.h). 0 if the exponential overflows. */
 RVIT_DEVICE float sigmoid_product(float x, float slope, float cubic)
 {
     return x / (1.0f + expf(-x * fmaf(cubic, fminf(x * x, RVIT_CU_SIGMOID_SQUARE), slope)));
@@ -78,12 +78,12 @@ RVIT_DEVICE float sigmoid_product_fast(float x, float slope, float cubic)
     return x * reciprocal_fast(1.0f + exp2_fast(-1.44269504f * z));
 }
 
-/* What a GEMM kernel has code for. Most have no more than models ask for: in PLAIN no activation or GELU, and no gates; in SIGMOID a
-   sigmoid, gated or not, with outputs of 16 bits and no residual. ALL: everything. */
+/* What a GEMM kernel supports. Most have only what models use. PLAIN: no activation or GELU, not gated. SIGMOID: a sigmoid, gated or
+   not, 16-bit output, no residual. ALL: everything. */
 enum serves { PLAIN, SIGMOID, ALL };
 
-/* Where they are few, some tiles at a time, in a loop in which the others move up: instructions come from L2, and those for all sums take
-   longer to come than to run. Of many tiles the moves would take longer still. */
+/* A warp with few tiles loops over some at a time and shifts the others up, because fetching unrolled code from L2 takes longer than
+   running it. With many tiles, the shifts would cost more. */
 template <int M, int N, typename F> RVIT_DEVICE void for_sums(float (&sum)[M][N][4], F replace)
 {
     const int TILES = M * N, AT_ONCE = TILES > 8 ? 2 : TILES;
@@ -104,7 +104,7 @@ template <int M, int N, typename F> RVIT_DEVICE void for_sums(float (&sum)[M][N]
     }
 }
 
-/* Gates and values are neighbours in a row of an mma tile; their product takes the gate's place. */
+/* Gates and values are adjacent in a row of an mma tile. Their product replaces the gate. */
 template <int M, int N, typename F> RVIT_DEVICE void gate_sums(float (&sum)[M][N][4], F activate)
 {
 #pragma unroll
@@ -116,7 +116,7 @@ template <int M, int N, typename F> RVIT_DEVICE void gate_sums(float (&sum)[M][N
                 sum[m][t][i] = activate(sum[m][t][i]) * sum[m][t][i + 1];
 }
 
-/* The sums of mma tiles, which hold the bias. */
+/* For the sums of mma tiles, with the bias added. */
 template <serves SERVES, int M, int N> RVIT_DEVICE void activate_sums(const rvit_cu_linear_params &params, float (&sum)[M][N][4])
 {
     const float slope = params.slope, cubic = params.cubic;

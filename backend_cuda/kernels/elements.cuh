@@ -1,4 +1,4 @@
-/* Stored element types, and what the kernels share: rows, images, four elements at a time. */
+/* Element types, and helpers of all kernels: rows, images, vectors of four elements. */
 #ifndef RVIT_ELEMENTS_CUH
 #define RVIT_ELEMENTS_CUH
 
@@ -32,7 +32,7 @@ RVIT_DEVICE float to_float(bf16 x)
     return bf16_float(x.bits);
 }
 
-/* A pair rounded to the type, a pair unpacked to float32, and the mma of the type. */
+/* For each type: rounding and unpacking a pair, and its mma. */
 template <typename T> struct element;
 
 template <> struct element<f16> {
@@ -67,8 +67,8 @@ template <> struct element<bf16> {
     }
 };
 
-/* Four elements from a place that is a multiple of four elements away from a 16-byte boundary; as stored and as numbers, so that many can
-   be on their way before the first is used. */
+/* Four elements, at a multiple of four elements from a 16-byte boundary, in stored form or as float32. The stored form allows many loads
+   in flight. */
 template <typename T> struct raw_4 {
     typedef uint2 type;
     static __device__ __forceinline__ float4 floats(uint2 raw)
@@ -130,7 +130,7 @@ template <typename T> RVIT_DEVICE void store_2(T *p, float2 x)
     *reinterpret_cast<uint32_t *>(p) = element<T>::pack(x.x, x.y);
 }
 
-/* The same with what rounding takes from each value `second` elements further on; 0: without. float32 is not rounded. */
+/* Stores a value and, low_offset elements further on, what rounding took from it; 0: no low half. float32 is not rounded. */
 RVIT_DEVICE void store_split(float *p, int, float4 x)
 {
     store_4(p, x);
@@ -159,7 +159,7 @@ template <typename T> RVIT_DEVICE void store_split(T *p, int low_offset, float2 
         store_2(p + low_offset, make_float2(x.x - y.x, x.y - y.y));
 }
 
-/* Four elements whose type is known at run time: index counts elements. */
+/* Four elements with the type known at run time. index counts elements. */
 RVIT_DEVICE float4 load_4_as(int dtype, const void *p, long long index)
 {
     if (dtype == RVIT_CU_F32)
@@ -179,8 +179,7 @@ RVIT_DEVICE void store_4_as(int dtype, void *p, long long index, float4 x)
         store_4(static_cast<bf16 *>(p) + index, x);
 }
 
-/* The same value, of which the compiler knows nothing: what is derived from it is computed where it is used instead of being kept in
-   registers through a loop. */
+/* Returns x, opaque to the compiler, so that what depends on it is recomputed instead of kept in registers through a loop. */
 RVIT_DEVICE int recompute(int x)
 {
     asm volatile("" : "+r"(x));
@@ -192,7 +191,7 @@ RVIT_DEVICE int live_rows(const rvit_cu_rows &rows)
     return rows.live == nullptr ? rows.capacity : min(max(*rows.live, 0), rows.capacity);
 }
 
-/* The rows of an image: inside 0..rows and at most max_len of them, whatever cu_seqlens holds. */
+/* The rows of an image, clamped to 0..rows and at most max_len, whatever cu_seqlens holds. */
 struct image_rows {
     int begin, len;
 };
@@ -206,7 +205,7 @@ RVIT_DEVICE image_rows rows_of_image(const int32_t *cu_seqlens, int image, int r
     return r;
 }
 
-/* By a warp: n pieces, of which several are read before one is written. */
+/* A warp copies n pieces, with several loads in flight. */
 template <typename V> RVIT_DEVICE void copy_pieces(V *to, const V *from, int n)
 {
     enum { AHEAD = 8 };

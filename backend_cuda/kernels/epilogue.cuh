@@ -1,10 +1,10 @@
-/* The epilogue of a GEMM by cuBLASLt, in place: bias and activation. */
+/* The epilogue after a cuBLASLt GEMM, in place: bias and activation. */
 #ifndef RVIT_EPILOGUE_CUH
 #define RVIT_EPILOGUE_CUH
 
 #include "activation.cuh"
 
-/* 16 bytes of outputs: unpacked to float32, packed, and the activations of their precision. */
+/* 16 bytes of outputs: unpacking, packing, and activations of matching precision. */
 template <typename T> struct chunk {
     typedef uint4 raw;
     static const int SIZE = 8;
@@ -53,8 +53,8 @@ template <> struct chunk<float> {
     }
 };
 
-/* From the last row to the first: the GEMM wrote its last rows last, so they are still in L2, and the
-   next GEMM finds its first rows there. SERVES: PLAIN or SIGMOID. */
+/* Processes the last rows first: the GEMM wrote them last, so they are still in L2, and the next GEMM finds its first rows there.
+   SERVES: PLAIN or SIGMOID. */
 template <typename T, serves SERVES> RVIT_DEVICE void finish_gemm(const rvit_cu_epilogue_params &params)
 {
     typedef chunk<T> C;

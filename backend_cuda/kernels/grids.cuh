@@ -1,4 +1,4 @@
-/* What follows from the grids of a batch: its layout, its first rows, the angles of its rotary positions. */
+/* What follows from the patch grids of a batch: layouts, embedded rows, rotary angles. */
 #ifndef RVIT_GRIDS_CUH
 #define RVIT_GRIDS_CUH
 
@@ -6,7 +6,7 @@
 
 #include "../tile.h"
 
-/* What is above `most` counts as that much, so that no sum overflows. */
+/* Saturates at `most`, so that no sum overflows. */
 RVIT_DEVICE int sum_up_to(int a, int b, int most)
 {
     return (int)min((unsigned)a + (unsigned)b, (unsigned)most);
@@ -16,7 +16,7 @@ struct image_size {
     int height, width, patches, tokens, windows;
 };
 
-/* A batch up to an image. */
+/* Totals of a batch up to an image. */
 struct batch_size {
     int rows, patch_rows, windows;
 };
@@ -52,7 +52,7 @@ RVIT_DEVICE batch_size add_image(const rvit_cu_grid_layout_params &params, batch
     return after;
 }
 
-/* The line and the column of a unit of an image of unit_height x unit_width, by its number among the rows. */
+/* The position of a merge group (unit) in an image of unit_height x unit_width groups, from its number in row order. */
 RVIT_DEVICE int2 position_of_unit(int window, int unit_height, int unit_width, int unit)
 {
     if (window == 0)
@@ -62,7 +62,7 @@ RVIT_DEVICE int2 position_of_unit(int window, int unit_height, int unit_width, i
     return make_int2(top + inner / columns, left + inner % columns);
 }
 
-/* The reverse. */
+/* The inverse. */
 RVIT_DEVICE int unit_at(int window, int unit_height, int unit_width, int y, int x)
 {
     if (window == 0)
@@ -72,7 +72,7 @@ RVIT_DEVICE int unit_at(int window, int unit_height, int unit_width, int y, int 
     return top * unit_width + left * lines + (y - top) * columns + x - left;
 }
 
-/* The rows begin .. end - 1 of an image. */
+/* For rows begin .. end - 1 of an image. */
 RVIT_DEVICE void fill_patches(const rvit_cu_grid_layout_params &params, image_size size, int image, int begin, int end, int patch_row)
 {
     const int merge = params.merge, area = merge * merge, grid = size.height << 16 | size.width;
@@ -91,7 +91,7 @@ RVIT_DEVICE void fill_patches(const rvit_cu_grid_layout_params &params, image_si
     }
 }
 
-/* Of an image whose rows are begin .. end - 1: for each unit, line after line, its number among the rows. */
+/* For an image with rows begin .. end - 1: the number in row order of each merge group, line by line. */
 RVIT_DEVICE void fill_unit_rows(const rvit_cu_grid_layout_params &params, image_size size, int begin, int end)
 {
     const int merge = params.merge, area = merge * merge, unit_height = size.height / merge, unit_width = size.width / merge;
@@ -102,7 +102,7 @@ RVIT_DEVICE void fill_unit_rows(const rvit_cu_grid_layout_params &params, image_
     }
 }
 
-/* The first row of each window of such an image, whose first window is number `window`. */
+/* The first row of each window of the image, whose first window is number `window`. */
 RVIT_DEVICE void fill_windows(const rvit_cu_grid_layout_params &params, image_size size, int window, int begin, int end)
 {
     const int merge = params.merge, side = params.window, unit_height = size.height / merge, unit_width = size.width / merge;
@@ -129,7 +129,7 @@ RVIT_DEVICE batch_size sum_sizes(const rvit_cu_grid_layout_params &params, batch
     return all;
 }
 
-/* A CTA takes some images, and adds up those before by itself: that costs less than to wait for other CTAs. */
+/* A CTA takes some images and sums all images before them itself, which costs less than waiting for other CTAs. */
 RVIT_DEVICE void lay_out_grids(const rvit_cu_grid_layout_params &params)
 {
     const int n = params.live_images == nullptr ? params.n_images : min(max(*params.live_images, 0), params.n_images);
@@ -166,7 +166,7 @@ RVIT_DEVICE void lay_out_grids(const rvit_cu_grid_layout_params &params)
     }
 }
 
-/* A patch's at, inside its grid whatever the cell holds. */
+/* A patch's position, clamped to its grid. */
 struct patch_position {
     int y, x, height, width;
 };
@@ -179,7 +179,7 @@ RVIT_DEVICE patch_position position_of(int4 patch)
     return at;
 }
 
-/* One line or column of a resampled table: core/base/resample.h. */
+/* The taps in one axis of a resampled position embedding: core/base/resample.h. */
 struct table_taps {
     int how, side, first, n, at, step, unit;
     bool is_summed; /* weights are divided by their sum */
@@ -226,7 +226,7 @@ RVIT_DEVICE int tap_entry(const table_taps &taps, int tap)
     return min(max(taps.first + tap, 0), taps.side - 1);
 }
 
-/* The kernel at a tap; a linear one times unit, which makes it a whole number. */
+/* The filter at a tap. A linear filter is multiplied by unit, which makes it an integer. */
 RVIT_DEVICE float kernel_at(const table_taps &taps, int tap)
 {
     const int distance = abs(taps.at - tap * taps.step);
@@ -261,7 +261,7 @@ RVIT_DEVICE float4 times(float weight, float4 x)
     return make_float4(weight * x.x, weight * x.y, weight * x.z, weight * x.w);
 }
 
-/* Four columns of the resampled table. */
+/* Four columns of the resampled position embedding. */
 RVIT_DEVICE float4 position_at(const rvit_cu_embed_params &params, const table_taps &down, const table_taps &across, const float *weights,
                                int column)
 {
@@ -280,7 +280,7 @@ RVIT_DEVICE float4 position_at(const rvit_cu_embed_params &params, const table_t
     return sum;
 }
 
-/* A CTA takes a row at a time. */
+/* A CTA takes one row at a time. */
 template <typename T> RVIT_DEVICE void embed_rows(const rvit_cu_embed_params &params)
 {
     RVIT_SHARED float weights[2 * RVIT_CU_MAX_TABLE];
@@ -320,7 +320,7 @@ template <typename T> RVIT_DEVICE void embed_rows(const rvit_cu_embed_params &pa
     }
 }
 
-/* Cosine and sine of (high + low) turns: the nearest quarter turn is taken off first, exactly. */
+/* Cosine and sine of (high + low) turns. The nearest quarter turn is subtracted first, exactly. */
 RVIT_DEVICE float2 turn(float high, float low)
 {
     const float rest = high - rintf(high), quarter = rintf(4.0f * rest);
@@ -337,7 +337,7 @@ RVIT_DEVICE float2 turn(float high, float low)
     return quarter == 0.0f ? make_float2(cosine, sine) : make_float2(-cosine, -sine);
 }
 
-/* A warp takes a row, a lane a pair at a time. Products and quotients keep what their rounding loses. */
+/* A warp takes a row, a lane one pair at a time. Products and quotients are compensated for rounding. */
 RVIT_DEVICE void fill_turns(const rvit_cu_grid_rope_params &params)
 {
     const int rows = live_rows(params.rows), pairs = params.head_dim / 2, warps = (int)blockDim.x / 32;

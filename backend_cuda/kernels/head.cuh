@@ -1,5 +1,5 @@
-/* The classifier: layernorm of the first rows of a CTA's images, a warp an image, then their product with the weights of its classes. A
-   lane takes every 32nd group of four channels whatever the tile, so that an image's logits do not depend on it. */
+/* The classifier: layernorm of the first rows of a CTA's images, one warp per image, then a GEMM with the weights of its classes. A lane
+   takes every 32nd group of four channels whatever the tile, so an image's logits do not depend on it. */
 #ifndef RVIT_HEAD_CUH
 #define RVIT_HEAD_CUH
 
@@ -7,13 +7,13 @@
 
 #include "../tile.h"
 
-enum { HEAD_WARPS = RVIT_CU_HEAD_WARPS, HEAD_CHUNK = 1024 /* channels that are held in shared memory */ };
+enum { HEAD_WARPS = RVIT_CU_HEAD_WARPS, HEAD_CHUNK = 1024 /* channels held in shared memory */ };
 
 struct head_norm {
     float mean, scale;
 };
 
-/* body(channel, x) for the lane's groups of four of n channels from element `at` on, several of which are read before one is used. */
+/* Calls body(channel, x) for the lane's groups of four, out of n channels from element `at` on, with several loads in flight. */
 template <typename F> RVIT_DEVICE void for_groups(const rvit_cu_head_params &params, long long at, int n, F body)
 {
     enum { AHEAD = 4 };
@@ -37,7 +37,7 @@ RVIT_DEVICE image_rows rows_of_head(const rvit_cu_head_params &params, int image
     return rows_of_image(params.cu_seqlens, image, params.rows, params.rows);
 }
 
-/* By a warp. */
+/* Called by a warp. */
 RVIT_DEVICE head_norm norm_of_row(const rvit_cu_head_params &params, long long at)
 {
     const int dim = params.dim;
@@ -55,7 +55,7 @@ RVIT_DEVICE head_norm norm_of_row(const rvit_cu_head_params &params, long long a
     return {mean, inverse_sqrt(warp_sum(squares) * inverse_dim + params.eps)};
 }
 
-/* By a warp: n <= HEAD_CHUNK channels of a row from `first` on, normalised. */
+/* A warp stores n <= HEAD_CHUNK normalised channels of a row, from `first` on. */
 RVIT_DEVICE void hold_row(const rvit_cu_head_params &params, long long at, int first, int n, head_norm norm, float *normal)
 {
     for_groups(params, at + first, n, [&](int i, float4 x) {
@@ -71,7 +71,7 @@ RVIT_DEVICE void hold_row(const rvit_cu_head_params &params, long long at, int f
     });
 }
 
-/* value[0] of lane l becomes the sum over the lanes of value[l % N], added up as warp_sum does. */
+/* value[0] of lane l becomes the sum over all lanes of value[l % N], in the order of warp_sum. */
 template <int N, int MASK = 16> RVIT_DEVICE void sum_over_lanes(float *value)
 {
     const bool upper = (threadIdx.x & MASK) != 0;
@@ -88,11 +88,11 @@ template <int N, int MASK = 16> RVIT_DEVICE void sum_over_lanes(float *value)
         sum_over_lanes<(N > MASK ? MASK : N), MASK / 2>(value);
 }
 
-/* IMAGES images; CLASSES classes a warp. */
+/* IMAGES per CTA, CLASSES per warp. */
 template <typename W, int IMAGES, int CLASSES>
 RVIT_DEVICE void classify_tile(const rvit_cu_head_params &params, int first_image, int first_class)
 {
-    enum { AHEAD = IMAGES == 1 ? 6 : 1 }; /* groups of weights that are read before they are used */
+    enum { AHEAD = IMAGES == 1 ? 6 : 1 }; /* groups of weights in flight */
     alignas(16) RVIT_SHARED float normal[IMAGES][HEAD_CHUNK];
     RVIT_SHARED int has_tokens[IMAGES];
     const int dim = params.dim, warp = threadIdx.x / 32, lane = threadIdx.x & 31;

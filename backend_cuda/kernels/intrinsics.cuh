@@ -1,4 +1,4 @@
-/* What a device offers beyond C++, each as a small function. No other file has its instructions or CUDA built-in functions. */
+/* Device features beyond C++, each in a small function. No other file has inline assembly for them or CUDA built-in functions. */
 #ifndef RVIT_INTRINSICS_CUH
 #define RVIT_INTRINSICS_CUH
 
@@ -20,7 +20,7 @@ RVIT_DEVICE void block_sync()
     __syncthreads();
 }
 
-/* The barrier of that number, from 1 on, of as many threads of the block, whole warps. */
+/* The named barrier `number`, from 1 on, for `threads` threads of the block in whole warps. */
 RVIT_DEVICE void group_sync(int number, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
@@ -61,7 +61,7 @@ RVIT_DEVICE bool warp_any(bool predicate)
     return __any_sync(0xffffffffu, predicate) != 0;
 }
 
-/* The largest of the warp's numbers. */
+/* The maximum over the warp. */
 RVIT_DEVICE unsigned warp_max(unsigned value)
 {
     return __reduce_max_sync(0xffffffffu, value);
@@ -77,7 +77,7 @@ RVIT_DEVICE int atomic_max(int *p, int value)
     return atomicMax(p, value);
 }
 
-/* Also orders: what the block has written before its last barrier, before what a thread reads that finds the new value. */
+/* With acquire and release: a thread that reads the new value sees what the block wrote before its last barrier. */
 RVIT_DEVICE int atomic_add_ordered(int *p, int value)
 {
     int before;
@@ -85,14 +85,14 @@ RVIT_DEVICE int atomic_add_ordered(int *p, int value)
     return before;
 }
 
-/* Orders what the thread has written, and what others had before it met them at a barrier, before what it does next, for all blocks. */
+/* Orders this thread's accesses before its later ones for all blocks, including what other threads wrote before a common barrier. */
 RVIT_DEVICE void memory_fence()
 {
     __threadfence();
 }
 
-/* A kernel that is launched early (queue.c) runs beside those before it, and writes nothing until it has waited; nor does it read, but for
-   what no op of the program writes. From here on the one behind may be launched. */
+/* A kernel launched early (queue.c) runs concurrently with the previous ones. Until it has waited, it writes nothing, and reads only
+   what no op of the program writes. From launch_next on, the next kernel may start. */
 RVIT_DEVICE void launch_next()
 {
 #if __CUDA_ARCH__ >= 900
@@ -107,7 +107,7 @@ RVIT_DEVICE void wait_for_previous()
 #endif
 }
 
-/* Seen by other blocks, in no order with what else is read and written. */
+/* Visible to other blocks, without ordering. */
 RVIT_DEVICE unsigned long long load_relaxed(const unsigned long long *p)
 {
     unsigned long long value;
@@ -137,7 +137,7 @@ RVIT_DEVICE int leading_zeros(unsigned x)
     return __clz((int)x);
 }
 
-/* Of two pairs of 16-bit numbers, the two first ones and the two second ones. */
+/* The two low and the two high halves of two pairs of 16-bit values. */
 RVIT_DEVICE uint32_t low_halves(uint32_t a, uint32_t b)
 {
     return __byte_perm(a, b, 0x5410);
@@ -148,13 +148,13 @@ RVIT_DEVICE uint32_t high_halves(uint32_t a, uint32_t b)
     return __byte_perm(a, b, 0x7632);
 }
 
-/* The low word of the two, shifted right by 0..31 bits. */
+/* The low 32 bits of the pair, shifted right by 0..31 bits. */
 RVIT_DEVICE uint32_t shift_pair(uint32_t low, uint32_t high, int bits)
 {
     return __funnelshift_r(low, high, (unsigned)bits);
 }
 
-/* Two bytes, each the nearest to the number. */
+/* Two bytes, saturated to 0..255. */
 RVIT_DEVICE uint32_t saturate_u8x2(int low, int high)
 {
     uint32_t y;
@@ -172,7 +172,7 @@ RVIT_DEVICE float bits_float(uint32_t x)
     return __uint_as_float(x);
 }
 
-/* Rounded one by one: never contracted into a fused operation. */
+/* Rounded, never contracted into an fma. */
 RVIT_DEVICE float mul_rn(float a, float b)
 {
     return __fmul_rn(a, b);
@@ -183,7 +183,7 @@ RVIT_DEVICE float add_rn(float a, float b)
     return __fadd_rn(a, b);
 }
 
-/* The larger one; NaN if one of them is. */
+/* The maximum; NaN if an operand is. */
 RVIT_DEVICE float max_or_nan(float a, float b)
 {
     float y;
@@ -191,7 +191,7 @@ RVIT_DEVICE float max_or_nan(float a, float b)
     return y;
 }
 
-/* To 2 units in the last place. */
+/* Error of at most 2 ulp. */
 RVIT_DEVICE float inverse_sqrt(float x)
 {
     return rsqrtf(x);
@@ -251,12 +251,12 @@ RVIT_DEVICE uint32_t pack_bf16(float low, float high)
     return y;
 }
 
-/* e4m3: the device has it from compute capability 8.9 on. Elsewhere no kernel that needs it is launched. */
+/* e4m3 needs compute capability 8.9. Other devices never launch its kernels. */
 #if __CUDA_ARCH__ >= 890
 #define RVIT_HAS_E4M3
 #endif
 
-/* Four numbers, each rounded to the nearest; what is beyond 448 becomes 448, and NaN NaN. */
+/* Rounds four numbers to nearest. Magnitudes above 448 saturate; NaN stays NaN. */
 RVIT_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d)
 {
     uint32_t y = 0;
@@ -269,9 +269,7 @@ RVIT_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d)
     return y;
 }
 
-/* Pairs of halves. */
-
-/* What is beyond 65504 becomes that. */
+/* Saturates at 65504. */
 RVIT_DEVICE uint32_t pack_f16_finite(float low, float high)
 {
     uint32_t y;
@@ -279,7 +277,7 @@ RVIT_DEVICE uint32_t pack_f16_finite(float low, float high)
     return y;
 }
 
-/* The same number twice. */
+/* The same value in both halves. */
 RVIT_DEVICE uint32_t pair_of_halves(float x)
 {
     return pack_f16(x, x);
@@ -328,7 +326,7 @@ RVIT_DEVICE uint32_t exp2_halves(uint32_t x)
     return y;
 }
 
-/* 1 where a is larger than b, else 0. */
+/* 1 where a > b, otherwise 0. */
 RVIT_DEVICE uint32_t beyond_halves(uint32_t a, uint32_t b)
 {
     uint32_t y;
@@ -336,7 +334,7 @@ RVIT_DEVICE uint32_t beyond_halves(uint32_t a, uint32_t b)
     return y;
 }
 
-/* Four numbers, as pack_e4m3. */
+/* pack_e4m3 for two pairs of halves. */
 RVIT_DEVICE uint32_t pack_e4m3_of_halves(uint32_t low, uint32_t high)
 {
     uint32_t y = 0;
@@ -349,7 +347,7 @@ RVIT_DEVICE uint32_t pack_e4m3_of_halves(uint32_t low, uint32_t high)
     return y;
 }
 
-/* Asynchronous copies to shared memory: a thread waits for the groups it committed. With valid false zeroes are written and source is
+/* Asynchronous copies to shared memory. A thread waits for the groups that it committed. Without valid, zeros are written and source is
    not read. */
 
 RVIT_DEVICE uint32_t shared_address(const void *p)
@@ -357,13 +355,13 @@ RVIT_DEVICE uint32_t shared_address(const void *p)
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-/* Asks for the line of the L2 cache that p lies in, and does not wait for it. */
+/* Prefetches the cache line of p into L2. */
 RVIT_DEVICE void prefetch_l2(const void *p)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
-/* Stores without a branch. */
+/* Predicated stores, without a branch. */
 RVIT_DEVICE void store_16_where(bool is_there, void *p, uint4 x)
 {
     asm volatile(
@@ -422,7 +420,7 @@ template <int PENDING> RVIT_DEVICE void copy_wait()
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
-/* Matrix fragments: four 8x8 matrices of 16-bit elements, lane l naming row l % 8 of matrix l / 8; and mma.m16n8k16. */
+/* Matrix fragments: four 8x8 matrices of 16-bit elements, where lane l addresses row l % 8 of matrix l / 8; and mma.m16n8k16. */
 
 RVIT_DEVICE void load_matrix_x4(uint32_t (&r)[4], uint32_t shared)
 {
@@ -440,7 +438,7 @@ RVIT_DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], uint32_t shared)
                  : "memory");
 }
 
-/* Of an 8x8 matrix of 16-bit elements a lane has two neighbours in row lane / 4; it gets those two in column lane / 4. */
+/* Transposes an 8x8 matrix of 16-bit elements. A lane has two adjacent elements in row lane / 4, and gets those in column lane / 4. */
 RVIT_DEVICE uint32_t transpose_matrix(uint32_t pair)
 {
     uint32_t y;
@@ -462,8 +460,8 @@ RVIT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* mma.m16n8k32. The accumulator of tensor cores of 8 bits keeps 13 bits of a sum, so each sum of 32 products begins at zero, and float32
-   instructions add it to d. Where products of e4m3 are products of float16, the accumulator is float32. */
+/* mma.m16n8k32. 8-bit tensor cores keep 13 bits of a sum. So each sum of 32 products starts at zero, and is added to d in float32.
+   Architectures that multiply e4m3 as float16 accumulate in float32. */
 RVIT_DEVICE void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 #if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000
@@ -479,7 +477,7 @@ RVIT_DEVICE void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 #endif
 }
 
-/* mma.m16n8k32: A has bytes 0..255; B has, too, or -128..127. */
+/* mma.m16n8k32: A is unsigned bytes; B is unsigned or signed bytes. */
 template <bool SIGNED> RVIT_DEVICE void mma_u8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     if (SIGNED)

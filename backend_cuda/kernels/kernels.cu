@@ -1,18 +1,19 @@
-/* Every kernel of kernels.def, in one translation unit so that one image results. */
+/* All kernels of kernels.def, in one translation unit for one module. */
 #define RVIT_CU_SOURCES
 #include "kernels.def"
 #undef RVIT_CU_SOURCES
 
 #include "../tile.h"
 
-/* Where an SM has RVIT_CU_LARGE_SMEM bytes of shared memory. What is compiled for others runs there too, and leaves memory unused. */
+/* Selects values for architectures with RVIT_CU_LARGE_SMEM bytes of shared memory per SM. Code for other architectures also runs there,
+   and leaves memory unused. */
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
 #define LARGE_SMEM(elsewhere, here) here
 #else
 #define LARGE_SMEM(elsewhere, here) elsewhere
 #endif
 
-/* From compute capability 10.0 on the compiler needs more registers for the same code, so that fewer CTAs fit an SM. */
+/* From compute capability 10.0 on, the same code needs more registers, so fewer CTAs fit an SM. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 #define BLACKWELL(here, elsewhere) here
 #else
@@ -25,7 +26,7 @@
 #define HOPPER(here, elsewhere) elsewhere
 #endif
 
-/* CTAs of a cluster. */
+/* CTAs per cluster. */
 #define CLUSTERED(n) HOPPER(n, 1)
 #if defined(RVIT_HOPPER) && !defined(RVIT_EMULATION)
 #define CLUSTER_PAIRED __cluster_dims__(2, 1, 1)
@@ -36,7 +37,7 @@
 #define CLUSTER_DYNAMIC
 #define CLUSTER_MAPPED
 
-/* Tensor maps are used where the launch leaves them. */
+/* Tensor maps are read directly from the kernel's parameters. */
 #define PARAM_SPACE_FIXED
 #define PARAM_SPACE_DYNAMIC
 #define PARAM_SPACE_MAPPED __grid_constant__

@@ -1,10 +1,10 @@
-/* Layernorm, one warp a row, with the gather of a pack. E4M3: the output has 8 bits, and a scale for each row. */
+/* Layernorm, one warp per row, optionally with a gather. E4M3: quantized output with one scale per row. */
 #ifndef RVIT_LAYERNORM_CUH
 #define RVIT_LAYERNORM_CUH
 
 #include "e4m3.cuh"
 
-/* held: rows of up to 128 * PIECES elements stay in registers, and gamma and beta too; streamed: rows are read again for each pass. */
+/* held: rows of up to 128 * PIECES elements stay in registers, with gamma and beta. streamed: each pass reads the row again. */
 template <typename T> struct layernorm {
     static __device__ __forceinline__ const T *source_row(const rvit_cu_layernorm_params &params, int row)
     {
@@ -105,7 +105,7 @@ template <typename T> struct layernorm {
         int row = (int)(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
         if (row >= params.rows.capacity)
             return;
-        /* The number of live rows arrives with the row's source, not before it. */
+        /* Loaded together with the row's source index, not before it. */
         const int rows = live_rows(params.rows);
         const T *x = source_row(params, row);
         if (row >= rows)
@@ -114,7 +114,7 @@ template <typename T> struct layernorm {
         load_pieces(value, x, dim);
         load_pieces(gamma, params.gamma, dim);
         load_pieces(beta, params.beta, dim);
-        /* A load behind a store would wait where its value is needed. */
+        /* A load after a store would stall where its value is needed. */
         const float fixed = E4M3 && params.static_scale != nullptr ? *params.static_scale : 0.0f, factor = E4M3 ? factor_of(fixed) : 0.0f;
         for (;;) {
             float sum = 0.0f, squares = 0.0f;
@@ -177,13 +177,13 @@ template <typename T> struct layernorm {
         }
     }
 
-    /* The elements that count; the others are zero. */
+    /* Zeroes the elements past the features. */
     static __device__ __forceinline__ float4 counted(float4 x, int left)
     {
         return make_float4(x.x, left > 1 ? x.y : 0.0f, left > 2 ? x.z : 0.0f, left > 3 ? x.w : 0.0f);
     }
 
-    /* Of the row's elements from column on. */
+    /* For the row's elements from column on. */
     static __device__ __forceinline__ float4 normalised(const rvit_cu_layernorm_params &params, float4 value, int column, float mean,
                                                         float scale)
     {
@@ -213,7 +213,7 @@ template <typename T> struct layernorm {
             add_saturated(params.saturated, n);
     }
 
-    /* RMS, padded rows, no beta: rows are read again for each pass. With E4M3 all that the kernels above do not serve. */
+    /* RMS, padded rows, no beta. Each pass reads the row again. With E4M3: whatever the kernels above do not support. */
     template <bool E4M3> static __device__ __forceinline__ void general(const rvit_cu_layernorm_params &params)
     {
         const int dim = params.dim, features = params.features, column = lane_column(), rows = live_rows(params.rows);
@@ -235,7 +235,7 @@ template <typename T> struct layernorm {
             for (int i = column; i < dim && (!E4M3 || params.out_x != nullptr); i += 128) {
                 typedef typename raw_4<T>::type raw;
                 const raw bits = load_raw_4(x + i);
-                if (params.out_x != nullptr) /* as it is: padding may hold any NaN */
+                if (params.out_x != nullptr) /* copied as stored: padding may hold any NaN */
                     *reinterpret_cast<raw *>(static_cast<T *>(params.out_x) + row * dim + i) = bits;
                 if (!E4M3)
                     store_4_as(params.out_dtype, params.out, row * dim + i, normalised(params, raw_4<T>::floats(bits), i, mean, scale));

@@ -1,5 +1,5 @@
-/* What ops that lay images out anew share, to do so in one launch: CTAs take images in the order of a ticket, one of them learns from its
-   predecessors how many rows the images before its own keep. A CTA only ever waits for CTAs that have started. */
+/* A single-launch prefix sum over images, for ops that compute new layouts. CTAs take images in ticket order, and one CTA per image
+   looks back at its predecessors for the number of rows kept before it. A CTA only waits for CTAs that have started. */
 #ifndef RVIT_LAYOUT_CUH
 #define RVIT_LAYOUT_CUH
 
@@ -9,7 +9,7 @@ struct layout_memory {
     int ticket, before, is_last;
 };
 
-/* The state of an image: how many rows it keeps (AGGREGATE), or it and all images before it (INCLUSIVE); any other tag: not known yet. */
+/* The state of an image: how many rows it keeps (AGGREGATE), or including all images before it (INCLUSIVE); any other tag: unknown. */
 enum { AGGREGATE = 1, INCLUSIVE = 2 };
 
 RVIT_DEVICE unsigned long long make_state(unsigned tag, int kind, int value)
@@ -17,13 +17,13 @@ RVIT_DEVICE unsigned long long make_state(unsigned tag, int kind, int value)
     return (unsigned long long)tag << 34 | (unsigned long long)kind << 32 | (unsigned)value;
 }
 
-/* Sums stop at the row capacity, which only a broken layout, whose images overlap, exceeds. */
+/* Saturates at the row capacity, which only an invalid layout with overlapping images exceeds. */
 RVIT_DEVICE int add_up_to(int a, int b, int most)
 {
     return (int)min((unsigned)a + (unsigned)b, (unsigned)most);
 }
 
-/* The CTA's number: its image is the ticket / parts. Below 0: there is no image. */
+/* The CTA's number; its image is ticket / parts. Negative: no image. */
 RVIT_DEVICE int take_ticket(const rvit_cu_layout &layout, layout_memory &memory)
 {
     if (layout.n_images == 0) {
@@ -34,7 +34,7 @@ RVIT_DEVICE int take_ticket(const rvit_cu_layout &layout, layout_memory &memory)
         }
         return -1;
     }
-    int ticket = blockIdx.x; /* no CTA of a single image waits for another */
+    int ticket = blockIdx.x; /* CTAs of a single image need no order */
     if (layout.n_images > 1) {
         if (threadIdx.x == 0)
             memory.ticket = atomic_add(&layout.scratch->tickets, 1);
@@ -46,7 +46,7 @@ RVIT_DEVICE int take_ticket(const rvit_cu_layout &layout, layout_memory &memory)
     return ticket;
 }
 
-/* Ends the part of an image that its CTAs share. True in the last CTA to come, which then sees what the others have written. */
+/* Ends the part of an image that its CTAs share. Returns true in the last CTA, which then sees what the others have written. */
 RVIT_DEVICE bool is_last_part(const rvit_cu_layout &layout, int image, layout_memory &memory)
 {
     block_sync();
@@ -62,13 +62,13 @@ RVIT_DEVICE bool is_last_part(const rvit_cu_layout &layout, int image, layout_me
     return memory.is_last != 0;
 }
 
-/* Tells this op's records from those of earlier ones. */
+/* Distinguishes this op's records from those of earlier ops. */
 RVIT_DEVICE unsigned layout_tag(const rvit_cu_layout &layout)
 {
     return (unsigned)layout.scratch->epoch + 1u;
 }
 
-/* By one warp: publishes what the image keeps, and returns what the images before it keep. */
+/* One warp publishes how many rows the image keeps, and returns how many the images before it keep. */
 RVIT_DEVICE int look_back(const rvit_cu_layout &layout, int image, int kept, unsigned tag)
 {
     const int lane = threadIdx.x & 31, most = layout.rows;
@@ -100,8 +100,8 @@ RVIT_DEVICE int look_back(const rvit_cu_layout &layout, int image, int kept, uns
     return before;
 }
 
-/* By one thread, when its image no longer needs the records: the last one to come reports the error and leaves the scratch as the next op
-   expects it. kind: of the image's error; -1: none. */
+/* Called by one thread once its image needs no more records. The last one reports the error and resets the scratch memory. kind: the
+   image's error, or -1. */
 RVIT_DEVICE void finish_layout(const rvit_cu_layout &layout, int image, int kind, unsigned tag)
 {
     rvit_cu_layout_scratch *scratch = layout.scratch;

@@ -79,8 +79,8 @@ template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES
        round-robin. If the last wave would occupy no more than half of the clusters, its tiles are split in half; the last rows may also
        need only half a tile. Clusters without a whole tile in the last wave start with the halves. */
     struct tiles {
-        int rows, columns, steps, clusters, cluster, n_whole, n; /* n: tiles of the cluster */
-        int whole, pairs, first_half, half_step;                 /* pairs of halves in total: kept whole; all; of this cluster's halves */
+        int rows, columns, steps, clusters, cluster, n_whole, n; /* n_whole, n: of this cluster */
+        int whole, pairs, first_half, half_step;                 /* whole: full tiles that are not split; pairs: all full tiles */
 
         __device__ __forceinline__ tiles(const rvit_cu_linear_params &params)
         {

@@ -1,7 +1,7 @@
-/* Match, the first half of token merging. Where the metrics of an image fit shared memory, in one launch: the CTAs of an image compute
-   metrics, the last of them finds each unit of A its unit of B, takes the best pairs, and lists what is left. Else match_metric computes
-   the metrics before, and the CTAs of an image share the search, too. A unit is `unit` rows, whose metrics follow each other: one vector of
-   `dim`. A's unit i is unit a0 + 2 i of the image, B's unit i is unit b0 + 2 i. */
+/* Match, the first half of token merging. If the metrics of an image fit in shared memory, it takes one launch: the CTAs of an image
+   compute metrics, and the last one finds the best unit of B for each unit of A, takes the best pairs and lists the remaining rows.
+   Otherwise match_metric computes the metrics first, and the CTAs of an image share the search. A unit (merge group) is `unit`
+   consecutive rows, whose metrics form one vector of `dim`. A's unit i is unit a0 + 2 i of the image, B's unit i is unit b0 + 2 i. */
 #ifndef RVIT_MATCH_CUH
 #define RVIT_MATCH_CUH
 
@@ -10,9 +10,9 @@
 
 #include "../tile.h"
 
-/* The products of a CTA: MATCH_A units of A and MATCH_B units of B a thread, those of A apart by the CTA's lines of threads, those of B by
-   the threads of a line, so that a line reads 16 neighbouring units of B. Where they are not in shared memory, MATCH_CHANNELS of them are
-   brought there at a time. */
+/* The dot products of a CTA: MATCH_A units of A and MATCH_B units of B per thread. Units of A are as far apart as the CTA has lines of
+   threads, units of B as a line has threads, so that a line reads 16 adjacent units of B. Metrics outside shared memory are staged
+   there, MATCH_CHANNELS at a time. */
 enum {
     MATCH_LINE = 16,
     MATCH_A = 4,
@@ -21,12 +21,12 @@ enum {
     MATCH_A_TILE = MATCH_LINES * MATCH_A,
     MATCH_B_TILE = MATCH_LINE * MATCH_B,
     MATCH_CHANNELS = 64,
-    MATCH_PITCH = MATCH_CHANNELS + 4 /* an odd number of 16 bytes: neighbouring units lie in different banks */
+    MATCH_PITCH = MATCH_CHANNELS + 4 /* an odd number of 16-byte chunks: adjacent units are in different banks */
 };
 static_assert((MATCH_A_TILE + MATCH_B_TILE) * MATCH_PITCH * 4 == RVIT_CU_MATCH_STAGED, "the host plans with the size of what is staged");
 static_assert(MATCH_A_TILE == 2 * RVIT_CU_MATCH_TILE, "the host plans with half of the units of A that a CTA takes at a time");
 
-/* Units of B. */
+/* A range of units of B. */
 struct match_choice {
     int first, end;
 };
@@ -34,10 +34,10 @@ struct match_choice {
 struct match_memory {
     union {
         rank_memory rank;
-        match_choice choices[MATCH_A_TILE]; /* of the units of A that have their products now */
+        match_choice choices[MATCH_A_TILE]; /* of the units of A being processed */
     };
-    float values[HELD_ROWS / 2]; /* of each unit of A, its largest product; NaN if it has no choice */
-    int partners[HELD_ROWS / 2]; /* the unit of B it is with; once the pairs are taken -1 if it is not merged */
+    float values[HELD_ROWS / 2]; /* for each unit of A, its largest dot product; NaN without a choice */
+    int partners[HELD_ROWS / 2]; /* for each unit of A, its unit of B; later -1 if it is not merged */
     uint8_t marks[HELD_ROWS / 2];
     layout_memory layout;
 };
@@ -46,14 +46,14 @@ static_assert(sizeof(match_memory) <= RVIT_CU_MATCH_FIXED, "the host plans with 
 struct match_job {
     int image, begin, len; /* rows */
     int unit, dim, units, prefix, a0, n_a, b0, n_b, merges;
-    const float *metric; /* of the image's units from the prefix on, `pitch` apart; in shared memory those of A, then those of B */
+    const float *metric; /* of the image's units after the prefix, `pitch` apart; in shared memory, all units of A, then all of B */
     int pitch;
     float *values;
     int *partners;
     uint8_t *marks;
 };
 
-/* Four channels of a row's keys, the first at offset, added up over every step-th head from `first` on. */
+/* Four channels of a row's keys, the first at offset, summed over every step-th head from `first` on. */
 template <typename T> RVIT_DEVICE float4 sum_over_heads(const rvit_cu_match_params &params, long long offset, int first, int step)
 {
     enum { AHEAD = 6 };
@@ -76,7 +76,7 @@ template <typename T> RVIT_DEVICE float4 sum_over_heads(const rvit_cu_match_para
     return sum;
 }
 
-/* By a warp: the keys of a row added up over the heads and scaled to length 1. A lane holds 4 channels; lanes to spare share the heads. */
+/* A warp sums the keys of a row over the heads and scales the result to length 1. A lane holds 4 channels; extra lanes share the heads. */
 RVIT_DEVICE void metric_of_row(const rvit_cu_match_params &params, long long row)
 {
     const int lane = threadIdx.x & 31, lanes = params.head_dim / 4, groups = 32 / lanes, group = lane / lanes;
@@ -108,7 +108,7 @@ RVIT_DEVICE void metric_of_row(const rvit_cu_match_params &params, long long row
     store_4(params.metric + row * params.head_dim + lane * 4, sum);
 }
 
-/* By warp number `warp` of `warps`. */
+/* Called by warp number `warp` of `warps`. */
 RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, int end, int warp, int warps)
 {
 #pragma unroll 1
@@ -116,14 +116,14 @@ RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, i
         metric_of_row(params, row);
 }
 
-/* Of all rows of the batch. */
+/* For all rows of the batch. */
 RVIT_DEVICE void metric_of_batch(const rvit_cu_match_params &params)
 {
     const int warps = (int)blockDim.x / 32, rows = min(max(params.layout.cu_seqlens[params.layout.n_images], 0), params.layout.rows);
     metric_of_rows(params, 0, rows, (int)blockIdx.x * warps + (int)threadIdx.x / 32, (int)gridDim.x * warps);
 }
 
-/* Better than the value so far: larger, or equal and earlier. index below 0: there is none yet. A NaN is never better. */
+/* Whether a value is larger, or equal with a lower index. A negative than_index means no value yet. NaN is never better. */
 RVIT_DEVICE bool is_better(float value, int index, float than_value, int than_index)
 {
     return value > than_value || (value == than_value && index >= 0 && (unsigned)index < (unsigned)than_index);
@@ -135,21 +135,21 @@ RVIT_DEVICE int row_of_unit(const match_job &job, int unit)
     return job.begin + unit * job.unit;
 }
 
-/* How many units of B begin before this row. */
+/* The number of units of B that start before this row. */
 RVIT_DEVICE int units_before(const match_job &job, int row, int rows)
 {
     const int ahead = min(max(row, 0), rows) - row_of_unit(job, job.b0), step = 2 * job.unit;
     return ahead <= 0 ? 0 : min((ahead + step - 1) / step, job.n_b);
 }
 
-/* Those that unit a of A may be merged into: all, or those of its window. */
+/* The units that unit a of A may be merged into: all, or those of its window. */
 RVIT_DEVICE match_choice choice_of(const rvit_cu_match_params &params, const match_job &job, int a)
 {
     match_choice choice = {0, job.n_b};
     const int32_t *windows = params.window_cu_seqlens;
     if (windows == nullptr)
         return choice;
-    /* The last window that begins at its row or before it. */
+    /* The last window that starts at or before the row. */
     const int row = row_of_unit(job, job.a0 + 2 * a);
     int window = 0, past = params.n_windows;
     while (window + 1 < past) {
@@ -164,7 +164,7 @@ RVIT_DEVICE match_choice choice_of(const rvit_cu_match_params &params, const mat
     return choice;
 }
 
-/* Unit a of A, or past the last of them that; counted from the prefix on, as metrics are. */
+/* Unit a of A, or the last one if a is past it, counted from the prefix on, like metrics. */
 RVIT_DEVICE int slot_of_a(const match_job &job, int a)
 {
     return job.a0 - job.prefix + 2 * min(a, job.n_a - 1);
@@ -175,7 +175,7 @@ RVIT_DEVICE int slot_of_b(const match_job &job, int b)
     return job.b0 - job.prefix + 2 * min(b, job.n_b - 1);
 }
 
-/* Brings channels c .. c + MATCH_CHANNELS - 1 of the units a .. last - 1 of A and b .. of B to shared memory, A's first. */
+/* Copies channels c .. c + MATCH_CHANNELS - 1 of units a .. last - 1 of A and b .. of B to shared memory, A first. */
 RVIT_DEVICE void stage_units(const match_job &job, int a, int last, int b, int c, float *staged)
 {
     enum { PIECES = MATCH_CHANNELS / 4, LINES = RVIT_CU_MATCH_THREADS / PIECES, AHEAD = 2 };
@@ -205,7 +205,7 @@ RVIT_DEVICE float4 load_held_4(uint32_t shared)
     return make_float4(bits_float(raw.x), bits_float(raw.y), bits_float(raw.z), bits_float(raw.w));
 }
 
-/* Finds each of the units first .. last - 1 of A the unit of B with the largest product, of equals the first. staged: NULL if the metrics
+/* Finds the unit of B with the largest dot product for units first .. last - 1 of A; ties go to the lowest. staged: NULL if the metrics
    are in shared memory. */
 RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_job &job, int first, int last, float *staged,
                                match_choice *choices)
@@ -214,7 +214,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
     const int channels = staged == nullptr ? job.dim : MATCH_CHANNELS, pitch = staged == nullptr ? job.pitch : MATCH_PITCH;
     const uint32_t shared = shared_address(staged == nullptr ? job.metric : staged);
     for (int a = first; a < last; a += MATCH_A_TILE) {
-        /* For the whole CTA. */
+        /* Uniform in the CTA. */
         const bool is_full = a + MATCH_A_TILE / 2 < last;
         float value[MATCH_A];
         int index[MATCH_A];
@@ -225,7 +225,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
         if (threadIdx.x < MATCH_A_TILE)
             choices[threadIdx.x] = choice_of(params, job, min(a + (int)threadIdx.x, last - 1));
         block_sync();
-        /* Windows follow each other, as the units of A do. */
+        /* Windows are in the same order as the units of A. */
         const int end = choices[MATCH_A_TILE - 1].end;
         for (int b = choices[0].first; b < end; b += MATCH_B_TILE) {
             float sum[MATCH_A][MATCH_B];
@@ -259,7 +259,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
 #pragma unroll
                     for (int j = 0; j < MATCH_B; j++) {
                         if (b + j * MATCH_LINE >= end)
-                            continue; /* for the whole CTA */
+                            continue; /* uniform in the CTA */
                         const float4 right = load_held_4(y[j] + c);
 #pragma unroll
                         for (int i = 0; i < MATCH_A; i++)
@@ -298,7 +298,7 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
     }
 }
 
-/* How many units of A are merged: not those without a choice. Every thread takes part. */
+/* The number of units of A that are merged; those without a choice are not. Every thread must call this. */
 RVIT_DEVICE int count_merges(const match_job &job, rank_memory &memory)
 {
     int n = 0;
@@ -311,7 +311,7 @@ RVIT_DEVICE int count_merges(const match_job &job, rank_memory &memory)
     return min(n, job.merges);
 }
 
-/* The first merged unit of A from `from` on that is with unit b of B, as its first row in the batch, or -1. */
+/* The first row in the batch of the first merged unit of A, from `from` on, whose partner is unit b of B, or -1. */
 RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
 {
     enum { AHEAD = 8 };
@@ -329,7 +329,7 @@ RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
     return -1;
 }
 
-/* Of the rows of a unit; next: the first row of the unit after it in its list, or -1. */
+/* Writes the rows of a unit. next: the first row of the next unit in its list, or -1. */
 RVIT_DEVICE void link_unit(const rvit_cu_match_params &params, const match_job &job, int unit, bool stays, int next)
 {
     const int row = row_of_unit(job, unit);
@@ -337,7 +337,7 @@ RVIT_DEVICE void link_unit(const rvit_cu_match_params &params, const match_job &
         params.keep[row + j] = stays, params.next_rows[row + j] = next < 0 ? -1 : next + j;
 }
 
-/* keep, and the lists of what is merged. */
+/* Writes keep and the lists of merged rows. */
 RVIT_DEVICE void link_rows(const rvit_cu_match_params &params, const match_job &job)
 {
     for (int i = threadIdx.x; i < job.prefix; i += blockDim.x)
@@ -348,12 +348,12 @@ RVIT_DEVICE void link_rows(const rvit_cu_match_params &params, const match_job &
     }
     for (int b = threadIdx.x; b < job.n_b; b += blockDim.x)
         link_unit(params, job, job.b0 + 2 * b, true, next_merged(job, b, 0));
-    /* Behind the last whole unit. */
+    /* Rows after the last whole unit. */
     for (int i = job.units * job.unit + (int)threadIdx.x; i < job.len; i += blockDim.x)
         params.keep[job.begin + i] = 1, params.next_rows[job.begin + i] = -1;
 }
 
-/* From place `to` on: the rows that stay, as they follow each other. */
+/* Lists the kept rows in order, from index `to` on. */
 RVIT_DEVICE void list_in_order(const rvit_cu_match_params &params, const match_job &job, rank_memory &memory, int to)
 {
     for (int base = 0; base < job.len; base += blockDim.x) {
@@ -367,7 +367,7 @@ RVIT_DEVICE void list_in_order(const rvit_cu_match_params &params, const match_j
     }
 }
 
-/* From place `to` on: the prefix, the rows of A that stay, the rows of B. */
+/* Lists the prefix, the kept rows of A, and the rows of B, from index `to` on. */
 RVIT_DEVICE void list_halves(const rvit_cu_match_params &params, const match_job &job, rank_memory &memory, int to)
 {
     const int most = params.layout.rows;
@@ -393,7 +393,7 @@ RVIT_DEVICE void list_halves(const rvit_cu_match_params &params, const match_job
         put(before + b, job.b0 + 2 * b);
 }
 
-/* How many of the numbers first, first + 2, ... are below end. */
+/* How many of first, first + 2, ... are below end. */
 RVIT_DEVICE int every_second(int first, int end)
 {
     return first < end ? (end - first + 1) / 2 : 0;
@@ -413,15 +413,15 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_match_params &params, int image
     return job;
 }
 
-/* Where the image's metrics and lists lie: in shared memory if they fit, else in the arrays that its own rows have in the op's results and
-   that are written last. */
+/* Sets where the image's metrics and lists are: in shared memory if they fit, otherwise in the op's result arrays, in the image's own
+   rows, which are written last. */
 RVIT_DEVICE void load_metrics(const rvit_cu_match_params &params, match_job &job, match_memory &memory, float *held)
 {
     const int n = job.units - job.prefix, dim = job.dim;
     const float *metric = params.metric + (long long)row_of_unit(job, job.prefix) * params.head_dim;
     job.metric = metric, job.pitch = dim;
     if (n <= params.held_units) {
-        /* A pitch of an odd number of 16 bytes: neighbours among the units of A, and among those of B, lie in different banks. */
+        /* The pitch is an odd number of 16-byte chunks, so that adjacent units of A, and of B, are in different banks. */
         enum { AHEAD = 8 };
         const int pieces = dim / 4, pitch = dim + 4, lines = (int)blockDim.x / pieces, line = (int)threadIdx.x / pieces;
         const int column = ((int)threadIdx.x - line * pieces) * 4;
@@ -488,7 +488,7 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
     link_rows(params, job);
     block_sync();
     if (threadIdx.x < 32) {
-        /* Where a long image has had its partners, rows of later images may be listed. */
+        /* Once the partners of a long image are no longer needed, rows of later images may be listed. */
         const bool may_be_long = params.splits || layout.max_len > HELD_ROWS;
         if (may_be_long)
             memory_fence();

@@ -1,4 +1,4 @@
-/* Mean: columns of an image replaced by their mean over its rows. A CTA takes 128 columns, its warps every WARPS-th row. */
+/* Mean: replaces columns of an image by their mean over its rows. A CTA takes 128 columns, its warps every WARPS-th row. */
 #ifndef RVIT_MEAN_CUH
 #define RVIT_MEAN_CUH
 

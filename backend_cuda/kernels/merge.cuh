@@ -1,11 +1,11 @@
-/* Merge: the weighted mean of each list of rows that match has made. A warp a row. */
+/* Merge: the weighted mean of each list of rows from match. One warp per row. */
 #ifndef RVIT_MERGE_CUH
 #define RVIT_MERGE_CUH
 
 #include "elements.cuh"
 
-/* The row after `row` in the list that begins at `first`, or -1. Lists ascend behind their first row, so a walk ends whatever next_rows
-   holds. */
+/* The row after `row` in the list that starts at `first`, or -1. After the first row lists must ascend, so a walk ends whatever
+   next_rows holds. */
 RVIT_DEVICE int next_in_list(const rvit_cu_merge_params &params, int first, int row)
 {
     const int next = params.next_rows[row];
@@ -19,7 +19,7 @@ RVIT_DEVICE float size_of_row(const rvit_cu_merge_params &params, int row)
 
 template <typename T> RVIT_DEVICE void merge_list(const rvit_cu_merge_params &params, int first, T *out, float total, int lane)
 {
-    enum { GROUPS = 2 }; /* of four columns that a lane adds up in one walk through the list */
+    enum { GROUPS = 2 }; /* of four columns, summed in one walk through the list */
     const T *x = static_cast<const T *>(params.x);
     for (int column = lane * 4; column < params.dim; column += 128 * GROUPS) {
         float4 sum[GROUPS];

@@ -1,4 +1,4 @@
-/* Moving rows: copy, pack (gather) and unpack (scatter with a fill). A warp moves a row. */
+/* Moves rows: copy, pack (gather) and unpack (scatter with a fill). One warp per row. */
 #ifndef RVIT_PACK_CUH
 #define RVIT_PACK_CUH
 
@@ -34,10 +34,10 @@ RVIT_DEVICE void pack_rows(const rvit_cu_pack_params &params)
     }
 }
 
-/* The first of the ascending rows[0 .. n) that is not below row, or n: each round splits what is left into 33 parts. */
+/* The first index of the ascending rows[0 .. n) that is not below row, or n. Each round splits the range into 33. */
 RVIT_DEVICE int find_row(const int32_t *rows, int n, int row, int lane)
 {
-    int low = 0, left = n; /* the answer is in low .. low + left */
+    int low = 0, left = n; /* the result is in low .. low + left */
     while (left > 0) {
         const int part = left / 33 + 1, at = (lane + 1) * part - 1;
         const unsigned below = warp_ballot(at < left && rows[low + at] < row);

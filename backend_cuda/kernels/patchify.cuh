@@ -1,5 +1,5 @@
-/* Cuts images into rows of patches. A CTA takes one channel of one line of patches, so that the image, which may lie in the host's memory,
-   is read line by line. */
+/* Cuts images into patch rows. A CTA takes one channel of one line of patches, so that images, which may be in host memory, are read
+   line by line. */
 #ifndef RVIT_PATCHIFY_CUH
 #define RVIT_PATCHIFY_CUH
 
@@ -15,23 +15,23 @@ RVIT_DEVICE float2 load_piece(const float *p, float2)
     return *reinterpret_cast<const float2 *>(p);
 }
 
-/* Two pixels that need not be aligned. */
-struct loose_2 {
+/* Two pixels without alignment. */
+struct unaligned_2 {
     float x, y;
 };
 
-RVIT_DEVICE loose_2 load_piece(const float *p, loose_2)
+RVIT_DEVICE unaligned_2 load_piece(const float *p, unaligned_2)
 {
     return {p[0], p[1]};
 }
 
-template <typename T> RVIT_DEVICE void store_split(T *p, int low_offset, loose_2 x)
+template <typename T> RVIT_DEVICE void store_split(T *p, int low_offset, unaligned_2 x)
 {
     store_split(p, low_offset, make_float2(x.x, x.y));
 }
 
-/* A line of patches, `pitch` pixels from row to row, of which the first `size` are read: a thread keeps its place in the rows of pixels, of
-   which it takes every so many, so that it divides once. */
+/* Cuts a line of patches, `pitch` pixels from row to row, of which the first `size` are read. A thread keeps its column and takes every
+   n-th row of pixels, so that it divides only once. */
 template <typename T, typename V>
 RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int patch, int stride, int low_offset)
 {
@@ -58,7 +58,7 @@ RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int 
     }
 }
 
-/* The grid: channels and lines of patches, images. */
+/* Grid: channels and lines of patches, images. */
 template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &params)
 {
     const int n = params.live_images == nullptr ? params.n_images : min(max(*params.live_images, 0), params.n_images);
@@ -81,7 +81,7 @@ template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &p
         else if (pitch % 2 == 0)
             cut_line<T, float2>(pixels, out, pitch, size, patch, stride, low_offset);
         else
-            cut_line<T, loose_2>(pixels, out, pitch, size, patch, stride, low_offset);
+            cut_line<T, unaligned_2>(pixels, out, pitch, size, patch, stride, low_offset);
         if (blockIdx.x == 0)
             for (long long i = threadIdx.x * 2; i < (long long)params.n_prefix * stride; i += blockDim.x * 2)
                 store_2(prefix + i, make_float2(0.0f, 0.0f));

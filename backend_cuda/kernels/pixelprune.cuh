@@ -1,4 +1,4 @@
-/* Which cells of an image are not predicted by those on their left and above. */
+/* Marks the merge groups of an image that are not predicted by those to their left and above. */
 #ifndef RVIT_PIXELPRUNE_CUH
 #define RVIT_PIXELPRUNE_CUH
 
@@ -28,11 +28,11 @@ RVIT_DEVICE bool values_differ(float4 x, float4 y, const float (&limits)[4])
 #define OWN_LEFT 4
 #define OWN_ABOVE 8
 
-/* Where the patch rows of an image's cells lie, from the first of a cell on. */
+/* Distances between the patch rows of an image's merge groups. */
 struct patch_order {
-    int line;        /* from the first patch row of a line of the cell to that of the next */
-    int left, above; /* back to the cell there */
-    int most;        /* the last patch row that a cell can begin with; below 0: there is none */
+    int line;        /* between lines of a group */
+    int left, above; /* to the group on the left, above */
+    int most;        /* the last valid first patch row of a group; negative: none */
 };
 
 RVIT_DEVICE patch_order order_of(const rvit_cu_pixelprune_params &params, const patch_position &at)
@@ -46,7 +46,7 @@ RVIT_DEVICE patch_order order_of(const rvit_cu_pixelprune_params &params, const 
     return order;
 }
 
-/* By a warp: which of the four pairs of cells, given by their first patch rows, differ. */
+/* A warp compares four pairs of groups, given by their first patch rows; returns a bit for each pair that differs. */
 RVIT_DEVICE int differing(const rvit_cu_pixelprune_params &params, const patch_order &order, int own, int left, int above, int corner)
 {
     const int area = params.merge * params.merge;
@@ -67,14 +67,14 @@ RVIT_DEVICE int differing(const rvit_cu_pixelprune_params &params, const patch_o
     return pairs;
 }
 
-/* The first patch row of what reconstructs the cell that begins at this patch row. */
+/* The first patch row of the source of a reconstructed group. */
 RVIT_DEVICE int reconstruction(const rvit_cu_pixelprune_params &params, const patch_order &order, int patch_row)
 {
     const int at = min(max(patch_row, 0), order.most);
     return params.sources == nullptr ? at : min(max(params.sources[at], 0), order.most);
 }
 
-/* By a warp: the cell whose first row is `row`, of an image that ends at `past`. */
+/* A warp marks the group whose first row is `row`, in an image that ends at `past`. */
 RVIT_DEVICE void mark_group(const rvit_cu_pixelprune_params &params, int row, int past)
 {
     const int merge = params.merge, area = merge * merge, lane = threadIdx.x & 31;
@@ -101,7 +101,7 @@ RVIT_DEVICE void mark_group(const rvit_cu_pixelprune_params &params, int row, in
         params.keep[row + lane] = kept;
 }
 
-/* The first row of a cell by its number in the image, line after line. */
+/* The first row of a group from its number in line order. */
 RVIT_DEVICE int row_of_group(const rvit_cu_pixelprune_params &params, int first, int past, int number)
 {
     const int area = params.merge * params.merge, row = first + number * area;
@@ -127,7 +127,7 @@ RVIT_DEVICE void mark_groups(const rvit_cu_pixelprune_params &params)
             mark_group(params, first + unit * area, past);
         return;
     }
-    /* The cells of a diagonal need those of the two before it. */
+    /* The groups of a diagonal depend on those of the two before it. */
     const patch_position at = position_of(reinterpret_cast<const int4 *>(params.cells)[first]);
     const int columns = min(max(at.width / params.merge, 1), n), lines = (n + columns - 1) / columns;
     for (int diagonal = 0; diagonal < lines + columns - 1; diagonal++) {

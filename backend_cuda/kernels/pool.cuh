@@ -1,4 +1,4 @@
-/* Pool: the mean of an image's rows, or its first row, each normalised or not. A CTA takes PIECES * 128 columns of an image, its warps
+/* Pool: the mean of an image's rows, or its first row, with an optional norm. A CTA takes PIECES * 128 columns of an image, its warps
    every WARPS-th row. */
 #ifndef RVIT_POOL_CUH
 #define RVIT_POOL_CUH
@@ -22,7 +22,7 @@ RVIT_DEVICE float square_of(float4 x, float mean)
     return a * a + b * b + (c * c + d * d);
 }
 
-/* By a warp, of a row that lies in `value` if a tile has all its columns, and else is read once more. */
+/* Called by a warp. The row is in `value` if a tile has all its columns; otherwise it is read again. */
 template <typename T, int PIECES>
 RVIT_DEVICE pool_norm norm_of_pooled(const rvit_cu_pool_params &params, const T *x, const float4 (&value)[PIECES])
 {
@@ -50,7 +50,7 @@ RVIT_DEVICE pool_norm norm_of_pooled(const rvit_cu_pool_params &params, const T 
     return {mean, inverse_sqrt(warp_sum(squares) * inverse_dim + params.eps)};
 }
 
-/* One row into the sums. */
+/* Adds a row to the sums. */
 template <typename T, int PIECES>
 RVIT_DEVICE void add_row(const rvit_cu_pool_params &params, const T *x, int first_column, float size, float4 (&sum)[PIECES])
 {
@@ -83,7 +83,7 @@ RVIT_DEVICE float4 finished(const rvit_cu_pool_params &params, int column, float
     return mean;
 }
 
-/* PIECES 1: rows are taken as they are. */
+/* PIECES 1: no norm. */
 template <typename T, int PIECES, int WARPS> RVIT_DEVICE void pool_columns(const rvit_cu_pool_params &params)
 {
     RVIT_SHARED float4 sums[WARPS][32];

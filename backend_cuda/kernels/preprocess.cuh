@@ -1,12 +1,12 @@
-/* Makes patch rows of pictures. A CTA makes tiles of an image, whatever patches lie in them: first as bytes, then as elements of the rows.
- */
+/* Makes patch rows from images. A CTA makes tiles of an image, which may span patches: first as bytes, then as elements of the patch
+   rows. */
 #ifndef RVIT_PREPROCESS_CUH
 #define RVIT_PREPROCESS_CUH
 
 #include "resize_any.cuh"
 #include "resize_packed.cuh"
 
-/* The part of the region that is used. */
+/* Copies the used part of the staging buffer. */
 RVIT_DEVICE void fetch_staging(const rvit_cu_fetch_params &params)
 {
     const uint4 *from = static_cast<const uint4 *>(params.source);
@@ -27,7 +27,7 @@ RVIT_DEVICE void fetch_staging(const rvit_cu_fetch_params &params)
     }
 }
 
-/* Pixel (x, y) of channel c of a planar picture, 0 beyond it. */
+/* Pixel (x, y) of channel c of a planar image, 0 outside. */
 RVIT_DEVICE float load_planar(const rvit_image_entry &e, const uint8_t *memory, long long plane, int c, int x, int y)
 {
     if (memory == nullptr || x >= e.width || y >= e.height)
@@ -42,7 +42,7 @@ struct preprocess_memory {
     packed_memory packed;
     slot_image image;
     image_tile tile;
-    long long y_elements[TILE_HEIGHT]; /* where rows and columns of the tile begin in out */
+    long long y_elements[TILE_HEIGHT]; /* where the tile's rows and columns start in out */
     int32_t x_elements[TILE_WIDTH];
     alignas(16) float levels[3 * 256];
     alignas(16) uint8_t made[MADE_ROWS * MADE_PITCH]; /* rows of the tile as bytes */
@@ -50,7 +50,7 @@ struct preprocess_memory {
 };
 static_assert(sizeof(preprocess_memory) == RVIT_CU_PREPROCESS_SHARED, "the host asks for other memory than is used");
 
-/* Where the tile's rows and columns lie, by TILE_HEIGHT + TILE_WIDTH threads. */
+/* Computes where the tile's rows and columns are in out, with TILE_HEIGHT + TILE_WIDTH threads. */
 RVIT_DEVICE void find_elements(const rvit_cu_preprocess_params &params, int tile, int i, preprocess_memory &m)
 {
     const int line = tile / m.image.across_tiles, column = tile - line * m.image.across_tiles, patch = params.patch_size;
@@ -62,7 +62,8 @@ RVIT_DEVICE void find_elements(const rvit_cu_preprocess_params &params, int tile
         m.x_elements[i - TILE_HEIGHT] = number * params.out_stride + rest;
 }
 
-/* `rows` of the bytes as elements of the tile's rows from `first` on, RUN pixels at a time: 4 where patches and rows allow it, else 2. */
+/* Converts `rows` rows of bytes to elements of the tile's rows from `first` on, RUN pixels at a time: 4 if patch size and rows allow it,
+   else 2. */
 template <typename T, int RUN>
 RVIT_DEVICE void write_rows(const rvit_cu_preprocess_params &params, const preprocess_memory &m, int first, int rows)
 {
@@ -99,7 +100,7 @@ template <typename T> RVIT_DEVICE void write_made(const rvit_cu_preprocess_param
         write_rows<T, 2>(params, m, first, rows);
 }
 
-/* A tile of a planar picture, which is cut only. */
+/* A tile of a planar image, which is only cut. */
 template <typename T> RVIT_DEVICE void cut_planar(const rvit_cu_preprocess_params &params, const preprocess_memory &m)
 {
     const image_tile &t = m.tile;
@@ -122,7 +123,7 @@ RVIT_DEVICE void fill_made(uint8_t *made, uint32_t fill)
         made[i / (3 * TILE_WIDTH) * MADE_PITCH + i % (3 * TILE_WIDTH)] = (uint8_t)(fill >> i % 3 * 8);
 }
 
-/* Outputs of an axis as part of those that the picture covers. */
+/* A range of an axis' outputs, relative to those that the image covers. */
 RVIT_DEVICE image_axis part_of(const image_axis &axis, int begin, int n)
 {
     image_axis part = axis;
@@ -131,8 +132,8 @@ RVIT_DEVICE image_axis part_of(const image_axis &axis, int begin, int n)
     return part;
 }
 
-/* The rows of the tile that the picture covers; its other columns are in the bytes already. While rows are made and written, the lines of
-   the next ones are on their way; the first ones are there. */
+/* Makes the rows of a tile that the image covers; the other columns are filled already. The first lines have been staged; later ones are
+   copied while rows are made and written. */
 template <typename T> RVIT_DEVICE void make_packed(const rvit_cu_preprocess_params &params, preprocess_memory &m)
 {
     const image_tile &t = m.tile;
@@ -161,7 +162,7 @@ template <typename T> RVIT_DEVICE void make_packed(const rvit_cu_preprocess_para
     }
 }
 
-/* The same by the general way. */
+/* The same with the general resize. */
 template <typename T> RVIT_DEVICE void make_any(const rvit_cu_preprocess_params &params, preprocess_memory &m)
 {
     const image_tile &t = m.tile;
@@ -180,7 +181,7 @@ template <typename T> RVIT_DEVICE void make_any(const rvit_cu_preprocess_params 
     }
 }
 
-/* What the picture leaves of a tile. */
+/* Fills the rest of a tile. */
 template <typename T> RVIT_DEVICE void fill_rest(const rvit_cu_preprocess_params &params, preprocess_memory &m)
 {
     const image_tile &t = m.tile;
@@ -195,7 +196,7 @@ template <typename T> RVIT_DEVICE void fill_rest(const rvit_cu_preprocess_params
     block_sync();
 }
 
-/* Makes a tile of the slot's picture. */
+/* Makes a tile of the slot's image. */
 template <typename T> RVIT_DEVICE void make_tile(const rvit_cu_preprocess_params &params, int tile, preprocess_memory &m)
 {
     slot_image &p = m.image;
@@ -248,7 +249,7 @@ template <typename T> RVIT_DEVICE void make_tile(const rvit_cu_preprocess_params
     make_any<T>(params, m);
 }
 
-/* The slot's picture, by one warp. Slots of pictures of one size are as many, so that the picture is known but for one. */
+/* One warp finds the slot's image. Images of equal size have equally many slots, so the estimate is off by at most one then. */
 RVIT_DEVICE void find_image(const rvit_cu_preprocess_params &params, slot_image &p)
 {
     const int lane = thread_number(), patch = params.patch_size,
@@ -285,7 +286,7 @@ RVIT_DEVICE void find_image(const rvit_cu_preprocess_params &params, slot_image 
     }
 }
 
-/* The tiles of the CTA's slot. */
+/* Makes the tiles of the CTA's slot. */
 template <typename T> RVIT_DEVICE void make_tiles(const rvit_cu_preprocess_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -315,7 +316,7 @@ template <typename T> RVIT_DEVICE void clear_elements(T *row, int begin, int end
         store_2(row + i, make_float2(0.0f, 0.0f));
 }
 
-/* Zeros in the rows of prefix tokens, and in what lies between rows. */
+/* Zeros the rows of prefix tokens and the padding of rows. */
 template <typename T> RVIT_DEVICE void clear_rest(const rvit_cu_preprocess_params &params, int n_images)
 {
     T *out = static_cast<T *>(params.out);

@@ -1,5 +1,5 @@
-/* What the region of preprocess says: entries, axes, where pixels and rows lie. The table is not trusted: what it says is clamped to what
-   there is. */
+/* The staging buffer of preprocess: image descriptors, axes, pixel and row addresses. Its contents are not trusted: all values are
+   clamped to what exists. */
 #ifndef RVIT_PREPROCESS_IMAGES_CUH
 #define RVIT_PREPROCESS_IMAGES_CUH
 
@@ -7,24 +7,24 @@
 
 #include "core/contract/image_table.h"
 
-/* Outputs are made in tiles of TILE_WIDTH columns and up to TILE_HEIGHT rows, of which MADE_ROWS at a time are there as bytes, red, green
-   and blue side by side. */
+/* Outputs are made in tiles of TILE_WIDTH columns and up to TILE_HEIGHT rows. MADE_ROWS of them at a time are held as interleaved RGB
+   bytes. */
 enum {
     TILE_WIDTH = RVIT_CU_PREPROCESS_WIDTH,
     TILE_HEIGHT = RVIT_CU_PREPROCESS_HEIGHT,
     MADE_ROWS = 32,
-    MADE_PITCH = 3 * TILE_WIDTH + 8, /* a multiple of 4 that lets a warp store 8 columns of 8 rows at once */
+    MADE_PITCH = 3 * TILE_WIDTH + 8, /* a multiple of 4, for which a warp's stores of 8 columns of 8 rows have no bank conflict */
     PREPROCESS_THREADS = RVIT_CU_PREPROCESS_THREADS
 };
 
-/* Outputs begin .. begin + n of one axis, whose words begin at number at. */
+/* Outputs begin .. begin + n of an axis, whose words start at index `at`. */
 struct image_axis {
     int at, n_axis, begin, n, in_size, bits;
 };
 
 struct image_taps {
     int first, count;
-    int weights; /* words, n_axis apart */
+    int weights; /* index of the first; n_axis apart */
 };
 
 RVIT_DEVICE image_taps taps_of(const rvit_cu_preprocess_params &params, const image_axis &axis, int i)
@@ -33,13 +33,13 @@ RVIT_DEVICE image_taps taps_of(const rvit_cu_preprocess_params &params, const im
     image_taps taps;
     taps.first = min(max(params.words[here], 0), axis.in_size - 1);
     taps.count = min(max(params.words[here + axis.n_axis], 0), axis.in_size - taps.first);
-    if ((long long)(taps.count - 1) * axis.n_axis >= left) /* of a table that is not whole */
+    if ((long long)(taps.count - 1) * axis.n_axis >= left) /* the table is truncated */
         taps.count = left <= 0 ? 0 : min(taps.count, (left - 1) / axis.n_axis + 1);
     taps.weights = here + 2 * axis.n_axis;
     return taps;
 }
 
-/* Whether its words are there. */
+/* Whether the axis' words exist. */
 RVIT_DEVICE bool axis_of(const rvit_cu_preprocess_params &params, int at, int n_axis, int begin, int n, int in_size, int bits,
                          image_axis &out)
 {
@@ -47,7 +47,7 @@ RVIT_DEVICE bool axis_of(const rvit_cu_preprocess_params &params, int at, int n_
     return at >= 0 && n_axis >= 1 && at < params.n_words && 2ll * n_axis <= params.n_words - at;
 }
 
-/* The first pixel of a picture whose pixels lie inside of their memory, else null; limit: the end of that memory. */
+/* The first pixel of an image whose pixels are all within their memory, otherwise null. limit: the end of that memory. */
 RVIT_DEVICE const uint8_t *pixels_of(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, long long &plane,
                                      const uint8_t *&limit)
 {
@@ -89,18 +89,18 @@ RVIT_DEVICE void clamp_entry(rvit_image_entry &e, int patch)
     e.top = min(max(e.top, 0), e.bottom);
 }
 
-/* The picture whose tiles a CTA makes, and which of them: tile, tile + step ... */
+/* The image of a CTA's slot, and its tiles: tile, tile + step ... */
 struct slot_image {
     rvit_image_entry e;
-    const uint8_t *memory, *limit; /* of the pixels; memory null: there are none */
+    const uint8_t *memory, *limit; /* of the pixels; memory is null if there are none */
     long long plane;
-    long long first_row; /* of the rows, that of the first patch */
+    long long first_row; /* the row of the first patch */
     int tile, tiles, step, across_tiles;
 };
 
 struct image_tile {
     int x, y, width, height;
-    int x0, x1, y0, y1; /* what the picture covers of it; x1 is x0: nothing */
+    int x0, x1, y0, y1; /* the part that the image covers; x1 == x0: none */
     image_axis across, down;
 };
 
@@ -130,20 +130,20 @@ RVIT_DEVICE const rvit_image_entry *image_entries(const rvit_cu_preprocess_param
     return reinterpret_cast<const rvit_image_entry *>(params.words + RVIT_IMAGE_ENTRIES(params.n_images));
 }
 
-/* What is derived from it is computed where it is used: kept through the loops it would take more registers than there are. */
+/* Recomputed at each use, because keeping derived values through the loops would need too many registers. */
 RVIT_DEVICE int thread_number()
 {
     return recompute((int)threadIdx.x);
 }
 
-/* Work is dealt out in slots: an image has one more than its rows have tiles' areas (a power of two), and its tiles are dealt out to them
-   in turn. So the slots before an image follow from the rows before it. */
+/* Work is divided into slots. An image has one slot per tile area (a power of two) of its rows, plus one, and its tiles are dealt to
+   them round-robin. So the number of slots before an image follows from the rows before it. */
 RVIT_DEVICE long long image_slots_before(const rvit_cu_preprocess_params &params, int image)
 {
     return ((long long)image_row_start(params, image) * (params.patch_size * params.patch_size) >> params.slot_bits) + image;
 }
 
-/* The last image that begins at or before the slot; every lane of a warp asks for the same. */
+/* The last image that starts at or before the slot. All lanes of a warp must ask for the same slot. */
 RVIT_DEVICE int image_of_slot(const rvit_cu_preprocess_params &params, int n_images, long long slot)
 {
     const int lane = (int)threadIdx.x % 32;

@@ -1,5 +1,5 @@
-/* Probe: one head of one image. The softmax over the image's rows, the weighted sum of the rows, then its product with the head's
-   weights. */
+/* Probe (attention pooling): one head of one image. Softmax over the image's rows, the weighted sum of the rows, then its multiplication
+   by the head's weights. */
 #ifndef RVIT_PROBE_CUH
 #define RVIT_PROBE_CUH
 
@@ -11,12 +11,12 @@ enum {
     PROBE_WARPS = RVIT_CU_PROBE_WARPS,
     PROBE_THREADS = PROBE_WARPS * 32,
     PROBE_PIECES = RVIT_CU_PROBE_PIECES,
-    PROBE_HELD = 1024, /* rows whose weights stay in shared memory; those of others are computed again where they are used */
+    PROBE_HELD = 1024, /* rows whose softmax weights stay in shared memory; others are recomputed */
     PROBE_MAX_HEAD_DIM = 192
 };
 
 struct probe_rows {
-    const float *logits, *sizes; /* of the image's first row, at the head; sizes: or NULL */
+    const float *logits, *sizes; /* of the image's first row and this head; sizes may be null */
     long long stride;
     int len;
     float largest;
@@ -28,13 +28,13 @@ RVIT_DEVICE float probe_logit(const probe_rows &rows, int row)
     return rows.sizes == nullptr ? logit : logit + logf(rows.sizes[row]);
 }
 
-/* Not yet divided by the sum of all. */
+/* Not yet normalised. */
 RVIT_DEVICE float probe_weight(const probe_rows &rows, int row)
 {
     return expf(probe_logit(rows, row) - rows.largest);
 }
 
-/* By all threads: the largest logit, or 0 if that is -infinity. */
+/* Called by all threads: the largest logit, or 0 if that is -infinity. */
 RVIT_DEVICE float largest_logit(const probe_rows &rows, float *values)
 {
     float largest = -INFINITY;
@@ -51,7 +51,7 @@ RVIT_DEVICE float largest_logit(const probe_rows &rows, float *values)
     return largest == -INFINITY ? 0.0f : largest;
 }
 
-/* By all threads: 1 / the sum of the weights, of which the first ones are left in `held`. */
+/* Called by all threads: 1 / the sum of the weights. The first weights are stored in `held`. */
 RVIT_DEVICE float inverse_sum(const probe_rows &rows, float *held, float *values)
 {
     float sum = 0.0f;
@@ -71,7 +71,7 @@ RVIT_DEVICE float inverse_sum(const probe_rows &rows, float *held, float *values
     return sum > 0.0f ? 1.0f / sum : 0.0f;
 }
 
-/* By a warp: every PROBE_WARPS-th row, weighted, into the lane's columns. */
+/* A warp adds every PROBE_WARPS-th row, weighted, to the lane's columns. */
 template <typename T>
 RVIT_DEVICE void sum_rows(const rvit_cu_probe_params &params, const probe_rows &rows, const T *x, const float *held, int column,
                           float4 (&sum)[PROBE_PIECES])
@@ -93,7 +93,7 @@ RVIT_DEVICE void sum_rows(const rvit_cu_probe_params &params, const probe_rows &
     }
 }
 
-/* By all threads: the sums of the warps, added up and scaled, into z. */
+/* Called by all threads: sums the warps' results, scaled, into z. */
 RVIT_DEVICE void add_warps(const float4 (&sum)[PROBE_PIECES], float scale, float4 (*sums)[32], float4 *z)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
@@ -113,7 +113,7 @@ RVIT_DEVICE void add_warps(const float4 (&sum)[PROBE_PIECES], float scale, float
     }
 }
 
-/* By a warp: the lane's part of the product of a row of weights with z. */
+/* The lane's share of the dot product of a row of weights with z, by a warp. */
 template <typename T> RVIT_DEVICE float probe_dot(const T *weight, const float4 *z, int left)
 {
     typename raw_4<T>::type raw[PROBE_PIECES];

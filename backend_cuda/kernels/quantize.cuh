@@ -1,15 +1,15 @@
-/* Rows of e4m3 from the product of a GEMM: bias, activation, gate, the row's largest, in registers. A CTA takes row after row. */
+/* Quantizes GEMM outputs to rows of e4m3: bias, activation, gate, and the largest magnitude of the row. A CTA takes one row at a time. */
 #ifndef RVIT_QUANTIZE_CUH
 #define RVIT_QUANTIZE_CUH
 
 #include "activation.cuh"
 #include "e4m3.cuh"
 
-/* A thread has CHUNKS pieces of eight outputs, each as far from the next as there are threads. PLAIN: no activation or GELU, no gates.
-   SIGMOID: a sigmoid, no gates. ALL: everything. */
+/* A thread has CHUNKS groups of eight outputs, a block of threads apart. PLAIN: no activation or GELU, not gated. SIGMOID: a sigmoid,
+   not gated. ALL: everything. */
 template <typename T, int CHUNKS, serves SERVES> struct quantizer {
     enum { RAW = sizeof(T) == 4 ? 2 : 1 };
-    /* Eight elements as stored. */
+    /* Eight stored elements. */
     struct raw_8 {
         uint4 part[RAW];
     };
@@ -52,7 +52,7 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
         x[4] += high.x, x[5] += high.y, x[6] += high.z, x[7] += high.w;
     }
 
-    /* Eight outputs of a row from what lies at place `column` of x and bias. */
+    /* Computes eight outputs of a row, from index `column` of x and bias. */
     static __device__ __forceinline__ void activate(const rvit_cu_quantize_params &params, const raw_8 &raw, int column, float (&x)[8])
     {
         unpack(raw, x);
@@ -106,7 +106,7 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
             make_uint2(e4m3_of(to, half_of(x, 0)), e4m3_of(to, half_of(x, 1)));
     }
 
-    /* Of the CTA. turn: 0 and 1 for one row after the other, so that one barrier a row is enough. */
+    /* The maximum over the CTA. turn alternates between 0 and 1 from row to row, so that one barrier per row is enough. */
     static __device__ __forceinline__ float cta_largest(float largest, int turn)
     {
         RVIT_SHARED float of_warps[2][32];
@@ -128,7 +128,7 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
             add_saturated(params.saturated, n_saturated);
     }
 
-    /* Without a static scale. From the last row to the first, as the GEMM wrote them: its last ones are still in L2. */
+    /* Without a static scale, rows in registers. Starts with the last rows, which the GEMM wrote last and L2 still holds. */
     static __device__ __forceinline__ void held(const rvit_cu_quantize_params &params)
     {
         const int n = params.columns / 8, step = (int)blockDim.x;
@@ -165,8 +165,8 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
                 raw[i] = load(from + ((int)threadIdx.x + i * (int)blockDim.x) * 8);
     }
 
-    /* With a static scale, which does not wait for the row's largest: the next row is on its way while this one is computed. A row that
-       turns out not to be finite is written again. */
+    /* With a static scale, which does not need the row's maximum: the next row is loaded while this one is computed. A row with
+       non-finite values is written again. */
     static __device__ __forceinline__ void fixed(const rvit_cu_quantize_params &params)
     {
         const int n = params.columns / 8, step = (int)blockDim.x;
@@ -205,7 +205,7 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
         }
     }
 
-    /* Rows of any length, which are computed twice. */
+    /* Rows of any length, computed twice. */
     static __device__ __forceinline__ void streamed(const rvit_cu_quantize_params &params)
     {
         const int n = params.columns / 8;

@@ -1,4 +1,4 @@
-/* The order of scores, (score descending, index ascending), as integers, and the k best of a list. */
+/* Ranks scores by (score descending, index ascending), as integers, and finds the k best. */
 #ifndef RVIT_RANK_CUH
 #define RVIT_RANK_CUH
 
@@ -7,8 +7,8 @@
 #include "../tile.h"
 
 enum {
-    HELD_ROWS = RVIT_CU_HELD_ROWS, /* lists up to this long are ranked in shared memory */
-    COMPARED_ROWS = 288,           /* lists up to this long are ranked by comparing each score with each */
+    HELD_ROWS = RVIT_CU_HELD_ROWS, /* lists up to this length are ranked in shared memory */
+    COMPARED_ROWS = 288,           /* lists up to this length are ranked by comparing all pairs */
     DIGITS = 256,
     MAX_WARPS = 16 /* of a CTA that ranks */
 };
@@ -20,7 +20,7 @@ struct rank_memory {
     int digit, need;
 };
 
-/* Orders scores as unsigned integers: NaN is 1, -infinity above it, and the two zeros are equal. 0 is left for no score. */
+/* Maps scores to ordered unsigned integers: NaN is 1, -infinity follows, and both zeros are equal. 0 means no score. */
 RVIT_DEVICE uint32_t key_of(float score)
 {
     const uint32_t bits = float_bits(score), magnitude = bits & 0x7fffffffu;
@@ -31,7 +31,8 @@ RVIT_DEVICE uint32_t key_of(float score)
     return (bits & 0x80000000u ? ~bits : bits | 0x80000000u) + 1;
 }
 
-/* How many threads of the CTA with a lower number have the flag; *total: all of them. Every thread takes part. words: one for each warp. */
+/* The number of lower-numbered threads of the CTA with the flag; *total: of all threads. Every thread must call this. words: one per
+   warp. */
 RVIT_DEVICE int block_rank(bool flag, unsigned *words, int *total)
 {
     const int warps = (int)blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x & 31;
@@ -50,7 +51,7 @@ RVIT_DEVICE int block_rank(bool flag, unsigned *words, int *total)
     return before;
 }
 
-/* By a warp: the digit of the need-th largest key, and how many of the keys with that digit are needed. A lane takes 8 digits. */
+/* A warp finds the digit of the need-th largest key, and how many keys with that digit are needed. A lane takes 8 digits. */
 RVIT_DEVICE void find_digit(rank_memory &memory, int need)
 {
     const int lane = threadIdx.x & 31, top = DIGITS - 1 - lane * 8;
@@ -75,7 +76,7 @@ RVIT_DEVICE void find_digit(rank_memory &memory, int need)
     }
 }
 
-/* The key of the k-th best score, digit by digit, and how many scores with that key are among the k best. 1 <= k <= n. */
+/* Radix select: the key of the k-th best score, and how many scores with that key are among the k best. 1 <= k <= n. */
 template <typename K> RVIT_DEVICE uint32_t find_threshold(const K &key_at, int n, int k, rank_memory &memory, int *out_need)
 {
     uint32_t found = 0, mask = 0;
@@ -103,8 +104,8 @@ template <typename K> RVIT_DEVICE uint32_t find_threshold(const K &key_at, int n
     return found;
 }
 
-/* How many of the n keys are above the i-th, or equal to it and before it. They are padded with zeroes to whole warps, and so is i's
-   warp. */
+/* How many of the n keys rank before the i-th: larger ones, and equal ones with a lower index. Keys are padded with zeros to whole
+   warps, and so are the values of i. */
 RVIT_DEVICE int rank_of(const uint32_t *keys, int n, int i)
 {
     const uint32_t key = keys[i];
@@ -121,7 +122,7 @@ RVIT_DEVICE int rank_of(const uint32_t *keys, int n, int i)
             }
             continue;
         }
-        /* Only among a warp's own rows does the order depend on the lane. */
+        /* The order depends on the lane only within a warp's own rows. */
 #pragma unroll 2
         for (int j = from; j < from + 32; j += 4) {
             const uint4 other = *reinterpret_cast<const uint4 *>(keys + j);
@@ -132,8 +133,8 @@ RVIT_DEVICE int rank_of(const uint32_t *keys, int n, int i)
     return better;
 }
 
-/* Each score is compared with each. On equal keys the earlier row is better. */
-RVIT_DEVICE bool mark_best_few(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
+/* Compares all pairs of scores. Of equal keys the earlier one is better. */
+RVIT_DEVICE bool mark_best_by_comparing(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
 {
     bool has_nan = false;
     const int padded = (n + 31) / 32 * 32;
@@ -149,7 +150,7 @@ RVIT_DEVICE bool mark_best_few(const float *scores, int n, int k, rank_memory &m
     return has_nan;
 }
 
-/* Keys that are held in shared memory, or made from the scores each time. */
+/* Keys, in shared memory or recomputed from the scores. */
 struct key_list {
     const float *scores;
     const uint32_t *keys;
@@ -160,8 +161,8 @@ struct key_list {
     }
 };
 
-/* By the key of the k-th best score; of those that have it, the first stay. Up to HELD_ROWS scores are read once. */
-RVIT_DEVICE bool mark_best_many(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
+/* Finds the key of the k-th best score; of equal keys, the first are kept. Up to HELD_ROWS scores are read once. */
+RVIT_DEVICE bool mark_best_by_threshold(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
 {
     const key_list key_at = {scores, memory.keys, n <= HELD_ROWS};
     if (key_at.is_held) {
@@ -188,11 +189,11 @@ RVIT_DEVICE bool mark_best_many(const float *scores, int n, int k, rank_memory &
     return has_nan;
 }
 
-/* Marks the k best of n scores, 0 <= k <= n, with 1 and the others with 0. True to a thread that came upon a NaN. Every thread takes part;
-   the marks are there for others after the next barrier. */
+/* Marks the k best of n scores, 0 <= k <= n, with 1 and the others with 0. Returns true in threads that found a NaN. Every thread must
+   call this; the marks are visible after the next barrier. */
 RVIT_DEVICE bool mark_best(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
 {
-    return n <= COMPARED_ROWS ? mark_best_few(scores, n, k, memory, marks) : mark_best_many(scores, n, k, memory, marks);
+    return n <= COMPARED_ROWS ? mark_best_by_comparing(scores, n, k, memory, marks) : mark_best_by_threshold(scores, n, k, memory, marks);
 }
 
 #endif

@@ -1,10 +1,10 @@
-/* Units and windows after a selection. */
+/* The merge groups (units) and windows after a selection. */
 #ifndef RVIT_REGROUP_CUH
 #define RVIT_REGROUP_CUH
 
 #include "elements.cuh"
 
-/* How many of the rows that are left were before this one. */
+/* The number of kept rows before this one. */
 RVIT_DEVICE int left_before(const rvit_cu_regroup_params &params, int row)
 {
     int begin = 0, end = min(max(params.out_cu_seqlens[params.n_images], 0), params.rows);
@@ -18,7 +18,7 @@ RVIT_DEVICE int left_before(const rvit_cu_regroup_params &params, int row)
     return begin;
 }
 
-/* The units of an image that are left, in their order: a turn for as many units as there are threads. */
+/* Lists the kept merge groups of an image, in order, one per thread at a time. */
 RVIT_DEVICE void list_units(const rvit_cu_regroup_params &params, int image)
 {
     RVIT_SHARED int counts[8];

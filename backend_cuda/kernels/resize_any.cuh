@@ -1,6 +1,6 @@
-/* The resize of any picture, ANY_WIDTH x ANY_ROWS outputs at a time (with the vertical pass first, the other way round), straight from
-   where its pixels lie. Its inputs go by in blocks of lines: the first pass makes lines of the tile's width, rounded to 8 bits, in shared
-   memory, the second adds them up, a pixel a thread. What is common has a faster way: resize_packed.cuh. */
+/* The general resize, ANY_WIDTH x ANY_ROWS outputs at a time (transposed if the vertical pass is first), reading pixels in place. It
+   streams blocks of lines: the first pass makes lines of the tile's width, rounded to 8 bits, in shared memory; the second accumulates
+   them, one pixel per thread. resize_packed.cuh is faster for common images. */
 #ifndef RVIT_RESIZE_ANY_CUH
 #define RVIT_RESIZE_ANY_CUH
 
@@ -13,7 +13,7 @@ RVIT_DEVICE unsigned image_byte(unsigned sum, int bits)
     return (unsigned)min(max((int)sum >> bits, 0), 255);
 }
 
-/* Three 8-bit values in a word. */
+/* Three bytes in a word. */
 RVIT_DEVICE unsigned load_nv12(const rvit_image_entry &e, const uint8_t *memory, long long plane, int x, int y)
 {
     const uint8_t *chroma = memory + plane + (long long)(y / 2) * e.stride + x / 2 * 2;
@@ -24,8 +24,8 @@ RVIT_DEVICE unsigned load_nv12(const rvit_image_entry &e, const uint8_t *memory,
            image_byte(luma + cb * (unsigned)e.blue_cb, 16) << 16;
 }
 
-/* The first pass over lines block .. stop; with the vertical pass first, `lines` are columns. A thread makes an output of EACH lines at a
-   time, so that it reads a weight once for them. */
+/* The first pass, over lines block .. stop - 1; with the vertical pass first, `lines` are columns. A thread makes one output of EACH
+   lines at a time, so that it reads each weight once for them. */
 template <bool NV12, int EACH>
 RVIT_DEVICE void sum_block(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, const uint8_t *memory, long long plane,
                            const image_axis &axis, int block, int stop, uint32_t (*lines)[ANY_WIDTH])
@@ -74,7 +74,7 @@ RVIT_DEVICE void sum_block(const rvit_cu_preprocess_params &params, const rvit_i
     }
 }
 
-/* Writes the outputs of both axes to a tile's bytes. Every thread calls it. */
+/* Writes the outputs of both axes to a tile's bytes. Every thread must call this. */
 RVIT_DEVICE void resize_any(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, const uint8_t *memory, long long plane,
                             const image_axis &across, const image_axis &down, uint32_t (*lines)[ANY_WIDTH], uint8_t *made)
 {
@@ -92,7 +92,7 @@ RVIT_DEVICE void resize_any(const rvit_cu_preprocess_params &params, const rvit_
         else
             sum_block<false, 3>(params, e, memory, plane, first, block, stop, lines);
         block_sync();
-        /* Looked up anew for each block, so that it takes no registers through the first pass. */
+        /* Looked up again for each block, to save registers in the first pass. */
         const image_taps taps = taps_of(params, second, min(j, second.n - 1));
         const int32_t *at = params.words + taps.weights + (long long)(max(block, taps.first) - taps.first) * second.n_axis;
         const int until = mine ? min(stop, taps.first + taps.count) : 0;

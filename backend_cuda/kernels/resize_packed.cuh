@@ -1,9 +1,9 @@
-/* The resize of pictures of packed bytes on tensor cores. Both passes are products of bytes with a band of weights, whose three bytes are
-   multiplied one by one: sums of 32 bits are the same in any order. What does not fit is left to resize_any.cuh.
+/* The resize of packed images on tensor cores. Both passes multiply bytes by a band matrix of weights. The three bytes of a weight are
+   multiplied separately; 32-bit integer sums are the same in any order. resize_any.cuh does what this does not support.
 
-   The first pass takes lines as they lie in memory, channels side by side: its outputs are the columns of a tile, three for each pixel, in
-   groups of 8, a warp's. The weights of a column stand where the bytes of its channel do. It leaves the columns of the tile, line after
-   line, for the second pass, whose groups are 8 rows. */
+   The first pass takes lines as stored, with interleaved channels. Its outputs are the columns of a tile, three per pixel; each warp has
+   a group of 8. The weights of a column are placed where the bytes of its channel are. It stores the lines of each column for the second
+   pass, whose groups are 8 rows. */
 #ifndef RVIT_RESIZE_PACKED_CUH
 #define RVIT_RESIZE_PACKED_CUH
 
@@ -12,44 +12,44 @@
 enum {
     PACKED_WARPS = PREPROCESS_THREADS / 32,
     PACKED_PLANES = 3,
-    PACKED_STEPS = 4,   /* of 32 bytes each: the most that a group may need */
-    PACKED_LINES = 128, /* that are resized across before rows are made of them */
+    PACKED_STEPS = 4,   /* of 32 bytes each: the most per group */
+    PACKED_LINES = 128, /* resized horizontally before rows are made from them */
     PACKED_PITCH = PACKED_LINES + 16,
-    PACKED_X_BAND = 100, /* bytes of a plane of a band: 8 zeros, weights, 8 zeros or more; 4 times an odd number, for the banks */
+    PACKED_X_BAND = 100, /* bytes per plane of a band: 8 zeros, weights, at least 8 zeros; 4 times an odd number, to avoid bank conflicts */
     PACKED_Y_BAND = 52
 };
 
-/* The bytes that a tile needs of the picture's lines. */
+/* The bytes of the image's lines that a tile needs. */
 struct packed_lines {
-    const uint8_t *pixels, *limit; /* of line 0, from the first byte on; the end of the memory */
-    int before, bytes;             /* before the first pixel, in all */
-    int pitch, stride;             /* between lines, in shared memory and of the picture */
+    const uint8_t *pixels, *limit; /* the first byte of line 0; the end of the memory */
+    int before, bytes;             /* before the first pixel; in total */
+    int pitch, stride;             /* between lines: in shared memory, in the image */
     int most;                      /* that fit into raw, a multiple of 16 */
-    bool aligned, whole;           /* lines begin at units of 16 bytes; the memory ends with one, too */
+    bool aligned, whole;           /* lines start at multiples of 16 bytes; so does the end of the memory */
 };
 
-/* Rows of a tile that are made at once: n from number `first` of the covered ones on, of lines from `top` on. */
+/* Rows of a tile that are made together: n rows from covered row `first` on, from lines starting at `top`. */
 struct packed_part {
     int first, n, top, lines;
 };
 
 struct packed_memory {
-    alignas(16) uint8_t columns[3 * TILE_WIDTH * PACKED_PITCH + 32]; /* lines of the tile's width: line after line of each column */
-    alignas(16) uint8_t x_bands[TILE_WIDTH * 4 * PACKED_X_BAND];     /* four bytes of each plane, four of none */
+    alignas(16) uint8_t columns[3 * TILE_WIDTH * PACKED_PITCH + 32]; /* horizontally resized lines, transposed: the lines of each column */
+    alignas(16) uint8_t x_bands[TILE_WIDTH * 4 * PACKED_X_BAND];     /* four bytes of each plane, then four unused */
     alignas(16) uint8_t y_bands[TILE_HEIGHT * 4 * PACKED_Y_BAND];
     int32_t x_first[TILE_WIDTH], x_count[TILE_WIDTH], y_first[TILE_HEIGHT], y_count[TILE_HEIGHT];
-    int32_t windows[PACKED_WARPS], steps[PACKED_WARPS]; /* of each group of columns: where it begins in a line */
+    int32_t windows[PACKED_WARPS], steps[PACKED_WARPS]; /* for each group of columns: its first byte in a line, its steps */
     int32_t unfit[PACKED_WARPS];
     packed_lines lines;
     packed_part parts[TILE_HEIGHT / 8];
 };
 
-/* Weights as a warp multiplies with them: of[step][plane]. */
+/* The weights of a warp: of[step][plane]. */
 template <int STEPS> struct packed_weights {
     uint32_t of[STEPS][PACKED_PLANES][2];
 };
 
-/* By threads begin .. PREPROCESS_THREADS. */
+/* Called by threads begin .. PREPROCESS_THREADS - 1. */
 template <int N> RVIT_DEVICE void clear_bytes(uint8_t (&bytes)[N], int begin)
 {
 #pragma unroll 1
@@ -66,7 +66,7 @@ RVIT_DEVICE void note_taps(const rvit_cu_preprocess_params &params, const image_
     count[i] = taps.count;
 }
 
-/* The weights of an axis of at most MOST outputs, `step` bytes apart. False: they do not fit, in number or size. */
+/* Stores the weights of an axis with at most MOST outputs, `step` bytes apart. False: too many or too large. */
 template <int BAND, int MOST>
 RVIT_DEVICE bool fill_bands(const rvit_cu_preprocess_params &params, const image_axis &axis, const int32_t *counts, int step,
                             uint8_t *bands)
@@ -90,14 +90,14 @@ RVIT_DEVICE bool fill_bands(const rvit_cu_preprocess_params &params, const image
     return fits;
 }
 
-/* The lane's part of a band whose first weight is that of byte `first` of the group. */
+/* The lane's share of a band whose first weight applies to byte `first` of the group. */
 template <int BAND, int STEPS> RVIT_DEVICE void load_weights(const uint8_t *band, int first, packed_weights<STEPS> &weights)
 {
     const int begin = 4 * (thread_number() % 4) - first, shift = (begin & 3) * 8;
 #pragma unroll
     for (int i = 0; i < 2 * STEPS; i++) {
         if (i == 4)
-            warp_sync(); /* else so many loads are under way that registers do not hold them */
+            warp_sync(); /* limits the loads in flight to the registers available */
         const int at = min(max((begin & ~3) + 16 * i, -8), BAND - 16);
         const uint4 *words = reinterpret_cast<const uint4 *>(band + 4 * (at + 8));
         const uint4 low = words[0], high = words[1];
@@ -107,15 +107,15 @@ template <int BAND, int STEPS> RVIT_DEVICE void load_weights(const uint8_t *band
     }
 }
 
-/* Where the lane's part of 16 lines of bytes begins. */
+/* Where the lane's share of 16 lines of bytes starts. */
 RVIT_DEVICE uint32_t lines_address(const uint8_t *lines, int pitch)
 {
     const int lane = thread_number() % 32;
     return shared_address(lines + lane % 16 * pitch + lane / 16 * 16);
 }
 
-/* 16 lines times 8 outputs. A lane has outputs 2 t and 2 t + 1 of lines g and g + 8, t and g being lane % 4 and lane / 4: made[0] has the
-   first of both lines, made[1] the second. */
+/* 16 lines times 8 outputs. With t = lane % 4 and g = lane / 4, a lane has outputs 2 t and 2 t + 1 of lines g and g + 8. made[0] has the
+   first output of both lines, made[1] the second. */
 template <int STEPS> RVIT_DEVICE void multiply_lines(uint32_t lines, const packed_weights<STEPS> &weights, int bits, uint32_t (&made)[2])
 {
     const int round = 1 << (bits - 1);
@@ -160,13 +160,13 @@ RVIT_DEVICE packed_lines lines_of(const rvit_cu_preprocess_params &params, const
     return l;
 }
 
-/* Weights, and what of lines each group of columns needs. False: it does not fit. */
+/* Prepares weights and the bytes that each group of columns needs. False: this resize does not support the tile. */
 RVIT_DEVICE bool prepare_packed(const rvit_cu_preprocess_params &params, const slot_image &p, const image_tile &t, const packed_lines &l,
                                 packed_memory &s)
 {
     const int tid = thread_number(), size = p.e.pixel_size, n = 3 * t.across.n;
     bool fits = l.bytes > l.before && l.most > 0;
-    if (tid < (t.down.n + 7) / 8) { /* parts begin there, and may have these rows alone */
+    if (tid < (t.down.n + 7) / 8) { /* a part may start at any multiple of 8 rows, and have only these */
         const packed_part part = part_from(s, 8 * tid, min(8 * tid + 8, t.down.n));
         fits = fits && part.lines >= 1 && part.lines <= PACKED_LINES;
     }
@@ -193,7 +193,7 @@ RVIT_DEVICE bool prepare_packed(const rvit_cu_preprocess_params &params, const s
     return !warp_any(tid % 32 < PACKED_WARPS && s.unfit[min(tid % 32, PACKED_WARPS - 1)] != 0);
 }
 
-/* 16 bytes of a line to shared memory. Reads whole words, but nothing from limit on. */
+/* Copies 16 bytes of a line to shared memory. Reads whole words, but not beyond limit. */
 RVIT_DEVICE void stage_chunk(const uint8_t *from, const uint8_t *limit, bool aligned, uint8_t *to)
 {
     const int shift = (int)((unsigned long long)from % 4);
@@ -209,7 +209,7 @@ RVIT_DEVICE void stage_chunk(const uint8_t *from, const uint8_t *limit, bool ali
             to[i] = from[i];
 }
 
-/* Lines top .. top + n of the picture; of 16 the even ones first, so that a lane of multiply_lines has two neighbours. */
+/* Stages lines top .. top + n - 1. Of each 16, the even ones come first, so that a lane of multiply_lines has two adjacent lines. */
 RVIT_DEVICE void stage_lines(const packed_lines &l, int top, int n, uint8_t *raw)
 {
     const int chunks = (l.bytes + 15) >> 4, bits = chunks <= 16 ? 4 : 5, begin = thread_number() & ((1 << bits) - 1);
@@ -231,7 +231,7 @@ RVIT_DEVICE void stage_lines(const packed_lines &l, int top, int n, uint8_t *raw
     copy_commit();
 }
 
-/* The columns of lines that lie in raw, of which the first is number `line` of s.columns. */
+/* Resizes lines in raw horizontally; the first one is line `line` of s.columns. */
 template <int STEPS>
 RVIT_DEVICE void resize_lines(const slot_image &p, int n_columns, int bits, packed_memory &s, const uint8_t *raw, int line, int n)
 {
@@ -265,7 +265,7 @@ RVIT_DEVICE void resize_lines_of(const slot_image &p, int n_columns, int bits, p
         resize_lines<4>(p, n_columns, bits, s, raw, line, n);
 }
 
-/* How the warps share the groups of 8 of a part's rows: each has a group, and of its columns every step-th 16 from begin on. */
+/* How warps share the groups of 8 rows of a part: each has one group, and every step-th block of 16 columns from begin on. */
 struct packed_share {
     int y, begin, step;
 };
@@ -278,7 +278,7 @@ RVIT_DEVICE packed_share share_of(int rows)
     return {8 * (warp - begin * groups), 16 * begin, 16 * (PACKED_WARPS * inverse >> 8)};
 }
 
-/* Rows of a part, of s.columns, as bytes; rows behind them become anything. */
+/* Makes the rows of a part from s.columns, as bytes. Bytes after them are undefined. */
 template <int STEPS>
 RVIT_DEVICE void make_rows(const packed_memory &s, const packed_part &part, const packed_share &share, int base, int columns, int bits,
                            uint8_t *made)

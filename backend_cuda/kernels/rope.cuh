@@ -1,10 +1,10 @@
-/* Rotary position embedding, and the positions that it takes. */
+/* Rotary position embedding, and the positions for it. */
 #ifndef RVIT_ROPE_CUH
 #define RVIT_ROPE_CUH
 
 #include "elements.cuh"
 
-/* A row's heads are those of its queries, then those of its keys. */
+/* A row's heads are those of its queries, followed by those of its keys. */
 template <typename T> RVIT_DEVICE T *head_of_row(const rvit_cu_rope_params &params, long long row, int head)
 {
     if (head < params.n_heads)
@@ -12,11 +12,11 @@ template <typename T> RVIT_DEVICE T *head_of_row(const rvit_cu_rope_params &para
     return static_cast<T *>(params.k) + row * params.k_stride + (long long)(head - params.n_heads) * params.head_dim;
 }
 
-/* A warp has a row. As many lanes as a head has fours of pairs make a team, which takes head after head: each lane has the same angles in
-   all of them. */
+/* A warp has a row. A team has one lane per four pairs of a head, and takes head after head, so each lane has the same angles in all
+   heads. */
 template <typename T> RVIT_DEVICE void rotate_row(const rvit_cu_rope_params &params, long long row, int position)
 {
-    enum { AHEAD = 8 / sizeof(T) }; /* heads that are read before the first is rotated */
+    enum { AHEAD = 8 / sizeof(T) }; /* heads in flight */
     typedef typename raw_4<T>::type raw;
     const int pairs = params.head_dim / 2, lanes = pairs / 4, teams = 32 / lanes;
     const int lane = threadIdx.x & 31, team = lane / lanes, j = (lane - team * lanes) * 4, heads = 2 * params.n_heads;

@@ -1,5 +1,5 @@
-/* What rows are judged by. L2, CLS_ATTENTION and POSITION have an order of operations that include/raggedvit/prune.h fixes: the same bits
-   on every backend. */
+/* The scores of rows. include/raggedvit/prune.h fixes the order of operations of L2, CLS_ATTENTION and POSITION: every backend gives the
+   same bits. */
 #ifndef RVIT_SCORE_CUH
 #define RVIT_SCORE_CUH
 
@@ -7,8 +7,8 @@
 
 enum { SCORE_GIVEN = 0, SCORE_L2 = 1, SCORE_CLS_ATTENTION = 2, SCORE_CLS_NORM = 3, SCORE_PREDICTOR = 4, SCORE_POSITION = 5 };
 
-/* By a warp: the sum of x[i] y[i] in 32 lanes, then pairwise; whole in lane 0. AHEAD products are read before the first is used; IS_SQUARE:
-   y is x. */
+/* A warp sums x[i] y[i] in 32 lanes, then pairwise; lane 0 has the result. AHEAD products are loaded before the first is used.
+   IS_SQUARE: y is x. */
 template <int AHEAD, bool IS_SQUARE, typename T> RVIT_DEVICE float sum_products(const T *x, const T *y, int dim)
 {
     float sum = 0.0f;
@@ -31,7 +31,7 @@ template <int AHEAD, bool IS_SQUARE, typename T> RVIT_DEVICE float sum_products(
     return sum;
 }
 
-/* What rows of a unit have, from the sum of their scores. */
+/* The score of each row of a merge group, from the sum of their scores. */
 RVIT_DEVICE float share_of_unit(const rvit_cu_select_params &params, float sum)
 {
     return params.unit == 1 ? sum : mul_rn(sum, 1.0f / (float)params.unit);
@@ -46,7 +46,7 @@ RVIT_DEVICE float mean_over_heads(const rvit_cu_select_params &params, long long
     return mul_rn(sum, params.factor);
 }
 
-/* The same by a warp, of which lane i has read probability i of the row. */
+/* The same by a warp, where lane i has probability i of the row. */
 RVIT_DEVICE float mean_over_lanes(const rvit_cu_select_params &params, long long row, float prob)
 {
     const int lane = threadIdx.x & 31;
@@ -67,7 +67,7 @@ RVIT_DEVICE float log_softmax_of_first(float o0, float o1)
     return d <= 0.0f ? -log1pf(expf(d)) : -(d + log1pf(expf(-d)));
 }
 
-/* By a warp, whole in lane 0. */
+/* By a warp; lane 0 has the result. */
 template <typename T> RVIT_DEVICE float score_of_row(const rvit_cu_select_params &params, int row)
 {
     const T *x = static_cast<const T *>(params.x) + row * params.x_stride;
@@ -88,7 +88,7 @@ template <typename T> RVIT_DEVICE float score_of_row(const rvit_cu_select_params
     return has_probs ? mul_rn(mean_over_lanes(params, row, prob), sqrtf(score)) : score;
 }
 
-/* The scores that look at a row of x: a warp a unit. */
+/* The scores that read rows of x: one warp per merge group. */
 template <typename T> RVIT_DEVICE void score_wide_rows(const rvit_cu_select_params &params, int begin, int end)
 {
     const int lane = threadIdx.x & 31, warps = (int)blockDim.x / 32;
@@ -114,7 +114,7 @@ RVIT_DEVICE bool any_anchor(const uint8_t *anchors, int begin, int end)
     return any;
 }
 
-/* Whether patch i of n is an anchor or next to one, as prune.h defines it. */
+/* Whether patch i of n is an anchor or next to one, as defined in prune.h. */
 RVIT_DEVICE bool near_anchor(const uint8_t *anchors, int n, int columns, int i)
 {
     if (anchors[i] != 0 || (i > 0 && anchors[i - 1] != 0) || (i + 1 < n && anchors[i + 1] != 0) ||
@@ -124,14 +124,14 @@ RVIT_DEVICE bool near_anchor(const uint8_t *anchors, int n, int columns, int i)
     return (i == 0 && any_anchor(anchors, 0, line)) || (i == n - 1 && any_anchor(anchors, n - line, n));
 }
 
-/* What is added to the score of a row: more than the largest score if an anchor is near. */
+/* Added to a row's score: more than the largest score if it is near an anchor. */
 RVIT_DEVICE float anchor_bonus(const rvit_cu_select_params &params, int first, int len, int row)
 {
     const int begin = first + min(params.layout.n_prefix, len);
     return row >= begin && near_anchor(params.anchors + begin, first + len - begin, params.anchor_columns, row - begin) ? 2.0f : 0.0f;
 }
 
-/* Scores the rows begin .. end - 1 of the image whose `len` rows start at first. */
+/* Scores rows begin .. end - 1 of the image whose `len` rows start at first. */
 RVIT_DEVICE void score_rows(const rvit_cu_select_params &params, int first, int len, int begin, int end)
 {
     if (params.score == SCORE_CLS_ATTENTION) {

@@ -1,5 +1,5 @@
-/* Select in one launch: the CTAs of an image score its rows, the last of them marks those that stay, learns from its predecessors how many
-   the images before it keep, and lists its own. */
+/* Select in one launch: the CTAs of an image score its rows. The last one marks the rows to keep, looks back for how many rows the
+   previous images keep, and lists its own. */
 #ifndef RVIT_SELECT_CUH
 #define RVIT_SELECT_CUH
 
@@ -10,31 +10,31 @@
 
 enum { SELECT_TOP_K = 0, SELECT_THRESHOLD = 1, SELECT_MASK = 2, SELECT_SAMPLE = 3, SELECT_MASS = 4 };
 
-/* Kinds of error, the least first. */
+/* Kinds of error; the lowest one is reported. */
 enum { ERROR_NAN = 0, ERROR_PREFIX = 1, ERROR_SUM = 2, ERROR_NONE = 3 };
 
 struct select_memory {
     union {
         rank_memory rank;
         sums_memory sums;
-        int dropped[HELD_ROWS]; /* rows that are fused */
+        int dropped[HELD_ROWS]; /* rows to fuse */
     };
-    uint8_t marks[HELD_ROWS];       /* of an image that is held: 1 for each row that stays */
-    unsigned words[HELD_ROWS / 32]; /* the same as bits */
-    int word_begin[HELD_ROWS / 32]; /* rows that stay before each word */
+    uint8_t marks[HELD_ROWS];       /* for an image that fits: 1 for each kept row */
+    unsigned words[HELD_ROWS / 32]; /* the marks as bits */
+    int word_begin[HELD_ROWS / 32]; /* kept rows before each word */
     unsigned warp_words[MAX_WARPS];
     layout_memory layout;
     int passed, error;
 };
 
-/* What decides over the rows of an image. */
+/* What determines the kept rows of an image. */
 struct select_job {
     int image, begin, len, prefix, skip; /* rows skip .. len - 1 compete */
-    int k;                               /* TOP_K: how many of them stay */
-    uint8_t *marks;                      /* of its rows: in shared memory if they fit, else keep itself */
+    int k;                               /* TOP_K: how many of them to keep */
+    uint8_t *marks;                      /* of its rows: in shared memory if they fit, otherwise keep itself */
 };
 
-/* How many of the n scores are at least the threshold. Sets the marks of those and of the others. */
+/* Marks the scores that reach the threshold, and returns their number. */
 RVIT_DEVICE int mark_passing(const float *scores, int n, float threshold, select_memory &memory, uint8_t *marks, bool *has_nan)
 {
     if (threadIdx.x == 0)
@@ -55,7 +55,7 @@ RVIT_DEVICE int mark_passing(const float *scores, int n, float threshold, select
     return memory.passed;
 }
 
-/* Marks the competing rows by their scores; returns the kind of error that the thread came upon. */
+/* Marks the competing rows by score. Returns the kind of error that this thread found. */
 RVIT_DEVICE int mark_competing(const rvit_cu_select_params &params, const select_job &job, select_memory &memory)
 {
     const float *scores = params.scores + job.begin + job.skip;
@@ -77,7 +77,7 @@ RVIT_DEVICE int mark_competing(const rvit_cu_select_params &params, const select
     return has_nan ? ERROR_NAN : ERROR_NONE;
 }
 
-/* Marks rows by the mask that is given. */
+/* Marks rows by the mask keep_in. */
 RVIT_DEVICE int mark_from_mask(const rvit_cu_select_params &params, const select_job &job)
 {
     int error = ERROR_NONE;
@@ -90,7 +90,7 @@ RVIT_DEVICE int mark_from_mask(const rvit_cu_select_params &params, const select
     return error;
 }
 
-/* Writes the marks to keep; returns how many rows stay. */
+/* Writes the marks to keep, and returns the number of kept rows. */
 RVIT_DEVICE int count_marks(const rvit_cu_select_params &params, const select_job &job, select_memory &memory, bool is_held)
 {
     const int lane = threadIdx.x & 31;
@@ -125,12 +125,12 @@ RVIT_DEVICE int count_marks(const rvit_cu_select_params &params, const select_jo
     return shuffle(sum, 31);
 }
 
-/* Lists the rows that stay from place `to` on, and after them the first row that does not if it holds the fused token. */
+/* Lists the kept rows from index `to` on; the first dropped row follows if it holds the fused token. */
 RVIT_DEVICE void list_rows(const rvit_cu_select_params &params, const select_job &job, select_memory &memory, bool is_held, int to,
                            int kept)
 {
     const int most = params.layout.rows, lane = threadIdx.x & 31;
-    int before = 0; /* rows that stay before this round */
+    int before = 0; /* kept rows before this round */
 #pragma unroll 1
     for (int base = 0; base < job.len; base += blockDim.x) {
         const int i = base + (int)threadIdx.x;
@@ -148,14 +148,14 @@ RVIT_DEVICE void list_rows(const rvit_cu_select_params &params, const select_job
             rank = before + block_rank(stays, memory.warp_words, &all);
             before += all;
         }
-        const bool is_fused = params.fuse_x != nullptr && !stays && i < job.len && i == rank; /* none before it goes */
+        const bool is_fused = params.fuse_x != nullptr && !stays && i < job.len && i == rank; /* all rows before it are kept */
         const int at = add_up_to(to, is_fused ? kept : rank, most);
         if ((stays || is_fused) && at < most)
             params.layout.src_rows[at] = job.begin + i;
     }
 }
 
-/* Adds n rows at a column, weighted by their scores, one after another. */
+/* Adds n rows at a column, weighted by their scores, in order. */
 template <typename T> RVIT_DEVICE void add_rows(const rvit_cu_select_params &params, const int *rows, int n, int column, float4 &sum)
 {
     enum { AHEAD = 5 };
@@ -180,7 +180,7 @@ template <typename T> RVIT_DEVICE void add_rows(const rvit_cu_select_params &par
     }
 }
 
-/* The dropped rows, weighted by their scores, added up in the place of the first of them: a thread takes four columns. */
+/* Stores the sum of the dropped rows, weighted by their scores, in the first of them. A thread takes four columns. */
 RVIT_DEVICE void fuse(const rvit_cu_select_params &params, const select_job &job, select_memory &memory)
 {
     const int dim = params.fuse_dim;
@@ -253,7 +253,7 @@ RVIT_DEVICE void select_image(const rvit_cu_select_params &params)
         error = mark_from_mask(params, job);
     } else {
         error = mark_competing(params, job, memory);
-        block_sync(); /* a prefix row that competes is marked twice */
+        block_sync(); /* a competing prefix row is marked twice */
         for (int i = threadIdx.x; i < job.prefix; i += blockDim.x)
             job.marks[i] = 1;
     }

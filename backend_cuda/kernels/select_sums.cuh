@@ -1,4 +1,5 @@
-/* The modes of select that add scores up, as integers: the sums have no order, and every backend makes the same choice. */
+/* The modes of select that sum scores. They use integers, so that sums do not depend on the order and every backend makes the same
+   choice. */
 #ifndef RVIT_SELECT_SUMS_CUH
 #define RVIT_SELECT_SUMS_CUH
 
@@ -12,10 +13,10 @@ struct sums_memory {
     int largest, flaw;
 };
 
-/* What of the scores of two or more rows keeps them from being added up; the larger one counts. */
+/* What prevents two or more scores from being summed; the larger value wins. */
 enum { FLAW_NONE = 0, FLAW_SUM = 1, FLAW_NAN = 2 };
 
-/* A score as an integer, on the scale of the largest one, which has 32 bits. */
+/* A score as an integer, relative to the largest one, which has 32 bits. */
 RVIT_DEVICE uint32_t integer_of(uint32_t bits, uint32_t largest_exponent)
 {
     const uint32_t field = bits >> 23, significand = (bits & 0x7fffffu) | (field > 0 ? 0x800000u : 0u);
@@ -51,16 +52,16 @@ RVIT_DEVICE int check_scores(const float *scores, int n, sums_memory &memory, ui
     return memory.largest == 0 ? max(memory.flaw, (int)FLAW_SUM) : memory.flaw;
 }
 
-/* Sorts up to as many numbers as the CTA has threads, ascending, in place: those past n are the largest. A thread has a number; it meets
-   those of its warp by shuffles. */
-RVIT_DEVICE void sort_few(unsigned long long *numbers, int n)
+/* Sorts up to one number per thread, ascending, in place; numbers past n count as the largest. A thread exchanges with its warp by
+   shuffles. */
+RVIT_DEVICE void sort_one_per_thread(unsigned long long *numbers, int n)
 {
     const int thread = threadIdx.x;
     block_sync();
     unsigned long long x = thread < n ? numbers[thread] : ~0ull;
 #pragma unroll 1
     for (int run = 2; run / 2 < n; run *= 2) {
-        int with = run - 1; /* first the mirrored place of the other half, then the same place */
+        int with = run - 1; /* first the mirrored index in the other half, then the same index */
 #pragma unroll 1
         for (int step = run / 2; step > 0; step /= 2) {
             unsigned long long y;
@@ -85,9 +86,8 @@ RVIT_DEVICE void sort_few(unsigned long long *numbers, int n)
     block_sync();
 }
 
-/* Sorts ascending, in place. A bitonic network of a power of two of numbers, those past n being the largest: the side that must not be
-   smaller is always the later one, so they stay where they are and need not be there. Steps of up to a warp stay among the 64 numbers of
-   a warp. */
+/* A bitonic sort, ascending, in place, padded to a power of two with the largest number. The larger number always moves to the later
+   index, so the padding stays in place and need not be stored. Steps of up to a warp stay within a warp's 64 numbers. */
 RVIT_DEVICE void sort_numbers(unsigned long long *numbers, int n)
 {
     block_sync();
@@ -116,8 +116,8 @@ RVIT_DEVICE void sort_numbers(unsigned long long *numbers, int n)
     block_sync();
 }
 
-/* Replaces each sorted number, a key above an index, by the sum of the integers up to it above the same index. The first of SAMPLE counts
-   as 0. Indices are checked: they come from memory that broken layouts make several images share. */
+/* Replaces each sorted number, a key above an index, by the prefix sum of the integers above the same index. With SAMPLE, the first
+   counts as 0. Indices are clamped: with an invalid layout, images may share this memory. */
 RVIT_DEVICE void sum_up(unsigned long long *sorted, const float *scores, int n, uint32_t exponent, bool without_first, sums_memory &memory)
 {
     const int each = (n + (int)blockDim.x - 1) / (int)blockDim.x, begin = min(n, (int)threadIdx.x * each), end = min(n, begin + each);
@@ -147,7 +147,7 @@ RVIT_DEVICE void sum_up(unsigned long long *sorted, const float *scores, int n, 
     block_sync();
 }
 
-/* The first of n ascending sums that is above value / factor, or n. */
+/* The first of n ascending sums that exceeds value / factor, or n. */
 RVIT_DEVICE int first_above(const unsigned long long *sums, int n, unsigned long long value, unsigned long long factor)
 {
     int low = 0, high = n;
@@ -162,7 +162,7 @@ RVIT_DEVICE int first_above(const unsigned long long *sums, int n, unsigned long
     return low;
 }
 
-/* Marks the rank whose sum is nearest to each point. All is multiplied by n_samples - 1, which keeps it whole: sums are below 2^48. */
+/* Marks the rank whose sum is nearest to each sample point. All is multiplied by n_samples - 1 to stay integral; sums are below 2^48. */
 RVIT_DEVICE void mark_sampled(const unsigned long long *sums, int n, int n_samples, uint8_t *marks)
 {
     const unsigned long long steps = n_samples > 1 ? (unsigned)n_samples - 1u : 1u;
@@ -188,8 +188,8 @@ RVIT_DEVICE void mark_mass(const rvit_cu_select_params &params, const unsigned l
             marks[min((unsigned)sums[rank] & ((1u << INDEX_BITS) - 1u), (unsigned)n - 1u)] = 1;
 }
 
-/* Marks which of n scores are sampled, or hold the mass; returns the flaw of the scores. With one, the first rows are kept, as many
-   as there can be without. longer: memory for more than HELD_ROWS numbers. */
+/* Marks which of n scores are sampled or hold the mass. Returns the scores' flaw; with one, keeps the first rows, as many as could be
+   kept otherwise. longer: memory for more than HELD_ROWS numbers. */
 RVIT_DEVICE int mark_sums(const rvit_cu_select_params &params, bool is_sample, const float *scores, int n, unsigned long long *longer,
                           sums_memory &memory, uint8_t *marks)
 {
@@ -206,12 +206,12 @@ RVIT_DEVICE int mark_sums(const rvit_cu_select_params &params, bool is_sample, c
     if (!adds_up)
         return flaw;
     unsigned long long *sorted = n <= HELD_ROWS ? memory.sorted : longer;
-    /* SAMPLE ranks upwards, MASS downwards; of equals the first comes first. */
+    /* SAMPLE ranks ascending, MASS descending; ties go to the first. */
     const uint32_t flip = is_sample ? 0u : 0xffffffffu;
     for (int i = threadIdx.x; i < n; i += blockDim.x)
         sorted[i] = (unsigned long long)(key_of(scores[i]) ^ flip) << INDEX_BITS | (unsigned)i;
     if (n <= (int)blockDim.x)
-        sort_few(sorted, n);
+        sort_one_per_thread(sorted, n);
     else
         sort_numbers(sorted, n);
     sum_up(sorted, scores, n, exponent, is_sample, memory);
