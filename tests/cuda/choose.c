@@ -1,4 +1,4 @@
-/* Which GEMM serves on CUDA, and why: a table of machines and shapes. Needs no GPU. */
+/* The choice of a GEMM kernel, as a table of devices and shapes. Needs no GPU. */
 #include "cuda_tests.h"
 
 #include "backend_cuda/linear_choose.h"
@@ -25,7 +25,7 @@ static const struct choice_case {
     {                                                                     \
         &(machine), {__VA_ARGS__}, RVIT_CU_PATH_##path, RVIT_CU_WHY_##why \
     }
-    /* An image of DeiT-B, and 8, 16 and 64. */
+    /* 1, 8, 16 and 64 images of DeiT-B. */
     CASE(h100, LT, LT_WHOLE, RVIT_F16, RVIT_F16, 197, 768, 2304, QKV),
     CASE(h100, LARGE_M, LARGE_M_TILES, RVIT_F16, RVIT_F16, 12608, 768, 2304, QKV),
     CASE(h100, LT, LT_WHOLE, RVIT_F16, RVIT_F16, 3152, 768, 2304, QKV),
@@ -39,11 +39,11 @@ static const struct choice_case {
     CASE(h100, LARGE_M, LARGE_M_TILES, RVIT_F16, RVIT_F32, 12608, 768, 768, PROJ),
     CASE(h100, LT, LT_WHOLE, RVIT_F16, RVIT_F32, 12608, 3072, 768, PROJ),
     CASE(h100, LT, LT_WHOLE, RVIT_F16, RVIT_F32, 99, 1536, 384, PROJ),
-    /* Without early launches and clusters. */
+    /* Without programmatic dependent launch and clusters. */
     CASE(old_driver, LT_EPILOGUE, LT_LARGE, RVIT_F16, RVIT_F16, 577, 768, 3072, GELU),
     CASE(old_driver, LT, LT_WHOLE, RVIT_F16, RVIT_F16, 99, 768, 2304, QKV),
     CASE(old_driver, NONPERSISTENT, ONE_PASS, RVIT_F16, RVIT_F16, 50, 768, 3072, GELU),
-    /* Only the device knows the rows. */
+    /* The row count is only on the device. */
     CASE(h100, SMALL_M, SMALL_M_UNKNOWN, RVIT_F16, RVIT_F32, 1182, 3072, 768, PROJ, LIVE),
     CASE(h100, LARGE_M, LARGE_M_UNKNOWN, RVIT_F16, RVIT_F32, 1576, 3072, 768, PROJ, LIVE),
     CASE(h100, SMALL_M, SMALL_M_UNKNOWN, RVIT_F16, RVIT_F32, 394, 1536, 768, PROJ, LIVE),
@@ -67,7 +67,7 @@ static const struct choice_case {
     CASE(h100, LARGE_M, LARGE_M_UNKNOWN, RVIT_E4M3, RVIT_F16, 3152, 768, 3072, QKV, PADDED),
     CASE(ada, LT, LT_WHOLE, RVIT_E4M3, RVIT_F16, 50432, 768, 3072, QKV, PADDED),
     CASE(ada, E4M3, UNKNOWN, RVIT_E4M3, RVIT_F16, 197, 768, 2304, QKV, LIVE),
-    /* Ada, float32, and what is rare. */
+    /* Ada, float32, and rare cases. */
     CASE(ada, LT, LT_WHOLE, RVIT_F16, RVIT_F16, 12608, 768, 2304, QKV),
     CASE(ada, TILES, ONE_PASS, RVIT_F16, RVIT_F16, 12608, 768, 3072, GELU),
     CASE(ada, LT, LT_WHOLE, RVIT_F16, RVIT_F16, 12608, 768, 3072, QKV, .activation = RVIT_ACTIVATION_GELU_TANH),
@@ -95,10 +95,10 @@ static void choices(void **state)
         paths |= 1u << got.path, reasons |= 1u << got.why;
     }
     assert_int_equal(paths, (1u << RVIT_CU_N_PATHS) - 1);
-    assert_int_equal(reasons, (1u << RVIT_CU_N_REASONS) - 2); /* but for NOT */
+    assert_int_equal(reasons, (1u << RVIT_CU_N_REASONS) - 2); /* all except NOT */
 }
 
-/* What warpgroups have no code for goes elsewhere, however large. */
+/* What the wgmma kernels do not support goes elsewhere, at any size. */
 static void wgmma_refuses(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void wgmma_refuses(void **state)
                      rvit_cu_linear_has_kernel(&h100, &bad[i], RVIT_CU_PATH_SMALL_M));
 }
 
-/* cuBLASLt adds a bias only if it has that in the type of the output, and has the tanh GELU only behind such a bias. */
+/* cuBLASLt adds a bias only in the output type, and runs tanh GELU only with such a bias. */
 static void lt_epilogues(void **state)
 {
     (void)state;

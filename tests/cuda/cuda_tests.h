@@ -1,4 +1,4 @@
-/* The suites of test_cuda: what only the CUDA backend has; and of test_cuda_tile, what it chooses. */
+/* The suites of test_cuda (features only CUDA has) and of test_cuda_tile (its choices of kernels). */
 #ifndef RVIT_TESTS_CUDA_TESTS_H
 #define RVIT_TESTS_CUDA_TESTS_H
 

@@ -1,5 +1,5 @@
-/* Products of e4m3 with what a session knows of them: one scale for all rows, a bias in the type that cuBLASLt adds, rows that may be
-   computed in vain. Right, and made where they are to be; how many cuBLASLt made is known where the emulated one is found. */
+/* e4m3 GEMMs with a session's hints: one scale for all rows, a bias in the type that cuBLASLt adds, padding rows. Checks the results,
+   and which GEMMs cuBLASLt ran, if it is the emulated one. */
 #include "cuda_tests.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include "reference/plain.h"
 
 enum { CAPACITY = 61, LIVE_ROWS = 45, IN = 208, OUT = 72, NAN_ROW = 7 };
-typedef enum rows_kind { KNOWN, LIVE, SPARE, N_ROWS_KINDS } rows_kind;
+typedef enum rows_kind { KNOWN, LIVE, PADDED, N_ROWS_KINDS } rows_kind;
 
 typedef struct e4m3_case {
     rvit_dtype out_dtype;
@@ -21,7 +21,7 @@ typedef struct e4m3_case {
     rows_kind rows;
 } e4m3_case;
 
-/* -1: there is nobody to ask. */
+/* -1: the library is not emulated. */
 static long long gemms_made(void)
 {
     void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
@@ -33,7 +33,7 @@ static long long gemms_made(void)
     return count == NULL ? -1 : count();
 }
 
-/* Whether the emulated library has a product of the kind: with a scale for each row on 9.0 alone. */
+/* Whether the emulated library has this GEMM; per-row scales need 9.0. */
 static int is_made_there(const e4m3_case *c)
 {
     const char *const architecture = getenv("RVIT_EMU_ARCH");
@@ -86,7 +86,7 @@ static void check(const e4m3_case *c)
     rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
     op.hints.narrow_bias = array_view(narrow, DEVICE);
     op.hints.one_scale = array_view(one_scale, DEVICE);
-    op.hints.spare_rows = c->rows == SPARE;
+    op.hints.spare_rows = c->rows == PADDED;
     op.linear.dtype = RVIT_E4M3;
     op.linear.out_dtype = c->out_dtype;
     op.linear.rows.capacity = CAPACITY;
@@ -143,7 +143,7 @@ static void e4m3_gemms(void **state)
                 }
 }
 
-/* A product of a program whose rows only the device counts: each row has the bits that it has among any others. */
+/* A program's GEMM whose row count is only on the device: each row's bits do not depend on the other rows. */
 static void check_rows_on_the_device(int one_scale)
 {
     enum { MOST = 700 };
@@ -208,8 +208,8 @@ static void e4m3_rows_on_the_device(void **state)
         check_rows_on_the_device(one_scale);
 }
 
-/* With the scale of its largest value as a static one, a row becomes what it becomes by itself, but for values that lie between two
-   numbers: the kernels are others. A row that is not finite becomes NaN, and no other does. */
+/* With the scale of its largest value as the static scale, a row gets the same values as with its own scale. The kernels differ, so
+   halfway cases may round either way. Only non-finite rows become NaN. */
 static void check_static(rvit_dtype dtype, rvit_activation activation, int32_t columns)
 {
     enum { ROWS = 300 };
@@ -269,7 +269,7 @@ static void e4m3_static_scales(void **state)
         }
 }
 
-/* A device without e4m3 says so. */
+/* A device without e4m3 refuses with a reason. */
 static void e4m3_refused(void **state)
 {
     (void)state;

@@ -25,8 +25,8 @@ static int file_in_memory(void)
     return fd;
 }
 
-/* The emulated driver takes a file in memory for device memory and semaphores, so that the calls and their order can be seen; a real one
-   does not, and says so. */
+/* The emulated driver imports files in memory as device memory and semaphores, which shows the calls and their order. A real driver
+   refuses them. */
 static void from_files(void **state)
 {
     (void)state;
@@ -39,7 +39,7 @@ static void from_files(void **state)
         for (int timeline = 0; timeline < 2; timeline++)
             expect_status(rvit_cuda_semaphore_import(H.device[DEVICE], fds[1], timeline, &semaphores[0]), RVIT_INVALID_ARGUMENT, "fd");
         for (int i = 0; i < 3; i++)
-            assert_int_equal(close(fds[i]), 0); /* still the caller's */
+            assert_int_equal(close(fds[i]), 0); /* still owned by the caller */
         return;
     }
     char *mapped = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
@@ -69,7 +69,7 @@ static void from_files(void **state)
     }
     rvit_stats stats = RVIT_STATS_INIT;
     expect_ok(rvit_stream_get_stats(other, &stats));
-    assert_true(stats.device_size >= N * 4 && stats.device_size < 2 * N * 4 + SIZE); /* imported memory is nobody's allocation */
+    assert_true(stats.device_size >= N * 4 && stats.device_size < 2 * N * 4 + SIZE); /* imported memory does not count as allocated */
     rvit_stream_destroy(other);
     rvit_buffer_destroy(own);
     rvit_buffer_destroy(imported);
@@ -115,7 +115,7 @@ static void misuse(void **state)
     rvit_device_destroy(cpu);
 }
 
-/* The Vulkan device that is the CUDA device under test; NULL: there is none. */
+/* The Vulkan device of the CUDA device under test, or NULL. */
 static rvit_device *same_on_vulkan(void)
 {
     static rvit_device_info infos[32];
@@ -147,8 +147,8 @@ static rvit_linear_args linear(rvit_view x, rvit_view weight, rvit_view out)
     return args;
 }
 
-/* One buffer on both APIs, and semaphores of either kind for turns: Vulkan doubles the rows, CUDA doubles them again, Vulkan fetches them,
-   without the host waiting in between. */
+/* A buffer on both APIs, synchronised by both kinds of semaphores: Vulkan doubles the rows, CUDA doubles them again, Vulkan copies them,
+   without host waits. */
 static void turns_with_vulkan(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ typedef struct importing {
 static rvit_status close_after(rvit_status status, int fd)
 {
     if (status != RVIT_OK)
-        assert_int_equal(close(fd), 0); /* still the caller's */
+        assert_int_equal(close(fd), 0); /* still owned by the caller */
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* Products by cuBLASLt where the host knows the rows, or may work on all there can be: right, and really made there. How many were is known
-   where the emulated library is the one that is found; without any library the backend's own kernels are checked. */
+/* GEMMs by cuBLASLt, where the host knows the row count or padding rows may be computed. Checks the results and, with the emulated
+   library, how many it ran. Without a library, the backend's own kernels are checked. */
 #include "cuda_tests.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ typedef enum rows_kind { KNOWN, PADDED, LIVE, N_ROWS_KINDS } rows_kind;
 
 typedef struct gemm_case {
     rvit_dtype dtype, out_dtype;
-    int bias, narrow; /* narrow: the bias in the type of the output, too */
+    int bias, narrow; /* narrow: the bias also exists in the output type */
     rvit_activation activation;
     int gated;
     residual_kind residual;
@@ -22,7 +22,7 @@ typedef struct gemm_case {
 
 enum { CAPACITY = 37, LIVE_ROWS = 30, IN = 72, OUT = 56, PERIOD = 5 };
 
-/* A function of the emulated library; NULL where there is none. */
+/* A function of the emulated library, or NULL. */
 static void *emulated(const char *name)
 {
     void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD), *symbol = NULL;
@@ -33,7 +33,7 @@ static void *emulated(const char *name)
     return symbol;
 }
 
-/* -1: there is nobody to ask. */
+/* -1: the library is not emulated. */
 static long long gemms_made(void)
 {
     void *symbol = emulated("rvit_emulation_gemms");
@@ -51,7 +51,7 @@ static void offer_algorithms(int n)
         offer(n);
 }
 
-/* Takes cuBLASLt wherever it can serve, as for very many rows. */
+/* Chooses cuBLASLt wherever it can run, as for very many rows. */
 static rvit_cu_linear_choice choose_lt(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts)
 {
     rvit_cu_machine other = *machine;
@@ -87,14 +87,14 @@ static int is_made_there(const gemm_case *c)
 
 static const rvit_view absent = {NULL, 0};
 
-/* As a session adds it, with what it knows of the op. */
-static rvit_status add_linear(const rvit_linear_args *args, rvit_view narrow_bias, int spare_rows)
+/* Adds the op as a session does, with hints. */
+static rvit_status add_linear(const rvit_linear_args *args, rvit_view narrow_bias, int padding_rows)
 {
-    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = narrow_bias, .spare_rows = spare_rows}, .linear = *args};
+    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = narrow_bias, .spare_rows = padding_rows}, .linear = *args};
     return rvit_stream_add(H.stream[DEVICE], &op);
 }
 
-/* The tolerance of a GEMM whose output is stored before the epilogue: that of the same in plain code. */
+/* The tolerance of a GEMM whose output is rounded before the epilogue, from plain code. */
 static void round_twice(const gemm_case *c, const linear_problem *p, float *plain, int64_t n)
 {
     linear_problem bare = *p;
@@ -168,7 +168,7 @@ static void check(const gemm_case *c)
     const long long before = gemms_made();
     expect_ok(add_linear(&args, array_view(narrow, DEVICE), 0));
     const long long after = gemms_made();
-    /* The library is opened by the first product that could be its own. */
+    /* The first GEMM that could use the library opens it. */
     if (after >= 0 && after - (before < 0 ? 0 : before) != is_made_there(c))
         fail_msg("%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d: %lld GEMMs by cuBLASLt", rvit_dtype_name(c->dtype),
                  rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual,
@@ -203,7 +203,7 @@ static void check_all(int takes_lt)
                                              .gated = form % 5 == 4,
                                              .residual = (residual_kind)residual,
                                              .rows = (rows_kind)rows};
-                        if (c.narrow && (c.gated || out_dtype == RVIT_F32)) /* a session narrows no bias of gates */
+                        if (c.narrow && (c.gated || out_dtype == RVIT_F32)) /* sessions do not narrow the bias of gated GEMMs */
                             continue;
                         device->choose_linear = takes_lt ? choose_lt : rvit_cu_linear_choose;
                         check(&c);
@@ -223,7 +223,7 @@ static void in_two_passes(void **state)
     check_all(1);
 }
 
-/* Eager products of ever new shapes: the oldest plans are forgotten, and made again. */
+/* Eager GEMMs with ever new shapes: the oldest plans are dropped and made again. */
 static void many_shapes(void **state)
 {
     (void)state;
@@ -253,7 +253,7 @@ static void many_shapes(void **state)
     check_close("many shapes", RVIT_F32, loaded(RVIT_F32, out->result[DEVICE], 0, SHAPES * 8), exact, plain, SHAPES * 8);
 }
 
-/* Before a program is recorded algorithms are tried out, on memory of their own: what the op would change is as it was. */
+/* Before recording, algorithms are measured on separate memory: the op's own data does not change. */
 static void recorded(void **state)
 {
     (void)state;
@@ -288,7 +288,7 @@ static void recorded(void **state)
         expect_ok(rvit_record_begin(H.stream[DEVICE]));
         expect_ok(rvit_linear(H.stream[DEVICE], &args));
         expect_ok(rvit_record_end(H.stream[DEVICE], &program[i]));
-        /* The second finds what the first has found out. */
+        /* The second program reuses the result of the first. */
         if (before >= 0 && (gemms_made() == before + 1) != (i == 1))
             fail_msg("program %d: %lld GEMMs by cuBLASLt", i, gemms_made() - before);
     }
@@ -301,7 +301,7 @@ static void recorded(void **state)
     machine->autotune_macs = tried;
 }
 
-/* What a trial takes may be more than there is: the program is recorded all the same. */
+/* If there is no memory to measure algorithms, the program is recorded all the same. */
 static void no_room_to_autotune(void **state)
 {
     (void)state;
@@ -324,7 +324,7 @@ static void no_room_to_autotune(void **state)
     offer_algorithms(3);
     int recorded_untried = 0;
     for (int n = 1; n <= 16; n++) {
-        args.rows.capacity = CAPACITY - n; /* a shape of its own */
+        args.rows.capacity = CAPACITY - n; /* a new shape */
         rvit_program *program = NULL;
         char text[16];
         snprintf(text, sizeof text, "%d", n);
@@ -345,11 +345,11 @@ static void no_room_to_autotune(void **state)
 
 enum { MOST_ROWS = 700, MIDDLE = 64 };
 
-typedef struct chain {
+typedef struct gemm_pair {
     array *x, *up, *down, *live, *middle, *out;
-} chain;
+} gemm_pair;
 
-static rvit_status record_two(const chain *c, int spare_rows, rvit_program **out_program)
+static rvit_status record_two(const gemm_pair *c, int padding_rows, rvit_program **out_program)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = RVIT_F16;
@@ -363,30 +363,30 @@ static rvit_status record_two(const chain *c, int spare_rows, rvit_program **out
     args.weight = array_view(c->up, DEVICE);
     args.out = array_view(c->middle, DEVICE);
     expect_ok(rvit_record_begin(H.stream[DEVICE]));
-    expect_ok(add_linear(&args, absent, spare_rows));
+    expect_ok(add_linear(&args, absent, padding_rows));
     args.in_features = MIDDLE;
     args.out_features = IN;
     args.activation = RVIT_ACTIVATION_NONE;
     args.x = args.out;
     args.weight = array_view(c->down, DEVICE);
     args.out = array_view(c->out, DEVICE);
-    expect_ok(add_linear(&args, absent, spare_rows));
+    expect_ok(add_linear(&args, absent, padding_rows));
     return rvit_record_end(H.stream[DEVICE], out_program);
 }
 
-/* Products of a program whose rows only the device counts are the backend's own. However many rows there are, they are right, and each has
-   the bits it has among any others. */
+/* GEMMs of a program whose row count is only on the device run on the backend's own kernels. They are right for any count, and each
+   row's bits do not depend on the others. */
 static void rows_on_the_device(void **state)
 {
     (void)state;
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     device->choose_linear = choose_lt;
-    chain c = {.x = array_input("x", MOST_ROWS * IN * 2),
-               .up = array_input("up", MIDDLE * IN * 2),
-               .down = array_input("down", IN * MIDDLE * 2),
-               .live = array_input("live", 4),
-               .middle = array_output("middle", MOST_ROWS * MIDDLE * 2),
-               .out = array_output("out", MOST_ROWS * IN * 2)};
+    gemm_pair c = {.x = array_input("x", MOST_ROWS * IN * 2),
+                   .up = array_input("up", MIDDLE * IN * 2),
+                   .down = array_input("down", IN * MIDDLE * 2),
+                   .live = array_input("live", 4),
+                   .middle = array_output("middle", MOST_ROWS * MIDDLE * 2),
+                   .out = array_output("out", MOST_ROWS * IN * 2)};
     store_normal(RVIT_F16, c.x->host, 0, MOST_ROWS * IN, 1);
     store_normal(RVIT_F16, c.up->host, 0, MIDDLE * IN, 0.12f);
     store_normal(RVIT_F16, c.down->host, 0, IN * MIDDLE, 0.12f);
@@ -420,7 +420,7 @@ static void rows_on_the_device(void **state)
     rvit_program_destroy(program);
 }
 
-/* A program knows all its shapes at once, however many: none is asked about twice. */
+/* A program keeps all its shapes, however many: each is looked up once. */
 static void program_of_many_shapes(void **state)
 {
     (void)state;
@@ -456,7 +456,7 @@ static void enqueue_copy(const array *from, int64_t offset, const array *to)
     expect_ok(rvit_copy(H.stream[DEVICE], &copy));
 }
 
-/* The rows change between two products, by an op that is none of pruning: the second is made of as many as there are then. */
+/* The row count changes between two GEMMs, by an op other than pruning. The second GEMM uses the new count. */
 static void rows_that_change(void **state)
 {
     (void)state;
@@ -485,7 +485,7 @@ static void rows_that_change(void **state)
         args.weight = array_view(weight, DEVICE);
         args.out = array_view(out[i], DEVICE);
         expect_ok(add_linear(&args, absent, 1));
-        enqueue_copy(live, 0, seen); /* part of each recording */
+        enqueue_copy(live, 0, seen); /* recorded in each */
         expect_ok(add_linear(&args, absent, 1));
     }
     rvit_program *program = NULL;

@@ -1,4 +1,4 @@
-/* The GEMMs of warpgroups (sm_90a), for many rows and for few. Elsewhere the kernels of other devices pass the same tests. */
+/* The wgmma GEMMs (sm_90a) for large and small M. On other devices, other kernels run the same tests. */
 #include "cuda_tests.h"
 
 #include <math.h>
@@ -14,16 +14,16 @@ typedef struct hopper_case {
     rvit_dtype dtype, out_dtype;
     int32_t in_features, out_features;
     int64_t capacity;
-    int32_t live[4]; /* the first is what the others are compared with; -1: none */
+    int32_t live[4]; /* the first is the reference for the others; -1: none */
     int bias;
     rvit_activation activation;
     residual_kind residual;
-    rvit_cu_small_m_config config; /* no stages: for many rows */
-    int one_scale;                 /* of e4m3: the session says that there is one for all */
-    int counts;                    /* to e4m3: what is cut off */
+    rvit_cu_small_m_config config; /* no stages: large M */
+    int one_scale;                 /* e4m3: the session has one scale for all rows */
+    int counts;                    /* e4m3 output: counts saturated values */
 } hopper_case;
 
-/* The form in which kernels for few rows are to serve: [the product narrows its rows]. No stages: those for many rows are. */
+/* The small-M configurations: [whether out_features < in_features]. No stages: large M. */
 static rvit_cu_small_m_config configs[2];
 
 static rvit_cu_linear_choice choose_wgmma(const rvit_cu_machine *machine, const rvit_cu_linear_facts *facts)
@@ -64,10 +64,10 @@ static void store_random(rvit_dtype dtype, uint8_t *data, int64_t n, float size)
             data[i] = rvit_f32_to_e4m3(100 * random_normal());
 }
 
-#define SCALE 0.01f /* of e4m3 that is made */
+#define SCALE 0.01f /* of the e4m3 output */
 
-/* Numbers of e4m3 by one scale, of which some are cut off. */
-static void check_bytes(const uint8_t *bytes, const double *exact, int64_t n)
+/* Checks e4m3 values with one scale, some of which saturate. */
+static void check_quantized(const uint8_t *bytes, const double *exact, int64_t n)
 {
     const double most = 448 * SCALE;
     for (int64_t i = 0; i < n; i++) {
@@ -77,7 +77,7 @@ static void check_bytes(const uint8_t *bytes, const double *exact, int64_t n)
     }
 }
 
-/* However many rows are live and on however many SMs: they are right, have the same bits, and those behind them are left alone. */
+/* For any number of live rows and SMs: results are right and bit-equal, and rows past the live ones do not change. */
 static void check(const hopper_case *c, int *n_served)
 {
     enum { PERIOD = 5 };
@@ -95,7 +95,7 @@ static void check(const hopper_case *c, int *n_served)
     array *bias = c->bias ? array_input("bias", c->out_features * 4) : NULL;
     array *out = array_output("out", c->capacity * c->out_features * out_element);
     array *residual = c->residual == PERIODIC ? array_input("residual", PERIOD * c->out_features * out_element) : c->residual ? out : NULL;
-    store_random(c->dtype, x->host, most * c->in_features, 1); /* behind them NaN stays */
+    store_random(c->dtype, x->host, most * c->in_features, 1); /* the rest stays NaN */
     store_random(c->dtype, weight->host, (int64_t)c->out_features * c->in_features, 1 / sqrtf((float)c->in_features));
     for (int64_t t = 0; is_e4m3 && t < most; t++)
         store(RVIT_F32, x_scales->host, t, c->one_scale ? 0.02f : 0.01f + 0.0001f * (float)(t % 97));
@@ -168,19 +168,19 @@ static void check(const hopper_case *c, int *n_served)
                 int32_t n_cut = 0, n_full = 0;
                 memcpy(&n_cut, saturated->result[DEVICE], 4);
                 for (int64_t j = 0; j < c->live[i] * (int64_t)c->out_features; j++)
-                    n_full += (out->result[DEVICE][j] & 0x7f) == 0x7e; /* those that are cut off, and those that are just not */
+                    n_full += (out->result[DEVICE][j] & 0x7f) == 0x7e; /* saturated values and the largest value itself */
                 assert_true(n_cut > n_full / 2 && n_cut <= n_full);
             }
             if (i == 0 && sms == 1) {
                 if (makes_e4m3)
-                    check_bytes(out->result[DEVICE], exact, n);
+                    check_quantized(out->result[DEVICE], exact, n);
                 else
                     check_close("out", c->out_dtype, loaded(c->out_dtype, out->result[DEVICE], 0, n), exact, plain, n);
                 memcpy(first, out->result[DEVICE], (size_t)out->size);
             }
             assert_memory_equal(first, out->result[DEVICE], (size_t)(c->live[i] * c->out_features * out_element));
         }
-    if (c->config.stages > 0 && c->config.split_k == 1) { /* sums that are not split are those of the kernel for many rows */
+    if (c->config.stages > 0 && c->config.split_k == 1) { /* without split-K, the bits are those of the large-M kernel */
         const rvit_cu_small_m_config none = {0};
         memcpy(live->host, &c->live[0], 4);
         arrays_upload();
@@ -191,7 +191,7 @@ static void check(const hopper_case *c, int *n_served)
     harness_teardown(NULL);
 }
 
-/* Rows, columns and channels that fill tiles and stages, and that do not; turns of both groups and of one. */
+/* Rows, columns and channels that do or do not fill tiles and stages, with one and both consumer warpgroups. */
 static void hopper_gemms(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void hopper_gemms(void **state)
     assert_int_equal(n_served, has_wgmma ? N_CASES : 0);
 }
 
-/* The same of e4m3, with scales of rows and columns and with one for all; to e4m3 only the kernel of warpgroups makes it. */
+/* The same for e4m3, with per-row scales and with one scale; only wgmma kernels have an e4m3 output. */
 static void hopper_e4m3(void **state)
 {
     (void)state;
@@ -240,7 +240,7 @@ static void hopper_e4m3(void **state)
     assert_int_equal(n_served, device->machine.wgmma ? n : 0);
 }
 
-/* Every tile, with parts of k, CTAs that share rows of x and of weight, rings that are filled again and such that are not. */
+/* Every tile, with split-K, clusters along N and M, with and without reuse of stages. */
 static void hopper_small_m(void **state)
 {
     (void)state;
@@ -276,7 +276,7 @@ static void hopper_small_m(void **state)
     assert_int_equal(n_served, has_wgmma ? n : 0);
 }
 
-/* Each kernel for few rows. */
+/* Each small-M kernel. */
 static void hopper_small_m_all(void **state)
 {
     (void)state;
@@ -301,7 +301,7 @@ static void hopper_small_m_all(void **state)
     assert_int_equal(n_served, has_wgmma ? n : 0);
 }
 
-/* Products of f16, or of e4m3 that become e4m3, whose rows are those of the one before. */
+/* GEMMs in f16, or e4m3 to e4m3, each of which reads the output of the previous one. */
 static void follow(rvit_dtype dtype)
 {
     enum { ROWS = 130, WIDTH = 128, HIDDEN = 256, LAYERS = 3 };
@@ -367,7 +367,7 @@ static void follow(rvit_dtype dtype)
     harness_teardown(NULL);
 }
 
-/* In a program a product begins before the one that makes its rows has ended. It gives the bits of products that follow each other. */
+/* In a program, a GEMM starts before the previous one has written its input. The bits are those of sequential GEMMs. */
 static void hopper_follow(void **state)
 {
     (void)state;
@@ -381,7 +381,7 @@ static void hopper_follow(void **state)
     }
 }
 
-/* What they have no code for is not given to them. */
+/* Ops that they do not support run elsewhere. */
 static void hopper_refuses(void **state)
 {
     (void)state;
@@ -427,7 +427,7 @@ static void hopper_refuses(void **state)
     assert_int_equal(taken, 0);
 }
 
-/* What of e4m3 no kernel can make is refused with the reason. */
+/* e4m3 ops that no kernel supports are refused with a reason. */
 static void hopper_refuses_e4m3(void **state)
 {
     (void)state;
@@ -452,7 +452,7 @@ static void hopper_refuses_e4m3(void **state)
     expect_status(rvit_linear(H.stream[DEVICE], &args), RVIT_UNSUPPORTED, "e4m3 with gated");
     args.gated = 0;
     args.rows.capacity = 0;
-    expect_ok(rvit_linear(H.stream[DEVICE], &args)); /* nothing to do */
+    expect_ok(rvit_linear(H.stream[DEVICE], &args)); /* no rows */
     args.rows.capacity = 8;
     device->machine.wgmma = 0;
     expect_status(rvit_linear(H.stream[DEVICE], &args), RVIT_UNSUPPORTED, "compute capability 9.0");

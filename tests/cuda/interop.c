@@ -8,7 +8,7 @@
 
 enum { ROWS = 50, IN = 64, OUT = 32 };
 
-/* What a caller with CUDA code of its own has. */
+/* What a caller with its own CUDA code has. */
 typedef struct caller {
     const rvit_cu_driver *cuda;
     CUdevice device;
@@ -39,7 +39,7 @@ static void caller_close(caller *c)
 {
     CUcontext current = NULL, popped;
     expect_success(c->cuda->cuCtxGetCurrent(&current));
-    assert_ptr_equal(current, c->context); /* the library has left it as it was */
+    assert_ptr_equal(current, c->context); /* the library restored it */
     expect_success(c->cuda->cuMemFree(c->memory));
     for (int i = 0; i < 2; i++)
         expect_success(c->cuda->cuStreamDestroy(c->stream[i]));
@@ -47,7 +47,7 @@ static void caller_close(caller *c)
     expect_success(c->cuda->cuDevicePrimaryCtxRelease(c->device));
 }
 
-/* A product on the caller's stream and memory gives what it gives on the library's own; wrapping again and pointing elsewhere allocate
+/* A GEMM on the caller's stream and memory gives the same result as on the library's. Setting other streams and memory allocates
    nothing. */
 static void wrapped(void **state)
 {
@@ -108,10 +108,10 @@ static void wrapped(void **state)
             largest = error > largest ? error : -error > largest ? -error : largest;
         }
     assert_true(largest < 1e-4);
-    rvit_device_destroy(device); /* its children keep it */
+    rvit_device_destroy(device); /* its children keep it alive */
     rvit_stream_destroy(stream);
     rvit_buffer_destroy(buffer);
-    /* The memory and the streams are still the caller's. */
+    /* The memory and the streams still belong to the caller. */
     expect_success(c.cuda->cuMemsetD8Async(c.memory, 0, 1 << 20, c.stream[0]));
     expect_success(c.cuda->cuStreamSynchronize(c.stream[0]));
     caller_close(&c);
@@ -165,7 +165,7 @@ static void every_allocation(void **state)
     caller_close(&c);
 }
 
-/* A device of the usual kind works beside the caller's context, from a thread in which another context, or none, is current. */
+/* An ordinary device works next to the caller's context, from a thread with another current context or none. */
 static void context_is_left_alone(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void context_is_left_alone(void **state)
     caller_close(&c);
 }
 
-/* With memory of the caller's a stream that has run nothing can be captured, and the graph runs again and again. */
+/* With the caller's workspace, a stream that has run nothing can be captured, and the graph can be launched repeatedly. */
 static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit_stream *other, const rvit_select_args *args)
 {
     rvit_stream *stream = NULL;
@@ -213,7 +213,7 @@ static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit
     expect_success(c->cuda->cuStreamEndCapture(c->stream[1], &graph));
     expect_success(c->cuda->cuGraphInstantiateWithFlags(&executable, graph, 0));
     for (int round = 0; round < 3; round++) {
-        expect_ok(rvit_stream_synchronize(other)); /* what it wrote is there before the graph writes on the other stream */
+        expect_ok(rvit_stream_synchronize(other)); /* the graph on the other stream reads what it wrote */
         expect_success(c->cuda->cuMemsetD8Async(c->memory, 0xff, (size_t)size, c->stream[1]));
         expect_success(c->cuda->cuGraphLaunch(executable, c->stream[1]));
         expect_success(c->cuda->cuStreamSynchronize(c->stream[1]));
@@ -222,13 +222,13 @@ static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit
         expect_ok(rvit_stream_write(other, args->out_cu_seqlens, none, sizeof none));
     }
     expect_ok(rvit_cuda_stream_set_workspace(stream, 0, 0));
-    expect_ok(rvit_select(stream, args)); /* with memory of its own again */
+    expect_ok(rvit_select(stream, args)); /* back to the stream's own memory */
     expect_success(c->cuda->cuGraphExecDestroy(executable));
     expect_success(c->cuda->cuGraphDestroy(graph));
     rvit_stream_destroy(stream);
 }
 
-/* Into a graph of the caller's: what needs memory that the stream does not have yet is refused, and the capture goes on. */
+/* Captured into the caller's graph: an op that needs more memory than the stream has is refused, and the capture stays valid. */
 static void captured_by_the_caller(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ static CUresult refuse_context(CUcontext context)
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* A context that cannot be made current: the call fails, and the thread's stack of contexts is as it was. */
+/* If a context cannot be made current, the call fails and the thread's context stack is unchanged. */
 static void context_that_cannot_be_entered(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void context_that_cannot_be_entered(void **state)
     caller_close(&c);
 }
 
-/* What ends a context, and what a device that is there cannot give just now. */
+/* The statuses for results that end a context, and for a device that is temporarily unavailable. */
 static void statuses_of_results(void **state)
 {
     (void)state;
@@ -373,7 +373,7 @@ static void misuse(void **state)
     rvit_device_destroy(cpu);
 }
 
-/* A device whose threads sleep while they wait: by an event, on streams of the library's own. */
+/* A device whose waiting threads sleep: it waits for events, on the library's own streams. */
 static void waits_asleep(void **state)
 {
     (void)state;

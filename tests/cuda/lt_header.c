@@ -1,4 +1,4 @@
-/* What backend_cuda/linear_lt.h says of cuBLASLt, compared with its own header where that is installed. There is nothing to run. */
+/* Compares backend_cuda/linear_lt.h with cuBLASLt's own header, if installed. At compile time; there is nothing to run. */
 #include "backend_cuda/linear_lt.h"
 
 #if defined __has_include
@@ -48,7 +48,7 @@ SAME_PLACE(reserved, reserved);
 EQUAL(sizeof(lt_heuristic), sizeof(cublasLtMatmulHeuristicResult_t));
 EQUAL(sizeof(lt_algorithm), sizeof(cublasLtMatmulAlgo_t));
 
-/* As many arguments, of the same size each: enumerations are ints, handles pointers. */
+/* Argument counts and sizes match: enums are ints, handles are pointers. */
 EQUAL(sizeof(cudaDataType), sizeof(int));
 EQUAL(sizeof(cublasComputeType_t), sizeof(int));
 EQUAL(sizeof(cublasStatus_t), sizeof(int));

@@ -1,5 +1,5 @@
-/* The application resets the GPU (cudaDeviceReset) under a device: every call says so, ends in time, and touches nothing of what was made
-   since. A program of its own, for nothing else that the process has on the GPU survives. */
+/* The application resets the GPU (cudaDeviceReset) under a device: every call reports it, returns in time, and touches nothing made
+   since. A separate program, because a reset destroys everything the process has on the GPU. */
 #include <dlfcn.h>
 
 #include "backend_cuda/cu.h"

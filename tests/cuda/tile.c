@@ -1,4 +1,4 @@
-/* The tile choice of the CUDA backend: whatever it chooses covers the work and fits the device. Needs no GPU. */
+/* The chosen tiles cover the work and fit the device. Needs no GPU. */
 #include "cuda_tests.h"
 
 #include "backend_cuda/params.h"
@@ -138,7 +138,7 @@ static void attention_choices(void **state)
 {
     (void)state;
     const rvit_cu_machine *ada = &machines[0], *hopper = &machines[1];
-    /* Large batches of like images: tall tiles, two CTAs on an SM of 100 KiB. */
+    /* Large batches of similar images: 32 rows per warp, two CTAs on an SM with 100 KiB. */
     rvit_cu_attention_size size = {.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 64, .rows = 64 * 197, .len = 197};
     rvit_cu_attention_tile t = rvit_cu_tile_attention(ada, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_32_rows);
@@ -146,7 +146,7 @@ static void attention_choices(void **state)
     assert_true(2 * (t.shared + 1024) <= ada->sm_shared);
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_32_rows);
-    /* Not where most are short, or more than the output is asked for. */
+    /* Not if most images are short, or if more than the output is needed. */
     size.rows = 64 * 100;
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64);
@@ -157,19 +157,19 @@ static void attention_choices(void **state)
     size.rows = 64 * 197, size.len = 197, size.bias_stats = 1;
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_bias_stats);
-    /* One image leaves most of the device idle: more CTAs matter more. */
+    /* One image leaves most of the device idle, so more CTAs help more. */
     size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 1, .rows = 197, .len = 197};
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_2_warps);
     assert_int_equal(t.row_blocks, 7);
-    /* Heads of 72 channels: tall tiles once there is one for each SM. */
+    /* Heads of 72 channels: 32 rows per warp once there is a CTA for each SM. */
     size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 72, .n_heads = 16, .n_images = 1, .rows = 365, .len = 365};
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80_plain);
     size.rows = size.len = 729;
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80_32_rows);
     size.bias_stats = 1;
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80);
-    /* A short image needs one CTA of few warps, and one stage of the ring. */
+    /* A short image needs one CTA with few warps, and one pipeline stage. */
     size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 64, .rows = 64 * 41, .len = 41};
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_3_warps);
@@ -177,7 +177,7 @@ static void attention_choices(void **state)
     assert_int_equal(t.shared, 2 * 64 * 128);
     size.len = 21;
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_2_warps);
-    /* Few of them: warps of 8 rows, as many as the device runs at once. */
+    /* Few short images: warps of 8 rows, all running at once. */
     size.n_images = 16;
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_direct_32);
@@ -188,7 +188,7 @@ static void attention_choices(void **state)
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_3_warps);
 }
 
-/* Which kernel serves long images is decided by the most rows of one, the head and what is asked for: never by how many there are. */
+/* The kernel for long images depends on the most rows of an image, the head and the outputs, never on the number of images. */
 static void hopper_attention_choices(void **state)
 {
     (void)state;
@@ -218,8 +218,8 @@ static void hopper_attention_choices(void **state)
                 const int32_t rows = is_split ? 64 : t.threads == 512 ? 192 : 128;
                 assert_int_equal(t.row_blocks, divide_up(lens[l], rows));
                 assert_true(t.shared <= hopper.max_shared - 1024);
-                assert_true(t.persistent || is_split || 2 * (t.shared + 1024) <= hopper.sm_shared); /* two on an SM */
-                size.fixed_images = 0; /* an image's bits are those of any batch */
+                assert_true(t.persistent || is_split || 2 * (t.shared + 1024) <= hopper.sm_shared); /* two per SM */
+                size.fixed_images = 0; /* an image's bits must not depend on the batch */
                 const rvit_cu_attention_hopper_shape anywhere = rvit_cu_tile_attention_hopper(&hopper, &size).shape;
                 assert_int_equal(anywhere, !is_split        ? t.shape
                                            : lens[l] < 1536 ? RVIT_CU_ATTENTION_hopper_d64
@@ -232,7 +232,7 @@ static void hopper_attention_choices(void **state)
                 size.element_size = 2;
                 assert_int_equal(rvit_cu_tile_attention_hopper(&machines[1], &size).shape, RVIT_CU_N_ATTENTION_HOPPER);
             }
-    assert_int_equal(n_split, 2 * 4); /* DeiT-B's 577 of one image among them */
+    assert_int_equal(n_split, 2 * 4); /* including DeiT-B with one image of 577 rows */
 }
 
 static void linear_covers_and_fits(void **state)
@@ -259,7 +259,7 @@ static void linear_covers_and_fits(void **state)
                     assert_true(t.ctas <= 4 * (int64_t)machines[m].n_sms);
                     assert_true(t.shared <= machines[m].max_shared);
                     assert_int_equal(t.threads, size == 4 ? 256 : shapes[t.shape].threads);
-                    /* Those for few rows make a tile each. */
+                    /* Non-persistent kernels compute one tile per CTA. */
                     assert_true(!shapes[t.shape].is_nonpersistent || tiles == 0 || t.ctas == tiles);
                     assert_true(size == 2 || t.shape == RVIT_CU_LINEAR_64x64);
                     assert_int_equal(t.shape == RVIT_CU_LINEAR_general, size == 2 && f % 2);
@@ -275,15 +275,15 @@ static void linear_choices(void **state)
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 768, 3072, 0).shape, RVIT_CU_LINEAR_64x48);
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 3072, 0).shape, RVIT_CU_LINEAR_64x96);
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072, 0).shape, RVIT_CU_LINEAR_128x128);
-    /* One kernel serves what is rare. */
+    /* One kernel supports rare cases. */
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 3072, 1).shape, RVIT_CU_LINEAR_general);
     assert_int_equal(rvit_cu_tile_linear(hopper, 4, 197, 768, 3072, 1).shape, RVIT_CU_LINEAR_64x64);
-    /* Two CTAs of the large tile on every SM. */
+    /* Two CTAs of the large tile per SM. */
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072, 0).ctas, 2 * 132);
     assert_int_equal(rvit_cu_tile_linear(ada, 2, 12608, 768, 3072, 0).ctas, 2 * 58);
 }
 
-/* The GEMM for warpgroups: clusters of two. */
+/* The large-M GEMM: clusters of two. */
 static void hopper_choices(void **state)
 {
     (void)state;
@@ -297,7 +297,7 @@ static void hopper_choices(void **state)
             }
 }
 
-/* The GEMM for few rows: forms that the kernel has, of whole clusters, that fit. */
+/* The small-M GEMM: supported configurations of whole clusters that fit. */
 static void small_m_choices(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void small_m_choices(void **state)
                     assert_true(t.ctas > 0 && t.ctas % t.cluster == 0 && t.shared <= h100.max_shared);
                     assert_true(t.ctas >= (rows + t.rows - 1) / t.rows * ((1152 + t.columns - 1) / t.columns) * t.config.split_k);
                 }
-    /* Parts must be of units, and boxes of whole ones. */
+    /* Splits and boxes must have whole units. */
     const rvit_cu_small_m_config good = {RVIT_CU_SMALL_M_64x96, 4, 2, 1, 1},
                                  bad[] = {{RVIT_CU_SMALL_M_64x96, 4, 4, 1, 1},  {RVIT_CU_SMALL_M_64x96, 4, 1, 1, 2},
                                           {RVIT_CU_SMALL_M_64x96, 1, 2, 1, 1},  {RVIT_CU_SMALL_M_64x96, 4, 3, 1, 1},
@@ -341,7 +341,7 @@ static void small_choices(void **state)
     assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ctas, 58 * 4);
     assert_int_equal(rvit_cu_tile_layernorm(m, 197, 768).ahead_ctas, 58 / 4);
     assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ahead_ctas, 0);
-    assert_int_equal(rvit_cu_tile_layernorm(m, 197, 1024).ahead_ctas, 0); /* wider than what pays */
+    assert_int_equal(rvit_cu_tile_layernorm(m, 197, 1024).ahead_ctas, 0); /* too wide to pay off */
     assert_int_equal(rvit_cu_tile_head(m, 1, 1000), 1);
     assert_int_equal(rvit_cu_tile_head(m, 64, 1000), RVIT_CU_HEAD_IMAGES);
 }
@@ -403,7 +403,7 @@ static void images_are_shared(void **state)
                     assert_true(t.parts >= 1 && (t.parts == 1 || (int64_t)t.parts * images[i] <= machines[m].n_sms));
                 }
             }
-    /* One image of 197 rows: a CTA of 8 warps for every 8 rows of select, of 16 for every 16 of match. */
+    /* One image of 197 rows: select has a CTA of 8 warps per 8 rows, match one of 16 per 16. */
     assert_int_equal(rvit_cu_tile_select(&machines[1], 1, 197, 1).parts, 25);
     assert_int_equal(rvit_cu_tile_match(&machines[1], 1, 197, 64, 1).parts, 13);
     assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 197, 64, 1).held_rows, 197);

@@ -1,5 +1,5 @@
-/* Which kernel serves depends on the batch's capacities and the device; what comes out must not. The same ops run as if on a device of one
-   SM, on one of very many, and in between. */
+/* Kernels are chosen by the batch's capacities and the device; results must not depend on that. The same ops run as if on a device with
+   one SM, with very many, and in between. */
 #include "cuda_tests.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ typedef struct machine_list {
     int n;
 } machine_list;
 
-/* Runs the op once for each device size and fails unless the outputs agree bit for bit. */
+/* Runs the op for each device size and compares the outputs bit for bit. */
 static void expect_equal(const machine_list *list, void (*run)(void *), void *context, array *const *outputs, int n_outputs)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
@@ -43,7 +43,7 @@ static void run_attention(void *context)
     expect_ok(rvit_attention(H.stream[DEVICE], context));
 }
 
-/* The kernels, a bit each, that serve the op on the devices of a list. */
+/* A bit mask of the kernels chosen for the op on the listed devices. */
 static unsigned attention_shapes(const machine_list *list, const rvit_attention_args *args)
 {
     rvit_cu_machine machine = rvit_cu_device_of(H.device[DEVICE])->machine;
@@ -65,13 +65,13 @@ static void attention_variants(void **state)
     static const int32_t short_48[] = {48, 1, 0, 33, 41, 32}, short_32[] = {17, 32, 0, 16, 1, 21};
     static const struct {
         const int32_t *lengths;
-        int n_images, has_bias_stats; /* some kernels serve neither a bias nor probabilities */
+        int n_images, has_bias_stats; /* some kernels support neither a bias nor probabilities */
     } batches[] = {{ragged, 8, 1}, {alike, 4, 0}, {short_48, 6, 0}, {short_32, 6, 0}, {short_48, 6, 1}, {ragged, 8, 0}};
     static const machine_list list = {{1, 1 << 20, 20}, 3};
     enum { N_HEADS = 3, N_BATCHES = sizeof batches / sizeof batches[0], N_DIMS = sizeof dims / sizeof dims[0] };
     unsigned seen = 0;
     for (size_t d = 0; d < N_DIMS * N_BATCHES; d++) {
-        if (d / N_DIMS >= 4 && dims[d % N_DIMS] != 64) /* the last two are for its kernels */
+        if (d / N_DIMS >= 4 && dims[d % N_DIMS] != 64) /* the last two are for d64 kernels */
             continue;
         for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++) {
             const int32_t dim = dims[d % N_DIMS];
@@ -111,8 +111,8 @@ static void attention_variants(void **state)
     assert_int_equal(seen, (1u << RVIT_CU_N_ATTENTION_SHAPES) - 1); /* every kernel of each element type */
 }
 
-/* An image has the same bits alone as among others, where one that is long calls for another kernel, and where alone its tiles find an SM
-   each. So it has in a session whose keys are divided, as they are in all of its launches. */
+/* An image has the same bits alone and in a batch, also if a long image selects another kernel, or if alone each of its tiles gets an
+   SM. The same holds within a session, which uses split-KV in all of its launches. */
 static void long_images_alone(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void long_images_alone(void **state)
     }
 }
 
-/* A negative scale turns the order of the logits round: checked against the same with -q. */
+/* A negative scale reverses the order of the logits: compared with -q. */
 static void negative_scale(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void run_linear(void *context)
     expect_ok(rvit_linear(H.stream[DEVICE], context));
 }
 
-/* For each tile that some device would choose, how many SMs one has. seen NULL: one tile serves. */
+/* For each tile that some device would choose, a number of SMs that leads to it. seen NULL: there is one tile. */
 static machine_list shapes_of(int64_t rows, int32_t in_features, int32_t columns, unsigned *seen)
 {
     if (seen == NULL)
@@ -270,7 +270,7 @@ static void linear_variants(void **state)
 {
     (void)state;
     static const int32_t sizes[][3] = {{300, 104, 200}, {129, 72, 260}, {70, 200, 132}, {5, 8, 4}, {66, 20, 36}};
-    /* Two kinds of forms have a kernel of each shape; one kernel serves all others. */
+    /* Two kinds of ops have a kernel for each shape; one kernel supports all others. */
     static const linear_form plain[] = {{RVIT_ACTIVATION_NONE, 0, 1, 0}, {RVIT_ACTIVATION_GELU, 0, 0, 1}, {RVIT_ACTIVATION_GELU, 0, 0, 0}};
     static const linear_form sigmoids[] = {{RVIT_ACTIVATION_GELU_TANH, 0, 0, 0}, {RVIT_ACTIVATION_SILU, 1, 0, 0}};
     static const linear_form others[] = {{RVIT_ACTIVATION_GELU, 1, 0, 0},
@@ -298,7 +298,7 @@ static void run_select(void *context)
     expect_ok(rvit_select(H.stream[DEVICE], context));
 }
 
-/* Images are scored by one CTA or shared by several. */
+/* Images are scored by one CTA or by several. */
 static void select_variants(void **state)
 {
     (void)state;
@@ -348,7 +348,7 @@ static void run_match(void *context)
     expect_ok(rvit_match(H.stream[DEVICE], context));
 }
 
-/* As before, and with the metrics in shared memory or not. */
+/* The same, with metrics inside and outside shared memory. */
 static void match_variants(void **state)
 {
     (void)state;
@@ -395,8 +395,8 @@ static void match_variants(void **state)
         }
 }
 
-/* A build for GPUs with much shared memory alone, whose kernels the driver translates for one with less (RVIT_EMU_...: emulated). */
-static void kernels_of_a_roomier_device(void **state)
+/* A build only for GPUs with much shared memory, JIT-compiled for one with less (emulated: RVIT_EMU_...). */
+static void kernels_for_more_shared_memory(void **state)
 {
     (void)state;
     rvit_device *device = NULL;
@@ -414,4 +414,4 @@ static void kernels_of_a_roomier_device(void **state)
 }
 
 SUITE(variants_suite, TEST(attention_variants), TEST(long_images_alone), TEST(negative_scale), TEST(linear_variants), TEST(select_variants),
-      TEST(match_variants), TEST(kernels_of_a_roomier_device));
+      TEST(match_variants), TEST(kernels_for_more_shared_memory));
