@@ -1,4 +1,4 @@
-/* What backend_cuda/kernels/hopper.cuh takes instead of its own definitions when the kernels are compiled for the processor. */
+/* Replaces the functions of backend_cuda/kernels/hopper.cuh when the kernels are compiled for the CPU. */
 #ifndef EMULATED_HOPPER_H
 #define EMULATED_HOPPER_H
 

@@ -1,4 +1,4 @@
-/* What backend_cuda/kernels/intrinsics.cuh takes instead of its own definitions when the kernels are compiled for the processor. */
+/* Replaces the functions of backend_cuda/kernels/intrinsics.cuh when the kernels are compiled for the CPU. */
 #ifndef EMULATED_INTRINSICS_H
 #define EMULATED_INTRINSICS_H
 
@@ -16,7 +16,7 @@
 #define __launch_bounds__(...)
 #define RVIT_DEVICE static inline
 
-/* An OS thread runs one block at a time, so the block's shared variables are its thread-local ones. */
+/* An OS thread runs one block at a time, so shared variables can be thread-local. */
 #define RVIT_SHARED thread_local
 #define RVIT_DYNAMIC_SHARED(name) unsigned char *const name = ::emu::dynamic_shared()
 
@@ -89,7 +89,7 @@ EMU_MIN_MAX(long long)
 EMU_MIN_MAX(unsigned long long)
 #undef EMU_MIN_MAX
 
-/* Synchronisation. The last argument is the caller's place. */
+/* Synchronisation. The last argument is the caller's source location. */
 
 RVIT_DEVICE void block_sync(emu::site at = emu::site::here())
 {
@@ -110,7 +110,7 @@ RVIT_DEVICE void memory_fence()
 {
 }
 
-/* Here a kernel ends before the next begins; what one that is launched early does before it has waited is looked at. */
+/* Here a kernel ends before the next one starts; accesses of an early kernel before its wait are checked. */
 RVIT_DEVICE void launch_next()
 {
 }
@@ -241,7 +241,7 @@ RVIT_DEVICE float bits_float(uint32_t x)
     return emu::float_of_bits(x);
 }
 
-/* The barrier keeps the compiler, which may contract as nvcc does, from fusing the operation with another. */
+/* The barrier keeps the compiler, which contracts like nvcc, from fusing the operation. */
 RVIT_DEVICE float mul_rn(float a, float b)
 {
     return emu::rounded(a * b);
@@ -257,7 +257,7 @@ RVIT_DEVICE float max_or_nan(float a, float b)
     return a != a ? a : b <= a ? a : b;
 }
 
-/* Exact here, within 2 units in the last place on the device; both flush denormals. */
+/* Exact here, within 2 ulp on the device. Both flush denormals. */
 RVIT_DEVICE float inverse_sqrt(float x)
 {
     return 1.0f / sqrtf(x);
@@ -312,7 +312,7 @@ RVIT_DEVICE uint32_t pack_e4m3(float a, float b, float c, float d)
            (uint32_t)emu::f32_to_e4m3(d) << 24;
 }
 
-/* Pairs of halves, in float32 and rounded once more. */
+/* Pairs of halves, computed in float32 and rounded again. */
 
 template <typename F> RVIT_DEVICE uint32_t each_half(F of)
 {
@@ -461,7 +461,7 @@ RVIT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
     emu::multiply(at, emu::collective::multiply_bf16, d, a, b);
 }
 
-/* As on sm_89, where the accumulator is the narrowest. */
+/* As on sm_89, which has the narrowest accumulator. */
 RVIT_DEVICE void mma_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, emu::site at = emu::site::here())
 {
     const uint32_t b[2] = {b0, b1};

@@ -1,4 +1,4 @@
-/* The backend's kernels, compiled for the processor. */
+/* The backend's kernels, compiled for the CPU. */
 #include "backend_cuda/kernels/kernels.cu"
 
 #include "runtime/kernel.h"

@@ -1,4 +1,4 @@
-/* A driver too old for the backend: it has the first functions that the backend looks for, and no others. */
+/* A driver too old for the backend: it only has the first functions that the backend looks for. */
 #include <cuda.h>
 
 CUresult cuInit(unsigned int flags)

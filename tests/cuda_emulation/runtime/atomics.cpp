@@ -1,11 +1,11 @@
-/* Atomics and ordered accesses to global memory, as strong as the processor has them. */
+/* Atomics and ordered accesses to global memory. */
 #include "machine.h"
 
 namespace emu
 {
 namespace
 {
-/* Loads between which a spinning thread lets others run, and after which it waits for something that will not come. */
+/* Loads after which a spinning thread lets others run, and after which the spin is considered endless. */
 const unsigned SPIN_YIELD = 16, SPIN_LIMIT = 1u << 28;
 
 template <typename T> fiber &checked(const T *p)
@@ -37,7 +37,7 @@ unsigned long long load_relaxed(const unsigned long long *p)
     if (++f.spins % SPIN_YIELD == 0)
         stand_back(*this_worker(), f);
     if (f.spins > SPIN_LIMIT)
-        fail("spins without end on %p", static_cast<const void *>(p));
+        fail("spins endlessly on %p", static_cast<const void *>(p));
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 

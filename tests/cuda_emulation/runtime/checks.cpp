@@ -1,5 +1,5 @@
-/* Where the checks end that -fsanitize=alignment,bounds compiles into the kernels: no vector load at an address that the device would
-   refuse, no index outside an array of known size (registers, static shared memory). No sanitizer library is linked. */
+/* Handlers of the checks that -fsanitize=alignment,bounds compiles into the kernels: misaligned vector loads, and indices outside arrays
+   of known size (registers, static shared memory). No sanitizer library is linked. */
 #include "machine.h"
 
 namespace emu

@@ -1,4 +1,4 @@
-/* The barrier of a block, the collectives of a warp, and what becomes of both when threads return. */
+/* Block barriers, warp collectives, and what happens to them when threads return. */
 #include "machine.h"
 
 namespace emu
@@ -65,22 +65,22 @@ void execute(warp &w, collective kind)
     }
 }
 
-/* Returns when all lanes have come and the collective is done. The last to come carries it out, when the others' operands are in their
-   fibers; what it leaves there stays until their next one. */
+/* Returns once all lanes have arrived and the collective is done. The last lane executes it, with the operands in the others' fibers;
+   results stay there until their next collective. */
 void meet(worker &w, fiber &f, site at, collective kind)
 {
     warp &home = *f.home;
     if (watching_races)
-        settle_suspect();
+        check_suspect();
     if (home.live != 0xffffffffu)
-        fail("%s at %s:%d needs all lanes of the warp, of which %d have returned or never were", name_of(kind), at.file, at.line,
+        fail("%s at %s:%d needs all lanes of the warp; %d have returned or do not exist", name_of(kind), at.file, at.line,
              WARP - __builtin_popcount(home.live));
     if (home.arrived == 0) {
         home.kind = kind;
         home.where = at;
     } else if (home.kind != kind || !same(home.where, at)) {
-        fail("lanes of one warp are at different places: %s at %s:%d and %s at %s:%d", name_of(kind), at.file, at.line, name_of(home.kind),
-             home.where.file, home.where.line);
+        fail("lanes of one warp diverge: %s at %s:%d and %s at %s:%d", name_of(kind), at.file, at.line, name_of(home.kind), home.where.file,
+             home.where.line);
     }
     home.arrived |= f.bit;
     if (home.arrived != 0xffffffffu) {
@@ -175,7 +175,7 @@ void block_barrier(site at)
     worker &w = *this_worker();
     fiber &f = *w.current;
     if (watching_races)
-        settle_suspect();
+        check_suspect();
     block &b = *w.here;
     uint32_t &mine = b.barrier_lanes[f.id / WARP];
     if (mine) {
@@ -206,7 +206,7 @@ void cluster_arrive(site at)
     worker &w = *this_worker();
     fiber &f = *w.current;
     if (f.in_cluster_barrier)
-        fail("%s:%d: the thread arrives at the cluster's barrier, and has not waited there since it was there before", at.file, at.line);
+        fail("%s:%d: the thread arrives twice at the cluster's barrier without waiting", at.file, at.line);
     f.in_cluster_barrier = true;
     f.cluster_phase = w.cluster_barrier.phase;
     w.cluster_barrier.arrived++;
@@ -218,7 +218,7 @@ void cluster_wait(site at)
     worker &w = *this_worker();
     fiber &f = *w.current;
     if (!f.in_cluster_barrier)
-        fail("%s:%d: the thread waits at the cluster's barrier, and has not arrived there", at.file, at.line);
+        fail("%s:%d: the thread waits at the cluster's barrier without arriving", at.file, at.line);
     spin(
         at, &w.cluster_barrier.phase, [](const void *what, unsigned value) { return *static_cast<const unsigned *>(what) != value; },
         f.cluster_phase);
@@ -234,7 +234,7 @@ void thread_returns(worker &w, fiber &f)
 {
     warp &home = *f.home;
     if (watching_races)
-        settle_suspect();
+        check_suspect();
     if (home.arrived)
         fail("the thread returns while lanes of its warp wait for it in %s at %s:%d", name_of(home.kind), home.where.file, home.where.line);
     home.live &= ~f.bit;

@@ -1,4 +1,4 @@
-/* What the emulated machine does for a kernel; emulated_intrinsics.h gives it the names that the kernels use. */
+/* What the emulated machine does for kernels. emulated_intrinsics.h maps the kernels' names to it. */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
 
@@ -20,10 +20,10 @@ struct thread_view {
     const launch_view *launch;
 };
 
-/* The running thread. A fiber stays on its OS thread, hence const: one call a function is enough. */
+/* The running thread. A fiber stays on its OS thread, hence const: one call per function is enough. */
 const thread_view *self() __attribute__((const));
 
-/* A place in a kernel's source: for messages, and to tell whether the lanes of a warp wait at the same one. */
+/* A source location in a kernel: for messages, and to compare where the lanes of a warp wait. */
 struct site {
     const char *file;
     int line;
@@ -34,17 +34,17 @@ struct site {
 };
 
 void block_barrier(site at);
-/* bar.sync with a number and a count of threads. */
+/* bar.sync with a number and a thread count. */
 void group_barrier(site at, int number, int threads);
 void group_arrive(site at, int number, int threads);
 
-/* barrier.cluster of all threads of all blocks, in two parts. It orders no memory: .relaxed. */
+/* barrier.cluster, split into arrive and wait. Relaxed: it orders no memory. */
 void cluster_arrive(site at);
 void cluster_wait(site at);
 int cluster_rank();
-/* mapa: a shared address as one of the block of that rank. */
+/* mapa: the address of `shared` in the block of that rank. */
 uint32_t cluster_address(site at, uint32_t shared, int rank);
-/* st.async of 16 bytes, done at once; both addresses are of one block of the cluster. */
+/* st.async of 16 bytes, done at once; both addresses are in the same block of the cluster. */
 void store_async_cluster(site at, uint32_t there, const void *bytes, uint32_t barrier_there);
 
 /* griddepcontrol.wait. */
@@ -69,28 +69,28 @@ enum class collective {
     wgmma_wait
 };
 
-/* All 32 lanes have to arrive, at one place, before any of them goes on. */
+/* All 32 lanes must arrive at the same location before any continues. */
 uint32_t warp_collective(site at, collective kind, uint32_t value, int argument);
 
-/* ldmatrix.m8n8.x4: lane l gives the address of row l % 8 of matrix l / 8. */
+/* ldmatrix.m8n8.x4: lane l has the address of row l % 8 of matrix l / 8. */
 void load_matrix(site at, uint32_t *r, bool transposed, uint32_t shared);
 
 /* mma.sync m16n8k16, row.col, float32 accumulation: d += a b in the lane layout of the PTX manual. */
 void multiply(site at, collective kind, float *d, const uint32_t *a, const uint32_t *b);
-/* The same for m16n8k32 of e4m3 where tensor cores of 8 bits have it: of each sum of 32 products and d, with 13 bits behind the first one
-   of the largest, the rest is cut off. */
+/* The same for m16n8k32 of e4m3 on 8-bit tensor cores: each sum of 32 products and d is truncated 13 bits below the leading bit of the
+   largest term. */
 void multiply_e4m3(site at, float *d, const uint32_t *a, const uint32_t *b);
-/* mma.sync m16n8k32 of bytes, row.col, int32 accumulation; signed: B's are. */
+/* mma.sync m16n8k32 of bytes, row.col, int32 accumulation. is_signed: B is signed. */
 void multiply_u8(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b);
 
-/* wgmma of a warpgroup: 64 rows, 16 columns of A, n columns of B. Each of its warps does its 16 rows when it waits for the group that the
-   product was committed to, with what the registers and shared memory hold then. */
-enum class operand { f16, bf16, e4m3 }; /* 16 columns of A, of e4m3 32 */
+/* wgmma: 64 rows, 16 columns of A, n columns of B. Each warp computes its 16 rows when it waits for the wgmma's group, with what
+   registers and shared memory hold then. */
+enum class operand { f16, bf16, e4m3 }; /* 16 columns of A, 32 for e4m3 */
 struct wgmma_args {
     int n;
     operand type;
     bool adds;
-    const uint32_t *registers; /* of A; else shared memory has it */
+    const uint32_t *registers; /* A; NULL: A is in shared memory */
     uint64_t a, b;             /* matrix descriptors */
     float *d;
 };
@@ -101,34 +101,34 @@ void wgmma_wait(site at, int pending);
 /* mbarriers in shared memory. */
 void barrier_init(site at, uint32_t barrier, int arrivals);
 void barrier_arrive(site at, uint32_t barrier, int bytes);
-/* The bytes alone. */
+/* Expects bytes without arriving. */
 void barrier_expect(site at, uint32_t barrier, int bytes);
-/* By a thread of this block or another one of the cluster. */
+/* By a thread of this block or of another one in the cluster. */
 void barrier_arrive_in(site at, uint32_t barrier, int rank);
 void barrier_wait(site at, uint32_t barrier, int parity);
 
-/* A CUtensorMap as the emulated driver makes it: bytes from a row to the next are those of its dimension. */
+/* A CUtensorMap of the emulated driver. stride[i]: bytes along dimension i. */
 struct tensor_map {
     uint32_t magic, swizzle; /* bytes */
     const unsigned char *base;
-    uint32_t element, rank, size[5], box[5]; /* element: bytes; past the rank 1 */
+    uint32_t element, rank, size[5], box[5]; /* element: bytes; entries past the rank are 1 */
     uint64_t stride[5];
 };
 const uint32_t TENSOR_MAP_MAGIC = 0x70616d74u;
-/* cp.async.bulk.tensor of so many dimensions; done at once. mask 0: for this block; else for those blocks of the cluster. */
+/* cp.async.bulk.tensor with `rank` dimensions, done at once. mask: the destination blocks of the cluster; 0: this block. */
 void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const int (&from)[5], uint32_t barrier, unsigned mask = 0);
 
 unsigned char *dynamic_shared();
-/* A shared-memory address as PTX has it, of a place in dynamic shared memory. */
+/* The PTX shared-memory address of a pointer into dynamic shared memory. */
 uint32_t shared_address(site at, const void *pointer);
-/* The block's bytes at a shared address that is a multiple of size. */
+/* The block's bytes at a shared address, which must be a multiple of size. */
 void *shared_bytes(site at, uint32_t shared, size_t size);
 
-/* cp.async of 8 or 16 bytes; zeroes if not valid. From here until the wait that covers it the destination holds poison: on the device it
-   may hold the old bytes, the new ones, or some of both. */
+/* cp.async of 8 or 16 bytes; zeros if not valid. Until the wait that covers it, the destination holds poison: on the device it may hold
+   old or new bytes. */
 void copy_async(site at, uint32_t shared, const void *source, int size, bool valid);
 void copy_async_commit();
-/* Waits until at most `pending` of this thread's latest groups are still under way. */
+/* Waits until at most `pending` of this thread's latest groups are in flight. */
 void copy_async_wait(int pending);
 
 /* Global memory that several blocks use. A thread that spins on a load lets others run. */
@@ -137,7 +137,7 @@ int atomic_max(int *p, int value);
 unsigned long long load_relaxed(const unsigned long long *p);
 void store_relaxed(unsigned long long *p, unsigned long long value);
 
-/* Keeps the compiler from fusing the operation that made x with the next one. */
+/* Keeps the compiler from fusing the operation that computed x with the next one. */
 inline float rounded(float x)
 {
 #if defined(__x86_64__)

@@ -11,7 +11,7 @@
 #endif
 
 #if !defined(EMU_UCONTEXT)
-/* Only what a function call preserves is saved; the kernels leave the rounding modes alone. */
+/* Only callee-saved registers are saved. The kernels do not change rounding modes. */
 __asm__(".text\n"
         ".globl emu_switch\n"
         ".hidden emu_switch\n"
@@ -48,7 +48,7 @@ void context_prepare(context &to, void *low, size_t size, size_t colour, void (*
     to.stack_size = size;
     to.fake_stack = nullptr;
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(low, size); /* frames that an abandoned block left behind */
+    __asan_unpoison_memory_region(low, size); /* frames of an aborted block */
 #endif
 #if defined(EMU_UCONTEXT)
     getcontext(&to.state);
@@ -58,7 +58,7 @@ void context_prepare(context &to, void *low, size_t size, size_t colour, void (*
     makecontext(&to.state, entry, 0);
 #else
     uintptr_t top = ((uintptr_t)low + size - colour) & ~(uintptr_t)63;
-    void **frame = (void **)top - 8; /* six registers, the entry, and a null return address: entry starts with rsp = 8 mod 16 */
+    void **frame = (void **)top - 8; /* six registers, the entry, and a null return address: rsp = 8 mod 16 at the entry */
     memset(frame, 0, 8 * sizeof(void *));
     frame[6] = (void *)entry;
     to.stack_pointer = frame;

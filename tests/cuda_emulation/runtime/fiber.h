@@ -1,4 +1,4 @@
-/* One CUDA thread's stack, and the switch from one to another. */
+/* The stack of a CUDA thread, and switches between stacks. */
 #ifndef EMU_FIBER_H
 #define EMU_FIBER_H
 
@@ -14,29 +14,29 @@
 
 namespace emu
 {
-/* A stopped line of execution. */
+/* A suspended execution. */
 struct context {
 #if defined(EMU_UCONTEXT)
     ucontext_t state;
 #else
     void *stack_pointer;
 #endif
-    void *stack_low; /* of the stack it runs on, for AddressSanitizer */
+    void *stack_low; /* of its stack, for AddressSanitizer */
     size_t stack_size;
     void *fake_stack;
 };
 
-/* Prepares a context that starts entry(), which must not return, on the stack [low, low + size); colour moves the start a little so that
-   the busy ends of many stacks do not share cache sets. */
+/* Prepares a context that starts entry(), which must not return, on the stack [low, low + size). colour shifts the start, so that the
+   busy ends of many stacks do not share cache sets. */
 void context_prepare(context &to, void *low, size_t size, size_t colour, void (*entry)());
-/* Stops the present line of execution in `from` and continues `to`. from_ends: `from` is never continued. */
+/* Suspends the current execution in `from` and resumes `to`. from_ends: `from` will not be resumed. */
 void context_switch(context &from, context &to, bool from_ends = false);
-/* To be called first thing on a fresh context. */
+/* A new context must call this first. */
 void context_started(context &self);
-/* Notes the stack that the caller runs on, for switches back to it. */
+/* Notes the caller's stack, for switches back to it. */
 void context_of_caller(context &self);
 
-/* Makes a signal handler return into `to` instead of the interrupted context, or goes there itself. */
+/* Makes a signal handler return into `to` instead of the interrupted context, or goes there directly. */
 void context_abandon(context &to, void *interrupted);
 } // namespace emu
 

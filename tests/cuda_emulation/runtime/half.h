@@ -1,4 +1,4 @@
-/* The floating-point types of 16 and 8 bits: conversions to float32, and back with one rounding to nearest even. */
+/* 16-bit and 8-bit floating-point types: conversion to float32, and back with one rounding to nearest even. */
 #ifndef EMU_HALF_H
 #define EMU_HALF_H
 
@@ -52,7 +52,7 @@ inline uint16_t f32_to_f16(float x)
     const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
     if (magnitude >= 0x477ff000u)
         return (uint16_t)(sign | 0x7c00);
-    if (magnitude < 0x38800000u) /* a multiple of 2^-24: the addition of 0.5, whose unit in the last place that is, rounds it */
+    if (magnitude < 0x38800000u) /* a multiple of 2^-24: adding 0.5, whose ulp that is, rounds it */
         return (uint16_t)(sign | (bits_of_float(float_of_bits(magnitude) + 0.5f) - 0x3f000000u));
     return (uint16_t)(sign | ((magnitude + 0xfff + (magnitude >> 13 & 1) - 0x38000000u) >> 13));
 #endif
@@ -71,7 +71,7 @@ inline uint16_t f32_to_bf16(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* e4m3: 4 bits of exponent, bias 7, 3 of mantissa; no infinity, one NaN of each sign. */
+/* e4m3: 4 exponent bits with bias 7, 3 mantissa bits; no infinity, one NaN per sign. */
 inline float e4m3_to_f32(uint8_t x)
 {
     const int exponent = x >> 3 & 15, mantissa = x & 7;
@@ -83,7 +83,7 @@ inline float e4m3_to_f32(uint8_t x)
     return float_of_bits(sign | bits_of_float(value));
 }
 
-/* The nearest, ties to even; what is beyond 448, infinity too, becomes 448, and NaN 0x7f, as cvt.rn.satfinite has it. */
+/* To nearest even. Like cvt.rn.satfinite, magnitudes above 448 and infinity become 448, NaN becomes 0x7f. */
 inline uint8_t f32_to_e4m3(float x)
 {
     const uint32_t bits = bits_of_float(x), magnitude = bits & 0x7fffffffu;
@@ -92,7 +92,7 @@ inline uint8_t f32_to_e4m3(float x)
         return 0x7f;
     if (magnitude >= 0x43e00000u) /* 448 */
         return (uint8_t)(sign | 0x7e);
-    if (magnitude < 0x3c800000u) /* below 2^-6 a multiple of 2^-9: the addition of 2^14, whose unit in the last place that is, rounds it */
+    if (magnitude < 0x3c800000u) /* below 2^-6, a multiple of 2^-9: adding 2^14, whose ulp that is, rounds it */
         return (uint8_t)(sign | (bits_of_float(float_of_bits(magnitude) + 16384.0f) - 0x46800000u));
     return (uint8_t)(sign | ((magnitude + 0x7ffff + (magnitude >> 20 & 1) - 0x3c000000u) >> 20));
 }

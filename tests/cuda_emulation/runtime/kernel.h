@@ -15,7 +15,7 @@ struct kernel {
     void (*invoke)(void (*function)(), const void *const *arguments);
     int n_parameters;
     const size_t *sizes, *alignments;
-    unsigned cluster; /* blocks of one, unless the launch says */
+    unsigned cluster; /* blocks per cluster; 1 unless the launch sets it */
 };
 
 void kernel_register(const kernel &k);
@@ -56,9 +56,9 @@ struct kernel_registration {
 };
 } // namespace emu
 
-/* At file scope, once for each kernel. */
+/* At file scope, once per kernel. */
 #define EMU_KERNEL(name) static const ::emu::kernel_registration emu_registration_##name(#name, name);
-/* Of one with __cluster_dims__. */
+/* For a kernel with __cluster_dims__. */
 #define EMU_KERNEL_OF_CLUSTERS(name, cluster) static const ::emu::kernel_registration emu_registration_##name(#name, name, cluster);
 
 #endif

@@ -1,4 +1,4 @@
-/* A grid's blocks, dealt out to one or more OS threads. */
+/* Distributes a grid's blocks over one or more OS threads. */
 #include "launch.h"
 
 #include <signal.h>
@@ -41,7 +41,7 @@ settings from_environment()
     return s;
 }
 
-/* Written when the program ends: each kernel, and how often it was launched. */
+/* Written when the program ends: how often each kernel was launched. */
 struct launch_counts {
     std::map<std::string, uint64_t> counts;
 
@@ -64,7 +64,7 @@ uint64_t mix(uint64_t x)
     return (x ^ x >> 31) | 1;
 }
 
-/* The first of a cluster. */
+/* The first block of the i-th cluster. */
 coordinates block_at(const grid &g, uint64_t i)
 {
     const uint64_t place = (i * g.step + g.start) % g.n_clusters * g.cluster; /* n_clusters < 2^32 */
@@ -82,7 +82,7 @@ uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Blocks may run in any order on the device, and do so here unless the seed is 0. */
+/* Blocks may run in any order on the device. Here they do unless the seed is 0. */
 void order_blocks(grid &g, uint64_t seed)
 {
     g.step = 1;
@@ -98,7 +98,7 @@ void order_blocks(grid &g, uint64_t seed)
     }
 }
 
-/* Faults of this OS thread are handled on a stack of their own: a fiber's may be what has overflown. */
+/* Faults of this OS thread are handled on a separate stack, because a fiber's stack may have overflowed. */
 struct fault_stack {
     stack_t before;
     fault_stack(worker &w)
@@ -138,7 +138,7 @@ void run_blocks(worker &w, grid &g)
     set_this_worker(nullptr);
 }
 
-/* Further OS threads wait for work; the one that launches works too. */
+/* A pool of further OS threads; the launching thread works, too. */
 struct pool {
     std::mutex lock;
     std::condition_variable work, idle;
@@ -205,7 +205,7 @@ struct pool {
 struct sigaction previous_action[3];
 const int caught[3] = {SIGSEGV, SIGBUS, SIGFPE};
 
-/* A fault of a kernel ends its block; any other is handed on. */
+/* A kernel's fault ends its block; any other is passed on. */
 void on_fault(int signal, siginfo_t *info, void *machine_context)
 {
     worker *w = this_worker();
@@ -225,7 +225,7 @@ void on_fault(int signal, siginfo_t *info, void *machine_context)
 }
 #endif
 
-/* Catches faults for the length of a launch, on a stack that an overflown one cannot reach. */
+/* Catches faults during a launch, on a separate stack. */
 struct fault_guard {
 #if !defined(__SANITIZE_ADDRESS__)
     fault_guard()

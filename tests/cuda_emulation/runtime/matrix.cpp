@@ -53,8 +53,8 @@ void convert_bf16(row8 &to, const uint16_t *from)
         to[i] = bf16_to_f32(from[i]);
 }
 
-/* Each product of two 16-bit elements is exact in float32; the sum is taken in ascending k, rounding at each step. (The device adds
-   several products at once and cuts off low bits: no order of float32 additions has exactly its result.) */
+/* The product of two 16-bit elements is exact in float32. Sums are in ascending k, rounded at each step. (The device adds several
+   products at once and truncates low bits; no order of float32 additions gives exactly its result.) */
 template <void convert(row8 &, const uint16_t *)> void multiply_execute(warp &w)
 {
     uint16_t a_bits[16][16], b_bits[16][8];
@@ -121,7 +121,7 @@ struct u8_operands {
     }
 };
 
-/* Products of e4m3 are exact in float32, and the sum of those that were cut off is exact in float64. */
+/* e4m3 products are exact in float32; the sum of truncated ones is exact in float64. */
 float sum_e4m3(const float *a, const float *b, float d)
 {
     enum { BITS = 13 };
@@ -159,7 +159,7 @@ void multiply_e4m3_execute(warp &w)
         }
 }
 
-/* Sums wrap as the device's do. */
+/* Sums wrap as on the device. */
 template <typename element> void multiply_u8_execute(warp &w)
 {
     const u8_operands operands(w);

@@ -1,12 +1,12 @@
-/* Accesses of a block's threads to the same memory that no barrier orders. Where the kernels are compiled with -fsanitize=thread,
-   the compiler calls the functions at the end of this file before each access; no sanitizer library is linked.
+/* Finds accesses of a block's threads to the same memory that no barrier orders. With kernels compiled with -fsanitize=thread, the
+   compiler calls the functions at the end of this file before each access; no sanitizer library is linked.
 
    Two accesses of a block are ordered by a block barrier between them, and those of one warp also by a warp barrier. Other collectives
-   make lanes wait for each other but order no memory. Threads that write the same value to the same place may do so at once.
+   make lanes wait for each other but order no memory. Threads may write the same value to the same address at the same time.
 
-   All of shared memory is watched. Of global memory, it is what the block itself has written, as far as a table of fixed size holds it;
-   what other blocks do with it is not seen. But a kernel that is launched early must neither write global memory before it has waited, nor
-   read what has been written since a launch last waited for all before it. */
+   All shared memory is watched, and the global memory that the block itself has written, as far as a fixed-size table holds it. Accesses
+   by other blocks are not seen. But a kernel launched early must not write global memory before it has waited, nor read what was written
+   since a launch last waited for all before it. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,20 +23,20 @@ namespace
 {
 enum : uint16_t { SEVERAL_LANES = 0x8000, SEVERAL_WARPS = 0xffff };
 
-/* The last write to a byte of shared memory, and the reads since. epoch: that of the block whose memory it is; order: warp barriers. A
- * reader may stand for several: lanes of one warp, or threads of several. */
-struct cell {
+/* The last write to a byte of shared memory, and the reads since. epoch: of the block that owns the memory. order: warp barriers. A
+   reader may stand for several: lanes of one warp, or threads of several. */
+struct record {
     uint32_t written_epoch, read_epoch, written_order, read_order, written_at, read_at;
     uint16_t writer, reader;
 };
 
-enum { GLOBAL_CELLS = 1 << 16, WORD = 4 };
+enum { GLOBAL_RECORDS = 1 << 16, WORD = 4 };
 
-/* The last write to some of the WORD bytes of global memory from `word`, in the place that all words of one hash share. */
-struct global_cell {
+/* The last write to WORD bytes of global memory at `word`. All words with the same hash share a record. */
+struct global_record {
     uintptr_t word;
     unsigned bytes;
-    cell c;
+    record c;
 };
 
 uint32_t place(const void *code)
@@ -46,7 +46,7 @@ uint32_t place(const void *code)
     return (uint32_t)((uintptr_t)code - base);
 }
 
-/* Of a thread in its cluster. */
+/* The number of a thread in its cluster. */
 unsigned number(const fiber &f)
 {
     return f.home->home->rank * MAX_THREADS + f.id;
@@ -57,14 +57,14 @@ bool ordered(const fiber &f, unsigned other, uint32_t order)
     return other / WARP == number(f) / WARP && order < f.home->order;
 }
 
-/* The same of those that have read a cell. */
-bool reads_ordered(const fiber &f, const cell &c)
+/* The same for the threads that have read the record. */
+bool reads_ordered(const fiber &f, const record &c)
 {
     const unsigned lane = c.reader & SEVERAL_LANES ? (c.reader & ~(unsigned)SEVERAL_LANES) * WARP : c.reader;
     return c.reader != SEVERAL_WARPS && ordered(f, lane, c.read_order);
 }
 
-/* A write where another thread has written: harmless if it leaves what was there. */
+/* A write to what another thread wrote; harmless if the value does not change. */
 struct suspect {
     int mark;
     size_t size; /* 0: none */
@@ -96,13 +96,13 @@ namespace
          place(code), before, who);
 }
 
-void read_cell(cell &c, uint32_t epoch, const fiber &f, const char *memory, size_t offset, const void *code)
+void note_read(record &c, uint32_t epoch, const fiber &f, const char *memory, size_t offset, const void *code)
 {
     const uint32_t order = f.home->order;
     if (c.written_epoch == epoch && c.writer != number(f) && !ordered(f, c.writer, c.written_order))
         race("reads what another has written", f, memory, offset, code, c.written_at, c.writer);
     const uint16_t warp = (uint16_t)(number(f) / WARP);
-    /* Whoever meets this read without a barrier meets those that it is ordered after, too. */
+    /* A conflict with this read, by a thread without a barrier, is also a conflict with the reads ordered before it. */
     if (c.read_epoch != epoch || c.reader == number(f) || reads_ordered(f, c))
         c.reader = (uint16_t)number(f);
     else if (c.reader == SEVERAL_WARPS)
@@ -116,7 +116,7 @@ void read_cell(cell &c, uint32_t epoch, const fiber &f, const char *memory, size
     c.read_at = place(code);
 }
 
-void write_cell(cell &c, uint32_t epoch, const fiber &f, const char *memory, size_t offset, const void *code)
+void note_write(record &c, uint32_t epoch, const fiber &f, const char *memory, size_t offset, const void *code)
 {
     if (c.written_epoch == epoch && c.writer != number(f) && !ordered(f, c.writer, c.written_order)) {
         this_suspect.size = 1; /* note_access fills in the rest */
@@ -134,8 +134,8 @@ void write_cell(cell &c, uint32_t epoch, const fiber &f, const char *memory, siz
 }
 } // namespace
 
-/* The running fiber has gone past its last write. */
-void settle_suspect()
+/* The running fiber has passed its last write. */
+void check_suspect()
 {
     suspect &s = this_suspect;
     if (s.size == 0)
@@ -154,14 +154,14 @@ void forget_suspect()
 namespace
 {
 struct table {
-    global_cell words[GLOBAL_CELLS];
-    cell shared[1]; /* of dynamic shared memory of each block of a cluster, then of static */
+    global_record words[GLOBAL_RECORDS];
+    record shared[1]; /* for the dynamic shared memory of each block of a cluster, then for static */
 };
 
 table &table_of(worker &w)
 {
     if (w.accesses == nullptr) {
-        const size_t bytes = sizeof(table) + ((size_t)MAX_CLUSTER * MAX_SHARED + w.statics_size) * sizeof(cell);
+        const size_t bytes = sizeof(table) + ((size_t)MAX_CLUSTER * MAX_SHARED + w.statics_size) * sizeof(record);
         w.accesses = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (w.accesses == MAP_FAILED)
             abort();
@@ -169,8 +169,8 @@ table &table_of(worker &w)
     return *static_cast<table *>(w.accesses);
 }
 
-/* Words of global memory that have been written, below the number of the run that wrote them: of launches of which all but the first are
-   early. */
+/* Words of global memory that were written, with the number of the run that wrote them. A run is a series of launches of which all but
+   the first are early. */
 enum { WRITTEN_WORDS = 1 << 20, WORD_BITS = 46 };
 uint64_t written[WRITTEN_WORDS];
 uint64_t this_run = 1;
@@ -180,29 +180,29 @@ uint64_t &written_at(uintptr_t word)
     return written[(word ^ word >> 20) % WRITTEN_WORDS];
 }
 
-/* By an early kernel before it has waited. */
+/* An access by an early kernel before it has waited. */
 void check_early(const fiber &f, uintptr_t address, size_t size, bool writes)
 {
     if (writes)
-        fail("thread %u writes to global memory, and has not waited for the launch before", number(f));
+        fail("thread %u writes to global memory before it has waited for the previous launch", number(f));
     for (uintptr_t word = address / WORD; word * WORD < address + size; word++)
         if (__atomic_load_n(&written_at(word), __ATOMIC_RELAXED) == (this_run << WORD_BITS | word))
-            fail("thread %u reads what a launch has written that it has not waited for (%#zx)", number(f), (size_t)word * WORD);
+            fail("thread %u reads what an earlier launch has written before waiting for it (%#zx)", number(f), (size_t)word * WORD);
 }
 
-void note_word(global_cell &g, uintptr_t word, unsigned bytes, const worker &w, bool writes, const void *code)
+void note_word(global_record &g, uintptr_t word, unsigned bytes, const worker &w, bool writes, const void *code)
 {
     static const char memory[] = "global memory,";
     const fiber &f = *w.current;
     const bool known = g.word == word && (g.bytes & bytes) != 0 && g.c.written_epoch == w.here->epoch;
     if (!writes) {
         if (known)
-            read_cell(g.c, w.here->epoch, f, memory, word * WORD, code);
+            note_read(g.c, w.here->epoch, f, memory, word * WORD, code);
         return;
     }
     if (known) {
-        write_cell(g.c, w.here->epoch, f, memory, word * WORD, code);
-        g.bytes = bytes; /* what others wrote of the word is forgotten: it was theirs */
+        note_write(g.c, w.here->epoch, f, memory, word * WORD, code);
+        g.bytes = bytes; /* drops writes of other threads to the word */
         return;
     }
     g.word = word;
@@ -213,7 +213,7 @@ void note_word(global_cell &g, uintptr_t word, unsigned bytes, const worker &w, 
 void note_global(worker &w, uintptr_t address, size_t size, bool writes, const void *code)
 {
     if (w.stacks != nullptr && address - (uintptr_t)w.stacks < w.stacks_size)
-        return; /* the thread's own */
+        return; /* this thread's own write */
     if (w.launch->early && !w.current->waited)
         check_early(*w.current, address, size, writes);
     if (writes)
@@ -223,7 +223,7 @@ void note_global(worker &w, uintptr_t address, size_t size, bool writes, const v
     for (uintptr_t word = address / WORD; word * WORD < address + size; word++) {
         const unsigned from = word * WORD < address ? (unsigned)(address - word * WORD) : 0;
         const unsigned to = address + size - word * WORD < WORD ? (unsigned)(address + size - word * WORD) : (unsigned)WORD;
-        global_cell &g = t.words[(word ^ word >> 16) % GLOBAL_CELLS];
+        global_record &g = t.words[(word ^ word >> 16) % GLOBAL_RECORDS];
         note_word(g, word, (1u << to) - (1u << from), w, writes, code);
     }
 }
@@ -232,11 +232,11 @@ void note_shared(worker &w, const block &in, const char *memory, size_t first, s
 {
     table &t = table_of(w);
     for (size_t i = offset; i < offset + size; i++) {
-        cell &c = t.shared[first + i];
+        record &c = t.shared[first + i];
         if (writes)
-            write_cell(c, in.epoch, *w.current, memory, i, code);
+            note_write(c, in.epoch, *w.current, memory, i, code);
         else
-            read_cell(c, in.epoch, *w.current, memory, i, code);
+            note_read(c, in.epoch, *w.current, memory, i, code);
     }
 }
 } // namespace
@@ -256,7 +256,7 @@ void note_access(const void *address, size_t size, bool writes, const void *code
     worker *const w = this_worker();
     if (w == nullptr || w->current == nullptr)
         return;
-    settle_suspect();
+    check_suspect();
     const char *const at = static_cast<const char *>(address);
     const block *in = nullptr;
     for (unsigned i = 0; i < w->launch->cluster && in == nullptr; i++)

@@ -1,5 +1,4 @@
-/* The threads of a block, one running at a time. Which goes next depends on the seed: a missing barrier makes some order give another
-   result. */
+/* Runs the threads of a block one at a time. The order depends on the seed, so that some order shows a missing barrier. */
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,7 +56,7 @@ bool has_ready(const block &b)
     return b.ready_warps != 0;
 }
 
-/* The block to go on with: this one, unless none of its threads is ready or chance has it so. */
+/* The block to continue with: this one, unless none of its threads is ready or chance decides. */
 block *choose_block(worker &w)
 {
     const unsigned n = w.launch->cluster;
@@ -98,7 +97,7 @@ void go_on_with(worker &w, fiber *next)
 {
     w.failed = true;
     context_switch(w.current->stopped, w.scheduler, true);
-    abort(); /* never continued */
+    abort(); /* never resumed */
 }
 
 [[noreturn]] void deadlock(worker &w)
@@ -162,7 +161,7 @@ void describe_fault(worker &w)
            w.fault_address, what);
 }
 
-/* The next thread that may run after this one in a fixed circle, so that all get their turn while some spin. */
+/* The next runnable thread in a fixed cycle, so that all get their turn while some spin. */
 fiber *next_in_circle(worker &w, const fiber &f)
 {
     const unsigned all = MAX_WARPS * w.launch->cluster, home = w.here->rank * MAX_WARPS + f.id / WARP;
@@ -195,7 +194,7 @@ void reserve(worker &w, const block &b, int n)
         w.fibers = new fiber[MAX_CLUSTER * MAX_THREADS]();
     }
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    for (int &i = w.n_stacks[b.rank]; i < n; i++) /* the lowest page of each stays a guard */
+    for (int &i = w.n_stacks[b.rank]; i < n; i++) /* the lowest page of each stays a guard page */
         if (mprotect(stack_of(w, b, i) + page, STACK_SIZE - page, PROT_READ | PROT_WRITE) != 0)
             abort();
 }
@@ -248,7 +247,7 @@ void yield(worker &w, fiber &f)
 
 void stand_back(worker &w, fiber &f)
 {
-    settle_suspect();
+    check_suspect();
     fiber *const next = next_in_circle(w, f);
     if (next == nullptr)
         return;

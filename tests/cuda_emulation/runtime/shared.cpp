@@ -1,4 +1,4 @@
-/* A block's shared memory, and asynchronous copies into it. */
+/* The shared memory of a block, and asynchronous copies to it. */
 #include <elf.h>
 #include <link.h>
 #include <stdlib.h>
@@ -18,14 +18,14 @@ namespace
 {
 enum {
     PAGE = 4096,
-    GUARD = 1 << 20, /* bytes before a block's memory and behind it that cannot be touched: what is next may be another block's */
-    ALIGNMENT = 128, /* what kernels may expect of dynamic shared memory, and no more: */
+    GUARD = 1 << 20, /* inaccessible bytes around a block's memory: the next memory may be another block's */
+    ALIGNMENT = 128, /* guaranteed alignment of dynamic shared memory */
     FIRST_ADDRESS = 9 * ALIGNMENT,
     PAGES = (MAX_SHARED / PAGE + 2) * PAGE,
-    BEFORE = 512 /* bytes watched below it; above it, those up to the end of the page */
+    BEFORE = 512 /* bytes watched in front of it; behind it, those up to the end of the page */
 };
 
-/* Static shared variables: the zero-filled part of this OS thread's thread-local storage. */
+/* Static shared variables: the zero-initialised part of this OS thread's thread-local storage. */
 struct local_statics {
     int mark;
     char *start;
@@ -58,7 +58,7 @@ size_t behind(const block &b)
     return (size_t)(b.dynamic_pages + GUARD + PAGES - (b.dynamic + b.dynamic_size));
 }
 
-/* In an address of another block of the cluster its rank and 1 stand above those of a block's own memory. */
+/* An address in another block of the cluster has that block's rank + 1 in the bits above those of a block's own memory. */
 enum { RANK_BITS = 24 };
 } // namespace
 
@@ -119,7 +119,7 @@ void shared_begin(block &b, size_t dynamic_size)
 #endif
 }
 
-/* Blocks of a cluster would have one set of static shared variables between them here. */
+/* Blocks of a cluster would share their static shared variables here. */
 void shared_end(worker &w)
 {
     for (unsigned i = 0; i < w.launch->cluster; i++) {
@@ -164,10 +164,10 @@ void *shared_bytes(site at, uint32_t shared, size_t size)
 void *shared_bytes_of(const block &b, site at, uint32_t shared, size_t size)
 {
     if (shared >> RANK_BITS != 0)
-        fail("%s:%d: the address of a block of the cluster, where one of the block's own memory is needed", at.file, at.line);
+        fail("%s:%d: an address in another block of the cluster, expected one in the block's own memory", at.file, at.line);
     const int64_t offset = (int64_t)shared - FIRST_ADDRESS;
     if (offset < 0 || (size_t)offset + size > b.dynamic_size)
-        fail("%s:%d: bytes %lld to %lld of %zu bytes of dynamic shared memory", at.file, at.line, (long long)offset,
+        fail("%s:%d: access to bytes %lld to %lld of %zu bytes of dynamic shared memory", at.file, at.line, (long long)offset,
              (long long)(offset + (int64_t)size - 1), b.dynamic_size);
     if (shared % size)
         fail("%s:%d: shared address %u is not a multiple of %zu", at.file, at.line, shared, size);
@@ -178,7 +178,7 @@ uint32_t cluster_address(site at, uint32_t shared, int rank)
 {
     const worker &w = *this_worker();
     if (shared >> RANK_BITS != 0 || rank < 0 || (unsigned)rank >= w.launch->cluster)
-        fail("%s:%d: no address of rank %d of %u blocks", at.file, at.line, rank, w.launch->cluster);
+        fail("%s:%d: rank %d of a cluster of %u blocks", at.file, at.line, rank, w.launch->cluster);
     return shared | ((uint32_t)rank + 1) << RANK_BITS;
 }
 
@@ -191,7 +191,7 @@ block &block_of_address(site at, uint32_t &shared)
         return *w.here;
     block &b = w.blocks[rank - 1];
     if (w.cluster_barrier.phase == 0)
-        fail("%s:%d: memory of a block of the cluster that may not have begun", at.file, at.line);
+        fail("%s:%d: memory of a block of the cluster that may not have started", at.file, at.line);
     if (b.live == 0)
         fail("%s:%d: memory of a block of the cluster that has ended", at.file, at.line);
     return b;
@@ -201,7 +201,7 @@ void copy_async(site at, uint32_t shared, const void *source, int size, bool val
 {
     fiber &f = *this_worker()->current;
     void *to = shared_bytes(at, shared, (size_t)size);
-    if (valid) { /* a bad source shows here, not at the wait */
+    if (valid) { /* reports a bad source here, not at the wait */
         if ((uintptr_t)source % (size_t)size)
             fail("%s:%d: source %p is not a multiple of %d", at.file, at.line, source, size);
         const volatile char *bytes = static_cast<const volatile char *>(source);
@@ -237,7 +237,7 @@ void copy_async_wait(int pending)
         else
             memset(c.to, 0, (size_t)c.size);
     }
-    if (f.landed_copies == f.copies.size()) /* groups still under way hold nothing */
+    if (f.landed_copies == f.copies.size()) /* groups in flight are empty */
         copies_discard(f);
 }
 

@@ -1,4 +1,4 @@
-/* What sm_90a adds: mbarriers, barriers of some warps, copies by tensor maps, and products of warpgroups. */
+/* sm_90a features: mbarriers, named barriers, TMA copies, wgmma. */
 #include <string.h>
 
 #include "half.h"
@@ -8,10 +8,10 @@ namespace emu
 {
 namespace
 {
-/* In the 8 bytes of an mbarrier. */
+/* The contents of an mbarrier. */
 struct barrier_state {
     uint16_t arrivals, missing;
-    int32_t bytes : 31; /* below zero: copies of another block's have come before they were announced here */
+    int32_t bytes : 31; /* negative: copies of other blocks arrived before they were expected here */
     uint32_t phase : 1;
 };
 static_assert(sizeof(barrier_state) == 8, "as large as an mbarrier");
@@ -41,13 +41,13 @@ void arrive(block &in, site at, uint32_t barrier, int bytes)
 {
     barrier_state &b = state_of(in, at, barrier);
     if (b.missing == 0)
-        fail("%s:%d: more threads arrive at a barrier than it was made for", at.file, at.line);
+        fail("%s:%d: more arrivals at a barrier than it was initialised for", at.file, at.line);
     b.missing--;
     b.bytes += bytes;
     end_phase(in, b);
 }
 
-/* A matrix descriptor of PTX. */
+/* A PTX matrix descriptor. */
 struct matrix {
     uint32_t start, leading, stride, swizzle; /* swizzle: bytes */
 
@@ -64,12 +64,12 @@ struct matrix {
         memcpy(&x, shared_bytes({__FILE__, __LINE__}, place, size), size);
         return x;
     }
-    /* The k-th of a row whose k, each of `size` bytes, lie side by side. */
+    /* Element k of a row with contiguous elements of `size` bytes. */
     uint16_t row(unsigned r, unsigned k, unsigned size) const
     {
         return at(r / 8 * stride + r % 8 * swizzle + k * size, size);
     }
-    /* Columns side by side. */
+    /* Element k of column n, where columns are contiguous. */
     uint16_t column(unsigned k, unsigned n) const
     {
         const unsigned width = swizzle / 2;
@@ -82,7 +82,7 @@ float number(uint16_t bits, operand type)
     return type == operand::e4m3 ? e4m3_to_f32((uint8_t)bits) : type == operand::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
 }
 
-/* The warp's 16 rows. */
+/* Computes the warp's 16 rows. */
 void execute(const warp &w, const issued_wgmma &p)
 {
     float a[16][32], b[32], sum[16];
@@ -131,7 +131,7 @@ void wgmma_execute(warp &w, collective kind)
         for (int i = 0; i < WARP; i++) {
             p.lanes[i] = w.lanes[i].wgmma;
             if (p.lanes[i].a != p.lanes[0].a || p.lanes[i].b != p.lanes[0].b || p.lanes[i].adds != p.lanes[0].adds)
-                fail("the lanes of a wgmma give it different matrices");
+                fail("the lanes of a wgmma have different matrices");
         }
         w.issued.push_back(p);
     } else if (kind == collective::wgmma_commit) {
@@ -150,12 +150,12 @@ void spin(site at, const void *what, bool (*ready)(const void *what, unsigned va
     fiber &f = *w.current;
     for (unsigned i = 0; !ready(what, value); i++) {
         if (i == SPIN_LIMIT)
-            fail("%s:%d waits for a barrier without end", at.file, at.line);
+            fail("%s:%d: endless wait for a barrier", at.file, at.line);
         stand_back(w, f);
     }
 }
 
-/* Whether this is the last of the threads. */
+/* Returns whether this is the last thread. */
 static bool arrive_at_group(site at, int number, int threads)
 {
     worker &w = *this_worker();
@@ -204,7 +204,7 @@ void barrier_expect(site at, uint32_t barrier, int bytes)
 {
     barrier_state &b = state_of(at, barrier);
     if (b.missing == 0)
-        fail("%s:%d: bytes are announced to a barrier at which nobody is still to arrive", at.file, at.line);
+        fail("%s:%d: expect_tx on a barrier without pending arrivals", at.file, at.line);
     b.bytes += bytes;
 }
 
@@ -224,7 +224,7 @@ void barrier_wait(site at, uint32_t barrier, int parity)
 
 namespace
 {
-/* The box's bytes, into one block. */
+/* Copies the bytes of a box to one block. */
 uint32_t copy_into(const block &in, site at, uint32_t shared, const tensor_map &m, unsigned rank, const int (&from)[5])
 {
     uint32_t to = shared;
@@ -256,9 +256,9 @@ void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const in
     tensor_map m;
     memcpy(&m, map, sizeof m);
     if (m.magic != TENSOR_MAP_MAGIC)
-        fail("%s:%d: the tensor map is none", at.file, at.line);
+        fail("%s:%d: not a tensor map", at.file, at.line);
     if (m.rank != rank)
-        fail("%s:%d: a box of %u dimensions of a tensor of %u", at.file, at.line, rank, (unsigned)m.rank);
+        fail("%s:%d: a %u-dimensional box of a %u-dimensional tensor", at.file, at.line, rank, (unsigned)m.rank);
     if (shared % 1024 != 0)
         fail("%s:%d: a swizzled box at shared address %u", at.file, at.line, shared);
     worker &w = *this_worker();
@@ -270,8 +270,8 @@ void copy_box(site at, uint32_t shared, const void *map, unsigned rank, const in
         block &in = block_of_address(at, there);
         const int bytes = (int)copy_into(in, at, there, m, rank, from);
         barrier_state &b = state_of(in, at, barrier);
-        if (w.launch->cluster == 1 && b.bytes < bytes) /* else copies of other blocks may have come first */
-            fail("%s:%d: a copy of %d bytes to a barrier that was told of %d", at.file, at.line, bytes, (int)b.bytes);
+        if (w.launch->cluster == 1 && b.bytes < bytes) /* with a cluster, copies of other blocks may come first */
+            fail("%s:%d: a copy of %d bytes to a barrier that expects %d", at.file, at.line, bytes, (int)b.bytes);
         b.bytes -= bytes;
         end_phase(in, b);
     }
@@ -281,7 +281,7 @@ void store_async_cluster(site at, uint32_t there, const void *bytes, uint32_t ba
 {
     block &in = block_of_address(at, there);
     if (&block_of_address(at, barrier_there) != &in)
-        fail("%s:%d: bytes for one block, and a barrier of another", at.file, at.line);
+        fail("%s:%d: the destination and the barrier are in different blocks", at.file, at.line);
     void *to = shared_bytes_of(in, at, there, 16);
     if (watching_races)
         note_access(to, 16, true, __builtin_return_address(0));
