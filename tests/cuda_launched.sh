@@ -1,10 +1,10 @@
 #!/bin/sh
 # usage: cuda_launched.sh FILE...
-# Fails if there is a kernel that no test launches. Each FILE is what the CUDA emulation wrote of a test (RVIT_EMU_LAUNCHED): lines of a
-# kernel and how often it was launched. Skipped where a test has not run.
+# Fails if no test launches a kernel. Each FILE was written by the CUDA emulation for a test (RVIT_EMU_LAUNCHED) and lists kernels and how
+# often they were launched. Skipped if a test has not run.
 set -eu
 for file in "$@"; do
-    [ -f "$file" ] || { echo "skipped: there is no $file: its test has not run"; exit 77; }
+    [ -f "$file" ] || { echo "skipped: no $file: its test has not run"; exit 77; }
 done
 awk '{launched[$1] += $2}
      END {for (kernel in launched) {

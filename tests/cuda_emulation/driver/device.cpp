@@ -1,4 +1,4 @@
-/* Initialisation, the one device, and contexts. */
+/* Initialisation, the device, and contexts. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -34,13 +34,14 @@ void report_leaks(const driver_state &s)
     const size_t n =
         s.allocations.size() + s.modules.size() + s.streams.size() + s.events.size() + s.graphs.size() + s.executables.size() + external;
     if (n > 0)
-        report("the primary context is gone with %zu allocations, %zu modules, %zu streams, %zu events, %zu graphs, %zu executable graphs, "
+        report("the primary context is destroyed with %zu allocations, %zu modules, %zu streams, %zu events, %zu graphs, %zu executable "
+               "graphs, "
                "%zu external objects in it",
                s.allocations.size(), s.modules.size(), s.streams.size(), s.events.size(), s.graphs.size(), s.executables.size(), external);
 }
 } // namespace
 
-/* The context is gone, and all that was in it. */
+/* The context and everything in it has been destroyed. */
 void release_all_objects()
 {
     driver_state &s = state();
@@ -69,7 +70,7 @@ void release_all_objects()
 
 driver_state &state()
 {
-    static driver_state *const s = new driver_state; /* lives to the very end: a program may call while it exits */
+    static driver_state *const s = new driver_state; /* never destroyed: a program may make calls during exit */
     return *s;
 }
 
@@ -191,7 +192,7 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
 
 namespace
 {
-/* -1: the emulation does not know it. */
+/* -1: unknown to the emulation. */
 int attribute_value(CUdevice_attribute attribute)
 {
     const device_model &m = model();
@@ -311,7 +312,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
     return CUDA_SUCCESS;
 }
 
-/* What is retained stays so. */
+/* Retained references stay. */
 CUresult cuDevicePrimaryCtxReset(CUdevice device)
 {
     EMU_CALL(INITIALISED);
@@ -326,7 +327,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice device)
     return CUDA_SUCCESS;
 }
 
-/* No two contexts have the same, nor a primary one before and after a reset. */
+/* Ids are unique, also for a primary context before and after a reset. */
 CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
 {
     EMU_CALL(INITIALISED);
@@ -340,7 +341,7 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
     return CUDA_SUCCESS;
 }
 
-/* A context of the caller's own, so that memory of another context can be had. */
+/* A context owned by the caller, for tests with memory of another context. */
 CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *, unsigned, CUdevice device)
 {
     EMU_CALL(INITIALISED);

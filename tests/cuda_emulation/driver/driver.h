@@ -1,4 +1,4 @@
-/* The emulated driver's objects and what its functions share. One lock is held for the length of every call. */
+/* The objects of the emulated driver, and what its functions share. Every call holds one lock. */
 #ifndef EMU_DRIVER_H
 #define EMU_DRIVER_H
 
@@ -36,7 +36,7 @@ struct CUmod_st {
 struct CUevent_st {
     bool recorded;
     double seconds;
-    CUstream stream; /* it was last recorded in */
+    CUstream stream; /* where it was last recorded */
 };
 
 struct CUextMemory_st {
@@ -52,7 +52,7 @@ struct CUextSemaphore_st {
 
 namespace emu
 {
-/* Something that a stream does. */
+/* An operation of a stream. */
 struct operation {
     enum { LAUNCH, COPY, FILL, RECORD, CALL } kind;
     CUfunction function;
@@ -61,34 +61,34 @@ struct operation {
     std::vector<size_t> offsets;
     char *to;
     const char *from;
-    std::shared_ptr<std::vector<char>> staged; /* what pageable memory held when the copy was enqueued */
+    std::shared_ptr<std::vector<char>> staged; /* a copy of pageable memory, made when the copy was enqueued */
     size_t size;
-    unsigned value, width; /* width bytes repeated */
+    unsigned value, width; /* width bytes, repeated */
     CUevent event;
     CUhostFn function_of_host;
-    void *data; /* it is given */
+    void *data; /* the argument of a call */
 };
 } // namespace emu
 
-/* One of a graph's operations. */
+/* An operation of a graph. */
 struct CUgraphNode_st {
     size_t number;
 };
 
 struct CUgraph_st {
     std::vector<emu::operation> operations;
-    std::map<size_t, CUgraphNode_st> nodes; /* those that have been handed out */
+    std::map<size_t, CUgraphNode_st> nodes; /* those that the caller knows */
     CUgraphNode last;
 };
 
 struct CUgraphExec_st {
     std::vector<emu::operation> operations;
-    CUgraph source; /* may be gone */
+    CUgraph source; /* may have been destroyed */
 };
 
 struct CUstream_st {
     std::vector<emu::operation> queue; /* with RVIT_EMU_LATE */
-    CUgraph captured;                  /* under construction, or nullptr */
+    CUgraph captured;                  /* being built, or nullptr */
     bool origin, invalid;              /* of the capture */
     CUstreamCaptureMode mode;
     unsigned long capturing_thread;
@@ -98,7 +98,7 @@ namespace emu
 {
 struct allocation {
     size_t size;
-    char *pages; /* with an untouchable page at each end */
+    char *pages; /* with an inaccessible page at each end */
     size_t pages_size;
     bool host;
     CUcontext context;
@@ -111,10 +111,10 @@ struct device_model {
 struct driver_state {
     std::recursive_mutex lock;
     bool initialised = false;
-    CUresult lost = CUDA_SUCCESS; /* what every call answers after a kernel's error */
+    CUresult lost = CUDA_SUCCESS; /* what every call returns after a kernel's error */
     CUctx_st primary = {};
-    unsigned long long ids = 0;   /* of contexts, so far */
-    std::set<CUcontext> contexts; /* created ones */
+    unsigned long long ids = 0;   /* contexts created so far */
+    std::set<CUcontext> contexts; /* created by cuCtxCreate */
     std::map<uintptr_t, allocation> allocations;
     std::map<uintptr_t, size_t> freed;
     size_t allocated = 0;
@@ -134,7 +134,7 @@ CUcontext current_context();
 
 enum needs { NOTHING, INITIALISED, CONTEXT };
 
-/* Every driver function begins with one. `result` is what it returns at once unless that is CUDA_SUCCESS. */
+/* Every driver function starts with one. If `result` is not CUDA_SUCCESS, the function returns it at once. */
 struct call {
     std::unique_lock<std::recursive_mutex> held;
     CUresult result;
@@ -145,32 +145,32 @@ struct call {
     if (this_call.result != CUDA_SUCCESS)               \
     return this_call.result
 
-/* An error for what a capture in this thread (or a global one in any) forbids; that also spoils the capture. */
+/* The error for a call that a capture in this thread, or a global one in any thread, forbids; it also invalidates the capture. */
 CUresult forbidden_while_capturing();
 
-/* memory.cpp. The allocation that holds all of [p, p + size), nullptr if there is none. */
+/* memory.cpp. The allocation that contains [p, p + size), or nullptr. */
 const allocation *allocation_of(const void *p, size_t size, uintptr_t *out_start = nullptr);
-/* p points into an allocation's pages, the untouchable ones included. */
+/* Whether p points into an allocation's pages, including the inaccessible ones. */
 bool in_allocation_pages(const void *p);
 const char *describe_device_address(const void *p);
-/* Has something been written just behind an allocation? Says so. */
+/* Whether something was written just behind an allocation; reports it. */
 bool damaged_allocations();
 void release_all_memory(CUcontext context);
-/* With RVIT_EMU_PROTECT, device memory can be touched only while something is executed. */
+/* With RVIT_EMU_PROTECT, device memory is only accessible during execution. */
 void protect(bool execute);
 
-/* faults.cpp: RVIT_EMU_... from the environment */
+/* faults.cpp: the RVIT_EMU_... environment variables */
 bool fault_no_device();
 int fault_driver_version();
-bool fault_allocation(); /* this allocation is to fail */
-bool fault_launch();     /* this launch is to lose the device */
+bool fault_allocation(); /* whether this allocation must fail */
+bool fault_launch();     /* whether this launch must lose the device */
 bool late();
 size_t memory_size();
 int compiled_for();
-int default_dynamic_shared(); /* bytes that a launch may ask for unless cuFuncSetAttribute says otherwise */
+int default_dynamic_shared(); /* bytes that a launch may request unless cuFuncSetAttribute sets another limit */
 void faults_restart();
 
-/* module.cpp. The operation of a launch, checked. */
+/* module.cpp. Validates a launch and returns its operation. */
 CUresult launch_of(CUfunction function, const launch_shape &shape, void **parameters, void **extra, operation *out_op);
 
 /* execute.cpp */
@@ -181,7 +181,7 @@ void flush_all();
 
 /* stream.cpp */
 unsigned long this_thread_number();
-/* The stream exists, and is not the default one, which the backend promises never to use. */
+/* Whether the stream exists and is not the default one, which the backend never uses. */
 bool known(CUstream stream);
 
 /* device.cpp */

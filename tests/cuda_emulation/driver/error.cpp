@@ -66,7 +66,7 @@ CUresult cuGetErrorString(CUresult error, const char **text)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-/* The newest version of the function that is here. */
+/* The newest version of the function that exists here. */
 CUresult cuGetProcAddress(const char *symbol, void **function, int, cuuint64_t, CUdriverProcAddressQueryResult *status)
 {
     EMU_CALL(NOTHING);
@@ -98,13 +98,13 @@ extern "C" long long rvit_emulation_calls(const char *name)
     return n;
 }
 
-/* For tests: how many mistakes have been reported. */
+/* For tests: how many mistakes were reported. */
 extern "C" int rvit_emulation_reports(void)
 {
     return reports();
 }
 
-/* For libraries beside the driver: whether one allocation holds all of that memory. */
+/* For libraries next to the driver: whether one allocation contains the memory. */
 extern "C" int rvit_emulation_holds(const void *address, size_t size)
 {
     const std::lock_guard<std::recursive_mutex> held(state().lock);

@@ -1,4 +1,4 @@
-/* What the device does: launches, copies, fills. Done when enqueued, or, with RVIT_EMU_LATE, when the host waits. */
+/* Executes launches, copies and fills, when they are enqueued or, with RVIT_EMU_LATE, when the host waits. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -37,16 +37,16 @@ range heap()
     return {start, start ? (uintptr_t)sbrk(0) : 0};
 }
 
-/* Of the calling functions. */
+/* The stack of the calling thread. */
 range stack()
 {
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     return {here, here + (256 << 10)};
 }
 
-/* A parameter that points into the host's heap or stack: no kernel can follow it on a device. (A number with what was left behind it in a
-   gap of the struct is not taken for one: its low half is small. Nor is a float with a zero behind it, which an interpreter's low heap may
-   lie around: its high half is 0.) */
+/* Whether a parameter points into the host's heap or stack, which kernels cannot access. Two cases are not pointers: a number whose low
+   half is small, with stale data in the padding after it; and a float followed by zeros, if the heap has low addresses: its high half is
+   0. */
 bool host_address(uint64_t word, const range (&ranges)[2])
 {
     for (const range &r : ranges)

@@ -1,5 +1,5 @@
-/* External memory and semaphores. A descriptor is that of a file in memory: memory is mapped from it, a semaphore is a number of 64 bits at
-   its start, which a wait must not be ahead of (a binary one: 1 when signalled). */
+/* External memory and semaphores, imported from files in memory. A semaphore is a 64-bit number at the start of the file; a wait for a
+   larger number is an error. A binary semaphore is 1 when signalled. */
 #include "driver.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ struct use {
     uint64_t value;
 };
 
-/* In stream order, so that what is enqueued late is used late. */
+/* In stream order, so that late operations use it late. */
 void signal_now(void *data)
 {
     const use *u = static_cast<use *>(data);
@@ -42,7 +42,7 @@ void wait_now(void *data)
     const use *u = static_cast<use *>(data);
     const uint64_t wanted = u->semaphore->timeline ? u->value : 1;
     if (*u->semaphore->value < wanted)
-        report("a stream waits for the value %llu of a semaphore that has %llu", (unsigned long long)wanted,
+        report("a stream waits for value %llu of a semaphore whose value is %llu", (unsigned long long)wanted,
                (unsigned long long)*u->semaphore->value);
     if (!u->semaphore->timeline)
         *u->semaphore->value = 0;
@@ -94,7 +94,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, CUexternalMemory memo
         munmap(pages, total);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    /* To the end of the last page: what is behind belongs to whoever exported it, and is not watched. */
+    /* To the end of the last page. What follows belongs to the exporter and is not watched. */
     const allocation a = {inner - before, pages, total, false, current_context()};
     char *start = pages + PAGE + before;
     state().allocations[(uintptr_t)start] = a;

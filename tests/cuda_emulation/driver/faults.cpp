@@ -1,4 +1,4 @@
-/* What the environment asks for; README.md lists it. Counters start again when the value changes and with each new primary context. */
+/* Faults set by environment variables (README.md). Counters restart when the value changes and with each new primary context. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ struct countdown {
     std::string last;
     long count;
 
-    /* The number this event has, if the variable is set: else 0. */
+    /* The number of this event if the variable is set, else 0. */
     long next(long *out_limit)
     {
         const char *text = getenv(variable);

@@ -1,4 +1,4 @@
-/* Stream capture and graphs. A graph is a list: its operations run in the order in which they were captured. */
+/* Stream capture and graphs. A graph is a list: operations run in the order of capture. */
 #include <string.h>
 
 #include "driver.h"
@@ -8,7 +8,7 @@ using namespace emu;
 
 namespace
 {
-/* An executable graph is not for two threads at once, which the lock of all calls would hide. */
+/* Detects two threads that use an executable graph at the same time, which the lock of all calls would hide. */
 class sole_use
 {
     static std::mutex lock;
@@ -37,7 +37,7 @@ CUgraphNode node_of(CUgraph graph, size_t number)
     return &graph->nodes.emplace(number, CUgraphNode_st{number}).first->second;
 }
 
-/* The graph that a node is of, if it is still there. */
+/* The graph of a node, if it still exists. */
 CUgraph graph_of(CUgraphNode node)
 {
     for (CUgraph graph : state().graphs)
@@ -89,7 +89,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
     return CUDA_SUCCESS;
 }
 
-/* What comes before a node is all that was captured before it; of that the last is named. */
+/* Every earlier operation is a predecessor; the last one is returned. */
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **last,
                                 const CUgraphEdgeData **edges, size_t *n_last)
 {
@@ -141,7 +141,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uns
     return CUDA_SUCCESS;
 }
 
-/* Launches before this keep what they had. */
+/* Launches before this keep their parameters. */
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
 {
     const sole_use use(executable);
@@ -154,7 +154,7 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node
         return CUDA_ERROR_INVALID_VALUE;
     const CUgraph graph = graph_of(node);
     if (graph == nullptr || state().executables.count(executable) == 0 || executable->source != graph) {
-        report("cuGraphExecKernelNodeSetParams: the node is not of the executable graph's source, or that is gone");
+        report("cuGraphExecKernelNodeSetParams: the node is not in the executable graph's source, or the source is destroyed");
         return CUDA_ERROR_INVALID_HANDLE;
     }
     operation &present = executable->operations[node->number], op = {};

@@ -1,5 +1,5 @@
-/* Device and page-locked memory. Each allocation lies between pages that cannot be touched, ends at most 255 bytes before one, and those
-   bytes are watched. Freed addresses are never given out again. */
+/* Device and page-locked memory. Each allocation is between inaccessible pages and ends at most 255 bytes before one; those bytes are
+   watched. Freed addresses are not reused. */
 #include "driver.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Modules and launches. A module's image is looked at only to see that it is one: its kernels are those compiled into this library. */
+/* Modules and launches. A module's image is only checked for its format; the kernels are those compiled into this library. */
 #include <string.h>
 
 #include "driver.h"
@@ -20,7 +20,7 @@ CUfunction known_function(CUfunction function)
         for (auto &entry : module->functions)
             if (&entry.second == function)
                 return function;
-    report("use of a function of no loaded module");
+    report("use of a function whose module is not loaded");
     return nullptr;
 }
 
@@ -50,7 +50,7 @@ CUresult emu::launch_of(CUfunction function, const launch_shape &shape, void **p
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (shape.dynamic_shared > (unsigned)function->max_dynamic_shared) {
-        report("%s: %u bytes of dynamic shared memory, set to at most %d", k.name, shape.dynamic_shared, function->max_dynamic_shared);
+        report("%s: %u bytes of dynamic shared memory, the limit is %d", k.name, shape.dynamic_shared, function->max_dynamic_shared);
         return CUDA_ERROR_INVALID_VALUE;
     }
     const unsigned cluster = shape.cluster ? shape.cluster : k.cluster;
@@ -140,7 +140,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     }
 }
 
-/* Of the attributes that depend on the compiler, none is known here. */
+/* Attributes that depend on the compiler are unknown here. */
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
 {
     EMU_CALL(CONTEXT);
@@ -164,7 +164,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     }
 }
 
-/* The attributes that are known let a kernel start before the one before it ends, and say how many blocks a cluster has. */
+/* Supports the attributes for programmatic dependent launch and for the cluster size. */
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
     EMU_CALL(CONTEXT);

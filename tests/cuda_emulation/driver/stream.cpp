@@ -15,13 +15,13 @@ bool known(CUstream stream)
 {
     if (stream != nullptr && state().streams.count(stream) > 0)
         return true;
-    report(stream == nullptr ? "use of the default stream" : "use of a stream that is none (any more)");
+    report(stream == nullptr ? "use of the default stream" : "use of an invalid or destroyed stream");
     return false;
 }
 
 namespace
 {
-/* Both ends: inside an allocation where they begin in one, the host's own memory otherwise. */
+/* Checks both ends: the whole range must be in the allocation where it starts; otherwise it is host memory. */
 bool copy_fits(const void *to, const void *from, size_t size)
 {
     for (const void *p : {to, from})
@@ -48,7 +48,7 @@ CUresult copy(CUstream stream, void *to, const void *from, size_t size)
     return submit(stream, std::move(op));
 }
 
-/* Waits for streams that the default stream waits for: none, as all are made non-blocking. */
+/* Waits for the streams that block the default stream: none, because all are non-blocking. */
 CUresult copy_now(void *to, const void *from, size_t size)
 {
     if (const CUresult refused = forbidden_while_capturing())
@@ -70,7 +70,7 @@ CUresult fill(CUstream stream, CUdeviceptr to, unsigned value, unsigned width, s
     if (n == 0)
         return CUDA_SUCCESS;
     if (to % width || allocation_of((const void *)(uintptr_t)to, n * width) == nullptr) {
-        report("fill of %zu bytes at %#llx, which no allocation holds", n * width, (unsigned long long)to);
+        report("fill of %zu bytes at %#llx outside any allocation", n * width, (unsigned long long)to);
         return CUDA_ERROR_INVALID_VALUE;
     }
     operation op = {};
@@ -234,7 +234,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
     if (state().events.count(event) == 0 || !known(stream))
         return CUDA_ERROR_INVALID_HANDLE;
     event->stream = stream;
-    if (stream->captured != nullptr) /* an edge of the graph, whose operations keep the order they were captured in */
+    if (stream->captured != nullptr) /* a graph edge; operations keep their order of capture */
         return stream->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
     operation op = {};
     op.kind = operation::RECORD;

@@ -1,7 +1,6 @@
-/* A stand-in for libcublasLt.so.13 beside the emulated driver: the functions that the backend calls, as strict as their documentation. A
-   product is computed on the processor when its stream comes to it. A mistake gets a line on the standard error output and the error that
-   the library would give. What it has computed and complained about can be asked for: rvit_emulation_gemms, rvit_emulation_lt_reports.
- */
+/* A stand-in for libcublasLt.so.13 for the emulated driver: the functions that the backend calls, as strict as their documentation.
+   GEMMs are computed on the CPU when their stream reaches them. A mistake prints a line on standard error and returns the library's
+   error. Tests can query rvit_emulation_gemms and rvit_emulation_lt_reports. */
 #include <cublasLt.h>
 
 #include <cuda.h>
@@ -60,7 +59,7 @@ struct matrix {
     layout shape;
 };
 
-/* A product on its way. It lives as long as the library: a graph may run it again and again. */
+/* A pending GEMM. It is never destroyed, because a graph may run it repeatedly. */
 struct job {
     matrix a, b, c;
     char *d;
@@ -70,7 +69,7 @@ struct job {
     bool gelu;
     const char *bias;
     cudaDataType bias_type;
-    const float *scales[2]; /* of A's rows and B's columns, as op() has them; nullptr: none */
+    const float *scales[2]; /* of the rows of op(A) and columns of op(B); nullptr: none */
     bool one_scale;
 };
 
@@ -145,7 +144,7 @@ float element(const matrix &m, bool transposed, uint64_t row, uint64_t column)
     return load(m.shape.type, m.data, r + c * (uint64_t)m.shape.stride);
 }
 
-/* Rows of op(A), or columns of op(B), one after another. */
+/* The rows of op(A) or columns of op(B), contiguous. */
 std::vector<float> lines_of(const matrix &m, bool transposed, bool rows, uint64_t n, uint64_t length)
 {
     std::vector<float> lines(n * length);
@@ -210,7 +209,7 @@ template <typename T> cublasStatus_t destroy(std::set<T *> &set, void *object, c
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Copies an attribute, whose size must be right. */
+/* Copies an attribute after checking its size. */
 cublasStatus_t set_attribute(void *to, size_t size, const void *value, size_t given, const char *name)
 {
     if (value == nullptr || given != size)
@@ -229,7 +228,7 @@ bool adds_bias(const matmul_desc *desc)
     return desc->epilogue == CUBLASLT_EPILOGUE_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
 }
 
-/* Whether there is something to multiply e4m3: on 9.0, with a scale for each row, on others with one for all, which are 8.9 and later. */
+/* Whether the device multiplies e4m3: with per-row scales on 9.0, with one scale from 8.9 on. */
 bool multiplies_e4m3(const matmul_desc *desc)
 {
     const char *const text = getenv("RVIT_EMU_ARCH");
@@ -237,7 +236,7 @@ bool multiplies_e4m3(const matmul_desc *desc)
     return architecture == 90 || (architecture >= 89 && desc->scale_mode[0] == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F);
 }
 
-/* Of products of e4m3: scales for each row and column, or one for all. */
+/* For e4m3: scales per row and column, or one for all. */
 cublasStatus_t check_scales(const matmul_desc *desc, const layout *a, const layout *b, const layout *d)
 {
     const bool is_e4m3 = a->type == CUDA_R_8F_E4M3;
@@ -253,7 +252,7 @@ cublasStatus_t check_scales(const matmul_desc *desc, const layout *a, const layo
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* The configuration is one that the library has for float32 accumulation of these types. */
+/* Whether the library supports this configuration with float32 accumulation. */
 cublasStatus_t check_problem(const matmul_desc *desc, const layout *a, const layout *b, const layout *c, const layout *d)
 {
     library_state &s = state();
@@ -272,7 +271,7 @@ cublasStatus_t check_problem(const matmul_desc *desc, const layout *a, const lay
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "types %d x %d + %d -> %d", a->type, b->type, c->type, d->type);
     TRY(check_scales(desc, a, b, d));
     if (adds_bias(desc)) {
-        /* -1: the type of D. For a float32 one of 8-bit factors it is bfloat16. */
+        /* -1: the type of D; bfloat16 for 8-bit inputs with a float32 D. */
         const int32_t wanted = a->type == CUDA_R_8F_E4M3 && d->type == CUDA_R_32F ? CUDA_R_16BF : d->type;
         if (desc->bias_type != wanted && (desc->bias_type != -1 || wanted != d->type))
             return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "a bias of type %d for an output of type %d", desc->bias_type, d->type);
@@ -303,7 +302,8 @@ cublasStatus_t check_array(const char *name, const void *p, uint64_t bytes, uint
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "%s is at %p, the algorithm needs a multiple of %llu", name, p,
                       (unsigned long long)alignment);
     if (!state().cuda.holds(p, bytes))
-        return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "%s: no allocation holds %llu bytes at %p", name, (unsigned long long)bytes, p);
+        return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "%s: %llu bytes at %p are not within an allocation", name, (unsigned long long)bytes,
+                      p);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -465,8 +465,8 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
     }
 }
 
-/* One algorithm, or as many as rvit_emulation_algorithms asked for, all alike: it needs as much of the alignment that it is promised as
-   there is, and a workspace if it may have one. */
+/* Returns one algorithm, or as many equal ones as rvit_emulation_algorithms requested. They need all of the promised alignment, and a
+   workspace if allowed. */
 EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                                      cublasLtMatmulPreference_t object, int wanted,
@@ -579,6 +579,6 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     s.gemms++;
     const CUresult result = s.cuda.launch(reinterpret_cast<CUstream>(stream), run, &s.jobs.back());
     if (result != CUDA_SUCCESS)
-        return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "the stream refuses: %d", (int)result);
+        return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "enqueueing failed: %d", (int)result);
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,12 +1,12 @@
-/* A small kernel of clusters, right and wrong. */
+/* A small kernel with clusters, and its mistakes. */
 #include "backend_cuda/kernels/hopper.cuh"
 
 #include "kernels.h"
 #include "runtime/kernel.h"
 
-/* Each thread of a cluster's blocks of 64 gives its number to that of the next block. Option 1: before that block is known to have begun;
-   2: takes what it gets without waiting; 3: the last block does not stay for the others; 4: waits where it has not arrived; 5: gives it to
-   memory of its own by an address of another's; 6: keeps it in static shared memory. */
+/* Each thread of a cluster's blocks of 64 sends its number to the next block. Option 1: before that block is known to have started; 2:
+   reads without waiting; 3: the last block returns early; 4: waits at the cluster's barrier without arriving; 5: sends to its own memory
+   by a cluster address; 6: uses static shared memory. */
 extern "C" void cluster_pass(const test_params params);
 EMU_KERNEL(cluster_pass)
 extern "C" __global__ void cluster_pass(const test_params params)

@@ -1,11 +1,11 @@
-/* Blocks of a cluster and their memory: what is right, under every order, and what loses the device. */
+/* Clusters and their shared memory: correct in every order, and mistakes that lose the device. */
 #include "session.h"
 
 namespace
 {
 enum { SHARED = 64 * 16 + 8 };
 
-/* The result of the kernel; right: its numbers are. */
+/* The result of the kernel; right: whether its numbers are. */
 CUresult pass(unsigned cluster, int option, bool *right)
 {
     session s;
@@ -42,7 +42,7 @@ void test_clusters(bool watches_races)
                 continue;
             for (int option = 1; option <= 6; option++) {
                 const CUresult result = pass(cluster, option, &right);
-                if (option == 2 && !watches_races) /* by the numbers, under some orders */
+                if (option == 2 && !watches_races) /* shown by wrong numbers, in some orders */
                     n_unwaited += !right;
                 else if (option == 3)
                     n_ended += result == CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -55,7 +55,7 @@ void test_clusters(bool watches_races)
     unsetenv("RVIT_EMU_SEED");
     unsetenv("RVIT_EMU_THREADS");
     {
-        session s; /* no whole clusters, and too many blocks */
+        session s; /* grids without whole clusters, and too many blocks per cluster */
         CHECK(s.run_clusters("nothing", 3, 2, 32, 0, {}) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
         CHECK(s.run_clusters("nothing", 16, 16, 32, 0, {}) == CUDA_ERROR_INVALID_CLUSTER_SIZE);
     }

@@ -1,4 +1,4 @@
-/* The driver's own behaviour: memory, streams, graphs, and the failures that the environment asks for. */
+/* The behaviour of the driver: memory, streams, graphs, and the failures that environment variables cause. */
 #include "session.h"
 
 namespace
@@ -50,7 +50,7 @@ void contexts()
     CHECK(cuCtxPushCurrent(s.context) == CUDA_SUCCESS);
 }
 
-/* A graph holds copies of the parameters, runs when launched, and what may not happen during a capture spoils it. */
+/* A graph copies the parameters and runs when launched. Forbidden calls invalidate a capture. */
 void graphs()
 {
     session s;
@@ -84,7 +84,7 @@ void graphs()
     }
 }
 
-/* A kernel of an executable graph takes other parameters, for later launches alone, while the graph it was made from is there. */
+/* Parameters of a kernel in an executable graph can change for later launches, as long as the source graph exists. */
 void changes_of_graphs()
 {
     session s;
@@ -172,7 +172,7 @@ void faults()
         CHECK(cuStreamSynchronize(s.stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
     }
     {
-        session s; /* sound again */
+        session s; /* works again */
         CHECK(s.run("nothing", 1, 32, 0, {}) == CUDA_SUCCESS);
         CHECK(s.run("nothing", 1, 32, 49 << 10, {}) == CUDA_ERROR_INVALID_VALUE);
         CHECK(cuFuncSetAttribute(s.function("nothing"), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 99 << 10) == CUDA_SUCCESS);

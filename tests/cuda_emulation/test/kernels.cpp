@@ -1,4 +1,4 @@
-/* Small kernels that are right, and some that are wrong on purpose (their names begin with bad_). */
+/* Small kernels; those named bad_ are wrong on purpose. */
 #include "emulated_intrinsics.h"
 
 #include "kernels.h"
@@ -9,7 +9,7 @@
     EMU_KERNEL(name)                                \
     extern "C" __global__ void name(const test_params params)
 
-/* Sum of a block's numbers by halving; option 1 leaves out the barrier between the steps. */
+/* Sums a block's numbers by halving; option 1 omits the barrier between steps. */
 KERNEL(sum)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -27,7 +27,7 @@ KERNEL(sum)
         static_cast<float *>(params.out)[blockIdx.x] = x[0];
 }
 
-/* Each lane hands a number to the lane before it through static shared memory; option 1 leaves out warp_sync. */
+/* Each lane passes a number to the previous lane through static shared memory; option 1 omits warp_sync. */
 KERNEL(pass)
 {
     RVIT_SHARED int slots[64];
@@ -38,7 +38,7 @@ KERNEL(pass)
     static_cast<int *>(params.out)[i] = slots[i / 32 * 32 + (i + 1) % 32];
 }
 
-/* Shared memory that nobody wrote. */
+/* Reads uninitialised shared memory. */
 KERNEL(unwritten)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -62,7 +62,7 @@ KERNEL(shuffles)
     out[5] = (int)warp_ballot(i % 3 == 0);
 }
 
-/* One warp: D (16x8) = A (16x16) B (16x8) + D. B is row by row; option 1: column by column. Option 2: bf16. */
+/* One warp: D (16x8) = A (16x16) B (16x8) + D. B is row-major; option 1: column-major. Option 2: bf16. */
 KERNEL(mma)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -94,7 +94,7 @@ KERNEL(mma)
         out[(row + i / 2 * 8) * 8 + column + i % 2] = d[i];
 }
 
-/* One warp: D (16x8) = A (16x32) B (32x8) + D of bytes, B column by column; option 1: B is signed. Then pairs of D / 256 as bytes. */
+/* One warp: D (16x8) = A (16x32) B (32x8) + D of bytes, B column-major; option 1: B is signed. Then pairs of D / 256 as bytes. */
 KERNEL(mma_u8)
 {
     const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
@@ -113,7 +113,7 @@ KERNEL(mma_u8)
         out[128 + (row + i / 2 * 8) * 4 + t] = (int)saturate_u8x2(d[i] >> 8, d[i + 1] >> 8);
 }
 
-/* One warp: D (16x8) = A (16x32) B (32x8) + D of e4m3, B column by column. Then each lane's four sums as e4m3, and the warp's largest. */
+/* One warp: D (16x8) = A (16x32) B (32x8) + D of e4m3, B column-major. Then each lane's four sums as e4m3, and the warp's largest. */
 KERNEL(mma_e4m3)
 {
     const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
@@ -130,7 +130,8 @@ KERNEL(mma_e4m3)
     out[160 + lane] = bits_float(warp_max(float_bits(largest)));
 }
 
-/* Copies in two groups; waits for as many as option says are enough: 0 both, 1 the first, 2 neither. The last word is not valid. */
+/* Copies in two groups. option sets how many may be in flight: 0 waits for both, 1 for the first, 2 for neither. The last word is not
+   valid. */
 KERNEL(async)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -152,7 +153,7 @@ KERNEL(async)
         static_cast<uint2 *>(params.out)[j * n + i] = reinterpret_cast<const uint2 *>(memory)[j * n + (i + 1) % n];
 }
 
-/* A ring of one stage: with option 1 the next copy starts before all have read. */
+/* A ring of one stage; with option 1 the next copy starts before all have read. */
 KERNEL(ring)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -171,7 +172,7 @@ KERNEL(ring)
     static_cast<float *>(params.out)[i] = sum;
 }
 
-/* Inclusive sums over all blocks in one pass: a block publishes its sum, then adds those of the blocks with earlier tickets. */
+/* Inclusive sums over all blocks in one pass: a block publishes its sum and adds those of blocks with earlier tickets. */
 KERNEL(scan)
 {
     RVIT_SHARED int ticket, before;
@@ -217,7 +218,7 @@ KERNEL(scan)
         static_cast<int *>(params.out)[at] = before + x;
 }
 
-/* Threads that spin until the block's last one has spoken. */
+/* Threads spin until the block's last one sets a flag. */
 KERNEL(spin)
 {
     if (threadIdx.x + 1 == blockDim.x)
@@ -228,7 +229,7 @@ KERNEL(spin)
     static_cast<int *>(params.out)[threadIdx.x] = 1;
 }
 
-/* All threads write one word: the same value, or with option 1 their own. */
+/* All threads write one word: the same value, or with option 1 different ones. */
 KERNEL(agree)
 {
     RVIT_SHARED int word;
@@ -238,7 +239,7 @@ KERNEL(agree)
     static_cast<int *>(params.out)[threadIdx.x] = word;
 }
 
-/* As pass, but only a shuffle stands between the write and the read: it orders no memory. With option 1 a barrier does. */
+/* Like pass, with a shuffle between write and read, which orders no memory. With option 1, a barrier. */
 KERNEL(shuffled)
 {
     RVIT_SHARED int slots[32];
@@ -250,7 +251,7 @@ KERNEL(shuffled)
     static_cast<int *>(params.out)[i] = slots[(i + one) % 32];
 }
 
-/* A warp barrier is not enough between warps; with option 1 a block barrier is there. */
+/* A warp barrier does not order accesses of different warps; with option 1, a block barrier. */
 KERNEL(neighbour)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -262,7 +263,7 @@ KERNEL(neighbour)
     static_cast<int *>(params.out)[i] = memory[2 * ((i + 32) % n)];
 }
 
-/* Reads a place that another lane has read before the barrier, and writes there. With option 1 two lanes read it behind the barrier. */
+/* Writes to an address that another lane read before the barrier. With option 1, two lanes read it after the barrier. */
 KERNEL(read_again)
 {
     RVIT_SHARED int slots[32];
@@ -277,7 +278,7 @@ KERNEL(read_again)
     static_cast<int *>(params.out)[i] = sum;
 }
 
-/* As shuffled, through global memory. */
+/* Like shuffled, in global memory. */
 KERNEL(global_shuffled)
 {
     int *const slots = static_cast<int *>(params.out);
@@ -289,8 +290,8 @@ KERNEL(global_shuffled)
     slots[i + 32] = slots[(i + one) % 32];
 }
 
-/* Launched early: reads `in`, which nothing writes, and waits before it adds `other`, which the launch before has written. Option 1 waits
-   only then, 2 writes before, 3 waits not at all. */
+/* Launched early: reads `in`, which nothing writes, and waits before it adds `other`, which the previous launch writes. Option 1 waits
+   after that; 2 writes before the wait; 3 does not wait. */
 KERNEL(early)
 {
     const int i = (int)threadIdx.x;
@@ -307,7 +308,7 @@ KERNEL(early)
     out[i] = first + second;
 }
 
-/* Neighbouring bytes are nobody else's business: in shared memory, */
+/* Writes to adjacent bytes do not conflict: in shared memory, */
 KERNEL(shared_bytes)
 {
     RVIT_SHARED unsigned char bytes[64];
@@ -398,7 +399,7 @@ KERNEL(bad_recursion)
     static_cast<int *>(params.out)[threadIdx.x] = deep(nullptr, params.n);
 }
 
-/* Something to measure: n steps of simple arithmetic and, every 16th, a barrier. */
+/* For measurements: n steps of simple arithmetic with a barrier every 16 steps. */
 KERNEL(work)
 {
     float x = (float)threadIdx.x;

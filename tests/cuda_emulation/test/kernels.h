@@ -1,4 +1,4 @@
-/* Small kernels that are right, and some that are wrong on purpose. */
+/* Small kernels, some of them wrong on purpose. */
 #ifndef EMU_TEST_KERNELS_H
 #define EMU_TEST_KERNELS_H
 

@@ -1,4 +1,4 @@
-/* The stand-in for cuBLASLt: its products, and what it must refuse. Each refusal is one change to a product that it makes. */
+/* The stand-in for cuBLASLt: its GEMMs, and what it must refuse. Each refusal is one change to a valid GEMM. */
 #include <cublasLt.h>
 
 #include "session.h"
@@ -10,7 +10,7 @@ extern "C" int rvit_emulation_lt_reports(void);
 
 namespace
 {
-enum { M = 3, N = 2, K = 4 }; /* out [N, M] = x [N, K] weight [M, K]^T, all row-major: column-major the other way round */
+enum { M = 3, N = 2, K = 4 }; /* out [N, M] = x [N, K] weight [M, K]^T, row-major, which is the transpose in column-major order */
 
 enum change {
     NOTHING,
@@ -37,7 +37,7 @@ struct problem {
     cublasLtMatmulHeuristicResult_t found = {};
 };
 
-/* The first error, or how the product went. */
+/* The first error, or the result of the GEMM. */
 cublasStatus_t multiply(session &s, change c, float *a, float *b, const float *bias, float *d, void *workspace, size_t workspace_size)
 {
     problem p;
@@ -120,7 +120,7 @@ int main()
         const long long gemms = rvit_emulation_gemms();
         const cublasStatus_t status = multiply(s, (change)c, a, b, v, c == TOO_SHORT ? too_short : d, workspace, room);
         const bool is_fine = c == NOTHING;
-        /* Sums that may be split are no error of the library's; this project does not want them. */
+        /* Split-K is no error of the library, but this project does not want it. */
         CHECK((status == CUBLAS_STATUS_SUCCESS) == is_fine);
         CHECK((rvit_emulation_lt_reports() == reports) == is_fine);
         CHECK(rvit_emulation_gemms() - gemms == (is_fine || c == DEFAULT_STREAM));

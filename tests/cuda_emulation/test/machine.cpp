@@ -1,4 +1,4 @@
-/* The machine does what a device does, whatever the order its threads run in. */
+/* The machine behaves like a device in every order of threads. */
 #include <math.h>
 
 #include "runtime/half.h"
@@ -32,13 +32,13 @@ std::vector<int> random_ints(size_t n)
     return x;
 }
 
-/* The missing barrier must show under some order, and the barrier must hold under all. */
+/* A missing barrier must show in some order; with the barrier, results must be right in all. */
 void barriers()
 {
     session s;
     std::vector<float> in = random_floats(4 * 128), expected(4, 0.0f);
     for (float &v : in)
-        v = rintf(v * 100.0f); /* any order of summing is exact */
+        v = rintf(v * 100.0f); /* sums are exact in any order */
     for (size_t i = 0; i < in.size(); i++)
         expected[i / 128] += in[i];
     const std::vector<int> numbers = random_ints(64);
@@ -76,7 +76,7 @@ void poisoned()
     session s;
     test_params p = {};
     p.out = s.device<float>(64);
-    for (int round = 0; round < 2; round++) { /* the second block may not see what the first left */
+    for (int round = 0; round < 2; round++) { /* the second block must not see what the first left */
         CHECK(s.run("unwritten", 1, 32, 128, p) == CUDA_SUCCESS);
         for (float v : s.host(static_cast<float *>(p.out), 64))
             CHECK(v != v);
@@ -109,7 +109,7 @@ void shuffles()
     unsetenv("RVIT_EMU_SEED");
 }
 
-/* Against a plain product, in f16 and bf16, with B stored by rows and by columns. */
+/* Compared with a plain loop, in f16 and bf16, with B stored by rows and by columns. */
 void check_mma()
 {
     session s;
@@ -172,7 +172,7 @@ void check_mma_u8()
     }
 }
 
-/* What tensor cores make of sums: a product far below the largest is cut off, d, which comes after them, is not. */
+/* Tensor core sums: a product far below the largest is truncated; d, which is added afterwards, is not. */
 void check_mma_e4m3()
 {
     session s;
@@ -216,7 +216,7 @@ void check_mma_e4m3()
         CHECK(std::isnan(got[160 + lane]));
 }
 
-/* e4m3: every value there and back, halfway cases to even, what is beyond the largest, NaN. */
+/* e4m3: every value round trip, ties to even, saturation, NaN. */
 void e4m3_conversions()
 {
     CHECK(emu::e4m3_to_f32(0x7e) == 448.0f && emu::e4m3_to_f32(0x38) == 1.0f && emu::e4m3_to_f32(1) == 0.001953125f);
@@ -233,7 +233,7 @@ void e4m3_conversions()
     CHECK(emu::f32_to_e4m3(500.0f) == 0x7e && emu::f32_to_e4m3(-INFINITY) == 0xfe && emu::f32_to_e4m3(-0.0f) == 0x80);
 }
 
-/* f16: every value there and back; f32 to f16 and bf16: halfway cases to even, overflow, NaN. */
+/* f16: every value round trip; f32 to f16 and bf16: ties to even, overflow, NaN. */
 void halves()
 {
     for (uint32_t i = 0; i < 65536; i++) {
@@ -253,7 +253,7 @@ void halves()
     CHECK(emu::f32_to_bf16(1.00390625f) == 0x3f80 && emu::f32_to_bf16(1.01171875f) == 0x3f82 && emu::f32_to_bf16(3.4e38f) == 0x7f80);
 }
 
-/* What was waited for is there; what was not is poison; invalid copies are zeroes; a stage is not refilled while it is read. */
+/* Copies that were waited for have arrived, others are poison, invalid ones are zero; a stage is not refilled while it is read. */
 void copies()
 {
     session s;
@@ -294,7 +294,7 @@ void copies()
     printf("early refill of a stage seen under %d of %ld orders\n", wrong_rings, SEEDS);
 }
 
-/* Blocks in any order and on several OS threads: tickets keep the waits finite. */
+/* Blocks in any order and on several OS threads: tickets prevent endless waits. */
 void scans()
 {
     session s;

@@ -1,4 +1,4 @@
-/* Each kind of mistake loses the device, with one report, and the next context is sound. */
+/* Each kind of mistake loses the device with one report, and the next context works. */
 #include "session.h"
 
 namespace
@@ -32,7 +32,7 @@ void test_mistakes()
     lost("bad_places", 64, 0, p);
     lost("bad_return", 64, 0, p);
     lost("bad_deadlock", 64, 0, p);
-    lost("shuffles", 48, 0, p); /* a warp without all its lanes */
+    lost("shuffles", 48, 0, p); /* an incomplete warp */
     lost("bad_async", 32, 512, p);
     lost("bad_index", 1, 0, [] {
         test_params past = {};
@@ -42,7 +42,7 @@ void test_mistakes()
     lost("bad_alignment", 32, 0, p);
     int on_the_stack[32] = {0};
     p.in = on_the_stack;
-    if ((uint32_t)(uintptr_t)p.in >= 1u << 26) /* else the emulation takes it for a number and what was left behind it (execute.cpp) */
+    if ((uint32_t)(uintptr_t)p.in >= 1u << 26) /* else the emulation takes the pointer for a number with stale padding (execute.cpp) */
         lost("nothing", 32, 0, p);
     p.in = nullptr;
 #if !defined(__SANITIZE_ADDRESS__) /* which stops the program at these */
@@ -69,7 +69,7 @@ void test_mistakes()
         session s;
         p.out = s.device<char>(1001);
         p.n = 250;
-        CHECK(s.run("bad_write", 1, 32, 0, p) == CUDA_ERROR_ILLEGAL_ADDRESS); /* behind, where a page begins later */
+        CHECK(s.run("bad_write", 1, 32, 0, p) == CUDA_ERROR_ILLEGAL_ADDRESS); /* behind, where a page starts later */
     }
 #endif
 }

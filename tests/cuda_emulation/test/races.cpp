@@ -1,4 +1,4 @@
-/* With kernels that note their accesses: what no barrier orders loses the device under every order, what one orders never does. */
+/* With kernels compiled to report their accesses: unordered accesses lose the device in every order, ordered ones never do. */
 #include "session.h"
 
 namespace
@@ -9,7 +9,7 @@ struct race_case {
     int right, wrong; /* values of option; -1: none */
 };
 
-/* What a kernel does that was launched early and has not waited. */
+/* What a kernel launched early may do before it has waited. */
 void early_launches()
 {
     for (int option = 0; option < 4; option++) {
@@ -19,7 +19,7 @@ void early_launches()
         float *const middle = s.device(std::vector<float>(64, 2.0f));
         p.other = p.in;
         p.out = middle;
-        CHECK(s.launch("early", 1, 64, 0, p) == CUDA_SUCCESS); /* alone it may do as it likes */
+        CHECK(s.launch("early", 1, 64, 0, p) == CUDA_SUCCESS); /* without a previous launch it may do anything */
         p.other = middle;
         p.out = s.device(std::vector<float>(64, 0.0f));
         p.option = option;

@@ -21,7 +21,7 @@ extern int failures;
         }                                                                             \
     while (0)
 
-/* Declared here as a program that opens the library at run time would. */
+/* Declared here, because programs open the library at run time. */
 extern "C" long long rvit_emulation_calls(const char *name);
 extern "C" int rvit_emulation_reports(void);
 
@@ -92,7 +92,7 @@ struct session {
         return cuLaunchKernel(function(name), grid, 1, 1, block, 1, 1, shared, stream, arguments, nullptr);
     }
 
-    /* May begin before the launch before it has ended. */
+    /* With programmatic dependent launch. */
     CUresult launch_early(const char *name, unsigned grid, unsigned block, test_params params)
     {
         void *arguments[] = {&params};
@@ -140,7 +140,7 @@ struct session {
 void test_machine();
 void test_clusters(bool watches_races);
 void test_mistakes();
-void test_races(); /* for kernels compiled to note their accesses */
+void test_races(); /* for kernels compiled to report their accesses */
 void test_driver();
 void measure();
 
