@@ -85,11 +85,11 @@ RVIT_DEVICE void backward_block_f32(const rvit_cu_attention_backward_params &par
         fetch_f32(other_x, pitch, OWN_KEYS ? q : k, OWN_KEYS ? params.q_stride : params.k_stride, dim, first, length);
         fetch_f32(other_y, pitch, OWN_KEYS ? d_out : v, OWN_KEYS ? params.d_out_stride : params.v_stride, dim, first, length);
         block_sync();
-        float s[2][4], products[2][4];
+        float s[2][4], dots[2][4];
         multiply_keys_f32(s, x, other_x, pitch, dim, tx, ty);
-        multiply_keys_f32(products, y, other_y, pitch, dim, tx, ty);
+        multiply_keys_f32(dots, y, other_y, pitch, dim, tx, ty);
         warp_sync(); /* the previous block's weights have been read */
-        weigh_gradient_f32<OWN_KEYS>(params, work, s, products, logit, delta, share, row, first, p, g, tx, ty);
+        weigh_gradient_f32<OWN_KEYS>(params, work, s, dots, logit, delta, share, row, first, p, g, tx, ty);
         warp_sync();
         if (OWN_KEYS)
             multiply_values_f32(d_y, p, other_y, pitch, dim, tx, ty);

@@ -251,7 +251,7 @@ RVIT_DEVICE float tap_weight(const table_taps &taps, int tap)
     return kernel_at(taps, tap) / sum;
 }
 
-RVIT_DEVICE void add_product(float4 &sum, float weight, float4 x)
+RVIT_DEVICE void add_weighted(float4 &sum, float weight, float4 x)
 {
     sum.x += weight * x.x, sum.y += weight * x.y, sum.z += weight * x.z, sum.w += weight * x.w;
 }
@@ -271,11 +271,11 @@ RVIT_DEVICE float4 position_at(const rvit_cu_embed_params &params, const table_t
         const float *entries = table + (long long)tap_entry(down, i) * params.table_width * params.dim;
         float4 line = times(weights[RVIT_CU_MAX_TABLE], load_4(entries + (long long)tap_entry(across, 0) * params.dim));
         for (int j = 1; j < across.n; j++)
-            add_product(line, weights[RVIT_CU_MAX_TABLE + j], load_4(entries + (long long)tap_entry(across, j) * params.dim));
+            add_weighted(line, weights[RVIT_CU_MAX_TABLE + j], load_4(entries + (long long)tap_entry(across, j) * params.dim));
         if (i == 0)
             sum = times(weights[0], line);
         else
-            add_product(sum, weights[i], line);
+            add_weighted(sum, weights[i], line);
     }
     return sum;
 }

@@ -39,12 +39,12 @@ EQUAL(0, CUBLAS_STATUS_SUCCESS);
 EQUAL(LT_ALGO_SPLIT_K, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
 EQUAL(LT_REDUCTION_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 
-#define SAME_PLACE(ours, theirs) _Static_assert(offsetof(lt_heuristic, ours) == offsetof(cublasLtMatmulHeuristicResult_t, theirs), #ours)
-SAME_PLACE(algorithm, algo);
-SAME_PLACE(workspace, workspaceSize);
-SAME_PLACE(status, state);
-SAME_PLACE(waves, wavesCount);
-SAME_PLACE(reserved, reserved);
+#define SAME_OFFSET(ours, theirs) _Static_assert(offsetof(lt_heuristic, ours) == offsetof(cublasLtMatmulHeuristicResult_t, theirs), #ours)
+SAME_OFFSET(algorithm, algo);
+SAME_OFFSET(workspace, workspaceSize);
+SAME_OFFSET(status, state);
+SAME_OFFSET(waves, wavesCount);
+SAME_OFFSET(reserved, reserved);
 EQUAL(sizeof(lt_heuristic), sizeof(cublasLtMatmulHeuristicResult_t));
 EQUAL(sizeof(lt_algorithm), sizeof(cublasLtMatmulAlgo_t));
 

@@ -154,16 +154,16 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstre
     return copy(stream, pointer(to), pointer(from), size);
 }
 
-CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *given, CUstream stream)
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *copy_args, CUstream stream)
 {
     EMU_CALL(CONTEXT);
     CUresult result = CUDA_SUCCESS;
-    if (given->srcMemoryType != CU_MEMORYTYPE_DEVICE || given->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
-        given->srcPitch < given->WidthInBytes || given->dstPitch < given->WidthInBytes)
+    if (copy_args->srcMemoryType != CU_MEMORYTYPE_DEVICE || copy_args->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
+        copy_args->srcPitch < copy_args->WidthInBytes || copy_args->dstPitch < copy_args->WidthInBytes)
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t y = 0; y < given->Height && result == CUDA_SUCCESS; y++)
-        result = copy(stream, pointer(given->dstDevice + y * given->dstPitch), pointer(given->srcDevice + y * given->srcPitch),
-                      given->WidthInBytes);
+    for (size_t y = 0; y < copy_args->Height && result == CUDA_SUCCESS; y++)
+        result = copy(stream, pointer(copy_args->dstDevice + y * copy_args->dstPitch),
+                      pointer(copy_args->srcDevice + y * copy_args->srcPitch), copy_args->WidthInBytes);
     return result;
 }
 

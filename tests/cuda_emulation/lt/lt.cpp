@@ -210,10 +210,10 @@ template <typename T> cublasStatus_t destroy(std::set<T *> &set, void *object, c
 }
 
 /* Copies an attribute after checking its size. */
-cublasStatus_t set_attribute(void *to, size_t size, const void *value, size_t given, const char *name)
+cublasStatus_t set_attribute(void *to, size_t size, const void *value, size_t value_size, const char *name)
 {
-    if (value == nullptr || given != size)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "%s has %zu bytes, given are %zu", name, size, given);
+    if (value == nullptr || value_size != size)
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "%s has %zu bytes, expected %zu", name, value_size, size);
     memcpy(to, value, size);
     return CUBLAS_STATUS_SUCCESS;
 }

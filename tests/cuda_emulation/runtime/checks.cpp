@@ -6,7 +6,7 @@ namespace emu
 {
 namespace
 {
-struct place {
+struct location {
     const char *file;
     uint32_t line, column;
 };
@@ -17,13 +17,13 @@ struct type_description {
 };
 
 struct mismatch {
-    place at;
+    location at;
     const type_description *type;
     unsigned char log_alignment, kind;
 };
 
 struct out_of_bounds {
-    place at;
+    location at;
     const type_description *array, *index;
 };
 } // namespace

@@ -67,9 +67,9 @@ uint64_t mix(uint64_t x)
 /* The first block of the i-th cluster. */
 coordinates block_at(const grid &g, uint64_t i)
 {
-    const uint64_t place = (i * g.step + g.start) % g.n_clusters * g.cluster; /* n_clusters < 2^32 */
+    const uint64_t first = (i * g.step + g.start) % g.n_clusters * g.cluster; /* n_clusters < 2^32 */
     const uint64_t plane = (uint64_t)g.blocks.x * g.blocks.y;
-    return {(unsigned)(place % g.blocks.x), (unsigned)(place % plane / g.blocks.x), (unsigned)(place / plane)};
+    return {(unsigned)(first % g.blocks.x), (unsigned)(first % plane / g.blocks.x), (unsigned)(first / plane)};
 }
 
 uint64_t common_divisor(uint64_t a, uint64_t b)

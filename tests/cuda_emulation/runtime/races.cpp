@@ -39,10 +39,10 @@ struct global_record {
     record c;
 };
 
-uint32_t place(const void *code)
+uint32_t code_offset(const void *code)
 {
     Dl_info module;
-    static const uintptr_t base = dladdr(reinterpret_cast<void *>(&place), &module) ? (uintptr_t)module.dli_fbase : 0;
+    static const uintptr_t base = dladdr(reinterpret_cast<void *>(&code_offset), &module) ? (uintptr_t)module.dli_fbase : 0;
     return (uint32_t)((uintptr_t)code - base);
 }
 
@@ -93,7 +93,7 @@ namespace
     else
         snprintf(who, sizeof(who), "thread %u", other);
     fail("thread %u %s (%s %#zx, no barrier between); code at +%#x, and before it at +%#x by %s", number(f), what, memory, offset,
-         place(code), before, who);
+         code_offset(code), before, who);
 }
 
 void note_read(record &c, uint32_t epoch, const fiber &f, const char *memory, size_t offset, const void *code)
@@ -113,7 +113,7 @@ void note_read(record &c, uint32_t epoch, const fiber &f, const char *memory, si
         c.reader = SEVERAL_LANES | warp;
     c.read_epoch = epoch;
     c.read_order = order;
-    c.read_at = place(code);
+    c.read_at = code_offset(code);
 }
 
 void note_write(record &c, uint32_t epoch, const fiber &f, const char *memory, size_t offset, const void *code)
@@ -130,7 +130,7 @@ void note_write(record &c, uint32_t epoch, const fiber &f, const char *memory, s
     c.writer = (uint16_t)number(f);
     c.written_epoch = epoch;
     c.written_order = f.home->order;
-    c.written_at = place(code);
+    c.written_at = code_offset(code);
 }
 } // namespace
 
@@ -207,7 +207,7 @@ void note_word(global_record &g, uintptr_t word, unsigned bytes, const worker &w
     }
     g.word = word;
     g.bytes = bytes;
-    g.c = {w.here->epoch, 0, f.home->order, 0, place(code), 0, (uint16_t)number(f), 0};
+    g.c = {w.here->epoch, 0, f.home->order, 0, code_offset(code), 0, (uint16_t)number(f), 0};
 }
 
 void note_global(worker &w, uintptr_t address, size_t size, bool writes, const void *code)

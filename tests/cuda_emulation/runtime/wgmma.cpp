@@ -58,10 +58,10 @@ struct matrix {
     }
     uint16_t at(uint32_t offset, unsigned size) const
     {
-        uint32_t place = start + offset;
-        place ^= (place >> 7 & (swizzle / 16 - 1)) << 4;
+        uint32_t address = start + offset;
+        address ^= (address >> 7 & (swizzle / 16 - 1)) << 4;
         uint16_t x = 0;
-        memcpy(&x, shared_bytes({__FILE__, __LINE__}, place, size), size);
+        memcpy(&x, shared_bytes({__FILE__, __LINE__}, address, size), size);
         return x;
     }
     /* Element k of a row with contiguous elements of `size` bytes. */
@@ -233,9 +233,9 @@ uint32_t copy_into(const block &in, site at, uint32_t shared, const tensor_map &
         bool inside = true;
         uint64_t offset = 0;
         for (unsigned i = 0; i < rank; i++) {
-            const int64_t place = (int64_t)from[i] + in_box[i];
-            inside = inside && place >= 0 && place < (int64_t)m.size[i];
-            offset += (uint64_t)place * m.stride[i];
+            const int64_t index = (int64_t)from[i] + in_box[i];
+            inside = inside && index >= 0 && index < (int64_t)m.size[i];
+            offset += (uint64_t)index * m.stride[i];
         }
         uint16_t value = 0;
         if (inside)

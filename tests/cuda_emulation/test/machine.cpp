@@ -207,10 +207,10 @@ void check_mma_e4m3()
             }
             const float x = got[i * 8 + j];
             CHECK(i == 15 ? std::isnan(x) : fabs(x - sum) <= 32 * ldexp(largest, -13));
-            const size_t lane = i % 8 * 4 + j / 2, place = i / 8 * 2 + j % 2;
+            const size_t lane = i % 8 * 4 + j / 2, byte = i / 8 * 2 + j % 2;
             uint32_t bytes;
             memcpy(&bytes, &got[128 + lane], 4);
-            CHECK((bytes >> (8 * place) & 255) == emu::f32_to_e4m3(x));
+            CHECK((bytes >> (8 * byte) & 255) == emu::f32_to_e4m3(x));
         }
     for (size_t lane = 0; lane < 32; lane++)
         CHECK(std::isnan(got[160 + lane]));
