@@ -44,10 +44,11 @@
 #define PARAM_SPACE_PAIRED __grid_constant__
 #define WAIT_BEFORE wait_for_previous();
 #define WAIT_INSIDE
-#define RVIT_CU_KERNEL(name, type, threads, ctas, wait, shared, ...)                    \
-    extern "C" __global__ void CLUSTER_##shared __launch_bounds__(threads, ctas) name(const PARAM_SPACE_##shared type params) \
-    {                                                                                   \
-        launch_next();                                                                  \
-        WAIT_##wait __VA_ARGS__(params);                                                \
+#define RVIT_CU_KERNEL(name, type, threads, ctas, wait, shared, ...)                   \
+    extern "C" __global__ void CLUSTER_##shared __launch_bounds__(threads, ctas)       \
+        name(const PARAM_SPACE_##shared type params)                                   \
+    {                                                                                  \
+        launch_next();                                                                 \
+        WAIT_##wait __VA_ARGS__(params);                                               \
     }
 #include "kernels.def"
