@@ -132,7 +132,7 @@ RVIT_DEVICE void store_async_cluster(uint32_t there, float4 x, uint32_t barrier_
                  : "memory");
 }
 
-/* Arrives at the barrier of the CTA of that rank, without release semantics: it only reports what wgmma has read. */
+/* Arrives at the barrier of the CTA of that rank. It orders no memory there: it only reports what wgmma has read. */
 RVIT_DEVICE void barrier_arrive_in(uint32_t barrier, int rank)
 {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
