@@ -17,8 +17,8 @@ static rvit_status copy_fd(const char *function, int fd, int *out_copy)
 {
     *out_copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (*out_copy < 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd is %d, which cannot be duplicated: it is not open, or the process has too many descriptors",
-                         function, fd);
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "%s: fd is %d, which cannot be duplicated: it is not open, or the process has too many descriptors", function, fd);
     return RVIT_OK;
 }
 

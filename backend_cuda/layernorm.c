@@ -26,17 +26,17 @@ static rvit_status launch_general(rvit_cu_queue *queue, const rvit_layernorm_arg
 
 /* Prefetches the weights of the second and third GEMM after this op; those of the first would arrive too late. A block has two GEMMs
    between its layernorms. */
-static void look_ahead(const rvit_cu_queue *queue, rvit_cu_ahead *ahead)
+static void find_prefetches(const rvit_cu_queue *queue, rvit_cu_prefetch *prefetch)
 {
     int n = -1;
-    for (int32_t i = 0; i < queue->n_next_ops && n < RVIT_CU_AHEAD; i++) {
+    for (int32_t i = 0; i < queue->n_next_ops && n < RVIT_CU_PREFETCHES; i++) {
         const rvit_op *op = &queue->next_ops[i];
         if (op->type != RVIT_OP_LINEAR)
             continue;
         if (n >= 0) {
             const int64_t size = op->linear.in_features * rvit_linear_columns(&op->linear) * rvit_dtype_size(op->linear.dtype);
-            ahead->memory[n] = rvit_cu_at(op->linear.weight);
-            ahead->lines[n] = (int32_t)(size / RVIT_CU_AHEAD_LINE);
+            prefetch->memory[n] = rvit_cu_at(op->linear.weight);
+            prefetch->lines[n] = (int32_t)(size / RVIT_CU_PREFETCH_LINE);
         }
         n++;
     }
@@ -69,7 +69,7 @@ rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *a
         return launch_general(queue, args, &params);
     const rvit_cu_kernel kernel = is_e4m3 ? kernels_e4m3[tile.shape] : kernels[args->dtype][tile.shape];
     params.row_ctas = tile.ctas;
-    look_ahead(queue, &params.ahead);
-    const int64_t extra = params.ahead.lines[0] > 0 ? tile.ahead_ctas : 0;
+    find_prefetches(queue, &params.prefetch);
+    const int64_t extra = params.prefetch.lines[0] > 0 ? tile.prefetch_ctas : 0;
     return rvit_cu_launch(queue, kernel, tile.ctas + extra, tile.threads, 0, &params);
 }

@@ -160,12 +160,12 @@ typedef struct rvit_cu_epilogue_params {
 } rvit_cu_epilogue_params;
 
 /* Weights of later GEMMs to prefetch into L2. */
-#define RVIT_CU_AHEAD 2
-#define RVIT_CU_AHEAD_LINE 128 /* bytes */
-typedef struct rvit_cu_ahead {
-    const void *memory[RVIT_CU_AHEAD];
-    int32_t lines[RVIT_CU_AHEAD];
-} rvit_cu_ahead;
+#define RVIT_CU_PREFETCHES 2
+#define RVIT_CU_PREFETCH_LINE 128 /* bytes */
+typedef struct rvit_cu_prefetch {
+    const void *memory[RVIT_CU_PREFETCHES];
+    int32_t lines[RVIT_CU_PREFETCHES];
+} rvit_cu_prefetch;
 
 /* The first row_ctas CTAs normalise rows, the others prefetch. */
 typedef struct rvit_cu_layernorm_params {
@@ -174,7 +174,7 @@ typedef struct rvit_cu_layernorm_params {
     const float *gamma, *beta; /* beta or NULL: layernorm_general only */
     void *out, *out_x;         /* out_x or NULL */
     rvit_cu_rows rows;
-    rvit_cu_ahead ahead;
+    rvit_cu_prefetch prefetch;
     int32_t x_rows, dim, out_dtype, row_ctas;
     float inverse_dim, eps; /* inverse_dim: 1 / features */
     int32_t features, rms;

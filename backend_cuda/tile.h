@@ -323,7 +323,7 @@ typedef struct rvit_cu_norm_tile {
     rvit_cu_norm_shape shape;
     int32_t threads; /* each warp loops over rows */
     int32_t ctas;
-    int32_t ahead_ctas; /* extra CTAs that prefetch the weights of later GEMMs into L2; 0: too many rows for that to help */
+    int32_t prefetch_ctas; /* extra CTAs that prefetch the weights of later GEMMs into L2; 0: too many rows for that to help */
 } rvit_cu_norm_tile;
 
 rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim);

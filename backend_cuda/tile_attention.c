@@ -76,7 +76,7 @@ static rvit_cu_attention_shape shape_d64(const rvit_cu_machine *machine, const r
 }
 
 /* CTAs of the busiest SM. */
-static int64_t turns(const rvit_cu_machine *machine, rvit_cu_attention_shape shape, const rvit_cu_attention_size *size, int32_t len)
+static int64_t rounds(const rvit_cu_machine *machine, rvit_cu_attention_shape shape, const rvit_cu_attention_size *size, int32_t len)
 {
     const attention_shape *s = &attention_shapes[shape];
     return divide_up(size->n_images * size->n_heads * divide_up(len, s->warps * s->warp_rows), machine->n_sms);
@@ -89,7 +89,7 @@ static rvit_cu_attention_shape shape_d80(const rvit_cu_machine *machine, const r
     if (size->bias_stats)
         return RVIT_CU_ATTENTION_d80;
     const int is_faster =
-        18 * turns(machine, RVIT_CU_ATTENTION_d80_32_rows, size, len) < 10 * turns(machine, RVIT_CU_ATTENTION_d80_plain, size, len);
+        18 * rounds(machine, RVIT_CU_ATTENTION_d80_32_rows, size, len) < 10 * rounds(machine, RVIT_CU_ATTENTION_d80_plain, size, len);
     return is_faster && !are_mostly_short(size, len) ? RVIT_CU_ATTENTION_d80_32_rows : RVIT_CU_ATTENTION_d80_plain;
 }
 

@@ -40,8 +40,8 @@ rvit_cu_preprocess_tile rvit_cu_tile_preprocess(const rvit_cu_machine *machine, 
 }
 
 /* Prefetching, measured on an H200: bench/notes/cuda-forward.md. The weights of wider models take longer to load than a layernorm runs. */
-#define AHEAD_ELEMENTS (600 * 768)
-#define AHEAD_DIM 768
+#define PREFETCH_ELEMENTS (600 * 768)
+#define PREFETCH_DIM 768
 
 rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim)
 {
@@ -61,7 +61,7 @@ rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t
     tile.threads = warps * 32;
     tile.ctas = rvit_cu_tile_ctas(machine, rows, warps, norms[tile.shape].ctas);
     /* More CTAs would delay the rows. */
-    tile.ahead_ctas = dim <= AHEAD_DIM && rows * dim <= AHEAD_ELEMENTS ? machine->n_sms / 4 : 0;
+    tile.prefetch_ctas = dim <= PREFETCH_DIM && rows * dim <= PREFETCH_ELEMENTS ? machine->n_sms / 4 : 0;
     return tile;
 }
 

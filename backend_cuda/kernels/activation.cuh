@@ -80,7 +80,7 @@ RVIT_DEVICE float sigmoid_product_fast(float x, float slope, float cubic)
 
 /* What a GEMM kernel supports. Most have only what models use. PLAIN: no activation or GELU, not gated. SIGMOID: a sigmoid, gated or
    not, 16-bit output, no residual. ALL: everything. */
-enum serves { PLAIN, SIGMOID, ALL };
+enum epilogue_kind { PLAIN, SIGMOID, ALL };
 
 /* A warp with few tiles loops over some at a time and shifts the others up, because fetching unrolled code from L2 takes longer than
    running it. With many tiles, the shifts would cost more. */
@@ -117,16 +117,16 @@ template <int M, int N, typename F> RVIT_DEVICE void gate_sums(float (&sum)[M][N
 }
 
 /* For the sums of mma tiles, with the bias added. */
-template <serves SERVES, int M, int N> RVIT_DEVICE void activate_sums(const rvit_cu_linear_params &params, float (&sum)[M][N][4])
+template <epilogue_kind EPILOGUE, int M, int N> RVIT_DEVICE void activate_sums(const rvit_cu_linear_params &params, float (&sum)[M][N][4])
 {
     const float slope = params.slope, cubic = params.cubic;
     const auto sigmoid = [=](float x) { return sigmoid_product_fast(x, slope, cubic); };
-    if (SERVES == SIGMOID || (SERVES == ALL && slope != 0.0f)) {
+    if (EPILOGUE == SIGMOID || (EPILOGUE == ALL && slope != 0.0f)) {
         if (params.gated)
             gate_sums(sum, sigmoid);
         else
             for_sums(sum, sigmoid);
-    } else if (SERVES == ALL && params.gated) {
+    } else if (EPILOGUE == ALL && params.gated) {
         if (params.gelu)
             gate_sums(sum, [](float x) { return gelu_fast(x); });
         else

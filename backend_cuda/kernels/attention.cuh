@@ -144,7 +144,7 @@ template <typename T, int D, int WARPS> struct attention_copy {
         ring = shared_address(memory);
     }
     /* Synchronises the warps. With more than 4, the kernel may have other warps, too. */
-    static __device__ __forceinline__ void meet()
+    static __device__ __forceinline__ void sync()
     {
         if (WARPS > 4)
             group_sync(1, WARPS * 32);
@@ -198,16 +198,16 @@ template <int D> struct lane_offsets {
 };
 
 /* Whether the queries are in shared memory: with 8 warps and two CTAs per SM, there are too few registers for queries of 128 channels. */
-template <int D, int MT, int WARPS> struct queries_away {
+template <int D, int MT, int WARPS> struct queries_in_smem {
     static const bool YES = D == 128 && MT == 1 && WARPS == 8;
     static const int STEP = WARPS * 32 * 16; /* bytes for 16 channels: 16 per thread */
 };
 
 /* Gets a lane's queries for 16 channels. */
-template <int D, int MT, int WARPS> RVIT_DEVICE void take_q(uint32_t (&q)[MT][4], const warp_state<D, MT> &w, uint32_t away, int step)
+template <int D, int MT, int WARPS> RVIT_DEVICE void load_queries(uint32_t (&q)[MT][4], const warp_state<D, MT> &w, uint32_t smem, int step)
 {
-    if (queries_away<D, MT, WARPS>::YES) {
-        const uint4 x = load_shared_16(away + recompute(threadIdx.x) * 16 + step * queries_away<D, MT, WARPS>::STEP);
+    if (queries_in_smem<D, MT, WARPS>::YES) {
+        const uint4 x = load_shared_16(smem + recompute(threadIdx.x) * 16 + step * queries_in_smem<D, MT, WARPS>::STEP);
         q[0][0] = x.x, q[0][1] = x.y, q[0][2] = x.z, q[0][3] = x.w;
     } else {
 #pragma unroll
@@ -238,7 +238,7 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
         for (int group = 0; group < D / 32; group++) {
             uint32_t q[MT][4];
             uint4 b[2];
-            take_q<D, MT, WARPS>(q, w, offsets.q, group * 2);
+            load_queries<D, MT, WARPS>(q, w, offsets.q, group * 2);
 #pragma unroll
             for (int n = 0; n < 2; n++)
                 b[n] = load_shared_16((uint32_t)tile_rows<D>::advance(first, group * 4) + (half * 2 + n) * 8 * tile_rows<D>::PITCH);
@@ -247,7 +247,7 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
 #pragma unroll
                 for (int m = 0; m < MT; m++)
                     element<T>::mma(s[m][half * 2 + n], q[m], b[n].x, b[n].y);
-            take_q<D, MT, WARPS>(q, w, offsets.q, group * 2 + 1);
+            load_queries<D, MT, WARPS>(q, w, offsets.q, group * 2 + 1);
 #pragma unroll
             for (int n = 0; n < 2; n++)
 #pragma unroll
@@ -392,7 +392,7 @@ RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], 
 template <typename T, int D, int MT, int WARPS>
 RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4], int offset, int n)
 {
-    const int STEPS = queries_away<D, MT, WARPS>::YES ? 2 : warp_state<D, MT>::STEPS; /* fragments loaded at once */
+    const int STEPS = queries_in_smem<D, MT, WARPS>::YES ? 2 : warp_state<D, MT>::STEPS; /* fragments loaded at once */
 #pragma unroll
     for (int first = 0; first < warp_state<D, MT>::STEPS; first += STEPS) {
         uint32_t b[STEPS][4];
@@ -468,7 +468,7 @@ RVIT_DEVICE int next_stage(attention_copy<T, D, WARPS> &copy, lane_offsets<D> &o
     /* Recomputed, because a counter would cost a register. */
     const int later = (ring::AHEAD ? left : recompute(left)) - (ring::AHEAD ? STAGES - 1 : STAGES) * STAGE_KEYS;
     copy_wait<ring::AHEAD ? STAGES - 3 : STAGES - 2>();
-    copy.meet();
+    copy.sync();
     if (!ring::AHEAD || left < work.length) {
         if (later > 0)
             copy.fetch(!ring::AHEAD ? stage : (stage == 0 ? ring::SIZE : stage) - ring::STAGE, later, work, params);
@@ -492,7 +492,7 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
         multiply_keys<T, D, MT, WARPS, false>(s, w, offsets, 0, left);
 #pragma unroll 1
     for (; left > STAGE_KEYS; left -= STAGE_KEYS)
-#pragma unroll(BIAS_STATS || queries_away <D, MT, WARPS>::YES ? 1 : 2)
+#pragma unroll(BIAS_STATS || queries_in_smem <D, MT, WARPS>::YES ? 1 : 2)
         for (int b = 0; b < 2; b++) {
             const int values = offsets.v + b * BLOCK;
             if (!AHEAD)
@@ -503,8 +503,8 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
             weigh<T, D, MT, BIAS_STATS>(p[0], s, w, scale, 0);
             multiply_values<T, D, MT, WARPS>(w, p[0], values, 0);
             weigh<T, D, MT, BIAS_STATS>(p[1], s, w, scale, 1);
-            if (queries_away<D, MT, WARPS>::YES)
-                copy.meet(); /* keeps the compiler from hoisting loads, for which there are no registers */
+            if (queries_in_smem<D, MT, WARPS>::YES)
+                copy.sync(); /* keeps the compiler from hoisting loads, for which there are no registers */
             if (AHEAD) {
                 if (b == 1)
                     stage = next_stage<T, D, MT, WARPS, STAGES>(copy, offsets, stage, left, work, params);
@@ -522,7 +522,7 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
         follow_maximum<D, MT, true>(s, w, scale, KEYS);
         weigh<T, D, MT, BIAS_STATS>(p[0], s, w, scale, 0);
         weigh<T, D, MT, BIAS_STATS>(p[1], s, w, scale, 1);
-        if (queries_away<D, MT, WARPS>::YES)
+        if (queries_in_smem<D, MT, WARPS>::YES)
             warp_sync();
         left -= KEYS;
         if (AHEAD)
@@ -593,23 +593,23 @@ RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_
     }
     lane_offsets<D> offsets(memory, threadIdx.x & 31);
     sign_q(w, params.q_sign);
-    if (queries_away<D, MT, WARPS>::YES) {
-        unsigned char *const away = memory + attention_ring<D, MT, STAGES>::SIZE;
+    if (queries_in_smem<D, MT, WARPS>::YES) {
+        unsigned char *const smem = memory + attention_ring<D, MT, STAGES>::SIZE;
 #pragma unroll
         for (int step = 0; step < D / 16; step++)
-            *reinterpret_cast<uint4 *>(away + threadIdx.x * 16 + step * queries_away<D, MT, WARPS>::STEP) =
+            *reinterpret_cast<uint4 *>(smem + threadIdx.x * 16 + step * queries_in_smem<D, MT, WARPS>::STEP) =
                 make_uint4(w.q[0][step][0], w.q[0][step][1], w.q[0][step][2], w.q[0][step][3]);
-        offsets.q = shared_address(away);
+        offsets.q = shared_address(smem);
     }
     begin_rows(w);
     copy_wait<STAGES - 1>();
-    copy.meet();
+    copy.sync();
     if (row >= length) {
         int stage = 0;
 #pragma unroll 1
         for (int left = length; left > STAGE_KEYS; left -= STAGE_KEYS) {
-            for (int b = 0; b < 2 && queries_away<D, MT, WARPS>::YES; b++)
-                copy.meet();
+            for (int b = 0; b < 2 && queries_in_smem<D, MT, WARPS>::YES; b++)
+                copy.sync();
             stage = next_stage<T, D, MT, WARPS, STAGES>(copy, offsets, stage, left, work, params);
         }
         return;

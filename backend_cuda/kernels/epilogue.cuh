@@ -54,8 +54,8 @@ template <> struct chunk<float> {
 };
 
 /* Processes the last rows first: the GEMM wrote them last, so they are still in L2, and the next GEMM finds its first rows there.
-   SERVES: PLAIN or SIGMOID. */
-template <typename T, serves SERVES> RVIT_DEVICE void finish_gemm(const rvit_cu_epilogue_params &params)
+   EPILOGUE: PLAIN or SIGMOID. */
+template <typename T, epilogue_kind EPILOGUE> RVIT_DEVICE void finish_gemm(const rvit_cu_epilogue_params &params)
 {
     typedef chunk<T> C;
     const int UNROLL = 2;
@@ -82,7 +82,7 @@ template <typename T, serves SERVES> RVIT_DEVICE void finish_gemm(const rvit_cu_
                     value[i] += bias.x, value[i + 1] += bias.y, value[i + 2] += bias.z, value[i + 3] += bias.w;
                 }
             }
-            if (SERVES == SIGMOID) {
+            if (EPILOGUE == SIGMOID) {
 #pragma unroll
                 for (int i = 0; i < C::SIZE; i++)
                     value[i] = C::sigmoid(value[i], params.slope, params.cubic);

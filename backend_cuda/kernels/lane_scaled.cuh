@@ -7,8 +7,8 @@
 #include "lane_sums.cuh"
 
 /* AT_ONCE: units per iteration of the loop, for outputs up to 16 bits. */
-template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane_scaled : lane_sums<U, BN, SERVES, PIECE> {
-    typedef lane_sums<U, BN, SERVES, PIECE> base;
+template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE, int AT_ONCE> struct lane_scaled : lane_sums<U, BN, EPILOGUE, PIECE> {
+    typedef lane_sums<U, BN, EPILOGUE, PIECE> base;
     using base::load_residual;
     using base::PIECES;
     using base::STEP;
@@ -118,7 +118,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
     /* Independent operations overlap. An e4m3 output is multiplied by the factor; non-finite values become NaN. */
     template <int N> static __device__ __forceinline__ void activate(const rvit_cu_linear_params &params, float (&x)[N], float factor)
     {
-        if (SERVES == SIGMOID) {
+        if (EPILOGUE == SIGMOID) {
 #pragma unroll
             for (int i = 0; i < N; i++)
                 x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
@@ -153,7 +153,7 @@ template <typename U, int BN, serves SERVES, int PIECE, int AT_ONCE> struct lane
                                                         const bool (&is_there)[AT_ONCE][2], int &n_saturated)
     {
         const bool counts = params.saturated != nullptr;
-        if (SERVES == PLAIN && all.in_halves) {
+        if (EPILOGUE == PLAIN && all.in_halves) {
             uint32_t pairs[AT_ONCE * STEP];
 #pragma unroll
             for (int i = 0; i < AT_ONCE * STEP; i++)

@@ -12,8 +12,8 @@ template <typename A, typename B> struct choose_type<false, A, B> {
 };
 
 /* For BN columns and outputs of type U. The tensor map permutes rows of weight so that a lane's sums are adjacent in a row of out.
-   SERVES: activation.cuh, PLAIN or SIGMOID, not gated. PIECE: units of a float32 row whose residual is loaded together. */
-template <typename U, int BN, serves SERVES, int PIECE> struct lane_sums {
+   EPILOGUE: activation.cuh, PLAIN or SIGMOID, not gated. PIECE: units of a float32 row whose residual is loaded together. */
+template <typename U, int BN, epilogue_kind EPILOGUE, int PIECE> struct lane_sums {
     static const int STEP = sizeof(U) == 4 ? 4 : 8, UNIT = 4 * STEP; /* adjacent outputs of one lane, of four lanes */
     static const int UNITS = BN / UNIT, PIECES = UNITS / PIECE;
 
@@ -79,7 +79,7 @@ template <typename U, int BN, serves SERVES, int PIECE> struct lane_sums {
 
     static __device__ __forceinline__ void activate(const rvit_cu_linear_params &params, float (&x)[8])
     {
-        if (SERVES == SIGMOID) {
+        if (EPILOGUE == SIGMOID) {
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
@@ -92,7 +92,7 @@ template <typename U, int BN, serves SERVES, int PIECE> struct lane_sums {
     static __device__ __forceinline__ void put(V *out, const rvit_cu_linear_params &params, const float (&sum)[BLOCKS][BN / 2], int row,
                                                int column, int rows)
     {
-        if (SERVES == SIGMOID)
+        if (EPILOGUE == SIGMOID)
             store<4>(out, sum, params.out_features, row, column, rows, [&](float(&x)[4]) {
 #pragma unroll
                 for (int i = 0; i < 4; i++)

@@ -12,14 +12,14 @@ template <typename T> struct layernorm {
         return static_cast<const T *>(params.x) + (long long)from * params.dim;
     }
 
-    static __device__ __forceinline__ void fetch_ahead(const rvit_cu_layernorm_params &params)
+    static __device__ __forceinline__ void prefetch_weights(const rvit_cu_layernorm_params &params)
     {
         const int first = ((int)blockIdx.x - params.row_ctas) * (int)blockDim.x + (int)threadIdx.x;
         const int step = ((int)gridDim.x - params.row_ctas) * (int)blockDim.x;
 #pragma unroll
-        for (int i = 0; i < RVIT_CU_AHEAD; i++)
-            for (int line = first; line < params.ahead.lines[i]; line += step)
-                prefetch_l2(static_cast<const unsigned char *>(params.ahead.memory[i]) + (long long)line * RVIT_CU_AHEAD_LINE);
+        for (int i = 0; i < RVIT_CU_PREFETCHES; i++)
+            for (int line = first; line < params.prefetch.lines[i]; line += step)
+                prefetch_l2(static_cast<const unsigned char *>(params.prefetch.memory[i]) + (long long)line * RVIT_CU_PREFETCH_LINE);
     }
 
     static __device__ __forceinline__ int lane_column()
@@ -97,7 +97,7 @@ template <typename T> struct layernorm {
     template <int PIECES, bool E4M3> static __device__ __forceinline__ void held(const rvit_cu_layernorm_params &params)
     {
         if ((int)blockIdx.x >= params.row_ctas) {
-            fetch_ahead(params);
+            prefetch_weights(params);
             return;
         }
         wait_for_previous();
@@ -150,7 +150,7 @@ template <typename T> struct layernorm {
     static __device__ __forceinline__ void streamed(const rvit_cu_layernorm_params &params)
     {
         if ((int)blockIdx.x >= params.row_ctas) {
-            fetch_ahead(params);
+            prefetch_weights(params);
             return;
         }
         wait_for_previous();

@@ -15,8 +15,8 @@ template <> struct has_scales<e4m3x2> {
 };
 
 /* A CTA tile of BM x BN outputs, a warp tile of WM x WN, a k step of BK channels, STAGES pipeline stages. CHUNK: elements per
-   asynchronous copy, 8, or 4 for rows with 8-byte alignment only. SERVES: activation.cuh. */
-template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CHUNK, serves SERVES> struct linear_tile {
+   asynchronous copy, 8, or 4 for rows with 8-byte alignment only. EPILOGUE: activation.cuh. */
+template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CHUNK, epilogue_kind EPILOGUE> struct linear_tile {
     static const int WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
     static const int TILES_M = WM / 16, TILES_N = WN / 8, PARTS = BK / 16;
@@ -50,7 +50,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     /* Adjacent outputs of a lane out of 32: 16 bytes, 8 16-bit values or 4 of float32. */
     static __device__ __forceinline__ int lane_step(const rvit_cu_linear_params &params)
     {
-        return SERVES != SIGMOID && params.out_f32 ? 4 : 8;
+        return EPILOGUE != SIGMOID && params.out_f32 ? 4 : 8;
     }
 
     /* The first of a lane's four outputs in tiles t and t + 1. */
@@ -263,7 +263,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     static __device__ __forceinline__ void epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                     int column, int rows)
     {
-        if (SERVES != SIGMOID && params.residual != nullptr) {
+        if (EPILOGUE != SIGMOID && params.residual != nullptr) {
 #pragma unroll
             for (int m = 0; m < TILES_M; m++)
                 add_residual<U>(params, sum[m], row + m * 16, column, rows);
@@ -288,7 +288,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
                 sum[m][t][0] += bias[t].x, sum[m][t][1] += bias[t].y;
                 sum[m][t][2] += bias[t].x, sum[m][t][3] += bias[t].y;
             }
-        activate_sums<SERVES>(params, sum);
+        activate_sums<EPILOGUE>(params, sum);
     }
 
     /* Gated: two outputs are in tiles t and t + 1, half as many as columns. */
@@ -310,7 +310,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
 #pragma unroll
                 for (int t = 0; t < TILES_N; t += 4) {
                     const int to = (column + output_of_tile(t, sizeof(U) == 4 ? 4 : 8)) / 2;
-                    store_gated(out, residual, to, n / 2, SERVES != SIGMOID && params.residual != nullptr,
+                    store_gated(out, residual, to, n / 2, EPILOGUE != SIGMOID && params.residual != nullptr,
                                 make_float4(sum[m][t][2 * h], sum[m][t + 1][2 * h], sum[m][t + 2][2 * h], sum[m][t + 3][2 * h]));
                 }
             }
@@ -342,7 +342,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                   int column, int rows)
     {
-        if (SERVES != PLAIN && params.gated)
+        if (EPILOGUE != PLAIN && params.gated)
             gated_epilogue<U>(params, sum, row, column, rows);
         else
             epilogue<U>(params, sum, row, column, rows);
@@ -414,11 +414,11 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             if (SCALED)
                 scale(params, sum, row, column, rows);
             activate(params, sum, bias);
-            if (SERVES == SIGMOID) { /* recomputed: some architectures lack the registers to keep it through the k loop */
+            if (EPILOGUE == SIGMOID) { /* recomputed: some architectures lack the registers to keep it through the k loop */
                 const int same = recompute(tile);
                 row = row_of(same, columns), column = column_of(params, same, columns);
             }
-            if (SERVES != SIGMOID && params.out_f32)
+            if (EPILOGUE != SIGMOID && params.out_f32)
                 finish<float>(params, sum, row, column, rows);
             else
                 finish_16(params, sum, row, column, rows, static_cast<const T *>(nullptr));

@@ -1,10 +1,10 @@
-/* The GEMM in float32, without tensor cores: 64 x 64 outputs per CTA, 4 x 4 per thread. SERVES: PLAIN or ALL. */
+/* The GEMM in float32, without tensor cores: 64 x 64 outputs per CTA, 4 x 4 per thread. EPILOGUE: PLAIN or ALL. */
 #ifndef RVIT_LINEAR_F32_CUH
 #define RVIT_LINEAR_F32_CUH
 
 #include "activation.cuh"
 
-template <serves SERVES> struct linear_f32_tile {
+template <epilogue_kind EPILOGUE> struct linear_f32_tile {
     enum { SIDE = 64, STEP = 16, PITCH = SIDE + 4 };
 
     static __device__ __forceinline__ float4 fetch(const float *source, int first_row, int n_rows, int first_k, int width)
@@ -74,7 +74,7 @@ template <serves SERVES> struct linear_f32_tile {
             if (r >= rows)
                 continue;
             float4 value = make_float4(sum[i][0] + bias.x, sum[i][1] + bias.y, sum[i][2] + bias.z, sum[i][3] + bias.w);
-            if (SERVES == ALL) {
+            if (EPILOGUE == ALL) {
                 const float4 x = value;
                 value = make_float4(activate(params, x.x), activate(params, x.y), activate(params, x.z), activate(params, x.w));
                 if (params.gated) {

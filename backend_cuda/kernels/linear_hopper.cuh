@@ -11,15 +11,16 @@
 #include "../tile.h"
 
 /* A tile has BM rows and BN columns; a half tile has half the rows. A stage has 128 bytes of each row of x and weight. The CLUSTER CTAs
-   have tiles of the same columns; each multicasts its share of the weights. U: type of out. SERVES: activation.cuh, PLAIN or SIGMOID,
+   have tiles of the same columns; each multicasts its share of the weights. U: type of out. EPILOGUE: activation.cuh, PLAIN or SIGMOID,
    not gated. */
-template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES> struct linear_hopper {
+template <typename T, typename U, int BN, int STAGES, int CLUSTER, epilogue_kind EPILOGUE> struct linear_hopper {
     static const int BM = RVIT_CU_HOPPER_ROWS, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
     static const int X_BOX = RVIT_CU_HOPPER_X_BOX, WEIGHT_BOX = RVIT_CU_HOPPER_WEIGHT_BOX(BN); /* rows per TMA box */
     static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
     static const bool HAS_SCALES = sizeof(T) == 1;
     typedef
-        typename choose_type<HAS_SCALES, lane_scaled<U, BN, SERVES, 8, SERVES == PLAIN ? 2 : 1>, lane_sums<U, BN, SERVES, 8>>::type lane_of;
+        typename choose_type<HAS_SCALES, lane_scaled<U, BN, EPILOGUE, 8, EPILOGUE == PLAIN ? 2 : 1>, lane_sums<U, BN, EPILOGUE, 8>>::type
+            lane_of;
     static const int STEP = lane_of::STEP, UNIT = lane_of::UNIT;
     static const int GROUPS = 2, PRODUCER_REGISTERS = 24, REGISTERS = 240;
     enum { TURNS = 8 }; /* barriers of group_sync: a warpgroup's turn to multiply */

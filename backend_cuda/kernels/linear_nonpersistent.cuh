@@ -8,8 +8,8 @@
 #include "../tile.h"
 
 /* A CTA tile of BM x BN outputs, consumer warps with WM x WN outputs each, RVIT_CU_NONPERSISTENT_PRODUCERS producer warps, STAGES stages
-   of 64 channels in shared memory. SERVES: activation.cuh. */
-template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES> struct linear_nonpersistent {
+   of 64 channels in shared memory. EPILOGUE: activation.cuh. */
+template <typename T, int BM, int BN, int WM, int WN, int STAGES, epilogue_kind EPILOGUE> struct linear_nonpersistent {
     static const int BK = 64, WARPS_N = BN / WN, WARPS = BM / WM * WARPS_N;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
     static const int TILES_M = WM / 16, TILES_N = WN / 8, PARTS = BK / 16;
@@ -206,7 +206,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
                 sum[m][t][0] += first, sum[m][t][1] += second;
                 sum[m][t][2] += first, sum[m][t][3] += second;
             }
-        activate_sums<SERVES>(params, sum);
+        activate_sums<EPILOGUE>(params, sum);
     }
 
     /* All loads of the residual precede the first addition. */
@@ -243,7 +243,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
     static __device__ __forceinline__ void epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                     int column, int rows)
     {
-        if (SERVES != SIGMOID && params.residual != nullptr)
+        if (EPILOGUE != SIGMOID && params.residual != nullptr)
             add_residual<U>(params, sum, row, column, rows);
 #pragma unroll
         for (int m = 0; m < TILES_M; m++)
@@ -280,7 +280,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
                     const int to = column / 2 + t * 4;
                     if (r >= rows || to >= n)
                         continue;
-                    const float2 more = SERVES != SIGMOID && params.residual != nullptr ? load_2(residual + to) : make_float2(0.0f, 0.0f);
+                    const float2 more = EPILOGUE != SIGMOID && params.residual != nullptr ? load_2(residual + to) : make_float2(0.0f, 0.0f);
                     store_2(out + to, make_float2(sum[m][t][2 * h] + more.x, sum[m][t + 1][2 * h] + more.y));
                 }
             }
@@ -290,7 +290,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
     static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                   int column, int rows)
     {
-        if (SERVES != PLAIN && params.gated)
+        if (EPILOGUE != PLAIN && params.gated)
             gated_epilogue<U>(params, sum, row, column, rows);
         else
             epilogue<U>(params, sum, row, column, rows);
@@ -345,7 +345,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES>
                 do_step(sum, g[0], g[1], l, stage, shared, false);
         }
         activate(params, sum, bias);
-        if (SERVES != SIGMOID && params.out_f32)
+        if (EPILOGUE != SIGMOID && params.out_f32)
             finish<float>(params, sum, row, column, rows);
         else
             finish<T>(params, sum, row, column, rows);

@@ -11,11 +11,11 @@
 #include "../tile.h"
 
 /* A tile has GROUPS x 64 rows, one warpgroup each, and BN columns; one more warp is the producer. A stage has 128 bytes of each row of x
-   and weight. U: type of out. SERVES: activation.cuh, PLAIN or SIGMOID, not gated. */
-template <typename T, typename U, int GROUPS, int BN, serves SERVES> struct linear_small_m {
+   and weight. U: type of out. EPILOGUE: activation.cuh, PLAIN or SIGMOID, not gated. */
+template <typename T, typename U, int GROUPS, int BN, epilogue_kind EPILOGUE> struct linear_small_m {
     static const bool HAS_SCALES = sizeof(T) == 1;
-    typedef typename choose_type<HAS_SCALES, lane_scaled<U, BN, SERVES, 1, 1>,
-                                 lane_sums<U, BN, SERVES,
+    typedef typename choose_type<HAS_SCALES, lane_scaled<U, BN, EPILOGUE, 1, 1>,
+                                 lane_sums<U, BN, EPILOGUE,
                                            BN == 128      ? 2
                                            : BN % 64 == 0 ? 4
                                                           : 3>>::type lane_of;

@@ -7,7 +7,7 @@
 
 /* A thread has CHUNKS groups of eight outputs, a block of threads apart. PLAIN: no activation or GELU, not gated. SIGMOID: a sigmoid,
    not gated. ALL: everything. */
-template <typename T, int CHUNKS, serves SERVES> struct quantizer {
+template <typename T, int CHUNKS, epilogue_kind EPILOGUE> struct quantizer {
     enum { RAW = sizeof(T) == 4 ? 2 : 1 };
     /* Eight stored elements. */
     struct raw_8 {
@@ -58,12 +58,12 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
         unpack(raw, x);
         if (params.bias != nullptr)
             add_bias(x, params.bias + column);
-        if (SERVES == SIGMOID || (SERVES == ALL && params.slope != 0.0f)) {
+        if (EPILOGUE == SIGMOID || (EPILOGUE == ALL && params.slope != 0.0f)) {
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                if (SERVES == SIGMOID || !params.gated || i % 2 == 0)
+                if (EPILOGUE == SIGMOID || !params.gated || i % 2 == 0)
                     x[i] = sigmoid_product_fast(x[i], params.slope, params.cubic);
-        } else if (params.gelu && (SERVES == PLAIN || !params.gated)) {
+        } else if (params.gelu && (EPILOGUE == PLAIN || !params.gated)) {
             gelu_fast(x);
         } else if (params.gelu) {
 #pragma unroll
@@ -96,7 +96,7 @@ template <typename T, int CHUNKS, serves SERVES> struct quantizer {
 
     static __device__ __forceinline__ const T *row_of(const rvit_cu_quantize_params &params, int row)
     {
-        return static_cast<const T *>(params.x) + (long long)row * params.columns * (SERVES == ALL && params.gated ? 2 : 1);
+        return static_cast<const T *>(params.x) + (long long)row * params.columns * (EPILOGUE == ALL && params.gated ? 2 : 1);
     }
 
     static __device__ __forceinline__ void store(const rvit_cu_quantize_params &params, const e4m3_row &to, int row, int c,

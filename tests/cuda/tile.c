@@ -339,9 +339,9 @@ static void small_choices(void **state)
         assert_int_equal(rvit_cu_tile_layernorm(m, 197, dims[i]).shape, shapes[i]);
     assert_int_equal(rvit_cu_tile_layernorm(m, 197, 768).ctas, 99);
     assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ctas, 58 * 4);
-    assert_int_equal(rvit_cu_tile_layernorm(m, 197, 768).ahead_ctas, 58 / 4);
-    assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ahead_ctas, 0);
-    assert_int_equal(rvit_cu_tile_layernorm(m, 197, 1024).ahead_ctas, 0); /* too wide to pay off */
+    assert_int_equal(rvit_cu_tile_layernorm(m, 197, 768).prefetch_ctas, 58 / 4);
+    assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).prefetch_ctas, 0);
+    assert_int_equal(rvit_cu_tile_layernorm(m, 197, 1024).prefetch_ctas, 0); /* too wide to pay off */
     assert_int_equal(rvit_cu_tile_head(m, 1, 1000), 1);
     assert_int_equal(rvit_cu_tile_head(m, 64, 1000), RVIT_CU_HEAD_IMAGES);
 }
