@@ -17,41 +17,41 @@
 
 /* Vectors of words of int8, and sum + a b, a being the same word in all lanes. */
 #if VL == 16
-typedef __m512i words;
-#define words_load(p) _mm512_loadu_si512(p)
-#define words_set(word) _mm512_set1_epi32(word)
+typedef __m512i vnni_vec;
+#define vnni_load(p) _mm512_loadu_si512(p)
+#define vnni_set(packed) _mm512_set1_epi32(packed)
 #else
-typedef __m256i words;
-#define words_load(p) _mm256_loadu_si256((const __m256i *)(p))
-#define words_set(word) _mm256_set1_epi32(word)
+typedef __m256i vnni_vec;
+#define vnni_load(p) _mm256_loadu_si256((const __m256i *)(p))
+#define vnni_set(packed) _mm256_set1_epi32(packed)
 #endif
 #if defined(__AVX512VNNI__)
 #define WIDENS 0
-#define words_add(sum, a, b) _mm512_dpbusd_epi32(sum, a, b)
+#define vnni_dot(sum, a, b) _mm512_dpbusd_epi32(sum, a, b)
 #elif defined(__AVXVNNI__)
 #define WIDENS 0
-#define words_add(sum, a, b) _mm256_dpbusd_avx_epi32(sum, a, b)
+#define vnni_dot(sum, a, b) _mm256_dpbusd_avx_epi32(sum, a, b)
 #else
 #define WIDENS 1 /* to 16 bits: even and odd bytes of each word apart */
 #if VL == 16
-#define words_add(sum, a, b) _mm512_add_epi32(sum, _mm512_madd_epi16(a, b))
-#define words_even(b) _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8)
-#define words_odd(b) _mm512_srai_epi16(b, 8)
+#define vnni_dot(sum, a, b) _mm512_add_epi32(sum, _mm512_madd_epi16(a, b))
+#define vnni_even(b) _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8)
+#define vnni_odd(b) _mm512_srai_epi16(b, 8)
 #else
-#define words_add(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
-#define words_even(b) _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8)
-#define words_odd(b) _mm256_srai_epi16(b, 8)
+#define vnni_dot(sum, a, b) _mm256_add_epi32(sum, _mm256_madd_epi16(a, b))
+#define vnni_even(b) _mm256_srai_epi16(_mm256_slli_epi16(b, 8), 8)
+#define vnni_odd(b) _mm256_srai_epi16(b, 8)
 #endif
 #endif
-typedef int32_t word __attribute__((aligned(1), may_alias));
+typedef int32_t packed __attribute__((aligned(1), may_alias));
 
-typedef struct words_scratch {
+typedef struct vnni_scratch {
     float sums[ROWS * COLUMNS];
     int32_t offsets[CHUNK / 64 + COLUMNS]; /* 128 times the sum of the weights of each column of a chunk */
     char panel[RVIT_CPU_PANEL_BYTES];
     char x[ROWS * 2 * RVIT_CPU_PANEL_DEPTH];
-} words_scratch;
-_Static_assert(sizeof(words_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
+} vnni_scratch;
+_Static_assert(sizeof(vnni_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
 
 /* The line of a panel with its word w, and where the second half of a block's columns is in it. */
 INLINE const char *line_of(const char *panel, int64_t w)
@@ -60,30 +60,30 @@ INLINE const char *line_of(const char *panel, int64_t w)
 }
 #define SECOND (VL == 16 ? TILE : 32)
 
-/* sums[rows, BLOCK] += rows of x, step bytes between what words_add takes at a time, times lines. */
-INLINE void add_lines(int rows, words sum[ROWS][2], const char *x, int64_t stride, words left, words right)
+/* sums[rows, BLOCK] += rows of x, step bytes between what vnni_dot takes at a time, times lines. */
+INLINE void add_lines(int rows, vnni_vec sum[ROWS][2], const char *x, int64_t stride, vnni_vec left, vnni_vec right)
 {
     UNROLL
     for (int i = 0; i < rows; i++) {
-        const words factor = words_set(*(const word *)(x + i * stride));
-        sum[i][0] = words_add(sum[i][0], factor, left);
-        sum[i][1] = words_add(sum[i][1], factor, right);
+        const vnni_vec factor = vnni_set(*(const packed *)(x + i * stride));
+        sum[i][0] = vnni_dot(sum[i][0], factor, left);
+        sum[i][1] = vnni_dot(sum[i][1], factor, right);
     }
 }
 
 /* sums[rows, BLOCK] = rows of x times a block of a panel. n: words of a row. */
 INLINE void product_i8(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
 {
-    words sum[ROWS][2];
+    vnni_vec sum[ROWS][2];
     UNROLL
     for (int i = 0; i < rows; i++)
-        sum[i][0] = sum[i][1] = words_set(0);
+        sum[i][0] = sum[i][1] = vnni_set(0);
     for (int64_t w = 0; w < n; w++) {
         const char *line = line_of(panel, w);
-        const words left = words_load(line), right = words_load(line + SECOND);
+        const vnni_vec left = vnni_load(line), right = vnni_load(line + SECOND);
 #if WIDENS
-        add_lines(rows, sum, x + 8 * w, stride, words_even(left), words_even(right));
-        add_lines(rows, sum, x + 8 * w + 4, stride, words_odd(left), words_odd(right));
+        add_lines(rows, sum, x + 8 * w, stride, vnni_even(left), vnni_even(right));
+        add_lines(rows, sum, x + 8 * w + 4, stride, vnni_odd(left), vnni_odd(right));
 #else
         add_lines(rows, sum, x + 4 * w, stride, left, right);
 #endif
@@ -104,10 +104,10 @@ INLINE void product_bf16(int rows, const char *x, int64_t stride, const char *pa
         sum[i][0] = sum[i][1] = _mm512_setzero_ps();
     for (int64_t w = 0; w < n; w++) {
         const char *line = line_of(panel, w);
-        const __m512bh left = (__m512bh)words_load(line), right = (__m512bh)words_load(line + SECOND);
+        const __m512bh left = (__m512bh)vnni_load(line), right = (__m512bh)vnni_load(line + SECOND);
         UNROLL
         for (int i = 0; i < rows; i++) {
-            const __m512bh factor = (__m512bh)words_set(*(const word *)(x + i * stride + 4 * w));
+            const __m512bh factor = (__m512bh)vnni_set(*(const packed *)(x + i * stride + 4 * w));
             sum[i][0] = _mm512_dpbf16_ps(sum[i][0], factor, left);
             sum[i][1] = _mm512_dpbf16_ps(sum[i][1], factor, right);
         }
@@ -156,7 +156,7 @@ PRODUCTS(bf16)
 static const product_fn products_bf16[ROWS] = {NAMES(bf16)};
 #endif
 
-/* Makes of rows of int8 what words_add takes. */
+/* Makes of rows of int8 what vnni_dot takes. */
 static void convert_rows(const char *x, int64_t row_bytes, int rows, char *out)
 {
     for (int i = 0; i < rows; i++) {
@@ -183,13 +183,13 @@ static void column_offsets(const char *panel, int64_t n, int32_t *offsets)
     for (int j = 0; j < COLUMNS; j++)
         offsets[j] = 0;
 #if !WIDENS
-    const words factor = words_set((int32_t)0x80808080u);
-    words sum[COLUMNS / VL];
+    const vnni_vec factor = vnni_set((int32_t)0x80808080u);
+    vnni_vec sum[COLUMNS / VL];
     for (int j = 0; j < COLUMNS / VL; j++)
-        sum[j] = words_set(0);
+        sum[j] = vnni_set(0);
     for (int64_t w = 0; w < n; w++)
         for (int j = 0; j < COLUMNS / VL; j++)
-            sum[j] = words_add(sum[j], factor, words_load(panel + (w >> 4) * PAIR + j * VL / 16 * TILE + (w & 15) * 64 + j * VL % 16 * 4));
+            sum[j] = vnni_dot(sum[j], factor, vnni_load(panel + (w >> 4) * PAIR + j * VL / 16 * TILE + (w & 15) * 64 + j * VL % 16 * 4));
     memcpy(offsets, sum, sizeof sum);
 #else
     (void)panel;
@@ -214,9 +214,9 @@ EPILOGUES(FINISH_BF16)
 
 typedef void (*finish_fn)(const rvit_cpu_linear_tile *t, const panel_block *block);
 
-INLINE void linear_words(const rvit_cpu_linear_tile *t, float *scratch, const product_fn *products, finish_fn finish_panel, int integers)
+INLINE void linear_vnni(const rvit_cpu_linear_tile *t, float *scratch, const product_fn *products, finish_fn finish_panel, int integers)
 {
-    words_scratch *s = (words_scratch *)(void *)scratch;
+    vnni_scratch *s = (vnni_scratch *)(void *)scratch;
     const int64_t row_bytes = t->in_features * (integers ? 1 : 2), panel_bytes = (row_bytes + 63) / 64 * PAIR;
     /* A chunk is a panel where the panel has to be made. */
     const int64_t fit = t->arranged ? CHUNK / panel_bytes : 1;
@@ -267,7 +267,7 @@ void ISA_NAME(rvit_cpu_linear_panels_i8)(const rvit_cpu_linear_tile *t, float *s
 #define I8(name, activation, adds, dtype) finish_i8_##name,
     static const finish_fn finishes[] = {EPILOGUES(I8)};
     const int number = epilogue_of(t);
-    linear_words(t, scratch, products_i8, number < 0 ? NULL : finishes[number], 1);
+    linear_vnni(t, scratch, products_i8, number < 0 ? NULL : finishes[number], 1);
 }
 
 #if defined(RVIT_CPU_DOTS)
@@ -276,6 +276,6 @@ void ISA_NAME(rvit_cpu_linear_panels_bf16)(const rvit_cpu_linear_tile *t, float 
 #define BF16(name, activation, adds, dtype) finish_bf16_##name,
     static const finish_fn finishes[] = {EPILOGUES(BF16)};
     const int number = epilogue_of(t);
-    linear_words(t, scratch, products_bf16, number < 0 ? NULL : finishes[number], 0);
+    linear_vnni(t, scratch, products_bf16, number < 0 ? NULL : finishes[number], 0);
 }
 #endif
