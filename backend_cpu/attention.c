@@ -57,11 +57,12 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
    again, which takes as long as half a strip of queries. */
 static int64_t count_tiles(const attention_job *job, int64_t heads, int64_t max_len, int64_t n_threads)
 {
-    const int64_t unit = job->multiple < RVIT_CPU_ATTENTION_STRIP ? 2 * job->multiple : job->multiple, strips = divide_up(max_len, unit);
+    const int64_t unit = job->multiple < RVIT_CPU_ATTENTION_ROW_TILE ? 2 * job->multiple : job->multiple,
+                  row_tiles = divide_up(max_len, unit);
     const int64_t most = RVIT_CPU_ATTENTION_QUERIES / unit;
     int64_t best = INT64_MAX, n_tiles = 1;
-    for (int64_t size = most < strips ? most : strips; size > 0; size--) {
-        const int64_t tiles = divide_up(strips, size), time = divide_up(heads * tiles, n_threads) * (2 * size + 1);
+    for (int64_t size = most < row_tiles ? most : row_tiles; size > 0; size--) {
+        const int64_t tiles = divide_up(row_tiles, size), time = divide_up(heads * tiles, n_threads) * (2 * size + 1);
         if (time < best) {
             best = time;
             n_tiles = tiles;
@@ -99,7 +100,7 @@ void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
     };
     if (a->dtype == RVIT_BF16 && device->kernels->attention_bf16 != NULL) {
         job.kernel = device->kernels->attention_bf16;
-        job.multiple = RVIT_CPU_ATTENTION_STRIP;
+        job.multiple = RVIT_CPU_ATTENTION_ROW_TILE;
     }
     const int64_t heads = (int64_t)a->n_images * a->n_heads, max_len = a->max_len < a->rows ? a->max_len : a->rows;
     job.n_tiles = count_tiles(&job, heads, max_len, rvit_cpu_pool_threads(device->pool));

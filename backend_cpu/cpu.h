@@ -35,7 +35,7 @@ typedef struct rvit_cpu_device {
     const rvit_op_hints *hints; /* of the op that runs */
     int oracle;
     int use_cblas;
-    int64_t strip; /* set by tests: rows of the strips of all chains; 0: chain.c chooses */
+    int64_t tile_rows; /* set by tests: rows of the strips of all chains; 0: fused_ops.c chooses */
 } rvit_cpu_device;
 
 typedef struct rvit_cpu_buffer {
@@ -44,18 +44,18 @@ typedef struct rvit_cpu_buffer {
     int borrowed; /* memory is the caller's */
 } rvit_cpu_buffer;
 
-/* Ops that may run strip by strip (chain.c). */
-typedef struct rvit_cpu_chain {
+/* Ops that may run strip by strip (fused_ops.c). */
+typedef struct rvit_cpu_fused {
     int32_t length;
-    uint32_t passing;    /* bit i: a thread's strips of what op i passes on lie in one place */
-    int64_t weights;     /* bytes of them */
-    int64_t rows, strip; /* of the last run: live rows, and those of a strip; 0: op by op */
-} rvit_cpu_chain;
-#define RVIT_CPU_CHAIN_OPS 8
+    uint32_t passing;        /* bit i: a thread's strips of what op i passes on lie in one place */
+    int64_t weights;         /* bytes of them */
+    int64_t rows, tile_rows; /* of the last run: live rows, and those of a strip; 0: op by op */
+} rvit_cpu_fused;
+#define RVIT_CPU_MAX_FUSED_OPS 8
 
 typedef struct rvit_cpu_program {
     rvit_program base;
-    rvit_cpu_chain *chains; /* [n_ops]: the one that begins at an op; length 1: none does */
+    rvit_cpu_fused *fused; /* [n_ops]: the one that begins at an op; length 1: none does */
     int32_t n_ops;
     rvit_op ops[];
 } rvit_cpu_program;
@@ -227,24 +227,24 @@ static inline float *rvit_cpu_scratch(const rvit_cpu_device *device, int thread)
 void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op);
 const char *rvit_cpu_supports(const rvit_device *device, const rvit_op *op);
 
-/* chain.c */
-rvit_cpu_chain rvit_cpu_find_chain(const rvit_cpu_device *device, const rvit_op *ops, int32_t n_ops);
+/* fused_ops.c */
+rvit_cpu_fused rvit_cpu_find_fused(const rvit_cpu_device *device, const rvit_op *ops, int32_t n_ops);
 /* Rows of a chain's strips if there are so many live rows; 0: op by op is faster. */
-int64_t rvit_cpu_choose_strip(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_chain *chain, int64_t rows);
-void rvit_cpu_run_chain(rvit_cpu_device *device, const rvit_op *ops, rvit_cpu_chain *chain);
+int64_t rvit_cpu_choose_tile_rows(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows);
+void rvit_cpu_run_fused(rvit_cpu_device *device, const rvit_op *ops, rvit_cpu_fused *fused);
 
 /* Rows begin .. end - 1 of an op, on a thread of the pool. */
-void rvit_cpu_patchify_strip(rvit_cpu_device *device, const rvit_patchify_args *args, int64_t begin, int64_t end, int thread);
-void rvit_cpu_linear_strip(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread);
-void rvit_cpu_layernorm_strip(rvit_cpu_device *device, const rvit_layernorm_args *args, int64_t begin, int64_t end, int thread);
-void rvit_cpu_quantize_strip(rvit_cpu_device *device, const rvit_quantize_args *args, int64_t begin, int64_t end, int thread);
+void rvit_cpu_patchify_row_tile(rvit_cpu_device *device, const rvit_patchify_args *args, int64_t begin, int64_t end, int thread);
+void rvit_cpu_linear_row_tile(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread);
+void rvit_cpu_layernorm_row_tile(rvit_cpu_device *device, const rvit_layernorm_args *args, int64_t begin, int64_t end, int thread);
+void rvit_cpu_quantize_row_tile(rvit_cpu_device *device, const rvit_quantize_args *args, int64_t begin, int64_t end, int thread);
 /* The rows of patchify at capacity; and the live ones, of which it writes the layout. */
 int64_t rvit_cpu_patchify_rows(const rvit_patchify_args *args);
 int64_t rvit_cpu_patchify_layout(const rvit_patchify_args *args);
 /* Whether its products are made of tiles of AMX. */
 int rvit_cpu_linear_is_tiled(const rvit_cpu_device *device, const rvit_linear_args *args);
 /* About the clocks that linear takes for so many rows: one thread for a strip, its weights near; and all threads in a region. */
-int64_t rvit_cpu_linear_strip_clocks(const rvit_cpu_device *device, const rvit_linear_args *args, int64_t rows);
+int64_t rvit_cpu_linear_row_tile_clocks(const rvit_cpu_device *device, const rvit_linear_args *args, int64_t rows);
 int64_t rvit_cpu_linear_clocks(rvit_cpu_device *device, const rvit_linear_args *args, int64_t rows);
 
 /* The parts of select. error is kind + 1 + 3 * image. */

@@ -21,7 +21,7 @@
 #define RVIT_CPU_TILE_ROWS 16
 /* Attention: maximum queries of a tile, keys of a block, and head_dim; and the queries that attention_bf16 computes at a time. */
 #define RVIT_CPU_ATTENTION_QUERIES 288
-#define RVIT_CPU_ATTENTION_STRIP 32
+#define RVIT_CPU_ATTENTION_ROW_TILE 32
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
 #define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)

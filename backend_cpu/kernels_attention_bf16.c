@@ -13,26 +13,26 @@
 
 #define KEYS 512 /* of a block */
 #define QUERIES RVIT_CPU_ATTENTION_QUERIES
-#define STRIP RVIT_CPU_ATTENTION_STRIP
+#define ROW_TILE RVIT_CPU_ATTENTION_ROW_TILE
 #define MAX_DIM RVIT_CPU_MAX_HEAD_DIM
 #define LOG2_E 1.44269504f
 
 typedef struct state {
-    uint16_t keys[KEYS * MAX_DIM];      /* [keys / 16][columns / 32] tiles */
-    uint16_t values[KEYS * MAX_DIM];    /* [columns / 16][keys / 32] tiles */
-    uint16_t queries[STRIP * MAX_DIM];  /* [2][columns / 32] tiles */
-    uint16_t weights[STRIP * KEYS];     /* [2][keys / 32] tiles */
-    float scores[STRIP * KEYS];         /* [2][keys / 16] tiles */
-    float part[STRIP * MAX_DIM];        /* [2][columns / 16] tiles: the block's part of out */
-    float bias[KEYS];                   /* -infinity past the last key */
-    float out[QUERIES * MAX_DIM];       /* of several blocks; each row [columns / 32][even, odd] */
-    float largest[QUERIES];             /* logit, times log2 e */
-    float sum[QUERIES];                 /* of the rounded weights */
-    float top[QUERIES], whole[QUERIES]; /* for cls_probs and lse: the largest logit, and the sum of the weights as they are */
+    uint16_t keys[KEYS * MAX_DIM];        /* [keys / 16][columns / 32] tiles */
+    uint16_t values[KEYS * MAX_DIM];      /* [columns / 16][keys / 32] tiles */
+    uint16_t queries[ROW_TILE * MAX_DIM]; /* [2][columns / 32] tiles */
+    uint16_t weights[ROW_TILE * KEYS];    /* [2][keys / 32] tiles */
+    float scores[ROW_TILE * KEYS];        /* [2][keys / 16] tiles */
+    float part[ROW_TILE * MAX_DIM];       /* [2][columns / 16] tiles: the block's part of out */
+    float bias[KEYS];                     /* -infinity past the last key */
+    float out[QUERIES * MAX_DIM];         /* of several blocks; each row [columns / 32][even, odd] */
+    float largest[QUERIES];               /* logit, times log2 e */
+    float sum[QUERIES];                   /* of the rounded weights */
+    float top[QUERIES], whole[QUERIES];   /* for cls_probs and lse: the largest logit, and the sum of the weights as they are */
 } state;
 
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "attention's state must fit the scratch memory");
-_Static_assert(KEYS % 32 == 0 && QUERIES % STRIP == 0, "blocks and query tiles are made of whole tiles");
+_Static_assert(KEYS % 32 == 0 && QUERIES % ROW_TILE == 0, "blocks and query tiles are made of whole tiles");
 
 /* A block of keys of an image. Numbers of tiles of 32. */
 typedef struct block {
@@ -280,7 +280,7 @@ static void finish_tile(const rvit_cpu_attention_tile *t, state *s, const block 
     }
 }
 
-static void add_strip(const rvit_cpu_attention_tile *t, state *s, const block *b, int row, int rows)
+static void add_row_tile(const rvit_cpu_attention_tile *t, state *s, const block *b, int row, int rows)
 {
     const int n_tiles = (rows + 15) / 16, two = n_tiles > 1;
     const tile_lists queries = {s->queries, (int64_t)b->n_columns * TILE_ELEMENTS};
@@ -290,7 +290,7 @@ static void add_strip(const rvit_cpu_attention_tile *t, state *s, const block *b
         const tile_lists keys = {s->keys + 2 * pair * queries.next, queries.next};
         product_tiles(queries, keys, b->n_columns, two, s->scores + 2 * pair * TILE_FLOATS, 2 * (int64_t)b->n_pairs * TILE_FLOATS);
     }
-    float to_old[STRIP];
+    float to_old[ROW_TILE];
     for (int tile = 0; tile < n_tiles; tile++) {
         float *scores = s->scores + 2 * tile * b->n_pairs * TILE_FLOATS;
         const int first = row + 16 * tile, here = rows - 16 * tile < 16 ? rows - 16 * tile : 16;
@@ -347,8 +347,8 @@ static void attention_bf16(const rvit_cpu_attention_tile *t, state *s)
                          .is_first = first == 0,
                          .is_last = first + n == t->len};
         load_block(t, s, &b);
-        for (int row = 0; row < t->n_queries; row += STRIP)
-            add_strip(t, s, &b, row, t->n_queries - row < STRIP ? (int)t->n_queries - row : STRIP);
+        for (int row = 0; row < t->n_queries; row += ROW_TILE)
+            add_row_tile(t, s, &b, row, t->n_queries - row < ROW_TILE ? (int)t->n_queries - row : ROW_TILE);
     }
     product_end();
     finish(t, s);

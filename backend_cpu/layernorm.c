@@ -45,7 +45,7 @@ static layernorm_job job_of(const rvit_cpu_device *device, const rvit_layernorm_
     };
 }
 
-void rvit_cpu_layernorm_strip(rvit_cpu_device *device, const rvit_layernorm_args *a, int64_t begin, int64_t end, int thread)
+void rvit_cpu_layernorm_row_tile(rvit_cpu_device *device, const rvit_layernorm_args *a, int64_t begin, int64_t end, int thread)
 {
     layernorm_job job = job_of(device, a);
     layernorm_rows(&job, begin, end, thread);

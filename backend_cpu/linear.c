@@ -234,7 +234,7 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
     rvit_cpu_pool_run(device->pool, job.row_tiles * job.column_tiles, 1, linear_tiles, &job);
 }
 
-void rvit_cpu_linear_strip(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread)
+void rvit_cpu_linear_row_tile(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread)
 {
     const linear_job job = job_of(device, &op->linear, &op->hints);
     const int64_t panels = divide_up(job.columns, job.column_unit);
@@ -249,7 +249,7 @@ int rvit_cpu_linear_is_tiled(const rvit_cpu_device *device, const rvit_linear_ar
     return has_panels(device, a) && device->kernels->panel_rows == RVIT_CPU_TILE_ROWS;
 }
 
-int64_t rvit_cpu_linear_strip_clocks(const rvit_cpu_device *device, const rvit_linear_args *a, int64_t rows)
+int64_t rvit_cpu_linear_row_tile_clocks(const rvit_cpu_device *device, const rvit_linear_args *a, int64_t rows)
 {
     const linear_job job = job_of(device, a, &(rvit_op_hints){0});
     return panel_clocks(&job, rows, divide_up(job.columns, job.column_unit)) + 500;

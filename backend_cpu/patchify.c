@@ -97,7 +97,7 @@ int64_t rvit_cpu_patchify_layout(const rvit_patchify_args *a)
     return n_images * tokens;
 }
 
-void rvit_cpu_patchify_strip(rvit_cpu_device *device, const rvit_patchify_args *a, int64_t begin, int64_t end, int thread)
+void rvit_cpu_patchify_row_tile(rvit_cpu_device *device, const rvit_patchify_args *a, int64_t begin, int64_t end, int thread)
 {
     patchify_job job = job_of(device, a);
     patchify_rows(&job, begin, end, thread);

@@ -1,4 +1,4 @@
-/* Programs: a copy of the list of ops, and of which of them are chains. A launch holds the device's lock throughout, so launches run one
+/* Programs: a copy of the list of ops, and of which of them are fused. A launch holds the device's lock throughout, so launches run one
  * after another. */
 #include <string.h>
 
@@ -6,13 +6,13 @@
 
 rvit_status rvit_cpu_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program)
 {
-    rvit_cpu_program *program = rvit_alloc_new(&device->alloc, sizeof *program + (size_t)n_ops * (sizeof *ops + sizeof *program->chains));
+    rvit_cpu_program *program = rvit_alloc_new(&device->alloc, sizeof *program + (size_t)n_ops * (sizeof *ops + sizeof *program->fused));
     RVIT_TRY_MEMORY(program);
     memcpy(program->ops, ops, (size_t)n_ops * sizeof *ops);
     program->n_ops = n_ops;
-    program->chains = (rvit_cpu_chain *)(program->ops + n_ops);
-    for (int32_t i = 0; i < n_ops; i += program->chains[i].length)
-        program->chains[i] = rvit_cpu_find_chain((rvit_cpu_device *)device, ops + i, n_ops - i);
+    program->fused = (rvit_cpu_fused *)(program->ops + n_ops);
+    for (int32_t i = 0; i < n_ops; i += program->fused[i].length)
+        program->fused[i] = rvit_cpu_find_fused((rvit_cpu_device *)device, ops + i, n_ops - i);
     *out_program = &program->base;
     return RVIT_OK;
 }

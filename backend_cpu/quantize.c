@@ -40,7 +40,7 @@ static quantize_job job_of(const rvit_cpu_device *device, const rvit_quantize_ar
     };
 }
 
-void rvit_cpu_quantize_strip(rvit_cpu_device *device, const rvit_quantize_args *a, int64_t begin, int64_t end, int thread)
+void rvit_cpu_quantize_row_tile(rvit_cpu_device *device, const rvit_quantize_args *a, int64_t begin, int64_t end, int thread)
 {
     quantize_job job = job_of(device, a);
     quantize_rows(&job, begin, end, thread);

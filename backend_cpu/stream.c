@@ -45,10 +45,10 @@ rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream, con
     rvit_cpu_program *program = (rvit_cpu_program *)base;
     rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
     pthread_mutex_lock(&device->lock);
-    for (int32_t i = 0; i < program->n_ops; i += program->chains[i].length) {
+    for (int32_t i = 0; i < program->n_ops; i += program->fused[i].length) {
         const rvit_op *op = &program->ops[i];
-        if (program->chains[i].length > 1)
-            rvit_cpu_run_chain(device, op, &program->chains[i]);
+        if (program->fused[i].length > 1)
+            rvit_cpu_run_fused(device, op, &program->fused[i]);
         else
             rvit_cpu_run_op(device, op->by_launch ? brought++ : op);
     }

@@ -95,8 +95,8 @@ static void attention_of_any_split(void **state)
 enum { PICTURES = 16, PIXELS = 3 * 224 * 224, CLASSES = 1000 };
 
 /* The demo's model. strip: rows of the strips of all chains; 0: as the device chooses. */
-static int32_t forward(int32_t n_threads, int64_t strip, rvit_dtype dtype, rvit_quantization quantization, float keep, const float *images,
-                       float *logits)
+static int32_t forward(int32_t n_threads, int64_t tile_rows, rvit_dtype dtype, rvit_quantization quantization, float keep,
+                       const float *images, float *logits)
 {
     rvit_device_desc device_desc = RVIT_DEVICE_DESC_INIT;
     rvit_model_desc model_desc = RVIT_MODEL_DESC_INIT;
@@ -112,7 +112,7 @@ static int32_t forward(int32_t n_threads, int64_t strip, rvit_dtype dtype, rvit_
     model_desc.dtype = dtype;
     model_desc.quantization = quantization;
     assert_int_equal(rvit_device_create(&device_desc, &device), RVIT_OK);
-    ((rvit_cpu_device *)device)->strip = strip;
+    ((rvit_cpu_device *)device)->tile_rows = tile_rows;
     assert_int_equal(rvit_checkpoint_open(RVIT_EXAMPLES_DATA "/deit_tiny_cifar10.safetensors", NULL, &checkpoint), RVIT_OK);
     assert_int_equal(rvit_model_create(device, checkpoint, &model_desc, &model), RVIT_OK);
     assert_int_equal(rvit_model_get_info(model, &info), RVIT_OK);
@@ -138,7 +138,7 @@ static void forward_of_any_split(void **state)
 {
     (void)state;
     static const int32_t threads[] = {1, 2, 3, 16};
-    static const int64_t strips[] = {0, 16, 40, 384};
+    static const int64_t tile_rows[] = {0, 16, 40, 384};
     static float images[PICTURES * PIXELS], wanted[PICTURES * CLASSES], logits[PICTURES * CLASSES];
     uint32_t random = 7;
     for (int64_t i = 0; i < (int64_t)PICTURES * PIXELS; i++) {
@@ -147,7 +147,7 @@ static void forward_of_any_split(void **state)
     }
     for (int kind = 0; kind < 4; kind++)
         for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
-            const int32_t n = forward(threads[i], strips[i], kind == 0 ? RVIT_F32 : RVIT_BF16,
+            const int32_t n = forward(threads[i], tile_rows[i], kind == 0 ? RVIT_F32 : RVIT_BF16,
                                       kind == 2 ? RVIT_QUANTIZATION_INT8 : RVIT_QUANTIZATION_NONE, kind == 3 ? 0.3f : 1.0f, images,
                                       i == 0 ? wanted : logits);
             if (i > 0)

@@ -110,11 +110,11 @@ static void random_lists(void **state)
 {
     (void)state;
     static const int32_t threads[] = {1, 3};
-    int chained = 0;
+    int fused = 0;
     for (int t = 0; t < 4; t++) {
         const rvit_dtype dtype = t < 2 ? RVIT_F32 : RVIT_BF16;
         open_device(threads[t % 2], dtype);
-        ((rvit_cpu_device *)device)->strip = 16 + 8 * t;
+        ((rvit_cpu_device *)device)->tile_rows = 16 + 8 * t;
         for (int list = 0; list < 150; list++) {
             rvit_op ops[OPS];
             const int64_t rows = any(2) ? ROWS : 1 + any(ROWS);
@@ -134,13 +134,13 @@ static void random_lists(void **state)
             assert_int_equal(rvit_stream_read(stream, (rvit_view){arena, 0}, found, ARENA), RVIT_OK);
             assert_memory_equal(found, expected, ARENA);
             const rvit_cpu_program *recorded = (const rvit_cpu_program *)program;
-            for (int n = 0; n < OPS; n += recorded->chains[n].length)
-                chained += recorded->chains[n].length > 1 && recorded->chains[n].strip > 0;
+            for (int n = 0; n < OPS; n += recorded->fused[n].length)
+                fused += recorded->fused[n].length > 1 && recorded->fused[n].tile_rows > 0;
             rvit_program_destroy(program);
         }
         close_device();
     }
-    assert_true(chained > 100);
+    assert_true(fused > 100);
 }
 
 /* The ops of a block after its attention. */
@@ -166,27 +166,27 @@ static void block_ops(rvit_op *ops, int64_t hidden_at)
     }
 }
 
-static void chain_of_a_block(void **state)
+static void fused_ops_of_a_block(void **state)
 {
     (void)state;
     rvit_op ops[5];
     open_device(1, RVIT_F32);
     const rvit_cpu_device *cpu = (const rvit_cpu_device *)device;
     block_ops(ops, 3 * SLOT);
-    rvit_cpu_chain chain = rvit_cpu_find_chain(cpu, ops, 5);
-    assert_int_equal(chain.length, 5);
-    assert_int_equal(chain.passing, 1 << 2);
+    rvit_cpu_fused fused = rvit_cpu_find_fused(cpu, ops, 5);
+    assert_int_equal(fused.length, 5);
+    assert_int_equal(fused.passing, 1 << 2);
     /* The hidden layer where attention's rows of another width were: fc1 waits for proj. */
     block_ops(ops, 2 * SLOT);
-    chain = rvit_cpu_find_chain(cpu, ops, 5);
-    assert_int_equal(chain.length, 2);
+    fused = rvit_cpu_find_fused(cpu, ops, 5);
+    assert_int_equal(fused.length, 2);
     /* A row that comes from elsewhere, or rows of another number, end it. */
     block_ops(ops, 3 * SLOT);
     ops[4].layernorm.src_rows = (rvit_view){arena, 5 * SLOT};
-    assert_int_equal(rvit_cpu_find_chain(cpu, ops, 5).length, 4);
+    assert_int_equal(rvit_cpu_find_fused(cpu, ops, 5).length, 4);
     ops[3].linear.rows.capacity = ROWS - 1;
-    assert_int_equal(rvit_cpu_find_chain(cpu, ops, 5).length, 3);
-    assert_int_equal(rvit_cpu_find_chain(cpu, ops, 5).passing, 0);
+    assert_int_equal(rvit_cpu_find_fused(cpu, ops, 5).length, 3);
+    assert_int_equal(rvit_cpu_find_fused(cpu, ops, 5).passing, 0);
     close_device();
 }
 
@@ -218,7 +218,7 @@ static int32_t deit_ops(rvit_op *ops, int32_t dim, rvit_dtype dtype, int64_t row
 
 /* Where strips were measured, the device chooses them, of a height that was among the best; and op by op where that was faster
    (bench/notes/cpu-strips.md). DeiT-T, S and B. */
-static void chosen_strips(void **state)
+static void chosen_tile_rows(void **state)
 {
     (void)state;
     enum { T = 192, S = 384, B = 768, IMAGE = 197, PRUNED = 40 };
@@ -270,12 +270,12 @@ static void chosen_strips(void **state)
         rvit_op ops[OPS];
         open_device(cases[i].n_threads, RVIT_F32);
         const int32_t n = deit_ops(ops, cases[i].dim, cases[i].dtype, cases[i].rows);
-        const rvit_cpu_chain chain = rvit_cpu_find_chain((rvit_cpu_device *)device, ops, n);
-        assert_int_equal(chain.length, n);
-        const int64_t strip = rvit_cpu_choose_strip((rvit_cpu_device *)device, ops, &chain, cases[i].rows);
-        if (strip < cases[i].least || strip > cases[i].most)
+        const rvit_cpu_fused fused = rvit_cpu_find_fused((rvit_cpu_device *)device, ops, n);
+        assert_int_equal(fused.length, n);
+        const int64_t tile_rows = rvit_cpu_choose_tile_rows((rvit_cpu_device *)device, ops, &fused, cases[i].rows);
+        if (tile_rows < cases[i].least || tile_rows > cases[i].most)
             fail_msg("%d threads, dim %d, dtype %d, %d rows: strips of %d rows", (int)cases[i].n_threads, (int)cases[i].dim,
-                     (int)cases[i].dtype, (int)cases[i].rows, (int)strip);
+                     (int)cases[i].dtype, (int)cases[i].rows, (int)tile_rows);
         close_device();
     }
     kernels_of_device = NULL;
@@ -283,6 +283,7 @@ static void chosen_strips(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_lists), cmocka_unit_test(chain_of_a_block), cmocka_unit_test(chosen_strips)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_lists), cmocka_unit_test(fused_ops_of_a_block),
+                                       cmocka_unit_test(chosen_tile_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

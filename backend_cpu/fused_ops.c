@@ -44,7 +44,7 @@ static int same_array(const rvit_access *a, const rvit_access *b)
 }
 
 /* Whether strips of two ops do not meet: arrays that overlap are the same one, or only read. */
-static int strips_are_apart(const rvit_op *first, const rvit_op *second)
+static int row_tiles_are_disjoint(const rvit_op *first, const rvit_op *second)
 {
     rvit_access a[RVIT_OP_MAX_ACCESSES], b[RVIT_OP_MAX_ACCESSES];
     const int n_a = rvit_op_accesses(first, a), n_b = rvit_op_accesses(second, b);
@@ -114,27 +114,27 @@ static int joins(const rvit_op *ops, int32_t n, const rvit_rows *rows)
     const rvit_rows *own = rows_of(&ops[n]);
     int good = own != NULL && same_rows(rows, own) && !ops[n].by_launch;
     for (int32_t i = 0; i < n && good; i++)
-        good = strips_are_apart(&ops[i], &ops[n]);
+        good = row_tiles_are_disjoint(&ops[i], &ops[n]);
     return good;
 }
 
-rvit_cpu_chain rvit_cpu_find_chain(const rvit_cpu_device *device, const rvit_op *ops, int32_t n_ops)
+rvit_cpu_fused rvit_cpu_find_fused(const rvit_cpu_device *device, const rvit_op *ops, int32_t n_ops)
 {
-    rvit_cpu_chain chain = {.length = 1, .rows = -1};
+    rvit_cpu_fused fused = {.length = 1, .rows = -1};
     const int patches = ops[0].type == RVIT_OP_PATCHIFY;
     if (device->oracle || device->use_cblas || ops[0].by_launch || n_ops < 2)
-        return chain;
+        return fused;
     const rvit_rows *rows = rows_of(&ops[patches]);
     if (rows == NULL || (patches && rvit_cpu_patchify_rows(&ops[0].patchify) != rows->capacity))
-        return chain;
-    while (chain.length < n_ops && chain.length < RVIT_CPU_CHAIN_OPS && joins(ops, chain.length, rows))
-        chain.length++;
-    for (int32_t i = 0; i < chain.length; i++)
+        return fused;
+    while (fused.length < n_ops && fused.length < RVIT_CPU_MAX_FUSED_OPS && joins(ops, fused.length, rows))
+        fused.length++;
+    for (int32_t i = 0; i < fused.length; i++)
         if (ops[i].type == RVIT_OP_LINEAR)
-            chain.weights += (int64_t)rvit_linear_columns(&ops[i].linear) * ops[i].linear.in_features * rvit_cpu_size(ops[i].linear.dtype);
-    for (int32_t i = 0; i + 1 < chain.length; i++)
-        chain.passing |= (uint32_t)passes(ops, chain.length, i) << i;
-    return chain;
+            fused.weights += (int64_t)rvit_linear_columns(&ops[i].linear) * ops[i].linear.in_features * rvit_cpu_size(ops[i].linear.dtype);
+    for (int32_t i = 0; i + 1 < fused.length; i++)
+        fused.passing |= (uint32_t)passes(ops, fused.length, i) << i;
+    return fused;
 }
 
 /* When strips are faster, and how many rows of them. Measured on a Xeon with AMX, 2 and 16 threads (bench/notes/cpu-strips.md). */
@@ -145,7 +145,7 @@ rvit_cpu_chain rvit_cpu_find_chain(const rvit_cpu_device *device, const rvit_op 
    many bytes of rows or weights come from another cache, or go there, in a clock. */
 #define REGION_CLOCKS 3000
 #define FAR_BYTES 8
-#define MOST_ROWS 128 /* of a strip */
+#define MOST_ROWS 128 /* of a row tile */
 #define MOST_ROWS_ALONE 48
 /* More weights each thread fetches anew for each strip. So strips are taller, and lower only where a few would not divide the rows well
    among many threads, with weights that nearly fit. Rows of a thread outside of these bounds were slower so, or were not measured. */
@@ -169,123 +169,123 @@ static int64_t row_bytes(const rvit_op *op, int64_t capacity)
 }
 
 /* Keeps a strip if it takes fewer clocks than *least. */
-static void try_strip(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_chain *chain, int64_t rows, int64_t strip, int64_t *best,
-                      int64_t *least)
+static void try_tile_rows(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows, int64_t tile_rows,
+                          int64_t *best, int64_t *least)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(device->pool);
-    const int64_t strips = (rows + strip - 1) / strip, taken = (strips + n_threads - 1) / n_threads;
+    const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows, taken = (row_tiles + n_threads - 1) / n_threads;
     int64_t products = 0;
-    for (int32_t i = 0; i < chain->length; i++)
+    for (int32_t i = 0; i < fused->length; i++)
         if (ops[i].type == RVIT_OP_LINEAR)
-            products += rvit_cpu_linear_strip_clocks(device, &ops[i].linear, strip < rows ? strip : rows);
-    const int64_t clocks = n_threads * REGION_CLOCKS + chain->weights / FAR_BYTES + (2 * taken + 1) * products / 2;
+            products += rvit_cpu_linear_row_tile_clocks(device, &ops[i].linear, tile_rows < rows ? tile_rows : rows);
+    const int64_t clocks = n_threads * REGION_CLOCKS + fused->weights / FAR_BYTES + (2 * taken + 1) * products / 2;
     if (clocks < *least) {
         *least = clocks;
-        *best = strip;
+        *best = tile_rows;
     }
 }
 
 /* Op by op each thread has some columns of a weight, and there is a region for each op. In strips each thread reads all weights of the
    chain once a strip, and the last one ends half a strip after the others. */
-static int64_t near_strip(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_chain *chain, int64_t rows)
+static int64_t tile_rows_if_near(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows)
 {
-    const int64_t n_threads = rvit_cpu_pool_threads(device->pool), capacity = rows_of(&ops[chain->length - 1])->capacity;
-    int64_t best = 0, least = chain->weights / n_threads / FAR_BYTES;
-    for (int32_t i = 0; i < chain->length; i++) {
+    const int64_t n_threads = rvit_cpu_pool_threads(device->pool), capacity = rows_of(&ops[fused->length - 1])->capacity;
+    int64_t best = 0, least = fused->weights / n_threads / FAR_BYTES;
+    for (int32_t i = 0; i < fused->length; i++) {
         least += n_threads * REGION_CLOCKS + rows * row_bytes(&ops[i], capacity) / n_threads / FAR_BYTES;
         if (ops[i].type == RVIT_OP_LINEAR)
             least += rvit_cpu_linear_clocks(device, &ops[i].linear, rows);
     }
-    for (int64_t strip = RVIT_CPU_TILE_ROWS; strip <= MOST_ROWS; strip += RVIT_CPU_TILE_ROWS)
-        try_strip(device, ops, chain, rows, strip, &best, &least);
+    for (int64_t tile_rows = RVIT_CPU_TILE_ROWS; tile_rows <= MOST_ROWS; tile_rows += RVIT_CPU_TILE_ROWS)
+        try_tile_rows(device, ops, fused, rows, tile_rows, &best, &least);
     /* One strip a thread, where that is not many rows: tiles of it are not full, but nobody has two strips while others have one. Among
        many threads the slowest one then takes longer (0.91 to 0.97 of the speed with 16). */
     const int64_t each = (rows + n_threads - 1) / n_threads;
     if (n_threads < MANY_THREADS && each > RVIT_CPU_TILE_ROWS && each <= MOST_ROWS_ALONE)
-        try_strip(device, ops, chain, rows, each, &best, &least);
+        try_tile_rows(device, ops, fused, rows, each, &best, &least);
     return best;
 }
 
-static int64_t far_strip(int64_t n_threads, int64_t rows, int64_t weights)
+static int64_t tile_rows_if_far(int64_t n_threads, int64_t rows, int64_t weights)
 {
     if (weights > FAR_WEIGHTS || rows < n_threads * LEAST_ROWS_EACH || rows > n_threads * MOST_ROWS_EACH)
         return 0;
     return weights <= NEARLY_NEAR_WEIGHTS && n_threads >= MANY_THREADS && rows <= n_threads * FEW_ROWS_EACH ? 32 : 64;
 }
 
-int64_t rvit_cpu_choose_strip(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_chain *chain, int64_t rows)
+int64_t rvit_cpu_choose_tile_rows(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(device->pool);
     if (n_threads == 1)
         return 0; /* it waits for nobody; not measured */
-    for (int32_t i = 0; i < chain->length; i++)
+    for (int32_t i = 0; i < fused->length; i++)
         if (ops[i].type == RVIT_OP_LINEAR && !rvit_cpu_linear_is_tiled(device, &ops[i].linear))
             return 0;
-    if (chain->weights <= NEAR_WEIGHTS)
-        return near_strip(device, ops, chain, rows);
-    return chain->length > 2 ? far_strip(n_threads, rows, chain->weights) : 0;
+    if (fused->weights <= NEAR_WEIGHTS)
+        return tile_rows_if_near(device, ops, fused, rows);
+    return fused->length > 2 ? tile_rows_if_far(n_threads, rows, fused->weights) : 0;
 }
 
-typedef struct chain_job {
+typedef struct fused_job {
     rvit_cpu_device *device;
     const rvit_op *ops;
-    const rvit_cpu_chain *chain;
-    int in_places; /* of threads: arrays have room for a strip of each */
-} chain_job;
+    const rvit_cpu_fused *fused;
+    int in_slots; /* of threads: arrays have room for a strip of each */
+} fused_job;
 
-static void run_strip(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread)
+static void run_row_tile(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread)
 {
     switch (op->type) {
     case RVIT_OP_PATCHIFY:
-        rvit_cpu_patchify_strip(device, &op->patchify, begin, end, thread);
+        rvit_cpu_patchify_row_tile(device, &op->patchify, begin, end, thread);
         break;
     case RVIT_OP_LINEAR:
-        rvit_cpu_linear_strip(device, op, begin, end, thread);
+        rvit_cpu_linear_row_tile(device, op, begin, end, thread);
         break;
     case RVIT_OP_LAYERNORM:
-        rvit_cpu_layernorm_strip(device, &op->layernorm, begin, end, thread);
+        rvit_cpu_layernorm_row_tile(device, &op->layernorm, begin, end, thread);
         break;
     default:
-        rvit_cpu_quantize_strip(device, &op->quantize, begin, end, thread);
+        rvit_cpu_quantize_row_tile(device, &op->quantize, begin, end, thread);
         break;
     }
 }
 
-static void run_strips(void *context, int64_t begin, int64_t end, int thread)
+static void run_row_tiles(void *context, int64_t begin, int64_t end, int thread)
 {
-    const chain_job *job = context;
-    const rvit_cpu_chain *chain = job->chain;
-    const uint32_t passing = job->in_places ? chain->passing : 0;
+    const fused_job *job = context;
+    const rvit_cpu_fused *fused = job->fused;
+    const uint32_t passing = job->in_slots ? fused->passing : 0;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t first = i * chain->strip, last = first + chain->strip < chain->rows ? first + chain->strip : chain->rows;
-        const int64_t moved = thread * chain->strip - first; /* rows, from a strip's place in an array to its thread's */
-        for (int32_t k = 0; k < chain->length; k++) {
+        const int64_t first = i * fused->tile_rows, last = first + fused->tile_rows < fused->rows ? first + fused->tile_rows : fused->rows;
+        const int64_t moved = thread * fused->tile_rows - first; /* rows, from a strip's place in an array to its thread's */
+        for (int32_t k = 0; k < fused->length; k++) {
             rvit_op op = job->ops[k];
             if (passing >> k & 1)
                 output_of(&op).view->offset += moved * output_of(&op).row_size;
             if (k > 0 && passing >> (k - 1) & 1)
                 input_of(&op).view->offset += moved * input_of(&op).row_size;
-            run_strip(job->device, &op, first, last, thread);
+            run_row_tile(job->device, &op, first, last, thread);
         }
     }
 }
 
-void rvit_cpu_run_chain(rvit_cpu_device *device, const rvit_op *ops, rvit_cpu_chain *chain)
+void rvit_cpu_run_fused(rvit_cpu_device *device, const rvit_op *ops, rvit_cpu_fused *fused)
 {
     const int patches = ops[0].type == RVIT_OP_PATCHIFY;
     const int64_t patch_rows = patches ? rvit_cpu_patchify_layout(&ops[0].patchify) : 0;
     const rvit_rows *of_all = rows_of(&ops[patches]);
     const int64_t rows = rvit_cpu_live_rows(of_all);
-    if (chain->rows != rows) {
-        chain->rows = rows;
-        chain->strip = device->strip > 0 || rows == 0 ? device->strip : rvit_cpu_choose_strip(device, ops, chain, rows);
+    if (fused->rows != rows) {
+        fused->rows = rows;
+        fused->tile_rows = device->tile_rows > 0 || rows == 0 ? device->tile_rows : rvit_cpu_choose_tile_rows(device, ops, fused, rows);
     }
-    if (chain->strip == 0 || (patches && patch_rows != rows)) {
-        for (int32_t i = 0; i < chain->length; i++)
+    if (fused->tile_rows == 0 || (patches && patch_rows != rows)) {
+        for (int32_t i = 0; i < fused->length; i++)
             rvit_cpu_run_op(device, &ops[i]);
         return;
     }
-    chain_job job = {.device = device, .ops = ops, .chain = chain};
-    job.in_places = rvit_cpu_pool_threads(device->pool) * chain->strip <= of_all->capacity;
-    rvit_cpu_pool_run(device->pool, (rows + chain->strip - 1) / chain->strip, 1, run_strips, &job);
+    fused_job job = {.device = device, .ops = ops, .fused = fused};
+    job.in_slots = rvit_cpu_pool_threads(device->pool) * fused->tile_rows <= of_all->capacity;
+    rvit_cpu_pool_run(device->pool, (rows + fused->tile_rows - 1) / fused->tile_rows, 1, run_row_tiles, &job);
 }
