@@ -32,8 +32,8 @@ const char *rvit_cpu_cblas_name(char *text, size_t size)
 }
 
 /* c[RVIT_CPU_CBLAS_ROWS, columns] (+)= a b^T */
-static void product(int64_t columns, int64_t depth, const float *a, int64_t a_stride, const float *b, int64_t b_stride, float *c,
-                    int64_t c_stride, int accumulate)
+static void gemm(int64_t columns, int64_t depth, const float *a, int64_t a_stride, const float *b, int64_t b_stride, float *c,
+                 int64_t c_stride, int accumulate)
 {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, RVIT_CPU_CBLAS_ROWS, (int)columns, (int)depth, 1.0f, a, (int)a_stride, b,
                 (int)b_stride, accumulate ? 1.0f : 0.0f, c, (int)c_stride);
@@ -51,8 +51,8 @@ int rvit_cpu_cblas_is_usable(void)
     }
     for (int i = 0; i < RVIT_CPU_CBLAS_ROWS; i++)
         memcpy(a + i * LENGTH, b + 7 * LENGTH, LENGTH * sizeof *a);
-    product(COLUMNS, LENGTH, a, LENGTH, b, LENGTH, c, WIDTH, 0);
-    product(COLUMNS, LENGTH - 4, a, LENGTH, b, LENGTH, c, WIDTH, 1);
+    gemm(COLUMNS, LENGTH, a, LENGTH, b, LENGTH, c, WIDTH, 0);
+    gemm(COLUMNS, LENGTH - 4, a, LENGTH, b, LENGTH, c, WIDTH, 1);
     for (int i = 1; i < RVIT_CPU_CBLAS_ROWS; i++)
         if (memcmp(c, c + i * WIDTH, COLUMNS * sizeof *c) != 0)
             return 0;
@@ -98,7 +98,7 @@ void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linea
             weight = weight_lines;
             weight_stride = DEPTH;
         }
-        product(t->columns, depth, x, x_stride, weight, weight_stride, sums, STRIDE, p > 0);
+        gemm(t->columns, depth, x, x_stride, weight, weight_stride, sums, STRIDE, p > 0);
     }
     kernels->linear_finish(t, sums, STRIDE);
 }

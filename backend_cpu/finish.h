@@ -5,16 +5,16 @@
 #include "backend_cpu/activate.h"
 
 /* x_scale: of the row; not used without weight_scales. */
-INLINE vec product_and_bias(const rvit_cpu_linear_tile *t, const float *product, float x_scale, int column, int width)
+INLINE vec scale_and_add_bias(const rvit_cpu_linear_tile *t, const float *sums, float x_scale, int column, int width)
 {
-    vec v = any_load(product, 0, width, RVIT_F32);
+    vec v = any_load(sums, 0, width, RVIT_F32);
     if (t->weight_scales != NULL)
         v *= x_scale * any_load(t->weight_scales, column, width, RVIT_F32);
     return t->bias != NULL ? v + any_load(t->bias, column, width, RVIT_F32) : v;
 }
 
-INLINE void finish(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
-                   int columns, rvit_cpu_activation activation, int gated)
+INLINE void finish(const rvit_cpu_linear_tile *t, const float *sums, int64_t stride, int first_row, int rows, int first_column, int columns,
+                   rvit_cpu_activation activation, int gated)
 {
     const int step = gated ? 2 * VL : VL;
     for (int i = 0; i < rows; i++) {
@@ -24,9 +24,9 @@ INLINE void finish(const rvit_cpu_linear_tile *t, const float *product, int64_t 
         for (int j = 0; j < columns; j += step) {
             const int here = columns - j < step ? columns - j : step, width = gated ? here / 2 : here;
             const int from = first_column + j, column = gated ? from / 2 : from;
-            vec v = product_and_bias(t, product + i * stride + j, x_scale, from, here < VL ? here : VL);
+            vec v = scale_and_add_bias(t, sums + i * stride + j, x_scale, from, here < VL ? here : VL);
             if (gated) {
-                const vec more = here > VL ? product_and_bias(t, product + i * stride + j + VL, x_scale, from + VL, here - VL) : (vec){0};
+                const vec more = here > VL ? scale_and_add_bias(t, sums + i * stride + j + VL, x_scale, from + VL, here - VL) : (vec){0};
                 v = activate(activation, t->slope, t->cubic, EVEN(v, more)) * ODD(v, more);
             } else {
                 v = activate(activation, t->slope, t->cubic, v);
@@ -39,7 +39,7 @@ INLINE void finish(const rvit_cpu_linear_tile *t, const float *product, int64_t 
 }
 
 /* The same for floats in whole vectors, without scales and gates. */
-INLINE void finish_floats(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
+INLINE void finish_floats(const rvit_cpu_linear_tile *t, const float *sums, int64_t stride, int first_row, int rows, int first_column,
                           int columns, rvit_cpu_activation activation, int adds)
 {
     for (int j = 0; j < columns; j += VL) {
@@ -47,7 +47,7 @@ INLINE void finish_floats(const rvit_cpu_linear_tile *t, const float *product, i
         for (int i = 0; i < rows; i++) {
             const int64_t row = t->first_row + first_row + i;
             const int64_t residual_row = t->residual_period > 0 ? row % t->residual_period : row;
-            vec v = activate(activation, t->slope, t->cubic, vec_load(product + i * stride + j) + bias);
+            vec v = activate(activation, t->slope, t->cubic, vec_load(sums + i * stride + j) + bias);
             if (adds)
                 v += vec_load((const float *)t->residual + residual_row * t->out_features + first_column + j);
             vec_store((float *)t->out + (first_row + i) * t->out_features + first_column + j, v);
@@ -55,24 +55,24 @@ INLINE void finish_floats(const rvit_cpu_linear_tile *t, const float *product, i
     }
 }
 
-static void finish_block(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
+static void finish_block(const rvit_cpu_linear_tile *t, const float *sums, int64_t stride, int first_row, int rows, int first_column,
                          int columns)
 {
     const int floats = t->out_dtype == RVIT_F32 && t->weight_scales == NULL && columns % VL == 0;
     if (floats && !t->gated && t->activation == RVIT_CPU_NONE && t->residual == NULL)
-        finish_floats(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 0);
+        finish_floats(t, sums, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 0);
     else if (floats && !t->gated && t->activation == RVIT_CPU_NONE)
-        finish_floats(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 1);
+        finish_floats(t, sums, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 1);
     else if (floats && !t->gated && t->activation == RVIT_CPU_GELU && t->residual == NULL)
-        finish_floats(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_GELU, 0);
+        finish_floats(t, sums, stride, first_row, rows, first_column, columns, RVIT_CPU_GELU, 0);
     else if (t->gated)
-        finish(t, product, stride, first_row, rows, first_column, columns, t->activation, 1);
+        finish(t, sums, stride, first_row, rows, first_column, columns, t->activation, 1);
     else if (t->activation == RVIT_CPU_GELU)
-        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_GELU, 0);
+        finish(t, sums, stride, first_row, rows, first_column, columns, RVIT_CPU_GELU, 0);
     else if (t->activation == RVIT_CPU_SIGMOID)
-        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_SIGMOID, 0);
+        finish(t, sums, stride, first_row, rows, first_column, columns, RVIT_CPU_SIGMOID, 0);
     else
-        finish(t, product, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 0);
+        finish(t, sums, stride, first_row, rows, first_column, columns, RVIT_CPU_NONE, 0);
 }
 
 #endif

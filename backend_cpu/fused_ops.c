@@ -174,11 +174,11 @@ static void try_tile_rows(rvit_cpu_device *device, const rvit_op *ops, const rvi
 {
     const int64_t n_threads = rvit_cpu_pool_threads(device->pool);
     const int64_t row_tiles = (rows + tile_rows - 1) / tile_rows, taken = (row_tiles + n_threads - 1) / n_threads;
-    int64_t products = 0;
+    int64_t gemm_clocks = 0;
     for (int32_t i = 0; i < fused->length; i++)
         if (ops[i].type == RVIT_OP_LINEAR)
-            products += rvit_cpu_linear_row_tile_clocks(device, &ops[i].linear, tile_rows < rows ? tile_rows : rows);
-    const int64_t clocks = n_threads * REGION_CLOCKS + fused->weights / FAR_BYTES + (2 * taken + 1) * products / 2;
+            gemm_clocks += rvit_cpu_linear_row_tile_clocks(device, &ops[i].linear, tile_rows < rows ? tile_rows : rows);
+    const int64_t clocks = n_threads * REGION_CLOCKS + fused->weights / FAR_BYTES + (2 * taken + 1) * gemm_clocks / 2;
     if (clocks < *least) {
         *least = clocks;
         *best = tile_rows;

@@ -245,7 +245,7 @@ typedef struct rvit_cpu_kernels {
     void (*linear_i8)(const rvit_cpu_linear_tile *tile, float *scratch);
     void (*linear_e4m3)(const rvit_cpu_linear_tile *tile, float *scratch);
     /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
-    void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
+    void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *sums, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
     void (*attention_bf16)(const rvit_cpu_attention_tile *tile, float *scratch); /* or NULL: attention computes bf16 too */
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "backend_cpu/isa.h"
-#include "backend_cpu/product.h"
+#include "backend_cpu/gemm.h"
 
 #define KEYS 256 /* of a block */
 #define QUERIES RVIT_CPU_ATTENTION_QUERIES
@@ -101,8 +101,8 @@ static void update(const rvit_cpu_attention_tile *t, state *s, const float *q, i
     const int width = padded(t->head_dim);
     for (int key = 0; key < n; key += PANEL)
         for (int i = 0; i < rows; i += TILE_ROWS)
-            product_of(tile_rows(rows - i), n - key)(q + i * q_stride, q_stride, s->keys + key * t->head_dim, PANEL, t->head_dim,
-                                                     s->logits + i * KEYS + key, KEYS, 0);
+            gemm_of(tile_rows(rows - i), n - key)(q + i * q_stride, q_stride, s->keys + key * t->head_dim, PANEL, t->head_dim,
+                                                  s->logits + i * KEYS + key, KEYS, 0);
 
     float *cls_logits = NULL;
     if (t->cls_probs != NULL && t->first_query + row == 0)
@@ -119,8 +119,8 @@ static void update(const rvit_cpu_attention_tile *t, state *s, const float *q, i
                     vec_store(out + i * width + j, vec_load(out + i * width + j) * scale[i]);
     for (int j = 0; j < width; j += PANEL)
         for (int i = 0; i < rows; i += TILE_ROWS)
-            product_of(tile_rows(rows - i), width - j)(s->logits + i * KEYS, KEYS, s->values + j, width, n, out + i * width + j, width,
-                                                       first_key > 0);
+            gemm_of(tile_rows(rows - i), width - j)(s->logits + i * KEYS, KEYS, s->values + j, width, n, out + i * width + j, width,
+                                                    first_key > 0);
 }
 
 INLINE void write_rows(const rvit_cpu_attention_tile *t, const state *s, rvit_dtype dtype)

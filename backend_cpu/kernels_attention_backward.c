@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "backend_cpu/isa.h"
-#include "backend_cpu/product.h"
+#include "backend_cpu/gemm.h"
 
 #define BLOCK RVIT_CPU_ATTENTION_KEYS
 #define ROWS RVIT_CPU_ATTENTION_QUERIES
@@ -20,7 +20,7 @@ typedef struct state {
     float x_panels[DIM * BLOCK], y_panels[DIM * BLOCK]; /* [BLOCK / PANEL][head_dim][PANEL] */
     float x_rows[BLOCK * DIM], y_rows[BLOCK * DIM];
     float logit[BLOCK], delta[BLOCK]; /* of the block; past its last row -infinity and 0 */
-    float weights[TILE_ROWS * BLOCK], products[TILE_ROWS * BLOCK];
+    float weights[TILE_ROWS * BLOCK], gemms[TILE_ROWS * BLOCK];
     numbers own[ROWS];
     float shares[ROWS];
     float d_x[ROWS * DIM], d_y[ROWS * DIM];
@@ -102,7 +102,7 @@ INLINE void load_block(const rvit_cpu_backward_tile *t, state *s, int64_t first,
 INLINE void multiply_panels(const float *a, int64_t stride, const float *panels, int rows, int n, int head_dim, float *c)
 {
     for (int column = 0; column < n; column += PANEL)
-        product_of(rows, n - column)(a, stride, panels + column * head_dim, PANEL, head_dim, c + column, BLOCK, 0);
+        gemm_of(rows, n - column)(a, stride, panels + column * head_dim, PANEL, head_dim, c + column, BLOCK, 0);
 }
 
 /* out[rows, head_dim] (+)= a[rows, n] times n rows. */
@@ -110,7 +110,7 @@ INLINE void add_rows(const float *a, const float *block, int rows, int n, int he
 {
     const int width = padded(head_dim);
     for (int j = 0; j < width; j += PANEL)
-        product_of(rows, width - j)(a, BLOCK, block + j, width, n, out + j, width, accumulate);
+        gemm_of(rows, width - j)(a, BLOCK, block + j, width, n, out + j, width, accumulate);
 }
 
 /* A register tile against a block: logits become weights, and the products of d_out and v gradients of logits. */
@@ -120,14 +120,14 @@ static void weigh(const rvit_cpu_backward_tile *t, state *s, int row, int rows, 
     /* d_cls_probs stands for the first query's share: a row of the tile, or a column of it. */
     if (t->d_cls_probs != NULL && t->own_keys && first == 0)
         for (int i = 0; i < rows; i++)
-            s->products[i * BLOCK] += t->d_cls_probs[(t->first + row + i) * t->n_heads];
+            s->gemms[i * BLOCK] += t->d_cls_probs[(t->first + row + i) * t->n_heads];
     if (t->d_cls_probs != NULL && !t->own_keys && t->first + row == 0)
         for (int j = 0; j < n; j++)
-            s->products[j] += t->d_cls_probs[(first + j) * t->n_heads];
+            s->gemms[j] += t->d_cls_probs[(first + j) * t->n_heads];
     for (int i = 0; i < rows; i++) {
         vec total = {0};
         for (int j = 0; j < n; j += VL) {
-            float *weights = s->weights + i * BLOCK + j, *gradients = s->products + i * BLOCK + j;
+            float *weights = s->weights + i * BLOCK + j, *gradients = s->gemms + i * BLOCK + j;
             const vec weight = vec_exp(vec_load(weights) * t->scale + (vec_load(s->logit + j) + own[i].logit));
             const vec gradient = weight * (vec_load(gradients) - (vec_load(s->delta + j) + own[i].delta));
             vec_store(weights, weight);
@@ -164,11 +164,11 @@ INLINE void backward(const rvit_cpu_backward_tile *t, state *s, rvit_dtype dtype
         for (int row = 0; row < t->n; row += TILE_ROWS) {
             const int rows = t->n - row < TILE_ROWS ? (int)t->n - row : TILE_ROWS;
             multiply_panels(x + row * x_stride, x_stride, s->x_panels, rows, n, t->head_dim, s->weights);
-            multiply_panels(y + row * y_stride, y_stride, s->y_panels, rows, n, t->head_dim, s->products);
+            multiply_panels(y + row * y_stride, y_stride, s->y_panels, rows, n, t->head_dim, s->gemms);
             weigh(t, s, row, rows, first, n);
             if (t->own_keys)
                 add_rows(s->weights, s->y_rows, rows, n, t->head_dim, s->d_y + row * width, first > 0);
-            add_rows(s->products, s->x_rows, rows, n, t->head_dim, s->d_x + row * width, first > 0);
+            add_rows(s->gemms, s->x_rows, rows, n, t->head_dim, s->d_x + row * width, first > 0);
         }
     }
     const int64_t size = rvit_cpu_size(dtype);

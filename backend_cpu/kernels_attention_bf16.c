@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "backend_cpu/isa.h"
-#include "backend_cpu/product_bf16.h"
+#include "backend_cpu/gemm_bf16.h"
 #include "backend_cpu/vector.h"
 
 #define KEYS 512 /* of a block */
@@ -288,7 +288,7 @@ static void add_row_tile(const rvit_cpu_attention_tile *t, state *s, const block
     load_queries(t, s, row, n_tiles, b->n_columns);
     for (int pair = 0; pair < b->n_pairs; pair++) {
         const tile_lists keys = {s->keys + 2 * pair * queries.next, queries.next};
-        product_tiles(queries, keys, b->n_columns, two, s->scores + 2 * pair * TILE_FLOATS, 2 * (int64_t)b->n_pairs * TILE_FLOATS);
+        gemm_tiles(queries, keys, b->n_columns, two, s->scores + 2 * pair * TILE_FLOATS, 2 * (int64_t)b->n_pairs * TILE_FLOATS);
     }
     float to_old[ROW_TILE];
     for (int tile = 0; tile < n_tiles; tile++) {
@@ -303,7 +303,7 @@ static void add_row_tile(const rvit_cpu_attention_tile *t, state *s, const block
     }
     for (int column = 0; column < b->n_columns; column++) {
         const tile_lists values = {s->values + 2 * column * weights.next, weights.next};
-        product_tiles(weights, values, b->n_pairs, two, s->part + 2 * column * TILE_FLOATS, 2 * (int64_t)b->n_columns * TILE_FLOATS);
+        gemm_tiles(weights, values, b->n_pairs, two, s->part + 2 * column * TILE_FLOATS, 2 * (int64_t)b->n_columns * TILE_FLOATS);
     }
     for (int tile = 0; tile < n_tiles; tile++)
         finish_tile(t, s, b, s->part + 2 * tile * b->n_columns * TILE_FLOATS, row + 16 * tile,
@@ -337,7 +337,7 @@ static void attention_bf16(const rvit_cpu_attention_tile *t, state *s)
     }
     /* Blocks of equal size, of whole pairs of tiles. */
     const int64_t n_blocks = (t->len + KEYS - 1) / KEYS, size = ((t->len + n_blocks - 1) / n_blocks + 31) / 32 * 32;
-    product_begin();
+    gemm_begin();
     for (int64_t first = 0; first < t->len; first += size) {
         const int n = t->len - first < size ? (int)(t->len - first) : (int)size;
         const block b = {.first = first,
@@ -350,7 +350,7 @@ static void attention_bf16(const rvit_cpu_attention_tile *t, state *s)
         for (int row = 0; row < t->n_queries; row += ROW_TILE)
             add_row_tile(t, s, &b, row, t->n_queries - row < ROW_TILE ? (int)t->n_queries - row : ROW_TILE);
     }
-    product_end();
+    gemm_end();
     finish(t, s);
 }
 

@@ -3,7 +3,7 @@
 #include "backend_cpu/bytes.h"
 #include "backend_cpu/finish.h"
 #include "backend_cpu/isa.h"
-#include "backend_cpu/product.h"
+#include "backend_cpu/gemm.h"
 
 #define SUMS_STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16)
 #define FLOATS_STRIDE (RVIT_CPU_LINEAR_DEPTH + 16)
@@ -36,7 +36,7 @@ INLINE void add_block(const float *block, float *sums, int rows, int accumulate,
 }
 
 /* The epilogue of linear, by way of floats in `values`, to E4M3. */
-static void finish_to_e4m3(const rvit_cpu_linear_tile *t, const float *product, int first_row, int rows, int first_column, int columns,
+static void finish_to_e4m3(const rvit_cpu_linear_tile *t, const float *sums, int first_row, int rows, int first_column, int columns,
                            float *values)
 {
     rvit_cpu_linear_tile part = *t;
@@ -47,7 +47,7 @@ static void finish_to_e4m3(const rvit_cpu_linear_tile *t, const float *product, 
     part.out = values;
     part.out_dtype = RVIT_F32;
     part.out_features = PANEL;
-    finish_block(&part, product, SUMS_STRIDE, 0, rows, 0, columns);
+    finish_block(&part, sums, SUMS_STRIDE, 0, rows, 0, columns);
     ivec cut = {0};
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < width; j += VL) {
@@ -79,10 +79,10 @@ INLINE void linear_bytes(const rvit_cpu_linear_tile *t, float *scratch, rvit_dty
                 const int rows = t->rows - row < TILE_ROWS ? t->rows - row : TILE_ROWS;
                 float *sum = sums + row * SUMS_STRIDE + column;
                 if (dtype == RVIT_I8) {
-                    products[rows - 1][TILE_VECS - 1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, block, PANEL, 0);
+                    gemms[rows - 1][TILE_VECS - 1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, block, PANEL, 0);
                     add_block(block, sum, rows, p > 0, depth == left);
                 } else {
-                    products[rows - 1][TILE_VECS - 1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, sum, SUMS_STRIDE, p > 0);
+                    gemms[rows - 1][TILE_VECS - 1](x + row * FLOATS_STRIDE, FLOATS_STRIDE, panel, PANEL, depth, sum, SUMS_STRIDE, p > 0);
                 }
                 if (depth == left && dtype == RVIT_E4M3 && t->out_dtype == RVIT_E4M3)
                     finish_to_e4m3(t, sum, row, rows, column, columns, block);

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "backend_cpu/isa.h"
-#include "backend_cpu/product.h"
+#include "backend_cpu/gemm.h"
 
 _Static_assert(RVIT_CPU_MAX_MATCH_DIM *PANEL + TILE_ROWS * PANEL <= RVIT_CPU_SCRATCH_FLOATS,
                "a panel of match must fit the scratch memory");
@@ -78,7 +78,7 @@ void ISA_NAME(rvit_cpu_match_kernel)(const rvit_cpu_match_tile *t, float *scratc
         pack_panel(t->b + b * t->stride, t->stride, columns, t->dim, panel, RVIT_F32);
         for (int64_t a = 0; a < t->n_a; a += TILE_ROWS) {
             const int rows = t->n_a - a < TILE_ROWS ? (int)(t->n_a - a) : TILE_ROWS;
-            product_of(rows, columns)(t->a + a * t->stride, t->stride, panel, PANEL, t->dim, dots, PANEL, 0);
+            gemm_of(rows, columns)(t->a + a * t->stride, t->stride, panel, PANEL, t->dim, dots, PANEL, 0);
             for (int i = 0; i < rows; i++) {
                 int index;
                 if (take_larger(dots + i * PANEL, columns, &t->value[t->step * (a + i)], &index))

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "backend_cpu/isa.h"
-#include "backend_cpu/product.h"
+#include "backend_cpu/gemm.h"
 
 #define KEYS RVIT_CPU_ATTENTION_KEYS
 #define QUERIES RVIT_CPU_ATTENTION_QUERIES
@@ -35,7 +35,7 @@ INLINE void load_keys(const rvit_cpu_received_tile *t, state *s, rvit_dtype dtyp
 static void add_queries(const rvit_cpu_received_tile *t, state *s, const float *q, int64_t q_stride, int64_t row, int rows)
 {
     for (int key = 0; key < t->n_keys; key += PANEL)
-        product_of(rows, t->n_keys - key)(q, q_stride, s->keys + key * t->head_dim, PANEL, t->head_dim, s->logits + key, KEYS, 0);
+        gemm_of(rows, t->n_keys - key)(q, q_stride, s->keys + key * t->head_dim, PANEL, t->head_dim, s->logits + key, KEYS, 0);
     for (int i = 0; i < rows; i++) {
         const float lse = t->lse[(row + i) * t->n_heads];
         if (lse == -INFINITY)

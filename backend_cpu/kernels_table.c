@@ -5,13 +5,13 @@
 #include "backend_cpu/finish.h"
 #include "backend_cpu/isa.h"
 #include "backend_cpu/norm.h"
-#include "backend_cpu/product.h"
+#include "backend_cpu/gemm.h"
 
 /* Linear. */
 
-static void linear_finish(const rvit_cpu_linear_tile *t, const float *product, int64_t stride)
+static void linear_finish(const rvit_cpu_linear_tile *t, const float *sums, int64_t stride)
 {
-    finish_block(t, product, stride, 0, t->rows, 0, t->columns);
+    finish_block(t, sums, stride, 0, t->rows, 0, t->columns);
 }
 
 INLINE void convert(const void *from, rvit_dtype from_dtype, void *out, int64_t n, rvit_dtype dtype)
@@ -139,8 +139,8 @@ static void linear_whole(const rvit_cpu_linear_tile *t)
         for (int row = 0; row < t->rows; row += TILE_ROWS) {
             const int rows = t->rows - row < TILE_ROWS ? t->rows - row : TILE_ROWS;
             fetch_out(t, row, rows, column, columns);
-            product_of(rows, columns)((const float *)t->x + row * t->in_features, t->in_features, panel, columns, t->in_features, sums,
-                                      PANEL, 0);
+            gemm_of(rows, columns)((const float *)t->x + row * t->in_features, t->in_features, panel, columns, t->in_features, sums, PANEL,
+                                   0);
             finish_block(t, sums, PANEL, row, rows, column, columns);
         }
     }
@@ -175,7 +175,7 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
             for (int row = 0; row < t->rows; row += TILE_ROWS) {
                 const int rows = t->rows - row < TILE_ROWS ? t->rows - row : TILE_ROWS;
                 float *sum = sums + row * SUMS_STRIDE + column;
-                product_of(rows, columns)(x + row * x_stride, x_stride, part, part_stride, depth, sum, SUMS_STRIDE, p > 0);
+                gemm_of(rows, columns)(x + row * x_stride, x_stride, part, part_stride, depth, sum, SUMS_STRIDE, p > 0);
                 if (depth == left)
                     finish_block(t, sum, SUMS_STRIDE, row, rows, column, columns);
             }

@@ -36,8 +36,8 @@ static void pack_rows(const char *x, int64_t row_bytes, int rows, char *out)
 
 /* sums[rows, 32] = one or two groups of rows times n pairs of tiles. Meanwhile the rows of the block before are finished, as vectors have
    nothing else to do, and lines of what comes next are fetched into the L2 cache, so many in each step. */
-INLINE void product(const rvit_cpu_linear_tile *t, const row_group *g, int two, const char *b, int64_t n, float *sums,
-                    const panel_block *before, const char *next, int fetched, epilogue e)
+INLINE void gemm(const rvit_cpu_linear_tile *t, const row_group *g, int two, const char *b, int64_t n, float *sums,
+                 const panel_block *before, const char *next, int fetched, epilogue e)
 {
     const char *a0 = g[0].at, *a1 = g[1].at;
     const int64_t stride = sizeof(float) * COLUMNS;
@@ -139,9 +139,9 @@ INLINE void linear_with(const rvit_cpu_linear_tile *t, float *scratch, int whole
                 float *sums = s->sums[which];
                 which = !which;
                 if (rows > ROWS)
-                    product(t, groups, 1, b, steps, sums, &before, next, fetched, e);
+                    gemm(t, groups, 1, b, steps, sums, &before, next, fetched, e);
                 else
-                    product(t, groups, 0, b, steps, sums, &before, next, fetched, e);
+                    gemm(t, groups, 0, b, steps, sums, &before, next, fetched, e);
                 before.rows = 0;
                 next += fetched * steps * 64;
                 if (whole && columns == COLUMNS)

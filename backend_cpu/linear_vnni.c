@@ -72,7 +72,7 @@ INLINE void add_lines(int rows, vnni_vec sum[ROWS][2], const char *x, int64_t st
 }
 
 /* sums[rows, BLOCK] = rows of x times a block of a panel. n: words of a row. */
-INLINE void product_i8(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
+INLINE void gemm_i8(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
 {
     vnni_vec sum[ROWS][2];
     UNROLL
@@ -96,7 +96,7 @@ INLINE void product_i8(int rows, const char *x, int64_t stride, const char *pane
 }
 
 #if defined(RVIT_CPU_DOTS)
-INLINE void product_bf16(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
+INLINE void gemm_bf16(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
 {
     __m512 sum[ROWS][2];
     UNROLL
@@ -120,40 +120,40 @@ INLINE void product_bf16(int rows, const char *x, int64_t stride, const char *pa
 }
 #endif
 
-typedef void (*product_fn)(const char *x, int64_t stride, const char *panel, int64_t n, float *sums);
-#define PRODUCT(type, rows)                                                                             \
+typedef void (*gemm_fn)(const char *x, int64_t stride, const char *panel, int64_t n, float *sums);
+#define GEMM(type, rows)                                                                                \
     static void type##_##rows(const char *x, int64_t stride, const char *panel, int64_t n, float *sums) \
     {                                                                                                   \
-        product_##type(rows, x, stride, panel, n, sums);                                                \
+        gemm_##type(rows, x, stride, panel, n, sums);                                                   \
     }
-#define PRODUCTS_6(type) \
-    PRODUCT(type, 1)     \
-    PRODUCT(type, 2)     \
-    PRODUCT(type, 3)     \
-    PRODUCT(type, 4)     \
-    PRODUCT(type, 5)     \
-    PRODUCT(type, 6)
+#define GEMMS_6(type) \
+    GEMM(type, 1)     \
+    GEMM(type, 2)     \
+    GEMM(type, 3)     \
+    GEMM(type, 4)     \
+    GEMM(type, 5)     \
+    GEMM(type, 6)
 #define NAMES_6(type) type##_1, type##_2, type##_3, type##_4, type##_5, type##_6
 #if VL == 16
-#define PRODUCTS(type) \
-    PRODUCTS_6(type)   \
-    PRODUCT(type, 7)   \
-    PRODUCT(type, 8)   \
-    PRODUCT(type, 9)   \
-    PRODUCT(type, 10)  \
-    PRODUCT(type, 11)  \
-    PRODUCT(type, 12)
+#define GEMMS(type) \
+    GEMMS_6(type)   \
+    GEMM(type, 7)   \
+    GEMM(type, 8)   \
+    GEMM(type, 9)   \
+    GEMM(type, 10)  \
+    GEMM(type, 11)  \
+    GEMM(type, 12)
 #define NAMES(type) NAMES_6(type), type##_7, type##_8, type##_9, type##_10, type##_11, type##_12
 #else
-#define PRODUCTS PRODUCTS_6
+#define GEMMS GEMMS_6
 #define NAMES NAMES_6
 #endif
 
-PRODUCTS(i8)
-static const product_fn products_i8[ROWS] = {NAMES(i8)};
+GEMMS(i8)
+static const gemm_fn gemms_i8[ROWS] = {NAMES(i8)};
 #if defined(RVIT_CPU_DOTS)
-PRODUCTS(bf16)
-static const product_fn products_bf16[ROWS] = {NAMES(bf16)};
+GEMMS(bf16)
+static const gemm_fn gemms_bf16[ROWS] = {NAMES(bf16)};
 #endif
 
 /* Makes of rows of int8 what vnni_dot takes. */
@@ -214,7 +214,7 @@ EPILOGUES(FINISH_BF16)
 
 typedef void (*finish_fn)(const rvit_cpu_linear_tile *t, const panel_block *block);
 
-INLINE void linear_vnni(const rvit_cpu_linear_tile *t, float *scratch, const product_fn *products, finish_fn finish_panel, int integers)
+INLINE void linear_vnni(const rvit_cpu_linear_tile *t, float *scratch, const gemm_fn *gemms, finish_fn finish_panel, int integers)
 {
     vnni_scratch *s = (vnni_scratch *)(void *)scratch;
     const int64_t row_bytes = t->in_features * (integers ? 1 : 2), panel_bytes = (row_bytes + 63) / 64 * PAIR;
@@ -241,7 +241,7 @@ INLINE void linear_vnni(const rvit_cpu_linear_tile *t, float *scratch, const pro
                 const int columns = end - column < COLUMNS ? end - column : COLUMNS;
                 const char *panel = panels + (column - first) / COLUMNS * panel_bytes;
                 for (int j = 0; j < COLUMNS; j += BLOCK)
-                    products[rows - 1](x, row_bytes * (WIDENS ? 2 : 1), panel + j / 16 * TILE, row_bytes / 4, s->sums + j);
+                    gemms[rows - 1](x, row_bytes * (WIDENS ? 2 : 1), panel + j / 16 * TILE, row_bytes / 4, s->sums + j);
                 for (int i = 0; i < rows && integers; i++)
                     for (int j = 0; j < COLUMNS; j += VL) {
                         float *sums = s->sums + i * COLUMNS + j;
@@ -267,7 +267,7 @@ void ISA_NAME(rvit_cpu_linear_panels_i8)(const rvit_cpu_linear_tile *t, float *s
 #define I8(name, activation, adds, dtype) finish_i8_##name,
     static const finish_fn finishes[] = {EPILOGUES(I8)};
     const int number = epilogue_of(t);
-    linear_vnni(t, scratch, products_i8, number < 0 ? NULL : finishes[number], 1);
+    linear_vnni(t, scratch, gemms_i8, number < 0 ? NULL : finishes[number], 1);
 }
 
 #if defined(RVIT_CPU_DOTS)
@@ -276,6 +276,6 @@ void ISA_NAME(rvit_cpu_linear_panels_bf16)(const rvit_cpu_linear_tile *t, float 
 #define BF16(name, activation, adds, dtype) finish_bf16_##name,
     static const finish_fn finishes[] = {EPILOGUES(BF16)};
     const int number = epilogue_of(t);
-    linear_vnni(t, scratch, products_bf16, number < 0 ? NULL : finishes[number], 0);
+    linear_vnni(t, scratch, gemms_bf16, number < 0 ? NULL : finishes[number], 0);
 }
 #endif

@@ -8,7 +8,7 @@
 /* Linear. */
 
 /* Of a row of x and a row of weight, with the bias. */
-static double product(const rvit_linear_args *a, int64_t row, int64_t column)
+static double dot(const rvit_linear_args *a, int64_t row, int64_t column)
 {
     const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight);
     const float *bias = rvit_cpu_at(a->bias);
@@ -42,9 +42,9 @@ static void linear_rows(void *context, int64_t begin, int64_t end, int thread)
         if (is_e4m3)
             ((float *)rvit_cpu_at(a->out_scales))[row] = scale.scale;
         for (int64_t column = 0; column < out; column++) {
-            double sum = oracle_activate(a->activation, product(a, row, a->gated ? 2 * column : column));
+            double sum = oracle_activate(a->activation, dot(a, row, a->gated ? 2 * column : column));
             if (a->gated)
-                sum *= product(a, row, 2 * column + 1);
+                sum *= dot(a, row, 2 * column + 1);
             const int64_t residual_row = a->residual_period > 0 ? row % a->residual_period : row;
             if (residual != NULL)
                 sum += load(residual, residual_row * out + column, a->out_dtype);

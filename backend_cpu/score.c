@@ -27,8 +27,8 @@ static inline float element(const void *p, int64_t i, rvit_dtype dtype)
 }
 
 /* The sum of x[i] y[i] in the order that prune.h documents. */
-static inline __attribute__((always_inline)) float sum_products_of(const void *x, int64_t first, const void *y, int64_t y_first,
-                                                                   int64_t dim, rvit_dtype dtype)
+static inline __attribute__((always_inline)) float ordered_dot_of(const void *x, int64_t first, const void *y, int64_t y_first, int64_t dim,
+                                                                  rvit_dtype dtype)
 {
     float lanes[SCORE_LANES] = {0};
     int64_t i = 0;
@@ -47,18 +47,18 @@ static inline __attribute__((always_inline)) float sum_products_of(const void *x
     return lanes[0];
 }
 
-static float sum_products(const void *x, int64_t first, const void *y, int64_t y_first, int64_t dim, rvit_dtype dtype)
+static float ordered_dot(const void *x, int64_t first, const void *y, int64_t y_first, int64_t dim, rvit_dtype dtype)
 {
-    return dtype == RVIT_F32   ? sum_products_of(x, first, y, y_first, dim, RVIT_F32)
-           : dtype == RVIT_F16 ? sum_products_of(x, first, y, y_first, dim, RVIT_F16)
-                               : sum_products_of(x, first, y, y_first, dim, RVIT_BF16);
+    return dtype == RVIT_F32   ? ordered_dot_of(x, first, y, y_first, dim, RVIT_F32)
+           : dtype == RVIT_F16 ? ordered_dot_of(x, first, y, y_first, dim, RVIT_F16)
+                               : ordered_dot_of(x, first, y, y_first, dim, RVIT_BF16);
 }
 
 static float squared_norm(const score_job *job, int64_t row)
 {
     const rvit_select_args *a = job->args;
     const int64_t first = row * a->x_stride;
-    return sum_products(job->x, first, job->x, first, a->dim, a->dtype);
+    return ordered_dot(job->x, first, job->x, first, a->dim, a->dtype);
 }
 
 static float cls_attention(const score_job *job, int64_t row)
@@ -76,7 +76,7 @@ static float predictor(const score_job *job, int64_t row)
     const rvit_select_args *a = job->args;
     float o[2];
     for (int64_t i = 0; i < 2; i++)
-        o[i] = sum_products(job->x, row * a->x_stride, job->weight, i * a->dim, a->dim, a->dtype) + job->bias[i];
+        o[i] = ordered_dot(job->x, row * a->x_stride, job->weight, i * a->dim, a->dim, a->dtype) + job->bias[i];
     /* log(e^o0 / (e^o0 + e^o1)) = -log(1 + e^d), d = o1 - o0, without overflow. */
     const float d = o[1] - o[0];
     return d <= 0.0f ? -log1pf(expf(d)) : -(d + log1pf(expf(-d)));

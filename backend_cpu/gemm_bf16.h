@@ -1,7 +1,7 @@
 /* Products of bf16 in tiles, for attention: c = a b, where c has 16 x 16 floats, and a and b, 16 lines of 64 bytes each, are as in tile.h.
    By the tiles of AMX, or by dot products of pairs (RVIT_CPU_DOTS). Included only by kernel files. */
-#ifndef RVIT_CPU_PRODUCT_BF16_H
-#define RVIT_CPU_PRODUCT_BF16_H
+#ifndef RVIT_CPU_GEMM_BF16_H
+#define RVIT_CPU_GEMM_BF16_H
 
 #include "backend_cpu/vector.h"
 
@@ -18,11 +18,11 @@ typedef struct tile_lists {
 
 #include "backend_cpu/tile.h"
 
-#define product_begin tile_begin
-#define product_end tile_end
+#define gemm_begin tile_begin
+#define gemm_end tile_end
 
 /* c[i][j] = the sum over steps of a[i][step] b[j][step]; c[i] `c_next` floats apart. two_rows: 0: only c[0] is computed. */
-INLINE void product_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows, float *c, int64_t c_next)
+INLINE void gemm_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows, float *c, int64_t c_next)
 {
     const uint16_t *a_next = a.first + a.next, *b_next = b.first + b.next;
     tile_zero(0);
@@ -57,16 +57,16 @@ INLINE void product_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows,
 
 #else
 
-INLINE void product_begin(void)
+INLINE void gemm_begin(void)
 {
 }
 
-INLINE void product_end(void)
+INLINE void gemm_end(void)
 {
 }
 
 /* 8 lines of c and two columns of tiles in registers: 16 sums. */
-INLINE void product_half(const uint16_t *a, const uint16_t *b, const uint16_t *b_next, int n_steps, float *c)
+INLINE void gemm_half(const uint16_t *a, const uint16_t *b, const uint16_t *b_next, int n_steps, float *c)
 {
     __m512 sums[8][2];
     UNROLL
@@ -92,12 +92,12 @@ INLINE void product_half(const uint16_t *a, const uint16_t *b, const uint16_t *b
     }
 }
 
-INLINE void product_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows, float *c, int64_t c_next)
+INLINE void gemm_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows, float *c, int64_t c_next)
 {
     for (int tile = 0; tile <= two_rows; tile++)
         for (int half = 0; half < 2; half++)
-            product_half(a.first + tile * a.next + half * TILE_ELEMENTS / 2, b.first, b.first + b.next, n_steps,
-                         c + tile * c_next + half * TILE_FLOATS / 2);
+            gemm_half(a.first + tile * a.next + half * TILE_ELEMENTS / 2, b.first, b.first + b.next, n_steps,
+                      c + tile * c_next + half * TILE_FLOATS / 2);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* The GEMM kernel of linear and attention: a block of rows times a panel of columns, accumulated in registers. Included by kernel files
    only. Every element of c is one chain of multiply-adds in the order of k, whatever the block's shape and however k is split, so the
    result of a row does not depend on its neighbours. */
-#ifndef RVIT_CPU_PRODUCT_H
-#define RVIT_CPU_PRODUCT_H
+#ifndef RVIT_CPU_GEMM_H
+#define RVIT_CPU_GEMM_H
 
 #include "backend_cpu/vector.h"
 
@@ -17,8 +17,8 @@
 #define PANEL (TILE_VECS * VL)
 
 /* c[rows, n_vecs * VL] (+)= a[rows, k] b[k, n_vecs * VL]. b_stride: floats between rows of b. */
-INLINE void product_tile(int rows, int n_vecs, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c,
-                         int64_t c_stride, int accumulate)
+INLINE void gemm_tile(int rows, int n_vecs, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c,
+                      int64_t c_stride, int accumulate)
 {
     vec sums[TILE_ROWS][TILE_VECS];
     UNROLL
@@ -48,43 +48,43 @@ INLINE void product_tile(int rows, int n_vecs, const float *a, int64_t a_stride,
     }
 }
 
-typedef void (*product_fn)(const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c, int64_t c_stride,
-                           int accumulate);
+typedef void (*gemm_fn)(const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c, int64_t c_stride,
+                        int accumulate);
 
-#define PRODUCT(rows, n_vecs)                                                                                                      \
+#define GEMM(rows, n_vecs)                                                                                                         \
     static void product_##rows##_##n_vecs(const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c, \
                                           int64_t c_stride, int accumulate)                                                        \
     {                                                                                                                              \
-        product_tile(rows, n_vecs, a, a_stride, b, b_stride, k, c, c_stride, accumulate);                                          \
+        gemm_tile(rows, n_vecs, a, a_stride, b, b_stride, k, c, c_stride, accumulate);                                             \
     }
 #if TILE_VECS == 4
-#define PRODUCTS(rows) PRODUCT(rows, 1) PRODUCT(rows, 2) PRODUCT(rows, 3) PRODUCT(rows, 4)
-#define PRODUCT_NAMES(rows)                                                            \
+#define GEMMS(rows) GEMM(rows, 1) GEMM(rows, 2) GEMM(rows, 3) GEMM(rows, 4)
+#define GEMM_NAMES(rows)                                                               \
     {                                                                                  \
         product_##rows##_1, product_##rows##_2, product_##rows##_3, product_##rows##_4 \
     }
 #else
-#define PRODUCTS(rows) PRODUCT(rows, 1) PRODUCT(rows, 2)
-#define PRODUCT_NAMES(rows)                    \
+#define GEMMS(rows) GEMM(rows, 1) GEMM(rows, 2)
+#define GEMM_NAMES(rows)                       \
     {                                          \
         product_##rows##_1, product_##rows##_2 \
     }
 #endif
 
-PRODUCTS(1)
-PRODUCTS(2)
-PRODUCTS(3)
-PRODUCTS(4)
-PRODUCTS(5)
-PRODUCTS(6)
+GEMMS(1)
+GEMMS(2)
+GEMMS(3)
+GEMMS(4)
+GEMMS(5)
+GEMMS(6)
 
-static const product_fn products[TILE_ROWS][TILE_VECS] = {PRODUCT_NAMES(1), PRODUCT_NAMES(2), PRODUCT_NAMES(3),
-                                                          PRODUCT_NAMES(4), PRODUCT_NAMES(5), PRODUCT_NAMES(6)};
+static const gemm_fn gemms[TILE_ROWS][TILE_VECS] = {GEMM_NAMES(1), GEMM_NAMES(2), GEMM_NAMES(3),
+                                                    GEMM_NAMES(4), GEMM_NAMES(5), GEMM_NAMES(6)};
 
 /* The one for rows and columns of a register tile. */
-INLINE product_fn product_of(int rows, int64_t columns)
+INLINE gemm_fn gemm_of(int rows, int64_t columns)
 {
-    return products[rows - 1][columns < PANEL ? (columns + VL - 1) / VL - 1 : TILE_VECS - 1];
+    return gemms[rows - 1][columns < PANEL ? (columns + VL - 1) / VL - 1 : TILE_VECS - 1];
 }
 
 /* Transposes rows 0..n-1 (n <= PANEL) of [n, k] with the given stride into panel [k, PANEL]. Columns past n are
