@@ -26,7 +26,7 @@ void ISA_NAME(rvit_cpu_metric_kernel)(const rvit_cpu_metric_rows *rows);
 void ISA_NAME(rvit_cpu_match_kernel)(const rvit_cpu_match_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_linear_i8_kernel)(const rvit_cpu_linear_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_linear_e4m3_kernel)(const rvit_cpu_linear_tile *tile, float *scratch);
-int64_t ISA_NAME(rvit_cpu_layernorm_bytes_kernel)(const rvit_cpu_layernorm_rows *rows, float *scratch);
+int64_t ISA_NAME(rvit_cpu_layernorm_quantized_kernel)(const rvit_cpu_layernorm_rows *rows, float *scratch);
 int64_t ISA_NAME(rvit_cpu_quantize_kernel)(const rvit_cpu_quantize_rows *rows, float *scratch);
 
 #endif

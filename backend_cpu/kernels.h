@@ -59,7 +59,7 @@ typedef struct rvit_cpu_linear_tile {
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
     /* With out_dtype E4M3: what values are multiplied by, 0 if all become NaN; and where the number of those cut off is added. */
     float inverse;
-    int64_t *n_cut;
+    int64_t *n_saturated;
 } rvit_cpu_linear_tile;
 
 /* One head of one image: queries first_query .. first_query + n_queries - 1 and all len keys. q, k, v and out point to the image's first
@@ -253,7 +253,7 @@ typedef struct rvit_cpu_kernels {
     void (*rope)(const rvit_cpu_rope_rows *rows);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     /* With out_dtype I8 or E4M3. This and quantize return the number of values that a static scale cuts off. */
-    int64_t (*layernorm_bytes)(const rvit_cpu_layernorm_rows *rows, float *scratch);
+    int64_t (*layernorm_quantized)(const rvit_cpu_layernorm_rows *rows, float *scratch);
     int64_t (*quantize)(const rvit_cpu_quantize_rows *rows, float *scratch);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
     void (*pool)(const rvit_cpu_pool_tile *tile, float *scratch);

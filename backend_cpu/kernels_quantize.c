@@ -1,6 +1,6 @@
 /* Rows of I8 and E4M3: quantize, and layernorm that quantises. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include "backend_cpu/activate.h"
-#include "backend_cpu/bytes.h"
+#include "backend_cpu/quantized_vec.h"
 #include "backend_cpu/isa.h"
 #include "backend_cpu/norm.h"
 
@@ -55,11 +55,11 @@ INLINE ivec pair_values(const rvit_cpu_quantize_rows *r, int64_t row, float *val
 
 INLINE int64_t quantize_of(const rvit_cpu_quantize_rows *r, float *scratch, rvit_cpu_activation activation, rvit_dtype out_dtype)
 {
-    int64_t cut = 0;
+    int64_t n_saturated = 0;
 #if VL == 16
     if (out_dtype == RVIT_I8 && r->dtype == RVIT_BF16 && !r->gated && r->bias == NULL && r->static_scale == NULL && r->columns % 32 == 0) {
         for (int64_t row = r->first; row < r->end; row++)
-            quantise_row(scratch, r->columns, pair_values(r, row, scratch, activation), NULL, RVIT_I8, 1, r->out + row * r->columns,
+            quantize_row(scratch, r->columns, pair_values(r, row, scratch, activation), NULL, RVIT_I8, 1, r->out + row * r->columns,
                          r->out_scales + row);
         return 0;
     }
@@ -72,9 +72,10 @@ INLINE int64_t quantize_of(const rvit_cpu_quantize_rows *r, float *scratch, rvit
             largest = row_values(r, row, scratch, RVIT_F16, activation);
         else
             largest = row_values(r, row, scratch, RVIT_BF16, activation);
-        cut += quantise_row(scratch, r->columns, largest, r->static_scale, out_dtype, 0, r->out + row * r->columns, r->out_scales + row);
+        n_saturated +=
+            quantize_row(scratch, r->columns, largest, r->static_scale, out_dtype, 0, r->out + row * r->columns, r->out_scales + row);
     }
-    return cut;
+    return n_saturated;
 }
 
 INLINE int64_t quantize_to(const rvit_cpu_quantize_rows *r, float *scratch, rvit_dtype out_dtype)
@@ -114,7 +115,7 @@ INLINE int64_t layernorm_from(const rvit_cpu_layernorm_rows *r, float *scratch, 
     const row_norm norm = {r->gamma, r->beta, r->features, r->eps, r->rms};
     const size_t size = (size_t)(r->dim * rvit_cpu_size(dtype));
     int8_t *out = r->out;
-    int64_t cut = 0;
+    int64_t n_saturated = 0;
     for (int64_t first = r->first; first < r->end; first += ROWS_TOGETHER) {
         const int n = r->end - first < ROWS_TOGETHER ? (int)(r->end - first) : ROWS_TOGETHER;
         row_moments m[ROWS_TOGETHER];
@@ -124,17 +125,18 @@ INLINE int64_t layernorm_from(const rvit_cpu_layernorm_rows *r, float *scratch, 
             const int64_t row = first + j, from = rvit_cpu_source_row(r, row);
             const ivec largest = normal_values(&norm, &m[j], r->x, from * r->dim, r->dim, scratch, dtype);
             if (r->out_dtype == RVIT_I8)
-                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_I8, 0, out + row * r->dim, r->out_scales + row);
+                n_saturated += quantize_row(scratch, r->dim, largest, r->static_scale, RVIT_I8, 0, out + row * r->dim, r->out_scales + row);
             else
-                cut += quantise_row(scratch, r->dim, largest, r->static_scale, RVIT_E4M3, 0, out + row * r->dim, r->out_scales + row);
+                n_saturated +=
+                    quantize_row(scratch, r->dim, largest, r->static_scale, RVIT_E4M3, 0, out + row * r->dim, r->out_scales + row);
             if (r->out_x != NULL)
                 memcpy((char *)r->out_x + (size_t)row * size, (const char *)r->x + (size_t)from * size, size);
         }
     }
-    return cut;
+    return n_saturated;
 }
 
-int64_t ISA_NAME(rvit_cpu_layernorm_bytes_kernel)(const rvit_cpu_layernorm_rows *r, float *scratch)
+int64_t ISA_NAME(rvit_cpu_layernorm_quantized_kernel)(const rvit_cpu_layernorm_rows *r, float *scratch)
 {
     return r->dtype == RVIT_F32   ? layernorm_from(r, scratch, RVIT_F32)
            : r->dtype == RVIT_F16 ? layernorm_from(r, scratch, RVIT_F16)

@@ -14,7 +14,7 @@ static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread
     rows.first = begin;
     rows.end = end;
     if (rvit_is_bytes(rows.out_dtype))
-        rvit_cpu_add_saturated(job->saturated, job->device->kernels->layernorm_bytes(&rows, rvit_cpu_scratch(job->device, thread)));
+        rvit_cpu_add_saturated(job->saturated, job->device->kernels->layernorm_quantized(&rows, rvit_cpu_scratch(job->device, thread)));
     else
         job->device->kernels->layernorm(&rows);
 }

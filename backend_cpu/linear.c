@@ -38,8 +38,8 @@ static int64_t part_begin(int64_t total, int unit, int64_t n, int64_t i)
 static void compute_tile(const linear_job *job, int64_t row, int64_t rows, int64_t column, int64_t columns, float *scratch)
 {
     rvit_cpu_linear_tile tile = job->whole;
-    int64_t n_cut = 0;
-    tile.n_cut = &n_cut;
+    int64_t n_saturated = 0;
+    tile.n_saturated = &n_saturated;
     tile.rows = (int)rows;
     tile.columns = (int)columns;
     tile.first_row = row;
@@ -55,7 +55,7 @@ static void compute_tile(const linear_job *job, int64_t row, int64_t rows, int64
         rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
     else
         job->kernel(&tile, scratch);
-    rvit_cpu_add_saturated(job->saturated, n_cut);
+    rvit_cpu_add_saturated(job->saturated, n_saturated);
     for (int64_t i = 0; job->out_scales != NULL && column == 0 && i < rows; i++)
         job->out_scales[row + i] = job->out_scale;
 }

@@ -37,7 +37,7 @@ static void linear_rows(void *context, int64_t begin, int64_t end, int thread)
     const int64_t out = a->out_features;
     const int is_e4m3 = a->out_dtype == RVIT_E4M3;
     const rvit_row_scale scale = is_e4m3 ? rvit_row_scale_of(0.0f, rvit_cpu_at(a->static_scale), RVIT_E4M3) : (rvit_row_scale){0};
-    int64_t n_cut = 0;
+    int64_t n_saturated = 0;
     for (int64_t row = begin; row < end; row++) {
         if (is_e4m3)
             ((float *)rvit_cpu_at(a->out_scales))[row] = scale.scale;
@@ -49,12 +49,12 @@ static void linear_rows(void *context, int64_t begin, int64_t end, int thread)
             if (residual != NULL)
                 sum += load(residual, residual_row * out + column, a->out_dtype);
             if (is_e4m3)
-                n_cut += store_e4m3(&scale, sum, (uint8_t *)rvit_cpu_at(a->out) + row * out + column);
+                n_saturated += store_e4m3(&scale, sum, (uint8_t *)rvit_cpu_at(a->out) + row * out + column);
             else
                 store(rvit_cpu_at(a->out), row * out + column, a->out_dtype, sum);
         }
     }
-    rvit_cpu_add_saturated(a->saturated, n_cut);
+    rvit_cpu_add_saturated(a->saturated, n_saturated);
 }
 
 void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *a)

@@ -9,7 +9,7 @@ typedef struct rows_job {
 } rows_job;
 
 /* Turns n values into a row of bytes and its scale; returns the number of those cut off. */
-static int64_t quantise(const float *values, int64_t n, const float *static_scale, rvit_dtype dtype, uint8_t *out, float *out_scale)
+static int64_t quantize_values(const float *values, int64_t n, const float *static_scale, rvit_dtype dtype, uint8_t *out, float *out_scale)
 {
     float largest = 0.0f;
     for (int64_t i = 0; i < n; i++)
@@ -17,13 +17,13 @@ static int64_t quantise(const float *values, int64_t n, const float *static_scal
             largest = isnan(values[i]) ? INFINITY : fabsf(values[i]);
     const rvit_row_scale scale = rvit_row_scale_of(largest, static_scale, dtype);
     *out_scale = scale.scale;
-    int64_t cut = 0;
+    int64_t n_saturated = 0;
     for (int64_t i = 0; i < n; i++) {
         const float value = scale.inverse == 0.0f ? 0.0f : values[i] * scale.inverse;
-        cut += static_scale != NULL && fabsf(value) > rvit_bytes_max(dtype);
+        n_saturated += static_scale != NULL && fabsf(value) > rvit_bytes_max(dtype);
         out[i] = scale.inverse == 0.0f ? scale.fill : rvit_to_byte(value, dtype);
     }
-    return cut;
+    return n_saturated;
 }
 
 /* Layernorm. */
@@ -49,9 +49,9 @@ static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread
                 store(rvit_cpu_at(a->out), row * a->dim + i, a->out_dtype, value);
         }
         if (rvit_is_bytes(a->out_dtype))
-            rvit_cpu_add_saturated(a->saturated,
-                                   quantise(values, a->dim, rvit_cpu_at(a->static_scale), a->out_dtype,
-                                            (uint8_t *)rvit_cpu_at(a->out) + row * a->dim, (float *)rvit_cpu_at(a->out_scales) + row));
+            rvit_cpu_add_saturated(a->saturated, quantize_values(values, a->dim, rvit_cpu_at(a->static_scale), a->out_dtype,
+                                                                 (uint8_t *)rvit_cpu_at(a->out) + row * a->dim,
+                                                                 (float *)rvit_cpu_at(a->out_scales) + row));
         if (out_x != NULL)
             memcpy(out_x + row * row_size, (const char *)x + from * row_size, (size_t)row_size);
     }
@@ -82,9 +82,9 @@ static void quantize_rows(void *context, int64_t begin, int64_t end, int thread)
             const double value = oracle_activate(a->activation, value_at(a, row, a->gated ? 2 * i : i));
             values[i] = (float)(a->gated ? value * value_at(a, row, 2 * i + 1) : value);
         }
-        rvit_cpu_add_saturated(a->saturated,
-                               quantise(values, a->columns, rvit_cpu_at(a->static_scale), a->out_dtype,
-                                        (uint8_t *)rvit_cpu_at(a->out) + row * a->columns, (float *)rvit_cpu_at(a->out_scales) + row));
+        rvit_cpu_add_saturated(a->saturated, quantize_values(values, a->columns, rvit_cpu_at(a->static_scale), a->out_dtype,
+                                                             (uint8_t *)rvit_cpu_at(a->out) + row * a->columns,
+                                                             (float *)rvit_cpu_at(a->out_scales) + row));
     }
 }
 

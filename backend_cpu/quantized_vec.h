@@ -1,18 +1,18 @@
 /* Vectors of I8 and E4M3: loads as floats, and the quantisation of a row. Included by kernel files only. */
-#ifndef RVIT_CPU_BYTES_H
-#define RVIT_CPU_BYTES_H
+#ifndef RVIT_CPU_QUANTIZED_VEC_H
+#define RVIT_CPU_QUANTIZED_VEC_H
 
 #include "backend_cpu/vector.h"
 #include "core/base/quantized.h"
 
-typedef int8_t byte_vec __attribute__((vector_size(VL)));
+typedef int8_t int8_vec __attribute__((vector_size(VL)));
 
 /* VL elements as floats. */
-INLINE vec bytes_load(const int8_t *p, rvit_dtype dtype)
+INLINE vec quantized_load(const int8_t *p, rvit_dtype dtype)
 {
-    byte_vec bytes;
-    memcpy(&bytes, p, sizeof bytes);
-    const ivec wide = __builtin_convertvector(bytes, ivec);
+    int8_vec lanes;
+    memcpy(&lanes, p, sizeof lanes);
+    const ivec wide = __builtin_convertvector(lanes, ivec);
     if (dtype == RVIT_I8)
         return __builtin_convertvector(wide, vec);
     /* core/base/e4m3.h, on vectors. */
@@ -76,21 +76,21 @@ INLINE int32_t largest_lane(ivec v)
     return v[0];
 }
 
-INLINE void bytes_store(int8_t *p, vec v, rvit_dtype dtype)
+INLINE void quantized_store(int8_t *p, vec v, rvit_dtype dtype)
 {
-    const byte_vec bytes = __builtin_convertvector(dtype == RVIT_I8 ? vec_round(v) : vec_to_e4m3(v), byte_vec);
-    memcpy(p, &bytes, sizeof bytes);
+    const int8_vec lanes = __builtin_convertvector(dtype == RVIT_I8 ? vec_round(v) : vec_to_e4m3(v), int8_vec);
+    memcpy(p, &lanes, sizeof lanes);
 }
 
 /* n values, at most VL, times the inverse of a scale; those that are not finite become NaN, as all do with the inverse 0. cut: less one for
    each that is cut off. */
-INLINE void e4m3_store(int8_t *p, vec v, float inverse, int64_t n, ivec *cut)
+INLINE void e4m3_store(int8_t *p, vec v, float inverse, int64_t n, ivec *saturated)
 {
     const ivec finite = inverse != 0.0f ? (ivec)vec_abs(v) < 0x7f800000 : (ivec){0};
     const vec scaled = v * inverse, limit = vec_set(RVIT_E4M3_MAX);
-    *cut += finite & (ivec)(vec_abs(scaled) > limit);
-    const ivec bytes = (finite & vec_to_e4m3(vec_max(vec_min(scaled, limit), -limit))) | (~finite & 0x7f);
-    const byte_vec narrow = __builtin_convertvector(bytes, byte_vec);
+    *saturated += finite & (ivec)(vec_abs(scaled) > limit);
+    const ivec lanes = (finite & vec_to_e4m3(vec_max(vec_min(scaled, limit), -limit))) | (~finite & 0x7f);
+    const int8_vec narrow = __builtin_convertvector(lanes, int8_vec);
     memcpy(p, &narrow, (size_t)n);
 }
 
@@ -106,7 +106,7 @@ INLINE void store_pairs(int8_t *p, const vec v[2])
 /* Turns n values, a multiple of 16, into a row with a scale, by core/base/quantized.h. largest: by lanes, of the absolute values, as
    integers. paired: I8, and of each 32 values the even ones come first. Returns the number of values that a static scale cuts off; the
    row's own cuts off none. */
-INLINE int64_t quantise_row(const float *values, int64_t n, ivec largest, const float *static_scale, rvit_dtype dtype, int paired,
+INLINE int64_t quantize_row(const float *values, int64_t n, ivec largest, const float *static_scale, rvit_dtype dtype, int paired,
                             int8_t *out, float *out_scale)
 {
     const rvit_row_scale scale = rvit_row_scale_of(rvit_bits_float((uint32_t)largest_lane(largest)), static_scale, dtype);
@@ -125,20 +125,20 @@ INLINE int64_t quantise_row(const float *values, int64_t n, ivec largest, const 
     (void)paired;
     if (static_scale == NULL) {
         for (int64_t i = 0; i < n; i += VL)
-            bytes_store(out + i, vec_load(values + i) * scale.inverse, dtype);
+            quantized_store(out + i, vec_load(values + i) * scale.inverse, dtype);
         return 0;
     }
     const vec limit = vec_set(rvit_bytes_max(dtype));
-    ivec cut = {0};
+    ivec saturated = {0};
     for (int64_t i = 0; i < n; i += VL) {
         const vec v = vec_load(values + i) * scale.inverse;
-        cut -= vec_abs(v) > limit;
-        bytes_store(out + i, vec_max(vec_min(v, limit), -limit), dtype);
+        saturated -= vec_abs(v) > limit;
+        quantized_store(out + i, vec_max(vec_min(v, limit), -limit), dtype);
     }
-    int64_t n_cut = 0;
+    int64_t n_saturated = 0;
     for (int i = 0; i < VL; i++)
-        n_cut += cut[i];
-    return n_cut;
+        n_saturated += saturated[i];
+    return n_saturated;
 }
 
 #endif

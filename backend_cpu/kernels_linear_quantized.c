@@ -1,6 +1,6 @@
 /* Linear of I8 and E4M3 for any instruction set, by way of floats. Compiled once per instruction set, with RVIT_CPU_ISA defined as its
    name. */
-#include "backend_cpu/bytes.h"
+#include "backend_cpu/quantized_vec.h"
 #include "backend_cpu/finish.h"
 #include "backend_cpu/isa.h"
 #include "backend_cpu/gemm.h"
@@ -19,7 +19,7 @@ INLINE void widen_rows(const int8_t *from, int64_t stride, int rows, int64_t dep
 {
     for (int i = 0; i < rows; i++)
         for (int64_t k = 0; k < depth; k += VL)
-            vec_store(out + i * FLOATS_STRIDE + k, bytes_load(from + i * stride + k, dtype));
+            vec_store(out + i * FLOATS_STRIDE + k, quantized_load(from + i * stride + k, dtype));
 }
 
 /* Integer sums (+)= a block of products that are whole numbers; the last time they become floats. */
@@ -48,19 +48,19 @@ static void finish_to_e4m3(const rvit_cpu_linear_tile *t, const float *sums, int
     part.out_dtype = RVIT_F32;
     part.out_features = PANEL;
     finish_block(&part, sums, SUMS_STRIDE, 0, rows, 0, columns);
-    ivec cut = {0};
+    ivec saturated = {0};
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < width; j += VL) {
             const int n = width - j < VL ? width - j : VL;
             e4m3_store((int8_t *)t->out + (first_row + i) * t->out_features + column + j, any_load(values + i * PANEL + j, 0, n, RVIT_F32),
-                       t->inverse, n, &cut);
+                       t->inverse, n, &saturated);
         }
     for (int i = 0; i < VL; i++)
-        *t->n_cut -= cut[i];
+        *t->n_saturated -= saturated[i];
 }
 
 /* As the linear of floats. The sums of I8 over one depth are exact in floats, and are added up in integers. */
-INLINE void linear_bytes(const rvit_cpu_linear_tile *t, float *scratch, rvit_dtype dtype)
+INLINE void linear_quantized(const rvit_cpu_linear_tile *t, float *scratch, rvit_dtype dtype)
 {
     float *panel = scratch;
     float *weights = panel + RVIT_CPU_LINEAR_DEPTH * PANEL;
@@ -95,10 +95,10 @@ INLINE void linear_bytes(const rvit_cpu_linear_tile *t, float *scratch, rvit_dty
 
 void ISA_NAME(rvit_cpu_linear_i8_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
 {
-    linear_bytes(t, scratch, RVIT_I8);
+    linear_quantized(t, scratch, RVIT_I8);
 }
 
 void ISA_NAME(rvit_cpu_linear_e4m3_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
 {
-    linear_bytes(t, scratch, RVIT_E4M3);
+    linear_quantized(t, scratch, RVIT_E4M3);
 }
