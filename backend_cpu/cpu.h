@@ -136,16 +136,16 @@ static inline void rvit_cpu_sum_counts(int32_t *cu_seqlens, int64_t n_images, in
 
 /* A patch's place in its image, and the image's grid. In the grid, whatever the cell holds. */
 #define RVIT_CPU_MAX_SIDE 32767 /* of a grid */
-typedef struct rvit_cpu_cell {
+typedef struct rvit_cpu_position {
     int32_t y, x, height, width;
-} rvit_cpu_cell;
+} rvit_cpu_position;
 
-static inline rvit_cpu_cell rvit_cpu_cell_of(const int32_t *cell)
+static inline rvit_cpu_position rvit_cpu_position_of(const int32_t *cell)
 {
     const int64_t height = rvit_cpu_clamp(cell[3] >> 16, 1, RVIT_CPU_MAX_SIDE),
                   width = rvit_cpu_clamp(cell[3] & 65535, 1, RVIT_CPU_MAX_SIDE);
     const int64_t y = rvit_cpu_clamp(cell[2] >> 16, 0, height - 1), x = rvit_cpu_clamp(cell[2] & 65535, 0, width - 1);
-    return (rvit_cpu_cell){(int32_t)y, (int32_t)x, (int32_t)height, (int32_t)width};
+    return (rvit_cpu_position){(int32_t)y, (int32_t)x, (int32_t)height, (int32_t)width};
 }
 
 /* The row after `row` in a list of merge that begins at `first`; -1 at its end. Rows after the first must ascend, so the list ends whatever
@@ -188,7 +188,7 @@ static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const 
 }
 
 /* The same with what rounding takes from each value at element i + second; 0: without. */
-static inline void rvit_cpu_store_parts(const rvit_cpu_kernels *kernels, const float *values, void *p, int64_t i, int64_t second, int64_t n,
+static inline void rvit_cpu_store_split(const rvit_cpu_kernels *kernels, const float *values, void *p, int64_t i, int64_t second, int64_t n,
                                         rvit_dtype dtype)
 {
     enum { SOME = 64 };

@@ -36,11 +36,11 @@ static void add_position(const embed_job *job, const rvit_taps *y, const rvit_ta
 static void embed_patch(const embed_job *job, const int32_t *cell, int64_t row)
 {
     const rvit_embed_args *a = job->args;
-    const rvit_cpu_cell place = rvit_cpu_cell_of(cell);
+    const rvit_cpu_position position = rvit_cpu_position_of(cell);
     rvit_taps y = {.n = 0}, x = {.n = 0};
     if (job->table != NULL) {
-        y = rvit_taps_of(a->resample, a->table_height, place.height, place.y);
-        x = rvit_taps_of(a->resample, a->table_width, place.width, place.x);
+        y = rvit_taps_of(a->resample, a->table_height, position.height, position.y);
+        x = rvit_taps_of(a->resample, a->table_width, position.width, position.x);
     }
     const int64_t patch = rvit_cpu_clamp(cell[0], 0, a->patch_rows - 1);
     float values[COLUMNS];

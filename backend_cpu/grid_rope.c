@@ -37,15 +37,15 @@ static void fill_rows(void *context, int64_t begin, int64_t end, int thread)
     const int32_t half = a->head_dim / 2, y_at = a->order == RVIT_ROPE_YX ? 0 : half / 2, x_at = half / 2 - y_at;
     for (int64_t row = begin; row < end; row++) {
         const int32_t *cell = job->cells + 4 * row;
-        const rvit_cpu_cell place = rvit_cpu_cell_of(cell);
+        const rvit_cpu_position position = rvit_cpu_position_of(cell);
         float *out = job->out + row * a->head_dim;
         if (cell[0] < 0) {
             for (int32_t j = 0; j < a->head_dim; j++)
                 out[j] = j < half;
             continue;
         }
-        fill_axis(job, coordinate(a, place.y, place.height, a->reference_height), out + y_at, out + half + y_at);
-        fill_axis(job, coordinate(a, place.x, place.width, a->reference_width), out + x_at, out + half + x_at);
+        fill_axis(job, coordinate(a, position.y, position.height, a->reference_height), out + y_at, out + half + y_at);
+        fill_axis(job, coordinate(a, position.x, position.width, a->reference_width), out + x_at, out + half + x_at);
     }
 }
 

@@ -35,11 +35,11 @@ typedef struct patch_order {
     int64_t most;        /* the last patch row that a cell can begin with; below 0: there is none */
 } patch_order;
 
-static patch_order order_of(const rvit_pixelprune_args *a, rvit_cpu_cell place)
+static patch_order order_of(const rvit_pixelprune_args *a, rvit_cpu_position position)
 {
-    const int64_t m = a->merge, cells = place.width > m ? place.width / m : 1;
+    const int64_t m = a->merge, cells = position.width > m ? position.width / m : 1;
     if (a->patch_merge == 1)
-        return (patch_order){place.width, m, m * place.width, a->patch_rows - (m - 1) * place.width - m};
+        return (patch_order){position.width, m, m * position.width, a->patch_rows - (m - 1) * position.width - m};
     return (patch_order){m, m * m, m * m * cells, a->patch_rows - m * m};
 }
 
@@ -64,9 +64,9 @@ static int64_t reconstruction(const pixelprune_job *job, const patch_order *orde
 }
 
 /* The first patch row of what predicts a cell; its own if nothing does. */
-static int64_t prediction(const pixelprune_job *job, const patch_order *order, rvit_cpu_cell place, int64_t own)
+static int64_t prediction(const pixelprune_job *job, const patch_order *order, rvit_cpu_position position, int64_t own)
 {
-    const int on_left = place.x >= job->args->merge, above = place.y >= job->args->merge;
+    const int on_left = position.x >= job->args->merge, above = position.y >= job->args->merge;
     if (!on_left)
         return above ? reconstruction(job, order, own - order->above) : own;
     const int64_t a = reconstruction(job, order, own - order->left);
@@ -78,12 +78,12 @@ static int64_t prediction(const pixelprune_job *job, const patch_order *order, r
 
 static int keeps(const pixelprune_job *job, const int32_t *cell)
 {
-    const rvit_cpu_cell place = rvit_cpu_cell_of(cell);
-    const patch_order order = order_of(job->args, place);
+    const rvit_cpu_position position = rvit_cpu_position_of(cell);
+    const patch_order order = order_of(job->args, position);
     if (order.most < 0)
         return 1;
-    const int64_t own = rvit_cpu_clamp(cell[0], 0, order.most), source = prediction(job, &order, place, own);
-    const int is_first = place.x < job->args->merge && place.y < job->args->merge;
+    const int64_t own = rvit_cpu_clamp(cell[0], 0, order.most), source = prediction(job, &order, position, own);
+    const int is_first = position.x < job->args->merge && position.y < job->args->merge;
     const int kept = is_first || !similar(job, &order, own, source);
     if (job->sources != NULL)
         job->sources[own] = (int32_t)(kept ? own : source);

@@ -195,7 +195,7 @@ static void fill_tile(const preprocess_job *job, const source *s, tile t, uint8_
 static void store(const preprocess_job *job, const float *values, int64_t at, int32_t n)
 {
     const rvit_preprocess_args *a = job->args;
-    rvit_cpu_store_parts(job->kernels, values, rvit_cpu_at(a->out), at, a->parts == 2 ? a->out_stride / 2 : 0, n, a->dtype);
+    rvit_cpu_store_split(job->kernels, values, rvit_cpu_at(a->out), at, a->parts == 2 ? a->out_stride / 2 : 0, n, a->dtype);
 }
 
 /* at: the element of out that the patch begins at. */

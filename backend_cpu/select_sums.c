@@ -16,19 +16,19 @@ _Static_assert(2 * MAX_ROWS * sizeof(uint64_t) <= RVIT_CPU_SCRATCH_FLOATS * size
 static uint64_t *sort(uint64_t *keys, uint64_t *other, int64_t n)
 {
     for (int shift = INDEX_BITS; shift < INDEX_BITS + 32; shift += 8) {
-        int32_t places[256] = {0};
+        int32_t offsets[256] = {0};
         for (int64_t i = 0; i < n; i++)
-            places[keys[i] >> shift & 255u]++;
-        if (places[keys[0] >> shift & 255u] == n)
+            offsets[keys[i] >> shift & 255u]++;
+        if (offsets[keys[0] >> shift & 255u] == n)
             continue;
-        int32_t place = 0;
+        int32_t offset = 0;
         for (int digit = 0; digit < 256; digit++) {
-            const int32_t count = places[digit];
-            places[digit] = place;
-            place += count;
+            const int32_t count = offsets[digit];
+            offsets[digit] = offset;
+            offset += count;
         }
         for (int64_t i = 0; i < n; i++)
-            other[places[keys[i] >> shift & 255u]++] = keys[i];
+            other[offsets[keys[i] >> shift & 255u]++] = keys[i];
         uint64_t *sorted = other;
         other = keys;
         keys = sorted;
