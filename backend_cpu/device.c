@@ -38,11 +38,11 @@ static int wants_cblas(rvit_tier tier, int oracle)
 }
 
 /* The kernels that the desc asks for. opening: a device that is to run them, and so needs the system's leave for AMX. */
-static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvit_cpu_facts *out_facts, rvit_cpu_kernels *out_kernels)
+static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvit_cpu_features *out_features, rvit_cpu_kernels *out_kernels)
 {
     const int may_be_amx = desc->kernels != NULL ? strcmp(desc->kernels, rvit_cpu_table_name(RVIT_CPU_AMX)) == 0
                                                  : desc->tier != RVIT_TIER_SCALAR && desc->vector_bits != 256 && !desc->oracle;
-    const rvit_cpu_facts facts = *out_facts = rvit_cpu_read_facts(opening && may_be_amx);
+    const rvit_cpu_features features = *out_features = rvit_cpu_detect_features(opening && may_be_amx);
     if (desc->kernels != NULL) {
         if (rvit_cpu_extra_kernels != NULL && strcmp(desc->kernels, rvit_cpu_extra_kernels->name) == 0) {
             *out_kernels = *rvit_cpu_extra_kernels;
@@ -51,7 +51,7 @@ static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvi
         for (rvit_cpu_table table = RVIT_CPU_PORTABLE; table < RVIT_CPU_N_TABLES; table++) {
             if (strcmp(desc->kernels, rvit_cpu_table_name(table)) != 0)
                 continue;
-            const char *lacks = rvit_cpu_table_lacks(table, &facts);
+            const char *lacks = rvit_cpu_table_lacks(table, &features);
             if (lacks != NULL)
                 return rvit_fail(RVIT_UNSUPPORTED, "cpu: kernels '%s': this processor lacks %s", desc->kernels, lacks);
             *out_kernels = rvit_cpu_kernels_of(table);
@@ -59,7 +59,7 @@ static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvi
         }
         return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: kernels: there are none called '%s'; raggedvit/device.h lists them", desc->kernels);
     }
-    const rvit_cpu_table best = rvit_cpu_best_table(&facts, desc->vector_bits);
+    const rvit_cpu_table best = rvit_cpu_best_table(&features, desc->vector_bits);
     if (desc->vector_bits != 0 && desc->tier != RVIT_TIER_SCALAR && best < (desc->vector_bits == 512 ? RVIT_CPU_AVX512 : RVIT_CPU_AVX2))
         return rvit_fail(RVIT_UNSUPPORTED, "cpu: this processor has no vectors of %d bits", (int)desc->vector_bits);
     *out_kernels = rvit_cpu_kernels_of(desc->tier == RVIT_TIER_SCALAR ? RVIT_CPU_PORTABLE : best);
@@ -73,7 +73,7 @@ static int64_t free_memory(const rvit_device *device)
     return available == INT64_MAX ? 0 : available;
 }
 
-static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const rvit_cpu_kernels *kernels, const rvit_cpu_facts *facts)
+static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const rvit_cpu_kernels *kernels, const rvit_cpu_features *features)
 {
     char text[80];
     const char *cblas = rvit_cpu_cblas_name(text, sizeof text);
@@ -94,8 +94,8 @@ static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const r
         snprintf(info->driver, sizeof info->driver, "built-in kernels, %s", kernels->name);
     if (cblas != NULL && !rvit_cpu_cblas_is_usable())
         snprintf(info->note, sizeof info->note, "%s passed over: its product of a row depends on the row's place", cblas);
-    else if (facts->amx_error != 0)
-        snprintf(info->note, sizeof info->note, "AMX passed over: the system does not allow it (%s)", strerror(facts->amx_error));
+    else if (features->amx_error != 0)
+        snprintf(info->note, sizeof info->note, "AMX passed over: the system does not allow it (%s)", strerror(features->amx_error));
     if (!oracle && tier != RVIT_TIER_SCALAR)
         info->native_dtypes = kernels->native_dtypes;
 }
@@ -105,10 +105,10 @@ static rvit_status device_describe(int32_t index, rvit_device_info *out_info)
     if (index > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: there is no device %d, only device 0", (int)index);
     const rvit_device_desc any = RVIT_DEVICE_DESC_INIT;
-    rvit_cpu_facts facts;
+    rvit_cpu_features features;
     rvit_cpu_kernels kernels;
-    RVIT_TRY(choose_kernels(&any, 0, &facts, &kernels));
-    describe(out_info, RVIT_TIER_SUBGROUP, 0, &kernels, &facts);
+    RVIT_TRY(choose_kernels(&any, 0, &features, &kernels));
+    describe(out_info, RVIT_TIER_SUBGROUP, 0, &kernels, &features);
     return RVIT_OK;
 }
 
@@ -125,8 +125,8 @@ static void device_destroy(rvit_device *base)
 
 static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *desc, rvit_tier tier)
 {
-    rvit_cpu_facts facts;
-    RVIT_TRY(choose_kernels(desc, 1, &facts, &device->chosen));
+    rvit_cpu_features features;
+    RVIT_TRY(choose_kernels(desc, 1, &features, &device->chosen));
     device->kernels = &device->chosen;
     const int usable = rvit_usable_processors("");
     RVIT_TRY(rvit_cpu_pool_create(&device->base.alloc, desc->n_threads > 0 ? desc->n_threads : usable, usable, &device->pool));
@@ -139,7 +139,7 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
     if (device->use_cblas)
         rvit_cpu_cblas_open();
     device->base.info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
-    describe(&device->base.info, tier, device->oracle, device->kernels, &facts);
+    describe(&device->base.info, tier, device->oracle, device->kernels, &features);
     device->base.reads_mapped = device->base.chains_rows = device->base.widens = 1;
     device->base.bytes = RVIT_PRECISION_INT8;
     return RVIT_OK;

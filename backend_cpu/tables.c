@@ -23,7 +23,7 @@ static uint64_t saved_by_system(void)
 }
 
 /* Linux gives tiles to a process that asks, unless its alternate signal stack is too small for them. Other systems ask for nothing. */
-static int ask_for_tiles(void)
+static int request_tiles(void)
 {
 #if defined(__linux__) && defined(SYS_arch_prctl)
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
@@ -34,34 +34,34 @@ static int ask_for_tiles(void)
 }
 #endif
 
-rvit_cpu_facts rvit_cpu_read_facts(int ask)
+rvit_cpu_features rvit_cpu_detect_features(int request_amx)
 {
-    rvit_cpu_facts facts = {0};
-    (void)ask;
+    rvit_cpu_features features = {0};
+    (void)request_amx;
 #if X86
     unsigned a = 0, b = 0, c = 0, d = 0;
     __get_cpuid(0, &a, &b, &c, &d);
-    facts.intel = b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx;
+    features.intel = b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx;
     const int f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
     const uint64_t saved = c & bit_OSXSAVE ? saved_by_system() : 0;
     __builtin_cpu_init();
-    facts.avx2 = f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    facts.avx512 = facts.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (!facts.avx2 || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return facts;
+    features.avx2 = f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    features.avx512 = features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (!features.avx2 || !__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return features;
     const unsigned tiles = 1u << 22 | 1u << 24 | 1u << 25; /* BF16, TILE, INT8 */
     const int has_tiles = (d & tiles) == tiles && (saved >> 17 & 3) == 3;
-    facts.avx512_vnni = facts.avx512 && (c >> 11 & 1);
+    features.avx512_vnni = features.avx512 && (c >> 11 & 1);
     if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
-        facts.avx_vnni = a >> 4 & 1;
-        facts.avx512_bf16 = facts.avx512_vnni && (a >> 5 & 1);
+        features.avx_vnni = a >> 4 & 1;
+        features.avx512_bf16 = features.avx512_vnni && (a >> 5 & 1);
     }
-    facts.amx = facts.avx512_bf16 && has_tiles;
-    if (facts.amx && ask)
-        facts.amx_error = ask_for_tiles();
+    features.amx = features.avx512_bf16 && has_tiles;
+    if (features.amx && request_amx)
+        features.amx_error = request_tiles();
 #endif
-    return facts;
+    return features;
 }
 
 const char *rvit_cpu_table_name(rvit_cpu_table table)
@@ -70,29 +70,29 @@ const char *rvit_cpu_table_name(rvit_cpu_table table)
     return names[table];
 }
 
-const char *rvit_cpu_table_lacks(rvit_cpu_table table, const rvit_cpu_facts *facts)
+const char *rvit_cpu_table_lacks(rvit_cpu_table table, const rvit_cpu_features *features)
 {
-    if (table >= RVIT_CPU_AVX2 && !facts->avx2)
+    if (table >= RVIT_CPU_AVX2 && !features->avx2)
         return "AVX2, FMA or F16C";
-    if (table == RVIT_CPU_AVX2_VNNI && !facts->avx_vnni)
+    if (table == RVIT_CPU_AVX2_VNNI && !features->avx_vnni)
         return "AVX-VNNI";
-    if (table >= RVIT_CPU_AVX512 && !facts->avx512)
+    if (table >= RVIT_CPU_AVX512 && !features->avx512)
         return "AVX-512 (F, BW, DQ, VL)";
-    if (table >= RVIT_CPU_AVX512_VNNI && !facts->avx512_vnni)
+    if (table >= RVIT_CPU_AVX512_VNNI && !features->avx512_vnni)
         return "AVX512-VNNI";
-    if (table >= RVIT_CPU_AVX512_BF16 && !facts->avx512_bf16)
+    if (table >= RVIT_CPU_AVX512_BF16 && !features->avx512_bf16)
         return "AVX512-BF16";
-    if (table == RVIT_CPU_AMX && !facts->amx)
+    if (table == RVIT_CPU_AMX && !features->amx)
         return "AMX (TILE, BF16, INT8)";
-    if (table == RVIT_CPU_AMX && facts->amx_error != 0)
+    if (table == RVIT_CPU_AMX && features->amx_error != 0)
         return "AMX (the system does not allow it)";
     return NULL;
 }
 
-rvit_cpu_table rvit_cpu_best_table(const rvit_cpu_facts *facts, int32_t bits)
+rvit_cpu_table rvit_cpu_best_table(const rvit_cpu_features *features, int32_t bits)
 {
     rvit_cpu_table table = bits == 256 ? RVIT_CPU_AVX2_VNNI : RVIT_CPU_AMX;
-    while (rvit_cpu_table_lacks(table, facts) != NULL || (table == RVIT_CPU_AVX512_BF16 && facts->intel))
+    while (rvit_cpu_table_lacks(table, features) != NULL || (table == RVIT_CPU_AVX512_BF16 && features->intel))
         table--;
     return table;
 }

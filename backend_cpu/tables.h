@@ -6,7 +6,7 @@
 
 /* What the processor has and the system allows. A set of instructions counts as there only if the ones before it, which its kernels use
    too, are there. */
-typedef struct rvit_cpu_facts {
+typedef struct rvit_cpu_features {
     int avx2;                     /* with FMA and F16C */
     int avx_vnni;                 /* vpdpbusd on 256 bits, without AVX-512 */
     int avx512;                   /* F, BW, DQ, VL */
@@ -14,10 +14,10 @@ typedef struct rvit_cpu_facts {
     int intel;                    /* there vdpbf16ps takes four times as long as a multiply-add of floats, and so twice as long a float */
     int amx;                      /* TILE, BF16, INT8, and the system saves the tiles' registers */
     int amx_error;                /* why the system does not let the process use them: an errno; 0: it does */
-} rvit_cpu_facts;
+} rvit_cpu_features;
 
 /* ask: 1: have the system allow AMX to this process, for good. */
-rvit_cpu_facts rvit_cpu_read_facts(int ask);
+rvit_cpu_features rvit_cpu_detect_features(int request_amx);
 
 typedef enum rvit_cpu_table {
     RVIT_CPU_PORTABLE,
@@ -33,9 +33,9 @@ typedef enum rvit_cpu_table {
 /* "portable", "avx2", ... */
 const char *rvit_cpu_table_name(rvit_cpu_table table);
 /* What keeps these facts' owner from running a table, "AVX512-VNNI"; NULL: nothing. */
-const char *rvit_cpu_table_lacks(rvit_cpu_table table, const rvit_cpu_facts *facts);
+const char *rvit_cpu_table_lacks(rvit_cpu_table table, const rvit_cpu_features *features);
 /* The fastest table with vectors of at most `bits` bits (0: no limit). */
-rvit_cpu_table rvit_cpu_best_table(const rvit_cpu_facts *facts, int32_t bits);
+rvit_cpu_table rvit_cpu_best_table(const rvit_cpu_features *features, int32_t bits);
 rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table);
 
 /* One more table, which rvit_device_desc.kernels may name: set by tests before they create a device. */

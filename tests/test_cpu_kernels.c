@@ -16,7 +16,7 @@
 enum { ROWS = 53, COLUMNS = 96, MOST = 4096 };
 
 static float *scratch;
-static rvit_cpu_facts facts;
+static rvit_cpu_features features;
 static uint32_t state_of_random = 7;
 
 static float random_value(void)
@@ -28,7 +28,7 @@ static float random_value(void)
 /* Table number i, and past them the emulated one; 0: the processor does not run it. */
 static int table_of(int i, rvit_cpu_kernels *out)
 {
-    if (i < RVIT_CPU_N_TABLES && rvit_cpu_table_lacks((rvit_cpu_table)i, &facts) != NULL)
+    if (i < RVIT_CPU_N_TABLES && rvit_cpu_table_lacks((rvit_cpu_table)i, &features) != NULL)
         return 0;
     *out = i < RVIT_CPU_N_TABLES ? rvit_cpu_kernels_of((rvit_cpu_table)i) : *rvit_cpu_extra_kernels;
     return 1;
@@ -237,7 +237,7 @@ static void int8_is_exact(void **state)
 int main(void)
 {
     amx_emulated_register();
-    facts = rvit_cpu_read_facts(1);
+    features = rvit_cpu_detect_features(1);
     scratch = aligned_alloc(64, RVIT_CPU_SCRATCH_FLOATS * sizeof *scratch);
     if (scratch == NULL)
         return 1;

@@ -11,22 +11,22 @@
 
 #include "backend_cpu/tables.h"
 
-static const rvit_cpu_facts haswell = {.avx2 = 1, .intel = 1}, alder_lake = {.avx2 = 1, .avx_vnni = 1, .intel = 1},
-                            skylake = {.avx2 = 1, .avx512 = 1, .intel = 1},
-                            ice_lake = {.avx2 = 1, .avx512 = 1, .avx512_vnni = 1, .intel = 1},
-                            cooper_lake = {.avx2 = 1, .avx512 = 1, .avx512_vnni = 1, .avx512_bf16 = 1, .intel = 1},
-                            zen4 = {.avx2 = 1, .avx512 = 1, .avx512_vnni = 1, .avx512_bf16 = 1},
-                            rapids = {.avx2 = 1, .avx_vnni = 1, .avx512 = 1, .avx512_vnni = 1, .avx512_bf16 = 1, .intel = 1, .amx = 1};
+static const rvit_cpu_features haswell = {.avx2 = 1, .intel = 1}, alder_lake = {.avx2 = 1, .avx_vnni = 1, .intel = 1},
+                               skylake = {.avx2 = 1, .avx512 = 1, .intel = 1},
+                               ice_lake = {.avx2 = 1, .avx512 = 1, .avx512_vnni = 1, .intel = 1},
+                               cooper_lake = {.avx2 = 1, .avx512 = 1, .avx512_vnni = 1, .avx512_bf16 = 1, .intel = 1},
+                               zen4 = {.avx2 = 1, .avx512 = 1, .avx512_vnni = 1, .avx512_bf16 = 1},
+                               rapids = {.avx2 = 1, .avx_vnni = 1, .avx512 = 1, .avx512_vnni = 1, .avx512_bf16 = 1, .intel = 1, .amx = 1};
 
-static void expect_table(const rvit_cpu_facts *facts, int32_t bits, const char *name)
+static void expect_table(const rvit_cpu_features *features, int32_t bits, const char *name)
 {
-    assert_string_equal(rvit_cpu_table_name(rvit_cpu_best_table(facts, bits)), name);
+    assert_string_equal(rvit_cpu_table_name(rvit_cpu_best_table(features, bits)), name);
 }
 
 static void best_tables(void **state)
 {
     (void)state;
-    const rvit_cpu_facts nothing = {0};
+    const rvit_cpu_features nothing = {0};
     expect_table(&nothing, 0, "portable");
     expect_table(&haswell, 0, "avx2");
     expect_table(&alder_lake, 0, "avx2_vnni");
@@ -44,7 +44,7 @@ static void best_tables(void **state)
 static void tiles_refused(void **state)
 {
     (void)state;
-    rvit_cpu_facts refused = rapids;
+    rvit_cpu_features refused = rapids;
     refused.amx_error = EPERM;
     expect_table(&refused, 0, "avx512_vnni");
     assert_null(rvit_cpu_table_lacks(RVIT_CPU_AMX, &rapids));
@@ -55,14 +55,14 @@ static void tiles_refused(void **state)
 static void tables_by_name(void **state)
 {
     (void)state;
-    const rvit_cpu_facts facts = rvit_cpu_read_facts(1);
+    const rvit_cpu_features features = rvit_cpu_detect_features(1);
     for (rvit_cpu_table table = RVIT_CPU_PORTABLE; table < RVIT_CPU_N_TABLES; table++) {
         rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
         desc.backend = RVIT_BACKEND_CPU;
         desc.n_threads = 1;
         desc.kernels = rvit_cpu_table_name(table);
         rvit_device *device = NULL;
-        const char *lacks = rvit_cpu_table_lacks(table, &facts);
+        const char *lacks = rvit_cpu_table_lacks(table, &features);
         const rvit_status status = rvit_device_create(&desc, &device);
         if (lacks != NULL) {
             assert_int_equal(status, RVIT_UNSUPPORTED);
