@@ -28,7 +28,7 @@ void rvit_cpu_buffer_destroy(rvit_buffer *base)
 {
     rvit_cpu_buffer *buffer = (rvit_cpu_buffer *)base;
     rvit_alloc *alloc = &base->device->alloc;
-    if (!buffer->borrowed)
+    if (!buffer->is_external)
         rvit_alloc_free(alloc, buffer->memory);
     rvit_alloc_free(alloc, buffer);
 }
@@ -38,7 +38,7 @@ rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **
     rvit_cpu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
     RVIT_TRY_MEMORY(buffer);
     point(buffer, host);
-    buffer->borrowed = 1;
+    buffer->is_external = 1;
     *out_buffer = &buffer->base;
     return RVIT_OK;
 }
@@ -46,7 +46,7 @@ rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **
 rvit_status rvit_cpu_buffer_set(rvit_buffer *base, void *host)
 {
     rvit_cpu_buffer *buffer = (rvit_cpu_buffer *)base;
-    if (!buffer->borrowed)
+    if (!buffer->is_external)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_set: buffer is the library's own, not a wrapped one");
     point(buffer, host);
     return RVIT_OK;

@@ -41,7 +41,7 @@ typedef struct rvit_cpu_device {
 typedef struct rvit_cpu_buffer {
     rvit_buffer base;
     char *memory;
-    int borrowed; /* memory is the caller's */
+    int is_external; /* memory is the caller's */
 } rvit_cpu_buffer;
 
 /* Ops that may run strip by strip (fused_ops.c). */

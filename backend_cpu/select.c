@@ -73,7 +73,7 @@ static int mark_competing(const select_job *job, rvit_cpu_range competing, int t
 }
 
 /* Marks rows by the given mask; returns the kind of error. */
-static int mark_given(const select_job *job, rvit_cpu_range rows, int64_t prefix)
+static int mark_by_mask(const select_job *job, rvit_cpu_range rows, int64_t prefix)
 {
     int dropped_prefix = 0;
     for (int64_t row = rows.begin; row < rows.begin + rows.len; row++)
@@ -90,7 +90,7 @@ static void mark_image(select_job *job, int64_t image, int thread)
     const int64_t prefix = rows.len < a->n_prefix ? rows.len : a->n_prefix;
     const int64_t skipped = a->mode == RVIT_SELECT_TOP_K && a->prefix_competes ? 0 : prefix;
     const rvit_cpu_range competing = {rows.begin + skipped, rows.len - skipped};
-    const int error = a->mode == RVIT_SELECT_MASK ? mark_given(job, rows, prefix) : mark_competing(job, competing, thread);
+    const int error = a->mode == RVIT_SELECT_MASK ? mark_by_mask(job, rows, prefix) : mark_competing(job, competing, thread);
     memset(job->keep + rows.begin, 1, (size_t)prefix);
     int64_t kept = 0;
     for (int64_t row = rows.begin; row < rows.begin + rows.len; row++)

@@ -13,7 +13,7 @@ void rvit_cpu_spin_found(rvit_cpu_spin *spin)
 }
 
 /* Rests for the minimum time, or for twice the last rest if spinning fails again within that time. */
-static void take_a_rest(rvit_cpu_spin *spin, int64_t now)
+static void rest(rvit_cpu_spin *spin, int64_t now)
 {
     const int recurs = spin->rest > 0 && now - spin->resume <= spin->rest;
     spin->rest = recurs ? 2 * spin->rest : RVIT_CPU_SPIN_REST;
@@ -35,6 +35,6 @@ int rvit_cpu_spin_goes_on(rvit_cpu_spin *spin, int64_t now)
     spin->start = -1;
     spin->credit -= RVIT_CPU_SPIN_PRICE;
     if (spin->credit < 0)
-        take_a_rest(spin, now);
+        rest(spin, now);
     return 0;
 }

@@ -40,7 +40,7 @@ rvit_status rvit_cpu_stream_synchronize(rvit_stream *stream)
 }
 
 /* brought: in place of the ops with by_launch. */
-rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream, const rvit_op *brought)
+rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream, const rvit_op *ops)
 {
     rvit_cpu_program *program = (rvit_cpu_program *)base;
     rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
@@ -50,7 +50,7 @@ rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream, con
         if (program->fused[i].length > 1)
             rvit_cpu_run_fused(device, op, &program->fused[i]);
         else
-            rvit_cpu_run_op(device, op->by_launch ? brought++ : op);
+            rvit_cpu_run_op(device, op->by_launch ? ops++ : op);
     }
     pthread_mutex_unlock(&device->lock);
     count(stream, program->ops, program->n_ops);
