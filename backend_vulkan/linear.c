@@ -19,7 +19,7 @@ static const rvit_vk_shader matrix_shaders[4][2] = {
     [RVIT_BF16] = {RVIT_VK_LINEAR_BF16_F32_VK_MATRIX, RVIT_VK_LINEAR_BF16_VK_MATRIX},
     [RVIT_I8] = {RVIT_VK_LINEAR_I8_F32_VK_MATRIX, RVIT_VK_LINEAR_I8_F16_VK_MATRIX},
 };
-static const rvit_vk_shader unstaged_shaders[2] = {RVIT_VK_LINEAR_UNSTAGED_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_UNSTAGED_F16_VK_MATRIX};
+static const rvit_vk_shader direct_matrix_shaders[2] = {RVIT_VK_LINEAR_DIRECT_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_DIRECT_F16_VK_MATRIX};
 static const rvit_vk_shader direct_shaders[3][2] = {
     [RVIT_F32] = {RVIT_VK_LINEAR_DIRECT_F32_VK, RVIT_VK_LINEAR_DIRECT_F32_VK},
     [RVIT_F16] = {RVIT_VK_LINEAR_DIRECT_F16_F32_VK, RVIT_VK_LINEAR_DIRECT_F16_VK},
@@ -48,17 +48,17 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out && !shape.matrix ? 8 : 16;
     const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) | (args->gated ? RVIT_LINEAR_GATED : 0u) |
                            (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u) | (shape.tight ? RVIT_LINEAR_TIGHT : 0u) |
-                           (shape.few ? RVIT_LINEAR_FEW : 0u) |
+                           (shape.small_m ? RVIT_LINEAR_SMALL_M : 0u) |
                            (shape.tight && args->in_features % (int32_t)shape.tile_k == 0 ? RVIT_LINEAR_WHOLE_K : 0u);
     struct rvit_linear_push push = {
         .rows = (int)args->rows.capacity, .in4 = args->in_features / 4, .out4 = (int)(columns / 4), .period = (int)args->residual_period};
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
     const int dot = bytes && rvit_vk_uses_dot(recorder->device);
-    const rvit_vk_shader shader = shape.unstaged ? unstaged_shaders[half_out]
-                                  : shape.matrix ? matrix_shaders[args->dtype][half_out]
-                                  : shape.direct ? direct_shaders[args->dtype][half_out]
-                                  : dot          ? dot_shaders[half_out]
-                                                 : shaders[args->dtype][half_out];
+    const rvit_vk_shader shader = shape.direct_matrix ? direct_matrix_shaders[half_out]
+                                  : shape.matrix      ? matrix_shaders[args->dtype][half_out]
+                                  : shape.direct      ? direct_shaders[args->dtype][half_out]
+                                  : dot               ? dot_shaders[half_out]
+                                                      : shaders[args->dtype][half_out];
     rvit_vk_dispatch dispatch = {.shader = shader,
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
                                            [RVIT_LINEAR_ROWS] = shape.rows,

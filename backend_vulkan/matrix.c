@@ -146,7 +146,7 @@ const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysic
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader)
 {
     return shader == RVIT_VK_LINEAR_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_F16_F32_VK_MATRIX ||
-           shader == RVIT_VK_LINEAR_UNSTAGED_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_UNSTAGED_F16_F32_VK_MATRIX ||
+           shader == RVIT_VK_LINEAR_DIRECT_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_DIRECT_F16_F32_VK_MATRIX ||
            shader == RVIT_VK_LINEAR_I8_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_I8_F32_VK_MATRIX ||
            shader == RVIT_VK_LINEAR_BF16_VK_MATRIX || shader == RVIT_VK_LINEAR_BF16_F32_VK_MATRIX ||
            shader == RVIT_VK_ATTENTION_F16_VK_MATRIX || shader == RVIT_VK_ATTENTION_ROWS_F16_VK_MATRIX ||

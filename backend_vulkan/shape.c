@@ -83,7 +83,7 @@ static const matrix_tile byte_tiles[] = {
     {0},
 };
 
-/* Of linear_unstaged.comp. Small ones load further ahead, for which few workgroups on weights from far away have the need and the
+/* Of linear_direct_matrix.comp. Small ones load further ahead, for which few workgroups on weights from far away have the need and the
    registers; their costs are such that DeiT-B of one image takes what was measured to be best there. */
 static const matrix_tile arranged_tiles[] = {
     {2, 2, 3, 4, 0, {128, 146}},       {2, 2, 3, 2, 0, {101, 117, 145}}, {2, 1, 2, 4, 0, {88, 92, 112, 124}},
@@ -126,8 +126,8 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
             continue;
         least = cost;
         *out_shape = (rvit_vk_linear_shape){.matrix = 1,
-                                            .unstaged = arranged,
-                                            .few = arranged && args->rows.capacity < tile->rows * m,
+                                            .direct_matrix = arranged,
+                                            .small_m = arranged && args->rows.capacity < tile->rows * m,
                                             .tight = !arranged && tile->rows * tile->columns > 4,
                                             .threads = subgroups * matrix->subgroup,
                                             .rows = tile->rows,

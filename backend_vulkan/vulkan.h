@@ -305,11 +305,11 @@ void rvit_vk_pipelines_destroy(rvit_vk_device *device);
 
 /* shape.c: tile sizes, chosen from an op's host-known sizes and the device. */
 typedef struct rvit_vk_linear_shape {
-    int direct;   /* linear_direct.comp */
-    int matrix;   /* linear_matrix.comp */
-    int unstaged; /* linear_unstaged.comp */
-    int few;      /* linear_unstaged.comp: fewer rows than a subgroup takes */
-    int tight;    /* linear_matrix.comp: accumulators take most of the registers */
+    int direct;        /* linear_direct.comp */
+    int matrix;        /* linear_matrix.comp */
+    int direct_matrix; /* linear_direct_matrix.comp */
+    int small_m;       /* linear_direct_matrix.comp: fewer rows than a subgroup takes */
+    int tight;         /* linear_matrix.comp: accumulators take most of the registers */
     uint32_t threads, rows, columns;
     uint32_t tile_m, tile_n, tile_k;
 } rvit_vk_linear_shape;

@@ -1,4 +1,4 @@
-// Weights of f16 in the order in which linear_unstaged.comp loads them (common/matrix_rows.glsl), in place. A group takes 64 features of 64
+// Weights of f16 in the order in which linear_direct_matrix.comp loads them (common/matrix_rows.glsl), in place. A group takes 64 features of 64
 // columns: four matrices of 16 columns, whose rows l and l + 8 are columns 8 l + 2 m and the next one of matrix m, for each of four steps
 // of 16 features. A unit of 16 bytes is what a lane holds of a matrix in a step, of as many bytes of the two columns.
 #version 450

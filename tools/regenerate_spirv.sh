@@ -13,7 +13,7 @@ kept=shaders/spirv
 # What the words depend on: the shaders, what they include, and the lines that name them.
 sources() {
     sed -nE '/^[a-z0-9_]+_matrix +/p' shaders/variants.txt | sha256sum | sed 's/-$/variants.txt/'
-    (cd shaders && sha256sum attention_matrix.comp attention_rows.comp linear_matrix.comp linear_unstaged.comp \
+    (cd shaders && sha256sum attention_matrix.comp attention_rows.comp linear_matrix.comp linear_direct_matrix.comp \
         common/{activate,attention,group,linear,linear_eights,math,matrix,matrix_rows,seqlens,storage}.glsl common/interface.h)
 }
 

@@ -67,7 +67,7 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_HAS_RESIDUAL 4
 #define RVIT_LINEAR_TIGHT 8    /* linear_matrix.comp: sums take most of the registers */
 #define RVIT_LINEAR_WHOLE_K 16 /* features, of a tight one, are a multiple of TILE_K */
-#define RVIT_LINEAR_FEW 32     /* linear_unstaged.comp: fewer rows than a subgroup takes */
+#define RVIT_LINEAR_SMALL_M 32     /* linear_direct_matrix.comp: fewer rows than a subgroup takes */
 struct rvit_linear_push {
     int rows, live_at;
     int in4, out4; /* features and columns / 4 */

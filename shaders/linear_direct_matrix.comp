@@ -30,13 +30,13 @@ const uint PANEL = 11; // tiles below each other, of many rows
 const uint HIGH_AT = COLUMNS == 4 ? 2 : 0;
 const uint SUBGROUPS_N = TILE_N / (COLUMNS * MATRIX_N);
 const uint AHEAD = ROWS > 1 ? 1 : COLUMNS == 2 ? 7 : 3; // halves of a line that are loaded before the one that is multiplied
-const bool FEW = (FLAGS & RVIT_LINEAR_FEW) != 0; // the capacity is less than the rows of a subgroup
+const bool SMALL_M = (FLAGS & RVIT_LINEAR_SMALL_M) != 0; // the capacity is less than the rows of a subgroup
 
 layout(binding = 0) readonly buffer X { uvec4 x_units[]; };
 layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
 
 // Where the lane's unit of row i * 8 + lane / 4 begins, and of weights that of the first step of a matrix.
-#define X_FROM(i) (FEW ? x_of_few[i] : x_from + (i) * 8 * N_UNITS)
+#define X_FROM(i) (SMALL_M ? x_of_small_m[i] : x_from + (i) * 8 * N_UNITS)
 #define W_FROM(c) (w_from + (c) * 16 * N_UNITS)
 
 #define LOAD_HALF(x_to, w_to, at, half)                                                                \
@@ -133,11 +133,11 @@ void main()
         return;
     const uint line = gl_SubgroupInvocationID / 4, part = gl_SubgroupInvocationID % 4;
     // The last rows begin earlier, so that all of them exist; what others store is not stored again.
-    const uint begin = FEW ? first_row : min(first_row, uint(push.rows) - ROWS * MATRIX_M);
+    const uint begin = SMALL_M ? first_row : min(first_row, uint(push.rows) - ROWS * MATRIX_M);
     const uint x_from = uint(push.x_at) + (begin + line) * N_UNITS + part;
-    uint x_of_few[2 * ROWS];
+    uint x_of_small_m[2 * ROWS];
     [[unroll]] for (uint i = 0; i < 2 * ROWS; i++)
-        x_of_few[i] = uint(push.x_at) + min(begin + i * 8 + line, n_rows - 1) * N_UNITS + part;
+        x_of_small_m[i] = uint(push.x_at) + min(begin + i * 8 + line, n_rows - 1) * N_UNITS + part;
     const uint w_from = uint(push.weight_at) + (first_column + gl_SubgroupInvocationID / 8) * N_UNITS + gl_SubgroupInvocationID % 8;
 
     uvec4 x0[2 * ROWS], x1[2 * ROWS], x2[2 * ROWS], x3[2 * ROWS], x4[2 * ROWS], x5[2 * ROWS], x6[2 * ROWS], x7[2 * ROWS];
