@@ -24,17 +24,17 @@ layout(constant_id = RVIT_ATTENTION_COLUMNS) const uint COLUMNS = 8;
 // A unit is 16 bytes.
 #if IN_F16
 #define UNIT uvec4
-#define UNIT_FOURS 2
+#define UNIT_VEC4S 2
 #define UNIT_AT(words, at) uvec4(words[at], words[(at) + 1])
-vec4 unit_four(uvec4 unit, uint i)
+vec4 unit_vec4(uvec4 unit, uint i)
 {
     return half4_decode(i == 0 ? unit.xy : unit.zw, IN_BF16);
 }
 #else
 #define UNIT vec4
-#define UNIT_FOURS 1
+#define UNIT_VEC4S 1
 #define UNIT_AT(words, at) words[at]
-vec4 unit_four(vec4 unit, uint i)
+vec4 unit_vec4(vec4 unit, uint i)
 {
     return unit;
 }
@@ -43,9 +43,9 @@ vec4 unit_four(vec4 unit, uint i)
 const uint ROWS = QUERIES * COLUMNS / THREADS; // a multiple of four
 const uint LINES = THREADS / COLUMNS;
 const uint LANE_KEYS = KEYS / COLUMNS;
-const uint UNITS = D4 / UNIT_FOURS;
+const uint UNITS = D4 / UNIT_VEC4S;
 const uint LANE_UNITS = (UNITS + COLUMNS - 1) / COLUMNS;
-const uint LANE_FOURS = LANE_UNITS * UNIT_FOURS;
+const uint LANE_VEC4S = LANE_UNITS * UNIT_VEC4S;
 const uint FETCHES = (KEYS * UNITS + THREADS - 1) / THREADS;
 // Odd, so that consecutive rows begin in different banks.
 const uint Q_STEP = D4 | 1;
@@ -94,11 +94,11 @@ void stage_queries(attention_tile tile)
         const uint i = f * THREADS + gl_LocalInvocationIndex;
         const uint query = i / UNITS;
         const uint row = min(tile.first_query + query, tile.image.len - 1);
-        const uint at = uint(push.q_at) + head_at(tile, row, push.q_stride4) + i % UNITS * UNIT_FOURS;
+        const uint at = uint(push.q_at) + head_at(tile, row, push.q_stride4) + i % UNITS * UNIT_VEC4S;
         const UNIT unit = UNIT_AT(q_words, at);
         if (i < QUERIES * UNITS)
-            [[unroll]] for (uint j = 0; j < UNIT_FOURS; j++)
-                q_tile[(query % ROWS * LINES + query / ROWS) * Q_STEP + i % UNITS * UNIT_FOURS + j] = unit_four(unit, j);
+            [[unroll]] for (uint j = 0; j < UNIT_VEC4S; j++)
+                q_tile[(query % ROWS * LINES + query / ROWS) * Q_STEP + i % UNITS * UNIT_VEC4S + j] = unit_vec4(unit, j);
     }
 }
 
@@ -109,8 +109,8 @@ void fetch(attention_tile tile, uint first_key, out UNIT k_next[FETCHES], out UN
     [[unroll]] for (uint f = 0; f < FETCHES; f++) {
         const uint i = f * THREADS + gl_LocalInvocationIndex;
         const uint key = min(first_key + i / UNITS, last);
-        const uint k_at = uint(push.k_at) + head_at(tile, key, push.k_stride4) + i % UNITS * UNIT_FOURS;
-        const uint v_at = uint(push.v_at) + head_at(tile, key, push.v_stride4) + i % UNITS * UNIT_FOURS;
+        const uint k_at = uint(push.k_at) + head_at(tile, key, push.k_stride4) + i % UNITS * UNIT_VEC4S;
+        const uint v_at = uint(push.v_at) + head_at(tile, key, push.v_stride4) + i % UNITS * UNIT_VEC4S;
         k_next[f] = UNIT_AT(k_words, k_at);
         v_next[f] = UNIT_AT(v_words, v_at);
     }
@@ -148,15 +148,15 @@ void find_logits(uint line, uint column, out float logits[ROWS][LANE_KEYS])
         UNIT k[LANE_KEYS];
         [[unroll]] for (uint c = 0; c < LANE_KEYS; c++)
             k[c] = k_tile[(c * COLUMNS + column) * KV_STEP + u];
-        [[unroll]] for (uint i = 0; i < UNIT_FOURS; i++)
+        [[unroll]] for (uint i = 0; i < UNIT_VEC4S; i++)
             [[unroll]] for (uint r = 0; r < ROWS; r++) {
-                const vec4 q = q_tile[(r * LINES + line) * Q_STEP + u * UNIT_FOURS + i];
+                const vec4 q = q_tile[(r * LINES + line) * Q_STEP + u * UNIT_VEC4S + i];
                 [[unroll]] for (uint c = 0; c < LANE_KEYS; c++) {
-                    const vec4 four = unit_four(k[c], i);
-                    logits[r][c] += q.x * four.x;
-                    logits[r][c] += q.y * four.y;
-                    logits[r][c] += q.z * four.z;
-                    logits[r][c] += q.w * four.w;
+                    const vec4 value = unit_vec4(k[c], i);
+                    logits[r][c] += q.x * value.x;
+                    logits[r][c] += q.y * value.y;
+                    logits[r][c] += q.z * value.z;
+                    logits[r][c] += q.w * value.w;
                 }
             }
     }
@@ -218,7 +218,7 @@ void pass_weights(uint line, uint column, inout float weights[ROWS][LANE_KEYS])
 }
 
 // Adds the weighted values of COLUMNS keys of the block; their weights begin at a slot.
-void add_values(uint first, uint slot, uint line, uint column, inout vec4 sums[ROWS][LANE_FOURS])
+void add_values(uint first, uint slot, uint line, uint column, inout vec4 sums[ROWS][LANE_VEC4S])
 {
     [[unroll]] for (uint key = 0; key < COLUMNS; key++) {
         vec4 weights[ROWS / 4];
@@ -226,10 +226,10 @@ void add_values(uint first, uint slot, uint line, uint column, inout vec4 sums[R
             weights[r / 4] = get_rows(slot + key, line, r);
         [[unroll]] for (uint n = 0; n < LANE_UNITS; n++) {
             const UNIT v = v_tile[(first + key) * KV_STEP + min(n * COLUMNS + column, UNITS - 1)];
-            [[unroll]] for (uint i = 0; i < UNIT_FOURS; i++) {
-                const vec4 four = unit_four(v, i);
+            [[unroll]] for (uint i = 0; i < UNIT_VEC4S; i++) {
+                const vec4 value = unit_vec4(v, i);
                 [[unroll]] for (uint r = 0; r < ROWS; r++)
-                    sums[r][n * UNIT_FOURS + i] += weights[r / 4][r % 4] * four;
+                    sums[r][n * UNIT_VEC4S + i] += weights[r / 4][r % 4] * value;
             }
         }
     }
@@ -251,13 +251,13 @@ void main()
 #endif
     stage_queries(tile);
 
-    vec4 sums[ROWS][LANE_FOURS];
+    vec4 sums[ROWS][LANE_VEC4S];
     float maximum[ROWS];
     float total[ROWS];
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         maximum[r] = 0.5 * NEVER;
         total[r] = 0.0;
-        [[unroll]] for (uint n = 0; n < LANE_FOURS; n++)
+        [[unroll]] for (uint n = 0; n < LANE_VEC4S; n++)
             sums[r][n] = vec4(0.0);
     }
 
@@ -285,7 +285,7 @@ void main()
         [[unroll]] for (uint r = 0; r < ROWS; r++) {
             const float shrunk = exp2(maximum_before[r] - maximum[r]);
             total[r] *= shrunk;
-            [[unroll]] for (uint n = 0; n < LANE_FOURS; n++)
+            [[unroll]] for (uint n = 0; n < LANE_VEC4S; n++)
                 sums[r][n] *= shrunk;
             [[unroll]] for (uint c = 0; c < LANE_KEYS; c++) {
                 logits[r][c] = exp2(logits[r][c] - maximum[r]);
@@ -309,8 +309,8 @@ void main()
         const uint query = tile.first_query + line * ROWS + r;
         const float inverse = inverse_total(total[r]);
         if (query < len) {
-            [[unroll]] for (uint n = 0; n < LANE_FOURS; n++) {
-                const uint d4 = (n / UNIT_FOURS * COLUMNS + column) * UNIT_FOURS + n % UNIT_FOURS;
+            [[unroll]] for (uint n = 0; n < LANE_VEC4S; n++) {
+                const uint d4 = (n / UNIT_VEC4S * COLUMNS + column) * UNIT_VEC4S + n % UNIT_VEC4S;
                 if (d4 < D4)
                     store_out(tile, query, d4, sums[r][n] * inverse);
             }

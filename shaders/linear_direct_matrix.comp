@@ -8,7 +8,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #define LINEAR_UNITS 1
-#define LINEAR_FOURS 1
+#define LINEAR_VEC4 1
 #include "common/interface.h"
 #include "common/group.glsl"
 #include "common/storage.glsl"
@@ -19,7 +19,7 @@
 #define SPEC_MATRIX_K RVIT_LINEAR_MATRIX_K
 #include "common/matrix.glsl"
 #include "common/matrix_rows.glsl"
-#include "common/linear_eights.glsl"
+#include "common/linear_vec8.glsl"
 
 layout(constant_id = RVIT_LINEAR_TILE_M) const uint TILE_M = 64;
 layout(constant_id = RVIT_LINEAR_TILE_N) const uint TILE_N = 64;
@@ -92,8 +92,8 @@ layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
 #define STORE_ROWS(n)                                                             \
     if (n < ROWS) {                                                               \
         const uint r = n < ROWS ? n : 0;                                          \
-        const eight residual0 = RESIDUAL_OF(r, 0), residual1 = RESIDUAL_OF(r, 1); \
-        const eight residual2 = RESIDUAL_OF(r, 2), residual3 = RESIDUAL_OF(r, 3); \
+        const vec8 residual0 = RESIDUAL_OF(r, 0), residual1 = RESIDUAL_OF(r, 1); \
+        const vec8 residual2 = RESIDUAL_OF(r, 2), residual3 = RESIDUAL_OF(r, 3); \
         STORE(r, 0, residual0)                                                    \
         STORE(r, 1, residual1)                                                    \
         STORE(r, 2, residual2)                                                    \
@@ -101,19 +101,19 @@ layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
     }
 
 // Of eight columns the neighbours, or of four.
-eight residual_of(uint row, uint column4)
+vec8 residual_of(uint row, uint column4)
 {
     if (COLUMNS == 4)
-        return residual_of_eight(row, column4 / 2);
-    return eight(residual_of_four(row, column4), vec4(0.0));
+        return residual_vec8(row, column4 / 2);
+    return vec8(residual_vec4(row, column4), vec4(0.0));
 }
 
-void store(vec4 low, vec4 high, eight residual, uint row, uint column4)
+void store(vec4 low, vec4 high, vec8 residual, uint row, uint column4)
 {
     if (COLUMNS == 4)
-        store_eight(eight(low, high), residual, row, column4 / 2);
+        store_vec8(vec8(low, high), residual, row, column4 / 2);
     else
-        store_four(low, residual.low, row, column4);
+        store_vec4(low, residual.low, row, column4);
 }
 
 void main()
@@ -159,8 +159,8 @@ void main()
     [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
         vec2 pair = vec2(0.0);
         if ((FLAGS & RVIT_LINEAR_HAS_BIAS) != 0) {
-            const vec4 four = bias_values[uint(push.bias_at) + column4 + c / 2];
-            pair = c % 2 == 0 ? four.xy : four.zw;
+            const vec4 bias4 = bias_values[uint(push.bias_at) + column4 + c / 2];
+            pair = c % 2 == 0 ? bias4.xy : bias4.zw;
         }
         MATRIX_SUM bias;
         [[unroll]] for (uint i = 0; i < 8; i++)

@@ -15,7 +15,7 @@
 #define SPEC_MATRIX_N RVIT_LINEAR_MATRIX_N
 #define SPEC_MATRIX_K RVIT_LINEAR_MATRIX_K
 #include "common/matrix.glsl"
-#include "common/linear_eights.glsl"
+#include "common/linear_vec8.glsl"
 
 layout(constant_id = RVIT_LINEAR_TILE_M) const uint TILE_M = 64;
 layout(constant_id = RVIT_LINEAR_TILE_N) const uint TILE_N = 64;
@@ -78,11 +78,11 @@ void finish(SUMS4 low_sums, SUMS4 high_sums, uint row, uint column8, uint n_rows
     if (row >= n_rows || column8 >= out8)
         return;
 #if IN_I8
-    const eight sums = eight(number_of(low_sums, row, column8 * 2), number_of(high_sums, row, column8 * 2 + 1));
+    const vec8 sums = vec8(number_of(low_sums, row, column8 * 2), number_of(high_sums, row, column8 * 2 + 1));
 #else
-    const eight sums = eight(low_sums, high_sums);
+    const vec8 sums = vec8(low_sums, high_sums);
 #endif
-    store_eight(sums, residual_of_eight(row, column8), row, column8);
+    store_vec8(sums, residual_vec8(row, column8), row, column8);
 }
 
 bool has_feature(uint first_unit, uint unit, uint n_units)

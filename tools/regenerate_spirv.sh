@@ -14,7 +14,7 @@ kept=shaders/spirv
 sources() {
     sed -nE '/^[a-z0-9_]+_matrix +/p' shaders/variants.txt | sha256sum | sed 's/-$/variants.txt/'
     (cd shaders && sha256sum attention_matrix.comp attention_rows.comp linear_matrix.comp linear_direct_matrix.comp \
-        common/{activate,attention,group,linear,linear_eights,math,matrix,matrix_rows,seqlens,storage}.glsl common/interface.h)
+        common/{activate,attention,group,linear,linear_vec8,math,matrix,matrix_rows,seqlens,storage}.glsl common/interface.h)
 }
 
 work=$(mktemp -d)

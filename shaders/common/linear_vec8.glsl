@@ -1,7 +1,7 @@
 // How the matrix tier's linear shaders store eight columns of a row at a time. Define OUT_F16 or not, IN_I8 or not, and include
 // linear.glsl.
-#ifndef LINEAR_EIGHTS_GLSL
-#define LINEAR_EIGHTS_GLSL
+#ifndef LINEAR_VEC8_GLSL
+#define LINEAR_VEC8_GLSL
 
 #if OUT_F16
 layout(binding = 3) readonly buffer Residual { uvec4 residual_units[]; };
@@ -10,19 +10,19 @@ layout(binding = 4) buffer Out { uvec4 out_units[]; };
 layout(binding = 3) readonly buffer Residual { vec4 residual_words[]; };
 layout(binding = 4) buffer Out { vec4 out_words[]; };
 #endif
-#if LINEAR_FOURS
+#if LINEAR_VEC4
 #if OUT_F16
-layout(binding = 3) readonly buffer ResidualFours { uvec2 residual_fours[]; };
-layout(binding = 4) buffer OutFours { uvec2 out_fours[]; };
-#define residual_four(at) half4_decode(residual_fours[uint(push.residual_at) * 2 + (at)], OUT_BF16)
-#define out_four(at, value) out_fours[uint(push.out_at) * 2 + (at)] = out_pack(value)
+layout(binding = 3) readonly buffer ResidualVec4 { uvec2 residual_vec4s[]; };
+layout(binding = 4) buffer OutVec4 { uvec2 out_vec4s[]; };
+#define load_residual4(at) half4_decode(residual_vec4s[uint(push.residual_at) * 2 + (at)], OUT_BF16)
+#define store_out4(at, value) out_vec4s[uint(push.out_at) * 2 + (at)] = out_pack(value)
 #else
-#define residual_four(at) residual_words[uint(push.residual_at) + (at)]
-#define out_four(at, value) out_words[uint(push.out_at) + (at)] = value
+#define load_residual4(at) residual_words[uint(push.residual_at) + (at)]
+#define store_out4(at, value) out_words[uint(push.out_at) + (at)] = value
 #endif
 #endif
 
-struct eight {
+struct vec8 {
     vec4 low, high;
 };
 
@@ -43,9 +43,9 @@ uvec2 out_pack(vec4 value)
 #endif
 
 // What is added to eight columns of a row; of eight gates and values, to the four that they make. Zeros where nothing is.
-eight residual_of_eight(uint row, uint column8)
+vec8 residual_vec8(uint row, uint column8)
 {
-    eight found = eight(vec4(0.0), vec4(0.0));
+    vec8 found = vec8(vec4(0.0), vec4(0.0));
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) == 0)
         return found;
     const uint at = (push.period == 0 ? row : row % uint(push.period)) * (uint(push.out4) / 2) + column8;
@@ -55,19 +55,19 @@ eight residual_of_eight(uint row, uint column8)
         found.low = half4_decode(at % 2 == 0 ? unit.xy : unit.zw, OUT_BF16);
     } else {
         const uvec4 unit = residual_units[uint(push.residual_at) + at];
-        found = eight(half4_decode(unit.xy, OUT_BF16), half4_decode(unit.zw, OUT_BF16));
+        found = vec8(half4_decode(unit.xy, OUT_BF16), half4_decode(unit.zw, OUT_BF16));
     }
 #else
     if ((FLAGS & RVIT_LINEAR_GATED) != 0)
         found.low = residual_words[uint(push.residual_at) + at];
     else
-        found = eight(residual_words[uint(push.residual_at) + at * 2], residual_words[uint(push.residual_at) + at * 2 + 1]);
+        found = vec8(residual_words[uint(push.residual_at) + at * 2], residual_words[uint(push.residual_at) + at * 2 + 1]);
 #endif
     return found;
 }
 
 // Stores what comes of eight columns of a row and their residual.
-void store_eight(eight sums, eight residual, uint row, uint column8)
+void store_vec8(vec8 sums, vec8 residual, uint row, uint column8)
 {
     const uint at = row * (uint(push.out4) / 2) + column8;
     if ((FLAGS & RVIT_LINEAR_GATED) != 0) {
@@ -98,21 +98,21 @@ void store_eight(eight sums, eight residual, uint row, uint column8)
 #endif
 }
 
-#if LINEAR_FOURS
+#if LINEAR_VEC4
 // The same of four columns, which are not gated.
-vec4 residual_of_four(uint row, uint column4)
+vec4 residual_vec4(uint row, uint column4)
 {
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) == 0)
         return vec4(0.0);
-    return residual_four((push.period == 0 ? row : row % uint(push.period)) * uint(push.out4) + column4);
+    return load_residual4((push.period == 0 ? row : row % uint(push.period)) * uint(push.out4) + column4);
 }
 
-void store_four(vec4 sums, vec4 residual, uint row, uint column4)
+void store_vec4(vec4 sums, vec4 residual, uint row, uint column4)
 {
     vec4 value = activate(sums);
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0)
         value += residual;
-    out_four(row * uint(push.out4) + column4, value);
+    store_out4(row * uint(push.out4) + column4, value);
 }
 #endif
 
