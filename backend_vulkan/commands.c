@@ -119,11 +119,11 @@ static rvit_status find_room(vk_commands *c, const rvit_vk_recorder *dry, chunk 
 static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, int32_t n_ops)
 {
     if (recorder->indirect != NULL)
-        RVIT_TRY(rvit_vk_record_grids(recorder, -1));
+        RVIT_TRY(rvit_vk_record_dispatch_sizes(recorder, -1));
     for (int32_t i = 0; i < n_ops; i++) {
         RVIT_TRY(rvit_vk_record_op(recorder, &ops[i]));
         if (recorder->indirect != NULL)
-            RVIT_TRY(rvit_vk_record_grids(recorder, i));
+            RVIT_TRY(rvit_vk_record_dispatch_sizes(recorder, i));
     }
     return RVIT_OK;
 }

@@ -117,7 +117,7 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
     device->base.binds_capacity = 1;
     device->base.bytes = RVIT_PRECISION_AUTO;
     RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
-    RVIT_TRY(rvit_vk_grids_open(device, NULL, &device->grids));
+    RVIT_TRY(rvit_vk_dispatch_sizes_open(device, NULL, &device->dispatch_sizes));
     const rvit_detail kept = rvit_detail_keep();
     if (!desc->skip_self_test)
         RVIT_TRY(rvit_detail_settle(&kept, prove(device, desc)));
@@ -233,7 +233,7 @@ void rvit_vk_device_destroy(rvit_device *base)
         /* The streams have waited for their work. A caller's device may have other work, which is not waited for. */
         if (!device->borrowed)
             (void)device->vk.vkDeviceWaitIdle(device->handle);
-        rvit_vk_buffer_close(device, &device->grids);
+        rvit_vk_buffer_close(device, &device->dispatch_sizes);
         rvit_vk_pipelines_destroy(device);
         device->vk.vkDestroyPipelineCache(device->handle, device->pipeline_cache, NULL);
         if (!device->borrowed)

@@ -31,7 +31,7 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
                                            [RVIT_LAYERNORM_FLAGS] = flags_of(args),
                                            [RVIT_LAYERNORM_HELD] = held <= MAX_HELD ? held : 1,
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
-                                 .groups = {.rows = args->rows.capacity, .divide = rows, .live = rvit_vk_grid_live(args->rows)}};
+                                 .groups = {.rows = args->rows.capacity, .divide = rows, .live = rvit_vk_dispatch_live(args->rows)}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(layernorm, x, half_in ? 8 : 16), RVIT_VK_ARRAY(layernorm, src_rows, 4),
                  RVIT_VK_ARRAY(layernorm, gamma, 16), RVIT_VK_ARRAY(layernorm, beta, 16),
                  RVIT_VK_ARRAY(layernorm, out,

@@ -78,7 +78,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                  .groups = {.rows = args->rows.capacity,
                                             .divide = shape.tile_m,
                                             .times = (columns + shape.tile_n - 1) / shape.tile_n,
-                                            .live = rvit_vk_grid_live(args->rows)}};
+                                            .live = rvit_vk_dispatch_live(args->rows)}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(linear, x, in_unit), RVIT_VK_ARRAY(linear, weight, in_unit),
                  RVIT_VK_ARRAY(linear, bias, 16), RVIT_VK_ARRAY(linear, residual, out_unit), RVIT_VK_ARRAY(linear, out, out_unit),
                  RVIT_VK_OPTIONAL(linear, live));

@@ -40,9 +40,9 @@ rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_ar
     (void)rvit_vk_bind(recorder, &dispatch, RVIT_N_SLOTS_match, 4);
     if (windows)
         push.windows_at = rvit_vk_bind(recorder, &dispatch, RVIT_SLOT(match, window_cu_seqlens), 4);
-    const rvit_vk_grid_list own = rvit_vk_find_own_grids(recorder);
-    push.n_grids = own.n;
-    push.grids_at = own.grids_at;
+    const rvit_vk_dispatch_size_list own = rvit_vk_find_own_dispatch_sizes(recorder);
+    push.n_dispatch_sizes = own.n;
+    push.dispatch_sizes_at = own.sizes_at;
     push.rules_at = own.rules_at;
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -15,7 +15,7 @@ static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
 }
 
 /* Select and match write new layouts and, in a program, the grids of the indirect dispatches that depend on them. */
-static int makes_grids(const rvit_op *op)
+static int makes_dispatch_sizes(const rvit_op *op)
 {
     return op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
 }
@@ -23,24 +23,24 @@ static int makes_grids(const rvit_op *op)
 /* Compute-only barriers do not cover transfers, nor memory that indirect dispatches read. */
 static int needs_full_barrier(const rvit_vk_recorder *recorder, const rvit_op *op)
 {
-    return op->type == RVIT_OP_COPY || (makes_grids(op) && recorder->indirect != NULL && recorder->indirect->n_slots > 0);
+    return op->type == RVIT_OP_COPY || (makes_dispatch_sizes(op) && recorder->indirect != NULL && recorder->indirect->n_slots > 0);
 }
 
 /* Lists the arrays of the op, and the grids if it writes or reads any. */
 static void list_accesses(rvit_vk_recorder *recorder, const rvit_op *op)
 {
     const int n = rvit_op_accesses(op, recorder->accesses);
-    int reads_grid = 0;
+    int reads_sizes = 0;
     for (int a = 0; a < n; a++)
-        reads_grid |= recorder->accesses[a].live && recorder->accesses[a].view.buffer != NULL && recorder->indirect != NULL;
+        reads_sizes |= recorder->accesses[a].live && recorder->accesses[a].view.buffer != NULL && recorder->indirect != NULL;
     /* The fusing shader could write the scores that it receives. */
     if (op->type == RVIT_OP_SELECT && op->select.fuse_x.buffer != NULL)
         recorder->accesses[RVIT_SLOT(select, scores)].writes = 1;
     recorder->n_accesses = n;
-    if (!makes_grids(op) && !reads_grid)
+    if (!makes_dispatch_sizes(op) && !reads_sizes)
         return;
-    recorder->accesses[n] = rvit_vk_grids_access(recorder);
-    recorder->accesses[n].writes = (uint8_t)makes_grids(op);
+    recorder->accesses[n] = rvit_vk_dispatch_sizes_access(recorder);
+    recorder->accesses[n].writes = (uint8_t)makes_dispatch_sizes(op);
     recorder->n_accesses = n + 1;
 }
 
@@ -57,7 +57,7 @@ rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
 }
 
 /* Workgroups have 32-bit indices and are spread over two dimensions of the grid. */
-static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
+static int dispatch_fits(const rvit_vk_device *device, const rvit_op *op)
 {
     const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
     double groups = 0.0;
@@ -117,7 +117,7 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
         return supports_copy(&op->copy);
     if (most_bound(op) > rvit_vk_most_bindings(device))
         return "it binds more arrays than the device does (maxPerStageDescriptorStorageBuffers)";
-    if (!grid_fits(device, op))
+    if (!dispatch_fits(device, op))
         return "it needs more workgroups than the device can dispatch";
     return rvit_vk_loops_fit(device, op);
 }

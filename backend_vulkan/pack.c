@@ -12,7 +12,7 @@ rvit_status rvit_vk_record_pack(rvit_vk_recorder *recorder, const rvit_pack_args
                                  .groups = {.rows = args->rows.capacity,
                                             .multiply = args->row_size / unit,
                                             .divide = RVIT_MAX_THREADS,
-                                            .live = rvit_vk_grid_live(args->rows)}};
+                                            .live = rvit_vk_dispatch_live(args->rows)}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(pack, source, unit), RVIT_VK_ARRAY(pack, src_rows, 4),
                  RVIT_VK_ARRAY(pack, destination, unit), RVIT_VK_OPTIONAL(pack, live));
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);

@@ -11,7 +11,7 @@ rvit_status rvit_vk_record_positions(rvit_vk_recorder *recorder, const rvit_posi
         .shader = RVIT_VK_POSITIONS_VK,
         .specs = {[RVIT_POSITIONS_FLAGS] = (args->keep.buffer != NULL ? RVIT_POSITIONS_HAS_KEEP : 0) |
                                            (args->positions.buffer != NULL ? RVIT_POSITIONS_HAS_POSITIONS : 0)},
-        .groups = {.rows = args->rows.capacity, .divide = RVIT_MAX_THREADS, .live = rvit_vk_grid_live(args->rows)}};
+        .groups = {.rows = args->rows.capacity, .divide = RVIT_MAX_THREADS, .live = rvit_vk_dispatch_live(args->rows)}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(positions, src_rows, 4), RVIT_VK_ARRAY(positions, keep, 4),
                  RVIT_VK_ARRAY(positions, positions, 4), RVIT_VK_ARRAY(positions, out, 4), RVIT_VK_OPTIONAL(positions, live));
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);

@@ -69,7 +69,7 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
     RVIT_TRY_MEMORY(program->views);
     if (indirect->n_slots == 0)
         return RVIT_OK;
-    RVIT_TRY(rvit_vk_grids_open(device, indirect, &indirect->memory));
+    RVIT_TRY(rvit_vk_dispatch_sizes_open(device, indirect, &indirect->memory));
     atomic_fetch_add(&device->base.device_allocations, 1);
     atomic_fetch_add(&device->base.working_size, indirect->memory.base.size);
     program->working_size = indirect->memory.base.size;
@@ -82,7 +82,7 @@ static rvit_status record_program(rvit_vk_recorder *recorder, const vk_program *
     double work = 0.0;
     recorder->commands = program->commands[at];
     RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
-    RVIT_TRY(rvit_vk_record_grids(recorder, -1));
+    RVIT_TRY(rvit_vk_record_dispatch_sizes(recorder, -1));
     for (int32_t i = 0; i < program->n_ops; i++) {
         if (is_cut(recorder->device, &program->ops[i], &work)) {
             RVIT_TRY(rvit_vk_record_end(recorder));
@@ -90,7 +90,7 @@ static rvit_status record_program(rvit_vk_recorder *recorder, const vk_program *
             RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
         }
         RVIT_TRY(rvit_vk_record_op(recorder, &program->ops[i]));
-        RVIT_TRY(rvit_vk_record_grids(recorder, i));
+        RVIT_TRY(rvit_vk_record_dispatch_sizes(recorder, i));
     }
     return rvit_vk_record_end(recorder);
 }
@@ -100,20 +100,20 @@ static rvit_status dry_run(rvit_vk_device *device, vk_program *program, rvit_vk_
 {
     rvit_alloc *alloc = &device->base.alloc;
     rvit_vk_indirect *indirect = &program->indirect;
-    rvit_vk_indirect_grid *room = rvit_alloc_array(alloc, (size_t)program->n_ops * RVIT_VK_OP_MAX_DISPATCH, sizeof *room);
+    rvit_vk_dispatch_size *room = rvit_alloc_array(alloc, (size_t)program->n_ops * RVIT_VK_OP_MAX_DISPATCH, sizeof *room);
     RVIT_TRY_MEMORY(room);
-    *indirect = (rvit_vk_indirect){.grids = room, .ops = program->ops};
+    *indirect = (rvit_vk_indirect){.sizes = room, .ops = program->ops};
     rvit_status status = record_ops(dry, program->ops, program->n_ops);
-    indirect->grids = status != RVIT_OK ? NULL : rvit_alloc_array(alloc, (size_t)indirect->n_grids, sizeof *indirect->grids);
-    if (indirect->grids != NULL)
-        memcpy(indirect->grids, room, (size_t)indirect->n_grids * sizeof *room);
+    indirect->sizes = status != RVIT_OK ? NULL : rvit_alloc_array(alloc, (size_t)indirect->n_sizes, sizeof *indirect->sizes);
+    if (indirect->sizes != NULL)
+        memcpy(indirect->sizes, room, (size_t)indirect->n_sizes * sizeof *room);
     else if (status == RVIT_OK)
         status = RVIT_OUT_OF_HOST_MEMORY;
     rvit_alloc_free(alloc, room);
     RVIT_TRY(status);
-    rvit_vk_number_grids(indirect);
+    rvit_vk_number_dispatch_sizes(indirect);
     for (int32_t i = -1; i < program->n_ops; i++)
-        RVIT_TRY(rvit_vk_record_grids(dry, i));
+        RVIT_TRY(rvit_vk_record_dispatch_sizes(dry, i));
     return RVIT_OK;
 }
 
@@ -149,7 +149,7 @@ static void close_program(rvit_vk_device *device, vk_program *program)
         device->vk.vkDestroyBufferView(device->handle, program->views[i], NULL);
     atomic_fetch_sub(&device->base.working_size, program->working_size);
     rvit_vk_buffer_close(device, &program->indirect.memory);
-    rvit_alloc_free(&device->base.alloc, program->indirect.grids);
+    rvit_alloc_free(&device->base.alloc, program->indirect.sizes);
     rvit_alloc_free(&device->base.alloc, program->ops);
     rvit_alloc_free(&device->base.alloc, program->views);
     rvit_alloc_free(&device->base.alloc, program->commands);

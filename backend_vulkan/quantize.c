@@ -23,7 +23,7 @@ rvit_status rvit_vk_record_quantize(rvit_vk_recorder *recorder, const rvit_quant
                                            [RVIT_QUANTIZE_HELD] = held <= MAX_HELD ? held : 1,
                                            [RVIT_QUANTIZE_ACTIVATION] = (uint32_t)args->activation,
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, RVIT_F32)},
-                                 .groups = {.rows = args->rows.capacity, .divide = rows, .live = rvit_vk_grid_live(args->rows)}};
+                                 .groups = {.rows = args->rows.capacity, .divide = rows, .live = rvit_vk_dispatch_live(args->rows)}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(quantize, x, half ? 8 : 16), RVIT_VK_ARRAY(quantize, bias, 16),
                  RVIT_VK_OPTIONAL(quantize, static_scale), RVIT_VK_ARRAY(quantize, out, 4), RVIT_VK_ARRAY(quantize, out_scales, 4),
                  RVIT_VK_OPTIONAL(quantize, saturated));

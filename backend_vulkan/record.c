@@ -149,7 +149,7 @@ void rvit_vk_bind_all(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispat
 
 /* Computing a grid on the device costs as much as the barrier before it. Where nearly all rows are live, the few workgroups past them exit
    by themselves. */
-rvit_view rvit_vk_grid_live(rvit_rows rows)
+rvit_view rvit_vk_dispatch_live(rvit_rows rows)
 {
     return rows.padded == RVIT_ROWS_PADDED ? (rvit_view){NULL, 0} : rows.live;
 }
@@ -212,13 +212,13 @@ static rvit_status bind_descriptors(rvit_vk_recorder *recorder, const rvit_vk_di
     return RVIT_OK;
 }
 
-static rvit_status dispatch_grid(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups)
+static rvit_status dispatch_groups(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups)
 {
     rvit_vk_device *device = recorder->device;
     if (groups->live.buffer != NULL && recorder->indirect != NULL) {
-        const rvit_vk_indirect_grid *grid = rvit_vk_find_grid(recorder, groups);
+        const rvit_vk_dispatch_size *size = rvit_vk_find_dispatch_size(recorder, groups);
         device->vk.vkCmdDispatchIndirect(recorder->commands, recorder->indirect->memory.handle,
-                                         (VkDeviceSize)rvit_vk_grid_offset(grid->slot));
+                                         (VkDeviceSize)rvit_vk_dispatch_size_offset(size->slot));
         return RVIT_OK;
     }
     const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
@@ -247,7 +247,7 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
     if (recorder->commands == VK_NULL_HANDLE) {
         recorder->n_views += dispatch->n_texels;
         if (groups.live.buffer != NULL && recorder->indirect != NULL)
-            (void)rvit_vk_find_grid(recorder, &groups);
+            (void)rvit_vk_find_dispatch_size(recorder, &groups);
         return rvit_vk_want_pipeline(recorder, &wanted);
     }
     VkPipeline pipeline;
@@ -255,32 +255,32 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
     device->vk.vkCmdBindPipeline(recorder->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     RVIT_TRY(bind_descriptors(recorder, dispatch, wanted.layout));
     device->vk.vkCmdPushConstants(recorder->commands, wanted.layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, push_size, push);
-    return dispatch_grid(recorder, &groups);
+    return dispatch_groups(recorder, &groups);
 }
 
 /* Computes all grids of one live count. */
-static rvit_status record_grids(rvit_vk_recorder *recorder, rvit_view live, const rvit_vk_grid_list *list)
+static rvit_status record_sizes(rvit_vk_recorder *recorder, rvit_view live, const rvit_vk_dispatch_size_list *list)
 {
-    struct rvit_indirect_push push = {.n_grids = list->n, .grids_at = list->grids_at, .rules_at = list->rules_at};
+    struct rvit_indirect_push push = {.n_dispatch_sizes = list->n, .dispatch_sizes_at = list->sizes_at, .rules_at = list->rules_at};
     rvit_vk_dispatch dispatch = {.shader = RVIT_VK_INDIRECT_VK, .groups = {.rows = 1}};
-    enum { LIVE, GRIDS, N };
+    enum { LIVE, SIZES, N };
     recorder->accesses[LIVE] = (rvit_access){.name = "live", .view = live, .size = 4, .reads = 1, .live = 1};
-    recorder->accesses[GRIDS] = rvit_vk_grids_access(recorder);
+    recorder->accesses[SIZES] = rvit_vk_dispatch_sizes_access(recorder);
     recorder->n_accesses = N;
-    (void)rvit_vk_bind(recorder, &dispatch, GRIDS, 4);
+    (void)rvit_vk_bind(recorder, &dispatch, SIZES, 4);
     push.live_at = rvit_vk_bind(recorder, &dispatch, LIVE, 4);
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }
 
-rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer)
+rvit_status rvit_vk_record_dispatch_sizes(rvit_vk_recorder *recorder, int32_t producer)
 {
     const rvit_vk_indirect *indirect = recorder->indirect;
-    rvit_vk_grid_list list;
+    rvit_vk_dispatch_size_list list;
     int recorded = 0;
-    for (int32_t i = -1; (i = rvit_vk_next_grids(indirect, producer, i + 1, &list)) >= 0;) {
+    for (int32_t i = -1; (i = rvit_vk_next_dispatch_sizes(indirect, producer, i + 1, &list)) >= 0;) {
         rvit_vk_record_barrier(recorder);
         recorded = 1;
-        RVIT_TRY(record_grids(recorder, indirect->grids[i].groups.live, &list));
+        RVIT_TRY(record_sizes(recorder, indirect->sizes[i].groups.live, &list));
     }
     if (recorded)
         rvit_vk_record_barrier(recorder);

@@ -19,7 +19,7 @@ rvit_status rvit_vk_record_rope(rvit_vk_recorder *recorder, const rvit_rope_args
         .groups = {.rows = args->rows.capacity,
                    .multiply = (int64_t)args->n_heads * args->head_dim / 4,
                    .divide = RVIT_MAX_THREADS,
-                   .live = rvit_vk_grid_live(args->rows)}};
+                   .live = rvit_vk_dispatch_live(args->rows)}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(rope, q, unit), RVIT_VK_ARRAY(rope, k, unit), RVIT_VK_ARRAY(rope, table, 16),
                  RVIT_VK_ARRAY(rope, positions, 4), RVIT_VK_OPTIONAL(rope, live));
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);

@@ -110,9 +110,9 @@ static void bind_selection(selection *s)
     s->push.counts_at = bind(s, RVIT_SLOT(select, counts), 4);
     s->push.error_at = bind(s, RVIT_SLOT(select, error), 4);
     (void)bind(s, RVIT_N_SLOTS_select, 4);
-    const rvit_vk_grid_list own = rvit_vk_find_own_grids(s->recorder);
-    s->push.n_grids = own.n;
-    s->push.grids_at = own.grids_at;
+    const rvit_vk_dispatch_size_list own = rvit_vk_find_own_dispatch_sizes(s->recorder);
+    s->push.n_dispatch_sizes = own.n;
+    s->push.dispatch_sizes_at = own.sizes_at;
     s->push.rules_at = own.rules_at;
 }
 

@@ -18,7 +18,7 @@ rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_
     rvit_vk_dispatch dispatch = {
         .shader = RVIT_VK_UNPACK_VK,
         .specs = {[RVIT_UNPACK_ROWS] = ROWS, [RVIT_UNPACK_BASE_MODE] = base_mode},
-        .groups = {.rows = args->destination_rows.capacity, .divide = ROWS, .live = rvit_vk_grid_live(args->destination_rows)}};
+        .groups = {.rows = args->destination_rows.capacity, .divide = ROWS, .live = rvit_vk_dispatch_live(args->destination_rows)}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(unpack, source, 8), RVIT_VK_ARRAY(unpack, src_rows, 4), RVIT_VK_ARRAY(unpack, base, 8),
                  RVIT_VK_ARRAY(unpack, destination, 8), RVIT_VK_OPTIONAL(unpack, live), RVIT_VK_OPTIONAL(unpack, destination_live));
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);

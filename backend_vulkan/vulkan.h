@@ -157,7 +157,7 @@ typedef struct rvit_vk_device {
     VkPipelineCache pipeline_cache;
     rvit_vk_layout layouts[RVIT_VK_MAX_TEXELS + 1]; /* [texel buffers] */
     rvit_vk_pipeline *pipelines;
-    rvit_vk_buffer grids; /* empty: bound where no program has grids */
+    rvit_vk_buffer dispatch_sizes; /* empty: bound by programs without indirect dispatches */
 } rvit_vk_device;
 
 /* A texel holds four elements. Every device supports these formats for texel buffers. bf16 is no format: shaders decode its words. */
@@ -349,18 +349,18 @@ typedef struct rvit_vk_dispatch {
 } rvit_vk_dispatch;
 
 /* The grid of an indirect dispatch, computed on the device after the op `producer` (-1: before the first op). */
-typedef struct rvit_vk_indirect_grid {
+typedef struct rvit_vk_dispatch_size {
     rvit_vk_groups groups;
     int32_t producer;
     int32_t slot; /* index of the grid in memory */
-} rvit_vk_indirect_grid;
+} rvit_vk_dispatch_size;
 
 /* The indirect dispatches of a program. */
 typedef struct rvit_vk_indirect {
-    rvit_vk_indirect_grid *grids; /* capacity: RVIT_VK_OP_MAX_DISPATCH for each op */
-    int32_t n_grids;
+    rvit_vk_dispatch_size *sizes; /* capacity: RVIT_VK_OP_MAX_DISPATCH for each op */
+    int32_t n_sizes;
     const rvit_op *ops;
-    int32_t n_slots;       /* 0 until the grids are numbered, then n_grids */
+    int32_t n_slots;       /* 0 until the sizes are numbered, then n_sizes */
     rvit_vk_buffer memory; /* of the grids */
 } rvit_vk_indirect;
 
@@ -423,32 +423,32 @@ void rvit_vk_bind_all(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispat
     rvit_vk_bind_all(recorder, dispatch, (const rvit_vk_array[]){__VA_ARGS__}, \
                      sizeof((rvit_vk_array[]){__VA_ARGS__}) / sizeof(rvit_vk_array))
 /* The live count from which the number of workgroups is computed; absent: use the capacity. */
-rvit_view rvit_vk_grid_live(rvit_rows rows);
+rvit_view rvit_vk_dispatch_live(rvit_rows rows);
 rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch, const void *push, uint32_t push_size);
 /* Records the dispatches that compute the grids known after op `producer`, except those that the op computes itself. */
-rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer);
+rvit_status rvit_vk_record_dispatch_sizes(rvit_vk_recorder *recorder, int32_t producer);
 
 /* indirect.c: the grids of indirect dispatches, in the layout of common/grids.glsl. */
 
 /* The grid for a dispatch of the current op; a dry run adds it if it is missing. */
-const rvit_vk_indirect_grid *rvit_vk_find_grid(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups);
+const rvit_vk_dispatch_size *rvit_vk_find_dispatch_size(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups);
 /* Assigns a slot to every grid. */
-void rvit_vk_number_grids(rvit_vk_indirect *indirect);
+void rvit_vk_number_dispatch_sizes(rvit_vk_indirect *indirect);
 /* Opens the memory for all grids; indirect NULL: for none, for the device. */
-rvit_status rvit_vk_grids_open(rvit_vk_device *device, const rvit_vk_indirect *indirect, rvit_vk_buffer *out_grids);
+rvit_status rvit_vk_dispatch_sizes_open(rvit_vk_device *device, const rvit_vk_indirect *indirect, rvit_vk_buffer *out_sizes);
 /* Byte offset of a grid in the memory. */
-int64_t rvit_vk_grid_offset(int32_t slot);
+int64_t rvit_vk_dispatch_size_offset(int32_t slot);
 /* Grids that one dispatch computes, which lie one behind the other. */
-typedef struct rvit_vk_grid_list {
-    int n, grids_at, rules_at;
-} rvit_vk_grid_list;
+typedef struct rvit_vk_dispatch_size_list {
+    int n, sizes_at, rules_at;
+} rvit_vk_dispatch_size_list;
 /* The grids that the current op, a select or match, computes itself. */
-rvit_vk_grid_list rvit_vk_find_own_grids(const rvit_vk_recorder *recorder);
+rvit_vk_dispatch_size_list rvit_vk_find_own_dispatch_sizes(const rvit_vk_recorder *recorder);
 /* The next grids of one live count that are known after op `producer` and not computed by it. Returns the number of the first of them,
    which is `from` or later; -1: there are no more. */
-int32_t rvit_vk_next_grids(const rvit_vk_indirect *indirect, int32_t producer, int32_t from, rvit_vk_grid_list *out_list);
+int32_t rvit_vk_next_dispatch_sizes(const rvit_vk_indirect *indirect, int32_t producer, int32_t from, rvit_vk_dispatch_size_list *out_list);
 /* The memory of the grids, as an access of the op. */
-rvit_access rvit_vk_grids_access(const rvit_vk_recorder *recorder);
+rvit_access rvit_vk_dispatch_sizes_access(const rvit_vk_recorder *recorder);
 
 /* One file for each op. */
 #define RVIT_OP(TYPE, name) rvit_status rvit_vk_record_##name(rvit_vk_recorder *recorder, const rvit_##name##_args *args);

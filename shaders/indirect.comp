@@ -7,10 +7,10 @@
 layout(push_constant) uniform Push { rvit_indirect_push push; };
 layout(binding = 1) readonly buffer Live { int live[]; };
 
-#define GRIDS_BINDING 0
-#include "common/grids.glsl"
+#define DISPATCH_SIZES_BINDING 0
+#include "common/dispatch_sizes.glsl"
 
 void main()
 {
-    store_grids(uint(max(live[push.live_at], 0)), gl_LocalInvocationIndex);
+    store_dispatch_sizes(uint(max(live[push.live_at], 0)), gl_LocalInvocationIndex);
 }

@@ -51,8 +51,8 @@ uint next_at(uint place)
 
 #define far_key(item) next_rows[next_at(item_place(item))]
 #define KEEP_BINDING 2
-#define GRIDS_BINDING 7
-#include "common/grids.glsl"
+#define DISPATCH_SIZES_BINDING 7
+#include "common/dispatch_sizes.glsl"
 #include "common/images.glsl"
 #include "common/keep_marks.glsl"
 #include "common/kth.glsl"
@@ -384,5 +384,5 @@ void main()
             out_cu_seqlens[uint(push.out_cu_seqlens_at) + image + 1] = to;
     }
     if (end == n_images)
-        store_grids(to, rank);
+        store_dispatch_sizes(to, rank);
 }

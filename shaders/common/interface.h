@@ -24,20 +24,20 @@
 /* Memory of a program's own, and one without grids of a device's: two words by which the groups of a select find out which of them is
    the last, then the grids of indirect dispatches, triples of group counts, then for each the rule that it is made by from a row count
    that the device alone knows: groups of ceil(rows * multiply / divide) * times. See common/grids.glsl. */
-#define RVIT_GRIDS_STATE_WORDS 2
-#define RVIT_GRIDS_WORDS 3
-#define RVIT_GRIDS_RULE_WORDS 5
-#define RVIT_GRIDS_MULTIPLY 0
-#define RVIT_GRIDS_DIVIDE 1
-#define RVIT_GRIDS_TIMES 2
-#define RVIT_GRIDS_CAPACITY 3 /* of the rows */
-#define RVIT_GRIDS_MAX_GROUPS 4
+#define RVIT_DISPATCH_STATE_WORDS 2
+#define RVIT_DISPATCH_SIZE_WORDS 3
+#define RVIT_DISPATCH_RULE_WORDS 5
+#define RVIT_DISPATCH_MULTIPLY 0
+#define RVIT_DISPATCH_DIVIDE 1
+#define RVIT_DISPATCH_TIMES 2
+#define RVIT_DISPATCH_CAPACITY 3 /* of the rows */
+#define RVIT_DISPATCH_MAX_GROUPS 4
 
 /* indirect.comp */
 struct rvit_indirect_push {
     int live_at;
-    int n_grids;
-    int grids_at, rules_at; /* of the first, in words past the state */
+    int n_dispatch_sizes;
+    int dispatch_sizes_at, rules_at; /* of the first, in words past the state */
 };
 
 /* linear.comp, linear_direct.comp: out = activation(x weight^T + bias) + residual. out4 counts columns of the product: of a gated one each

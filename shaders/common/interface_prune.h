@@ -44,7 +44,7 @@ struct rvit_select_push {
     int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at; /* input: scores or keep_in */
     /* Of cls_probs, weight or position_scores, in floats, but of a weight in fours of elements; of bias or anchors, in words. */
     int x_at, table_at, bias_at, fuse_x_at;
-    int n_grids, grids_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */
+    int n_dispatch_sizes, dispatch_sizes_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */
 };
 
 /* regroup.comp: a group takes an image after the other; threads take windows. */
@@ -80,7 +80,7 @@ struct rvit_match_push {
     int n_windows, windows_at;
     int share;
     int cu_seqlens_at, k_at, keep_at, out_cu_seqlens_at, src_rows_at, metric_at, next_rows_at;
-    int n_grids, grids_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */
+    int n_dispatch_sizes, dispatch_sizes_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */
 };
 
 /* merge.comp: a thread takes four elements of a row. */

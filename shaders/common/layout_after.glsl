@@ -7,8 +7,8 @@ layout(binding = 3) coherent buffer OutCuSeqlens { uint out_cu_seqlens[]; };
 layout(binding = 4) writeonly buffer SrcRows { int src_rows[]; };
 layout(binding = 6) coherent writeonly buffer Error { int error[]; };
 
-#define GRIDS_BINDING 7
-#include "grids.glsl"
+#define DISPATCH_SIZES_BINDING 7
+#include "dispatch_sizes.glsl"
 
 shared uint is_last;
 
@@ -99,7 +99,7 @@ void lay_out(uint rank)
             }
         }
     }
-    store_grids(before, rank);
+    store_dispatch_sizes(before, rank);
     if (rank == 0) {
         out_cu_seqlens[out_at] = 0;
         const uint found = atomicExchange(smallest_error, 0);
