@@ -127,7 +127,7 @@ rvit_status rvit_vk_buffer_create(rvit_device *base, int64_t size, rvit_buffer_t
 void rvit_vk_buffer_destroy(rvit_buffer *base)
 {
     rvit_vk_buffer *buffer = (rvit_vk_buffer *)base;
-    if (!buffer->borrowed)
+    if (!buffer->is_external)
         rvit_vk_buffer_close(rvit_vk_device_of(base->device), buffer);
     rvit_alloc_free(&base->device->alloc, buffer);
 }

@@ -164,31 +164,32 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
     return start(device, desc);
 }
 
-static rvit_status borrow_device(rvit_vk_device *device, const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc)
+static rvit_status import_device(rvit_vk_device *device, const rvit_vulkan_device_desc *external, const rvit_device_desc *desc)
 {
-    const uint32_t version = lent->api_version == 0 ? VK_API_VERSION_1_1 : lent->api_version;
-    device->borrowed = 1;
-    RVIT_TRY(rvit_vk_instance_borrow(lent->instance, (PFN_vkGetInstanceProcAddr)lent->get_instance_proc_addr, version, &device->instance));
-    RVIT_TRY(rvit_vk_instance_borrow_device(&device->instance, &device->base.alloc, lent->physical_device, lent->queue_family,
-                                            rvit_vk_named_features(lent->features, lent->extensions, lent->n_extensions),
+    const uint32_t version = external->api_version == 0 ? VK_API_VERSION_1_1 : external->api_version;
+    device->is_external = 1;
+    RVIT_TRY(rvit_vk_instance_import(external->instance, (PFN_vkGetInstanceProcAddr)external->get_instance_proc_addr, version,
+                                     &device->instance));
+    RVIT_TRY(rvit_vk_instance_import_device(&device->instance, &device->base.alloc, external->physical_device, external->queue_family,
+                                            rvit_vk_named_features(external->features, external->extensions, external->n_extensions),
                                             &device->physical));
     RVIT_TRY(choose_tier(device, desc, RVIT_TIER_MATRIX));
     device->enabled = device->physical.features;
-    device->user = lent->user;
-    device->lock_queue = lent->lock_queue;
-    device->unlock_queue = lent->unlock_queue;
-    device->queue = lent->queue;
-    const char *missing = rvit_vk_load_functions(&device->instance, lent->device, &device->vk);
+    device->user = external->user;
+    device->lock_queue = external->lock_queue;
+    device->unlock_queue = external->unlock_queue;
+    device->queue = external->queue;
+    const char *missing = rvit_vk_load_functions(&device->instance, external->device, &device->vk);
     if (missing != NULL)
         return rvit_fail(RVIT_UNAVAILABLE, "vulkan device desc: get_instance_proc_addr leads to no %s", missing);
     drop_empty_extensions(device);
-    device->handle = lent->device;
+    device->handle = external->device;
     return start(device, desc);
 }
 
 /* lent: the caller's device; NULL: the library creates one. */
-static rvit_status create(const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_tier *highest,
-                          rvit_device **out_device)
+static rvit_status create(const rvit_vulkan_device_desc *external, const rvit_device_desc *desc, const rvit_alloc *alloc,
+                          rvit_tier *highest, rvit_device **out_device)
 {
     rvit_alloc own;
     rvit_alloc_copy(&own, alloc);
@@ -197,7 +198,7 @@ static rvit_status create(const rvit_vulkan_device_desc *lent, const rvit_device
     rvit_alloc_copy(&device->base.alloc, &own);
     pthread_mutex_init(&device->queue_lock, NULL);
     pthread_mutex_init(&device->pipeline_lock, NULL);
-    const rvit_status status = lent != NULL ? borrow_device(device, lent, desc) : open_device(device, desc, *highest);
+    const rvit_status status = external != NULL ? import_device(device, external, desc) : open_device(device, desc, *highest);
     *highest = device->base.info.tier;
     if (status != RVIT_OK) {
         rvit_vk_device_destroy(&device->base);
@@ -219,11 +220,11 @@ rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc
     return status;
 }
 
-rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc, const rvit_alloc *alloc,
+rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *external, const rvit_device_desc *desc, const rvit_alloc *alloc,
                                      rvit_device **out_device)
 {
     rvit_tier tier = RVIT_TIER_MATRIX;
-    return create(lent, desc, alloc, &tier, out_device);
+    return create(external, desc, alloc, &tier, out_device);
 }
 
 void rvit_vk_device_destroy(rvit_device *base)
@@ -231,12 +232,12 @@ void rvit_vk_device_destroy(rvit_device *base)
     rvit_vk_device *device = rvit_vk_device_of(base);
     if (device->handle != VK_NULL_HANDLE) {
         /* The streams have waited for their work. A caller's device may have other work, which is not waited for. */
-        if (!device->borrowed)
+        if (!device->is_external)
             (void)device->vk.vkDeviceWaitIdle(device->handle);
         rvit_vk_buffer_close(device, &device->dispatch_sizes);
         rvit_vk_pipelines_destroy(device);
         device->vk.vkDestroyPipelineCache(device->handle, device->pipeline_cache, NULL);
-        if (!device->borrowed)
+        if (!device->is_external)
             device->vk.vkDestroyDevice(device->handle, NULL);
     }
     rvit_vk_instance_close(&device->instance);

@@ -12,7 +12,7 @@
 struct rvit_vulkan_semaphore {
     rvit_vk_device *device;
     VkSemaphore handle;
-    int timeline, shared, borrowed;
+    int timeline, shared, is_external;
 };
 
 /* Duplicates a file descriptor: the driver may take the copy, and the caller's stays valid until everything has succeeded. */
@@ -281,7 +281,7 @@ rvit_status rvit_vulkan_semaphore_wrap(rvit_device *device, uint64_t handle, int
     rvit_vulkan_semaphore *semaphore;
     RVIT_TRY(make_semaphore(device, timeline, &semaphore));
     semaphore->handle = RVIT_VK_HANDLE(VkSemaphore, handle);
-    semaphore->borrowed = 1;
+    semaphore->is_external = 1;
     *out_semaphore = semaphore;
     return RVIT_OK;
 }
@@ -335,7 +335,7 @@ void rvit_vulkan_semaphore_destroy(rvit_vulkan_semaphore *semaphore)
     if (semaphore == NULL)
         return;
     rvit_vk_device *device = semaphore->device;
-    if (!semaphore->borrowed)
+    if (!semaphore->is_external)
         device->vk.vkDestroySemaphore(device->handle, semaphore->handle, NULL);
     rvit_alloc_free(&device->base.alloc, semaphore);
     rvit_device_destroy(&device->base);

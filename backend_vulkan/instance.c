@@ -117,7 +117,7 @@ rvit_status rvit_vk_instance_open(rvit_alloc *alloc, rvit_vk_instance *out_insta
     return RVIT_OK;
 }
 
-rvit_status rvit_vk_instance_borrow(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
+rvit_status rvit_vk_instance_import(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
                                     rvit_vk_instance *out_instance)
 {
     if (get_proc == NULL) {
@@ -362,7 +362,7 @@ static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevi
     return RVIT_OK;
 }
 
-rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
+rvit_status rvit_vk_instance_import_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
                                            uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical)
 {
     /* With the memory model, the atomics of select and match have device scope. */

@@ -27,10 +27,10 @@ rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, con
     RVIT_SIGNALS_BLOCKED;
     if (out_device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_device_create: out_device is NULL");
-    rvit_vulkan_device_desc lent;
+    rvit_vulkan_device_desc external;
     rvit_device_desc desc;
-    RVIT_TRY(rvit_args_copy(&lent, sizeof lent, vulkan, "vulkan device desc"));
-    RVIT_TRY(check_vulkan_desc(&lent));
+    RVIT_TRY(rvit_args_copy(&external, sizeof external, vulkan, "vulkan device desc"));
+    RVIT_TRY(check_vulkan_desc(&external));
     RVIT_TRY(rvit_device_desc_take(given, &desc));
     if ((desc.backend != RVIT_BACKEND_AUTO && desc.backend != RVIT_BACKEND_VULKAN) || desc.index != -1)
         return rvit_fail(RVIT_INVALID_ARGUMENT,
@@ -38,7 +38,7 @@ rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, con
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, desc.allocator);
     rvit_device *device = NULL;
-    RVIT_TRY(rvit_vk_device_create_on(&lent, &desc, &alloc, &device));
+    RVIT_TRY(rvit_vk_device_create_on(&external, &desc, &alloc, &device));
     device->api = &rvit_backend_vulkan;
     device->debug_checks = desc.debug_checks;
     atomic_init(&device->references, 1);
@@ -112,7 +112,7 @@ rvit_status rvit_vulkan_buffer_wrap(rvit_device *device, const rvit_vulkan_buffe
     buffer->handle = RVIT_VK_HANDLE(VkBuffer, desc.buffer);
     buffer->offset = desc.offset;
     buffer->usage = desc.usage;
-    buffer->borrowed = 1;
+    buffer->is_external = 1;
     buffer->base.memory = desc.buffer;
     buffer->base.address = (uint64_t)desc.offset;
     buffer->base.device = device;

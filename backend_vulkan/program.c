@@ -174,7 +174,7 @@ void rvit_vk_program_destroy(rvit_program *base)
 {
     rvit_vk_device *device = rvit_vk_device_of(base->device);
     /* On a caller's device the queue may be waiting for work that another thread has yet to submit. */
-    if (!device->borrowed) {
+    if (!device->is_external) {
         rvit_vk_queue_lock(device);
         const VkResult result = device->vk.vkQueueWaitIdle(device->queue);
         rvit_vk_queue_unlock(device);

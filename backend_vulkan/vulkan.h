@@ -131,8 +131,8 @@ typedef struct rvit_vk_buffer {
     int64_t offset; /* offset in the VkBuffer; 0 unless wrapped */
     VkBufferUsageFlags usage;
     VkDeviceMemory memory;
-    int borrowed; /* wrapped: the caller frees it */
-    int shared;   /* the memory can be exported; the fields below describe it */
+    int is_external; /* wrapped: the caller frees it */
+    int shared;      /* the memory can be exported; the fields below describe it */
     int64_t memory_size;
     uint32_t memory_type;
 } rvit_vk_buffer;
@@ -142,7 +142,7 @@ typedef struct rvit_vk_device {
     rvit_vk_instance instance;
     rvit_vk_physical physical;
     VkDevice handle;
-    int borrowed;     /* instance, device and queue are the caller's */
+    int is_external;  /* instance, device and queue are the caller's */
     uint32_t enabled; /* features that the device was created with */
     rvit_vk_functions vk;
     VkQueue queue;
@@ -203,14 +203,14 @@ static inline int64_t rvit_vk_at(rvit_view view)
 /* instance.c */
 rvit_status rvit_vk_instance_open(rvit_alloc *alloc, rvit_vk_instance *out_instance);
 /* Uses the caller's instance, with the functions from get_proc; NULL: from the loader, opened here. Close does not destroy the instance. */
-rvit_status rvit_vk_instance_borrow(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
+rvit_status rvit_vk_instance_import(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
                                     rvit_vk_instance *out_instance);
 void rvit_vk_instance_close(rvit_vk_instance *instance);
 /* Usable device number `index`; -1: the one that outranks the others. INVALID_ARGUMENT: index is too large. UNAVAILABLE: there is
    no device. */
 rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, rvit_alloc *alloc, int32_t index, rvit_vk_physical *out_physical);
 /* Uses the caller's physical device and queue family, limited to the given features. */
-rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
+rvit_status rvit_vk_instance_import_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
                                            uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical);
 /* Returns the name of a function that the device lacks, or NULL. */
 const char *rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, rvit_vk_functions *out_functions);
@@ -246,7 +246,7 @@ rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info);
 rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
 void rvit_vk_device_destroy(rvit_device *device);
 /* Creates a device on the caller's VkDevice. desc must be complete; its backend and index are ignored. */
-rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc, const rvit_alloc *alloc,
+rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *external, const rvit_device_desc *desc, const rvit_alloc *alloc,
                                      rvit_device **out_device);
 
 /* denied.c: the reason why a tier of a driver is used only if requested explicitly, a sentence without a full stop; NULL: there is none.
