@@ -5,8 +5,8 @@
 
 static const rvit_vk_shader shaders[2][2][2] = RVIT_VK_OF_TYPES(LAYERNORM);
 /* [subgroup][half in] */
-static const rvit_vk_shader byte_shaders[2][2] = {{RVIT_VK_LAYERNORM_F32_I8_VK_SCALAR, RVIT_VK_LAYERNORM_F16_I8_VK_SCALAR},
-                                                  {RVIT_VK_LAYERNORM_F32_I8_VK_SUBGROUP, RVIT_VK_LAYERNORM_F16_I8_VK_SUBGROUP}};
+static const rvit_vk_shader i8_shaders[2][2] = {{RVIT_VK_LAYERNORM_F32_I8_VK_SCALAR, RVIT_VK_LAYERNORM_F16_I8_VK_SCALAR},
+                                                {RVIT_VK_LAYERNORM_F32_I8_VK_SUBGROUP, RVIT_VK_LAYERNORM_F16_I8_VK_SUBGROUP}};
 
 static uint32_t flags_of(const rvit_layernorm_args *args)
 {
@@ -20,13 +20,13 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
     if (args->rows.capacity == 0 || args->x_rows == 0)
         return RVIT_OK;
     const int subgroup = rvit_vk_uses_subgroups(recorder->device);
-    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype), bytes = args->out_dtype == RVIT_I8;
+    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype), is_i8 = args->out_dtype == RVIT_I8;
     const uint32_t lanes = recorder->device->physical.subgroup_size;
     const uint32_t rows = rvit_vk_row_teams(recorder->device);
     const uint32_t held = subgroup ? ((uint32_t)args->dim / 4 + lanes - 1) / lanes : 1;
     struct rvit_layernorm_push push = {
         .rows = (int)args->rows.capacity, .x_rows = (int)args->x_rows, .dim4 = args->dim / 4, .features = args->features, .eps = args->eps};
-    rvit_vk_dispatch dispatch = {.shader = bytes ? byte_shaders[subgroup][half_in] : shaders[subgroup][half_in][half_out],
+    rvit_vk_dispatch dispatch = {.shader = is_i8 ? i8_shaders[subgroup][half_in] : shaders[subgroup][half_in][half_out],
                                  .specs = {[RVIT_LAYERNORM_ROWS] = rows,
                                            [RVIT_LAYERNORM_FLAGS] = flags_of(args),
                                            [RVIT_LAYERNORM_HELD] = held <= MAX_HELD ? held : 1,
@@ -35,11 +35,11 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(layernorm, x, half_in ? 8 : 16), RVIT_VK_ARRAY(layernorm, src_rows, 4),
                  RVIT_VK_ARRAY(layernorm, gamma, 16), RVIT_VK_ARRAY(layernorm, beta, 16),
                  RVIT_VK_ARRAY(layernorm, out,
-                               bytes      ? 4
+                               is_i8      ? 4
                                : half_out ? 8
                                           : 16),
                  RVIT_VK_ARRAY(layernorm, out_x, half_in ? 8 : 16), RVIT_VK_OPTIONAL(layernorm, live));
-    if (bytes) {
+    if (is_i8) {
         RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(layernorm, out_scales, 4), RVIT_VK_OPTIONAL(layernorm, static_scale),
                      RVIT_VK_OPTIONAL(layernorm, saturated));
         if (push.static_scale_at < 0)

@@ -44,7 +44,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
         return RVIT_OK;
     const rvit_vk_linear_shape shape = rvit_vk_shape_linear(recorder->device, args, recorder->hints->arranged);
     const int64_t columns = rvit_linear_columns(args);
-    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype), bytes = args->dtype == RVIT_I8;
+    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype), is_i8 = args->dtype == RVIT_I8;
     const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out && !shape.matrix ? 8 : 16;
     const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) | (args->gated ? RVIT_LINEAR_GATED : 0u) |
                            (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u) | (shape.tight ? RVIT_LINEAR_TIGHT : 0u) |
@@ -53,7 +53,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     struct rvit_linear_push push = {
         .rows = (int)args->rows.capacity, .in4 = args->in_features / 4, .out4 = (int)(columns / 4), .period = (int)args->residual_period};
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
-    const int dot = bytes && rvit_vk_uses_dot(recorder->device);
+    const int dot = is_i8 && rvit_vk_uses_dot(recorder->device);
     const rvit_vk_shader shader = shape.direct_matrix ? direct_matrix_shaders[half_out]
                                   : shape.matrix      ? matrix_shaders[args->dtype][half_out]
                                   : shape.direct      ? direct_shaders[args->dtype][half_out]
@@ -69,9 +69,9 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                            [RVIT_LINEAR_FLAGS] = flags,
                                            [RVIT_LINEAR_ACTIVATION] = (uint32_t)args->activation,
                                            [RVIT_LINEAR_SUBGROUP] = matrix->subgroup,
-                                           [RVIT_LINEAR_MATRIX_M] = bytes ? matrix->i8_m : matrix->m,
-                                           [RVIT_LINEAR_MATRIX_N] = bytes ? matrix->i8_n : matrix->n,
-                                           [RVIT_LINEAR_MATRIX_K] = bytes ? matrix->i8_k : matrix->k,
+                                           [RVIT_LINEAR_MATRIX_M] = is_i8 ? matrix->i8_m : matrix->m,
+                                           [RVIT_LINEAR_MATRIX_N] = is_i8 ? matrix->i8_n : matrix->n,
+                                           [RVIT_LINEAR_MATRIX_K] = is_i8 ? matrix->i8_k : matrix->k,
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
                                  .n_texels = shape.direct ? 2 : 0,
                                  .texel_format = rvit_vk_texel_format(args->dtype),
@@ -82,7 +82,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(linear, x, in_unit), RVIT_VK_ARRAY(linear, weight, in_unit),
                  RVIT_VK_ARRAY(linear, bias, 16), RVIT_VK_ARRAY(linear, residual, out_unit), RVIT_VK_ARRAY(linear, out, out_unit),
                  RVIT_VK_OPTIONAL(linear, live));
-    if (bytes) {
+    if (is_i8) {
         RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(linear, x_scales, 4), RVIT_VK_ARRAY(linear, weight_scales, 16));
     }
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);

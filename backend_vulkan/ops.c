@@ -79,7 +79,7 @@ static int dispatch_fits(const rvit_vk_device *device, const rvit_op *op)
     } else if (op->type == RVIT_OP_PREPROCESS) {
         groups = (double)rvit_vk_preprocess_groups(&op->preprocess);
     } else if (op->type == RVIT_OP_PIXELPRUNE) {
-        groups = (double)op->pixelprune.n_images * (double)rvit_vk_pixelprune_parts(&op->pixelprune);
+        groups = (double)op->pixelprune.n_images * (double)rvit_vk_pixelprune_groups(&op->pixelprune);
     } else if (op->type == RVIT_OP_POOL) {
         groups = (double)op->pool.n_images * (op->pool.dim / 4 / RVIT_POOL_PLAIN_COLUMNS + 1);
     }

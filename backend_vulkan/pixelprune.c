@@ -1,7 +1,7 @@
 /* The pixelprune op. */
 #include "backend_vulkan/vulkan.h"
 
-int64_t rvit_vk_pixelprune_parts(const rvit_pixelprune_args *args)
+int64_t rvit_vk_pixelprune_groups(const rvit_pixelprune_args *args)
 {
     const int64_t len = args->max_len < args->rows ? args->max_len : args->rows;
     const int64_t step = (int64_t)RVIT_MAX_THREADS / RVIT_PIXELPRUNE_TEAM * RVIT_PIXELPRUNE_TURNS * args->merge * args->merge;
@@ -11,7 +11,7 @@ int64_t rvit_vk_pixelprune_parts(const rvit_pixelprune_args *args)
 rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pixelprune_args *args)
 {
     const int reconstructs = rvit_pixelprune_reconstructs(args);
-    const int64_t parts = rvit_vk_pixelprune_parts(args);
+    const int64_t groups = rvit_vk_pixelprune_groups(args);
     if (args->n_images == 0 || args->max_len == 0 || args->rows == 0)
         return RVIT_OK;
     struct rvit_pixelprune_push push = {.n_images = args->n_images,
@@ -23,7 +23,7 @@ rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pix
                                         .columns4 = args->columns / 4,
                                         .stride4 = (int)(args->stride / 4),
                                         .channels = args->channels,
-                                        .parts = (int)parts,
+                                        .groups = (int)groups,
                                         .limit_0 = args->limits[0],
                                         .limit_1 = args->limits[1],
                                         .limit_2 = args->limits[2],
@@ -33,7 +33,7 @@ rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pix
                                                                      (args->interleaved ? RVIT_PIXELPRUNE_IS_INTERLEAVED : 0) |
                                                                      (args->patch_merge == 1 ? RVIT_PIXELPRUNE_BY_LINES : 0) |
                                                                      (args->unit_rows.buffer != NULL ? RVIT_PIXELPRUNE_HAS_UNIT_ROWS : 0)},
-                                 .groups = {.rows = args->n_images, .times = parts}};
+                                 .groups = {.rows = args->n_images, .times = groups}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(pixelprune, cu_seqlens, 4), RVIT_VK_ARRAY(pixelprune, cells, 16),
                  RVIT_VK_ARRAY(pixelprune, pixels, 16), RVIT_VK_ARRAY(pixelprune, keep, 4), RVIT_VK_ARRAY(pixelprune, unit_rows, 4));
     /* The shader could write sources: what is bound in its place must be an array that the op writes, too. */

@@ -69,7 +69,7 @@ static const matrix_tile half_tiles[] = {
 };
 
 /* Small ones not measured: 0.65 of those above, as the others are. */
-static const matrix_tile byte_tiles[] = {
+static const matrix_tile i8_tiles[] = {
     {3, 4, 4, 2, 64, {136}},
     {2, 4, 4, 2, 64, {100}},
     {2, 2, 4, 4, 64, {156, 172}},
@@ -104,19 +104,19 @@ static int64_t cost_of(const matrix_tile *tile, int64_t groups, uint32_t process
 static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_args *args, int arranged, rvit_vk_linear_shape *out_shape)
 {
     const rvit_vk_matrix *matrix = &device->physical.matrix;
-    const int bytes = args->dtype == RVIT_I8;
-    const uint32_t m = bytes ? matrix->i8_m : matrix->m, n = bytes ? matrix->i8_n : matrix->n;
+    const int is_i8 = args->dtype == RVIT_I8;
+    const uint32_t m = is_i8 ? matrix->i8_m : matrix->m, n = is_i8 ? matrix->i8_n : matrix->n;
     if (!has_matrices(device, args->dtype) || args->in_features % 8 != 0 || args->out_features % 8 != 0)
         return 0;
     int64_t least = INT64_MAX;
-    for (const matrix_tile *tile = arranged ? arranged_tiles : bytes ? byte_tiles : half_tiles; tile->subgroups_m > 0; tile++) {
+    for (const matrix_tile *tile = arranged ? arranged_tiles : is_i8 ? i8_tiles : half_tiles; tile->subgroups_m > 0; tile++) {
         if (arranged && args->gated && tile->columns < 4)
             continue;
         const uint32_t subgroups = tile->subgroups_m * tile->subgroups_n;
         const uint32_t tile_m = tile->subgroups_m * tile->rows * m, tile_n = tile->subgroups_n * tile->columns * n;
-        const uint32_t tile_k = bytes ? tile->tile_k / matrix->k * matrix->i8_k : tile->tile_k; /* in as many steps */
-        const uint32_t units = bytes ? tile_k / 16 : tile_k / 8,
-                       copies = bytes && matrix->i8_k < 16 ? 2 : 1; /* linear_matrix.comp: HALVES */
+        const uint32_t tile_k = is_i8 ? tile->tile_k / matrix->k * matrix->i8_k : tile->tile_k; /* in as many steps */
+        const uint32_t units = is_i8 ? tile_k / 16 : tile_k / 8,
+                       copies = is_i8 && matrix->i8_k < 16 ? 2 : 1; /* linear_matrix.comp: HALVES */
         const uint32_t staged = copies * (tile_m + tile_n) * (units + 1) * 16, sums = subgroups * m * (tile->columns * n + 4) * 4;
         if (!matrix_group_fits(device, subgroups, arranged ? 0 : (staged > sums ? staged : sums) + tile_n * 4))
             continue;

@@ -455,7 +455,7 @@ rvit_access rvit_vk_dispatch_sizes_access(const rvit_vk_recorder *recorder);
 #include "core/contract/ops.def"
 int rvit_vk_match_share(const rvit_match_args *args); /* consecutive images per workgroup */
 int64_t rvit_vk_preprocess_groups(const rvit_preprocess_args *args);
-int64_t rvit_vk_pixelprune_parts(const rvit_pixelprune_args *args); /* workgroups that share an image's cells; 1 where they must be one */
+int64_t rvit_vk_pixelprune_groups(const rvit_pixelprune_args *args); /* workgroups that share an image's cells; 1 where they must be one */
 
 /* ops.c */
 rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op);

@@ -4,7 +4,7 @@
 #include "common/interface_grids.h"
 #include "common/group.glsl"
 #include "common/storage.glsl"
-#include "common/cells.glsl"
+#include "common/position.glsl"
 
 layout(constant_id = RVIT_EMBED_RESAMPLE) const uint RESAMPLE = 0;
 
@@ -52,9 +52,9 @@ void main()
             out_rows[to + column] = is_there ? prefix[from + column] : vec4(0.0);
         return;
     }
-    const rvit_place place = place_of(cell);
-    const rvit_taps down = taps_of(push.table_height, place.height, place.y);
-    const rvit_taps across = taps_of(push.table_width, place.width, place.x);
+    const rvit_position position = position_of(cell);
+    const rvit_taps down = taps_of(push.table_height, position.height, position.y);
+    const rvit_taps across = taps_of(push.table_width, position.width, position.x);
     if (RESAMPLE != 0) {
         for (int tap = int(gl_LocalInvocationIndex); tap < down.n; tap += int(THREADS))
             down_weights[tap] = tap_weight(down, tap);

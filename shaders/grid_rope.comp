@@ -3,7 +3,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_grids.h"
 #include "common/group.glsl"
-#include "common/cells.glsl"
+#include "common/position.glsl"
 
 layout(constant_id = RVIT_GRID_ROPE_FLAGS) const uint FLAGS = 0;
 
@@ -57,11 +57,11 @@ void main()
         return;
     const uint pair = at % pairs;
     const ivec4 cell = cells[uint(push.cells_at) + row];
-    const rvit_place place = place_of(cell);
+    const rvit_position position = position_of(cell);
     const bool is_second = pair >= pairs / 2;
     const bool is_x = is_second != ((FLAGS & RVIT_GRID_ROPE_IS_XY) != 0);
-    const int i = is_x ? place.x : place.y;
-    const int side = is_x ? place.width : place.height;
+    const int i = is_x ? position.x : position.y;
+    const int side = is_x ? position.width : position.height;
     const float reference = is_x ? push.reference_width : push.reference_height;
     precise float above = float(i) + push.offset;
     float below = 1.0;

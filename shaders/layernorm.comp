@@ -32,7 +32,7 @@ layout(push_constant) uniform Push { rvit_layernorm_push push; };
 #define STATIC_SCALE RVIT_LAYERNORM_STATIC_SCALE
 #define SATURATED RVIT_LAYERNORM_SATURATED
 #define TEAM_MAX 1
-#include "common/quantise.glsl"
+#include "common/quantize_row.glsl"
 #endif
 #include "common/row_team.glsl"
 
@@ -60,7 +60,7 @@ vec4 load_beta(uint i)
 struct row_norm {
     float mean, scale;
 #if OUT_I8
-    row_scale bytes;
+    row_scale quantization;
 #endif
 };
 
@@ -69,14 +69,14 @@ vec4 normal_of(IN_VEC4 words, row_norm norm, vec4 gamma, vec4 beta, uint i)
     return counted((in_vec4(words) - norm.mean) * norm.scale * gamma + beta, vec4(0.0), i);
 }
 
-uint n_cut = 0;
+uint n_saturated = 0;
 
 void store_unit(uint row, uint i, IN_VEC4 words, row_norm norm, vec4 gamma, vec4 beta)
 {
     const uint dim4 = uint(push.dim4);
     const vec4 normal = normal_of(words, norm, gamma, beta, i);
 #if OUT_I8
-    out_words[uint(push.out_at) + row * dim4 + i] = row_bytes(normal, norm.bytes, n_cut);
+    out_words[uint(push.out_at) + row * dim4 + i] = quantized4(normal, norm.quantization, n_saturated);
 #else
     out_words[uint(push.out_at) + row * dim4 + i] = out_vec4(normal);
 #endif
@@ -150,9 +150,9 @@ void main()
                 largest = max(largest, absolute_bits(normal));
             }
         }
-        norm.bytes = row_scale_of(team_max(team, largest), push.static_scale_at);
+        norm.quantization = row_scale_of(team_max(team, largest), push.static_scale_at);
         if (live_row && team.lane == 0)
-            out_scales[uint(push.out_scales_at) + row] = norm.bytes.bits;
+            out_scales[uint(push.out_scales_at) + row] = norm.quantization.bits;
 #endif
         if (!live_row)
             continue;
@@ -166,7 +166,7 @@ void main()
         }
     }
 #if OUT_I8
-    if (push.saturated_at >= 0 && n_cut > 0)
-        atomicAdd(saturated[push.saturated_at], n_cut);
+    if (push.saturated_at >= 0 && n_saturated > 0)
+        atomicAdd(saturated[push.saturated_at], n_saturated);
 #endif
 }

@@ -5,7 +5,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_grids.h"
 #include "common/group.glsl"
-#include "common/cells.glsl"
+#include "common/position.glsl"
 
 layout(constant_id = RVIT_PIXELPRUNE_FLAGS) const uint FLAGS = 0;
 const bool RECONSTRUCTS = (FLAGS & RVIT_PIXELPRUNE_RECONSTRUCTS) != 0;
@@ -64,12 +64,12 @@ struct patch_order {
     int most;   // the last patch row that a cell can begin with; below 0: there is none
 };
 
-patch_order order_of(rvit_place place)
+patch_order order_of(rvit_position position)
 {
     const int m = push.merge;
     if ((FLAGS & RVIT_PIXELPRUNE_BY_LINES) != 0)
-        return patch_order(place.width, m, m * place.width, push.patch_rows - (m - 1) * place.width - m);
-    return patch_order(m, m * m, m * m * max(place.width / m, 1), push.patch_rows - m * m);
+        return patch_order(position.width, m, m * position.width, push.patch_rows - (m - 1) * position.width - m);
+    return patch_order(m, m * m, m * m * max(position.width / m, 1), push.patch_rows - m * m);
 }
 
 // Which of the four pairs of cells, given by their first patch rows, differ. All threads must call it.
@@ -123,12 +123,12 @@ void mark_cell(bool live, uint row, uint past)
     const int area = merge * merge;
     const uint lane = gl_LocalInvocationIndex % RVIT_PIXELPRUNE_TEAM;
     const ivec4 cell = live ? cells[uint(push.cells_at) + row] : ivec4(0);
-    const rvit_place place = place_of(cell);
-    const patch_order order = order_of(place);
+    const rvit_position position = position_of(cell);
+    const patch_order order = order_of(position);
     const bool has_pixels = order.most >= 0;
     const int own = clamp(cell.x, 0, max(order.most, 0));
-    const bool on_left = has_pixels && place.x >= merge;
-    const bool above = has_pixels && place.y >= merge;
+    const bool on_left = has_pixels && position.x >= merge;
+    const bool above = has_pixels && position.y >= merge;
     const bool has_both = on_left && above;
     const bool compares = live && (on_left || above);
     const int a = compares ? reconstruction(order, own - (on_left ? order.left : order.above)) : 0;
@@ -158,8 +158,8 @@ uint row_of_cell(uint first, uint past, uint number)
 
 void main()
 {
-    const uint image = group_index() / uint(push.parts);
-    const uint part = group_index() % uint(push.parts);
+    const uint image = group_index() / uint(push.groups);
+    const uint part = group_index() % uint(push.groups);
     if (image >= uint(push.n_images))
         return;
     const uint area = uint(push.merge * push.merge);
@@ -175,12 +175,12 @@ void main()
     const uint team = gl_LocalInvocationIndex / RVIT_PIXELPRUNE_TEAM;
     const uint teams = THREADS / RVIT_PIXELPRUNE_TEAM;
     if (!RECONSTRUCTS) {
-        for (uint start = part * teams; start < n; start += uint(push.parts) * teams)
+        for (uint start = part * teams; start < n; start += uint(push.groups) * teams)
             mark_cell(start + team < n, first + (start + team) * area, past);
         return;
     }
     // The cells of a diagonal need those of the two before it.
-    const uint columns = min(uint(max(place_of(cells[uint(push.cells_at) + first]).width / push.merge, 1)), n);
+    const uint columns = min(uint(max(position_of(cells[uint(push.cells_at) + first]).width / push.merge, 1)), n);
     const uint lines = (n + columns - 1) / columns;
     for (uint diagonal = 0; diagonal < lines + columns - 1; diagonal++) {
         const uint end = min(lines, diagonal + 1);

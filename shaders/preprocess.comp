@@ -81,7 +81,7 @@ bool add_product(inout uint a, uint b, uint c)
 }
 
 // Loads the rest. false: its pixels are not all inside of their memory.
-bool load_picture()
+bool load_image()
 {
     read = entry(RVIT_ENTRY_READ);
     on_device = entry(RVIT_ENTRY_ON_DEVICE) != 0;
@@ -307,7 +307,7 @@ void main()
     if (!present)
         return;
 
-    const bool there = load_picture(), planar = read == RVIT_READ_F32 || read == RVIT_READ_F16;
+    const bool there = load_image(), planar = read == RVIT_READ_F32 || read == RVIT_READ_F16;
     const int in_x = tile % side * int(TILE), in_y = tile / side * int(TILE);
     const int x = number % grid_width * edge + in_x, y = number / grid_width * edge + in_y;
     const int across = min(edge - in_x, int(TILE)), down = min(edge - in_y, int(TILE));

@@ -25,7 +25,7 @@ layout(push_constant) uniform Push { rvit_quantize_push push; };
 #define SATURATED RVIT_QUANTIZE_SATURATED
 #define TEAM_MAX 1
 #include "common/activate.glsl"
-#include "common/quantise.glsl"
+#include "common/quantize_row.glsl"
 #include "common/row_team.glsl"
 
 vec4 load_x(uint row, uint i, uint row4)
@@ -52,7 +52,7 @@ void main()
         return;
     const row_team team = make_row_team(ROWS);
     const bool holds = columns4 <= HELD * team.lanes;
-    uint n_cut = 0;
+    uint n_saturated = 0;
     for (uint r = team.first; r < ROWS; r += team.step) {
         // Without subgroups every thread takes part in the maximum; a team past the end repeats the last row and stores nothing.
         const uint row = first + r, from = min(row, n_rows - 1);
@@ -76,12 +76,12 @@ void main()
         if (holds) {
             [[unroll]] for (uint u = 0; u < HELD; u++)
                 if (team.lane + u * team.lanes < columns4)
-                    out_words[out_at + team.lane + u * team.lanes] = row_bytes(held[u], scale, n_cut);
+                    out_words[out_at + team.lane + u * team.lanes] = quantized4(held[u], scale, n_saturated);
         } else {
             for (uint i = team.lane; i < columns4; i += team.lanes)
-                out_words[out_at + i] = row_bytes(value_of(row, i), scale, n_cut);
+                out_words[out_at + i] = quantized4(value_of(row, i), scale, n_saturated);
         }
     }
-    if (push.saturated_at >= 0 && n_cut > 0)
-        atomicAdd(saturated[push.saturated_at], n_cut);
+    if (push.saturated_at >= 0 && n_saturated > 0)
+        atomicAdd(saturated[push.saturated_at], n_saturated);
 }

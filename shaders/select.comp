@@ -135,18 +135,18 @@ void mark(uint end_prefix, uint first, uint end, uint rank, cut chosen)
 }
 
 // Marks the rows of the given mask and the prefix; returns true if this thread found a prefix row that the mask drops.
-bool mark_given(uint end_prefix, uint end, uint rank)
+bool mark_by_mask(uint end_prefix, uint end, uint rank)
 {
     bool is_dropped = false;
     for (uint word = image_begin / 4 + rank; word < (image_begin + end + 3) / 4; word += THREADS) {
-        const uint given = keep_in[uint(push.input_at) + word];
+        const uint mask = keep_in[uint(push.input_at) + word];
         const uint in_prefix = bytes_inside(word, image_begin, image_begin + end_prefix);
         uint bytes = in_prefix & EACH_BYTE;
         for (uint i = 0; i < 4; i++) {
             const uint byte = 0xffu << i * 8;
-            if ((given & byte) != 0)
+            if ((mask & byte) != 0)
                 bytes |= KEPT << i * 8;
-            is_dropped = is_dropped || ((in_prefix & byte) != 0 && (given & byte) == 0);
+            is_dropped = is_dropped || ((in_prefix & byte) != 0 && (mask & byte) == 0);
         }
         store_marks(word, image_begin, image_begin + end, bytes);
     }
@@ -181,7 +181,7 @@ void select_image(uint image, uint rank)
     const uint end_prefix = prefix_end(rows);
     forget_errors(image, rank);
     if (MODE == RVIT_SELECT_MASK_MODE) {
-        if (mark_given(end_prefix, end, rank))
+        if (mark_by_mask(end_prefix, end, rank))
             report(image, KIND_PREFIX);
         return;
     }

@@ -48,7 +48,7 @@ struct rvit_embed_push {
 #define RVIT_PIXELPRUNE_HAS_UNIT_ROWS 8
 struct rvit_pixelprune_push {
     int n_images, n_prefix, max_len, rows;
-    int patch_rows, merge, columns4, stride4, channels, parts;
+    int patch_rows, merge, columns4, stride4, channels, groups;
     float limit_0, limit_1, limit_2, limit_3;
     int cu_seqlens_at, cells_at, pixels_at, keep_at, sources_at, unit_rows_at;
 };

@@ -1,8 +1,8 @@
 // Rows of int8 with a scale each, bit for bit as core/base/quantized.h makes them. Quotients are made of integers: a driver's division may
 // be off by some ulps, and a scale is to be the same everywhere. Needs common/row_team.glsl with TEAM_MAX, and OUT_SCALES, STATIC_SCALE,
 // SATURATED, which are bindings.
-#ifndef QUANTISE_GLSL
-#define QUANTISE_GLSL
+#ifndef QUANTIZE_ROW_GLSL
+#define QUANTIZE_ROW_GLSL
 
 layout(binding = OUT_SCALES) writeonly buffer OutScales { uint out_scales[]; };
 layout(binding = STATIC_SCALE) readonly buffer StaticScale { uint static_scale[]; };
@@ -62,24 +62,24 @@ uint absolute_bits(vec4 values)
 // largest: bits of the row's largest absolute value. static_at: of the static scale; negative: there is none.
 row_scale row_scale_of(uint largest, int static_at)
 {
-    const uint given = static_at >= 0 ? static_scale[static_at] : LEAST_BITS;
-    if (largest >= INFINITY_BITS || given < LEAST_BITS || given > MOST_BITS)
+    const uint bits = static_at >= 0 ? static_scale[static_at] : LEAST_BITS;
+    if (largest >= INFINITY_BITS || bits < LEAST_BITS || bits > MOST_BITS)
         return row_scale(NAN_BITS, 0.0);
     if (static_at >= 0)
-        return row_scale(given, uintBitsToFloat(quotient_by(1, given)));
+        return row_scale(bits, uintBitsToFloat(quotient_by(1, bits)));
     if (largest < LEAST_BITS)
         return row_scale(0, 0.0);
     return row_scale(quotient_of(largest), uintBitsToFloat(quotient_by(127, largest)));
 }
 
 // Four bytes. n_cut: what is cut off is added to it.
-uint row_bytes(vec4 values, row_scale scale, inout uint n_cut)
+uint quantized4(vec4 values, row_scale scale, inout uint n_saturated)
 {
     const vec4 scaled = values * scale.inverse;
-    const uvec4 cut = uvec4(greaterThan(abs(scaled), vec4(MOST)));
-    n_cut += cut.x + cut.y + cut.z + cut.w;
-    const uvec4 bytes = uvec4(ivec4(roundEven(clamp(scaled, -MOST, MOST)))) & 0xffu;
-    return scale.inverse == 0.0 ? 0 : bytes.x | bytes.y << 8 | bytes.z << 16 | bytes.w << 24;
+    const uvec4 clipped = uvec4(greaterThan(abs(scaled), vec4(MOST)));
+    n_saturated += clipped.x + clipped.y + clipped.z + clipped.w;
+    const uvec4 v = uvec4(ivec4(roundEven(clamp(scaled, -MOST, MOST)))) & 0xffu;
+    return scale.inverse == 0.0 ? 0 : v.x | v.y << 8 | v.z << 16 | v.w << 24;
 }
 
 #endif
