@@ -1,13 +1,13 @@
-/* Attention: one task per image, head and tile of queries. */
+/* The attention op: one task per image, head and tile of queries. */
 #include "backend_cpu/cpu.h"
 
 typedef struct attention_job {
     const rvit_cpu_device *device;
     const rvit_attention_args *args;
-    rvit_cpu_attention_tile whole; /* pointers at row 0 of head 0 */
+    rvit_cpu_attention_tile whole; /* pointers are at row 0 of head 0 */
     const int32_t *cu_seqlens;
     void (*kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
-    int64_t multiple; /* queries of a tile are a multiple of it */
+    int64_t multiple; /* a tile has a multiple of this many queries */
     int64_t n_tiles;  /* query tiles per image and head */
 } attention_job;
 
@@ -30,7 +30,7 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
         const int64_t head = task / job->n_tiles % a->n_heads;
         const int64_t image = task / job->n_tiles / a->n_heads;
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
-        /* Splits the image's own rows into equal parts of whole register tiles. */
+        /* Split the image's own rows evenly into whole register tiles. */
         const int64_t size = divide_up(divide_up(rows.len, job->n_tiles), job->multiple) * job->multiple;
         rvit_cpu_attention_tile tile = job->whole;
         tile.len = rows.len;
@@ -53,8 +53,8 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
     }
 }
 
-/* Tiles are as large as the kernel allows, and smaller where there are few images and heads for the threads. Every tile loads all keys
-   again, which takes as long as half a strip of queries. */
+/* Tiles are as large as the kernel allows, and smaller if there are too few images and heads for the threads. Every tile loads all keys
+   again, which costs about as much as half a row tile of queries. */
 static int64_t count_tiles(const attention_job *job, int64_t heads, int64_t max_len, int64_t n_threads)
 {
     const int64_t unit = job->multiple < RVIT_CPU_ATTENTION_ROW_TILE ? 2 * job->multiple : job->multiple,
@@ -105,6 +105,6 @@ void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
     const int64_t heads = (int64_t)a->n_images * a->n_heads, max_len = a->max_len < a->rows ? a->max_len : a->rows;
     job.n_tiles = count_tiles(&job, heads, max_len, rvit_cpu_pool_threads(device->pool));
     const int64_t tasks = heads * job.n_tiles;
-    const int64_t grain = (rvit_cpu_grain(device->pool, tasks, 1) + 7) / 8; /* lengths differ, so the grain is finer than usual */
+    const int64_t grain = (rvit_cpu_grain(device->pool, tasks, 1) + 7) / 8; /* lengths differ, so use a finer grain than usual */
     rvit_cpu_pool_run(device->pool, tasks, grain, attention_tasks, &job);
 }

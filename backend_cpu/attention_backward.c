@@ -5,8 +5,8 @@ typedef struct backward_job {
     const rvit_cpu_device *device;
     const rvit_attention_backward_args *args;
     const int32_t *cu_seqlens;
-    float *shares;   /* of d_key_bias: [n_heads, rows], or NULL */
-    int64_t n_tiles; /* of keys for each image and head, and as many of queries */
+    float *shares;   /* per-head terms of d_key_bias: [n_heads, rows], or NULL */
+    int64_t n_tiles; /* key tiles per image and head, and as many query tiles */
 } backward_job;
 
 static const void *elements(rvit_view view, int64_t index, rvit_dtype dtype)
@@ -19,7 +19,7 @@ static const float *values(rvit_view view, int64_t index)
     return view.buffer == NULL ? NULL : (const float *)rvit_cpu_at(view) + index;
 }
 
-/* The tile without its own rows: all keys, or all queries, of an image and head. */
+/* A tile of one image and head, before its own rows are set. */
 static rvit_cpu_backward_tile whole(const backward_job *job, rvit_cpu_range rows, int64_t head, int own_keys)
 {
     const rvit_attention_backward_args *a = job->args;
@@ -70,7 +70,7 @@ static void backward_tasks(void *context, int64_t begin, int64_t end, int thread
         const int64_t part = task / 2 % job->n_tiles, head = task / 2 / job->n_tiles % a->n_heads;
         const int64_t image = task / 2 / job->n_tiles / a->n_heads;
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
-        /* Splits the image's own rows into equal parts of whole register tiles. */
+        /* Split the image's own rows evenly into whole register tiles. */
         const int64_t share = (rows.len + job->n_tiles - 1) / job->n_tiles;
         const int64_t size = (share + kernels->rows - 1) / kernels->rows * kernels->rows;
         if (part * size >= rows.len)
@@ -82,7 +82,7 @@ static void backward_tasks(void *context, int64_t begin, int64_t end, int thread
     }
 }
 
-/* The shares of the heads, in their order. */
+/* Adds the terms of the heads in ascending order. */
 static void bias_images(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -108,7 +108,7 @@ void rvit_cpu_attention_backward(rvit_cpu_device *device, const rvit_attention_b
     backward_job job = {.device = device, .args = a, .cu_seqlens = rvit_cpu_at(a->cu_seqlens)};
     if (a->d_key_bias.buffer != NULL)
         job.shares = (float *)(void *)((char *)rvit_cpu_at(a->workspace) + rvit_backward_numbers_size(a));
-    /* Tiles as large as the kernel allows, and smaller if there are few images and heads, as in attention.c. */
+    /* As in attention.c: tiles are as large as the kernel allows, and smaller if there are few images and heads. */
     const int n_threads = rvit_cpu_pool_threads(device->pool);
     job.n_tiles = (max_len + RVIT_CPU_ATTENTION_QUERIES - 1) / RVIT_CPU_ATTENTION_QUERIES;
     while (n_threads > 1 && 2 * job.n_tiles * heads < 3 * (int64_t)n_threads && max_len / (job.n_tiles + 1) >= 48)

@@ -1,4 +1,4 @@
-/* Buffers: host memory for every type. */
+/* Buffers of every type are host memory. */
 #include "backend_cpu/cpu.h"
 
 static void point(rvit_cpu_buffer *buffer, void *host)

@@ -1,9 +1,9 @@
-/* Linear through a CBLAS. It is built in only with RVIT_CBLAS: on x86-64 with AVX2 or AVX-512 the built-in kernels are faster. It is used
-   only if the result of a row does not depend on the row's position in the tile; not every library guarantees that (OpenBLAS's Haswell and
-   Zen kernels differ in the last bit). Otherwise the built-in kernels are used.
+/* Linear through a CBLAS. Only builds with RVIT_CBLAS contain it: on x86-64 with AVX2 or AVX-512 the built-in kernels are faster. It is
+   used only if the result of a row does not depend on the row's position in the tile, which not every library guarantees (OpenBLAS's
+   Haswell and Zen kernels differ in the last bit).
 
-   The backend calls the CBLAS from its own threads, one tile each, so the CBLAS itself must not start threads. Creating a device that uses
-   an OpenBLAS therefore sets it to one thread. This affects the whole process, including the application's own calls. */
+   The backend calls the CBLAS from its own threads, one tile each, so the CBLAS itself must not start threads. Creating a device that
+   uses an OpenBLAS therefore sets it to one thread. This affects the whole process, including the application's own calls. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #if defined(RVIT_CPU_CBLAS)
 #include <cblas.h>
 
-/* Exists in OpenBLAS only. */
+/* only OpenBLAS has it */
 extern char *openblas_get_config(void) __attribute__((weak));
 extern char *openblas_get_corename(void) __attribute__((weak));
 extern void openblas_set_num_threads(int n) __attribute__((weak));

@@ -1,4 +1,4 @@
-/* Copy. */
+/* The copy op. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

@@ -1,7 +1,7 @@
 /* Declarations shared by the files of the CPU backend.
 
-   Ops run at once, on the calling thread and the device's pool of threads. The device's mutex is held while they run, so that streams on
-   several threads can share a device. It also guards the scratch memory that each thread of the pool owns. */
+   Ops run immediately, on the calling thread and the device's thread pool. The device's mutex is held while they run, so that streams on
+   several threads can share a device. It also guards the scratch memory of each pool thread. */
 #ifndef RVIT_CPU_H
 #define RVIT_CPU_H
 
@@ -14,12 +14,12 @@
 
 typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 
-/* How linear.c has split an op; a function of what stands before the tiles, and of the device. */
+/* How linear.c split an op. The fields before the tiles, and the device, determine the tiles. */
 typedef struct rvit_cpu_split {
     int64_t rows, columns, in_features;
     rvit_dtype dtype;
     int64_t row_tiles, column_tiles;
-    int64_t clocks; /* that it takes, about */
+    int64_t clocks; /* estimated */
 } rvit_cpu_split;
 #define RVIT_CPU_SPLITS 16
 
@@ -30,43 +30,43 @@ typedef struct rvit_cpu_device {
     rvit_cpu_thread_pool *pool;
     float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
     pthread_mutex_t lock;
-    rvit_cpu_split splits[RVIT_CPU_SPLITS]; /* the last ones */
+    rvit_cpu_split splits[RVIT_CPU_SPLITS]; /* the most recent ones */
     uint32_t next_split;
-    const rvit_op_hints *hints; /* of the op that runs */
+    const rvit_op_hints *hints; /* of the op that is running */
     int oracle;
     int use_cblas;
-    int64_t tile_rows; /* set by tests: rows of the strips of all chains; 0: fused_ops.c chooses */
+    int64_t tile_rows; /* tests set it: rows of every row tile; 0: fused_ops.c chooses */
 } rvit_cpu_device;
 
 typedef struct rvit_cpu_buffer {
     rvit_buffer base;
     char *memory;
-    int is_external; /* memory is the caller's */
+    int is_external; /* the caller owns the memory */
 } rvit_cpu_buffer;
 
-/* Ops that may run strip by strip (fused_ops.c). */
+/* A run of ops that may be computed one row tile at a time (fused_ops.c). */
 typedef struct rvit_cpu_fused {
     int32_t length;
-    uint32_t passing;        /* bit i: a thread's strips of what op i passes on lie in one place */
-    int64_t weights;         /* bytes of them */
-    int64_t rows, tile_rows; /* of the last run: live rows, and those of a strip; 0: op by op */
+    uint32_t passing;        /* bit i: each thread keeps its row tiles of op i's output in one slot */
+    int64_t weights;         /* bytes of all weights */
+    int64_t rows, tile_rows; /* of the last run: live rows, rows of a tile; 0: the ops ran one by one */
 } rvit_cpu_fused;
 #define RVIT_CPU_MAX_FUSED_OPS 8
 
 typedef struct rvit_cpu_program {
     rvit_program base;
-    rvit_cpu_fused *fused; /* [n_ops]: the one that begins at an op; length 1: none does */
+    rvit_cpu_fused *fused; /* [n_ops]: the fused ops that begin at an op; length 1: none */
     int32_t n_ops;
     rvit_op ops[];
 } rvit_cpu_program;
 
-/* Address of a view's data; NULL for an absent view. */
+/* Address of a view's data; NULL if the view is absent. */
 static inline void *rvit_cpu_at(rvit_view view)
 {
     return view.buffer == NULL ? NULL : ((rvit_cpu_buffer *)view.buffer)->memory + view.offset;
 }
 
-/* How many of n ascending row numbers are below `row`. */
+/* How many of n ascending row numbers are less than `row`. */
 static inline int64_t rvit_cpu_rows_below(const int32_t *rows, int64_t n, int64_t row)
 {
     int64_t begin = 0, end = n;
@@ -91,7 +91,7 @@ static inline int64_t rvit_cpu_live_rows(const rvit_rows *rows)
     return live == NULL ? rows->capacity : rvit_cpu_clamp(*live, 0, rows->capacity);
 }
 
-/* The rows of an image, clamped to 0..rows and to max_len rows, whatever cu_seqlens holds. */
+/* The rows of an image, clamped to 0..rows and to max_len rows, whatever cu_seqlens contains. */
 typedef struct rvit_cpu_range {
     int64_t begin, len;
 } rvit_cpu_range;
@@ -103,7 +103,7 @@ static inline rvit_cpu_range rvit_cpu_image(const int32_t *cu_seqlens, int64_t i
     return (rvit_cpu_range){begin, end - begin < max_len ? end - begin : max_len};
 }
 
-/* The rows of an image that head takes. */
+/* The rows of an image that head reads. */
 static inline rvit_cpu_range rvit_cpu_head_rows(const rvit_head_args *a, int64_t image)
 {
     const int32_t *cu_seqlens = rvit_cpu_at(a->cu_seqlens);
@@ -112,7 +112,7 @@ static inline rvit_cpu_range rvit_cpu_head_rows(const rvit_head_args *a, int64_t
     return rvit_cpu_image(cu_seqlens, image, a->rows, INT64_MAX);
 }
 
-/* The rows of an image that pool takes. */
+/* The rows of an image that pool reads. */
 static inline rvit_cpu_range rvit_cpu_pool_rows(const rvit_pool_args *a, int64_t image)
 {
     const rvit_cpu_range rows = rvit_cpu_image(rvit_cpu_at(a->cu_seqlens), image, a->rows, a->max_len);
@@ -122,8 +122,8 @@ static inline rvit_cpu_range rvit_cpu_pool_rows(const rvit_pool_args *a, int64_t
     return (rvit_cpu_range){rows.begin + prefix, rows.len - prefix};
 }
 
-/* Turns the counts in cu_seqlens[1 ..] into a layout, limited to `rows` rows: with an invalid input layout several images may claim the
-   same row, which then counts more than once. */
+/* Turns the counts in cu_seqlens[1 ..] into a layout of at most `rows` rows. With an invalid input layout several images may claim the
+   same row, which is then counted more than once. */
 static inline void rvit_cpu_sum_counts(int32_t *cu_seqlens, int64_t n_images, int64_t rows)
 {
     int64_t total = 0;
@@ -134,7 +134,7 @@ static inline void rvit_cpu_sum_counts(int32_t *cu_seqlens, int64_t n_images, in
     }
 }
 
-/* A patch's place in its image, and the image's grid. In the grid, whatever the cell holds. */
+/* The position of a patch in its image, and the image's grid. It is inside the grid even if the array holds garbage. */
 #define RVIT_CPU_MAX_SIDE 32767 /* of a grid */
 typedef struct rvit_cpu_position {
     int32_t y, x, height, width;
@@ -148,8 +148,8 @@ static inline rvit_cpu_position rvit_cpu_position_of(const int32_t *cell)
     return (rvit_cpu_position){(int32_t)y, (int32_t)x, (int32_t)height, (int32_t)width};
 }
 
-/* The row after `row` in a list of merge that begins at `first`; -1 at its end. Rows after the first must ascend, so the list ends whatever
-   next_rows holds. */
+/* The row after `row` in a list of merge that begins at `first`; -1 at its end. Rows after the first must ascend, so the list ends
+   whatever next_rows contains. */
 static inline int64_t rvit_cpu_next_row(const int32_t *next_rows, int64_t first, int64_t row, int64_t x_rows)
 {
     const int64_t next = next_rows[row];
@@ -161,14 +161,14 @@ static inline rvit_cpu_activation rvit_cpu_activation_of(rvit_activation activat
     return activation == RVIT_ACTIVATION_NONE ? RVIT_CPU_NONE : activation == RVIT_ACTIVATION_GELU ? RVIT_CPU_GELU : RVIT_CPU_SIGMOID;
 }
 
-/* Adds to a count of saturated values: absent views have none. Threads may add at once. */
+/* Adds to a count of saturated values, if the view is present. Several threads may add concurrently. */
 static inline void rvit_cpu_add_saturated(rvit_view view, int64_t n)
 {
     if (view.buffer != NULL && n > 0)
         __atomic_fetch_add((uint32_t *)rvit_cpu_at(view), (uint32_t)n, __ATOMIC_RELAXED);
 }
 
-/* n elements of an array as floats, from element i on: a pointer into the array, or converted into `values`. */
+/* n elements of an array as floats, starting at element i: a pointer into the array, or a copy converted into `values`. */
 static inline const float *rvit_cpu_load_floats(const rvit_cpu_kernels *kernels, const void *p, int64_t i, int64_t n, rvit_dtype dtype,
                                                 float *values)
 {
@@ -187,7 +187,7 @@ static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const 
         memcpy((float *)p + i, values, (size_t)n * sizeof *values);
 }
 
-/* The same with what rounding takes from each value at element i + second; 0: without. */
+/* The same, stored as hi and lo parts: element i + second receives the rounding error of each value. second 0: only the hi part. */
 static inline void rvit_cpu_store_split(const rvit_cpu_kernels *kernels, const float *values, void *p, int64_t i, int64_t second, int64_t n,
                                         rvit_dtype dtype)
 {
@@ -203,15 +203,15 @@ static inline void rvit_cpu_store_split(const rvit_cpu_kernels *kernels, const f
     }
 }
 
-/* The pool. n_threads: including the calling thread. usable: processors that this process may use. */
+/* The thread pool. n_threads includes the calling thread. usable: processors that this process may use. */
 rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_thread_pool **out_pool);
 void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_thread_pool *pool);
 int rvit_cpu_pool_threads(const rvit_cpu_thread_pool *pool);
-/* Calls fn on the pool's threads for disjoint ranges that cover 0..n-1, each at most grain long; returns when all have ended. thread: index
-   of the thread and of its scratch memory. One call at a time: the caller holds the device's lock. */
+/* Calls fn on the pool's threads for disjoint ranges that cover 0..n-1, each at most `grain` long; returns when all have finished.
+   thread: index of the thread and of its scratch memory. One call at a time: the caller holds the device's lock. */
 typedef void (*rvit_cpu_range_fn)(void *context, int64_t begin, int64_t end, int thread);
 void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvit_cpu_range_fn fn, void *context);
-/* A grain of at least `least` that splits n items into somewhat more ranges than threads, for balance. */
+/* A grain of at least `least` that splits n items into a few more ranges than threads, for load balance. */
 int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t least);
 
 static inline float *rvit_cpu_scratch(const rvit_cpu_device *device, int thread)
@@ -229,36 +229,36 @@ const char *rvit_cpu_supports(const rvit_device *device, const rvit_op *op);
 
 /* fused_ops.c */
 rvit_cpu_fused rvit_cpu_find_fused(const rvit_cpu_device *device, const rvit_op *ops, int32_t n_ops);
-/* Rows of a chain's strips if there are so many live rows; 0: op by op is faster. */
+/* Rows per tile for this many live rows; 0: running the ops one by one is faster. */
 int64_t rvit_cpu_choose_tile_rows(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows);
 void rvit_cpu_run_fused(rvit_cpu_device *device, const rvit_op *ops, rvit_cpu_fused *fused);
 
-/* Rows begin .. end - 1 of an op, on a thread of the pool. */
+/* Compute rows begin .. end - 1 of an op on one thread of the pool. */
 void rvit_cpu_patchify_row_tile(rvit_cpu_device *device, const rvit_patchify_args *args, int64_t begin, int64_t end, int thread);
 void rvit_cpu_linear_row_tile(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread);
 void rvit_cpu_layernorm_row_tile(rvit_cpu_device *device, const rvit_layernorm_args *args, int64_t begin, int64_t end, int thread);
 void rvit_cpu_quantize_row_tile(rvit_cpu_device *device, const rvit_quantize_args *args, int64_t begin, int64_t end, int thread);
-/* The rows of patchify at capacity; and the live ones, of which it writes the layout. */
+/* patchify's rows at capacity, and its live rows, after writing their layout. */
 int64_t rvit_cpu_patchify_rows(const rvit_patchify_args *args);
 int64_t rvit_cpu_patchify_layout(const rvit_patchify_args *args);
-/* Whether its products are made of tiles of AMX. */
+/* Whether the GEMM runs on AMX tiles. */
 int rvit_cpu_linear_is_tiled(const rvit_cpu_device *device, const rvit_linear_args *args);
-/* About the clocks that linear takes for so many rows: one thread for a strip, its weights near; and all threads in a region. */
+/* Estimated clocks of linear for this many rows: on one thread for a row tile with its weights in the L2 cache, and on all threads. */
 int64_t rvit_cpu_linear_row_tile_clocks(const rvit_cpu_device *device, const rvit_linear_args *args, int64_t rows);
 int64_t rvit_cpu_linear_clocks(rvit_cpu_device *device, const rvit_linear_args *args, int64_t rows);
 
-/* The parts of select. error is kind + 1 + 3 * image. */
+/* The steps of select. An error is encoded as kind + 1 + 3 * image. */
 enum { RVIT_CPU_SELECT_NAN = 0, RVIT_CPU_SELECT_PREFIX = 1, RVIT_CPU_SELECT_SUM = 2, RVIT_CPU_SELECT_FINE = 3 };
 /* Scores (score.c). */
 void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);
-/* SAMPLE and MASS (select_sums.c): marks which of the n competing rows of an image are kept; returns the kind of error. scratch: the
-   thread's own. */
+/* SAMPLE and MASS (select_sums.c): marks which of the n competing rows of an image are kept; returns the kind of error. scratch belongs
+   to the thread. */
 int rvit_cpu_mark_sums(const rvit_select_args *args, const float *scores, int64_t n, uint8_t *keep, float *scratch);
-/* The fused tokens of every image (select_fuse.c), once keep is marked. */
+/* Computes the fused token of every image (select_fuse.c), after keep is marked. */
 void rvit_cpu_fuse(rvit_cpu_device *device, const rvit_select_args *args);
 
-/* Reference implementations with float64 accumulation (oracle.c, oracle_backward.c, oracle_pool.c, oracle_prune.c). Those of whole ops,
-   which ops.c calls, and parts of others. score: CLS_NORM and PREDICTOR. */
+/* Reference implementations that accumulate in float64 (oracle*.c): of whole ops, which ops.c calls, and of parts of ops.
+   rvit_cpu_oracle_score covers CLS_NORM and PREDICTOR. */
 #define RVIT_CPU_ORACLES(OP)                   \
     OP(LINEAR, linear)                         \
     OP(LAYERNORM, layernorm)                   \
@@ -282,17 +282,17 @@ void rvit_cpu_oracle_fuse(rvit_cpu_device *device, const rvit_select_args *args)
 void rvit_cpu_oracle_metric(const rvit_cpu_metric_rows *rows);
 void rvit_cpu_oracle_match(const rvit_cpu_match_tile *tile);
 
-/* CBLAS (cblas.c). name: "OpenBLAS 0.3.21 Haswell"; NULL if the build has none. */
+/* CBLAS (cblas.c). The name is "OpenBLAS 0.3.21 Haswell", or NULL if the build has none. */
 const char *rvit_cpu_cblas_name(char *text, size_t size);
-/* 1 if a CBLAS exists and the result of a row does not depend on the row's position. */
+/* 1 if there is a CBLAS and the result of a row does not depend on the row's position. */
 int rvit_cpu_cblas_is_usable(void);
-/* Prepares the CBLAS for calls from several threads. */
+/* Prepares the CBLAS to be called from several threads. */
 void rvit_cpu_cblas_open(void);
-/* Computes a tile of linear, like rvit_cpu_kernels.linear, of at most RVIT_CPU_CBLAS_ROWS rows. */
+/* Computes a tile of linear as rvit_cpu_kernels.linear does, of at most RVIT_CPU_CBLAS_ROWS rows. */
 #define RVIT_CPU_CBLAS_ROWS 64
 void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch);
 
-/* Functions of the backend that are in files of their own. */
+/* Backend functions that have files of their own. */
 rvit_status rvit_cpu_arrange_weight(rvit_stream *stream, rvit_op *linear);
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cpu_buffer_destroy(rvit_buffer *buffer);

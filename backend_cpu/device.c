@@ -1,4 +1,4 @@
-/* The CPU as a device: its name, its kernels, what it supports; and the backend's function table. */
+/* CPU devices: name, kernels, supported ops; and the backend's function table. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,13 +31,13 @@ static void read_cpu_name(char *name, size_t size)
         snprintf(name, size, "%.*s", (int)n, value);
 }
 
-/* A usable CBLAS serves the vector tier only. */
+/* CBLAS is used by the vector tier only. */
 static int wants_cblas(rvit_tier tier, int oracle)
 {
     return tier != RVIT_TIER_SCALAR && !oracle && rvit_cpu_cblas_is_usable();
 }
 
-/* The kernels that the desc asks for. opening: a device that is to run them, and so needs the system's leave for AMX. */
+/* Chooses the kernels that the desc asks for. opening: the device will run them, so AMX must be requested from the system. */
 static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvit_cpu_features *out_features, rvit_cpu_kernels *out_kernels)
 {
     const int may_be_amx = desc->kernels != NULL ? strcmp(desc->kernels, rvit_cpu_table_name(RVIT_CPU_AMX)) == 0
@@ -57,11 +57,11 @@ static rvit_status choose_kernels(const rvit_device_desc *desc, int opening, rvi
             *out_kernels = rvit_cpu_kernels_of(table);
             return RVIT_OK;
         }
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: kernels: there are none called '%s'; raggedvit/device.h lists them", desc->kernels);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: unknown kernels '%s'; raggedvit/device.h lists the names", desc->kernels);
     }
     const rvit_cpu_table best = rvit_cpu_best_table(&features, desc->vector_bits);
     if (desc->vector_bits != 0 && desc->tier != RVIT_TIER_SCALAR && best < (desc->vector_bits == 512 ? RVIT_CPU_AVX512 : RVIT_CPU_AVX2))
-        return rvit_fail(RVIT_UNSUPPORTED, "cpu: this processor has no vectors of %d bits", (int)desc->vector_bits);
+        return rvit_fail(RVIT_UNSUPPORTED, "cpu: vector_bits is %d, but this processor has no such vectors", (int)desc->vector_bits);
     *out_kernels = rvit_cpu_kernels_of(desc->tier == RVIT_TIER_SCALAR ? RVIT_CPU_PORTABLE : best);
     return RVIT_OK;
 }
@@ -93,9 +93,9 @@ static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const r
     else
         snprintf(info->driver, sizeof info->driver, "built-in kernels, %s", kernels->name);
     if (cblas != NULL && !rvit_cpu_cblas_is_usable())
-        snprintf(info->note, sizeof info->note, "%s passed over: its product of a row depends on the row's place", cblas);
+        snprintf(info->note, sizeof info->note, "%s not used: its result of a row depends on the row's position", cblas);
     else if (features->amx_error != 0)
-        snprintf(info->note, sizeof info->note, "AMX passed over: the system does not allow it (%s)", strerror(features->amx_error));
+        snprintf(info->note, sizeof info->note, "AMX not used: the system does not allow it (%s)", strerror(features->amx_error));
     if (!oracle && tier != RVIT_TIER_SCALAR)
         info->native_dtypes = kernels->native_dtypes;
 }

@@ -1,5 +1,4 @@
-/* Embed: the input rows of the first block. The weights of the taps are computed in float64, the sums in float32, or in float64 for the
-   oracle. */
+/* The embed op: the input rows of the first block. Tap weights are computed in float64, sums in float32 (oracle: float64). */
 #include "backend_cpu/cpu.h"
 
 typedef struct embed_job {
@@ -13,7 +12,7 @@ typedef struct embed_job {
 
 enum { COLUMNS = 128 };
 
-/* Columns begin .. begin + n - 1 of the table at a place between its entries, added to those of `out`. */
+/* Adds columns begin .. begin + n - 1 of the interpolated position table to `out`. */
 static void add_position(const embed_job *job, const rvit_taps *y, const rvit_taps *x, int64_t begin, int64_t n, float *out)
 {
     const rvit_embed_args *a = job->args;

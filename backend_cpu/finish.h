@@ -1,10 +1,10 @@
-/* What linear does with a block of its product: scales, bias, activation, gate, residual. Included by kernel files only. */
+/* The epilogue of linear: scales, bias, activation, gate, residual. Only kernel files include this. */
 #ifndef RVIT_CPU_FINISH_H
 #define RVIT_CPU_FINISH_H
 
 #include "backend_cpu/activate.h"
 
-/* x_scale: of the row; not used without weight_scales. */
+/* x_scale: the row's; ignored without weight_scales. */
 INLINE vec scale_and_add_bias(const rvit_cpu_linear_tile *t, const float *sums, float x_scale, int column, int width)
 {
     vec v = any_load(sums, 0, width, RVIT_F32);
@@ -38,7 +38,7 @@ INLINE void finish(const rvit_cpu_linear_tile *t, const float *sums, int64_t str
     }
 }
 
-/* The same for floats in whole vectors, without scales and gates. */
+/* The same for float32 in whole vectors, without scales and gates. */
 INLINE void finish_floats(const rvit_cpu_linear_tile *t, const float *sums, int64_t stride, int first_row, int rows, int first_column,
                           int columns, rvit_cpu_activation activation, int adds)
 {

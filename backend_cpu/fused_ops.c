@@ -1,6 +1,6 @@
-/* Chains: ops that follow one another, of which each makes a row from the same row of what the others wrote: proj, norm, fc1, fc2, norm. A
-   thread takes a strip of rows through all of them. So rows stay in its cache, what only passes from one op to the next need not go to
-   memory, and threads wait for each other once and not after every op. The result of a row does not depend on it. */
+/* Op fusion over rows: runs of ops in which each op makes a row from the same row of the earlier ops' outputs (proj, norm, fc1, fc2,
+   norm). A thread takes a tile of rows through all of them. The rows stay in its cache, intermediate results need not go to memory, and
+   the threads synchronise once instead of after every op. The result of a row is the same as without fusion. */
 #include "backend_cpu/cpu.h"
 
 static const rvit_rows *rows_of(const rvit_op *op)
@@ -27,7 +27,7 @@ static int is_external(rvit_view view)
     return ((const rvit_cpu_buffer *)view.buffer)->is_external;
 }
 
-/* Two buffers on memory of the caller's may be on the same. */
+/* Two external buffers may share memory. */
 static int overlap(const rvit_access *a, const rvit_access *b)
 {
     if (a->view.buffer == NULL || b->view.buffer == NULL)
@@ -37,13 +37,13 @@ static int overlap(const rvit_access *a, const rvit_access *b)
     return rvit_ranges_overlap(a->view.offset, a->size, b->view.offset, b->size);
 }
 
-/* Whether two arrays of ops of the same rows have these rows in the same places. */
+/* Whether two arrays of ops over the same rows store each row at the same address. */
 static int same_array(const rvit_access *a, const rvit_access *b)
 {
     return !a->live && !b->live && a->view.buffer == b->view.buffer && a->view.offset == b->view.offset && a->size == b->size;
 }
 
-/* Whether strips of two ops do not meet: arrays that overlap are the same one, or only read. */
+/* Whether row tiles of two ops are independent: arrays that overlap are identical or only read. */
 static int row_tiles_are_disjoint(const rvit_op *first, const rvit_op *second)
 {
     rvit_access a[RVIT_OP_MAX_ACCESSES], b[RVIT_OP_MAX_ACCESSES];
@@ -51,14 +51,14 @@ static int row_tiles_are_disjoint(const rvit_op *first, const rvit_op *second)
     for (int i = 0; i < n_a; i++)
         for (int j = 0; j < n_b; j++)
             if ((a[i].writes || b[j].writes) && overlap(&a[i], &b[j]) && !same_array(&a[i], &b[j])) {
-                /* The layout is written before the strips begin. */
+                /* The layout is written before the row tiles begin. */
                 if (first->type != RVIT_OP_PATCHIFY || i != RVIT_SLOT(patchify, cu_seqlens) || !b[j].live)
                     return 0;
             }
     return 1;
 }
 
-/* The view of an op's output, and of what it reads of the op before; and the bytes of a row. */
+/* A view that is an op's output or its input from the previous op, and the bytes of a row. */
 typedef struct passed {
     rvit_view *view;
     int64_t row_size;
@@ -88,7 +88,7 @@ static passed input_of(rvit_op *op)
     }
 }
 
-/* Whether only op i + 1 of a chain uses what op i writes. */
+/* Whether op i + 1 is the only op of the run that uses the output of op i. */
 static int passes(const rvit_op *ops, int32_t n, int32_t i)
 {
     rvit_op op = ops[i], next = ops[i + 1];
@@ -108,7 +108,7 @@ static int passes(const rvit_op *ops, int32_t n, int32_t i)
     return 1;
 }
 
-/* Whether op n can join the ops before it. */
+/* Whether op n can be fused with the ops before it. */
 static int joins(const rvit_op *ops, int32_t n, const rvit_rows *rows)
 {
     const rvit_rows *own = rows_of(&ops[n]);
@@ -137,18 +137,19 @@ rvit_cpu_fused rvit_cpu_find_fused(const rvit_cpu_device *device, const rvit_op 
     return fused;
 }
 
-/* When strips are faster, and how many rows of them. Measured on a Xeon with AMX, 2 and 16 threads (bench/notes/cpu-strips.md). */
+/* When fusion is faster, and with how many rows per tile: measured on a Xeon with AMX, 2 and 16 threads (bench/notes/cpu-strips.md). */
 
-/* What a chain's weights may take of the L2 cache, so that they stay there from strip to strip. */
+/* Weights of this many bytes stay in the L2 cache from tile to tile. */
 #define NEAR_WEIGHTS (3 << 19)
-/* Then a model of the time decides, in clocks of a thread, about: a region costs so much for each thread that must be waited for, and so
-   many bytes of rows or weights come from another cache, or go there, in a clock. */
+/* For such weights a cost model decides, in clocks of one thread: each parallel region costs REGION_CLOCKS per thread to wait for, and
+   FAR_BYTES bytes per clock move between the L2 cache and the caches behind it. */
 #define REGION_CLOCKS 3000
 #define FAR_BYTES 8
-#define MOST_ROWS 128 /* of a row tile */
+#define MOST_ROWS 128 /* of a tile */
 #define MOST_ROWS_ALONE 48
-/* More weights each thread fetches anew for each strip. So strips are taller, and lower only where a few would not divide the rows well
-   among many threads, with weights that nearly fit. Rows of a thread outside of these bounds were slower so, or were not measured. */
+/* Larger weights are loaded again for every tile, so tiles have more rows. They have fewer only where weights nearly fit and there are
+   many threads, among which a few large tiles would not divide the rows evenly. Outside these bounds of rows per thread fusion was
+   slower or was not measured. */
 #define FAR_WEIGHTS (4 << 20)
 #define NEARLY_NEAR_WEIGHTS (2 << 20)
 #define LEAST_ROWS_EACH 64
@@ -156,7 +157,7 @@ rvit_cpu_fused rvit_cpu_find_fused(const rvit_cpu_device *device, const rvit_op 
 #define MOST_ROWS_EACH 1024
 #define MANY_THREADS 8
 
-/* Bytes of a row that an op reads and writes. */
+/* Bytes per row that an op reads and writes. */
 static int64_t row_bytes(const rvit_op *op, int64_t capacity)
 {
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
@@ -168,7 +169,7 @@ static int64_t row_bytes(const rvit_op *op, int64_t capacity)
     return bytes;
 }
 
-/* Keeps a strip if it takes fewer clocks than *least. */
+/* Updates *best and *least if this tile size takes fewer clocks. */
 static void try_tile_rows(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows, int64_t tile_rows,
                           int64_t *best, int64_t *least)
 {
@@ -185,8 +186,8 @@ static void try_tile_rows(rvit_cpu_device *device, const rvit_op *ops, const rvi
     }
 }
 
-/* Op by op each thread has some columns of a weight, and there is a region for each op. In strips each thread reads all weights of the
-   chain once a strip, and the last one ends half a strip after the others. */
+/* Without fusion each thread reads some columns of each weight, and each op is a parallel region. With fusion each thread reads all
+   weights once per tile, and the last thread ends half a tile after the others. */
 static int64_t tile_rows_if_near(rvit_cpu_device *device, const rvit_op *ops, const rvit_cpu_fused *fused, int64_t rows)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(device->pool), capacity = rows_of(&ops[fused->length - 1])->capacity;
@@ -198,8 +199,8 @@ static int64_t tile_rows_if_near(rvit_cpu_device *device, const rvit_op *ops, co
     }
     for (int64_t tile_rows = RVIT_CPU_TILE_ROWS; tile_rows <= MOST_ROWS; tile_rows += RVIT_CPU_TILE_ROWS)
         try_tile_rows(device, ops, fused, rows, tile_rows, &best, &least);
-    /* One strip a thread, where that is not many rows: tiles of it are not full, but nobody has two strips while others have one. Among
-       many threads the slowest one then takes longer (0.91 to 0.97 of the speed with 16). */
+    /* Also try one tile per thread if that is not many rows. Its register tiles are not full, but no thread has two tiles while others
+       have one. With many threads the slowest one then takes longer (0.91 to 0.97 of the speed with 16). */
     const int64_t each = (rows + n_threads - 1) / n_threads;
     if (n_threads < MANY_THREADS && each > RVIT_CPU_TILE_ROWS && each <= MOST_ROWS_ALONE)
         try_tile_rows(device, ops, fused, rows, each, &best, &least);
@@ -217,7 +218,7 @@ int64_t rvit_cpu_choose_tile_rows(rvit_cpu_device *device, const rvit_op *ops, c
 {
     const int64_t n_threads = rvit_cpu_pool_threads(device->pool);
     if (n_threads == 1)
-        return 0; /* it waits for nobody; not measured */
+        return 0; /* there are no threads to wait for; not measured */
     for (int32_t i = 0; i < fused->length; i++)
         if (ops[i].type == RVIT_OP_LINEAR && !rvit_cpu_linear_is_tiled(device, &ops[i].linear))
             return 0;
@@ -230,7 +231,7 @@ typedef struct fused_job {
     rvit_cpu_device *device;
     const rvit_op *ops;
     const rvit_cpu_fused *fused;
-    int in_slots; /* of threads: arrays have room for a strip of each */
+    int in_slots; /* arrays have room for one row tile per thread */
 } fused_job;
 
 static void run_row_tile(rvit_cpu_device *device, const rvit_op *op, int64_t begin, int64_t end, int thread)
@@ -258,7 +259,7 @@ static void run_row_tiles(void *context, int64_t begin, int64_t end, int thread)
     const uint32_t passing = job->in_slots ? fused->passing : 0;
     for (int64_t i = begin; i < end; i++) {
         const int64_t first = i * fused->tile_rows, last = first + fused->tile_rows < fused->rows ? first + fused->tile_rows : fused->rows;
-        const int64_t moved = thread * fused->tile_rows - first; /* rows, from a strip's place in an array to its thread's */
+        const int64_t moved = thread * fused->tile_rows - first; /* in rows: from the tile's position in an array to the thread's slot */
         for (int32_t k = 0; k < fused->length; k++) {
             rvit_op op = job->ops[k];
             if (passing >> k & 1)

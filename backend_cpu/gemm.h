@@ -1,13 +1,13 @@
-/* The GEMM kernel of linear and attention: a block of rows times a panel of columns, accumulated in registers. Included by kernel files
-   only. Every element of c is one chain of multiply-adds in the order of k, whatever the block's shape and however k is split, so the
+/* The GEMM kernel of linear and attention: a block of rows times a panel of columns, accumulated in registers. Only kernel files include
+   this. Every element of c is summed by multiply-adds in the order of k, whatever the block's shape and however k is split, so the
    result of a row does not depend on its neighbours. */
 #ifndef RVIT_CPU_GEMM_H
 #define RVIT_CPU_GEMM_H
 
 #include "backend_cpu/vector.h"
 
-/* A register tile of TILE_ROWS x TILE_VECS accumulators fills most of the registers that the operands leave. With 32 registers it is wide
-   rather than high: for as many multiply-adds fewer numbers are loaded, each of a takes a load of its own. */
+/* A register tile has TILE_ROWS x TILE_VECS accumulators, which take most of the registers that the operands leave. With 32 registers it
+   is wide rather than tall, which needs fewer loads for the same number of multiply-adds: every number of a takes a load of its own. */
 #define TILE_ROWS 6
 #if VL == 16 || defined(__aarch64__)
 #define TILE_VECS 4
@@ -81,7 +81,7 @@ GEMMS(6)
 static const gemm_fn gemms[TILE_ROWS][TILE_VECS] = {GEMM_NAMES(1), GEMM_NAMES(2), GEMM_NAMES(3),
                                                     GEMM_NAMES(4), GEMM_NAMES(5), GEMM_NAMES(6)};
 
-/* The one for rows and columns of a register tile. */
+/* The kernel for this many rows and columns, at most a register tile. */
 INLINE gemm_fn gemm_of(int rows, int64_t columns)
 {
     return gemms[rows - 1][columns < PANEL ? (columns + VL - 1) / VL - 1 : TILE_VECS - 1];

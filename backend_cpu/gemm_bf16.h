@@ -1,5 +1,5 @@
-/* Products of bf16 in tiles, for attention: c = a b, where c has 16 x 16 floats, and a and b, 16 lines of 64 bytes each, are as in tile.h.
-   By the tiles of AMX, or by dot products of pairs (RVIT_CPU_DOTS). Included only by kernel files. */
+/* bf16 GEMM on tiles, for attention: c = a b, where c has 16 x 16 floats, and a and b, 16 lines of 64 bytes each, are as in tile.h. It
+   uses AMX tiles, or dot products of pairs (RVIT_CPU_DOTS). Only kernel files include this. */
 #ifndef RVIT_CPU_GEMM_BF16_H
 #define RVIT_CPU_GEMM_BF16_H
 
@@ -8,7 +8,7 @@
 #define TILE_ELEMENTS 512
 #define TILE_FLOATS 256
 
-/* Two lists of tiles: each has n_steps tiles, one behind the other; the second list begins `next` elements after the first. */
+/* Two lists of n_steps consecutive tiles; the second list begins `next` elements after the first. */
 typedef struct tile_lists {
     const uint16_t *first;
     int64_t next;
@@ -21,7 +21,7 @@ typedef struct tile_lists {
 #define gemm_begin tile_begin
 #define gemm_end tile_end
 
-/* c[i][j] = the sum over steps of a[i][step] b[j][step]; c[i] `c_next` floats apart. two_rows: 0: only c[0] is computed. */
+/* c[i][j] = the sum over steps of a[i][step] b[j][step]; c[0] and c[1] are `c_next` floats apart. two_rows 0: computes c[0] only. */
 INLINE void gemm_tiles(tile_lists a, tile_lists b, int n_steps, int two_rows, float *c, int64_t c_next)
 {
     const uint16_t *a_next = a.first + a.next, *b_next = b.first + b.next;
@@ -65,7 +65,7 @@ INLINE void gemm_end(void)
 {
 }
 
-/* 8 lines of c and two columns of tiles in registers: 16 sums. */
+/* Computes 8 lines of c for two columns of tiles, in 16 accumulators. */
 INLINE void gemm_half(const uint16_t *a, const uint16_t *b, const uint16_t *b_next, int n_steps, float *c)
 {
     __m512 sums[8][2];

@@ -1,12 +1,12 @@
-/* Grid layout: the rows of each image, from its grid. */
+/* The grid_layout op: the rows of each image, from its patch grid. */
 #include "backend_cpu/cpu.h"
 
-/* Sides of an image: in patches, and in units. */
+/* The size of an image in patches and in merge groups. */
 typedef struct grid {
     int64_t height, width, unit_height, unit_width;
 } grid;
 
-/* Of image i, whatever the array holds. */
+/* The grid of image i, clamped: the array may hold garbage. */
 static grid grid_of(const rvit_grid_layout_args *a, const int32_t *grids, int64_t i)
 {
     const int64_t height = rvit_cpu_clamp(grids[2 * i], 0, RVIT_CPU_MAX_SIDE) / a->merge,
@@ -19,7 +19,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The line and the column of a unit of an image, by its number among the rows. */
+/* The position (y, x) of a merge group, from its index in the row order. */
 static void place_of_unit(const rvit_grid_layout_args *a, grid g, int64_t unit, int64_t *y, int64_t *x)
 {
     const int64_t w = a->window;
@@ -33,7 +33,7 @@ static void place_of_unit(const rvit_grid_layout_args *a, grid g, int64_t unit, 
     *x = left + inner % columns;
 }
 
-/* The reverse. */
+/* The inverse. */
 static int64_t unit_at(const rvit_grid_layout_args *a, grid g, int64_t y, int64_t x)
 {
     const int64_t w = a->window;
@@ -65,14 +65,14 @@ static void fill_cells(const rvit_grid_layout_args *a, grid g, int64_t image, in
     }
 }
 
-/* Of an image whose units are begin .. end - 1 of the batch. */
+/* Of an image whose merge groups are begin .. end - 1 of the batch. */
 static void fill_unit_rows(const rvit_grid_layout_args *a, grid g, int64_t begin, int64_t end, int32_t *unit_rows)
 {
     for (int64_t i = begin; i < end; i++)
         unit_rows[i] = (int32_t)least(begin + unit_at(a, g, (i - begin) / g.unit_width, (i - begin) % g.unit_width), end - 1);
 }
 
-/* Of an image whose windows begin with number `window`, and whose rows are begin .. end - 1; returns the number of its windows. */
+/* Of an image whose first window has index `window` and whose rows are begin .. end - 1; returns its number of windows. */
 static int64_t fill_windows(const rvit_grid_layout_args *a, grid g, int64_t window, int64_t begin, int64_t end, int32_t *window_cu_seqlens)
 {
     const int64_t w = a->window, down = (g.unit_height + w - 1) / w, across = (g.unit_width + w - 1) / w, n = down * across;

@@ -1,4 +1,4 @@
-/* Grid rope: the cosines and sines of each row of a batch, in float64 and rounded once. */
+/* The grid_rope op: cosines and sines of each row of a batch, computed in float64 and rounded once. */
 #include <math.h>
 
 #include "backend_cpu/cpu.h"

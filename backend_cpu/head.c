@@ -1,4 +1,4 @@
-/* Head: tiles of images and classes. */
+/* The head op: tiles of images and classes. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

@@ -1,6 +1,6 @@
-/* The vector code of the CPU backend: one table of functions, compiled once per instruction set and selected when a device is created. A
-   kernel computes one thread's share of an op; the files named after the ops split the work. Kernels allocate nothing and need only element
-   alignment. The result of a row never depends on its position or on its neighbours. */
+/* The vector kernels of the CPU backend: a table of functions per instruction set, selected when a device is created. A kernel computes
+   one thread's share of an op; the files named after the ops split the work. Kernels allocate nothing and require only element
+   alignment. The result of a row never depends on its position or its neighbours. */
 #ifndef RVIT_CPU_KERNELS_H
 #define RVIT_CPU_KERNELS_H
 
@@ -10,11 +10,11 @@
 
 #include "core/contract/op.h"
 
-/* Maximum tile of linear: rows, columns, and the part of in_features that is accumulated in registers at a time. */
+/* Maximum tile of linear: rows, columns, and the part of in_features that is accumulated at a time. */
 #define RVIT_CPU_LINEAR_ROWS 384
 #define RVIT_CPU_LINEAR_COLUMNS 256
 #define RVIT_CPU_LINEAR_DEPTH 256
-/* Linear in panels (panel.h): columns of a panel, the largest in_features, and bytes of a panel. And the rows of a tile of AMX. */
+/* Linear with weights in panels (panel.h): columns of a panel, the largest in_features, bytes of a panel; rows of an AMX tile. */
 #define RVIT_CPU_PANEL_COLUMNS 32
 #define RVIT_CPU_PANEL_DEPTH 8192
 #define RVIT_CPU_PANEL_BYTES (2 * RVIT_CPU_PANEL_DEPTH * RVIT_CPU_PANEL_COLUMNS)
@@ -26,7 +26,7 @@
 #define RVIT_CPU_MAX_HEAD_DIM 128
 #define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
 
-/* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
+/* Floats of scratch memory per thread, 64-byte aligned. Every kernel asserts that they suffice. */
 #define RVIT_CPU_SCRATCH_FLOATS (384 * 1024)
 
 /* Bytes of an element. */
@@ -38,11 +38,11 @@ static inline int64_t rvit_cpu_size(rvit_dtype dtype)
 typedef enum rvit_cpu_activation { RVIT_CPU_NONE, RVIT_CPU_GELU, RVIT_CPU_SIGMOID } rvit_cpu_activation;
 
 /* out[r, :] = activation(x[r, :] weight^T + bias) + residual, for rows first_row .. first_row + rows - 1 and a range of columns. Every
-   pointer is to the tile's first element, except residual, which is to row 0 of the tile's first column. If gated, columns and weight count
-   gates and values, of which each pair makes an element of residual and out. */
+   pointer is to the tile's first element, except residual, which is to row 0 of the tile's first column. If gated, columns and weight
+   count gates and values; each pair makes one element of residual and out. */
 typedef struct rvit_cpu_linear_tile {
     const void *x, *weight;
-    const float *x_scales, *weight_scales; /* of the tile's first row and column, with I8 and E4M3; else NULL */
+    const float *x_scales, *weight_scales; /* I8 and E4M3: of the tile's first row and column; else NULL */
     const float *bias;                     /* or NULL */
     const void *residual;                  /* or NULL */
     void *out;
@@ -50,14 +50,14 @@ typedef struct rvit_cpu_linear_tile {
     int64_t out_features; /* the stride of residual and out */
     int64_t first_row;
     int64_t residual_period; /* 0: residual has one row per row of out */
-    int rows, columns;       /* columns: even if gated */
+    int rows, columns;       /* columns is even if gated */
     rvit_dtype dtype;        /* of x and weight */
     rvit_dtype out_dtype;    /* of residual and out */
     int gated;
-    int arranged; /* weight lies as the kernel's arrange function leaves it, and begins with a panel */
+    int arranged; /* weight has the layout made by the kernel's arrange function, and begins with a panel */
     rvit_cpu_activation activation;
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
-    /* With out_dtype E4M3: what values are multiplied by, 0 if all become NaN; and where the number of those cut off is added. */
+    /* With out_dtype E4M3: the factor of values, 0 if all become NaN; and the counter of saturated values. */
     float inverse;
     int64_t *n_saturated;
 } rvit_cpu_linear_tile;
@@ -78,16 +78,16 @@ typedef struct rvit_cpu_attention_tile {
     rvit_dtype dtype;
 } rvit_cpu_attention_tile;
 
-/* One half of the gradient of attention, for one head of one image. Its own rows are the keys first .. first + n - 1, of which x and y are
-   k and v and which give d_x = d_k and d_y = d_v; or queries, of which they are q and d_out and which give d_x = d_q. The other rows, all
-   of the image's, are q and d_out, or k and v. Every pointer is to the image's first row, at this head. */
+/* One half of the gradient of attention, for one head of one image. own_keys: the tile's own rows are the keys first .. first + n - 1; x
+   and y are k and v, d_x and d_y are d_k and d_v, and the other rows are the image's q and d_out. Otherwise its own rows are queries; x
+   and y are q and d_out, d_x is d_q, and the other rows are k and v. Every pointer is to the image's first row, at this head. */
 typedef struct rvit_cpu_backward_tile {
     const void *x, *y, *other_x, *other_y, *out, *d_out;
     void *d_x, *d_y; /* d_y or NULL */
     int64_t x_stride, y_stride, other_x_stride, other_y_stride, out_stride, d_out_stride, d_x_stride, d_y_stride;
     const float *key_bias;                              /* or NULL */
-    const float *lse, *d_lse, *cls_probs, *d_cls_probs; /* but for lse: or NULL; n_heads apart */
-    float *shares;                                      /* of the keys in d_key_bias, or NULL */
+    const float *lse, *d_lse, *cls_probs, *d_cls_probs; /* all but lse may be NULL; n_heads apart */
+    float *shares;                                      /* this head's terms of d_key_bias, or NULL */
     int64_t n_heads, len, first, n;
     int head_dim;
     float scale;
@@ -95,8 +95,8 @@ typedef struct rvit_cpu_backward_tile {
     int own_keys;
 } rvit_cpu_backward_tile;
 
-/* One head of one image: up to RVIT_CPU_ATTENTION_KEYS keys, of which the first is first_key, and all queries. The pointers are to the
-   image's first row, at this head. */
+/* One head of one image: all queries and up to RVIT_CPU_ATTENTION_KEYS keys, starting at first_key. The pointers are to the image's
+   first row, at this head. */
 typedef struct rvit_cpu_received_tile {
     const void *q, *k;
     int64_t q_stride, k_stride;
@@ -137,7 +137,7 @@ typedef struct rvit_cpu_layernorm_rows {
     const float *static_scale; /* or NULL */
 } rvit_cpu_layernorm_rows;
 
-/* The row of x that becomes a row of out. */
+/* The row of x that is normalised to a row of out. */
 static inline int64_t rvit_cpu_source_row(const rvit_cpu_layernorm_rows *r, int64_t row)
 {
     if (r->src_rows == NULL)
@@ -156,11 +156,11 @@ typedef struct rvit_cpu_quantize_rows {
     rvit_dtype dtype, out_dtype;
     int gated;
     rvit_cpu_activation activation;
-    float slope, cubic; /* as of linear */
+    float slope, cubic; /* as in linear */
 } rvit_cpu_quantize_rows;
 
-/* Classes first_class .. first_class + n_classes - 1 of up to RVIT_CPU_HEAD_IMAGES images. x[i]: the first row of an image; its further
-   tokens follow. logits[i]: the image's class 0. */
+/* Classes first_class .. first_class + n_classes - 1 of up to RVIT_CPU_HEAD_IMAGES images. x[i]: the first row of an image, followed by
+   its other tokens. logits[i]: the image's class 0. */
 #define RVIT_CPU_HEAD_IMAGES 4
 #define RVIT_CPU_HEAD_CLASSES 64
 typedef struct rvit_cpu_head_tile {
@@ -177,10 +177,10 @@ typedef struct rvit_cpu_head_tile {
     int rms;
 } rvit_cpu_head_tile;
 
-/* The mean of n_rows rows of an image, 1 or more, each of which is normalised first; of a range of columns. */
+/* The mean of n_rows rows (at least 1) of an image, each normalised first; for a range of columns. */
 #define RVIT_CPU_POOL_COLUMNS 65536
 typedef struct rvit_cpu_pool_tile {
-    const void *x;             /* the first of the rows */
+    const void *x;             /* the first of these rows */
     const float *sizes;        /* of that row, or NULL */
     const float *gamma, *beta; /* or NULL */
     void *out;                 /* the image's row */
@@ -191,7 +191,7 @@ typedef struct rvit_cpu_pool_tile {
     int rms;
 } rvit_cpu_pool_tile;
 
-/* One head of one image of len rows, 1 or more. Pointers are to the image's first row, at this head. */
+/* One head of one image of len rows (at least 1). Pointers are to the image's first row, at this head. */
 #define RVIT_CPU_PROBE_ROWS 4096
 #define RVIT_CPU_PROBE_COLUMNS 65536
 #define RVIT_CPU_MAX_PROBE_DIM 192
@@ -214,28 +214,28 @@ typedef struct rvit_cpu_metric_rows {
     rvit_dtype dtype;
 } rvit_cpu_metric_rows;
 
-/* For each of n_a metrics, the one of n_b (1 or more) with the largest dot product, the first among equals, and that product. In both
-   lists the metrics are `stride` floats apart. NaN is never the largest; if all products are NaN, the result is the first metric with
-   -infinity. */
+/* For each of n_a metrics, the index of the most similar of n_b metrics (at least 1; the first if there are several) and their dot
+   product. In both lists the metrics are `stride` floats apart. NaN is never the largest; if all dot products are NaN, the result is the
+   first metric with -infinity. */
 typedef struct rvit_cpu_match_tile {
     const float *a, *b;
     int64_t stride, dim; /* dim: at most RVIT_CPU_MAX_MATCH_DIM */
     int64_t n_a, n_b;
-    int64_t step;  /* between elements of what follows */
+    int64_t step;  /* stride of best and value */
     int32_t *best; /* out */
     float *value;  /* out */
 } rvit_cpu_match_tile;
 
 typedef struct rvit_cpu_kernels {
     const char *name; /* "avx512" */
-    int rows;         /* rows of a register tile; tiles with a multiple of it are fastest */
+    int rows;         /* rows of a register tile; tiles are fastest with a multiple of it */
     int columns;
-    int step_clocks;       /* that a register tile takes for one of in_features, about */
+    int step_clocks;       /* estimated clocks of a register tile for one of in_features */
     int32_t native_dtypes; /* as in rvit_device_info */
-    /* Arranges weights [columns, in_features] for `linear` in place, if their sizes fit; returns whether it has. */
+    /* Rearranges weights [columns, in_features] for `linear` in place if the sizes fit; returns whether it did. */
     int (*arrange)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
-    /* Linear with weights in panels (panel.h) and in_features of at most RVIT_CPU_PANEL_DEPTH, of I8 and, by instructions for it, of BF16;
-       each NULL: there is none. Tiles with a multiple of panel_rows are fastest. */
+    /* Linear with weights in panels (panel.h) and in_features of at most RVIT_CPU_PANEL_DEPTH: I8, and BF16 where there are instructions
+       for it. NULL: not available. Tiles are fastest with a multiple of panel_rows. */
     int panel_rows;
     int (*arrange_panels)(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
     void (*linear_panels_i8)(const rvit_cpu_linear_tile *tile, float *scratch);
@@ -244,7 +244,7 @@ typedef struct rvit_cpu_kernels {
     /* The sums of I8 are exact in int32; then float(sum) * (x_scale * weight_scale), and the epilogue of linear. */
     void (*linear_i8)(const rvit_cpu_linear_tile *tile, float *scratch);
     void (*linear_e4m3)(const rvit_cpu_linear_tile *tile, float *scratch);
-    /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
+    /* Only the epilogue of linear. sums: [rows, columns] with the given stride, computed elsewhere. */
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *sums, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
     void (*attention_bf16)(const rvit_cpu_attention_tile *tile, float *scratch); /* or NULL: attention computes bf16 too */
@@ -252,7 +252,7 @@ typedef struct rvit_cpu_kernels {
     void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
     void (*rope)(const rvit_cpu_rope_rows *rows);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
-    /* With out_dtype I8 or E4M3. This and quantize return the number of values that a static scale cuts off. */
+    /* With out_dtype I8 or E4M3. This and quantize return the number of values that a static scale saturates. */
     int64_t (*layernorm_quantized)(const rvit_cpu_layernorm_rows *rows, float *scratch);
     int64_t (*quantize)(const rvit_cpu_quantize_rows *rows, float *scratch);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
@@ -260,8 +260,8 @@ typedef struct rvit_cpu_kernels {
     void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
     void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
-    /* Hands n pieces of `patch` pixels to rows of F16 or BF16 that lie out_stride bytes apart, and what rounding has taken from them to
-       `second` bytes behind; 0: not that. */
+    /* Copies n runs of `patch` pixels to rows of F16 or BF16 that are out_stride bytes apart. second: byte offset of the rounding
+       errors, which are stored too; 0: not stored. */
     void (*cut)(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second);
     /* From and to F16 or BF16. */
     void (*widen)(const uint16_t *from, rvit_dtype dtype, float *out, int64_t n);
@@ -272,7 +272,7 @@ extern const rvit_cpu_kernels rvit_cpu_kernels_portable;
 #if defined(__x86_64__) && defined(__LP64__)
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx2;
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
-/* What tables have of their own; bf16: avx512_bf16 and amx alone. */
+/* Kernels that tables do not share; the bf16 ones exist for avx512_bf16 and amx only. */
 #define RVIT_CPU_PANELS(isa)                                                                                                 \
     int rvit_cpu_arrange_panels_##isa(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch); \
     void rvit_cpu_linear_panels_i8_##isa(const rvit_cpu_linear_tile *tile, float *scratch);                                  \

@@ -229,7 +229,7 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, r
         pthread_cond_init(&worker->work, NULL);
         rvit_cpu_spin_init(&worker->spin, n_threads, usable);
         if (rvit_thread_start(&worker->thread, worker_main, worker) != 0) {
-            rvit_log(RVIT_LOG_WARNING, "cpu: the system gives no more threads; going on with %d of %d", i, n_threads);
+            rvit_log(RVIT_LOG_WARNING, "cpu: the system refused more threads; continuing with %d of %d", i, n_threads);
             break;
         }
         pool->n_threads = i + 1;
