@@ -1,6 +1,6 @@
-/* The attention kernel: online softmax over blocks of keys. Compiled once per instruction set, like kernels_table.c. Each block of keys is
-   transposed and its values are copied into scratch, as contiguous float32. Two register tiles of queries at a time then compute their
-   logits, update their running maxima and denominators, and add to their output rows, which stay in scratch. */
+/* The attention kernel: online softmax over blocks of keys, compiled once per instruction set. Each block of keys is transposed, and its
+   values are copied, into scratch as contiguous float32. Two register tiles of queries at a time then compute their logits, update their
+   running maxima and denominators, and add to their output rows, which stay in scratch. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -8,7 +8,7 @@
 
 #define KEYS 256 /* of a block */
 #define QUERIES RVIT_CPU_ATTENTION_QUERIES
-#define ROWS (2 * TILE_ROWS)              /* that go through softmax at a time */
+#define ROWS (2 * TILE_ROWS)              /* that are in softmax at a time */
 #define LANES ((ROWS + VL - 1) / VL * VL) /* rounded up to whole vectors */
 
 typedef struct state {
@@ -24,7 +24,7 @@ typedef struct state {
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "attention's state must fit the scratch memory");
 _Static_assert(QUERIES % ROWS == 0, "query tiles are made of whole groups of rows");
 
-/* Rounded up to whole vectors: the stride of values and out. */
+/* Rounds up to whole vectors: the stride of values and out. */
 INLINE int padded(int head_dim)
 {
     return (head_dim + VL - 1) / VL * VL;
@@ -49,8 +49,8 @@ INLINE void load_block(const rvit_cpu_attention_tile *t, state *s, int64_t first
         s->bias[j] = j >= n ? -INFINITY : t->key_bias != NULL ? t->key_bias[first + j] : 0.0f;
 }
 
-/* The softmax of one block for some rows. Turns logits into weights, updates the running maxima and denominators, and writes to
-   scale the factor for the rows' earlier sums. A row that has seen only -infinity keeps maximum -infinity and denominator 0. */
+/* The softmax of one block for some rows. Turns logits into weights, updates the running maxima and denominators, and writes the factor
+   of the rows' earlier sums to `scale`. A row that has seen only -infinity keeps maximum -infinity and denominator 0. */
 INLINE void softmax(const rvit_cpu_attention_tile *t, state *s, int rows, int n_vecs, float *largest, float *sum, float *scale,
                     float *cls_logits, int n)
 {
@@ -133,7 +133,7 @@ INLINE void write_rows(const rvit_cpu_attention_tile *t, const state *s, rvit_dt
         const float sum = s->sum[i];
         const float factor = 1.0f / sum;
         if (t->len == 1 && sum == 1.0f) {
-            memcpy(out, t->v, (size_t)(t->head_dim * size)); /* keeps the sign of a zero */
+            memcpy(out, t->v, (size_t)(t->head_dim * size)); /* preserves the sign of a zero */
         } else {
             for (int j = 0; j < t->head_dim; j += VL) {
                 const vec v = sum == 0.0f ? (vec){0} : vec_load(s->out + i * width + j) * factor;

@@ -1,6 +1,6 @@
-/* The gradient of attention: one half of it for a tile of keys or of queries (rvit_cpu_backward_tile). Compiled once per instruction set,
-   like kernels_table.c. The other rows come in blocks: transposed, to compute logits and d_out v^T, and as they are, to add to the tile's
-   gradients, which stay in scratch. Both halves compute weights anew, so that no sum passes from one thread to another. */
+/* The gradient of attention: one half of it for a tile of keys or of queries (rvit_cpu_backward_tile), compiled once per instruction
+   set. The other rows are processed in blocks: transposed, to compute logits and d_out v^T, and row-major, to add to the tile's
+   gradients, which stay in scratch. Both halves compute the weights again, so no sum passes from one thread to another. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -10,8 +10,8 @@
 #define ROWS RVIT_CPU_ATTENTION_QUERIES
 #define DIM RVIT_CPU_MAX_HEAD_DIM
 
-/* What a row adds to its logits, and what is taken off its entries of d_out v^T. A key has its bias and 0, a query -lse and D; for a
-   query without weight, whose lse is -infinity, the first is -infinity too. */
+/* What a row adds to its logits and subtracts from its entries of d_out v^T: bias and 0 for a key, -lse and D for a query. A query
+   without weight, whose lse is -infinity, adds -infinity. */
 typedef struct numbers {
     float logit, delta;
 } numbers;
@@ -19,12 +19,12 @@ typedef struct numbers {
 typedef struct state {
     float x_panels[DIM * BLOCK], y_panels[DIM * BLOCK]; /* [BLOCK / PANEL][head_dim][PANEL] */
     float x_rows[BLOCK * DIM], y_rows[BLOCK * DIM];
-    float logit[BLOCK], delta[BLOCK]; /* of the block; past its last row -infinity and 0 */
+    float logit[BLOCK], delta[BLOCK]; /* of the block; -infinity and 0 past its last row */
     float weights[TILE_ROWS * BLOCK], gemms[TILE_ROWS * BLOCK];
     numbers own[ROWS];
     float shares[ROWS];
     float d_x[ROWS * DIM], d_y[ROWS * DIM];
-    float x[ROWS * DIM], y[ROWS * DIM]; /* used if rows are stored as 16 bits */
+    float x[ROWS * DIM], y[ROWS * DIM]; /* used if rows are stored in 16 bits */
 } state;
 
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "the state must fit the scratch memory");
@@ -105,7 +105,7 @@ INLINE void multiply_panels(const float *a, int64_t stride, const float *panels,
         gemm_of(rows, n - column)(a, stride, panels + column * head_dim, PANEL, head_dim, c + column, BLOCK, 0);
 }
 
-/* out[rows, head_dim] (+)= a[rows, n] times n rows. */
+/* out[rows, head_dim] (+)= a[rows, n] block[n, head_dim]. */
 INLINE void add_rows(const float *a, const float *block, int rows, int n, int head_dim, float *out, int accumulate)
 {
     const int width = padded(head_dim);
@@ -113,11 +113,11 @@ INLINE void add_rows(const float *a, const float *block, int rows, int n, int he
         gemm_of(rows, width - j)(a, BLOCK, block + j, width, n, out + j, width, accumulate);
 }
 
-/* A register tile against a block: logits become weights, and the products of d_out and v gradients of logits. */
+/* A register tile times a block: turns logits into weights, and d_out v^T into gradients of the logits. */
 static void weigh(const rvit_cpu_backward_tile *t, state *s, int row, int rows, int64_t first, int n)
 {
     const numbers *own = s->own + row;
-    /* d_cls_probs stands for the first query's share: a row of the tile, or a column of it. */
+    /* d_cls_probs belongs to the first query, which is a row or a column of the tile. */
     if (t->d_cls_probs != NULL && t->own_keys && first == 0)
         for (int i = 0; i < rows; i++)
             s->gemms[i * BLOCK] += t->d_cls_probs[(t->first + row + i) * t->n_heads];

@@ -1,10 +1,10 @@
-/* The attention kernel for bf16 where an instruction multiplies bf16: the tiles of AMX, or dot products of pairs. Logits, softmax and sums
-   are float32; the weights are rounded to bf16 for the product with the values, and their sum is that of the rounded ones.
+/* The attention kernel for bf16 on processors that multiply bf16: AMX tiles, or dot products of pairs. Logits, softmax and sums are
+   float32. The weights are rounded to bf16 before they are multiplied with the values, and their sum is that of the rounded weights.
 
-   Keys are taken in blocks, packed once. Then strips of two tiles of queries compute the logits of all keys of the block, their weights and
-   their part of the output. Operands are tiles of 16 lines of 64 bytes: those on the left hold 16 rows of 32 columns, those on the right 16
-   pairs of rows of 16 columns. Which columns make a pair is free if both sides agree. A word of weights holds the keys i and i + 16 of 32,
-   and a tile of values the even or the odd columns of 32: then packing takes no shuffles. */
+   Keys are packed in blocks. Row tiles of two AMX tiles of queries then compute the logits of all keys of the block, their weights and
+   their contribution to the output. Operands are tiles of 16 lines of 64 bytes: left operands hold 16 rows of 32 columns, right operands
+   16 pairs of rows of 16 columns. Which columns form a pair is arbitrary if both sides agree. A pair of weights holds the keys i and i +
+   16 of 32, and a tile of values the even or the odd columns of 32, so that packing needs no shuffles. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -23,25 +23,25 @@ typedef struct state {
     uint16_t queries[ROW_TILE * MAX_DIM]; /* [2][columns / 32] tiles */
     uint16_t weights[ROW_TILE * KEYS];    /* [2][keys / 32] tiles */
     float scores[ROW_TILE * KEYS];        /* [2][keys / 16] tiles */
-    float part[ROW_TILE * MAX_DIM];       /* [2][columns / 16] tiles: the block's part of out */
+    float part[ROW_TILE * MAX_DIM];       /* [2][columns / 16] tiles: the block's contribution to out */
     float bias[KEYS];                     /* -infinity past the last key */
-    float out[QUERIES * MAX_DIM];         /* of several blocks; each row [columns / 32][even, odd] */
-    float largest[QUERIES];               /* logit, times log2 e */
+    float out[QUERIES * MAX_DIM];         /* the sum over blocks; each row is [columns / 32][even, odd] */
+    float largest[QUERIES];               /* the largest logit, times log2 e */
     float sum[QUERIES];                   /* of the rounded weights */
-    float top[QUERIES], whole[QUERIES];   /* for cls_probs and lse: the largest logit, and the sum of the weights as they are */
+    float top[QUERIES], whole[QUERIES];   /* for cls_probs and lse: the largest logit, and the sum of the unrounded weights */
 } state;
 
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "attention's state must fit the scratch memory");
 _Static_assert(KEYS % 32 == 0 && QUERIES % ROW_TILE == 0, "blocks and query tiles are made of whole tiles");
 
-/* A block of keys of an image. Numbers of tiles of 32. */
+/* A block of keys of an image, counted in tiles of 32. */
 typedef struct block {
     int64_t first;
     int n, n_pairs, n_columns;
     int is_first, is_last;
 } block;
 
-/* 16 lines of 32 elements from `lines` on: in place, or with zeros where there are none. */
+/* 16 lines of 32 elements, starting at `lines`: a pointer to them, or a copy with zeros past the end. */
 INLINE const uint16_t *whole_lines(const uint16_t *lines, int64_t *stride, int64_t n_lines, int64_t n_columns, uint16_t edge[16 * 32])
 {
     if (n_lines >= 16 && n_columns >= 32)
@@ -60,12 +60,12 @@ INLINE uvec load_words(const void *p)
     return words;
 }
 
-INLINE void store_words(void *p, uvec words)
+INLINE void store_packed(void *p, uvec words)
 {
     memcpy(p, &words, sizeof words);
 }
 
-/* A tile of words [i][j] becomes [j][i]: pairs of columns of a key become lines. */
+/* Transposes a tile of pairs, [i][j] to [j][i]: pairs of columns of a key become lines. */
 INLINE void pack_keys(const uint16_t *keys, int64_t stride, int64_t n_keys, int64_t n_columns, uint16_t *tile)
 {
     uint16_t edge[16 * 32];
@@ -79,11 +79,11 @@ INLINE void pack_keys(const uint16_t *keys, int64_t stride, int64_t n_keys, int6
             vec_transpose(lines);
             UNROLL
             for (int l = 0; l < VL; l++)
-                store_words(tile + (j + l) * 32 + 2 * i, (uvec)lines[l]);
+                store_packed(tile + (j + l) * 32 + 2 * i, (uvec)lines[l]);
         }
 }
 
-/* 32 keys, two tiles. */
+/* Packs 32 keys into two tiles. */
 INLINE void pack_values(const uint16_t *values, int64_t stride, int64_t n_keys, int64_t n_columns, uint16_t *even, uint16_t *odd)
 {
     uint16_t edges[2][16 * 32];
@@ -94,8 +94,8 @@ INLINE void pack_values(const uint16_t *values, int64_t stride, int64_t n_keys, 
         for (int j = 0; j < 16; j += VL) {
             const uvec a = load_words(low + i * strides[0] + 2 * j);
             const uvec b = high == NULL ? (uvec){0} : load_words(high + i * strides[1] + 2 * j);
-            store_words(even + i * 32 + 2 * j, (a & 0xffff) | b << 16);
-            store_words(odd + i * 32 + 2 * j, a >> 16 | (b & 0xffff0000));
+            store_packed(even + i * 32 + 2 * j, (a & 0xffff) | b << 16);
+            store_packed(odd + i * 32 + 2 * j, a >> 16 | (b & 0xffff0000));
         }
 }
 
@@ -131,13 +131,13 @@ static void load_queries(const rvit_cpu_attention_tile *t, state *s, int row, in
         }
 }
 
-/* Where a line of several tiles has its column. */
+/* The index of a column in a row of several tiles. */
 INLINE int64_t at_column(int column)
 {
     return column / 16 * TILE_FLOATS + column % 16;
 }
 
-/* What cls_probs and lse need of a row, as exactly as in float32: its logits, their maximum, and the sum of their weights. */
+/* Adds a row's logits, their maximum and the sum of their weights in float32, for cls_probs and lse. */
 static void add_whole_row(const rvit_cpu_attention_tile *t, state *s, const block *b, const float *scores, int row, float *cls_logits)
 {
     vec highest = vec_set(-INFINITY);
@@ -158,8 +158,8 @@ static void add_whole_row(const rvit_cpu_attention_tile *t, state *s, const bloc
     s->top[row] = after;
 }
 
-/* 2^x for x <= 0, rounded to bf16, of which nothing but normal numbers counts: far below it is 0 or as good as. NaN gives NaN. The
-   polynomial for the fraction of x (relative error 8.6e-5) is rounded by a number whose last place is bf16's. */
+/* 2^x for x <= 0, rounded to bf16. Only normal results matter; far below them it is 0 or negligible. NaN gives NaN. The polynomial for the
+   fraction of x (relative error 8.6e-5) is rounded by adding a number whose unit in the last place is that of bf16. */
 INLINE vec weight_of(vec x)
 {
 #if VL == 16
@@ -181,7 +181,7 @@ INLINE vec weight_of(vec x)
 #endif
 }
 
-/* The weights of a row of scores, times `factor` (which has log2 e in it), and their sum. */
+/* Computes the weights of a row of scores, times `factor` (which includes log2 e), and returns their sum. */
 INLINE float weigh_row(const float *scores, int n, float factor, float base, uint16_t *weights)
 {
     vec total[2] = {{0}, {0}};
@@ -192,17 +192,17 @@ INLINE float weigh_row(const float *scores, int n, float factor, float base, uin
                       high = weight_of(vec_load(scores + TILE_FLOATS + j) * factor - base);
             total[0] += low;
             total[1] += high;
-            store_words(weights + 2 * j, (uvec)low >> 16 | ((uvec)high & 0xffff0000));
+            store_packed(weights + 2 * j, (uvec)low >> 16 | ((uvec)high & 0xffff0000));
         }
     for (int j = 0; key < n && j < 16; j += VL) {
         const vec low = weight_of(vec_load(scores + j) * factor - base);
         total[0] += low;
-        store_words(weights + 2 * j, (uvec)low >> 16);
+        store_packed(weights + 2 * j, (uvec)low >> 16);
     }
     return vec_sum(total[0] + total[1]);
 }
 
-/* Turns a tile of rows of scores into weights, and updates the rows' maxima and sums. to_old: the factors for what earlier blocks gave. */
+/* Turns a tile of rows of scores into weights, and updates the rows' maxima and sums. to_old: factors of the sums over earlier blocks. */
 static void weigh_tile(const rvit_cpu_attention_tile *t, state *s, const block *b, float *scores, int row, int rows, uint16_t *weights,
                        float *to_old)
 {
@@ -240,13 +240,13 @@ static void weigh_tile(const rvit_cpu_attention_tile *t, state *s, const block *
     }
 }
 
-/* v's bits, of which the upper half is the nearest bf16. A NaN stays one: those of bf16 have a lower half of 0. */
+/* The bits of v rounded so that the upper half is the nearest bf16. NaN stays NaN: the lower half of a bf16 NaN is 0. */
 INLINE uvec rounded_bits(vec v)
 {
     return (uvec)v + 0x7fff + ((uvec)v >> 16 & 1);
 }
 
-/* Adds a tile of rows of `part` to out, or writes them where no block follows. */
+/* Adds a tile of rows of `part` to `out`; after the last block, writes them to the op's output. */
 static void finish_tile(const rvit_cpu_attention_tile *t, state *s, const block *b, const float *part, int row, int rows,
                         const float *to_old)
 {
@@ -269,14 +269,14 @@ static void finish_tile(const rvit_cpu_attention_tile *t, state *s, const block 
                     vec_store(sums + column + j, even);
                     vec_store(sums + column + 16 + j, odd);
                 } else {
-                    store_words(words + 2 * j, rounded_bits(even * factor) >> 16 | (rounded_bits(odd * factor) & 0xffff0000));
+                    store_packed(words + 2 * j, rounded_bits(even * factor) >> 16 | (rounded_bits(odd * factor) & 0xffff0000));
                 }
             }
             if (b->is_last && !whole)
                 memcpy(out + column, edge, (size_t)(t->head_dim - column) * sizeof *out);
         }
         if (b->is_last && t->len == 1 && sum == 1.0f)
-            memcpy(out, t->v, (size_t)t->head_dim * sizeof *out); /* keeps the sign of a zero */
+            memcpy(out, t->v, (size_t)t->head_dim * sizeof *out); /* preserves the sign of a zero */
     }
 }
 
@@ -335,7 +335,7 @@ static void attention_bf16(const rvit_cpu_attention_tile *t, state *s)
         s->largest[i] = s->top[i] = -INFINITY;
         s->sum[i] = s->whole[i] = 0.0f;
     }
-    /* Blocks of equal size, of whole pairs of tiles. */
+    /* Blocks have equal sizes, multiples of two tiles. */
     const int64_t n_blocks = (t->len + KEYS - 1) / KEYS, size = ((t->len + n_blocks - 1) / n_blocks + 31) / 32 * 32;
     gemm_begin();
     for (int64_t first = 0; first < t->len; first += size) {

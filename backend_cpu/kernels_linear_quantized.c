@@ -1,5 +1,4 @@
-/* Linear of I8 and E4M3 for any instruction set, by way of floats. Compiled once per instruction set, with RVIT_CPU_ISA defined as its
-   name. */
+/* Linear of I8 and E4M3 for any instruction set, computed in float32. Compiled once per instruction set. */
 #include "backend_cpu/quantized_vec.h"
 #include "backend_cpu/finish.h"
 #include "backend_cpu/isa.h"
@@ -14,7 +13,7 @@ _Static_assert(RVIT_CPU_LINEAR_DEPTH *PANEL + PANEL * FLOATS_STRIDE + TILE_ROWS 
                "a tile of linear must fit the scratch memory");
 _Static_assert(RVIT_CPU_LINEAR_DEPTH * 128 * 128 < 1 << 24, "sums of I8 over one depth must be exact in floats");
 
-/* depth: a multiple of 16. */
+/* depth: a multiple of 16 */
 INLINE void widen_rows(const int8_t *from, int64_t stride, int rows, int64_t depth, float *out, rvit_dtype dtype)
 {
     for (int i = 0; i < rows; i++)
@@ -22,7 +21,7 @@ INLINE void widen_rows(const int8_t *from, int64_t stride, int rows, int64_t dep
             vec_store(out + i * FLOATS_STRIDE + k, quantized_load(from + i * stride + k, dtype));
 }
 
-/* Integer sums (+)= a block of products that are whole numbers; the last time they become floats. */
+/* Adds a block of dot products, which are integers stored as floats, to the int32 sums; the last call converts the sums to float. */
 INLINE void add_block(const float *block, float *sums, int rows, int accumulate, int last)
 {
     for (int i = 0; i < rows; i++)
@@ -35,7 +34,7 @@ INLINE void add_block(const float *block, float *sums, int rows, int accumulate,
         }
 }
 
-/* The epilogue of linear, by way of floats in `values`, to E4M3. */
+/* The epilogue of linear with E4M3 output; `values` is scratch for float32 results. */
 static void finish_to_e4m3(const rvit_cpu_linear_tile *t, const float *sums, int first_row, int rows, int first_column, int columns,
                            float *values)
 {
@@ -59,7 +58,7 @@ static void finish_to_e4m3(const rvit_cpu_linear_tile *t, const float *sums, int
         *t->n_saturated -= saturated[i];
 }
 
-/* As the linear of floats. The sums of I8 over one depth are exact in floats, and are added up in integers. */
+/* The same loops as linear of floats. The sums of I8 over one depth are exact in float32, and are added in int32. */
 INLINE void linear_quantized(const rvit_cpu_linear_tile *t, float *scratch, rvit_dtype dtype)
 {
     float *panel = scratch;

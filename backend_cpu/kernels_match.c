@@ -1,5 +1,4 @@
-/* The kernels of match: the metric of rows, and the best partner of each row. Compiled once per instruction set, with RVIT_CPU_ISA defined
-   as its name. */
+/* The kernels of match: the metric of rows, and the best partner of each row. Compiled once per instruction set. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -39,7 +38,7 @@ void ISA_NAME(rvit_cpu_metric_kernel)(const rvit_cpu_metric_rows *rows)
     WITH_DTYPE(rows->dtype, metric_of, rows);
 }
 
-/* Finds the first of the largest of n products if it is above *value, and stores it; returns 1 if so. */
+/* Finds the first of the largest of n dot products and stores it if it is above *value; returns 1 if so. */
 INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
 {
     const float so_far = *value;
@@ -49,7 +48,7 @@ INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
         vec largest = before;
         UNROLL
         for (int j = 0; j < PANEL; j += VL)
-            largest = vec_max(vec_load(dots + j), largest); /* where it is NaN, what was largest */
+            largest = vec_max(vec_load(dots + j), largest); /* keeps the previous maximum where the dot product is NaN */
         here = vec_largest(largest);
     } else {
         for (int j = 0; j < n; j++)
@@ -58,7 +57,7 @@ INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
     if (here == so_far)
         return 0;
     int index = 0;
-    while (index < n - 1 && dots[index] != here) /* another thread may have written *value where images overlap */
+    while (index < n - 1 && dots[index] != here) /* another thread may have written *value if images overlap */
         index++;
     *value = here;
     *out_index = index;

@@ -1,4 +1,4 @@
-/* The kernels of pool and probe. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* The kernels of pool and probe. Compiled once per instruction set. */
 #include "backend_cpu/isa.h"
 #include "backend_cpu/norm.h"
 
@@ -6,7 +6,7 @@ _Static_assert(RVIT_CPU_POOL_COLUMNS <= RVIT_CPU_SCRATCH_FLOATS, "sums of pool m
 _Static_assert(RVIT_CPU_PROBE_ROWS + RVIT_CPU_PROBE_COLUMNS <= RVIT_CPU_SCRATCH_FLOATS, "sums of probe must fit the scratch memory");
 _Static_assert(RVIT_CPU_PROBE_ROWS % VL == 0, "a block of rows is made of full vectors");
 
-/* A row adds its deviations times its scale; gamma and beta come last, as they are the same for all rows. */
+/* Each row adds its deviations times its scale. gamma and beta are the same for all rows, so they are applied last. */
 void ISA_NAME(rvit_cpu_pool_kernel)(const rvit_cpu_pool_tile *t, float *scratch)
 {
     const row_norm norm = {t->gamma, t->beta, t->dim, t->eps, t->rms};
@@ -40,7 +40,7 @@ static float probe_logit(const rvit_cpu_probe_tile *t, int64_t row)
     return t->sizes != NULL ? logit + logf(t->sizes[row]) : logit;
 }
 
-/* The weights of n rows from `first` on, not yet divided by their sum; 0 up to the end of the last vector. Returns the sum. */
+/* Computes the unnormalised weights of n rows starting at `first`, with 0 up to the end of the last vector. Returns their sum. */
 static float probe_weights(const rvit_cpu_probe_tile *t, float largest, int64_t first, int64_t n, float *weights)
 {
     vec sum = {0};
@@ -54,7 +54,7 @@ static float probe_weights(const rvit_cpu_probe_tile *t, float largest, int64_t 
     return vec_sum(sum);
 }
 
-/* Columns first_column .. first_column + n - 1 of the weighted sum of the rows. `weights`: those of the last block. */
+/* Columns first_column .. first_column + n - 1 of the weighted sum of the rows. `weights` holds those of the last block. */
 static void probe_sums(const rvit_cpu_probe_tile *t, float largest, int64_t first_column, int64_t n, float *weights, float *sums)
 {
     memset(sums, 0, (size_t)n * sizeof *sums);

@@ -1,4 +1,4 @@
-/* Rows of I8 and E4M3: quantize, and layernorm that quantises. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* The kernels of quantize, and of layernorm with quantized output. Compiled once per instruction set. */
 #include "backend_cpu/activate.h"
 #include "backend_cpu/quantized_vec.h"
 #include "backend_cpu/isa.h"
@@ -12,7 +12,7 @@ INLINE vec value_and_bias(const void *x, const float *bias, int64_t first, int64
     return bias != NULL ? v + vec_load(bias + i) : v;
 }
 
-/* Computes the values of a row; returns the largest, by lanes. */
+/* Computes the values of a row; returns the largest magnitude per lane. */
 INLINE ivec row_values(const rvit_cpu_quantize_rows *r, int64_t row, float *values, rvit_dtype dtype, rvit_cpu_activation activation)
 {
     const void *x = r->x;
@@ -35,7 +35,8 @@ INLINE ivec row_values(const rvit_cpu_quantize_rows *r, int64_t row, float *valu
 }
 
 #if VL == 16
-/* The same of rows of bf16 that are not gated and have no bias; of each 32 values the even ones first, which takes fewer shuffles. */
+/* The same for bf16 rows that are not gated and have no bias. Of every 32 values the even ones are stored first, which takes fewer
+   shuffles. */
 INLINE ivec pair_values(const rvit_cpu_quantize_rows *r, int64_t row, float *values, rvit_cpu_activation activation)
 {
     const uint16_t *x = (const uint16_t *)r->x + row * r->columns;

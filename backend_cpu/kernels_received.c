@@ -1,5 +1,5 @@
-/* The attention that a block of keys receives from all queries. Compiled once per instruction set, like kernels_table.c. A vector holds the
-   sums of as many keys, to which one query after the other is added. */
+/* The attention that a block of keys receives from all queries. Compiled once per instruction set. Each lane holds the sum of one key,
+   to which the queries are added one by one. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -31,7 +31,7 @@ INLINE void load_keys(const rvit_cpu_received_tile *t, state *s, rvit_dtype dtyp
     }
 }
 
-/* rows: of a register tile, the first of them row. */
+/* rows: of a register tile that begins at `row` */
 static void add_queries(const rvit_cpu_received_tile *t, state *s, const float *q, int64_t q_stride, int64_t row, int rows)
 {
     for (int key = 0; key < t->n_keys; key += PANEL)

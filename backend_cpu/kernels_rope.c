@@ -1,4 +1,4 @@
-/* Rope: rotates the heads of rows in place. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* Rope: rotates the heads of rows in place. Compiled once per instruction set. */
 #include "backend_cpu/isa.h"
 #include "backend_cpu/vector.h"
 

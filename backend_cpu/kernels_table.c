@@ -1,5 +1,5 @@
-/* All kernels except those of attention, its gradient, received, rope, match, pool, probe and bytes: linear, layernorm, head, conversions;
-   and the table of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* The kernels that have no file of their own (linear, layernorm, head, conversions), and the table of all kernels. Compiled once per
+   instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
 #include "backend_cpu/finish.h"
@@ -74,7 +74,7 @@ static void cut(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype,
         cut_pieces(pixels, patch, n, out, out_stride, second, RVIT_BF16);
 }
 
-/* The rows of a tile are a little more than a power of two apart, so that they do not compete for the same cache sets. */
+/* Row strides are slightly more than a power of two, so that rows do not compete for the same cache sets. */
 #define SUMS_STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16)
 #define FLOATS_STRIDE (RVIT_CPU_LINEAR_DEPTH + 16)
 
@@ -82,7 +82,7 @@ _Static_assert(RVIT_CPU_LINEAR_DEPTH *PANEL + RVIT_CPU_LINEAR_ROWS * (SUMS_STRID
                "a tile of linear must fit the scratch memory");
 _Static_assert(RVIT_CPU_LINEAR_COLUMNS % PANEL == 0 && RVIT_CPU_LINEAR_DEPTH % VL == 0, "full tiles are made of full panels");
 
-/* Into panels [in_features, PANEL], of which the last may be narrower. */
+/* Into panels [in_features, PANEL]; the last one may be narrower. */
 static int arrange(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch)
 {
     const int64_t size = rvit_cpu_size(dtype);
@@ -101,7 +101,7 @@ static int arrange(void *weight, int64_t columns, int64_t in_features, rvit_dtyp
     return 1;
 }
 
-/* Part p .. p + depth - 1 of a panel as floats, `stride` from row to row: where they lie, or made in scratch. */
+/* Rows p .. p + depth - 1 of a panel as floats, `stride` apart: a pointer to them, or a copy in scratch. */
 INLINE const float *panel_part(const rvit_cpu_linear_tile *t, int column, int columns, int64_t p, int64_t depth, float *scratch,
                                int64_t *stride)
 {
@@ -119,7 +119,7 @@ INLINE const float *panel_part(const rvit_cpu_linear_tile *t, int column, int co
     return scratch;
 }
 
-/* The lines that a register tile will write come while it is computed. */
+/* Prefetches the cache lines that a register tile will write. */
 INLINE void fetch_out(const rvit_cpu_linear_tile *t, int row, int rows, int column, int columns)
 {
     const int64_t size = rvit_cpu_size(t->out_dtype), width = (t->gated ? columns / 2 : columns) * size;
@@ -129,7 +129,7 @@ INLINE void fetch_out(const rvit_cpu_linear_tile *t, int row, int rows, int colu
             __builtin_prefetch(out + i * t->out_features * size + j, 1, 3);
 }
 
-/* Floats whose panels lie ready: sums stay in registers for all of in_features, rows as they lie. */
+/* Floats with arranged weights: rows are read in place, and sums stay in registers for all of in_features. */
 static void linear_whole(const rvit_cpu_linear_tile *t)
 {
     float sums[TILE_ROWS * PANEL];
@@ -147,7 +147,7 @@ static void linear_whole(const rvit_cpu_linear_tile *t)
 }
 
 /* Uses a panel of weights for all rows of the tile while it is in a near cache. If in_features is split, the accumulators of the whole
-   tile stay in scratch between the parts. */
+   tile stay in scratch in between. */
 static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 {
     if (t->dtype == RVIT_F32 && t->arranged) {
@@ -217,7 +217,7 @@ INLINE void layernorm_from(const rvit_cpu_layernorm_rows *r, rvit_dtype dtype)
     WITH_DTYPE(r->out_dtype, layernorm_of, r, dtype);
 }
 
-/* RMS, padded rows, no beta. */
+/* RMS norm, padded rows, no beta. */
 static void layernorm_other(const rvit_cpu_layernorm_rows *r)
 {
     const int64_t size = rvit_cpu_size(r->dtype);
@@ -252,7 +252,7 @@ static void layernorm(const rvit_cpu_layernorm_rows *r)
 
 /* Head. */
 
-/* Normalises rows in segments of this many elements, and adds the dot product of each class with the segment to the class's sum. */
+/* Normalises rows in segments of this many elements, and adds the dot product of each class with a segment to the class's sum. */
 #define STRETCH 512
 
 static void head(const rvit_cpu_head_tile *t, float *scratch)

@@ -1,4 +1,4 @@
-/* Layernorm, with the gather of a pack. */
+/* The layernorm op, which can gather its rows. */
 #include "backend_cpu/cpu.h"
 
 typedef struct layernorm_job {

@@ -1,4 +1,4 @@
-/* Linear: the output is split into tiles of rows and columns. */
+/* The linear op: splits the output into tiles of rows and columns. */
 #include "backend_cpu/cpu.h"
 #include "core/base/quantized.h"
 
@@ -6,9 +6,9 @@ typedef struct linear_job {
     const rvit_cpu_device *device;
     void (*kernel)(const rvit_cpu_linear_tile *tile, float *scratch); /* NULL: CBLAS */
     rvit_cpu_linear_tile whole;                                       /* pointers at element 0 */
-    int64_t rows, columns;                                            /* of the product */
-    int in_panels;                                                    /* the kernel is one for weights in panels */
-    /* Tiles are made of whole units, as equal as may be: groups of rows and panels of columns. */
+    int64_t rows, columns;                                            /* of the GEMM */
+    int in_panels;                                                    /* the kernel takes weights in panels */
+    /* Tiles consist of whole units, groups of rows and panels of columns, split as evenly as possible. */
     int row_unit, column_unit;
     int64_t most_groups, most_panels; /* of a tile */
     int64_t row_tiles, column_tiles;
@@ -27,14 +27,14 @@ static int64_t divide_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Where part i of n parts of `total` begins. */
+/* Where part i of n parts of `total` begins; parts are multiples of `unit`. */
 static int64_t part_begin(int64_t total, int unit, int64_t n, int64_t i)
 {
     const int64_t begin = divide_up(total, unit) * i / n * unit;
     return begin < total ? begin : total;
 }
 
-/* Computes rows row .. row + rows - 1 and so many columns from `column` on. */
+/* Computes the given rows and columns. */
 static void compute_tile(const linear_job *job, int64_t row, int64_t rows, int64_t column, int64_t columns, float *scratch)
 {
     rvit_cpu_linear_tile tile = job->whole;
@@ -73,7 +73,7 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* CBLAS gets one tile shape per op, whatever the batch, so that it takes the same path for every row. */
+/* CBLAS gets one tile shape per op, whatever the batch size, so that it takes the same code path for every row. */
 static void choose_cblas_tiles(linear_job *job)
 {
     const int64_t parts = divide_up(job->columns, RVIT_CPU_LINEAR_COLUMNS);
@@ -93,15 +93,15 @@ static int64_t steps_of(const linear_job *job)
     return divide_up(job->whole.in_features * rvit_cpu_size(job->whole.dtype), 64);
 }
 
-/* What products in panels take, in clocks of one core, about: 42 for 16 x 32 x 16 words, more where a group of rows is alone; and the
-   epilogue. */
+/* Estimated clocks of one core for a GEMM with weights in panels: 42 for 16 rows x 32 columns x 64 bytes of k, more for an unpaired
+   group of rows; plus the epilogue. */
 static int64_t panel_clocks(const linear_job *job, int64_t rows, int64_t panels)
 {
     const int64_t steps = steps_of(job), groups = divide_up(rows, job->row_unit);
     return panels * (groups * steps * 42 + rows * finish_clocks(job) / job->row_unit + (groups & 1) * steps * 15);
 }
 
-/* What a task takes: the same, and weights from a far cache. Floats: the same. */
+/* Estimated clocks of a task: the same, plus loading the weights from a far cache. The estimate for floats has the same form. */
 static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels)
 {
     if (job->in_panels)
@@ -110,8 +110,8 @@ static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels
     return panels * (groups * (depth * job->device->kernels->step_clocks + finish_clocks(job)) + depth * job->column_unit / 4) + 2000;
 }
 
-/* Tries to split rows and columns so that the last thread ends early. Threads are not equally fast, so the last one counts as one and a
-   half tasks behind. Up to a few microseconds. */
+/* Finds the split of rows and columns with which the last thread ends earliest. Threads are not equally fast, so the last one counts as
+   one and a half tasks behind. Takes up to a few microseconds. */
 static rvit_cpu_split best_split(const linear_job *job)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
@@ -133,10 +133,10 @@ static rvit_cpu_split best_split(const linear_job *job)
     return best;
 }
 
-/* Bytes of x that all columns of a task may read again and again. */
+/* Bytes of x that all columns of a task may read repeatedly. */
 #define L2_SHARE (3 << 19)
 
-/* The blocks of a model ask for the same few splits again and again. The result of a row does not depend on them. */
+/* The blocks of a model need the same few splits again and again. They do not affect the result of a row. */
 static const rvit_cpu_split *split_of(rvit_cpu_device *device, const linear_job *job)
 {
     for (int i = 0; i < RVIT_CPU_SPLITS; i++) {

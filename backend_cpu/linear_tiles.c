@@ -1,7 +1,5 @@
-/* Linear on the tiles of AMX: blocks of 32 rows and 32 columns, two tiles by two. Compiled for the table "amx", and for tests with emulated
-   tiles.
-
-   The weight lies in panels (panel.h). x is read as it lies, but for rows that do not fill a tile, which are copied to tiles first. */
+/* Linear on AMX tiles: blocks of 32 rows and 32 columns, two tiles by two. Compiled for the table "amx", and for tests with emulated
+   tiles. The weight is in panels (panel.h). x is read in place, except rows that do not fill a tile, which are copied first. */
 #include "backend_cpu/isa.h"
 #include "backend_cpu/panel.h"
 #include "backend_cpu/tile.h"
@@ -12,11 +10,11 @@
 typedef struct tile_scratch {
     float sums[2][2 * ROWS * COLUMNS];
     char operands[RVIT_CPU_PANEL_BYTES +
-                  2 * ROWS * 2 * RVIT_CPU_PANEL_DEPTH]; /* of a weight that is not arranged, a panel; and rows of x as tiles */
+                  2 * ROWS * 2 * RVIT_CPU_PANEL_DEPTH]; /* a panel if the weight is not arranged; rows of x packed as tiles */
 } tile_scratch;
 _Static_assert(sizeof(tile_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
 
-/* Where 16 rows of x are, for tile_load. */
+/* The location of 16 rows of x, for tile_load. */
 typedef struct row_group {
     const char *at;
     int64_t stride, step; /* bytes between rows, and between tiles */
@@ -25,7 +23,7 @@ typedef struct row_group {
 static void pack_rows(const char *x, int64_t row_bytes, int rows, char *out)
 {
     const int64_t steps = (row_bytes + 63) / 64;
-    /* Four tiles at a time: whole lines are read from a row, and what is written stays in the L1 cache. */
+    /* Four tiles at a time, so that whole cache lines are read and the output stays in the L1 cache. */
     for (int64_t first = 0; first < steps; first += 4) {
         const int64_t end = first + 4 < steps ? first + 4 : steps;
         for (int i = 0; i < ROWS; i++)
@@ -34,8 +32,8 @@ static void pack_rows(const char *x, int64_t row_bytes, int rows, char *out)
     }
 }
 
-/* sums[rows, 32] = one or two groups of rows times n pairs of tiles. Meanwhile the rows of the block before are finished, as vectors have
-   nothing else to do, and lines of what comes next are fetched into the L2 cache, so many in each step. */
+/* sums[rows, 32] = one or two groups of rows times n pairs of tiles. Meanwhile the vector units, which would be idle, finish the rows of
+   the previous block, and each step prefetches `fetched` cache lines of the next chunk into the L2 cache. */
 INLINE void gemm(const rvit_cpu_linear_tile *t, const row_group *g, int two, const char *b, int64_t n, float *sums,
                  const panel_block *before, const char *next, int fetched, epilogue e)
 {
@@ -56,7 +54,7 @@ INLINE void gemm(const rvit_cpu_linear_tile *t, const row_group *g, int two, con
         if (two)
             tile_load(5, a1, g[1].stride);
         tile_load(7, b + TILE, 64);
-        /* The next step's weights, of this panel or of the next one, which follows it. */
+        /* The weights of the next step, in this panel or the next one, which follows it in memory. */
         UNROLL
         for (int i = 0; i < PAIR / 64; i++)
             __builtin_prefetch(b + PAIR + 64 * i, 0, 3);
@@ -92,7 +90,7 @@ INLINE void gemm(const rvit_cpu_linear_tile *t, const row_group *g, int two, con
     }
 }
 
-/* The group of rows that begins at row `first` of the tile. packed: where rows go that have to be copied. */
+/* The group of rows that begins at row `first` of the tile. packed: where rows are copied to if necessary. */
 static row_group group_of(const rvit_cpu_linear_tile *t, int first, int64_t row_bytes, char *packed)
 {
     const char *x = (const char *)t->x + first * row_bytes;
@@ -107,12 +105,12 @@ int ISA_NAME(rvit_cpu_arrange_panels)(void *weight, int64_t columns, int64_t in_
     return arrange_panels(weight, columns, in_features * rvit_cpu_size(dtype), scratch);
 }
 
-/* whole: panels of 32 columns have this epilogue; else finish_any serves, and only e.integers counts. */
+/* whole: whole panels use epilogue e. Otherwise finish_any is used and only e.integers matters. */
 INLINE void linear_with(const rvit_cpu_linear_tile *t, float *scratch, int whole, epilogue e)
 {
     tile_scratch *s = (tile_scratch *)(void *)scratch;
     const int64_t row_bytes = t->in_features * (e.integers ? 1 : 2), steps = (row_bytes + 63) / 64;
-    /* A chunk is a panel where the panel has to be made. */
+    /* A chunk is one panel if the panel has to be made here. */
     char *panel = s->operands, *packed = t->arranged ? s->operands : s->operands + steps * PAIR;
     const int64_t fit = t->arranged ? CHUNK / (steps * PAIR) : 1;
     const int chunk = COLUMNS * (int)(fit < 1 ? 1 : fit);
@@ -124,7 +122,7 @@ INLINE void linear_with(const rvit_cpu_linear_tile *t, float *scratch, int whole
         const int end = t->columns - first < chunk ? t->columns : first + chunk;
         if (!t->arranged)
             make_panel((const char *)t->weight + first * row_bytes, row_bytes, end - first, panel);
-        /* While all rows use this chunk, the next one is fetched. */
+        /* Prefetches the next chunk while all rows use this one. */
         const int fetched = t->arranged && end < t->columns ? (PAIR / 64 + pairs - 1) / pairs : 0;
         const char *next = (const char *)t->weight + end * row_bytes;
         for (int row = 0; row < t->rows; row += 2 * ROWS) {

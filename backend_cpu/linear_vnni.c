@@ -1,7 +1,7 @@
-/* Linear by instructions that multiply words of two bf16 or four int8 and add them up: a block of rows and columns, accumulated in
-   registers. The weight lies in panels (panel.h). Compiled for each instruction set that has such instructions:
-     bf16  vdpbf16ps                        every sum is one chain in the order of k
-     int8  vpdpbusd, on 512 or 256 bits     it takes x unsigned: 128 is added to x, and 128 times the sum of the weights taken off
+/* Linear on packed dot-product instructions, which multiply and add two bf16 or four int8 per 32-bit lane: a block of rows and columns,
+   accumulated in registers. The weight is in panels (panel.h). Compiled for each instruction set that has them:
+     bf16  vdpbf16ps                        every element is summed in the order of k
+     int8  vpdpbusd, on 512 or 256 bits     x must be unsigned: 128 is added to it, and 128 times the sum of the weights subtracted
            vpmaddwd, on 256 bits (AVX2)     on values widened to 16 bits; vpmaddubsw would saturate */
 #include "backend_cpu/isa.h"
 #include "backend_cpu/panel.h"
@@ -13,9 +13,9 @@
 #endif
 #define BLOCK (2 * VL)  /* columns */
 #define CHUNK (1 << 18) /* bytes of weights that stay in the L2 cache while all rows use them */
-#define LINES (VL / 8)  /* a word of a block's columns is in this many lines: of both tiles, or of one */
+#define LINES (VL / 8)  /* cache lines of a block's columns per group of k: both tiles, or one */
 
-/* Vectors of words of int8, and sum + a b, a being the same word in all lanes. */
+/* Vectors of packed int8, and sum + dot(a, b), where all lanes of a are equal. */
 #if VL == 16
 typedef __m512i vnni_vec;
 #define vnni_load(p) _mm512_loadu_si512(p)
@@ -32,7 +32,7 @@ typedef __m256i vnni_vec;
 #define WIDENS 0
 #define vnni_dot(sum, a, b) _mm256_dpbusd_avx_epi32(sum, a, b)
 #else
-#define WIDENS 1 /* to 16 bits: even and odd bytes of each word apart */
+#define WIDENS 1 /* to 16 bits: the even and the odd values of each lane separately */
 #if VL == 16
 #define vnni_dot(sum, a, b) _mm512_add_epi32(sum, _mm512_madd_epi16(a, b))
 #define vnni_even(b) _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8)
@@ -53,14 +53,14 @@ typedef struct vnni_scratch {
 } vnni_scratch;
 _Static_assert(sizeof(vnni_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
 
-/* The line of a panel with its word w, and where the second half of a block's columns is in it. */
+/* The line of group w of a panel, and the offset of the second half of a block's columns. */
 INLINE const char *line_of(const char *panel, int64_t w)
 {
     return panel + (w >> 4) * PAIR + (w & 15) * 64;
 }
 #define SECOND (VL == 16 ? TILE : 32)
 
-/* sums[rows, BLOCK] += rows of x, step bytes between what vnni_dot takes at a time, times lines. */
+/* sums[rows, BLOCK] += rows of x, one packed group each, times two vectors of weights. */
 INLINE void add_lines(int rows, vnni_vec sum[ROWS][2], const char *x, int64_t stride, vnni_vec left, vnni_vec right)
 {
     UNROLL
@@ -71,7 +71,7 @@ INLINE void add_lines(int rows, vnni_vec sum[ROWS][2], const char *x, int64_t st
     }
 }
 
-/* sums[rows, BLOCK] = rows of x times a block of a panel. n: words of a row. */
+/* sums[rows, BLOCK] = rows of x times a block of a panel. n: packed groups of a row. */
 INLINE void gemm_i8(int rows, const char *x, int64_t stride, const char *panel, int64_t n, float *sums)
 {
     vnni_vec sum[ROWS][2];
@@ -156,7 +156,7 @@ GEMMS(bf16)
 static const gemm_fn gemms_bf16[ROWS] = {NAMES(bf16)};
 #endif
 
-/* Makes of rows of int8 what vnni_dot takes. */
+/* Converts rows of int8 to the operand that vnni_dot expects. */
 static void convert_rows(const char *x, int64_t row_bytes, int rows, char *out)
 {
     for (int i = 0; i < rows; i++) {
@@ -177,7 +177,7 @@ static void convert_rows(const char *x, int64_t row_bytes, int rows, char *out)
     }
 }
 
-/* For each column of a panel what 128 in place of x would give. */
+/* For each column of a panel, the sum that x = 128 everywhere would give. */
 static void column_offsets(const char *panel, int64_t n, int32_t *offsets)
 {
     for (int j = 0; j < COLUMNS; j++)
@@ -218,7 +218,7 @@ INLINE void linear_vnni(const rvit_cpu_linear_tile *t, float *scratch, const gem
 {
     vnni_scratch *s = (vnni_scratch *)(void *)scratch;
     const int64_t row_bytes = t->in_features * (integers ? 1 : 2), panel_bytes = (row_bytes + 63) / 64 * PAIR;
-    /* A chunk is a panel where the panel has to be made. */
+    /* A chunk is one panel if the panel has to be made here. */
     const int64_t fit = t->arranged ? CHUNK / panel_bytes : 1;
     const int chunk = COLUMNS * (int)(fit < 1 ? 1 : fit);
     for (int first = 0; first < t->columns; first += chunk) {

@@ -1,13 +1,13 @@
-/* Match: computes the metric of every row and the best partner of every row of A; then, for each image, which rows merge, and the list of
-   the remaining rows. While partners are being found, src_rows and next_rows hold the best partner of each row of A and its product, NaN
-   if it has none. Units are rows of `unit` metrics; an index of A or B counts them. */
+/* The match op: computes the metric of every row and the best partner of every row of A; then, per image, which rows merge, and the list
+   of the remaining rows. In between, src_rows and next_rows hold the best partner of each row of A and the similarity, NaN if it has
+   none. A unit is `unit` consecutive rows with one metric each; indices of A and B count units. */
 #include <math.h>
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
 #include "backend_cpu/rank.h"
 
-/* Minimum rows of A of a separate part. */
+/* Minimum rows of A per task. */
 #define PART_ROWS 48
 
 typedef struct match_job {
@@ -20,14 +20,14 @@ typedef struct match_job {
     int64_t n_parts;
 } match_job;
 
-/* The units of an image that may merge: every second one from row a on and from row b on, all past the prefix. */
+/* The units of an image that may merge, all past the prefix: A is every second unit starting at row a, B the same from row b. */
 typedef struct match_image {
     rvit_cpu_range rows;
     int64_t prefix;
     int64_t a, n_a;
     int64_t b, n_b;
-    int64_t step;   /* rows between them */
-    int64_t merges; /* at most */
+    int64_t step;   /* rows from one unit to the next */
+    int64_t merges; /* upper limit */
 } match_image;
 
 static int64_t every_second(int64_t from, int64_t end)
@@ -39,7 +39,7 @@ static match_image image_of(const match_job *job, int64_t image)
 {
     const rvit_match_args *a = job->args;
     match_image m = {.rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len), .step = 2 * (int64_t)a->unit};
-    m.prefix = m.rows.len < a->n_prefix ? m.rows.len : a->n_prefix; /* 0 with units */
+    m.prefix = m.rows.len < a->n_prefix ? m.rows.len : a->n_prefix; /* 0 if unit is above 1 */
     const int64_t even = m.prefix + (m.prefix & 1), odd = m.prefix | 1, units = m.rows.len / a->unit;
     m.a = m.rows.begin + even * a->unit;
     m.n_a = every_second(even, units);
@@ -49,13 +49,13 @@ static match_image image_of(const match_job *job, int64_t image)
     return m;
 }
 
-/* How many units, `step` rows apart from `first` on, begin before row `end`; at most n. */
+/* How many units, `step` rows apart and starting at `first`, begin before row `end`; at most n. */
 static int64_t units_before(int64_t first, int64_t end, int64_t step, int64_t n)
 {
     return rvit_cpu_clamp((end - first + step - 1) / step, 0, n);
 }
 
-/* The units of B from first_b on that those of A from some index on, up to end_a, may be merged into. */
+/* For units of A up to index end_a: the n_b units of B, starting at index first_b, that they may merge into. */
 typedef struct match_choice {
     int64_t end_a, first_b, n_b;
 } match_choice;
@@ -64,7 +64,7 @@ static match_choice choice_of(const match_job *job, const match_image *m, int64_
 {
     if (job->window_cu_seqlens == NULL)
         return (match_choice){m->n_a, 0, m->n_b};
-    /* The last window that begins at the row or before it. */
+    /* The last window that begins at or before the row. */
     const int32_t *windows = job->window_cu_seqlens;
     const int64_t row = m->a + a * m->step;
     int64_t window = 0, past = job->args->n_windows;
@@ -94,7 +94,7 @@ static void metric_rows(void *context, int64_t begin, int64_t end, int thread)
         job->device->kernels->metric(&rows);
 }
 
-/* The partners of the units first .. first + n - 1 of A, which have the same choice. */
+/* Finds the partners of the units first .. first + n - 1 of A, which all have the same choice. */
 static void find_in_choice(const match_job *job, const match_image *m, int64_t first, int64_t n, const match_choice *choice, int thread)
 {
     const int64_t head_dim = job->args->head_dim, row = m->a + first * m->step;
@@ -173,7 +173,7 @@ static void mark_image(const match_job *job, int64_t image)
         kept += keep[row];
         job->next_rows[row] = -1;
     }
-    /* Starts with the last row, so that each row goes in front of the later ones. */
+    /* From last to first, so that each row is inserted before the later ones. */
     for (int64_t i = m.n_a - 1; merges > 0 && i >= 0; i--) {
         const int64_t row = m.a + i * m.step;
         if (keep[row])
@@ -194,7 +194,7 @@ static void mark_images(void *context, int64_t begin, int64_t end, int thread)
         mark_image(context, image);
 }
 
-/* Lists the kept rows from `from` on, in steps of `step`. */
+/* Lists every step-th kept row, starting at `from`. */
 static int64_t list_rows(const match_job *job, int64_t from, int64_t n, int64_t step, int64_t out, int64_t out_end)
 {
     for (int64_t i = 0; i < n && out < out_end; i++)

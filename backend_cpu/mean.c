@@ -1,4 +1,4 @@
-/* Mean: columns of an image replaced by their mean over its rows. */
+/* The mean op: replaces columns of an image by their mean over its rows. */
 #include "backend_cpu/cpu.h"
 
 /* Columns that a thread sums at a time. */

@@ -1,4 +1,4 @@
-/* Merge: the weighted mean of each list of rows from match. */
+/* The merge op: the weighted mean of each list of rows that match made. */
 #include <math.h>
 #include <string.h>
 

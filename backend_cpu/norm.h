@@ -1,4 +1,4 @@
-/* The norm of a row. Included by kernel files only. */
+/* The norm of a row. Only kernel files include this. */
 #ifndef RVIT_CPU_NORM_H
 #define RVIT_CPU_NORM_H
 
@@ -7,7 +7,7 @@
 
 #include "backend_cpu/vector.h"
 
-/* Rows that compute their moments one after the other: each is a chain of long latency, and so they overlap. */
+/* Rows whose moments are computed in one go. Each row is one long dependency chain, so out-of-order execution overlaps them. */
 #define ROWS_TOGETHER 4
 
 /* Mean and 1 / sqrt(variance + eps) of a row, in two passes (mean, then deviations), so that a large mean costs no precision. */
@@ -48,7 +48,7 @@ INLINE void moments(const void *x, int64_t first, int64_t dim, float eps, rvit_d
 }
 
 typedef struct row_norm {
-    const float *gamma, *beta; /* gamma NULL: no norm; beta: or NULL */
+    const float *gamma, *beta; /* gamma NULL: no norm; beta may be NULL */
     int64_t features;
     float eps;
     int rms;

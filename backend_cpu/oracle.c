@@ -1,13 +1,13 @@
-/* The oracle: direct reference implementations of linear, attention, received, rope and head, in float64 and rounded once at the
-   end. Layernorm and quantize are in oracle_rows.c, the prune ops in oracle_prune.c, the gradient of attention is in oracle_backward.c. All
-   other ops are exact and need no reference. */
+/* The oracle: straightforward reference implementations of linear, attention, received, rope, embed and head, in float64 and rounded
+   once at the end. Layernorm and quantize are in oracle_rows.c, the prune ops in oracle_prune.c, pool and probe in oracle_pool.c, the
+   gradient of attention in oracle_backward.c. All other ops are exact and need no reference. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"
 
 /* Linear. */
 
-/* Of a row of x and a row of weight, with the bias. */
+/* The dot product of a row of x and a row of weight, plus the bias. */
 static double dot(const rvit_linear_args *a, int64_t row, int64_t column)
 {
     const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight);
@@ -21,7 +21,7 @@ static double dot(const rvit_linear_args *a, int64_t row, int64_t column)
     return bias != NULL ? sum + bias[column] : sum;
 }
 
-/* A value that becomes E4M3 by a static scale. Returns whether it was cut off. */
+/* Stores a value as E4M3 with a static scale. Returns whether it saturated. */
 static int store_e4m3(const rvit_row_scale *scale, double value, uint8_t *out)
 {
     const float v = (float)value, scaled = v * scale->inverse;
@@ -76,7 +76,7 @@ static double logit(const rvit_attention_args *a, int64_t query, int64_t key, in
     return a->scale * sum + (key_bias != NULL ? key_bias[key] : 0.0);
 }
 
-/* One query of one head: first the largest logit, then the sums, then the results. */
+/* One query of one head: the largest logit, then the sums, then the results. */
 static void attend(const rvit_attention_args *a, rvit_cpu_range image, int64_t query, int64_t head)
 {
     const void *v = rvit_cpu_at(a->v);

@@ -1,4 +1,4 @@
-/* Shared by the files of the oracle: float64 in, float64 out. */
+/* Declarations shared by the files of the oracle: float64 in, float64 out. */
 #ifndef RVIT_CPU_ORACLE_H
 #define RVIT_CPU_ORACLE_H
 
@@ -39,7 +39,7 @@ static inline void store(void *p, int64_t i, rvit_dtype dtype, double value)
         ((uint16_t *)p)[i] = to_narrow(value, dtype);
 }
 
-/* The norm of rows: gamma NULL: none; beta: or NULL. */
+/* The norm of a row. gamma NULL: no norm; beta may be NULL. */
 typedef struct oracle_norm {
     const float *gamma, *beta;
     rvit_norm norm;

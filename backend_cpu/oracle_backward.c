@@ -1,4 +1,4 @@
-/* The gradient of attention in float64, straight from its formulas (ops.h). */
+/* The gradient of attention in float64, computed directly from the formulas in ops.h. */
 #include "backend_cpu/oracle.h"
 
 typedef struct backward {
@@ -7,7 +7,7 @@ typedef struct backward {
     int64_t head;
 } backward;
 
-/* An element of a row of an array, at the head; a value of a row and the head. */
+/* Element i of a row at this head; and the value of a row and head. */
 static double at(const backward *b, rvit_view view, int64_t row, int64_t stride, int64_t i)
 {
     return load(rvit_cpu_at(view), row * stride + b->head * b->a->head_dim + i, b->a->dtype);
@@ -30,7 +30,7 @@ static double delta_of(const backward *b, int64_t query)
     return delta;
 }
 
-/* Returns the weight of a key, and the gradient by its logit. */
+/* Returns the weight of a key, and the gradient of its logit. */
 static double weigh(const backward *b, int64_t query, int64_t key, double delta, double *out_gradient)
 {
     const rvit_attention_backward_args *a = b->a;
@@ -65,7 +65,7 @@ static void backward_query(const backward *b, int64_t query)
     put(b, a->d_q, query, a->d_q_stride, d_q, a->scale);
 }
 
-/* Returns the head's share of d_key_bias. */
+/* Returns the head's term of d_key_bias. */
 static double backward_key(const backward *b, int64_t key)
 {
     const rvit_attention_backward_args *a = b->a;

@@ -10,7 +10,7 @@ static void pool_image(const rvit_pool_args *a, int64_t image)
     double total = 0.0;
     for (int64_t row = rows.begin; row < rows.begin + rows.len; row++)
         total += sizes != NULL ? sizes[row] : 1.0;
-    /* A few columns at a time, so that a row's moments are not computed for each. */
+    /* Processes several columns at a time, so that a row's moments are not computed once per column. */
     enum { COLUMNS = 256 };
     for (int64_t first = 0; first < a->dim; first += COLUMNS) {
         double sums[COLUMNS] = {0};

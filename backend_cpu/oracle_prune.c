@@ -1,5 +1,5 @@
-/* Reference implementations of select's inexact scores and fused tokens, of mean, match and merge. The dot products of match are float64
-   sums over its float32 metrics, rounded once. */
+/* Reference implementations of select's inexact scores and fused tokens, and of mean, match and merge. match sums its float32 metrics in
+   float64 and rounds once. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"

@@ -1,4 +1,5 @@
-/* The oracle of layernorm and quantize: float64, rounded once at the end; to bytes by way of float32, by rvit_quantize's rule. */
+/* The oracle of layernorm and quantize: float64, rounded once at the end. Quantized outputs are rounded to float32 first, as
+   rvit_quantize's rule requires. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"
@@ -8,7 +9,7 @@ typedef struct rows_job {
     const void *args;
 } rows_job;
 
-/* Turns n values into a row of bytes and its scale; returns the number of those cut off. */
+/* Quantizes a row of n values and computes its scale; returns the number of saturated values. */
 static int64_t quantize_values(const float *values, int64_t n, const float *static_scale, rvit_dtype dtype, uint8_t *out, float *out_scale)
 {
     float largest = 0.0f;

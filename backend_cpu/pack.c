@@ -1,4 +1,4 @@
-/* Pack: a gather of rows. */
+/* The pack op: a gather of rows. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

@@ -1,8 +1,8 @@
-/* Linear by instructions that multiply words of 32 bits, each two bf16 or four int8: weights in panels of 32 columns, and the epilogue of
-   whole panels. Included by kernel files only.
+/* Weights in panels of 32 columns for instructions that multiply two bf16 or four int8 per 32-bit lane, and the epilogue of whole panels.
+   Only kernel files include this.
 
-   A panel has a pair of tiles for each 64 bytes of a row, the left 16 columns and the right 16. A tile holds 16 lines of 16 words: it is
-   the transpose of these columns' words. So an arranged panel takes the bytes of its rows. */
+   For every 64 bytes of a row a panel has a pair of tiles, for its left and its right 16 columns. A tile has 16 lines of 16 groups of 32
+   bits: the transpose of those columns. An arranged panel therefore takes as many bytes as its rows. */
 #ifndef RVIT_CPU_PANEL_H
 #define RVIT_CPU_PANEL_H
 
@@ -10,9 +10,9 @@
 
 #define COLUMNS RVIT_CPU_PANEL_COLUMNS
 #define TILE 1024       /* bytes */
-#define PAIR (2 * TILE) /* of tiles, side by side */
+#define PAIR (2 * TILE) /* two tiles, left and right */
 
-/* Copies 64 bytes of a row of which `left` are left; what is past its end is zero. */
+/* Copies 64 bytes of a row with `left` bytes left; the bytes past its end become zero. */
 INLINE void copy_line(char *out, const char *row, int64_t left)
 {
     if (left >= 64) {
@@ -24,7 +24,7 @@ INLINE void copy_line(char *out, const char *row, int64_t left)
     }
 }
 
-/* Makes a panel of rows of weight, at most 32; columns past them are zero. */
+/* Makes a panel from at most 32 rows of weight; missing columns are zero. */
 static void make_panel(const char *weight, int64_t row_bytes, int columns, char *out)
 {
     const int64_t steps = (row_bytes + 63) / 64;
@@ -37,14 +37,14 @@ static void make_panel(const char *weight, int64_t row_bytes, int columns, char 
                 copy_line(lines[j], weight + column * row_bytes + s * 64, column < columns ? row_bytes - s * 64 : 0);
             }
 #if VL == 16
-            vec words[16];
+            vec packed[16];
             UNROLL
             for (int j = 0; j < 16; j++)
-                words[j] = vec_load((const float *)(const void *)lines[j]);
-            vec_transpose(words);
+                packed[j] = vec_load((const float *)(const void *)lines[j]);
+            vec_transpose(packed);
             UNROLL
             for (int k = 0; k < 16; k++)
-                vec_store((float *)(void *)(tile + 64 * k), words[k]);
+                vec_store((float *)(void *)(tile + 64 * k), packed[k]);
 #else
             for (int j = 0; j < 16; j++)
                 for (int k = 0; k < 16; k++)
@@ -79,21 +79,21 @@ INLINE void store_line(void *out, const vec v[COLUMNS / VL], rvit_dtype dtype)
         any_store(out, j * VL, v[j], VL, dtype);
 }
 
-/* A block of sums whose epilogue is to come: rows first_row .. of whole panels that are not gated. */
+/* A block of sums that still needs its epilogue: rows from first_row on, of a whole panel that is not gated. */
 typedef struct panel_block {
-    const float *sums; /* [rows, COLUMNS]; of I8 integers */
+    const float *sums; /* [rows, COLUMNS]; int32 for I8 */
     int first_row, rows, column;
 } panel_block;
 
-/* What an epilogue does, known when it is compiled. */
+/* An epilogue, as compile-time constants. */
 typedef struct epilogue {
-    int integers; /* sums of I8 */
+    int integers; /* sums are int32 */
     rvit_cpu_activation activation;
-    int adds; /* a residual */
+    int adds; /* there is a residual */
     rvit_dtype dtype;
 } epilogue;
 
-/* What of it is the same for all rows of a panel. */
+/* The operands that all rows of a panel share. */
 typedef struct panel_lines {
     vec bias[COLUMNS / VL], scales[COLUMNS / VL];
 } panel_lines;
@@ -109,7 +109,7 @@ INLINE panel_lines load_lines(const rvit_cpu_linear_tile *t, int column, epilogu
     return lines;
 }
 
-/* finish of finish.h for row i of a block. */
+/* finish() of finish.h for row i of a block. */
 INLINE void finish_row(const rvit_cpu_linear_tile *t, const panel_block *block, int i, const panel_lines *lines, epilogue e)
 {
     const int64_t row = t->first_row + block->first_row + i;
@@ -134,7 +134,7 @@ INLINE void finish_rows(const rvit_cpu_linear_tile *t, const panel_block *block,
         finish_row(t, block, i, &lines, e);
 }
 
-/* The same for any columns, with whatever epilogue. */
+/* The same for any number of columns and any epilogue. */
 static void finish_any(const rvit_cpu_linear_tile *t, float *sums, int first_row, int rows, int column, int columns, int integers)
 {
     for (int i = 0; i < rows * COLUMNS && integers; i += VL)
@@ -142,12 +142,12 @@ static void finish_any(const rvit_cpu_linear_tile *t, float *sums, int first_row
     finish_block(t, sums, COLUMNS, first_row, rows, column, columns);
 }
 
-/* The epilogues that whole panels have: of(name, activation, adds, dtype). */
+/* The epilogues for whole panels: of(name, activation, adds, dtype). */
 #define EPILOGUES(of)                                                                                                 \
     of(none_f32, NONE, 0, F32) of(none_bf16, NONE, 0, BF16) of(added_f32, NONE, 1, F32) of(added_bf16, NONE, 1, BF16) \
         of(gelu_f32, GELU, 0, F32) of(gelu_bf16, GELU, 0, BF16) of(sigmoid_f32, SIGMOID, 0, F32) of(sigmoid_bf16, SIGMOID, 0, BF16)
 
-/* The number of the epilogue of a tile; -1: finish_block serves. */
+/* The index of the tile's epilogue; -1: use finish_block. */
 static int epilogue_of(const rvit_cpu_linear_tile *t)
 {
     if (t->gated || t->out_dtype == RVIT_F16 || (t->residual != NULL && t->activation != RVIT_CPU_NONE))

@@ -1,4 +1,4 @@
-/* Patchify: processes patches of one line of one image at a time, so that the image is read in order. */
+/* The patchify op. A task reads patches of one line of one image, so that the image is read in order. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
@@ -11,8 +11,8 @@ typedef struct patchify_job {
     rvit_dtype dtype;
 } patchify_job;
 
-/* Hands n pieces of a line of pixels to as many rows. second: bytes from a row's first part to its second, which takes what rounding has
-   taken from the pixels; 0: without. */
+/* Copies n runs of a line of pixels to as many rows. second: byte offset of the second part of a row, which receives the rounding
+   errors; 0: not stored. */
 static void cut_line(const patchify_job *job, const float *pixels, int64_t n, char *out, int64_t second)
 {
     const int64_t patch = job->patch_size, out_stride = job->out_stride * rvit_cpu_size(job->dtype);
@@ -23,7 +23,7 @@ static void cut_line(const patchify_job *job, const float *pixels, int64_t n, ch
             memcpy(out + i * out_stride, pixels + i * patch, (size_t)patch * sizeof *pixels);
 }
 
-/* n patches of a line of an image, from patch x on. */
+/* n patches of a line of an image, starting at patch x. */
 static void patchify_line(const patchify_job *job, int64_t image, int64_t line, int64_t x, int64_t n, char *out)
 {
     const int64_t patch = job->patch_size, width = job->channels * patch * patch, part = job->out_stride / job->parts;

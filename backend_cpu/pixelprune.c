@@ -1,5 +1,5 @@
-/* Pixelprune: marks the cells that their neighbours do not predict. All backends decide alike, so there is no float64 version: this file is
-   the oracle. Neighbours are found by the cells alone, and every number read is brought into the arrays. */
+/* The pixelprune op: marks the merge groups that their neighbours do not predict. All backends decide identically, so this file is also
+   the oracle. Neighbours are found from `cells` only, and every index read from an array is clamped. */
 #include <math.h>
 #include <string.h>
 
@@ -7,10 +7,10 @@
 
 typedef struct pixelprune_job {
     const rvit_pixelprune_args *args;
-    const int32_t *cu_seqlens, *cells, *unit_rows; /* unit_rows: or NULL */
+    const int32_t *cu_seqlens, *cells, *unit_rows; /* unit_rows may be NULL */
     const float *pixels;
     uint8_t *keep;
-    int32_t *sources; /* or NULL: cells are predicted from pixels themselves */
+    int32_t *sources; /* or NULL: groups are predicted from the pixels themselves */
 } pixelprune_job;
 
 static inline int value_similar(float a, float b, float limit)
@@ -18,7 +18,7 @@ static inline int value_similar(float a, float b, float limit)
     return a == b || fabsf(a - b) <= limit;
 }
 
-/* Of two rows of pixels. */
+/* Compares two rows of pixels. */
 static int rows_similar(const rvit_pixelprune_args *a, const float *x, const float *y)
 {
     const int64_t plane = a->columns / a->channels;
@@ -28,11 +28,11 @@ static int rows_similar(const rvit_pixelprune_args *a, const float *x, const flo
     return similar;
 }
 
-/* Where the patch rows of an image's cells lie, from the first of a cell on. */
+/* How the patch rows of an image's merge groups are arranged, relative to a group's first one. */
 typedef struct patch_order {
-    int64_t line;        /* from the first patch row of a line of the cell to that of the next */
-    int64_t left, above; /* back to the cell there */
-    int64_t most;        /* the last patch row that a cell can begin with; below 0: there is none */
+    int64_t line;        /* from the first patch row of one line of the group to the next line */
+    int64_t left, above; /* back to the group on the left, and above */
+    int64_t most;        /* the last patch row at which a group can begin; negative: there is none */
 } patch_order;
 
 static patch_order order_of(const rvit_pixelprune_args *a, rvit_cpu_position position)
@@ -43,7 +43,7 @@ static patch_order order_of(const rvit_pixelprune_args *a, rvit_cpu_position pos
     return (patch_order){m, m * m, m * m * cells, a->patch_rows - m * m};
 }
 
-/* Of two cells, by their first patch rows. */
+/* Compares two groups, given by their first patch rows. */
 static int similar(const pixelprune_job *job, const patch_order *order, int64_t x, int64_t y)
 {
     const rvit_pixelprune_args *a = job->args;
@@ -56,14 +56,14 @@ static int similar(const pixelprune_job *job, const patch_order *order, int64_t 
     return 1;
 }
 
-/* The first patch row of what reconstructs the cell that begins at this patch row. */
+/* The first patch row of the group that reconstructs the group at this patch row. */
 static int64_t reconstruction(const pixelprune_job *job, const patch_order *order, int64_t patch_row)
 {
     const int64_t at = rvit_cpu_clamp(patch_row, 0, order->most);
     return job->sources == NULL ? at : rvit_cpu_clamp(job->sources[at], 0, order->most);
 }
 
-/* The first patch row of what predicts a cell; its own if nothing does. */
+/* The first patch row of the group that predicts this one; its own if nothing does. */
 static int64_t prediction(const pixelprune_job *job, const patch_order *order, rvit_cpu_position position, int64_t own)
 {
     const int on_left = position.x >= job->args->merge, above = position.y >= job->args->merge;
@@ -101,7 +101,7 @@ static void mark_images(void *context, int64_t begin, int64_t end, int thread)
         const int64_t prefix = rows.len < a->n_prefix ? rows.len : a->n_prefix, past = rows.begin + rows.len;
         memset(job->keep + rows.begin, 1, (size_t)prefix);
         for (int64_t next = rows.begin + prefix; next < past; next += area) {
-            /* Line after line, wherever windows have put the rows. */
+            /* In raster order, even if windows reorder the rows. */
             const int64_t row = job->unit_rows == NULL || next / area >= a->rows / area
                                     ? next
                                     : rvit_cpu_clamp(job->unit_rows[next / area] * area, rows.begin, past - 1);

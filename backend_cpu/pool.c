@@ -1,9 +1,9 @@
-/* Pool: one row for each image. */
+/* The pool op: one row per image. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
 
-/* Columns that a thread sums at a time, where no row has to be normalised. */
+/* Columns that a thread sums at a time if rows need no norm. */
 #define POOL_COLUMNS 256
 
 typedef struct pool_job {
@@ -12,7 +12,7 @@ typedef struct pool_job {
     rvit_cpu_pool_tile whole;
     const char *x;
     char *out;
-    int64_t columns, tiles; /* of a tile, and tiles of an image */
+    int64_t columns, tiles; /* columns of a tile, tiles of an image */
 } pool_job;
 
 static void pool_tile(const pool_job *job, int64_t image, int64_t first_column, float *scratch)

@@ -1,4 +1,4 @@
-/* Positions: what rope needs to know of the rows that a prune stage leaves. */
+/* The positions op: the rope positions of the rows that a prune stage keeps. */
 #include "backend_cpu/cpu.h"
 
 void rvit_cpu_positions(rvit_cpu_device *device, const rvit_positions_args *a)
