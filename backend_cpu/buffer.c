@@ -15,8 +15,8 @@ rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffe
     buffer->memory = (uint64_t)size > SIZE_MAX ? NULL : rvit_alloc_new(&device->alloc, (size_t)size);
     if (buffer->memory == NULL) {
         rvit_alloc_free(&device->alloc, buffer);
-        return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY, "a buffer of %lld bytes does not fit the memory; %s", (long long)size,
-                         (uint64_t)size > SIZE_MAX ? "more than an address can name" : rvit_status_detail());
+        return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY, "no memory for a buffer of %lld bytes: %s", (long long)size,
+                         (uint64_t)size > SIZE_MAX ? "more than the address space" : rvit_status_detail());
     }
     buffer->base.host = type == RVIT_BUFFER_DEVICE ? NULL : buffer->memory;
     point(buffer, buffer->memory);

@@ -13,7 +13,6 @@
 #endif
 #define BLOCK (2 * VL)  /* columns */
 #define CHUNK (1 << 18) /* bytes of weights that stay in the L2 cache while all rows use them */
-#define LINES (VL / 8)  /* cache lines of a block's columns per group of k: both tiles, or one */
 
 /* Vectors of packed int8, and sum + dot(a, b), where all lanes of a are equal. */
 #if VL == 16

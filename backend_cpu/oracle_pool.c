@@ -1,4 +1,4 @@
-/* Reference implementations of pool and probe. */
+/* The oracle of pool and probe. */
 #include "backend_cpu/oracle.h"
 
 static void pool_image(const rvit_pool_args *a, int64_t image)

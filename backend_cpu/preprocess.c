@@ -1,5 +1,6 @@
-/* Preprocess: makes patch rows of pictures, a tile of pixels at a time. A tile's inputs are taken in blocks of lines: the first pass of the
-   resize makes lines of the tile's width, rounded to 8 bits, the second adds them up. The table is not trusted. */
+/* The preprocess op: resizes images into patch rows, a tile of pixels at a time. The input of a tile is processed in blocks of lines:
+   the first resize pass makes lines of the tile's width, rounded to 8 bits, and the second adds them up. The image descriptors are
+   untrusted. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
@@ -18,10 +19,10 @@ typedef struct preprocess_job {
     int32_t n_images; /* live */
 } preprocess_job;
 
-/* One axis of a tile: outputs begin .. begin + n of the axis. */
+/* One axis of a tile: outputs begin .. begin + n. */
 typedef struct tile_axis {
-    const int32_t *words; /* of the axis */
-    int64_t n_words;      /* from there */
+    const int32_t *words; /* those of this axis */
+    int64_t n_words;      /* up to the end of the staging buffer */
     int32_t n_axis, begin, n, in_size, bits;
 } tile_axis;
 
@@ -30,9 +31,9 @@ typedef struct tap_range {
     const int32_t *weights; /* n_axis apart */
 } tap_range;
 
-/* A picture whose pixels lie inside of their memory. */
+/* An image whose pixels were checked to lie inside their memory. */
 typedef struct source {
-    const uint8_t *memory; /* its first pixel; NULL: it is not there */
+    const uint8_t *memory; /* its first pixel; NULL: the image is not usable */
     int64_t plane;
     rvit_image_entry e;
 } source;
@@ -50,7 +51,7 @@ static tap_range taps_of(const tile_axis *axis, int32_t i)
     return (tap_range){first, limit(axis->words[n + at], 0, held < most ? held : most), axis->words + 2 * n + at};
 }
 
-/* Whether its words are there at all. */
+/* Returns 0 if the taps of the axis are not inside the staging buffer. */
 static int axis_of(const preprocess_job *job, int32_t at, int32_t n_axis, int32_t begin, int32_t n, int32_t in_size, int32_t bits,
                    tile_axis *out)
 {
@@ -91,7 +92,7 @@ static uint8_t to_byte(uint32_t sum, int32_t bits)
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* x, y: of the pixel. */
+/* x, y: position of the pixel */
 static void load_nv12(const source *s, int32_t x, int32_t y, uint32_t out[CHANNELS])
 {
     const rvit_image_entry *e = &s->e;
@@ -103,7 +104,7 @@ static void load_nv12(const source *s, int32_t x, int32_t y, uint32_t out[CHANNE
     out[2] = to_byte(luma + cb * (uint32_t)e->blue_cb, 16);
 }
 
-/* One value of the first pass: a sum along a line (or, with the vertical pass first, a column) number `line`. */
+/* One value of the first pass: a weighted sum along a line, or along a column if the vertical pass comes first. */
 static void sum_pixels(const source *s, tap_range taps, const tile_axis *axis, int32_t line, uint8_t out[CHANNELS])
 {
     const rvit_image_entry *e = &s->e;
@@ -165,7 +166,7 @@ static void resize_tile(const source *s, const tile_axis *first, const tile_axis
             out[j][i / CHANNELS][i % CHANNELS] = to_byte(sums[j][i], second->bits);
 }
 
-/* The part of the target that begins at (x, y) and has width x height pixels; the resized picture may cover less of it. */
+/* The part of the target that begins at (x, y) and has width x height pixels; the resized image may cover less of it. */
 typedef struct tile {
     int32_t x, y, width, height;
 } tile;

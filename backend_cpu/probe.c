@@ -1,4 +1,4 @@
-/* Probe: a task is a head of an image. */
+/* The probe op: one task per image and head. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

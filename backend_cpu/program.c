@@ -1,5 +1,5 @@
-/* Programs: a copy of the list of ops, and of which of them are fused. A launch holds the device's lock throughout, so launches run one
- * after another. */
+/* Programs: a copy of the list of ops, with the runs of ops to fuse. A launch holds the device's lock throughout, so launches are
+   serialised. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

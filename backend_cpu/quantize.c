@@ -1,4 +1,4 @@
-/* Quantize: rows of bytes with a scale each. */
+/* The quantize op: quantized rows, with a scale each. */
 #include "backend_cpu/cpu.h"
 
 typedef struct quantize_job {

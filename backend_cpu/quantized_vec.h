@@ -1,4 +1,4 @@
-/* Vectors of I8 and E4M3: loads as floats, and the quantisation of a row. Included by kernel files only. */
+/* Vectors of I8 and E4M3: loads as floats, and the quantization of a row. Only kernel files include this. */
 #ifndef RVIT_CPU_QUANTIZED_VEC_H
 #define RVIT_CPU_QUANTIZED_VEC_H
 
@@ -7,7 +7,7 @@
 
 typedef int8_t int8_vec __attribute__((vector_size(VL)));
 
-/* VL elements as floats. */
+/* Loads VL elements as floats. */
 INLINE vec quantized_load(const int8_t *p, rvit_dtype dtype)
 {
     int8_vec lanes;
@@ -15,14 +15,14 @@ INLINE vec quantized_load(const int8_t *p, rvit_dtype dtype)
     const ivec wide = __builtin_convertvector(lanes, ivec);
     if (dtype == RVIT_I8)
         return __builtin_convertvector(wide, vec);
-    /* core/base/e4m3.h, on vectors. */
+    /* The same as core/base/e4m3.h, on vectors. */
     const ivec magnitude = wide & 0x7f;
     const ivec finite = (ivec)((vec)(magnitude << 20) * 0x1p120f);
     const ivec is_nan = magnitude == 0x7f;
     return (vec)((wide & INT32_MIN) | (is_nan & 0x7fc00000) | (~is_nan & finite));
 }
 
-/* To the nearest integer, the even one of two. */
+/* Rounds to the nearest integer, ties to even. */
 INLINE ivec vec_round(vec v)
 {
 #if VL == 16
@@ -39,7 +39,7 @@ INLINE ivec vec_round(vec v)
 #endif
 }
 
-/* Of numbers, no NaN. */
+/* For numbers, not NaN. */
 INLINE ivec vec_to_e4m3(vec v)
 {
     const ivec sign = (ivec)((uvec)v >> 24) & 0x80;
@@ -50,7 +50,7 @@ INLINE ivec vec_to_e4m3(vec v)
     return sign | (is_small & subnormal) | (~is_small & normal);
 }
 
-/* The larger of two lanes as integers: of absolute values, NaN is the largest. */
+/* The larger lane as an integer: among magnitudes, NaN is the largest. */
 INLINE ivec vec_larger(ivec a, ivec b)
 {
 #if VL == 16
@@ -82,8 +82,8 @@ INLINE void quantized_store(int8_t *p, vec v, rvit_dtype dtype)
     memcpy(p, &lanes, sizeof lanes);
 }
 
-/* n values, at most VL, times the inverse of a scale; those that are not finite become NaN, as all do with the inverse 0. cut: less one for
-   each that is cut off. */
+/* Stores n values (at most VL) times `inverse`; non-finite ones become NaN, as do all if inverse is 0. Subtracts 1 from *saturated for
+   each saturated value. */
 INLINE void e4m3_store(int8_t *p, vec v, float inverse, int64_t n, ivec *saturated)
 {
     const ivec finite = inverse != 0.0f ? (ivec)vec_abs(v) < 0x7f800000 : (ivec){0};
@@ -94,7 +94,7 @@ INLINE void e4m3_store(int8_t *p, vec v, float inverse, int64_t n, ivec *saturat
     memcpy(p, &narrow, (size_t)n);
 }
 
-/* Stores 32 bytes of I8 of which v[0] holds the even and v[1] the odd ones: fewer shuffles than two halves take. */
+/* Stores 32 values of I8: v[0] holds the even and v[1] the odd ones, which takes fewer shuffles than two halves. */
 #if VL == 16
 INLINE void store_pairs(int8_t *p, const vec v[2])
 {
@@ -103,9 +103,9 @@ INLINE void store_pairs(int8_t *p, const vec v[2])
 }
 #endif
 
-/* Turns n values, a multiple of 16, into a row with a scale, by core/base/quantized.h. largest: by lanes, of the absolute values, as
-   integers. paired: I8, and of each 32 values the even ones come first. Returns the number of values that a static scale cuts off; the
-   row's own cuts off none. */
+/* Quantizes n values (a multiple of 16) to a row with a scale, as core/base/quantized.h defines it. largest: magnitudes per lane, as
+   integers. paired: I8 whose even values come first in each group of 32. Returns the number of values that a static scale saturates; the
+   row's own scale saturates none. */
 INLINE int64_t quantize_row(const float *values, int64_t n, ivec largest, const float *static_scale, rvit_dtype dtype, int paired,
                             int8_t *out, float *out_scale)
 {

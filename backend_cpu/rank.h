@@ -9,7 +9,7 @@ static inline int rvit_cpu_is_nan(float score)
     return (rvit_float_bits(score) & 0x7fffffffu) > 0x7f800000u;
 }
 
-/* Orders scores as unsigned integers: NaN is 0, -infinity above it, and the two zeros are equal. */
+/* Maps scores to unsigned integers in ascending order: NaN is 0, -infinity above it, and the two zeros are equal. */
 static inline uint32_t rvit_cpu_rank(float score)
 {
     const uint32_t bits = rvit_float_bits(score);
@@ -20,8 +20,8 @@ static inline uint32_t rvit_cpu_rank(float score)
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/* Finds the k-th largest rank of n scores, `stride` apart, 1 <= k <= n, and how many scores of that rank are among the k. A radix select:
-   digit by digit, it counts the next digits of the scores that share the digits found so far. */
+/* Finds the k-th largest rank of n scores, `stride` apart, 1 <= k <= n, and how many scores of that rank are among the k best. A radix
+   select: it counts digit by digit, among the scores that share the digits found so far. */
 static inline uint32_t rvit_cpu_kth_rank(const float *scores, int64_t n, int64_t stride, int64_t k, int64_t *out_ties)
 {
     uint32_t rank = 0, found = 0;

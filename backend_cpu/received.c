@@ -1,11 +1,11 @@
-/* Received attention: one task per image, head and block of keys. */
+/* The received op (attention received by each key): one task per image, head and block of keys. */
 #include "backend_cpu/cpu.h"
 
 typedef struct received_job {
     const rvit_cpu_device *device;
     const rvit_received_args *args;
     const int32_t *cu_seqlens;
-    int64_t n_blocks; /* of keys for each image and head */
+    int64_t n_blocks; /* key blocks per image and head */
 } received_job;
 
 static void received_tasks(void *context, int64_t begin, int64_t end, int thread)
@@ -49,6 +49,6 @@ void rvit_cpu_received(rvit_cpu_device *device, const rvit_received_args *a)
     received_job job = {.device = device, .args = a, .cu_seqlens = rvit_cpu_at(a->cu_seqlens)};
     job.n_blocks = (max_len + RVIT_CPU_ATTENTION_KEYS - 1) / RVIT_CPU_ATTENTION_KEYS;
     const int64_t tasks = (int64_t)a->n_images * a->n_heads * job.n_blocks;
-    const int64_t grain = (rvit_cpu_grain(device->pool, tasks, 1) + 7) / 8; /* lengths differ, so the grain is finer than usual */
+    const int64_t grain = (rvit_cpu_grain(device->pool, tasks, 1) + 7) / 8; /* lengths differ, so use a finer grain than usual */
     rvit_cpu_pool_run(device->pool, tasks, grain, received_tasks, &job);
 }

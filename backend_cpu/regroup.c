@@ -1,4 +1,4 @@
-/* Regroup: units and windows after a selection. */
+/* The regroup op: merge groups ("units") and attention windows after a selection. */
 #include "backend_cpu/cpu.h"
 
 typedef struct regroup_job {
@@ -6,7 +6,7 @@ typedef struct regroup_job {
     const int32_t *cu_seqlens, *out_cu_seqlens, *src_rows, *unit_rows;
     const uint8_t *keep;
     int32_t *out_unit_rows;
-    int64_t left; /* rows */
+    int64_t left; /* rows after the selection */
 } regroup_job;
 
 static void list_units(void *context, int64_t begin, int64_t end, int thread)

@@ -1,4 +1,4 @@
-/* Rope: rotates the queries and keys of a row in place. */
+/* The rope op: rotates the queries and keys of a row in place. */
 #include "backend_cpu/cpu.h"
 
 typedef struct rope_job {

@@ -1,5 +1,5 @@
-/* The scores of select. Those with a fixed order of addition are bit-equal on every backend, so this file is compiled without contraction
-   of multiplications and additions, and for the baseline instruction set only. */
+/* The scores of select. Scores with a fixed order of addition are bit-equal on every backend, so this file is compiled without
+   contraction of multiplications and additions, and for the baseline instruction set only. */
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static inline float element(const void *p, int64_t i, rvit_dtype dtype)
     return dtype == RVIT_F16 ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : rvit_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-/* The sum of x[i] y[i] in the order that prune.h documents. */
+/* The sum of x[i] y[i], in the order that prune.h documents. */
 static inline __attribute__((always_inline)) float ordered_dot_of(const void *x, int64_t first, const void *y, int64_t y_first, int64_t dim,
                                                                   rvit_dtype dtype)
 {
@@ -116,7 +116,7 @@ static void score_images(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Each row of a unit gets the mean of the unit's scores. */
+/* Gives each row of a unit the mean of the unit's scores. */
 static void share_scores(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;

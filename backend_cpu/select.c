@@ -1,5 +1,5 @@
-/* Select: scores rows, marks those that each image keeps, sums the counts, then lists the kept rows. The logic uses integers only, so every
-   backend makes the same choice from the same scores. */
+/* The select op: scores rows, marks the rows that each image keeps, sums the counts, then lists the kept rows. Only integers are
+   compared, so every backend makes the same choice from the same scores. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct select_job {
     uint8_t *keep;
     int32_t *out_cu_seqlens, *src_rows;
     int32_t *image_errors; /* or NULL */
-    atomic_llong error;    /* smallest value so far; LLONG_MAX: none */
+    atomic_llong error;    /* smallest error so far; LLONG_MAX: none */
 } select_job;
 
 static void report(select_job *job, int64_t image, int kind)
@@ -72,7 +72,7 @@ static int mark_competing(const select_job *job, rvit_cpu_range competing, int t
     return has_nan ? RVIT_CPU_SELECT_NAN : RVIT_CPU_SELECT_FINE;
 }
 
-/* Marks rows by the given mask; returns the kind of error. */
+/* Marks rows by the caller's mask; returns the kind of error. */
 static int mark_by_mask(const select_job *job, rvit_cpu_range rows, int64_t prefix)
 {
     int dropped_prefix = 0;

@@ -1,4 +1,4 @@
-/* The fused token of select: the sum of an image's dropped rows, weighted by their scores, replaces the first of them. */
+/* The fused token of select: the sum of an image's dropped rows, weighted by their scores. It replaces the first of them. */
 #include "backend_cpu/cpu.h"
 
 /* Columns that a thread sums at a time. */

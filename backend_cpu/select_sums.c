@@ -12,7 +12,7 @@
 
 _Static_assert(2 * MAX_ROWS * sizeof(uint64_t) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "two lists of rows must fit the scratch memory");
 
-/* A stable sort by the 32 bits above the index. Returns the buffer that holds the result: keys or other. */
+/* Stable sort by the 32 bits above the index. Returns the buffer that holds the result: keys or other. */
 static uint64_t *sort(uint64_t *keys, uint64_t *other, int64_t n)
 {
     for (int shift = INDEX_BITS; shift < INDEX_BITS + 32; shift += 8) {
@@ -64,8 +64,8 @@ static int check(const float *scores, int64_t n, uint32_t *out_largest_exponent)
     return largest == 0 ? RVIT_CPU_SELECT_SUM : kind;
 }
 
-/* Walks the sums c[r] and the sample points, both ascending, together. Everything is multiplied by n_samples - 1 to stay integer: c is
-   below 2^48, so every product is below 2^64. */
+/* Walks the sums c[r] and the sample points together, both in ascending order. Everything is multiplied by n_samples - 1 to stay
+   integer: c is below 2^48, so every product is below 2^64. */
 static void sample(const float *scores, const uint64_t *sorted, uint64_t *c, int64_t n, int32_t n_samples, uint32_t exponent, uint8_t *keep)
 {
     uint64_t first = 0; /* the smallest sum above 0 */
@@ -77,7 +77,7 @@ static void sample(const float *scores, const uint64_t *sorted, uint64_t *c, int
     }
     memset(keep, 0, (size_t)n);
     const uint64_t steps = n_samples > 1 ? (uint64_t)n_samples - 1 : 1;
-    int64_t last = 0, lowest = 0; /* last and first rank of the largest sum that is not above the point */
+    int64_t last = 0, lowest = 0; /* first and last rank with the largest sum that is not above the point */
     for (uint64_t k = 0; k < (uint64_t)n_samples; k++) {
         const uint64_t point = first * steps + k * (c[n - 1] - first);
         while (last + 1 < n && c[last + 1] * steps <= point) {
@@ -108,7 +108,7 @@ static void mass(const float *scores, const uint64_t *sorted, int64_t n, double 
     }
 }
 
-/* How many of n competing rows a selection keeps at most, where n is 2 or more: whoever plans for what is left has room for no more. */
+/* The maximum number of rows kept of n competing rows (n >= 2); later buffers have room for no more. */
 static int64_t most_kept(const rvit_select_args *a, int64_t n)
 {
     if (a->mode != RVIT_SELECT_SAMPLE)

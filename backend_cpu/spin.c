@@ -1,3 +1,4 @@
+/* Decides whether a waiting thread spins or sleeps. */
 #include "backend_cpu/spin.h"
 
 void rvit_cpu_spin_init(rvit_cpu_spin *spin, int n_threads, int usable)
@@ -12,8 +13,8 @@ void rvit_cpu_spin_found(rvit_cpu_spin *spin)
     spin->start = -1;
 }
 
-/* Rests for the minimum time, or for twice the last rest if spinning fails again within that time. */
-static void rest(rvit_cpu_spin *spin, int64_t now)
+/* Backs off for the minimum time, or for twice the previous time if spinning fails again within that time. */
+static void back_off(rvit_cpu_spin *spin, int64_t now)
 {
     const int recurs = spin->rest > 0 && now - spin->resume <= spin->rest;
     spin->rest = recurs ? 2 * spin->rest : RVIT_CPU_SPIN_REST;
@@ -35,6 +36,6 @@ int rvit_cpu_spin_goes_on(rvit_cpu_spin *spin, int64_t now)
     spin->start = -1;
     spin->credit -= RVIT_CPU_SPIN_PRICE;
     if (spin->credit < 0)
-        rest(spin, now);
+        back_off(spin, now);
     return 0;
 }

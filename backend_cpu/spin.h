@@ -1,10 +1,10 @@
 /* How long a waiting thread spins before it sleeps. Sleeping and waking costs tens of microseconds, as much as many of the hundred regions
-   of a forward take. A spinning thread finds its next chunk at once, provided that the thread it waits for has a processor. If that thread
+   of a forward take. A spinning thread finds its next chunk immediately, provided that the thread it waits for is running. If that thread
    is queued behind another process, or behind the spinning thread itself, spinning only takes time from threads that have work.
 
-   A thread cannot see the run queues, but it sees whether its waits end while it spins. Such waits earn credit; failed ones cost credit. A
-   thread without credit sleeps at once for a while, which doubles if the next attempts fail as well. Credit covers occasional failures,
-   such as the wait between two forwards. */
+   A thread cannot see the run queues, but it can see whether its waits end while it spins. Such waits earn credit; failed ones cost
+   credit. A thread without credit stops spinning for a while, which doubles if the next attempts fail as well. Credit covers occasional
+   failures, such as the wait between two forwards. */
 #ifndef RVIT_CPU_SPIN_H
 #define RVIT_CPU_SPIN_H
 
@@ -21,12 +21,12 @@ enum {
 /* One per thread. Times are in ns, from a clock that is never negative. */
 typedef struct rvit_cpu_spin {
     int64_t start;  /* start of this wait; -1: the thread does not spin */
-    int64_t resume; /* sleeps at once until then; INT64_MAX: always */
-    int64_t rest;   /* length of the last rest */
+    int64_t resume; /* sleeps without spinning until then; INT64_MAX: always */
+    int64_t rest;   /* length of the last back-off */
     int credit;
 } rvit_cpu_spin;
 
-/* Threads that cannot all run at once never spin. usable: usable processors. */
+/* If there are more threads than usable processors, they never spin. */
 void rvit_cpu_spin_init(rvit_cpu_spin *spin, int n_threads, int usable);
 /* Call when work was found. */
 void rvit_cpu_spin_found(rvit_cpu_spin *spin);

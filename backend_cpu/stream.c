@@ -39,7 +39,7 @@ rvit_status rvit_cpu_stream_synchronize(rvit_stream *stream)
     return RVIT_OK;
 }
 
-/* brought: in place of the ops with by_launch. */
+/* ops: replace the program's ops with by_launch. */
 rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream, const rvit_op *ops)
 {
     rvit_cpu_program *program = (rvit_cpu_program *)base;

@@ -1,4 +1,4 @@
-/* The tables of kernels: what the processor has, and what each table is made of. */
+/* The kernel tables: detects the processor's features and puts each table together. */
 #include "backend_cpu/tables.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static uint64_t saved_by_system(void)
     return (uint64_t)high << 32 | low;
 }
 
-/* Linux gives tiles to a process that asks, unless its alternate signal stack is too small for them. Other systems ask for nothing. */
+/* Linux grants AMX to a process on request, unless its alternate signal stack is too small. Other systems need no request. */
 static int request_tiles(void)
 {
 #if defined(__linux__) && defined(SYS_arch_prctl)

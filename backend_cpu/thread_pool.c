@@ -1,6 +1,6 @@
-/* A pool of threads that lives as long as the device. A region (one parallel loop) is cut into chunks, and each thread has its share of
-   them: chunks in order of the thread's index, so that a thread meets the same rows in one op after the other, which are still in its
-   cache. A thread that is done with its share takes chunks of others. The caller works too and waits only for chunks that other threads
+/* A thread pool that lives as long as the device. A parallel region (one parallel loop) is cut into chunks, and each thread has a share
+   of them, in the order of the thread's index. A thread therefore meets the same rows in successive ops, while they are still in its
+   cache. A thread that has finished its share takes chunks of others. The caller works too and waits only for chunks that other threads
    have taken, so a thread that sleeps through a region delays nothing. In the child of a fork the threads do not exist: the caller runs
    every chunk, and no thread is woken or joined. */
 #include <stdatomic.h>
@@ -15,14 +15,15 @@
 #include "core/base/process.h"
 
 struct rvit_cpu_thread_pool {
-    /* The region. The caller writes it while no chunk is left; a thread reads it after taking a chunk and before counting it as done. */
+    /* The current region. The caller writes it while no chunk is left; a thread reads it after taking a chunk and before counting it as
+       done. */
     rvit_cpu_range_fn fn;
     void *context;
     int64_t n, grain;
     int32_t n_chunks;
     atomic_uint regions; /* so far */
 
-    _Alignas(64) atomic_int unfinished; /* chunks not yet done */
+    _Alignas(64) atomic_int unfinished; /* chunks that are not done */
     atomic_int caller_sleeps;
     _Alignas(64) atomic_int sleepers;
     atomic_int stop;
@@ -31,7 +32,7 @@ struct rvit_cpu_thread_pool {
     int n_threads; /* including the caller */
     pid_t process; /* the process that the threads belong to */
     struct rvit_cpu_worker {
-        _Alignas(64) atomic_int remaining; /* chunks of its share that nobody has taken; 0 or less: none */
+        _Alignas(64) atomic_int remaining; /* chunks of its share that no thread has taken; 0 or less: none */
         int32_t end;                       /* of its share */
         int32_t asleep;                    /* guarded by the mutex */
         rvit_cpu_thread_pool *pool;
@@ -54,7 +55,7 @@ static void pause_briefly(void)
 enum { LOOKS = 32 };
 
 /* Pauses before the next check; returns 0 if the thread should sleep instead. looks: checks since the wait began. Reading the clock can
-   take longer than a check, so it is read before one of LOOKS. */
+   take longer than a check, so only one in LOOKS checks reads it. */
 static int may_look_again(rvit_cpu_spin *spin, int *looks)
 {
     if ((*looks)++ % LOOKS == 0) {
@@ -67,11 +68,11 @@ static int may_look_again(rvit_cpu_spin *spin, int *looks)
     return 1;
 }
 
-/* Takes and runs chunks of a thread's share until none is left, and returns how many. */
+/* Takes and runs chunks of a thread's share until none is left; returns how many. */
 static int run_share(rvit_cpu_thread_pool *pool, struct rvit_cpu_worker *owner, int thread)
 {
     int done = 0;
-    /* Looking first keeps the count from falling without end, and its cache line shared. */
+    /* Checking first keeps the counter from falling without limit, and its cache line shared. */
     while (atomic_load_explicit(&owner->remaining, memory_order_relaxed) > 0) {
         const int remaining = atomic_fetch_sub(&owner->remaining, 1);
         if (remaining <= 0)
@@ -84,13 +85,14 @@ static int run_share(rvit_cpu_thread_pool *pool, struct rvit_cpu_worker *owner, 
     return done;
 }
 
-/* Runs the thread's share, then what others have left; 0 if its share was empty. When the caller is through no chunk is left. */
+/* Runs the thread's share, then chunks of others; returns 0 if its share was empty. When this returns on the caller's thread, all chunks
+   are taken. */
 static int run_chunks(rvit_cpu_thread_pool *pool, int thread)
 {
     int done = run_share(pool, &pool->workers[thread], thread);
     if (done == 0 && thread != 0)
         return 0;
-    /* Shares of one chunk are taken by now, unless their threads sleep. */
+    /* Shares of one chunk are already taken, unless their threads sleep. */
     if (thread == 0 || pool->n_chunks > pool->n_threads)
         for (int i = 1; i < pool->n_threads; i++)
             done += run_share(pool, &pool->workers[(thread + i) % pool->n_threads], thread);
@@ -113,7 +115,7 @@ static void *worker_main(void *argument)
         do {
             for (; run_chunks(pool, worker->index); looks = 0)
                 rvit_cpu_spin_found(&spin);
-            /* Regions of few chunks may have none for this thread, which goes on waiting while there are regions. */
+            /* Small regions may have no chunk for this thread. It keeps spinning as long as new regions start. */
             if (looks % LOOKS == 0 && regions != atomic_load_explicit(&pool->regions, memory_order_relaxed)) {
                 regions = atomic_load_explicit(&pool->regions, memory_order_relaxed);
                 spin.start = -1;
@@ -132,7 +134,7 @@ static void *worker_main(void *argument)
     }
 }
 
-/* Rounded up: the caller has a chunk of every region. */
+/* Rounded up, so that the caller has a chunk of every region. */
 static int32_t share_begin(const rvit_cpu_thread_pool *pool, int thread)
 {
     return (int32_t)(((int64_t)thread * pool->n_chunks + pool->n_threads - 1) / pool->n_threads);
@@ -167,7 +169,7 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
     pool->n_chunks = (int32_t)((n + grain - 1) / grain);
     atomic_fetch_add_explicit(&pool->regions, 1, memory_order_relaxed);
     atomic_store(&pool->unfinished, pool->n_chunks);
-    /* The last of these stores is the caller's own, and in order with the sleepers. */
+    /* The last store, to the caller's own share, is sequentially consistent with the read of `sleepers`. */
     for (int i = pool->n_threads - 1; i >= 0; i--) {
         struct rvit_cpu_worker *worker = &pool->workers[i];
         const int32_t begin = share_begin(pool, i), end = share_begin(pool, i + 1);

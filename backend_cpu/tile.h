@@ -1,13 +1,13 @@
-/* The eight tiles of AMX, each 16 rows of 64 bytes. Included only by kernel files of the table "amx"; with RVIT_TILE_EMULATED they are
+/* The eight AMX tiles, each 16 rows of 64 bytes. Only kernel files of the table "amx" include this; with RVIT_TILE_EMULATED the tiles are
    plain C, which gives the same bits on any processor.
 
-   c += a b: a has 16 rows of 32 bf16 (64 int8); b has 16 lines, each of 16 columns of a pair of bf16 (four int8), so that line i and
-   column j hold b[2 i .. 2 i + 1][j]; c is 16 x 16 floats (int32). For bf16 the even k are added up from zero, the odd k too, each by fused
-   multiply-adds in ascending order, and c += even + odd. Subnormal numbers count as zero. So a row's bits depend neither on other rows nor
-   on whether c rested in memory between two products.
+   c += a b: a has 16 rows of 32 bf16 (64 int8); b has 16 lines, each with a pair of bf16 (four int8) for each of 16 columns, so that line i
+   and column j hold b[2 i .. 2 i + 1][j]; c is 16 x 16 floats (int32). For bf16 the even k are summed starting from zero, the odd k too,
+   each by fused multiply-adds in ascending order, and c += even + odd. Subnormal numbers count as zero. So a row's bits depend neither on
+   other rows nor on whether c was stored to memory in between.
 
-   A tile is named by a literal number, 0..7. A thread brackets its use of tiles by tile_begin and tile_end, within one function of a kernel
-   file: after tile_begin the tiles hold zeros. */
+   A tile is named by a literal number, 0..7. A thread brackets its use of tiles with tile_begin and tile_end, within one function of a
+   kernel file; after tile_begin the tiles are zero. */
 #ifndef RVIT_CPU_TILE_H
 #define RVIT_CPU_TILE_H
 
@@ -65,7 +65,7 @@ static inline float tile_float(uint32_t bits)
     return tile_flushed(value);
 }
 
-/* The product of two bf16 is exact in float32, so that adding it is a fused multiply-add. */
+/* The product of two bf16 is exact in float32, so adding it is a fused multiply-add. */
 static inline void tile_dp_bf16_(int c, int a, int b)
 {
     for (int i = 0; i < 16; i++) {
@@ -104,7 +104,7 @@ static inline void tile_dp_s8_(int c, int a, int b)
 
 #else
 
-/* Inline assembler, because gcc 12's intrinsics name too little memory as their operand: stores before them may vanish. */
+/* Inline assembly, because gcc 12's intrinsics declare too small a memory operand: earlier stores may be eliminated. */
 static inline void tile_begin(void)
 {
     static const struct {

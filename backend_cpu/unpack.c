@@ -1,4 +1,4 @@
-/* Unpack: writes each row of the destination once: from the source if src_rows lists it, else from base or with the fill value. */
+/* The unpack op. Each destination row is written once: from the source if src_rows lists it, else from base or with the fill value. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

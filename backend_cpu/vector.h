@@ -1,5 +1,5 @@
-/* Vectors of floats for the kernels, written once with the compiler's vector extension. Intrinsics are used for operations that the
-   extension lacks but an instruction set has (max, conversion of float16). Included only by kernel files, which are compiled once per
+/* Float vectors for the kernels, written once with the compiler's vector extension. Intrinsics are used for operations that the
+   extension lacks but an instruction set has (max, conversion of float16). Only kernel files include this; they are compiled once per
    instruction set. */
 #ifndef RVIT_CPU_VECTOR_H
 #define RVIT_CPU_VECTOR_H
@@ -23,14 +23,14 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
-/* Placed before a short loop of constant trip count over an array of vectors: unrolling puts the array into registers. */
+/* Before a short loop of constant trip count over an array of vectors: unrolling keeps the array in registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-/* Calls a function with a type, its last argument, as a constant. */
+/* Calls a function with a dtype, its last argument, as a compile-time constant. */
 #define WITH_DTYPE(dtype, function, ...)      \
     do {                                      \
         if ((dtype) == RVIT_F32)              \
@@ -83,7 +83,7 @@ INLINE vec vec_select(ivec mask, vec a, vec b)
 
 typedef uint16_t half_vec __attribute__((vector_size(VL * 2)));
 
-/* Without a conversion instruction: core/base/half.h, on vectors. */
+/* Without a conversion instruction: core/base/half.h on vectors. */
 INLINE vec half_load(const uint16_t *p)
 {
 #if VL == 16
@@ -135,7 +135,8 @@ INLINE vec bf16_load(const uint16_t *p)
 #endif
 }
 
-/* The nearest bf16 of each lane, as a number below 2^16. Not by the instruction of AVX512-BF16, which takes subnormal numbers as zero. */
+/* The nearest bf16 of each lane, as an integer below 2^16. The AVX512-BF16 instruction is not used because it flushes subnormal numbers
+   to zero. */
 INLINE uvec bf16_bits(vec v)
 {
 #if VL == 16
@@ -177,7 +178,7 @@ INLINE void narrow_store(uint16_t *p, vec v, rvit_dtype dtype)
         bf16_store(p, v);
 }
 
-/* Loads n lanes, 1..VL, from element i of an array; the other lanes are zero. */
+/* Loads n lanes, 1..VL, of an array starting at element i; the other lanes are zero. */
 INLINE vec any_load(const void *p, int64_t i, int64_t n, rvit_dtype dtype)
 {
     if (dtype != RVIT_F32) {
@@ -204,7 +205,7 @@ INLINE void any_store(void *p, int64_t i, vec v, int64_t n, rvit_dtype dtype)
     }
 }
 
-/* a > b ? a : b, and so b if either is NaN; vec_min likewise. */
+/* a > b ? a : b, which is b if either is NaN; vec_min likewise. */
 INLINE vec vec_max(vec a, vec b)
 {
 #if VL == 16
@@ -327,8 +328,8 @@ INLINE vec vec_exp(vec x)
 
 /* The exact GELU, x Phi(x) = max(x, 0) - h(a), h(a) = a Phi(-a) with a = |x|. */
 #if VL == 16
-/* h is a polynomial of degree 4 around each multiple of 0.2, within 2.4e-8; from 6.1 on it counts as 0. The coefficients lie in two
-   registers each, from which a permutation takes a lane's: less work than an exponential and a division. */
+/* h is a polynomial of degree 4 around each multiple of 0.2, within 2.4e-8; from 6.1 on it is taken as 0. The coefficients are in two
+   registers each, and a permutation selects those of a lane: less work than an exponential and a division. */
 INLINE vec vec_gelu(vec x)
 {
     /* clang-format off */
@@ -388,7 +389,7 @@ INLINE vec vec_gelu(vec x)
 }
 #endif
 
-/* x sigmoid(z), z = x (slope + cubic x^2); for negative z as x exp(z) sigmoid(-z), where nothing overflows. */
+/* x sigmoid(z), z = x (slope + cubic x^2). For negative z it is computed as x exp(z) sigmoid(-z), which does not overflow. */
 INLINE vec vec_sigmoid(vec x, float slope, float cubic)
 {
     const vec square = vec_min(vec_set(RVIT_SIGMOID_SQUARE), x * x);

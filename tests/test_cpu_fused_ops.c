@@ -1,5 +1,5 @@
-/* Chains of ops on the CPU: a recorded list leaves the bytes that its ops leave one by one, whatever arrays they share, and the lists of a
-   forward are chains where they may be. */
+/* Op fusion on the CPU: a recorded list of ops gives the same bytes as running its ops one by one, whatever arrays they share, and the
+   ops of a forward are fused where that is possible. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,11 +176,11 @@ static void fused_ops_of_a_block(void **state)
     rvit_cpu_fused fused = rvit_cpu_find_fused(cpu, ops, 5);
     assert_int_equal(fused.length, 5);
     assert_int_equal(fused.passing, 1 << 2);
-    /* The hidden layer where attention's rows of another width were: fc1 waits for proj. */
+    /* The hidden layer overlaps attention's rows, which have another width: fc1 must wait for proj. */
     block_ops(ops, 2 * SLOT);
     fused = rvit_cpu_find_fused(cpu, ops, 5);
     assert_int_equal(fused.length, 2);
-    /* A row that comes from elsewhere, or rows of another number, end it. */
+    /* A gathered row, or a different number of rows, ends the run. */
     block_ops(ops, 3 * SLOT);
     ops[4].layernorm.src_rows = (rvit_view){arena, 5 * SLOT};
     assert_int_equal(rvit_cpu_find_fused(cpu, ops, 5).length, 4);
@@ -190,7 +190,7 @@ static void fused_ops_of_a_block(void **state)
     close_device();
 }
 
-/* The ops from a DeiT's proj to the next block's qkv. Nobody runs them: each array lies far from the others. Returns how many. */
+/* The ops from a DeiT's proj to the next block's qkv, with arrays far from one another. They are not run. Returns the number of ops. */
 static int32_t deit_ops(rvit_op *ops, int32_t dim, rvit_dtype dtype, int64_t rows)
 {
     const int32_t in[] = {dim, dim, 4 * dim, dim}, out[] = {dim, 4 * dim, dim, 3 * dim};
@@ -216,7 +216,7 @@ static int32_t deit_ops(rvit_op *ops, int32_t dim, rvit_dtype dtype, int64_t row
     return n;
 }
 
-/* Where strips were measured, the device chooses them, of a height that was among the best; and op by op where that was faster
+/* Where fusion was measured, the device chooses tile rows that were among the best, and no fusion where that was faster
    (bench/notes/cpu-strips.md). DeiT-T, S and B. */
 static void chosen_tile_rows(void **state)
 {
@@ -227,7 +227,7 @@ static void chosen_tile_rows(void **state)
         rvit_dtype dtype;
         int64_t rows, least, most;
     } cases[] = {
-        /* 16 threads: short strips, which end together. */
+        /* 16 threads: small tiles, so that threads end together. */
         {16, T, RVIT_BF16, 1 * IMAGE, 16, 16},
         {16, T, RVIT_I8, 1 * IMAGE, 16, 16},
         {16, T, RVIT_BF16, 1 * PRUNED, 16, 16},
@@ -243,7 +243,7 @@ static void chosen_tile_rows(void **state)
         {2, T, RVIT_I8, 32 * IMAGE, 64, 128},
         {2, T, RVIT_BF16, 1 * PRUNED, 20, 20},
         {2, T, RVIT_I8, 1 * PRUNED, 20, 20},
-        /* Weights that leave the L2 cache. */
+        /* Weights that do not fit the L2 cache. */
         {16, S, RVIT_I8, 8 * IMAGE, 32, 32},
         {16, S, RVIT_I8, 32 * PRUNED, 32, 32},
         {16, S, RVIT_BF16, 8 * IMAGE, 64, 64},
@@ -260,7 +260,7 @@ static void chosen_tile_rows(void **state)
         {16, B, RVIT_BF16, 8 * IMAGE, 0, 0},
         {16, B, RVIT_I8, 32 * IMAGE, 0, 0},
         {2, B, RVIT_I8, 8 * IMAGE, 0, 0},
-        /* Not in tiles; nobody to wait for. */
+        /* No AMX tiles; no threads to wait for. */
         {16, T, RVIT_F32, 8 * IMAGE, 0, 0},
         {1, T, RVIT_BF16, 8 * IMAGE, 0, 0},
     };
@@ -274,7 +274,7 @@ static void chosen_tile_rows(void **state)
         assert_int_equal(fused.length, n);
         const int64_t tile_rows = rvit_cpu_choose_tile_rows((rvit_cpu_device *)device, ops, &fused, cases[i].rows);
         if (tile_rows < cases[i].least || tile_rows > cases[i].most)
-            fail_msg("%d threads, dim %d, dtype %d, %d rows: strips of %d rows", (int)cases[i].n_threads, (int)cases[i].dim,
+            fail_msg("%d threads, dim %d, dtype %d, %d rows: tiles of %d rows", (int)cases[i].n_threads, (int)cases[i].dim,
                      (int)cases[i].dtype, (int)cases[i].rows, (int)tile_rows);
         close_device();
     }

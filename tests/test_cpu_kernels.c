@@ -1,4 +1,4 @@
-/* The CPU's linear kernels by themselves: every table that this processor runs, and the one with emulated tiles. */
+/* The CPU's linear kernels: every table that this processor can run, and the one with emulated tiles. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static float random_value(void)
     return (float)(state_of_random >> 8) * 0x1p-23f - 1.0f;
 }
 
-/* Table number i, and past them the emulated one; 0: the processor does not run it. */
+/* Table i, or the emulated one after the last; returns 0 if the processor cannot run it. */
 static int table_of(int i, rvit_cpu_kernels *out)
 {
     if (i < RVIT_CPU_N_TABLES && rvit_cpu_table_lacks((rvit_cpu_table)i, &features) != NULL)
@@ -67,7 +67,7 @@ static int arrange(const rvit_cpu_kernels *kernels, void *weight, int64_t column
     return (panels ? kernels->arrange_panels : kernels->arrange)(weight, columns, in_features, dtype, scratch);
 }
 
-/* The order that weights lie in, and how rows and columns are split, change no bit. */
+/* Neither the layout of the weights nor the split of rows and columns changes any bit. */
 static void check_arranged(const rvit_cpu_kernels *kernels, rvit_dtype dtype, int in_features)
 {
     static float x[ROWS * MOST], weight[COLUMNS * MOST], bias[COLUMNS], residual[ROWS * COLUMNS], out[2][ROWS * COLUMNS];
@@ -138,7 +138,7 @@ static void arranged_equals_row_major(void **state)
                 check_arranged(&kernels, dtypes[t], sizes[k]);
 }
 
-/* One row of one column as tiles make it: of each 32 channels the even ones are added up, the odd ones too, then both to the sum. */
+/* One element as AMX tiles compute it: of every 32 channels the even ones are summed, then the odd ones, then both are added. */
 static float tile_sum(const uint16_t *x, const uint16_t *weight, int in_features)
 {
     float sum = 0.0f;
@@ -151,7 +151,7 @@ static float tile_sum(const uint16_t *x, const uint16_t *weight, int in_features
     return sum;
 }
 
-/* The emulation, and on a processor with tiles these, against plain arithmetic, bit for bit. */
+/* The emulated tiles, and AMX where there is one, match plain arithmetic bit for bit. */
 static void tiles_add_as_written(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void tiles_add_as_written(void **state)
             const int in_features = sizes[k];
             fill(x, (int64_t)ROWS * in_features, RVIT_BF16, 1.0f);
             fill(weight, (int64_t)COLUMNS * in_features, RVIT_BF16, 0.2f);
-            /* Subnormal numbers, which count as zero: their products with 2^126 would show. */
+            /* Subnormal numbers count as zero; their products with 2^126 would show. */
             x[0] = 0x0001;
             weight[in_features] = 0x8003;
             weight[0] = x[in_features] = 0x7e80;
@@ -191,7 +191,7 @@ static void tiles_add_as_written(void **state)
         }
 }
 
-/* Sums of int8 are exact: extreme values and lengths, and every table the same. */
+/* Sums of int8 are exact: extreme values and lengths, and all tables agree. */
 static void int8_is_exact(void **state)
 {
     (void)state;

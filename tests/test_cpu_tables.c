@@ -1,4 +1,4 @@
-/* Which kernels a processor gets, told by facts about processors rather than by the one that the test runs on. */
+/* Which kernels a processor gets, from given features rather than those of the processor that runs the test. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static void best_tables(void **state)
     expect_table(&zen4, 256, "avx2");
 }
 
-/* A system that refuses the tiles leaves the processor one table lower, and says so where the table is asked for by name. */
+/* If the system refuses AMX, the next best table is used, and asking for AMX by name reports the refusal. */
 static void tiles_refused(void **state)
 {
     (void)state;
@@ -51,7 +51,7 @@ static void tiles_refused(void **state)
     assert_non_null(strstr(rvit_cpu_table_lacks(RVIT_CPU_AMX, &refused), "system"));
 }
 
-/* Every table can be asked for by name: a device runs it, or its absence is named. */
+/* Every table can be requested by name: the device runs it, or the error names the missing feature. */
 static void tables_by_name(void **state)
 {
     (void)state;

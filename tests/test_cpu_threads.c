@@ -1,5 +1,5 @@
-/* How the CPU backend splits its work changes no bit: attention of a ragged batch with few and with many threads, whose tiles of queries
-   differ, in each type; a forward, whose ops run one by one or strip by strip; and GEMMs of floats that copy rows or do not. */
+/* How the CPU backend splits its work changes no bit: attention of a ragged batch with few and many threads, whose query tiles differ,
+   in each type; a forward with and without op fusion; and float GEMMs that copy rows or do not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,7 +94,7 @@ static void attention_of_any_split(void **state)
 
 enum { IMAGES = 16, PIXELS = 3 * 224 * 224, CLASSES = 1000 };
 
-/* The demo's model. strip: rows of the strips of all chains; 0: as the device chooses. */
+/* The demo's model. tile_rows: rows of all fused tiles; 0: the device chooses. */
 static int32_t forward(int32_t n_threads, int64_t tile_rows, rvit_dtype dtype, rvit_quantization quantization, float keep,
                        const float *images, float *logits)
 {
