@@ -1,4 +1,4 @@
-/* Puts weights into the order in which linear_direct_matrix.comp reads them. linear.c records the dispatch. */
+/* Rearranges weights into the order in which linear_direct_matrix.comp reads them. linear.c records the dispatch. */
 #include "backend_vulkan/vulkan.h"
 
 rvit_status rvit_vk_arrange_weight(rvit_stream *stream, rvit_op *op)

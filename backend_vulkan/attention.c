@@ -1,4 +1,4 @@
-/* The attention op. The grid is sized by capacities; a workgroup whose tile is past the end of its image returns at once. */
+/* The attention op. The number of workgroups follows from capacities; a workgroup whose tile is past the end of its image returns early. */
 #include "backend_vulkan/vulkan.h"
 
 static rvit_vk_shader choose_shader(const rvit_vk_attention_shape *shape, rvit_dtype dtype)

@@ -1,4 +1,4 @@
-/* The gradient of attention is not supported: rvit_vk_supports refuses it. */
+/* The gradient of attention, which is not supported: rvit_vk_supports rejects it. */
 #include "backend_vulkan/vulkan.h"
 
 rvit_status rvit_vk_record_attention_backward(rvit_vk_recorder *recorder, const rvit_attention_backward_args *args)

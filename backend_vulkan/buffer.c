@@ -1,4 +1,4 @@
-/* Buffers: one allocation each; host-visible ones stay mapped for life. */
+/* Buffers: one allocation each; host-visible ones stay mapped. */
 #include "backend_vulkan/vulkan.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@ typedef struct memory_wish {
     int is_small;
 } memory_wish;
 
-/* Indexed by buffer type. Host-visible memory is always coherent, so nothing has to be flushed. */
+/* Indexed by buffer type. Host-visible memory is always coherent, so nothing needs to be flushed. */
 static const memory_wish wishes[] = {
     {0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, 0},
     {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, 0},
@@ -16,7 +16,7 @@ static const memory_wish wishes[] = {
     {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, 1},
 };
 
-/* Rates a memory type; below 0: unusable. */
+/* Rates a memory type; negative: unusable. */
 static int rate(const rvit_vk_device *device, uint32_t type, const memory_wish *wish)
 {
     const VkPhysicalDeviceMemoryProperties *memory = &device->physical.memory;
@@ -28,7 +28,7 @@ static int rate(const rvit_vk_device *device, uint32_t type, const memory_wish *
     int score = (flags & wish->avoided) == 0 ? 1 : 0;
     if ((flags & wish->preferred) == wish->preferred)
         score += 2;
-    /* If only a small part of device memory is host-visible, do not spend it on uploads. */
+    /* If only a small part of device memory is host-visible, do not use it for uploads. */
     const uint32_t heap = memory->memoryTypes[type].heapIndex;
     if (wish->required != 0 && !wish->is_small && (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0 &&
         (int64_t)memory->memoryHeaps[heap].size * 2 < device->physical.info.memory_size)
@@ -50,7 +50,7 @@ int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, in
     return best;
 }
 
-/* What a call that takes memory failed with; the detail has the sizes. */
+/* The failure of an allocation; the detail has the sizes. */
 static rvit_status no_memory(const rvit_vk_device *device, VkResult result, const char *call, int64_t size)
 {
     char with[96];

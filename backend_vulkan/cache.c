@@ -1,10 +1,10 @@
-/* The pipeline cache, kept by the caller between runs. Drivers have crashed on damaged or foreign blobs, so the driver's blob is wrapped in
-   a header that is checked before the driver sees it. */
+/* The pipeline cache, which the caller keeps between runs. Drivers have crashed on damaged or foreign blobs, so the driver's blob is
+   wrapped in a header that is checked before the driver sees it. */
 #include "backend_vulkan/vulkan.h"
 
 #include <string.h>
 
-/* In native byte order; with another byte order the magic differs. The struct has no padding. */
+/* In native byte order; the magic differs if the byte order does. The struct has no padding. */
 typedef struct header {
     uint64_t magic;
     uint64_t checksum; /* of everything after it */
@@ -90,7 +90,7 @@ rvit_status rvit_vk_cache_open(rvit_vk_device *device, const void *blob, size_t 
     size_t payload_size = 0;
     const char *why_not = size == 0 ? NULL : rvit_vk_cache_check(&device->physical.driver, blob, size, &payload, &payload_size);
     if (why_not != NULL)
-        rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache given is ignored: %s", why_not);
+        rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache is ignored: %s", why_not);
     if (payload != NULL) {
         header h;
         memcpy(&h, blob, sizeof h);
@@ -98,7 +98,7 @@ rvit_status rvit_vk_cache_open(rvit_vk_device *device, const void *blob, size_t 
     }
     VkResult result = create(device, payload, payload_size);
     if (result != VK_SUCCESS && payload_size > 0) {
-        rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache given is ignored: the driver rejects it, VkResult %d", (int)result);
+        rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache is ignored: the driver rejects it, VkResult %d", (int)result);
         result = create(device, NULL, 0);
     }
     return result == VK_SUCCESS ? RVIT_OK : rvit_vk_fail(result, "vkCreatePipelineCache");
@@ -124,7 +124,7 @@ rvit_status rvit_vk_device_get_cache(rvit_device *base, void *data, size_t capac
     unsigned char *bytes = data;
     size = capacity - sizeof h;
     VkResult result = device->vk.vkGetPipelineCacheData(device->handle, device->pipeline_cache, &size, bytes + sizeof h);
-    if (result == VK_INCOMPLETE) { /* it grew meanwhile; the part that was written is valid */
+    if (result == VK_INCOMPLETE) { /* it grew in between; the part that was written is valid */
         rvit_log(RVIT_LOG_DEBUG, "vulkan: the pipeline cache grew while it was read");
         result = VK_SUCCESS;
     }

@@ -1,5 +1,5 @@
-/* Streams that record into a command buffer of the caller's and submit nothing. The descriptor sets and buffer views that the commands use
-   are in chunks. The chunks stay until the stream gets another command buffer, and are then reused. */
+/* Streams that record into the caller's command buffer and submit nothing. The descriptor sets and buffer views that the commands use
+   are allocated in chunks, which are reused once the stream gets another command buffer. */
 #include "backend_vulkan/vulkan.h"
 
 #define CHUNK_SETS 32 /* minimum per chunk */
@@ -92,7 +92,7 @@ static rvit_status open_chunk(rvit_vk_device *device, chunk *ch)
     return RVIT_OK;
 }
 
-/* A chunk with room for the sets and views that a dry run counted. */
+/* Finds or creates a chunk with room for the sets and views that a dry run counted. */
 static rvit_status find_room(vk_commands *c, const rvit_vk_recorder *dry, chunk **out_chunk)
 {
     rvit_vk_device *device = device_of(c);
@@ -133,7 +133,7 @@ rvit_status rvit_vk_commands_record(rvit_stream *base, const rvit_op *ops, int32
     vk_commands *c = (vk_commands *)base;
     if (c->recorder.commands == VK_NULL_HANDLE)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "the stream has no command buffer: set one with rvit_vulkan_stream_set");
-    /* Everything that can fail, pipelines included, comes before the first command. */
+    /* Everything that can fail, including pipeline creation, comes before the first command. */
     rvit_vk_recorder dry = {.device = device_of(c), .indirect = indirect};
     const rvit_status planned = record_ops(&dry, ops, n_ops);
     if (planned != RVIT_OK) {

@@ -1,4 +1,4 @@
-/* The copy op: a transfer command, no kernel. */
+/* The copy op: a transfer command, not a kernel. */
 #include "backend_vulkan/vulkan.h"
 
 rvit_status rvit_vk_record_copy(rvit_vk_recorder *recorder, const rvit_copy_args *args)

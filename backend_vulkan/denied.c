@@ -1,4 +1,4 @@
-/* Drivers that are known to fail, on the systems that the library builds for. */
+/* Drivers that are known to fail, among the systems that the library supports. */
 #include "backend_vulkan/vulkan.h"
 
 #include <stdio.h>

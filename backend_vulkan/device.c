@@ -35,7 +35,7 @@ static rvit_status check_tier(const rvit_vk_physical *physical, rvit_tier tier)
     return RVIT_OK;
 }
 
-/* An integrated GPU computes about 1e11 MACs per second; drivers end a submit after two to ten seconds. */
+/* An integrated GPU computes about 1e11 MACs per second; drivers abort a submit after two to ten seconds. */
 #define INTEGRATED_SUBMIT_WORK 5e10
 
 static double submit_work(const rvit_vk_physical *physical, int64_t asked)
@@ -54,7 +54,7 @@ static int64_t poll_ns(const rvit_device_info *info, int32_t asked)
     return info->is_software ? 0 : POLL_US * 1000;
 }
 
-/* Lowers the device's tier by one; the reason also goes into the note. */
+/* Lowers the device's tier by one and records the reason in the note. */
 static void lower_tier(rvit_vk_device *device, const char *reason)
 {
     rvit_device_info *info = &device->base.info;
@@ -65,7 +65,7 @@ static void lower_tier(rvit_vk_device *device, const char *reason)
     info->tier = info->tier == RVIT_TIER_MATRIX && device->physical.has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
 }
 
-/* Does without loading operands straight into matrices, and lowers the tier, until its self-test passes. */
+/* Runs the self-test until it passes: first disables direct loads into matrices, then lowers the tier. */
 static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     while (device->proven_tier != device->base.info.tier) {
@@ -77,7 +77,7 @@ static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
         char reason[192];
         (void)snprintf(reason, sizeof reason, "%s", rvit_status_detail());
         if (device->base.info.tier == RVIT_TIER_MATRIX && device->physical.matrix.in_rows) {
-            rvit_log(RVIT_LOG_WARNING, "vulkan: %s: operands are staged: %s", device->base.info.name, reason);
+            rvit_log(RVIT_LOG_WARNING, "vulkan: %s: matrices are loaded through shared memory: %s", device->base.info.name, reason);
             device->physical.matrix.in_rows = 0;
             continue;
         }
@@ -104,13 +104,13 @@ static rvit_status choose_tier(rvit_vk_device *device, const rvit_device_desc *d
     return RVIT_OK;
 }
 
-/* Bytes of the largest array that can be bound wherever it begins, rounded up to whole words. */
+/* Bytes of the largest array that can be bound at any offset, rounded up to whole words. */
 static int64_t max_array(const VkPhysicalDeviceLimits *limits)
 {
     return (int64_t)limits->maxStorageBufferRange - (int64_t)limits->minStorageBufferOffsetAlignment - 3;
 }
 
-/* Runs once handle and queue exist. */
+/* Runs after handle and queue are set. */
 static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     device->base.max_array = max_array(&device->physical.limits);
@@ -125,7 +125,7 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
     return RVIT_OK;
 }
 
-/* Extensions whose functions the driver does not have after all. */
+/* Disables extensions whose functions the driver does not provide. */
 static void drop_empty_extensions(rvit_vk_device *device)
 {
     if (device->vk.vkGetMemoryFdKHR == NULL)
@@ -142,7 +142,7 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
         status = RVIT_UNAVAILABLE;
     RVIT_TRY(status);
     RVIT_TRY(choose_tier(device, desc, highest));
-    /* The kernels below the matrix tier need no features; those of int8 are better with one. */
+    /* The kernels below the matrix tier need no features; the int8 kernels are faster with one. */
     const uint32_t matrix = RVIT_VK_MATRIX_FEATURES | (device->physical.matrix.has_bf16 ? RVIT_VK_BF16_FEATURES : 0) |
                             (device->physical.matrix.i8_m != 0 ? RVIT_VK_INT8 : 0);
     const uint32_t wanted = RVIT_VK_SHARING_FEATURES | RVIT_VK_EXT_PORTABLE |
@@ -181,13 +181,13 @@ static rvit_status import_device(rvit_vk_device *device, const rvit_vulkan_devic
     device->queue = external->queue;
     const char *missing = rvit_vk_load_functions(&device->instance, external->device, &device->vk);
     if (missing != NULL)
-        return rvit_fail(RVIT_UNAVAILABLE, "vulkan device desc: get_instance_proc_addr leads to no %s", missing);
+        return rvit_fail(RVIT_UNAVAILABLE, "vulkan device desc: get_instance_proc_addr does not provide %s", missing);
     drop_empty_extensions(device);
     device->handle = external->device;
     return start(device, desc);
 }
 
-/* lent: the caller's device; NULL: the library creates one. */
+/* external: the caller's device; NULL: the library creates one. */
 static rvit_status create(const rvit_vulkan_device_desc *external, const rvit_device_desc *desc, const rvit_alloc *alloc,
                           rvit_tier *highest, rvit_device **out_device)
 {
@@ -231,7 +231,7 @@ void rvit_vk_device_destroy(rvit_device *base)
 {
     rvit_vk_device *device = rvit_vk_device_of(base);
     if (device->handle != VK_NULL_HANDLE) {
-        /* The streams have waited for their work. A caller's device may have other work, which is not waited for. */
+        /* The streams have waited for their work. The caller's device may have other work, which is not waited for. */
         if (!device->is_external)
             (void)device->vk.vkDeviceWaitIdle(device->handle);
         rvit_vk_buffer_close(device, &device->dispatch_sizes);

@@ -15,7 +15,7 @@ struct rvit_vulkan_semaphore {
     int timeline, shared, is_external;
 };
 
-/* Duplicates a file descriptor: the driver may take the copy, and the caller's stays valid until everything has succeeded. */
+/* Duplicates a file descriptor: the driver may take ownership of the copy, and the caller's stays valid until everything has succeeded. */
 static rvit_status copy_fd(const char *what, int fd, int *out_copy)
 {
     *out_copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -111,7 +111,7 @@ static rvit_status allocate_imported(rvit_vk_device *device, const rvit_vulkan_m
     return RVIT_OK;
 }
 
-/* from: memory to import; NULL: memory that can be exported. */
+/* from: memory to import; NULL: allocates memory that can be exported. */
 static rvit_status make_buffer(rvit_device *base, const rvit_vulkan_memory *from, int64_t size, rvit_buffer **out_buffer)
 {
     rvit_vk_device *device = rvit_vk_device_of(base);

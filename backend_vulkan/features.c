@@ -1,4 +1,4 @@
-/* Features and extensions: those of a device, those that a caller's device was created with, and creation of the library's own device. */
+/* Features and extensions: of a physical device, of a device that the caller created, and for creating the library's own device. */
 #include <string.h>
 
 #include "backend_vulkan/cooperative_matrix.h"
@@ -211,7 +211,7 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device)
     chain.vulkan12.vulkanMemoryModel = (enabled & RVIT_VK_MEMORY_MODEL) != 0;
     chain.vulkan12.vulkanMemoryModelDeviceScope = (enabled & RVIT_VK_DEVICE_SCOPE) != 0;
     chain.vulkan12.timelineSemaphore = (enabled & RVIT_VK_TIMELINE) != 0;
-    /* Robust buffer access is left off: it costs time. */
+    /* Robust buffer access is left off because it costs time. */
     const VkDeviceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                        .pNext = (enabled & (RVIT_VK_EXT_MATRIX - 1)) != 0 ? linked : NULL,
                                        .queueCreateInfoCount = 1,

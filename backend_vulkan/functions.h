@@ -1,5 +1,5 @@
-/* The device functions that the backend calls. volk's own table holds all of Vulkan and takes most of a millisecond to fill. Functions of
-   extensions that are not enabled are NULL. */
+/* The device functions that the backend calls. volk's own table holds all of Vulkan and takes most of a millisecond to fill. Functions
+   of extensions that are not enabled are NULL. */
 #ifndef RVIT_BACKEND_VULKAN_FUNCTIONS_H
 #define RVIT_BACKEND_VULKAN_FUNCTIONS_H
 

@@ -3,7 +3,7 @@
 
 rvit_status rvit_vk_record_grid_layout(rvit_vk_recorder *recorder, const rvit_grid_layout_args *args)
 {
-    /* Each group reads the grids before its own: with very many of them they would only read more. */
+    /* Each group reads the grids before its own. With more groups than this they would only read more. */
     const int64_t entries = args->n_images + (int64_t)1, per_group = (entries - 1) / RVIT_GRID_LAYOUT_MOST_GROUPS + 1;
     struct rvit_grid_layout_push push = {.n_images = args->n_images,
                                          .n_prefix = args->n_prefix,

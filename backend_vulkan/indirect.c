@@ -1,5 +1,5 @@
-/* The indirect dispatches of a program: which grids they need, where these lie in memory, and which of them the select or match that
-   writes the live rows computes itself. record.c records what computes the others. */
+/* The indirect dispatches of a program: which dispatch sizes they need, where these are in memory, and which of them the select or match
+   that writes the live rows computes itself. record.c records the dispatches that compute the others. */
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"
@@ -37,7 +37,7 @@ const rvit_vk_dispatch_size *rvit_vk_find_dispatch_size(const rvit_vk_recorder *
     return &indirect->sizes[indirect->n_sizes++];
 }
 
-/* Grids of the same live count get consecutive slots. */
+/* Dispatch sizes that depend on the same live count get consecutive slots. */
 void rvit_vk_number_dispatch_sizes(rvit_vk_indirect *indirect)
 {
     for (int32_t i = 0; i < indirect->n_sizes; i++) {
@@ -90,7 +90,7 @@ rvit_status rvit_vk_dispatch_sizes_open(rvit_vk_device *device, const rvit_vk_in
     return RVIT_OK;
 }
 
-/* A program without grids uses the device's memory. */
+/* Programs without indirect dispatches use the device's memory. */
 rvit_access rvit_vk_dispatch_sizes_access(const rvit_vk_recorder *recorder)
 {
     const rvit_vk_indirect *indirect = recorder->indirect;
@@ -99,7 +99,7 @@ rvit_access rvit_vk_dispatch_sizes_access(const rvit_vk_recorder *recorder)
     return (rvit_access){.name = "dispatch sizes", .view = {buffer, 0}, .size = buffer->size, .reads = 1, .writes = 1};
 }
 
-/* Whether the op that writes the live rows also computes the grid: it does if live is the last entry of its layout. */
+/* Whether the op that writes the live rows also computes the dispatch size: it does if live is the last entry of its layout. */
 static int is_own(const rvit_vk_indirect *indirect, const rvit_vk_dispatch_size *size)
 {
     if (size->producer < 0)
@@ -136,7 +136,7 @@ int32_t rvit_vk_next_dispatch_sizes(const rvit_vk_indirect *indirect, int32_t pr
         const rvit_vk_dispatch_size *size = &indirect->sizes[i];
         if (size->producer != producer || is_own(indirect, size))
             continue;
-        int is_first = 1; /* of its live count */
+        int is_first = 1; /* with this live count */
         for (int32_t j = 0; j < i; j++)
             is_first = is_first && !same_live(size, &indirect->sizes[j]);
         if (!is_first)

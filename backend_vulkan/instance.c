@@ -1,5 +1,5 @@
-/* Opens the Vulkan loader at run time through volk, and collects the properties of a device before it is used. Only functions that need no
-   instance are kept in globals. */
+/* Opens the Vulkan loader at run time through volk, and collects the properties of a device before it is used. Only functions that need
+   no instance are kept in globals. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #define ALL_FEATURES UINT32_MAX
 
 static pthread_once_t loader_once = PTHREAD_ONCE_INIT;
-static char why_no_loader[192]; /* empty: it is open */
+static char why_no_loader[192]; /* empty: the loader is open */
 
 static void load(void)
 {
@@ -39,7 +39,7 @@ static rvit_status open_loader(void)
             return rvit_fail(RVIT_UNAVAILABLE, "the Vulkan loader has no " #name ": Vulkan 1.1 is needed"); \
     } while (0)
 
-/* Loads all functions except the one that destroys the instance. */
+/* Loads all functions except vkDestroyInstance. */
 static rvit_status get_functions(rvit_vk_instance *instance)
 {
     GET(enumerate_devices, vkEnumeratePhysicalDevices);
@@ -62,7 +62,7 @@ static rvit_status own_functions(rvit_vk_instance *instance)
     return get_functions(instance);
 }
 
-/* Portability drivers, which cannot do all of Vulkan, are listed only for those that ask for them; where the loader knows how to. */
+/* Portability drivers, which do not implement all of Vulkan, are listed only on request, if the loader supports that. */
 static rvit_status find_portability(rvit_alloc *alloc, int *out_offered)
 {
     uint32_t n = 0;
@@ -149,7 +149,7 @@ const char *rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice de
     return missing;
 }
 
-/* Prefers a queue family without graphics: on an H200 its workgroups have more shared memory to run concurrently in. */
+/* Prefers a queue family without graphics: on an H200, workgroups of such a queue have more shared memory available to run concurrently. */
 static int find_queue_family(const rvit_vk_instance *instance, rvit_vk_physical *physical)
 {
     VkQueueFamilyProperties families[MAX_QUEUE_FAMILIES];
@@ -220,7 +220,7 @@ static void find_place(const rvit_vk_instance *instance, rvit_vk_physical *physi
     rvit_device_set_pci(&physical->info, pci.pciDomain, pci.pciBus, pci.pciDevice, pci.pciFunction);
 }
 
-/* Budgets are those of the whole process, what it uses already included. */
+/* Budgets cover the whole process, including what it already uses. */
 int64_t rvit_vk_free_memory(const rvit_vk_instance *instance, VkPhysicalDevice handle)
 {
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
@@ -247,8 +247,7 @@ static void find_memory(const rvit_vk_instance *instance, rvit_vk_physical *phys
         physical->info.memory_free = rvit_vk_free_memory(instance, physical->handle);
 }
 
-/* *out_why_not: NULL, or the reason why the device cannot be used. named: the usable features; ALL_FEATURES: every one that the device
-   has. */
+/* *out_why_not: NULL, or why the device cannot be used. named: the features that may be used; ALL_FEATURES: all that the device has. */
 static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle, uint32_t named,
                            rvit_vk_physical *physical, const char **out_why_not)
 {
@@ -365,7 +364,7 @@ static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevi
 rvit_status rvit_vk_instance_import_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
                                            uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical)
 {
-    /* With the memory model, the atomics of select and match have device scope. */
+    /* With the memory model enabled, the atomics of select and match have device scope. */
     if ((features & RVIT_VK_MEMORY_MODEL) != 0 && (features & RVIT_VK_DEVICE_SCOPE) == 0)
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan device desc: vulkanMemoryModel is enabled, and %s",
                          rvit_vk_feature_missing(RVIT_VK_DEVICE_SCOPE));

@@ -34,7 +34,7 @@ rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, con
     RVIT_TRY(rvit_device_desc_take(given, &desc));
     if ((desc.backend != RVIT_BACKEND_AUTO && desc.backend != RVIT_BACKEND_VULKAN) || desc.index != -1)
         return rvit_fail(RVIT_INVALID_ARGUMENT,
-                         "device desc: backend must be AUTO or VULKAN and index -1, because the caller gives the device");
+                         "device desc: backend must be AUTO or VULKAN and index -1, because the caller provides the device");
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, desc.allocator);
     rvit_device *device = NULL;
@@ -42,7 +42,7 @@ rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, con
     device->api = &rvit_backend_vulkan;
     device->debug_checks = desc.debug_checks;
     atomic_init(&device->references, 1);
-    rvit_log(RVIT_LOG_INFO, "vulkan device of the caller's: %s", device->info.name);
+    rvit_log(RVIT_LOG_INFO, "vulkan: the caller's device: %s", device->info.name);
     *out_device = device;
     return RVIT_OK;
 }

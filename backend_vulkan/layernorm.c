@@ -1,4 +1,4 @@
-/* The layernorm op, with its gather. */
+/* The layernorm op, which can gather its rows. */
 #include "backend_vulkan/vulkan.h"
 
 #define MAX_HELD 8 /* 96 registers per lane */
@@ -43,7 +43,7 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
         RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(layernorm, out_scales, 4), RVIT_VK_OPTIONAL(layernorm, static_scale),
                      RVIT_VK_OPTIONAL(layernorm, saturated));
         if (push.static_scale_at < 0)
-            push.saturated_at = -1; /* nothing is cut off */
+            push.saturated_at = -1; /* nothing saturates */
     }
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -1,7 +1,7 @@
-/* Finds loops that a driver would cut short. Mesa's software driver silently ends every loop of a shader once an invocation has made 65,535
-   iterations in all its loops together. This file computes an upper bound: every image has its maximum length, and one workgroup processes
-   as many images as any may. Loops count as unrolled if they ask for it, or if they are short with a constant trip count; this driver
-   treats the number of subgroups of a workgroup as such a constant. */
+/* Finds loops that a driver would cut short. Mesa's software driver silently ends every loop of a shader once an invocation has made
+   65,535 iterations in all its loops together. This file computes an upper bound: every image has its maximum length, and one workgroup
+   processes as many images as any may. Loops count as unrolled if they request it, or if they are short with a constant trip count; this
+   driver treats the number of subgroups of a workgroup as such a constant. */
 #include "backend_vulkan/vulkan.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ static double match_loops(const rvit_vk_device *device, const rvit_match_args *a
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
     const double share = rvit_vk_match_share(a);
-    /* A thread counts what is merged of its images by their windows. */
+    /* A thread counts the merges of its images window by window. */
     const double images = steps(a->n_images, THREADS) + 2.0 * share,
                  windows = a->window_cu_seqlens.buffer == NULL ? 0.0 : len / a->unit + 32.0;
     return share * (1.0 + match_image(device, a, len)) + images * (1.0 + windows) + 4.0 * scan(device);
@@ -144,7 +144,7 @@ static double received_loops(const rvit_received_args *a)
     return steps(len, RVIT_RECEIVED_QUERIES) * (1.0 + steps(a->head_dim / 4, 8.0));
 }
 
-/* Entries of a table's axis that a line of a grid is made of; how many of an antialiased one depends on the grid. */
+/* Table entries per axis that contribute to a line of a grid; with antialiasing the number depends on the grid. */
 static double taps_of(const rvit_embed_args *a, double side)
 {
     const int grows = a->resample == RVIT_RESAMPLE_TIMM || a->resample == RVIT_RESAMPLE_BILINEAR_ANTIALIAS;
@@ -173,12 +173,12 @@ static double grid_layout_loops(const rvit_grid_layout_args *a)
 static double pixelprune_loops(const rvit_pixelprune_args *a)
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows), area = a->merge * (double)a->merge;
-    const double teams = THREADS / RVIT_PIXELPRUNE_TEAM, cells = ceil(len / area);
-    const double cell = 1.0 + area * (1.0 + steps(a->columns / 4, RVIT_PIXELPRUNE_TEAM)), prefix = steps(a->n_prefix, THREADS);
+    const double teams = THREADS / RVIT_PIXELPRUNE_TEAM, groups = ceil(len / area);
+    const double group = 1.0 + area * (1.0 + steps(a->columns / 4, RVIT_PIXELPRUNE_TEAM)), prefix = steps(a->n_prefix, THREADS);
     if (!rvit_pixelprune_reconstructs(a))
-        return prefix + (RVIT_PIXELPRUNE_TURNS + 1.0) * cell;
-    /* A line of patches has as many diagonals as cells. */
-    return prefix + 2.0 * cells + (cells + steps(cells, teams)) * cell;
+        return prefix + (RVIT_PIXELPRUNE_TURNS + 1.0) * group;
+    /* A line of patches has as many diagonals as merge groups. */
+    return prefix + 2.0 * groups + (groups + steps(groups, teams)) * group;
 }
 
 static double pool_loops(const rvit_vk_device *device, const rvit_pool_args *a)

@@ -1,4 +1,4 @@
-/* The MACs of an op: programs are split into submits by them. */
+/* The MACs of an op, by which programs are split into submits. */
 #include "backend_vulkan/vulkan.h"
 
 static double rows_of(int32_t max_len, int64_t rows, int32_t n_images)

@@ -1,7 +1,7 @@
 /* The match op. */
 #include "backend_vulkan/vulkan.h"
 
-#define MAX_GROUPS 1024 /* each adds up the lengths of all images before its own */
+#define MAX_GROUPS 1024 /* each group adds up the lengths of all images before its own */
 
 /* [windows][subgroup][half] */
 static const rvit_vk_shader shaders[2][2][2] = {

@@ -25,7 +25,7 @@ static uint32_t shape_rank(uint32_t m, uint32_t n, uint32_t k)
     return m == 16 && n == 16 && k == 16 ? UINT32_MAX : m * n * k;
 }
 
-/* What else the device has in the size that was chosen. */
+/* Finds which other matrices the device has in the chosen size. */
 static void find_more(const rvit_vk_matrix_shape *shapes, uint32_t n, uint32_t features, rvit_vk_matrix *matrix)
 {
     int multiplies_bf16 = 0;
@@ -49,7 +49,7 @@ static void find_more(const rvit_vk_matrix_shape *shapes, uint32_t n, uint32_t f
     matrix->has_bf16 = matrix->why_no_bf16 == NULL;
 }
 
-/* Of int8, the matrices of as many bytes as the preferred ones of f16 come first. They need one more feature. */
+/* For int8, first looks for matrices of as many bytes as the chosen f16 ones. They need one more feature. */
 static void find_int8(const rvit_vk_matrix_shape *shapes, uint32_t n, uint32_t features, rvit_vk_matrix *matrix)
 {
     for (uint32_t i = 0; i < n && (features & RVIT_VK_INT8) != 0; i++) {
@@ -100,7 +100,7 @@ static const char *find_subgroup(const VkPhysicalDeviceProperties *properties, u
     return NULL;
 }
 
-/* Vulkan itself has no query for the number of multiprocessors. */
+/* Vulkan itself cannot report the number of multiprocessors. */
 static uint32_t count_processors(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *device_properties,
                                  VkPhysicalDevice device)
 {

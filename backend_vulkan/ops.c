@@ -14,26 +14,26 @@ static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
     return rvit_fail(RVIT_INTERNAL, "vulkan: %d is not the type of an op", (int)op->type);
 }
 
-/* Select and match write new layouts and, in a program, the grids of the indirect dispatches that depend on them. */
+/* Select and match write new layouts and, in a program, the sizes of the indirect dispatches that depend on them. */
 static int makes_dispatch_sizes(const rvit_op *op)
 {
     return op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
 }
 
-/* Compute-only barriers do not cover transfers, nor memory that indirect dispatches read. */
+/* Compute-only barriers cover neither transfers nor memory that indirect dispatches read. */
 static int needs_full_barrier(const rvit_vk_recorder *recorder, const rvit_op *op)
 {
     return op->type == RVIT_OP_COPY || (makes_dispatch_sizes(op) && recorder->indirect != NULL && recorder->indirect->n_slots > 0);
 }
 
-/* Lists the arrays of the op, and the grids if it writes or reads any. */
+/* Lists the arrays of the op, and the dispatch sizes if it writes or reads any. */
 static void list_accesses(rvit_vk_recorder *recorder, const rvit_op *op)
 {
     const int n = rvit_op_accesses(op, recorder->accesses);
     int reads_sizes = 0;
     for (int a = 0; a < n; a++)
         reads_sizes |= recorder->accesses[a].live && recorder->accesses[a].view.buffer != NULL && recorder->indirect != NULL;
-    /* The fusing shader could write the scores that it receives. */
+    /* The fusing shader declares the scores that it reads as writable. */
     if (op->type == RVIT_OP_SELECT && op->select.fuse_x.buffer != NULL)
         recorder->accesses[RVIT_SLOT(select, scores)].writes = 1;
     recorder->n_accesses = n;
@@ -56,7 +56,7 @@ rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
     return RVIT_OK;
 }
 
-/* Workgroups have 32-bit indices and are spread over two dimensions of the grid. */
+/* Workgroups have 32-bit indices and are spread over two dimensions. */
 static int dispatch_fits(const rvit_vk_device *device, const rvit_op *op)
 {
     const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
@@ -83,7 +83,7 @@ static int dispatch_fits(const rvit_vk_device *device, const rvit_op *op)
     } else if (op->type == RVIT_OP_POOL) {
         groups = (double)op->pool.n_images * (op->pool.dim / 4 / RVIT_POOL_PLAIN_COLUMNS + 1);
     }
-    /* The arrays bound all other grids. */
+    /* For all other ops the sizes of the arrays limit the number of workgroups. */
     return groups <= (double)most[0] * most[1] && groups < 4294967296.0 - most[0];
 }
 
@@ -96,7 +96,7 @@ static const char *supports_copy(const rvit_copy_args *args)
     return NULL;
 }
 
-/* Arrays that the op's shader binds; of those that any device binds, RVIT_VK_MIN_STORAGE. */
+/* Number of arrays that the op's shader binds; RVIT_VK_MIN_STORAGE if every device can bind them. */
 static uint32_t most_bound(const rvit_op *op)
 {
     if (op->type == RVIT_OP_REGROUP)
@@ -112,11 +112,11 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
     if (op->type == RVIT_OP_ATTENTION_BACKWARD)
         return "the gradient of attention is not supported by the Vulkan backend";
     if (rvit_op_has_dtype(op, RVIT_E4M3))
-        return "of rows of 8 bits the Vulkan backend supports int8, not e4m3";
+        return "the Vulkan backend supports int8 rows, but not e4m3";
     if (op->type == RVIT_OP_COPY)
         return supports_copy(&op->copy);
     if (most_bound(op) > rvit_vk_most_bindings(device))
-        return "it binds more arrays than the device does (maxPerStageDescriptorStorageBuffers)";
+        return "it binds more arrays than the device supports (maxPerStageDescriptorStorageBuffers)";
     if (!dispatch_fits(device, op))
         return "it needs more workgroups than the device can dispatch";
     return rvit_vk_loops_fit(device, op);

@@ -1,12 +1,11 @@
-/* Pipelines and their layouts, created when first needed and kept for the device's life. The pipelines of a program are compiled in
-   parallel. */
+/* Pipelines and their layouts, created on first use and kept as long as the device. The pipelines of a program are compiled in parallel. */
 #include <string.h>
 #include <unistd.h>
 
 #include "backend_vulkan/vulkan.h"
 #include "core/base/process.h"
 
-#define MAX_THREADS 3 /* besides the caller's thread; with more, an H200's driver takes longer */
+#define MAX_THREADS 3 /* besides the caller's thread; an H200's driver is slower with more */
 
 uint32_t rvit_vk_most_bindings(const rvit_vk_device *device)
 {
@@ -14,8 +13,8 @@ uint32_t rvit_vk_most_bindings(const rvit_vk_device *device)
     return most < RVIT_VK_MAX_BINDINGS ? most : RVIT_VK_MAX_BINDINGS;
 }
 
-/* Shaders with the same number of texel buffers share one layout, whatever they bind: on an H200 the first layout takes six milliseconds,
-   each further one two. */
+/* Shaders with the same number of texel buffers share one layout, whatever they bind: on an H200 the first layout takes six
+   milliseconds, each further one two. */
 static rvit_status make_layout(rvit_vk_device *device, uint32_t n_texels, rvit_vk_layout *layout)
 {
     const uint32_t n_bindings = rvit_vk_most_bindings(device);
@@ -68,7 +67,7 @@ static compilation compile(const rvit_vk_device *device, rvit_vk_pipeline *pipel
     if (result != VK_SUCCESS)
         return (compilation){result, "vkCreateShaderModule"};
     VkSpecializationMapEntry entries[RVIT_VK_MAX_SPECS];
-    for (uint32_t i = 0; i < RVIT_VK_MAX_SPECS; i++) /* a shader passes over those that it does not have */
+    for (uint32_t i = 0; i < RVIT_VK_MAX_SPECS; i++) /* a shader ignores those that it does not have */
         entries[i] = (VkSpecializationMapEntry){i == RVIT_VK_SPEC_BF16 ? RVIT_SPEC_BF16 : i, i * (uint32_t)sizeof *pipeline->specs,
                                                 sizeof *pipeline->specs};
     const VkSpecializationInfo specialization = {RVIT_VK_MAX_SPECS, entries, sizeof pipeline->specs, pipeline->specs};
@@ -172,7 +171,7 @@ rvit_status rvit_vk_want_pipeline(rvit_vk_recorder *dry, const rvit_vk_pipeline 
     return RVIT_OK;
 }
 
-/* Pipelines that several threads compile. */
+/* Pipelines to be compiled by several threads. */
 typedef struct batch {
     const rvit_vk_device *device;
     pthread_mutex_t lock;   /* guards the fields below */
@@ -221,7 +220,7 @@ static void keep(rvit_vk_device *device, rvit_vk_pipeline *pipeline)
 {
     log_pipeline(pipeline);
     pthread_mutex_lock(&device->pipeline_lock);
-    const int is_there = find(device->pipelines, pipeline) != NULL; /* another thread may have added it meanwhile */
+    const int is_there = find(device->pipelines, pipeline) != NULL; /* another thread may have added it in between */
     if (!is_there)
         push(&device->pipelines, pipeline);
     pthread_mutex_unlock(&device->pipeline_lock);

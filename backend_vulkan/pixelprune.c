@@ -36,7 +36,7 @@ rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pix
                                  .groups = {.rows = args->n_images, .times = groups}};
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(pixelprune, cu_seqlens, 4), RVIT_VK_ARRAY(pixelprune, cells, 16),
                  RVIT_VK_ARRAY(pixelprune, pixels, 16), RVIT_VK_ARRAY(pixelprune, keep, 4), RVIT_VK_ARRAY(pixelprune, unit_rows, 4));
-    /* The shader could write sources: what is bound in its place must be an array that the op writes, too. */
+    /* The shader declares sources as writable, so the array bound in its place must be one that the op writes, too. */
     const int sources = reconstructs ? RVIT_SLOT(pixelprune, sources) : RVIT_SLOT(pixelprune, keep);
     push.sources_at = rvit_vk_bind(recorder, &dispatch, sources, 4);
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);

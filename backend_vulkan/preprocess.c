@@ -1,10 +1,10 @@
-/* The preprocess op: one dispatch, or two where it works on a copy of its region. */
+/* The preprocess op: one dispatch, or two if it works on a copy of its staging buffer. */
 #include <stddef.h>
 
 #include "backend_vulkan/vulkan.h"
 #include "core/contract/image_table.h"
 
-/* What shaders and core think of a region. */
+/* Checks that the shaders' and core's layouts of the staging buffer agree. */
 #define SAME(NAME, field) _Static_assert(RVIT_ENTRY_##NAME * 4 == offsetof(rvit_image_entry, field), #field)
 SAME(READ, read);
 SAME(ON_DEVICE, on_device);

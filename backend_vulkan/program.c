@@ -1,6 +1,6 @@
-/* Programs: one command buffer that is recorded once, or several if the MACs exceed the device's limit per submit. A dry run comes first:
-   it counts descriptors and finds the dispatches whose workgroup counts the device must compute, and the op after which it can. The ops are
-   kept because a program may also be recorded into command buffers of the caller's. */
+/* Programs: one command buffer that is recorded once, or several if the MACs exceed the device's limit per submit. A dry run comes
+   first: it counts descriptors and finds the dispatches whose workgroup counts the device must compute, and the op after which it can.
+   The ops are kept because a program may also be recorded into the caller's command buffers. */
 #include "backend_vulkan/vulkan.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct vk_program {
     VkBufferView *views;
     uint32_t n_views;
     rvit_vk_indirect indirect;
-    int64_t working_size; /* bytes of the grids, once allocated */
+    int64_t working_size; /* bytes of the dispatch sizes, once allocated */
     rvit_op *ops;
     int32_t n_ops;
     int64_t launches, copies;
@@ -95,7 +95,7 @@ static rvit_status record_program(rvit_vk_recorder *recorder, const vk_program *
     return rvit_vk_record_end(recorder);
 }
 
-/* The dry run, with room for the maximum number of grids; keeps those that it found. */
+/* The dry run, with room for the maximum number of dispatch sizes; keeps those that it found. */
 static rvit_status dry_run(rvit_vk_device *device, vk_program *program, rvit_vk_recorder *dry)
 {
     rvit_alloc *alloc = &device->base.alloc;
@@ -173,7 +173,7 @@ rvit_status rvit_vk_program_create(rvit_device *base, const rvit_op *ops, int32_
 void rvit_vk_program_destroy(rvit_program *base)
 {
     rvit_vk_device *device = rvit_vk_device_of(base->device);
-    /* On a caller's device the queue may be waiting for work that another thread has yet to submit. */
+    /* The queue of the caller's device may be waiting for work that another thread has yet to submit. */
     if (!device->is_external) {
         rvit_vk_queue_lock(device);
         const VkResult result = device->vk.vkQueueWaitIdle(device->queue);
@@ -186,7 +186,7 @@ void rvit_vk_program_destroy(rvit_program *base)
 
 rvit_status rvit_vk_program_launch(rvit_program *base, rvit_stream *stream, const rvit_op *ops)
 {
-    (void)ops; /* rvit_device.takes_ops is 0 */
+    (void)ops; /* there are none: rvit_device.takes_ops is 0 */
     vk_program *program = (vk_program *)base;
     if (stream->deferred)
         return rvit_vk_commands_record(stream, program->ops, program->n_ops, &program->indirect);

@@ -28,7 +28,7 @@ rvit_status rvit_vk_record_quantize(rvit_vk_recorder *recorder, const rvit_quant
                  RVIT_VK_OPTIONAL(quantize, static_scale), RVIT_VK_ARRAY(quantize, out, 4), RVIT_VK_ARRAY(quantize, out_scales, 4),
                  RVIT_VK_OPTIONAL(quantize, saturated));
     if (push.static_scale_at < 0)
-        push.saturated_at = -1; /* nothing is cut off */
+        push.saturated_at = -1; /* nothing saturates */
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_OPTIONAL(quantize, live));
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);
 }

@@ -1,4 +1,4 @@
-/* The received op. The grid is sized by capacities; a workgroup whose keys are past the end of its image returns at once. */
+/* The received op. The number of workgroups follows from capacities; a workgroup whose keys are past the end of its image returns early. */
 #include "backend_vulkan/vulkan.h"
 
 rvit_status rvit_vk_record_received(rvit_vk_recorder *recorder, const rvit_received_args *args)

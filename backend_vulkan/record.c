@@ -1,4 +1,4 @@
-/* Records ops: descriptor sets, barriers between dependent ops, and dispatches (indirect if only the device knows the row count). */
+/* Records ops: descriptor sets, barriers between dependent ops, and dispatches (indirect if the row count is known only on the device). */
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"
@@ -46,7 +46,7 @@ rvit_status rvit_vk_record_end(rvit_vk_recorder *recorder)
     return RVIT_OK;
 }
 
-/* Bindings begin at aligned offsets and may therefore begin before their array. */
+/* Bindings begin at aligned offsets, so a binding may begin before its array. */
 static int64_t alignment_of(const rvit_vk_device *device)
 {
     const VkPhysicalDeviceLimits *limits = &device->physical.limits;
@@ -81,7 +81,7 @@ static int conflicts(const rvit_vk_recorder *recorder)
     return 0;
 }
 
-/* Compute-only barriers do not cover copies or indirect dispatches; those need a full barrier. It is recorded before such an op if a
+/* Compute-only barriers do not cover copies or indirect dispatches, which need a full barrier. It is recorded before such an op if a
    compute-only barrier came since the last full one, and before the first op that depends on such an op. */
 void rvit_vk_record_order(rvit_vk_recorder *recorder, int needs_full)
 {
@@ -147,8 +147,8 @@ void rvit_vk_bind_all(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispat
         *arrays[i].at = bind(recorder, dispatch, arrays[i].slot, arrays[i].unit, arrays[i].absent);
 }
 
-/* Computing a grid on the device costs as much as the barrier before it. Where nearly all rows are live, the few workgroups past them exit
-   by themselves. */
+/* Computing a dispatch size on the device costs as much as the barrier before it. Where nearly all rows are live, capacities are used
+   instead: the few workgroups past the live rows exit early. */
 rvit_view rvit_vk_dispatch_live(rvit_rows rows)
 {
     return rows.padded == RVIT_ROWS_PADDED ? (rvit_view){NULL, 0} : rows.live;
@@ -258,7 +258,7 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
     return dispatch_groups(recorder, &groups);
 }
 
-/* Computes all grids of one live count. */
+/* Computes all dispatch sizes that depend on one live count. */
 static rvit_status record_sizes(rvit_vk_recorder *recorder, rvit_view live, const rvit_vk_dispatch_size_list *list)
 {
     struct rvit_indirect_push push = {.n_dispatch_sizes = list->n, .dispatch_sizes_at = list->sizes_at, .rules_at = list->rules_at};

@@ -83,7 +83,7 @@ static selection begin(const rvit_vk_recorder *recorder, const rvit_select_args 
                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->fuse_dtype)}}};
     if (args->n_heads > 0)
         s.push.inverse_heads = 1.0f / (float)args->n_heads;
-    /* A workgroup processes several images if there are more images than workgroups in a row of the grid. */
+    /* A workgroup processes several images if there are more images than workgroups in one dimension. */
     const uint32_t most = recorder->device->physical.limits.maxComputeWorkGroupCount[0];
     const int64_t n_groups = args->n_images < 1 ? 1 : args->n_images < (int64_t)most ? args->n_images : (int64_t)most;
     s.dispatch.groups = (rvit_vk_groups){.rows = n_groups};
@@ -129,7 +129,7 @@ static void bind_score(selection *s)
     s->push.bias_at = bind(s, has_anchors ? RVIT_SLOT(select, anchors) : RVIT_SLOT(select, bias), 4);
 }
 
-/* Without fuse_x, bind an array that the op writes, because the shader could write it. */
+/* Without fuse_x, binds an array that the op writes, because the shader declares it as writable. */
 static void bind_fuse(selection *s)
 {
     if (s->args->fuse_x.buffer != NULL)

@@ -1,5 +1,5 @@
-/* The self-test of a device: small problems run through the kernels of its tier, three times as one program, and are compared with sums in
-   float64 on the host. All inputs are multiples of 1/16 or 1/64 up to 1, so they are equal in every type. */
+/* The self-test of a device: small problems run through the kernels of its tier, three times as one program. The results are compared
+   with float64 sums from the host. All inputs are multiples of 1/16 or 1/64 up to 1, so they are equal in every type. */
 #include "backend_vulkan/vulkan.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ typedef struct check {
     const char *name;
     rvit_op op;
     int64_t at, n;    /* offset of the output in bytes, number of its elements */
-    rvit_dtype dtype; /* of the output; F32 of integers, whose size is the same */
+    rvit_dtype dtype; /* dtype of the output; F32 for integers, which have the same size */
     double tolerance;
     int is_integer;
     double expected[MAX_VALUES];
@@ -342,7 +342,7 @@ static rvit_status test(self_test *t)
         op->linear.weight = place_values(&t->in, RVIT_F16, 3, OUT * DIM, 1.0 / 64);
         RVIT_TRY(arrange(t->device, op));
     }
-    /* Elsewhere bf16 has the kernels of f16. */
+    /* In the other tiers bf16 uses the kernels of f16. */
     if (t->device->base.info.tier == RVIT_TIER_MATRIX && t->device->physical.matrix.has_bf16) {
         add_linear(t, "linear_bf16", RVIT_BF16);
         add_attention(t, "attention_bf16", RVIT_BF16);

@@ -1,4 +1,4 @@
-/* Tile sizes: pure functions of the sizes that the host knows and of the device. They do not change results, except for rounding in
+/* Tile sizes, as pure functions of the sizes that the host knows and of the device. They do not change results, except for rounding in
    attention, where they set the key blocks. */
 #include "backend_vulkan/vulkan.h"
 
@@ -18,8 +18,9 @@ uint32_t rvit_vk_row_teams(const rvit_vk_device *device)
     return !rvit_vk_uses_subgroups(device) ? 4 : lanes < RVIT_MAX_THREADS ? RVIT_MAX_THREADS / lanes : 1;
 }
 
-/* Software devices fetch texels as whole vectors but other loads lane by lane: large register tiles fed by texel buffers are several times
-   faster there than tiles staged in shared memory. The scalar tier always uses staged tiles. n: number of texels (four elements each). */
+/* Software devices fetch texels as whole vectors but other loads lane by lane: large register tiles fed from texel buffers are several
+   times faster there than tiles staged in shared memory. The scalar tier always uses staged tiles. n: number of texels (four elements
+   each). */
 static int direct_fits(const rvit_vk_device *device, int64_t n)
 {
     return device->base.info.is_software && rvit_vk_uses_subgroups(device) && n <= (int64_t)device->physical.limits.maxTexelBufferElements;
@@ -30,7 +31,7 @@ static int has_texels(rvit_view view)
     return view.buffer == NULL || (((const rvit_vk_buffer *)view.buffer)->usage & VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT) != 0;
 }
 
-/* Whether the device multiplies matrices of this type. */
+/* Whether the device has matrices of this type. */
 static int has_matrices(const rvit_vk_device *device, rvit_dtype dtype)
 {
     const rvit_vk_matrix *matrix = &device->physical.matrix;
@@ -38,7 +39,7 @@ static int has_matrices(const rvit_vk_device *device, rvit_dtype dtype)
            (dtype == RVIT_F16 || (dtype == RVIT_BF16 && matrix->has_bf16) || (dtype == RVIT_I8 && matrix->i8_m != 0));
 }
 
-/* Whether the device can run a workgroup of the matrix tier of this size, with these bytes of shared memory. */
+/* Whether the device can run a workgroup of the matrix tier with this size and this many bytes of shared memory. */
 static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, uint32_t shared_size)
 {
     const VkPhysicalDeviceLimits *limits = &device->physical.limits;
@@ -47,10 +48,10 @@ static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, u
            shared_size <= limits->maxComputeSharedMemorySize;
 }
 
-/* A tile of linear_matrix.comp. costs[i]: time of a multiprocessor that runs i + 1 workgroups at once, in tenths of a microsecond, measured
-   on an H200 with 768 features; 0: registers do not suffice for as many. Lists end with a tile of no subgroups. */
+/* A tile of linear_matrix.comp. costs[i]: time of a multiprocessor that runs i + 1 workgroups concurrently, in tenths of a microsecond,
+   measured on an H200 with 768 features; 0: the registers do not suffice for that many. Lists end with a tile of no subgroups. */
 typedef struct matrix_tile {
-    uint32_t subgroups_m, subgroups_n, rows, columns, tile_k; /* tile_k: of 16 bits; of 8 it is twice that */
+    uint32_t subgroups_m, subgroups_n, rows, columns, tile_k; /* tile_k: for 16-bit types; 8-bit types have twice that */
     int64_t costs[4];
 } matrix_tile;
 
@@ -68,7 +69,7 @@ static const matrix_tile half_tiles[] = {
     {0},
 };
 
-/* Small ones not measured: 0.65 of those above, as the others are. */
+/* Small ones were not measured: they are 0.65 of the costs above, as the others are. */
 static const matrix_tile i8_tiles[] = {
     {3, 4, 4, 2, 64, {136}},
     {2, 4, 4, 2, 64, {100}},
@@ -83,8 +84,8 @@ static const matrix_tile i8_tiles[] = {
     {0},
 };
 
-/* Of linear_direct_matrix.comp. Small ones load further ahead, for which few workgroups on weights from far away have the need and the
-   registers; their costs are such that DeiT-B of one image takes what was measured to be best there. */
+/* Tiles of linear_direct_matrix.comp. Small ones prefetch further ahead, because few workgroups read weights from far memory and have
+   the registers for it. Their costs are set so that DeiT-B with one image gets the tiles that were measured to be fastest. */
 static const matrix_tile arranged_tiles[] = {
     {2, 2, 3, 4, 0, {128, 146}},       {2, 2, 3, 2, 0, {101, 117, 145}}, {2, 1, 2, 4, 0, {88, 92, 112, 124}},
     {2, 1, 1, 4, 0, {72, 84, 90, 93}}, {2, 2, 1, 2, 0, {62, 80, 110}},   {0},
@@ -114,7 +115,7 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
             continue;
         const uint32_t subgroups = tile->subgroups_m * tile->subgroups_n;
         const uint32_t tile_m = tile->subgroups_m * tile->rows * m, tile_n = tile->subgroups_n * tile->columns * n;
-        const uint32_t tile_k = is_i8 ? tile->tile_k / matrix->k * matrix->i8_k : tile->tile_k; /* in as many steps */
+        const uint32_t tile_k = is_i8 ? tile->tile_k / matrix->k * matrix->i8_k : tile->tile_k; /* the same number of steps */
         const uint32_t units = is_i8 ? tile_k / 16 : tile_k / 8,
                        copies = is_i8 && matrix->i8_k < 16 ? 2 : 1; /* linear_matrix.comp: HALVES */
         const uint32_t staged = copies * (tile_m + tile_n) * (units + 1) * 16, sums = subgroups * m * (tile->columns * n + 4) * 4;
@@ -145,7 +146,7 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
     if (shape_linear_matrix(device, args, arranged, &matrix))
         return matrix;
     const int64_t in4 = args->in_features / 4, columns = rvit_linear_columns(args);
-    const uint32_t longer = args->dtype == RVIT_I8 ? 4 : 1; /* of TILE_K: as many bytes as of f32 */
+    const uint32_t longer = args->dtype == RVIT_I8 ? 4 : 1; /* of TILE_K: as many bytes as f32 */
     if (args->dtype != RVIT_I8 && direct_fits(device, args->rows.capacity * in4) && direct_fits(device, columns * in4) &&
         has_texels(args->x) && has_texels(args->weight))
         return args->rows.capacity < 64
@@ -158,8 +159,9 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
     return (rvit_vk_linear_shape){.threads = 64, .rows = 4, .columns = 1, .tile_m = 32, .tile_n = 32, .tile_k = 32 * longer};
 }
 
-/* Whether attention_rows.comp takes two matrices of queries a subgroup, which reads keys and values half as often: two workgroups of them
-   run on a multiprocessor, not three, so that a few images leave less idle with one. Larger heads would not fit into registers. */
+/* Whether each subgroup of attention_rows.comp takes two matrices of queries. Keys and values are then read half as often, but two
+   workgroups run on a multiprocessor instead of three, so small batches leave less idle with one matrix. Larger heads would not fit into
+   registers. */
 static int takes_two_rows(const rvit_vk_matrix *matrix, const rvit_attention_args *args)
 {
     const int64_t queries = 4 * (int64_t)matrix->m,
@@ -167,14 +169,14 @@ static int takes_two_rows(const rvit_vk_matrix *matrix, const rvit_attention_arg
     return args->head_dim <= 64 && groups > 3 * (int64_t)matrix->processors;
 }
 
-/* Tiles of attention_matrix.comp and attention_rows.comp: up to 4 subgroups, as many as short images, shared memory and the workgroup size
-   allow. The blocks of keys are always the same, so that an image's bits depend on none of this. */
+/* Tiles of attention_matrix.comp and attention_rows.comp: up to 4 subgroups, as many as short images, shared memory and the workgroup
+   size allow. The key blocks are always the same, so that the bits of an image do not depend on this. */
 static int shape_attention_matrix(const rvit_vk_device *device, const rvit_attention_args *args, rvit_vk_attention_shape *out_shape)
 {
     const rvit_vk_matrix *matrix = &device->physical.matrix;
     const uint32_t head_dim = (uint32_t)args->head_dim;
     const uint32_t keys = matrix->n >= 16 ? 2 * matrix->n : matrix->k > matrix->n ? matrix->k : matrix->n;
-    const int rounds_itself = args->dtype == RVIT_BF16; /* by way of shared memory, not by f16 accumulators */
+    const int rounds_itself = args->dtype == RVIT_BF16; /* through shared memory instead of f16 accumulators */
     if (!has_matrices(device, args->dtype) || (!rounds_itself && !matrix->has_half_sums) || head_dim % matrix->n != 0 ||
         head_dim % matrix->k != 0 || keys % matrix->k != 0 || args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0)
         return 0;
@@ -202,9 +204,9 @@ static uint32_t attention_shared(uint32_t d4, uint32_t units, const rvit_vk_atte
     return vectors * 16 + shape->keys * 4;
 }
 
-/* Tiles of attention.comp: the largest that fit into shared memory, with fewer queries for short images. Four queries a line: with eight,
-   fewer workgroups fit, and a single image leaves most of the device idle. The key blocks of an image must not depend on max_len, because
-   its bits must not depend on the other images of its batch; only a block that holds the whole image may be shorter. */
+/* Tiles of attention.comp: the largest that fit into shared memory, with fewer queries for short images. Each line has four queries:
+   with eight, fewer workgroups fit, and a single image leaves most of the device idle. The key blocks of an image must not depend on
+   max_len, because its bits must not depend on the other images of its batch; only a block that holds the whole image may be shorter. */
 static rvit_vk_attention_shape shape_attention_lines(const rvit_vk_device *device, const rvit_attention_args *args)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* The types of Vulkan, and what becomes of a VkResult. */
+/* The Vulkan types, and the conversion of VkResult. */
 #ifndef RVIT_BACKEND_VULKAN_STATUS_H
 #define RVIT_BACKEND_VULKAN_STATUS_H
 

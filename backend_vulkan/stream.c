@@ -1,5 +1,5 @@
-/* Streams. A stream has slots; each holds the objects of one submit in flight. A slot is opened when more submits are in flight than ever
-   before. All streams share the device's queue. */
+/* Streams. A stream has slots; each holds the objects of one submit in flight. A slot is opened when more submits are in flight than
+   ever before. All streams share the device's queue. */
 #include "backend_vulkan/vulkan.h"
 
 #include <time.h>
@@ -156,7 +156,7 @@ void rvit_vk_queue_unlock(rvit_vk_device *device)
         pthread_mutex_unlock(&device->queue_lock);
 }
 
-/* The last submit signals the slot's fence, and submits of a queue end in order. */
+/* The last submit signals the slot's fence, and the submits of a queue complete in order. */
 static VkResult submit_each(rvit_vk_device *device, const VkCommandBuffer *commands, int32_t n_commands, VkFence fence)
 {
     VkResult result = VK_SUCCESS;
@@ -207,7 +207,7 @@ rvit_status rvit_vk_stream_semaphore(rvit_stream *base, VkSemaphore semaphore, i
                                                   .signalSemaphoreValueCount = n_signals,
                                                   .pSignalSemaphoreValues = &value};
     const VkPipelineStageFlags stages = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
-    /* A wait also holds back later submits; a signal also waits for earlier ones. */
+    /* A wait also delays later submits; a signal also waits for earlier ones. */
     const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                                .pNext = timeline ? &values : NULL,
                                .waitSemaphoreCount = n_waits,
@@ -262,7 +262,7 @@ rvit_status rvit_vk_stream_enqueue(rvit_stream *base, const rvit_op *ops, int32_
 
 rvit_status rvit_vk_stream_synchronize(rvit_stream *base)
 {
-    if (base->deferred) /* the caller waits for its command buffer itself */
+    if (base->deferred) /* the caller waits for its own command buffer */
         return RVIT_OK;
     vk_stream *stream = (vk_stream *)base;
     int waited = 0;

@@ -29,7 +29,7 @@ static int is_taken(const void *blob, size_t size)
     desc.cache_size = size;
     log_restart();
     expect_ok(rvit_device_create(&desc, &device));
-    const int ignored = logged("pipeline cache given is ignored: ");
+    const int ignored = logged("pipeline cache is ignored: ");
     rvit_device_destroy(device);
     return !ignored;
 }
