@@ -1,4 +1,4 @@
-/* The order of weights whose GEMM stages nothing: arrange.comp runs on any device, while those that use it are few. And attention on
+/* The layout of weights for GEMMs with direct loads: arrange.comp runs on any device, but few devices use the result. Also attention on
    those few. */
 #include "vulkan_tests.h"
 
@@ -19,8 +19,8 @@ static rvit_op linear_of(rvit_buffer *weight)
     return op;
 }
 
-/* Where an element goes: in a block of 64 columns and 64 features, of four matrices of columns and four of features each, a lane has 16
-   bytes, of two columns. */
+/* The position of an element. A block of 64 columns and 64 features has four matrices of columns and four of features; in each, a lane
+   has 16 bytes of two columns. */
 static int place_of(int column, int feature)
 {
     const int k = feature % 32, step = feature % 64 / 32 * 2 + k % 8 / 4;
@@ -84,7 +84,7 @@ static void arranged_in_place(void **state)
     rvit_device_destroy(device);
 }
 
-/* What cannot be arranged is an error, and not left as it is in silence. */
+/* Arguments that cannot be arranged are an error instead of being silently ignored. */
 static void fails_to_arrange(void **state)
 {
     (void)state;
@@ -112,7 +112,7 @@ static void fails_to_arrange(void **state)
     rvit_device_destroy(device);
 }
 
-/* A device that holds matrices otherwise finds out by its self-test, and stages. */
+/* A device with another matrix layout fails its self-test and falls back to shared memory. */
 static void held_otherwise(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void run(rvit_device *device, rvit_op *op)
     rvit_stream_destroy(stream);
 }
 
-/* A GEMM of rows of 16-bit or f32 results, with its weight as it is or arranged, into `out`. */
+/* A GEMM with 16-bit or f32 results and a plain or an arranged weight, into `out`. */
 static void multiply(rvit_device *device, rvit_op op, rvit_buffer *in, rvit_buffer *out, int arranged)
 {
     memset(rvit_buffer_host(out), SENTINEL, (size_t)rvit_buffer_size(out));
@@ -156,12 +156,12 @@ static void multiply(rvit_device *device, rvit_op op, rvit_buffer *in, rvit_buff
     run(device, &op);
 }
 
-/* Where a device takes arranged weights, sums are those of row-major ones, in another order. */
+/* Where a device takes arranged weights, the sums are those of row-major ones, in a different order. */
 static void arranged_equals_row_major(void **state)
 {
     (void)state;
     enum { MOST_ROWS = 6300, MOST_FEATURES = 320, MOST_COLUMNS = 320, WEIGHT = MOST_COLUMNS * MOST_FEATURES * 2 };
-    /* With one multiprocessor assumed, many workgroups, and so the larger tiles, seem to be faster. */
+    /* With one multiprocessor assumed, many workgroups, and therefore the larger tiles, seem faster. */
     static const int sizes[][4] = {{1, 64, 64, 0},   {37, 128, 128, 0},  {64, 192, 64, 0},  {130, 320, 192, 0}, {17, 192, 320, 0},
                                    {96, 64, 192, 1}, {400, 128, 256, 1}, {131, 64, 320, 1}, {6300, 64, 128, 1}};
     rvit_device *device = NULL;
@@ -219,7 +219,7 @@ static void arranged_equals_row_major(void **state)
     rvit_device_destroy(device);
 }
 
-/* attention_rows.comp: how many matrices of queries a subgroup takes touches no bit. */
+/* attention_rows.comp: the number of query matrices per subgroup does not change any bit. */
 static void rows_of_queries_touch_no_bit(void **state)
 {
     (void)state;
@@ -279,5 +279,5 @@ static void rows_of_queries_touch_no_bit(void **state)
 
 SUITE(arrange_suite, TEST(arranged_in_place), TEST(held_otherwise), TEST(arranged_equals_row_major), TEST(rows_of_queries_touch_no_bit));
 
-/* With the layer of failing drivers. */
+/* Requires the layer of failing drivers. */
 SUITE(arrange_failure_suite, TEST(fails_to_arrange));

@@ -1,4 +1,4 @@
-/* The pipeline cache that a caller keeps, and the drivers that are known to fail. */
+/* The pipeline cache that a caller keeps, and the list of drivers that are known to fail. */
 #include "vulkan_tests.h"
 
 #include "backend_vulkan/vulkan.h"
@@ -19,7 +19,7 @@ static void *blob_of(rvit_device *device, size_t *size)
     return blob;
 }
 
-/* Opens a device with the blob; returns whether it was taken. */
+/* Opens a device with the blob; returns whether the blob was accepted. */
 static int is_taken(const void *blob, size_t size)
 {
     rvit_device *device = NULL;
@@ -74,7 +74,7 @@ static void damaged(void **state)
     assert_null(rvit_vk_cache_check(driver, blob, size, &payload, &payload_size));
     assert_ptr_equal((const uint8_t *)payload + payload_size, blob + size);
     payload = NULL;
-    /* A GPU's blob is too large to try every byte: those of the header, and a sample. */
+    /* A GPU's blob is too large to try every byte: tries those of the header, and a sample of the rest. */
     for (size_t i = 0; i < size; i += i < 256 ? 1 : 1 + size / 256)
         for (int bit = 0; bit < 8; bit += i < 256 ? 1 : 7) {
             blob[i] ^= (uint8_t)(1 << bit);
@@ -114,7 +114,7 @@ static void misuse(void **state)
     rvit_device_destroy(device);
 }
 
-/* Every entry of the list concerns who it names and nobody else. */
+/* Every entry of the list matches the driver that it names and no other. */
 static void denied(void **state)
 {
     (void)state;

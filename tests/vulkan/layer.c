@@ -1,19 +1,19 @@
-/* A Vulkan layer for the tests: makes a device smaller than it is, another driver's, wrong, or lost. The loader puts it between the
-   library and the driver if VK_LAYER_PATH and VK_INSTANCE_LAYERS say so. What it does stands in the environment variable
-   RVIT_TEST_LAYER, words that are looked for at each call, so that a test can change them:
-     minimum         the limits of the smallest devices worked with
+/* A Vulkan layer for tests: makes a device smaller, another driver's, wrong, or lost. The loader inserts it between the library and the
+   driver if VK_LAYER_PATH and VK_INSTANCE_LAYERS say so. The environment variable RVIT_TEST_LAYER selects what it does; it is read at each
+   call, so that a test can change it:
+     minimum         the limits of the smallest supported devices
      no_texels       texel buffers too small to be used, so that a software device runs the shaders of hardware
-     other_driver    the driver calls itself of another version
+     other_driver    the driver reports another version
      wrong_subgroup  float additions of shaders that use subgroup arithmetic become subtractions
-     wrong           those of all shaders
+     wrong           the same in all shaders
      lost            the next submit loses its device
-     lost_subgroup   so does the next shader that uses subgroup arithmetic
-     no_shaders      there is no memory for them
-     no_memory       nor for buffers of 1 MiB and more
+     lost_subgroup   the same for the next shader that uses subgroup arithmetic
+     no_shaders      creating a shader fails for lack of memory
+     no_memory       the same for buffers of 1 MiB and more
      no_function     the driver lacks vkCmdDispatchIndirect
-     kinds:2,1       the devices, in the order of their list, are of these VkPhysicalDeviceTypes
-     placed          a device knows its place on the PCI bus, and how much of its memory is free: a quarter
-     portable        a device is one of VK_KHR_portability_subset, which must then be enabled */
+     kinds:2,1       the listed devices have these VkPhysicalDeviceTypes, in order
+     placed          a device reports its PCI address, and that a quarter of its memory is free
+     portable        a device has VK_KHR_portability_subset, which must then be enabled */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@
 typedef struct instance {
     VkInstance handle;
     PFN_vkGetInstanceProcAddr get;
-    /* The loader tells what comes next only while the instance is created. */
+    /* The loader passes the next function only while the instance is created. */
     PFN_vkDestroyInstance destroy;
     PFN_vkGetPhysicalDeviceProperties get_properties;
     PFN_vkGetPhysicalDeviceProperties2 get_properties2;
@@ -51,7 +51,7 @@ typedef struct device {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static instance instances[MAX_OBJECTS];
 static device devices[MAX_OBJECTS];
-static VkPhysicalDevice physicals[MAX_OBJECTS]; /* of the last list */
+static VkPhysicalDevice physicals[MAX_OBJECTS]; /* of the most recent list */
 
 static int asked(const char *word)
 {
@@ -222,7 +222,7 @@ static void change_kind(VkPhysicalDevice physical, VkPhysicalDeviceProperties *p
 {
     const char *words = getenv("RVIT_TEST_LAYER"), *kinds = words != NULL ? strstr(words, "kinds:") : NULL;
     for (int i = 0; kinds != NULL && i < MAX_OBJECTS; i++)
-        if (physicals[i] == physical) /* a digit and a comma each */
+        if (physicals[i] == physical) /* a digit and a comma per device */
             properties->deviceType = (VkPhysicalDeviceType)(kinds[strlen("kinds:") + 2 * (size_t)i] - '0');
 }
 
@@ -281,7 +281,7 @@ static VKAPI_ATTR void VKAPI_CALL get_memory2(VkPhysicalDevice physical, VkPhysi
             }
 }
 
-/* The 16-bit and 8-bit types in memory and in arithmetic, which the smallest devices lack. */
+/* The 16-bit and 8-bit types in memory and arithmetic, which the smallest devices lack. */
 static VKAPI_ATTR void VKAPI_CALL get_features2(VkPhysicalDevice physical, VkPhysicalDeviceFeatures2 *features)
 {
     find_instance(physical)->get_features2(physical, features);
@@ -335,7 +335,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL queue_wait_idle(VkQueue queue)
     return d->is_lost ? VK_ERROR_DEVICE_LOST : result;
 }
 
-/* Turns float additions into subtractions; the module stays valid. Returns whether it has subgroup arithmetic. */
+/* Turns float additions into subtractions; the module stays valid. Returns whether it uses subgroup arithmetic. */
 static int spoil(uint32_t *words, size_t n_words)
 {
     int has_arithmetic = 0;

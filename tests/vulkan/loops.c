@@ -1,4 +1,4 @@
-/* Sizes at which Mesa's software driver would end loops early are refused, and those just below give right answers. */
+/* Sizes at which Mesa's software driver would end loops early are rejected, and those just below give correct results. */
 #include "vulkan_tests.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include "backend_vulkan/vulkan.h"
 
 enum { SELECT, MATCH, N_KINDS };
-#define MOST_ROWS 65536 /* that select adds up */
+#define MOST_ROWS 65536 /* the number of values that select sums */
 
 /* One image of len rows. */
 static void fill(rvit_op *op, int kind, int32_t len)
@@ -55,8 +55,8 @@ static int32_t longest(int kind)
     return low;
 }
 
-/* Runs it at the longest length on the device and on the CPU: the rows that stay are the same. What is added up has one bit, so that no
-   rounding tells them apart. */
+/* Runs the op at the longest length on the device and on the CPU: both keep the same rows. The summands have one bit, so that rounding
+   does not matter. */
 static void compare_with_cpu(int kind, int32_t len)
 {
     rvit_device *devices[2] = {H.device[DEVICE], NULL};
@@ -167,7 +167,7 @@ static int pool_fits(int kind, int32_t len, rvit_view gamma)
     return rvit_vk_loops_fit((const rvit_vk_device *)H.device[DEVICE], &op) == NULL;
 }
 
-/* The rows of the first half are -1, those of the second 1: a loop that ends early finds another mean than 0. */
+/* The rows of the first half are -1, those of the second 1: a loop that ends early gives a mean other than 0. */
 static void pool_halves(int kind, int32_t len, const array *x, const array *logits, const array *ones, const array *cu, const array *out)
 {
     rvit_op op = pool_of(kind, len);

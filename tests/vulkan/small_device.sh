@@ -1,19 +1,19 @@
 #!/bin/sh
-# usage: small_device.sh RAGGEDVIT DATA FOLDER PICTURE
-# On a device that takes arrays of 128 MiB (layer.c): what nobody asked for is chosen so that it fits; else the sentence says what does not.
+# usage: small_device.sh RAGGEDVIT DATA FOLDER IMAGE
+# On a device with arrays of at most 128 MiB (layer.c), defaults are chosen to fit; otherwise the error names what does not fit.
 set -eu
 tool=$1 data=$2 folder=$3/small_device
 model=$data/deit_tiny_cifar10.safetensors sheet=$data/cifar10_test_1000.png photo=$4
 mkdir -p "$folder"
 
-# run EXIT WORDS ARGUMENTS...: ends with EXIT and says WORDS
+# run EXIT MESSAGE ARGUMENTS...: expects this exit code and message
 run() {
-    wanted=$1 words=$2
+    wanted=$1 message=$2
     shift 2
     code=0
     "$tool" classify "$model" --backend vulkan "$@" >"$folder/out" 2>"$folder/said" || code=$?
-    [ "$code" -eq "$wanted" ] || { echo "$*: ends with $code"; cat "$folder/said"; exit 1; }
-    grep -q "$words" "$folder/said" || { echo "$*: does not say: $words"; cat "$folder/said"; exit 1; }
+    [ "$code" -eq "$wanted" ] || { echo "$*: exit code $code"; cat "$folder/said"; exit 1; }
+    grep -q "$message" "$folder/said" || { echo "$*: does not print: $message"; cat "$folder/said"; exit 1; }
 }
 
 set -- "$photo" "$photo" "$photo" "$photo"

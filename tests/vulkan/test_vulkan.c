@@ -1,4 +1,4 @@
-/* What the Vulkan backend does about drivers that fail, on the installed driver with the test layer (layer.c) in front of it. */
+/* How the Vulkan backend handles failing drivers: tests on the installed driver behind the test layer (layer.c). */
 #include "vulkan_tests.h"
 
 static char *log_lines;
@@ -66,7 +66,7 @@ void workload_open(workload *w, rvit_device *device)
     memcpy((char *)rvit_buffer_host(w->in) + W_CU, cu, sizeof cu);
 }
 
-/* Two heads of half the size where narrow: other pipelines. */
+/* Two heads; narrow: of half the size, which needs other pipelines. */
 static rvit_status attention(workload *w, int64_t out, int narrow)
 {
     rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
@@ -101,7 +101,7 @@ void workload_close(workload *w)
     rvit_buffer_destroy(w->out);
 }
 
-/* How far the device is from the CPU. */
+/* The largest difference between the device and the CPU. */
 double error_of(rvit_device *device)
 {
     rvit_device *cpu = NULL;
@@ -144,7 +144,7 @@ static void wrong_tier(void **state)
     desc.skip_self_test = 1;
     expect_ok(rvit_device_create(&desc, &device));
     assert_int_equal(info_of(device).tier, RVIT_TIER_SUBGROUP);
-    if (info.is_software) /* on others small subgroups may leave attention to the scalar tier's shader */
+    if (info.is_software) /* other drivers may have subgroups so small that attention uses the scalar tier's shader */
         assert_true(!(error_of(device) < 1e-2));
     rvit_device_destroy(device);
 }
@@ -195,12 +195,12 @@ static void lost(void **state)
     uint32_t words[4] = {0};
     expect_status(workload_attention(&w, 0), RVIT_DEVICE_LOST, "vkQueueSubmit");
     expect_status(rvit_program_launch(program, w.stream), RVIT_DEVICE_LOST, NULL);
-    expect_status(rvit_stream_synchronize(w.stream), RVIT_DEVICE_LOST, NULL); /* what was submitted before */
+    expect_status(rvit_stream_synchronize(w.stream), RVIT_DEVICE_LOST, NULL); /* what was submitted earlier */
     expect_status(rvit_stream_read(w.stream, (rvit_view){w.out, 0}, words, sizeof words), RVIT_DEVICE_LOST, NULL);
     rvit_device *second = NULL;
     expect_status(rvit_device_create(&desc, &second), RVIT_DEVICE_LOST, NULL);
     assert_null(second);
-    /* It stays lost, and a new one beside it works. */
+    /* The device stays lost, and a new one beside it works. */
     layer_does("");
     expect_status(workload_attention(&w, 0), RVIT_DEVICE_LOST, NULL);
     expect_ok(rvit_device_create(&desc, &second));
@@ -212,7 +212,7 @@ static void lost(void **state)
     rvit_device_destroy(second);
 }
 
-/* Nothing is compiled before it is needed. */
+/* Pipelines are compiled on first use. */
 static void lazy_pipelines(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void lazy_pipelines(void **state)
     rvit_device_destroy(device);
 }
 
-/* Those of a program are compiled together: if one fails, none is left behind. */
+/* The pipelines of a program are compiled together: if one fails, none is kept. */
 static void no_pipelines(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void no_pipelines(void **state)
             continue;
         }
         expect_ok(rvit_record_end(w.stream, &program));
-        assert_int_equal(logged("pipeline attention_"), turn == 1); /* then they are there */
+        assert_int_equal(logged("pipeline attention_"), turn == 1); /* now they exist */
         expect_ok(rvit_program_launch(program, w.stream));
         expect_ok(rvit_stream_synchronize(w.stream));
         rvit_program_destroy(program);
@@ -266,7 +266,7 @@ static void no_pipelines(void **state)
     rvit_device_destroy(device);
 }
 
-/* A program above the bound goes out in several submits and gives the same bits, however a wait for it is done. */
+/* A program above the MAC limit is split into several submits and gives the same bits, however it is waited for. */
 static void split_submits(void **state)
 {
     (void)state;
@@ -291,7 +291,7 @@ static void split_submits(void **state)
         expect_ok(rvit_record_end(w.stream, &program));
         rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
         expect_ok(rvit_stream_get_stats(w.stream, &before));
-        for (int run = 0; run < 100; run++) /* more than a stream has slots */
+        for (int run = 0; run < 100; run++) /* more than the slots of a stream */
             expect_ok(rvit_program_launch(program, w.stream));
         expect_ok(rvit_stream_get_stats(w.stream, &after));
         assert_int_equal(after.submits - before.submits, 100 * wanted[i]);
@@ -312,7 +312,7 @@ static void split_submits(void **state)
     expect_status(rvit_device_create(&desc, &device), RVIT_INVALID_ARGUMENT, "poll_us");
 }
 
-/* Windows of match are one array more than the smallest devices bind, and so are those of regroup; layernorm to int8 binds two more. */
+/* Match and regroup with windows bind one array more than the smallest devices can, layernorm to int8 two more. */
 static void few_bindings(void **state)
 {
     (void)state;
@@ -365,13 +365,13 @@ static void few_bindings(void **state)
     rvit_device_destroy(device);
 }
 
-/* Two drivers, one of which calls its device integrated, or a processor: the discrete GPU is taken, wherever it is listed. */
+/* Two drivers, one of which reports an integrated GPU, or a CPU: the discrete GPU is chosen, wherever it is listed. */
 static void best_of_two(void **state)
 {
     (void)state;
     static const struct {
         const char *words;
-        rvit_device_kind kind; /* of the one that is taken */
+        rvit_device_kind kind; /* of the chosen device */
     } cases[] = {{"kinds:2,1", RVIT_DEVICE_KIND_DISCRETE},   {"kinds:1,2", RVIT_DEVICE_KIND_DISCRETE},
                  {"kinds:4,3", RVIT_DEVICE_KIND_VIRTUAL},    {"kinds:3,4", RVIT_DEVICE_KIND_VIRTUAL},
                  {"kinds:0,1", RVIT_DEVICE_KIND_INTEGRATED}, {"kinds:1,0", RVIT_DEVICE_KIND_INTEGRATED},
@@ -389,7 +389,7 @@ static void best_of_two(void **state)
                 wanted = infos[k].index;
         }
         if (n_vulkan != 2)
-            skip(); /* the test vulkan_two_drivers gives the driver twice */
+            skip(); /* the test vulkan_two_drivers provides the driver twice */
         rvit_device_desc desc = auto_desc();
         desc.skip_self_test = 1;
         rvit_device *device = NULL;
@@ -436,7 +436,7 @@ static void missing_function(void **state)
     rvit_device_destroy(device);
 }
 
-/* What there is no memory for is named with its size, and with what the device has. */
+/* Out-of-memory errors name the size and what the device has. */
 static void no_memory(void **state)
 {
     (void)state;

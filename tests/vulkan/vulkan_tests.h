@@ -1,4 +1,4 @@
-/* What the files of test_vulkan share. */
+/* Declarations shared by the files of test_vulkan. */
 #ifndef RVIT_TESTS_VULKAN_TESTS_H
 #define RVIT_TESTS_VULKAN_TESTS_H
 
@@ -6,17 +6,17 @@
 
 extern const suite drivers_suite, cache_suite, loops_suite, arrange_suite, arrange_failure_suite;
 
-/* Sets what the test layer does from now on; "": nothing. */
+/* Sets what the test layer does; "": nothing. */
 void layer_does(const char *words);
 
-/* Collects what the library logs from now on. */
+/* Starts to collect what the library logs. */
 void log_restart(void);
 int logged(const char *text);
 
 rvit_device_desc auto_desc(void);
 rvit_device_info info_of(const rvit_device *device);
 
-/* A stream with something to do: attention over three images. */
+/* A stream with work: attention over three images. */
 enum { W_ROWS = 40, W_DIM = 64, W_CU = W_ROWS * 3 * W_DIM * 4, W_SIZE = 5 * W_ROWS * W_DIM * 4 };
 typedef struct workload {
     rvit_device *device;
@@ -24,7 +24,7 @@ typedef struct workload {
     rvit_buffer *in, *out;
 } workload;
 void workload_open(workload *w, rvit_device *device);
-/* Leaves its output at byte out of w->out. */
+/* Stores the output at byte offset `out` of w->out. */
 rvit_status workload_attention(workload *w, int64_t out);
 rvit_status workload_run(workload *w);
 void workload_close(workload *w);

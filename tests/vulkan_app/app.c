@@ -1,4 +1,4 @@
-/* The application, and the main function of test_vulkan_app. */
+/* The application: main function of test_vulkan_app, and its helpers. */
 #define VOLK_IMPLEMENTATION
 #include "app.h"
 
@@ -43,7 +43,7 @@ static void give_lock(void *user)
     pthread_mutex_unlock(&a->lock);
 }
 
-/* The device under test: it has the name that the harness's has. */
+/* The device under test: the one with the name of the harness's device. */
 static void find_physical(app *a)
 {
     VkPhysicalDevice all[32];

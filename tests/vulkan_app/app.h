@@ -1,5 +1,5 @@
-/* An application with Vulkan code of its own, which has the library work on its device. It uses a volk of its own, whose vk* pointers are
-   globals of this program. */
+/* An application with Vulkan code of its own that lets the library use its device. It has its own volk, whose vk* pointers are globals
+   of this program. */
 #ifndef RVIT_TESTS_VULKAN_APP_H
 #define RVIT_TESTS_VULKAN_APP_H
 
@@ -38,10 +38,11 @@ typedef struct app {
     /* The queue's lock. */
     pthread_mutex_t lock;
     int is_locked, n_locks;
-    rvit_device *rvit; /* on it */
+    rvit_device *rvit; /* on this device */
 } app;
 
-/* A device with what the driver offers for sharing and, for the tier of this run, for matrices; bare: with nothing. */
+/* Creates a device with what the driver offers for sharing and, for the tier of this run, for matrices. bare: without any feature or
+   extension. */
 void app_open(app *a, int bare);
 void app_close(app *a);
 int app_has_extension(const app *a, const char *name);
@@ -62,12 +63,12 @@ rvit_vulkan_buffer_desc app_buffer_desc(const app_buffer *buffer);
 
 /* A command buffer in the recording state. */
 VkCommandBuffer app_begin(const app *a);
-/* Ends it, with a barrier that lets the host read. */
+/* Ends it, with a barrier that makes results visible to the host. */
 void app_end(const app *a, VkCommandBuffer commands);
 /* Submits it and waits. */
 void app_run(app *a, VkCommandBuffer commands);
 
-/* The harness's device is the application's while a test runs. */
+/* The application's device serves as the harness's device while a test runs. */
 extern app *APP;
 int app_setup(void **state);
 int app_teardown(void **state);

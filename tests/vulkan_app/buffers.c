@@ -1,4 +1,4 @@
-/* VkBuffers of the application's. */
+/* VkBuffers that the application owns. */
 #include "app.h"
 
 enum { N = 4096 };
@@ -27,7 +27,7 @@ static void bad_descs(void **state)
     BAD(desc.offset = -16, "offset");
     BAD(desc.offset = N + 16, "size");
     BAD((desc.offset = N + 16, desc.size = 16), "small");
-    BAD(desc.size = N + 4, "small"); /* rounded up to 16 it does not fit */
+    BAD(desc.size = N + 4, "small"); /* too large once rounded up to 16 */
     BAD(desc.size = -1, "negative");
     BAD(desc.size = INT64_MAX, "small");
     BAD((desc.offset = N, desc.size = 16), "small");
@@ -38,7 +38,7 @@ static void bad_descs(void **state)
     desc = good;
     desc.offset = 16;
     expect_ok(rvit_vulkan_buffer_wrap(APP->rvit, &desc, &buffer));
-    assert_int_equal(rvit_buffer_size(buffer), N - 16); /* whole units of 16 */
+    assert_int_equal(rvit_buffer_size(buffer), N - 16); /* multiples of 16 */
     assert_null(rvit_buffer_host(buffer));
     uint64_t handle = 0;
     int64_t offset = 0;
@@ -57,7 +57,7 @@ static void bad_descs(void **state)
     app_buffer_close(APP, &b);
 }
 
-/* The library's own buffers in commands of the application's. */
+/* The library's buffers in commands of the application. */
 static void own_in_commands(void **state)
 {
     (void)state;
@@ -76,8 +76,8 @@ static void own_in_commands(void **state)
     rvit_buffer_destroy(own);
 }
 
-/* Attention on parts of one VkBuffer, at offsets that the device does not take for descriptors, by itself and wrapped part by part; what is
-   between the parts stays as it was. Without the usage bit for texel buffers a software device takes another kernel. */
+/* Attention on parts of one VkBuffer, at offsets that the device does not accept for descriptors, and the same wrapped part by part;
+   memory between the parts is unchanged. Without the usage bit for texel buffers a software device uses another kernel. */
 static void parts(void **state)
 {
     (void)state;
@@ -126,8 +126,8 @@ static void parts(void **state)
     assert_true(largest_difference(results[0], results[2], ROWS * DIM) < 1e-5);
 }
 
-/* A chain of copies in which each reads what the one before wrote, through a wrapper of its own: the library orders them by the VkBuffer.
- */
+/* A series of copies, each of which reads what the previous one wrote through a wrapper of its own: the library orders them by the
+   VkBuffer. */
 static void ordered_across_wrappers(void **state)
 {
     (void)state;

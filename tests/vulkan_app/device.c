@@ -1,11 +1,11 @@
-/* The application's device: what it must have, its queue's lock, and several in one process. */
+/* The application's device: what it must have, its queue's lock, and several devices in one process. */
 #include "app.h"
 
 #include "failing_allocator.h"
 
 enum { HEAD_DIM = 64, ROWS = 24 };
 
-/* Attention with keys of zero: a row's result is the mean of v over its image, here of 8 rows numbered from 0. */
+/* Attention with zero keys: a row's result is the mean of v over its image, here of 8 rows numbered from 0. */
 static rvit_status attend(rvit_stream *stream, rvit_buffer *in, rvit_buffer *out)
 {
     float *qkv = rvit_buffer_host(in);
@@ -70,7 +70,7 @@ static void expect_works(rvit_device *device)
     work_close(&w);
 }
 
-/* The self-test included, with the lock taken once for each submit, and the device still the application's afterwards. */
+/* With the self-test: the lock is taken once per submit, and the device remains usable by the application afterwards. */
 static void works_and_locks(void **state)
 {
     (void)state;
@@ -85,7 +85,7 @@ static void works_and_locks(void **state)
     assert_int_equal(info.backend, RVIT_BACKEND_VULKAN);
     assert_string_equal(info.name, APP->properties.deviceName);
     const int created = APP->n_locks;
-    assert_int_equal(created, before + 3); /* the self-test's runs */
+    assert_int_equal(created, before + 3); /* the runs of the self-test */
     work w = work_open(device);
     for (int i = 1; i <= 5; i++) {
         expect_ok(attend(w.stream, w.in, w.out));
@@ -116,7 +116,7 @@ static void *submit_often(void *user)
     return NULL;
 }
 
-/* The application submits from another thread all the while. */
+/* The application submits from another thread at the same time. */
 static void shared_queue(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void shared_queue(void **state)
     work_close(&w);
 }
 
-/* Two VkDevices of the application's, one of the library's own, and a second rvit_device on the first: none minds the others. */
+/* Two VkDevices of the application, one of the library, and a second rvit_device on the first VkDevice work independently. */
 static void several_devices(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void several_devices(void **state)
     expect_works(APP->rvit);
 }
 
-/* Without a single feature or extension, and with a get_instance_proc_addr that the library finds by itself. */
+/* Without any feature or extension, and with a get_instance_proc_addr that the library finds by itself. */
 static void bare(void **state)
 {
     (void)state;
@@ -186,13 +186,13 @@ static void bare(void **state)
     expect_status(rvit_vulkan_semaphore_create(device, 0, 1, &semaphore), RVIT_UNSUPPORTED, "VK_KHR_external_semaphore_fd");
     expect_status(rvit_vulkan_semaphore_create(device, 1, 0, &semaphore), RVIT_UNSUPPORTED, "timelineSemaphore");
     rvit_device_destroy(device);
-    desc.tier = RVIT_TIER_MATRIX; /* the driver has it or has not; enabled it is not */
+    desc.tier = RVIT_TIER_MATRIX; /* whether or not the driver has it, it is not enabled */
     a.desc.api_version = VK_API_VERSION_1_3;
     expect_status(rvit_vulkan_device_create(&a.desc, &desc, &device), RVIT_UNSUPPORTED, "matrix");
     app_close(&a);
 }
 
-/* The application lists nothing of bfloat16 and int8: its matrix tier does without, and says so. */
+/* The application enables neither bfloat16 nor int8 matrices: the matrix tier works without them, and the note says so. */
 static void without_bf16_and_int8(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void without_bf16_and_int8(void **state)
     rvit_device_destroy(device);
 }
 
-/* A list of what is enabled that lacks a feature of the tier, one after another. */
+/* Leaves out one feature of the tier after another from the list of enabled ones. */
 static void without_a_feature(void **state)
 {
     (void)state;
@@ -226,13 +226,13 @@ static void without_a_feature(void **state)
     for (int i = 0; i < 6; i++) {
         *flags[i] = VK_FALSE;
         expect_status(app_create(APP, &device), RVIT_UNSUPPORTED, names[i]);
-        if (i == 3) { /* with the model, no tier does without */
+        if (i == 3) { /* no tier works without it once the model is enabled */
             *flags[i] = VK_TRUE;
             continue;
         }
         rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
         desc.skip_self_test = 1;
-        expect_ok(rvit_vulkan_device_create(&APP->desc, &desc, &device)); /* any tier will do */
+        expect_ok(rvit_vulkan_device_create(&APP->desc, &desc, &device)); /* any tier is fine */
         rvit_device_info info = RVIT_DEVICE_INFO_INIT;
         expect_ok(rvit_device_get_info(device, &info));
         assert_int_equal(info.tier, RVIT_TIER_SUBGROUP);
@@ -304,7 +304,7 @@ static void bad_descs(void **state)
     assert_null(device);
 }
 
-/* Promises that the physical device cannot keep. What the library does not know, it passes over. */
+/* Enabled features that the physical device lacks are rejected. Unknown ones are ignored. */
 static void bad_promises(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void bad_promises(void **state)
     rvit_device_destroy(device);
 }
 
-/* A cache that is damaged is passed over here, too. */
+/* A damaged cache is ignored here, too. */
 static void cache(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Ops, programs and sessions recorded into a command buffer of the application's. */
+/* Ops, programs and sessions recorded into the application's command buffer. */
 #include "app.h"
 
 #include "laws/pipeline.h"
@@ -46,8 +46,8 @@ static rvit_stats stats_of(const rvit_stream *stream)
     return stats;
 }
 
-/* Every kind of op, one by one and as a program, gives in the application's command buffer what it gives on a stream of the library's,
-   bit for bit: also when the command buffer runs again on other lengths, and when the stream records into another one. */
+/* Every kind of op, one by one and as a program, gives the same bits in the application's command buffer as on the library's stream,
+   also when the command buffer is submitted again with other lengths, and when the stream records into another one. */
 static void ops_and_programs(void **state)
 {
     (void)state;
@@ -77,7 +77,7 @@ static void ops_and_programs(void **state)
                 expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
                 const uint8_t *wanted = results(p);
                 pipeline_update_mapped(p);
-                if (round == 2) { /* from here on the program, in the other command buffer */
+                if (round == 2) { /* from here on: the program, in the other command buffer */
                     expect_ok(rvit_vulkan_stream_set(stream, commands[1]));
                     expect_ok(rvit_program_launch(program, stream));
                     app_end(APP, commands[1]);
@@ -90,7 +90,7 @@ static void ops_and_programs(void **state)
         }
 }
 
-/* Recording the same again, frame after frame, allocates nothing. */
+/* Recording the same commands frame after frame allocates nothing. */
 static void recording_again(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void recording_again(void **state)
         if (frame > 0)
             assert_int_equal(APP->vk.vkBeginCommandBuffer(commands, &begin), VK_SUCCESS);
         expect_ok(rvit_vulkan_stream_set(stream, commands));
-        for (int i = 0; i < 3; i++) /* more than the least that descriptors are taken for */
+        for (int i = 0; i < 3; i++) /* more than the minimum number of descriptors */
             expect_ok(pipeline_enqueue(p, stream));
         app_end(APP, commands);
         app_run(APP, commands);
@@ -117,7 +117,7 @@ static void recording_again(void **state)
     rvit_stream_destroy(stream);
 }
 
-/* The application's own commands before and after an op, with the barriers that vulkan.h asks of it. */
+/* The application's own commands before and after an op, with the barriers that vulkan.h requires. */
 static void between_own_commands(void **state)
 {
     (void)state;
@@ -191,7 +191,8 @@ static rvit_model *toy_model(const toy *m)
 static const toy_spec spec = {
     .dim = 64, .depth = 2, .mlp = 128, .image_size = 32, .patch_size = 8, .n_classes = 7, .stored = RVIT_F32, .seed = 5};
 
-/* A pruned forward in the application's command buffer: images handed over by the host, logits and kept tokens read after its own wait. */
+/* A pruned forward in the application's command buffer: images come from the host; logits and kept tokens are read after the
+   application's own wait. */
 static void session_runs(void **state)
 {
     (void)state;
@@ -220,7 +221,7 @@ static void session_runs(void **state)
         assert_memory_equal(wanted, rvit_session_logits(recorded), (size_t)args.n_images * 7 * sizeof(float));
         const size_t cu_size = ((size_t)args.n_images + 1) * sizeof(int32_t);
         assert_memory_equal(rvit_session_cu_seqlens(own, 0), rvit_session_cu_seqlens(recorded, 0), cu_size);
-        /* A run that fails to be recorded leaves the results of the one before. */
+        /* A run that fails to be recorded preserves the results of the previous one. */
         expect_ok(rvit_vulkan_stream_set(stream, NULL));
         expect_status(rvit_session_enqueue(recorded, &args), RVIT_INVALID_ARGUMENT, "command");
         assert_non_null(rvit_session_logits(recorded));
@@ -232,7 +233,7 @@ static void session_runs(void **state)
     rvit_model_destroy(model);
 }
 
-/* Recorded once and submitted again and again, on images and into logits that lie in VkBuffers of the application's. */
+/* Recorded once and submitted repeatedly, on images and into logits that are in the application's VkBuffers. */
 static void session_on_device(void **state)
 {
     (void)state;
@@ -273,7 +274,7 @@ static void session_on_device(void **state)
     app_buffer_close(APP, &logits);
 }
 
-/* What such a stream cannot do says so, and changes nothing. */
+/* Calls that such a stream does not support fail with a reason, and change nothing. */
 static void limits(void **state)
 {
     (void)state;
@@ -302,7 +303,7 @@ static void limits(void **state)
     expect_status(rvit_vulkan_stream_set(stream, commands), RVIT_INVALID_ARGUMENT, "recording");
     rvit_program *program = NULL;
     expect_status(rvit_record_end(stream, &program), RVIT_INVALID_ARGUMENT, "nothing");
-    /* Op, program and stream of different devices. */
+    /* Op, program and stream belong to different devices. */
     expect_ok(rvit_record_begin(cpu_stream));
     rvit_buffer *cpu_buffer = NULL;
     expect_ok(rvit_buffer_create(cpu, 64, RVIT_BUFFER_DEVICE, &cpu_buffer));

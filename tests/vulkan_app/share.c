@@ -1,4 +1,4 @@
-/* Memory and semaphores that go from one VkDevice to another by file descriptor, and semaphores between streams and the application. */
+/* Memory and semaphores passed between VkDevices by file descriptor, and semaphores between streams and the application. */
 #include "app.h"
 
 #include <fcntl.h>
@@ -6,7 +6,7 @@
 
 enum { N = 1000 };
 
-/* 0 if the device says that it cannot, with the word in the sentence. */
+/* Returns 0 if the device does not support it; the error must contain the word. */
 static int can(rvit_status status, const char *word)
 {
     if (status == RVIT_UNSUPPORTED) {
@@ -32,7 +32,7 @@ static void memory(void **state)
     if (!can(rvit_vulkan_buffer_create_shared(APP->rvit, N * 4, &exported), "memory"))
         skip();
     assert_null(rvit_buffer_host(exported));
-    /* A device of the library's own, to which nobody told anything. */
+    /* A device that the library creates, with default options. */
     rvit_device *other = NULL;
     rvit_stream *stream = NULL;
     rvit_device_desc own = H.desc;
@@ -58,7 +58,7 @@ static void memory(void **state)
         words[i] = i * i;
     expect_ok(rvit_stream_write(H.stream[DEVICE], (rvit_view){exported, 0}, words, sizeof words));
     expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
-    rvit_buffer_destroy(exported); /* the imports keep the memory */
+    rvit_buffer_destroy(exported); /* the imports keep the memory alive */
     for (int i = 0; i < 2; i++) {
         expect_ok(rvit_stream_read(stream, (rvit_view){imported[i], 0}, got, sizeof got));
         assert_memory_equal(words, got, sizeof words);
@@ -100,11 +100,11 @@ static void bad_memory(void **state)
         bad = m;
         bad.fd = open("/dev/null", O_RDWR);
         const rvit_status status = rvit_vulkan_buffer_import(APP->rvit, &bad, N, &buffer);
-        assert_true(status == RVIT_INVALID_ARGUMENT || status == RVIT_OUT_OF_DEVICE_MEMORY); /* which is what NVIDIA's driver says */
+        assert_true(status == RVIT_INVALID_ARGUMENT || status == RVIT_OUT_OF_DEVICE_MEMORY); /* NVIDIA's driver reports this */
         assert_non_null(strstr(rvit_status_detail(), "fd"));
         assert_int_equal(close(bad.fd), 0);
         assert_null(buffer);
-        expect_ok(rvit_vulkan_buffer_import(APP->rvit, &m, N, &buffer)); /* the descriptor is still good */
+        expect_ok(rvit_vulkan_buffer_import(APP->rvit, &m, N, &buffer)); /* the descriptor is still valid */
         rvit_buffer_destroy(buffer);
         rvit_buffer_destroy(shared);
     }
@@ -148,8 +148,8 @@ static VkSemaphore make_semaphore(const app *a, int timeline)
     return semaphore;
 }
 
-/* The application signals, the stream waits, works and signals, and the application goes on: with VkSemaphores of the application's and
-   with the library's own. */
+/* The application signals, the stream waits, works and signals, and the application continues: with VkSemaphores of the application and
+   with those of the library. */
 static void semaphores(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void semaphores(void **state)
                 expect_ok(rvit_vulkan_semaphore_handle(s[i], &handle));
                 handles[i] = (VkSemaphore)handle;
             }
-            for (uint64_t round = 1; round <= 100; round++) { /* more than a stream has slots */
+            for (uint64_t round = 1; round <= 100; round++) { /* more than the slots of a stream */
                 for (int i = 0; i < N; i++)
                     ((int32_t *)rvit_buffer_host(in))[i] = (int32_t)round + i;
                 submit_with(APP, VK_NULL_HANDLE, 0, handles[0], round, timeline);
