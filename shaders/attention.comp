@@ -1,5 +1,5 @@
 // Ragged attention with an online softmax. A workgroup processes a tile of queries of one head of one image. It visits the image's keys
-// block by block and loads each block while it computes the one before.
+// block by block and loads each block while it computes the previous one.
 // COLUMNS consecutive invocations form a line, which has ROWS queries. Each invocation of a line computes the logits of LANE_KEYS keys of a
 // block, and the results of LANE_UNITS units of the head, all in registers. The invocations of a line exchange maxima and weights through
 // shared memory. With TIER_SUBGROUP a line is inside one subgroup and needs no barrier.
@@ -201,8 +201,8 @@ void share_sum(uint line, uint column, inout float values[ROWS])
     line_barrier();
 }
 
-// Stores the weights of the next keys in the slots. They are always the first elements of the array: an index into registers must be
-// constant.
+// Stores the weights of the next keys in the slots. They are always the first elements of the array, because an index into registers must
+// be constant.
 void pass_weights(uint line, uint column, inout float weights[ROWS][LANE_KEYS])
 {
     const uint n = PASSED / COLUMNS;

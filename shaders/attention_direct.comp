@@ -1,6 +1,6 @@
-// The attention op for software devices: a workgroup is one subgroup, reads through texel buffers and keeps its tiles in registers.
-// Lanes hold different keys while logits are computed, and different columns of the head while results are computed; in between,
-// probabilities move between lanes by broadcast.
+// Attention for software devices: a workgroup is one subgroup, reads through texel buffers and keeps its tiles in registers. Lanes hold
+// different keys while logits are computed, and different columns of the head while results are computed; in between, probabilities move
+// between lanes by broadcast.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -25,13 +25,13 @@ layout(binding = 2) uniform TEXELS v_texels;
 
 shared float p_tile[QUERIES * KEYS];
 
-// exp(logit - maximum), exactly 1 at the maximum; 0 for -infinity, even if all logits so far are that.
+// exp(logit - maximum): exactly 1 at the maximum, and 0 for -infinity, even if all logits so far are -infinity.
 float softmax_term(float logit, float maximum)
 {
     return is_negative_infinity(logit) ? 0.0 : logit == maximum ? 1.0 : exp(logit - maximum);
 }
 
-// The first query's logits are kept in cls_probs until its maximum and total are known. The thread that stored one finishes it.
+// The first query's logits stay in cls_probs until its maximum and total are known. The lane that stored one finishes it.
 void finish_cls_prob(attention_tile tile, uint key, float maximum, float total)
 {
     const uint at = cls_probs_at(tile, key);
@@ -120,7 +120,7 @@ void main()
             [[unroll]] for (uint r = 0; r < QUERIES; r++)
                 p[r] = p_tile[r * KEYS + first + lane]; // this lane wrote it
             const int v_at = push.v_at + int((tile.image.begin + first_key + first) * uint(push.v_stride4)) + head_at;
-            // A lane number must be a constant, hence no loop.
+            // A lane number must be a constant, so this is not a loop.
 #define STEP(l)                                                                                                    \
     if (l < LANES) {                                                                                               \
         vec4 v[LANE_COLUMNS];                                                                                      \

@@ -1,12 +1,12 @@
-// Ragged attention by cooperative matrices: a subgroup takes MATRIX_M queries of one head of one image, a group's subgroups
-// share the keys and values of a block in shared memory, while the next block is fetched into registers.
-// Which element of a matrix lies in which lane is the driver's own, so that what belongs to a row is a matrix equal along each row: the
-// reference that exponents are taken relative to, loaded from one number a row, and the sum of the weights, a product with ones. Logits
-// become weights in place.
-// A row's reference is the maximum of its first block of keys. A row that has a logit more than SLACK above it by the end is summed up
-// anew with its true maximum, its group with it: a branch that rescaled sums in the loop would cost more than it saves.
-// Every subgroup meets every barrier, those of subgroups too. Tiles and blocks start at the image's first row, so an image's bits do not
-// depend on its batch mates; nor do a row's on those it shares a tile with.
+// Ragged attention with cooperative matrices: a subgroup takes MATRIX_M queries of one head of one image. The subgroups of a workgroup
+// share the keys and values of a block in shared memory, while the next block is prefetched into registers.
+// The driver decides which lane holds which element of a matrix. Per-row values are therefore matrices with equal elements along each row:
+// the reference that exponents are relative to, loaded from one number per row, and the sum of the weights, computed by multiplying with
+// ones. Logits become weights in place.
+// A row's reference is the maximum of its first block of keys. If a row turns out to have a logit more than SLACK above it, the whole
+// workgroup computes its sums again with the true maxima: a branch that rescaled sums in the loop would cost more than it saves.
+// Every subgroup reaches every barrier, including subgroup barriers. Tiles and blocks start at the image's first row, so an image's bits do
+// not depend on the other images of its batch, nor a row's bits on the other rows of its tile.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -25,7 +25,7 @@
 
 const uint D8 = HEAD_DIM / 8;
 const uint STEP8 = D8 + 1;
-const uint UNITS = KEYS * D8; // of a block's keys, and as many of its values
+const uint UNITS = KEYS * D8; // of a block's keys, and the same number of its values
 const uint FETCHES = (UNITS + THREADS - 1) / THREADS;
 const uint BLOCK = 2 * KEYS * STEP8;
 const uint STAGED = 2 * BLOCK > QUERIES * STEP8 ? 2 * BLOCK : QUERIES * STEP8;
@@ -33,18 +33,18 @@ const uint Q_PARTS = HEAD_DIM / MATRIX_K;
 const uint OUT_PARTS = HEAD_DIM / MATRIX_N;
 const uint KEY_PARTS = KEYS / MATRIX_N;
 const uint WEIGHT_PARTS = KEYS / MATRIX_K;
-// A subgroup's own shared memory: weights, MATRIX_M rows of KEYS, or a matrix of floats. One unit more keeps rows below each
-// other in different banks.
+// Each subgroup's own shared memory: weights, MATRIX_M rows of KEYS, or a matrix of floats. One unit of padding puts successive rows into
+// different banks.
 const uint WEIGHT_STEP = KEYS / 8 + 1;
 const uint SUM_STEP = MATRIX_N / 4 + 1;
-#if MATRIX_BF16 // a matrix of floats is rounded from there to weights, which lie behind it
+#if MATRIX_BF16 // a matrix of floats is rounded to weights, which are stored behind it
 const uint WEIGHTS_AT = MATRIX_M * SUM_STEP;
 const uint OWN = MATRIX_M * (WEIGHT_STEP + SUM_STEP);
 #else
 const uint WEIGHTS_AT = 0;
 const uint OWN = MATRIX_M * (WEIGHT_STEP > SUM_STEP ? WEIGHT_STEP : SUM_STEP);
 #endif
-// Where rows are looked at one by one: ROW_LANES lanes a row, and as many rows at a time as there are lanes for.
+// For accesses to single rows: ROW_LANES lanes per row, and as many rows at a time as there are lanes for.
 const uint ROW_LANES = SUBGROUP > MATRIX_M ? SUBGROUP / MATRIX_M : 1;
 const uint ROW_STEP = SUBGROUP / ROW_LANES;
 const uint PASSES = MATRIX_M / ROW_STEP;
@@ -54,26 +54,26 @@ const bool HAS_CLS_PROBS = (FLAGS & RVIT_ATTENTION_HAS_CLS_PROBS) != 0;
 const bool HAS_LSE = (FLAGS & RVIT_ATTENTION_HAS_LSE) != 0;
 const float LOG2_E = 1.4426950408889634;
 const float LN_2 = 0.6931471805599453;
-const float SLACK = 15.0;          // 2^15 is a half
-const float NEVER = -3.4028234e38; // the logit of what is no key
+const float SLACK = 15.0;          // 2^15 fits in a half
+const float NEVER = -3.4028234e38; // the logit of a missing key
 
 layout(binding = 0) readonly buffer Q { uvec4 q_units[]; };
 layout(binding = 1) readonly buffer K { uvec4 k_units[]; };
 layout(binding = 2) readonly buffer V { uvec4 v_units[]; };
 
-shared uvec4 staged[STAGED];                   // two blocks, each keys and, below them, values: [row][d / 8]; before and after, rows
+shared uvec4 staged[STAGED];                   // two blocks of keys and then values, [row][d / 8]; outside the loop, queries or results
 shared uvec4 own[SUBGROUPS * OWN];
 shared float row_values[SUBGROUPS * MATRIX_M]; // one for each row of a matrix
-shared float key_values[2 * KEYS];             // twice: what is added to the logits of a block's keys
+shared float key_values[2 * KEYS];             // two blocks of what is added to the logits of the keys
 shared uint outgrown;
 
-// Where a row's part for the tile's head begins, in units of eight.
+// Offset of the tile's head in a row, in units of eight elements.
 uint head_at(attention_tile tile, uint row, int stride4)
 {
     return (tile.image.begin + row) * (uint(stride4) / 2) + tile.head * D8;
 }
 
-// Keys and values of a block. Rows past the image's end count as zeros.
+// Fetches the keys and values of a block. Rows past the image's end count as zeros.
 void fetch(attention_tile tile, uint first_key, out uvec4 k_next[FETCHES], out uvec4 v_next[FETCHES])
 {
     [[unroll]] for (uint i = 0; i < FETCHES; i++) {
@@ -135,7 +135,7 @@ float sum_of_row(uint own_at, uint i)
 #if MATRIX_BF16
 const uint N8 = MATRIX_N / 8;
 
-// Unit i, along rows, of the matrix of floats in the subgroup's own memory, rounded.
+// Unit i, in row-major order, of the matrix of floats in the subgroup's own memory, rounded to bf16.
 uvec4 rounded_unit(uint own_at, uint i)
 {
     const uint at = own_at + i / N8 * SUM_STEP + i % N8 * 2;
@@ -155,7 +155,7 @@ void main()
     const uint row_at = gl_SubgroupID * MATRIX_M;
     const uint line = gl_SubgroupInvocationID / ROW_LANES;
     const float log_scale = max(abs(push.scale) * LOG2_E, 1e-30); // NEVER times it is far below any logit
-    const float scale = HAS_BIAS ? 1.0 : log_scale;               // of logits that have been added to
+    const float scale = HAS_BIAS ? 1.0 : log_scale;               // of logits after the bias is added
     const float least = 0.5 * NEVER * scale;                      // of references
     const uint sign = push.scale < 0.0 ? 0x80008000u : 0;
 
@@ -172,8 +172,8 @@ void main()
         coopMatLoad(q[d], staged, first_row * STEP8 + d * MATRIX_K / 8, STEP8, ROW_MAJOR);
 
     MATRIX_SUM results[OUT_PARTS];
-    MATRIX_SUM total; // of the weights as rounded, the same in each column
-    MATRIX_SUM exact; // of the weights, to be added up along rows
+    MATRIX_SUM total; // of the rounded weights, the same in each column
+    MATRIX_SUM exact; // of the unrounded weights, to be added up along rows
     MATRIX_SUM reference;
     float row_reference[PASSES];
     for (uint attempt = 0; attempt < 2; attempt++) {
@@ -208,7 +208,7 @@ void main()
                     coopMatLoad(k, staged, block_at + c * MATRIX_N * STEP8 + d * MATRIX_K / 8, STEP8, COLUMN_MAJOR);
                     logits[c] = coopMatMulAdd(q[d], k, logits[c]);
                 }
-                if (HAS_BIAS) { // rounded but once: in the product it would be at every step
+                if (HAS_BIAS) { // rounds only once; accumulating in the GEMM would round at every step
                     MATRIX_SUM added;
                     coopMatLoad(added, key_values, parity * KEYS + c * MATRIX_N, 0, ROW_MAJOR);
                     for (int i = 0; i < added.length(); i++)
@@ -293,7 +293,7 @@ void main()
             break;
     }
 
-    // Results leave by way of the memory of keys and values, which nobody needs any more.
+    // Results are stored through the shared memory of keys and values, which is no longer needed.
     for (int i = 0; i < total.length(); i++)
         total[i] = total[i] == 0.0 ? 0.0 : 1.0 / total[i];
     [[unroll]] for (uint d = 0; d < OUT_PARTS; d++) {
@@ -337,7 +337,7 @@ void main()
     if (keeps_cls)
         for (uint first_key = 0; first_key < len; first_key += MATRIX_N)
             for (uint key = gl_SubgroupInvocationID; key < min(MATRIX_N, len - first_key); key += SUBGROUP) {
-                const uint at = cls_probs_at(tile, first_key + key); // left there by this lane
+                const uint at = cls_probs_at(tile, first_key + key); // stored there by this lane
                 const float weight = exp2(fma(cls_probs[at], scale, -row_values[row_at + 1]));
                 cls_probs[at] = row_values[row_at] == 0.0 ? 0.0 : weight / row_values[row_at];
             }

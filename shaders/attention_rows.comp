@@ -1,12 +1,13 @@
-// Ragged attention by cooperative matrices of f16, 16x16x16, where the driver holds them as common/matrix_rows.glsl says: of each sum a
-// lane has two rows, lines l / 4 and l / 4 + 8, and of each row four columns. So what belongs to a row lies in two numbers a lane, weights
-// become an operand where they are, and nothing but keys, values and what enters and leaves passes through shared memory. A subgroup takes
-// ROWS matrices of queries of one head of one image, so that each operand of keys or values that it loads feeds as many products. A
-// group's subgroups share the keys and values of a block, while the next block is fetched into registers. NVIDIA's compiler waits at once
-// for a load in a branch, or one that may be left out: past the image's end the last row is fetched again, and overwritten. A row's
-// reference is the maximum of its first block of keys. A row that has a logit more than SLACK above it by the end is summed up anew with
-// its true maximum, its group with it: a branch that rescaled sums in the loop would cost more than it saves. Tiles and blocks start at
-// the image's first row, so an image's bits do not depend on its batch mates; nor do a row's on those it shares a tile with.
+// Ragged attention with cooperative matrices of f16, 16x16x16, on drivers that lay them out as common/matrix_rows.glsl describes: of each
+// accumulator a lane has two rows, l / 4 and l / 4 + 8, and four columns of each. Per-row values are therefore two numbers per lane,
+// weights become an operand in place, and only keys, values, queries and results pass through shared memory. A subgroup takes ROWS matrices
+// of queries of one head of one image, so that each operand of keys or values that it loads is used that many times. The subgroups of a
+// workgroup share the keys and values of a block, while the next block is prefetched into registers. NVIDIA's compiler waits immediately
+// for a load in a branch or a conditional one, so past the image's end the last row is fetched again, and overwritten.
+// A row's reference is the maximum of its first block of keys. If a row turns out to have a logit more than SLACK above it, the whole
+// workgroup computes its sums again with the true maxima: a branch that rescaled sums in the loop would cost more than it saves. Tiles and
+// blocks start at the image's first row, so an image's bits do not depend on the other images of its batch, nor a row's bits on the other
+// rows of its tile.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -26,14 +27,14 @@
 layout(constant_id = RVIT_ATTENTION_MATRIX_ROWS) const uint ROWS = 1;
 const uint D8 = HEAD_DIM / 8;
 const uint STEP8 = D8 + 1;
-const uint UNITS = KEYS * D8; // of a block's keys, and as many of its values
+const uint UNITS = KEYS * D8; // of a block's keys, and the same number of its values
 const uint FETCHES = (UNITS + THREADS - 1) / THREADS;
 const uint BLOCK = 2 * KEYS * STEP8;
 const uint STAGED = 2 * BLOCK > QUERIES * STEP8 ? 2 * BLOCK : QUERIES * STEP8;
 const uint PARTS = HEAD_DIM / 16;
 const uint KEY_PARTS = KEYS / 16;
 const uint HALF_N = MATRIX_N / 2;
-// The sum of a row's weights needs no more than the narrowest product, with ones.
+// The sum of a row's weights needs only the narrowest matrix of ones.
 #define MATRIX_ONES coopmat<float16_t, gl_ScopeSubgroup, MATRIX_K, HALF_N, gl_MatrixUseB>
 #define MATRIX_TOTAL coopmat<float, gl_ScopeSubgroup, MATRIX_M, HALF_N, gl_MatrixUseAccumulator>
 
@@ -42,17 +43,17 @@ const bool HAS_CLS_PROBS = (FLAGS & RVIT_ATTENTION_HAS_CLS_PROBS) != 0;
 const bool HAS_LSE = (FLAGS & RVIT_ATTENTION_HAS_LSE) != 0;
 const float LOG2_E = 1.4426950408889634;
 const float LN_2 = 0.6931471805599453;
-const float SLACK = 15.0;          // 2^15 is a half
-const float NEVER = -3.4028234e38; // the logit of what is no key
+const float SLACK = 15.0;          // 2^15 fits in a half
+const float NEVER = -3.4028234e38; // the logit of a missing key
 
 layout(binding = 0) readonly buffer Q { uvec4 q_units[]; };
 layout(binding = 1) readonly buffer K { uvec4 k_units[]; };
 layout(binding = 2) readonly buffer V { uvec4 v_units[]; };
 
-shared uvec4 staged[STAGED]; // two blocks, each keys and, below them, values: [row][d / 8]; before and after, rows
+shared uvec4 staged[STAGED]; // two blocks of keys and then values, [row][d / 8]; outside the loop, queries or results
 shared uint outgrown;
 
-// Where a row's part for the tile's head begins, in units of eight.
+// Offset of the tile's head in a row, in units of eight elements.
 uint head_at(attention_tile tile, uint row, int stride4)
 {
     return (tile.image.begin + row) * (uint(stride4) / 2) + tile.head * D8;
@@ -86,7 +87,7 @@ void stage(attention_tile tile, uint first_key, uvec4 k_next[FETCHES], uvec4 v_n
     }
 }
 
-// Of the four lanes that hold a row.
+// Over the four lanes that hold a row.
 float row_max(float x)
 {
     const float two = max(x, subgroupShuffleXor(x, 1));
@@ -109,7 +110,7 @@ void main()
     const uint line = gl_SubgroupInvocationID / 4, part = gl_SubgroupInvocationID % 4;
     const bool keeps_cls = HAS_CLS_PROBS && tile.first_query + first_row == 0 && line == 0;
     const float log_scale = max(abs(push.scale) * LOG2_E, 1e-30); // NEVER times it is far below any logit
-    const float scale = HAS_BIAS ? 1.0 : log_scale;               // of logits that have been added to
+    const float scale = HAS_BIAS ? 1.0 : log_scale;               // of logits after the bias is added
     const float least = 0.5 * NEVER * scale;                      // of references
     const uint sign = push.scale < 0.0 ? 0x80008000u : 0;
 
@@ -126,11 +127,11 @@ void main()
         [[unroll]] for (uint d = 0; d < PARTS; d++)
             coopMatLoad(q[r * PARTS + d], staged, (first_row + r * 16) * STEP8 + d * 2, STEP8, ROW_MAJOR);
 
-    // Column of element i of a sum, which is also a key of a block's first matrix.
+    // Column of element i of an accumulator, which is also a key of a block's first matrix.
 #define COLUMN(i) (part * 2 + (i) % 2 + (i) / 2 % 2 * 8)
     MATRIX_SUM results[ROWS * PARTS];
-    MATRIX_TOTAL total[ROWS]; // of the weights as rounded, the same in each column
-    float exact[ROWS * 2];    // of the weights, the lane's part
+    MATRIX_TOTAL total[ROWS]; // of the rounded weights, the same in each column
+    float exact[ROWS * 2];    // of the unrounded weights, this lane's part
     float reference[ROWS * 2];
     for (uint attempt = 0; attempt < 2; attempt++) {
         uvec4 k_next[FETCHES];
@@ -176,7 +177,7 @@ void main()
                     [[unroll]] for (uint r = 0; r < ROWS; r++)
                         logits[r * KEY_PARTS + c] = coopMatMulAdd(q[r * PARTS + d], k, logits[r * KEY_PARTS + c]);
                 }
-                if (HAS_BIAS) // rounded but once: in the product it would be at every step
+                if (HAS_BIAS) // rounds only once; accumulating in the GEMM would round at every step
                     [[unroll]] for (uint r = 0; r < ROWS; r++)
                         [[unroll]] for (uint i = 0; i < 8; i++)
                             logits[r * KEY_PARTS + c][i] = fma(logits[r * KEY_PARTS + c][i], log_scale, added[i]);
@@ -235,7 +236,7 @@ void main()
             break;
     }
 
-    // Results leave by way of the memory of keys and values, which nobody needs any more.
+    // Results are stored through the shared memory of keys and values, which is no longer needed.
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         const float low = total[r][0] == 0.0 ? 0.0 : 1.0 / total[r][0], high = total[r][2] == 0.0 ? 0.0 : 1.0 / total[r][2];
         [[unroll]] for (uint d = 0; d < PARTS; d++) {
@@ -263,7 +264,7 @@ void main()
             store_lse(tile, tile.first_query + first_row + i * 8 + line, reference[i] * LN_2, exact[i]);
     }
     if (keeps_cls)
-        for (uint key = part * 2; key < len; key += key % 2 == 0 ? 1 : 7) { // those that this lane left there
+        for (uint key = part * 2; key < len; key += key % 2 == 0 ? 1 : 7) { // the ones that this lane stored there
             const uint at = cls_probs_at(tile, key);
             const float weight = exp2(fma(cls_probs[at], scale, -reference[0]));
             cls_probs[at] = exact[0] == 0.0 ? 0.0 : weight / exact[0];

@@ -1,4 +1,4 @@
-// The rows that the first block of a ViT takes: prefix tokens, and patches with their positions. A workgroup makes a row.
+// The input rows of a ViT's first block: prefix tokens, and patches with their positions. A workgroup makes one row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_grids.h"

@@ -1,5 +1,5 @@
-// The layout of a batch from the grids of its images, and where in its image each row lies. A workgroup takes some images one after the
-// other, and adds up those before them by itself.
+// The layout of a batch from the patch grids of its images, and the position of each row in its image. A workgroup takes several
+// consecutive images, and adds up the sizes of the images before them itself.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_grids.h"
@@ -19,7 +19,7 @@ layout(push_constant) uniform Push { rvit_grid_layout_push push; };
 
 shared uvec3 sums[THREADS];
 
-// Tokens, patch rows and windows. What is above the capacities counts as that much, so that no sum overflows.
+// Tokens, patch rows and windows. Values are clamped to the capacities, so that no sum overflows.
 uvec3 add_sizes(uvec3 a, uvec3 b)
 {
     return min(a + b, uvec3(push.rows, push.patch_rows, push.max_windows + 1));
@@ -42,7 +42,7 @@ uvec3 size_of(ivec2 grid)
     return uvec3(n == 0 ? 0 : min(n + push.n_prefix, push.max_len), min(n, push.patch_rows), windows);
 }
 
-// The line and the column of a unit of an image of so many units, by its number among the rows.
+// The position (y, x) of a merge group, from its index in the row order, in an image of `units` merge groups.
 ivec2 place_of_unit(ivec2 units, int unit)
 {
     if (push.window == 0)
@@ -56,7 +56,7 @@ ivec2 place_of_unit(ivec2 units, int unit)
     return ivec2(top + inner / columns, left + inner % columns);
 }
 
-// The reverse.
+// The inverse.
 int unit_at(ivec2 units, int y, int x)
 {
     if (push.window == 0)
@@ -88,7 +88,7 @@ void fill_cells(ivec2 grid, int image, uint begin, uint end, uint first)
     }
 }
 
-// Of an image whose rows are begin .. end - 1: for each unit, line after line, its number among the rows.
+// For an image whose rows are begin .. end - 1: the index in the row order of each merge group, in raster order.
 void fill_unit_rows(ivec2 units, uint begin, uint end)
 {
     const uint area = uint(push.merge * push.merge);
@@ -101,7 +101,7 @@ void fill_unit_rows(ivec2 units, uint begin, uint end)
     }
 }
 
-// The first row of each window of such an image, whose first window is number `window`, and which has n of them.
+// The first row of each window of such an image, which has n windows, the first with index `window`.
 void fill_windows(ivec2 units, uint window, uint n, uint begin, uint end)
 {
     const int across = (units.y + push.window - 1) / push.window;

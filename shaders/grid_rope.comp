@@ -1,4 +1,4 @@
-// The table of rvit_rope for a batch of images of different grids. A thread makes a cosine and its sine.
+// The table of rvit_rope for a batch of images with different grids. A thread computes one cosine and its sine.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_grids.h"
@@ -13,7 +13,7 @@ layout(binding = 2) writeonly buffer Out { float angles[]; };
 layout(binding = 3) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_grid_rope_push push; };
 
-// A number as the sum of two of 12 bits, of which products are exact.
+// Splits a number into two of 12 bits, whose products are exact.
 vec2 halves(float x)
 {
     precise const float shifted = 4097.0 * x;
@@ -22,7 +22,7 @@ vec2 halves(float x)
     return vec2(high, low);
 }
 
-// What rounding takes from product = a * b.
+// The rounding error of product = a * b.
 float lost_in(float product, float a, float b)
 {
     const vec2 x = halves(a);
@@ -31,7 +31,8 @@ float lost_in(float product, float a, float b)
     return lost;
 }
 
-// Cosine and sine of (high + low) turns: the nearest quarter turn is taken off first, exactly. The device's own are less accurate.
+// Cosine and sine of (high + low) turns: the nearest quarter turn is subtracted first, exactly. The device's own functions are less
+// accurate.
 vec2 turn(float high, float low)
 {
     precise const float rest = high - roundEven(high);
@@ -75,7 +76,7 @@ void main()
         lost = lost_in(above, index, reference);
         below = float(side);
     }
-    // The coordinate and the turns as sums of two numbers: products and quotients keep what their rounding loses.
+    // The coordinate and the turns as sums of two numbers, which keep the rounding errors of products and quotients.
     precise const float high = above / below;
     precise const float product = high * below;
     precise const float low = (((above - product) - lost_in(product, high, below)) + lost) / below;

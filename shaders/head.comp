@@ -1,5 +1,5 @@
 // logits = (the first rows of an image, normalised or not, concatenated) times weight^T, plus bias. A workgroup computes classes of one
-// image, each team of lanes CLASSES of them; neighbouring lanes read neighbouring weights.
+// image, CLASSES per team of lanes; neighbouring lanes read neighbouring weights.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -14,7 +14,7 @@
 layout(constant_id = RVIT_HEAD_TEAMS) const uint TEAMS = 4;
 layout(constant_id = RVIT_HEAD_FLAGS) const uint FLAGS = 0;
 const uint CLASSES = RVIT_HEAD_CLASSES;
-const uint BURST = 4; // loads of four features that a lane has in flight
+const uint BURST = 4; // loads of four features that each lane has in flight
 
 #if WEIGHT_F16
 #define WEIGHT_VEC4 uvec2
@@ -88,7 +88,7 @@ void main()
     const uint n_tokens = image.len < uint(push.n_tokens) ? 0 : uint(push.n_tokens);
     const uint dim4 = uint(push.dim4);
     const row_team team = make_row_team(TEAMS);
-    for (uint round = 0; round < TEAMS; round += team.step) { // one, unless subgroups are wider than the host was told
+    for (uint round = 0; round < TEAMS; round += team.step) { // one, unless subgroups are wider than the driver reported
         const uint first_class = group_class + (round + team.first) * CLASSES;
         uint weight_at[CLASSES];
         vec4 sums[CLASSES];

@@ -1,5 +1,5 @@
-// Layernorm of rows, with or without a gather. Two passes over a row; the first subtracts the row's first element, so that a constant row
-// gives exactly beta. RMS takes the second pass alone, with a mean of 0.
+// Layernorm of rows, optionally gathered. Two passes over a row; the first subtracts the row's first element, so that a constant row gives
+// exactly beta. RMS uses only the second pass, with a mean of 0.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -36,7 +36,7 @@ layout(push_constant) uniform Push { rvit_layernorm_push push; };
 #endif
 #include "common/row_team.glsl"
 
-// The row of x that row t of out comes from.
+// The row of x that row t of out is computed from.
 uint source_row(uint t)
 {
     if ((FLAGS & RVIT_LAYERNORM_HAS_GATHER) == 0)
@@ -44,7 +44,7 @@ uint source_row(uint t)
     return uint(clamp(src_rows[uint(push.src_rows_at) + t], 0, push.x_rows - 1));
 }
 
-// `value` where the columns of unit i count, else `other`.
+// `value` in the columns of unit i that count as features, else `other`.
 vec4 counted(vec4 value, vec4 other, uint i)
 {
     if ((FLAGS & RVIT_LAYERNORM_PADDED) == 0)

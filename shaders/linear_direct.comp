@@ -1,5 +1,5 @@
-// The linear op for software devices. Every thread reads its operands through texel buffers, which such devices fetch as whole vectors, and
-// keeps a large tile in registers; staging and barriers would cost more than they save. The order of summation is that of linear.comp.
+// Linear for software devices. Every thread reads its operands through texel buffers, which such devices fetch as whole vectors, and keeps
+// a large tile in registers; staging and barriers would cost more than they save. The order of summation is that of linear.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

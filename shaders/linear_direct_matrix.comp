@@ -1,9 +1,9 @@
-// out = activation(x weight^T + bias) + residual by cooperative matrices of f16 whose operands go from memory straight into matrices and
-// whose sums go from matrices to memory: nothing passes through shared memory and no subgroup waits for another. That needs weights in the
-// order of arrange.comp, and a driver that holds matrices as common/matrix_rows.glsl says.
-// A subgroup's four matrices of weights make 64 columns, of which a lane has eight neighbours; two make half of them, four neighbours a
-// lane. While a lane multiplies half a line of 64 features, it loads a later one: the next, or where few rows leave registers the third or
-// seventh after it. A row's bits depend on nothing but the row.
+// out = activation(x weight^T + bias) + residual with cooperative matrices of f16. Operands are loaded from global memory straight into
+// matrices, and accumulators are stored straight to it: nothing goes through shared memory and no subgroup waits for another. This needs
+// weights in the order of arrange.comp, and a driver that lays out matrices as common/matrix_rows.glsl describes.
+// The four weight matrices of a subgroup cover 64 columns, and a lane has eight adjacent ones; two matrices cover half of them, and a lane
+// has four. While a lane multiplies half a line of 64 features, it prefetches a later half: the next one, or, if few rows leave registers
+// for it, the third or seventh after it. A row's bits depend only on the row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -23,19 +23,19 @@
 
 layout(constant_id = RVIT_LINEAR_TILE_M) const uint TILE_M = 64;
 layout(constant_id = RVIT_LINEAR_TILE_N) const uint TILE_N = 64;
-layout(constant_id = RVIT_LINEAR_TILE_K) const uint FEATURES = 64; // all: a constant, so that places in rows are constants too
+layout(constant_id = RVIT_LINEAR_TILE_K) const uint FEATURES = 64; // of a row: a constant, so that offsets in rows are constants too
 const uint N_UNITS = FEATURES / 8;
-const uint LINE = 8; // units of a row in a line
-const uint PANEL = 11; // tiles below each other, of many rows
+const uint LINE = 8; // units per line
+const uint PANEL = 11; // row tiles that are processed together, if there are many
 const uint HIGH_AT = COLUMNS == 4 ? 2 : 0;
 const uint SUBGROUPS_N = TILE_N / (COLUMNS * MATRIX_N);
-const uint AHEAD = ROWS > 1 ? 1 : COLUMNS == 2 ? 7 : 3; // halves of a line that are loaded before the one that is multiplied
+const uint AHEAD = ROWS > 1 ? 1 : COLUMNS == 2 ? 7 : 3; // halves of a line that are prefetched
 const bool SMALL_M = (FLAGS & RVIT_LINEAR_SMALL_M) != 0; // the capacity is less than the rows of a subgroup
 
 layout(binding = 0) readonly buffer X { uvec4 x_units[]; };
 layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
 
-// Where the lane's unit of row i * 8 + lane / 4 begins, and of weights that of the first step of a matrix.
+// Offset of the lane's unit of row i * 8 + lane / 4; for weights, of the first step of matrix c.
 #define X_FROM(i) (SMALL_M ? x_of_small_m[i] : x_from + (i) * 8 * N_UNITS)
 #define W_FROM(c) (w_from + (c) * 16 * N_UNITS)
 
@@ -67,10 +67,10 @@ layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
         }                                                                                  \
     }
 
-// Half n of the lines from unit `at` on; past the end the last line is loaded again.
+// Loads half n of the lines that start at unit `at`; past the end the last line is loaded again.
 #define LOAD_INTO(x_to, w_to, n, at) LOAD_HALF(x_to, w_to, min((at) + n / 2 * LINE, N_UNITS - LINE), n % 2)
 #define LOAD(n, at) LOAD_INTO(x##n, w##n, n, at)
-// Loads half `later` into buffer `to`, then multiplies half n if the features end behind it.
+// Prefetches half `later` into buffer `to`, then multiplies half n unless it is past the last feature.
 #define TURN(n, to, later)                                                          \
     {                                                                               \
         LOAD_INTO(x##to, w##to, later, at)                                          \
@@ -78,7 +78,7 @@ layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
             MULTIPLY_HALF(x##n, w##n)                                               \
     }
 
-// Elements i and i + 4 of matrix c of row r: neighbouring columns.
+// Elements i and i + 4 of matrix c of row r, which are adjacent columns.
 #define PAIR(r, c, i) vec2(sums[(r) * COLUMNS + (c)][i], sums[(r) * COLUMNS + (c)][(i) + 4])
 #define ROW_OF(r, i) (begin + (r) * MATRIX_M + part * 2 + (i) % 2 + (i) / 2 * 8)
 #define RESIDUAL_OF(r, i) residual_of(min(ROW_OF(r, i), n_rows - 1), column4)
@@ -87,8 +87,8 @@ layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
 #define STORE(r, i, residual)                               \
     if (ROW_OF(r, i) >= first_row && ROW_OF(r, i) < n_rows) \
         store(LOW(r, i), HIGH(r, i), residual, ROW_OF(r, i), column4);
-// Not a loop: NVIDIA's compiler does not unroll one that is as long, and has sums in memory then. The residual is loaded before the first
-// store, which might change it as far as the compiler knows.
+// Not a loop: NVIDIA's compiler does not unroll one of this length, and then keeps the accumulators in memory. The residual is loaded
+// before the first store, because the compiler must assume that the store changes it.
 #define STORE_ROWS(n)                                                             \
     if (n < ROWS) {                                                               \
         const uint r = n < ROWS ? n : 0;                                          \
@@ -100,7 +100,7 @@ layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
         STORE(r, 3, residual3)                                                    \
     }
 
-// Of eight columns the neighbours, or of four.
+// The residual of the lane's eight or four adjacent columns.
 vec8 residual_of(uint row, uint column4)
 {
     if (COLUMNS == 4)
@@ -121,7 +121,7 @@ void main()
     const uint n_rows = linear_rows(), n_columns = uint(push.out4) * 4;
     const uint tiles_n = (n_columns + TILE_N - 1) / TILE_N;
     const uint tiles_m = (n_rows + TILE_M - 1) / TILE_M;
-    // Of many rows, tiles below each other come first, so that tiles that are worked on together read the same weights and rows.
+    // If there are many rows, tiles in the same column come first, so that concurrent tiles read the same weights and rows.
     const uint height = tiles_m > 64 ? PANEL : 1;
     const uint panel = group_index() / (height * tiles_n), rest = group_index() % (height * tiles_n);
     if (panel * height >= tiles_m)
@@ -132,7 +132,7 @@ void main()
     if (first_row >= n_rows || first_column >= n_columns)
         return;
     const uint line = gl_SubgroupInvocationID / 4, part = gl_SubgroupInvocationID % 4;
-    // The last rows begin earlier, so that all of them exist; what others store is not stored again.
+    // The last tile is shifted so that all its rows exist; rows that another tile stores are not stored again.
     const uint begin = SMALL_M ? first_row : min(first_row, uint(push.rows) - ROWS * MATRIX_M);
     const uint x_from = uint(push.x_at) + (begin + line) * N_UNITS + part;
     uint x_of_small_m[2 * ROWS];

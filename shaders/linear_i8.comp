@@ -1,5 +1,5 @@
-// The linear op on rows of int8: the tiles of linear.comp, with exact sums in integers. DOT: four products at a time by the dot product of
-// VK_KHR_shader_integer_dot_product, which a device without such an instruction makes of others; else by plain multiplications.
+// Linear on rows of int8: the tiles of linear.comp, with exact integer sums. DOT: four multiplications at a time with the dot product of
+// VK_KHR_shader_integer_dot_product, which devices without such an instruction emulate; otherwise plain multiplications.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -26,7 +26,7 @@ shared uvec4 w_tile[K16 * W_STEP];
 
 #if DOT
 #extension GL_EXT_spirv_intrinsics : require
-// OpSDot of vectors packed into words (format 0), with the capabilities DotProductInput4x8BitPacked and DotProduct.
+// OpSDot of packed vectors (format 0), with the capabilities DotProductInput4x8BitPacked and DotProduct.
 spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019], id = 4450)
 int packed_dot(uint a, uint b, spirv_literal int format);
 

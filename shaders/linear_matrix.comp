@@ -1,7 +1,8 @@
-// out = activation(x weight^T + bias) + residual by cooperative matrices. A group stages TILE_K features of its rows and columns in shared
-// memory while it fetches the next ones into registers; sums, which begin with the bias, go through shared memory to the epilogue, since
-// which elements of a matrix an invocation holds is the driver's own. A row's bits depend on nothing but the row: every tile adds up its
-// features in the same steps. With IN_I8 x and weight are int8 and the sums integers, which become numbers in the epilogue.
+// out = activation(x weight^T + bias) + residual with cooperative matrices. A workgroup stages TILE_K features of its rows and columns in
+// shared memory while it prefetches the next ones into registers. Accumulators start with the bias, and go through shared memory to the
+// epilogue, because the driver decides which invocation holds which element of a matrix. A row's bits depend only on the row: every tile
+// adds up its features in the same steps. With IN_I8, x and weight are int8 and the accumulators integers, which the epilogue converts to
+// floats.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -21,11 +22,11 @@ layout(constant_id = RVIT_LINEAR_TILE_M) const uint TILE_M = 64;
 layout(constant_id = RVIT_LINEAR_TILE_N) const uint TILE_N = 64;
 layout(constant_id = RVIT_LINEAR_TILE_K) const uint TILE_K = 32;
 #if IN_I8
-const uint UNIT = 16; // features of a unit
+const uint UNIT = 16; // features per unit
 #else
 const uint UNIT = 8;
 #endif
-const uint UNITS = TILE_K / UNIT; // of a row of a tile
+const uint UNITS = TILE_K / UNIT; // units per row of a tile
 const uint STEP = UNITS + 1;
 const uint X_UNITS = TILE_M * UNITS;
 const uint W_UNITS = TILE_N * UNITS;
@@ -33,7 +34,7 @@ const uint X_FETCHES = (X_UNITS + THREADS - 1) / THREADS;
 const uint W_FETCHES = (W_UNITS + THREADS - 1) / THREADS;
 const uint W_AT = TILE_M * STEP;
 #if IN_I8
-// A matrix begins at a unit. One of half a unit, the second half, does so in a copy whose halves are exchanged.
+// A matrix must begin at a unit. If a matrix is half a unit, the second half begins at one in a copy with the halves swapped.
 const bool HALVES = MATRIX_K < UNIT;
 const uint SECOND_AT = (TILE_M + TILE_N) * STEP;
 const uint STAGED = HALVES ? 2 * SECOND_AT : SECOND_AT;
@@ -44,15 +45,16 @@ const uint SUBGROUPS_N = TILE_N / (COLUMNS * MATRIX_N);
 const uint LINE8 = COLUMNS * MATRIX_N / 8;
 const uint SUM_STEP = COLUMNS * MATRIX_N / 4 + 1;
 const uint SUMS = SUBGROUPS * MATRIX_M * SUM_STEP;
-// Whether sums take most of the registers. Then fetches without a branch, which the compiler moves in between the stores before them, and
-// one step of the product after the other, whose operands it would else all load first, leave room for another group on the processor.
+// Whether accumulators take most of the registers. Fetches without a branch, which the compiler moves between the preceding stores, and
+// GEMM steps one after the other, whose operands it would otherwise all load first, then leave room for another workgroup on the
+// multiprocessor.
 const bool TIGHT = (FLAGS & RVIT_LINEAR_TIGHT) != 0;
 const bool WHOLE_K = (FLAGS & RVIT_LINEAR_WHOLE_K) != 0;
 
 layout(binding = 0) readonly buffer X { uvec4 x_units[]; };
 layout(binding = 1) readonly buffer Weight { uvec4 weight_units[]; };
 
-shared uvec4 tiles[STAGED > SUMS ? STAGED : SUMS]; // [row][k / 8] and [column][k / 8]; at last sums
+shared uvec4 tiles[STAGED > SUMS ? STAGED : SUMS]; // [row][k / 8] and [column][k / 8]; finally accumulators
 #if !IN_I8
 shared float bias_tile[TILE_N];
 #endif
@@ -90,7 +92,7 @@ bool has_feature(uint first_unit, uint unit, uint n_units)
     return WHOLE_K || first_unit + unit % UNITS < n_units;
 }
 
-// A unit of a tile, and where the features from k on of a row of one begin.
+// Stores a unit of a tile; the offset at which the features of a row from k on begin.
 #if IN_I8
 void stage(uint at, uvec4 unit)
 {
@@ -166,7 +168,7 @@ void main()
                 stage(W_AT + unit / UNITS * STEP + unit % UNITS, w_next[i]);
         }
         barrier();
-        const uint next_unit = WHOLE_K ? min(at_unit + UNITS, n_units - UNITS) : at_unit + UNITS; // at last the same again
+        const uint next_unit = WHOLE_K ? min(at_unit + UNITS, n_units - UNITS) : at_unit + UNITS; // at the end, the last units again
         if (WHOLE_K || next_unit < n_units) {
             [[unroll]] for (uint i = 0; i < X_FETCHES; i++)
                 x_next[i] = has_feature(next_unit, i * THREADS + gl_LocalInvocationIndex, n_units) ? x_units[x_from[i] + next_unit]
@@ -191,7 +193,7 @@ void main()
         barrier();
     }
 
-    // A line of matrices at a time. Matrices are named by constants: indexed otherwise, they would lie in memory from the first product on.
+    // One row of matrices at a time. Matrices are indexed by constants; otherwise they would be in memory from the first multiplication on.
     const uint sum_at = gl_SubgroupID * MATRIX_M * SUM_STEP;
     [[dont_unroll]] for (uint part = 0; part < ROWS; part++) {
         [[unroll]] for (uint r = 0; r < ROWS; r++)

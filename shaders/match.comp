@@ -1,10 +1,10 @@
-// Finds the pairs of units to merge, one image at a time. The number of remaining rows depends on the lengths of images and windows alone,
-// so every workgroup computes its position in the output layout by itself, from the lengths of the images before its own.
+// Finds the pairs of units to merge, one image at a time. The number of remaining rows depends only on the lengths of images and windows,
+// so every workgroup computes its position in the output layout itself, from the lengths of the images before its own.
 //
 // A unit is UNIT rows; places count the units of an image. Items are the units of A that may merge: item i is at place image_first_a + 2 i.
-// The keys of the items (how good the best partner is; 0 if there is none) are in shared memory and, past a certain item, in next_rows,
-// which is written last. The targets (the places of the partners) are in the workspace; if there are more items than it holds, they are
-// computed again, one block of items at a time.
+// The keys of the items (the similarity of the best partner; 0 if there is none) are in shared memory and, past a certain item, in
+// next_rows, which is written last. The targets (the places of the partners) are in the workspace; if there are more items than it holds,
+// they are recomputed, one block of items at a time.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -25,7 +25,7 @@ layout(push_constant) uniform Push { rvit_match_push push; };
 layout(binding = 1) readonly buffer K { IN_VEC4 k_words[]; };
 layout(binding = 3) writeonly buffer OutCuSeqlens { uint out_cu_seqlens[]; };
 layout(binding = 4) writeonly buffer SrcRows { uint src_rows[]; };
-#if WINDOWS // else an image is one
+#if WINDOWS // otherwise the image is one window
 layout(binding = 8) readonly buffer Windows { int windows[]; };
 const bool HAS_WINDOWS = true;
 #else
@@ -43,7 +43,7 @@ uint item_place(uint item)
     return image_first_a + 2 * item;
 }
 
-// Of the first row of a unit.
+// Index of the first row of a unit in next_rows.
 uint next_at(uint place)
 {
     return uint(push.next_rows_at) + image_begin + place * UNIT;
@@ -58,7 +58,7 @@ uint next_at(uint place)
 #include "common/kth.glsl"
 #include "common/workspace.glsl"
 
-#define LAST 0xffffffffu // ends a list: -1
+#define LAST 0xffffffffu // the end of a list, -1
 
 #define BLOCK WORKSPACE
 
@@ -71,7 +71,7 @@ uint window_row(uint window)
 #endif
 }
 
-// The last window that begins at the row or before it.
+// The last window that begins at or before the row.
 uint window_of(uint row)
 {
     uint window = 0, past = uint(push.n_windows);
@@ -85,7 +85,7 @@ uint window_of(uint row)
     return window;
 }
 
-// How many of the units at every second place from `first` on begin before the row; at most n.
+// How many of the units at every second place, starting at `first`, begin before the row; at most n.
 uint units_before(rvit_sequence image, uint first, uint n, uint row)
 {
     const uint from = image.begin + first * UNIT;
@@ -97,7 +97,7 @@ uint every_second(uint first, uint end)
     return end > first ? (end - first + 1) / 2 : 0;
 }
 
-// How many units of A have a unit of B in their window. There is no prefix.
+// How many units of A have a unit of B in their window. There are no prefix tokens.
 uint n_with_partner(rvit_sequence image)
 {
     const uint units = image.len / UNIT, n_a = every_second(0, units), n_b = every_second(1, units), end = image.begin + units * UNIT;
@@ -113,7 +113,7 @@ uint n_with_partner(rvit_sequence image)
     return min(n, n_a);
 }
 
-// How many units of the image are merged.
+// How many units of the image merge.
 uint n_merges(rvit_sequence image)
 {
     const uint most = min(uint(push.merges), (image.len / UNIT - prefix_end(image)) / 2);
@@ -157,7 +157,7 @@ void store_metric(rvit_sequence image)
     }
 }
 
-// The units of B that an item may be merged into, the first and past the last.
+// The range of units of B that an item may merge into.
 uvec2 choice_of(rvit_sequence image, uint item, uint first_b, uint n_b)
 {
     if (!HAS_WINDOWS)
@@ -168,20 +168,20 @@ uvec2 choice_of(rvit_sequence image, uint item, uint first_b, uint n_b)
     return uvec2(units_before(image, first_b, n_b, window_row(window)), units_before(image, first_b, n_b, window_row(window + 1)));
 }
 
-// Units of B per staged tile, a row of each at a time.
+// Units of B per staged tile, one row of each at a time.
 #define TILE 8
 shared vec4 tile[TILE * D4];
 
-// The best partners of the items block .. end - 1, at most BLOCK of them, and how good they are.
+// Finds the best partners of the items block .. end - 1, at most BLOCK of them, and their similarities.
 void find_partners(rvit_sequence image, uint block, uint end, uint first_b, uint n_b)
 {
     for (uint first = block; first < end; first += THREADS) {
         const uint item = first + gl_LocalInvocationIndex;
         const uint own = uint(push.metric_at) + (image.begin + item_place(min(item, end - 1)) * UNIT) * D4;
         const uvec2 choice = choice_of(image, min(item, end - 1), first_b, n_b);
-        // Windows follow each other, as items do.
+        // Windows are in the same order as items.
         const uint end_b = choice_of(image, min(first + THREADS, end) - 1, first_b, n_b).y;
-        uint best_key = choice.x < choice.y ? 1u : 0u, best = first_b + 2 * min(choice.x, n_b - 1); // a NaN is no better
+        uint best_key = choice.x < choice.y ? 1u : 0u, best = first_b + 2 * min(choice.x, n_b - 1); // NaN is never better
         for (uint start = choice_of(image, first, first_b, n_b).x; start < end_b; start += TILE) {
             const uint n = min(TILE, end_b - start);
             float products[TILE];
@@ -220,7 +220,7 @@ void find_partners(rvit_sequence image, uint block, uint end, uint first_b, uint
     barrier();
 }
 
-// Clears the marks of the items that merge; returns how many items stay.
+// Clears the marks of the items that merge; returns how many items remain.
 uint choose(uint n_items, uint n_chosen, uint rank)
 {
     if (n_chosen == 0)
@@ -256,8 +256,8 @@ bool stays(uint item)
     return row_stays(image_begin + item_place(item) * UNIT);
 }
 
-// Builds the lists: a unit of B, then the items merged into it in ascending order. They are built from the end, of the units' first rows;
-// the current list of a unit of B begins at its next row.
+// Builds the lists: a unit of B, then the items merged into it in ascending order. They are built from the end, as lists of the units'
+// first rows; the current list of a unit of B begins at its next row.
 void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n_b)
 {
     for (uint row = gl_LocalInvocationIndex; row < image.len; row += THREADS)
@@ -271,7 +271,7 @@ void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n
         if (LONG != 0 && n_items > BLOCK)
             find_partners(image, block, block + n, first_b, n_b);
         for (uint i = gl_LocalInvocationIndex; i < n; i += THREADS) {
-            next_rows[next_at(item_place(block + i))] = LAST; // held the key until now
+            next_rows[next_at(item_place(block + i))] = LAST; // held the key so far
             if (stays(block + i))
                 workspace[i] = NO_ROW;
         }
@@ -306,7 +306,7 @@ void store_source(uint at, uint place)
         src_rows[uint(push.src_rows_at) + at] = image_begin + place;
 }
 
-// Lists the remaining rows, from row `to` of the output layout on: the prefix, the rest of A, B.
+// Lists the remaining rows, starting at row `to` of the output layout: the prefix, the rest of A, B.
 void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_b, uint n_b, uint rank)
 {
     for (uint place = rank; place < end_prefix; place += THREADS)
@@ -324,7 +324,7 @@ void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_
         store_source(to + end_prefix + staying + b, first_b + 2 * b);
 }
 
-// The same of units: the rows that stay, as they follow each other.
+// The same for units: lists the remaining rows in their original order.
 void list_in_order(rvit_sequence image, uint to, uint rank)
 {
     for (uint first = 0; first < image.len; first += THREADS) {

@@ -1,5 +1,4 @@
-// Replaces columns of each image by their mean over the rows past the prefix. A workgroup processes MEAN_COLUMNS groups of four columns of
-// an image.
+// Replaces columns of each image by their mean over the rows past the prefix. A workgroup processes 4 * MEAN_COLUMNS columns of an image.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_prune.h"

@@ -1,4 +1,4 @@
-// Weighted means of the rows that match.comp has linked into lists. A thread computes four elements of a row.
+// Weighted means of the rows that match.comp linked into lists. A thread computes four elements of a row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_prune.h"
@@ -44,7 +44,7 @@ void main()
     int next = next_of(source);
     if (next >= 0 && next < push.x_rows) {
         precise vec4 sum = in_vec4(own) * size;
-        // Follows the list only while it ascends: otherwise it might never end.
+        // Follows the list only while it ascends: a damaged list might never end.
         for (int before = -1; next > before && next < push.x_rows; next = next_of(uint(before))) {
             const float weight = size_of(uint(next));
             precise const vec4 product = in_vec4(x_words[uint(push.x_at) + uint(next) * dim4 + i]) * weight;

@@ -1,4 +1,4 @@
-// destination[t] = source[src_rows[t]], bit for bit; a thread copies one unit of UNIT.
+// destination[t] = source[src_rows[t]], bit for bit; a thread copies one UNIT.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_prune.h"

@@ -1,5 +1,5 @@
-// Writes images as the input rows of the patch embedding's GEMM. A thread copies two neighbouring pixels; they are in the same patch
-// because its width is even. In images of an odd width they may lie in two of the pairs that are loaded.
+// Writes images as the input rows of the patch embedding GEMM. A thread copies two adjacent pixels, which are in the same patch because its
+// width is even. In images of odd width they may straddle two of the pairs that are loaded.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"
@@ -61,7 +61,7 @@ void main()
             value = vec2(images[first].y, images[first + 1].x);
     }
     PAIR stored = encode_pair(value);
-    if (at % row_pairs >= part_pairs) // the second part: what rounding takes from the first
+    if (at % row_pairs >= part_pairs) // the lo part: the rounding error of the hi part
         stored = encode_pair((value - decode_pair(stored)));
     out_pairs[uint(push.out_at) + at] = stored;
 }

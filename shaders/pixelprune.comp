@@ -1,6 +1,6 @@
-// Which cells of an image are not predicted by those on their left and above. A team of threads takes a cell at a time and compares four
-// pairs of cells at once. Values are compared as bits where they are equal, since a driver may flush denormals or assume that there is no
-// NaN.
+// Marks the merge groups of an image that the groups on their left and above do not predict. A team of threads takes one group at a time
+// and compares four pairs of groups at once. Equal values are compared as bits, because a driver may flush denormals or assume that there
+// is no NaN.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_grids.h"
@@ -56,12 +56,12 @@ uvec4 pixel(int patch_row, uint i)
     return pixels[uint(push.pixels_at) + uint(patch_row) * uint(push.stride4) + i];
 }
 
-// Where the patch rows of an image's cells lie, from the first of a cell on.
+// How the patch rows of an image's merge groups are arranged, relative to a group's first one.
 struct patch_order {
-    int line;   // from the first patch row of a line of the cell to that of the next
-    int left;   // back to the cell there
+    int line;   // from the first patch row of one line of the group to the next line
+    int left;   // back to the group there
     int above;
-    int most;   // the last patch row that a cell can begin with; below 0: there is none
+    int most;   // the last patch row at which a group can begin; negative: there is none
 };
 
 patch_order order_of(rvit_position position)
@@ -72,7 +72,7 @@ patch_order order_of(rvit_position position)
     return patch_order(m, m * m, m * m * max(position.width / m, 1), push.patch_rows - m * m);
 }
 
-// Which of the four pairs of cells, given by their first patch rows, differ. All threads must call it.
+// Which of the four pairs of groups, given by their first patch rows, differ. All threads must call it.
 uint differing(bool live, patch_order order, int own, int left, int above, int corner)
 {
     const uint lane = gl_LocalInvocationIndex % RVIT_PIXELPRUNE_TEAM;
@@ -102,7 +102,7 @@ uint differing(bool live, patch_order order, int own, int left, int above, int c
     return pairs;
 }
 
-// The first patch row of what reconstructs the cell that begins at this patch row.
+// The first patch row of the group that reconstructs the group at this patch row.
 int reconstruction(patch_order order, int patch_row)
 {
     const int at = clamp(patch_row, 0, order.most);
@@ -116,7 +116,7 @@ void set_mark(uint row, bool kept)
         add_mark(row, KEPT);
 }
 
-// The cell whose first row is `row`, of an image that ends at `past`. All threads must call it.
+// Marks the group whose first row is `row`, of an image that ends at `past`. All threads must call it.
 void mark_cell(bool live, uint row, uint past)
 {
     const int merge = push.merge;
@@ -145,7 +145,7 @@ void mark_cell(bool live, uint row, uint past)
         set_mark(row + lane, kept);
 }
 
-// The first row of a cell by its number in the image, line after line.
+// The first row of a group, from its index in the image in raster order.
 uint row_of_cell(uint first, uint past, uint number)
 {
     const uint area = uint(push.merge * push.merge);
@@ -179,7 +179,7 @@ void main()
             mark_cell(start + team < n, first + (start + team) * area, past);
         return;
     }
-    // The cells of a diagonal need those of the two before it.
+    // The groups of a diagonal depend on those of the two previous diagonals.
     const uint columns = min(uint(max(position_of(cells[uint(push.cells_at) + first]).width / push.merge, 1)), n);
     const uint lines = (n + columns - 1) / columns;
     for (uint diagonal = 0; diagonal < lines + columns - 1; diagonal++) {

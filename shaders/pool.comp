@@ -1,5 +1,5 @@
-// The mean of an image's rows, or its first row, each normalised or not. A workgroup takes COLUMNS fours of columns of an image. It goes
-// over the rows in blocks: teams of lanes find what normalises each row of the block, then each thread adds its four columns of every
+// The mean of an image's rows, or its first row, each normalised or not. A workgroup takes 4 * COLUMNS columns of an image and visits the
+// rows in blocks: teams of lanes compute the mean and scale of each row of the block, then each thread adds its four columns of every
 // THREADS / COLUMNS-th row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -30,7 +30,7 @@ shared vec4 partial_sums[THREADS];
 shared float partial_sizes[THREADS];
 shared vec2 stats[ROWS]; // mean and scale
 
-// By a team: the mean and the scale of the row that begins at `from`.
+// Called by a team: the mean and scale of the row that begins at `from`.
 vec2 stats_of(row_team team, uint from)
 {
     const uint dim4 = uint(push.dim4);

@@ -1,4 +1,4 @@
-// The positions of the rows that a prune stage leaves; a thread finds one.
+// The positions of the rows that a prune stage keeps, one per thread.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_prune.h"

@@ -1,6 +1,6 @@
-// Makes patch rows of pictures: a group takes a tile of a patch. Its inputs go by in blocks of lines: the first pass of the resize makes
-// lines of the tile's width, rounded to 8 bits, the second adds them up. The table is not trusted: what it says is clamped to what there
-// is.
+// Resizes images into patch rows; a workgroup makes a tile of a patch. Its input is processed in blocks of lines: the first resize pass
+// makes lines of the tile's width, rounded to 8 bits, and the second adds them up. The image descriptors are untrusted: their values are
+// clamped to the actual sizes.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_images.h"
@@ -28,7 +28,7 @@ layout(push_constant) uniform Push { rvit_preprocess_push push; };
 
 const uint TILE = RVIT_PREPROCESS_TILE;
 const uint LINES = RVIT_PREPROCESS_LINES;
-const uint PIXELS = TILE * TILE / RVIT_MAX_THREADS; // of a thread
+const uint PIXELS = TILE * TILE / RVIT_MAX_THREADS; // per thread
 
 shared uint lines[LINES][TILE]; // three 8-bit values each
 shared uint made[TILE][TILE];
@@ -43,7 +43,7 @@ int row_start(uint image)
     return clamp(int(word(RVIT_TABLE_ROW_STARTS + image)), 0, push.rows);
 }
 
-// The picture.
+// The current image.
 uint entry_at;
 bool on_device;
 uint offset, plane; // bytes
@@ -64,7 +64,7 @@ void load_grid(uint image)
     grid_height = clamp(entry(RVIT_ENTRY_GRID_HEIGHT), 1, 1 << 14);
 }
 
-// a + b, or false if that has more than 32 bits.
+// a += b; false if the sum has more than 32 bits.
 bool add(inout uint a, uint b)
 {
     uint carry;
@@ -72,7 +72,7 @@ bool add(inout uint a, uint b)
     return carry == 0;
 }
 
-// a + b * c
+// a += b * c
 bool add_product(inout uint a, uint b, uint c)
 {
     uint high, low;
@@ -80,7 +80,7 @@ bool add_product(inout uint a, uint b, uint c)
     return high == 0 && add(a, low);
 }
 
-// Loads the rest. false: its pixels are not all inside of their memory.
+// Loads the rest. Returns false if not all of its pixels are inside their memory.
 bool load_image()
 {
     read = entry(RVIT_ENTRY_READ);
@@ -203,7 +203,7 @@ void sum_block(axis a, int block, int stop)
     }
 }
 
-// Writes what the picture covers of the tile at (x, y) into made.
+// Writes the part of the tile at (x, y) that the image covers into `made`.
 void resize_tile(int x, int y, int across, int down)
 {
     const int x0 = max(x, left), x1 = min(x + across, right), y0 = max(y, top), y1 = min(y + down, bottom);
@@ -326,7 +326,7 @@ void main()
         const uint at = out_at + uint(((c * edge + in_y + row_in) * edge + in_x + column) / 2);
         const PAIR stored = encode_pair(value);
         out_pairs[at] = stored;
-        if (push.part < push.out_stride) // the second part: what rounding takes from the first
+        if (push.part < push.out_stride) // the lo part: the rounding error of the hi part
             out_pairs[at + uint(push.part / 2)] = encode_pair((value - decode_pair(stored)));
     }
 }

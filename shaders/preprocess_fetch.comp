@@ -1,4 +1,4 @@
-// Copies the part of a region of pictures that is used.
+// Copies the used part of the staging buffer.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_images.h"

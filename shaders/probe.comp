@@ -1,5 +1,5 @@
-// Attention pooling: a workgroup takes a head of an image. The softmax over the image's rows; then, for a stretch of columns at a time, the
-// weighted sum of the rows and its product with the head's weights.
+// Attention pooling: a workgroup takes a head of an image. It computes the softmax over the image's rows; then, for a range of columns at a
+// time, the weighted sum of the rows, which it multiplies with the head's weights.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -29,7 +29,7 @@ layout(binding = 7) writeonly buffer Probs { float probs[]; };
 #include "common/group_add.glsl"
 #include "common/row_team.glsl"
 
-shared float held[RVIT_NEAR_KEYS]; // weights of the first rows; those of others are computed again
+shared float held[RVIT_NEAR_KEYS]; // weights of the first rows; those of the others are recomputed
 shared float largest_logits[THREADS];
 shared vec4 partial_sums[THREADS];
 shared vec4 z[COLUMNS];

@@ -1,4 +1,4 @@
-// Rows of int8 with a scale each, of rows of numbers, with bias, activation and gate before.
+// Quantizes rows to int8 with a scale each, after bias, activation and gate.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -34,7 +34,7 @@ vec4 load_x(uint row, uint i, uint row4)
     return (FLAGS & RVIT_QUANTIZE_HAS_BIAS) != 0 ? x + bias_values[uint(push.bias_at) + i] : x;
 }
 
-// Four values of a row that are to become bytes.
+// Four values of a row to be quantized.
 vec4 value_of(uint row, uint i)
 {
     const uint columns4 = uint(push.columns4);

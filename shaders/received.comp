@@ -1,7 +1,7 @@
 // The attention that tokens receive. A workgroup takes RECEIVED_KEYS keys of one head of one image, and the image's queries block by block.
-// A product of a block of queries and the keys is made of pieces of PIECE fours of channels, which are staged in shared memory as float32.
-// RECEIVED_COLUMNS consecutive invocations have the same ROWS keys, and each of them some queries of a block; their sums are added at the
-// end. Blocks start at the image's first row, so the bits of an image do not depend on the other images of its batch.
+// Dot products of a block of queries and the keys are computed in pieces of 4 * PIECE channels, which are staged in shared memory as
+// float32. RECEIVED_COLUMNS consecutive invocations have the same ROWS keys, and each of them some queries of a block; their sums are added
+// at the end. Blocks start at the image's first row, so the bits of an image do not depend on the other images of its batch.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"
@@ -29,11 +29,11 @@ const uint PIECE = 8;
 const uint STEP = PIECE | 1; // odd, so that consecutive rows begin in different banks
 
 const float LOG2_E = 1.4426950408889634;
-const float NEVER = -8.0e37; // three of them are still a finite number
+const float NEVER = -8.0e37; // three times this is still finite
 
 shared vec4 k_tile[KEYS * STEP];
 shared vec4 q_tile[QUERIES * STEP];
-shared float query_added[QUERIES]; // to the logits of a query
+shared float query_added[QUERIES]; // added to the logits of a query
 shared float partial_sums[KEYS * COLUMNS];
 
 // Rows past the image's end are copies of its last row; channels past the head are 0.
@@ -55,7 +55,7 @@ void stage(rvit_sequence image, uint head, uint first_key, uint first_query, uin
     }
 }
 
-// In units of ln 2, like the logits. A query past the end, or without weights, gives nothing.
+// In units of ln 2, like the logits. A query past the end, or without weights, contributes nothing.
 float added_by_query(rvit_sequence image, uint head, uint query)
 {
     if (query >= image.len)

@@ -1,4 +1,4 @@
-// Units and windows after a selection.
+// Merge groups and attention windows after a selection.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_prune.h"
@@ -23,7 +23,7 @@ int end_of(uint image)
     return clamp(out_cu_seqlens[uint(push.out_cu_seqlens_at) + image], 0, push.rows);
 }
 
-// How many of the rows that are left were before this one.
+// How many of the remaining rows were before this one.
 int left_before(int row)
 {
     int begin = 0;
@@ -43,7 +43,7 @@ bool is_kept(uint row)
     return (keep_words[uint(push.keep_at) + row / 4] >> row % 4 * 8 & 0xffu) != 0;
 }
 
-// The units of an image that are left, in their order.
+// Lists the remaining merge groups of an image in order.
 void list_units(uint image)
 {
     const uint unit = uint(push.unit);

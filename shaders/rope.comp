@@ -1,4 +1,4 @@
-// Rotates the queries and keys of each row by its position, in place. A thread rotates four pairs of a head.
+// Rotates the queries and keys of each row in place, by its position. A thread rotates four pairs of a head.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"
@@ -20,7 +20,7 @@ void main()
     const uint pairs4 = uint(push.pairs4);
     const uint n_heads = uint(push.n_heads);
     const uint at = group_index() * THREADS + gl_LocalInvocationIndex;
-    const uint head = at / pairs4 % (2 * n_heads); // of the queries, then of the keys
+    const uint head = at / pairs4 % (2 * n_heads); // first the queries' heads, then the keys'
     const uint row = at / pairs4 / (2 * n_heads);
     if (row >= n_rows)
         return;

@@ -1,4 +1,4 @@
-// Scores rows, selects them and writes the output layout, in one dispatch: each workgroup marks the rows that an image keeps, and the last
+// Scores rows, selects them and writes the output layout in one dispatch: each workgroup marks the rows that an image keeps, and the last
 // one lists them.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -53,7 +53,7 @@ uint score_bits(uint item)
 
 const uint KIND_NAN = 0, KIND_PREFIX = 1, KIND_SUM = 2;
 
-// The kept rows: of the first `most`, all with a larger key, and the first `need` of those with this key.
+// The kept rows: among the first `most` rows, all with a larger key, and the first `need` of those with this key.
 struct cut {
     uint key;
     uint need;
@@ -134,7 +134,7 @@ void mark(uint end_prefix, uint first, uint end, uint rank, cut chosen)
     }
 }
 
-// Marks the rows of the given mask and the prefix; returns true if this thread found a prefix row that the mask drops.
+// Marks the rows of the caller's mask and the prefix; returns true if this thread found a prefix row that the mask drops.
 bool mark_by_mask(uint end_prefix, uint end, uint rank)
 {
     bool is_dropped = false;
@@ -213,7 +213,7 @@ void select_image(uint image, uint rank)
         if (can_add)
             chosen = MODE == RVIT_SELECT_MASS_MODE ? mass_cut(first, end, rank, range) : KEEP_NONE;
         else if (MODE == RVIT_SELECT_SAMPLE_MODE)
-            chosen.most = min(uint(push.amount), n - 1); // no more than can be kept of other scores
+            chosen.most = min(uint(push.amount), n - 1); // other scores would keep no more than this
     }
     mark(end_prefix, first, end, rank, chosen);
     if (MODE == RVIT_SELECT_SAMPLE_MODE && chosen == KEEP_NONE) {

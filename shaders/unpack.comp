@@ -1,5 +1,5 @@
-// Scatters packed rows to the rows of a grid that src_rows lists; every other row comes from base or gets the fill value. src_rows ascends,
-// so each destination row finds its source by bisection and is written once.
+// Scatters packed rows to the destination rows that src_rows lists; every other row comes from base or gets the fill value. src_rows
+// ascends, so each destination row finds its source by binary search and is written once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_prune.h"
@@ -21,7 +21,7 @@ shared uint source_of[ROWS];
 
 uint find(int row, uint n_rows)
 {
-    uint low = 0, high = n_rows; // the first entry >= row lies in low..high
+    uint low = 0, high = n_rows; // the first entry >= row is in low..high
     while (low < high) {
         const uint middle = low + (high - low) / 2;
         if (src_rows[uint(push.src_rows_at) + middle] < row)

@@ -24,7 +24,7 @@ vec4 activate(vec4 x)
     return vec4(activate(x.x), activate(x.y), activate(x.z), activate(x.w));
 }
 
-// Of two gates and their values, the two outputs.
+// Two gates and two values make two outputs.
 vec2 gate(vec4 x)
 {
     return vec2(activate(x.x) * x.y, activate(x.z) * x.w);

@@ -1,4 +1,4 @@
-// What the attention shaders share: the arguments, the division of work, and how results are stored.
+// Shared by the attention shaders: the arguments, the division of work, and storing of results.
 #ifndef ATTENTION_GLSL
 #define ATTENTION_GLSL
 
@@ -22,7 +22,7 @@ struct attention_tile {
     uint first_query;
 };
 
-// The group's tile; false if there is none.
+// Finds the workgroup's tile; false if there is none.
 bool find_tile(out attention_tile tile)
 {
     const uint item = group_index() / uint(push.n_tiles);
@@ -37,7 +37,7 @@ bool find_tile(out attention_tile tile)
     return tile.first_query < tile.image.len;
 }
 
-// What a query's sums are multiplied by. A single key has the total 1 and gives its value unchanged.
+// The factor of a query's sums. A single key has the total 1 and gives its value unchanged.
 float inverse_total(float total)
 {
     return total == 0.0 ? 0.0 : total == 1.0 ? 1.0 : 1.0 / total;

@@ -1,5 +1,5 @@
-// Grids (triples of workgroup counts) of indirect dispatches, computed from a row count and spread over two dimensions. `push` has n_dispatch_sizes,
-// dispatch_sizes_at and rules_at. Define DISPATCH_SIZES_BINDING.
+// The sizes of indirect dispatches (triples of workgroup counts), computed from a row count and spread over two dimensions. `push` has
+// n_dispatch_sizes, dispatch_sizes_at and rules_at. Define DISPATCH_SIZES_BINDING.
 #ifndef DISPATCH_SIZES_GLSL
 #define DISPATCH_SIZES_GLSL
 

@@ -1,8 +1,8 @@
-// The workgroup: its size, and its number in a grid folded over two dimensions.
+// The workgroup: its size, and its index in a dispatch spread over two dimensions.
 #ifndef GROUP_GLSL
 #define GROUP_GLSL
 
-#extension GL_EXT_control_flow_attributes : require // [[unroll]]
+#extension GL_EXT_control_flow_attributes : require // for [[unroll]]
 
 layout(local_size_x_id = RVIT_SPEC_THREADS, local_size_y = 1, local_size_z = 1) in;
 

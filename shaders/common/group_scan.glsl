@@ -1,5 +1,5 @@
-// Sums over a workgroup. group_rank() numbers the threads in the order in which group_exclusive_add() adds them; this need not be the order
-// of gl_LocalInvocationIndex. All threads must call both.
+// Sums over a workgroup. group_rank() numbers the threads in the order in which group_exclusive_add() adds them, which need not be the
+// order of gl_LocalInvocationIndex. All threads must call both.
 #ifndef GROUP_SCAN_GLSL
 #define GROUP_SCAN_GLSL
 

@@ -1,19 +1,20 @@
-/* What host code and shaders agree on, read by both C and GLSL: specialisation constants and push constants. A shader numbers its bindings
-   from 0, in the order in which the host lists the arrays.
+/* The interface between host code and shaders, read by both C and GLSL: specialisation constants and push constants. A shader numbers its
+   bindings from 0, in the order in which the host lists the arrays.
 
-   Conventions. Constant 0 of every shader is its workgroup size. Groups are numbered over two grid dimensions (common/group.glsl), since
-   one dimension may be limited to 65535. A binding begins at its view's offset rounded down to the device's alignment; the rest of the
-   offset is the array's `_at`, in the array's own load unit: four elements for x, weight, out and the like, one for int32 and f32 arrays
-   that are not vectors, one 32-bit word for bytes. `live_at` below 0 means that the row count is the capacity.
+   Conventions. Constant 0 of every shader is its workgroup size. Workgroups are spread over two dimensions (common/group.glsl), because one
+   dimension may be limited to 65535. A binding begins at its view's offset rounded down to the device's alignment; the rest of the offset
+   is the array's `_at`, in the array's own load unit: four elements for x, weight, out and the like, one for int32 and f32 arrays that are
+   not vectors, one 32-bit word for bytes. `live_at` below 0 means that the row count is the capacity.
 
-   A shader for f16 is one for bf16 too: RVIT_SPEC_BF16 says which of its arrays hold bf16. The matrix tier's are f16 or bf16 alone. */
+   A shader for f16 also handles bf16: RVIT_SPEC_BF16 selects which of its arrays hold bf16. Shaders of the matrix tier handle only f16
+   or only bf16. */
 #ifndef RVIT_SHADERS_INTERFACE_H
 #define RVIT_SHADERS_INTERFACE_H
 
 #define RVIT_SPEC_THREADS 0
-#define RVIT_SPEC_BF16 31 /* of every shader that stores 16 bits, past the constants of its own */
+#define RVIT_SPEC_BF16 31 /* of every shader that stores 16 bits, after its own constants */
 #define RVIT_BF16_IN 1    /* what the shader calls IN: x, q, k, v and the like, and a select's weights */
-#define RVIT_BF16_OUT 2   /* what it calls OUT; a head's weights; a select's fuse_x */
+#define RVIT_BF16_OUT 2   /* what it calls OUT; a head's weights; fuse_x of select */
 
 /* Largest workgroup, and so the largest number of subgroups in one. */
 #define RVIT_MAX_THREADS 128
@@ -21,31 +22,31 @@
 /* Rows of an image whose scores, or pairs, are kept in shared memory. */
 #define RVIT_NEAR_KEYS 1024
 
-/* Memory of a program's own, and one without grids of a device's: two words by which the groups of a select find out which of them is
-   the last, then the grids of indirect dispatches, triples of group counts, then for each the rule that it is made by from a row count
-   that the device alone knows: groups of ceil(rows * multiply / divide) * times. See common/grids.glsl. */
+/* The memory of a program's indirect dispatches; programs without any use the device's. It holds two words by which the workgroups of a
+   select find out which of them is the last, then the dispatch sizes (triples of workgroup counts), then for each its rule: ceil(rows *
+   multiply / divide) * times workgroups for a row count that is known only on the device. See common/dispatch_sizes.glsl. */
 #define RVIT_DISPATCH_STATE_WORDS 2
 #define RVIT_DISPATCH_SIZE_WORDS 3
 #define RVIT_DISPATCH_RULE_WORDS 5
 #define RVIT_DISPATCH_MULTIPLY 0
 #define RVIT_DISPATCH_DIVIDE 1
 #define RVIT_DISPATCH_TIMES 2
-#define RVIT_DISPATCH_CAPACITY 3 /* of the rows */
+#define RVIT_DISPATCH_CAPACITY 3 /* of rows */
 #define RVIT_DISPATCH_MAX_GROUPS 4
 
 /* indirect.comp */
 struct rvit_indirect_push {
     int live_at;
     int n_dispatch_sizes;
-    int dispatch_sizes_at, rules_at; /* of the first, in words past the state */
+    int dispatch_sizes_at, rules_at; /* the first ones, in words past the state */
 };
 
-/* linear.comp, linear_direct.comp: out = activation(x weight^T + bias) + residual. out4 counts columns of the product: of a gated one each
-   pair, a gate and its value, makes an element of out and residual.
+/* linear.comp, linear_direct.comp: out = activation(x weight^T + bias) + residual. out4 counts columns of the GEMM; if gated, each pair (a
+   gate and its value) makes one element of out and residual.
    linear.comp: a group computes TILE_M x TILE_N elements, a thread ROWS x 4 * COLUMNS of them, TILE_K features are staged at a time.
    linear_direct.comp: the same with operands read from texel buffers and no staging; TILE_K is not used. linear_matrix.comp: a subgroup
-   computes ROWS x COLUMNS cooperative matrices of MATRIX_M x MATRIX_N, adding MATRIX_K features at a time; x and weight begin at units of
-   16 bytes. linear_i8.comp: linear.comp for rows of int8, in units of 16 bytes. */
+   computes ROWS x COLUMNS cooperative matrices of MATRIX_M x MATRIX_N, adding MATRIX_K features at a time; x and weight begin at units
+   of 16 bytes. linear_i8.comp: linear.comp for rows of int8, in units of 16 bytes. */
 #define RVIT_LINEAR_ROWS 1
 #define RVIT_LINEAR_COLUMNS 2
 #define RVIT_LINEAR_TILE_M 3
@@ -65,24 +66,24 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_HAS_BIAS 1
 #define RVIT_LINEAR_GATED 2
 #define RVIT_LINEAR_HAS_RESIDUAL 4
-#define RVIT_LINEAR_TIGHT 8    /* linear_matrix.comp: sums take most of the registers */
-#define RVIT_LINEAR_WHOLE_K 16 /* features, of a tight one, are a multiple of TILE_K */
-#define RVIT_LINEAR_SMALL_M 32     /* linear_direct_matrix.comp: fewer rows than a subgroup takes */
+#define RVIT_LINEAR_TIGHT 8    /* linear_matrix.comp: accumulators take most of the registers */
+#define RVIT_LINEAR_WHOLE_K 16 /* with TIGHT: features are a multiple of TILE_K */
+#define RVIT_LINEAR_SMALL_M 32 /* linear_direct_matrix.comp: fewer rows than a subgroup computes */
 struct rvit_linear_push {
     int rows, live_at;
     int in4, out4; /* features and columns / 4 */
-    int period;    /* of the residual's rows; 0: as out */
+    int period;    /* of the residual's rows; 0: as many as out */
     int x_at, weight_at, bias_at, residual_at, out_at;
-    int x_scales_at, weight_scales_at; /* the latter in fours */
+    int x_scales_at, weight_scales_at; /* weight_scales_at in units of four */
 };
 
-/* arrange.comp: linear's weights, in8 units of eight features in a row, for linear_matrix.comp */
+/* arrange.comp: the weights of linear, in8 units of eight features per row, for linear_direct_matrix.comp */
 #define RVIT_ARRANGE_THREADS 128
 struct rvit_arrange_push {
     int weight_at, in8;
 };
 
-/* layernorm.comp: a group takes LAYERNORM_ROWS rows. Rows of up to LAYERNORM_HELD fours of elements a lane are read once. */
+/* layernorm.comp: a group takes LAYERNORM_ROWS rows. Rows of up to 4 * LAYERNORM_HELD elements per lane are read once. */
 #define RVIT_LAYERNORM_ROWS 1
 #define RVIT_LAYERNORM_FLAGS 2
 #define RVIT_LAYERNORM_HELD 3
@@ -91,7 +92,7 @@ struct rvit_arrange_push {
 #define RVIT_LAYERNORM_HAS_BETA 4
 #define RVIT_LAYERNORM_RMS 8
 #define RVIT_LAYERNORM_PADDED 16    /* features < dim */
-#define RVIT_LAYERNORM_OUT_SCALES 7 /* of int8 alone */
+#define RVIT_LAYERNORM_OUT_SCALES 7 /* int8 only */
 #define RVIT_LAYERNORM_STATIC_SCALE 8
 #define RVIT_LAYERNORM_SATURATED 9
 #define RVIT_LAYERNORM_N_BINDINGS 10
@@ -105,7 +106,7 @@ struct rvit_layernorm_push {
     int out_scales_at, static_scale_at, saturated_at; /* negative: absent */
 };
 
-/* quantize.comp: a group takes QUANTIZE_ROWS rows. Rows of up to QUANTIZE_HELD fours of elements a lane are computed once. */
+/* quantize.comp: a group takes QUANTIZE_ROWS rows. Rows of up to 4 * QUANTIZE_HELD elements per lane are computed once. */
 #define RVIT_QUANTIZE_ROWS 1
 #define RVIT_QUANTIZE_FLAGS 2
 #define RVIT_QUANTIZE_HELD 3
@@ -122,11 +123,12 @@ struct rvit_quantize_push {
     int static_scale_at, saturated_at; /* negative: absent */
 };
 
-/* attention.comp: a group takes QUERIES query rows of one head of one image and goes over its keys KEYS at a time. THREADS are lines of
-   COLUMNS, each for as many queries, a multiple of four; KEYS is a multiple of COLUMNS, and COLUMNS of four. In the subgroup tier a line
-   lies in one subgroup. attention_direct.comp: q, k and v are texel buffers, a group is one subgroup, KEYS a multiple of its size, which is
-   at most 16. attention_matrix.comp: a subgroup takes MATRIX_M queries, in attention_rows.comp MATRIX_ROWS times as many; KEYS is a
-   multiple of MATRIX_N and MATRIX_K, HEAD_DIM too; q, k and v begin, and their rows lie apart, at units of eight elements. */
+/* attention.comp: a group takes QUERIES query rows of one head of one image and visits its keys KEYS at a time. THREADS consists of
+   lines of COLUMNS threads; lines share the queries evenly, a multiple of four each. KEYS is a multiple of COLUMNS, and COLUMNS of four.
+   In the subgroup tier a line is inside one subgroup. attention_direct.comp: q, k and v are texel buffers, a group is one subgroup, KEYS
+   a multiple of its size, which is at most 16. attention_matrix.comp: a subgroup takes MATRIX_M queries, in attention_rows.comp
+   MATRIX_ROWS times that; KEYS and HEAD_DIM are multiples of MATRIX_N and MATRIX_K; offsets and row strides of q, k and v are multiples
+   of eight elements. */
 #define RVIT_ATTENTION_HEAD_DIM 1
 #define RVIT_ATTENTION_QUERIES 2
 #define RVIT_ATTENTION_KEYS 3
@@ -136,28 +138,28 @@ struct rvit_quantize_push {
 #define RVIT_ATTENTION_MATRIX_M 6
 #define RVIT_ATTENTION_MATRIX_N 7
 #define RVIT_ATTENTION_MATRIX_K 8
-#define RVIT_ATTENTION_MATRIX_ROWS 9 /* attention_rows.comp: matrices of queries that a subgroup takes */
+#define RVIT_ATTENTION_MATRIX_ROWS 9 /* attention_rows.comp: matrices of queries per subgroup */
 #define RVIT_ATTENTION_HAS_BIAS 1
 #define RVIT_ATTENTION_HAS_CLS_PROBS 2
 #define RVIT_ATTENTION_HAS_LSE 4
-#define RVIT_ATTENTION_TOGETHER 8 /* no subgroup passes a barrier over: lavapipe 26.1 stops the others as well */
+#define RVIT_ATTENTION_TOGETHER 8 /* no subgroup skips a barrier: lavapipe 26.1 would stop the others as well */
 struct rvit_attention_push {
     int n_images, n_heads, max_len, rows;
-    int n_tiles; /* of queries, at capacity */
+    int n_tiles; /* query tiles, at capacity */
     float scale;
     int q_stride4, k_stride4, v_stride4, out_stride4; /* elements / 4 */
     int q_at, k_at, v_at, cu_seqlens_at, key_bias_at, out_at, cls_probs_at, lse_at;
 };
 
-/* received.comp: a group of RVIT_MAX_THREADS takes RECEIVED_KEYS keys of a head, and RECEIVED_QUERIES queries after the other; lines of
-   RECEIVED_COLUMNS threads share keys. */
+/* received.comp: a group of RVIT_MAX_THREADS takes RECEIVED_KEYS keys of a head, and RECEIVED_QUERIES queries at a time; the
+   RECEIVED_COLUMNS threads of a line share keys. */
 #define RVIT_RECEIVED_KEYS 64
 #define RVIT_RECEIVED_QUERIES 32
 #define RVIT_RECEIVED_COLUMNS 8
 #define RVIT_RECEIVED_HAS_BIAS 1
 struct rvit_received_push {
     int n_images, n_heads, max_len, rows;
-    int n_tiles; /* of keys, at capacity */
+    int n_tiles; /* key tiles, at capacity */
     int dim4;    /* head_dim / 4 */
     float scale;
     int q_stride4, k_stride4; /* elements / 4 */
@@ -174,18 +176,18 @@ struct rvit_rope_push {
     int q_at, k_at, table_at, positions_at;
 };
 
-/* patchify.comp: a thread takes two neighbouring pixels. */
+/* patchify.comp: a thread takes two adjacent pixels. */
 #define RVIT_PATCHIFY_FLAGS 1
 #define RVIT_PATCHIFY_HAS_LIVE 1
 #define RVIT_PATCHIFY_HAS_CU_SEQLENS 2
 struct rvit_patchify_push {
     int n_images, live_at;
     int channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
-    int part;                             /* elements of a row that a value has its first part in, or its second */
+    int part;                             /* elements per row of the hi part, and of the lo part */
     int images_at, out_at, cu_seqlens_at; /* images_at and out_at in pairs of elements */
 };
 
-/* pool.comp: a group takes COLUMNS fours of columns of one image, and POOL_ROWS rows at a time, which TEAMS teams normalise. */
+/* pool.comp: a group takes 4 * COLUMNS columns of one image, and POOL_ROWS rows at a time, which TEAMS teams normalise. */
 #define RVIT_POOL_ROWS 32
 #define RVIT_POOL_TEAMS 1
 #define RVIT_POOL_COLUMNS 2
@@ -200,12 +202,12 @@ struct rvit_patchify_push {
 struct rvit_pool_push {
     int n_images, max_len, rows, n_prefix;
     int dim4, out_stride4; /* elements / 4 */
-    int n_blocks;          /* of columns */
+    int n_blocks;          /* column blocks */
     float eps;
     int cu_seqlens_at, x_at, sizes_at, gamma_at, beta_at, out_at;
 };
 
-/* probe.comp: a group takes a head of an image, and PROBE_COLUMNS fours of columns at a time. */
+/* probe.comp: a group takes a head of an image, and 4 * PROBE_COLUMNS columns at a time. */
 #define RVIT_PROBE_COLUMNS 64
 #define RVIT_PROBE_MAX_HEAD_DIM 192
 #define RVIT_PROBE_TEAMS 1

@@ -1,5 +1,5 @@
-/* What host code and the shaders of pictures agree on: see interface.h. The region's words are those of core/contract/image_table.h, which
-   the host's code compares with these. */
+/* The interface between host code and the image shaders: see interface.h. The layout of the staging buffer is that of
+   core/contract/image_table.h; host code asserts that they agree. */
 #ifndef RVIT_SHADERS_INTERFACE_IMAGES_H
 #define RVIT_SHADERS_INTERFACE_IMAGES_H
 
@@ -11,7 +11,7 @@
 #define RVIT_TABLE_SIDE 65535
 #define RVIT_TABLE_ENTRY_WORDS 32
 
-/* Words of an entry. */
+/* Word offsets in an image descriptor. */
 #define RVIT_ENTRY_READ 0
 #define RVIT_ENTRY_ON_DEVICE 1
 #define RVIT_ENTRY_OFFSET_LOW 2
@@ -64,10 +64,10 @@ struct rvit_fetch_push {
 struct rvit_preprocess_push {
     int n_images, rows, patch_size, out_stride;
     int part;                                                 /* as in patchify */
-    int entries_at;                                           /* words from the region's begin */
-    int n_words;                                              /* of the region, as uint */
+    int entries_at;                                           /* words from the start of the staging buffer */
+    int n_words;                                              /* of the staging buffer, as uint */
     int pixels_size;                                          /* bytes, as uint; 0: absent */
-    int words_at, pixels_at, out_at, cu_seqlens_at, grids_at; /* out_at in pairs of elements */
+    int words_at, pixels_at, out_at, cu_seqlens_at, grids_at; /* out_at in units of two elements */
 };
 
 #endif

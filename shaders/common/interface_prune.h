@@ -1,11 +1,12 @@
-/* The same as interface.h for the shaders that choose, list and move rows: select, mean, match, merge, positions, pack, unpack, regroup. */
+/* The part of interface.h for shaders that choose, list and move rows: select, mean, match, merge, positions, pack, unpack, regroup. */
 #ifndef RVIT_SHADERS_INTERFACE_PRUNE_H
 #define RVIT_SHADERS_INTERFACE_PRUNE_H
 
 #include "interface.h"
 
-/* select.comp: a group takes an image after the other: it scores the rows and marks those to keep; the group that finishes last lists
-   them. Where a device binds too few arrays for that, select_score.comp and select_fuse.comp do those parts, with bindings of their own. */
+/* select.comp: a group processes one image after another: it scores the rows and marks those to keep; the group that finishes last lists
+   them. Where a device can bind too few arrays for that, select_score.comp and select_fuse.comp do those steps, with bindings of their
+   own. */
 #define RVIT_SELECT_MODE 1  /* as rvit_select_mode */
 #define RVIT_SELECT_SCORE 2 /* as rvit_score_type */
 #define RVIT_SELECT_FLAGS 3
@@ -33,7 +34,7 @@
 #define RVIT_SELECT_N_SCORED_BINDINGS 12
 struct rvit_select_push {
     int n_images, max_len, rows, n_prefix;
-    int threshold_key; /* the threshold in the order of common/order.glsl */
+    int threshold_key; /* the threshold, as a key of common/order.glsl */
     int amount;        /* THRESHOLD: k_min; SAMPLE: n_samples; MASS: the mass in units of 2^-32 */
     int n_heads;
     float inverse_heads;
@@ -42,12 +43,13 @@ struct rvit_select_push {
     int unit; /* rows that share the mean of their scores */
     float inverse_unit;
     int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at; /* input: scores or keep_in */
-    /* Of cls_probs, weight or position_scores, in floats, but of a weight in fours of elements; of bias or anchors, in words. */
+    /* Offsets of cls_probs, weight or position_scores, in floats (a weight: in units of four elements); of bias or anchors, in words. */
     int x_at, table_at, bias_at, fuse_x_at;
-    int n_dispatch_sizes, dispatch_sizes_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */
+    int n_dispatch_sizes, dispatch_sizes_at,
+        rules_at; /* of the dispatch sizes that depend on the number of remaining rows; in words past the state */
 };
 
-/* regroup.comp: a group takes an image after the other; threads take windows. */
+/* regroup.comp: a group processes one image after another; threads take windows. */
 #define RVIT_REGROUP_FLAGS 1
 #define RVIT_REGROUP_HAS_WINDOWS 1
 #define RVIT_REGROUP_HAS_UNITS 2
@@ -60,12 +62,12 @@ struct rvit_regroup_push {
     int out_window_cu_seqlens_at, out_unit_rows_at;
 };
 
-/* mean.comp: a group takes MEAN_COLUMNS fours of columns of one image. */
+/* mean.comp: a group takes 4 * MEAN_COLUMNS columns of one image. */
 #define RVIT_MEAN_COLUMNS 16
 struct rvit_mean_push {
     int n_images, max_len, rows, n_prefix;
     int dim4, first4; /* elements / 4 */
-    int n_blocks;     /* of columns */
+    int n_blocks;     /* column blocks */
     int cu_seqlens_at, x_at;
 };
 
@@ -80,7 +82,8 @@ struct rvit_match_push {
     int n_windows, windows_at;
     int share;
     int cu_seqlens_at, k_at, keep_at, out_cu_seqlens_at, src_rows_at, metric_at, next_rows_at;
-    int n_dispatch_sizes, dispatch_sizes_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */
+    int n_dispatch_sizes, dispatch_sizes_at,
+        rules_at; /* of the dispatch sizes that depend on the number of remaining rows; in words past the state */
 };
 
 /* merge.comp: a thread takes four elements of a row. */

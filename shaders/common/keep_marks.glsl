@@ -1,5 +1,5 @@
-// The keep marks, one byte per row, read and written as words of four rows. Neighbouring images may share a word, which other workgroups
-// may be writing. Define KEEP_BINDING.
+// The keep marks, one byte per row, read and written as words of four rows. Adjacent images may share a word, which other workgroups may be
+// writing. Define KEEP_BINDING.
 #ifndef KEEP_MARKS_GLSL
 #define KEEP_MARKS_GLSL
 
@@ -11,7 +11,7 @@
 
 layout(binding = KEEP_BINDING) coherent buffer Keep { uint keep_words[]; };
 
-// Byte i of a word is row 4 * word + i; these are the bytes of rows begin..end-1, all bits set.
+// Byte i of a word is row 4 * word + i. Returns a mask with all bits of the bytes of rows begin..end-1.
 uint bytes_inside(uint word, uint begin, uint end)
 {
     uint mask = 0;

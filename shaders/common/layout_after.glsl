@@ -12,7 +12,7 @@ layout(binding = 6) coherent writeonly buffer Error { int error[]; };
 
 shared uint is_last;
 
-// Before an image is looked at. Every thread calls it.
+// Clears the error of an image before it is processed. Every thread calls it.
 void forget_errors(uint image, uint rank)
 {
     if ((FLAGS & RVIT_SELECT_IMAGE_ERRORS) == 0 || (FLAGS & RVIT_SELECT_ERROR_STAYS) != 0)
@@ -48,7 +48,7 @@ void store_source(uint at, uint row)
         src_rows[uint(push.src_rows_at) + at] = int(row);
 }
 
-// The threads process segments of images in order: each an image, or several threads share an image.
+// The threads process segments of images in order: each segment is an image, or several threads share an image.
 void lay_out(uint rank)
 {
     const uint n_images = uint(push.n_images);

@@ -1,4 +1,4 @@
-// What the linear shaders share: the arguments, the inner step and the epilogue.
+// Shared by the linear shaders: the arguments, the inner step and the epilogue.
 #ifndef LINEAR_GLSL
 #define LINEAR_GLSL
 
@@ -23,7 +23,7 @@ uint linear_rows()
 }
 
 #if IN_I8
-// What the integer sums of four columns stand for; the same operations as on the CPU, none of them fused with what follows.
+// Converts the integer sums of four columns to floats, with the same operations as on the CPU; none of them may be fused with the next.
 vec4 linear_scaled(ivec4 sum, uint row, uint column4)
 {
     precise const vec4 scale = x_scales[uint(push.x_scales_at) + row] * weight_scales[uint(push.weight_scales_at) + column4];
@@ -32,13 +32,13 @@ vec4 linear_scaled(ivec4 sum, uint row, uint column4)
 }
 #endif
 
-#if !LINEAR_UNITS // a shader that works on eights of elements has its own epilogue
+#if !LINEAR_UNITS // a shader that works on units of eight elements has its own epilogue
 
 layout(binding = 3) readonly buffer Residual { OUT_VEC4 residual_words[]; };
 layout(binding = 4) buffer Out { OUT_VEC4 out_words[]; };
 
 #if !IN_I8
-// sum += the products of four features with those of four columns, feature after feature.
+// sum += dot products of four features with four columns, one feature after the other.
 vec4 linear_step(vec4 sum, vec4 x, vec4 w[4])
 {
     sum += x.x * vec4(w[0].x, w[1].x, w[2].x, w[3].x);
@@ -49,7 +49,7 @@ vec4 linear_step(vec4 sum, vec4 x, vec4 w[4])
 }
 #endif
 
-// Stores half of four elements of out: two gates and their values lie in four columns.
+// Stores half of four elements of out: four columns hold two gates and their values.
 void linear_store_gated(vec2 sum, uint row, uint column4)
 {
     const uint row4 = uint(push.out4) / 2;

@@ -1,4 +1,4 @@
-// How the matrix tier's linear shaders store eight columns of a row at a time. Define OUT_F16 or not, IN_I8 or not, and include
+// Stores eight columns of a row at a time, for the linear shaders of the matrix tier. Define OUT_F16 or IN_I8 if they apply, and include
 // linear.glsl.
 #ifndef LINEAR_VEC8_GLSL
 #define LINEAR_VEC8_GLSL
@@ -27,7 +27,7 @@ struct vec8 {
 };
 
 #if OUT_F16
-// OUT words of four elements.
+// Packs four elements of OUT.
 uvec2 out_pack(vec4 value)
 {
 #if MATRIX_BF16
@@ -42,7 +42,7 @@ uvec2 out_pack(vec4 value)
 }
 #endif
 
-// What is added to eight columns of a row; of eight gates and values, to the four that they make. Zeros where nothing is.
+// The residual of eight columns of a row; if gated, of the four outputs that they make. Zeros if there is none.
 vec8 residual_vec8(uint row, uint column8)
 {
     vec8 found = vec8(vec4(0.0), vec4(0.0));
@@ -66,7 +66,7 @@ vec8 residual_vec8(uint row, uint column8)
     return found;
 }
 
-// Stores what comes of eight columns of a row and their residual.
+// Stores eight columns of a row after activation, gate and residual.
 void store_vec8(vec8 sums, vec8 residual, uint row, uint column8)
 {
     const uint at = row * (uint(push.out4) / 2) + column8;
@@ -99,7 +99,7 @@ void store_vec8(vec8 sums, vec8 residual, uint row, uint column8)
 }
 
 #if LINEAR_VEC4
-// The same of four columns, which are not gated.
+// The same for four columns that are not gated.
 vec4 residual_vec4(uint row, uint column4)
 {
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) == 0)

@@ -2,7 +2,7 @@
 #ifndef MASS_GLSL
 #define MASS_GLSL
 
-// Sums of the low and of the high 16 bits, which 65,536 summands cannot overflow. The low ones use histogram.
+// Sums of the low and of the high 16 bits, which 65,536 summands cannot overflow. The low ones use `histogram`.
 shared uint histogram_high[DIGITS];
 shared uvec2 found_rest;
 
@@ -21,8 +21,8 @@ uvec2 mass_bound(uvec2 sum)
     return add64(multiply64(uvec2(sum.y, 0), uint(push.amount)), uvec2(high, 0));
 }
 
-// The key of the first row, from the best on, at which the running sum exceeds the bound, which is below the total; need becomes the number
-// of rows with that key that are kept. All threads must call it.
+// The key of the first row, from the best on, at which the running sum exceeds the bound (which is below the total). need becomes the
+// number of rows with that key that are kept. All threads must call it.
 uint find_mass(uint first, uint end, uint rank, key_range range, uvec2 bound, out uint need)
 {
     uvec2 rest = bound;

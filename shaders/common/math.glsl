@@ -1,4 +1,4 @@
-// Functions that GLSL lacks, or leaves less accurate than the library promises.
+// Functions that GLSL lacks, or whose accuracy it does not guarantee.
 #ifndef MATH_GLSL
 #define MATH_GLSL
 
@@ -9,7 +9,7 @@ float negative_infinity()
     return uintBitsToFloat(NEGATIVE_INFINITY_BITS);
 }
 
-// Compared as bits, since a driver may assume that floats are finite.
+// Compared as bits, because a driver may assume that floats are finite.
 bool is_negative_infinity(float x)
 {
     return floatBitsToUint(x) == NEGATIVE_INFINITY_BITS;
@@ -32,8 +32,8 @@ float gelu(float x)
     return x > 0.0 ? x - x * tail : x * tail;
 }
 
-// x sigmoid(z), z = x (slope + cubic x^2); for negative z as x exp(z) sigmoid(-z), where nothing overflows. Where x^2 is clamped, the
-// sigmoid is 0 or 1.
+// x sigmoid(z), z = x (slope + cubic x^2). For negative z it is computed as x exp(z) sigmoid(-z), which does not overflow. Where x^2 is
+// clamped, the sigmoid is 0 or 1.
 float sigmoid_product(float x, float slope, float cubic)
 {
     const float power = exp(-abs(x) * (slope + cubic * min(x * x, 16384.0)));

@@ -1,7 +1,7 @@
-// Cooperative matrices of half floats, with MATRIX_BF16 of bfloat16, with float accumulators, or with IN_I8 of int8 with integer ones, in
-// sizes that the device names. Define SPEC_SUBGROUP, SPEC_MATRIX_M, SPEC_MATRIX_N and SPEC_MATRIX_K. Operands are staged in shared memory
-// as rows of 16-byte units: loading them from the arrays themselves would reach past the live rows. A row is padded by one unit, so that
-// rows below each other lie in different banks.
+// Cooperative matrices of f16 (MATRIX_BF16: bf16) with float accumulators, or of int8 (IN_I8) with integer ones, in sizes that the device
+// supports. Define SPEC_SUBGROUP, SPEC_MATRIX_M, SPEC_MATRIX_N and SPEC_MATRIX_K. Operands are staged in shared memory as rows of 16-byte
+// units: loading them from the arrays themselves would read past the live rows. A row is padded by one unit, so that successive rows begin
+// in different banks.
 #ifndef MATRIX_GLSL
 #define MATRIX_GLSL
 
@@ -33,7 +33,7 @@ const uint SUBGROUPS = THREADS / SUBGROUP;
 #else
 #define MATRIX_SUM coopmat<float, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #endif
-#if !MATRIX_BF16 && !IN_I8 // which devices multiply, but do not hold in accumulators
+#if !MATRIX_BF16 && !IN_I8 // devices multiply bf16, but do not have it in accumulators
 #define MATRIX_HALF coopmat<float16_t, gl_ScopeSubgroup, MATRIX_M, MATRIX_N, gl_MatrixUseAccumulator>
 #endif
 #define ROW_MAJOR gl_CooperativeMatrixLayoutRowMajor

@@ -1,8 +1,10 @@
-// Operands that go from memory straight into matrices, where drivers are known to hold them as NVIDIA's instructions do: lane l holds of
-// the rows l / 4 and l / 4 + 8 of 16 the elements 2 * (l % 4), the one after it, and the two that lie eight further on; of sums too.
-// Of linear, weights are the first operand, so that sums have a column of the product in each row, and x the second.
-// A lane loads 16 bytes of a row of x, which count as its elements of two matrices: features are taken in another order than they lie. The
-// weights lie in that order (arrange.comp), a lane's elements of a matrix together, and the lanes of a subgroup in whole lines of memory.
+// Operands that are loaded from global memory straight into matrices, on drivers that lay them out as NVIDIA's instructions do: of the rows
+// l / 4 and l / 4 + 8 of 16, lane l holds the elements 2 * (l % 4), the next one, and the two that are eight further on; the same for
+// accumulators.
+// In linear, weights are the first operand, so that each row of an accumulator is a column of the GEMM, and x is the second.
+// A lane loads 16 bytes of a row of x, which serve as its elements of two matrices, so features are not processed in memory order. The
+// weights are stored in that order (arrange.comp), a lane's elements of a matrix together, and the lanes of a subgroup in whole cache
+// lines.
 #ifndef MATRIX_ROWS_GLSL
 #define MATRIX_ROWS_GLSL
 

@@ -1,4 +1,4 @@
-// A patch's place in its image, inside the grid whatever the cell holds.
+// The position of a patch in its image, clamped to the grid: the array may hold garbage.
 #ifndef POSITION_GLSL
 #define POSITION_GLSL
 

@@ -1,6 +1,6 @@
-// Rows of int8 with a scale each, bit for bit as core/base/quantized.h makes them. Quotients are made of integers: a driver's division may
-// be off by some ulps, and a scale is to be the same everywhere. Needs common/row_team.glsl with TEAM_MAX, and OUT_SCALES, STATIC_SCALE,
-// SATURATED, which are bindings.
+// Quantizes rows to int8 with a scale each, bit for bit as core/base/quantized.h does. Quotients are computed with integers, because a
+// driver's division may be off by some ulps, and a scale must be the same everywhere. Needs common/row_team.glsl with TEAM_MAX, and the
+// bindings OUT_SCALES, STATIC_SCALE, SATURATED.
 #ifndef QUANTIZE_ROW_GLSL
 #define QUANTIZE_ROW_GLSL
 
@@ -9,7 +9,7 @@ layout(binding = STATIC_SCALE) readonly buffer StaticScale { uint static_scale[]
 layout(binding = SATURATED) buffer Saturated { uint saturated[]; };
 
 const float MOST = 127.0;
-// Scales lie in 2^-100..2^100. As bits, positive floats are in order, and NaN and negative ones come last.
+// Scales are in 2^-100..2^100. As bits, positive floats are in order, and NaN and negative ones come last.
 const uint LEAST_BITS = 0x0d800000u;
 const uint MOST_BITS = 0x71800000u;
 const uint INFINITY_BITS = 0x7f800000u;
@@ -17,16 +17,16 @@ const uint NAN_BITS = 0x7fc00000u;
 
 struct row_scale {
     uint bits;     // of the scale
-    float inverse; // 0: the bytes are zeros
+    float inverse; // 0: the quantized values are zeros
 };
 
-// Bits of (n + part) * 2^(exponent - 150), rounded to nearest even. n: at least 2^24; part: below 1, more than 0 if `more`.
+// Bits of (n + fraction) * 2^(exponent - 150), rounded to nearest even. n is at least 2^24; the fraction is below 1, and above 0 if `more`.
 uint rounded(uint n, bool more, uint exponent)
 {
     const uint shift = uint(findMSB(n)) - 23;
     const uint half_step = 1u << (shift - 1), rest = n & (2 * half_step - 1), whole = n >> shift;
     const bool up = rest > half_step || (rest == half_step && (more || (whole & 1u) != 0));
-    return (exponent + shift << 23) + whole - 0x800000u + uint(up); // of a carry the exponent becomes one more
+    return (exponent + shift << 23) + whole - 0x800000u + uint(up); // a carry increments the exponent
 }
 
 uint significand(uint bits)
@@ -34,7 +34,7 @@ uint significand(uint bits)
     return bits & 0x7fffffu | 0x800000u;
 }
 
-// n / x for n of 1..127, x in 2^-100..2^128.
+// n / x for n in 1..127, x in 2^-100..2^128.
 uint quotient_by(uint n, uint bits)
 {
     const uint x = significand(bits);
@@ -59,7 +59,7 @@ uint absolute_bits(vec4 values)
     return max(max(bits.x, bits.y), max(bits.z, bits.w));
 }
 
-// largest: bits of the row's largest absolute value. static_at: of the static scale; negative: there is none.
+// largest: bits of the row's largest magnitude. static_at: of the static scale; negative: there is none.
 row_scale row_scale_of(uint largest, int static_at)
 {
     const uint bits = static_at >= 0 ? static_scale[static_at] : LEAST_BITS;
@@ -72,7 +72,7 @@ row_scale row_scale_of(uint largest, int static_at)
     return row_scale(quotient_of(largest), uintBitsToFloat(quotient_by(127, largest)));
 }
 
-// Four bytes. n_cut: what is cut off is added to it.
+// Quantizes and packs four values; adds the number of saturated ones to n_saturated.
 uint quantized4(vec4 values, row_scale scale, inout uint n_saturated)
 {
     const vec4 scaled = values * scale.inverse;

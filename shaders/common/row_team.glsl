@@ -1,6 +1,6 @@
-// A team of threads that share a row and sum over it, or with TEAM_MAX find its largest number: either a subgroup that visits the
-// workgroup's rows in turn, or an equal share of the workgroup that uses shared memory, one row each. The sum of a row is computed the same
-// way wherever the row is.
+// A team of threads that share a row and sum over it, or with TEAM_MAX find its maximum: either a subgroup that visits the workgroup's rows
+// in turn, or an equal share of the workgroup, which uses shared memory and has one row. The sum of a row is computed in the same way
+// wherever the row is.
 #ifndef ROW_TEAM_GLSL
 #define ROW_TEAM_GLSL
 

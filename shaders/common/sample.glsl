@@ -1,7 +1,7 @@
 // RVIT_SELECT_SAMPLE: marks the rows that are nearest to some sample. Rows are visited in ascending order of score, one sorted block at a
-// time. A rank is picked if its value c is above that of the rank before it and a sample lies past the midpoint of the two but not past the
-// midpoint to the next rank: that is, if fewer samples lie before the first midpoint than before the second. Of equal values the lowest
-// rank is picked. Rank 0 is never picked, since no sample lies below y0.
+// time. A rank is picked if its value c is above that of the previous rank and a sample is past the midpoint of the two but not past the
+// midpoint to the next rank: that is, if fewer samples are before the first midpoint than before the second. Of equal values the lowest
+// rank is picked. Rank 0 is never picked, because no sample is below y0.
 #ifndef SAMPLE_GLSL
 #define SAMPLE_GLSL
 
@@ -71,8 +71,8 @@ boundary find_boundary(uint first, uint end, uint rank, uint n_before)
     return boundary(key, n_equal - need + 1);
 }
 
-// Copies the items between two boundaries into the workspace, unordered. The workspace is filled first: with an invalid layout, another
-// workgroup may write to the same scores, and fewer items may be found.
+// Copies the items between two boundaries into the workspace, unordered. The workspace is initialised first: with an invalid layout,
+// another workgroup may write to the same scores, and fewer items may be found.
 void collect(uint first, uint end, uint rank, boundary low, boundary high)
 {
     if (rank == 0)
@@ -107,7 +107,7 @@ void collect(uint first, uint end, uint rank, boundary low, boundary high)
     barrier();
 }
 
-// The number of samples y0 + k (last - y0) / (n_samples - 1), in ascending order, that are not nearer to c than to the value before it.
+// The number of samples y0 + k (last - y0) / (n_samples - 1), in ascending order, that are not nearer to c than to the previous value.
 uint samples_before(uvec2 before, uvec2 c, uvec2 y0, uvec2 last)
 {
     const uint n_samples = uint(push.amount);
@@ -127,12 +127,12 @@ uint samples_before(uvec2 before, uvec2 c, uvec2 y0, uvec2 last)
     return low;
 }
 
-// Two or more items. All threads must call it.
+// For two or more items. All threads must call it.
 void sample_items(uint image_begin, uint first, uint end, uint rank, key_range range)
 {
     const uint n = end - first;
     const uvec2 last = subtract64(sum_of_all(first, end, rank, range), uvec2(summand(range.lowest, range), 0));
-    uvec2 before = uvec2(0); // c of the rank before the block
+    uvec2 before = uvec2(0); // c of the last rank before the block
     boundary low = boundary(0, 0);
     if (rank == 0)
         open_item = NO_ROW;

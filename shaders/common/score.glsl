@@ -1,4 +1,4 @@
-// The scores of an image's rows. Sums have the order that prune.h fixes, and multiplications and additions stay separate, so that every
+// The scores of an image's rows. Sums have the order that prune.h specifies, and multiplications and additions stay separate, so that every
 // backend computes the same bits. Define SCORE_X_BINDING, SCORE_TABLE_BINDING and SCORE_BIAS_BINDING.
 #ifndef SCORE_GLSL
 #define SCORE_GLSL
@@ -53,7 +53,7 @@ bool any_anchor(uint begin, uint end)
     return any;
 }
 
-// Whether patch i of n, of which `first` is the row of patch 0, is an anchor or next to one, as prune.h defines it.
+// Whether patch i of n is an anchor or next to one, as prune.h defines it. `first` is the row of patch 0.
 bool near_anchor(uint first, uint n, uint i)
 {
     const uint columns = uint(push.anchor_columns);
@@ -65,7 +65,7 @@ bool near_anchor(uint first, uint n, uint i)
     return (i == 0 && any_anchor(first, first + line)) || (i == n - 1 && any_anchor(first + n - line, first + n));
 }
 
-// Rows that share the mean of their scores: the place of the first, and how many there are.
+// The rows that share the mean of their scores: the place of the first, and how many there are.
 uint unit_begin(uint place)
 {
     return place - place % uint(push.unit);
@@ -82,7 +82,7 @@ float share_of_unit(float sum)
     return push.unit == 1 ? sum : mean;
 }
 
-// The score of a row at this place of an image: with 2 more, it ranks before all that are not near an anchor.
+// The score of the row at this place of an image; 2 is added near anchors, so that they rank before all others.
 float cls_score(rvit_sequence image, uint place)
 {
     const uint prefix = prefix_end(image);
@@ -109,7 +109,7 @@ uint log_sigmoid_bits(float d)
     return floatBitsToUint(d > 0.0 ? -d - log_u : -log_u);
 }
 
-// A thread's part of a row: squares in its four lanes, or two dot products.
+// A thread's contribution to a row: squares in its four lanes, or two dot products.
 vec4 row_part(uint row, uint lane)
 {
     precise vec4 sum = vec4(0.0);
@@ -129,7 +129,7 @@ vec4 row_part(uint row, uint lane)
     return sum;
 }
 
-// The bits of a row's score, from the parts of its team, which begin at `first`.
+// The bits of a row's score, from the contributions of its team, whose first thread is `first`.
 uint score_of_parts(uint row, uint first)
 {
     precise vec4 four[SCORE_TEAM / 2];

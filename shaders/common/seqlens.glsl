@@ -1,4 +1,4 @@
-// The rows of one image. cu_seqlens comes from the device and is trusted in nothing: both ends are brought into the arrays.
+// The rows of one image. cu_seqlens comes from the device and is untrusted: both ends are clamped to the arrays.
 #ifndef SEQLENS_GLSL
 #define SEQLENS_GLSL
 

@@ -1,7 +1,7 @@
 // Element storage. An f16 or bf16 array is read and written four elements at a time as uvec2, so that no 16-bit feature is needed.
 //
-// IN_F16 and OUT_F16 choose the types of what a shader reads and writes: IN_VEC4 and OUT_VEC4 are the words to declare buffers with,
-// in_vec4() and out_vec4() convert. Where they are set, BF16 says at pipeline creation which of the two are bf16 instead.
+// IN_F16 and OUT_F16 choose the types that a shader reads and writes: IN_VEC4 and OUT_VEC4 are the types to declare buffers with, in_vec4()
+// and out_vec4() convert. With 16-bit types, BF16 selects at pipeline creation which of the two are bf16 instead.
 #ifndef STORAGE_GLSL
 #define STORAGE_GLSL
 
@@ -9,7 +9,7 @@ layout(constant_id = RVIT_SPEC_BF16) const uint BF16 = 0;
 const bool IN_BF16 = (BF16 & RVIT_BF16_IN) != 0;
 const bool OUT_BF16 = (BF16 & RVIT_BF16_OUT) != 0;
 
-// float16 bits of a float, rounded to nearest even; the rounding of packHalf2x16 is left to the driver, and some truncate.
+// float16 bits of a float, rounded to nearest even; packHalf2x16 leaves the rounding to the driver, and some truncate.
 uint f16_bits(float value)
 {
     const uint bits = floatBitsToUint(value);

@@ -1,4 +1,4 @@
-// One line or column of a resampled position table (core/base/resample.h): which entries of the table it is made of, and by which weights.
+// One line or column of a resampled position table (core/base/resample.h): the table entries that it combines, and their weights.
 #ifndef TAPS_GLSL
 #define TAPS_GLSL
 
@@ -48,7 +48,7 @@ uint tap_entry(rvit_taps taps, int tap)
     return uint(clamp(taps.first + tap, 0, taps.side - 1));
 }
 
-// The kernel at a tap; a linear one times unit, which makes it a whole number.
+// The kernel at a tap; a linear one is multiplied by `unit`, which makes it an integer.
 float kernel_at(rvit_taps taps, int tap)
 {
     const int away = abs(taps.at - tap * taps.step);

@@ -1,4 +1,4 @@
-// Operands of IN type in texel buffers, four elements a texel. bf16 is no texel format: with BF16_TEXELS, texels are two words.
+// Operands of IN type in texel buffers, four elements per texel. There is no bf16 texel format: with BF16_TEXELS, a texel is two words.
 #ifndef TEXELS_GLSL
 #define TEXELS_GLSL
 

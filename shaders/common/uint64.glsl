@@ -1,4 +1,4 @@
-// Unsigned 64-bit integers as pairs of 32-bit ones, since 64-bit integers are optional: x is the low half.
+// Unsigned 64-bit integers as pairs of 32-bit ones, because 64-bit integers are optional: x is the low half.
 #ifndef UINT64_GLSL
 #define UINT64_GLSL
 

@@ -1,4 +1,4 @@
-// Shared memory that the parts of a shader use in turn.
+// Shared memory that the steps of a shader use in turn.
 #ifndef WORKSPACE_GLSL
 #define WORKSPACE_GLSL
 
