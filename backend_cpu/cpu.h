@@ -148,8 +148,7 @@ static inline rvit_cpu_position rvit_cpu_position_of(const int32_t *cell)
     return (rvit_cpu_position){(int32_t)y, (int32_t)x, (int32_t)height, (int32_t)width};
 }
 
-/* The row after `row` in a list of merge that begins at `first`; -1 at its end. Rows after the first must ascend, so the list ends
-   whatever next_rows contains. */
+/* The row after `row` in a list of merge that begins at `first`; -1 at its end. Later rows must ascend, so every list ends. */
 static inline int64_t rvit_cpu_next_row(const int32_t *next_rows, int64_t first, int64_t row, int64_t x_rows)
 {
     const int64_t next = next_rows[row];
@@ -251,8 +250,7 @@ int64_t rvit_cpu_linear_clocks(rvit_cpu_device *device, const rvit_linear_args *
 enum { RVIT_CPU_SELECT_NAN = 0, RVIT_CPU_SELECT_PREFIX = 1, RVIT_CPU_SELECT_SUM = 2, RVIT_CPU_SELECT_FINE = 3 };
 /* Scores (score.c). */
 void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);
-/* SAMPLE and MASS (select_sums.c): marks which of the n competing rows of an image are kept; returns the kind of error. scratch belongs
-   to the thread. */
+/* SAMPLE and MASS (select_sums.c): marks which of the n competing rows of an image are kept; returns the kind of error. */
 int rvit_cpu_mark_sums(const rvit_select_args *args, const float *scores, int64_t n, uint8_t *keep, float *scratch);
 /* Computes the fused token of every image (select_fuse.c), after keep is marked. */
 void rvit_cpu_fuse(rvit_cpu_device *device, const rvit_select_args *args);

@@ -87,8 +87,7 @@ INLINE gemm_fn gemm_of(int rows, int64_t columns)
     return gemms[rows - 1][columns < PANEL ? (columns + VL - 1) / VL - 1 : TILE_VECS - 1];
 }
 
-/* Transposes rows 0..n-1 (n <= PANEL) of [n, k] with the given stride into panel [k, PANEL]. Columns past n are
-   0. */
+/* Transposes n rows (n <= PANEL) of [n, k] with the given stride into panel [k, PANEL]. Columns past n are 0. */
 INLINE void pack_panel(const void *rows, int64_t stride, int n, int64_t k, float *panel, rvit_dtype dtype)
 {
     for (int first = 0; first < PANEL; first += VL) {

@@ -3,7 +3,7 @@
 
 /* The size of an image in patches and in merge groups. */
 typedef struct grid {
-    int64_t height, width, unit_height, unit_width;
+    int64_t height, width, group_height, group_width;
 } grid;
 
 /* The grid of image i, clamped: the array may hold garbage. */
@@ -20,27 +20,27 @@ static int64_t least(int64_t a, int64_t b)
 }
 
 /* The position (y, x) of a merge group, from its index in the row order. */
-static void place_of_unit(const rvit_grid_layout_args *a, grid g, int64_t unit, int64_t *y, int64_t *x)
+static void position_of_group(const rvit_grid_layout_args *a, grid g, int64_t group, int64_t *y, int64_t *x)
 {
     const int64_t w = a->window;
-    *y = unit / g.unit_width;
-    *x = unit % g.unit_width;
+    *y = group / g.group_width;
+    *x = group % g.group_width;
     if (w == 0)
         return;
-    const int64_t top = unit / (w * g.unit_width) * w, lines = least(w, g.unit_height - top), in_band = unit - top * g.unit_width;
-    const int64_t left = in_band / (lines * w) * w, columns = least(w, g.unit_width - left), inner = in_band - left * lines;
+    const int64_t top = group / (w * g.group_width) * w, lines = least(w, g.group_height - top), in_band = group - top * g.group_width;
+    const int64_t left = in_band / (lines * w) * w, columns = least(w, g.group_width - left), inner = in_band - left * lines;
     *y = top + inner / columns;
     *x = left + inner % columns;
 }
 
 /* The inverse. */
-static int64_t unit_at(const rvit_grid_layout_args *a, grid g, int64_t y, int64_t x)
+static int64_t group_at(const rvit_grid_layout_args *a, grid g, int64_t y, int64_t x)
 {
     const int64_t w = a->window;
     if (w == 0)
-        return y * g.unit_width + x;
-    const int64_t top = y / w * w, left = x / w * w, lines = least(w, g.unit_height - top), columns = least(w, g.unit_width - left);
-    return top * g.unit_width + left * lines + (y - top) * columns + x - left;
+        return y * g.group_width + x;
+    const int64_t top = y / w * w, left = x / w * w, lines = least(w, g.group_height - top), columns = least(w, g.group_width - left);
+    return top * g.group_width + left * lines + (y - top) * columns + x - left;
 }
 
 static void fill_cells(const rvit_grid_layout_args *a, grid g, int64_t image, int64_t patch_row, int64_t begin, int64_t end, int32_t *cells)
@@ -56,10 +56,10 @@ static void fill_cells(const rvit_grid_layout_args *a, grid g, int64_t image, in
         if (patch < 0)
             continue;
         const int64_t inner = patch % (m * m);
-        int64_t unit_y, unit_x;
-        place_of_unit(a, g, patch / (m * m), &unit_y, &unit_x);
-        const int64_t y = unit_y * m + inner / m, x = unit_x * m + inner % m;
-        const int64_t in_image = a->patch_merge == 1 ? y * g.width + x : (unit_y * g.unit_width + unit_x) * m * m + inner;
+        int64_t group_y, group_x;
+        position_of_group(a, g, patch / (m * m), &group_y, &group_x);
+        const int64_t y = group_y * m + inner / m, x = group_x * m + inner % m;
+        const int64_t in_image = a->patch_merge == 1 ? y * g.width + x : (group_y * g.group_width + group_x) * m * m + inner;
         cell[0] = (int32_t)(patch_row + in_image);
         cell[2] = (int32_t)(y << 16 | x);
     }
@@ -69,16 +69,16 @@ static void fill_cells(const rvit_grid_layout_args *a, grid g, int64_t image, in
 static void fill_unit_rows(const rvit_grid_layout_args *a, grid g, int64_t begin, int64_t end, int32_t *unit_rows)
 {
     for (int64_t i = begin; i < end; i++)
-        unit_rows[i] = (int32_t)least(begin + unit_at(a, g, (i - begin) / g.unit_width, (i - begin) % g.unit_width), end - 1);
+        unit_rows[i] = (int32_t)least(begin + group_at(a, g, (i - begin) / g.group_width, (i - begin) % g.group_width), end - 1);
 }
 
 /* Of an image whose first window has index `window` and whose rows are begin .. end - 1; returns its number of windows. */
 static int64_t fill_windows(const rvit_grid_layout_args *a, grid g, int64_t window, int64_t begin, int64_t end, int32_t *window_cu_seqlens)
 {
-    const int64_t w = a->window, down = (g.unit_height + w - 1) / w, across = (g.unit_width + w - 1) / w, n = down * across;
+    const int64_t w = a->window, down = (g.group_height + w - 1) / w, across = (g.group_width + w - 1) / w, n = down * across;
     for (int64_t i = 0; i < n && window + i <= a->max_windows; i++) {
-        const int64_t unit = unit_at(a, g, i / across * w, i % across * w);
-        window_cu_seqlens[window + i] = (int32_t)least(begin + unit * a->merge * a->merge, end);
+        const int64_t group = group_at(a, g, i / across * w, i % across * w);
+        window_cu_seqlens[window + i] = (int32_t)least(begin + group * a->merge * a->merge, end);
     }
     return n;
 }

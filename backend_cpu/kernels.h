@@ -62,8 +62,7 @@ typedef struct rvit_cpu_linear_tile {
     int64_t *n_saturated;
 } rvit_cpu_linear_tile;
 
-/* One head of one image: queries first_query .. first_query + n_queries - 1 and all len keys. q, k, v and out point to the image's first
-   row, at this head. */
+/* One head of one image: n_queries queries from first_query on, all len keys. Pointers are to the image's first row, at this head. */
 typedef struct rvit_cpu_attention_tile {
     const void *q, *k, *v;
     void *out;
@@ -95,8 +94,7 @@ typedef struct rvit_cpu_backward_tile {
     int own_keys;
 } rvit_cpu_backward_tile;
 
-/* One head of one image: all queries and up to RVIT_CPU_ATTENTION_KEYS keys, starting at first_key. The pointers are to the image's
-   first row, at this head. */
+/* One head of one image: all queries, up to RVIT_CPU_ATTENTION_KEYS keys. Pointers are to the image's first row, at this head. */
 typedef struct rvit_cpu_received_tile {
     const void *q, *k;
     int64_t q_stride, k_stride;
@@ -214,9 +212,8 @@ typedef struct rvit_cpu_metric_rows {
     rvit_dtype dtype;
 } rvit_cpu_metric_rows;
 
-/* For each of n_a metrics, the index of the most similar of n_b metrics (at least 1; the first if there are several) and their dot
-   product. In both lists the metrics are `stride` floats apart. NaN is never the largest; if all dot products are NaN, the result is the
-   first metric with -infinity. */
+/* For each of n_a metrics, the index of the most similar of n_b metrics (at least 1), and their dot product. In both lists the metrics
+   are `stride` floats apart. Of equals the first wins; NaN is never the largest; if all are NaN, the result is 0 with -infinity. */
 typedef struct rvit_cpu_match_tile {
     const float *a, *b;
     int64_t stride, dim; /* dim: at most RVIT_CPU_MAX_MATCH_DIM */
@@ -260,8 +257,8 @@ typedef struct rvit_cpu_kernels {
     void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
     void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
-    /* Copies n runs of `patch` pixels to rows of F16 or BF16 that are out_stride bytes apart. second: byte offset of the rounding
-       errors, which are stored too; 0: not stored. */
+    /* Copies n runs of `patch` pixels to F16 or BF16 rows, out_stride bytes apart. second: byte offset of the rounding errors; 0: not
+       stored. */
     void (*cut)(const float *pixels, int64_t patch, int64_t n, rvit_dtype dtype, char *out, int64_t out_stride, int64_t second);
     /* From and to F16 or BF16. */
     void (*widen)(const uint16_t *from, rvit_dtype dtype, float *out, int64_t n);

@@ -35,8 +35,7 @@ INLINE ivec row_values(const rvit_cpu_quantize_rows *r, int64_t row, float *valu
 }
 
 #if VL == 16
-/* The same for bf16 rows that are not gated and have no bias. Of every 32 values the even ones are stored first, which takes fewer
-   shuffles. */
+/* The same for bf16 rows without gate and bias. Of every 32 values the even ones are stored first, which saves shuffles. */
 INLINE ivec pair_values(const rvit_cpu_quantize_rows *r, int64_t row, float *values, rvit_cpu_activation activation)
 {
     const uint16_t *x = (const uint16_t *)r->x + row * r->columns;

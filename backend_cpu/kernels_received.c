@@ -1,5 +1,4 @@
-/* The attention that a block of keys receives from all queries. Compiled once per instruction set. Each lane holds the sum of one key,
-   to which the queries are added one by one. */
+/* The attention that a block of keys receives: a lane holds the sum of one key over the queries. Compiled once per instruction set. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"

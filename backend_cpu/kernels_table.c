@@ -7,8 +7,6 @@
 #include "backend_cpu/norm.h"
 #include "backend_cpu/gemm.h"
 
-/* Linear. */
-
 static void linear_finish(const rvit_cpu_linear_tile *t, const float *sums, int64_t stride)
 {
     finish_block(t, sums, stride, 0, t->rows, 0, t->columns);
@@ -146,8 +144,7 @@ static void linear_whole(const rvit_cpu_linear_tile *t)
     }
 }
 
-/* Uses a panel of weights for all rows of the tile while it is in a near cache. If in_features is split, the accumulators of the whole
-   tile stay in scratch in between. */
+/* Uses a panel of weights for all rows while it is in a near cache. If in_features is split, all accumulators wait in scratch. */
 static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 {
     if (t->dtype == RVIT_F32 && t->arranged) {
@@ -182,8 +179,6 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
         }
     }
 }
-
-/* Layernorm. */
 
 INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, rvit_dtype dtype, rvit_dtype out_dtype)
 {
@@ -249,8 +244,6 @@ static void layernorm(const rvit_cpu_layernorm_rows *r)
     else
         WITH_DTYPE(r->dtype, layernorm_from, r);
 }
-
-/* Head. */
 
 /* Normalises rows in segments of this many elements, and adds the dot product of each class with a segment to the class's sum. */
 #define STRETCH 512

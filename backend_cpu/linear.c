@@ -93,8 +93,8 @@ static int64_t steps_of(const linear_job *job)
     return divide_up(job->whole.in_features * rvit_cpu_size(job->whole.dtype), 64);
 }
 
-/* Estimated clocks of one core for a GEMM with weights in panels: 42 for 16 rows x 32 columns x 64 bytes of k, more for an unpaired
-   group of rows; plus the epilogue. */
+/* Estimated clocks of a core for a GEMM with panels: 42 per 16 rows x 32 columns x 64 bytes of k, more for an unpaired group; and the
+   epilogue. */
 static int64_t panel_clocks(const linear_job *job, int64_t rows, int64_t panels)
 {
     const int64_t steps = steps_of(job), groups = divide_up(rows, job->row_unit);

@@ -5,8 +5,6 @@
 
 #include "backend_cpu/oracle.h"
 
-/* Linear. */
-
 /* The dot product of a row of x and a row of weight, plus the bias. */
 static double dot(const rvit_linear_args *a, int64_t row, int64_t column)
 {
@@ -62,8 +60,6 @@ void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *a)
     oracle_job job = {a, rvit_cpu_live_rows(&a->rows)};
     rvit_cpu_pool_run(device->pool, job.rows, 4, linear_rows, &job);
 }
-
-/* Attention. */
 
 static double logit(const rvit_attention_args *a, int64_t query, int64_t key, int64_t head)
 {
@@ -122,8 +118,6 @@ void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_arg
     rvit_cpu_pool_run(device->pool, job.rows, rvit_cpu_grain(device->pool, job.rows, 1), attention_heads, &job);
 }
 
-/* Received attention. */
-
 static void received_heads(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -157,8 +151,6 @@ void rvit_cpu_oracle_received(rvit_cpu_device *device, const rvit_received_args 
     rvit_cpu_pool_run(device->pool, job.rows, rvit_cpu_grain(device->pool, job.rows, 1), received_heads, &job);
 }
 
-/* Rope: one head of a row. */
-
 void rvit_cpu_oracle_rope(void *heads, int64_t first, int64_t pairs, const float *cosines, rvit_dtype dtype)
 {
     const float *sines = cosines + pairs;
@@ -168,8 +160,6 @@ void rvit_cpu_oracle_rope(void *heads, int64_t first, int64_t pairs, const float
         store(heads, first + j + pairs, dtype, y * cosines[j] + x * sines[j]);
     }
 }
-
-/* Embed: columns of one row. */
 
 void rvit_cpu_oracle_embed(const float *table, int64_t table_width, int64_t dim, const rvit_taps *y, const rvit_taps *x,
                            const float *patches, int64_t n, float *out)
@@ -186,8 +176,6 @@ void rvit_cpu_oracle_embed(const float *table, int64_t table_width, int64_t dim,
         out[c] = (float)(patches[c] + sum);
     }
 }
-
-/* Head. */
 
 static void head_images(void *context, int64_t begin, int64_t end, int thread)
 {

@@ -1,10 +1,7 @@
-/* Reference implementations of select's inexact scores and fused tokens, and of mean, match and merge. match sums its float32 metrics in
-   float64 and rounds once. */
+/* The oracle of select's inexact scores and fused tokens, of mean, match and merge. match sums float32 metrics in float64, rounded once. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"
-
-/* Scores. */
 
 static double squared_norm(const rvit_select_args *a, int64_t row)
 {
@@ -55,8 +52,6 @@ void rvit_cpu_oracle_score(rvit_cpu_device *device, const rvit_select_args *a)
     rvit_cpu_pool_run(device->pool, job.rows, 64, score_rows, &job);
 }
 
-/* Fused tokens. */
-
 static void fuse_images(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -86,8 +81,6 @@ void rvit_cpu_oracle_fuse(rvit_cpu_device *device, const rvit_select_args *a)
     rvit_cpu_pool_run(device->pool, job.rows, 1, fuse_images, &job);
 }
 
-/* Mean. */
-
 static void mean_images(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -111,8 +104,6 @@ void rvit_cpu_oracle_mean(rvit_cpu_device *device, const rvit_mean_args *a)
     oracle_job job = {a, a->n_images};
     rvit_cpu_pool_run(device->pool, job.rows, 1, mean_images, &job);
 }
-
-/* Match. */
 
 void rvit_cpu_oracle_metric(const rvit_cpu_metric_rows *r)
 {
@@ -147,8 +138,6 @@ void rvit_cpu_oracle_match(const rvit_cpu_match_tile *t)
         t->value[t->step * a] = (float)best;
     }
 }
-
-/* Merge. */
 
 static void merge_rows(void *context, int64_t begin, int64_t end, int thread)
 {

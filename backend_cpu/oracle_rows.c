@@ -1,5 +1,4 @@
-/* The oracle of layernorm and quantize: float64, rounded once at the end. Quantized outputs are rounded to float32 first, as
-   rvit_quantize's rule requires. */
+/* The oracle of layernorm and quantize: float64, rounded once at the end; quantized outputs to float32 first, by rvit_quantize's rule. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"
@@ -26,8 +25,6 @@ static int64_t quantize_values(const float *values, int64_t n, const float *stat
     }
     return n_saturated;
 }
-
-/* Layernorm. */
 
 static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread)
 {
@@ -63,8 +60,6 @@ void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_arg
     rows_job job = {device, a};
     rvit_cpu_pool_run(device->pool, a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0, 64, layernorm_rows, &job);
 }
-
-/* Quantize. */
 
 static double value_at(const rvit_quantize_args *a, int64_t row, int64_t column)
 {

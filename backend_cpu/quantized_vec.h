@@ -82,8 +82,8 @@ INLINE void quantized_store(int8_t *p, vec v, rvit_dtype dtype)
     memcpy(p, &lanes, sizeof lanes);
 }
 
-/* Stores n values (at most VL) times `inverse`; non-finite ones become NaN, as do all if inverse is 0. Subtracts 1 from *saturated for
-   each saturated value. */
+/* Stores n values (at most VL) times `inverse`; non-finite ones become NaN, and all if inverse is 0. *saturated -= 1 for each saturated
+   one. */
 INLINE void e4m3_store(int8_t *p, vec v, float inverse, int64_t n, ivec *saturated)
 {
     const ivec finite = inverse != 0.0f ? (ivec)vec_abs(v) < 0x7f800000 : (ivec){0};

@@ -1,5 +1,4 @@
-/* The modes of select that sum scores. They add integers, so the order of addition does not matter and every backend makes the same
-   choice. */
+/* The modes of select that sum scores. They add integers, so the order of addition does not matter and all backends agree. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

@@ -15,7 +15,7 @@
 #include "core/base/process.h"
 
 struct rvit_cpu_thread_pool {
-    /* The current region. The caller writes it while no chunk is left; a thread reads it after taking a chunk and before counting it as
+    /* The current region, which the caller writes while no chunk is left. A thread reads it between taking a chunk and counting it as
        done. */
     rvit_cpu_range_fn fn;
     void *context;
@@ -85,8 +85,7 @@ static int run_share(rvit_cpu_thread_pool *pool, struct rvit_cpu_worker *owner, 
     return done;
 }
 
-/* Runs the thread's share, then chunks of others; returns 0 if its share was empty. When this returns on the caller's thread, all chunks
-   are taken. */
+/* Runs the thread's share, then chunks of others; 0 if its share was empty. On the caller's thread, all chunks are taken afterwards. */
 static int run_chunks(rvit_cpu_thread_pool *pool, int thread)
 {
     int done = run_share(pool, &pool->workers[thread], thread);

@@ -135,8 +135,7 @@ INLINE vec bf16_load(const uint16_t *p)
 #endif
 }
 
-/* The nearest bf16 of each lane, as an integer below 2^16. The AVX512-BF16 instruction is not used because it flushes subnormal numbers
-   to zero. */
+/* The nearest bf16 of each lane, as an integer below 2^16. The AVX512-BF16 instruction would flush subnormal numbers to zero. */
 INLINE uvec bf16_bits(vec v)
 {
 #if VL == 16

@@ -1,5 +1,5 @@
-/* The device functions that the backend calls. volk's own table holds all of Vulkan and takes most of a millisecond to fill. Functions
-   of extensions that are not enabled are NULL. */
+/* The device functions that the backend calls; NULL for extensions that are not enabled. volk's table of all functions takes most of a
+   millisecond to fill. */
 #ifndef RVIT_BACKEND_VULKAN_FUNCTIONS_H
 #define RVIT_BACKEND_VULKAN_FUNCTIONS_H
 

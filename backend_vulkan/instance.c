@@ -210,7 +210,7 @@ static rvit_device_kind kind_of(VkPhysicalDeviceType type)
     }
 }
 
-static void find_place(const rvit_vk_instance *instance, rvit_vk_physical *physical)
+static void find_pci_address(const rvit_vk_instance *instance, rvit_vk_physical *physical)
 {
     VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
     VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &pci};
@@ -292,7 +292,7 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
     /* Some drivers crash when queried. */
     physical->why_no_matrix = rvit_vk_denied(&physical->driver, RVIT_TIER_MATRIX);
     RVIT_TRY(rvit_vk_find_features(instance, alloc, handle, properties.apiVersion, physical->why_no_matrix == NULL, &physical->features));
-    find_place(instance, physical);
+    find_pci_address(instance, physical);
     find_memory(instance, physical);
     const uint32_t lacking = RVIT_VK_MATRIX_FEATURES & physical->features & ~named;
     if (physical->why_no_matrix == NULL)

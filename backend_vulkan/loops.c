@@ -195,8 +195,8 @@ static double probe_loops(const rvit_vk_device *device, const rvit_probe_args *a
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
     const double teams = rvit_vk_row_teams(device), lanes = THREADS / teams;
-    const double product = steps(a->head_dim, teams) * (1.0 + steps(RVIT_PROBE_COLUMNS, lanes) + 8.0);
-    const double stretch = 1.0 + steps(len, THREADS / RVIT_PROBE_COLUMNS) + THREADS / RVIT_PROBE_COLUMNS + product;
+    const double projection = steps(a->head_dim, teams) * (1.0 + steps(RVIT_PROBE_COLUMNS, lanes) + 8.0);
+    const double stretch = 1.0 + steps(len, THREADS / RVIT_PROBE_COLUMNS) + THREADS / RVIT_PROBE_COLUMNS + projection;
     return 3.0 * steps(len, THREADS) + 16.0 + steps(a->dim / 4, RVIT_PROBE_COLUMNS) * stretch + 2.0 * steps(a->head_dim, THREADS);
 }
 

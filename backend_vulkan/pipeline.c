@@ -13,8 +13,8 @@ uint32_t rvit_vk_most_bindings(const rvit_vk_device *device)
     return most < RVIT_VK_MAX_BINDINGS ? most : RVIT_VK_MAX_BINDINGS;
 }
 
-/* Shaders with the same number of texel buffers share one layout, whatever they bind: on an H200 the first layout takes six
-   milliseconds, each further one two. */
+/* Shaders with the same number of texel buffers share a layout: on an H200 the first layout takes six milliseconds, each further one
+   two. */
 static rvit_status make_layout(rvit_vk_device *device, uint32_t n_texels, rvit_vk_layout *layout)
 {
     const uint32_t n_bindings = rvit_vk_most_bindings(device);

@@ -79,8 +79,8 @@ rvit_status rvit_vk_record_preprocess(rvit_vk_recorder *recorder, const rvit_pre
         .groups = {.rows = rvit_vk_preprocess_groups(args)}};
     if (staged)
         RVIT_TRY(fetch(recorder, args));
-    const int region = staged ? RVIT_SLOT(preprocess, staging) : RVIT_SLOT(preprocess, source);
-    push.words_at = rvit_vk_bind(recorder, &dispatch, region, 4);
+    const int source = staged ? RVIT_SLOT(preprocess, staging) : RVIT_SLOT(preprocess, source);
+    push.words_at = rvit_vk_bind(recorder, &dispatch, source, 4);
     RVIT_VK_BIND(recorder, &dispatch, RVIT_VK_ARRAY(preprocess, pixels, 4), RVIT_VK_ARRAY(preprocess, out, half ? 4 : 8),
                  RVIT_VK_ARRAY(preprocess, cu_seqlens, 4), RVIT_VK_ARRAY(preprocess, grids, 4));
     return rvit_vk_record_dispatch(recorder, &dispatch, &push, sizeof push);

@@ -28,12 +28,12 @@ static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, in
 }
 
 /* Whether a new command buffer begins before the op. *work holds the MACs of the current one. */
-static int is_cut(const rvit_vk_device *device, const rvit_op *op, double *work)
+static int starts_submit(const rvit_vk_device *device, const rvit_op *op, double *work)
 {
     const double own = rvit_vk_macs(op);
-    const int cut = device->submit_work > 0.0 && *work > 0.0 && *work + own > device->submit_work;
-    *work = cut ? own : *work + own;
-    return cut;
+    const int starts = device->submit_work > 0.0 && *work > 0.0 && *work + own > device->submit_work;
+    *work = starts ? own : *work + own;
+    return starts;
 }
 
 static int32_t count_commands(const rvit_vk_device *device, const rvit_op *ops, int32_t n_ops)
@@ -41,7 +41,7 @@ static int32_t count_commands(const rvit_vk_device *device, const rvit_op *ops, 
     int32_t n = 1;
     double work = 0.0;
     for (int32_t i = 0; i < n_ops; i++)
-        n += is_cut(device, &ops[i], &work);
+        n += starts_submit(device, &ops[i], &work);
     return n;
 }
 
@@ -84,7 +84,7 @@ static rvit_status record_program(rvit_vk_recorder *recorder, const vk_program *
     RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
     RVIT_TRY(rvit_vk_record_dispatch_sizes(recorder, -1));
     for (int32_t i = 0; i < program->n_ops; i++) {
-        if (is_cut(recorder->device, &program->ops[i], &work)) {
+        if (starts_submit(recorder->device, &program->ops[i], &work)) {
             RVIT_TRY(rvit_vk_record_end(recorder));
             recorder->commands = program->commands[++at];
             RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));

@@ -53,17 +53,17 @@ static double value(uint32_t seed, int64_t i, double scale)
 #define GAMMA(i) value(5, (i), 1.0 / 16)
 #define SCORE(i) value(6, (i), 1.0 / 16)
 
-static rvit_view place(arena *a, int64_t size)
+static rvit_view alloc(arena *a, int64_t size)
 {
     const rvit_view view = {&a->buffer.base, a->used};
     a->used += (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return view;
 }
 
-static rvit_view place_values(arena *a, rvit_dtype dtype, uint32_t seed, int64_t n, double scale)
+static rvit_view put_values(arena *a, rvit_dtype dtype, uint32_t seed, int64_t n, double scale)
 {
     const int64_t element = rvit_dtype_size(dtype);
-    const rvit_view view = place(a, n * element);
+    const rvit_view view = alloc(a, n * element);
     char *at = (char *)a->buffer.base.host + view.offset;
     for (int64_t i = 0; i < n; i++) {
         const float f = (float)value(seed, i, scale);
@@ -73,9 +73,9 @@ static rvit_view place_values(arena *a, rvit_dtype dtype, uint32_t seed, int64_t
     return view;
 }
 
-static rvit_view place_ints(arena *a, const int32_t *values, int64_t n)
+static rvit_view put_ints(arena *a, const int32_t *values, int64_t n)
 {
-    const rvit_view view = place(a, n * 4);
+    const rvit_view view = alloc(a, n * 4);
     memcpy((char *)a->buffer.base.host + view.offset, values, (size_t)n * 4);
     return view;
 }
@@ -103,7 +103,7 @@ static check *add(self_test *t, const char *name, const rvit_op *op, rvit_view o
 
 static rvit_op *add_linear(self_test *t, const char *name, rvit_dtype dtype)
 {
-    const rvit_view out = place(&t->out, ROWS * OUT * rvit_dtype_size(dtype));
+    const rvit_view out = alloc(&t->out, ROWS * OUT * rvit_dtype_size(dtype));
     const rvit_op op = {.type = RVIT_OP_LINEAR,
                         .linear = {.struct_size = sizeof op.linear,
                                    .dtype = dtype,
@@ -147,7 +147,7 @@ static void attend(double *expected, int begin, int end, int head)
 static void add_attention(self_test *t, const char *name, rvit_dtype dtype)
 {
     const int64_t element = rvit_dtype_size(dtype);
-    const rvit_view out = place(&t->out, ROWS * DIM * element), qkv = t->qkv[dtype];
+    const rvit_view out = alloc(&t->out, ROWS * DIM * element), qkv = t->qkv[dtype];
     const rvit_op op = {.type = RVIT_OP_ATTENTION,
                         .attention = {.struct_size = sizeof op.attention,
                                       .dtype = dtype,
@@ -173,7 +173,7 @@ static void add_attention(self_test *t, const char *name, rvit_dtype dtype)
 static void add_layernorm(self_test *t)
 {
     const double eps = 1e-5;
-    const rvit_view out = place(&t->out, ROWS * DIM * 4);
+    const rvit_view out = alloc(&t->out, ROWS * DIM * 4);
     const rvit_op op = {.type = RVIT_OP_LAYERNORM,
                         .layernorm = {.struct_size = sizeof op.layernorm,
                                       .rows = {.capacity = ROWS},
@@ -207,7 +207,7 @@ static int is_kept(int row, int begin, int end, int n)
 
 static void add_select(self_test *t)
 {
-    const rvit_view keep = place(&t->out, ROWS), cu = place(&t->out, (N_IMAGES + 1) * 4), src_rows = place(&t->out, ROWS * 4);
+    const rvit_view keep = alloc(&t->out, ROWS), cu = alloc(&t->out, (N_IMAGES + 1) * 4), src_rows = alloc(&t->out, ROWS * 4);
     const rvit_op op = {.type = RVIT_OP_SELECT,
                         .select = {.struct_size = sizeof op.select,
                                    .mode = RVIT_SELECT_TOP_K,
@@ -232,21 +232,21 @@ static void add_select(self_test *t)
 }
 
 /* Half of the rows past the prefix of each image are kept. */
-static void place_inputs(self_test *t)
+static void put_inputs(self_test *t)
 {
     int32_t counts[MAX_LEN + 1];
     for (int n = 0; n <= MAX_LEN; n++)
         counts[n] = n / 2;
     for (rvit_dtype dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++) {
-        t->x[dtype] = place_values(&t->in, dtype, 1, ROWS * DIM, 1.0 / 16);
-        t->qkv[dtype] = place_values(&t->in, dtype, 2, ROWS * WIDE, 1.0 / 16);
-        t->weight[dtype] = place_values(&t->in, dtype, 3, OUT * DIM, 1.0 / 64);
+        t->x[dtype] = put_values(&t->in, dtype, 1, ROWS * DIM, 1.0 / 16);
+        t->qkv[dtype] = put_values(&t->in, dtype, 2, ROWS * WIDE, 1.0 / 16);
+        t->weight[dtype] = put_values(&t->in, dtype, 3, OUT * DIM, 1.0 / 64);
     }
-    t->bias = t->beta = place_values(&t->in, RVIT_F32, 4, DIM, 1.0 / 16);
-    t->gamma = place_values(&t->in, RVIT_F32, 5, DIM, 1.0 / 16);
-    t->scores = place_values(&t->in, RVIT_F32, 6, ROWS, 1.0 / 16);
-    t->counts = place_ints(&t->in, counts, MAX_LEN + 1);
-    t->cu = place_ints(&t->in, cu_seqlens, N_IMAGES + 1);
+    t->bias = t->beta = put_values(&t->in, RVIT_F32, 4, DIM, 1.0 / 16);
+    t->gamma = put_values(&t->in, RVIT_F32, 5, DIM, 1.0 / 16);
+    t->scores = put_values(&t->in, RVIT_F32, 6, ROWS, 1.0 / 16);
+    t->counts = put_ints(&t->in, counts, MAX_LEN + 1);
+    t->cu = put_ints(&t->in, cu_seqlens, N_IMAGES + 1);
 }
 
 static double load(const self_test *t, const check *c, int64_t i)
@@ -332,14 +332,14 @@ static rvit_status test(self_test *t)
 {
     RVIT_TRY(open_arena(t->device, &t->in, 256 * 1024, RVIT_BUFFER_UPLOAD));
     RVIT_TRY(open_arena(t->device, &t->out, 64 * 1024, RVIT_BUFFER_READBACK));
-    place_inputs(t);
+    put_inputs(t);
     add_linear(t, "linear_f32", RVIT_F32);
     add_attention(t, "attention_f32", RVIT_F32);
     add_linear(t, "linear_f16", RVIT_F16);
     add_attention(t, "attention_f16", RVIT_F16);
     if (t->device->base.info.tier == RVIT_TIER_MATRIX && t->device->physical.matrix.in_rows) {
         rvit_op *op = add_linear(t, "linear_f16 of an arranged weight", RVIT_F16);
-        op->linear.weight = place_values(&t->in, RVIT_F16, 3, OUT * DIM, 1.0 / 64);
+        op->linear.weight = put_values(&t->in, RVIT_F16, 3, OUT * DIM, 1.0 / 64);
         RVIT_TRY(arrange(t->device, op));
     }
     /* In the other tiers bf16 uses the kernels of f16. */

@@ -159,9 +159,8 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
     return (rvit_vk_linear_shape){.threads = 64, .rows = 4, .columns = 1, .tile_m = 32, .tile_n = 32, .tile_k = 32 * longer};
 }
 
-/* Whether each subgroup of attention_rows.comp takes two matrices of queries. Keys and values are then read half as often, but two
-   workgroups run on a multiprocessor instead of three, so small batches leave less idle with one matrix. Larger heads would not fit into
-   registers. */
+/* Whether subgroups of attention_rows.comp take two matrices of queries. Keys and values are then read half as often, but only two, not
+   three, workgroups run on a multiprocessor: small batches leave less idle with one matrix. Larger heads would not fit the registers. */
 static int takes_two_rows(const rvit_vk_matrix *matrix, const rvit_attention_args *args)
 {
     const int64_t queries = 4 * (int64_t)matrix->m,

@@ -202,7 +202,7 @@ static inline int64_t rvit_vk_at(rvit_view view)
 
 /* instance.c */
 rvit_status rvit_vk_instance_open(rvit_alloc *alloc, rvit_vk_instance *out_instance);
-/* Uses the caller's instance, with functions from get_proc; NULL: from the loader, which is opened here. Closing does not destroy the
+/* Uses the caller's instance. get_proc NULL: functions come from the loader, which is opened here. Closing does not destroy the
    instance. */
 rvit_status rvit_vk_instance_import(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
                                     rvit_vk_instance *out_instance);
@@ -233,8 +233,7 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device);
 
 /* matrix.c */
 
-/* Chooses the cooperative matrices of a device with these features, including bf16 ones if it has them. Returns NULL, or why the device
-   has no matrix tier. */
+/* Chooses the cooperative matrices of a device with these features, bf16 included. Returns NULL, or why the device has no matrix tier. */
 const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties, uint32_t features,
                                 const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix);
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader);
@@ -263,8 +262,7 @@ const char *rvit_vk_cache_check(const rvit_vk_driver *driver, const void *blob, 
 rvit_status rvit_vk_cache_open(rvit_vk_device *device, const void *blob, size_t size);
 rvit_status rvit_vk_device_get_cache(rvit_device *device, void *data, size_t capacity, size_t *out_size);
 
-/* self_test.c: runs the kernels of the device's tier on problems with known answers. INTERNAL: an answer is wrong; the detail says
-   which. */
+/* self_test.c: runs the kernels of the device's tier on problems with known answers. INTERNAL: wrong answer, named in the detail. */
 rvit_status rvit_vk_self_test(rvit_vk_device *device);
 
 /* loops.c: NULL, or why the driver cannot run the loops of the op. */

@@ -201,8 +201,7 @@ void share_sum(uint line, uint column, inout float values[ROWS])
     line_barrier();
 }
 
-// Stores the weights of the next keys in the slots. They are always the first elements of the array, because an index into registers must
-// be constant.
+// Stores the weights of the next keys in the slots: always the first elements, because an index into registers must be constant.
 void pass_weights(uint line, uint column, inout float weights[ROWS][LANE_KEYS])
 {
     const uint n = PASSED / COLUMNS;

@@ -1,6 +1,5 @@
 // Attention for software devices: a workgroup is one subgroup, reads through texel buffers and keeps its tiles in registers. Lanes hold
-// different keys while logits are computed, and different columns of the head while results are computed; in between, probabilities move
-// between lanes by broadcast.
+// keys while logits are computed and columns of the head while results are; in between, probabilities are broadcast.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

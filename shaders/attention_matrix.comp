@@ -33,8 +33,7 @@ const uint Q_PARTS = HEAD_DIM / MATRIX_K;
 const uint OUT_PARTS = HEAD_DIM / MATRIX_N;
 const uint KEY_PARTS = KEYS / MATRIX_N;
 const uint WEIGHT_PARTS = KEYS / MATRIX_K;
-// Each subgroup's own shared memory: weights, MATRIX_M rows of KEYS, or a matrix of floats. One unit of padding puts successive rows into
-// different banks.
+// Each subgroup's shared memory: weights, MATRIX_M rows of KEYS, or a matrix of floats. A unit of padding avoids bank conflicts of rows.
 const uint WEIGHT_STEP = KEYS / 8 + 1;
 const uint SUM_STEP = MATRIX_N / 4 + 1;
 #if MATRIX_BF16 // a matrix of floats is rounded to weights, which are stored behind it

@@ -42,46 +42,46 @@ uvec3 size_of(ivec2 grid)
     return uvec3(n == 0 ? 0 : min(n + push.n_prefix, push.max_len), min(n, push.patch_rows), windows);
 }
 
-// The position (y, x) of a merge group, from its index in the row order, in an image of `units` merge groups.
-ivec2 place_of_unit(ivec2 units, int unit)
+// The position (y, x) of a merge group, from its index in the row order, in an image of `groups` merge groups.
+ivec2 position_of_group(ivec2 groups, int group)
 {
     if (push.window == 0)
-        return ivec2(unit / units.y, unit % units.y);
-    const int top = unit / units.y / push.window * push.window;
-    const int lines = min(push.window, units.x - top);
-    const int in_band = unit - top * units.y;
+        return ivec2(group / groups.y, group % groups.y);
+    const int top = group / groups.y / push.window * push.window;
+    const int lines = min(push.window, groups.x - top);
+    const int in_band = group - top * groups.y;
     const int left = in_band / lines / push.window * push.window;
-    const int columns = min(push.window, units.y - left);
+    const int columns = min(push.window, groups.y - left);
     const int inner = in_band - left * lines;
     return ivec2(top + inner / columns, left + inner % columns);
 }
 
 // The inverse.
-int unit_at(ivec2 units, int y, int x)
+int group_at(ivec2 groups, int y, int x)
 {
     if (push.window == 0)
-        return y * units.y + x;
+        return y * groups.y + x;
     const int top = y / push.window * push.window;
     const int left = x / push.window * push.window;
-    const int lines = min(push.window, units.x - top);
-    const int columns = min(push.window, units.y - left);
-    return top * units.y + left * lines + (y - top) * columns + x - left;
+    const int lines = min(push.window, groups.x - top);
+    const int columns = min(push.window, groups.y - left);
+    return top * groups.y + left * lines + (y - top) * columns + x - left;
 }
 
 void fill_cells(ivec2 grid, int image, uint begin, uint end, uint first)
 {
     const int merge = push.merge;
-    const ivec2 units = grid / merge;
+    const ivec2 groups = grid / merge;
     for (uint row = begin + gl_LocalInvocationIndex; row < end; row += THREADS) {
         const int token = int(row - begin) - push.n_prefix;
         ivec4 cell = ivec4(-1 - int(row - begin), image, 0, grid.x << 16 | grid.y);
         if (token >= 0) {
             const int inner = token % (merge * merge);
-            const ivec2 unit = place_of_unit(units, token / (merge * merge));
-            const int y = unit.x * merge + inner / merge;
-            const int x = unit.y * merge + inner % merge;
+            const ivec2 group = position_of_group(groups, token / (merge * merge));
+            const int y = group.x * merge + inner / merge;
+            const int x = group.y * merge + inner % merge;
             cell.x = int(first) + ((FLAGS & RVIT_GRID_LAYOUT_LINE_BY_LINE) != 0 ? y * grid.y + x
-                                                                               : (unit.x * units.y + unit.y) * merge * merge + inner);
+                                                                               : (group.x * groups.y + group.y) * merge * merge + inner);
             cell.z = y << 16 | x;
         }
         cells[uint(push.cells_at) + row] = cell;
@@ -89,26 +89,26 @@ void fill_cells(ivec2 grid, int image, uint begin, uint end, uint first)
 }
 
 // For an image whose rows are begin .. end - 1: the index in the row order of each merge group, in raster order.
-void fill_unit_rows(ivec2 units, uint begin, uint end)
+void fill_unit_rows(ivec2 groups, uint begin, uint end)
 {
     const uint area = uint(push.merge * push.merge);
     const uint first = begin / area;
     const uint past = end / area;
     for (uint i = first + gl_LocalInvocationIndex; i < past; i += THREADS) {
         const int k = int(i - first);
-        const uint unit = first + uint(unit_at(units, k / units.y, k % units.y));
-        unit_rows[uint(push.unit_rows_at) + i] = int(min(unit, past - 1));
+        const uint group = first + uint(group_at(groups, k / groups.y, k % groups.y));
+        unit_rows[uint(push.unit_rows_at) + i] = int(min(group, past - 1));
     }
 }
 
 // The first row of each window of such an image, which has n windows, the first with index `window`.
-void fill_windows(ivec2 units, uint window, uint n, uint begin, uint end)
+void fill_windows(ivec2 groups, uint window, uint n, uint begin, uint end)
 {
-    const int across = (units.y + push.window - 1) / push.window;
+    const int across = (groups.y + push.window - 1) / push.window;
     const uint most = min(n, uint(push.max_windows) + 1 - window);
     for (uint i = gl_LocalInvocationIndex; i < most; i += THREADS) {
-        const uint unit = uint(unit_at(units, int(i) / across * push.window, int(i) % across * push.window));
-        window_cu_seqlens[uint(push.window_cu_seqlens_at) + window + i] = int(min(begin + unit * uint(push.merge * push.merge), end));
+        const uint group = uint(group_at(groups, int(i) / across * push.window, int(i) % across * push.window));
+        window_cu_seqlens[uint(push.window_cu_seqlens_at) + window + i] = int(min(begin + group * uint(push.merge * push.merge), end));
     }
 }
 

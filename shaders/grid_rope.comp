@@ -23,7 +23,7 @@ vec2 halves(float x)
 }
 
 // The rounding error of product = a * b.
-float lost_in(float product, float a, float b)
+float rounding_error(float product, float a, float b)
 {
     const vec2 x = halves(a);
     const vec2 y = halves(b);
@@ -31,8 +31,7 @@ float lost_in(float product, float a, float b)
     return lost;
 }
 
-// Cosine and sine of (high + low) turns: the nearest quarter turn is subtracted first, exactly. The device's own functions are less
-// accurate.
+// Cosine and sine of (high + low) turns, after subtracting the nearest quarter turn exactly: the device's functions are less accurate.
 vec2 turn(float high, float low)
 {
     precise const float rest = high - roundEven(high);
@@ -73,16 +72,16 @@ void main()
     } else if (reference > 0.0) {
         const float index = above;
         above = index * reference;
-        lost = lost_in(above, index, reference);
+        lost = rounding_error(above, index, reference);
         below = float(side);
     }
     // The coordinate and the turns as sums of two numbers, which keep the rounding errors of products and quotients.
     precise const float high = above / below;
     precise const float product = high * below;
-    precise const float low = (((above - product) - lost_in(product, high, below)) + lost) / below;
+    precise const float low = (((above - product) - rounding_error(product, high, below)) + lost) / below;
     const vec2 frequency = frequencies[uint(push.frequencies_at) + (is_second ? pair - pairs / 2 : pair)];
     precise const float turns = high * frequency.x;
-    precise const float rest = lost_in(turns, high, frequency.x) + (high * frequency.y + low * frequency.x);
+    precise const float rest = rounding_error(turns, high, frequency.x) + (high * frequency.y + low * frequency.x);
     const vec2 angle = cell.x < 0 ? vec2(1.0, 0.0) : turn(turns, rest);
     const uint to = uint(push.out_at) + row * 2 * pairs + pair;
     angles[to] = angle.x;

@@ -45,9 +45,8 @@ const uint SUBGROUPS_N = TILE_N / (COLUMNS * MATRIX_N);
 const uint LINE8 = COLUMNS * MATRIX_N / 8;
 const uint SUM_STEP = COLUMNS * MATRIX_N / 4 + 1;
 const uint SUMS = SUBGROUPS * MATRIX_M * SUM_STEP;
-// Whether accumulators take most of the registers. Fetches without a branch, which the compiler moves between the preceding stores, and
-// GEMM steps one after the other, whose operands it would otherwise all load first, then leave room for another workgroup on the
-// multiprocessor.
+// Whether accumulators take most of the registers. Then fetches have no branch, so the compiler moves them between the preceding stores,
+// and GEMM steps are sequential, so it does not load all operands first. This leaves room for another workgroup on the multiprocessor.
 const bool TIGHT = (FLAGS & RVIT_LINEAR_TIGHT) != 0;
 const bool WHOLE_K = (FLAGS & RVIT_LINEAR_WHOLE_K) != 0;
 
@@ -65,8 +64,8 @@ shared float bias_tile[TILE_N];
 
 vec4 number_of(uvec4 sums, uint row, uint column4)
 {
-    const vec4 product = linear_scaled(ivec4(sums), row, column4);
-    return (FLAGS & RVIT_LINEAR_HAS_BIAS) != 0 ? product + bias_values[uint(push.bias_at) + column4] : product;
+    const vec4 scaled = linear_scaled(ivec4(sums), row, column4);
+    return (FLAGS & RVIT_LINEAR_HAS_BIAS) != 0 ? scaled + bias_values[uint(push.bias_at) + column4] : scaled;
 }
 #else
 #define SUMS4 vec4

@@ -1,10 +1,10 @@
 // Finds the pairs of units to merge, one image at a time. The number of remaining rows depends only on the lengths of images and windows,
 // so every workgroup computes its position in the output layout itself, from the lengths of the images before its own.
 //
-// A unit is UNIT rows; places count the units of an image. Items are the units of A that may merge: item i is at place image_first_a + 2 i.
-// The keys of the items (the similarity of the best partner; 0 if there is none) are in shared memory and, past a certain item, in
-// next_rows, which is written last. The targets (the places of the partners) are in the workspace; if there are more items than it holds,
-// they are recomputed, one block of items at a time.
+// A unit is UNIT rows; positions count the units of an image. Items are the units of A that may merge: item i is at position image_first_a
+// + 2 i. The keys of the items (the similarity of the best partner; 0 if there is none) are in shared memory and, past a certain item, in
+// next_rows, which is written last. The targets (the positions of the partners) are in the workspace; if there are more items than it
+// holds, they are recomputed, one block of items at a time.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -38,18 +38,18 @@ layout(binding = 6) coherent buffer NextRows { uint next_rows[]; };
 uint image_begin;
 uint image_first_a;
 
-uint item_place(uint item)
+uint item_position(uint item)
 {
     return image_first_a + 2 * item;
 }
 
 // Index of the first row of a unit in next_rows.
-uint next_at(uint place)
+uint next_at(uint position)
 {
-    return uint(push.next_rows_at) + image_begin + place * UNIT;
+    return uint(push.next_rows_at) + image_begin + position * UNIT;
 }
 
-#define far_key(item) next_rows[next_at(item_place(item))]
+#define far_key(item) next_rows[next_at(item_position(item))]
 #define KEEP_BINDING 2
 #define DISPATCH_SIZES_BINDING 7
 #include "common/dispatch_sizes.glsl"
@@ -85,7 +85,7 @@ uint window_of(uint row)
     return window;
 }
 
-// How many of the units at every second place, starting at `first`, begin before the row; at most n.
+// How many of the units at every second position, starting at `first`, begin before the row; at most n.
 uint units_before(rvit_sequence image, uint first, uint n, uint row)
 {
     const uint from = image.begin + first * UNIT;
@@ -129,9 +129,9 @@ void store_metric(rvit_sequence image)
     const uint lane = gl_LocalInvocationIndex % METRIC_TEAM;
     const uint team = gl_LocalInvocationIndex - lane;
     for (uint first = 0; first < image.len; first += THREADS / METRIC_TEAM) {
-        const uint place = first + gl_LocalInvocationIndex / METRIC_TEAM;
-        const uint row = image.begin + place;
-        const bool live = place < image.len;
+        const uint position = first + gl_LocalInvocationIndex / METRIC_TEAM;
+        const uint row = image.begin + position;
+        const bool live = position < image.len;
         vec4 sums[(128 / 4) / METRIC_TEAM];
         float squares = 0.0;
         for (uint i = 0; i * METRIC_TEAM < D4; i++) {
@@ -164,7 +164,7 @@ uvec2 choice_of(rvit_sequence image, uint item, uint first_b, uint n_b)
         return uvec2(0, n_b);
     if (push.n_windows == 0)
         return uvec2(0, 0);
-    const uint window = window_of(image.begin + item_place(item) * UNIT);
+    const uint window = window_of(image.begin + item_position(item) * UNIT);
     return uvec2(units_before(image, first_b, n_b, window_row(window)), units_before(image, first_b, n_b, window_row(window + 1)));
 }
 
@@ -177,31 +177,31 @@ void find_partners(rvit_sequence image, uint block, uint end, uint first_b, uint
 {
     for (uint first = block; first < end; first += THREADS) {
         const uint item = first + gl_LocalInvocationIndex;
-        const uint own = uint(push.metric_at) + (image.begin + item_place(min(item, end - 1)) * UNIT) * D4;
+        const uint own = uint(push.metric_at) + (image.begin + item_position(min(item, end - 1)) * UNIT) * D4;
         const uvec2 choice = choice_of(image, min(item, end - 1), first_b, n_b);
         // Windows are in the same order as items.
         const uint end_b = choice_of(image, min(first + THREADS, end) - 1, first_b, n_b).y;
         uint best_key = choice.x < choice.y ? 1u : 0u, best = first_b + 2 * min(choice.x, n_b - 1); // NaN is never better
         for (uint start = choice_of(image, first, first_b, n_b).x; start < end_b; start += TILE) {
             const uint n = min(TILE, end_b - start);
-            float products[TILE];
+            float dots[TILE];
             [[unroll]] for (uint b = 0; b < TILE; b++)
-                products[b] = 0.0;
+                dots[b] = 0.0;
             for (uint row = 0; row < UNIT; row++) {
                 for (uint t = gl_LocalInvocationIndex; t < n * D4; t += THREADS) {
-                    const uint place = first_b + 2 * (start + t / D4);
-                    tile[t] = metric[uint(push.metric_at) + (image.begin + place * UNIT + row) * D4 + t % D4];
+                    const uint position = first_b + 2 * (start + t / D4);
+                    tile[t] = metric[uint(push.metric_at) + (image.begin + position * UNIT + row) * D4 + t % D4];
                 }
                 barrier();
                 for (uint d4 = 0; d4 < D4; d4++) {
                     const vec4 a = metric[own + row * D4 + d4];
                     [[unroll]] for (uint b = 0; b < TILE; b++)
-                        products[b] += dot(a, tile[b * D4 + d4]);
+                        dots[b] += dot(a, tile[b * D4 + d4]);
                 }
                 barrier();
             }
             for (uint b = 0; b < n; b++) {
-                const uint key = score_key(floatBitsToUint(products[b]));
+                const uint key = score_key(floatBitsToUint(dots[b]));
                 if (key > best_key && start + b >= choice.x && start + b < choice.y) {
                     best_key = key;
                     best = first_b + 2 * (start + b);
@@ -213,7 +213,7 @@ void find_partners(rvit_sequence image, uint block, uint end, uint first_b, uint
             if (LONG == 0 || item < NEAR_KEYS)
                 near_keys[item] = best_key;
             else
-                next_rows[next_at(item_place(item))] = best_key;
+                next_rows[next_at(item_position(item))] = best_key;
         }
     }
     memoryBarrierBuffer();
@@ -237,7 +237,7 @@ uint choose(uint n_items, uint n_chosen, uint rank)
         equal_before += total;
         const bool merges = item < n_items && (own > key || (at_key && equal < need));
         for (uint j = 0; merges && j < UNIT; j++)
-            clear_mark(image_begin + item_place(item) * UNIT + j, KEPT);
+            clear_mark(image_begin + item_position(item) * UNIT + j, KEPT);
         group_exclusive_add(uint(item < n_items && !merges), total);
         staying += total;
     }
@@ -253,7 +253,7 @@ bool row_stays(uint row)
 
 bool stays(uint item)
 {
-    return row_stays(image_begin + item_place(item) * UNIT);
+    return row_stays(image_begin + item_position(item) * UNIT);
 }
 
 // Builds the lists: a unit of B, then the items merged into it in ascending order. They are built from the end, as lists of the units'
@@ -271,21 +271,21 @@ void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n
         if (LONG != 0 && n_items > BLOCK)
             find_partners(image, block, block + n, first_b, n_b);
         for (uint i = gl_LocalInvocationIndex; i < n; i += THREADS) {
-            next_rows[next_at(item_place(block + i))] = LAST; // held the key so far
+            next_rows[next_at(item_position(block + i))] = LAST; // held the key so far
             if (stays(block + i))
                 workspace[i] = NO_ROW;
         }
         memoryBarrierBuffer();
         barrier();
         for (uint b = gl_LocalInvocationIndex; b < n_b; b += THREADS) {
-            const uint place = first_b + 2 * b;
-            uint head = next_rows[next_at(place)];
+            const uint position = first_b + 2 * b;
+            uint head = next_rows[next_at(position)];
             for (uint i = n; i-- > 0;)
-                if (workspace[i] == place) {
-                    next_rows[next_at(item_place(block + i))] = head;
-                    head = image_begin + item_place(block + i) * UNIT;
+                if (workspace[i] == position) {
+                    next_rows[next_at(item_position(block + i))] = head;
+                    head = image_begin + item_position(block + i) * UNIT;
                 }
-            next_rows[next_at(place)] = head;
+            next_rows[next_at(position)] = head;
         }
         barrier();
     }
@@ -293,31 +293,31 @@ void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n
         return;
     memoryBarrierBuffer();
     barrier();
-    for (uint place = gl_LocalInvocationIndex; place < image.len / UNIT; place += THREADS) {
-        const uint next = next_rows[next_at(place)];
+    for (uint position = gl_LocalInvocationIndex; position < image.len / UNIT; position += THREADS) {
+        const uint next = next_rows[next_at(position)];
         for (uint j = 1; j < UNIT; j++)
-            next_rows[next_at(place) + j] = next == LAST ? LAST : next + j;
+            next_rows[next_at(position) + j] = next == LAST ? LAST : next + j;
     }
 }
 
-void store_source(uint at, uint place)
+void store_source(uint at, uint position)
 {
     if (at < uint(push.rows))
-        src_rows[uint(push.src_rows_at) + at] = image_begin + place;
+        src_rows[uint(push.src_rows_at) + at] = image_begin + position;
 }
 
 // Lists the remaining rows, starting at row `to` of the output layout: the prefix, the rest of A, B.
 void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_b, uint n_b, uint rank)
 {
-    for (uint place = rank; place < end_prefix; place += THREADS)
-        store_source(to + place, place);
+    for (uint position = rank; position < end_prefix; position += THREADS)
+        store_source(to + position, position);
     uint at = to + end_prefix;
     for (uint first = 0; first < n_items; first += THREADS) {
         const bool stayed = first + rank < n_items && stays(first + rank);
         uint total;
         const uint before = group_exclusive_add(uint(stayed), total);
         if (stayed)
-            store_source(at + before, item_place(first + rank));
+            store_source(at + before, item_position(first + rank));
         at += total;
     }
     for (uint b = rank; b < n_b; b += THREADS)

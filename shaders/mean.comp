@@ -26,14 +26,14 @@ void main()
     const uint first = prefix_end(rows);
     const bool live = column < uint(push.dim4);
     vec4 sum = vec4(0.0);
-    for (uint place = first + team; live && place < rows.len; place += teams)
-        sum += in_vec4(x_words[from + place * uint(push.dim4)]);
+    for (uint row = first + team; live && row < rows.len; row += teams)
+        sum += in_vec4(x_words[from + row * uint(push.dim4)]);
     partial_sums[gl_LocalInvocationIndex] = sum;
     barrier();
     sum = vec4(0.0);
     for (uint i = gl_LocalInvocationIndex % RVIT_MEAN_COLUMNS; i < THREADS; i += RVIT_MEAN_COLUMNS)
         sum += partial_sums[i];
     const IN_VEC4 mean = in_encode(first < rows.len ? sum / float(rows.len - first) : vec4(0.0));
-    for (uint place = team; live && place < rows.len; place += teams)
-        x_words[from + place * uint(push.dim4)] = mean;
+    for (uint row = team; live && row < rows.len; row += teams)
+        x_words[from + row * uint(push.dim4)] = mean;
 }

@@ -1,6 +1,5 @@
-// Marks the merge groups of an image that the groups on their left and above do not predict. A team of threads takes one group at a time
-// and compares four pairs of groups at once. Equal values are compared as bits, because a driver may flush denormals or assume that there
-// is no NaN.
+// Marks the merge groups of an image that the groups on their left and above do not predict. A team of threads takes a group at a time and
+// compares four pairs of groups. Equality is tested on bits, because a driver may flush denormals or assume that there is no NaN.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_grids.h"
@@ -117,7 +116,7 @@ void set_mark(uint row, bool kept)
 }
 
 // Marks the group whose first row is `row`, of an image that ends at `past`. All threads must call it.
-void mark_cell(bool live, uint row, uint past)
+void mark_merge_group(bool live, uint row, uint past)
 {
     const int merge = push.merge;
     const int area = merge * merge;
@@ -146,7 +145,7 @@ void mark_cell(bool live, uint row, uint past)
 }
 
 // The first row of a group, from its index in the image in raster order.
-uint row_of_cell(uint first, uint past, uint number)
+uint row_of_merge_group(uint first, uint past, uint number)
 {
     const uint area = uint(push.merge * push.merge);
     const uint row = first + number * area;
@@ -176,7 +175,7 @@ void main()
     const uint teams = THREADS / RVIT_PIXELPRUNE_TEAM;
     if (!RECONSTRUCTS) {
         for (uint start = part * teams; start < n; start += uint(push.groups) * teams)
-            mark_cell(start + team < n, first + (start + team) * area, past);
+            mark_merge_group(start + team < n, first + (start + team) * area, past);
         return;
     }
     // The groups of a diagonal depend on those of the two previous diagonals.
@@ -187,7 +186,7 @@ void main()
         for (uint start = diagonal < columns ? 0 : diagonal - columns + 1; start < end; start += teams) {
             const uint y = start + team;
             const uint unit = y * columns + diagonal - y;
-            mark_cell(y < end && unit < n, y < end && unit < n ? row_of_cell(first, past, unit) : first, past);
+            mark_merge_group(y < end && unit < n, y < end && unit < n ? row_of_merge_group(first, past, unit) : first, past);
         }
         memoryBarrierBuffer();
         barrier();

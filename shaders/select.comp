@@ -1,5 +1,4 @@
-// Scores rows, selects them and writes the output layout in one dispatch: each workgroup marks the rows that an image keeps, and the last
-// one lists them.
+// Scores rows, selects them and writes the output layout in one dispatch: workgroups mark an image's kept rows, the last one lists them.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP

@@ -1,5 +1,4 @@
-// The fused token: the sum of the rows that an image drops, weighted by their scores, in ascending order. It is written to the first of
-// them. Define FUSE_X_BINDING.
+// The fused token: the sum of an image's dropped rows, weighted by scores, in ascending order; replaces the first. Define FUSE_X_BINDING.
 #ifndef FUSE_GLSL
 #define FUSE_GLSL
 

@@ -6,8 +6,7 @@
    is the array's `_at`, in the array's own load unit: four elements for x, weight, out and the like, one for int32 and f32 arrays that are
    not vectors, one 32-bit word for bytes. `live_at` below 0 means that the row count is the capacity.
 
-   A shader for f16 also handles bf16: RVIT_SPEC_BF16 selects which of its arrays hold bf16. Shaders of the matrix tier handle only f16
-   or only bf16. */
+   A shader for f16 also handles bf16: RVIT_SPEC_BF16 selects which of its arrays hold bf16. In the matrix tier it handles one of them. */
 #ifndef RVIT_SHADERS_INTERFACE_H
 #define RVIT_SHADERS_INTERFACE_H
 

@@ -1,5 +1,4 @@
-// Stores eight columns of a row at a time, for the linear shaders of the matrix tier. Define OUT_F16 or IN_I8 if they apply, and include
-// linear.glsl.
+// Stores eight columns of a row at a time, in the matrix tier. Define OUT_F16 and IN_I8 as needed, and include linear.glsl.
 #ifndef LINEAR_VEC8_GLSL
 #define LINEAR_VEC8_GLSL
 

@@ -1,6 +1,5 @@
 // A team of threads that share a row and sum over it, or with TEAM_MAX find its maximum: either a subgroup that visits the workgroup's rows
-// in turn, or an equal share of the workgroup, which uses shared memory and has one row. The sum of a row is computed in the same way
-// wherever the row is.
+// in turn, or an equal share of the workgroup, which uses shared memory and has one row. Sums do not depend on the row's position.
 #ifndef ROW_TEAM_GLSL
 #define ROW_TEAM_GLSL
 

@@ -65,10 +65,10 @@ bool near_anchor(uint first, uint n, uint i)
     return (i == 0 && any_anchor(first, first + line)) || (i == n - 1 && any_anchor(first + n - line, first + n));
 }
 
-// The rows that share the mean of their scores: the place of the first, and how many there are.
-uint unit_begin(uint place)
+// The rows that share the mean of their scores: the position of the first, and how many there are.
+uint unit_begin(uint position)
 {
-    return place - place % uint(push.unit);
+    return position - position % uint(push.unit);
 }
 
 uint unit_len(rvit_sequence image, uint begin)
@@ -82,17 +82,17 @@ float share_of_unit(float sum)
     return push.unit == 1 ? sum : mean;
 }
 
-// The score of the row at this place of an image; 2 is added near anchors, so that they rank before all others.
-float cls_score(rvit_sequence image, uint place)
+// The score of the row at this position of an image; 2 is added near anchors, so that they rank before all others.
+float cls_score(rvit_sequence image, uint position)
 {
     const uint prefix = prefix_end(image);
-    const uint unit = unit_begin(place);
+    const uint unit = unit_begin(position);
     precise float score = cls_attention(image.begin + unit);
     for (uint other = 1; other < unit_len(image, unit); other++)
         score = score + cls_attention(image.begin + unit + other);
     score = share_of_unit(score);
-    if ((FLAGS & RVIT_SELECT_HAS_ANCHORS) != 0 && place >= prefix &&
-        near_anchor(image.begin + prefix, image.len - prefix, place - prefix))
+    if ((FLAGS & RVIT_SELECT_HAS_ANCHORS) != 0 && position >= prefix &&
+        near_anchor(image.begin + prefix, image.len - prefix, position - prefix))
         score = score + 2.0;
     return score;
 }
@@ -168,8 +168,8 @@ void score_units(rvit_sequence image)
             }
             barrier();
         }
-        for (uint place = begin; index % SCORE_TEAM == 0 && place < min(begin + unit, image.len); place++)
-            scores[uint(push.input_at) + image.begin + place] = floatBitsToUint(share_of_unit(sum));
+        for (uint position = begin; index % SCORE_TEAM == 0 && position < min(begin + unit, image.len); position++)
+            scores[uint(push.input_at) + image.begin + position] = floatBitsToUint(share_of_unit(sum));
     }
 }
 
@@ -178,10 +178,10 @@ void score_image(rvit_sequence image)
 {
     const uint index = gl_LocalInvocationIndex;
     if (SCORE == RVIT_SELECT_CLS_ATTENTION || SCORE == RVIT_SELECT_POSITION) {
-        for (uint place = index; place < image.len; place += THREADS)
-            scores[uint(push.input_at) + image.begin + place] =
-                SCORE == RVIT_SELECT_POSITION ? position_scores[uint(push.table_at) + place]
-                                              : floatBitsToUint(cls_score(image, place));
+        for (uint position = index; position < image.len; position += THREADS)
+            scores[uint(push.input_at) + image.begin + position] =
+                SCORE == RVIT_SELECT_POSITION ? position_scores[uint(push.table_at) + position]
+                                              : floatBitsToUint(cls_score(image, position));
         return;
     }
     if (SCORE == RVIT_SELECT_L2 && push.unit > 1) {
@@ -190,11 +190,11 @@ void score_image(rvit_sequence image)
     }
     const uint lane = index % SCORE_TEAM;
     for (uint first = 0; first < image.len; first += THREADS / SCORE_TEAM) {
-        const uint place = first + index / SCORE_TEAM;
-        team_sums[index] = place < image.len ? row_part(image.begin + place, lane) : vec4(0.0);
+        const uint position = first + index / SCORE_TEAM;
+        team_sums[index] = position < image.len ? row_part(image.begin + position, lane) : vec4(0.0);
         barrier();
-        if (lane == 0 && place < image.len)
-            scores[uint(push.input_at) + image.begin + place] = score_of_parts(image.begin + place, index);
+        if (lane == 0 && position < image.len)
+            scores[uint(push.input_at) + image.begin + position] = score_of_parts(image.begin + position, index);
         barrier();
     }
 }

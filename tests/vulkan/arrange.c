@@ -1,5 +1,4 @@
-/* The layout of weights for GEMMs with direct loads: arrange.comp runs on any device, but few devices use the result. Also attention on
-   those few. */
+/* The weight layout for GEMMs with direct loads: any device can run arrange.comp, few use the result. Also attention on those few. */
 #include "vulkan_tests.h"
 
 #include <math.h>
@@ -19,9 +18,9 @@ static rvit_op linear_of(rvit_buffer *weight)
     return op;
 }
 
-/* The position of an element. A block of 64 columns and 64 features has four matrices of columns and four of features; in each, a lane
-   has 16 bytes of two columns. */
-static int place_of(int column, int feature)
+/* The position of an element. A block of 64 x 64 has four matrices of columns and of features; a lane has 16 bytes of two columns in
+   each. */
+static int index_of(int column, int feature)
 {
     const int k = feature % 32, step = feature % 64 / 32 * 2 + k % 8 / 4;
     const int lane = column % 64 / 8 * 4 + k / 8, pair = k % 4 / 2 * 2 + column % 2;
@@ -75,7 +74,7 @@ static void arranged_in_place(void **state)
     assert_int_equal(op.hints.arranged, 1);
     for (int column = 0; column < COLUMNS; column++)
         for (int feature = 0; feature < FEATURES; feature++)
-            assert_int_equal(values[place_of(column, feature)], column * FEATURES + feature);
+            assert_int_equal(values[index_of(column, feature)], column * FEATURES + feature);
     for (int i = 0; i < BEFORE; i++) {
         assert_int_equal(((uint8_t *)rvit_buffer_host(weight))[i], SENTINEL);
         assert_int_equal(((uint8_t *)(values + COLUMNS * FEATURES))[i], SENTINEL);

@@ -55,8 +55,7 @@ static int32_t longest(int kind)
     return low;
 }
 
-/* Runs the op at the longest length on the device and on the CPU: both keep the same rows. The summands have one bit, so that rounding
-   does not matter. */
+/* Compares the kept rows of the longest length on the device and the CPU. The summands have one bit, so that rounding does not matter. */
 static void compare_with_cpu(int kind, int32_t len)
 {
     rvit_device *devices[2] = {H.device[DEVICE], NULL};

@@ -41,7 +41,7 @@ typedef struct app {
     rvit_device *rvit; /* on this device */
 } app;
 
-/* Creates a device with what the driver offers for sharing and, for the tier of this run, for matrices. bare: without any feature or
+/* Creates a device with what the driver offers for sharing and for the matrix tier, if the run uses it. bare: with no feature or
    extension. */
 void app_open(app *a, int bare);
 void app_close(app *a);

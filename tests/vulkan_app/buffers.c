@@ -126,8 +126,7 @@ static void parts(void **state)
     assert_true(largest_difference(results[0], results[2], ROWS * DIM) < 1e-5);
 }
 
-/* A series of copies, each of which reads what the previous one wrote through a wrapper of its own: the library orders them by the
-   VkBuffer. */
+/* A series of copies, each reading what the previous one wrote, through wrappers of their own: ordered by the VkBuffer. */
 static void ordered_across_wrappers(void **state)
 {
     (void)state;

@@ -191,8 +191,7 @@ static rvit_model *toy_model(const toy *m)
 static const toy_spec spec = {
     .dim = 64, .depth = 2, .mlp = 128, .image_size = 32, .patch_size = 8, .n_classes = 7, .stored = RVIT_F32, .seed = 5};
 
-/* A pruned forward in the application's command buffer: images come from the host; logits and kept tokens are read after the
-   application's own wait. */
+/* A pruned forward in the application's command buffer, with images from the host; the application waits before it reads results. */
 static void session_runs(void **state)
 {
     (void)state;
