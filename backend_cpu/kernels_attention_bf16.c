@@ -3,8 +3,8 @@
 
    Keys are packed in blocks. Row tiles of two AMX tiles of queries then compute the logits of all keys of the block, their weights and
    their contribution to the output. Operands are tiles of 16 lines of 64 bytes: left operands hold 16 rows of 32 columns, right operands
-   16 pairs of rows of 16 columns. Which columns form a pair is arbitrary if both sides agree. A pair of weights holds the keys i and i +
-   16 of 32, and a tile of values the even or the odd columns of 32, so that packing needs no shuffles. */
+   16 pairs of rows of 16 columns. Which columns form a pair is arbitrary if both sides agree. A pair of weights holds the keys i and
+   i + 16 of 32, and a tile of values the even or the odd columns of 32, so that packing needs no shuffles. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -53,7 +53,7 @@ INLINE const uint16_t *whole_lines(const uint16_t *lines, int64_t *stride, int64
     return edge;
 }
 
-INLINE uvec load_words(const void *p)
+INLINE uvec load_packed(const void *p)
 {
     uvec words;
     memcpy(&words, p, sizeof words);
@@ -75,7 +75,7 @@ INLINE void pack_keys(const uint16_t *keys, int64_t stride, int64_t n_keys, int6
             vec lines[VL];
             UNROLL
             for (int l = 0; l < VL; l++)
-                lines[l] = (vec)load_words(keys + (i + l) * stride + 2 * j);
+                lines[l] = (vec)load_packed(keys + (i + l) * stride + 2 * j);
             vec_transpose(lines);
             UNROLL
             for (int l = 0; l < VL; l++)
@@ -92,8 +92,8 @@ INLINE void pack_values(const uint16_t *values, int64_t stride, int64_t n_keys, 
     const uint16_t *high = n_keys <= 16 ? NULL : whole_lines(values + 16 * stride, &strides[1], n_keys - 16, n_columns, edges[1]);
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 16; j += VL) {
-            const uvec a = load_words(low + i * strides[0] + 2 * j);
-            const uvec b = high == NULL ? (uvec){0} : load_words(high + i * strides[1] + 2 * j);
+            const uvec a = load_packed(low + i * strides[0] + 2 * j);
+            const uvec b = high == NULL ? (uvec){0} : load_packed(high + i * strides[1] + 2 * j);
             store_packed(even + i * 32 + 2 * j, (a & 0xffff) | b << 16);
             store_packed(odd + i * 32 + 2 * j, a >> 16 | (b & 0xffff0000));
         }

@@ -40,7 +40,7 @@ INLINE void gemm(const rvit_cpu_linear_tile *t, const row_group *g, int two, con
     const char *a0 = g[0].at, *a1 = g[1].at;
     const int64_t stride = sizeof(float) * COLUMNS;
     const panel_lines lines = load_lines(t, before->column, e);
-    const int rows_a_step = (int)((before->rows + n - 1) / n);
+    const int rows_per_step = (int)((before->rows + n - 1) / n);
     int row = 0;
     tile_zero(0);
     tile_zero(1);
@@ -77,7 +77,7 @@ INLINE void gemm(const rvit_cpu_linear_tile *t, const row_group *g, int two, con
         if (two)
             a1 += g[1].step;
         b += PAIR;
-        for (int i = 0; i < rows_a_step && row < before->rows; i++)
+        for (int i = 0; i < rows_per_step && row < before->rows; i++)
             finish_row(t, before, row++, &lines, e);
         for (int i = 0; i < fetched; i++, next += 64)
             __builtin_prefetch(next, 0, 2);
