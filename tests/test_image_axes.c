@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/picture/images.h"
+#include "core/image/images.h"
 
 static rvit_image_axes *new_axes(void)
 {

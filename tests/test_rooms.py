@@ -72,12 +72,12 @@ class RoomsTest(unittest.TestCase):
                    "backend_cpu/x.c:5: backend_cpu may not include core/session/s.h",
                    "core/base/y.c:1: core/base may not include tests/t.h")
 
-    def test_picture(self):
+    def test_diagram(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "rooms.svg")
             files = [("top", 10), ("middle", 20), ("low", 30), ("low", 5)]
             ties = {("top", "middle"), ("middle", "low"), ("top", "low"), ("low", "top")}
-            rooms.rooms_picture.draw(files, ties, {"top": {"middle", "low"}, "middle": {"low"}, "low": set()}, str(path))
+            rooms.rooms_diagram.draw(files, ties, {"top": {"middle", "low"}, "middle": {"low"}, "low": set()}, str(path))
             text = path.read_text()
         self.assertEqual(text.count('class="head"'), 2)  # top needs no arrow to low
         self.assertEqual(text.count('class="wrong"'), 1)

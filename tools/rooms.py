@@ -20,7 +20,7 @@ import pathlib
 import re
 from typing import Iterator, NamedTuple
 
-import rooms_picture
+import rooms_diagram
 
 # A room: the rooms that it may include, with all that these may, and single files. A folder without a row belongs to the room around it;
 # rows may be of folders that do not exist yet.
@@ -31,10 +31,10 @@ ROOMS = {
     "core/contract": "core/base",
     "core/device": "core/contract",
     "core/file": "core/base",
-    "core/picture": "core/contract",
+    "core/image": "core/contract",
     "core/model": "core/file",
     "core/weights": "core/model core/device",
-    "core/plan": "core/weights core/picture",
+    "core/plan": "core/weights core/image",
     "core/forward": "core/plan",
     "core/session": "core/forward",
     "backend_cpu": "core/contract",
@@ -42,7 +42,7 @@ ROOMS = {
     "backend_vulkan": "core/contract shaders",
     "python": "include",
     "tools/options": "include",
-    "tools/cli": "tools/options core/base/quantized.h core/picture/resize_axis.h",
+    "tools/cli": "tools/options core/base/quantized.h core/image/resize_axis.h",
     "tools": "python",  # scripts
     "serving": "tools/cli",
     "bench": "tools/cli python backend_cuda/linear_choose.h",
@@ -212,16 +212,16 @@ def allowed(room: str) -> set[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--picture", metavar="FILE", help="draws the rooms on floors, as SVG")
+    parser.add_argument("--diagram", metavar="FILE", help="draws the rooms on floors, as SVG")
     options = parser.parse_args()
     sources = {file: (read_python if file.endswith(".py") else read_c)(file) for file in find_files()}
     wrong = [f"{file}:{include.line}: {room_of(file)} may not include {include.file}" for file, source in sources.items()
              for include in source.includes if not allowed(room_of(file)) & {include.file, room_of(include.file)}]
     print(*wrong, sep="\n", end="\n" * bool(wrong))
-    if options.picture:
+    if options.diagram:
         ties = {(room_of(file), room_of(include.file)) for file, source in sources.items() for include in source.includes}
-        rooms_picture.draw([(room_of(file), (ROOT / file).read_bytes().count(b"\n")) for file in sources], ties,
-                           {room: allowed(room) for room, _ in ties}, options.picture)
+        rooms_diagram.draw([(room_of(file), (ROOT / file).read_bytes().count(b"\n")) for file in sources], ties,
+                           {room: allowed(room) for room, _ in ties}, options.diagram)
     edges = find_edges(sources)
     circles = find_circles(edges)
     for members in circles:

@@ -5,8 +5,8 @@
 
 #include "core/base/args.h"
 #include "core/base/status.h"
-#include "core/picture/image_axes.h"
-#include "core/picture/image_recipe.h"
+#include "core/image/image_axes.h"
+#include "core/image/image_recipe.h"
 #include "core/plan/native.h"
 #include "core/weights/quantize.h"
 

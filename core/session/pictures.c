@@ -4,7 +4,7 @@
 #include "core/base/status.h"
 #include "core/contract/image_table.h"
 #include "core/device/device.h"
-#include "core/picture/images.h"
+#include "core/image/images.h"
 
 /* The memory of pictures on the device. */
 static rvit_status check_pixels(const rvit_model *model, const rvit_session_desc *desc)

@@ -1,11 +1,11 @@
-/* One pass for each axis, with the weights of core/picture/resize_axis.h. A pass in integers starts at half a unit and clamps to 8 bits. */
+/* One pass for each axis, with the weights of core/image/resize_axis.h. A pass in integers starts at half a unit and clamps to 8 bits. */
 #include "resize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/picture/resize_axis.h"
+#include "core/image/resize_axis.h"
 
 /* The taps of the outputs of one axis. */
 struct taps {

@@ -1,4 +1,4 @@
-#include "core/picture/image_axes.h"
+#include "core/image/image_axes.h"
 
 #include <string.h>
 

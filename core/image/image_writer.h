@@ -1,11 +1,11 @@
 /* What the parts of rvit_images_write share. */
-#ifndef RVIT_CORE_PICTURE_IMAGE_WRITER_H
-#define RVIT_CORE_PICTURE_IMAGE_WRITER_H
+#ifndef RVIT_CORE_IMAGE_IMAGE_WRITER_H
+#define RVIT_CORE_IMAGE_IMAGE_WRITER_H
 
 #include "core/base/status.h"
 #include "core/contract/image_table.h"
-#include "core/picture/image_axes.h"
-#include "core/picture/image_recipe.h"
+#include "core/image/image_axes.h"
+#include "core/image/image_recipe.h"
 
 #define RVIT_IMAGE_REMEMBERED 8
 

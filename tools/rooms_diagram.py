@@ -1,4 +1,4 @@
-"""The picture of rooms.py: rooms on floors, as SVG."""
+"""The diagram of rooms.py: rooms on floors, as SVG."""
 from __future__ import annotations
 
 import collections

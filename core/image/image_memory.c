@@ -1,7 +1,7 @@
 /* The bytes of pictures: in the region already, copied to it, or on the device. */
 #include <string.h>
 
-#include "core/picture/image_writer.h"
+#include "core/image/image_writer.h"
 
 #define refuse rvit_image_refuse
 

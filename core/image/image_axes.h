@@ -1,9 +1,9 @@
 /* Axes of a region of rvit_images_write (core/contract/image_table.h), and those that a session has written before: pictures of sizes that
    it has seen lately need no weights computed. */
-#ifndef RVIT_CORE_PICTURE_IMAGE_AXES_H
-#define RVIT_CORE_PICTURE_IMAGE_AXES_H
+#ifndef RVIT_CORE_IMAGE_IMAGE_AXES_H
+#define RVIT_CORE_IMAGE_IMAGE_AXES_H
 
-#include "core/picture/resize_axis.h"
+#include "core/image/resize_axis.h"
 
 /* Outputs start .. start + n_outputs - 1 of an axis, as they are written. */
 typedef struct rvit_image_window {

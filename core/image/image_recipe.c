@@ -4,7 +4,7 @@
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/status.h"
-#include "core/picture/image_recipe.h"
+#include "core/image/image_recipe.h"
 
 rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
 {

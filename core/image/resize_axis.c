@@ -1,4 +1,4 @@
-#include "core/picture/resize_axis.h"
+#include "core/image/resize_axis.h"
 
 #include <math.h>
 

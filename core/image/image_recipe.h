@@ -1,6 +1,6 @@
 /* Recipes of pictures. */
-#ifndef RVIT_CORE_PICTURE_IMAGE_RECIPE_H
-#define RVIT_CORE_PICTURE_IMAGE_RECIPE_H
+#ifndef RVIT_CORE_IMAGE_IMAGE_RECIPE_H
+#define RVIT_CORE_IMAGE_IMAGE_RECIPE_H
 
 #include <raggedvit/session.h>
 

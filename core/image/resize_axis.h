@@ -1,7 +1,7 @@
 /* The weights by which an axis of a picture is resized with antialiasing, as Pillow and PyTorch compute them: in float64, then rounded to
    fixed point. Needs nothing of the library, so that the command line tool compiles it, too. */
-#ifndef RVIT_CORE_PICTURE_RESIZE_AXIS_H
-#define RVIT_CORE_PICTURE_RESIZE_AXIS_H
+#ifndef RVIT_CORE_IMAGE_RESIZE_AXIS_H
+#define RVIT_CORE_IMAGE_RESIZE_AXIS_H
 
 #include <stdint.h>
 

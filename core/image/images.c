@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/picture/images.h"
+#include "core/image/images.h"
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
-#include "core/picture/image_writer.h"
+#include "core/image/image_writer.h"
 
 _Static_assert(sizeof(rvit_image_entry) == RVIT_IMAGE_ENTRY_WORDS * 4, "an entry has other words than its readers think");
 _Static_assert(RVIT_IMAGE_ENTRY_SIDE == RVIT_IMAGE_MAX_SIDE, "pictures may be larger than their readers think");
