@@ -296,8 +296,8 @@ static void images_that_are_not_square(void **state)
     remove_beside();
 }
 
-/* Each obstacle is named, and lenient passes over none of them. */
-static void all_obstacles(void **state)
+/* Each reason is named, and lenient ignores none of them. */
+static void all_unsupported(void **state)
 {
     (void)state;
     bare(&deit_tiny);
@@ -581,7 +581,7 @@ int main(void)
         cmocka_unit_test(activations),
         cmocka_unit_test(hugging_face_needs_its_config),
         cmocka_unit_test(images_that_are_not_square),
-        cmocka_unit_test(all_obstacles),
+        cmocka_unit_test(all_unsupported),
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),
         cmocka_unit_test(processors_of_several_inputs),

@@ -70,7 +70,7 @@ static rvit_model_info read_files(const char *config, const char *preprocessor, 
 {
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     rvit_facts facts = {0};
-    rvit_obstacles obstacles = {0};
+    rvit_unsupported unsupported = {0};
     rvit_class_names classes = {0};
     rvit_alloc alloc = {0};
     char path[128];
@@ -80,7 +80,7 @@ static rvit_model_info read_files(const char *config, const char *preprocessor, 
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     rvit_alloc_init(&alloc, NULL);
     const rvit_config_source source = {.path = path};
-    const rvit_status status = rvit_config_files(&source, &alloc, &facts, &obstacles, &classes);
+    const rvit_status status = rvit_config_files(&source, &alloc, &facts, &unsupported, &classes);
     rvit_class_names_free(&alloc, &classes);
     if (status != RVIT_OK)
         fail_msg("%s", rvit_status_detail());

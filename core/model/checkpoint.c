@@ -49,7 +49,7 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
 {
     const rvit_tensor_set *set = checkpoint->tensors;
     const char *shown = rvit_tensor_set_path(set);
-    rvit_obstacles *obstacles = &checkpoint->obstacles;
+    rvit_unsupported *unsupported = &checkpoint->unsupported;
     const rvit_config_source source = {path, rvit_tensor_set_metadata(set, "config"), rvit_tensor_set_metadata(set, "architecture"),
                                        desc->config};
     const rvit_family *family = NULL;
@@ -61,14 +61,14 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
         rvit_facts_set_text(&checkpoint->facts, RVIT_FACT_PREFIX, printable, "every tensor's name begins with it, and it is left out");
         rvit_tensor_set_skip_prefix(checkpoint->tensors, prefix);
     }
-    RVIT_TRY(rvit_vit_config_infer(set, family, desc->lenient, checkpoint->used, &checkpoint->config, obstacles));
-    RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, obstacles, &checkpoint->classes));
+    RVIT_TRY(rvit_vit_config_infer(set, family, desc->lenient, checkpoint->used, &checkpoint->config, unsupported));
+    RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, unsupported, &checkpoint->classes));
     const double size[2] = {desc->image_size, desc->image_size};
     if (checkpoint->config.no_table && desc->image_size > 0)
         rvit_facts_set_several(&checkpoint->facts, RVIT_FACT_IMAGE, size, 2, "given: image_size");
-    RVIT_TRY(rvit_describe(shown, &checkpoint->config, &checkpoint->facts, obstacles));
+    RVIT_TRY(rvit_describe(shown, &checkpoint->config, &checkpoint->facts, unsupported));
     if (!desc->describe)
-        RVIT_TRY(rvit_obstacles_status(obstacles, shown));
+        RVIT_TRY(rvit_unsupported_status(unsupported, shown));
     if (desc->image_size == 0 || !checkpoint->config.measured)
         return RVIT_OK;
     RVIT_TRY(set_size(desc, &checkpoint->config));
@@ -250,7 +250,7 @@ rvit_status rvit_checkpoint_fact(const rvit_checkpoint *checkpoint, int32_t inde
 
 const char *rvit_checkpoint_obstacles(const rvit_checkpoint *checkpoint)
 {
-    return checkpoint == NULL ? "" : checkpoint->obstacles.text;
+    return checkpoint == NULL ? "" : checkpoint->unsupported.text;
 }
 
 const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key)

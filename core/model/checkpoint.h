@@ -11,9 +11,9 @@ struct rvit_checkpoint {
     rvit_tensor_set *tensors;
     rvit_vit_config config; /* info.image_size and the fields derived from it are those requested */
     rvit_facts facts;
-    rvit_obstacles obstacles; /* of a checkpoint that was opened to be described alone */
-    uint8_t *used;            /* [tensors]: 1 if the dense forward uses it */
-    rvit_class_names classes; /* of a config.json */
+    rvit_unsupported unsupported; /* of a checkpoint that was opened to be described alone */
+    uint8_t *used;                /* [tensors]: 1 if the dense forward uses it */
+    rvit_class_names classes;     /* of a config.json */
 };
 
 /* Reads a whole tensor of n elements as float32. alloc: used during the call only. BAD_FILE: the tensor is missing or has another size, or

@@ -282,7 +282,7 @@ static rvit_status settle_rotation(const char *path, const rvit_facts *facts, rv
 }
 
 /* The facts without which nothing can be computed. */
-static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     static const struct {
         rvit_fact fact;
@@ -321,19 +321,19 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
         if (needed[i].option != NULL)
             used += (size_t)snprintf(options + used, sizeof options - used, "%s%s", used > 0 ? ", " : "", needed[i].option);
     }
-    if (is_rotary(facts) && !rotation_known(facts) && !obstacles->seen[RVIT_FEATURE_MIXED_ROPE])
+    if (is_rotary(facts) && !rotation_known(facts) && !unsupported->seen[RVIT_FEATURE_MIXED_ROPE])
         at += (size_t)snprintf(what + at, sizeof what - at, "%show its rotary positions turn", at > 0 ? ", " : "");
     if (at == 0)
         return;
     const rvit_fact_value *name = &facts->of[RVIT_FACT_ARCHITECTURE];
-    rvit_obstacles_add(obstacles,
-                       "neither the weights nor a file beside them tell %s: give %s%stimm's name (--architecture), or put the "
-                       "model's config.json beside it%s%s%s",
-                       what, options, used > 0 ? ", or " : "", name->given ? " (the name '" : "", name->given ? name->text : "",
-                       name->given ? "' does not tell)" : "");
+    rvit_unsupported_add(unsupported,
+                         "neither the weights nor a file beside them tell %s: give %s%stimm's name (--architecture), or put the "
+                         "model's config.json beside it%s%s%s",
+                         what, options, used > 0 ? ", or " : "", name->given ? " (the name '" : "", name->given ? name->text : "",
+                         name->given ? "' does not tell)" : "");
 }
 
-static void note_features(const rvit_facts *facts, rvit_obstacles *obstacles)
+static void note_features(const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const struct {
         rvit_fact fact;
@@ -346,11 +346,11 @@ static void note_features(const rvit_facts *facts, rvit_obstacles *obstacles)
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         const rvit_fact_value *f = &facts->of[features[i].fact];
         if (f->given && (int32_t)f->value[0] == features[i].value)
-            rvit_obstacles_feature(obstacles, features[i].feature, f->where);
+            rvit_unsupported_feature(unsupported, features[i].feature, f->where);
     }
 }
 
-static rvit_status settle_heads(const char *path, rvit_model_info *info, const rvit_facts *facts, rvit_obstacles *obstacles)
+static rvit_status settle_heads(const char *path, rvit_model_info *info, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *heads = &facts->of[RVIT_FACT_HEADS];
     if (!heads->given)
@@ -361,7 +361,7 @@ static rvit_status settle_heads(const char *path, rvit_model_info *info, const r
                          heads->where);
     info->head_dim = info->dim / info->n_heads;
     if (info->head_dim > 128 || info->head_dim % 8 != 0)
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_HEAD_DIM, heads->where);
+        rvit_unsupported_feature(unsupported, RVIT_FEATURE_HEAD_DIM, heads->where);
     return RVIT_OK;
 }
 
@@ -452,7 +452,7 @@ static int32_t embedding_dim(const rvit_vit_config *config, const rvit_facts *fa
     return projects || is_siglip(config, architecture) ? info->n_classes : 0;
 }
 
-rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_obstacles *obstacles)
+rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_unsupported *unsupported)
 {
     rvit_model_info *info = &config->info;
     int assumed = 0;
@@ -464,24 +464,24 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
         assumed = assume(config, facts);
         RVIT_TRY(check_position(path, config, facts));
         RVIT_TRY(settle_image(path, config, facts));
-        RVIT_TRY(settle_heads(path, info, facts, obstacles));
+        RVIT_TRY(settle_heads(path, info, facts, unsupported));
         if (info->patch_size % 2 != 0)
-            rvit_obstacles_feature(obstacles, RVIT_FEATURE_PATCH_ODD, weights);
+            rvit_unsupported_feature(unsupported, RVIT_FEATURE_PATCH_ODD, weights);
         if (config->patch_norm && info->n_prefix > 0)
-            rvit_obstacles_feature(obstacles, RVIT_FEATURE_PATCH_NORM, weights);
+            rvit_unsupported_feature(unsupported, RVIT_FEATURE_PATCH_NORM, weights);
     }
     if (config->measured)
-        RVIT_TRY(rvit_settle_merge(path, config, facts, obstacles));
+        RVIT_TRY(rvit_settle_merge(path, config, facts, unsupported));
     facts->of[RVIT_FACT_INPUT].given = 0;
     RVIT_TRY(settle_rotation(path, facts, &config->rope));
     set_usual(config, facts);
     rvit_settle_pooling(config, facts);
     if (config->measured) {
-        RVIT_TRY(rvit_check_pooling(path, config, facts, obstacles));
+        RVIT_TRY(rvit_check_pooling(path, config, facts, unsupported));
         RVIT_TRY(check_parts(path, config, facts));
     }
-    note_unknown(config, facts, obstacles);
-    note_features(facts, obstacles);
+    note_unknown(config, facts, unsupported);
+    note_features(facts, unsupported);
     fill_info(info, facts);
     /* What attention pooling gives is the result where no head follows. */
     config->own_head = info->n_classes > 0;
@@ -490,7 +490,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     info->embedding_dim = embedding_dim(config, facts);
     if (config->measured)
         rvit_vit_name(config);
-    if (assumed && obstacles->n == 0)
+    if (assumed && unsupported->n == 0)
         rvit_log(RVIT_LOG_INFO, "%s: no file tells its heads, activation, eps and pooling: as all published models with these tensors",
                  path);
     return RVIT_OK;

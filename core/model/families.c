@@ -48,14 +48,14 @@ static const struct {
     {"embeds.pos_embed_y", 1, RVIT_FEATURE_FACTORED},
 };
 
-static void note(rvit_obstacles *obstacles, rvit_feature feature, const char *name)
+static void note(rvit_unsupported *unsupported, rvit_feature feature, const char *name)
 {
     char where[sizeof(rvit_shown_text) + 16];
     snprintf(where, sizeof where, "tensor '%s'", rvit_shown(name).text);
-    rvit_obstacles_feature(obstacles, feature, where);
+    rvit_unsupported_feature(unsupported, feature, where);
 }
 
-void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles)
+void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_unsupported *unsupported)
 {
     const size_t n_prefix = strlen(family->prefix);
     for (int32_t i = 0; i < rvit_tensor_set_count(set); i++) {
@@ -65,7 +65,7 @@ void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family,
         const char *rest = strncmp(name, family->prefix, n_prefix) == 0 ? name + n_prefix : name;
         for (size_t j = 0; j < sizeof parts / sizeof *parts; j++)
             if (parts[j].prefix ? strncmp(rest, parts[j].text, strlen(parts[j].text)) == 0 : strstr(name, parts[j].text) != NULL)
-                note(obstacles, parts[j].feature, name);
+                note(unsupported, parts[j].feature, name);
     }
 }
 

@@ -71,7 +71,7 @@ typedef struct rvit_family {
    as training code leaves it, out_prefix is that; else "". Logs which it is, and which comes next. BAD_FILE: no family recognises any. */
 rvit_status rvit_family_detect(const rvit_tensor_set *set, char out_prefix[RVIT_NAME_PREFIX], const rvit_family **out_family);
 /* Notes the parts of the model that names of tensors show, but that the forward does not run. */
-void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles);
+void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_unsupported *unsupported);
 /* Whether a tensor lies beside the model and is no part of it. */
 int rvit_family_ignores(const rvit_family *family, const char *name);
 /* What precedes the number of a merger of an earlier block's rows. */

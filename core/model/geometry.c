@@ -156,10 +156,10 @@ void rvit_vit_name(rvit_vit_config *config)
 }
 
 /* Parts that tensors show only together. */
-static void find_together(const rvit_geometry *g, rvit_obstacles *obstacles)
+static void find_together(const rvit_geometry *g, rvit_unsupported *unsupported)
 {
     if (rvit_geometry_has(g, RVIT_ROLE_DIST) && rvit_geometry_has(g, RVIT_ROLE_REGISTERS))
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_DISTILLED_REGISTERS, "both are there");
+        rvit_unsupported_feature(unsupported, RVIT_FEATURE_DISTILLED_REGISTERS, "both are there");
 }
 
 static void count_dtypes(const rvit_geometry *g, rvit_model_info *info)
@@ -245,7 +245,7 @@ static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used
 }
 
 rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, const rvit_family *family, int32_t lenient, uint8_t *used,
-                                  rvit_vit_config *config, rvit_obstacles *obstacles)
+                                  rvit_vit_config *config, rvit_unsupported *unsupported)
 {
     rvit_geometry g = {.set = set, .path = rvit_tensor_set_path(set), .family = family};
     memset(config, 0, sizeof *config);
@@ -256,11 +256,11 @@ rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, const rvit_family 
     RVIT_TRY(rvit_geometry_count_blocks(&g));
     rvit_geometry_count_deepstack(&g);
     config->info.depth = g.depth;
-    rvit_family_features(set, g.family, obstacles);
-    find_together(&g, obstacles);
+    rvit_family_features(set, g.family, unsupported);
+    find_together(&g, unsupported);
     g.packed = rvit_geometry_is_packed(&g);
-    config->info.gated = g.packed || obstacles->seen[RVIT_FEATURE_GATED];
-    if (obstacles->n > 0)
+    config->info.gated = g.packed || unsupported->seen[RVIT_FEATURE_GATED];
+    if (unsupported->n > 0)
         return RVIT_OK;
     RVIT_TRY(rvit_geometry_find_parts(&g));
     return check_shapes(&g, lenient, used, config);

@@ -31,7 +31,7 @@ static inline int32_t rvit_block_place(const rvit_block_list *list, int32_t bloc
 typedef struct rvit_vit_config {
     const rvit_family *family;
     rvit_model_info info;
-    int32_t measured;             /* 1: all shapes were checked; 0: there are obstacles, and info is not complete */
+    int32_t measured;             /* 1: all shapes were checked; 0: there are unsupported parts, and info is not complete */
     int32_t layer_scale;          /* 1: its blocks scale what they add */
     int32_t qkv_bias, patch_bias; /* 0: there is none */
     int32_t patch_rows;           /* 1: the file's patches are rows of (y, x, channel) */
@@ -57,10 +57,10 @@ typedef struct rvit_vit_config {
 } rvit_vit_config;
 
 /* Fills *config and used [set's tensors]: 1 for each tensor the dense forward uses. Parts that names or shapes show, but that the forward
-   does not run, become obstacles; shapes are then not checked. BAD_FILE: a tensor is missing, misshaped, of a type that holds no weights or
-   unknown, unless lenient and outside of what is computed. */
+   does not run, become unsupported; shapes are then not checked. BAD_FILE: a tensor is missing, misshaped, of a type that holds no weights
+   or unknown, unless lenient and outside of what is computed. */
 rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, const rvit_family *family, int32_t lenient, uint8_t *used,
-                                  rvit_vit_config *config, rvit_obstacles *obstacles);
+                                  rvit_vit_config *config, rvit_unsupported *unsupported);
 /* Fills info.architecture from the rest. */
 void rvit_vit_name(rvit_vit_config *config);
 

@@ -13,7 +13,7 @@ static rvit_status check_same(const char *path, const rvit_facts *facts, rvit_fa
     return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s %d, but it is %s in %s", path, what, (int)value, f->text, f->where);
 }
 
-static rvit_status settle_side(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+static rvit_status settle_side(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *side = &facts->of[RVIT_FACT_MERGE];
     if (!side->given)
@@ -23,8 +23,8 @@ static rvit_status settle_side(const char *path, rvit_vit_config *config, const 
         return rvit_fail(rvit_fact_wrong(side), "%s: the tensors merge rows of %d values in all, but %d x %d rows of %d in %s", path,
                          (int)config->unit_dim, (int)config->merge.side, (int)config->merge.side, (int)config->info.dim, side->where);
     if (config->merge.side != 2)
-        rvit_obstacles_add(obstacles, "the model merges %d x %d patches, which is not supported (%s)", (int)config->merge.side,
-                           (int)config->merge.side, side->where);
+        rvit_unsupported_add(unsupported, "the model merges %d x %d patches, which is not supported (%s)", (int)config->merge.side,
+                             (int)config->merge.side, side->where);
     return RVIT_OK;
 }
 
@@ -42,7 +42,7 @@ static rvit_status settle_windows(const char *path, rvit_vit_config *config, con
     return RVIT_OK;
 }
 
-static rvit_status settle_deepstack(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+static rvit_status settle_deepstack(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *deepstack = &facts->of[RVIT_FACT_DEEPSTACK];
     const rvit_block_list *list = &facts->deepstack;
@@ -57,18 +57,18 @@ static rvit_status settle_deepstack(const char *path, rvit_vit_config *config, c
                              (int)list->blocks[i], (int)config->info.depth);
     for (int32_t i = 1; i < list->n; i++)
         if (list->blocks[i] <= list->blocks[i - 1]) {
-            rvit_obstacles_add(obstacles, "%s lists block %d behind block %d, which is not supported", deepstack->where,
-                               (int)list->blocks[i], (int)list->blocks[i - 1]);
+            rvit_unsupported_add(unsupported, "%s lists block %d behind block %d, which is not supported", deepstack->where,
+                                 (int)list->blocks[i], (int)list->blocks[i - 1]);
             break;
         }
     if (list->n > RVIT_MAX_DEEPSTACK)
-        rvit_obstacles_add(obstacles, "%s lists %d blocks, more than %d are not supported", deepstack->where, (int)list->n,
-                           RVIT_MAX_DEEPSTACK);
+        rvit_unsupported_add(unsupported, "%s lists %d blocks, more than %d are not supported", deepstack->where, (int)list->n,
+                             RVIT_MAX_DEEPSTACK);
     config->merge.deepstack = *list;
     return RVIT_OK;
 }
 
-rvit_status rvit_settle_merge(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_obstacles *obstacles)
+rvit_status rvit_settle_merge(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_unsupported *unsupported)
 {
     if (!config->merges) {
         if (!facts->of[RVIT_FACT_MERGE].given)
@@ -79,12 +79,12 @@ rvit_status rvit_settle_merge(const char *path, rvit_vit_config *config, rvit_fa
     RVIT_TRY(check_same(path, facts, RVIT_FACT_MERGED, config->info.merged_dim, "a width of merged rows of"));
     RVIT_TRY(check_same(path, facts, RVIT_FACT_FRAMES, config->frames, "a number of frames of a patch of"));
     rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, "no model with these tensors has one");
-    RVIT_TRY(settle_side(path, config, facts, obstacles));
+    RVIT_TRY(settle_side(path, config, facts, unsupported));
     RVIT_TRY(settle_windows(path, config, facts));
-    RVIT_TRY(settle_deepstack(path, config, facts, obstacles));
+    RVIT_TRY(settle_deepstack(path, config, facts, unsupported));
     if (config->info.merged_dim % 4 != 0)
-        rvit_obstacles_add(obstacles, "the model has merged rows of %d columns, expected a multiple of 4 (the weights)",
-                           (int)config->info.merged_dim);
+        rvit_unsupported_add(unsupported, "the model has merged rows of %d columns, expected a multiple of 4 (the weights)",
+                             (int)config->info.merged_dim);
     config->info.merge = config->merge.side;
     config->info.window = config->merge.window;
     config->info.patch_frames = config->frames;

@@ -40,13 +40,13 @@ void rvit_settle_pooling(rvit_vit_config *config, rvit_facts *facts)
 }
 
 /* The heads of attention pooling must be of a width that the op takes (rvit_probe). */
-static rvit_status check_map(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+static rvit_status check_map(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *heads = &facts->of[RVIT_FACT_MAP_HEADS], *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];
     if (config->info.n_prefix > 0 && prefix->given && prefix->value[0] == 0)
-        rvit_obstacles_add(obstacles,
-                           "the model has attention pooling of the patches alone, beside prefix tokens, which is not supported (%s)",
-                           prefix->where);
+        rvit_unsupported_add(unsupported,
+                             "the model has attention pooling of the patches alone, beside prefix tokens, which is not supported (%s)",
+                             prefix->where);
     if (!heads->given)
         return RVIT_OK;
     if (config->map_heads < 1 || config->info.dim % config->map_heads != 0)
@@ -54,13 +54,13 @@ static rvit_status check_map(const char *path, const rvit_vit_config *config, co
                          (int)config->info.dim, heads->text, heads->where);
     const int32_t head_dim = config->info.dim / config->map_heads;
     if (head_dim > 192 || head_dim % 4 != 0)
-        rvit_obstacles_add(obstacles, "the model has attention pooling by heads of %d columns, expected a multiple of 4 up to 192 (%s)",
-                           (int)head_dim, heads->where);
+        rvit_unsupported_add(unsupported, "the model has attention pooling by heads of %d columns, expected a multiple of 4 up to 192 (%s)",
+                             (int)head_dim, heads->where);
     return RVIT_OK;
 }
 
 /* What the head reads must be there, and what is there must be read. */
-rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_model_info *info = &config->info;
     const rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
@@ -76,7 +76,7 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, and nothing says that the model has no norm after the last block",
                          path, rvit_family_name(config->family, RVIT_ROLE_NORM_GAMMA, 0, name));
     if (info->final_norm && config->fc_norm)
-        rvit_obstacles_add(obstacles, "the model has two norms after the last block ('norm' and 'fc_norm')");
+        rvit_unsupported_add(unsupported, "the model has two norms after the last block ('norm' and 'fc_norm')");
     if (!pooling->given)
         return RVIT_OK;
     if (kind == RVIT_POOLING_MAP && !config->map)
@@ -85,7 +85,7 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
         return rvit_fail(rvit_fact_wrong(pooling), "%s: the weights have attention pooling, but pooling is %s (%s)", path, pooling->text,
                          pooling->where);
     if (kind == RVIT_POOLING_MAP)
-        RVIT_TRY(check_map(path, config, facts, obstacles));
+        RVIT_TRY(check_map(path, config, facts, unsupported));
     if ((kind == RVIT_POOLING_CLS || kind == RVIT_POOLING_CLS_MEAN) && !config->cls)
         return rvit_fail(rvit_fact_wrong(pooling), "%s: the head reads the CLS row (%s), but the weights have no CLS token", path,
                          pooling->where);
@@ -100,9 +100,9 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
     const int means = kind == RVIT_POOLING_MEAN || kind == RVIT_POOLING_MEAN_NORM || kind == RVIT_POOLING_MEAN_RAW;
     if (means && info->n_prefix > 0 && rvit_facts_integer(facts, RVIT_FACT_POOL_PREFIX) &&
         strstr(prefix->where, "pool_include_prefix") != NULL)
-        rvit_obstacles_add(obstacles, "the model has a mean over the prefix tokens too, which is not supported (%s)", prefix->where);
+        rvit_unsupported_add(unsupported, "the model has a mean over the prefix tokens too, which is not supported (%s)", prefix->where);
     if (kind == RVIT_POOLING_NONE)
-        rvit_obstacles_add(obstacles, "the model has a head on every row, which is not supported (%s)", pooling->where);
+        rvit_unsupported_add(unsupported, "the model has a head on every row, which is not supported (%s)", pooling->where);
     if (kind == RVIT_POOLING_MEAN_NORM && !config->fc_norm)
         return rvit_fail(rvit_fact_wrong(pooling), "%s: the head normalises the mean (%s), but the weights have no fc_norm", path,
                          pooling->where);

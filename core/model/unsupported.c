@@ -28,7 +28,7 @@ static const char *const not_run[RVIT_FEATURE_COUNT] = {
     [RVIT_FEATURE_PATCH_ODD] = "an odd patch size",
 };
 
-static void append(rvit_obstacles *o, const char *format, va_list arguments)
+static void append(rvit_unsupported *o, const char *format, va_list arguments)
 {
     if (o->used < sizeof o->text) {
         o->used += (size_t)snprintf(o->text + o->used, sizeof o->text - o->used, "%s", o->n > 0 ? "; " : "");
@@ -38,24 +38,24 @@ static void append(rvit_obstacles *o, const char *format, va_list arguments)
     o->n++;
 }
 
-void rvit_obstacles_add(rvit_obstacles *obstacles, const char *format, ...)
+void rvit_unsupported_add(rvit_unsupported *unsupported, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    append(obstacles, format, arguments);
+    append(unsupported, format, arguments);
     va_end(arguments);
 }
 
-void rvit_obstacles_feature(rvit_obstacles *obstacles, rvit_feature feature, const char *where)
+void rvit_unsupported_feature(rvit_unsupported *unsupported, rvit_feature feature, const char *where)
 {
-    if (obstacles->seen[feature])
+    if (unsupported->seen[feature])
         return;
-    obstacles->seen[feature] = 1;
+    unsupported->seen[feature] = 1;
     if (not_run[feature] != NULL)
-        rvit_obstacles_add(obstacles, "the model has %s, which is not supported (%s)", not_run[feature], where);
+        rvit_unsupported_add(unsupported, "the model has %s, which is not supported (%s)", not_run[feature], where);
 }
 
-rvit_status rvit_obstacles_status(const rvit_obstacles *obstacles, const char *path)
+rvit_status rvit_unsupported_status(const rvit_unsupported *unsupported, const char *path)
 {
-    return obstacles->n == 0 ? RVIT_OK : rvit_fail(RVIT_UNSUPPORTED, "%s: %s", path, obstacles->text);
+    return unsupported->n == 0 ? RVIT_OK : rvit_fail(RVIT_UNSUPPORTED, "%s: %s", path, unsupported->text);
 }

@@ -29,21 +29,21 @@ typedef enum rvit_feature {
 } rvit_feature;
 
 /* The reasons why a model cannot be run, as one sentence. */
-typedef struct rvit_obstacles {
+typedef struct rvit_unsupported {
     int32_t n, seen[RVIT_FEATURE_COUNT];
     char text[960];
     size_t used;
-} rvit_obstacles;
+} rvit_unsupported;
 
 /* Notes a feature of the model; nothing if the forward runs it, or if it was noted before. where: what shows it ("tensor 'norm_pre.bias'").
  */
-void rvit_obstacles_feature(rvit_obstacles *obstacles, rvit_feature feature, const char *where);
+void rvit_unsupported_feature(rvit_unsupported *unsupported, rvit_feature feature, const char *where);
 /* Notes any other reason. */
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
-void rvit_obstacles_add(rvit_obstacles *obstacles, const char *format, ...);
+void rvit_unsupported_add(rvit_unsupported *unsupported, const char *format, ...);
 /* UNSUPPORTED with all of them; OK if there is none. */
-rvit_status rvit_obstacles_status(const rvit_obstacles *obstacles, const char *path);
+rvit_status rvit_unsupported_status(const rvit_unsupported *unsupported, const char *path);
 
 #endif

@@ -9,7 +9,7 @@
 /* A checkpoint that was opened to be described may be one that cannot be run. */
 static rvit_status check_runs(const rvit_checkpoint *checkpoint)
 {
-    return rvit_obstacles_status(&checkpoint->obstacles, rvit_tensor_set_path(checkpoint->tensors));
+    return rvit_unsupported_status(&checkpoint->unsupported, rvit_tensor_set_path(checkpoint->tensors));
 }
 
 rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *given, rvit_model **out_model)

@@ -84,7 +84,7 @@ rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoi
     RVIT_ENTRY;
     if (model == NULL || checkpoint == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: model or checkpoint is NULL");
-    RVIT_TRY(rvit_obstacles_status(&checkpoint->obstacles, rvit_tensor_set_path(checkpoint->tensors)));
+    RVIT_TRY(rvit_unsupported_status(&checkpoint->unsupported, rvit_tensor_set_path(checkpoint->tensors)));
     RVIT_TRY(check_same(&model->info, &checkpoint->config.info));
     if (model->attention_norm != checkpoint->config.attention_norm || model->mlp_norm != checkpoint->config.mlp_norm)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other norms inside its blocks than the model");

@@ -81,7 +81,7 @@ static void check_pictures(const rvit_model_info *info)
 }
 
 /* The tensors of a plain model, of one without a position table, or of one with attention pooling and a norm of its patches. */
-static void describe(rvit_facts *facts, rvit_obstacles *obstacles, int32_t kind)
+static void describe(rvit_facts *facts, rvit_unsupported *unsupported, int32_t kind)
 {
     const int32_t no_table = kind == NO_TABLE, pooled = kind == POOLED;
     static const rvit_family family = {.name = "timm", .prefix = "", .blocks = "blocks.", .names = {[RVIT_ROLE_POSITION] = "pos_embed"}};
@@ -104,22 +104,22 @@ static void describe(rvit_facts *facts, rvit_obstacles *obstacles, int32_t kind)
                                     .tokens = 197 - pooled,
                                     .final_norm = 1,
                                     .n_classes = 10};
-    if (expect_status_of(rvit_describe("model", &config, facts, obstacles)) != RVIT_OK)
+    if (expect_status_of(rvit_describe("model", &config, facts, unsupported)) != RVIT_OK)
         return;
     const rvit_model_info *info = &config.info;
     check_pictures(info);
     const int32_t has_activation = info->activation >= RVIT_ACTIVATION_GELU && info->activation <= RVIT_ACTIVATION_SILU;
-    if (obstacles->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || !has_activation))
-        fuzz_fail("a model that the forward cannot run has no obstacle");
-    if (obstacles->n == 0 &&
+    if (unsupported->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || !has_activation))
+        fuzz_fail("a model that the forward cannot run is not refused");
+    if (unsupported->n == 0 &&
         (info->image_height < info->patch_size || info->image_width < info->patch_size || info->tokens <= info->n_prefix))
-        fuzz_fail("a model without patches has no obstacle");
-    if (obstacles->n == 0 && pooled && (config.map_heads < 1 || info->dim % config.map_heads != 0 || config.map_activation == 0))
-        fuzz_fail("attention pooling that cannot be run is no obstacle");
-    if (obstacles->n == 0)
+        fuzz_fail("a model without patches is not refused");
+    if (unsupported->n == 0 && pooled && (config.map_heads < 1 || info->dim % config.map_heads != 0 || config.map_activation == 0))
+        fuzz_fail("attention pooling that cannot be run is not refused");
+    if (unsupported->n == 0)
         check_rotation(&config);
-    if ((rvit_obstacles_status(obstacles, "model") == RVIT_OK) != (obstacles->n == 0))
-        fuzz_fail("obstacles and status differ");
+    if ((rvit_unsupported_status(unsupported, "model") == RVIT_OK) != (unsupported->n == 0))
+        fuzz_fail("the reasons and the status differ");
 }
 
 static void check_texts(const rvit_facts *facts)
@@ -139,12 +139,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static rvit_alloc alloc;
     rvit_alloc_init(&alloc, &fuzz_allocator);
     static rvit_facts facts;
-    static rvit_obstacles obstacles;
+    static rvit_unsupported unsupported;
     static rvit_facts facts_too;
-    static rvit_obstacles obstacles_too;
+    static rvit_unsupported unsupported_too;
     rvit_class_names classes = {NULL, 0};
     memset(&facts, 0, sizeof facts);
-    memset(&obstacles, 0, sizeof obstacles);
+    memset(&unsupported, 0, sizeof unsupported);
     char beside[128];
     snprintf(beside, sizeof beside, "%s/model.safetensors", folder);
     rvit_config_source source = {.path = beside};
@@ -159,11 +159,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else
         source = (rvit_config_source){
             .config = which == METADATA ? text : NULL, .architecture = which == NAME ? text : NULL, .given = which == GIVEN ? text : NULL};
-    if (expect_status_of(rvit_config_files(&source, &alloc, &facts, &obstacles, &classes)) == RVIT_OK) {
+    if (expect_status_of(rvit_config_files(&source, &alloc, &facts, &unsupported, &classes)) == RVIT_OK) {
         for (int32_t i = 0; i < N_MODELS; i++) {
             facts_too = facts;
-            obstacles_too = obstacles;
-            describe(&facts_too, &obstacles_too, i);
+            unsupported_too = unsupported;
+            describe(&facts_too, &unsupported_too, i);
         }
     }
     check_texts(&facts);

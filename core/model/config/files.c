@@ -109,12 +109,12 @@ static void read_name(const char *name, rvit_facts *facts)
     (void)rvit_timm_name_facts(name, facts, where);
 }
 
-rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles,
+rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_unsupported *unsupported,
                               rvit_class_names *out_classes)
 {
     const struct rvit_processor_class *processor = NULL;
     int32_t has_processor = 0, found, others;
-    rvit_config_reader r = {NULL, NULL, "", facts, obstacles, &processor, &has_processor, alloc, out_classes};
+    rvit_config_reader r = {NULL, NULL, "", facts, unsupported, &processor, &has_processor, alloc, out_classes};
     if (source->given != NULL)
         return read_text(source->given, "the given config", "given config", alloc, &r);
     /* open_clip's repositories may hold a config.json for transformers too, of weights under other names. */

@@ -134,7 +134,7 @@ static rvit_status read_special(const rvit_config_reader *r, const rvit_json *vi
     if (type->sines_field != NULL)
         RVIT_TRY(rvit_config_bool(r, vision, type->sines_field, &sines));
     if (sines) {
-        rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_SINES, rvit_config_where(r, type->sines_field, where));
+        rvit_unsupported_feature(r->unsupported, RVIT_FEATURE_SINES, rvit_config_where(r, type->sines_field, where));
         rvit_facts_set(r->facts, RVIT_FACT_POSITION, RVIT_POSITION_NONE, where);
     }
     return rvit_config_activation_fact(r, vision, "hidden_act", RVIT_FACT_ACTIVATION);
@@ -185,7 +185,7 @@ rvit_status rvit_config_hf(const rvit_config_reader *reader, const rvit_json *ro
     if (type == NULL) {
         char shown[SHOWN_NAME];
         rvit_printable(shown, sizeof shown, own != NULL ? own : name);
-        rvit_obstacles_add(r.obstacles, "%s: model_type '%s' is not known here", r.name, shown);
+        rvit_unsupported_add(r.unsupported, "%s: model_type '%s' is not known here", r.name, shown);
         return RVIT_OK;
     }
     RVIT_TRY(read_classes(reader, root));

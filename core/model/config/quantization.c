@@ -24,7 +24,7 @@ static rvit_status check_name(const rvit_config_reader *r, const rvit_json *obje
         if (strcmp(known[i], name) == 0)
             return RVIT_OK;
     rvit_printable(shown, sizeof shown, name);
-    rvit_obstacles_add(r->obstacles, "%s is '%s', which is not known here", rvit_config_where(r, field, where), shown);
+    rvit_unsupported_add(r->unsupported, "%s is '%s', which is not known here", rvit_config_where(r, field, where), shown);
     return RVIT_OK;
 }
 

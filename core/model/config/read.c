@@ -203,7 +203,7 @@ rvit_status rvit_config_word_fact(const rvit_config_reader *r, const rvit_json *
         return RVIT_OK;
     }
     rvit_printable(shown, sizeof shown, word);
-    rvit_obstacles_add(r->obstacles, "%s is '%s', which is not known here", where, shown);
+    rvit_unsupported_add(r->unsupported, "%s is '%s', which is not known here", where, shown);
     rvit_facts_set_text(r->facts, fact, shown, where);
     return RVIT_OK;
 }
@@ -231,5 +231,5 @@ void rvit_config_not_understood(const rvit_config_reader *r, const char *field)
 {
     char shown[SHOWN_NAME];
     rvit_printable(shown, sizeof shown, field);
-    rvit_obstacles_add(r->obstacles, "%s: %s%s is not understood", r->name, r->section, shown);
+    rvit_unsupported_add(r->unsupported, "%s: %s%s is not understood", r->name, r->section, shown);
 }

@@ -13,14 +13,14 @@ typedef struct rvit_config_reader {
     const char *name;    /* "config.json" */
     const char *section; /* what stands before a field's name: "vision_config.", "" */
     rvit_facts *facts;
-    rvit_obstacles *obstacles;
+    rvit_unsupported *unsupported;
     const struct rvit_processor_class **processor; /* of the model type; *processor is NULL where none is known */
     int32_t *has_processor;                        /* set once a file has told how images are prepared */
     rvit_alloc *alloc;
     rvit_class_names *classes;
 } rvit_config_reader;
 
-/* "config.json: vision_config.hidden_act", for facts and obstacles. */
+/* "config.json: vision_config.hidden_act", for facts and reasons. */
 const char *rvit_config_where(const rvit_config_reader *r, const char *field, char out[RVIT_FACT_WHERE]);
 /* The same of a field that may be absent: "config.json: pretrained_cfg.crop_mode (default)". */
 const char *rvit_config_where_default(const rvit_config_reader *r, const rvit_json *object, const char *field, char out[RVIT_FACT_WHERE]);
@@ -48,7 +48,8 @@ typedef struct rvit_config_word {
     const char *word;
     int32_t value;
 } rvit_config_word;
-/* Another word becomes an obstacle, in which it is not understood or, with names_it, is named: then nothing weaker may speak instead. */
+/* Another word becomes a reason in `unsupported`, in which it is not understood or, with names_it, is named: then nothing weaker may speak
+ * instead. */
 rvit_status rvit_config_word_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact,
                                   const rvit_config_word *words, int names_it);
 /* A name of an activation. */
@@ -61,7 +62,8 @@ rvit_status rvit_config_timm(const rvit_config_reader *r, const rvit_json *root)
 rvit_status rvit_config_hf(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_open_clip(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root);
-/* How the weights are quantised: the quantization_config of a config.json, a hf_quant_config.json. What is not known becomes an obstacle.
+/* How the weights are quantised: the quantization_config of a config.json, a hf_quant_config.json. What is not known becomes a reason in
+ * `unsupported`.
  */
 rvit_status rvit_config_quantization(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_modelopt(const rvit_config_reader *r, const rvit_json *root);
@@ -75,7 +77,7 @@ typedef struct rvit_config_source {
     const char *given; /* the text of a config.json that takes the place of all these; NULL: none */
 } rvit_config_source;
 /* The caller frees *out_classes, also after a failure. */
-rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles,
+rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_unsupported *unsupported,
                               rvit_class_names *out_classes);
 
 #endif
