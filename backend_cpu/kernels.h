@@ -32,7 +32,7 @@
 /* Bytes of an element. */
 static inline int64_t rvit_cpu_size(rvit_dtype dtype)
 {
-    return dtype == RVIT_F32 ? 4 : rvit_is_bytes(dtype) ? 1 : 2;
+    return dtype == RVIT_F32 ? 4 : rvit_is_quantized(dtype) ? 1 : 2;
 }
 
 typedef enum rvit_cpu_activation { RVIT_CPU_NONE, RVIT_CPU_GELU, RVIT_CPU_SIGMOID } rvit_cpu_activation;

@@ -4,7 +4,7 @@
 #include "backend_cpu/isa.h"
 #include "backend_cpu/norm.h"
 
-_Static_assert(RVIT_MAX_BYTES <= RVIT_CPU_SCRATCH_FLOATS, "a row must fit the scratch memory");
+_Static_assert(RVIT_MAX_QUANTIZED_COLUMNS <= RVIT_CPU_SCRATCH_FLOATS, "a row must fit the scratch memory");
 
 INLINE vec value_and_bias(const void *x, const float *bias, int64_t first, int64_t i, rvit_dtype dtype)
 {

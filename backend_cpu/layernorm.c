@@ -13,7 +13,7 @@ static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread
     rvit_cpu_layernorm_rows rows = job->rows;
     rows.first = begin;
     rows.end = end;
-    if (rvit_is_bytes(rows.out_dtype))
+    if (rvit_is_quantized(rows.out_dtype))
         rvit_cpu_add_saturated(job->saturated, job->device->kernels->layernorm_quantized(&rows, rvit_cpu_scratch(job->device, thread)));
     else
         job->device->kernels->layernorm(&rows);

@@ -210,7 +210,7 @@ static linear_job job_of(const rvit_cpu_device *device, const rvit_linear_args *
     job.in_panels = has_panels(device, a);
     if (job.in_panels)
         job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_panels_i8 : device->kernels->linear_panels_bf16;
-    else if (rvit_is_bytes(a->dtype))
+    else if (rvit_is_quantized(a->dtype))
         job.kernel = a->dtype == RVIT_I8 ? device->kernels->linear_i8 : device->kernels->linear_e4m3;
     else if (!device->use_cblas)
         job.kernel = device->kernels->linear;
@@ -267,7 +267,7 @@ rvit_status rvit_cpu_arrange_weight(rvit_stream *stream, rvit_op *op)
     rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
     const rvit_linear_args *a = &op->linear;
     const int panels = has_panels(device, a);
-    if (device->oracle || (!panels && (device->use_cblas || rvit_is_bytes(a->dtype))))
+    if (device->oracle || (!panels && (device->use_cblas || rvit_is_quantized(a->dtype))))
         return RVIT_OK;
     pthread_mutex_lock(&device->lock);
     op->hints.arranged = (panels ? device->kernels->arrange_panels : device->kernels->arrange)(

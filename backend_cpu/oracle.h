@@ -11,8 +11,8 @@ static inline double load(const void *p, int64_t i, rvit_dtype dtype)
 {
     if (dtype == RVIT_F32)
         return ((const float *)p)[i];
-    if (rvit_is_bytes(dtype))
-        return rvit_of_byte(((const uint8_t *)p)[i], dtype);
+    if (rvit_is_quantized(dtype))
+        return rvit_dequantize_value(((const uint8_t *)p)[i], dtype);
     return dtype == RVIT_F16 ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : rvit_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 

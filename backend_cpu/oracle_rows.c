@@ -20,8 +20,8 @@ static int64_t quantize_values(const float *values, int64_t n, const float *stat
     int64_t n_saturated = 0;
     for (int64_t i = 0; i < n; i++) {
         const float value = scale.inverse == 0.0f ? 0.0f : values[i] * scale.inverse;
-        n_saturated += static_scale != NULL && fabsf(value) > rvit_bytes_max(dtype);
-        out[i] = scale.inverse == 0.0f ? scale.fill : rvit_to_byte(value, dtype);
+        n_saturated += static_scale != NULL && fabsf(value) > rvit_quantized_max(dtype);
+        out[i] = scale.inverse == 0.0f ? scale.fill : rvit_quantize_value(value, dtype);
     }
     return n_saturated;
 }
@@ -41,12 +41,12 @@ static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread
         const oracle_moments m = moments(&norm, x, from * a->dim, a->dtype);
         for (int64_t i = 0; i < a->dim; i++) {
             const double value = i < a->features ? normal(&norm, &m, x, from * a->dim, i, a->dtype) : 0.0;
-            if (rvit_is_bytes(a->out_dtype))
+            if (rvit_is_quantized(a->out_dtype))
                 values[i] = (float)value;
             else
                 store(rvit_cpu_at(a->out), row * a->dim + i, a->out_dtype, value);
         }
-        if (rvit_is_bytes(a->out_dtype))
+        if (rvit_is_quantized(a->out_dtype))
             rvit_cpu_add_saturated(a->saturated, quantize_values(values, a->dim, rvit_cpu_at(a->static_scale), a->out_dtype,
                                                                  (uint8_t *)rvit_cpu_at(a->out) + row * a->dim,
                                                                  (float *)rvit_cpu_at(a->out_scales) + row));

@@ -128,7 +128,7 @@ INLINE int64_t quantize_row(const float *values, int64_t n, ivec largest, const 
             quantized_store(out + i, vec_load(values + i) * scale.inverse, dtype);
         return 0;
     }
-    const vec limit = vec_set(rvit_bytes_max(dtype));
+    const vec limit = vec_set(rvit_quantized_max(dtype));
     ivec saturated = {0};
     for (int64_t i = 0; i < n; i += VL) {
         const vec v = vec_load(values + i) * scale.inverse;

@@ -150,7 +150,7 @@ static rvit_status open_device(rvit_cu_device *device)
     RVIT_TRY(load_kernels(device));
     device->base.takes_ops = rvit_cu_nodes_work(device);
     device->base.transfers = 1;
-    device->base.bytes = RVIT_PRECISION_FP8;
+    device->base.fast_8bit = RVIT_PRECISION_FP8;
     return rvit_cu_lt_open(device);
 }
 
@@ -257,7 +257,7 @@ const rvit_backend_api rvit_backend_cuda = {
     .device_destroy = rvit_cu_device_destroy,
     .device_free_memory = free_memory,
     .supports = rvit_cu_supports,
-    .prefers_bytes = rvit_cu_prefers_quantized,
+    .prefers_quantized = rvit_cu_prefers_quantized,
     .buffer_create = rvit_cu_buffer_create,
     .buffer_destroy = rvit_cu_buffer_destroy,
     .stream_create = rvit_cu_stream_create,

@@ -115,7 +115,7 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     device->base.max_array = max_array(&device->physical.limits);
     device->base.binds_capacity = 1;
-    device->base.bytes = RVIT_PRECISION_AUTO;
+    device->base.fast_8bit = RVIT_PRECISION_AUTO;
     RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
     RVIT_TRY(rvit_vk_dispatch_sizes_open(device, NULL, &device->dispatch_sizes));
     const rvit_detail kept = rvit_detail_keep();

@@ -16,7 +16,7 @@ reached() {
         sed "s|^$source/||" >>"$work/reached"
 }
 folders=core
-for program in test_safetensors test_checkpoint test_config test_byte_tensors test_shards test_pos_embed; do
+for program in test_safetensors test_checkpoint test_config test_quantized_tensors test_shards test_pos_embed; do
     reached "$programs/$program"
 done
 for backend in $backends; do

@@ -7,13 +7,13 @@
 #include "core/base/e4m3.h"
 
 /* The largest number of I8 or E4M3. */
-static inline float rvit_bytes_max(rvit_dtype dtype)
+static inline float rvit_quantized_max(rvit_dtype dtype)
 {
     return dtype == RVIT_I8 ? 127.0f : RVIT_E4M3_MAX;
 }
 
 /* Rows without a value of this size have scale 0. No static scale is smaller, or larger than 1 / this. */
-#define RVIT_BYTES_LEAST 0x1p-100f
+#define RVIT_QUANTIZED_MIN 0x1p-100f
 
 /* A row's scale, and by what its values are multiplied before they are rounded; 0: the bytes are `fill`. */
 typedef struct rvit_row_scale {
@@ -24,17 +24,18 @@ typedef struct rvit_row_scale {
 /* largest: of the absolute values, which are finite; or not finite itself. static_scale: or NULL. */
 static inline rvit_row_scale rvit_row_scale_of(float largest, const float *static_scale, rvit_dtype dtype)
 {
-    if (!isfinite(largest) || (static_scale != NULL && !(*static_scale >= RVIT_BYTES_LEAST && *static_scale <= 1.0f / RVIT_BYTES_LEAST)))
+    if (!isfinite(largest) ||
+        (static_scale != NULL && !(*static_scale >= RVIT_QUANTIZED_MIN && *static_scale <= 1.0f / RVIT_QUANTIZED_MIN)))
         return (rvit_row_scale){NAN, 0.0f, dtype == RVIT_E4M3 ? 0x7f : 0};
     if (static_scale != NULL)
         return (rvit_row_scale){*static_scale, 1.0f / *static_scale, 0};
-    if (largest < RVIT_BYTES_LEAST)
+    if (largest < RVIT_QUANTIZED_MIN)
         return (rvit_row_scale){0.0f, 0.0f, 0};
-    return (rvit_row_scale){largest / rvit_bytes_max(dtype), rvit_bytes_max(dtype) / largest, 0};
+    return (rvit_row_scale){largest / rvit_quantized_max(dtype), rvit_quantized_max(dtype) / largest, 0};
 }
 
 /* A value that has been multiplied by the inverse; not NaN. */
-static inline uint8_t rvit_to_byte(float value, rvit_dtype dtype)
+static inline uint8_t rvit_quantize_value(float value, rvit_dtype dtype)
 {
     if (dtype == RVIT_E4M3)
         return rvit_f32_to_e4m3(value);
@@ -42,7 +43,7 @@ static inline uint8_t rvit_to_byte(float value, rvit_dtype dtype)
     return (uint8_t)(int8_t)(whole < -127.0f ? -127.0f : whole > 127.0f ? 127.0f : whole);
 }
 
-static inline float rvit_of_byte(uint8_t byte, rvit_dtype dtype)
+static inline float rvit_dequantize_value(uint8_t byte, rvit_dtype dtype)
 {
     return dtype == RVIT_E4M3 ? rvit_e4m3_to_f32(byte) : (float)(int8_t)byte;
 }

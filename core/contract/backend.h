@@ -33,10 +33,10 @@ struct rvit_device {
     /* Set by the backend: facts that plans depend on. */
     int32_t reads_mapped; /* ops read mapped memory as fast as the device's */
     int32_t chains_rows; /* consecutive ops may be computed for some rows at a time: arrays of an MLP and of the next qkv may not overlap */
-    int32_t binds_capacity; /* an op binds its arrays at their capacity, so that their memory must reach that far */
-    int32_t widens;         /* types that info.native_dtypes lacks are computed as float32, no faster than that */
-    rvit_precision bytes;   /* the type of 8 bits whose GEMMs take less time than those of 16 bits, with widens only if I8 is in
-                               native_dtypes; RVIT_PRECISION_AUTO: there is none */
+    int32_t binds_capacity;   /* an op binds its arrays at their capacity, so that their memory must reach that far */
+    int32_t widens;           /* types that info.native_dtypes lacks are computed as float32, no faster than that */
+    rvit_precision fast_8bit; /* the type of 8 bits whose GEMMs take less time than those of 16 bits, with widens only if I8 is in
+                             native_dtypes; RVIT_PRECISION_AUTO: there is none */
 };
 
 struct rvit_buffer {
@@ -92,7 +92,7 @@ struct rvit_backend_api {
 
     /* Optional: whether a prepared linear op that makes E4M3, which `supports` allows, takes less time than one that makes 16 bits and
        quantize behind it. It decides by capacities alone. NULL: never. */
-    int (*prefers_bytes)(const rvit_device *device, const rvit_op *linear);
+    int (*prefers_quantized)(const rvit_device *device, const rvit_op *linear);
 
     rvit_status (*buffer_create)(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
     void (*buffer_destroy)(rvit_buffer *buffer);

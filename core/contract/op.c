@@ -119,7 +119,7 @@ static rvit_status check_dtype(const rvit_op *op, const char *name, rvit_dtype d
 static rvit_status check_floats(const rvit_op *op, const char *name, rvit_dtype dtype)
 {
     RVIT_TRY(check_dtype(op, name, dtype));
-    if (rvit_is_bytes(dtype))
+    if (rvit_is_quantized(dtype))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is %s, expected f32, f16 or bf16", rvit_op_name(op->type), name,
                          rvit_dtype_name(dtype));
     return RVIT_OK;
@@ -128,7 +128,7 @@ static rvit_status check_floats(const rvit_op *op, const char *name, rvit_dtype 
 /* The length of rows with scales. */
 static rvit_status check_bytes(const rvit_op *op, const char *name, int64_t n)
 {
-    RVIT_TRY(check_range(op, name, n, 16, RVIT_MAX_BYTES));
+    RVIT_TRY(check_range(op, name, n, 16, RVIT_MAX_QUANTIZED_COLUMNS));
     return check_multiple(op, name, n, 16);
 }
 
@@ -200,7 +200,7 @@ static rvit_status check_dim(const rvit_op *op, const char *name, int64_t dim)
 static rvit_status check_out(const rvit_op *op, const char *name, int64_t n, rvit_dtype dtype, rvit_view scales, rvit_view static_scale,
                              rvit_view saturated)
 {
-    if (rvit_is_bytes(dtype))
+    if (rvit_is_quantized(dtype))
         return check_bytes(op, name, n);
     RVIT_TRY(check_absent(op, "out_scales", scales, "out_dtype", dtype));
     RVIT_TRY(check_absent(op, "static_scale", static_scale, "out_dtype", dtype));
@@ -278,11 +278,11 @@ static rvit_status prepare_preprocess(rvit_op *op)
 static rvit_status prepare_linear(rvit_op *op)
 {
     const rvit_linear_args *a = &op->linear;
-    const int bytes = rvit_is_bytes(a->dtype);
+    const int bytes = rvit_is_quantized(a->dtype);
     if (!bytes && a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s, expected %s (dtype) or f32", rvit_dtype_name(a->out_dtype),
                          rvit_dtype_name(a->dtype));
-    if (bytes && rvit_is_bytes(a->out_dtype) && (a->out_dtype == RVIT_I8 || a->dtype == RVIT_I8))
+    if (bytes && rvit_is_quantized(a->out_dtype) && (a->out_dtype == RVIT_I8 || a->dtype == RVIT_I8))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s with dtype %s, expected f32, f16, bf16 or, with e4m3, e4m3",
                          rvit_dtype_name(a->out_dtype), rvit_dtype_name(a->dtype));
     if (a->out_dtype == RVIT_E4M3 && a->residual.buffer != NULL)
@@ -323,7 +323,7 @@ static rvit_status prepare_layernorm(rvit_op *op)
 static rvit_status prepare_quantize(rvit_op *op)
 {
     const rvit_quantize_args *a = &op->quantize;
-    if (!rvit_is_bytes(a->out_dtype))
+    if (!rvit_is_quantized(a->out_dtype))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "quantize: out_dtype is %s, expected int8 or e4m3", rvit_dtype_name(a->out_dtype));
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_bytes(op, "columns", a->columns));
@@ -701,7 +701,7 @@ static rvit_status prepare_probe(rvit_op *op)
 /* clang-format off */
 #define RVIT_OP(TYPE, name) static rvit_status check_dtypes_##name(const rvit_op *op) { const rvit_##name##_args *a = &op->name; (void)a;
 #define RVIT_DTYPE(name, field, when) if (when) RVIT_TRY(check_floats(op, #field, a->field));
-#define RVIT_DTYPE_OR_BYTES(name, field, when) if (when) RVIT_TRY(check_dtype(op, #field, a->field));
+#define RVIT_DTYPE_OR_QUANTIZED(name, field, when) if (when) RVIT_TRY(check_dtype(op, #field, a->field));
 #define RVIT_OP_END(TYPE, name) return RVIT_OK; }
 #include "core/contract/ops.def"
 

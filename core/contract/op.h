@@ -77,13 +77,13 @@ static inline int64_t rvit_linear_columns(const rvit_linear_args *a)
 }
 
 /* Whether rows of this dtype have scales: I8 and E4M3. */
-static inline int rvit_is_bytes(rvit_dtype dtype)
+static inline int rvit_is_quantized(rvit_dtype dtype)
 {
     return dtype == RVIT_I8 || dtype == RVIT_E4M3;
 }
 
 /* The longest row with a scale. The sum of so many products of two int8 fits in 32 bits. */
-#define RVIT_MAX_BYTES 65536
+#define RVIT_MAX_QUANTIZED_COLUMNS 65536
 
 /* Elements of a row of quantize's x. */
 static inline int64_t rvit_quantize_width(const rvit_quantize_args *a)

@@ -38,7 +38,7 @@ struct rvit_safetensors {
 /* Those that the library has no type for can only be passed over. */
 static const struct {
     const char *name;
-    int32_t bits, dtype, bytes;
+    int32_t bits, dtype, quantized_dtype;
 } dtypes[] = {
     {"BOOL", 8, -1, 0},    {"F4", 4, -1, 0},      {"F6_E2M3", 6, -1, 0},     {"F6_E3M2", 6, -1, 0},     {"U8", 8, -1, 0},
     {"F8_E5M2", 8, -1, 0}, {"F8_E8M0", 8, -1, 0}, {"F8_E4M3FNUZ", 8, -1, 0}, {"F8_E5M2FNUZ", 8, -1, 0}, {"I16", 16, -1, 0},
@@ -151,7 +151,7 @@ static rvit_status read_dtype(const rvit_safetensors *file, const char *name, co
         if (strcmp(value->string, dtypes[i].name) == 0) {
             tensor->dtype_name = dtypes[i].name;
             tensor->dtype = dtypes[i].dtype;
-            tensor->bytes = dtypes[i].bytes;
+            tensor->quantized_dtype = dtypes[i].quantized_dtype;
             *bits = dtypes[i].bits;
             return RVIT_OK;
         }

@@ -14,10 +14,10 @@
 #define RVIT_SAFETENSORS_MAX_HEADER 100000000
 
 typedef struct rvit_file_tensor {
-    const char *name;       /* UTF-8, 1 to 1024 bytes */
-    const char *dtype_name; /* "F16": static */
-    int32_t dtype;          /* an rvit_dtype, or -1: a type that is not read as float32 */
-    int32_t bytes;          /* then RVIT_I8 or RVIT_E4M3: numbers that need scales (scaled_tensors.h); 0: neither */
+    const char *name;        /* UTF-8, 1 to 1024 bytes */
+    const char *dtype_name;  /* "F16": static */
+    int32_t dtype;           /* an rvit_dtype, or -1: a type that is not read as float32 */
+    int32_t quantized_dtype; /* then RVIT_I8 or RVIT_E4M3: numbers that need scales (quantized_tensors.h); 0: neither */
     int32_t rank;
     int64_t shape[RVIT_SAFETENSORS_MAX_RANK];
     int64_t n_elements;

@@ -7,9 +7,9 @@
 #include "core/forward/windows.h"
 
 /* Where the rows of bytes are that a block's linear layer takes. */
-static rvit_view bytes_for(const forward *f, rvit_block_linear linear)
+static rvit_view quantized_for(const forward *f, rvit_block_linear linear)
 {
-    return linear == RVIT_BLOCK_FC2 ? f->hidden_bytes : f->bytes;
+    return linear == RVIT_BLOCK_FC2 ? f->hidden_quantized : f->quantized;
 }
 
 static rvit_status trace_input(const forward *f, rvit_block_linear linear, rvit_view x)
@@ -32,9 +32,9 @@ static rvit_op block_linear_op(const forward *f, rvit_block_linear linear, rvit_
     args.in_features = rvit_block_inputs(f->model, linear);
     if (args.out_features == 0)
         args.out_features = rvit_block_outputs(f->model, linear);
-    args.x = rvit_is_bytes(w->dtype) ? bytes_for(f, linear) : x;
+    args.x = rvit_is_quantized(w->dtype) ? quantized_for(f, linear) : x;
     args.weight = w->weight;
-    if (rvit_is_bytes(w->dtype)) {
+    if (rvit_is_quantized(w->dtype)) {
         args.x_scales = f->scales;
         args.weight_scales = w->scales;
     }
@@ -53,15 +53,15 @@ static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit
 }
 
 /* Whether a block's linear layer takes rows of bytes. */
-static int takes_bytes(const forward *f, rvit_block_linear linear)
+static int takes_quantized(const forward *f, rvit_block_linear linear)
 {
-    return rvit_is_bytes(f->model->blocks[f->block].linears[linear].dtype);
+    return rvit_is_quantized(f->model->blocks[f->block].linears[linear].dtype);
 }
 
 /* Whether the MLP's activation is applied where its rows become bytes, rather than at the end of fc1. */
 static int activates_late(const forward *f)
 {
-    return takes_bytes(f, RVIT_BLOCK_FC2) && !f->model->mlp_norm;
+    return takes_quantized(f, RVIT_BLOCK_FC2) && !f->model->mlp_norm;
 }
 
 /* The hidden layer of an MLP. */
@@ -110,7 +110,7 @@ static rvit_status quantize(const forward *f, rvit_block_linear linear, rvit_vie
     args.columns = rvit_block_inputs(f->model, linear);
     args.x = x;
     args.static_scale = w->input_scale;
-    args.out = bytes_for(f, linear);
+    args.out = quantized_for(f, linear);
     args.out_scales = f->scales;
     if (w->input_scale.buffer != NULL && !w->bounded)
         args.saturated = f->saturated;
@@ -123,9 +123,9 @@ static void norm_for(const forward *f, rvit_block_linear linear, rvit_view other
     const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
     args->out_dtype = w->dtype;
     args->out = otherwise;
-    if (!rvit_is_bytes(w->dtype))
+    if (!rvit_is_quantized(w->dtype))
         return;
-    args->out = bytes_for(f, linear);
+    args->out = quantized_for(f, linear);
     args->out_scales = f->scales;
     args->static_scale = w->input_scale;
     if (w->input_scale.buffer != NULL && !w->bounded)
@@ -168,19 +168,19 @@ static rvit_status project(const forward *f, const rvit_block_weights *w)
     rvit_view rows = f->normed;
     if (f->model->attention_norm)
         RVIT_TRY(inner_norm(f, rows, dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)dim, RVIT_BLOCK_PROJ, &rows));
-    else if (takes_bytes(f, RVIT_BLOCK_PROJ))
+    else if (takes_quantized(f, RVIT_BLOCK_PROJ))
         RVIT_TRY(quantize(f, RVIT_BLOCK_PROJ, rows, (rvit_quantize_args)RVIT_QUANTIZE_ARGS_INIT));
     return add_block_linear(f, RVIT_BLOCK_PROJ, rows);
 }
 
 /* The hidden layer that writes the bytes which fc2 takes, with their scales behind them in the wide array: those that it reads stay where
    they are. Whether the device has it and is faster with it; nothing is gated, and nobody asks for the inputs. */
-static int makes_bytes(const forward *f, rvit_op *op)
+static int writes_quantized(const forward *f, rvit_op *op)
 {
     const rvit_model *model = f->model;
     const rvit_backend_api *api = f->stream->device->api;
     const rvit_linear_weights *fc1 = &model->blocks[f->block].linears[RVIT_BLOCK_FC1], *fc2 = fc1 + (RVIT_BLOCK_FC2 - RVIT_BLOCK_FC1);
-    if (f->plan->desc.trace == RVIT_TRACE_INPUTS || api->prefers_bytes == NULL || !activates_late(f) || model->info.gated ||
+    if (f->plan->desc.trace == RVIT_TRACE_INPUTS || api->prefers_quantized == NULL || !activates_late(f) || model->info.gated ||
         fc1->dtype != RVIT_E4M3 || fc2->dtype != RVIT_E4M3 || fc2->input_scale.buffer == NULL)
         return 0;
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
@@ -193,7 +193,7 @@ static int makes_bytes(const forward *f, rvit_op *op)
     if (!fc2->bounded)
         args.saturated = f->saturated;
     *op = block_linear_op(f, RVIT_BLOCK_FC1, f->normed, args);
-    return api->supports(f->stream->device, op) == NULL && api->prefers_bytes(f->stream->device, op);
+    return api->supports(f->stream->device, op) == NULL && api->prefers_quantized(f->stream->device, op);
 }
 
 /* x += the MLP of normed rows. */
@@ -202,9 +202,9 @@ static rvit_status mlp(const forward *f, const rvit_block_weights *w)
     const rvit_model *model = f->model;
     rvit_view rows = f->hidden;
     rvit_op op;
-    if (makes_bytes(f, &op)) {
+    if (writes_quantized(f, &op)) {
         forward behind = *f;
-        behind.hidden_bytes = op.linear.out;
+        behind.hidden_quantized = op.linear.out;
         behind.scales = op.linear.out_scales;
         RVIT_TRY(rvit_stream_add(f->stream, &op));
         return add_block_linear(&behind, RVIT_BLOCK_FC2, rows);
@@ -212,7 +212,7 @@ static rvit_status mlp(const forward *f, const rvit_block_weights *w)
     RVIT_TRY(hidden(f));
     if (model->mlp_norm) {
         RVIT_TRY(inner_norm(f, rows, model->info.mlp_dim, w->mlp_norm_gamma, w->mlp_norm_beta, model->mlp_width, RVIT_BLOCK_FC2, &rows));
-    } else if (takes_bytes(f, RVIT_BLOCK_FC2)) {
+    } else if (takes_quantized(f, RVIT_BLOCK_FC2)) {
         rvit_quantize_args args = RVIT_QUANTIZE_ARGS_INIT;
         args.activation = model->info.activation;
         args.gated = model->info.gated;
@@ -406,8 +406,8 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.normed = view(&f, plan->normed);
     f.wide = view(&f, plan->wide);
     f.hidden = at(f.wide, plan->segments[0].rows * rvit_model_hidden_begin(model) * rvit_dtype_size(model->dtype));
-    f.bytes = view(&f, plan->bytes);
-    f.hidden_bytes = at(f.bytes, plan->segments[0].rows * model->info.dim);
+    f.quantized = view(&f, plan->bytes);
+    f.hidden_quantized = at(f.quantized, plan->segments[0].rows * model->info.dim);
     f.scales = view(&f, plan->scales);
     f.saturated = view(&f, plan->saturated);
     f.unit_cu_seqlens = view(&f, plan->unit_cu_seqlens);

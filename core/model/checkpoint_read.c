@@ -5,7 +5,7 @@
 #include "core/base/half.h"
 #include "core/base/printable.h"
 #include "core/base/status.h"
-#include "core/file/scaled_tensors.h"
+#include "core/file/quantized_tensors.h"
 #include "core/model/checkpoint.h"
 #include "core/model/pos_embed.h"
 
@@ -26,23 +26,24 @@ typedef struct chunk {
 
 static rvit_status read_scales(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const rvit_file_tensor *tensor, chunk *c)
 {
-    if (tensor->bytes == 0)
+    if (tensor->quantized_dtype == 0)
         return RVIT_OK;
     c->scales = rvit_alloc_array(alloc, (size_t)tensor->shape[0], sizeof *c->scales);
-    return c->scales == NULL ? RVIT_OUT_OF_HOST_MEMORY : rvit_bytes_scales(checkpoint->tensors, tensor->name, tensor->shape[0], c->scales);
+    return c->scales == NULL ? RVIT_OUT_OF_HOST_MEMORY
+                             : rvit_quantized_scales(checkpoint->tensors, tensor->name, tensor->shape[0], c->scales);
 }
 
 static rvit_status convert_some(const rvit_checkpoint *checkpoint, int32_t index, int64_t first, int64_t n, rvit_dtype dtype, chunk *c,
                                 void *out)
 {
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(checkpoint->tensors, index);
-    const int64_t size = tensor->bytes != 0 ? 1 : rvit_dtype_size((rvit_dtype)tensor->dtype);
+    const int64_t size = tensor->quantized_dtype != 0 ? 1 : rvit_dtype_size((rvit_dtype)tensor->dtype);
     for (int64_t done = 0; done < n; done += CHUNK) {
         const int64_t some = n - done < CHUNK ? n - done : CHUNK;
         float *values = dtype == RVIT_F32 ? (float *)out + done : c->values;
         RVIT_TRY(rvit_tensor_set_read(checkpoint->tensors, index, (first + done) * size, some * size, c->bytes));
-        if (tensor->bytes != 0)
-            rvit_bytes_values(tensor, c->bytes, c->scales, first + done, some, values);
+        if (tensor->quantized_dtype != 0)
+            rvit_quantized_values(tensor, c->bytes, c->scales, first + done, some, values);
         else
             rvit_values_of(c->bytes, tensor->dtype, some, values);
         if (dtype != RVIT_F32)
@@ -77,7 +78,7 @@ rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_al
     if (index < 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing", path, rvit_shown(name).text);
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
-    if (tensor->dtype < 0 && tensor->bytes == 0)
+    if (tensor->dtype < 0 && tensor->quantized_dtype == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", path, rvit_shown(name).text,
                          tensor->dtype_name);
     if (tensor->n_elements != n)

@@ -6,7 +6,7 @@
 
 #include "core/base/printable.h"
 #include "core/base/status.h"
-#include "core/file/scaled_tensors.h"
+#include "core/file/quantized_tensors.h"
 #include "core/model/layers.h"
 #include "core/model/shapes.h"
 
@@ -31,21 +31,22 @@ static rvit_status check_missing(const rvit_geometry *g)
     return RVIT_OK;
 }
 
-static rvit_status check_dtype(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, uint8_t *used, int32_t *bytes)
+static rvit_status check_dtype(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, uint8_t *used,
+                               int32_t *quantized_dtype)
 {
     if (tensor->dtype >= 0)
         return RVIT_OK;
-    if (!rvit_role_may_have_bytes(role))
+    if (!rvit_role_may_be_quantized(role))
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16%s", g->path, tensor->name,
-                         tensor->dtype_name, tensor->bytes != 0 ? ", only those of the blocks' linear layers 8 bits" : "");
-    if (tensor->bytes == 0)
+                         tensor->dtype_name, tensor->quantized_dtype != 0 ? ", only those of the blocks' linear layers 8 bits" : "");
+    if (tensor->quantized_dtype == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights of blocks are F32, F16, BF16, I8 or F8_E4M3", g->path,
                          tensor->name, tensor->dtype_name);
-    if (*bytes != 0 && *bytes != tensor->bytes)
+    if (*quantized_dtype != 0 && *quantized_dtype != tensor->quantized_dtype)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s, but others have 8 bits of another kind", g->path, tensor->name,
                          tensor->dtype_name);
-    *bytes = tensor->bytes;
-    return rvit_bytes_check(g->set, tensor->name, used);
+    *quantized_dtype = tensor->quantized_dtype;
+    return rvit_quantized_check(g->set, tensor->name, used);
 }
 
 /* Checks one tensor against its place and marks it. */
@@ -61,7 +62,7 @@ static rvit_status check_tensor(const rvit_geometry *g, rvit_role role, int32_t 
         rvit_format_shape(found, tensor->rank, tensor->shape);
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape %s, found %s", g->path, name, want, found);
     }
-    RVIT_TRY(check_dtype(g, role, tensor, used, &config->bytes));
+    RVIT_TRY(check_dtype(g, role, tensor, used, &config->quantized_dtype));
     used[rvit_tensor_set_find(g->set, name)] = 1;
     config->info.n_parameters += tensor->n_elements;
     return RVIT_OK;

@@ -52,7 +52,7 @@ typedef struct rvit_vit_config {
     int32_t position_prefix;                    /* rows of the position table for prefix tokens: the first of it, of the first of them */
     int32_t position_rows, position_choices[2]; /* rows of the table, and what position_prefix may be */
     int32_t trained[2];                         /* its grid: lines, columns */
-    int32_t bytes;                              /* RVIT_I8 or RVIT_E4M3: that of the weights of blocks that have 8 bits; 0: none has */
+    int32_t quantized_dtype;                    /* RVIT_I8 or RVIT_E4M3: that of the weights of blocks that have 8 bits; 0: none has */
     char missing_predictor[RVIT_NAME_SIZE];     /* the tensor that keeps predictor info.n_predictors from being complete */
 } rvit_vit_config;
 

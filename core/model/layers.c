@@ -9,7 +9,7 @@ static const struct {
                                   [RVIT_BLOCK_FC1] = {2, {RVIT_ROLE_GATE_WEIGHT, RVIT_ROLE_FC1_WEIGHT}},
                                   [RVIT_BLOCK_FC2] = {1, {RVIT_ROLE_FC2_WEIGHT}}};
 
-int rvit_role_may_have_bytes(rvit_role role)
+int rvit_role_may_be_quantized(rvit_role role)
 {
     for (int i = 0; i < RVIT_N_BLOCK_LINEARS; i++)
         for (int part = 0; part < layers[i].n; part++)

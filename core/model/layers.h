@@ -11,6 +11,6 @@ typedef enum rvit_block_linear { RVIT_BLOCK_QKV, RVIT_BLOCK_PROJ, RVIT_BLOCK_FC1
 enum { RVIT_LAYER_PARTS = 3 };
 int rvit_layer_parts(const rvit_family *family, rvit_block_linear linear, rvit_role parts[RVIT_LAYER_PARTS]);
 /* Whether a file may have the tensor in 8 bits: it is a weight of a block's linear layer, or a part of one. */
-int rvit_role_may_have_bytes(rvit_role role);
+int rvit_role_may_be_quantized(rvit_role role);
 
 #endif

@@ -3,30 +3,30 @@
 #include <string.h>
 
 #include "core/base/quantized.h"
-#include "core/file/scaled_tensors.h"
+#include "core/file/quantized_tensors.h"
 #include "core/model/checkpoint.h"
 #include "core/weights/file_scales.h"
 
 /* The layer's parts that are bytes. */
-static int byte_parts(const rvit_vit_config *config, const rvit_tensor_set *set, int32_t block, rvit_block_linear linear, int *out_n,
-                      char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE])
+static int quantized_parts(const rvit_vit_config *config, const rvit_tensor_set *set, int32_t block, rvit_block_linear linear, int *out_n,
+                           char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE])
 {
     rvit_role roles[RVIT_LAYER_PARTS];
     const int n = rvit_layer_parts(config->family, linear, roles);
     int found = 0;
     for (int i = 0; i < n; i++) {
         const int32_t index = rvit_tensor_set_find(set, rvit_family_name(config->family, roles[i], block, names[found]));
-        found += index >= 0 && rvit_tensor_set_tensor(set, index)->bytes != 0;
+        found += index >= 0 && rvit_tensor_set_tensor(set, index)->quantized_dtype != 0;
     }
     *out_n = n;
     return found;
 }
 
-int rvit_file_has_bytes(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear)
+int rvit_file_layer_is_quantized(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear)
 {
     char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE];
     int n;
-    return byte_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) == n;
+    return quantized_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) == n;
 }
 
 /* What the parts say of their inputs, which are the same: the largest scale, so that nothing is cut off. */
@@ -36,7 +36,7 @@ static rvit_status input_scale(const rvit_checkpoint *checkpoint, int n, char na
     *out_scale = 0.0f;
     for (int i = 0; i < n; i++) {
         float scale;
-        RVIT_TRY(rvit_bytes_input_scale(checkpoint->tensors, names[i], &scale));
+        RVIT_TRY(rvit_quantized_input_scale(checkpoint->tensors, names[i], &scale));
         n_given += scale > 0.0f;
         *out_scale = scale > *out_scale ? scale : *out_scale;
     }
@@ -53,9 +53,9 @@ static rvit_status has_one_scale(const rvit_checkpoint *checkpoint, rvit_block_l
     float first = 0.0f, scale;
     *out = !(checkpoint->config.layer_scale && (linear == RVIT_BLOCK_PROJ || linear == RVIT_BLOCK_FC2));
     for (int i = 0; i < n && *out; i++) {
-        *out = rvit_bytes_n_scales(checkpoint->tensors, names[i]) == 1;
+        *out = rvit_quantized_n_scales(checkpoint->tensors, names[i]) == 1;
         if (*out)
-            RVIT_TRY(rvit_bytes_scales(checkpoint->tensors, names[i], 1, &scale));
+            RVIT_TRY(rvit_quantized_scales(checkpoint->tensors, names[i], 1, &scale));
         first = i == 0 ? scale : first;
         *out = *out && scale == first;
     }
@@ -67,7 +67,7 @@ rvit_status rvit_file_scales_of(const rvit_checkpoint *checkpoint, int32_t block
     char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE];
     int n;
     memset(out, 0, sizeof *out);
-    if (byte_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) < n)
+    if (quantized_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) < n)
         return RVIT_OK;
     out->given = 1;
     RVIT_TRY(has_one_scale(checkpoint, linear, n, names, &out->one));
@@ -83,8 +83,8 @@ static rvit_status fold_layer_scale(const rvit_weights_loader *l, int32_t block,
     RVIT_TRY(rvit_weights_read(l, linear == RVIT_BLOCK_PROJ ? RVIT_ROLE_SCALE1 : RVIT_ROLE_SCALE2, block, dim, l->more));
     for (int64_t row = 0; row < dim; row++) {
         scales[row] *= fabsf(l->more[row]);
-        if (scales[row] < RVIT_BYTES_LEAST)
-            scales[row] = RVIT_BYTES_LEAST;
+        if (scales[row] < RVIT_QUANTIZED_MIN)
+            scales[row] = RVIT_QUANTIZED_MIN;
     }
     return RVIT_OK;
 }
@@ -110,11 +110,11 @@ rvit_status rvit_file_weight_scales(const rvit_weights_loader *l, int32_t block,
     int n;
     int64_t rows = 0;
     const rvit_tensor_set *set = l->checkpoint->tensors;
-    if (byte_parts(&l->checkpoint->config, set, block, linear, &n, names) < n)
+    if (quantized_parts(&l->checkpoint->config, set, block, linear, &n, names) < n)
         return RVIT_OK;
     for (int i = 0; i < n; i++) {
         const int64_t some = rvit_tensor_set_tensor(set, rvit_tensor_set_find(set, names[i]))->shape[0];
-        RVIT_TRY(rvit_bytes_scales(set, names[i], some, scales + rows));
+        RVIT_TRY(rvit_quantized_scales(set, names[i], some, scales + rows));
         rows += some;
     }
     rearrange(l, linear, rows, scales);

@@ -5,7 +5,7 @@
 #include "core/weights/loader.h"
 
 /* Whether the file has the layer's weights, all of them, in 8 bits. */
-int rvit_file_has_bytes(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear);
+int rvit_file_layer_is_quantized(const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear);
 /* What the file brings of a layer. */
 typedef struct rvit_file_scales {
     int32_t given, one; /* 1: the rows of the weight have scales; and all the same */

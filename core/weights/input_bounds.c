@@ -79,7 +79,7 @@ rvit_status rvit_weights_bound_input(rvit_weights_loader *l, int32_t block, rvit
             RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_FC1_BIAS, block, mlp, bias));
         bound = bound_of_rows(l->more, n, l->values, bias, mlp);
     }
-    const double scale = bound / rvit_bytes_max(RVIT_E4M3);
-    *out_scale = scale < RVIT_BYTES_LEAST ? RVIT_BYTES_LEAST : (float)scale; /* not finite: no scale, and so what comes of it is NaN */
+    const double scale = bound / rvit_quantized_max(RVIT_E4M3);
+    *out_scale = scale < RVIT_QUANTIZED_MIN ? RVIT_QUANTIZED_MIN : (float)scale; /* not finite: no scale, and so what comes of it is NaN */
     return RVIT_OK;
 }

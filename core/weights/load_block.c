@@ -10,8 +10,8 @@
 typedef struct target {
     rvit_dtype dtype;
     rvit_view *view;
-    rvit_linear_weights *bytes; /* NULL: numbers of dtype */
-    const float *scales;        /* of bytes: those of the file, or NULL */
+    rvit_linear_weights *quantized; /* NULL: numbers of dtype */
+    const float *scales;            /* of bytes: those of the file, or NULL */
 } target;
 
 static target to_view(rvit_dtype dtype, rvit_view *view)
@@ -23,22 +23,23 @@ static rvit_status to_weight(rvit_weights_loader *l, int32_t block, rvit_block_l
 {
     rvit_linear_weights *w = &l->model->blocks[block].linears[linear];
     w->dtype = rvit_block_dtype(l->model, l->checkpoint, block, linear);
-    const int bytes = rvit_is_bytes(w->dtype), given = bytes && rvit_file_has_bytes(l->checkpoint, block, linear);
-    *to = (target){w->dtype, &w->weight, bytes ? w : NULL, given ? l->scales : NULL};
+    const int quantized = rvit_is_quantized(w->dtype), given = quantized && rvit_file_layer_is_quantized(l->checkpoint, block, linear);
+    *to = (target){w->dtype, &w->weight, quantized ? w : NULL, given ? l->scales : NULL};
     return given && l->stream != NULL ? rvit_file_weight_scales(l, block, linear, l->scales) : RVIT_OK;
 }
 
 /* Room for n elements in rows of `columns`. */
 static rvit_status place(rvit_weights_loader *l, int64_t n, int64_t columns, const target *to)
 {
-    return to->bytes != NULL ? rvit_weights_place_bytes(l, n / columns, columns, to->bytes) : rvit_weights_place(l, n, to->dtype, to->view);
+    return to->quantized != NULL ? rvit_weights_place_quantized(l, n / columns, columns, to->quantized)
+                                 : rvit_weights_place(l, n, to->dtype, to->view);
 }
 
 /* Writes n of l->values. */
 static rvit_status write(rvit_weights_loader *l, int64_t n, int64_t columns, const target *to)
 {
-    return to->bytes != NULL ? rvit_weights_write_bytes(l, n / columns, columns, to->scales, to->bytes)
-                             : rvit_weights_write(l, n, to->dtype, *to->view);
+    return to->quantized != NULL ? rvit_weights_write_quantized(l, n / columns, columns, to->scales, to->quantized)
+                                 : rvit_weights_write(l, n, to->dtype, *to->view);
 }
 
 /* The scale of a layer's inputs, if the file has one, or if they have a bound. */
@@ -47,7 +48,7 @@ static rvit_status load_input_scale(rvit_weights_loader *l, int32_t block, rvit_
     rvit_linear_weights *w = &l->model->blocks[block].linears[linear];
     rvit_file_scales file;
     RVIT_TRY(rvit_file_scales_of(l->checkpoint, block, linear, &file));
-    float scale = rvit_is_bytes(w->dtype) ? file.input : 0.0f;
+    float scale = rvit_is_quantized(w->dtype) ? file.input : 0.0f;
     w->bounded = rvit_input_is_bounded(l->model, w->dtype, &file, linear);
     w->one_scale = rvit_inputs_have_one_scale(w->dtype, &file, w->bounded);
     if (scale == 0.0f && !w->bounded)
@@ -88,7 +89,7 @@ static rvit_status load_qkv(rvit_weights_loader *l, rvit_role role, int32_t bloc
 {
     const rvit_model_info *info = &l->model->info;
     const int64_t n = info->dim * columns;
-    if (rvit_weights_has(l, role) && !rearranges(l) && to.bytes == NULL)
+    if (rvit_weights_has(l, role) && !rearranges(l) && to.quantized == NULL)
         return rvit_weights_load(l, role, block, 3 * n, to.dtype, to.view);
     RVIT_TRY(place(l, 3 * n, columns, &to));
     if (l->stream == NULL)
@@ -118,7 +119,7 @@ static rvit_status load_qkv_bias(rvit_weights_loader *l, int32_t block, rvit_lin
 static rvit_status load_scaled(rvit_weights_loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, int64_t padded, target to)
 {
     const int64_t dim = l->model->info.dim;
-    if (!l->checkpoint->config.layer_scale && n == padded && to.bytes == NULL)
+    if (!l->checkpoint->config.layer_scale && n == padded && to.quantized == NULL)
         return rvit_weights_load(l, role, block, dim * n, to.dtype, to.view);
     RVIT_TRY(place(l, dim * padded, padded, &to));
     if (l->stream == NULL)
@@ -141,7 +142,7 @@ static rvit_status load_scaled(rvit_weights_loader *l, rvit_role role, rvit_role
 static rvit_status load_fc1(rvit_weights_loader *l, rvit_role role, rvit_role gate, int32_t block, int64_t columns, target to)
 {
     const int64_t mlp = l->model->info.mlp_dim, width = l->model->mlp_width, parts = l->model->info.gated ? 2 : 1;
-    if (parts == 1 && mlp == width && to.bytes == NULL)
+    if (parts == 1 && mlp == width && to.quantized == NULL)
         return rvit_weights_load(l, role, block, mlp * columns, to.dtype, to.view);
     RVIT_TRY(place(l, parts * width * columns, columns, &to));
     if (l->stream == NULL)

@@ -12,7 +12,7 @@ rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype)
 {
     if (rvit_dtype_size(dtype) == 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)dtype);
-    if (rvit_is_bytes(dtype))
+    if (rvit_is_quantized(dtype))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype is %s, expected f32, f16 or bf16", rvit_dtype_name(dtype));
     rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
     op.linear.dtype = op.linear.out_dtype = dtype;

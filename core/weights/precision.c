@@ -76,7 +76,7 @@ static void fill(rvit_precision_choice *choice, const rvit_device *device, rvit_
     }
 }
 
-static rvit_precision without_bytes(const rvit_device *device, rvit_dtype wide)
+static rvit_precision without_8bit(const rvit_device *device, rvit_dtype wide)
 {
     if (device->widens)
         return is_fast(device, RVIT_BF16) ? RVIT_PRECISION_BF16 : RVIT_PRECISION_F32;
@@ -101,21 +101,22 @@ static int passes(const rvit_model_info *info, rvit_precision precision, char re
 static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint, const wide_type *wide, rvit_precision_choice *out)
 {
     const rvit_model_info *info = &checkpoint->config.info;
-    const rvit_precision bytes = is_fast(device, RVIT_I8) ? device->bytes : RVIT_PRECISION_AUTO, other = without_bytes(device, wide->dtype);
-    if (bytes == RVIT_PRECISION_AUTO) {
+    const rvit_precision fast = is_fast(device, RVIT_I8) ? device->fast_8bit : RVIT_PRECISION_AUTO,
+                         other = without_8bit(device, wide->dtype);
+    if (fast == RVIT_PRECISION_AUTO) {
         fill(out, device, wide->dtype, other);
         snprintf(out->reason, sizeof out->reason, "the device multiplies no 8 bits faster%s%s", wide->reason[0] ? "; " : "", wide->reason);
         return;
     }
-    fill(out, device, wide->dtype, bytes);
+    fill(out, device, wide->dtype, fast);
     if (rvit_quantization_check(device, out->quantization, out->dtype, checkpoint) != RVIT_OK) {
         char shown[sizeof out->reason - 32]; /* the detail begins and ends with what names the culprit */
         rvit_printable(shown, sizeof shown, rvit_status_detail());
-        snprintf(out->reason, sizeof out->reason, "%s cannot be had: %s", rvit_precision_name(bytes), shown);
+        snprintf(out->reason, sizeof out->reason, "%s cannot be had: %s", rvit_precision_name(fast), shown);
         fill(out, device, wide->dtype, other);
-    } else if (checkpoint->config.bytes != 0) {
-        snprintf(out->reason, sizeof out->reason, "the checkpoint's weights are %s", rvit_precision_name(bytes));
-    } else if (!passes(info, bytes, out->reason)) {
+    } else if (checkpoint->config.quantized_dtype != 0) {
+        snprintf(out->reason, sizeof out->reason, "the checkpoint's weights are %s", rvit_precision_name(fast));
+    } else if (!passes(info, fast, out->reason)) {
         fill(out, device, wide->dtype, other);
     }
     const size_t n = strlen(out->reason);

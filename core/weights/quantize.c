@@ -27,7 +27,7 @@ rvit_dtype rvit_block_dtype(const rvit_model *model, const rvit_checkpoint *chec
 {
     if (!kinds[model->info.quantization].linears[linear])
         return model->dtype;
-    const int spared = checkpoint->config.bytes != 0 && !rvit_file_has_bytes(checkpoint, block, linear);
+    const int spared = checkpoint->config.quantized_dtype != 0 && !rvit_file_layer_is_quantized(checkpoint, block, linear);
     return spared ? model->dtype : kinds[model->info.quantization].dtype;
 }
 
@@ -46,18 +46,18 @@ int rvit_model_has_static_scales(const rvit_model *model)
 }
 
 /* Asked of small ops, which every such model has. */
-static const char *lacks(const rvit_device *device, rvit_dtype bytes, rvit_dtype dtype)
+static const char *lacks(const rvit_device *device, rvit_dtype quantized, rvit_dtype dtype)
 {
     rvit_op linear = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
-    linear.linear.dtype = bytes;
+    linear.linear.dtype = quantized;
     linear.linear.out_dtype = dtype;
     linear.linear.rows.capacity = linear.linear.in_features = linear.linear.out_features = 16;
     rvit_op quantize = {.type = RVIT_OP_QUANTIZE, .quantize = RVIT_QUANTIZE_ARGS_INIT};
     quantize.quantize.dtype = dtype;
-    quantize.quantize.out_dtype = bytes;
+    quantize.quantize.out_dtype = quantized;
     quantize.quantize.rows.capacity = quantize.quantize.columns = 16;
     rvit_op layernorm = {.type = RVIT_OP_LAYERNORM, .layernorm = RVIT_LAYERNORM_ARGS_INIT};
-    layernorm.layernorm.out_dtype = bytes;
+    layernorm.layernorm.out_dtype = quantized;
     layernorm.layernorm.rows.capacity = layernorm.layernorm.x_rows = layernorm.layernorm.dim = layernorm.layernorm.features = 16;
     const char *reason = device->api->supports(device, &linear);
     if (reason == NULL)
@@ -68,12 +68,12 @@ static const char *lacks(const rvit_device *device, rvit_dtype bytes, rvit_dtype
 /* Numbers of one kind of 8 bits are poor weights of the other. */
 static rvit_status check_file(rvit_quantization quantization, const rvit_checkpoint *checkpoint)
 {
-    const int32_t bytes = checkpoint->config.bytes;
-    if (quantization == RVIT_QUANTIZATION_NONE || bytes == 0 || bytes == (int32_t)kinds[quantization].dtype)
+    const int32_t quantized = checkpoint->config.quantized_dtype;
+    if (quantization == RVIT_QUANTIZATION_NONE || quantized == 0 || quantized == (int32_t)kinds[quantization].dtype)
         return RVIT_OK;
     return rvit_fail(RVIT_UNSUPPORTED, "%s: its blocks are %s, but quantization is %s: expected %s or none",
-                     rvit_tensor_set_path(checkpoint->tensors), bytes == RVIT_I8 ? "int8" : "fp8", kinds[quantization].name,
-                     bytes == RVIT_I8 ? "int8" : "fp8");
+                     rvit_tensor_set_path(checkpoint->tensors), quantized == RVIT_I8 ? "int8" : "fp8", kinds[quantization].name,
+                     quantized == RVIT_I8 ? "int8" : "fp8");
 }
 
 rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization quantization, rvit_dtype dtype,
@@ -88,12 +88,12 @@ rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization
     if (reason != NULL)
         return rvit_fail(RVIT_UNSUPPORTED, "model desc: quantization is %s, which the device %s (%s) lacks: %s", kinds[quantization].name,
                          device->info.name, rvit_backend_name(device->info.backend), reason);
-    if (info->dim % 16 != 0 || info->dim > RVIT_MAX_BYTES || info->mlp_dim > RVIT_MAX_BYTES)
+    if (info->dim % 16 != 0 || info->dim > RVIT_MAX_QUANTIZED_COLUMNS || info->mlp_dim > RVIT_MAX_QUANTIZED_COLUMNS)
         return rvit_fail(
             RVIT_UNSUPPORTED,
             "model desc: quantization is %s, which takes rows of a multiple of 16 values, up to %d: the model's dim is %d, its "
             "mlp_dim %d",
-            kinds[quantization].name, RVIT_MAX_BYTES, (int)info->dim, (int)info->mlp_dim);
+            kinds[quantization].name, RVIT_MAX_QUANTIZED_COLUMNS, (int)info->dim, (int)info->mlp_dim);
     return check_file(quantization, checkpoint);
 }
 
@@ -111,7 +111,7 @@ rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_che
                 return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of block %d is %s with the checkpoint, in the model %s",
                                  names[i], (int)b, rvit_dtype_name(dtype), rvit_dtype_name(w->dtype));
             const int bounded = rvit_input_is_bounded(model, dtype, &file, i);
-            const int scaled = bounded || (rvit_is_bytes(dtype) && file.input > 0.0f);
+            const int scaled = bounded || (rvit_is_quantized(dtype) && file.input > 0.0f);
             if (bounded != w->bounded || rvit_inputs_have_one_scale(dtype, &file, bounded) != w->one_scale ||
                 scaled != (w->input_scale.buffer != NULL))
                 return rvit_fail(RVIT_INVALID_ARGUMENT,
@@ -127,7 +127,7 @@ int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, i
     return bounded || (dtype == RVIT_E4M3 && file->one && file->input > 0.0f);
 }
 
-rvit_status rvit_weights_place_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w)
+rvit_status rvit_weights_place_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w)
 {
     RVIT_TRY(rvit_weights_place(l, rows * columns, w->dtype, &w->weight));
     return rvit_weights_place(l, rows, RVIT_F32, &w->scales);
@@ -151,7 +151,7 @@ static float scale_of_all(const float *values, int64_t rows, int64_t columns)
         largest = isfinite(of_row) && of_row > largest ? of_row : largest;
     }
     const float scale = largest / RVIT_E4M3_MAX;
-    return scale < RVIT_BYTES_LEAST ? RVIT_BYTES_LEAST : scale;
+    return scale < RVIT_QUANTIZED_MIN ? RVIT_QUANTIZED_MIN : scale;
 }
 
 /* A checkpoint's scale gives the bytes of the checkpoint again. Only int8's -128 has no negative, which a layer scale may ask for: NULL,
@@ -165,15 +165,15 @@ static const float *fitting_scale(const float *given, const float *values, int64
 }
 
 /* Rows of a checkpoint's may have int8's -128. */
-static uint8_t to_weight_byte(float value, const float *given, rvit_dtype dtype)
+static uint8_t quantize_weight(float value, const float *given, rvit_dtype dtype)
 {
-    return given != NULL && dtype == RVIT_I8 && value < -127.5f ? (uint8_t)INT8_MIN : rvit_to_byte(value, dtype);
+    return given != NULL && dtype == RVIT_I8 && value < -127.5f ? (uint8_t)INT8_MIN : rvit_quantize_value(value, dtype);
 }
 
 /* Bytes take the place of values that have been read already. What a row that is not finite gives is NaN: it has the scale NaN or, of
    E4M3, consists of NaN. */
-rvit_status rvit_weights_write_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
-                                     const rvit_linear_weights *w)
+rvit_status rvit_weights_write_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
+                                         const rvit_linear_weights *w)
 {
     float *scales = l->more;
     uint8_t *bytes = (uint8_t *)l->values;
@@ -185,7 +185,7 @@ rvit_status rvit_weights_write_bytes(rvit_weights_loader *l, int64_t rows, int64
         const rvit_row_scale scale = rvit_row_scale_of(largest_of(values, columns), static_scale, w->dtype);
         scales[row] = w->dtype == RVIT_E4M3 ? *static_scale : scale.scale;
         for (int64_t i = 0; i < columns; i++)
-            bytes[row * columns + i] = scale.inverse == 0.0f ? scale.fill : to_weight_byte(values[i] * scale.inverse, own, w->dtype);
+            bytes[row * columns + i] = scale.inverse == 0.0f ? scale.fill : quantize_weight(values[i] * scale.inverse, own, w->dtype);
     }
     RVIT_TRY(rvit_weights_write_raw(l, bytes, rows * columns, w->weight));
     return rvit_weights_write_raw(l, scales, rows * (int64_t)sizeof *scales, w->scales);

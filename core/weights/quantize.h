@@ -21,9 +21,9 @@ rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_che
 int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, int bounded);
 
 /* Room for a weight of bytes, and its scales. */
-rvit_status rvit_weights_place_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w);
+rvit_status rvit_weights_place_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w);
 /* Writes l->values [rows, columns] as bytes; given: scales of the rows, or NULL. Uses l->more. */
-rvit_status rvit_weights_write_bytes(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
-                                     const rvit_linear_weights *w);
+rvit_status rvit_weights_write_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
+                                         const rvit_linear_weights *w);
 
 #endif

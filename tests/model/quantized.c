@@ -238,8 +238,8 @@ static void hidden_layers_write_bytes(void **state)
     rvit_device *device = H.device[DEVICE];
     const rvit_backend_api *api = device->api;
     prefers = refuses = *api;
-    prefers.prefers_bytes = always_prefers;
-    refuses.prefers_bytes = NULL;
+    prefers.prefers_quantized = always_prefers;
+    refuses.prefers_quantized = NULL;
     n_preferred = 0;
     const float *images = toy_images(m, N_IMAGES, 8);
     const rvit_session_desc dense = policy_desc(RVIT_PRUNE_NONE, N_IMAGES), pruned = policy_desc(RVIT_PRUNE_EVIT, N_IMAGES);

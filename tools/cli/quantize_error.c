@@ -12,8 +12,8 @@
 
 float quantize_fixed_scale(const struct quantize *self, const struct quantize_input *input)
 {
-    const float scale = input->largest * (self->dtype == RVIT_E4M3 ? ROOM : 1.0f) / rvit_bytes_max(self->dtype);
-    return scale >= RVIT_BYTES_LEAST ? scale : RVIT_BYTES_LEAST;
+    const float scale = input->largest * (self->dtype == RVIT_E4M3 ? ROOM : 1.0f) / rvit_quantized_max(self->dtype);
+    return scale >= RVIT_QUANTIZED_MIN ? scale : RVIT_QUANTIZED_MIN;
 }
 
 static float largest_of(const float *values, int64_t n)
@@ -27,17 +27,17 @@ static float largest_of(const float *values, int64_t n)
 void quantize_round_weight(const struct quantize *self, struct quantize_layer *layer)
 {
     const float of_all = largest_of(layer->weight, layer->rows * layer->columns) / RVIT_E4M3_MAX;
-    const float same = of_all >= RVIT_BYTES_LEAST ? of_all : RVIT_BYTES_LEAST;
+    const float same = of_all >= RVIT_QUANTIZED_MIN ? of_all : RVIT_QUANTIZED_MIN;
     double squares = 0, errors = 0;
     for (int64_t r = 0; r < layer->rows; r++) {
         const float *w = layer->weight + r * layer->columns;
         const rvit_row_scale scale = rvit_row_scale_of(largest_of(w, layer->columns), layer->n_scales == 1 ? &same : NULL, self->dtype);
-        const float used = scale.scale >= RVIT_BYTES_LEAST ? scale.scale : RVIT_BYTES_LEAST; /* of a row of zeros: any */
+        const float used = scale.scale >= RVIT_QUANTIZED_MIN ? scale.scale : RVIT_QUANTIZED_MIN; /* of a row of zeros: any */
         if (r < layer->n_scales)
             layer->scales[r] = used;
         for (int64_t i = 0; i < layer->columns; i++) {
-            const uint8_t byte = rvit_to_byte(w[i] * scale.inverse, self->dtype);
-            const double error = (double)rvit_of_byte(byte, self->dtype) * (double)used - (double)w[i];
+            const uint8_t byte = rvit_quantize_value(w[i] * scale.inverse, self->dtype);
+            const double error = (double)rvit_dequantize_value(byte, self->dtype) * (double)used - (double)w[i];
             layer->bytes[r * layer->columns + i] = byte;
             squares += (double)w[i] * (double)w[i];
             errors += error * error;
@@ -57,12 +57,13 @@ int quantize_compare_products(const struct quantize *self, struct quantize_layer
         const float *x = input->samples + s * columns;
         const rvit_row_scale scale = rvit_row_scale_of(largest_of(x, columns), self->fixed ? &fixed : NULL, self->dtype);
         for (int64_t i = 0; i < columns; i++)
-            inputs[s * columns + i] = rvit_of_byte(rvit_to_byte(x[i] * scale.inverse, self->dtype), self->dtype) * scale.scale;
+            inputs[s * columns + i] =
+                rvit_dequantize_value(rvit_quantize_value(x[i] * scale.inverse, self->dtype), self->dtype) * scale.scale;
     }
     for (int64_t r = 0; rounded && weight && inputs && r < layer->rows; r++) {
         const float *w = layer->weight + r * columns, own = layer->scales[layer->n_scales == 1 ? 0 : r];
         for (int64_t i = 0; i < columns; i++)
-            rounded[i] = rvit_of_byte(layer->bytes[r * columns + i], self->dtype) * own;
+            rounded[i] = rvit_dequantize_value(layer->bytes[r * columns + i], self->dtype) * own;
         for (int64_t s = 0; s < input->n_samples; s++) {
             const float *x = input->samples + s * columns, *q = inputs + s * columns;
             double exact = 0, found = 0;

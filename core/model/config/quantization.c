@@ -1,4 +1,4 @@
-/* What configs say of quantised weights. Which layers have 8 bits, and with what scales, the tensors tell (scaled_tensors.h); here what
+/* What configs say of quantised weights. Which layers have 8 bits, and with what scales, the tensors tell (quantized_tensors.h); here what
    they mean is found to be known. */
 #include <string.h>
 

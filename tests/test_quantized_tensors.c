@@ -78,14 +78,14 @@ static int64_t compare(const rvit_model *bytes, const rvit_model *floats, int32_
     const rvit_linear_weights *b = &bytes->blocks[block].linears[linear], *f = &floats->blocks[block].linears[linear];
     const int64_t rows = rows_of(floats, linear), columns = rvit_block_inputs(floats, linear), wide = rvit_block_inputs(bytes, linear);
     int64_t n_off = 0;
-    assert_true(rvit_is_bytes(b->dtype));
+    assert_true(rvit_is_quantized(b->dtype));
     assert_int_equal(f->dtype, RVIT_F32);
     uint8_t *q = read_view(b->weight, rows * wide);
     float *scales = read_view(b->scales, rows * 4), *w = read_view(f->weight, rows * columns * 4);
     for (int64_t r = 0; r < rows; r++) {
         double off = 0;
         for (int64_t i = 0; i < columns; i++) {
-            const double wanted = w[r * columns + i], found = (double)rvit_of_byte(q[r * wide + i], b->dtype) * scales[r];
+            const double wanted = w[r * columns + i], found = (double)rvit_dequantize_value(q[r * wide + i], b->dtype) * scales[r];
             off = fmax(off, fabs(found - wanted) / scales[r]);
         }
         const double whole = b->dtype == RVIT_I8 ? 128 : 448;
@@ -132,7 +132,7 @@ static void bytes_are_taken_over(void **state)
                 const float s = tensor_value(scale, ways[way] == ONE ? 0 : i / 256);
                 assert_int_equal(q[i], origin_byte(weight, i));
                 assert_true(scales[i / 256] == s);
-                assert_true(w[i] == rvit_of_byte(origin_byte(weight, i), k == 0 ? RVIT_I8 : RVIT_E4M3) * s);
+                assert_true(w[i] == rvit_dequantize_value(origin_byte(weight, i), k == 0 ? RVIT_I8 : RVIT_E4M3) * s);
             }
             /* With one scale of all rows, inputs of fp8 are bounded as those of other checkpoints are. */
             assert_int_equal(bytes->blocks[0].linears[RVIT_BLOCK_QKV].bounded, k == 1 && ways[way] == ONE);

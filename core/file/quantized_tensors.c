@@ -1,4 +1,4 @@
-#include "core/file/scaled_tensors.h"
+#include "core/file/quantized_tensors.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static rvit_status check_values(const rvit_tensor_set *set, int32_t index, const
         const int64_t some = n - first < CHUNK ? n - first : CHUNK;
         RVIT_TRY(read_values(set, index, first, some, values));
         for (int64_t i = 0; i < some; i++)
-            if (!(values[i] >= RVIT_BYTES_LEAST && values[i] <= 1.0f / RVIT_BYTES_LEAST))
+            if (!(values[i] >= RVIT_QUANTIZED_MIN && values[i] <= 1.0f / RVIT_QUANTIZED_MIN))
                 return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': scale %" PRId64 " is %g, expected a number from 2^-100 to 2^100",
                                  rvit_tensor_set_path(set), shown, first + i, (double)values[i]);
     }
@@ -81,7 +81,7 @@ static rvit_status check_scale(const rvit_tensor_set *set, int32_t index, int64_
     return check_values(set, index, rvit_shown(tensor->name).text);
 }
 
-rvit_status rvit_bytes_check(const rvit_tensor_set *set, const char *name, uint8_t *used)
+rvit_status rvit_quantized_check(const rvit_tensor_set *set, const char *name, uint8_t *used)
 {
     const rvit_file_tensor *weight = rvit_tensor_set_tensor(set, rvit_tensor_set_find(set, name));
     char scale[NAME];
@@ -94,13 +94,13 @@ rvit_status rvit_bytes_check(const rvit_tensor_set *set, const char *name, uint8
     return input < 0 ? RVIT_OK : check_scale(set, input, 0, used);
 }
 
-int64_t rvit_bytes_n_scales(const rvit_tensor_set *set, const char *name)
+int64_t rvit_quantized_n_scales(const rvit_tensor_set *set, const char *name)
 {
     char scale[NAME];
     return rvit_tensor_set_tensor(set, find_weight_scale(set, name, scale))->n_elements;
 }
 
-rvit_status rvit_bytes_scales(const rvit_tensor_set *set, const char *name, int64_t rows, float *out_scales)
+rvit_status rvit_quantized_scales(const rvit_tensor_set *set, const char *name, int64_t rows, float *out_scales)
 {
     char scale[NAME];
     const int32_t index = find_weight_scale(set, name, scale);
@@ -111,7 +111,7 @@ rvit_status rvit_bytes_scales(const rvit_tensor_set *set, const char *name, int6
     return RVIT_OK;
 }
 
-rvit_status rvit_bytes_input_scale(const rvit_tensor_set *set, const char *name, float *out_scale)
+rvit_status rvit_quantized_input_scale(const rvit_tensor_set *set, const char *name, float *out_scale)
 {
     char scale[NAME];
     const int32_t index = find_input_scale(set, name, scale);
@@ -119,10 +119,10 @@ rvit_status rvit_bytes_input_scale(const rvit_tensor_set *set, const char *name,
     return index < 0 ? RVIT_OK : read_values(set, index, 0, 1, out_scale);
 }
 
-void rvit_bytes_values(const rvit_file_tensor *weight, const uint8_t *bytes, const float *scales, int64_t first, int64_t n,
-                       float *out_values)
+void rvit_quantized_values(const rvit_file_tensor *weight, const uint8_t *bytes, const float *scales, int64_t first, int64_t n,
+                           float *out_values)
 {
     const int64_t columns = weight->shape[1];
     for (int64_t i = 0; i < n; i++)
-        out_values[i] = rvit_of_byte(bytes[i], (rvit_dtype)weight->bytes) * scales[(first + i) / columns];
+        out_values[i] = rvit_dequantize_value(bytes[i], (rvit_dtype)weight->quantized_dtype) * scales[(first + i) / columns];
 }
