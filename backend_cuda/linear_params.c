@@ -35,7 +35,7 @@ rvit_cu_linear_facts rvit_cu_linear_facts_of(const rvit_cu_queue *queue, const r
         .has_residual = args->residual.buffer != NULL,
         .repeats = args->residual.buffer != NULL && args->residual_period != 0 && args->residual_period < args->rows.capacity,
         .live = args->rows.live.buffer != NULL && args->rows.padded != RVIT_ROWS_PADDED,
-        .may_pad = queue->hints.spare_rows,
+        .may_pad = queue->hints.padding_rows,
         .narrow_bias = queue->hints.narrow_bias.buffer != NULL,
         .is_unaligned = at % 16 != 0,
     };

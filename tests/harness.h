@@ -165,7 +165,7 @@ typedef struct batch {
     int64_t live, rows; /* rows in use, capacity */
     int32_t *cu;        /* [n_images + 1], scratch memory */
 } batch;
-batch batch_of(const int32_t *lengths, int32_t n_images, int64_t spare_rows);
+batch batch_of(const int32_t *lengths, int32_t n_images, int64_t padding_rows);
 /* 0..80, 127..129, 191..198, 255..257, 576, 577, in a fixed random order; at most EVERY_LENGTH of them, returns how many. */
 #define EVERY_LENGTH 128
 int32_t every_length(int32_t *out_lengths);

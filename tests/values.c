@@ -159,7 +159,7 @@ double largest_difference(const float *a, const float *b, int64_t n)
     return largest;
 }
 
-batch batch_of(const int32_t *lengths, int32_t n_images, int64_t spare_rows)
+batch batch_of(const int32_t *lengths, int32_t n_images, int64_t padding_rows)
 {
     batch b = {.n_images = n_images, .max_len = 1, .cu = scratch((size_t)(n_images + 1) * 4)};
     for (int32_t i = 0; i < n_images; i++) {
@@ -169,7 +169,7 @@ batch batch_of(const int32_t *lengths, int32_t n_images, int64_t spare_rows)
             b.max_len = lengths[i];
     }
     b.cu[n_images] = (int32_t)b.live;
-    b.rows = b.live + spare_rows;
+    b.rows = b.live + padding_rows;
     return b;
 }
 

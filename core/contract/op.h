@@ -19,7 +19,7 @@ typedef struct rvit_op_hints {
     rvit_view narrow_bias; /* the bias rounded to out_dtype, if that has 16 bits, or of E4M3 with F32 to BF16; it holds what it holds as
                               long as the op's program lives */
     rvit_view one_scale;   /* E4M3: f32 [1]. All rows of x have this scale, and all of weight the same one; it lives as narrow_bias does */
-    int32_t spare_rows;    /* 1: the rows between live and capacity may be read and written: a product of all of them may be made */
+    int32_t padding_rows;  /* 1: the rows between live and capacity may be read and written: a product of all of them may be made */
     int32_t arranged;      /* what the backend's arrange_weight left here; 0: the weight is row-major */
     int32_t fixed_images;  /* attention. 1: n_images is the session's capacity in every run, so that a kernel chosen by it, with bits of its
                               own, gives an image the same bits in each */

@@ -4,7 +4,7 @@
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args)
 {
     const rvit_model *model = f->model;
-    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.spare_rows = f->spare_rows}, .linear = *args};
+    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.padding_rows = f->padding_rows}, .linear = *args};
     if (args->weight.offset == model->patch_weight.offset)
         op.hints.arranged = model->patch_arranged;
     else if (args->weight.offset == model->row_weight.offset)
@@ -96,7 +96,7 @@ void rvit_forward_enter_segment(forward *f, int32_t index)
     f->max_len = segment->max_len;
     f->cu_seqlens = view(f, index == 0 ? f->plan->cu_seqlens : f->plan->stages[index - 1].cu_seqlens);
     f->rows = (rvit_rows){.capacity = segment->rows, .padded = segment->padded};
-    f->spare_rows = segment->spare_rows;
+    f->padding_rows = segment->padding_rows;
     if (segment->reads_live)
         f->rows.live = at(f->cu_seqlens, (int64_t)f->plan->desc.max_images * 4);
 }

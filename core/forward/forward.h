@@ -17,7 +17,7 @@ typedef struct forward {
     rvit_view x, spare;         /* the residual stream, and the other array it moves to when rows are gathered */
     int32_t stage;              /* the next; also the number of the segment that rows, max_len and cu_seqlens are of */
     rvit_rows rows;
-    int32_t spare_rows; /* of the segment */
+    int32_t padding_rows; /* of the segment */
     int32_t max_len;
     rvit_view cu_seqlens;
     int32_t block;       /* the one being recorded */

@@ -79,7 +79,7 @@ static rvit_status attention_pool(forward *f)
     RVIT_TRY(rvit_forward_probe(f, absent));
     forward images = *f;
     images.rows = (rvit_rows){.capacity = f->plan->desc.max_images};
-    images.spare_rows = 0;
+    images.padding_rows = 0;
     images.x = view(f, f->plan->head_rows);
     rvit_linear_args args = rvit_forward_linear_of(&images, f->wide, model->info.dim, w->proj_weight, w->proj_bias, model->info.dim);
     args.out_dtype = model->x_dtype;

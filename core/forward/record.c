@@ -26,7 +26,8 @@ static rvit_status trace_input(const forward *f, rvit_block_linear linear, rvit_
 static rvit_op block_linear_op(const forward *f, rvit_block_linear linear, rvit_view x, rvit_linear_args args)
 {
     const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
-    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = w->narrow_bias, .spare_rows = f->spare_rows, .arranged = w->arranged}};
+    rvit_op op = {.type = RVIT_OP_LINEAR,
+                  .hints = {.narrow_bias = w->narrow_bias, .padding_rows = f->padding_rows, .arranged = w->arranged}};
     args.dtype = w->dtype;
     args.rows = f->rows;
     args.in_features = rvit_block_inputs(f->model, linear);

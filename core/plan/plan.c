@@ -256,11 +256,11 @@ static int64_t rows_left(const rvit_prune_schedule *schedule, const int32_t *cou
    be, a dense product over all of them pays. */
 static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_t len, int64_t most_rows, int32_t exact)
 {
-    rvit_segment segment = {.max_len = len, .rows = most_rows, .reads_live = 1, .spare_rows = 1};
+    rvit_segment segment = {.max_len = len, .rows = most_rows, .reads_live = 1, .padding_rows = 1};
     if (p->desc.fixed_batch) {
         segment.reads_live = !exact;
-        segment.spare_rows = index > 0 && p->schedule.select != RVIT_SELECT_TOP_K;
-        if (index > 0 && !segment.spare_rows)
+        segment.padding_rows = index > 0 && p->schedule.select != RVIT_SELECT_TOP_K;
+        if (index > 0 && !segment.padding_rows)
             segment.padded = RVIT_ROWS_PADDED;
     }
     return segment;

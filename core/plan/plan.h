@@ -31,11 +31,11 @@ typedef struct rvit_session_array {
 
 /* The batch between two stages: segment 0 lasts until stage 0, segment i + 1 begins with stage i. */
 typedef struct rvit_segment {
-    int32_t max_len;    /* tokens of an image at most */
-    int64_t rows;       /* max_images times that */
-    int32_t reads_live; /* 1: how many rows there are is read on the device */
-    int32_t padded;     /* rvit_rows_padding */
-    int32_t spare_rows; /* as rvit_op_hints */
+    int32_t max_len;      /* tokens of an image at most */
+    int64_t rows;         /* max_images times that */
+    int32_t reads_live;   /* 1: how many rows there are is read on the device */
+    int32_t padded;       /* rvit_rows_padding */
+    int32_t padding_rows; /* as rvit_op_hints */
 } rvit_segment;
 
 typedef struct rvit_stage_plan {

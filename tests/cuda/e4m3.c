@@ -86,7 +86,7 @@ static void check(const e4m3_case *c)
     rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
     op.hints.narrow_bias = array_view(narrow, DEVICE);
     op.hints.one_scale = array_view(one_scale, DEVICE);
-    op.hints.spare_rows = c->rows == PADDED;
+    op.hints.padding_rows = c->rows == PADDED;
     op.linear.dtype = RVIT_E4M3;
     op.linear.out_dtype = c->out_dtype;
     op.linear.rows.capacity = CAPACITY;
@@ -162,7 +162,7 @@ static void check_rows_on_the_device(int one_scale)
         store(RVIT_F32, weight_scales->host, j, 0.0007f);
     store(RVIT_F32, scale->host, 0, 0.02f);
     arrays_upload();
-    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.spare_rows = 1}, .linear = RVIT_LINEAR_ARGS_INIT};
+    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.padding_rows = 1}, .linear = RVIT_LINEAR_ARGS_INIT};
     if (one_scale)
         op.hints.one_scale = array_view(scale, DEVICE);
     op.linear.dtype = RVIT_E4M3;

@@ -90,7 +90,7 @@ static const rvit_view absent = {NULL, 0};
 /* Adds the op as a session does, with hints. */
 static rvit_status add_linear(const rvit_linear_args *args, rvit_view narrow_bias, int padding_rows)
 {
-    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = narrow_bias, .spare_rows = padding_rows}, .linear = *args};
+    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = narrow_bias, .padding_rows = padding_rows}, .linear = *args};
     return rvit_stream_add(H.stream[DEVICE], &op);
 }
 

@@ -11,7 +11,7 @@ typedef struct attention_case {
     rvit_dtype dtype;
     int32_t n_heads, head_dim;
     const int32_t *lengths;
-    int32_t n_images, spare_rows;
+    int32_t n_images, padding_rows;
     qkv_kind kind;
     int key_bias, cls_probs, lse;
     float scale, magnitude; /* of q and k */
@@ -172,7 +172,7 @@ static void check(const attention_case *c, const batch *b, const attention_array
 
 static void run(const attention_case *c)
 {
-    const batch b = batch_of(c->lengths, c->n_images, c->spare_rows);
+    const batch b = batch_of(c->lengths, c->n_images, c->padding_rows);
     const attention_arrays a = prepare(c, &b);
     const expected e = compute(c, &b, &a);
     for (side s = 0; (int)s < H.n_sides; s++) {
@@ -205,7 +205,7 @@ static void attention_every_length(void **state)
         if (leaves_out((int)i, 2))
             continue;
         attention_case c = {.dtype = variants[i].dtype, .n_heads = variants[i].n_heads, .head_dim = 64, .lengths = lengths, .n_images = n};
-        c.spare_rows = 40;
+        c.padding_rows = 40;
         c.kind = variants[i].kind;
         c.key_bias = variants[i].key_bias;
         c.cls_probs = variants[i].cls_probs;
@@ -231,7 +231,7 @@ static void attention_head_dims(void **state)
                                       .head_dim = dim,
                                       .lengths = some_lengths,
                                       .n_images = N_SOME_LENGTHS,
-                                      .spare_rows = 5,
+                                      .padding_rows = 5,
                                       .kind = (qkv_kind)(dim / 8 % 3),
                                       .key_bias = 1,
                                       .cls_probs = 1,
@@ -257,7 +257,7 @@ static void attention_long_images(void **state)
                                       .head_dim = dims[d],
                                       .lengths = d >= N_DIMS - 2 ? talls : longs,
                                       .n_images = d >= N_DIMS - 2 ? N_TALLS : N_LONGS,
-                                      .spare_rows = 40,
+                                      .padding_rows = 40,
                                       .kind = (qkv_kind)(d % 3),
                                       .scale = 1 / sqrtf((float)dims[d]),
                                       .magnitude = dtype == RVIT_F16 ? 2 : 1};
@@ -287,7 +287,7 @@ static void attention_short_images(void **state)
                                           .head_dim = dim,
                                           .lengths = lengths,
                                           .n_images = n_images,
-                                          .spare_rows = 3,
+                                          .padding_rows = 3,
                                           .kind = (qkv_kind)(longest % 3),
                                           .key_bias = has_extras && longest & 2,
                                           .cls_probs = has_extras,
@@ -309,7 +309,7 @@ static void attention_long_image(void **state)
                                   .head_dim = 64,
                                   .lengths = lengths,
                                   .n_images = 3,
-                                  .spare_rows = 1,
+                                  .padding_rows = 1,
                                   .kind = PACKED,
                                   .key_bias = t,
                                   .cls_probs = 1,
@@ -322,7 +322,7 @@ static void attention_long_image(void **state)
                                       .head_dim = 64,
                                       .lengths = some_lengths + 8,
                                       .n_images = 7,
-                                      .spare_rows = 1,
+                                      .padding_rows = 1,
                                       .kind = PACKED,
                                       .cls_probs = 1,
                                       .scale = 0.125f,
@@ -344,7 +344,7 @@ static void attention_options(void **state)
                                           .head_dim = 32,
                                           .lengths = some_lengths + 4,
                                           .n_images = 9,
-                                          .spare_rows = 3,
+                                          .padding_rows = 3,
                                           .kind = (qkv_kind)kind,
                                           .key_bias = options & 1,
                                           .cls_probs = options >> 1 & 1,
@@ -384,7 +384,7 @@ static void attention_empty(void **state)
                                       .head_dim = 64,
                                       .lengths = batches[i],
                                       .n_images = counts[i],
-                                      .spare_rows = 9,
+                                      .padding_rows = 9,
                                       .kind = SEPARATE,
                                       .key_bias = 1,
                                       .cls_probs = 1,
@@ -404,7 +404,7 @@ static void attention_large_logits(void **state)
                               .head_dim = 64,
                               .lengths = some_lengths,
                               .n_images = N_SOME_LENGTHS,
-                              .spare_rows = 2,
+                              .padding_rows = 2,
                               .kind = PACKED,
                               .cls_probs = 1,
                               .lse = 1,
@@ -422,13 +422,13 @@ static void attention_loose_capacities(void **state)
                               .head_dim = 64,
                               .lengths = some_lengths,
                               .n_images = N_SOME_LENGTHS,
-                              .spare_rows = 300,
+                              .padding_rows = 300,
                               .kind = SEPARATE,
                               .cls_probs = 1,
                               .lse = 1,
                               .scale = 0.125f,
                               .magnitude = 1};
-    batch b = batch_of(c.lengths, c.n_images, c.spare_rows);
+    batch b = batch_of(c.lengths, c.n_images, c.padding_rows);
     b.max_len = 577;
     const attention_arrays a = prepare(&c, &b);
     const expected e = compute(&c, &b, &a);

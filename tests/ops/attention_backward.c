@@ -11,7 +11,7 @@ typedef struct backward_case {
     rvit_dtype dtype;
     int32_t n_heads, head_dim;
     const int32_t *lengths;
-    int32_t n_images, spare_rows, max_len; /* max_len 0: the longest */
+    int32_t n_images, padding_rows, max_len; /* max_len 0: the longest */
     kind kind;
     int key_bias, d_key_bias, d_cls_probs, d_lse;
     float scale, magnitude; /* of q and k */
@@ -282,7 +282,7 @@ static void check(const backward_case *c, const batch *b, const backward_arrays 
 
 static void run(const backward_case *c)
 {
-    batch b = batch_of(c->lengths, c->n_images, c->spare_rows);
+    batch b = batch_of(c->lengths, c->n_images, c->padding_rows);
     if (c->max_len > 0)
         b.max_len = c->max_len;
     backward_arrays a = prepare(c, &b);
@@ -313,7 +313,7 @@ static void attention_backward_lengths(void **state)
                                  .head_dim = 64,
                                  .lengths = some_lengths,
                                  .n_images = N_SOME_LENGTHS,
-                                 .spare_rows = 7,
+                                 .padding_rows = 7,
                                  .kind = options ? SEPARATE : PACKED,
                                  .key_bias = options,
                                  .d_key_bias = options,
@@ -339,7 +339,7 @@ static void attention_backward_long_images(void **state)
                                  .n_images = H.is_slow   ? 2
                                              : dim == 32 ? 3
                                                          : 4,
-                                 .spare_rows = 1000,
+                                 .padding_rows = 1000,
                                  .max_len = 600,
                                  .kind = PACKED,
                                  .d_key_bias = 1,
@@ -360,7 +360,7 @@ static void attention_backward_head_dims(void **state)
                                  .head_dim = dim,
                                  .lengths = some_lengths + 1,
                                  .n_images = 14,
-                                 .spare_rows = 5,
+                                 .padding_rows = 5,
                                  .kind = (kind)(dim / 8 % 3),
                                  .key_bias = 1,
                                  .d_key_bias = 1,
@@ -388,7 +388,7 @@ static void attention_backward_short_images(void **state)
                                  .head_dim = exponent % 2 ? 64 : 32,
                                  .lengths = lengths,
                                  .n_images = 24,
-                                 .spare_rows = 3,
+                                 .padding_rows = 3,
                                  .kind = (kind)(exponent % 3),
                                  .d_cls_probs = exponent & 1,
                                  .d_lse = exponent >> 1 & 1,
@@ -412,7 +412,7 @@ static void attention_backward_alone(void **state)
                                  .head_dim = l % 4 == 3 ? 48 : 64,
                                  .lengths = lengths,
                                  .n_images = few_images ? 4 : 40,
-                                 .spare_rows = 500,
+                                 .padding_rows = 500,
                                  .max_len = longest[l],
                                  .kind = (kind)(l % 3),
                                  .d_lse = l & 1,
@@ -433,7 +433,7 @@ static void attention_backward_options(void **state)
                                  .head_dim = 32,
                                  .lengths = some_lengths + 4,
                                  .n_images = 9,
-                                 .spare_rows = 3,
+                                 .padding_rows = 3,
                                  .kind = (kind)(options % 3),
                                  .key_bias = options & 1,
                                  .d_key_bias = options >> 1 & 1,
@@ -455,7 +455,7 @@ static void attention_backward_empty(void **state)
                                  .head_dim = 64,
                                  .lengths = i == 1 ? one : none,
                                  .n_images = i == 2 ? 0 : 6,
-                                 .spare_rows = 9,
+                                 .padding_rows = 9,
                                  .key_bias = 1,
                                  .d_key_bias = 1,
                                  .d_cls_probs = 1,
@@ -474,7 +474,7 @@ static void attention_backward_masked_keys(void **state)
                                  .head_dim = 64,
                                  .lengths = lengths,
                                  .n_images = 3,
-                                 .spare_rows = 2,
+                                 .padding_rows = 2,
                                  .key_bias = 1,
                                  .d_key_bias = 1,
                                  .d_cls_probs = 1,
@@ -513,7 +513,7 @@ static void attention_backward_batch_mates(void **state)
                                  .head_dim = 64,
                                  .lengths = lengths,
                                  .n_images = N,
-                                 .spare_rows = 2,
+                                 .padding_rows = 2,
                                  .key_bias = 1,
                                  .d_key_bias = 1,
                                  .d_cls_probs = 1,
@@ -574,7 +574,7 @@ static void attention_backward_garbage_lengths(void **state)
                                      .head_dim = 64,
                                      .lengths = lengths,
                                      .n_images = 3,
-                                     .spare_rows = 2,
+                                     .padding_rows = 2,
                                      .key_bias = 1,
                                      .d_key_bias = 1,
                                      .d_cls_probs = 1,

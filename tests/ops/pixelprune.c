@@ -4,7 +4,7 @@
 #include <math.h>
 
 typedef struct prune_case {
-    int32_t n_images, n_prefix, merge, columns, channels, interleaved, spare_rows, spare_stride, patch_merge, window;
+    int32_t n_images, n_prefix, merge, columns, channels, interleaved, padding_rows, padding_stride, patch_merge, window;
     float limits[4];
     const int32_t *grids;
     const char *pixels; /* a letter a cell, from which its values are made; NULL: made at random */
@@ -128,7 +128,7 @@ static void fill_image(const prune_case *c, prune_arrays *a, int32_t image, int6
             set_int(a->cells->host, 4 * at + 3, c->grids[2 * image] * 65536 + c->grids[2 * image + 1]);
             a->wanted[at] = g.keep[cell];
             a->wanted_sources[patch] = p == 0 ? (int32_t)patch_row + first_of : -1;
-            memcpy(a->pixels->host + patch * (c->columns + c->spare_stride) * 4, pixels + cell * cell_values(c) + p * c->columns,
+            memcpy(a->pixels->host + patch * (c->columns + c->padding_stride) * 4, pixels + cell * cell_values(c) + p * c->columns,
                    (size_t)c->columns * 4);
         }
     }
@@ -143,13 +143,13 @@ static rvit_pixelprune_args args_of(const prune_case *c, const prune_arrays *a, 
     args.n_prefix = c->n_prefix;
     args.max_len = max_len;
     args.merge = c->merge;
-    args.rows = a->rows + c->spare_rows;
-    args.patch_rows = a->patch_rows + c->spare_rows;
+    args.rows = a->rows + c->padding_rows;
+    args.patch_rows = a->patch_rows + c->padding_rows;
     args.columns = c->columns;
     args.channels = c->channels;
     args.interleaved = c->interleaved;
     memcpy(args.limits, c->limits, sizeof args.limits);
-    args.stride = c->columns + c->spare_stride;
+    args.stride = c->columns + c->padding_stride;
     args.cu_seqlens = array_view(a->cu, s);
     args.cells = array_view(a->cells, s);
     args.pixels = array_view(a->pixels, s);
@@ -171,10 +171,10 @@ static int64_t run(const prune_case *c)
         a.patch_rows += patches;
         max_len = len > max_len ? len : max_len;
     }
-    const int64_t rows = a.rows + c->spare_rows, patch_rows = a.patch_rows + c->spare_rows;
+    const int64_t rows = a.rows + c->padding_rows, patch_rows = a.patch_rows + c->padding_rows;
     a.cu = array_input("cu_seqlens", 4 * ((int64_t)c->n_images + 1));
     a.cells = array_input("cells", 16 * rows);
-    a.pixels = array_input("pixels", patch_rows * (c->columns + c->spare_stride) * 4);
+    a.pixels = array_input("pixels", patch_rows * (c->columns + c->padding_stride) * 4);
     a.keep = array_output("keep", rows);
     a.sources = is_reconstructed(c) ? array_output("sources", 4 * patch_rows) : NULL;
     a.unit_rows = c->window > 0 ? array_input("unit_rows", 4 * (rows / (c->merge * c->merge))) : NULL;
@@ -232,8 +232,8 @@ static void pixelprune_random(void **state)
                                     .columns = p == 0   ? 12
                                                : p == 1 ? 48
                                                         : 300,
-                                    .spare_rows = 3 * i,
-                                    .spare_stride = p == 1 ? 8 : 0,
+                                    .padding_rows = 3 * i,
+                                    .padding_stride = p == 1 ? 8 : 0,
                                     .grids = grids[0]};
                     if (leaves_out(l + m + i + p, 2))
                         continue;

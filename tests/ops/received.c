@@ -11,7 +11,7 @@ typedef struct received_case {
     rvit_dtype dtype;
     int32_t n_heads, head_dim;
     const int32_t *lengths;
-    int32_t n_images, spare_rows, max_len; /* max_len 0: the longest */
+    int32_t n_images, padding_rows, max_len; /* max_len 0: the longest */
     kind kind;
     int key_bias;
     float scale, magnitude; /* of q and k */
@@ -142,7 +142,7 @@ static void check(const received_case *c, const batch *b, const received_arrays 
 
 static void run(const received_case *c)
 {
-    batch b = batch_of(c->lengths, c->n_images, c->spare_rows);
+    batch b = batch_of(c->lengths, c->n_images, c->padding_rows);
     if (c->max_len > 0)
         b.max_len = c->max_len;
     received_arrays a = prepare(c, &b);
@@ -172,7 +172,7 @@ static void received_lengths(void **state)
                                  .head_dim = 64,
                                  .lengths = some_lengths,
                                  .n_images = N_SOME_LENGTHS,
-                                 .spare_rows = 7,
+                                 .padding_rows = 7,
                                  .max_len = options ? 1000 : 0,
                                  .kind = options ? SEPARATE : PACKED,
                                  .key_bias = options,
@@ -193,7 +193,7 @@ static void received_head_dims(void **state)
                                  .head_dim = dim,
                                  .lengths = lengths,
                                  .n_images = 4,
-                                 .spare_rows = 5,
+                                 .padding_rows = 5,
                                  .kind = (kind)(dim / 8 % 3),
                                  .key_bias = dim / 8 % 2,
                                  .magnitude = 1});
@@ -275,8 +275,8 @@ static void received_images_are_alone(void **state)
     for (int t = 0; t < N_STORED_TYPES; t++) {
         received_case c = {.dtype = stored_types[t], .n_heads = 2, .head_dim = 40, .lengths = lengths, .n_images = N, .key_bias = 1};
         c.magnitude = 1;
-        c.spare_rows = 3;
-        const batch b = batch_of(lengths, N, c.spare_rows);
+        c.padding_rows = 3;
+        const batch b = batch_of(lengths, N, c.padding_rows);
         received_arrays a = prepare(&c, &b);
         compute(&c, &b, &a);
         arrays_upload();
