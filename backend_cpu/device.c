@@ -140,7 +140,7 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
         rvit_cpu_cblas_open();
     device->base.info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
     describe(&device->base.info, tier, device->oracle, device->kernels, &features);
-    device->base.reads_mapped = device->base.chains_rows = device->base.widens = 1;
+    device->base.reads_mapped = device->base.fuses_rows = device->base.widens = 1;
     device->base.fast_8bit = RVIT_PRECISION_INT8;
     return RVIT_OK;
 }

@@ -32,7 +32,7 @@ struct rvit_device {
     int32_t transfers; /* set by the backend: copies from mapped memory that are enqueued run beside the kernels of other streams */
     /* Set by the backend: facts that plans depend on. */
     int32_t reads_mapped; /* ops read mapped memory as fast as the device's */
-    int32_t chains_rows; /* consecutive ops may be computed for some rows at a time: arrays of an MLP and of the next qkv may not overlap */
+    int32_t fuses_rows; /* consecutive ops may be computed for some rows at a time: arrays of an MLP and of the next qkv may not overlap */
     int32_t binds_capacity;   /* an op binds its arrays at their capacity, so that their memory must reach that far */
     int32_t widens;           /* types that info.native_dtypes lacks are computed as float32, no faster than that */
     rvit_precision fast_8bit; /* the type of 8 bits whose GEMMs take less time than those of 16 bits, with widens only if I8 is in

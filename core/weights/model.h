@@ -108,7 +108,7 @@ static inline int64_t rvit_model_qkv_width(const rvit_model *m)
 /* Elements of the wide array before the MLP's hidden layer, for each row. Where rows are chained, both have room. */
 static inline int64_t rvit_model_hidden_begin(const rvit_model *m)
 {
-    return m->device->chains_rows ? rvit_model_qkv_width(m) : 0;
+    return m->device->fuses_rows ? rvit_model_qkv_width(m) : 0;
 }
 
 static inline int rvit_has_cls(const rvit_model_info *info)
