@@ -120,7 +120,7 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
     RVIT_TRY(rvit_vk_dispatch_sizes_open(device, NULL, &device->dispatch_sizes));
     const rvit_detail kept = rvit_detail_keep();
     if (!desc->skip_self_test)
-        RVIT_TRY(rvit_detail_settle(&kept, prove(device, desc)));
+        RVIT_TRY(rvit_detail_restore(&kept, prove(device, desc)));
     device->base.info.native_dtypes = rvit_vk_native_dtypes(&device->physical, device->base.info.tier, device->enabled);
     return RVIT_OK;
 }

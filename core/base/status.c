@@ -27,7 +27,7 @@ rvit_detail rvit_detail_keep(void)
     return detail;
 }
 
-rvit_status rvit_detail_settle(const rvit_detail *kept, rvit_status status)
+rvit_status rvit_detail_restore(const rvit_detail *kept, rvit_status status)
 {
     if (status == RVIT_OK)
         detail = *kept;

@@ -16,7 +16,7 @@ typedef struct rvit_detail {
 } rvit_detail;
 rvit_detail rvit_detail_keep(void);
 /* Returns status. */
-rvit_status rvit_detail_settle(const rvit_detail *kept, rvit_status status);
+rvit_status rvit_detail_restore(const rvit_detail *kept, rvit_status status);
 
 #define RVIT_TRY(call)                   \
     do {                                 \

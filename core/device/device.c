@@ -85,7 +85,7 @@ rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t 
 {
     RVIT_ENTRY;
     const rvit_detail kept = rvit_detail_keep();
-    return rvit_detail_settle(&kept, list(infos, capacity, out_n_infos));
+    return rvit_detail_restore(&kept, list(infos, capacity, out_n_infos));
 }
 
 static rvit_status choose_hardware(const rvit_backend_api *api, int32_t *out_index)
@@ -151,7 +151,7 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
 {
     RVIT_ENTRY;
     const rvit_detail kept = rvit_detail_keep();
-    return rvit_detail_settle(&kept, choose_and_create(desc, out_device));
+    return rvit_detail_restore(&kept, choose_and_create(desc, out_device));
 }
 
 void rvit_device_destroy(rvit_device *device)

@@ -168,7 +168,7 @@ static void set_image(rvit_vit_config *config, int32_t height, int32_t width)
 }
 
 /* The size of images where no position table tells it. */
-static rvit_status settle_image_alone(const char *path, rvit_vit_config *config, rvit_facts *facts)
+static rvit_status resolve_image_alone(const char *path, rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *image = &facts->of[RVIT_FACT_IMAGE];
     if (!image->given)
@@ -184,12 +184,12 @@ static rvit_status settle_image_alone(const char *path, rvit_vit_config *config,
 }
 
 /* The tensors tell the number of patches alone. A square is taken for granted where nothing says otherwise. */
-static rvit_status settle_image(const char *path, rvit_vit_config *config, rvit_facts *facts)
+static rvit_status resolve_image(const char *path, rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_model_info *info = &config->info;
     rvit_fact_value *image = &facts->of[RVIT_FACT_IMAGE];
     if (config->no_table)
-        return settle_image_alone(path, config, facts);
+        return resolve_image_alone(path, config, facts);
     const double own[2] = {info->image_size, info->image_size};
     char name[RVIT_NAME_SIZE] = "";
     if (!image->given && info->image_size == 0)
@@ -263,7 +263,7 @@ static int rotation_known(const rvit_facts *facts)
     return known;
 }
 
-static rvit_status settle_rotation(const char *path, const rvit_facts *facts, rvit_rope_config *rope)
+static rvit_status resolve_rotation(const char *path, const rvit_facts *facts, rvit_rope_config *rope)
 {
     const rvit_fact_value *base = &facts->of[RVIT_FACT_ROPE_BASE], *reference = &facts->of[RVIT_FACT_ROPE_REFERENCE];
     if (!is_rotary(facts) || !rotation_known(facts))
@@ -350,7 +350,7 @@ static void note_features(const rvit_facts *facts, rvit_unsupported *unsupported
     }
 }
 
-static rvit_status settle_heads(const char *path, rvit_model_info *info, const rvit_facts *facts, rvit_unsupported *unsupported)
+static rvit_status resolve_heads(const char *path, rvit_model_info *info, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *heads = &facts->of[RVIT_FACT_HEADS];
     if (!heads->given)
@@ -463,19 +463,19 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
         RVIT_TRY(check_norms(path, config, facts));
         assumed = assume(config, facts);
         RVIT_TRY(check_position(path, config, facts));
-        RVIT_TRY(settle_image(path, config, facts));
-        RVIT_TRY(settle_heads(path, info, facts, unsupported));
+        RVIT_TRY(resolve_image(path, config, facts));
+        RVIT_TRY(resolve_heads(path, info, facts, unsupported));
         if (info->patch_size % 2 != 0)
             rvit_unsupported_feature(unsupported, RVIT_FEATURE_PATCH_ODD, weights);
         if (config->patch_norm && info->n_prefix > 0)
             rvit_unsupported_feature(unsupported, RVIT_FEATURE_PATCH_NORM, weights);
     }
     if (config->measured)
-        RVIT_TRY(rvit_settle_merge(path, config, facts, unsupported));
+        RVIT_TRY(rvit_resolve_merge(path, config, facts, unsupported));
     facts->of[RVIT_FACT_INPUT].given = 0;
-    RVIT_TRY(settle_rotation(path, facts, &config->rope));
+    RVIT_TRY(resolve_rotation(path, facts, &config->rope));
     set_usual(config, facts);
-    rvit_settle_pooling(config, facts);
+    rvit_resolve_pooling(config, facts);
     if (config->measured) {
         RVIT_TRY(rvit_check_pooling(path, config, facts, unsupported));
         RVIT_TRY(check_parts(path, config, facts));

@@ -13,7 +13,7 @@ static rvit_status check_same(const char *path, const rvit_facts *facts, rvit_fa
     return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s %d, but it is %s in %s", path, what, (int)value, f->text, f->where);
 }
 
-static rvit_status settle_side(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
+static rvit_status resolve_side(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *side = &facts->of[RVIT_FACT_MERGE];
     if (!side->given)
@@ -28,7 +28,7 @@ static rvit_status settle_side(const char *path, rvit_vit_config *config, const 
     return RVIT_OK;
 }
 
-static rvit_status settle_windows(const char *path, rvit_vit_config *config, const rvit_facts *facts)
+static rvit_status resolve_windows(const char *path, rvit_vit_config *config, const rvit_facts *facts)
 {
     const rvit_fact_value *window = &facts->of[RVIT_FACT_WINDOW];
     const int32_t pixels = rvit_facts_integer(facts, RVIT_FACT_WINDOW);
@@ -42,7 +42,7 @@ static rvit_status settle_windows(const char *path, rvit_vit_config *config, con
     return RVIT_OK;
 }
 
-static rvit_status settle_deepstack(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
+static rvit_status resolve_deepstack(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *deepstack = &facts->of[RVIT_FACT_DEEPSTACK];
     const rvit_block_list *list = &facts->deepstack;
@@ -68,7 +68,7 @@ static rvit_status settle_deepstack(const char *path, rvit_vit_config *config, c
     return RVIT_OK;
 }
 
-rvit_status rvit_settle_merge(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_unsupported *unsupported)
+rvit_status rvit_resolve_merge(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_unsupported *unsupported)
 {
     if (!config->merges) {
         if (!facts->of[RVIT_FACT_MERGE].given)
@@ -79,9 +79,9 @@ rvit_status rvit_settle_merge(const char *path, rvit_vit_config *config, rvit_fa
     RVIT_TRY(check_same(path, facts, RVIT_FACT_MERGED, config->info.merged_dim, "a width of merged rows of"));
     RVIT_TRY(check_same(path, facts, RVIT_FACT_FRAMES, config->frames, "a number of frames of a patch of"));
     rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, "no model with these tensors has one");
-    RVIT_TRY(settle_side(path, config, facts, unsupported));
-    RVIT_TRY(settle_windows(path, config, facts));
-    RVIT_TRY(settle_deepstack(path, config, facts, unsupported));
+    RVIT_TRY(resolve_side(path, config, facts, unsupported));
+    RVIT_TRY(resolve_windows(path, config, facts));
+    RVIT_TRY(resolve_deepstack(path, config, facts, unsupported));
     if (config->info.merged_dim % 4 != 0)
         rvit_unsupported_add(unsupported, "the model has merged rows of %d columns, expected a multiple of 4 (the weights)",
                              (int)config->info.merged_dim);

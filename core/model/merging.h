@@ -8,6 +8,6 @@
 #include "core/model/unsupported.h"
 
 /* What the files say, checked against the tensors: fills config->merge and the info's fields. */
-rvit_status rvit_settle_merge(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_unsupported *unsupported);
+rvit_status rvit_resolve_merge(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_unsupported *unsupported);
 
 #endif

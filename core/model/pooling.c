@@ -8,7 +8,7 @@ static const char weights[] = "the weights";
 
 /* Heads and activation of attention pooling. Where nothing names the code, rotary models of timm's and gated ones are those whose pooling
    has its own. */
-static void settle_map(rvit_vit_config *config, rvit_facts *facts)
+static void resolve_map(rvit_vit_config *config, rvit_facts *facts)
 {
     static const char where[] = "as in the blocks";
     const rvit_fact_value *heads = &facts->of[RVIT_FACT_HEADS], *activation = &facts->of[RVIT_FACT_ACTIVATION];
@@ -22,7 +22,7 @@ static void settle_map(rvit_vit_config *config, rvit_facts *facts)
 }
 
 /* The pooling of a head, as far as the tensors say more than a file does. */
-void rvit_settle_pooling(rvit_vit_config *config, rvit_facts *facts)
+void rvit_resolve_pooling(rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
     if (pooling->given && (int32_t)pooling->value[0] == RVIT_POOLING_MEAN && config->fc_norm) {
@@ -36,7 +36,7 @@ void rvit_settle_pooling(rvit_vit_config *config, rvit_facts *facts)
         rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_CLS_MEAN, weights);
     }
     if (rvit_facts_integer(facts, RVIT_FACT_POOLING) == RVIT_POOLING_MAP)
-        settle_map(config, facts);
+        resolve_map(config, facts);
 }
 
 /* The heads of attention pooling must be of a width that the op takes (rvit_probe). */

@@ -6,7 +6,7 @@
 #include "core/model/geometry.h"
 
 /* The pooling as far as the tensors say more than a file does, and the heads and activation of attention pooling. */
-void rvit_settle_pooling(rvit_vit_config *config, rvit_facts *facts);
+void rvit_resolve_pooling(rvit_vit_config *config, rvit_facts *facts);
 /* What the head reads must be there, and what is there must be read. */
 rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported);
 

@@ -147,7 +147,7 @@ rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoi
         choose(device, checkpoint, &wide, &choice);
     else /* 8 bits that were asked for come with 16 */
         fill(&choice, device, wide.dtype == RVIT_F32 ? RVIT_F16 : wide.dtype, precision);
-    (void)rvit_detail_settle(&kept, RVIT_OK);
+    (void)rvit_detail_restore(&kept, RVIT_OK);
     RVIT_TRY(rvit_model_check_dtype(device, choice.dtype));
     RVIT_TRY(rvit_quantization_check(device, choice.quantization, choice.dtype, checkpoint));
     return rvit_args_return(out_choice, &choice, sizeof choice, "precision choice");
