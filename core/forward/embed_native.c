@@ -38,7 +38,7 @@ static rvit_patchify_args patchify_of(const forward *f, rvit_view patches)
     const int pictures = f->plan->desc.max_picture_bytes > 0;
     args.channels = pictures ? model->info.channels : rvit_model_row_values(model) / (model->info.patch_size * model->info.patch_size);
     args.image_size = args.patch_size = model->info.patch_size;
-    args.parts = rvit_model_patch_parts(model);
+    args.parts = rvit_model_patch_split(model);
     args.out_stride = args.parts * (pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model));
     args.images = patches;
     args.out = f->wide;
@@ -82,7 +82,7 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
     args.rows = patch_rows(f);
     /* The op on pictures has the values of a patch channel after channel, and of one frame. */
     const int pictures = f->plan->desc.max_picture_bytes > 0;
-    args.in_features = rvit_model_patch_parts(model) * (pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model));
+    args.in_features = rvit_model_patch_split(model) * (pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model));
     args.out_features = model->info.dim;
     args.x = f->wide;
     args.weight = pictures ? model->patch_weight : model->row_weight;

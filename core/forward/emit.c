@@ -109,7 +109,7 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.n_images = plan->desc.max_images;
     args.rows = plan->segments[0].rows;
     args.patch_size = f->model->info.patch_size;
-    args.parts = rvit_model_patch_parts(f->model);
+    args.parts = rvit_model_patch_split(f->model);
     args.out_stride = args.parts * rvit_model_patch_width(f->model);
     /* Each run has had them copied to staged_pictures, or the op does it. */
     args.source = view(f, f->stream->device->transfers ? plan->staged_pictures : plan->pictures);

@@ -291,7 +291,7 @@ static rvit_patchify_args patchify_of(const forward *f)
     patchify.patch_size = model->info.patch_size;
     patchify.crop = 1;
     patchify.n_prefix = model->info.n_prefix;
-    patchify.parts = rvit_model_patch_parts(model);
+    patchify.parts = rvit_model_patch_split(model);
     patchify.out_stride = patchify.parts * rvit_model_patch_width(model);
     patchify.images = plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images);
     patchify.out = f->wide;
@@ -321,7 +321,7 @@ static rvit_status embed(forward *f)
         RVIT_TRY(rvit_forward_add_outer(f, &patchify));
     }
 
-    const int32_t width = rvit_model_patch_parts(model) * rvit_model_patch_width(model);
+    const int32_t width = rvit_model_patch_split(model) * rvit_model_patch_width(model);
     rvit_linear_args args = rvit_forward_linear_of(f, f->wide, width, model->patch_weight, absent, model->info.dim);
     args.out_dtype = model->x_dtype;
     if (model->unit_weight.buffer != NULL) {

@@ -158,7 +158,7 @@ static int64_t larger(int64_t a, int64_t b)
 
 static int64_t widest(const rvit_model *m)
 {
-    const int64_t patch = rvit_model_patch_parts(m) * (int64_t)rvit_model_row_width(m), qkv = rvit_model_qkv_width(m);
+    const int64_t patch = rvit_model_patch_split(m) * (int64_t)rvit_model_row_width(m), qkv = rvit_model_qkv_width(m);
     /* A norm's rows lie behind those it normalises. */
     const int late_gate = rvit_model_quantizes(m) && m->info.gated; /* applied where the rows become bytes */
     const int64_t own = (m->mlp_norm || late_gate ? 2 : 1) * (int64_t)m->mlp_width;

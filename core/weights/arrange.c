@@ -19,7 +19,7 @@ static rvit_status arrange(rvit_stream *stream, rvit_view weight, rvit_dtype dty
 
 rvit_status rvit_model_arrange(rvit_model *model, rvit_stream *stream)
 {
-    const int32_t parts = rvit_model_patch_parts(model), dim = model->info.dim;
+    const int32_t parts = rvit_model_patch_split(model), dim = model->info.dim;
     if (model->device->api->arrange_weight == NULL)
         return RVIT_OK;
     RVIT_TRY(arrange(stream, model->patch_weight, model->dtype, parts * rvit_model_patch_width(model), dim, 0, &model->patch_arranged));

@@ -9,7 +9,7 @@
 /* Writes the patches' weight, of which l->values has the rows of `width` values, once for each part of the values that it is for. */
 static rvit_status write_patch_weight(rvit_weights_loader *l, int64_t width, rvit_view view)
 {
-    const int64_t dim = l->model->info.dim, parts = rvit_model_patch_parts(l->model);
+    const int64_t dim = l->model->info.dim, parts = rvit_model_patch_split(l->model);
     for (int64_t row = dim; parts > 1 && row-- > 0;) { /* from the last on: they grow in place */
         float *wide = l->values + row * parts * width;
         memmove(wide, l->values + row * width, (size_t)width * sizeof *wide);
@@ -26,9 +26,9 @@ static rvit_status load_patch_weight(rvit_weights_loader *l, int32_t channels_la
     const int64_t dim = model->info.dim, channels = model->info.channels, width = rvit_model_patch_width(model);
     const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, patch = channels * area;
     const int32_t stored_last = l->checkpoint->config.patch_rows;
-    if (channels_last == stored_last && rvit_model_patch_parts(model) == 1)
+    if (channels_last == stored_last && rvit_model_patch_split(model) == 1)
         return rvit_weights_load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){dim, patch}, (int64_t[]){dim, width}, model->dtype, view);
-    RVIT_TRY(rvit_weights_place(l, dim * rvit_model_patch_parts(model) * width, model->dtype, view));
+    RVIT_TRY(rvit_weights_place(l, dim * rvit_model_patch_split(model) * width, model->dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * patch, l->more));
@@ -48,7 +48,7 @@ static rvit_status load_frame_weights(rvit_weights_loader *l)
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, channels = model->info.channels, frames = l->checkpoint->config.frames;
     const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, width = rvit_model_patch_width(model);
-    const int64_t all = channels * frames * area, row_width = rvit_model_row_width(model), parts = rvit_model_patch_parts(model);
+    const int64_t all = channels * frames * area, row_width = rvit_model_row_width(model), parts = rvit_model_patch_split(model);
     RVIT_TRY(rvit_weights_place(l, dim * parts * row_width, model->dtype, &model->row_weight));
     RVIT_TRY(rvit_weights_place(l, dim * parts * width, model->dtype, &model->patch_weight));
     if (l->stream == NULL)

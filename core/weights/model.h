@@ -148,7 +148,7 @@ static inline int32_t rvit_model_patch_width(const rvit_model *m)
 }
 
 /* Parts that each value of a patch has in the patch product, whose weight stands in a row as often. So pixels enter it unrounded. */
-static inline int32_t rvit_model_patch_parts(const rvit_model *m)
+static inline int32_t rvit_model_patch_split(const rvit_model *m)
 {
     return m->dtype == RVIT_F32 ? 1 : 2;
 }
