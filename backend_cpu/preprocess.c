@@ -5,7 +5,7 @@
 
 #include "backend_cpu/cpu.h"
 #include "core/base/half.h"
-#include "core/contract/image_table.h"
+#include "core/contract/image_descriptor.h"
 
 enum { TILE = 16, LINES = 48, CHANNELS = 3 };
 

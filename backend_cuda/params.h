@@ -47,7 +47,7 @@ typedef struct rvit_cu_fetch_params {
 #define RVIT_CU_PREPROCESS_HEIGHT 64
 #define RVIT_CU_PREPROCESS_SHARED 48384 /* bytes, without the image lines */
 typedef struct rvit_cu_preprocess_params {
-    const int32_t *words;  /* the staging buffer: core/contract/image_table.h */
+    const int32_t *words;  /* the staging buffer: core/contract/image_descriptor.h */
     const uint8_t *pixels; /* or NULL */
     void *out;
     int32_t *cu_seqlens, *grids; /* or NULL */

@@ -2,7 +2,7 @@
 #include <stddef.h>
 
 #include "backend_vulkan/vulkan.h"
-#include "core/contract/image_table.h"
+#include "core/contract/image_descriptor.h"
 
 /* Checks that the shaders' and core's layouts of the staging buffer agree. */
 #define SAME(NAME, field) _Static_assert(RVIT_ENTRY_##NAME * 4 == offsetof(rvit_image_entry, field), #field)

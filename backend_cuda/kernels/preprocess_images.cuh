@@ -5,7 +5,7 @@
 
 #include "elements.cuh"
 
-#include "core/contract/image_table.h"
+#include "core/contract/image_descriptor.h"
 
 /* Outputs are made in tiles of TILE_WIDTH columns and up to TILE_HEIGHT rows. MADE_ROWS of them at a time are held as interleaved RGB
    bytes. */

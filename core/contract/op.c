@@ -8,7 +8,7 @@
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/base/status.h"
-#include "core/contract/image_table.h"
+#include "core/contract/image_descriptor.h"
 
 const char *rvit_op_name(rvit_op_type type)
 {
@@ -270,7 +270,7 @@ static rvit_status prepare_preprocess(rvit_op *op)
     RVIT_TRY(check_multiple(op, "patch_size", a->patch_size, 2));
     RVIT_TRY(prepare_patches(op, a->dtype, 3 * a->patch_size * a->patch_size, &a->parts, &a->out_stride));
     const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(a->n_images) + (int64_t)a->n_images * RVIT_IMAGE_ENTRY_WORDS);
-    RVIT_TRY(check_range(op, "source_size", a->source_size, least, RVIT_IMAGE_MAX_REGION));
+    RVIT_TRY(check_range(op, "source_size", a->source_size, least, RVIT_IMAGE_MAX_STAGING));
     RVIT_TRY(check_multiple(op, "source_size", a->source_size, 16));
     return check_range(op, "pixels_size", a->pixels_size, 0, (int64_t)1 << 40);
 }

@@ -1,5 +1,5 @@
-/* Axes of a region of rvit_images_write (core/contract/image_table.h), and those that a session has written before: pictures of sizes that
-   it has seen lately need no weights computed. */
+/* Axes of a region of rvit_images_write (core/contract/image_descriptor.h), and those that a session has written before: pictures of sizes
+   that it has seen lately need no weights computed. */
 #ifndef RVIT_CORE_IMAGE_IMAGE_AXES_H
 #define RVIT_CORE_IMAGE_IMAGE_AXES_H
 

@@ -3,7 +3,7 @@
 #define RVIT_CORE_IMAGE_IMAGE_WRITER_H
 
 #include "core/base/status.h"
-#include "core/contract/image_table.h"
+#include "core/contract/image_descriptor.h"
 #include "core/image/image_axes.h"
 #include "core/image/image_recipe.h"
 

@@ -120,8 +120,8 @@ static rvit_status write_axis(writer *w, const picture *p, const window *wanted,
     w->axes[w->n_axes % REMEMBERED] = (rvit_image_axis){*wanted, *out_at, *out_bits};
     w->n_axes++;
     w->at += (n + 3) / 4 * 16;
-    return w->at <= RVIT_IMAGE_MAX_REGION ? RVIT_OK
-                                          : refuse(RVIT_INVALID_ARGUMENT, p, "%s", "the weights of the pictures take too much memory");
+    return w->at <= RVIT_IMAGE_MAX_STAGING ? RVIT_OK
+                                           : refuse(RVIT_INVALID_ARGUMENT, p, "%s", "the weights of the pictures take too much memory");
 }
 
 static rvit_resize_kernel filter_of(rvit_filter filter)
@@ -235,7 +235,7 @@ static rvit_status write_image(writer *w, int32_t index)
     if (w->rows > w->args.max_rows)
         return refuse(RVIT_INVALID_ARGUMENT, &p, "with it the batch has %lld rows, the capacity is %lld", (long long)w->rows,
                       (long long)w->args.max_rows);
-    if (w->at > RVIT_IMAGE_MAX_REGION)
+    if (w->at > RVIT_IMAGE_MAX_STAGING)
         return refuse(RVIT_INVALID_ARGUMENT, &p, "with it the pictures take %lld bytes", (long long)w->at);
     if (w->region != NULL && w->at > w->size)
         return refuse(RVIT_INVALID_ARGUMENT, &p, "with it the pictures take %lld bytes, the capacity is %lld", (long long)w->at,

@@ -10,7 +10,7 @@
 
 #include "core/base/entry.h"
 #include "core/base/half.h"
-#include "core/contract/image_table.h"
+#include "core/contract/image_descriptor.h"
 #include "core/session/results.h"
 
 #define F16_MAX 65504.0f

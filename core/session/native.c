@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/status.h"
-#include "core/contract/image_table.h"
+#include "core/contract/image_descriptor.h"
 
 enum { MAX_SIDE = INT16_MAX }; /* what the ops on grids take */
 

@@ -2,7 +2,7 @@
 #include "core/session/pictures.h"
 
 #include "core/base/status.h"
-#include "core/contract/image_table.h"
+#include "core/contract/image_descriptor.h"
 #include "core/device/device.h"
 #include "core/image/images.h"
 
@@ -37,9 +37,9 @@ rvit_status rvit_session_pictures_check_desc(const rvit_model *model, const rvit
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_picture_bytes is given beside %s",
                          desc->run_views ? "run_views" : "images");
     const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(desc->max_images) + (int64_t)desc->max_images * RVIT_IMAGE_ENTRY_WORDS);
-    if (desc->max_picture_bytes < least || desc->max_picture_bytes > RVIT_IMAGE_MAX_REGION)
+    if (desc->max_picture_bytes < least || desc->max_picture_bytes > RVIT_IMAGE_MAX_STAGING)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_picture_bytes is %lld, expected %lld..%lld",
-                         (long long)desc->max_picture_bytes, (long long)least, (long long)RVIT_IMAGE_MAX_REGION);
+                         (long long)desc->max_picture_bytes, (long long)least, (long long)RVIT_IMAGE_MAX_STAGING);
     rvit_image_recipe recipe;
     return rvit_session_recipe(model, desc, &recipe);
 }

@@ -1,5 +1,5 @@
 /* The interface between host code and the image shaders: see interface.h. The layout of the staging buffer is that of
-   core/contract/image_table.h; host code asserts that they agree. */
+   core/contract/image_descriptor.h; host code asserts that they agree. */
 #ifndef RVIT_SHADERS_INTERFACE_IMAGES_H
 #define RVIT_SHADERS_INTERFACE_IMAGES_H
 

@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "core/contract/image_table.h"
+#include "core/contract/image_descriptor.h"
 #include "good_ops.h"
 #include "ops.h"
 

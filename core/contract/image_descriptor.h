@@ -9,13 +9,13 @@
 
    n_images is the capacity. An axis of n outputs is first[n], count[n] and weights[taps][n]: output i is the sum over k < count[i] of
    weights[k][i] times input first[i] + k, in fixed point. */
-#ifndef RVIT_CORE_CONTRACT_IMAGE_TABLE_H
-#define RVIT_CORE_CONTRACT_IMAGE_TABLE_H
+#ifndef RVIT_CORE_CONTRACT_IMAGE_DESCRIPTOR_H
+#define RVIT_CORE_CONTRACT_IMAGE_DESCRIPTOR_H
 
 #include <stdint.h>
 
-#define RVIT_IMAGE_ENTRY_SIDE 65535                     /* RVIT_IMAGE_MAX_SIDE */
-#define RVIT_IMAGE_MAX_REGION (((int64_t)1 << 33) - 16) /* bytes: words are counted in 31 bits */
+#define RVIT_IMAGE_ENTRY_SIDE 65535                      /* RVIT_IMAGE_MAX_SIDE */
+#define RVIT_IMAGE_MAX_STAGING (((int64_t)1 << 33) - 16) /* bytes: words are counted in 31 bits */
 #define RVIT_IMAGE_HEADER_WORDS 16
 #define RVIT_IMAGE_LIVE_IMAGES 0 /* of the header */
 #define RVIT_IMAGE_LIVE_UNITS 1  /* 16-byte units of the region that are used */
