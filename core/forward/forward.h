@@ -67,7 +67,7 @@ rvit_status rvit_forward_norm(const forward *f, rvit_rows rows, int32_t dim, rvi
 /* The run's pictures as rows of patches, in wide. */
 rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens);
 /* The embedding of images of any grids, to x. */
-rvit_status rvit_forward_embed_native(forward *f);
+rvit_status rvit_forward_embed_variable(forward *f);
 /* The op that reads the images, or writes the logits. */
 rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op);
 rvit_status rvit_forward_copy(const forward *f, rvit_view source, int64_t size, rvit_view destination);

@@ -415,7 +415,7 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.window_cu_seqlens = view(&f, plan->window_cu_seqlens);
     f.unit_rows = view(&f, plan->schedule.n_stages > 0 ? plan->first_unit_rows : plan->unit_rows);
     rvit_forward_enter_segment(&f, 0);
-    RVIT_TRY(plan->desc.native ? rvit_forward_embed_native(&f) : embed(&f));
+    RVIT_TRY(plan->desc.native ? rvit_forward_embed_variable(&f) : embed(&f));
     RVIT_TRY(trace_x(&f, 0));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(block(&f, b));

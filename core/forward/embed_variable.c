@@ -145,7 +145,7 @@ static rvit_status turn(const forward *f)
     return rvit_grid_rope(f->stream, &args);
 }
 
-rvit_status rvit_forward_embed_native(forward *f)
+rvit_status rvit_forward_embed_variable(forward *f)
 {
     const rvit_model *model = f->model;
     rvit_view patches;
