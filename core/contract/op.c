@@ -60,7 +60,7 @@ static int64_t patch_elements(const rvit_patchify_args *a)
     return patch_rows(a) * a->out_stride;
 }
 
-static int64_t units_of(const rvit_grid_layout_args *a)
+static int64_t groups_of(const rvit_grid_layout_args *a)
 {
     return a->merge > 1 ? a->rows / (a->merge * a->merge) : a->rows;
 }
@@ -528,7 +528,7 @@ static rvit_status prepare_score(rvit_op *op)
 }
 
 /* Rows that belong together are scored alike, and chosen by nothing else. */
-static rvit_status prepare_units(rvit_op *op)
+static rvit_status prepare_groups(rvit_op *op)
 {
     rvit_select_args *a = &op->select;
     RVIT_TRY(check_range(op, "unit", a->unit, 0, MAX_UNIT));
@@ -551,7 +551,7 @@ static rvit_status prepare_units(rvit_op *op)
 static rvit_status prepare_select(rvit_op *op)
 {
     const rvit_select_args *a = &op->select;
-    RVIT_TRY(prepare_units(op));
+    RVIT_TRY(prepare_groups(op));
     RVIT_TRY(check_range(op, "mode", a->mode, RVIT_SELECT_TOP_K, RVIT_SELECT_MASS));
     RVIT_TRY(check_batch(op, a->n_images, a->max_len, a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));

@@ -17,7 +17,7 @@ static rvit_status lay_out(const forward *f)
     args.n_prefix = f->model->info.n_prefix;
     args.max_len = f->max_len;
     args.rows = f->rows.capacity;
-    rvit_forward_lay_out_units(f, &args);
+    rvit_forward_lay_out_groups(f, &args);
     args.live_images = view(f, plan->live_images);
     args.grids = view(f, plan->grids);
     args.cu_seqlens = f->cu_seqlens;
@@ -87,13 +87,13 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
     args.x = f->wide;
     args.weight = pictures ? model->patch_weight : model->row_weight;
     /* The table has the bias; without a table the rows of the embedding are nothing else. */
-    if (model->unit_weight.buffer != NULL)
+    if (model->identity_weight.buffer != NULL)
         args.bias = model->patch_bias;
     else if (!rvit_model_has_table(model))
         args.bias = rvit_model_table(model);
     args.out = *out = f->spare;
     RVIT_TRY(rvit_forward_add_linear(f, &args));
-    if (model->unit_weight.buffer == NULL)
+    if (model->identity_weight.buffer == NULL)
         return RVIT_OK;
     *out = f->normed;
     *out_dtype = model->dtype;

@@ -96,7 +96,7 @@ rvit_status rvit_forward_block_features(const forward *f);
 /* Rows of f->rows, row_size bytes each, to an array that the host reads, in the order that it is told of. */
 rvit_status rvit_forward_give_rows(const forward *f, rvit_view rows, int64_t row_size, rvit_session_array destination);
 /* The squares of patches of f->x as one row each; deepstack: of which merger, -1: the last. */
-rvit_status rvit_forward_merge_units(forward *f, int32_t deepstack);
+rvit_status rvit_forward_merge_groups(forward *f, int32_t deepstack);
 /* After the last block: features, pooling, head. */
 rvit_status rvit_forward_outputs(forward *f);
 

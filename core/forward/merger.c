@@ -10,7 +10,7 @@ static rvit_rows units(const forward *f)
 }
 
 /* Rows of units, row_size bytes each, to `destination`, as the squares of an image follow each other line after line. */
-static rvit_status give_units(const forward *f, rvit_view rows, int64_t row_size, rvit_view destination)
+static rvit_status write_groups(const forward *f, rvit_view rows, int64_t row_size, rvit_view destination)
 {
     const rvit_rows live = units(f);
     if (f->unit_rows.buffer == NULL)
@@ -29,11 +29,11 @@ rvit_status rvit_forward_give_rows(const forward *f, rvit_view rows, int64_t row
 {
     const int32_t side = f->model->merge.side;
     if (f->unit_rows.buffer != NULL)
-        return give_units(f, rows, side * side * row_size, view(f, destination));
+        return write_groups(f, rows, side * side * row_size, view(f, destination));
     return rvit_forward_copy(f, rows, destination.size, view(f, destination));
 }
 
-rvit_status rvit_forward_merge_units(forward *f, int32_t deepstack)
+rvit_status rvit_forward_merge_groups(forward *f, int32_t deepstack)
 {
     const rvit_model *model = f->model;
     const rvit_merger_weights *w = deepstack < 0 ? &model->merger : &model->deepstack[deepstack];
@@ -53,8 +53,8 @@ rvit_status rvit_forward_merge_units(forward *f, int32_t deepstack)
     RVIT_TRY(rvit_forward_add_linear(&squares, &args));
     const rvit_session_desc *desc = &f->plan->desc;
     if (deepstack < 0)
-        return give_units(f, args.out, row_size, desc->merged.buffer != NULL ? desc->merged : view(f, f->plan->merged));
-    return give_units(f, args.out, row_size,
-                      at(desc->deepstack.buffer != NULL ? desc->deepstack : view(f, f->plan->deepstack),
-                         deepstack * (f->plan->segments[0].rows / (side * side)) * row_size));
+        return write_groups(f, args.out, row_size, desc->merged.buffer != NULL ? desc->merged : view(f, f->plan->merged));
+    return write_groups(f, args.out, row_size,
+                        at(desc->deepstack.buffer != NULL ? desc->deepstack : view(f, f->plan->deepstack),
+                           deepstack * (f->plan->segments[0].rows / (side * side)) * row_size));
 }

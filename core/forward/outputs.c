@@ -140,7 +140,7 @@ rvit_status rvit_forward_outputs(forward *f)
     if (info->n_classes == 0 || info->pooling != RVIT_POOLING_MAP)
         RVIT_TRY(rvit_forward_finish_gather(f));
     if (rvit_forward_gives(f, RVIT_OUTPUT_MERGED, 1))
-        RVIT_TRY(rvit_forward_merge_units(f, -1));
+        RVIT_TRY(rvit_forward_merge_groups(f, -1));
     if (info->n_classes > 0 || pooled)
         RVIT_TRY(rvit_forward_pool_rows(f));
     if (pooled)

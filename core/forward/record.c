@@ -324,11 +324,11 @@ static rvit_status embed(forward *f)
     const int32_t width = rvit_model_patch_split(model) * rvit_model_patch_width(model);
     rvit_linear_args args = rvit_forward_linear_of(f, f->wide, width, model->patch_weight, absent, model->info.dim);
     args.out_dtype = model->x_dtype;
-    if (model->unit_weight.buffer != NULL) {
+    if (model->identity_weight.buffer != NULL) {
         RVIT_TRY(embed_normed(f, args));
         args.in_features = model->info.dim;
         args.x = f->normed;
-        args.weight = model->unit_weight;
+        args.weight = model->identity_weight;
     }
     args.residual = model->embedding;
     args.residual_period = model->info.tokens;
@@ -392,7 +392,7 @@ static rvit_status block(forward *f, int32_t index)
     if (rvit_forward_gives(f, RVIT_OUTPUT_BLOCK_FEATURES, f->plan->desc.features_block == index))
         RVIT_TRY(rvit_forward_block_features(f));
     if (rvit_forward_gives(f, RVIT_OUTPUT_DEEPSTACK, deepstack >= 0))
-        RVIT_TRY(rvit_forward_merge_units(f, deepstack));
+        RVIT_TRY(rvit_forward_merge_groups(f, deepstack));
     return after ? rvit_forward_prune(f) : RVIT_OK;
 }
 

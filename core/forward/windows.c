@@ -10,7 +10,7 @@ rvit_reach rvit_forward_reach(const forward *f)
     return (rvit_reach){plan->desc.max_images, f->max_len, f->cu_seqlens};
 }
 
-void rvit_forward_lay_out_units(const forward *f, rvit_grid_layout_args *args)
+void rvit_forward_lay_out_groups(const forward *f, rvit_grid_layout_args *args)
 {
     const rvit_session_plan *plan = f->plan;
     const rvit_merge_config *merge = &f->model->merge;

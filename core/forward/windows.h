@@ -13,7 +13,7 @@ typedef struct rvit_reach {
 /* Of the block being recorded. */
 rvit_reach rvit_forward_reach(const forward *f);
 /* What the layout of a batch says of units and windows. */
-void rvit_forward_lay_out_units(const forward *f, rvit_grid_layout_args *args);
+void rvit_forward_lay_out_groups(const forward *f, rvit_grid_layout_args *args);
 /* Squares and windows of what the stage before this segment has left. */
 rvit_status rvit_forward_regroup(forward *f);
 

@@ -39,7 +39,7 @@ rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, 
 }
 
 /* Units that a side takes at a scale, as Python's round, floor or ceil counts them. */
-static double units_at(double side, double (*rounded)(double), int32_t unit)
+static double groups_at(double side, double (*rounded)(double), int32_t unit)
 {
     return fmax(rounded(side / unit), 1);
 }
@@ -69,12 +69,12 @@ rvit_status rvit_qwen_grid(int32_t height, int32_t width, int32_t patch_size, in
     double lines = rint((double)height / unit), columns = rint((double)width / unit);
     if (lines * columns * area > (double)max_pixels) {
         const double scale = sqrt(pixels / (double)max_pixels);
-        lines = units_at(height / scale, floor, unit);
-        columns = units_at(width / scale, floor, unit);
+        lines = groups_at(height / scale, floor, unit);
+        columns = groups_at(width / scale, floor, unit);
     } else if (lines * columns * area < (double)min_pixels) {
         const double scale = sqrt((double)min_pixels / pixels);
-        lines = units_at(height * scale, ceil, unit);
-        columns = units_at(width * scale, ceil, unit);
+        lines = groups_at(height * scale, ceil, unit);
+        columns = groups_at(width * scale, ceil, unit);
     }
     out_grid[0] = (int32_t)lines * merge;
     out_grid[1] = (int32_t)columns * merge;

@@ -130,7 +130,7 @@ static rvit_status infer_merger(rvit_geometry *g)
                  rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC2_WEIGHT, 2, 1));
     const int64_t merged =
         majority(rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC2_WEIGHT, 2, 0), rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC2_BIAS, 1, 0), -1);
-    RVIT_TRY(set_extent(g, RVIT_EXTENT_UNIT, unit, MAX_EXTENT, "width of the rows that are merged", RVIT_ROLE_MERGER_FC1_WEIGHT));
+    RVIT_TRY(set_extent(g, RVIT_EXTENT_GROUP, unit, MAX_EXTENT, "width of the rows that are merged", RVIT_ROLE_MERGER_FC1_WEIGHT));
     return set_extent(g, RVIT_EXTENT_MERGED, merged, MAX_EXTENT, "width of merged rows", RVIT_ROLE_MERGER_FC2_WEIGHT);
 }
 

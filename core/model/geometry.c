@@ -237,7 +237,7 @@ static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used
     config->patch_norm = g->has[RVIT_PART_PATCH_NORM];
     config->merges = g->has[RVIT_PART_MERGER];
     config->frames = (int32_t)g->extents[RVIT_EXTENT_FRAMES];
-    config->unit_dim = (int32_t)g->extents[RVIT_EXTENT_UNIT];
+    config->group_dim = (int32_t)g->extents[RVIT_EXTENT_GROUP];
     config->info.merged_dim = (int32_t)g->extents[RVIT_EXTENT_MERGED];
     config->info.n_deepstack = g->n_deepstack;
     config->measured = 1;

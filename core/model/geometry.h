@@ -44,7 +44,7 @@ typedef struct rvit_vit_config {
     int32_t map_heads, map_bias;                /* map_bias: where keys and values have weights apart, 1: and biases */
     rvit_activation map_activation;             /* where map_mlp > 0 */
     int32_t patch_norm;                         /* 1: a norm of the patches before their positions */
-    int32_t merges, unit_dim;                   /* 1: squares of patches become one row; the width of a square's rows together */
+    int32_t merges, group_dim;                  /* 1: squares of patches become one row; the width of a square's rows together */
     int32_t frames;                             /* of a patch */
     rvit_merge_config merge;                    /* where merges is 1 */
     int32_t no_table;                           /* 1: there is no position table, so the tensors do not tell the image size */

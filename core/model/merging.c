@@ -19,9 +19,9 @@ static rvit_status resolve_side(const char *path, rvit_vit_config *config, const
     if (!side->given)
         return RVIT_OK;
     config->merge.side = (int32_t)side->value[0];
-    if ((int64_t)config->merge.side * config->merge.side * config->info.dim != config->unit_dim)
+    if ((int64_t)config->merge.side * config->merge.side * config->info.dim != config->group_dim)
         return rvit_fail(rvit_fact_wrong(side), "%s: the tensors merge rows of %d values in all, but %d x %d rows of %d in %s", path,
-                         (int)config->unit_dim, (int)config->merge.side, (int)config->merge.side, (int)config->info.dim, side->where);
+                         (int)config->group_dim, (int)config->merge.side, (int)config->merge.side, (int)config->info.dim, side->where);
     if (config->merge.side != 2)
         rvit_unsupported_add(unsupported, "the model merges %d x %d patches, which is not supported (%s)", (int)config->merge.side,
                              (int)config->merge.side, side->where);

@@ -26,7 +26,7 @@ typedef enum rvit_extent {
     RVIT_EXTENT_CLASSES,
     RVIT_EXTENT_HEAD_IN, /* columns of the head */
     RVIT_EXTENT_MAP_MLP, /* width of the MLP of attention pooling */
-    RVIT_EXTENT_UNIT,    /* width of the rows that are merged, side by side */
+    RVIT_EXTENT_GROUP,   /* width of the rows that are merged, side by side */
     RVIT_EXTENT_MERGED,  /* and of what becomes of them */
     RVIT_EXTENT_COUNT
 } rvit_extent;

@@ -109,7 +109,7 @@ static int64_t layout(const rvit_session_plan *p)
 /* Whether the embedding goes through the spare array. */
 static int embeds_twice(const rvit_session_plan *p, const rvit_model *m)
 {
-    return m->info.norm_pre || m->unit_weight.buffer != NULL || p->desc.native;
+    return m->info.norm_pre || m->identity_weight.buffer != NULL || p->desc.native;
 }
 
 /* Whether each row of the batch has a line in the table of rotary positions. */

@@ -167,7 +167,7 @@ static rvit_status add_map(reach *r)
 /* first: the role of the norm's gamma, of n values; beta and fc1 follow. */
 static rvit_status add_merger(reach *r, rvit_role first, int32_t index, int64_t n)
 {
-    const int64_t unit = r->l.checkpoint->config.unit_dim;
+    const int64_t unit = r->l.checkpoint->config.group_dim;
     float *norm = r->l.more, *bias = norm + 2 * n;
     RVIT_TRY(rvit_weights_read_norm(&r->l, first, (rvit_role)(first + 1), index, n, norm));
     RVIT_TRY(rvit_weights_read(&r->l, (rvit_role)(first + 3), index, unit, bias));
@@ -187,7 +187,7 @@ static rvit_status add_all(reach *r)
         return RVIT_OK;
     RVIT_TRY(add_merger(r, RVIT_ROLE_MERGER_NORM_GAMMA, 0, info->dim));
     for (int32_t i = 0; i < info->n_deepstack; i++)
-        RVIT_TRY(add_merger(r, RVIT_ROLE_DEEPSTACK_NORM_GAMMA, i, r->l.checkpoint->config.unit_dim));
+        RVIT_TRY(add_merger(r, RVIT_ROLE_DEEPSTACK_NORM_GAMMA, i, r->l.checkpoint->config.group_dim));
     return RVIT_OK;
 }
 
@@ -199,7 +199,7 @@ static int64_t larger(int64_t a, int64_t b)
 rvit_status rvit_float16_reach(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_most, char where[RVIT_REACH_NAME])
 {
     const rvit_vit_config *config = &checkpoint->config;
-    const int64_t dim = config->info.dim, hidden = (config->info.gated ? 2 : 1) * (int64_t)config->info.mlp_dim, unit = config->unit_dim;
+    const int64_t dim = config->info.dim, hidden = (config->info.gated ? 2 : 1) * (int64_t)config->info.mlp_dim, unit = config->group_dim;
     const int64_t rows = larger(larger(3 * dim, hidden), config->map_mlp);
     rvit_model model = {.device = (rvit_device *)(uintptr_t)device, .info = config->info};
     rvit_alloc *alloc = &model.device->alloc;

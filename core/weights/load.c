@@ -73,7 +73,7 @@ static rvit_status load_frame_weights(rvit_weights_loader *l)
 /* first: the role of the norm's gamma; beta, fc1 and fc2 follow. norm: its width. */
 static rvit_status load_merger(rvit_weights_loader *l, rvit_role first, int32_t index, int64_t norm, rvit_merger_weights *w)
 {
-    const int64_t unit = l->checkpoint->config.unit_dim, merged = l->model->info.merged_dim;
+    const int64_t unit = l->checkpoint->config.group_dim, merged = l->model->info.merged_dim;
     const rvit_dtype dtype = l->model->dtype;
     RVIT_TRY(rvit_weights_load_norm_of(l, first, (rvit_role)(first + 1), index, norm, norm, &w->norm_gamma, &w->norm_beta));
     RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 2), index, unit * unit, dtype, &w->fc1_weight));
@@ -89,7 +89,7 @@ static rvit_status load_mergers(rvit_weights_loader *l)
         return RVIT_OK;
     RVIT_TRY(load_merger(l, RVIT_ROLE_MERGER_NORM_GAMMA, 0, model->info.dim, &model->merger));
     for (int32_t i = 0; i < model->info.n_deepstack; i++)
-        RVIT_TRY(load_merger(l, RVIT_ROLE_DEEPSTACK_NORM_GAMMA, i, l->checkpoint->config.unit_dim, &model->deepstack[i]));
+        RVIT_TRY(load_merger(l, RVIT_ROLE_DEEPSTACK_NORM_GAMMA, i, l->checkpoint->config.group_dim, &model->deepstack[i]));
     return RVIT_OK;
 }
 
@@ -130,7 +130,7 @@ static rvit_status load_embedding(rvit_weights_loader *l)
 }
 
 /* A square weight that is 1 on the diagonal. */
-static rvit_status load_unit(rvit_weights_loader *l, rvit_view *view)
+static rvit_status load_identity(rvit_weights_loader *l, rvit_view *view)
 {
     const int64_t dim = l->model->info.dim;
     RVIT_TRY(rvit_weights_place(l, dim * dim, l->model->dtype, view));
@@ -151,7 +151,7 @@ static rvit_status load_patch_norm(rvit_weights_loader *l)
                                               : rvit_weights_load_zeros(l, model->info.dim, RVIT_F32, &model->patch_bias));
     RVIT_TRY(rvit_weights_load_norm(l, RVIT_ROLE_PATCH_NORM_GAMMA, RVIT_ROLE_PATCH_NORM_BETA, 0, &model->patch_norm_gamma,
                                     &model->patch_norm_beta));
-    return load_unit(l, &model->unit_weight);
+    return load_identity(l, &model->identity_weight);
 }
 
 static rvit_status load_rope_table(rvit_weights_loader *l)
@@ -187,7 +187,7 @@ static rvit_status load_transposed_head(rvit_weights_loader *l)
 /* Where what is pooled is the result. */
 static rvit_status load_no_head(rvit_weights_loader *l)
 {
-    RVIT_TRY(load_unit(l, &l->model->head_weight));
+    RVIT_TRY(load_identity(l, &l->model->head_weight));
     return rvit_weights_load_zeros(l, l->model->info.dim, RVIT_F32, &l->model->head_bias);
 }
 

@@ -72,7 +72,7 @@ struct rvit_model {
     rvit_view embedding;
     /* Where the patches are normalised before their positions are added: patch_bias is then not in the embedding, and x = norm unit^T +
        embedding, unit being 1 on the diagonal. Absent otherwise. */
-    rvit_view patch_bias, patch_norm_gamma, patch_norm_beta, unit_weight;
+    rvit_view patch_bias, patch_norm_gamma, patch_norm_beta, identity_weight;
     rvit_view rope_table; /* f32 [tokens, head_dim], as rvit_rope takes it; absent unless rvit_model_rotates */
     rvit_block_weights *blocks;
     rvit_view norm_pre_gamma, norm_pre_beta;                 /* absent where info.norm_pre is 0 */

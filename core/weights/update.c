@@ -40,7 +40,7 @@ static rvit_status check_same_parts(const rvit_model *model, const rvit_vit_conf
         const char *name;
         int32_t model, other;
     } parts[] = {{"fc_norm", model->fc_norm_gamma.buffer != NULL, config->fc_norm},
-                 {"the norm of the patches", model->unit_weight.buffer != NULL, config->patch_norm},
+                 {"the norm of the patches", model->identity_weight.buffer != NULL, config->patch_norm},
                  {"the MLP width of the attention pooling", model->map.mlp_dim, maps ? config->map_mlp : 0},
                  {"the number of heads of the attention pooling", model->map.n_heads, maps ? config->map_heads : 0},
                  {"the activation of the attention pooling", (int32_t)model->map.activation, maps ? (int32_t)config->map_activation : 0}};
