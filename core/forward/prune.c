@@ -132,7 +132,7 @@ static rvit_status mark_by_pixels(const forward *f)
 }
 
 /* What the policy says, to the trace; what stays is then what the run brings. */
-static rvit_status decide_apart(const forward *f, const rvit_stage_plan *stage, rvit_select_args *args)
+static rvit_status decide_separately(const forward *f, const rvit_stage_plan *stage, rvit_select_args *args)
 {
     RVIT_TRY(rvit_select(f->stream, args));
     RVIT_TRY(rvit_forward_trace(f, args->keep, stage->trace_decided.size, view(f, stage->trace_decided)));
@@ -157,7 +157,7 @@ static rvit_status select_rows(forward *f)
     args.keep = view(f, stage->keep);
     args.anchors = view(f, f->plan->anchors);
     if (f->plan->schedule.given)
-        RVIT_TRY(decide_apart(f, stage, &args));
+        RVIT_TRY(decide_separately(f, stage, &args));
     if (args.mode == RVIT_SELECT_MASK)
         args.anchors = absent;
     RVIT_TRY(rvit_select(f->stream, &args));

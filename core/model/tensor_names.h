@@ -53,7 +53,7 @@
 #define QKV LINEAR(QKV, "attn.qkv")
 /* timm's EVA keeps the biases apart, or everything; the keys have none. */
 #define QV_BIAS NAME(QKV_WEIGHT, "attn.qkv.weight"), NAME(Q_BIAS, "attn.q_bias"), NAME(V_BIAS, "attn.v_bias")
-#define QKV_APART LINEAR(Q, "attn.q_proj"), NAME(K_WEIGHT, "attn.k_proj.weight"), LINEAR(V, "attn.v_proj")
+#define QKV_SEPARATE LINEAR(Q, "attn.q_proj"), NAME(K_WEIGHT, "attn.k_proj.weight"), LINEAR(V, "attn.v_proj")
 #define SCALES_TIMM NAME(SCALE1, "ls1.gamma"), NAME(SCALE2, "ls2.gamma")
 #define SCALES_DEIT3 NAME(SCALE1, "gamma_1"), NAME(SCALE2, "gamma_2")
 #define HF_DINOV2 \
@@ -67,14 +67,14 @@
 /* Most have none. */
 #define HF_DINOV3_K_BIAS NAME(K_BIAS, "attention.k_proj.bias")
 /* CLIP's and SigLIP's towers. */
-#define HF_TOWER \
+#define HF_ENCODER \
     NAME(POSITION, "embeddings.position_embedding.weight"), NAME(PATCH_WEIGHT, "embeddings.patch_embedding.weight"), \
     NORM(NORM, "post_layernorm"), NORM(NORM1, "layer_norm1"), LINEAR(Q, "self_attn.q_proj"), LINEAR(K, "self_attn.k_proj"), \
     LINEAR(V, "self_attn.v_proj"), LINEAR(PROJ, "self_attn.out_proj"), NORM(NORM2, "layer_norm2"), LINEAR(FC1, "mlp.fc1"), \
     LINEAR(FC2, "mlp.fc2")
-#define HF_CLIP HF_TOWER, NAME(CLS, "embeddings.class_embedding"), NORM(NORM_PRE, "pre_layrnorm")
+#define HF_CLIP HF_ENCODER, NAME(CLS, "embeddings.class_embedding"), NORM(NORM_PRE, "pre_layrnorm")
 #define HF_SIGLIP \
-    HF_TOWER, NAME(PATCH_BIAS, "embeddings.patch_embedding.bias"), NAME(MAP_LATENT, "head.probe"), \
+    HF_ENCODER, NAME(PATCH_BIAS, "embeddings.patch_embedding.bias"), NAME(MAP_LATENT, "head.probe"), \
     NAME(MAP_QKV_WEIGHT, "head.attention.in_proj_weight"), NAME(MAP_QKV_BIAS, "head.attention.in_proj_bias"), \
     LINEAR(MAP_PROJ, "head.attention.out_proj"), NORM(MAP_NORM, "head.layernorm"), LINEAR(MAP_FC1, "head.mlp.fc1"), \
     LINEAR(MAP_FC2, "head.mlp.fc2")

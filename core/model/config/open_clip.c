@@ -10,7 +10,7 @@
 enum { SHOWN_NAME = 64 };
 
 /* The tower is open_clip's own. Fields that are in none of the lists may change anything. */
-static rvit_status read_tower(const rvit_config_reader *r, const rvit_json *vision, int32_t quick)
+static rvit_status read_encoder(const rvit_config_reader *r, const rvit_json *vision, int32_t quick)
 {
     static const char *const known[] = {"layers",     "width",     "head_width",    "patch_size",
                                         "image_size", "mlp_ratio", "ls_init_value", "patch_dropout"};
@@ -49,7 +49,7 @@ static rvit_status read_tower(const rvit_config_reader *r, const rvit_json *visi
 }
 
 /* The tower is one of timm's, which has no use for quick_gelu. */
-static rvit_status read_timm_tower(const rvit_config_reader *r, const rvit_json *vision, const char *architecture)
+static rvit_status read_timm_encoder(const rvit_config_reader *r, const rvit_json *vision, const char *architecture)
 {
     char where[RVIT_FACT_WHERE], shown[SHOWN_NAME];
     const char *pool = NULL;
@@ -112,6 +112,6 @@ rvit_status rvit_config_open_clip(const rvit_config_reader *reader, const rvit_j
         return rvit_fail(RVIT_BAD_FILE, "%s: model_cfg.vision_cfg is missing", r.path);
     r.section = "model_cfg.vision_cfg.";
     RVIT_TRY(rvit_config_string(&r, vision, "timm_model_name", &architecture));
-    RVIT_TRY(architecture != NULL ? read_timm_tower(&r, vision, architecture) : read_tower(&r, vision, quick));
+    RVIT_TRY(architecture != NULL ? read_timm_encoder(&r, vision, architecture) : read_encoder(&r, vision, quick));
     return preprocess == NULL ? RVIT_OK : read_preprocessing(reader, preprocess);
 }
