@@ -72,7 +72,7 @@ static rvit_status fill_wide(const forward *f)
     return rvit_patchify(f->stream, &args);
 }
 
-/* The patches by their weight, to the spare array; with a norm of them, normalised. *out: where they are. */
+/* The patches by their weight, to the other array; with a norm of them, normalised. *out: where they are. */
 static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype)
 {
     const rvit_model *model = f->model;
@@ -91,13 +91,13 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
         args.bias = model->patch_bias;
     else if (!rvit_model_has_table(model))
         args.bias = rvit_model_table(model);
-    args.out = *out = f->spare;
+    args.out = *out = f->other_x;
     RVIT_TRY(rvit_forward_add_linear(f, &args));
     if (model->identity_weight.buffer == NULL)
         return RVIT_OK;
     *out = f->normed;
     *out_dtype = model->dtype;
-    return rvit_forward_norm(f, args.rows, model->info.dim, f->spare, model->patch_norm_gamma, model->patch_norm_beta, model->dtype,
+    return rvit_forward_norm(f, args.rows, model->info.dim, f->other_x, model->patch_norm_gamma, model->patch_norm_beta, model->dtype,
                              f->normed);
 }
 
@@ -157,9 +157,9 @@ rvit_status rvit_forward_embed_variable(forward *f)
     RVIT_TRY(turn(f));
     if (!model->info.norm_pre)
         return RVIT_OK;
-    RVIT_TRY(rvit_forward_norm(f, f->rows, model->info.dim, f->x, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->spare));
-    const rvit_view x = f->spare;
-    f->spare = f->x;
+    RVIT_TRY(rvit_forward_norm(f, f->rows, model->info.dim, f->x, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->other_x));
+    const rvit_view x = f->other_x;
+    f->other_x = f->x;
     f->x = x;
     return RVIT_OK;
 }

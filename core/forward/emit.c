@@ -56,11 +56,11 @@ rvit_status rvit_forward_norm_x(forward *f, rvit_view gamma, rvit_view beta, flo
     if (f->gathers) {
         args.x_rows = f->plan->segments[f->stage - 1].rows;
         args.src_rows = view(f, f->plan->stages[f->stage - 1].src_rows);
-        args.out_x = f->spare;
+        args.out_x = f->other_x;
     }
     RVIT_TRY(rvit_layernorm(f->stream, &args));
     if (f->gathers) {
-        f->spare = f->x;
+        f->other_x = f->x;
         f->x = args.out_x;
         f->gathers = 0;
     }
@@ -164,9 +164,9 @@ rvit_status rvit_forward_finish_gather(forward *f)
     args.row_size = model->info.dim * rvit_dtype_size(model->x_dtype);
     args.source = f->x;
     args.src_rows = view(f, f->plan->stages[f->stage - 1].src_rows);
-    args.destination = f->spare;
+    args.destination = f->other_x;
     RVIT_TRY(rvit_pack(f->stream, &args));
-    f->x = f->spare;
+    f->x = f->other_x;
     f->gathers = 0;
     return RVIT_OK;
 }

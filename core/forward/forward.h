@@ -14,7 +14,7 @@ typedef struct forward {
     rvit_view hidden;       /* of the MLP: in wide */
     rvit_view quantized, scales, saturated;
     rvit_view hidden_quantized; /* what fc2 takes: behind the others, as a backend may compute some rows of both at a time */
-    rvit_view x, spare;         /* the residual stream, and the other array it moves to when rows are gathered */
+    rvit_view x, other_x;       /* the residual stream, and the other array it moves to when rows are gathered */
     int32_t stage;              /* the next; also the number of the segment that rows, max_len and cu_seqlens are of */
     rvit_rows rows;
     int32_t padding_rows; /* of the segment */

@@ -207,13 +207,13 @@ static rvit_status merge(forward *f)
         args.sizes = view(f, f->plan->stages[f->stage - 1].sizes);
     args.src_rows = match.src_rows;
     args.next_rows = match.next_rows;
-    args.out_x = f->spare;
+    args.out_x = f->other_x;
     args.out_sizes = view(f, stage->sizes);
     args.out_key_bias = view(f, stage->key_bias);
     rvit_forward_enter_segment(f, f->stage + 1);
     args.rows = f->rows;
     RVIT_TRY(rvit_merge(f->stream, &args));
-    f->spare = f->x;
+    f->other_x = f->x;
     f->x = args.out_x;
     f->key_bias = args.out_key_bias;
     RVIT_TRY(rvit_forward_regroup(f));

@@ -299,14 +299,14 @@ static rvit_patchify_args patchify_of(const forward *f)
     return patchify;
 }
 
-/* The patches by their weight, to the spare array, and their norm. */
+/* The patches by their weight, to the other array, and their norm. */
 static rvit_status embed_normed(const forward *f, rvit_linear_args args)
 {
     const rvit_model *model = f->model;
     args.bias = model->patch_bias;
-    args.out = f->spare;
+    args.out = f->other_x;
     RVIT_TRY(rvit_forward_add_linear(f, &args));
-    return rvit_forward_norm(f, f->rows, model->info.dim, f->spare, model->patch_norm_gamma, model->patch_norm_beta, model->dtype,
+    return rvit_forward_norm(f, f->rows, model->info.dim, f->other_x, model->patch_norm_gamma, model->patch_norm_beta, model->dtype,
                              f->normed);
 }
 
@@ -332,11 +332,11 @@ static rvit_status embed(forward *f)
     }
     args.residual = model->embedding;
     args.residual_period = model->info.tokens;
-    args.out = model->info.norm_pre ? f->spare : f->x;
+    args.out = model->info.norm_pre ? f->other_x : f->x;
     RVIT_TRY(rvit_forward_add_linear(f, &args));
     if (model->info.norm_pre)
         RVIT_TRY(
-            rvit_forward_norm(f, f->rows, model->info.dim, f->spare, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->x));
+            rvit_forward_norm(f, f->rows, model->info.dim, f->other_x, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->x));
     return RVIT_OK;
 }
 
@@ -403,7 +403,7 @@ rvit_status rvit_forward_record(rvit_session *session)
     const rvit_model_info *info = &model->info;
     forward f = {.session = session, .plan = plan, .model = model, .stream = session->stream};
     f.x = view(&f, plan->x);
-    f.spare = view(&f, plan->spare);
+    f.other_x = view(&f, plan->other_x);
     f.normed = view(&f, plan->normed);
     f.wide = view(&f, plan->wide);
     f.hidden = at(f.wide, plan->segments[0].rows * rvit_model_hidden_begin(model) * rvit_dtype_size(model->dtype));

@@ -106,7 +106,7 @@ static int64_t layout(const rvit_session_plan *p)
     return (int64_t)p->desc.max_images + 1;
 }
 
-/* Whether the embedding goes through the spare array. */
+/* Whether the embedding goes through the other array. */
 static int embeds_twice(const rvit_session_plan *p, const rvit_model *m)
 {
     return m->info.norm_pre || m->identity_weight.buffer != NULL || p->desc.native;
