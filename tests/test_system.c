@@ -395,7 +395,7 @@ static void more_than_there_is(void **state)
     assert_int_equal(status, RVIT_OUT_OF_DEVICE_MEMORY);
     assert_null(buffer);
     print_message("%s\n", rvit_status_detail());
-    assert_non_null(strstr(rvit_status_detail(), "iB asked for, "));
+    assert_non_null(strstr(rvit_status_detail(), "iB: only "));
     assert_non_null(strstr(rvit_status_detail(), "iB available"));
     assert_int_equal(rvit_buffer_create(device, 8 << 20, RVIT_BUFFER_UPLOAD, &buffer), RVIT_OK);
     memset(rvit_buffer_host(buffer), 1, 8 << 20);

@@ -42,9 +42,8 @@ static void describe_size(char text[32], uint64_t size)
         snprintf(text, 32, "%.1f GiB", (double)size / (1 << 30));
 }
 
-/* Systems that overcommit may grant memory that they do not have and kill the process when it touches it. A large request is therefore
-   compared with the available memory. This reads a few files, which costs much less than zeroing the memory. A caller's allocator sets its
-   own limits. */
+/* A system that overcommits may grant memory it does not have, then kill the process when it touches that memory. So compare a large
+   request with the available memory; reading a few files costs much less than zeroing it. A caller's allocator sets its own limits. */
 static int is_too_large(const rvit_alloc *alloc, size_t size)
 {
     if (size < LARGE || alloc->allocator.allocate != default_allocate)
@@ -55,14 +54,14 @@ static int is_too_large(const rvit_alloc *alloc, size_t size)
     char asked[32], there[32];
     describe_size(asked, size);
     describe_size(there, (uint64_t)available);
-    (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: %s asked for, %s available, of which 1/16 is left free", asked, there);
+    (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: cannot allocate %s: only %s are available, and 1/16 stays free", asked, there);
     return 1;
 }
 
 void *rvit_alloc_new(rvit_alloc *alloc, size_t size)
 {
     if (size > SIZE_MAX / 2) {
-        (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: a request for %zu bytes", size);
+        (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: cannot allocate %zu bytes", size);
         return NULL;
     }
     const size_t rounded = size == 0 ? ALIGNMENT : size;
@@ -70,11 +69,11 @@ void *rvit_alloc_new(rvit_alloc *alloc, size_t size)
         return NULL;
     void *pointer = alloc->allocator.allocate(alloc->allocator.user, rounded, ALIGNMENT);
     if (pointer == NULL) {
-        (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: no %zu bytes left", rounded);
+        (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: the allocation of %zu bytes failed", rounded);
         return NULL;
     }
     atomic_fetch_add(&alloc->count, 1);
-    /* Always zeroed: touching the pages here means that no fault comes in the middle of a forward. */
+    /* Always zeroed: touching the pages here prevents page faults during a forward. */
     memset(pointer, 0, rounded);
     return pointer;
 }
@@ -82,7 +81,7 @@ void *rvit_alloc_new(rvit_alloc *alloc, size_t size)
 void *rvit_alloc_array(rvit_alloc *alloc, size_t n, size_t size)
 {
     if (size != 0 && n > SIZE_MAX / size) {
-        (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: a request for %zu times %zu bytes", n, size);
+        (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: cannot allocate %zu times %zu bytes", n, size);
         return NULL;
     }
     return rvit_alloc_new(alloc, n * size);

@@ -21,7 +21,7 @@ rvit_status rvit_args_copy(void *destination, size_t size, const void *source, c
     const unsigned char *bytes = source;
     for (size_t i = size; i < given; i++)
         if (bytes[i] != 0)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: byte %zu is set, a field this version of the library does not know", name, i);
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: byte %zu is set, but this version of the library has no such field", name, i);
     memset(destination, 0, size);
     memcpy(destination, source, given < size ? given : size);
     memcpy(destination, &size, sizeof size);

@@ -5,7 +5,7 @@
 
 #include "core/base/proc_file.h"
 
-/* Skips longer lines and paths: those of control groups are short, and threads may have small stacks. */
+/* Longer lines and paths are skipped: those of control groups are short, and threads may have small stacks. */
 enum { LINE = 2048, FOLDER = 1024 };
 
 /* Called for the folder of each group. version: 1 or 2. */
@@ -103,8 +103,8 @@ static void visit_group(const char *root, const char *controller, const char *pa
     fclose(file);
 }
 
-/* Calls fn for every group of the process that the controller may limit. A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH; version
-   2 has number 0 and names no controllers. */
+/* Calls fn for every group in which the controller may limit the process. A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH;
+   version 2 has number 0 and names no controllers. */
 static void visit_groups(const char *root, const char *controller, group_fn fn, void *context)
 {
     FILE *file = rvit_proc_open(root, "/proc/self", "cgroup");
@@ -166,7 +166,7 @@ static const memory_files files_of[] = {
      "memory.memsw.usage_in_bytes"},
     {"memory.max", "memory.current", "active_file ", "inactive_file ", "memory.swap.max", "memory.swap.current"}};
 
-/* a + b, both at least 0, INT64_MAX at most. */
+/* a + b, saturating; neither is negative. */
 static int64_t add(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;

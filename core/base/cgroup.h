@@ -1,5 +1,5 @@
-/* The limits set by the control groups of this process (Linux, versions 1 and 2): the tightest among the group's own and its ancestors'.
-   root: the folder in which /proc and /sys are looked up; "" except in tests. Missing or malformed files count as no limit. */
+/* The limits that control groups (Linux, versions 1 and 2) set for this process: the tightest among its group and that group's ancestors.
+   root: the folder that contains /proc and /sys; "" except in tests. Missing or malformed files count as no limit. */
 #ifndef RVIT_CORE_BASE_CGROUP_H
 #define RVIT_CORE_BASE_CGROUP_H
 

@@ -1,4 +1,4 @@
-/* Conversion of e4m3fn, OCP's 8-bit floating point of 4 bits of exponent and 3 of mantissa: round to nearest even, saturating. There are no
+/* Conversion of e4m3fn, OCP's 8-bit floating point with 4 exponent and 3 mantissa bits: round to nearest even, saturating. It has no
    infinities; NaN is 0x7f and 0xff. Plain integer code that compilers vectorise. */
 #ifndef RVIT_CORE_BASE_E4M3_H
 #define RVIT_CORE_BASE_E4M3_H

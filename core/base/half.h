@@ -1,5 +1,5 @@
-/* float16 and bfloat16 conversion, round to nearest even; subnormals, infinities and NaN kept. Plain integer code that compilers vectorise.
- */
+/* float16 and bfloat16 conversion: round to nearest even, keeping subnormals, infinities and NaN. Plain integer code that compilers
+   vectorise. */
 #ifndef RVIT_CORE_BASE_HALF_H
 #define RVIT_CORE_BASE_HALF_H
 

@@ -44,7 +44,6 @@ void rvit_log_stderr(void *user, rvit_log_level level, const char *message)
     char shown[1100], line[1200];
     rvit_printable(shown, sizeof shown, message);
     const int n = snprintf(line, sizeof line, "raggedvit: %s: %s\n", level_names[level], shown);
-    /* A log line that cannot be written is lost. */
     ssize_t written = write(STDERR_FILENO, line, (size_t)n);
     (void)written;
 }

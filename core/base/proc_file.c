@@ -37,7 +37,7 @@ int rvit_proc_number(const char *root, const char *folder, const char *name, con
     int found = 0;
     while (!found && rvit_proc_line(file, line, sizeof line)) {
         char *end = line;
-        /* strtoll stops at the largest number. */
+        /* strtoll saturates. */
         const long long number = strncmp(line, key, length) == 0 ? strtoll(line + length, &end, 10) : 0;
         found = end > line + length && (*end == '\0' || *end == ' ');
         if (found)

@@ -1,4 +1,3 @@
-/* Signals, threads, and shared libraries. */
 #include "core/base/process.h"
 
 #include <dlfcn.h>
@@ -7,7 +6,7 @@
 
 sigset_t rvit_signals_block(void)
 {
-    /* A fault whose signal is blocked ends the process, although there may be a handler. */
+    /* A fault whose signal is blocked ends the process even if there is a handler. */
     static const int faults[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
     sigset_t blocked, before;
     sigfillset(&blocked);
@@ -31,7 +30,7 @@ static int look_at_program(struct dl_phdr_info *program, size_t size, void *is_d
     return 1; /* the program is the first */
 }
 
-/* A program linked with -static: its C library is not the one that shared libraries need, and they crash. */
+/* In a program linked with -static, shared libraries crash, because they need another C library. */
 static int is_static(void)
 {
     int is_dynamic = 0;
@@ -41,7 +40,7 @@ static int is_static(void)
 
 static pthread_once_t stay_once = PTHREAD_ONCE_INIT;
 
-/* Not by -z nodelete: the static library may be part of any plugin. */
+/* -z nodelete would not do: the static library may be part of any plugin. */
 static void stay_loaded(void)
 {
     Dl_info own;
@@ -61,7 +60,7 @@ const char *rvit_library_open(const char *const *files, const char *const *symbo
 {
     RVIT_SIGNALS_BLOCKED; /* some libraries start threads when they are loaded */
     if (is_static()) {
-        (void)snprintf(why_not, size, "a program linked with -static cannot open %s: link it without, or use the CPU", files[0]);
+        (void)snprintf(why_not, size, "a program linked with -static cannot open %s: link it dynamically, or use the CPU", files[0]);
         return NULL;
     }
     void *library = NULL;
@@ -76,7 +75,7 @@ const char *rvit_library_open(const char *const *files, const char *const *symbo
     for (int i = 0; i < n; i++) {
         functions[i] = dlsym(library, symbols[i]);
         if (functions[i] == NULL && i < needed) {
-            (void)snprintf(why_not, size, "%s has no %s: it is too old, or not the library of that name", *file, symbols[i]);
+            (void)snprintf(why_not, size, "%s has no symbol %s: it is too old, or another library of that name", *file, symbols[i]);
             dlclose(library);
             return NULL;
         }

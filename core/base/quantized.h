@@ -1,4 +1,4 @@
-/* How a row becomes bytes and a scale: rvit_quantize's rule, for what is not vectorised (the weights of a model, the oracle). */
+/* Quantizes a row to int8 or e4m3 values and a scale, as rvit_quantize does: scalar code for a model's weights and the oracle. */
 #ifndef RVIT_CORE_BASE_QUANTIZED_H
 #define RVIT_CORE_BASE_QUANTIZED_H
 
@@ -6,22 +6,22 @@
 
 #include "core/base/e4m3.h"
 
-/* The largest number of I8 or E4M3. */
+/* The largest value of I8 or E4M3. */
 static inline float rvit_quantized_max(rvit_dtype dtype)
 {
     return dtype == RVIT_I8 ? 127.0f : RVIT_E4M3_MAX;
 }
 
-/* Rows without a value of this size have scale 0. No static scale is smaller, or larger than 1 / this. */
+/* A row whose values are all smaller has scale 0. A static scale lies between this and 1 / this. */
 #define RVIT_QUANTIZED_MIN 0x1p-100f
 
-/* A row's scale, and by what its values are multiplied before they are rounded; 0: the bytes are `fill`. */
+/* inverse: the factor applied to values before rounding; 0: every quantized value is `fill`. */
 typedef struct rvit_row_scale {
     float scale, inverse;
     uint8_t fill;
 } rvit_row_scale;
 
-/* largest: of the absolute values, which are finite; or not finite itself. static_scale: or NULL. */
+/* largest: the largest absolute value of the row; not finite if any value is not. static_scale: may be NULL. */
 static inline rvit_row_scale rvit_row_scale_of(float largest, const float *static_scale, rvit_dtype dtype)
 {
     if (!isfinite(largest) ||
@@ -34,7 +34,7 @@ static inline rvit_row_scale rvit_row_scale_of(float largest, const float *stati
     return (rvit_row_scale){largest / rvit_quantized_max(dtype), rvit_quantized_max(dtype) / largest, 0};
 }
 
-/* A value that has been multiplied by the inverse; not NaN. */
+/* value: already multiplied by the inverse; not NaN. */
 static inline uint8_t rvit_quantize_value(float value, rvit_dtype dtype)
 {
     if (dtype == RVIT_E4M3)

@@ -14,7 +14,7 @@ static double cubic(double x, double a)
 
 static double raw_weight(const rvit_taps *taps, int32_t tap)
 {
-    const double x = fabs((double)(taps->at - tap * taps->step)) / taps->unit;
+    const double x = fabs((double)(taps->at - tap * taps->step)) / taps->one;
     if (taps->how == RVIT_RESAMPLE_TIMM)
         return cubic(x, -0.5);
     if (taps->how == RVIT_RESAMPLE_BICUBIC)
@@ -27,7 +27,7 @@ static int64_t floor_ratio(int64_t a, int64_t b)
     return a >= 0 ? a / b : -((b - 1 - a) / b);
 }
 
-/* Entries within the support of a kernel that widens when the table shrinks. Those outside the table do not count. */
+/* The kernel widens when the table shrinks. Only entries of the table within its support count. */
 static rvit_taps antialiased(rvit_taps taps, int64_t grid, int64_t i)
 {
     const int64_t side = taps.side, centre = (2 * i + 1) * side, unit = 2 * (side > grid ? side : grid);
@@ -37,7 +37,7 @@ static rvit_taps antialiased(rvit_taps taps, int64_t grid, int64_t i)
     taps.n = (int32_t)(past < side ? past : side) - taps.first;
     taps.at = centre - (2 * (int64_t)taps.first + 1) * grid;
     taps.step = 2 * grid;
-    taps.unit = (double)unit;
+    taps.one = (double)unit;
     taps.sum = 0;
     for (int32_t tap = 0; tap < taps.n; tap++)
         taps.sum += raw_weight(&taps, tap);
@@ -46,7 +46,7 @@ static rvit_taps antialiased(rvit_taps taps, int64_t grid, int64_t i)
 
 rvit_taps rvit_taps_of(rvit_resample how, int32_t side, int32_t grid, int32_t i)
 {
-    rvit_taps taps = {.how = how, .side = side, .first = i, .n = 1, .step = 1, .unit = 1, .sum = 1};
+    rvit_taps taps = {.how = how, .side = side, .first = i, .n = 1, .step = 1, .one = 1, .sum = 1};
     if (side == grid)
         return taps;
     if (how == RVIT_RESAMPLE_NEAREST) {
@@ -68,7 +68,7 @@ rvit_taps rvit_taps_of(rvit_resample how, int32_t side, int32_t grid, int32_t i)
     taps.n = wide ? 4 : past > 0 ? 2 : 1;
     taps.at = past + wide * unit;
     taps.step = unit;
-    taps.unit = (double)unit;
+    taps.one = (double)unit;
     return taps;
 }
 

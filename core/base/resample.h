@@ -1,5 +1,5 @@
-/* One line or column of a resampled position table: which entries of the table it is made of, and by which weights. A source and its
-   distances are ratios of whole numbers, so that which entries count is exact. */
+/* The taps of one line or column of a resampled position table: which entries it reads, and their weights. Positions are ratios of
+   integers, so the choice of entries is exact. */
 #ifndef RVIT_CORE_BASE_RESAMPLE_H
 #define RVIT_CORE_BASE_RESAMPLE_H
 
@@ -8,10 +8,10 @@
 typedef struct rvit_taps {
     rvit_resample how;
     int32_t side;     /* of the table */
-    int32_t first, n; /* entries first .. first + n - 1, at the edges clamped to the table */
-    int64_t at, step; /* distance of the source from the first entry, and from one to the next, in units */
-    double unit;      /* these many are 1 */
-    double sum;       /* of the weights, by which they are divided */
+    int32_t first, n; /* entries first .. first + n - 1, clamped to the table */
+    int64_t at, step; /* distance from the first entry to the source, and between entries, in fixed point */
+    double one;       /* 1.0 in that fixed point */
+    double sum;       /* of the weights, to normalise them */
 } rvit_taps;
 
 /* Line or column i of a grid that has `grid` of them. how: not DEFAULT. */

@@ -1,4 +1,4 @@
-/* Heap sort: qsort guarantees no bound on its time, and some implementations allocate. */
+/* Heap sort, because qsort has no guaranteed time bound and some implementations allocate. */
 #ifndef RVIT_CORE_BASE_SORT_H
 #define RVIT_CORE_BASE_SORT_H
 

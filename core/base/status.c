@@ -9,7 +9,7 @@ static _Thread_local rvit_detail detail;
 rvit_status rvit_fail(rvit_status status, const char *format, ...)
 {
     va_list arguments;
-    char text[4096]; /* apart: the arguments may point into the detail before */
+    char text[4096]; /* not into detail: the arguments may point into it */
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);

@@ -1,4 +1,4 @@
-/* What backends share: how a device is described, and the checks of what is asked of one. */
+/* What backends share: descriptions of devices, and checks of a device desc. */
 #include "core/contract/backend.h"
 
 #include <stdio.h>
@@ -20,26 +20,26 @@ const char *rvit_tier_name(rvit_tier tier)
     return "unknown";
 }
 
-/* The kinds are in order, but for UNKNOWN. */
-static int place_of(rvit_device_kind kind)
+/* The enum is in order of preference, except for UNKNOWN. */
+static int rank_of(rvit_device_kind kind)
 {
     return kind == RVIT_DEVICE_KIND_UNKNOWN ? RVIT_DEVICE_KIND_OTHER : (int)kind;
 }
 
 int rvit_device_outranks(const rvit_device_info *a, const rvit_device_info *b)
 {
-    const int place_a = place_of(a->kind), place_b = place_of(b->kind);
-    return place_a != place_b ? place_a < place_b : a->memory_size > b->memory_size;
+    const int rank_a = rank_of(a->kind), rank_b = rank_of(b->kind);
+    return rank_a != rank_b ? rank_a < rank_b : a->memory_size > b->memory_size;
 }
 
 rvit_status rvit_device_no_memory(const rvit_device *device, const char *call, int64_t size)
 {
-    const int64_t left = device->api != NULL ? device->api->device_free_memory(device) : 0; /* NULL: while it is created */
-    char of_them[48] = "";
+    const int64_t left = device->api != NULL ? device->api->device_free_memory(device) : 0; /* api is NULL during creation */
+    char free_text[48] = "";
     if (left > 0)
-        (void)snprintf(of_them, sizeof of_them, ", %lld of them free", (long long)left);
-    return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY, "%s: no %lld bytes left on %s, which has %lld bytes%s", call, (long long)size,
-                     device->info.name, (long long)device->info.memory_size, of_them);
+        (void)snprintf(free_text, sizeof free_text, ", %lld free", (long long)left);
+    return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY, "%s: cannot allocate %lld bytes on %s (%lld bytes in total%s)", call, (long long)size,
+                     device->info.name, (long long)device->info.memory_size, free_text);
 }
 
 void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, uint32_t device, uint32_t function)
@@ -52,7 +52,7 @@ rvit_status rvit_check_owner(const char *function, const char *what, const rvit_
     if (device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is NULL", function, what);
     if (device->api->backend != backend)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is not one of the %s backend", function, what,
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s does not belong to the %s backend", function, what,
                          backend == RVIT_BACKEND_CUDA ? "CUDA" : "Vulkan");
     return RVIT_OK;
 }
@@ -72,7 +72,7 @@ static rvit_status check_desc(const rvit_device_desc *desc)
     if (desc->index < -1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index is %d, expected -1 or more", (int)desc->index);
     if (desc->cache_data == NULL && desc->cache_size > 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: cache_data is NULL, cache_size is %zu", desc->cache_size);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: cache_data is NULL, but cache_size is %zu", desc->cache_size);
     if (desc->submit_work < -1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: submit_work is %lld, expected -1 or more", (long long)desc->submit_work);
     if (desc->poll_us < -1)

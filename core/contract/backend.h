@@ -1,8 +1,8 @@
-/* The interface of a backend: one table of functions. core fills the base structs, checks arguments and forwards calls. A backend embeds
-   the base struct as the first member of its own struct and allocates it with the device's allocator.
+/* The interface of a backend: one table of functions. core fills in the base structs, checks arguments and forwards calls. A backend embeds
+   each base struct as the first member of its own struct, which it allocates with the device's allocator.
 
    A stream runs in order. enqueue runs ops at once (CUDA: launches, Vulkan: a transient command buffer, CPU: runs them). A program is a
-   list of ops made replayable once (CUDA: a graph, Vulkan: a recorded command buffer, CPU: the list). The device reads lengths when the ops
+   list of ops prepared for replay (CUDA: a graph, Vulkan: a recorded command buffer, CPU: the list). The device reads lengths when the ops
    run; once warm, neither enqueue nor launch may wait, allocate or read back. */
 #ifndef RVIT_CORE_CONTRACT_BACKEND_H
 #define RVIT_CORE_CONTRACT_BACKEND_H
@@ -28,27 +28,27 @@ struct rvit_device {
     atomic_llong working_size;       /* current bytes of device memory in streams and programs; counted by the backend */
     int32_t debug_checks;
     int32_t takes_ops; /* set by the backend: programs may hold ops with by_launch */
-    int64_t max_array; /* set by the backend: bytes of an array that an op can use, copies left out; 0: any number */
-    int32_t transfers; /* set by the backend: copies from mapped memory that are enqueued run beside the kernels of other streams */
-    /* Set by the backend: facts that plans depend on. */
-    int32_t reads_mapped; /* ops read mapped memory as fast as the device's */
-    int32_t fuses_rows; /* consecutive ops may be computed for some rows at a time: arrays of an MLP and of the next qkv may not overlap */
-    int32_t binds_capacity;   /* an op binds its arrays at their capacity, so that their memory must reach that far */
-    int32_t widens;           /* types that info.native_dtypes lacks are computed as float32, no faster than that */
-    rvit_precision fast_8bit; /* the type of 8 bits whose GEMMs take less time than those of 16 bits, with widens only if I8 is in
-                             native_dtypes; RVIT_PRECISION_AUTO: there is none */
+    int64_t max_array; /* set by the backend: largest array in bytes that an op other than copy can use; 0: no limit */
+    int32_t transfers; /* set by the backend: enqueued copies from mapped memory overlap with the kernels of other streams */
+    /* Set by the backend; plans depend on these. */
+    int32_t reads_mapped;     /* ops read mapped memory as fast as device memory */
+    int32_t fuses_rows;       /* consecutive ops may run on a few rows at a time: arrays of an MLP and of the next qkv may not overlap */
+    int32_t binds_capacity;   /* an op binds its arrays at capacity, so their memory must be that large */
+    int32_t widens;           /* types that info.native_dtypes lacks are computed as float32, at its speed */
+    rvit_precision fast_8bit; /* the 8-bit type whose GEMMs are faster than those of 16 bits; with widens, only if I8 is in native_dtypes.
+                                 RVIT_PRECISION_AUTO: none */
 };
 
 struct rvit_buffer {
     rvit_device *device;
     int64_t size;
-    int64_t counted; /* used by core: the bytes counted in the device's buffer_size; 0 for memory of the caller's */
+    int64_t counted; /* used by core: the bytes counted in the device's buffer_size; 0 for the caller's memory */
     rvit_buffer_type type;
     void *host;               /* mapped pointer, or NULL */
-    uint64_t memory, address; /* set by the backend: it begins at `address` of this memory, which other buffers may share */
+    uint64_t memory, address; /* set by the backend: the buffer begins at `address` in `memory`; buffers may share a memory */
 };
 
-/* The memory of a buffer that has pointers for addresses. */
+/* The `memory` of a buffer whose addresses are pointers. */
 enum { RVIT_MEMORY_POINTERS = 1 };
 
 struct rvit_stream {
@@ -68,36 +68,36 @@ struct rvit_program {
 struct rvit_backend_api {
     rvit_backend backend;
 
-    /* Describes device `index` (from 0; -1: the one that device_create would take) without keeping anything open. UNAVAILABLE with a
-       detail: the backend or the index cannot be used; INVALID_ARGUMENT: no such index. */
+    /* Describes device `index` (from 0; -1: the one that device_create would choose) and keeps nothing open. UNAVAILABLE with a detail:
+       the backend or the index cannot be used; INVALID_ARGUMENT: no such index. */
     rvit_status (*device_describe)(int32_t index, rvit_device_info *out_info);
 
-    /* desc is complete; copy *alloc into the device before using it. On success the backend has set the base's alloc and info; core sets
-       the rest. */
+    /* desc is complete. The backend copies *alloc into the device before using it, and sets alloc and info of the base; core sets the
+       rest. */
     rvit_status (*device_create)(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
     void (*device_destroy)(rvit_device *device);
 
-    /* rvit_device_info.memory_free of now. */
+    /* The current rvit_device_info.memory_free. */
     int64_t (*device_free_memory)(const rvit_device *device);
 
     /* As rvit_device_get_cache; NULL: the backend has no cache. */
     rvit_status (*device_get_cache)(rvit_device *device, void *data, size_t capacity, size_t *out_size);
 
-    /* NULL if the device can run this (prepared) op, else the reason: a static sentence without a full stop. */
+    /* NULL if the device can run this prepared op, else the reason: a static sentence without a full stop. */
     const char *(*supports)(const rvit_device *device, const rvit_op *op);
 
-    /* Optional: may bring the weight of a prepared linear op, rows and out left out, into another order in place, at once or on the
-       stream. It then sets hints.arranged, which core hands on with each op that has this weight. */
+    /* Optional: may reorder the weight of a prepared linear op (without rows and out) in place, at once or on the stream. It then sets
+       hints.arranged, which core passes with every op that has this weight. */
     rvit_status (*arrange_weight)(rvit_stream *stream, rvit_op *linear);
 
-    /* Optional: whether a prepared linear op that makes E4M3, which `supports` allows, takes less time than one that makes 16 bits and
-       quantize behind it. It decides by capacities alone. NULL: never. */
+    /* Optional: whether a prepared and supported linear op with E4M3 output is faster than one with 16-bit output followed by quantize. It
+       decides by capacities only. NULL: never. */
     int (*prefers_quantized)(const rvit_device *device, const rvit_op *linear);
 
     rvit_status (*buffer_create)(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
     void (*buffer_destroy)(rvit_buffer *buffer);
-    /* A buffer on host memory of the caller's, and its change to other memory (INVALID_ARGUMENT: the buffer is not such a one). NULL, both:
-       the backend does not use host memory in place. */
+    /* wrap makes a buffer of the caller's host memory; set points it to other memory (INVALID_ARGUMENT: wrap did not make the buffer).
+       Both NULL: the backend cannot use host memory in place. */
     rvit_status (*buffer_wrap)(rvit_device *device, void *host, rvit_buffer **out_buffer);
     rvit_status (*buffer_set)(rvit_buffer *buffer, void *host);
 
@@ -109,14 +109,15 @@ struct rvit_backend_api {
     /* ops are prepared and supported; they are valid during the call only. */
     rvit_status (*program_create)(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
     void (*program_destroy)(rvit_program *program);
-    /* ops: prepared and supported, one for each of the program's with by_launch, in their order and of the same shapes but for fewer
-       images, 1 at least; NULL: it has none. They replace those of this launch, not of launches before it. A failure enqueues nothing. */
+    /* ops: prepared and supported, one for each of the program's ops with by_launch, in their order and of the same shapes, except that
+       they may have fewer images, at least 1; NULL: the program has none. They apply to this launch, not to earlier ones. A failure
+       enqueues nothing. */
     rvit_status (*program_launch)(rvit_program *program, rvit_stream *stream, const rvit_op *ops);
 };
 
-/* Whether a is to be taken rather than b: its kind is better, or its memory larger. */
+/* Whether to prefer a to b: its kind is better, or the kind is equal and its memory is larger. */
 int rvit_device_outranks(const rvit_device_info *a, const rvit_device_info *b);
-/* OUT_OF_DEVICE_MEMORY; the detail has the call, the size, and what the device has. */
+/* OUT_OF_DEVICE_MEMORY; the detail has the call, the size and the device's memory. */
 rvit_status rvit_device_no_memory(const rvit_device *device, const char *call, int64_t size);
 void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, uint32_t device, uint32_t function);
 
@@ -126,10 +127,10 @@ static inline void rvit_device_retain(rvit_device *device)
     atomic_fetch_add(&device->references, 1);
 }
 
-/* For the interop functions of a backend: whether an object is one of the backend's. what: "stream"; device: the object's, NULL: the object
-   is NULL. */
+/* For a backend's interop functions: checks that an object belongs to the backend. what: "stream"; device: the object's, or NULL if the
+   object is NULL. */
 rvit_status rvit_check_owner(const char *function, const char *what, const rvit_device *device, rvit_backend backend);
-/* For the same: completes and checks a caller's desc (NULL: the default). */
+/* For a backend's interop functions: completes and checks a caller's desc (NULL: the default). */
 rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc);
 
 /* The backends that are built in, in order of preference (core/contract/backends.c). */

@@ -19,10 +19,10 @@ rvit_status rvit_cu_seqlens_check(const int32_t *cu_seqlens, int32_t n_images, i
             return rvit_fail(RVIT_INVALID_ARGUMENT, "cu_seqlens decreases at image %d: %lld to %lld", (int)i, (long long)begin,
                              (long long)end);
         if (end - begin > max_len)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "cu_seqlens gives image %d %lld rows, max_len is %d", (int)i, (long long)(end - begin),
-                             (int)max_len);
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "cu_seqlens gives image %d %lld rows, but max_len is %d", (int)i,
+                             (long long)(end - begin), (int)max_len);
         if (end > rows)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "cu_seqlens ends image %d at row %lld, the capacity is %lld rows", (int)i,
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "cu_seqlens ends image %d at row %lld, but the capacity is %lld rows", (int)i,
                              (long long)end, (long long)rows);
     }
     return RVIT_OK;
@@ -33,11 +33,12 @@ rvit_status rvit_layout_from_mask(const uint8_t *keep, int32_t n_images, int32_t
 {
     RVIT_ENTRY;
     if (n_images < 0 || tokens < 0 || n_prefix < 0 || n_prefix > tokens)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "mask layout: n_images %d, tokens %d, n_prefix %d: expected 0 or more, n_prefix <= tokens",
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "mask layout: n_images is %d, tokens is %d, n_prefix is %d, expected 0 or more and n_prefix <= tokens",
                          (int)n_images, (int)tokens, (int)n_prefix);
     const int64_t rows = (int64_t)n_images * tokens;
     if (rows > INT32_MAX)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "mask layout: %lld rows, more than an int32 counts", (long long)rows);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "mask layout: %lld rows exceed the int32 range", (long long)rows);
     if (out_cu_seqlens == NULL || (rows > 0 && (keep == NULL || out_src_rows == NULL)))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "mask layout: keep, out_cu_seqlens or out_src_rows is NULL");
     for (int32_t i = 0; i < n_images; i++)

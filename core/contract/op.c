@@ -19,10 +19,10 @@ const char *rvit_op_name(rvit_op_type type)
     return (int)type >= 0 && type < RVIT_OP_COUNT ? names[type] : "unknown op";
 }
 
-/* A sum of this many 32-bit integers, multiplied by as many, fits in 64 bits. */
+/* The sum of this many 32-bit integers, times this number, fits in 64 bits. */
 enum { MAX_SUMMED = 1 << 16 };
 
-/* Functions that the expressions of ops.def call. */
+/* Functions for the expressions of ops.def. */
 
 static int64_t ints(int64_t n)
 {
@@ -70,7 +70,7 @@ static int64_t residual_rows(const rvit_linear_args *a)
     return a->residual_period == 0 ? a->rows.capacity : a->residual_period;
 }
 
-/* Elements of a row of all heads, of any op that has heads. */
+/* Elements of a row of all heads, for any op with heads. */
 #define HEADS_WIDTH(a) ((int64_t)(a)->n_heads * (a)->head_dim)
 
 /* Whether select scores rows with this score type. */
@@ -91,7 +91,7 @@ static int scores_cls(const rvit_select_args *a)
     return scores_by(a, RVIT_SCORE_CLS_ATTENTION) || scores_by(a, RVIT_SCORE_CLS_NORM);
 }
 
-/* Rules. Capacities are bounded so that no product of them below overflows: rows < 2^31, a row's elements < 2^31. */
+/* Rules. They bound capacities so that no multiplication below overflows: rows < 2^31, elements of a row < 2^31. */
 
 static rvit_status check_range(const rvit_op *op, const char *name, int64_t value, int64_t least, int64_t most)
 {
@@ -125,14 +125,13 @@ static rvit_status check_floats(const rvit_op *op, const char *name, rvit_dtype 
     return RVIT_OK;
 }
 
-/* The length of rows with scales. */
-static rvit_status check_bytes(const rvit_op *op, const char *name, int64_t n)
+static rvit_status check_quantized_width(const rvit_op *op, const char *name, int64_t n)
 {
     RVIT_TRY(check_range(op, name, n, 16, RVIT_MAX_QUANTIZED_COLUMNS));
     return check_multiple(op, name, n, 16);
 }
 
-/* An argument of rows with scales, given for others. */
+/* Refuses an array of quantized rows when the rows are not quantized. */
 static rvit_status check_absent(const rvit_op *op, const char *name, rvit_view view, const char *of, rvit_dtype dtype)
 {
     if (view.buffer != NULL)
@@ -156,7 +155,7 @@ static rvit_status check_norm(const rvit_op *op, rvit_norm norm, float eps, rvit
     return check_eps(op, eps);
 }
 
-/* A norm that there is with gamma alone. */
+/* Without gamma there is no norm. */
 static rvit_status check_optional_norm(const rvit_op *op, rvit_norm norm, float eps, rvit_view gamma, rvit_view beta)
 {
     if (gamma.buffer != NULL)
@@ -196,12 +195,12 @@ static rvit_status check_dim(const rvit_op *op, const char *name, int64_t dim)
     return check_multiple(op, name, dim, 4);
 }
 
-/* The length of rows of an output that may have scales, and what comes with these. */
+/* Checks the row length of an output that may be quantized, and its scales. */
 static rvit_status check_out(const rvit_op *op, const char *name, int64_t n, rvit_dtype dtype, rvit_view scales, rvit_view static_scale,
                              rvit_view saturated)
 {
     if (rvit_is_quantized(dtype))
-        return check_bytes(op, name, n);
+        return check_quantized_width(op, name, n);
     RVIT_TRY(check_absent(op, "out_scales", scales, "out_dtype", dtype));
     RVIT_TRY(check_absent(op, "static_scale", static_scale, "out_dtype", dtype));
     RVIT_TRY(check_absent(op, "saturated", saturated, "out_dtype", dtype));
@@ -222,21 +221,21 @@ static rvit_status check_side(const rvit_op *op, const char *name, int32_t side)
     return a->crop ? RVIT_OK : check_multiple(op, name, side, a->patch_size);
 }
 
-/* The rows of patches that patchify and preprocess write; width: values of a patch. */
+/* The patch rows that patchify and preprocess write; width: values per patch. */
 static rvit_status prepare_patches(rvit_op *op, rvit_dtype dtype, int32_t width, int32_t *parts, int32_t *out_stride)
 {
     if (*parts == 0)
         *parts = 1;
     RVIT_TRY(check_range(op, "parts", *parts, 1, 2));
     if (*parts == 2 && dtype == RVIT_F32)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: parts is 2, expected 1 with dtype f32, which is not rounded", rvit_op_name(op->type));
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: parts is 2, expected 1 with dtype f32, which needs no split", rvit_op_name(op->type));
     if (*out_stride == 0)
         *out_stride = *parts * width;
     RVIT_TRY(check_range(op, "out_stride", *out_stride, *parts * width, 1 << 23));
     return check_multiple(op, "out_stride", *out_stride, 2 * *parts);
 }
 
-/* Prepared args give the sides of a square image as height and width, and image_size 0. */
+/* Prepared args always have image_height and image_width, and image_size 0. */
 static rvit_status prepare_patchify(rvit_op *op)
 {
     rvit_patchify_args *a = &op->patchify;
@@ -278,21 +277,21 @@ static rvit_status prepare_preprocess(rvit_op *op)
 static rvit_status prepare_linear(rvit_op *op)
 {
     const rvit_linear_args *a = &op->linear;
-    const int bytes = rvit_is_quantized(a->dtype);
-    if (!bytes && a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
+    const int quantized = rvit_is_quantized(a->dtype);
+    if (!quantized && a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s, expected %s (dtype) or f32", rvit_dtype_name(a->out_dtype),
                          rvit_dtype_name(a->dtype));
-    if (bytes && rvit_is_quantized(a->out_dtype) && (a->out_dtype == RVIT_I8 || a->dtype == RVIT_I8))
+    if (quantized && rvit_is_quantized(a->out_dtype) && (a->out_dtype == RVIT_I8 || a->dtype == RVIT_I8))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s with dtype %s, expected f32, f16, bf16 or, with e4m3, e4m3",
                          rvit_dtype_name(a->out_dtype), rvit_dtype_name(a->dtype));
     if (a->out_dtype == RVIT_E4M3 && a->residual.buffer != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: residual is given, but out_dtype is e4m3, to which nothing is added");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: residual is given, but out_dtype is e4m3, which takes none");
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
-    RVIT_TRY(bytes ? check_bytes(op, "in_features", a->in_features) : check_dim(op, "in_features", a->in_features));
+    RVIT_TRY(quantized ? check_quantized_width(op, "in_features", a->in_features) : check_dim(op, "in_features", a->in_features));
     RVIT_TRY(check_out(op, "out_features", a->out_features, a->out_dtype, a->out_scales, a->static_scale, a->saturated));
     RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU));
     RVIT_TRY(check_range(op, "gated", a->gated, 0, 1));
-    if (!bytes) {
+    if (!quantized) {
         RVIT_TRY(check_absent(op, "x_scales", a->x_scales, "dtype", a->dtype));
         RVIT_TRY(check_absent(op, "weight_scales", a->weight_scales, "dtype", a->dtype));
     }
@@ -326,7 +325,7 @@ static rvit_status prepare_quantize(rvit_op *op)
     if (!rvit_is_quantized(a->out_dtype))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "quantize: out_dtype is %s, expected int8 or e4m3", rvit_dtype_name(a->out_dtype));
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
-    RVIT_TRY(check_bytes(op, "columns", a->columns));
+    RVIT_TRY(check_quantized_width(op, "columns", a->columns));
     RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU));
     return check_range(op, "gated", a->gated, 0, 1);
 }
@@ -346,7 +345,7 @@ static rvit_status check_head_dim(const rvit_op *op, int64_t n_heads, int64_t he
     return check_multiple(op, "head_dim", head_dim, 8);
 }
 
-/* What attention, its gradient and received have in common. */
+/* Shared by attention, its gradient and received. */
 static rvit_status check_heads(const rvit_op *op, int64_t n_images, int64_t n_heads, int64_t head_dim, int64_t max_len, int64_t rows)
 {
     RVIT_TRY(check_head_dim(op, n_heads, head_dim));
@@ -362,7 +361,7 @@ static rvit_status check_scale(const rvit_op *op, float *scale, int32_t head_dim
     return RVIT_OK;
 }
 
-/* v: or NULL. */
+/* v may be NULL. */
 static rvit_status check_strides(const rvit_op *op, int64_t *q, int64_t *k, int64_t *v, int64_t width)
 {
     RVIT_TRY(check_stride(op, "q_stride", q, width, 8));
@@ -412,7 +411,7 @@ static rvit_status prepare_rope(rvit_op *op)
     return check_strides(op, &a->q_stride, &a->k_stride, NULL, HEADS_WIDTH(a));
 }
 
-/* Sides of a position table, and prefix tokens: what a group of a GPU keeps in shared memory, and what no model exceeds. */
+/* No model exceeds these. MAX_TABLE_SIDE and MAX_PREFIX are also what a GPU workgroup keeps in shared memory. */
 enum { MAX_UNIT = 64, MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024, MAX_WINDOW = 1 << 14 };
 
 static rvit_status prepare_grid_layout(rvit_op *op)
@@ -435,7 +434,7 @@ static rvit_status prepare_grid_layout(rvit_op *op)
         return RVIT_OK;
     if (a->n_prefix > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: %s, but n_prefix is %d: rows of prefix tokens belong to no unit",
-                         a->window > 0 ? "window is above 0" : "units are asked for", (int)a->n_prefix);
+                         a->window > 0 ? "window is above 0" : "unit_cu_seqlens or unit_rows is given", (int)a->n_prefix);
     const int32_t area = a->merge * a->merge;
     a->max_len -= a->max_len % area;
     a->rows -= a->rows % area;
@@ -459,7 +458,6 @@ static rvit_status prepare_embed(rvit_op *op)
     return check_range(op, "table_width", a->table_width, 1, MAX_TABLE_SIDE);
 }
 
-/* A coordinate's offset, or a side of the grid that it refers to. */
 static rvit_status check_coordinate(const rvit_op *op, const char *name, float value, float least)
 {
     if (!isfinite(value) || value < least)
@@ -514,7 +512,6 @@ static rvit_status prepare_grid_rope(rvit_op *op)
     return RVIT_OK;
 }
 
-/* Checks the arrays and sizes that a score is computed from. */
 static rvit_status prepare_score(rvit_op *op)
 {
     rvit_select_args *a = &op->select;
@@ -527,7 +524,7 @@ static rvit_status prepare_score(rvit_op *op)
     return check_stride(op, "x_stride", &a->x_stride, a->dim, 4);
 }
 
-/* Rows that belong together are scored alike, and chosen by nothing else. */
+/* Rows of a unit share a score, so a unit is kept or dropped as a whole. */
 static rvit_status prepare_groups(rvit_op *op)
 {
     rvit_select_args *a = &op->select;
@@ -537,11 +534,11 @@ static rvit_status prepare_groups(rvit_op *op)
     if (a->unit == 1)
         return RVIT_OK;
     if (a->mode != RVIT_SELECT_TOP_K && a->mode != RVIT_SELECT_THRESHOLD)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but only TOP_K and THRESHOLD choose units of rows", (int)a->unit);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but only TOP_K and THRESHOLD select units of rows", (int)a->unit);
     if (a->score != RVIT_SCORE_L2 && a->score != RVIT_SCORE_CLS_ATTENTION)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but only L2 and CLS_ATTENTION score units of rows", (int)a->unit);
     if (a->n_prefix > 0 || a->anchors.buffer != NULL || a->fuse_x.buffer != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but %s given, which units of rows do not go with", (int)a->unit,
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but %s given, which is not supported with units of rows", (int)a->unit,
                          a->n_prefix > 0             ? "n_prefix is"
                          : a->anchors.buffer != NULL ? "anchors is"
                                                      : "fuse_x is");
@@ -579,12 +576,12 @@ static rvit_status prepare_select(rvit_op *op)
     }
     if (a->anchors.buffer != NULL) {
         if (a->mode != RVIT_SELECT_TOP_K || a->score != RVIT_SCORE_CLS_ATTENTION)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "select: anchors is given, but only the k best by CLS attention can lie near anchors");
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "select: anchors is given, but only TOP_K by CLS_ATTENTION uses anchors");
         RVIT_TRY(check_range(op, "anchor_columns", a->anchor_columns, 1, INT32_MAX - 1));
     }
     if (a->fuse_x.buffer != NULL) {
         if (a->mode != RVIT_SELECT_TOP_K)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "select: fuse_x is given, but only the k best can be fused");
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "select: fuse_x is given, but only TOP_K fuses rows");
         RVIT_TRY(check_dim(op, "fuse_dim", a->fuse_dim));
     }
     return a->mode == RVIT_SELECT_MASK ? RVIT_OK : prepare_score(op);
@@ -623,8 +620,8 @@ static rvit_status prepare_match(rvit_op *op)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "match: unit is %d, but n_prefix is %d: rows of prefix tokens belong to no unit",
                          (int)a->unit, (int)a->n_prefix);
     if (a->unit == 1 && a->window_cu_seqlens.buffer != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "match: window_cu_seqlens is given, but unit is 1: what is left of single rows is not in "
-                                                "the order of windows");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "match: window_cu_seqlens is given, but unit is 1: single rows left by a stage are not in "
+                                                "window order");
     return check_stride(op, "k_stride", &a->k_stride, HEADS_WIDTH(a), 8);
 }
 
@@ -727,7 +724,7 @@ static rvit_access access_of(const char *name, rvit_view view, int use, int64_t 
                          .in_place = (int8_t)in_place};
 }
 
-/* The size of an absent array is not computed: the values it depends on were not checked. */
+/* Do not compute the size of an absent array: the values it depends on were not checked. */
 #define RVIT_OP(TYPE, name) static int list_##name(const rvit_op *op, rvit_access *out) { const rvit_##name##_args *a = &op->name;
 #define RVIT_ARRAY(name, slot, field, use, alignment, size, in_place) \
     out[RVIT_SLOT(name, slot)] = access_of(#field, a->field, use, alignment, (use) != 0 && a->field.buffer != NULL ? (size) : 0, in_place);
@@ -749,7 +746,7 @@ static const struct {
 rvit_status rvit_op_prepare(rvit_op *op)
 {
     if ((int)op->type < 0 || op->type >= RVIT_OP_COUNT)
-        return rvit_fail(RVIT_INTERNAL, "%d is not the type of an op", (int)op->type);
+        return rvit_fail(RVIT_INTERNAL, "%d is not a valid op type", (int)op->type);
     RVIT_TRY(ops[op->type].check_dtypes(op));
     return ops[op->type].prepare(op);
 }

@@ -1,5 +1,5 @@
-/* The ops: everything the library computes is a list of these. The args of an op are the public ones, checked and with defaults (strides,
-   scale) filled in before a backend sees them. */
+/* The ops: everything the library computes is a list of these. An op has the public args, checked and with defaults (strides, scale) filled
+   in before a backend sees them. */
 #ifndef RVIT_CORE_CONTRACT_OP_H
 #define RVIT_CORE_CONTRACT_OP_H
 
@@ -13,24 +13,23 @@ typedef enum rvit_op_type {
     RVIT_OP_COUNT
 } rvit_op_type;
 
-/* What a session knows of an op, a linear one but for fixed_images, and its args do not say. A backend may ignore it; what it makes of it
-   changes results by no more than rounding. */
+/* What a session knows about an op beyond its args: a linear op, or attention for fixed_images. A backend may ignore a hint; using it
+   changes results by rounding at most. */
 typedef struct rvit_op_hints {
-    rvit_view narrow_bias; /* the bias rounded to out_dtype, if that has 16 bits, or of E4M3 with F32 to BF16; it holds what it holds as
-                              long as the op's program lives */
-    rvit_view one_scale;   /* E4M3: f32 [1]. All rows of x have this scale, and all of weight the same one; it lives as narrow_bias does */
-    int32_t padding_rows;  /* 1: the rows between live and capacity may be read and written: a product of all of them may be made */
-    int32_t arranged;      /* what the backend's arrange_weight left here; 0: the weight is row-major */
-    int32_t fixed_images;  /* attention. 1: n_images is the session's capacity in every run, so that a kernel chosen by it, with bits of its
-                              own, gives an image the same bits in each */
+    rvit_view narrow_bias; /* the bias rounded to out_dtype if that has 16 bits, and to BF16 for E4M3 with F32 output; its contents do not
+                              change while the program exists */
+    rvit_view one_scale;   /* E4M3: f32 [1], the one scale of all rows of x and of weight; as constant as narrow_bias */
+    int32_t padding_rows;  /* 1: the GEMM may process all `capacity` rows, including padding rows */
+    int32_t arranged;      /* set by the backend's arrange_weight; 0: the weight is row-major */
+    int32_t fixed_images;  /* attention. 1: n_images is the session's capacity in every run, so choosing a kernel by it gives an image the
+                              same bits in each run */
 } rvit_op_hints;
 
 typedef struct rvit_op {
     rvit_op_type type;
     rvit_op_hints hints;
-    int32_t by_launch; /* patchify and head, where rvit_device.takes_ops: each launch of the program brings the op anew, and the recorded
-                          one may lack arrays */
-    int32_t passes_on; /* only the next op reads what this one writes to out: no need to keep it */
+    int32_t by_launch; /* patchify and head, with rvit_device.takes_ops: each launch supplies the op, so the recorded one may lack arrays */
+    int32_t passes_on; /* only the next op reads this op's out, so it need not be kept */
     union {
 #define RVIT_OP(TYPE, name) rvit_##name##_args name;
 #include "core/contract/ops.def"
@@ -49,20 +48,20 @@ typedef struct rvit_op {
 /* "attention": the op's name in logs and at the start of messages. */
 const char *rvit_op_name(rvit_op_type type);
 
-/* One array that an op accesses: where it is, its size at capacity, and how it is used. */
+/* One array that an op accesses. */
 typedef struct rvit_access {
     const char *name;  /* the args field: "rows.live" */
     rvit_view view;    /* buffer NULL: absent, or not used with these args */
-    int64_t size;      /* bytes from view.offset; 0 where a capacity is 0, or absent */
+    int64_t size;      /* bytes from view.offset, at capacity; 0 if a capacity is 0 or the array is absent */
     int32_t alignment; /* required alignment of view.offset, bytes */
     uint8_t reads, writes, optional;
     uint8_t live;    /* holds a count of live rows or images */
-    int8_t in_place; /* slot of the array that this one may be identical to although one of them is written; -1: none */
+    int8_t in_place; /* the slot whose array may be identical to this one although one of them is written; -1: none */
 } rvit_access;
 
 #define RVIT_OP_MAX_ACCESSES 16
 
-#define RVIT_MATCH_MAX_UNIT 4 /* rows that match takes as one */
+#define RVIT_MATCH_MAX_UNIT 4 /* rows that match treats as one */
 
 /* Whether two byte ranges overlap. */
 static inline int rvit_ranges_overlap(int64_t a, int64_t a_size, int64_t b, int64_t b_size)
@@ -70,19 +69,19 @@ static inline int rvit_ranges_overlap(int64_t a, int64_t a_size, int64_t b, int6
     return a_size > 0 && b_size > 0 && a < b + b_size && b < a + a_size;
 }
 
-/* Rows of linear's weight, and so columns of its product: a gated output has two. */
+/* Rows of linear's weight: two for each column of a gated output. */
 static inline int64_t rvit_linear_columns(const rvit_linear_args *a)
 {
     return a->gated ? 2 * (int64_t)a->out_features : a->out_features;
 }
 
-/* Whether rows of this dtype have scales: I8 and E4M3. */
+/* Rows of these dtypes have scales. */
 static inline int rvit_is_quantized(rvit_dtype dtype)
 {
     return dtype == RVIT_I8 || dtype == RVIT_E4M3;
 }
 
-/* The longest row with a scale. The sum of so many products of two int8 fits in 32 bits. */
+/* The longest quantized row: a dot product of that many int8 values fits in 32 bits. */
 #define RVIT_MAX_QUANTIZED_COLUMNS 65536
 
 /* Elements of a row of quantize's x. */
@@ -91,7 +90,7 @@ static inline int64_t rvit_quantize_width(const rvit_quantize_args *a)
     return a->gated ? 2 * (int64_t)a->columns : a->columns;
 }
 
-/* Unpack's fill value as 32 bits of the destination: one element, or two of 16 bits. */
+/* Unpack's fill value as 32 bits of the destination: one element, or two 16-bit elements. */
 static inline uint32_t rvit_unpack_fill(const rvit_unpack_args *a)
 {
     if (a->dtype == RVIT_F32)
@@ -99,15 +98,14 @@ static inline uint32_t rvit_unpack_fill(const rvit_unpack_args *a)
     return (a->dtype == RVIT_F16 ? rvit_f32_to_f16(a->fill) : rvit_f32_to_bf16(a->fill)) * 0x10001u;
 }
 
-/* Whether cells are predicted from reconstructions: a copy of equal pixels is the pixels themselves. */
+/* Whether patches are predicted from reconstructions. With limits of 0 the reconstruction equals the pixels. */
 static inline int rvit_pixelprune_reconstructs(const rvit_pixelprune_args *a)
 {
     return a->limits[0] > 0.0f || a->limits[1] > 0.0f || a->limits[2] > 0.0f || a->limits[3] > 0.0f;
 }
 
-/* Activations of the form x sigmoid(x (slope + cubic x^2)); neither factor: one of another form. The tanh GELU is of it, because
-   (1 + tanh u) / 2 = sigmoid(2 u). A backend takes x^2 as RVIT_SIGMOID_SQUARE at most: the sigmoid is 0 or 1 by then, and 0 times a square
-   that has overflown would be NaN. */
+/* Activations of the form x * sigmoid(x * (slope + cubic * x^2)), such as the tanh GELU: (1 + tanh u) / 2 = sigmoid(2 u). Both 0: another
+   form. A backend clamps x^2 to RVIT_SIGMOID_SQUARE: the sigmoid is 0 or 1 there, and 0 times an overflown square would be NaN. */
 typedef struct rvit_sigmoid {
     float slope, cubic;
 } rvit_sigmoid;
@@ -117,7 +115,7 @@ static inline rvit_sigmoid rvit_sigmoid_of(rvit_activation activation)
 {
     switch (activation) {
     case RVIT_ACTIVATION_GELU_TANH:
-        return (rvit_sigmoid){1.595769122f, 0.0713548163f}; /* 2 sqrt(2 / pi), and 0.044715 times it */
+        return (rvit_sigmoid){1.595769122f, 0.0713548163f}; /* 2 sqrt(2 / pi), and 0.044715 times that */
     case RVIT_ACTIVATION_QUICK_GELU:
         return (rvit_sigmoid){1.702f, 0.0f};
     case RVIT_ACTIVATION_SILU:
@@ -129,8 +127,8 @@ static inline rvit_sigmoid rvit_sigmoid_of(rvit_activation activation)
     return (rvit_sigmoid){0.0f, 0.0f};
 }
 
-/* The two parts of attention_backward's workspace, in bytes: two numbers for each row and head, [n_heads, rows]; and, behind them, one for
-   each row and head, its share of d_key_bias. */
+/* The two parts of attention_backward's workspace, in bytes: two numbers per row and head, [n_heads, rows], then one per row and head, its
+   share of d_key_bias. */
 static inline int64_t rvit_backward_numbers_size(const rvit_attention_backward_args *a)
 {
     return (8 * a->rows * a->n_heads + 15) / 16 * 16;
@@ -141,13 +139,12 @@ static inline int64_t rvit_backward_shares_size(const rvit_attention_backward_ar
     return (4 * a->rows * a->n_heads + 15) / 16 * 16;
 }
 
-/* Lists the arrays of an op: out[RVIT_SLOT(op, ...)]. Returns the number of slots. */
+/* Lists the arrays of an op in out[RVIT_SLOT(op, ...)]. Returns the number of slots. */
 int rvit_op_accesses(const rvit_op *op, rvit_access out[RVIT_OP_MAX_ACCESSES]);
 
-/* Whether a dtype that the op uses is this one. */
 int rvit_op_has_dtype(const rvit_op *op, rvit_dtype dtype);
 
-/* Fills in defaults (strides, scale, x_rows) and checks every rule of the args that does not depend on the device. */
+/* Fills in defaults (strides, scale, x_rows) and checks every device-independent rule of the args. */
 rvit_status rvit_op_prepare(rvit_op *op);
 
 #endif

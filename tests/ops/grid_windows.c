@@ -248,7 +248,7 @@ static void grid_windows_refused(void **state)
     REFUSED("window_cu_seqlens", args.max_windows = 1000);
     REFUSED("patch_merge", args.patch_merge = 2);
     REFUSED("window is above 0, but n_prefix is 1", args.n_prefix = 1);
-    REFUSED("units are asked for, but n_prefix is 2",
+    REFUSED("unit_cu_seqlens or unit_rows is given, but n_prefix is 2",
             (args.n_prefix = 2, args.window = 0, args.window_cu_seqlens.buffer = NULL, args.unit_cu_seqlens = array_view(more, DEVICE)));
     REFUSED("unit_rows", (args.unit_rows = array_view(more, DEVICE), args.window_cu_seqlens.buffer = NULL, args.rows = 1000));
 #undef REFUSED

@@ -449,8 +449,9 @@ static void no_memory(void **state)
     expect_ok(rvit_device_create(&desc, &device));
     layer_does("placed no_memory");
     const rvit_device_info info = info_of(device);
-    snprintf(has, sizeof has, "which has %lld bytes, %lld of them free", (long long)info.memory_size, (long long)info.memory_free);
-    expect_status(rvit_buffer_create(device, 8 << 20, RVIT_BUFFER_DEVICE, &buffer), RVIT_OUT_OF_DEVICE_MEMORY, "no 8388608 bytes left on");
+    snprintf(has, sizeof has, "(%lld bytes in total, %lld free)", (long long)info.memory_size, (long long)info.memory_free);
+    expect_status(rvit_buffer_create(device, 8 << 20, RVIT_BUFFER_DEVICE, &buffer), RVIT_OUT_OF_DEVICE_MEMORY,
+                  "cannot allocate 8388608 bytes on");
     assert_non_null(strstr(rvit_status_detail(), has));
     rvit_device_destroy(device);
 }
