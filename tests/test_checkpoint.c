@@ -615,7 +615,7 @@ static void tensors_in_memory(void **state)
         {"extent 1", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 2, (const int64_t[]){64, -1}, values}},
         {"extent 1", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 2, (const int64_t[]){INT64_C(1) << 40, INT64_C(1) << 40}, values}},
         {"data is NULL", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 1, shape, NULL}},
-        {"two tensors are called 'norm.weight'", {sizeof(rvit_tensor_desc), "norm.weight", RVIT_F32, 1, shape, values}},
+        {"two tensors have the name 'norm.weight'", {sizeof(rvit_tensor_desc), "norm.weight", RVIT_F32, 1, shape, values}},
     };
     rvit_checkpoint *checkpoint = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -176,7 +176,7 @@ json tokens 197
 json refused null
 printf 'PK\3\4 made by torch.save' >"$folder/model.pth"
 expect 4 inspect "$folder/model.pth"
-err "PyTorch checkpoint, which tools/convert_checkpoint\.py"
+err "PyTorch checkpoint: convert it with tools/convert_checkpoint\.py"
 head -c 100000 "$model" >"$folder/cut.safetensors"
 for bad in "$folder/none.safetensors" "$folder/cut.safetensors" "$cat" "$folder"; do
     expect 4 inspect "$bad"

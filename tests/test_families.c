@@ -326,8 +326,8 @@ static void config_links(void **state)
     (void)state;
     static const struct {
         const char *target, *word;
-    } cases[] = {{"nothing.json", "config.json: a link to a file that is not there"},
-                 {"config.json", "config.json: links that lead to each other"}};
+    } cases[] = {{"nothing.json", "config.json: a dangling symbolic link"},
+                 {"config.json", "config.json: too many symbolic links, or a loop of them"}};
     const hf_kind kind = {.prefix = "vit.", .blocks = "encoder.layer.", .head = "classifier.", .head_dist = ""};
     build(&scratch, &small_geometry, "F32");
     to_hugging_face(&kind);

@@ -279,7 +279,8 @@ static void bad_files(void **state)
     }
     build_bytes("F8_E4M3", OF_ROWS);
     drop_name("blocks.0.attn.qkv.weight_scale");
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.0.attn.qkv.weight_scale' is missing, of the F8_E4M3 in 'blocks.0.attn.qkv.weight'");
+    expect_bad(NULL, RVIT_BAD_FILE,
+               "tensor 'blocks.0.attn.qkv.weight_scale' is missing: the scale of the F8_E4M3 tensor 'blocks.0.attn.qkv.weight'");
     build_bytes("I8", OF_ROWS);
     get(&scratch, "blocks.0.attn.qkv.weight_scale")->shape[0]--;
     expect_bad(NULL, RVIT_BAD_FILE, "expected the shape [192, 1], [192] or [1], found [191, 1]");

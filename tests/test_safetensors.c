@@ -167,7 +167,7 @@ static void bad_frames(void **state)
     } cases[] = {
         {56, 3, "truncated: it ends at byte 4"},
         {56, 5, "1 trailing bytes"},
-        {53, 4, "not closed"},
+        {53, 4, "unterminated"},
         {57, 4, "NUL at byte 56"},
         {0, 4, "length is zero"},
         {UINT64_MAX, 4, "18446744073709551615 is above 100000000"},
@@ -182,7 +182,7 @@ static void bad_frames(void **state)
         {0x6f74797012070a08, 4, "looks like an ONNX model"},
         {0x707974636f64213c, 4, "looks like a web page"},
         {0x3a2274736574227b, 4, "looks like a JSON file"},
-        {0x0a1a0a0d46444889, 4, "looks like an HDF5 file"},
+        {0x0a1a0a0d46444889, 4, "looks like a Keras HDF5 file"},
         {100000000, 4, "truncated: the header length"},
         {61, 4, "truncated: the header length"},
         {60, 4, "NUL"},
@@ -199,7 +199,7 @@ static void bad_frames(void **state)
         const int fd = open(temp_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
         assert_int_equal(write(fd, whole, (size_t)size), size);
         close(fd);
-        expect_bad(size < 8 ? "shorter than 8" : "truncated", "prefix of the good file");
+        expect_bad(size < 8 ? "expected at least 8" : "truncated", "prefix of the good file");
     }
 }
 
@@ -217,8 +217,8 @@ static const struct {
     {GOOD "\t ", 4, "only spaces"},
     {"{}{}", 0, "only spaces"},
     {GOOD ",", 4, "only spaces"},
-    {"{", 0, "not closed"},
-    {"{\"a", 0, "not closed"},
+    {"{", 0, "unterminated"},
+    {"{\"a", 0, "unterminated"},
     /* JSON */
     {"{\"a\":" ENTRY("F32", "[1]", 0, 4) ",}", 4, "JSON"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,],\"data_offsets\":[0,4]}}", 4, "JSON"},
@@ -293,8 +293,8 @@ static const struct {
     {"{\"a\":" ENTRY("F32", "[2,9223372036854775807]", 0, 4) "}", 4, "product of its shape overflows"},
     {"{\"a\":" ENTRY("F32", "[0,4294967296,4294967296]", 0, 0) "}", 0, "product of its shape overflows"},
     {"{\"a\":" ENTRY("F32", "[4294967296,4294967296,0]", 0, 0) "}", 0, "product of its shape overflows"},
-    {"{\"a\":" ENTRY("F32", "[2,18446744073709551614]", 0, 4) "}", 4, "too big"},
-    {"{\"a\":" ENTRY("F32", "[9223372036854775808]", 0, 4) "}", 4, "too big"},
+    {"{\"a\":" ENTRY("F32", "[2,18446744073709551614]", 0, 4) "}", 4, "integer out of range"},
+    {"{\"a\":" ENTRY("F32", "[9223372036854775808]", 0, 4) "}", 4, "integer out of range"},
     {"{\"a\":" ENTRY("F32", "[4611686018427387904]", 0, 0) "}", 0, "size in bits overflows"},
     {"{\"a\":" ENTRY("F32", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, "rank 9 is above 8"},
     {"{\"a\":" ENTRY("F4", "[1]", 0, 1) "}", 1, "whole number of bytes"},
@@ -302,8 +302,8 @@ static const struct {
     {"{\"a\":" ENTRY("F32", "[0]", 0, 4) "}", 4, "needs 0 bytes"},
     /* data_offsets */
     {"{\"a\":" ENTRY("F32", "[1]", 4, 0) "}", 4, "end before they begin"},
-    {"{\"a\":" ENTRY("F32", "[1]", 0, 8) "}", 4, "needs 4 bytes, data_offsets [0, 8] give 8"},
-    {"{\"a\":" ENTRY("F32", "[1]", 0, 3) "}", 4, "needs 4 bytes, data_offsets [0, 3] give 3"},
+    {"{\"a\":" ENTRY("F32", "[1]", 0, 8) "}", 4, "needs 4 bytes, but data_offsets [0, 8] give 8"},
+    {"{\"a\":" ENTRY("F32", "[1]", 0, 3) "}", 4, "needs 4 bytes, but data_offsets [0, 3] give 3"},
     {"{\"a\":" ENTRY("F32", "[1]", 1, 5) "}", 4, "beyond the 4"},
     {"{\"a\":" ENTRY("F32", "[1]", 4, 8) "}", 4, "beyond the 4"},
     {"{\"a\":" ENTRY("F32", "[1]", 4, 8) "}", 8, "hole in the data before it: bytes 0 to 3"},
@@ -312,10 +312,10 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "not an array of two"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}", 4, "not an array of two"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":4}}", 4, "not an array of two"},
-    {"{\"a\":" ENTRY("F32", "[1]", 0, 4.0) "}", 4, "data_offsets are not integers"},
-    {"{\"a\":" ENTRY("F32", "[1]", null, 4) "}", 4, "data_offsets are not integers"},
+    {"{\"a\":" ENTRY("F32", "[1]", 0, 4.0) "}", 4, "data_offsets is not an array of two integers"},
+    {"{\"a\":" ENTRY("F32", "[1]", null, 4) "}", 4, "data_offsets is not an array of two integers"},
     {"{\"a\":" ENTRY("F32", "[1]", -4, 4) "}", 4, "are negative"},
-    {"{\"a\":" ENTRY("F32", "[1]", 0, 18446744073709551615) "}", 4, "too big"},
+    {"{\"a\":" ENTRY("F32", "[1]", 0, 18446744073709551615) "}", 4, "integer out of range"},
     {"{\"a\":" ENTRY("F32", "[1]", 9223372036854775803, 9223372036854775807) "}", 4, "beyond the 4"},
     {"{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"b\":" ENTRY("F32", "[1]", 0, 4) "}", 4, "tensor 'b': shares the bytes of tensor 'a'"},
     {"{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"b\":" ENTRY("F32", "[1]", 2, 6) "}", 6, "tensor 'b': overlaps tensor 'a'"},
@@ -529,12 +529,12 @@ static void unreadable_paths(void **state)
     char path[700];
     snprintf(path, sizeof path, "%s/missing\n.safetensors", temp_folder);
     assert_int_equal(open_path(path, &file), RVIT_BAD_FILE);
-    ASSERT_DETAIL("/missing\\x0a.safetensors: there is no such file");
+    ASSERT_DETAIL("/missing\\x0a.safetensors: no such file");
     assert_int_equal(open_path("", &file), RVIT_BAD_FILE);
     memset(path, 'x', sizeof path - 1);
     path[sizeof path - 1] = '\0';
     assert_int_equal(open_path(path, &file), RVIT_BAD_FILE);
-    ASSERT_DETAIL("xxx: cannot be opened");
+    ASSERT_DETAIL("xxx: cannot open it");
     snprintf(path, sizeof path, "%s/pipe", temp_folder);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(open_path(path, &file), RVIT_BAD_FILE);
@@ -543,7 +543,7 @@ static void unreadable_paths(void **state)
     write_header(GOOD, one, 4);
     if (geteuid() != 0) {
         assert_int_equal(chmod(temp_path, 0), 0);
-        expect_bad("no permission", "mode 0");
+        expect_bad("permission denied", "mode 0");
     }
     assert_null(file);
     assert_int_equal(memory.live, 0);

@@ -1,4 +1,4 @@
-/* Buffers. */
+/* The public functions of buffers. */
 #include <stdint.h>
 
 #include "core/base/entry.h"
@@ -41,8 +41,7 @@ rvit_status rvit_buffer_wrap(rvit_device *device, void *host, int64_t size, rvit
     if (device == NULL || out_buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_wrap: device or out_buffer is NULL");
     if (device->api->buffer_wrap == NULL)
-        return rvit_fail(RVIT_UNSUPPORTED, "rvit_buffer_wrap: only the CPU device uses host memory of the caller's in place, not %s",
-                         device->info.name);
+        return rvit_fail(RVIT_UNSUPPORTED, "rvit_buffer_wrap: only the CPU device can wrap host memory, not %s", device->info.name);
     RVIT_TRY(check_host("rvit_buffer_wrap", host, size));
     rvit_buffer *buffer = NULL;
     RVIT_TRY(device->api->buffer_wrap(device, host, &buffer));
@@ -60,8 +59,7 @@ rvit_status rvit_buffer_set(rvit_buffer *buffer, void *host, int64_t size)
     if (buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_set: buffer is NULL");
     if (buffer->device->api->buffer_set == NULL)
-        return rvit_fail(RVIT_UNSUPPORTED, "rvit_buffer_set: only the CPU device uses host memory of the caller's in place, not %s",
-                         buffer->device->info.name);
+        return rvit_fail(RVIT_UNSUPPORTED, "rvit_buffer_set: only the CPU device can wrap host memory, not %s", buffer->device->info.name);
     RVIT_TRY(check_host("rvit_buffer_set", host, size));
     RVIT_TRY(buffer->device->api->buffer_set(buffer, host));
     buffer->size = size;

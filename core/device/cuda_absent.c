@@ -1,4 +1,4 @@
-/* include/raggedvit/cuda.h in builds without the CUDA backend, so that every build exports the same functions. */
+/* The functions of include/raggedvit/cuda.h for builds without the CUDA backend, so that every build exports the same functions. */
 #include <raggedvit/cuda.h>
 
 #include "core/base/status.h"

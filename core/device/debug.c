@@ -1,4 +1,4 @@
-/* debug_checks: reads back and validates the lengths and source rows of an op before it runs. */
+/* debug_checks: reads back and validates an op's lengths and source rows before it runs. */
 #include "core/device/device.h"
 
 /* Reads n int32 of a view; the caller frees them. */
@@ -21,7 +21,6 @@ static rvit_status check_layout(rvit_stream *stream, rvit_view view, int32_t n_i
     return status;
 }
 
-/* Checks every count of live rows or images. */
 static rvit_status check_live(rvit_stream *stream, const rvit_op *op)
 {
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
@@ -37,7 +36,6 @@ static rvit_status check_live(rvit_stream *stream, const rvit_op *op)
     return RVIT_OK;
 }
 
-/* Reads the number of rows that an op will process. */
 static rvit_status read_live(rvit_stream *stream, const rvit_rows *rows, int64_t *out_live)
 {
     *out_live = rows->capacity;
@@ -50,10 +48,10 @@ static rvit_status read_live(rvit_stream *stream, const rvit_rows *rows, int64_t
     return RVIT_OK;
 }
 
-/* What is allowed beside row numbers in any order. */
+/* Flags of number_rule. */
 enum { ANY_ORDER = 0, ASCENDING = 1, OR_NEGATIVE = 2 };
 
-/* An array of the row numbers of a gather or the like, or of positions; limit: what each is below. */
+/* An array of row numbers or positions, each below `limit`. */
 typedef struct number_rule {
     const char *op, *field;
     rvit_view view;
@@ -93,7 +91,7 @@ static rvit_status check_gather(rvit_stream *stream, const char *op, const rvit_
     return check_numbers(stream, rows, &(number_rule){op, "src_rows", src_rows, source_rows, flags});
 }
 
-/* Tokens of an image of this grid; negative: the grid breaks a rule. */
+/* The tokens of an image with this grid; negative: the grid is invalid. */
 static int64_t tokens_of(const rvit_grid_layout_args *a, const int32_t *grid)
 {
     if (grid[0] < 0 || grid[1] < 0 || grid[0] > INT16_MAX || grid[1] > INT16_MAX || grid[0] % a->merge != 0 || grid[1] % a->merge != 0)

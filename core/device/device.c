@@ -1,4 +1,4 @@
-/* Listing, selecting, creating and destroying devices. */
+/* Lists, selects, creates and destroys devices. */
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
@@ -6,7 +6,7 @@
 #include "core/base/process.h"
 #include "core/device/device.h"
 
-/* NULL: not a value of the enum. */
+/* NULL: not a valid backend. */
 static const char *backend_name(rvit_backend backend)
 {
     switch (backend) {
@@ -68,7 +68,7 @@ static rvit_status list(rvit_device_info *infos, int32_t capacity, int32_t *out_
                 info.index = -1;
                 rvit_printable(info.note, sizeof info.note, rvit_status_detail());
             }
-            /* The caller's structs may be of another version and thus have another size. */
+            /* The caller's structs may have another size, from another version. */
             if (n < capacity)
                 RVIT_TRY(rvit_args_return((unsigned char *)infos + (size_t)n * infos->struct_size, &info, sizeof info,
                                           "rvit_device_list: infos"));
@@ -93,7 +93,7 @@ static rvit_status choose_hardware(const rvit_backend_api *api, int32_t *out_ind
     rvit_device_info info;
     RVIT_TRY(describe(api, -1, &info));
     if (info.is_software)
-        return rvit_fail(RVIT_UNAVAILABLE, "%s: it has only software devices; select the backend explicitly to use one",
+        return rvit_fail(RVIT_UNAVAILABLE, "%s: only software devices were found; select the backend explicitly to use one",
                          rvit_backend_name(api->backend));
     *out_index = info.index;
     return RVIT_OK;
@@ -125,7 +125,7 @@ static rvit_status choose_and_create(const rvit_device_desc *desc, rvit_device *
         if (api == NULL && backend_name(full.backend) == NULL)
             return rvit_fail(RVIT_UNAVAILABLE, "device desc: backend: %d is not a valid backend", (int)full.backend);
         if (api == NULL)
-            return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build: the output of CMake says what was missing",
+            return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build; see the output of CMake for what was missing",
                              rvit_backend_name(full.backend));
         return create(api, &full, out_device);
     }
@@ -133,7 +133,7 @@ static rvit_status choose_and_create(const rvit_device_desc *desc, rvit_device *
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index %d needs a backend", (int)full.index);
     rvit_status status = RVIT_UNAVAILABLE;
     for (int i = 0; i < rvit_n_backends; i++) {
-        /* Warn about a GPU that is present but fails, unless it only lacks the requested tier. A missing GPU deserves no warning. */
+        /* Warn about a GPU that is present but fails, unless it only lacks the requested tier; do not warn about a missing GPU. */
         rvit_log_level level = RVIT_LOG_INFO;
         status = choose_hardware(rvit_backends[i], &full.index);
         if (status == RVIT_OK) {
@@ -142,7 +142,7 @@ static rvit_status choose_and_create(const rvit_device_desc *desc, rvit_device *
         }
         if (status == RVIT_OK || status == RVIT_OUT_OF_HOST_MEMORY)
             return status;
-        rvit_log(level, "%s passed over: %s", rvit_backend_name(rvit_backends[i]->backend), rvit_status_detail());
+        rvit_log(level, "skipped %s: %s", rvit_backend_name(rvit_backends[i]->backend), rvit_status_detail());
     }
     return status;
 }

@@ -1,4 +1,4 @@
-/* Functions on devices, streams and ops that only core uses. */
+/* Functions of devices, streams and ops that only core uses. */
 #ifndef RVIT_CORE_DEVICE_DEVICE_H
 #define RVIT_CORE_DEVICE_DEVICE_H
 
@@ -7,7 +7,7 @@
 /* Prepares an op, checks that the device supports it, then runs it on the stream or appends it to the stream's recording. */
 rvit_status rvit_stream_add(rvit_stream *stream, rvit_op *op);
 
-/* Only the checks of rvit_stream_add. */
+/* The checks of rvit_stream_add, without running the op. */
 rvit_status rvit_op_check(rvit_device *device, rvit_op *op);
 
 /* Frees the memory of recordings; the next recording allocates it again. */

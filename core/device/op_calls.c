@@ -1,4 +1,4 @@
-/* The public function of each op: rvit_pack(stream, args), ... */
+/* Defines the public function of each op, such as rvit_pack(stream, args). */
 #include "core/base/args.h"
 #include "core/base/entry.h"
 #include "core/device/device.h"

@@ -1,4 +1,4 @@
-/* Whether an op may run: its rules, its arrays, whether they overlap, and the device. */
+/* Checks whether an op may run: its rules, its arrays and their overlaps, and what the device supports. */
 #include "core/base/status.h"
 #include "core/contract/op.h"
 #include "core/device/device.h"
@@ -15,16 +15,16 @@ static rvit_status check_access(const rvit_device *device, const rvit_op *op, co
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is at offset %lld, expected a multiple of %d", op_name, access->name,
                          (long long)view.offset, (int)access->alignment);
     if (access->size > view.buffer->size || view.offset > view.buffer->size - access->size)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s needs %lld bytes from offset %lld, its buffer holds %lld", op_name, access->name,
-                         (long long)access->size, (long long)view.offset, (long long)view.buffer->size);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s needs %lld bytes from offset %lld, but its buffer holds %lld", op_name,
+                         access->name, (long long)access->size, (long long)view.offset, (long long)view.buffer->size);
     if (device->max_array > 0 && access->size > device->max_array && op->type != RVIT_OP_COPY)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s has %lld bytes, and %s takes arrays of at most %lld", op_name, access->name,
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s has %lld bytes, but %s supports arrays of at most %lld", op_name, access->name,
                          (long long)access->size, device->info.name, (long long)device->max_array);
     return RVIT_OK;
 }
 
-/* Where an array begins in its buffer's memory. Wrapped buffers may share theirs, so offsets do not tell. */
-static int64_t place(const rvit_access *access)
+/* Where an array begins in its buffer's memory. Wrapped buffers may share memory, so offsets are not enough. */
+static int64_t address_of(const rvit_access *access)
 {
     return (int64_t)access->view.buffer->address + access->view.offset;
 }
@@ -32,11 +32,11 @@ static int64_t place(const rvit_access *access)
 static int overlap(const rvit_access *a, const rvit_access *b)
 {
     return a->view.buffer != NULL && b->view.buffer != NULL && a->view.buffer->memory == b->view.buffer->memory &&
-           rvit_ranges_overlap(place(a), a->size, place(b), b->size);
+           rvit_ranges_overlap(address_of(a), a->size, address_of(b), b->size);
 }
 
-/* The stride of a slot whose rows may lie between those of another such slot, in elements; 0: no such slot. */
-static int64_t woven_stride(const rvit_op *op, int slot)
+/* The stride, in elements, of a slot whose rows may interleave with those of another such slot; 0: no such slot. */
+static int64_t interleaved_stride(const rvit_op *op, int slot)
 {
     const rvit_attention_args *f = &op->attention;
     const rvit_attention_backward_args *b = &op->attention_backward;
@@ -59,8 +59,8 @@ static int64_t woven_stride(const rvit_op *op, int slot)
     }
 }
 
-/* Bytes of a row of such a slot without the gap behind it; size: of an element. */
-static int64_t woven_width(const rvit_op *op, int64_t *out_size)
+/* Bytes of a row of such a slot, without the gap after it, and of an element. */
+static int64_t interleaved_width(const rvit_op *op, int64_t *out_size)
 {
     if (op->type == RVIT_OP_ROPE) {
         *out_size = rvit_dtype_size(op->rope.dtype);
@@ -72,22 +72,22 @@ static int64_t woven_width(const rvit_op *op, int64_t *out_size)
                                 : (int64_t)op->attention_backward.n_heads * op->attention_backward.head_dim);
 }
 
-/* Whether the rows of two overlapping arrays lie between each other, as those of d_q, d_k and d_v do in a packed gradient. */
-static int woven(const rvit_op *op, const rvit_access *accesses, int i, int j)
+/* Whether the rows of two overlapping arrays interleave, as those of d_q, d_k and d_v do in a packed gradient. */
+static int interleaved(const rvit_op *op, const rvit_access *accesses, int i, int j)
 {
-    const int64_t stride = woven_stride(op, i);
-    if (stride == 0 || stride != woven_stride(op, j))
+    const int64_t stride = interleaved_stride(op, i);
+    if (stride == 0 || stride != interleaved_stride(op, j))
         return 0;
     int64_t size;
-    const int64_t width = woven_width(op, &size), period = stride * size;
-    const int64_t distance = (place(&accesses[j]) - place(&accesses[i])) % period;
+    const int64_t width = interleaved_width(op, &size), period = stride * size;
+    const int64_t distance = (address_of(&accesses[j]) - address_of(&accesses[i])) % period;
     const int64_t ahead = distance < 0 ? distance + period : distance;
     return ahead >= width && ahead <= period - width;
 }
 
 static int in_place(const rvit_access *accesses, int i, int j)
 {
-    return accesses[i].in_place == j && place(&accesses[i]) == place(&accesses[j]);
+    return accesses[i].in_place == j && address_of(&accesses[i]) == address_of(&accesses[j]);
 }
 
 rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
@@ -102,7 +102,7 @@ rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
         if (!accesses[i].writes)
             continue;
         for (int j = 0; j < n; j++) {
-            if (j != i && overlap(&accesses[i], &accesses[j]) && !in_place(accesses, i, j) && !woven(op, accesses, i, j))
+            if (j != i && overlap(&accesses[i], &accesses[j]) && !in_place(accesses, i, j) && !interleaved(op, accesses, i, j))
                 return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s overlaps %s", name, accesses[i].name, accesses[j].name);
         }
     }

@@ -1,4 +1,4 @@
-/* Recorded programs. */
+/* The public functions of recorded programs. */
 #include "core/base/entry.h"
 #include "core/device/device.h"
 

@@ -1,4 +1,4 @@
-/* Ops of a stream: run at once, or recorded into a program. */
+/* Runs the ops of a stream at once, or records them into a program. */
 #include <string.h>
 
 #include "core/base/entry.h"
@@ -37,7 +37,7 @@ rvit_status rvit_record_begin(rvit_stream *stream)
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_begin: stream is NULL");
     if (stream->recording)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_begin: the stream is recording already");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_begin: the stream is already recording");
     stream->recording = 1;
     stream->n_recorded = 0;
     return RVIT_OK;

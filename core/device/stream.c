@@ -1,4 +1,4 @@
-/* Streams, and transfers through their staging memory. */
+/* The public functions of streams, with transfers through their staging memory. */
 #include <stdint.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ void rvit_stream_destroy(rvit_stream *stream)
     rvit_device *device = stream->device;
     rvit_status status = device->api->stream_synchronize(stream);
     if (status != RVIT_OK)
-        rvit_log(RVIT_LOG_ERROR, "a stream was destroyed with pending work that failed: %s", rvit_status_detail());
+        rvit_log(RVIT_LOG_ERROR, "pending work of a destroyed stream failed: %s", rvit_status_detail());
     rvit_buffer_destroy(stream->upload);
     rvit_buffer_destroy(stream->readback);
     rvit_alloc_free(&device->alloc, stream->recorded);
@@ -58,7 +58,7 @@ rvit_status rvit_stream_get_stats(const rvit_stream *stream, rvit_stats *out_sta
     return rvit_args_return(out_stats, &stats, sizeof stats, "stats");
 }
 
-/* Returns staging memory of at least size bytes that no pending work uses. */
+/* Provides staging memory of at least size bytes that no pending work uses. */
 static rvit_status stage(rvit_stream *stream, rvit_buffer **staging, rvit_buffer_type type, int64_t size)
 {
     RVIT_TRY(rvit_stream_synchronize(stream));
@@ -82,7 +82,7 @@ static rvit_status check_transfer(const char *name, const rvit_stream *stream, r
     if (view.buffer == NULL || (host == NULL && size > 0))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the view's buffer or host is NULL", name);
     if (size > view.buffer->size)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld, the buffer holds %lld", name, (long long)size,
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld, but the buffer holds %lld", name, (long long)size,
                          (long long)view.buffer->size);
     if (size < 0 || size % 4 != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld, expected a multiple of 4", name, (long long)size);

@@ -1,4 +1,4 @@
-/* include/raggedvit/vulkan.h in builds without the Vulkan backend, so that every build exports the same functions. */
+/* The functions of include/raggedvit/vulkan.h for builds without the Vulkan backend, so that every build exports the same functions. */
 #include <raggedvit/vulkan.h>
 
 #include "core/base/status.h"

@@ -16,18 +16,17 @@ static rvit_status open_failed(const char *path, const char *shown, int error)
     switch (error) {
     case ENOENT:
     case ENOTDIR:
-        return rvit_fail(RVIT_BAD_FILE, "%s: %s", shown,
-                         rvit_path_exists(path) ? "a link to a file that is not there" : "there is no such file");
+        return rvit_fail(RVIT_BAD_FILE, "%s: %s", shown, rvit_path_exists(path) ? "a dangling symbolic link" : "no such file");
     case ELOOP:
-        return rvit_fail(RVIT_BAD_FILE, "%s: links that lead to each other", shown);
+        return rvit_fail(RVIT_BAD_FILE, "%s: too many symbolic links, or a loop of them", shown);
     case EACCES:
     case EPERM:
-        return rvit_fail(RVIT_BAD_FILE, "%s: no permission to read this file", shown);
+        return rvit_fail(RVIT_BAD_FILE, "%s: permission denied", shown);
     case EMFILE:
     case ENFILE:
-        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened: the process has too many open files", shown);
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot open it: the process has too many open files", shown);
     default:
-        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened (system error %d)", shown, error);
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot open it (system error %d)", shown, error);
     }
 }
 
@@ -78,9 +77,9 @@ rvit_status rvit_file_read(const rvit_file *file, int64_t offset, int64_t size, 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return rvit_fail(RVIT_BAD_FILE, "%s: cannot be read at byte %" PRId64 " (system error %d)", file->path, offset, errno);
+            return rvit_fail(RVIT_BAD_FILE, "%s: cannot read at byte %" PRId64 " (system error %d)", file->path, offset, errno);
         if (n == 0)
-            return rvit_fail(RVIT_BAD_FILE, "%s: ends at byte %" PRId64 ", it has shrunk since it was opened", file->path, offset);
+            return rvit_fail(RVIT_BAD_FILE, "%s: ends at byte %" PRId64 ": the file has shrunk since it was opened", file->path, offset);
         out += n;
         offset += n;
         size -= n;
@@ -112,7 +111,7 @@ rvit_status rvit_path_beside(char *out, size_t size, const char *beside, const c
         char shown[RVIT_SHOWN_PATH], shown_name[RVIT_SHOWN_PATH];
         rvit_printable(shown, sizeof shown, beside);
         rvit_printable(shown_name, sizeof shown_name, name);
-        return rvit_fail(RVIT_BAD_FILE, "%s: the path of the file beside it, '%s', is longer than %zu bytes", shown, shown_name, size - 1);
+        return rvit_fail(RVIT_BAD_FILE, "%s: the path of '%s' in its folder is longer than %zu bytes", shown, shown_name, size - 1);
     }
     memcpy(out, beside, folder);
     memcpy(out + folder, name, length + 1);

@@ -1,4 +1,4 @@
-/* Reads files that may be hostile: only regular files, with pread. A file that shrinks gives an error, never a signal. */
+/* Reads untrusted files: only regular files, with pread. A file that shrinks causes an error, never a signal. */
 #ifndef RVIT_CORE_FILE_FILE_H
 #define RVIT_CORE_FILE_FILE_H
 
@@ -18,7 +18,7 @@ typedef struct rvit_file {
     char path[RVIT_SHOWN_PATH]; /* printable */
 } rvit_file;
 
-/* Opens a file. BAD_FILE names the file, which is then closed. file->path is set in any case. */
+/* Opens a file. Sets file->path in any case. After BAD_FILE, which names the file, it is closed. */
 rvit_status rvit_file_open(const char *path, rvit_file *file);
 void rvit_file_close(rvit_file *file);
 /* BAD_FILE: the file ends too early. */

@@ -23,7 +23,7 @@ typedef struct reader {
 static rvit_status fail_at(const reader *r, const char *why)
 {
     if (r->at >= r->size)
-        why = "an object, an array or a string is not closed";
+        why = "unterminated object, array or string";
     return JSON_FAIL(r, "%s", why);
 }
 
@@ -33,7 +33,7 @@ static void skip_blanks(reader *r)
         r->at++;
 }
 
-/* An upper bound of the number of values, from brackets, commas and strings alone. Bounds memory and depth. */
+/* An upper bound on the number of values, counted from brackets, commas and strings only. Bounds memory and depth. */
 static rvit_status count_values(const reader *r, int32_t *out_n)
 {
     const rvit_json_input *in = r->input;
@@ -104,7 +104,7 @@ static rvit_status read_unicode(reader *r, char **out)
     if (code < 0)
         return fail_at(r, "invalid Unicode escape");
     if (code == 0)
-        return fail_at(r, "\\u0000, a NUL byte, in a string");
+        return fail_at(r, "\\u0000 (NUL) in a string");
     *out = put_utf8(*out, code);
     return RVIT_OK;
 }
@@ -129,7 +129,7 @@ static size_t utf8_length(const unsigned char *text)
 {
     const unsigned char c = text[0];
     const size_t length = c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
-    for (size_t i = 1; i < length; i++) /* the NUL after the text ends a truncated sequence */
+    for (size_t i = 1; i < length; i++) /* a truncated sequence ends at the text's final NUL */
         if ((text[i] & 0xc0) != 0x80)
             return 0;
     if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) || (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f))
@@ -184,7 +184,7 @@ static rvit_status read_integer(reader *r, const char *digits, rvit_json *value)
     for (const char *c = digits + negative; c < r->text + r->at; c++) {
         const uint64_t digit = (uint64_t)(*c - '0');
         if (n > (most - digit) / 10)
-            return fail_at(r, "too big an integer");
+            return fail_at(r, "integer out of range");
         n = 10 * n + digit;
     }
     value->type = RVIT_JSON_INTEGER;
@@ -229,7 +229,7 @@ static rvit_status read_number(reader *r, rvit_json *value)
         return read_integer(r, r->text + begin, value);
     value->type = RVIT_JSON_REAL;
     value->real = to_double(r->text + begin);
-    return isfinite(value->real) ? RVIT_OK : fail_at(r, "overflow of a number");
+    return isfinite(value->real) ? RVIT_OK : fail_at(r, "number out of range");
 }
 
 static rvit_status read_word(reader *r, rvit_json *value)
@@ -246,18 +246,18 @@ static rvit_status read_word(reader *r, rvit_json *value)
             return RVIT_OK;
         }
     }
-    return fail_at(r, "a value expected");
+    return fail_at(r, "expected a value");
 }
 
 static rvit_status read_key(reader *r, const char **out_key)
 {
     skip_blanks(r);
     if (r->at >= r->size || r->text[r->at] != '"')
-        return fail_at(r, "a key expected");
+        return fail_at(r, "expected a key");
     RVIT_TRY(read_string(r, out_key));
     skip_blanks(r);
     if (r->at >= r->size || r->text[r->at] != ':')
-        return fail_at(r, "':' expected");
+        return fail_at(r, "expected ':'");
     r->at++;
     return RVIT_OK;
 }
@@ -290,7 +290,7 @@ static char closing(const rvit_json *container)
     return container->type == RVIT_JSON_OBJECT ? '}' : ']';
 }
 
-/* Without recursion: `open` holds the containers that are not closed yet. */
+/* Not recursive: `open` holds the containers that are not closed yet. */
 static rvit_status read_values(reader *r)
 {
     int32_t open[RVIT_JSON_MAX_DEPTH], depth = 0;
@@ -315,7 +315,7 @@ static rvit_status read_values(reader *r)
                 continue;
             }
             if (!is_first && c != ',')
-                return fail_at(r, container->type == RVIT_JSON_OBJECT ? "',' or '}' expected" : "',' or ']' expected");
+                return fail_at(r, container->type == RVIT_JSON_OBJECT ? "expected ',' or '}'" : "expected ',' or ']'");
             r->at += !is_first;
             container->n++;
             if (container->type == RVIT_JSON_OBJECT)

@@ -1,6 +1,5 @@
-/* A strict reader of JSON (RFC 8259) for hostile input. Its memory comes only from the given allocator and is bounded before it is
-   allocated, so running out of memory is always distinguished from malformed text. Strings are UTF-8 without NUL, the keys of an object are
-   unique, integers fit int64_t. */
+/* A strict JSON parser (RFC 8259) for untrusted input. All its memory comes from `alloc` and is bounded before it is allocated, so running
+   out of memory never looks like malformed text. Strings are UTF-8 without NUL, the keys of an object are unique, integers fit int64_t. */
 #ifndef RVIT_CORE_FILE_JSON_H
 #define RVIT_CORE_FILE_JSON_H
 
@@ -14,7 +13,7 @@ typedef enum rvit_json_type {
     RVIT_JSON_FALSE,
     RVIT_JSON_TRUE,
     RVIT_JSON_INTEGER,
-    RVIT_JSON_REAL, /* has a point, an exponent, or is -0 */
+    RVIT_JSON_REAL, /* has a decimal point or an exponent, or is -0 */
     RVIT_JSON_STRING,
     RVIT_JSON_ARRAY,
     RVIT_JSON_OBJECT
@@ -44,8 +43,8 @@ typedef struct rvit_json_input {
     int32_t max_values;
 } rvit_json_input;
 
-/* Parses the first value of the text. *out_end: the byte after it. Free *out_root with rvit_alloc_free; its strings point into the text.
-   BAD_FILE says what is wrong at which byte. */
+/* Parses the first value of the text; *out_end: the offset of the byte after it. Free *out_root with rvit_alloc_free; its strings point
+   into the text. BAD_FILE gives the error and its byte. */
 rvit_status rvit_json_parse(const rvit_json_input *input, rvit_alloc *alloc, rvit_json **out_root, size_t *out_end);
 
 /* for (const rvit_json *v = rvit_json_first(parent); v != NULL; v = rvit_json_next(parent, v)) */

@@ -23,7 +23,7 @@ static rvit_status parse(const rvit_file *file, rvit_alloc *alloc, rvit_json_fil
 static rvit_status read_all(const rvit_file *file, rvit_alloc *alloc, rvit_json_file *out_file)
 {
     if (file->size > MAX_SIZE)
-        return rvit_fail(RVIT_BAD_FILE, "%s: %lld bytes are more than the limit of %d", file->path, (long long)file->size, MAX_SIZE);
+        return rvit_fail(RVIT_BAD_FILE, "%s: its %lld bytes exceed the limit of %d", file->path, (long long)file->size, MAX_SIZE);
     out_file->text = rvit_alloc_new(alloc, (size_t)file->size + 1);
     RVIT_TRY_MEMORY(out_file->text);
     RVIT_TRY(rvit_file_read(file, 0, file->size, out_file->text));

@@ -1,4 +1,4 @@
-/* Whole JSON files of moderate size: the index of a sharded checkpoint, a model's config. */
+/* Reads whole JSON files of moderate size: the index of a sharded checkpoint, a model's config. */
 #ifndef RVIT_CORE_FILE_JSON_FILE_H
 #define RVIT_CORE_FILE_JSON_FILE_H
 
@@ -9,7 +9,7 @@ typedef struct rvit_json_file {
     rvit_json *root; /* an object; its strings point into text */
 } rvit_json_file;
 
-/* BAD_FILE names the file and what is wrong with it. */
+/* BAD_FILE names the file and the error. */
 rvit_status rvit_json_file_read(const char *path, rvit_alloc *alloc, rvit_json_file *out_file);
 void rvit_json_file_free(rvit_alloc *alloc, rvit_json_file *file);
 

@@ -1,4 +1,4 @@
-/* The tensors of files, for callers. */
+/* The public functions that read tensors of files. */
 #include <raggedvit/model.h>
 
 #include <inttypes.h>
@@ -63,7 +63,7 @@ static rvit_status find(const char *call, const rvit_tensors *tensors, int32_t i
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: tensors is NULL", call);
     const int32_t count = rvit_tensor_set_count(tensors->set);
     if (index < 0 || index >= count)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: there is no tensor %d, the file has %d", call, (int)index, (int)count);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: tensor index is %d, but the file has %d tensors", call, (int)index, (int)count);
     *out = rvit_tensor_set_tensor(tensors->set, index);
     return RVIT_OK;
 }
@@ -93,8 +93,9 @@ rvit_status rvit_tensors_read(const rvit_tensors *tensors, int32_t index, int64_
     if (out_values == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_tensors_read: out_values is NULL");
     if (first < 0 || n < 0 || n > tensor->n_elements || first > tensor->n_elements - n)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_tensors_read: %" PRId64 " values from %" PRId64 " on, but tensor '%s' has %" PRId64,
-                         n, first, rvit_shown(tensor->name).text, tensor->n_elements);
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "rvit_tensors_read: cannot read %" PRId64 " values from value %" PRId64 ": tensor '%s' has %" PRId64, n, first,
+                         rvit_shown(tensor->name).text, tensor->n_elements);
     if (tensor->dtype < 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s, expected F32, F16 or BF16", rvit_tensor_set_path(tensors->set),
                          rvit_shown(tensor->name).text, tensor->dtype_name);

@@ -18,7 +18,7 @@ static int32_t find_weight_scale(const rvit_tensor_set *set, const char *name, c
     return rvit_tensor_set_find(set, scale);
 }
 
-/* -1 also if the weight's name does not say what the input's would be. */
+/* -1 also if the weight's name does not end with ".weight". */
 static int32_t find_input_scale(const rvit_tensor_set *set, const char *name, char scale[NAME])
 {
     const size_t length = strlen(name), n = strlen("." WEIGHT);
@@ -29,7 +29,7 @@ static int32_t find_input_scale(const rvit_tensor_set *set, const char *name, ch
     return rvit_tensor_set_find(set, scale);
 }
 
-/* n values of a tensor of F32, F16 or BF16. */
+/* Reads n values of an F32, F16 or BF16 tensor. */
 static rvit_status read_values(const rvit_tensor_set *set, int32_t index, int64_t first, int64_t n, float *values)
 {
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
@@ -43,7 +43,7 @@ static rvit_status read_values(const rvit_tensor_set *set, int32_t index, int64_
     return RVIT_OK;
 }
 
-/* Scales outside what rvit_quantize takes would make NaN of every row. */
+/* Scales outside the range of rvit_quantize would make every row NaN. */
 static rvit_status check_values(const rvit_tensor_set *set, int32_t index, const char *shown)
 {
     const int64_t n = rvit_tensor_set_tensor(set, index)->n_elements;
@@ -59,7 +59,7 @@ static rvit_status check_values(const rvit_tensor_set *set, int32_t index, const
     return RVIT_OK;
 }
 
-/* rows: 0 if one value alone is right. */
+/* rows: 0 if the tensor must have one value. */
 static rvit_status check_scale(const rvit_tensor_set *set, int32_t index, int64_t rows, uint8_t *used)
 {
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
@@ -87,8 +87,8 @@ rvit_status rvit_quantized_check(const rvit_tensor_set *set, const char *name, u
     char scale[NAME];
     const int32_t index = find_weight_scale(set, name, scale);
     if (index < 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, of the %s in '%s'", rvit_tensor_set_path(set), rvit_shown(scale).text,
-                         weight->dtype_name, rvit_shown(name).text);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing: the scale of the %s tensor '%s'", rvit_tensor_set_path(set),
+                         rvit_shown(scale).text, weight->dtype_name, rvit_shown(name).text);
     RVIT_TRY(check_scale(set, index, weight->shape[0], used));
     const int32_t input = find_input_scale(set, name, scale);
     return input < 0 ? RVIT_OK : check_scale(set, input, 0, used);

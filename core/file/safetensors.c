@@ -30,12 +30,12 @@ struct rvit_safetensors {
     rvit_file_tensor *tensors; /* in the order of the data */
     const rvit_file_tensor **by_name;
     metadata_entry *metadata;
-    const void **memory; /* [n_tensors]: where the values are, if they are not in a file */
+    const void **memory; /* [n_tensors]: the values of in-memory tensors; NULL: they are in the file */
     char *strings;
     size_t strings_size;
 };
 
-/* Those that the library has no type for can only be passed over. */
+/* Tensors of a dtype that the library lacks (-1) can only be ignored. */
 static const struct {
     const char *name;
     int32_t bits, dtype, quantized_dtype;
@@ -65,28 +65,28 @@ static int compare_names(const void *left, const void *right)
     return strcmp((*a)->name, (*b)->name);
 }
 
-/* Other files that are often given a checkpoint's name, by their first bytes. */
+/* Files that are often mistaken for a checkpoint, by their first bytes. */
 static const struct {
     const char *bytes;
     int32_t at, n;
     const char *says;
 } other_formats[] = {
-    {"PK\3\4", 0, 4, "a zip archive, such as a PyTorch checkpoint, which tools/convert_checkpoint.py converts"},
-    {"\x80\2", 0, 2, "a PyTorch checkpoint, which tools/convert_checkpoint.py converts"},
-    {"\x80", 0, 1, "a Python pickle, such as a PyTorch checkpoint, which tools/convert_checkpoint.py converts"},
+    {"PK\3\4", 0, 4, "a zip archive, such as a PyTorch checkpoint: convert it with tools/convert_checkpoint.py"},
+    {"\x80\2", 0, 2, "a PyTorch checkpoint: convert it with tools/convert_checkpoint.py"},
+    {"\x80", 0, 1, "a Python pickle, such as a PyTorch checkpoint: convert it with tools/convert_checkpoint.py"},
     {"version ", 0, 8, "a Git LFS pointer: run git lfs pull"},
     {"GGUF", 0, 4, "a GGUF file: use the .safetensors file that it was made from"},
-    {"\x89HDF", 0, 4, "an HDF5 file of Keras: save the weights as .safetensors"},
+    {"\x89HDF", 0, 4, "a Keras HDF5 file: save the weights as .safetensors"},
     {"\x93NUMPY", 0, 6, "a NumPy array: save all weights by their names as .safetensors"},
     {"TFL3", 4, 4, "a TensorFlow Lite model: use the .safetensors file that it was made from"},
     {"ftrt", 0, 4, "a TensorRT engine: use the .safetensors file that it was made from"},
     {"\x1f\x8b", 0, 2, "a gzip archive: unpack it"},
-    {"<", 0, 1, "a web page, perhaps the answer of a site that wants a login: download the file again"},
-    {"{", 0, 1, "a JSON file; an index of shards is read if its name ends with .json"},
+    {"<", 0, 1, "a web page, perhaps a login page: download the file again"},
+    {"{", 0, 1, "a JSON file: the name of an index of shards must end with .json"},
     {"\x08", 0, 1, "an ONNX model: use the .safetensors file that it was made from"},
 };
 
-/* "" or what the file looks like, in words that follow a sentence. */
+/* Writes "" or "; it looks like ...". */
 static void other_format(const unsigned char bytes[8], char *out, size_t size)
 {
     out[0] = '\0';
@@ -101,7 +101,7 @@ static void other_format(const unsigned char bytes[8], char *out, size_t size)
 static rvit_status read_header_length(rvit_safetensors *file)
 {
     if (file->disk.size < 8)
-        return rvit_fail(RVIT_BAD_FILE, "%s: %" PRId64 " bytes are shorter than 8, the least a .safetensors file has", file->path,
+        return rvit_fail(RVIT_BAD_FILE, "%s: not a .safetensors file: it has %" PRId64 " bytes, expected at least 8", file->path,
                          file->disk.size);
     unsigned char bytes[8];
     RVIT_TRY(rvit_file_read(&file->disk, 0, 8, bytes));
@@ -124,7 +124,7 @@ static rvit_status read_header_length(rvit_safetensors *file)
     return RVIT_OK;
 }
 
-/* A header is an object that starts at its first byte; only spaces may follow it. */
+/* The header is an object that starts at the first byte; only spaces may follow it. */
 static rvit_status parse_header(const rvit_safetensors *file, char *header, size_t size, rvit_json **out_root)
 {
     if (header[0] != '{')
@@ -138,7 +138,6 @@ static rvit_status parse_header(const rvit_safetensors *file, char *header, size
     return RVIT_OK;
 }
 
-/* A failure in one tensor: "<path>: tensor 'x': " and the sentence. */
 #define TENSOR_FAIL(file, name, format, ...) \
     rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': " format, (file)->path, rvit_shown(name).text, __VA_ARGS__)
 
@@ -167,7 +166,7 @@ static rvit_status read_shape(const rvit_safetensors *file, const char *name, co
     if (value->n > RVIT_SAFETENSORS_MAX_RANK)
         return TENSOR_FAIL(file, name, "rank %d is above %d", (int)value->n, RVIT_SAFETENSORS_MAX_RANK);
     tensor->rank = value->n;
-    int64_t product = 1; /* of the extents that are not 0, so that overflow does not depend on their order */
+    int64_t product = 1; /* of the nonzero extents, so that overflow does not depend on their order */
     int empty = 0;
     const rvit_json *extent = rvit_json_first(value);
     for (int i = 0; i < value->n; i++, extent = rvit_json_next(value, extent)) {
@@ -192,10 +191,10 @@ static rvit_status read_offsets(const rvit_safetensors *file, const char *name, 
                                 int32_t bits)
 {
     if (value->type != RVIT_JSON_ARRAY || value->n != 2)
-        return TENSOR_FAIL(file, name, "%s", "data_offsets is not an array of two");
+        return TENSOR_FAIL(file, name, "%s", "data_offsets is not an array of two integers");
     const rvit_json *begin_value = rvit_json_first(value), *end_value = rvit_json_next(value, begin_value);
     if (begin_value->type != RVIT_JSON_INTEGER || end_value->type != RVIT_JSON_INTEGER)
-        return TENSOR_FAIL(file, name, "%s", "data_offsets are not integers");
+        return TENSOR_FAIL(file, name, "%s", "data_offsets is not an array of two integers");
     const int64_t begin = begin_value->integer, end = end_value->integer;
     if (begin < 0 || end < 0)
         return TENSOR_FAIL(file, name, "data_offsets [%" PRId64 ", %" PRId64 "] are negative", begin, end);
@@ -207,10 +206,10 @@ static rvit_status read_offsets(const rvit_safetensors *file, const char *name, 
         return TENSOR_FAIL(file, name, "%" PRId64 " elements of %d bits are not a whole number of bytes", tensor->n_elements, (int)bits);
     const int64_t size = tensor->n_elements * bits / 8;
     if (end - begin != size)
-        return TENSOR_FAIL(file, name, "its shape needs %" PRId64 " bytes, data_offsets [%" PRId64 ", %" PRId64 "] give %" PRId64, size,
+        return TENSOR_FAIL(file, name, "its shape needs %" PRId64 " bytes, but data_offsets [%" PRId64 ", %" PRId64 "] give %" PRId64, size,
                            begin, end, end - begin);
     if (end > file->data_size)
-        return TENSOR_FAIL(file, name, "truncated: it ends at byte %" PRId64 " of the data, beyond the %" PRId64 " that are there", end,
+        return TENSOR_FAIL(file, name, "truncated: it ends at byte %" PRId64 " of the data, which has only %" PRId64 " bytes", end,
                            file->data_size);
     tensor->offset = begin;
     tensor->size = size;
@@ -276,8 +275,7 @@ static rvit_status measure(const rvit_safetensors *file, const rvit_json *root, 
         }
     }
     if (n_tensors > RVIT_SAFETENSORS_MAX_TENSORS)
-        return rvit_fail(RVIT_BAD_FILE, "%s: too many tensors: %zu, at most %d are read", file->path, n_tensors,
-                         RVIT_SAFETENSORS_MAX_TENSORS);
+        return rvit_fail(RVIT_BAD_FILE, "%s: too many tensors: %zu, the limit is %d", file->path, n_tensors, RVIT_SAFETENSORS_MAX_TENSORS);
     *out_tensors = n_tensors;
     *out_metadata = n_metadata;
     *out_strings = strings;
@@ -369,15 +367,14 @@ static rvit_status load(rvit_safetensors *file, const char *path)
 static rvit_status wrap_shape(const rvit_tensor_desc *desc, rvit_file_tensor *tensor)
 {
     if (desc->rank < 0 || desc->rank > RVIT_SAFETENSORS_MAX_RANK || (desc->rank > 0 && desc->shape == NULL))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': rank is %d, expected 0..%d, with a shape", rvit_shown(desc->name).text,
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': rank is %d, expected 0..%d and a shape", rvit_shown(desc->name).text,
                          (int)desc->rank, RVIT_SAFETENSORS_MAX_RANK);
     tensor->rank = desc->rank;
     tensor->n_elements = 1;
     for (int32_t i = 0; i < desc->rank; i++) {
         const int64_t extent = tensor->shape[i] = desc->shape[i];
         if (extent < 0 || (extent > 0 && tensor->n_elements > INT64_MAX / 8 / extent))
-            return rvit_fail(RVIT_INVALID_ARGUMENT,
-                             "tensor desc: '%s': extent %d of its shape is %" PRId64 ", which is below 0 or too large",
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': shape[%d] is %" PRId64 ", which is negative or too large",
                              rvit_shown(desc->name).text, (int)i, extent);
         tensor->n_elements *= extent;
     }
@@ -414,7 +411,7 @@ static rvit_status wrap(rvit_safetensors *file, const rvit_tensor_desc *tensors,
     RVIT_TRY_MEMORY(file->memory);
     for (file->n_tensors = 0; file->n_tensors < n; file->n_tensors++) {
         const int32_t i = file->n_tensors;
-        /* The caller's struct may be of another version, and so of another size. */
+        /* The caller's struct may have another size, from another version. */
         const rvit_tensor_desc *desc = (const void *)((const uint8_t *)tensors + (size_t)i * tensors->struct_size);
         RVIT_TRY(wrap_tensor(desc, i, &file->tensors[i], &file->memory[i]));
         file->by_name[i] = &file->tensors[i];
@@ -422,7 +419,7 @@ static rvit_status wrap(rvit_safetensors *file, const rvit_tensor_desc *tensors,
     rvit_sort(file->by_name, (size_t)n, sizeof *file->by_name, compare_names);
     for (int32_t i = 1; i < n; i++)
         if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: two tensors are called '%s'", rvit_shown(file->by_name[i]->name).text);
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: two tensors have the name '%s'", rvit_shown(file->by_name[i]->name).text);
     return RVIT_OK;
 }
 
@@ -502,13 +499,13 @@ static int32_t lower_bound(const rvit_safetensors *file, const char *name)
     return low;
 }
 
-/* The first tensor, by name, whose first n bytes are name's. */
+/* The first tensor, by name, that shares its first n bytes with name. */
 static int32_t find(const rvit_safetensors *file, const char *name, size_t n)
 {
-    const int32_t place = lower_bound(file, name);
-    if (place == file->n_tensors || strncmp(file->by_name[place]->name, name, n) != 0)
+    const int32_t position = lower_bound(file, name);
+    if (position == file->n_tensors || strncmp(file->by_name[position]->name, name, n) != 0)
         return -1;
-    return (int32_t)(file->by_name[place] - file->tensors);
+    return (int32_t)(file->by_name[position] - file->tensors);
 }
 
 int32_t rvit_safetensors_find(const rvit_safetensors *file, const char *name)
@@ -533,7 +530,7 @@ rvit_status rvit_safetensors_read(const rvit_safetensors *file, int32_t index, i
 {
     const rvit_file_tensor *tensor = &file->tensors[index];
     if (offset < 0 || size < 0 || offset > tensor->size || size > tensor->size - offset)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: tensor '%s': %" PRId64 " bytes from byte %" PRId64 " are not within its %" PRId64,
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: tensor '%s': cannot read %" PRId64 " bytes from byte %" PRId64 ": it has %" PRId64,
                          file->path, rvit_shown(tensor->name).text, size, offset, tensor->size);
     if (file->memory != NULL) {
         memcpy(out_bytes, (const uint8_t *)file->memory[index] + offset, (size_t)size);

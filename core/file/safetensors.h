@@ -1,5 +1,5 @@
 /* A strict reader of .safetensors files. Opening a file reads and checks its header; values are read on request with pread. A file that
-   shrinks gives an error, never a signal. Immutable once open; threads may share it. */
+   shrinks causes an error, never a signal. Immutable once open; threads may share it. */
 #ifndef RVIT_CORE_FILE_SAFETENSORS_H
 #define RVIT_CORE_FILE_SAFETENSORS_H
 
@@ -16,8 +16,8 @@
 typedef struct rvit_file_tensor {
     const char *name;        /* UTF-8, 1 to 1024 bytes */
     const char *dtype_name;  /* "F16": static */
-    int32_t dtype;           /* an rvit_dtype, or -1: a type that is not read as float32 */
-    int32_t quantized_dtype; /* then RVIT_I8 or RVIT_E4M3: numbers that need scales (quantized_tensors.h); 0: neither */
+    int32_t dtype;           /* an rvit_dtype, or -1: a type that cannot be read as float32 */
+    int32_t quantized_dtype; /* RVIT_I8 or RVIT_E4M3: values that need scales (quantized_tensors.h), with dtype -1; 0: neither */
     int32_t rank;
     int64_t shape[RVIT_SAFETENSORS_MAX_RANK];
     int64_t n_elements;
@@ -27,17 +27,17 @@ typedef struct rvit_file_tensor {
 
 typedef struct rvit_safetensors rvit_safetensors;
 
-/* BAD_FILE names the file and the rule that it breaks. alloc must outlive the result. */
+/* BAD_FILE names the file and the broken rule. alloc must outlive the result. */
 rvit_status rvit_safetensors_open(const char *path, rvit_alloc *alloc, rvit_safetensors **out_file);
-/* Tensors in the caller's memory in place of a file: their index is their place in the list. Names and data are borrowed. INVALID_ARGUMENT
-   names the tensor and the rule that it breaks. */
+/* Tensors in the caller's memory instead of a file, in the order of the list. Names and data must outlive the result. INVALID_ARGUMENT
+   names the tensor and the broken rule. */
 rvit_status rvit_safetensors_wrap(const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc, rvit_safetensors **out_file);
 void rvit_safetensors_close(rvit_safetensors *file);
 
 /* The printable path. */
 const char *rvit_safetensors_path(const rvit_safetensors *file);
 int32_t rvit_safetensors_count(const rvit_safetensors *file);
-/* Names leave out their first n bytes from here on. */
+/* Removes the first n bytes of every name. */
 void rvit_safetensors_skip_prefix(rvit_safetensors *file, size_t n);
 /* In the order of the data, 0 <= index < count. */
 const rvit_file_tensor *rvit_safetensors_tensor(const rvit_safetensors *file, int32_t index);

@@ -18,7 +18,7 @@ struct rvit_tensor_set {
     rvit_safetensors **files;
     int32_t *first; /* [n_files + 1]: index in the set of the first tensor of each file */
     int32_t n_files;
-    int32_t in_memory; /* 1: the one "file" is a list of the caller's */
+    int32_t in_memory; /* 1: the only "file" is the caller's list of tensors */
     char path[RVIT_SHOWN_PATH];
 };
 
@@ -36,7 +36,7 @@ static rvit_status add_file(rvit_tensor_set *set, const char *path)
     const int32_t n = set->first[set->n_files], more = rvit_safetensors_count(set->files[set->n_files]);
     set->first[++set->n_files] = n + more;
     if (n + more > RVIT_SAFETENSORS_MAX_TENSORS)
-        return rvit_fail(RVIT_BAD_FILE, "%s: too many tensors, at most %d are read", set->path, RVIT_SAFETENSORS_MAX_TENSORS);
+        return rvit_fail(RVIT_BAD_FILE, "%s: too many tensors, the limit is %d", set->path, RVIT_SAFETENSORS_MAX_TENSORS);
     return RVIT_OK;
 }
 
@@ -46,11 +46,11 @@ static int ends_with(const char *text, const char *end)
     return length >= n && strcmp(text + length - n, end) == 0;
 }
 
-/* A shard must be in the folder of the index, whatever characters the system treats as separators. */
+/* A shard must be in the folder of the index, whichever characters the system treats as separators. */
 static rvit_status check_shard_name(const rvit_tensor_set *set, const char *name)
 {
     if (strpbrk(name, "/\\:") != NULL || strcmp(name, "..") == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: an index file that points outside its folder: '%s'", set->path, rvit_shown(name).text);
+        return rvit_fail(RVIT_BAD_FILE, "%s: the index names a file outside its folder: '%s'", set->path, rvit_shown(name).text);
     if (!ends_with(name, ".safetensors"))
         return rvit_fail(RVIT_BAD_FILE, "%s: the index names '%s', which is not a .safetensors file", set->path, rvit_shown(name).text);
     return RVIT_OK;
@@ -77,7 +77,7 @@ static rvit_status list_shards(const rvit_tensor_set *set, const rvit_json *map,
         if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
             names[(*out_n)++] = names[i];
     if (*out_n > RVIT_MAX_SHARDS)
-        return rvit_fail(RVIT_BAD_FILE, "%s: the index names %zu files, at most %d are read", set->path, *out_n, RVIT_MAX_SHARDS);
+        return rvit_fail(RVIT_BAD_FILE, "%s: the index names %zu files, the limit is %d", set->path, *out_n, RVIT_MAX_SHARDS);
     return RVIT_OK;
 }
 
@@ -95,7 +95,6 @@ static rvit_status open_shards(rvit_tensor_set *set, const char *path, const cha
     return RVIT_OK;
 }
 
-/* Checks that every tensor of the map is in its shard. */
 static rvit_status check_map(const rvit_tensor_set *set, const rvit_json *map, const char *const *names)
 {
     for (const rvit_json *v = rvit_json_first(map); v != NULL; v = rvit_json_next(map, v)) {
@@ -104,13 +103,12 @@ static rvit_status check_map(const rvit_tensor_set *set, const rvit_json *map, c
         while (strcmp(names[file], shard) != 0)
             file++;
         if (rvit_safetensors_find(set->files[file], name) < 0)
-            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is not in '%s', where the index says it is", set->path, rvit_shown(name).text,
-                             rvit_shown(shard).text);
+            return rvit_fail(RVIT_BAD_FILE, "%s: the index says that tensor '%s' is in '%s', but it is not", set->path,
+                             rvit_shown(name).text, rvit_shown(shard).text);
     }
     return RVIT_OK;
 }
 
-/* Checks that no tensor is in two shards. */
 static rvit_status check_unique(const rvit_tensor_set *set, const char *const *names)
 {
     for (int32_t a = 0; a < set->n_files; a++)

@@ -159,7 +159,7 @@ class ModelTest(support.Case):
         broken[2, 0, 100, 100] = np.nan
         fails(Status.INVALID_ARGUMENT, "image 2: a score is NaN", classify, broken, "l2")
         self.assertTrue(np.isfinite(classify(self.images).logits).all())
-        fails(Status.BAD_FILE, "there is no such file", raggedvit.Model, "/nonexistent.safetensors", backend="cpu")
+        fails(Status.BAD_FILE, "no such file", raggedvit.Model, "/nonexistent.safetensors", backend="cpu")
         fails(Status.BAD_FILE, "README.md", raggedvit.Model, support.DATA / "README.md", backend="cpu")
         fails(Status.INVALID_ARGUMENT, "backend is 'tpu'", raggedvit.Model, support.CHECKPOINT, backend="tpu")
         fails(Status.INVALID_ARGUMENT, "patch", raggedvit.Model, support.CHECKPOINT, backend="cpu", image_size=225)
