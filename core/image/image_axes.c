@@ -16,11 +16,11 @@ int64_t rvit_image_axis_words(const rvit_image_window *window)
 static void compute_nearest(const rvit_image_window *window, int32_t *out)
 {
     const int32_t n = window->n_outputs;
-    double place = rvit_resize_begin(&window->axis);
+    double position = rvit_resize_begin(&window->axis);
     for (int64_t i = 0; i < window->start; i++)
-        place = rvit_resize_next(&window->axis, place);
-    for (int32_t i = 0; i < n; i++, place = rvit_resize_next(&window->axis, place)) {
-        out[i] = place < window->axis.in_size ? (int32_t)place : window->axis.in_size - 1;
+        position = rvit_resize_next(&window->axis, position);
+    for (int32_t i = 0; i < n; i++, position = rvit_resize_next(&window->axis, position)) {
+        out[i] = position < window->axis.in_size ? (int32_t)position : window->axis.in_size - 1;
         out[n + i] = 1;
         out[2 * n + i] = 1 << RVIT_RESIZE_PILLOW_BITS;
     }

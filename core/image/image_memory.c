@@ -1,4 +1,4 @@
-/* The bytes of pictures: in the region already, copied to it, or on the device. */
+/* Locates the pixels of images: in the staging buffer already, copied to it, or on the device. */
 #include <string.h>
 
 #include "core/image/image_writer.h"
@@ -12,7 +12,7 @@ int32_t rvit_image_pixel_size(rvit_image_format format)
     return sizes[format];
 }
 
-static rvit_status check_planes(rvit_picture *p)
+static rvit_status check_planes(rvit_staged_image *p)
 {
     rvit_image *image = &p->image;
     const int32_t element = rvit_image_pixel_size(image->format), nv12 = image->format == RVIT_IMAGE_NV12;
@@ -20,8 +20,8 @@ static rvit_status check_planes(rvit_picture *p)
     if (image->stride == 0)
         image->stride = p->line_size;
     if (image->stride < p->line_size || image->stride > INT32_MAX)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "stride is %lld, expected %lld..%d: the bytes of a line of %d pixels",
-                      (long long)image->stride, (long long)p->line_size, INT32_MAX, (int)image->width);
+        return refuse(RVIT_INVALID_ARGUMENT, p, "stride is %lld, expected %lld..%d bytes for a line of %d pixels", (long long)image->stride,
+                      (long long)p->line_size, INT32_MAX, (int)image->width);
     if (rvit_image_is_planar(image->format) && image->stride % element != 0)
         return refuse(RVIT_INVALID_ARGUMENT, p, "stride is %lld, expected a multiple of %d", (long long)image->stride, (int)element);
     const int64_t plane = image->stride * (image->height - 1) + p->line_size;
@@ -35,48 +35,49 @@ static rvit_status check_planes(rvit_picture *p)
     p->plane_offset = image->plane_offset != 0 ? image->plane_offset : image->stride * image->height;
     if (p->plane_offset < plane || p->plane_offset > INT64_MAX / 8 ||
         (rvit_image_is_planar(image->format) && p->plane_offset % element != 0))
-        return refuse(RVIT_INVALID_ARGUMENT, p, "plane_offset is %lld: planes of %lld bytes overlap, or an element is cut",
+        return refuse(RVIT_INVALID_ARGUMENT, p,
+                      "plane_offset is %lld: planes of %lld bytes overlap, or it is not a multiple of the element size",
                       (long long)image->plane_offset, (long long)plane);
     p->size = nv12 ? p->plane_offset + image->stride * ((image->height + 1) / 2 - 1) + p->line_size : 2 * p->plane_offset + plane;
     return RVIT_OK;
 }
 
-static rvit_status check_view(const rvit_image_writer *w, const rvit_picture *p)
+static rvit_status check_view(const rvit_image_writer *w, const rvit_staged_image *p)
 {
     const rvit_image *image = &p->image;
     if (w->args.pixels.buffer == NULL)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "view is given, but there are no pixels, the memory of pictures on the device");
+        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "view is given, but pixels, the device buffer that holds images, is not");
     if (image->view.buffer != w->args.pixels.buffer)
         return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "view is in another buffer than pixels");
     const int64_t begin = image->view.offset - w->args.pixels.offset;
     if (image->view.offset < w->args.pixels.offset || begin % 4 != 0 || begin > w->args.pixels_size - p->size)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "view is at offset %lld with %lld bytes, expected a multiple of 4 inside of pixels",
+        return refuse(RVIT_INVALID_ARGUMENT, p, "view is at offset %lld with %lld bytes, expected a multiple of 4 within pixels",
                       (long long)image->view.offset, (long long)p->size);
     return RVIT_OK;
 }
 
-/* Pixels that lie in the region are left where they are, which must be beyond all that is written. */
-static rvit_status check_data(const rvit_image_writer *w, rvit_picture *p)
+/* Pixels in the staging buffer stay in place, so they must lie after everything that is written. */
+static rvit_status check_data(const rvit_image_writer *w, rvit_staged_image *p)
 {
-    if (w->region == NULL)
+    if (w->staging == NULL)
         return RVIT_OK;
     if (p->image.data == NULL)
         return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "data is NULL");
-    const uintptr_t data = (uintptr_t)p->image.data, region = (uintptr_t)w->region;
-    p->in_place = data >= region && data - region < (uintptr_t)w->size;
+    const uintptr_t data = (uintptr_t)p->image.data, staging = (uintptr_t)w->staging;
+    p->in_place = data >= staging && data - staging < (uintptr_t)w->size;
     if (!p->in_place)
         return RVIT_OK;
-    const int64_t first = rvit_images_table_size(w->args.max_images), begin = (int64_t)(data - region);
+    const int64_t first = rvit_images_table_size(w->args.max_images), begin = (int64_t)(data - staging);
     if (begin < first || begin % 4 != 0 || p->size > w->size - begin)
         return refuse(
             RVIT_INVALID_ARGUMENT, p,
-            "data is in the region that is written, with %lld bytes from %lld on, expected a multiple of 4 from %lld on, inside of "
-            "its %lld",
+            "data is in the staging buffer, with %lld bytes from offset %lld, expected an offset that is a multiple of 4, at least %lld, "
+            "and an end within its %lld bytes",
             (long long)p->size, (long long)begin, (long long)first, (long long)w->size);
     return RVIT_OK;
 }
 
-rvit_status rvit_image_check_memory(const rvit_image_writer *w, rvit_picture *p)
+rvit_status rvit_image_check_memory(const rvit_image_writer *w, rvit_staged_image *p)
 {
     RVIT_TRY(check_planes(p));
     if (p->image.view.buffer == NULL)
@@ -86,7 +87,7 @@ rvit_status rvit_image_check_memory(const rvit_image_writer *w, rvit_picture *p)
     return check_view(w, p);
 }
 
-/* One copy where lines lie close together. Reads no byte past a picture's last. */
+/* One copy if the lines are contiguous. Reads nothing past the image's last byte. */
 static void copy_lines(const uint8_t *from, int64_t stride, int64_t line_size, int64_t n, uint8_t *to)
 {
     if (stride == line_size) {
@@ -97,8 +98,8 @@ static void copy_lines(const uint8_t *from, int64_t stride, int64_t line_size, i
         memcpy(to + i * line_size, from + i * stride, (size_t)line_size);
 }
 
-/* Copies pixels of the host, without what lies between lines and planes. */
-static void copy_pixels(rvit_image_writer *w, rvit_picture *p)
+/* Copies pixels from the host without the gaps between lines and planes. */
+static void copy_pixels(rvit_image_writer *w, rvit_staged_image *p)
 {
     const rvit_image *image = &p->image;
     const int64_t plane = p->line_size * image->height, n_second = (image->height + 1) / 2;
@@ -107,18 +108,18 @@ static void copy_pixels(rvit_image_writer *w, rvit_picture *p)
     const uint8_t *data = image->data;
     const int64_t units = (size + 15) / 16;
     if (data != NULL && rvit_image_words(w, w->at, 4 * units) != NULL) {
-        memset(w->region + w->at + 16 * (units - 1), 0, 16); /* no byte of the region is left undefined */
+        memset(w->staging + w->at + 16 * (units - 1), 0, 16); /* leave no byte undefined */
         for (int32_t i = 0; i < n_planes; i++)
-            copy_lines(data + i * p->plane_offset, image->stride, p->line_size, image->height, w->region + w->at + i * plane);
+            copy_lines(data + i * p->plane_offset, image->stride, p->line_size, image->height, w->staging + w->at + i * plane);
         if (image->format == RVIT_IMAGE_NV12)
-            copy_lines(data + p->plane_offset, image->stride, p->line_size, n_second, w->region + w->at + plane);
+            copy_lines(data + p->plane_offset, image->stride, p->line_size, n_second, w->staging + w->at + plane);
     }
     p->entry.stride = (int32_t)p->line_size;
     p->plane_offset = plane;
     w->at += 16 * units;
 }
 
-void rvit_image_place(rvit_image_writer *w, rvit_picture *p)
+void rvit_image_place(rvit_image_writer *w, rvit_staged_image *p)
 {
     rvit_image_entry *e = &p->entry;
     int64_t begin = w->at;
@@ -127,7 +128,7 @@ void rvit_image_place(rvit_image_writer *w, rvit_picture *p)
     if (e->on_device)
         begin = p->image.view.offset - w->args.pixels.offset;
     else if (p->in_place)
-        begin = (const uint8_t *)p->image.data - w->region;
+        begin = (const uint8_t *)p->image.data - w->staging;
     else
         copy_pixels(w, p);
     e->offset_low = (uint32_t)begin;

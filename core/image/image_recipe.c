@@ -1,4 +1,4 @@
-/* Recipes of pictures: their rules, and that of a model. */
+/* Image recipes: their rules, and the recipe of a model. */
 #include <math.h>
 
 #include "core/base/args.h"
@@ -15,16 +15,16 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
     if (recipe->processor == RVIT_PROCESSOR_UNKNOWN)
         recipe->processor = RVIT_PROCESSOR_TIMM;
     if ((int)recipe->fit < 0 || recipe->fit >= RVIT_FIT_OTHER)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fit: %d is not a fit that pictures can be given", (int)recipe->fit);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fit: %d is not a valid fit", (int)recipe->fit);
     if ((int)recipe->filter < 0 || recipe->filter == RVIT_FILTER_OTHER || recipe->filter > RVIT_FILTER_NEAREST)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: filter: %d is not a filter that is known here", (int)recipe->filter);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: filter: %d is not a valid filter", (int)recipe->filter);
     if (recipe->processor == RVIT_PROCESSOR_HF_FLOAT)
         return rvit_fail(RVIT_UNSUPPORTED,
-                         "image recipe: processor is HF_FLOAT, which resizes in float32: only 8-bit resizes are done here");
+                         "image recipe: processor is HF_FLOAT, which resizes in float32, but only 8-bit resizing is supported");
     if ((int)recipe->processor < 0 || recipe->processor > RVIT_PROCESSOR_HF_FLOAT)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: processor: %d is not a valid processor", (int)recipe->processor);
     if (recipe->processor == RVIT_PROCESSOR_HF && recipe->filter != RVIT_FILTER_BILINEAR && recipe->filter != RVIT_FILTER_BICUBIC)
-        return rvit_fail(RVIT_UNSUPPORTED, "image recipe: filter is %d, but the processor HF is done with BILINEAR and BICUBIC alone",
+        return rvit_fail(RVIT_UNSUPPORTED, "image recipe: filter is %d, but processor HF supports only BILINEAR and BICUBIC",
                          (int)recipe->filter);
     if (recipe->height < 1 || recipe->height > RVIT_IMAGE_MAX_TARGET || recipe->width < 1 || recipe->width > RVIT_IMAGE_MAX_TARGET)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: height and width are %d and %d, expected 1..%d", (int)recipe->height,
@@ -40,7 +40,7 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
     for (int c = 0; c < 3; c++) {
         if (!isfinite(recipe->mean[c]) || !isfinite(recipe->std[c]) || !(recipe->std[c] > 0))
             return rvit_fail(RVIT_INVALID_ARGUMENT,
-                             "image recipe: mean and std of channel %d are %g and %g, expected a finite value and one above 0", c,
+                             "image recipe: mean and std of channel %d are %g and %g, expected finite values and std > 0", c,
                              (double)recipe->mean[c], (double)recipe->std[c]);
         if (recipe->fill[c] < 0 || recipe->fill[c] > 255)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fill is %d, expected 0..255", (int)recipe->fill[c]);
@@ -48,7 +48,7 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
     return RVIT_OK;
 }
 
-/* timm's rule for its own models where nothing tells the share. */
+/* timm's rule for its models without a crop_pct. */
 static double usual_crop(const rvit_model_info *info)
 {
     return info->image_height < 384 || info->image_width < 384 ? 0.9 : 1;
@@ -79,12 +79,12 @@ rvit_status rvit_image_recipe_of_model(const rvit_model_info *given, rvit_image_
         recipe.fill[c] = info.fill[c];
     }
     if (info.channels != 3)
-        return rvit_fail(RVIT_UNSUPPORTED, "the model takes images of %d channels, pictures have 3", (int)info.channels);
+        return rvit_fail(RVIT_UNSUPPORTED, "the model takes images of %d channels, but a recipe makes images of 3", (int)info.channels);
     if (info.fit == RVIT_FIT_OTHER || info.filter == RVIT_FILTER_OTHER)
-        return rvit_fail(RVIT_UNSUPPORTED, "the files beside the model prepare pictures in a way that is not known here: its %s",
+        return rvit_fail(RVIT_UNSUPPORTED, "the model's config files ask for an unsupported way to prepare images: their %s",
                          info.fit == RVIT_FIT_OTHER ? "fit" : "filter");
     if (!(recipe.std[0] > 0))
-        return rvit_fail(RVIT_UNSUPPORTED, "no file beside the model tells the mean and std of its pictures");
+        return rvit_fail(RVIT_UNSUPPORTED, "no file beside the model has the mean and std of its images");
     RVIT_TRY(rvit_image_recipe_check(&recipe));
     return rvit_args_return(out_recipe, &recipe, sizeof recipe, "image recipe");
 }

@@ -1,4 +1,4 @@
-/* The region that preprocess reads: geometry, weights and pixels of a batch of pictures, written in one pass over them. */
+/* Writes the staging buffer that preprocess reads: the geometry, weights and pixels of a batch of images. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 #include "core/base/entry.h"
 #include "core/image/image_writer.h"
 
-_Static_assert(sizeof(rvit_image_entry) == RVIT_IMAGE_ENTRY_WORDS * 4, "an entry has other words than its readers think");
-_Static_assert(RVIT_IMAGE_ENTRY_SIDE == RVIT_IMAGE_MAX_SIDE, "pictures may be larger than their readers think");
+_Static_assert(sizeof(rvit_image_entry) == RVIT_IMAGE_ENTRY_WORDS * 4, "the readers of an entry expect another size");
+_Static_assert(RVIT_IMAGE_ENTRY_SIDE == RVIT_IMAGE_MAX_SIDE, "the readers of an entry expect another limit");
 
 #define refuse rvit_image_refuse
 #define words rvit_image_words
@@ -20,13 +20,13 @@ enum { MAX_TARGET = RVIT_IMAGE_MAX_TARGET, REMEMBERED = RVIT_IMAGE_REMEMBERED };
 
 typedef rvit_image_writer writer;
 typedef rvit_image_window window;
-typedef rvit_picture picture;
+typedef rvit_staged_image staged_image;
 
-static rvit_status check_image(const writer *w, picture *p)
+static rvit_status check_image(const writer *w, staged_image *p)
 {
     const rvit_image *image = &p->image;
     if (image->width < 1 || image->width > RVIT_IMAGE_MAX_SIDE || image->height < 1 || image->height > RVIT_IMAGE_MAX_SIDE)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "it has %d x %d pixels, expected 1..%d each way", (int)image->width, (int)image->height,
+        return refuse(RVIT_INVALID_ARGUMENT, p, "it has %d x %d pixels, expected sides of 1..%d", (int)image->width, (int)image->height,
                       RVIT_IMAGE_MAX_SIDE);
     if ((int)image->format < 0 || image->format > RVIT_IMAGE_PLANAR_F16)
         return refuse(RVIT_INVALID_ARGUMENT, p, "format: %d is not a valid format", (int)image->format);
@@ -36,7 +36,7 @@ static rvit_status check_image(const writer *w, picture *p)
     return rvit_image_check_memory(w, p);
 }
 
-/* Where a crop begins: odd margins are rounded half to even by timm, as Python does it, and down by transformers. */
+/* Where a crop begins. timm rounds odd margins half to even, as Python does; transformers rounds down. */
 static int64_t margin(rvit_processor processor, int64_t full, int64_t crop)
 {
     if (crop > full)
@@ -45,8 +45,8 @@ static int64_t margin(rvit_processor processor, int64_t full, int64_t crop)
     return half + (processor == RVIT_PROCESSOR_TIMM && is_odd && half % 2 ? 1 : 0);
 }
 
-/* Both edges divided by the same number. longest: the picture fits into the size, else it covers it. */
-static void keep_ratio(const rvit_image_recipe *recipe, int longest, picture *p)
+/* Scales both sides by the same factor. longest: 1 fits the image into the size, 0 covers the size. */
+static void keep_ratio(const rvit_image_recipe *recipe, int longest, staged_image *p)
 {
     const double down = (double)p->image.height / recipe->resize_height, across = (double)p->image.width / recipe->resize_width;
     const double ratio = longest ? fmax(down, across) : fmin(down, across);
@@ -54,14 +54,14 @@ static void keep_ratio(const rvit_image_recipe *recipe, int longest, picture *p)
     p->height = (int64_t)rint(p->image.height / ratio);
 }
 
-static rvit_status find_geometry(const writer *w, picture *p)
+static rvit_status find_geometry(const writer *w, staged_image *p)
 {
     const rvit_image *image = &p->image;
     const rvit_image_recipe *recipe = &w->recipe;
     const int own = image->target_width != 0 || image->target_height != 0, patch = w->args.patch_size;
     if (own && w->args.one_target)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "its target is %d x %d, but all have that of the recipe here", (int)image->target_width,
-                      (int)image->target_height);
+        return refuse(RVIT_INVALID_ARGUMENT, p, "its target is %d x %d, but here every image has the recipe's target",
+                      (int)image->target_width, (int)image->target_height);
     p->target_width = own ? image->target_width : recipe->width;
     p->target_height = own ? image->target_height : recipe->height;
     if (own && (p->target_width < patch || p->target_width > MAX_TARGET || p->target_width % patch != 0 || p->target_height < patch ||
@@ -72,7 +72,7 @@ static rvit_status find_geometry(const writer *w, picture *p)
     p->height = own ? p->target_height : recipe->resize_height;
     if (rvit_image_is_planar(image->format)) {
         if (image->width != p->target_width || image->height != p->target_height)
-            return refuse(RVIT_INVALID_ARGUMENT, p, "it has %d x %d pixels, but planar ones are not resized: expected %d x %d",
+            return refuse(RVIT_INVALID_ARGUMENT, p, "it has %d x %d pixels, expected %d x %d: planar images are not resized",
                           (int)image->width, (int)image->height, (int)p->target_width, (int)p->target_height);
         p->width = p->target_width;
         p->height = p->target_height;
@@ -88,7 +88,7 @@ static rvit_status find_geometry(const writer *w, picture *p)
             p->width = edge * image->width / image->height;
     }
     if (p->width < 1 || p->height < 1)
-        return refuse(RVIT_UNSUPPORTED, p, "%d x %d pixels are too thin to be resized to %d x %d", (int)image->width, (int)image->height,
+        return refuse(RVIT_UNSUPPORTED, p, "%d x %d pixels are too thin to resize to %d x %d", (int)image->width, (int)image->height,
                       (int)recipe->resize_width, (int)recipe->resize_height);
     p->left = margin(recipe->processor, p->width, p->target_width);
     p->top = margin(recipe->processor, p->height, p->target_height);
@@ -100,8 +100,8 @@ static int32_t clamp(int64_t value, int32_t most)
     return (int32_t)(value < 0 ? 0 : value > most ? most : value);
 }
 
-/* Writes an axis unless one of the last is the same. */
-static rvit_status write_axis(writer *w, const picture *p, const window *wanted, int32_t *out_at, int32_t *out_bits)
+/* Writes an axis, unless one of the last ones is the same. */
+static rvit_status write_axis(writer *w, const staged_image *p, const window *wanted, int32_t *out_at, int32_t *out_bits)
 {
     const int torch = w->recipe.processor == RVIT_PROCESSOR_HF;
     for (int32_t i = 0; i < w->n_axes && i < REMEMBERED; i++)
@@ -111,7 +111,7 @@ static rvit_status write_axis(writer *w, const picture *p, const window *wanted,
             return RVIT_OK;
         }
     if (torch && wanted->axis.full_size > RVIT_RESIZE_LONGEST_TORCH_AXIS)
-        return refuse(RVIT_UNSUPPORTED, p, "the picture is too thin: resized it would be %lld pixels long",
+        return refuse(RVIT_UNSUPPORTED, p, "the image is too thin: a side would have %lld pixels after resizing",
                       (long long)wanted->axis.full_size);
     const int64_t n = rvit_image_axis_words(wanted);
     int32_t *out = words(w, w->at, n);
@@ -120,8 +120,9 @@ static rvit_status write_axis(writer *w, const picture *p, const window *wanted,
     w->axes[w->n_axes % REMEMBERED] = (rvit_image_axis){*wanted, *out_at, *out_bits};
     w->n_axes++;
     w->at += (n + 3) / 4 * 16;
-    return w->at <= RVIT_IMAGE_MAX_STAGING ? RVIT_OK
-                                           : refuse(RVIT_INVALID_ARGUMENT, p, "%s", "the weights of the pictures take too much memory");
+    return w->at <= RVIT_IMAGE_MAX_STAGING
+               ? RVIT_OK
+               : refuse(RVIT_INVALID_ARGUMENT, p, "%s", "the resize weights of the images take too much memory");
 }
 
 static rvit_resize_kernel filter_of(rvit_filter filter)
@@ -133,7 +134,7 @@ static rvit_resize_kernel filter_of(rvit_filter filter)
     return filters[filter];
 }
 
-static rvit_status write_axes(writer *w, picture *p)
+static rvit_status write_axes(writer *w, staged_image *p)
 {
     const rvit_resize_kernel filter = filter_of(w->recipe.filter);
     rvit_image_entry *e = &p->entry;
@@ -141,27 +142,27 @@ static rvit_status write_axes(writer *w, picture *p)
     const window y = {{filter, p->image.height, p->height}, p->top + e->top, e->bottom - e->top};
     RVIT_TRY(write_axis(w, p, &x, &e->x_axis, &e->x_bits));
     RVIT_TRY(write_axis(w, p, &y, &e->y_axis, &e->y_bits));
-    /* Pillow 13. Up to version 12 the horizontal pass always came first, which changes values of tall pictures; PyTorch's always does. */
+    /* As Pillow 13. In Pillow 12 and earlier, and in PyTorch, the horizontal pass always comes first, so tall images get other values. */
     e->down_first = w->recipe.processor == RVIT_PROCESSOR_TIMM && p->height < p->image.height &&
                     p->image.height - p->height > 2 * (p->image.width - p->width);
     return RVIT_OK;
 }
 
-/* With 16 bits of fraction. The luma of red, green and blue: BT.601 0.299, 0.587, 0.114; BT.709 0.2126, 0.7152, 0.0722. */
+/* With 16 fraction bits. The luma weights of red, green and blue: BT.601 0.299, 0.587, 0.114; BT.709 0.2126, 0.7152, 0.0722. */
 static void set_colours(const rvit_image *image, rvit_image_entry *e)
 {
     const double red = image->matrix == RVIT_IMAGE_BT709 ? 0.2126 : 0.299, blue = image->matrix == RVIT_IMAGE_BT709 ? 0.0722 : 0.114;
     const double green = 1 - red - blue, luma = image->full_range ? 1 : 255.0 / 219, chroma = image->full_range ? 1 : 255.0 / 224;
-    const double unit = 65536, cr = 2 * (1 - red) * chroma, cb = 2 * (1 - blue) * chroma;
+    const double one = 65536, cr = 2 * (1 - red) * chroma, cb = 2 * (1 - blue) * chroma;
     e->luma_zero = image->full_range ? 0 : 16;
-    e->luma_gain = (int32_t)lrint(luma * unit);
-    e->red_cr = (int32_t)lrint(cr * unit);
-    e->blue_cb = (int32_t)lrint(cb * unit);
-    e->green_cr = (int32_t)lrint(-cr * red / green * unit);
-    e->green_cb = (int32_t)lrint(-cb * blue / green * unit);
+    e->luma_gain = (int32_t)lrint(luma * one);
+    e->red_cr = (int32_t)lrint(cr * one);
+    e->blue_cb = (int32_t)lrint(cb * one);
+    e->green_cr = (int32_t)lrint(-cr * red / green * one);
+    e->green_cb = (int32_t)lrint(-cb * blue / green * one);
 }
 
-static void set_reading(picture *p)
+static void set_reading(staged_image *p)
 {
     rvit_image_entry *e = &p->entry;
     const rvit_image_format format = p->image.format;
@@ -177,7 +178,7 @@ static void set_reading(picture *p)
         set_colours(&p->image, e);
 }
 
-static rvit_status read_image(const writer *w, int32_t index, picture *p)
+static rvit_status read_image(const writer *w, int32_t index, staged_image *p)
 {
     const size_t step = w->args.images->struct_size;
     const char *given = (const char *)w->args.images + step * (size_t)index;
@@ -187,18 +188,18 @@ static rvit_status read_image(const writer *w, int32_t index, picture *p)
     if (own != step)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: struct_size is %zu, but that of image 0 is %zu", (int)index, own, step);
     snprintf(name, sizeof name, "image %d", (int)index);
-    *p = (picture){.index = index};
+    *p = (staged_image){.index = index};
     RVIT_TRY(rvit_args_copy(&p->image, sizeof p->image, given, name));
     return check_image(w, p);
 }
 
-/* Weights and copied pictures come behind the last one that lies in the region already. */
-static rvit_status pass_pictures(writer *w)
+/* Weights and copied pixels go after the last image that is in the staging buffer already. */
+static rvit_status skip_data_in_place(writer *w)
 {
-    picture p;
-    for (int32_t i = 0; i < w->args.n_images && w->region != NULL; i++) {
+    staged_image p;
+    for (int32_t i = 0; i < w->args.n_images && w->staging != NULL; i++) {
         RVIT_TRY(read_image(w, i, &p));
-        const int64_t end = p.in_place ? (const uint8_t *)p.image.data - w->region + p.size : 0;
+        const int64_t end = p.in_place ? (const uint8_t *)p.image.data - w->staging + p.size : 0;
         w->at = end > w->at ? (end + 15) / 16 * 16 : w->at;
     }
     return RVIT_OK;
@@ -206,7 +207,7 @@ static rvit_status pass_pictures(writer *w)
 
 static rvit_status write_image(writer *w, int32_t index)
 {
-    picture p;
+    staged_image p;
     RVIT_TRY(read_image(w, index, &p));
     RVIT_TRY(find_geometry(w, &p));
     const int32_t patch = w->args.patch_size;
@@ -233,12 +234,13 @@ static rvit_status write_image(writer *w, int32_t index)
         memcpy(entry, e, sizeof *e);
     w->rows += w->args.n_prefix + (int64_t)e->grid_width * e->grid_height;
     if (w->rows > w->args.max_rows)
-        return refuse(RVIT_INVALID_ARGUMENT, &p, "with it the batch has %lld rows, the capacity is %lld", (long long)w->rows,
+        return refuse(RVIT_INVALID_ARGUMENT, &p, "the batch has %lld rows up to this image, but the capacity is %lld", (long long)w->rows,
                       (long long)w->args.max_rows);
     if (w->at > RVIT_IMAGE_MAX_STAGING)
-        return refuse(RVIT_INVALID_ARGUMENT, &p, "with it the pictures take %lld bytes", (long long)w->at);
-    if (w->region != NULL && w->at > w->size)
-        return refuse(RVIT_INVALID_ARGUMENT, &p, "with it the pictures take %lld bytes, the capacity is %lld", (long long)w->at,
+        return refuse(RVIT_INVALID_ARGUMENT, &p, "the images up to this one take %lld bytes, expected at most %lld", (long long)w->at,
+                      (long long)RVIT_IMAGE_MAX_STAGING);
+    if (w->staging != NULL && w->at > w->size)
+        return refuse(RVIT_INVALID_ARGUMENT, &p, "the images up to this one take %lld bytes, but the capacity is %lld", (long long)w->at,
                       (long long)w->size);
     return RVIT_OK;
 }
@@ -251,32 +253,33 @@ static float level(const rvit_image_recipe *recipe, float value, int channel)
     return mean == 0 && std == 1 ? value * (1.0f / 255) : (value - mean * 255.0f) / (std * 255.0f);
 }
 
-static rvit_status write_table(writer *w)
+static rvit_status write_descriptor(writer *w)
 {
     w->at = 4 * (RVIT_IMAGE_ENTRIES(w->args.max_images) + (int64_t)w->args.max_images * RVIT_IMAGE_ENTRY_WORDS);
-    if (w->region == NULL)
+    if (w->staging == NULL)
         return RVIT_OK;
     if (w->at > w->size)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: the region has %lld bytes, but the table of %d images alone takes %lld",
-                         (long long)w->size, (int)w->args.max_images, (long long)w->at);
-    memset(w->region, 0, (size_t)w->at);
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "images args: the staging buffer has %lld bytes, but the descriptor of %d images takes %lld", (long long)w->size,
+                         (int)w->args.max_images, (long long)w->at);
+    memset(w->staging, 0, (size_t)w->at);
     for (int c = 0; c < 3; c++)
         for (int v = 0; v < 256; v++) {
             const float x = level(&w->recipe, (float)v, c);
-            memcpy(w->region + 4 * (RVIT_IMAGE_LEVELS + 256 * c + v), &x, sizeof x);
+            memcpy(w->staging + 4 * (RVIT_IMAGE_LEVELS + 256 * c + v), &x, sizeof x);
         }
     return RVIT_OK;
 }
 
-static void end_table(const writer *w)
+static void end_descriptor(const writer *w)
 {
-    int32_t *table = (int32_t *)(void *)w->region;
-    if (table == NULL)
+    int32_t *descriptor = (int32_t *)(void *)w->staging;
+    if (descriptor == NULL)
         return;
-    table[RVIT_IMAGE_LIVE_IMAGES] = w->args.n_images;
-    table[RVIT_IMAGE_LIVE_UNITS] = (int32_t)(w->at / 16);
+    descriptor[RVIT_IMAGE_LIVE_IMAGES] = w->args.n_images;
+    descriptor[RVIT_IMAGE_LIVE_UNITS] = (int32_t)(w->at / 16);
     for (int32_t i = w->args.n_images; i <= w->args.max_images; i++)
-        table[RVIT_IMAGE_ROW_STARTS + i] = (int32_t)w->rows;
+        descriptor[RVIT_IMAGE_ROW_STARTS + i] = (int32_t)w->rows;
 }
 
 static rvit_status check_args(const writer *w)
@@ -285,7 +288,8 @@ static rvit_status check_args(const writer *w)
     if (a->max_images < 0 || a->max_images > 1 << 20)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: max_images is %d, expected 0..%d", (int)a->max_images, 1 << 20);
     if (a->n_images < 0 || a->n_images > a->max_images)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: n_images is %d, the capacity is %d", (int)a->n_images, (int)a->max_images);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: n_images is %d, but the capacity is %d", (int)a->n_images,
+                         (int)a->max_images);
     if (a->n_images > 0 && a->images == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: images is NULL");
     if (a->max_rows < 0 || a->max_rows > INT32_MAX - 1)
@@ -297,31 +301,31 @@ static rvit_status check_args(const writer *w)
     if (a->patch_size > w->recipe.height || a->patch_size > w->recipe.width)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: patch_size is %d, but the recipe's target is %d x %d", (int)a->patch_size,
                          (int)w->recipe.width, (int)w->recipe.height);
-    if (w->region != NULL && ((uintptr_t)w->region % 16 != 0 || w->size < 0))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_images_write: region is not a multiple of 16, or size below 0");
+    if (w->staging != NULL && ((uintptr_t)w->staging % 16 != 0 || w->size < 0))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_images_write: the staging buffer is not 16-byte aligned, or size is negative");
     return RVIT_OK;
 }
 
-rvit_status rvit_images_write(const rvit_images_args *args, void *region, int64_t size, int64_t *out_size)
+rvit_status rvit_images_write(const rvit_images_args *args, void *staging, int64_t size, int64_t *out_size)
 {
     RVIT_ENTRY;
-    return rvit_images_write_with(args, NULL, region, size, out_size);
+    return rvit_images_write_with(args, NULL, staging, size, out_size);
 }
 
-rvit_status rvit_images_write_with(const rvit_images_args *args, rvit_image_axes *axes, void *region, int64_t size, int64_t *out_size)
+rvit_status rvit_images_write_with(const rvit_images_args *args, rvit_image_axes *axes, void *staging, int64_t size, int64_t *out_size)
 {
-    writer w = {.region = region, .size = region == NULL ? 0 : size, .kept_axes = axes};
+    writer w = {.staging = staging, .size = staging == NULL ? 0 : size, .kept_axes = axes};
     if (out_size == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_images_write: out_size is NULL");
     RVIT_TRY(rvit_args_copy(&w.args, sizeof w.args, args, "images args"));
     RVIT_TRY(rvit_args_copy(&w.recipe, sizeof w.recipe, w.args.recipe, "image recipe"));
     RVIT_TRY(rvit_image_recipe_check(&w.recipe));
     RVIT_TRY(check_args(&w));
-    RVIT_TRY(write_table(&w));
-    RVIT_TRY(pass_pictures(&w));
+    RVIT_TRY(write_descriptor(&w));
+    RVIT_TRY(skip_data_in_place(&w));
     for (int32_t i = 0; i < w.args.n_images; i++)
         RVIT_TRY(write_image(&w, i));
-    end_table(&w);
+    end_descriptor(&w);
     *out_size = w.at;
     return RVIT_OK;
 }

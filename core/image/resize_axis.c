@@ -51,7 +51,7 @@ static double value(rvit_resize_kernel filter, double x)
     return 1.0;
 }
 
-/* Of a filter that is not widened. */
+/* The support of a filter at scale 1. */
 static double reach(rvit_resize_kernel filter)
 {
     static const double reaches[] = {[RVIT_RESIZE_BILINEAR] = 1.0, [RVIT_RESIZE_BICUBIC] = 2.0, [RVIT_RESIZE_LANCZOS] = 3.0,
@@ -64,7 +64,7 @@ static double scale_of(const rvit_resize_axis *axis)
     return (double)axis->in_size / (double)axis->full_size;
 }
 
-/* When it shrinks, the filter is widened by the scale. */
+/* Downscaling widens the filter by the scale. */
 static double width_of(double scale)
 {
     return scale < 1.0 ? 1.0 : scale;
@@ -98,9 +98,9 @@ double rvit_resize_begin(const rvit_resize_axis *axis)
     return scale_of(axis) * 0.5;
 }
 
-double rvit_resize_next(const rvit_resize_axis *axis, double place)
+double rvit_resize_next(const rvit_resize_axis *axis, double position)
 {
-    return place + scale_of(axis);
+    return position + scale_of(axis);
 }
 
 int rvit_resize_torch_bits(const rvit_resize_axis *axis)

@@ -1,5 +1,5 @@
-/* The weights by which an axis of a picture is resized with antialiasing, as Pillow and PyTorch compute them: in float64, then rounded to
-   fixed point. Needs nothing of the library, so that the command line tool compiles it, too. */
+/* The weights that resize one axis of an image with antialiasing, as Pillow and PyTorch compute them: in float64, then rounded to fixed
+   point. It does not depend on the rest of the library, because the command line tool compiles it too. */
 #ifndef RVIT_CORE_IMAGE_RESIZE_AXIS_H
 #define RVIT_CORE_IMAGE_RESIZE_AXIS_H
 
@@ -8,10 +8,10 @@
 typedef enum rvit_resize_kernel {
     RVIT_RESIZE_BILINEAR,
     RVIT_RESIZE_BICUBIC, /* Keys' cubic with a = -0.5 */
-    RVIT_RESIZE_LANCZOS, /* of three lobes */
+    RVIT_RESIZE_LANCZOS, /* three lobes */
     RVIT_RESIZE_BOX,
     RVIT_RESIZE_HAMMING,
-    RVIT_RESIZE_NEAREST /* one input, of weight 1 */
+    RVIT_RESIZE_NEAREST
 } rvit_resize_kernel;
 
 #define RVIT_RESIZE_PILLOW_BITS 22
@@ -29,23 +29,23 @@ typedef struct rvit_resize_taps {
     double centre, inverse, sum;
 } rvit_resize_taps;
 
-/* More than any output's count. */
+/* An upper bound on any output's count. */
 int32_t rvit_resize_capacity(const rvit_resize_axis *axis);
-/* Not of NEAREST, whose outputs follow from one another: see rvit_resize_next. */
+/* Not for NEAREST, where each output follows from the one before it: see rvit_resize_next. */
 rvit_resize_taps rvit_resize_taps_of(const rvit_resize_axis *axis, int64_t output);
-/* The weight of input first + j. Those of an output sum to 1. */
+/* The weight of input first + j. The weights of an output sum to 1. */
 double rvit_resize_weight(const rvit_resize_axis *axis, const rvit_resize_taps *taps, int32_t j);
 
-/* Of NEAREST: the place of output 0, and of the next output. An output takes the input that its place, rounded down, is the number of. */
+/* For NEAREST: the position of output 0, and of the next output. The position rounded down is the input. */
 double rvit_resize_begin(const rvit_resize_axis *axis);
-double rvit_resize_next(const rvit_resize_axis *axis, double place);
+double rvit_resize_next(const rvit_resize_axis *axis, double position);
 
-/* PyTorch gives an axis as many fraction bits as keep its largest weight within 16 bits. Looks at every weight: the caller bounds
-   full_size. */
+/* The fraction bits of an axis in PyTorch: as many as keep its largest weight within 16 bits. Computes every weight, so the caller must
+   bound full_size. */
 #define RVIT_RESIZE_LONGEST_TORCH_AXIS ((int64_t)1 << 22)
 int rvit_resize_torch_bits(const rvit_resize_axis *axis);
 
-/* Rounded half away from zero. */
+/* Rounds half away from zero. */
 int32_t rvit_resize_fixed(double weight, int bits);
 
 #endif

@@ -272,9 +272,9 @@ static void size_rule(void **state)
         expect_ok(rvit_qwen_grid(cases[i].height, cases[i].width, cases[i].patch_size, 2, cases[i].least, cases[i].most, grid));
         assert_memory_equal(grid, cases[i].grid, sizeof grid);
     }
-    expect_status(rvit_qwen_grid(0, 5, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "a picture of 0 x 5 pixels");
-    expect_status(rvit_qwen_grid(5, (1 << 20) + 1, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "a picture of 5 x 1048577 pixels");
-    expect_status(rvit_qwen_grid(1, 201, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "more than 200 times the other");
+    expect_status(rvit_qwen_grid(0, 5, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "the image has 0 x 5 pixels");
+    expect_status(rvit_qwen_grid(5, (1 << 20) + 1, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "the image has 5 x 1048577 pixels");
+    expect_status(rvit_qwen_grid(1, 201, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "aspect ratio of at most 200");
     expect_status(rvit_qwen_grid(5, 5, 0, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "patch_size is 0");
     expect_status(rvit_qwen_grid(5, 5, 14, 17, 1, 9, grid), RVIT_INVALID_ARGUMENT, "merge 17");
     expect_status(rvit_qwen_grid(5, 5, 14, 2, 0, 9, grid), RVIT_INVALID_ARGUMENT, "min_pixels is 0");

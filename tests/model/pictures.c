@@ -454,7 +454,7 @@ static void bad_places_are_refused(void **state)
     const uint8_t *const places[] = {memory + 2, memory - 4, memory - 64, memory + room - 4 * 299, memory + room - 4};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         one->data = places[i];
-        expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data is in the region");
+        expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data is in the staging buffer");
     }
     one->data = memory + room / 4 * 4 - 1200; /* no room for weights behind it */
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image");

@@ -534,13 +534,14 @@ static void preprocess_bad_pictures(void **state)
     BAD(RVIT_UNSUPPORTED, "thin", c.recipe.fit = RVIT_FIT_BORDER, bad[2].format = RVIT_IMAGE_GRAY8, bad[2].stride = 1, bad[2].width = 1,
         bad[2].height = 65535);
     c.recipe.fit = RVIT_FIT_CROP;
-    BAD(RVIT_INVALID_ARGUMENT, "no pixels", bad[2].data = NULL, bad[2].view = array_view(array_input("other", 240), DEVICE));
+    BAD(RVIT_INVALID_ARGUMENT, "view is given, but pixels", bad[2].data = NULL,
+        bad[2].view = array_view(array_input("other", 240), DEVICE));
     BAD(RVIT_INVALID_ARGUMENT, "struct_size", bad[2].struct_size++);
 #undef BAD
     memcpy(bad, good, sizeof bad);
     expect_status(rvit_images_write(&c.images, region, size - 16, &at), RVIT_INVALID_ARGUMENT, "capacity");
-    expect_status(rvit_images_write(&c.images, region, 64, &at), RVIT_INVALID_ARGUMENT, "region");
-    expect_status(rvit_images_write(&c.images, region + 4, size, &at), RVIT_INVALID_ARGUMENT, "region");
+    expect_status(rvit_images_write(&c.images, region, 64, &at), RVIT_INVALID_ARGUMENT, "the staging buffer");
+    expect_status(rvit_images_write(&c.images, region + 4, size, &at), RVIT_INVALID_ARGUMENT, "the staging buffer");
     expect_status(rvit_images_write(&c.images, region, size, NULL), RVIT_INVALID_ARGUMENT, "out_size");
     c.images.n_images = 4;
     expect_status(rvit_images_write(&c.images, region, size, &at), RVIT_INVALID_ARGUMENT, "n_images");
