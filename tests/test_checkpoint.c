@@ -222,7 +222,7 @@ static void each_tensor(void **state)
             build(&scratch, &g, "F16");
             tensor *t = &scratch.tensors[i];
             char word[160];
-            snprintf(word, sizeof word, "tensor '%s': dtype I32", t->name);
+            snprintf(word, sizeof word, "tensor '%s': dtype is I32", t->name);
             snprintf(t->dtype, sizeof t->dtype, "I32");
             expect_status(&scratch, 1, RVIT_BAD_FILE, word);
             snprintf(t->dtype, sizeof t->dtype, "F16");
@@ -239,9 +239,9 @@ static void each_tensor(void **state)
             expect_status(&scratch, 1, RVIT_BAD_FILE, word);
             t->rank++;
 
-            snprintf(word, sizeof word, "tensor '%s' is missing (1 missing in all)", t->name);
+            snprintf(word, sizeof word, "tensor '%s' is missing (1 in total)", t->name);
             if (strcmp(t->name, "dist_token") == 0)
-                snprintf(word, sizeof word, "a distilled head ('head_dist.weight') without its token: tensor 'dist_token' is missing");
+                snprintf(word, sizeof word, "distillation head ('head_dist.weight') without its token: tensor 'dist_token' is missing");
             drop(&scratch, i);
             expect_status(&scratch, 1, RVIT_BAD_FILE, word);
         }
@@ -255,17 +255,18 @@ static void bad_models(void **state)
     drop(&scratch, 30);
     drop(&scratch, 9);
     drop(&scratch, 6);
-    expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'head.weight' is missing (3 missing in all)");
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'head.weight' is missing (3 in total)");
 
     build(&scratch, &small_geometry, "F32");
     get(&scratch, "blocks.1.attn.qkv.weight")->shape[0] = 128;
     expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'blocks.1.attn.qkv.weight': expected the shape [192, 64], found [128, 64]");
     build(&scratch, &small_geometry, "F32");
     get(&scratch, "pos_embed")->shape[1] = 6;
-    expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'pos_embed': 6 rows, with or without 1 for prefix tokens, do not make a square grid");
+    expect_status(&scratch, 1, RVIT_BAD_FILE,
+                  "tensor 'pos_embed': its 6 rows, with or without 1 for prefix tokens, do not form a square grid");
     build(&scratch, &small_geometry, "F32");
     get(&scratch, "pos_embed")->shape[1] = 0;
-    expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'pos_embed': its shape does not give the number of positions");
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'pos_embed': cannot infer the number of positions from its shape");
     build(&scratch, &small_geometry, "F32");
     get(&scratch, "patch_embed.proj.weight")->shape[3] = 8;
     expect_status(&scratch, 1, RVIT_BAD_FILE, "expected the shape [64, channels, patch, patch], found [64, 3, 16, 8]");
@@ -285,7 +286,7 @@ static void bad_models(void **state)
     g.dim = 1280;
     build(&scratch, &g, "F32");
     set_plain_config(&scratch, 3 * 64);
-    expect_status(&scratch, 1, RVIT_BAD_FILE, "the width 1280 cannot be cut into 3 heads (metadata: model_args.num_heads)");
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "the width 1280 cannot be split into 3 heads (metadata: model_args.num_heads)");
     g = small_geometry;
     g.mlp = 250;
     build(&scratch, &g, "F32");
@@ -308,7 +309,7 @@ static void bad_models(void **state)
     expect_status(&scratch, 1, RVIT_BAD_FILE, "every tensor of block 2 is missing");
     build(&scratch, &small_geometry, "F32");
     add(&scratch, "blocks.01.norm1.weight", 1, 64, 0, 0, 0);
-    expect_status(&scratch, 0, RVIT_BAD_FILE, "'blocks.01.norm1.weight' is unknown");
+    expect_status(&scratch, 0, RVIT_BAD_FILE, "unknown tensor 'blocks.01.norm1.weight'");
 
     scratch.n = 0;
     expect_status(&scratch, 1, RVIT_BAD_FILE, "holds no tensors");
@@ -331,7 +332,7 @@ static void unknown_tensors(void **state)
     add(&scratch, "optimizer.step", 0, 0, 0, 0, 0);
     snprintf(scratch.tensors[35].dtype, 8, "I64");
     add(&scratch, "head.extra", 1, 64, 0, 0, 0);
-    expect_status(&scratch, 0, RVIT_BAD_FILE, "tensor 'optimizer.step' is unknown (2 unknown in all)");
+    expect_status(&scratch, 0, RVIT_BAD_FILE, "unknown tensor 'optimizer.step' (2 in total)");
     info = expect_good(&scratch, 1);
     assert_int_equal(info.n_tensors, 37);
     assert_int_equal(info.n_unknown, 5);
@@ -349,7 +350,7 @@ static void unknown_tensors(void **state)
     for (int i = 0; i < 2; i++) {
         build(&scratch, &small_geometry, "F32");
         add(&scratch, gates[i], 2, 256, 64, 0, 0);
-        expect_status(&scratch, 1, RVIT_BAD_FILE, "belongs to what the model computes");
+        expect_status(&scratch, 1, RVIT_BAD_FILE, "is part of the model's computation");
     }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         build(&scratch, &small_geometry, "F32");
@@ -527,7 +528,7 @@ static void listing(void **state)
     }
     assert_int_equal(rvit_checkpoint_tensor(checkpoint, 0, NULL, NULL, NULL, NULL, NULL), RVIT_OK);
     assert_int_equal(rvit_checkpoint_tensor(checkpoint, scratch.n, NULL, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
-    ASSERT_DETAIL("no tensor 33, the file has 33");
+    ASSERT_DETAIL("tensor index is 33, but the file has 33 tensors");
     assert_int_equal(rvit_checkpoint_tensor(checkpoint, -1, NULL, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
     assert_int_equal(rvit_checkpoint_tensor(NULL, 0, NULL, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
     assert_string_equal(rvit_checkpoint_metadata(checkpoint, "format"), "pt");
@@ -642,7 +643,7 @@ static void tensors_in_memory(void **state)
         all[i] = (rvit_tensor_desc){sizeof *all, t->name, RVIT_F32, t->rank, t->shape, zeros};
     }
     assert_int_equal(rvit_checkpoint_from_tensors(all, scratch.n, NULL, &checkpoint), RVIT_UNSUPPORTED);
-    ASSERT_DETAIL("tensors in memory: neither the weights nor a file beside them tell the number of heads");
+    ASSERT_DETAIL("tensors in memory: cannot determine the number of heads");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.architecture = "vit";
     desc.n_heads = 1;

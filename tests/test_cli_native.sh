@@ -143,7 +143,7 @@ echo "{$processor, \"max_num_patches\": 30}" >"$folder/naflex/preprocessor_confi
 expect 0 inspect "$folder/naflex/model.safetensors"
 out '^native +by the rule of NaFlex, to at most 30 patches$'
 out 'from preprocessor_config.json: max_num_patches'
-out '^  most patches +30 +preprocessor_config.json: max_num_patches$'
+out '^  max patches +30 +preprocessor_config.json: max_num_patches$'
 expect 0 inspect "$folder/naflex/model.safetensors" --json
 json pictures.max_patches 30
 expect 0 classify "$folder/naflex/model.safetensors" "$cat" --native --backend cpu --ndjson

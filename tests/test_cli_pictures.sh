@@ -44,13 +44,13 @@ rm "$folder/recipe/preprocessor_config.json"
 echo '{"architecture": "vit_small_patch16_rope_mixed_ape_224", "global_pool": "avg", "model_args": {
     "init_values": null, "act_layer": "quick_gelu", "embed_dim": 192, "num_heads": 3}}' >"$folder/recipe/config.json"
 in_recipe 3
-err "tell how its rotary positions turn: give timm's name"
+err "its rotary positions from the weights or the files beside them: set the timm name"
 expect 4 inspect "$folder/recipe/model.safetensors"
 out '^  activation +quick GELU +config.json: model_args.act_layer$'
 in_recipe 0 --activation gelu --pool cls --position table --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
 in_recipe 2 --heads 5
-err "the width 192 cannot be cut into 5 heads .given."
+err "the width 192 cannot be split into 5 heads .given."
 run 0 "$cat" --crop 1
 out '^ +85\.7 %  cat$'
 

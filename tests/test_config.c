@@ -17,15 +17,16 @@ static void bare_files(void **state)
     geometry g = deit_tiny;
     g.depth = 11; /* no published model */
     bare(&g);
-    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation, the eps of the norms, what the head reads, whether positions are",
+    REFUSED(NULL, RVIT_UNSUPPORTED,
+            "the number of heads, the activation, the eps of the norms, the pooling before the head, whether positions are",
             "--heads, --activation, --eps, --pool, --position", "--architecture");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.architecture = "vit";
-    REFUSED(&desc, RVIT_UNSUPPORTED, "tell the number of heads: give --heads,");
+    REFUSED(&desc, RVIT_UNSUPPORTED, "cannot determine the number of heads from the weights or the files beside them: set --heads,");
     desc.n_heads = 6;
     assert_int_equal(loaded(&desc).head_dim, 32);
     desc.architecture = "vit_of_nobody";
-    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "architecture 'vit_of_nobody' is not a Vision Transformer of timm's");
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "architecture 'vit_of_nobody' is not a Vision Transformer of timm");
 }
 
 /* MoCo v3's small model has the tensors of a DeiT-S, and 12 heads. */
@@ -64,12 +65,12 @@ static void rope_ape(void **state)
     assert_int_equal(loaded(&desc).position, RVIT_POSITION_BOTH);
     desc.architecture = "deit3_small_patch16_224";
     desc.position = RVIT_POSITION_BOTH;
-    REFUSED(&desc, RVIT_UNSUPPORTED, "tell how its rotary positions turn: give timm's name (--architecture)");
+    REFUSED(&desc, RVIT_UNSUPPORTED, "its rotary positions from the weights or the files beside them: set the timm name (--architecture)");
     desc.position = RVIT_POSITION_ROPE;
-    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "tensor 'pos_embed' is there, but positions are 'rotary' in given");
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "tensor 'pos_embed' is present, but positions are 'rotary' (given)");
     /* Learned frequencies are tensors; without them this is no such model. */
     write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_mixed_ape_224\",\"num_classes\":10}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "how its rotary positions turn");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "its rotary positions");
     remove_beside();
 }
 
@@ -118,7 +119,7 @@ static void no_table(void **state)
     drop(&scratch, (int)(get(&scratch, "pos_embed") - scratch.tensors));
     REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads", "whether positions are rotary, the image size", "--position, --image-size");
     write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\"}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "tell the image size: give --image-size");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the image size from the weights or the files beside them: set --image-size");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.image_size = 96;
     assert_int_equal(loaded(&desc).tokens, 37);
@@ -138,11 +139,10 @@ static void no_table(void **state)
         const char *word;
     } cases[] = {
         {"{\"architecture\":\"deit3_small_patch16_224\"}", RVIT_BAD_FILE,
-         "tensor 'pos_embed' is missing, but positions are 'table' in config.json: architecture"},
-        {"{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":8}}", RVIT_BAD_FILE,
-         "expected 16 to 16384 an edge"},
+         "tensor 'pos_embed' is missing, but positions are 'table' (config.json: architecture)"},
+        {"{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":8}}", RVIT_BAD_FILE, "expected sides of 16..16384"},
         {"{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":1000000}}", RVIT_BAD_FILE,
-         "images are of 1000000 x 1000000 pixels in config.json: model_args.img_size"},
+         "images have 1000000 x 1000000 pixels (config.json: model_args.img_size)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_beside("config.json", cases[i].text);
@@ -162,7 +162,7 @@ static void mean_pooling(void **state)
                  "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"avg\"},\"global_pool\":\"token\"}");
     assert_int_equal(loaded(NULL).pooling, RVIT_POOLING_MEAN);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"map\"}");
-    REFUSED(NULL, RVIT_BAD_FILE, "pooling is by attention (config.json: global_pool), but the weights have none");
+    REFUSED(NULL, RVIT_BAD_FILE, "the model has attention pooling (config.json: global_pool), but the weights have none");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"\"}");
     REFUSED(NULL, RVIT_UNSUPPORTED, "a head on every row, which is not supported (config.json: global_pool)");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"avgmax\"}");
@@ -288,7 +288,7 @@ static void images_that_are_not_square(void **state)
     assert_int_equal(loaded(NULL).image_width, 448);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":384}}");
     REFUSED(NULL, RVIT_BAD_FILE,
-            "the position table is for 196 patches, but images are of 384 x 384 pixels in config.json: model_args.img_size");
+            "the position table is for 196 patches, but images have 384 x 384 pixels (config.json: model_args.img_size)");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":230}}");
     assert_int_equal(loaded(NULL).image_size, 230); /* the lines past the last patch are not read */
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[224,224,3,1]}}");
@@ -335,7 +335,7 @@ static void lenient_drops_nothing_computed(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bare(&deit_tiny);
         add(&scratch, names[i], 1, 64, 0, 0, 0);
-        REFUSED(&desc, RVIT_BAD_FILE, names[i], "belongs to what the model computes");
+        REFUSED(&desc, RVIT_BAD_FILE, names[i], "is part of the model's computation");
     }
     bare(&deit_tiny);
     add(&scratch, "ema.step", 1, 1, 0, 0, 0);
@@ -403,18 +403,18 @@ static void prefixes_of_training_code(void **state)
         prefix_all(prefixes[i]);
         const rvit_model_info info = loaded(NULL);
         assert_memory_equal(&info, &plain, sizeof plain);
-        expect_fact("prefix", prefixes[i], "every tensor's name");
+        expect_fact("prefix", prefixes[i], "removed from the name of every tensor");
     }
     /* Another part beside it. */
     add(&scratch, "criterion.weight", 1, 1, 0, 0, 0);
-    REFUSED(NULL, RVIT_BAD_FILE, "behind 'module._orig_mod.'", "timm", "save only those");
+    REFUSED(NULL, RVIT_BAD_FILE, "tensors that begin with 'module._orig_mod.'", "timm", "save only those");
     /* Names that a family has behind a prefix of its own need no other. */
     bare(&deit_tiny);
     prefix_all("visual.trunk.");
     assert_int_equal(loaded(NULL).n_unknown, 0);
 }
 
-/* What a NaFlex processor tells: the most patches of a picture, in the place of a size. */
+/* What a NaFlex processor tells: the maximum of patches of an image, instead of a size. */
 static void naflex_processors(void **state)
 {
     (void)state;
@@ -427,7 +427,7 @@ static void naflex_processors(void **state)
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
     assert_int_equal(info.max_patches, 729);
     assert_true(info.fit == RVIT_FIT_SQUASH && info.filter == RVIT_FILTER_BILINEAR && info.processor == RVIT_PROCESSOR_HF);
-    expect_fact("most patches", "729", "preprocessor_config.json: max_num_patches");
+    expect_fact("max patches", "729", "preprocessor_config.json: max_num_patches");
     assert_int_equal(rvit_image_recipe_of_model(&info, &recipe), RVIT_OK);
     assert_int_equal(recipe.max_patches, 729);
     assert_true(recipe.fit == RVIT_FIT_SQUASH && recipe.resize_height == 224 && recipe.std[2] == 0.5f);
@@ -435,7 +435,7 @@ static void naflex_processors(void **state)
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessorFast\"}");
     info = loaded(NULL);
     assert_true(info.max_patches == 256 && info.filter == RVIT_FILTER_BILINEAR && info.mean[0] == 0.5f);
-    expect_fact("most patches", "256", "what Siglip2ImageProcessor takes");
+    expect_fact("max patches", "256", "what Siglip2ImageProcessor takes");
     /* Patches of another size than the model's, and numbers that are none. */
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"patch_size\":32}");
     REFUSED(NULL, RVIT_BAD_FILE, "patch size", "preprocessor_config.json: patch_size");
@@ -497,14 +497,14 @@ static void bad_configs(void **state)
          "the tensors have a patch size of 16, but it is 32"},
         {"{\"architecture\":7}", RVIT_BAD_FILE, "config.json: architecture is not a string"},
         {"{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":[]}", RVIT_BAD_FILE, "config.json: model_args is not an object"},
-        {"{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"num_heads\":0}}", RVIT_BAD_FILE, "cannot be cut into 0 heads"},
-        {"{\"architecture\":\"vit_of_nobody\"}", RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' does not tell)"},
+        {"{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"num_heads\":0}}", RVIT_BAD_FILE, "cannot be split into 0 heads"},
+        {"{\"architecture\":\"vit_of_nobody\"}", RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' does not say)"},
         {"{\"architecture\":\"vit_relpos_small_patch16_224\",\"model_args\":{\"embed_dim\":192}}", RVIT_UNSUPPORTED,
-         "blocks or a stem that no plain Vision Transformer has"},
+         "blocks or a stem unlike those of a plain Vision Transformer"},
         {"{\"model_type\":\"swin\"}", RVIT_UNSUPPORTED, "config.json: model_type 'swin' is not known here"},
         {"{\"model_type\":\"siglip\",\"vision_config\":{\"hidden_size\":192,\"intermediate_size\":768,\"num_attention_heads\":3}}",
          RVIT_BAD_FILE,
-         "pooling is by attention (config.json: the default of model_type 'siglip_vision_model'), but the weights have none"},
+         "the model has attention pooling (config.json: the default of model_type 'siglip_vision_model'), but the weights have none"},
         {"[]", RVIT_BAD_FILE, "config.json: its top level is not an object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

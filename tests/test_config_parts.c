@@ -10,16 +10,16 @@ static void norms_without_bias(void **state)
             drop(&scratch, i);
     REFUSED(NULL, RVIT_UNSUPPORTED, "whether norms without a bias are RMS norms", "--architecture");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
-    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias, but they are of the kind LayerNorm in config.json: architecture");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias, but they are LayerNorm (config.json: architecture");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"batchnorm\"}}");
     REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
     assert_true(loaded(NULL).rms_norm);
     add_block(&scratch, 0, "norm1.bias", 1, 192, 0);
-    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'norm.bias' is missing (24 missing in all)");
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'norm.bias' is missing (24 in total)");
     bare(&deit_tiny);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
-    REFUSED(NULL, RVIT_BAD_FILE, "the norms have a bias, but they are of the kind RMSNorm in config.json: model_args.norm_layer");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have a bias, but they are RMSNorm (config.json: model_args.norm_layer");
     remove_beside();
 }
 
@@ -63,10 +63,10 @@ static void gates(void **state)
     REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.7.mlp.fc1.weight': expected the shape [768, 192], found [384, 192]");
     pack_gate();
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
-    REFUSED(NULL, RVIT_BAD_FILE, "the tensors have MLPs with a gate (SwiGLU), but they have none in config.json: architecture");
+    REFUSED(NULL, RVIT_BAD_FILE, "the tensors have MLPs with a gate (SwiGLU), but the model has none (config.json: architecture");
     bare(&deit_tiny);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"swiglu_mlp\":true}}");
-    REFUSED(NULL, RVIT_BAD_FILE, "MLPs without a gate (SwiGLU), but they have one in config.json: model_args.swiglu_mlp");
+    REFUSED(NULL, RVIT_BAD_FILE, "MLPs without a gate (SwiGLU), but the model has one (config.json: model_args.swiglu_mlp");
     remove_beside();
     for (int b = 0; b < 12; b++) {
         char name[48];
@@ -82,7 +82,7 @@ static void gates(void **state)
     get(&scratch, "blocks.3.mlp.fc1_g.weight")->shape[0] = 764;
     REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight': expected the shape [768, 192], found [764, 192]");
     drop(&scratch, (int)(get(&scratch, "blocks.3.mlp.fc1_g.weight") - scratch.tensors));
-    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight' is missing (1 missing in all)");
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight' is missing (1 in total)");
 }
 
 /* Models of families that cannot be run: told by their names, and each part is named. */
@@ -95,18 +95,18 @@ static void families(void **state)
         {"{\"architecture\":\"naflexvit_base_patch16_parfac_gap\"}",
          {"embeds.proj.weight", "embeds.proj.bias", "embeds.reg_token", "embeds.pos_embed_y", "embeds.pos_embed_x", "blocks.0.norm1.weight",
           "blocks.0.attn.qkv.weight", "fc_norm.weight"},
-         {"position tables of lines and columns apart, which is not supported (tensor 'embeds.pos_embed_y')",
-          "a position table that keeps its shape, whatever the shape of images, which is not supported (config.json: architecture"}},
+         {"factorised position tables (lines and columns), which is not supported (tensor 'embeds.pos_embed_y')",
+          "a position table that keeps its aspect ratio for all images, which is not supported (config.json: architecture"}},
         {"{\"architecture\":\"vit_small_patch16_rope_mixed_224\"}",
          {"cls_token", "patch_embed.proj.weight", "rope.freqs", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight", "norm.weight"},
-         {"rotary positions with learned frequencies, which is not supported (tensor 'rope.freqs')"}},
+         {"learned rotary frequencies, which is not supported (tensor 'rope.freqs')"}},
         {"{\"architecture\":\"vit_dwee_patch16_reg1_gap_256\"}",
          {"reg_token", "patch_embed.proj.weight", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight", "blocks.0.attn.lambda_q1",
           "norm.weight"},
          {"differential attention, which is not supported (tensor 'blocks.0.attn.lambda_q1')"}},
         {"{\"architecture\":\"vit_pwee_patch16_reg1_gap_256\"}",
          {"reg_token", "patch_embed.proj.weight", "blocks.0.in_norm.weight", "blocks.0.in_proj.weight", "norm.weight"},
-         {"blocks with attention and MLP side by side, which is not supported (tensor 'blocks.0.in_norm.weight')"}},
+         {"parallel attention and MLP, which is not supported (tensor 'blocks.0.in_norm.weight')"}},
         {"{\"architecture\":\"vit_base_patch16_sapiens2\"}",
          {"cls_token", "patch_embed.proj.weight", "blocks.0.norm1.weight", "blocks.0.attn.q_proj.weight", "blocks.0.attn.q_norm.weight",
           "norm.weight"},
@@ -168,12 +168,13 @@ static void attention_pooling(void **state)
         const char *word;
     } cases[] = {
         {"\"attn_pool_num_heads\":5", RVIT_BAD_FILE,
-         "192 cannot be cut into 5 heads of attention pooling (config.json: model_args.attn_pool_num"},
-        {"\"attn_pool_num_heads\":0", RVIT_BAD_FILE, "cannot be cut into 0 heads of attention pooling"},
-        {"\"attn_pool_num_heads\":96", RVIT_UNSUPPORTED, "attention pooling by heads of 2 columns, expected a multiple of 4 up to 192"},
+         "192 cannot be split into 5 heads of attention pooling (config.json: model_args.attn_pool_num"},
+        {"\"attn_pool_num_heads\":0", RVIT_BAD_FILE, "cannot be split into 0 heads of attention pooling"},
+        {"\"attn_pool_num_heads\":96", RVIT_UNSUPPORTED,
+         "the heads of attention pooling have 2 columns, expected a multiple of 4 up to 192"},
         {"\"attn_pool_num_heads\":\"8\"", RVIT_BAD_FILE, "config.json: model_args.attn_pool_num_heads is not an integer"},
         {"\"class_token\":false", RVIT_BAD_FILE,
-         "tensor 'cls_token' is there, but the model has no CLS token in config.json: model_args.class_token"},
+         "tensor 'cls_token' is present, but the model has no CLS token (config.json: model_args.class_token"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
@@ -185,8 +186,7 @@ static void attention_pooling(void **state)
     }
     /* timm's other class leaves out the prefix rows. */
     write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\"}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED,
-            "attention pooling of the patches alone, beside prefix tokens, which is not supported (config.json: arch");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "prefix tokens that its attention pooling does not read, which is not supported (config.json: arch");
     write_beside("config.json",
                  "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\",\"act_layer\":\"quick_gelu\","
                  "\"pool_include_prefix\":true}}");
@@ -199,7 +199,8 @@ static void attention_pooling(void **state)
     desc.activation = RVIT_ACTIVATION_GELU;
     desc.eps = 1e-6f;
     desc.position = RVIT_POSITION_TABLE;
-    REFUSED(&desc, RVIT_UNSUPPORTED, "whether the attention pooling reads the prefix tokens: give --architecture");
+    REFUSED(&desc, RVIT_UNSUPPORTED,
+            "whether the attention pooling reads the prefix tokens from the weights or the files beside them: set --architecture");
     drop(&scratch, (int)(get(&scratch, "cls_token") - scratch.tensors));
     get(&scratch, "pos_embed")->shape[1]--;
     assert_int_equal(loaded(&desc).pooling, RVIT_POOLING_MAP);
@@ -212,7 +213,8 @@ static void attention_pooling(void **state)
     get(&scratch, "pos_embed")->shape[1]--;
     desc.position = RVIT_POSITION_TABLE;
     desc.activation = RVIT_ACTIVATION_SILU;
-    REFUSED(&desc, RVIT_UNSUPPORTED, "tell the activation of the attention pooling: give --architecture");
+    REFUSED(&desc, RVIT_UNSUPPORTED,
+            "the activation of the attention pooling from the weights or the files beside them: set --architecture");
 }
 
 /* Models with registers and without a table may do without a CLS token: a file that has lost it reads as theirs. */
@@ -231,7 +233,7 @@ static void lost_cls(void **state)
     write_beside("config.json", "{\"architecture\":\"vit_small_patch16_dinov3\",\"model_args\":{\"img_size\":224}}");
     assert_int_equal(loaded(NULL).n_prefix, 5);
     drop(&scratch, (int)(get(&scratch, "cls_token") - scratch.tensors));
-    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'cls_token' is missing, but the model has a CLS token in config.json: architecture");
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'cls_token' is missing, but the model has a CLS token (config.json: architecture");
     write_beside("config.json", "{\"architecture\":\"vit_small_patch16_dinov3\",\"model_args\":{\"img_size\":224,\"class_token\":false}}");
     assert_int_equal(loaded(NULL).n_prefix, 4);
     remove_beside();
@@ -246,12 +248,11 @@ static void patch_norm(void **state)
     desc.n_heads = 3;
     bare(&deit_tiny);
     add(&scratch, "patch_embed.norm.weight", 1, 192, 0, 0, 0);
-    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias' is missing (1 missing in all)");
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias' is missing (1 in total)");
     add(&scratch, "patch_embed.norm.bias", 1, 192, 0, 0, 0);
-    REFUSED(&desc, RVIT_UNSUPPORTED, "a norm of the patches alone, beside prefix tokens");
+    REFUSED(&desc, RVIT_UNSUPPORTED, "a patch norm together with prefix tokens");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
-    REFUSED(NULL, RVIT_BAD_FILE,
-            "tensor 'patch_embed.norm.weight' is there, but the model has no norm of the patches in config.json: arch");
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'patch_embed.norm.weight' is present, but the model has no patch norm (config.json: arch");
     remove_beside();
     get(&scratch, "patch_embed.norm.bias")->shape[0] = 191;
     REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias': expected the shape [192], found [191]");
@@ -278,37 +279,35 @@ static void contradictions(void **state)
         int fc_norm, scales, norm_pre, bias;
         const char *config, *word; /* word NULL: it loads */
     } cases[] = {
-        {1, 0, 0, 1, NAMED "}}",
-         "tensor 'fc_norm.weight' is there, but the model has no norm of what is pooled in config.json: architecture"},
-        {1, 0, 0, 1, NAMED "\"global_pool\":\"token\"}}", "tensor 'fc_norm.weight' is there"},
+        {1, 0, 0, 1, NAMED "}}", "tensor 'fc_norm.weight' is present, but the model has no norm after pooling (config.json: architecture"},
+        {1, 0, 0, 1, NAMED "\"global_pool\":\"token\"}}", "tensor 'fc_norm.weight' is present"},
         {1, 0, 0, 1, NAMED "\"global_pool\":\"avg\"}}", NULL},
-        {1, 0, 0, 1, NAMED "\"global_pool\":\"avg\",\"fc_norm\":false}}", "no norm of what is pooled in config.json: model_args.fc_norm"},
+        {1, 0, 0, 1, NAMED "\"global_pool\":\"avg\",\"fc_norm\":false}}", "no norm after pooling (config.json: model_args.fc_norm"},
         {1, 0, 0, 1, NAMED "\"fc_norm\":true}}", NULL},
         {1, 0, 0, 1, PLAIN "\"global_pool\":\"token\"}}",
-         "tensor 'fc_norm.weight' is there, which is the norm of a mean, but the head reads the CLS row in config.json: model_args.global"},
+         "tensor 'fc_norm.weight', the norm of a mean, is present, but the head reads the CLS row (config.json: model_args.global"},
         {1, 0, 0, 1, PLAIN "\"fc_norm\":true}}", NULL},
         {0, 0, 0, 1, NAMED "\"global_pool\":\"avg\"}}", NULL}, /* fc_norm=False, or none of timm's */
         {0, 0, 0, 1, NAMED "\"global_pool\":\"avg\",\"fc_norm\":true}}",
-         "tensor 'fc_norm.weight' is missing, but the model has a norm of what"},
+         "tensor 'fc_norm.weight' is missing, but the model has a norm after"},
         {0, 0, 0, 1, NAMED "\"final_norm\":false}}",
-         "tensor 'norm.weight' is there, but the model has no norm after the last block in config"},
+         "tensor 'norm.weight' is present, but the model has no norm after the last block (config"},
         {1, 0, 0, 1, NAMED "\"global_pool\":\"avg\",\"final_norm\":false}}",
-         "tensor 'fc_norm.weight' is there, but the model has no norm after"},
-        {0, 1, 0, 1, NAMED "}}", "tensor 'blocks.0.gamma_1' is there, but the model has no layer scale in config.json: architecture"},
+         "tensor 'fc_norm.weight' is present, but the model has no norm after"},
+        {0, 1, 0, 1, NAMED "}}", "tensor 'blocks.0.gamma_1' is present, but the model has no layer scale (config.json: architecture"},
         {0, 1, 0, 1, NAMED "\"init_values\":1e-5}}", NULL},
-        {0, 0, 0, 1, NAMED "\"init_values\":1e-5}}", "is missing, but the model has a layer scale in config.json: model_args.init_values"},
+        {0, 0, 0, 1, NAMED "\"init_values\":1e-5}}", "is missing, but the model has a layer scale (config.json: model_args.init_values"},
         {0, 0, 0, 1, NAMED "\"init_values\":null}}", NULL},
         {0, 0, 1, 1, NAMED "}}",
-         "tensor 'norm_pre.weight' is there, but the model has no norm before the first block in config.json: arch"},
+         "tensor 'norm_pre.weight' is present, but the model has no norm before the first block (config.json: arch"},
         {0, 0, 1, 1, NAMED "\"pre_norm\":true}}", NULL},
         {0, 0, 0, 1, NAMED "\"pre_norm\":true}}", "tensor 'norm_pre.weight' is missing, but the model has a norm before the first block"},
-        {0, 0, 0, 0, NAMED "}}",
-         "tensor 'blocks.0.attn.qkv.bias' is missing, but the model has a bias of q, k and v in config.json: archi"},
+        {0, 0, 0, 0, NAMED "}}", "tensor 'blocks.0.attn.qkv.bias' is missing, but the model has a qkv bias (config.json: archi"},
         {0, 0, 0, 0, NAMED "\"qkv_bias\":false}}", NULL},
-        {0, 0, 0, 1, NAMED "\"qkv_bias\":false}}", "tensor 'blocks.0.attn.qkv.bias' is there, but the model has no bias of q, k and v"},
+        {0, 0, 0, 1, NAMED "\"qkv_bias\":false}}", "tensor 'blocks.0.attn.qkv.bias' is present, but the model has no qkv bias"},
         {0, 0, 0, 1, NAMED "\"norm_eps\":1e-5,\"position\":\"table\"}}", NULL},
         {0, 0, 0, 1, NAMED "\"position\":\"rope\"}}",
-         "tensor 'pos_embed' is there, but positions are 'rotary' in config.json: model_args.pos"},
+         "tensor 'pos_embed' is present, but positions are 'rotary' (config.json: model_args.pos"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bare(&deit_tiny);
@@ -333,7 +332,7 @@ static void contradictions(void **state)
     /* The way that the documentation once showed: the name in the metadata. */
     snprintf(scratch.metadata, sizeof scratch.metadata, ",\"architecture\":\"vit_tiny_patch16_224\"");
     rename_to("norm.", "fc_norm.");
-    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'fc_norm.weight' is there, but the model has no norm of what is pooled in metadata: architecture");
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'fc_norm.weight' is present, but the model has no norm after pooling (metadata: architecture");
     /* Whoever says it by an option means it. */
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.n_heads = 3;

@@ -183,17 +183,17 @@ static void token_without_head(void **state)
     assert_int_equal(info.n_classes, 0);
     build(&scratch, &g, "F32");
     drop_name("dist_token");
-    expect_bad(NULL, RVIT_BAD_FILE, "a distilled head ('head_dist.weight') without its token: tensor 'dist_token' is missing");
+    expect_bad(NULL, RVIT_BAD_FILE, "distillation head ('head_dist.weight') without its token: tensor 'dist_token' is missing");
     build(&scratch, &g, "F32");
     drop_name("head.bias");
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'head.bias' is missing (1 missing in all)");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'head.bias' is missing (1 in total)");
     build(&scratch, &g, "F32");
     add(&scratch, "reg_token", 3, 1, 4, 64, 0);
     expect_bad(NULL, RVIT_UNSUPPORTED, "a distillation token and register tokens");
 
     build(&scratch, &small_geometry, "F32");
     drop_name("head.weight");
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'head.weight' is missing (1 missing in all)");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'head.weight' is missing (1 in total)");
     drop_name("head.bias");
     info = good();
     assert_int_equal(info.n_classes, 0);
@@ -226,7 +226,8 @@ static void configs(void **state)
         {"{\"hidden_act\":\"gelu_new\"" ONE_HEAD, 1e-12f, RVIT_OK, ""},
         {"{\"hidden_act\":\"mish\"" ONE_HEAD, 0, RVIT_UNSUPPORTED, "config.json: hidden_act is 'mish'"},
         {"{\"hidden_act\":1" ONE_HEAD, 0, RVIT_BAD_FILE, "config.json: hidden_act is not a string"},
-        {"{\"num_attention_heads\":3" REST, 0, RVIT_BAD_FILE, "the width 64 cannot be cut into 3 heads (config.json: num_attention_heads)"},
+        {"{\"num_attention_heads\":3" REST, 0, RVIT_BAD_FILE,
+         "the width 64 cannot be split into 3 heads (config.json: num_attention_heads)"},
         {"{\"num_attention_heads\":\"1\"" REST, 0, RVIT_BAD_FILE, "num_attention_heads is not an integer"},
         {"{\"num_attention_heads\":1e300" REST, 0, RVIT_BAD_FILE, "num_attention_heads is 1e+300, expected 0 to"},
         {"{\"layer_norm_eps\":0" ONE_HEAD, 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
@@ -354,15 +355,14 @@ static void detection(void **state)
     rvit_log_set(keep_debug, message);
     build(&scratch, &small_geometry, "F32");
     (void)good();
-    if (strstr(message, ": 20 of the 49 names of family 'timm' ('blocks.') are there, counting one block; of 'deit3' ('blocks.') as many, "
-                        "but it comes later") == NULL)
+    if (strstr(message, ": family 'timm' ('blocks.') matches 20 of its 49 names, counting one block; 'deit3' ('blocks.') matches as many, "
+                        "but comes later") == NULL)
         fail_msg("%s", message);
     to_hugging_face(&kind);
     (void)good();
     rvit_log_set(NULL, NULL);
-    if (strstr(message,
-               "of family 'hf' ('vit.encoder.layer.') are there, counting one block; of 'hf' ('vit.encoder.layer.') 22, and it has "
-               "none for 'vit.layernorm.weight'") == NULL)
+    if (strstr(message, "names, counting one block; 'hf' ('vit.encoder.layer.') matches 22 and has no name for 'vit.layernorm.weight'") ==
+        NULL)
         fail_msg("%s", message);
 }
 

@@ -44,7 +44,7 @@ static void layer_scale(void **state)
     expect_same_weights(timm, deit3);
 
     drop_name("blocks.1.gamma_2");
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.1.gamma_2' is missing (1 missing in all)");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.1.gamma_2' is missing (1 in total)");
     build(&scratch, &small_geometry, "F32");
     add_scales(timm_names);
     get(&scratch, "blocks.0.ls2.gamma")->shape[0] = 63;
@@ -117,7 +117,7 @@ static void pooled_heads(void **state)
     build(&scratch, &small_geometry, "F32");
     drop_name("norm.weight");
     drop_name("norm.bias");
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'norm.weight' is missing, and nothing says that the model has no norm after the last block");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'norm.weight' is missing, and no file says that the model has no norm after the last block");
     build(&scratch, &small_geometry, "F32");
     drop_name("cls_token");
     get(&scratch, "pos_embed")->shape[1]--;
@@ -241,12 +241,12 @@ static void registers(void **state)
 
     build(&scratch, &g, "F32");
     add(&scratch, "reg_token", 3, 1, 4, 64, 0);
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'pos_embed': 17 rows, with or without 5 for prefix tokens, do not make a square grid");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'pos_embed': its 17 rows, with or without 5 for prefix tokens, do not form a square grid");
     get(&scratch, "pos_embed")->shape[1] = 16;
     get(&scratch, "reg_token")->shape[2] = 32;
     expect_bad(NULL, RVIT_BAD_FILE, "tensor 'reg_token': expected the shape [1, 4, 64], found [1, 4, 32]");
     get(&scratch, "reg_token")->rank = 2;
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'reg_token': its shape does not give the number of register tokens");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'reg_token': cannot infer the number of register tokens from its shape");
 }
 
 static void add_predictor(int index)

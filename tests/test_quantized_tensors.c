@@ -293,22 +293,23 @@ static void bad_files(void **state)
     expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.0.attn.qkv.input_scale': expected one scale, found the shape [2]");
     build_bytes("I8", OF_ROWS);
     strcpy(get(&scratch, "blocks.1.mlp.fc2.weight_scale")->dtype, "I32");
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.1.mlp.fc2.weight_scale': dtype I32; scales are F32, F16 or BF16");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.1.mlp.fc2.weight_scale': dtype is I32, expected F32, F16 or BF16");
     build_bytes("I8", OF_ROWS);
     strcpy(get(&scratch, "blocks.1.mlp.fc2.bias")->dtype, "I8");
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.1.mlp.fc2.bias': dtype I8; weights are F32, F16 or BF16, only those of the blocks'");
+    expect_bad(NULL, RVIT_BAD_FILE,
+               "tensor 'blocks.1.mlp.fc2.bias': dtype is I8, expected F32, F16 or BF16: only weights of linear layers");
     build_bytes("I8", OF_ROWS);
     make_bytes(get(&scratch, "head.weight"), "I8", OF_ROWS);
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'head.weight': dtype I8");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'head.weight': dtype is I8");
     build_bytes("I8", OF_ROWS);
     strcpy(get(&scratch, "blocks.1.attn.proj.weight")->dtype, "F8_E4M3");
-    expect_bad(NULL, RVIT_BAD_FILE, "dtype F8_E4M3, but others have 8 bits of another kind");
+    expect_bad(NULL, RVIT_BAD_FILE, "mixed 8-bit weights: this tensor is F8_E4M3, earlier ones are I8");
     build_bytes("I8", OF_ROWS); /* asymmetric */
     add_block(&scratch, 0, "mlp.fc1.weight_zero_point", 2, 256, 1);
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.0.mlp.fc1.weight_zero_point' is unknown");
+    expect_bad(NULL, RVIT_BAD_FILE, "unknown tensor 'blocks.0.mlp.fc1.weight_zero_point'");
     build(&scratch, &small_geometry, "F32");
     add_block(&scratch, 0, "mlp.fc1.weight_scale", 2, 256, 1);
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.0.mlp.fc1.weight_scale' is unknown");
+    expect_bad(NULL, RVIT_BAD_FILE, "unknown tensor 'blocks.0.mlp.fc1.weight_scale'");
     rvit_model *m = NULL;
     build_bytes("F8_E4M3", OF_ROWS);
     expect_status_of(create(RVIT_QUANTIZATION_INT8, &m), RVIT_UNSUPPORTED, "its blocks are fp8, but quantization is int8: expected fp8");

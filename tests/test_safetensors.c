@@ -644,7 +644,7 @@ static void tensors(void **state)
         ASSERT_DETAIL("has 2");
     }
     assert_int_equal(rvit_tensors_read(file, 3, 0, 1, values), RVIT_BAD_FILE);
-    ASSERT_DETAIL("tensor 'i': dtype I64, expected F32, F16 or BF16");
+    ASSERT_DETAIL("tensor 'i': dtype is I64, expected F32, F16 or BF16");
     assert_int_equal(rvit_tensors_read(file, 0, INT64_MAX, 2, values), RVIT_INVALID_ARGUMENT);
     assert_int_equal(rvit_tensors_read(file, -1, 0, 0, values), RVIT_INVALID_ARGUMENT);
     uint8_t bytes[8];

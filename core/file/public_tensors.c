@@ -97,7 +97,7 @@ rvit_status rvit_tensors_read(const rvit_tensors *tensors, int32_t index, int64_
                          "rvit_tensors_read: cannot read %" PRId64 " values from value %" PRId64 ": tensor '%s' has %" PRId64, n, first,
                          rvit_shown(tensor->name).text, tensor->n_elements);
     if (tensor->dtype < 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s, expected F32, F16 or BF16", rvit_tensor_set_path(tensors->set),
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype is %s, expected F32, F16 or BF16", rvit_tensor_set_path(tensors->set),
                          rvit_shown(tensor->name).text, tensor->dtype_name);
     const int64_t size = rvit_dtype_size((rvit_dtype)tensor->dtype);
     uint8_t bytes[4 * CHUNK];

@@ -65,7 +65,7 @@ static rvit_status check_scale(const rvit_tensor_set *set, int32_t index, int64_
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
     char shape[RVIT_SHOWN_SHAPE];
     if (tensor->dtype < 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; scales are F32, F16 or BF16", rvit_tensor_set_path(set),
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype is %s, expected F32, F16 or BF16", rvit_tensor_set_path(set),
                          rvit_shown(tensor->name).text, tensor->dtype_name);
     const int of_rows = rows > 0 && ((tensor->rank == 1 && tensor->shape[0] == rows) ||
                                      (tensor->rank == 2 && tensor->shape[0] == rows && tensor->shape[1] == 1));

@@ -361,7 +361,7 @@ static rvit_status block(forward *f, int32_t index)
 {
     const rvit_model_info *info = &f->model->info;
     const rvit_block_weights *w = &f->model->blocks[index];
-    const int32_t deepstack = rvit_block_place(&f->model->merge.deepstack, index);
+    const int32_t deepstack = rvit_block_position(&f->model->merge.deepstack, index);
     f->block = index;
     if (prunes_at(f, index, RVIT_SITE_BEFORE_BLOCK))
         RVIT_TRY(rvit_forward_prune(f));

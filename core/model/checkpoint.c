@@ -18,21 +18,22 @@
 
 enum { MAX_IMAGE = 1 << 14 };
 
-/* Where a checkpoint's tensors are: a path, or a list in memory. */
+/* Where a checkpoint's tensors come from. */
 typedef struct origin {
-    const char *path; /* NULL: in memory */
+    const char *path; /* NULL: from memory, the list below */
     const rvit_tensor_desc *tensors;
     int32_t n_tensors;
 } origin;
 
-/* Another size than the position table's. */
+/* Sets an image size that differs from the position table's. */
 static rvit_status set_size(const rvit_checkpoint_desc *desc, rvit_vit_config *config)
 {
     rvit_model_info *info = &config->info;
     if (desc->image_size == info->image_size)
         return RVIT_OK;
     if (!config->no_table && config->trained[0] != config->trained[1])
-        return rvit_fail(RVIT_UNSUPPORTED, "checkpoint desc: image_size is %d, but the position table, of %d x %d patches, is not square",
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "checkpoint desc: image_size is %d, but the position table has %d x %d patches, which is not square",
                          (int)desc->image_size, (int)config->trained[0], (int)config->trained[1]);
     if (desc->image_size % info->patch_size != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected a multiple of the patch size %d",
@@ -44,7 +45,7 @@ static rvit_status set_size(const rvit_checkpoint_desc *desc, rvit_vit_config *c
     return RVIT_OK;
 }
 
-/* Files beside tensors in memory there are none. */
+/* path: NULL for in-memory tensors, which have no files beside them. */
 static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const rvit_checkpoint_desc *desc)
 {
     const rvit_tensor_set *set = checkpoint->tensors;
@@ -58,7 +59,7 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     RVIT_TRY(rvit_family_detect(set, prefix, &family));
     if (prefix[0] != '\0') {
         rvit_printable(printable, sizeof printable, prefix);
-        rvit_facts_set_text(&checkpoint->facts, RVIT_FACT_PREFIX, printable, "every tensor's name begins with it, and it is left out");
+        rvit_facts_set_text(&checkpoint->facts, RVIT_FACT_PREFIX, printable, "removed from the name of every tensor");
         rvit_tensor_set_skip_prefix(checkpoint->tensors, prefix);
     }
     RVIT_TRY(rvit_vit_config_infer(set, family, desc->lenient, checkpoint->used, &checkpoint->config, unsupported));
@@ -91,7 +92,7 @@ static rvit_status check_choice(const char *field, int value, int most)
 {
     if (value >= 0 && value <= most)
         return RVIT_OK;
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: %s is %d, expected 0 to %d", field, value, most);
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: %s is %d, expected 0..%d", field, value, most);
 }
 
 static rvit_status check_desc(const rvit_checkpoint_desc *desc)
@@ -101,7 +102,7 @@ static rvit_status check_desc(const rvit_checkpoint_desc *desc)
     if (desc->allocator != NULL && (desc->allocator->allocate == NULL || desc->allocator->release == NULL))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: allocator lacks allocate or release");
     if (desc->image_size < 0 || desc->image_size > MAX_IMAGE)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected 0 to %d", (int)desc->image_size, MAX_IMAGE);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected 0..%d", (int)desc->image_size, MAX_IMAGE);
     RVIT_TRY(check_choice("resample", (int)desc->resample, RVIT_RESAMPLE_NEAREST));
     RVIT_TRY(check_choice("n_heads", desc->n_heads, 1 << 16));
     RVIT_TRY(check_choice("activation", (int)desc->activation, RVIT_ACTIVATION_SILU));
@@ -109,10 +110,10 @@ static rvit_status check_desc(const rvit_checkpoint_desc *desc)
     RVIT_TRY(check_choice("position", (int)desc->position, RVIT_POSITION_NONE));
     RVIT_TRY(check_choice("describe", desc->describe, 1));
     if (desc->architecture != NULL && !rvit_timm_name_facts(desc->architecture, NULL, ""))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: architecture '%s' is not a Vision Transformer of timm's",
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: architecture '%s' is not a Vision Transformer of timm",
                          rvit_shown(desc->architecture).text);
     if (!(desc->eps >= 0 && isfinite(desc->eps)))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: eps is %g, expected 0 or a number above it", (double)desc->eps);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: eps is %g, expected 0 or more", (double)desc->eps);
     return RVIT_OK;
 }
 
@@ -134,7 +135,7 @@ static rvit_status create(const origin *from, const rvit_checkpoint_desc *desc, 
         return status;
     }
     const rvit_model_info *info = &checkpoint->config.info;
-    rvit_log(RVIT_LOG_INFO, "%s: %s, %" PRId64 " parameters, %d tensors, %d of them unused", rvit_tensor_set_path(checkpoint->tensors),
+    rvit_log(RVIT_LOG_INFO, "%s: %s, %" PRId64 " parameters, %d tensors (%d unused)", rvit_tensor_set_path(checkpoint->tensors),
              info->architecture, info->n_parameters, (int)info->n_tensors, (int)info->n_unknown);
     *out = checkpoint;
     return RVIT_OK;
@@ -158,9 +159,9 @@ rvit_status rvit_checkpoint_from_tensors(const rvit_tensor_desc *tensors, int32_
     if (n_tensors < 1 || n_tensors > RVIT_SAFETENSORS_MAX_TENSORS)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_from_tensors: n_tensors is %d, expected 1..%d", (int)n_tensors,
                          RVIT_SAFETENSORS_MAX_TENSORS);
-    /* Values are read as a file stores them. */
+    /* Values are read in the byte order of a file. */
     if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
-        return rvit_fail(RVIT_UNSUPPORTED, "rvit_checkpoint_from_tensors: only on little-endian hosts");
+        return rvit_fail(RVIT_UNSUPPORTED, "rvit_checkpoint_from_tensors: needs a little-endian host");
     const origin from = {.tensors = tensors, .n_tensors = n_tensors};
     return create(&from, desc, out);
 }
@@ -194,7 +195,7 @@ rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t in
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint is NULL");
     const int32_t count = rvit_tensor_set_count(checkpoint->tensors);
     if (index < 0 || index >= count)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: there is no tensor %d, the file has %d", (int)index, (int)count);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: tensor index is %d, but the file has %d tensors", (int)index, (int)count);
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(checkpoint->tensors, index);
     if (out_name != NULL)
         *out_name = tensor->name;
@@ -245,7 +246,7 @@ rvit_status rvit_checkpoint_fact(const rvit_checkpoint *checkpoint, int32_t inde
         *out_origin = fact->where;
         return RVIT_OK;
     }
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_fact: there is no fact %d, %d are known", (int)index, (int)n);
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_fact: index is %d, but only %d facts are known", (int)index, (int)n);
 }
 
 const char *rvit_checkpoint_obstacles(const rvit_checkpoint *checkpoint)

@@ -11,19 +11,19 @@ struct rvit_checkpoint {
     rvit_tensor_set *tensors;
     rvit_vit_config config; /* info.image_size and the fields derived from it are those requested */
     rvit_facts facts;
-    rvit_unsupported unsupported; /* of a checkpoint that was opened to be described alone */
+    rvit_unsupported unsupported; /* empty unless rvit_checkpoint_desc.describe is 1 */
     uint8_t *used;                /* [tensors]: 1 if the dense forward uses it */
-    rvit_class_names classes;     /* of a config.json */
+    rvit_class_names classes;     /* from a config.json */
 };
 
-/* Reads a whole tensor of n elements as float32. alloc: used during the call only. BAD_FILE: the tensor is missing or has another size, or
-   the file changed since it was opened. */
+/* Reads a whole tensor of n elements as float32. alloc is used during the call only. BAD_FILE: the tensor is missing or has another size,
+   or the file changed since it was opened. */
 rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, float *out_values);
-/* Reads count elements of a tensor, from `first` on, as dtype: unrounded where the file stores that type. */
+/* Reads count elements of a tensor, from `first` on, as dtype; not rounded if the file stores that type. */
 rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, int64_t first,
                                       int64_t count, rvit_dtype dtype, void *out_values);
-/* The position table at the model's image size: out [tokens, dim], zero in the rows of prefix tokens that have none, and
-   everywhere if there is no table. */
+/* The position table resampled to the model's image size: out [tokens, dim]; zero for prefix tokens without a position, and everywhere
+   without a table. */
 rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* The values of a checkpoint, as the type that is asked for. */
+/* Reads the values of a checkpoint as the requested type. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,17 +11,17 @@
 
 enum { CHUNK = 8192, /* elements converted at a time */ };
 
-/* Whether the file's bytes can be copied without conversion. */
+/* Whether the bytes need no conversion. */
 static int is_plain(int32_t stored, rvit_dtype wanted)
 {
     return stored == (int32_t)wanted && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 }
 
-/* Converts in chunks, in allocated memory: threads may have small stacks. */
+/* Memory to convert in chunks; allocated because threads may have small stacks. */
 typedef struct chunk {
     uint8_t bytes[4 * CHUNK];
     float values[CHUNK];
-    float *scales; /* of a tensor of bytes, those of its rows */
+    float *scales; /* of a quantized tensor, one per row */
 } chunk;
 
 static rvit_status read_scales(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const rvit_file_tensor *tensor, chunk *c)
@@ -79,7 +79,7 @@ rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_al
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing", path, rvit_shown(name).text);
     const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
     if (tensor->dtype < 0 && tensor->quantized_dtype == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", path, rvit_shown(name).text,
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype is %s, expected F32, F16 or BF16", path, rvit_shown(name).text,
                          tensor->dtype_name);
     if (tensor->n_elements != n)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected %" PRId64 " values, found %" PRId64, path, rvit_shown(name).text, n,
@@ -103,7 +103,7 @@ static rvit_status read_positions(const rvit_checkpoint *checkpoint, rvit_alloc 
     RVIT_TRY(rvit_checkpoint_read(checkpoint, alloc, name, (prefix + patches) * dim, table));
     memset(out, 0, (size_t)info->n_prefix * (size_t)dim * sizeof *out);
     memcpy(out, table, (size_t)prefix * (size_t)dim * sizeof *out);
-    if (trained[0] != trained[1]) { /* as it is: set_size */
+    if (trained[0] != trained[1]) { /* set_size allows no other size */
         memcpy(out + info->n_prefix * dim, table + prefix * dim, (size_t)(patches * dim) * sizeof *out);
         return RVIT_OK;
     }

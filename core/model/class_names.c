@@ -5,7 +5,7 @@
 
 enum { MOST = 1 << 16, NUMBER_SIZE = 12 };
 
-/* The class that a member is the name of; -1: none. position: of an element of a list. */
+/* The class that a member of the list names; -1: none. position: the member's index. */
 static int32_t number_of(const rvit_json *list, const rvit_json *value, int32_t position)
 {
     if (list->type == RVIT_JSON_ARRAY)
@@ -17,7 +17,7 @@ static int32_t number_of(const rvit_json *list, const rvit_json *value, int32_t 
     return *at == '\0' && at != value->key && number < MOST ? number : -1;
 }
 
-/* Fills `out`, unless it is NULL. Returns the number of classes, or -1; *out_size: of the texts. */
+/* Fills `out`, unless it is NULL. Returns the number of classes, or -1; *out_size: the size of the texts. */
 static int32_t walk(const rvit_json *list, rvit_class_names *out, size_t *out_size)
 {
     int32_t n = 0, position = 0;

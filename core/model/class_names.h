@@ -1,4 +1,4 @@
-/* The names of classes, as the files beside a checkpoint have them. */
+/* The class names in the files beside a checkpoint. */
 #ifndef RVIT_CORE_MODEL_CLASS_NAMES_H
 #define RVIT_CORE_MODEL_CLASS_NAMES_H
 
@@ -9,8 +9,8 @@ typedef struct rvit_class_names {
     int32_t n;
 } rvit_class_names;
 
-/* root: a config.json, whose label_names (timm) or id2label (transformers) is a list of names or an object of names by number. A class
-   without a name goes by its number. What is neither list nor such an object names nothing. */
+/* root: a config.json. Its label_names (timm) or id2label (transformers) is a list of names, or an object that maps numbers to names;
+   anything else is ignored. The number of a class is the name of one without. */
 rvit_status rvit_class_names_read(const rvit_json *root, rvit_alloc *alloc, rvit_class_names *out_names);
 void rvit_class_names_free(rvit_alloc *alloc, rvit_class_names *names);
 

@@ -37,7 +37,7 @@ void rvit_describe_options(const rvit_checkpoint_desc *desc, rvit_facts *facts)
     (void)rvit_timm_name_facts(desc->architecture, facts, from);
 }
 
-/* Extents that both tensors and files tell. */
+/* Compares extents that both tensors and files have. */
 static rvit_status check_extents(const char *path, const rvit_model_info *info, rvit_facts *facts)
 {
     const struct {
@@ -55,7 +55,7 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
         rvit_fact_value *f = &facts->of[extents[i].fact];
         const int headless = extents[i].fact == RVIT_FACT_CLASSES && info->n_classes == 0;
         if (f->given && !headless && f->value[0] != extents[i].value)
-            return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s of %d, but it is %s in %s", path, extents[i].what,
+            return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s of %d, but it is %s (%s)", path, extents[i].what,
                              (int)extents[i].value, f->text, f->where);
         f->given = 0;
         rvit_facts_set(facts, extents[i].fact, extents[i].value, weights);
@@ -63,7 +63,7 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
     return RVIT_OK;
 }
 
-/* Whether there is a position table, against what is said of it. */
+/* Compares the presence of a position table with the facts. */
 static rvit_status check_position(const char *path, const rvit_vit_config *config, const rvit_facts *facts)
 {
     const rvit_fact_value *position = &facts->of[RVIT_FACT_POSITION];
@@ -74,27 +74,28 @@ static rvit_status check_position(const char *path, const rvit_vit_config *confi
     if (!position->given || wants_table == !config->no_table)
         return RVIT_OK;
     if (block != RVIT_BLOCK_UNKNOWN && block != RVIT_BLOCK_PRE_NORM)
-        return RVIT_OK; /* refused for that, and where such a model has its positions is not known */
+        return RVIT_OK; /* such a block is refused elsewhere, and where its model has positions is unknown */
     if (rvit_family_name(config->family, RVIT_ROLE_POSITION, 0, name) == NULL)
-        return rvit_fail(rvit_fact_wrong(position), "%s: a model with these tensors has no position table, but positions are '%s' in %s",
+        return rvit_fail(rvit_fact_wrong(position), "%s: a model with these tensors has no position table, but positions are '%s' (%s)",
                          path, position->text, position->where);
-    return rvit_fail(rvit_fact_wrong(position), "%s: tensor '%s' is %s, but positions are '%s' in %s", path, name,
-                     wants_table ? "missing" : "there", position->text, position->where);
+    return rvit_fail(rvit_fact_wrong(position), "%s: tensor '%s' is %s, but positions are '%s' (%s)", path, name,
+                     wants_table ? "missing" : "present", position->text, position->where);
 }
 
-/* A part that a file may have lost: its tensors then read as those of another model. */
+/* Compares the presence of a part with the facts. A file that lost the part would look like another model. */
 static rvit_status check_part(const char *path, const rvit_vit_config *config, rvit_facts *facts, rvit_fact fact, int32_t there,
                               rvit_role role, const char *what)
 {
     rvit_fact_value *f = &facts->of[fact];
     char name[RVIT_NAME_SIZE] = "";
     const int32_t block = rvit_facts_integer(facts, RVIT_FACT_BLOCK);
-    const int plain = block == RVIT_BLOCK_UNKNOWN || block == RVIT_BLOCK_PRE_NORM; /* others are refused for that */
+    const int plain = block == RVIT_BLOCK_UNKNOWN || block == RVIT_BLOCK_PRE_NORM; /* other blocks are refused elsewhere */
     if (plain && f->given && (int32_t)f->value[0] != there) {
         if (rvit_family_name(config->family, role, 0, name) == NULL)
-            return rvit_fail(rvit_fact_wrong(f), "%s: a model with these tensors has no %s, but it has one in %s", path, what, f->where);
-        return rvit_fail(rvit_fact_wrong(f), "%s: tensor '%s' is %s, but the model has %s %s in %s", path, name,
-                         there ? "there" : "missing", there ? "no" : "a", what, f->where);
+            return rvit_fail(rvit_fact_wrong(f), "%s: a model with these tensors has no %s, but this one should (%s)", path, what,
+                             f->where);
+        return rvit_fail(rvit_fact_wrong(f), "%s: tensor '%s' is %s, but the model has %s %s (%s)", path, name,
+                         there ? "present" : "missing", there ? "no" : "a", what, f->where);
     }
     f->given = 0;
     rvit_facts_set(facts, fact, there, weights);
@@ -109,23 +110,23 @@ static rvit_status check_parts(const char *path, const rvit_vit_config *config, 
         rvit_role role;
         const char *what;
     } parts[] = {{RVIT_FACT_CLS, config->cls, RVIT_ROLE_CLS, "CLS token"},
-                 {RVIT_FACT_PATCH_NORM, config->patch_norm, RVIT_ROLE_PATCH_NORM_GAMMA, "norm of the patches"},
-                 {RVIT_FACT_FC_NORM, config->fc_norm, RVIT_ROLE_FC_NORM_GAMMA, "norm of what is pooled"},
+                 {RVIT_FACT_PATCH_NORM, config->patch_norm, RVIT_ROLE_PATCH_NORM_GAMMA, "patch norm"},
+                 {RVIT_FACT_FC_NORM, config->fc_norm, RVIT_ROLE_FC_NORM_GAMMA, "norm after pooling"},
                  {RVIT_FACT_NORM_PRE, config->info.norm_pre, RVIT_ROLE_NORM_PRE_GAMMA, "norm before the first block"},
                  {RVIT_FACT_LAYER_SCALE, config->layer_scale, RVIT_ROLE_SCALE1, "layer scale"},
-                 {RVIT_FACT_QKV_BIAS, config->qkv_bias, RVIT_ROLE_QKV_BIAS, "bias of q, k and v"}};
+                 {RVIT_FACT_QKV_BIAS, config->qkv_bias, RVIT_ROLE_QKV_BIAS, "qkv bias"}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         RVIT_TRY(check_part(path, config, facts, parts[i].fact, parts[i].there, parts[i].role, parts[i].what));
     return RVIT_OK;
 }
 
-/* How the values of a patch are ordered shows in the weight's rank, where a family has both orders. */
+/* In a family with both orders of patch values, the rank of the weight shows which one the file has. */
 static rvit_status check_rows(const char *path, const rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *rows = &facts->of[RVIT_FACT_ROWS];
     char name[RVIT_NAME_SIZE] = "";
     if (rows->given && (int32_t)rows->value[0] != config->patch_rows)
-        return rvit_fail(rvit_fact_wrong(rows), "%s: tensor '%s' is that of a %s, but the model has a %s in %s", path,
+        return rvit_fail(rvit_fact_wrong(rows), "%s: tensor '%s' belongs to a %s, but the model has a %s (%s)", path,
                          rvit_family_name(config->family, RVIT_ROLE_PATCH_WEIGHT, 0, name),
                          config->patch_rows ? "linear layer" : "convolution", config->patch_rows ? "convolution" : "linear layer",
                          rows->where);
@@ -138,26 +139,26 @@ static rvit_status check_gate(const char *path, const rvit_model_info *info, rvi
 {
     rvit_fact_value *gated = &facts->of[RVIT_FACT_GATED];
     if (gated->given && (int32_t)gated->value[0] != info->gated)
-        return rvit_fail(rvit_fact_wrong(gated), "%s: the tensors have MLPs with%s a gate (SwiGLU), but they have %s in %s", path,
+        return rvit_fail(rvit_fact_wrong(gated), "%s: the tensors have MLPs with%s a gate (SwiGLU), but the model has %s (%s)", path,
                          info->gated ? "" : "out", info->gated ? "none" : "one", gated->where);
     gated->given = 0;
     rvit_facts_set(facts, RVIT_FACT_GATED, info->gated, weights);
     return RVIT_OK;
 }
 
-/* RMS norms have no bias. A norm without one may still be a LayerNorm: the tensors do not tell. */
+/* RMS norms have no bias. A norm without a bias may still be a LayerNorm; the tensors do not show which. */
 static rvit_status check_norms(const char *path, const rvit_vit_config *config, rvit_facts *facts)
 {
     const rvit_fact_value *rms = &facts->of[RVIT_FACT_RMS_NORM];
     if (rms->given && (int32_t)rms->value[0] == config->norm_beta)
-        return rvit_fail(rvit_fact_wrong(rms), "%s: the norms have %s bias, but they are of the kind %s in %s", path,
-                         config->norm_beta ? "a" : "no", rms->text, rms->where);
+        return rvit_fail(rvit_fact_wrong(rms), "%s: the norms have %s bias, but they are %s (%s)", path, config->norm_beta ? "a" : "no",
+                         rms->text, rms->where);
     if (config->norm_beta)
         rvit_facts_set(facts, RVIT_FACT_RMS_NORM, 0, weights);
     return RVIT_OK;
 }
 
-/* What is past the last whole patch is not read. */
+/* Pixels past the last whole patch are ignored. */
 static void set_image(rvit_vit_config *config, int32_t height, int32_t width)
 {
     rvit_model_info *info = &config->info;
@@ -167,37 +168,37 @@ static void set_image(rvit_vit_config *config, int32_t height, int32_t width)
     info->image_size = info->trained_size = height == width ? height : 0;
 }
 
-/* The size of images where no position table tells it. */
-static rvit_status resolve_image_alone(const char *path, rvit_vit_config *config, rvit_facts *facts)
+/* The image size of a model without a position table. */
+static rvit_status resolve_image_without_table(const char *path, rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *image = &facts->of[RVIT_FACT_IMAGE];
     if (!image->given)
         *image = facts->of[RVIT_FACT_INPUT];
     if (!image->given)
-        return RVIT_OK; /* note_unknown says so */
+        return RVIT_OK; /* note_unknown reports it */
     const int32_t height = (int32_t)image->value[0], width = (int32_t)image->value[1], p = config->info.patch_size;
     if (height < p || width < p || height > MAX_SIDE || width > MAX_SIDE)
-        return rvit_fail(rvit_fact_wrong(image), "%s: images are of %d x %d pixels in %s, expected %d to %d an edge", path, (int)height,
+        return rvit_fail(rvit_fact_wrong(image), "%s: images have %d x %d pixels (%s), expected sides of %d..%d", path, (int)height,
                          (int)width, image->where, (int)p, MAX_SIDE);
     set_image(config, height, width);
     return RVIT_OK;
 }
 
-/* The tensors tell the number of patches alone. A square is taken for granted where nothing says otherwise. */
+/* The tensors show only the number of patches. Images are assumed to be square unless a fact says otherwise. */
 static rvit_status resolve_image(const char *path, rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_model_info *info = &config->info;
     rvit_fact_value *image = &facts->of[RVIT_FACT_IMAGE];
     if (config->no_table)
-        return resolve_image_alone(path, config, facts);
+        return resolve_image_without_table(path, config, facts);
     const double own[2] = {info->image_size, info->image_size};
     char name[RVIT_NAME_SIZE] = "";
     if (!image->given && info->image_size == 0)
-        return rvit_fail(RVIT_BAD_FILE,
-                         "%s: tensor '%s': %d rows, with or without %d for prefix tokens, do not make a square grid, and nothing tells the "
-                         "size of the images",
-                         path, rvit_family_name(config->family, RVIT_ROLE_POSITION, 0, name), (int)config->position_rows,
-                         (int)info->n_prefix);
+        return rvit_fail(
+            RVIT_BAD_FILE,
+            "%s: tensor '%s': its %d rows, with or without %d for prefix tokens, do not form a square grid, and the image size "
+            "is unknown",
+            path, rvit_family_name(config->family, RVIT_ROLE_POSITION, 0, name), (int)config->position_rows, (int)info->n_prefix);
     if (!image->given)
         rvit_facts_set_several(facts, RVIT_FACT_IMAGE, own, 2, "the weights, if images are square");
     const int32_t height = (int32_t)image->value[0], width = (int32_t)image->value[1], p = info->patch_size;
@@ -207,23 +208,23 @@ static rvit_status resolve_image(const char *path, rvit_vit_config *config, rvit
         if (patches > 0 && config->position_rows - config->position_choices[i] == patches)
             found = i;
     if (found < 0)
-        return rvit_fail(rvit_fact_wrong(image), "%s: the position table is for %d patches, but images are of %d x %d pixels in %s", path,
+        return rvit_fail(rvit_fact_wrong(image), "%s: the position table is for %d patches, but images have %d x %d pixels (%s)", path,
                          info->image_size > 0 ? (int)(info->tokens - info->n_prefix) : (int)config->position_rows, (int)height, (int)width,
                          image->where);
     if (height > MAX_SIDE || width > MAX_SIDE)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: images of %d x %d pixels, of which a side is above %d", path, (int)height, (int)width,
-                         MAX_SIDE);
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: images have %d x %d pixels, but sides above %d are not supported", path, (int)height,
+                         (int)width, MAX_SIDE);
     config->position_prefix = config->position_choices[found];
     set_image(config, height, width);
     return RVIT_OK;
 }
 
-/* What all published models with these tensors have. */
+/* Fills in what all published models with these tensors have in common; 1: it did. */
 static int assume(const rvit_vit_config *config, rvit_facts *facts)
 {
     const rvit_model_info *info = &config->info;
     const rvit_usual_heads usual = config->family->heads;
-    const char *where = "assumed: so are all published models with these tensors";
+    const char *where = "assumed: true of all published models with these tensors";
     int32_t heads = 0;
     if (config->no_table || info->gated || !config->norm_beta || config->attention_norm || config->mlp_norm)
         return 0;
@@ -254,7 +255,7 @@ static int is_rotary(const rvit_facts *facts)
     return position == RVIT_POSITION_ROPE || position == RVIT_POSITION_BOTH;
 }
 
-/* What is said of rotary positions; 0: not everything is. */
+/* Whether all facts of rotary positions are known. */
 static int rotation_known(const rvit_facts *facts)
 {
     int known = 1;
@@ -269,7 +270,7 @@ static rvit_status resolve_rotation(const char *path, const rvit_facts *facts, r
     if (!is_rotary(facts) || !rotation_known(facts))
         return RVIT_OK;
     if (!(base->value[0] >= 1 && base->value[0] <= 1e12))
-        return rvit_fail(rvit_fact_wrong(base), "%s: the base of the rotary positions is %s in %s, expected 1 to 1e12", path, base->text,
+        return rvit_fail(rvit_fact_wrong(base), "%s: the base of the rotary positions is %s (%s), expected 1 to 1e12", path, base->text,
                          base->where);
     rope->base = base->value[0];
     rope->coordinates = (rvit_rope_coordinates)rvit_facts_integer(facts, RVIT_FACT_ROPE_COORDINATES);
@@ -281,7 +282,7 @@ static rvit_status resolve_rotation(const char *path, const rvit_facts *facts, r
     return RVIT_OK;
 }
 
-/* The facts without which nothing can be computed. */
+/* Adds the missing facts that the forward needs to the reasons. */
 static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     static const struct {
@@ -291,7 +292,7 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                   {RVIT_FACT_ACTIVATION, "the activation", "--activation"},
                   {RVIT_FACT_RMS_NORM, "whether norms without a bias are RMS norms", "--architecture"},
                   {RVIT_FACT_EPS, "the eps of the norms", "--eps"},
-                  {RVIT_FACT_POOLING, "what the head reads", "--pool"},
+                  {RVIT_FACT_POOLING, "the pooling before the head", "--pool"},
                   {RVIT_FACT_MAP_HEADS, "the number of heads of the attention pooling", "--architecture"},
                   {RVIT_FACT_MAP_ACTIVATION, "the activation of the attention pooling", "--architecture"},
                   {RVIT_FACT_POOL_PREFIX, "whether the attention pooling reads the prefix tokens", "--architecture"},
@@ -301,7 +302,7 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                   {RVIT_FACT_MERGE, "how many patches are merged", NULL},
                   {RVIT_FACT_WINDOW, "the windows of attention", NULL},
                   {RVIT_FACT_FULL_BLOCKS, "the blocks without windows", NULL},
-                  {RVIT_FACT_DEEPSTACK, "the blocks whose rows are merged too", NULL}};
+                  {RVIT_FACT_DEEPSTACK, "the deepstack blocks", NULL}};
     char what[480] = "", options[180] = "";
     size_t at = 0, used = 0;
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
@@ -311,26 +312,27 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                            (needed[i].fact == RVIT_FACT_MAP_HEADS && !maps) ||
                            (needed[i].fact == RVIT_FACT_POOL_PREFIX && !(maps && config->info.n_prefix > 0)) ||
                            (needed[i].fact == RVIT_FACT_MAP_ACTIVATION && !(maps && config->map_mlp > 0));
-        const int told = needed[i].fact == RVIT_FACT_IMAGE && !(config->measured && config->no_table);
-        const int of_merging =
+        const int in_table = needed[i].fact == RVIT_FACT_IMAGE && !(config->measured && config->no_table);
+        const int unmerged =
             needed[i].option == NULL &&
             (!config->merges || (needed[i].fact == RVIT_FACT_FULL_BLOCKS && facts->of[RVIT_FACT_WINDOW].given && !config->merge.window));
-        if (facts->of[needed[i].fact].given || unread || told || of_merging)
+        if (facts->of[needed[i].fact].given || unread || in_table || unmerged)
             continue;
         at += (size_t)snprintf(what + at, sizeof what - at, "%s%s", at > 0 ? ", " : "", needed[i].what);
         if (needed[i].option != NULL)
             used += (size_t)snprintf(options + used, sizeof options - used, "%s%s", used > 0 ? ", " : "", needed[i].option);
     }
     if (is_rotary(facts) && !rotation_known(facts) && !unsupported->seen[RVIT_FEATURE_MIXED_ROPE])
-        at += (size_t)snprintf(what + at, sizeof what - at, "%show its rotary positions turn", at > 0 ? ", " : "");
+        at += (size_t)snprintf(what + at, sizeof what - at, "%sits rotary positions", at > 0 ? ", " : "");
     if (at == 0)
         return;
     const rvit_fact_value *name = &facts->of[RVIT_FACT_ARCHITECTURE];
-    rvit_unsupported_add(unsupported,
-                         "neither the weights nor a file beside them tell %s: give %s%stimm's name (--architecture), or put the "
-                         "model's config.json beside it%s%s%s",
-                         what, options, used > 0 ? ", or " : "", name->given ? " (the name '" : "", name->given ? name->text : "",
-                         name->given ? "' does not tell)" : "");
+    rvit_unsupported_add(
+        unsupported,
+        "cannot determine %s from the weights or the files beside them: set %s%sthe timm name (--architecture), or put the "
+        "model's config.json beside it%s%s%s",
+        what, options, used > 0 ? ", or " : "", name->given ? " (the name '" : "", name->given ? name->text : "",
+        name->given ? "' does not say)" : "");
 }
 
 static void note_features(const rvit_facts *facts, rvit_unsupported *unsupported)
@@ -357,7 +359,7 @@ static rvit_status resolve_heads(const char *path, rvit_model_info *info, const 
         return RVIT_OK;
     info->n_heads = (int32_t)heads->value[0];
     if (info->n_heads < 1 || info->dim % info->n_heads != 0)
-        return rvit_fail(rvit_fact_wrong(heads), "%s: the width %d cannot be cut into %s heads (%s)", path, (int)info->dim, heads->text,
+        return rvit_fail(rvit_fact_wrong(heads), "%s: the width %d cannot be split into %s heads (%s)", path, (int)info->dim, heads->text,
                          heads->where);
     info->head_dim = info->dim / info->n_heads;
     if (info->head_dim > 128 || info->head_dim % 8 != 0)
@@ -365,7 +367,7 @@ static rvit_status resolve_heads(const char *path, rvit_model_info *info, const 
     return RVIT_OK;
 }
 
-/* Length of a resized edge of which the model sees `side` pixels. */
+/* The length of a side after resizing, before it is cropped to `side` pixels. */
 static int32_t resized(int32_t side, const rvit_fact_value *crop)
 {
     double edge = side;
@@ -412,18 +414,18 @@ static void fill_info(rvit_model_info *info, const rvit_facts *facts)
     rvit_describe_pictures(info, facts);
 }
 
-/* What no file contradicts and no published model has otherwise. timm's NaFlexViT are resampled in several ways. */
+/* Defaults that hold for every published model unless a file contradicts them. timm's NaFlexViT models differ in how they resample. */
 static void set_usual(const rvit_vit_config *config, rvit_facts *facts)
 {
     const int hf = (config->family->flags & RVIT_FAMILY_HF) != 0;
     const rvit_resample usual = !hf ? RVIT_RESAMPLE_TIMM : config->patch_rows ? RVIT_RESAMPLE_BILINEAR_ANTIALIAS : RVIT_RESAMPLE_BICUBIC;
     if ((config->family->flags & RVIT_FAMILY_GRID) == 0)
-        rvit_facts_set(facts, RVIT_FACT_RESAMPLE, usual, "the code that these names belong to");
+        rvit_facts_set(facts, RVIT_FACT_RESAMPLE, usual, "the code that uses these tensor names");
     rvit_facts_set(facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, "assumed");
 }
 
-/* timm's names do not tell a projection from the head of a classifier. Those of its architectures that were trained with texts have a
-   projection, unless they were trained further on ImageNet: then the head has the classes of one of its sets. */
+/* timm's tensor names do not distinguish a projection from a classifier's head. Its architectures that were trained with texts have a
+   projection, unless they were fine-tuned on ImageNet: the head then has as many classes as one of its sets. */
 static int is_timm_projection(const rvit_vit_config *config, const char *architecture)
 {
     static const int32_t imagenet[] = {1000, 11821, 21841, 21843};
@@ -436,14 +438,14 @@ static int is_timm_projection(const rvit_vit_config *config, const char *archite
     return 1;
 }
 
-/* A SigLIP without a head of its own: attention pooling gives what is compared. Others pool so before a classifier. */
+/* A SigLIP without its own head: the output of attention pooling is the embedding. Other models have a classifier after it. */
 static int is_siglip(const rvit_vit_config *config, const char *architecture)
 {
     return config->info.pooling == RVIT_POOLING_MAP && !config->own_head &&
            ((config->family->flags & RVIT_FAMILY_MAP_EMBEDS) != 0 || strstr(architecture, "siglip") != NULL);
 }
 
-/* Width of the vectors that are compared with those of texts. */
+/* The width of the embedding that is compared with those of texts. */
 static int32_t embedding_dim(const rvit_vit_config *config, const rvit_facts *facts)
 {
     const rvit_model_info *info = &config->info;
@@ -483,7 +485,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     note_unknown(config, facts, unsupported);
     note_features(facts, unsupported);
     fill_info(info, facts);
-    /* What attention pooling gives is the result where no head follows. */
+    /* Without a head, the output of attention pooling is the result. */
     config->own_head = info->n_classes > 0;
     if (info->pooling == RVIT_POOLING_MAP && !config->own_head)
         info->n_classes = info->dim;
@@ -491,7 +493,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     if (config->measured)
         rvit_vit_name(config);
     if (assumed && unsupported->n == 0)
-        rvit_log(RVIT_LOG_INFO, "%s: no file tells its heads, activation, eps and pooling: as all published models with these tensors",
-                 path);
+        rvit_log(RVIT_LOG_INFO,
+                 "%s: no file has its heads, activation, eps and pooling: assumed those of all published models with these tensors", path);
     return RVIT_OK;
 }

@@ -1,4 +1,4 @@
-/* How large the parts of a model are, as the shapes of its tensors tell it. */
+/* Infers the extents of a model's parts from the shapes of its tensors. */
 #include "core/model/shapes.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 enum { MAX_EXTENT = 1 << 20, MAX_CHANNELS = 64, MAX_PATCH = 256, MAX_IMAGE = 1 << 14, MAX_REGISTERS = 256, MAX_FRAMES = 16 };
 
-/* What two of three say, else the first that says anything: so that one misshaped tensor is the one that is named. */
+/* The value that two of three agree on, else the first that is known. So an error names the one misshaped tensor. */
 static int64_t majority(int64_t a, int64_t b, int64_t c)
 {
     if (a >= 0 && (a == b || a == c))
@@ -22,7 +22,7 @@ static rvit_status set_extent(rvit_geometry *g, rvit_extent which, int64_t value
     char name[RVIT_NAME_SIZE];
     rvit_family_name(g->family, role, 0, name);
     if (value < 1)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': its shape does not give the %s", g->path, name, what);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': cannot infer the %s from its shape", g->path, name, what);
     if (value > max)
         return rvit_fail(RVIT_UNSUPPORTED, "%s: tensor '%s': the %s %" PRId64 " is above %" PRId64, g->path, name, what, value, max);
     g->extents[which] = value;
@@ -74,7 +74,7 @@ static rvit_status infer_patch(rvit_geometry *g)
     return RVIT_OK;
 }
 
-/* The position table has a row for every patch, and for all prefix tokens, none of them, or those that are no registers. */
+/* The position table has a row for every patch, and for all prefix tokens, for none, or for all but registers. */
 static rvit_status infer_grid(rvit_geometry *g, int32_t n_prefix)
 {
     char name[RVIT_NAME_SIZE];
@@ -125,12 +125,12 @@ static rvit_status infer_merger(rvit_geometry *g)
 {
     if (!g->has[RVIT_PART_MERGER])
         return RVIT_OK;
-    const int64_t unit =
+    const int64_t group =
         majority(rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC1_WEIGHT, 2, 0), rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC1_BIAS, 1, 0),
                  rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC2_WEIGHT, 2, 1));
     const int64_t merged =
         majority(rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC2_WEIGHT, 2, 0), rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC2_BIAS, 1, 0), -1);
-    RVIT_TRY(set_extent(g, RVIT_EXTENT_GROUP, unit, MAX_EXTENT, "width of the rows that are merged", RVIT_ROLE_MERGER_FC1_WEIGHT));
+    RVIT_TRY(set_extent(g, RVIT_EXTENT_GROUP, group, MAX_EXTENT, "width of a merge group", RVIT_ROLE_MERGER_FC1_WEIGHT));
     return set_extent(g, RVIT_EXTENT_MERGED, merged, MAX_EXTENT, "width of merged rows", RVIT_ROLE_MERGER_FC2_WEIGHT);
 }
 

@@ -20,23 +20,23 @@ static const char *const layouts[] = {"halves", "interleaved", NULL};
 static const char *const norms[] = {"LayerNorm", "RMSNorm", NULL};
 static const char *const answers[] = {"no", "yes", NULL};
 static const char *const final_norms[] = {"none", "after the last block", NULL};
-static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "of another kind", NULL};
+static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "other", NULL};
 static const char *const resamples[] = {
     "default", "bicubic", "bilinear", "bicubic, antialiased", "bilinear, antialiased", "bilinear, corners aligned", "nearest", NULL};
-static const char *const filters[] = {"unknown", "bilinear", "bicubic", "another", NULL};
-static const char *const fits[] = {"unknown", "shorter edge, centre crop", "squash", "longer edge, border", "another", NULL};
+static const char *const filters[] = {"unknown", "bilinear", "bicubic", "other", NULL};
+static const char *const fits[] = {"unknown", "shorter edge, centre crop", "squash", "longer edge, border", "other", NULL};
 static const char *const processors[] = {"unknown", "timm's, on Pillow", "transformers', on torchvision",
                                          "transformers', on torchvision, in float32", NULL};
 
 static const struct {
     const char *name;
-    const char *const *words; /* NULL behind the last */
+    const char *const *words; /* NULL-terminated */
 } table[RVIT_FACT_COUNT] = {
 #define RVIT_FACT(fact, name, words) {name, words},
 #include "core/model/facts.def"
 };
 
-/* The word for a value of a fact; NULL: there is none. */
+/* The word for a value of a fact; NULL: the fact has no words. */
 static const char *word_of(rvit_fact fact, double value)
 {
     const char *const *words = table[fact].words;

@@ -21,10 +21,10 @@ static const rvit_family families[] = {
 };
 /* clang-format on */
 
-/* Names that show a part of the model: of whole tensors from their beginning, or from within. */
+/* Texts in tensor names that show a feature of the model. */
 static const struct {
     const char *text;
-    int32_t prefix; /* 1: names begin with text, behind the family's prefix; 0: names contain it */
+    int32_t prefix; /* 1: names begin with text, after the family's prefix; 0: names contain it */
     rvit_feature feature;
 } parts[] = {
     {".attn.q_norm.", 0, RVIT_FEATURE_QK_NORM},
@@ -101,7 +101,7 @@ const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t 
     return out;
 }
 
-/* The number of tensors, outside the blocks and in the first block and deepstack merger, that have this family's names behind a prefix. */
+/* The number of this family's names that tensors have after the prefix, counting only the first block and deepstack merger. */
 static int32_t n_named(const rvit_tensor_set *set, const char *prefix, const rvit_family *family)
 {
     int32_t n = 0;
@@ -114,7 +114,7 @@ static int32_t n_named(const rvit_tensor_set *set, const char *prefix, const rvi
     return n;
 }
 
-/* The two sets of names that most tensors have behind a prefix, and how many have them; NULL, 0: there is none. */
+/* The two sets of names that match most tensors after a prefix, and how many each matches; NULL, 0: none. */
 typedef struct match {
     const rvit_family *best, *next;
     int32_t n_best, n_next;
@@ -142,10 +142,10 @@ static int has_name(const rvit_family *family, const char *name)
     return 0;
 }
 
-/* Why the best is taken: the first tensor that is there and that the next has no name for. */
+/* Logs why the best set wins: the first tensor that the runner-up has no name for. */
 static void log_match(const rvit_tensor_set *set, const char *prefix, const match *m)
 {
-    char name[RVIT_NAME_SIZE] = "", whole[RVIT_NAME_PREFIX + RVIT_NAME_SIZE], why[3 * RVIT_NAME_SIZE] = "of all others none";
+    char name[RVIT_NAME_SIZE] = "", whole[RVIT_NAME_PREFIX + RVIT_NAME_SIZE], why[3 * RVIT_NAME_SIZE] = "no other family matches";
     int32_t n_names = 0;
     int found = 0;
     for (int role = 0; role < (int)RVIT_FIRST_PREDICTOR_ROLE; role++) {
@@ -155,16 +155,16 @@ static void log_match(const rvit_tensor_set *set, const char *prefix, const matc
         snprintf(whole, sizeof whole, "%s%s", prefix, name);
         found = rvit_tensor_set_find(set, whole) >= 0 && !has_name(m->next, name);
         if (found)
-            snprintf(why, sizeof why, "of '%s' ('%s%s') %d, and it has none for '%s'", m->next->name, m->next->prefix, m->next->blocks,
+            snprintf(why, sizeof why, "'%s' ('%s%s') matches %d and has no name for '%s'", m->next->name, m->next->prefix, m->next->blocks,
                      (int)m->n_next, name);
     }
     if (!found && m->next != NULL)
-        snprintf(why, sizeof why, "of '%s' ('%s%s') as many, but it comes later", m->next->name, m->next->prefix, m->next->blocks);
-    rvit_log(RVIT_LOG_DEBUG, "%s: %d of the %d names of family '%s' ('%s%s') are there, counting one block; %s", rvit_tensor_set_path(set),
-             (int)m->n_best, (int)n_names, m->best->name, m->best->prefix, m->best->blocks, why);
+        snprintf(why, sizeof why, "'%s' ('%s%s') matches as many, but comes later", m->next->name, m->next->prefix, m->next->blocks);
+    rvit_log(RVIT_LOG_DEBUG, "%s: family '%s' ('%s%s') matches %d of its %d names, counting one block; %s", rvit_tensor_set_path(set),
+             m->best->name, m->best->prefix, m->best->blocks, (int)m->n_best, (int)n_names, why);
 }
 
-/* Lengthens a prefix by the next part ("module.") of the name of tensor `index`; 0: there is none. */
+/* Extends a prefix by the next part ("module.") of the name of tensor `index`; 0: there is none. */
 static int lengthen(const rvit_tensor_set *set, int32_t index, char prefix[RVIT_NAME_PREFIX])
 {
     const char *name = rvit_tensor_set_tensor(set, index)->name;
@@ -183,8 +183,8 @@ static int all_begin_with(const rvit_tensor_set *set, const char *prefix)
     return 1;
 }
 
-/* The family whose names some tensors have behind what they begin with; NULL: there is none. A file of very many other names is searched in
- * part. */
+/* The family whose names some tensors have after a prefix; NULL: there is none. Bounded: a file with many other names is not searched
+   completely. */
 static const rvit_family *find_part(const rvit_tensor_set *set, char prefix[RVIT_NAME_PREFIX])
 {
     const int32_t n = rvit_tensor_set_count(set);
@@ -207,11 +207,10 @@ static rvit_status fail_unknown(const rvit_tensor_set *set)
     const rvit_family *family = find_part(set, prefix);
     if (family != NULL)
         return rvit_fail(RVIT_BAD_FILE,
-                         "%s: behind '%s' tensors have the names of a Vision Transformer (%s), but not all tensors begin so: save only "
-                         "those that do",
+                         "%s: only tensors that begin with '%s' have the names of a Vision Transformer (%s); save only those",
                          rvit_tensor_set_path(set), rvit_shown(prefix).text, family->name);
     return rvit_fail(RVIT_BAD_FILE,
-                     "%s: none of the tensors has the name of a Vision Transformer's in timm, DINOv2, Hugging Face, open_clip or "
+                     "%s: no tensor has the name of a Vision Transformer tensor in timm, DINOv2, Hugging Face, open_clip or "
                      "torchvision (the first is '%s')",
                      rvit_tensor_set_path(set), rvit_shown(rvit_tensor_set_tensor(set, 0)->name).text);
 }

@@ -24,7 +24,7 @@ static rvit_status check_missing(const rvit_geometry *g)
             memcpy(first, name, sizeof first);
     }
     if (n_missing != 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing (%" PRId64 " missing in all)", g->path, first, n_missing);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing (%" PRId64 " in total)", g->path, first, n_missing);
     if (g->depth == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing: the model has no blocks", g->path,
                          rvit_family_name(g->family, RVIT_ROLE_NORM1_GAMMA, 0, first));
@@ -37,19 +37,20 @@ static rvit_status check_dtype(const rvit_geometry *g, rvit_role role, const rvi
     if (tensor->dtype >= 0)
         return RVIT_OK;
     if (!rvit_role_may_be_quantized(role))
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16%s", g->path, tensor->name,
-                         tensor->dtype_name, tensor->quantized_dtype != 0 ? ", only those of the blocks' linear layers 8 bits" : "");
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype is %s, expected F32, F16 or BF16%s", g->path, tensor->name,
+                         tensor->dtype_name,
+                         tensor->quantized_dtype != 0 ? ": only weights of linear layers in blocks may have 8 bits" : "");
     if (tensor->quantized_dtype == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights of blocks are F32, F16, BF16, I8 or F8_E4M3", g->path,
-                         tensor->name, tensor->dtype_name);
-    if (*quantized_dtype != 0 && *quantized_dtype != tensor->quantized_dtype)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s, but others have 8 bits of another kind", g->path, tensor->name,
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype is %s, expected F32, F16, BF16, I8 or F8_E4M3", g->path, tensor->name,
                          tensor->dtype_name);
+    if (*quantized_dtype != 0 && *quantized_dtype != tensor->quantized_dtype)
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': mixed 8-bit weights: this tensor is %s, earlier ones are %s", g->path,
+                         tensor->name, tensor->dtype_name, *quantized_dtype == RVIT_I8 ? "I8" : "F8_E4M3");
     *quantized_dtype = tensor->quantized_dtype;
     return rvit_quantized_check(g->set, tensor->name, used);
 }
 
-/* Checks one tensor against its place and marks it. */
+/* Checks one tensor and marks it as used. */
 static rvit_status check_tensor(const rvit_geometry *g, rvit_role role, int32_t block, uint8_t *used, rvit_vit_config *config)
 {
     char name[RVIT_NAME_SIZE];
@@ -68,10 +69,10 @@ static rvit_status check_tensor(const rvit_geometry *g, rvit_role role, int32_t 
     return RVIT_OK;
 }
 
-/* Counts the predictors that are complete; the name of the tensor that ends the count goes to missing. */
+/* Counts the complete predictors; missing: the name of the tensor that ends the count. */
 static int32_t count_predictors(const rvit_geometry *g, char missing[RVIT_NAME_SIZE])
 {
-    /* Their linears take features in fours. */
+    /* The features of the last linear, a quarter of the width, must be a multiple of 4. */
     const int narrow = g->extents[RVIT_EXTENT_DIM] % 16 != 0;
     for (int32_t i = 0; i < RVIT_MAX_PREDICTORS; i++)
         for (int role = (int)RVIT_FIRST_PREDICTOR_ROLE; role < (int)RVIT_ROLE_COUNT; role++) {
@@ -90,8 +91,8 @@ static int begins_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-/* An unknown tensor in a block, among the embedding or under the family's own prefix belongs to the computation: leaving it out would
- * change the results. */
+/* An unknown tensor in a block, in the embedding or under the family's prefix is part of the computation: ignoring it would change the
+   results. */
 static int belongs(const rvit_geometry *g, const char *name)
 {
     static const char *const computed[] = {"embeddings.", "embeds.",      "patch_embed.",     "pos_embed",       "norm.",
@@ -124,11 +125,11 @@ static rvit_status count_tensors(const rvit_geometry *g, int32_t lenient, const 
             needed = tensor->name;
     }
     if (needed != NULL)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is unknown (%d unknown in all), and belongs to what the model computes", g->path,
+        return rvit_fail(RVIT_BAD_FILE, "%s: unknown tensor '%s' (%d in total), which is part of the model's computation", g->path,
                          rvit_shown(needed).text, (int)n_errors);
     if (lenient || n_errors == 0)
         return RVIT_OK;
-    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is unknown (%d unknown in all); a lenient reader may pass over them", g->path,
+    return rvit_fail(RVIT_BAD_FILE, "%s: unknown tensor '%s' (%d in total); set `lenient` (--lenient) to ignore them", g->path,
                      rvit_shown(first).text, (int)n_errors);
 }
 
@@ -156,11 +157,11 @@ void rvit_vit_name(rvit_vit_config *config)
         snprintf(name + at, room - at, "_%dx%d", (int)info->image_height, (int)info->image_width);
 }
 
-/* Parts that tensors show only together. */
+/* Features that show in several tensors together. */
 static void find_together(const rvit_geometry *g, rvit_unsupported *unsupported)
 {
     if (rvit_geometry_has(g, RVIT_ROLE_DIST) && rvit_geometry_has(g, RVIT_ROLE_REGISTERS))
-        rvit_unsupported_feature(unsupported, RVIT_FEATURE_DISTILLED_REGISTERS, "both are there");
+        rvit_unsupported_feature(unsupported, RVIT_FEATURE_DISTILLED_REGISTERS, "both are present");
 }
 
 static void count_dtypes(const rvit_geometry *g, rvit_model_info *info)
@@ -198,7 +199,7 @@ static int has_patch_rows(const rvit_geometry *g)
     return order == RVIT_PATCHES_ROWS || (order == RVIT_PATCHES_BY_RANK && rvit_geometry_vote(g, RVIT_ROLE_PATCH_WEIGHT, 2, 1) > 0);
 }
 
-/* Shapes of a model all of whose parts are known. */
+/* Checks the shapes of a model whose parts are all supported. */
 static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used, rvit_vit_config *config)
 {
     RVIT_TRY(check_missing(g));

@@ -1,6 +1,6 @@
 #include "core/model/layers.h"
 
-/* The weights that make up a layer: queries, keys and values may be apart, and gate and values of an MLP. */
+/* The weights of a layer. Queries, keys and values may be separate, as may an MLP's gate and values. */
 static const struct {
     int n;
     rvit_role roles[RVIT_LAYER_PARTS];

@@ -1,4 +1,4 @@
-/* The linear layers of a block, and the tensors that each is made of. */
+/* The linear layers of a block, and the tensors of each. */
 #ifndef RVIT_CORE_MODEL_LAYERS_H
 #define RVIT_CORE_MODEL_LAYERS_H
 
@@ -6,11 +6,11 @@
 
 typedef enum rvit_block_linear { RVIT_BLOCK_QKV, RVIT_BLOCK_PROJ, RVIT_BLOCK_FC1, RVIT_BLOCK_FC2, RVIT_N_BLOCK_LINEARS } rvit_block_linear;
 
-/* The roles of a layer's weights that the family's names have; returns how many: queries, keys and values may be apart, and gate and values
-   of an MLP. */
+/* Lists the roles of a layer's weights in this family and returns their number: queries, keys and values may be separate, as may an MLP's
+   gate and values. */
 enum { RVIT_LAYER_PARTS = 3 };
 int rvit_layer_parts(const rvit_family *family, rvit_block_linear linear, rvit_role parts[RVIT_LAYER_PARTS]);
-/* Whether a file may have the tensor in 8 bits: it is a weight of a block's linear layer, or a part of one. */
+/* Whether the tensor may have 8 bits: it is the weight, or part of the weight, of a block's linear layer. */
 int rvit_role_may_be_quantized(rvit_role role);
 
 #endif

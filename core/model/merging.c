@@ -4,13 +4,13 @@
 
 enum { MAX_WINDOW = 1 << 14 };
 
-/* A width or number that both tensors and files tell. */
+/* Compares a number that both tensors and files have. */
 static rvit_status check_same(const char *path, const rvit_facts *facts, rvit_fact fact, int32_t value, const char *what)
 {
     const rvit_fact_value *f = &facts->of[fact];
     if (!f->given || (int32_t)f->value[0] == value)
         return RVIT_OK;
-    return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s %d, but it is %s in %s", path, what, (int)value, f->text, f->where);
+    return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s %d, but it is %s (%s)", path, what, (int)value, f->text, f->where);
 }
 
 static rvit_status resolve_side(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
@@ -20,7 +20,7 @@ static rvit_status resolve_side(const char *path, rvit_vit_config *config, const
         return RVIT_OK;
     config->merge.side = (int32_t)side->value[0];
     if ((int64_t)config->merge.side * config->merge.side * config->info.dim != config->group_dim)
-        return rvit_fail(rvit_fact_wrong(side), "%s: the tensors merge rows of %d values in all, but %d x %d rows of %d in %s", path,
+        return rvit_fail(rvit_fact_wrong(side), "%s: the tensors merge groups of %d values, but a group has %d x %d rows of %d (%s)", path,
                          (int)config->group_dim, (int)config->merge.side, (int)config->merge.side, (int)config->info.dim, side->where);
     if (config->merge.side != 2)
         rvit_unsupported_add(unsupported, "the model merges %d x %d patches, which is not supported (%s)", (int)config->merge.side,
@@ -36,7 +36,7 @@ static rvit_status resolve_windows(const char *path, rvit_vit_config *config, co
         return RVIT_OK;
     config->merge.window = pixels / config->merge.side / config->info.patch_size;
     if (config->merge.window < 1 || config->merge.window > MAX_WINDOW)
-        return rvit_fail(rvit_fact_wrong(window), "%s: windows are of %d pixels in %s, expected %d to %d times the %d of a unit", path,
+        return rvit_fail(rvit_fact_wrong(window), "%s: windows have %d pixels (%s), expected %d to %d times the %d of a merge group", path,
                          (int)pixels, window->where, 1, MAX_WINDOW, (int)(config->merge.side * config->info.patch_size));
     config->merge.full_blocks = facts->full_blocks;
     return RVIT_OK;
@@ -57,12 +57,12 @@ static rvit_status resolve_deepstack(const char *path, rvit_vit_config *config, 
                              (int)list->blocks[i], (int)config->info.depth);
     for (int32_t i = 1; i < list->n; i++)
         if (list->blocks[i] <= list->blocks[i - 1]) {
-            rvit_unsupported_add(unsupported, "%s lists block %d behind block %d, which is not supported", deepstack->where,
+            rvit_unsupported_add(unsupported, "%s lists block %d after block %d, which is not supported", deepstack->where,
                                  (int)list->blocks[i], (int)list->blocks[i - 1]);
             break;
         }
     if (list->n > RVIT_MAX_DEEPSTACK)
-        rvit_unsupported_add(unsupported, "%s lists %d blocks, more than %d are not supported", deepstack->where, (int)list->n,
+        rvit_unsupported_add(unsupported, "%s lists %d blocks, but at most %d are supported", deepstack->where, (int)list->n,
                              RVIT_MAX_DEEPSTACK);
     config->merge.deepstack = *list;
     return RVIT_OK;
@@ -73,7 +73,7 @@ rvit_status rvit_resolve_merge(const char *path, rvit_vit_config *config, rvit_f
     if (!config->merges) {
         if (!facts->of[RVIT_FACT_MERGE].given)
             return RVIT_OK;
-        return rvit_fail(rvit_fact_wrong(&facts->of[RVIT_FACT_MERGE]), "%s: the model merges patches in %s, but the tensors have no merger",
+        return rvit_fail(rvit_fact_wrong(&facts->of[RVIT_FACT_MERGE]), "%s: the model merges patches (%s), but the tensors have no merger",
                          path, facts->of[RVIT_FACT_MERGE].where);
     }
     RVIT_TRY(check_same(path, facts, RVIT_FACT_MERGED, config->info.merged_dim, "a width of merged rows of"));
@@ -83,7 +83,7 @@ rvit_status rvit_resolve_merge(const char *path, rvit_vit_config *config, rvit_f
     RVIT_TRY(resolve_windows(path, config, facts));
     RVIT_TRY(resolve_deepstack(path, config, facts, unsupported));
     if (config->info.merged_dim % 4 != 0)
-        rvit_unsupported_add(unsupported, "the model has merged rows of %d columns, expected a multiple of 4 (the weights)",
+        rvit_unsupported_add(unsupported, "the merged rows have %d columns, expected a multiple of 4 (the weights)",
                              (int)config->info.merged_dim);
     config->info.merge = config->merge.side;
     config->info.window = config->merge.window;

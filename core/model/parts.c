@@ -1,4 +1,4 @@
-/* Which parts a model has, as the names of its tensors tell it. */
+/* Finds out which parts a model has from the names of its tensors. */
 #include "core/model/shapes.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 enum { MAX_BLOCKS = 1 << 20 };
 
-/* The distillation token and its head come together, but that some of Hugging Face's models have the token without the head. */
+/* A distillation head needs a distillation token, and the reverse, except that some Hugging Face models have only the token. */
 static rvit_status check_distillation(const rvit_geometry *g, int has_head)
 {
     char token[RVIT_NAME_SIZE], weight[RVIT_NAME_SIZE], bias[RVIT_NAME_SIZE];
@@ -17,10 +17,10 @@ static rvit_status check_distillation(const rvit_geometry *g, int has_head)
     const int has_weight = rvit_geometry_find(g, RVIT_ROLE_HEAD_DIST_WEIGHT, 0, weight) != NULL;
     const int has_bias = rvit_geometry_find(g, RVIT_ROLE_HEAD_DIST_BIAS, 0, bias) != NULL;
     if ((has_weight || has_bias) && !has_token)
-        return rvit_fail(RVIT_BAD_FILE, "%s: a distilled head ('%s') without its token: tensor '%s' is missing", g->path,
+        return rvit_fail(RVIT_BAD_FILE, "%s: distillation head ('%s') without its token: tensor '%s' is missing", g->path,
                          has_weight ? weight : bias, token);
     if (has_token && has_head && weight[0] != '\0' && !has_weight && !has_bias)
-        return rvit_fail(RVIT_BAD_FILE, "%s: a distillation token ('%s') without its head: tensor '%s' is missing", g->path, token, weight);
+        return rvit_fail(RVIT_BAD_FILE, "%s: distillation token ('%s') without its head: tensor '%s' is missing", g->path, token, weight);
     return RVIT_OK;
 }
 
@@ -29,8 +29,8 @@ static int is_square(int64_t n)
     return n > 1 && rvit_integer_root(n) * rvit_integer_root(n) == n;
 }
 
-/* Neither the token is there, nor its row in a table for square images: it is not missing. Of models without a table those with registers
-   may do without it. */
+/* The model has no CLS token if both the token and its row in a position table for square images are absent. Without a table, models with
+   registers may lack it. */
 static int lacks_cls(const rvit_geometry *g)
 {
     if (g->family->names[RVIT_ROLE_CLS] == NULL)
@@ -38,7 +38,7 @@ static int lacks_cls(const rvit_geometry *g)
     if (rvit_geometry_has(g, RVIT_ROLE_CLS) || rvit_geometry_has(g, RVIT_ROLE_DIST))
         return 0;
     if (rvit_geometry_flag(g, RVIT_FAMILY_GRID))
-        return 1; /* the table has no row for it */
+        return 1; /* the table never has a row for it */
     const int64_t n = rvit_geometry_positions(g), n_registers = rvit_geometry_vote(g, RVIT_ROLE_REGISTERS, 3, 1);
     if (!rvit_geometry_has(g, RVIT_ROLE_POSITION))
         return n_registers > 0;
@@ -48,7 +48,7 @@ static int lacks_cls(const rvit_geometry *g)
 rvit_status rvit_geometry_find_parts(rvit_geometry *g)
 {
     g->has[RVIT_PART_ALWAYS] = 1;
-    /* A model without them is one whose configuration says so: rvit_describe. */
+    /* rvit_describe checks that the configuration agrees if one of these is absent. */
     g->has[RVIT_PART_CLS_TOKEN] = !lacks_cls(g);
     g->has[RVIT_PART_FINAL_NORM] = rvit_geometry_has(g, RVIT_ROLE_NORM_GAMMA) || rvit_geometry_has(g, RVIT_ROLE_NORM_BETA);
     g->has[RVIT_PART_FC_NORM] = rvit_geometry_has(g, RVIT_ROLE_FC_NORM_GAMMA) || rvit_geometry_has(g, RVIT_ROLE_FC_NORM_BETA);
@@ -65,7 +65,7 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
         rvit_geometry_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_GAMMA) || rvit_geometry_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_BETA);
     g->has[RVIT_PART_MLP_NORM] =
         rvit_geometry_in_blocks(g, RVIT_ROLE_MLP_NORM_GAMMA) || rvit_geometry_in_blocks(g, RVIT_ROLE_MLP_NORM_BETA);
-    /* Models that normalise the embedding have no use for it. */
+    /* Models that normalise the embedding do not need it. */
     g->has[RVIT_PART_PATCH_BIAS] =
         g->family->names[RVIT_ROLE_PATCH_BIAS] != NULL && (rvit_geometry_has(g, RVIT_ROLE_PATCH_BIAS) || !g->has[RVIT_PART_NORM_PRE]);
     g->has[RVIT_PART_QKV_BIAS] = rvit_geometry_in_blocks(g, RVIT_ROLE_QKV_BIAS) || rvit_geometry_in_blocks(g, RVIT_ROLE_Q_BIAS) ||
@@ -73,9 +73,9 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
     g->has[RVIT_PART_PROJ_BIAS] = rvit_geometry_in_blocks(g, RVIT_ROLE_PROJ_BIAS);
     g->has[RVIT_PART_MLP_BIAS] = rvit_geometry_in_blocks(g, RVIT_ROLE_FC1_BIAS) || rvit_geometry_in_blocks(g, RVIT_ROLE_GATE_BIAS) ||
                                  rvit_geometry_in_blocks(g, RVIT_ROLE_FC2_BIAS);
-    /* Hugging Face writes an empty one where there are none. */
+    /* Hugging Face writes an empty tensor if there are none. */
     g->has[RVIT_PART_REGISTER_TOKENS] = rvit_geometry_has(g, RVIT_ROLE_REGISTERS) && rvit_geometry_vote(g, RVIT_ROLE_REGISTERS, 3, 1) != 0;
-    /* Models with rotary positions may do without; all of them scale what their blocks add. */
+    /* Models with rotary positions may lack a table; all of those have layer scales. */
     const int always = !rvit_geometry_in_blocks(g, RVIT_ROLE_SCALE1) && !rvit_geometry_flag(g, RVIT_FAMILY_MAY_LACK_TABLE);
     g->has[RVIT_PART_POSITION_TABLE] = g->family->names[RVIT_ROLE_POSITION] != NULL && (rvit_geometry_has(g, RVIT_ROLE_POSITION) || always);
     g->has[RVIT_PART_DIST_HEAD] = rvit_geometry_has(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || rvit_geometry_has(g, RVIT_ROLE_HEAD_DIST_BIAS);
@@ -87,7 +87,7 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
     return check_distillation(g, g->has[RVIT_PART_HEAD]);
 }
 
-/* The number of a "blocks.<index>." name without leading zeros; -1 if it is none. Saturates. */
+/* The index in a name "blocks.<index>.", without leading zeros; -1 for other names. Saturates. */
 static int64_t block_index(const char *prefix, const char *name)
 {
     const size_t length = strlen(prefix);
@@ -114,7 +114,7 @@ rvit_status rvit_geometry_count_blocks(rvit_geometry *g)
     for (int32_t i = 0; i < rvit_tensor_set_count(g->set); i++) {
         const char *name = rvit_tensor_set_tensor(g->set, i)->name;
         if (block_index(prefix, name) > g->depth)
-            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is there, but every tensor of block %d is missing", g->path,
+            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is present, but every tensor of block %d is missing", g->path,
                              rvit_shown(name).text, (int)g->depth);
     }
     return RVIT_OK;
@@ -130,7 +130,7 @@ void rvit_geometry_count_deepstack(rvit_geometry *g)
     }
 }
 
-/* Whether fc1 has a gate's rows and, after them, as many for the values. */
+/* Whether fc1 holds the rows of a gate followed by as many rows of values. */
 int rvit_geometry_is_packed(const rvit_geometry *g)
 {
     const int64_t rows = rvit_geometry_vote(g, RVIT_ROLE_FC1_WEIGHT, 2, 0), bias = rvit_geometry_vote(g, RVIT_ROLE_FC1_BIAS, 1, 0);

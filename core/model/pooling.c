@@ -6,8 +6,8 @@
 
 static const char weights[] = "the weights";
 
-/* Heads and activation of attention pooling. Where nothing names the code, rotary models of timm's and gated ones are those whose pooling
-   has its own. */
+/* Sets the heads and the activation of attention pooling. By default they equal those of the blocks, except in gated models (the
+   activation) and in timm's rotary models. */
 static void resolve_map(rvit_vit_config *config, rvit_facts *facts)
 {
     static const char where[] = "as in the blocks";
@@ -21,7 +21,6 @@ static void resolve_map(rvit_vit_config *config, rvit_facts *facts)
     config->map_activation = (rvit_activation)rvit_facts_integer(facts, RVIT_FACT_MAP_ACTIVATION);
 }
 
-/* The pooling of a head, as far as the tensors say more than a file does. */
 void rvit_resolve_pooling(rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
@@ -39,27 +38,26 @@ void rvit_resolve_pooling(rvit_vit_config *config, rvit_facts *facts)
         resolve_map(config, facts);
 }
 
-/* The heads of attention pooling must be of a width that the op takes (rvit_probe). */
+/* rvit_probe limits the head width of attention pooling. */
 static rvit_status check_map(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *heads = &facts->of[RVIT_FACT_MAP_HEADS], *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];
     if (config->info.n_prefix > 0 && prefix->given && prefix->value[0] == 0)
         rvit_unsupported_add(unsupported,
-                             "the model has attention pooling of the patches alone, beside prefix tokens, which is not supported (%s)",
+                             "the model has prefix tokens that its attention pooling does not read, which is not supported (%s)",
                              prefix->where);
     if (!heads->given)
         return RVIT_OK;
     if (config->map_heads < 1 || config->info.dim % config->map_heads != 0)
-        return rvit_fail(rvit_fact_wrong(heads), "%s: the width %d cannot be cut into %s heads of attention pooling (%s)", path,
+        return rvit_fail(rvit_fact_wrong(heads), "%s: the width %d cannot be split into %s heads of attention pooling (%s)", path,
                          (int)config->info.dim, heads->text, heads->where);
     const int32_t head_dim = config->info.dim / config->map_heads;
     if (head_dim > 192 || head_dim % 4 != 0)
-        rvit_unsupported_add(unsupported, "the model has attention pooling by heads of %d columns, expected a multiple of 4 up to 192 (%s)",
+        rvit_unsupported_add(unsupported, "the heads of attention pooling have %d columns, expected a multiple of 4 up to 192 (%s)",
                              (int)head_dim, heads->where);
     return RVIT_OK;
 }
 
-/* What the head reads must be there, and what is there must be read. */
 rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_model_info *info = &config->info;
@@ -69,18 +67,19 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
     const rvit_fact_value *norm = &facts->of[RVIT_FACT_FINAL_NORM];
     const int none = norm->given && norm->value[0] == 0, normed = info->final_norm || config->fc_norm;
     if (none && normed)
-        return rvit_fail(rvit_fact_wrong(norm), "%s: tensor '%s' is there, but the model has no norm after the last block in %s", path,
+        return rvit_fail(rvit_fact_wrong(norm), "%s: tensor '%s' is present, but the model has no norm after the last block (%s)", path,
                          rvit_family_name(config->family, info->final_norm ? RVIT_ROLE_NORM_GAMMA : RVIT_ROLE_FC_NORM_GAMMA, 0, name),
                          norm->where);
     if (!normed && !(none && kind != RVIT_POOLING_MAP))
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, and nothing says that the model has no norm after the last block",
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, and no file says that the model has no norm after the last block",
                          path, rvit_family_name(config->family, RVIT_ROLE_NORM_GAMMA, 0, name));
     if (info->final_norm && config->fc_norm)
         rvit_unsupported_add(unsupported, "the model has two norms after the last block ('norm' and 'fc_norm')");
     if (!pooling->given)
         return RVIT_OK;
     if (kind == RVIT_POOLING_MAP && !config->map)
-        return rvit_fail(rvit_fact_wrong(pooling), "%s: pooling is by attention (%s), but the weights have none", path, pooling->where);
+        return rvit_fail(rvit_fact_wrong(pooling), "%s: the model has attention pooling (%s), but the weights have none", path,
+                         pooling->where);
     if (config->map && kind != RVIT_POOLING_MAP && (config->family->flags & RVIT_FAMILY_MAP_UNREAD) == 0)
         return rvit_fail(rvit_fact_wrong(pooling), "%s: the weights have attention pooling, but pooling is %s (%s)", path, pooling->text,
                          pooling->where);
@@ -91,16 +90,15 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
                          pooling->where);
     if (!has_head)
         return RVIT_OK;
-    /* timm normalises what is pooled where that is a mean, and else all rows, unless fc_norm says otherwise. */
+    /* Unless fc_norm is set, timm normalises after pooling if it takes a mean, and otherwise before. */
     if (kind == RVIT_POOLING_CLS && config->fc_norm && !facts->of[RVIT_FACT_FC_NORM].given && strcmp(pooling->where, "given") != 0)
-        return rvit_fail(rvit_fact_wrong(pooling),
-                         "%s: tensor '%s' is there, which is the norm of a mean, but the head reads the CLS row in %s", path,
-                         rvit_family_name(config->family, RVIT_ROLE_FC_NORM_GAMMA, 0, name), pooling->where);
+        return rvit_fail(rvit_fact_wrong(pooling), "%s: tensor '%s', the norm of a mean, is present, but the head reads the CLS row (%s)",
+                         path, rvit_family_name(config->family, RVIT_ROLE_FC_NORM_GAMMA, 0, name), pooling->where);
     const rvit_fact_value *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];
     const int means = kind == RVIT_POOLING_MEAN || kind == RVIT_POOLING_MEAN_NORM || kind == RVIT_POOLING_MEAN_RAW;
     if (means && info->n_prefix > 0 && rvit_facts_integer(facts, RVIT_FACT_POOL_PREFIX) &&
         strstr(prefix->where, "pool_include_prefix") != NULL)
-        rvit_unsupported_add(unsupported, "the model has a mean over the prefix tokens too, which is not supported (%s)", prefix->where);
+        rvit_unsupported_add(unsupported, "the model has a mean that includes prefix tokens, which is not supported (%s)", prefix->where);
     if (kind == RVIT_POOLING_NONE)
         rvit_unsupported_add(unsupported, "the model has a head on every row, which is not supported (%s)", pooling->where);
     if (kind == RVIT_POOLING_MEAN_NORM && !config->fc_norm)

@@ -15,7 +15,7 @@ void rvit_resample_weights(rvit_resample how, int32_t n_in, int32_t n_out, doubl
     }
 }
 
-/* One row of the new grid: lines is the table resampled down its columns at that row, [n_in, dim]. */
+/* Computes one row of the new grid. lines: [n_in, dim], the table resampled vertically at that row. */
 static void resample_row(const double *weights, const double *down, const float *table, int32_t n_in, int32_t n_out, int32_t dim,
                          double *lines, float *out)
 {

@@ -9,7 +9,7 @@
 /* The weights of one axis: out[i] = sum over j < n_in of weights[i * n_in + j] * in[j]; weights [n_out, n_in]. Rows sum to 1.
    how: not DEFAULT. */
 void rvit_resample_weights(rvit_resample how, int32_t n_in, int32_t n_out, double *weights);
-/* table [n_in, n_in, dim] to out [n_out, n_out, dim], summed in float64 and rounded once. Equal grids: a copy. */
+/* Resamples table [n_in, n_in, dim] to out [n_out, n_out, dim], summing in float64 and rounding once. Equal grids: a copy. */
 rvit_status rvit_resample_grid(rvit_alloc *alloc, rvit_resample how, const float *table, int32_t n_in, int32_t n_out, int32_t dim,
                                float *out);
 

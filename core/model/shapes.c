@@ -6,7 +6,7 @@ typedef struct role_shape {
     rvit_part part;
     int32_t rank;
     rvit_extent shape[RVIT_MAX_RANK];
-    int32_t is_beta; /* the model has it only if its norms have betas */
+    int32_t is_beta; /* 1: present only if the model's norms have betas */
 } role_shape;
 
 /* clang-format off */
@@ -27,14 +27,13 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
 };
 /* clang-format on */
 
-/* The old form of the patch weight: the same values, flat. */
+/* The patch weight as a matrix, an older form. */
 static const role_shape flat_patch_weight = {OF2(ALWAYS, DIM, PATCH_VALUES), 0};
-/* That of a convolution over time too. */
+/* The patch weight of a convolution that includes time. */
 static const role_shape deep_patch_weight = {
     RVIT_PART_ALWAYS, 5, {RVIT_EXTENT_DIM, RVIT_EXTENT_CHANNELS, RVIT_EXTENT_FRAMES, RVIT_EXTENT_PATCH, RVIT_EXTENT_PATCH}, 0};
-/* Of families that are RVIT_FAMILY_FLAT, RVIT_FAMILY_HEAD_TRANSPOSED. */
+/* For RVIT_FAMILY_FLAT, RVIT_FAMILY_GRID and RVIT_FAMILY_HEAD_TRANSPOSED. */
 static const role_shape flat_cls = {OF1(ALWAYS, DIM), 0}, flat_position = {OF2(ALWAYS, POSITIONS, DIM), 0};
-/* Of families that are RVIT_FAMILY_GRID. */
 static const role_shape grid_position = {OF4(POSITION_TABLE, ONE, GRID, GRID, DIM), 0};
 static const role_shape transposed_head = {OF2(HEAD, HEAD_IN, CLASSES), 0};
 

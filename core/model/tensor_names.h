@@ -1,5 +1,5 @@
-/* Tables of tensor names by role; families.def puts together the names of each family from them. A name is what follows the family's
-   prefix, of a block's tensor what follows the number of the block; one that begins with '/' has no prefix. */
+/* Tables of tensor names by role, from which families.def composes the names of each family. A name follows the family's prefix or, in a
+   block, the number of the block. A name that begins with '/' has no prefix. */
 #ifndef RVIT_CORE_MODEL_TENSOR_NAMES_H
 #define RVIT_CORE_MODEL_TENSOR_NAMES_H
 
@@ -33,12 +33,12 @@
 #define HF_BARE_NORM NORM(NORM, "/layernorm")
 #define HF_HEAD LINEAR(HEAD, "/classifier")
 #define HF_TEACHER LINEAR(HEAD, "/cls_classifier"), LINEAR(HEAD_DIST, "/distillation_classifier")
-/* Tensor names of a block in Hugging Face files. */
+/* The tensors of a block in Hugging Face files. */
 #define HF_ATTENTION \
     LINEAR(Q, "attention.attention.query"), LINEAR(K, "attention.attention.key"), LINEAR(V, "attention.attention.value"), \
     LINEAR(PROJ, "attention.output.dense")
 #define HF_BLOCK HF_ATTENTION, LINEAR(FC1, "intermediate.dense"), LINEAR(FC2, "output.dense")
-/* The names that transformers 5 uses in memory, and thus in a saved state_dict. */
+/* The names of transformers 5 in memory, and so in a saved state_dict. */
 #define HF_ATTENTION_5 \
     LINEAR(Q, "attention.q_proj"), LINEAR(K, "attention.k_proj"), LINEAR(V, "attention.v_proj"), LINEAR(PROJ, "attention.o_proj")
 #define MLP(fc1, fc2) LINEAR(FC1, fc1), LINEAR(FC2, fc2)
@@ -51,7 +51,7 @@
 #define HF_BLOCK_5 HF_ATTENTION_5, FC
 
 #define QKV LINEAR(QKV, "attn.qkv")
-/* timm's EVA keeps the biases apart, or everything; the keys have none. */
+/* timm's EVA has separate biases, or separate weights too; keys have no bias. */
 #define QV_BIAS NAME(QKV_WEIGHT, "attn.qkv.weight"), NAME(Q_BIAS, "attn.q_bias"), NAME(V_BIAS, "attn.v_bias")
 #define QKV_SEPARATE LINEAR(Q, "attn.q_proj"), NAME(K_WEIGHT, "attn.k_proj.weight"), LINEAR(V, "attn.v_proj")
 #define SCALES_TIMM NAME(SCALE1, "ls1.gamma"), NAME(SCALE2, "ls2.gamma")
@@ -64,9 +64,9 @@
     NORM(NORM, "norm"), NORM(NORM1, "norm1"), LINEAR(Q, "attention.q_proj"), NAME(K_WEIGHT, "attention.k_proj.weight"), \
     LINEAR(V, "attention.v_proj"), LINEAR(PROJ, "attention.o_proj"), NAME(SCALE1, "layer_scale1.lambda1"), \
     NAME(SCALE2, "layer_scale2.lambda1"), NORM(NORM2, "norm2")
-/* Most have none. */
+/* Most files have no key bias. */
 #define HF_DINOV3_K_BIAS NAME(K_BIAS, "attention.k_proj.bias")
-/* CLIP's and SigLIP's towers. */
+/* The vision encoders of CLIP and SigLIP. */
 #define HF_ENCODER \
     NAME(POSITION, "embeddings.position_embedding.weight"), NAME(PATCH_WEIGHT, "embeddings.patch_embedding.weight"), \
     NORM(NORM, "post_layernorm"), NORM(NORM1, "layer_norm1"), LINEAR(Q, "self_attn.q_proj"), LINEAR(K, "self_attn.k_proj"), \
@@ -94,7 +94,7 @@
     LINEAR(HEAD, "heads.head"), NORM(NORM1, "ln_1"), NAME(QKV_WEIGHT, "self_attention.in_proj_weight"), \
     NAME(QKV_BIAS, "self_attention.in_proj_bias"), LINEAR(PROJ, "self_attention.out_proj"), NORM(NORM2, "ln_2")
 
-/* The vision towers of Qwen2.5-VL and Qwen3-VL. */
+/* The vision encoders of Qwen2.5-VL and Qwen3-VL. */
 #define MERGER(norm, fc1, fc2) \
     NAME(MERGER_NORM_GAMMA, "merger." norm ".weight"), LINEAR(MERGER_FC1, "merger." fc1), LINEAR(MERGER_FC2, "merger." fc2)
 #define QWEN \

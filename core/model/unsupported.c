@@ -5,25 +5,25 @@
 
 #include "core/base/status.h"
 
-/* What the forward (forward.c) cannot run today. Whoever records one of these there deletes its row here. */
+/* Features that the forward (core/forward) does not implement yet. Delete the row when you add support. */
 static const char *const not_run[RVIT_FEATURE_COUNT] = {
-    [RVIT_FEATURE_OTHER_ACTIVATION] = "an activation that is not known here",
+    [RVIT_FEATURE_OTHER_ACTIVATION] = "an unknown activation",
     [RVIT_FEATURE_SUB_NORM] = "a norm inside attention or MLP",
     [RVIT_FEATURE_QK_NORM] = "normalised queries and keys",
-    [RVIT_FEATURE_POST_NORM] = "blocks that normalise what they add",
-    [RVIT_FEATURE_PARALLEL] = "blocks with attention and MLP side by side",
-    [RVIT_FEATURE_OTHER_BLOCK] = "blocks or a stem that no plain Vision Transformer has",
+    [RVIT_FEATURE_POST_NORM] = "post-norm blocks",
+    [RVIT_FEATURE_PARALLEL] = "parallel attention and MLP",
+    [RVIT_FEATURE_OTHER_BLOCK] = "blocks or a stem unlike those of a plain Vision Transformer",
     [RVIT_FEATURE_DIFFERENTIAL] = "differential attention",
     [RVIT_FEATURE_META_NAMES] = "the tensor names of DINOv3's own code",
-    [RVIT_FEATURE_MIXED_ROPE] = "rotary positions with learned frequencies",
+    [RVIT_FEATURE_MIXED_ROPE] = "learned rotary frequencies",
     [RVIT_FEATURE_RELATIVE_POSITION] = "a relative position bias",
-    [RVIT_FEATURE_DISTILLED_REGISTERS] = "a distillation token and register tokens",
-    [RVIT_FEATURE_PRE_LOGITS] = "a layer between norm and head",
-    [RVIT_FEATURE_PATCH_NORM] = "a norm of the patches alone, beside prefix tokens",
-    [RVIT_FEATURE_SINES] = "positions made of sines",
-    [RVIT_FEATURE_ASPECT] = "a position table that keeps its shape, whatever the shape of images",
-    [RVIT_FEATURE_FACTORED] = "position tables of lines and columns apart",
-    [RVIT_FEATURE_CONV_STEM] = "convolutions before the patches",
+    [RVIT_FEATURE_DISTILLED_REGISTERS] = "both a distillation token and register tokens",
+    [RVIT_FEATURE_PRE_LOGITS] = "a layer between norm and head (pre_logits)",
+    [RVIT_FEATURE_PATCH_NORM] = "a patch norm together with prefix tokens",
+    [RVIT_FEATURE_SINES] = "sinusoidal positions",
+    [RVIT_FEATURE_ASPECT] = "a position table that keeps its aspect ratio for all images",
+    [RVIT_FEATURE_FACTORED] = "factorised position tables (lines and columns)",
+    [RVIT_FEATURE_CONV_STEM] = "a convolutional stem",
     [RVIT_FEATURE_HEAD_DIM] = "heads whose width is not a multiple of 8 up to 128",
     [RVIT_FEATURE_PATCH_ODD] = "an odd patch size",
 };

@@ -1,4 +1,4 @@
-/* Parts of models that the forward may not be able to run. One table says which: see unsupported.c. */
+/* Collects the reasons why a model cannot run. The table in unsupported.c lists the features that the forward lacks. */
 #ifndef RVIT_CORE_MODEL_UNSUPPORTED_H
 #define RVIT_CORE_MODEL_UNSUPPORTED_H
 
@@ -28,22 +28,22 @@ typedef enum rvit_feature {
     RVIT_FEATURE_COUNT
 } rvit_feature;
 
-/* The reasons why a model cannot be run, as one sentence. */
+/* The reasons, joined into one text. */
 typedef struct rvit_unsupported {
     int32_t n, seen[RVIT_FEATURE_COUNT];
     char text[960];
     size_t used;
 } rvit_unsupported;
 
-/* Notes a feature of the model; nothing if the forward runs it, or if it was noted before. where: what shows it ("tensor 'norm_pre.bias'").
- */
+/* Marks a feature of the model as seen, and adds a reason if the forward lacks it. Repeated calls do nothing. where: what shows it
+   ("tensor 'norm_pre.bias'"). */
 void rvit_unsupported_feature(rvit_unsupported *unsupported, rvit_feature feature, const char *where);
-/* Notes any other reason. */
+/* Adds any other reason. */
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
 void rvit_unsupported_add(rvit_unsupported *unsupported, const char *format, ...);
-/* UNSUPPORTED with all of them; OK if there is none. */
+/* UNSUPPORTED with all reasons; OK if there are none. */
 rvit_status rvit_unsupported_status(const rvit_unsupported *unsupported, const char *path);
 
 #endif

@@ -168,7 +168,7 @@ static inline int32_t rvit_model_row_width(const rvit_model *m)
 /* Whether the attention of a block is within windows. */
 static inline int rvit_model_has_windows(const rvit_model *m, int32_t block)
 {
-    return m->merge.window > 0 && rvit_block_place(&m->merge.full_blocks, block) < 0;
+    return m->merge.window > 0 && rvit_block_position(&m->merge.full_blocks, block) < 0;
 }
 
 /* Whether there is a position table. */

@@ -101,7 +101,7 @@ class ModelTest(Refusals):
             self.refused(f"^{name} is None; expected one of", raggedvit.Model, support.CHECKPOINT, **{name: None})
         self.refused("^architecture is 7; expected a string", raggedvit.Model, support.CHECKPOINT, architecture=7)
         self.refused("architecture 'vit_of_nobody' is not", raggedvit.Model, support.CHECKPOINT, architecture="vit_of_nobody")
-        self.refused("cannot be cut into 5 heads", raggedvit.Model, support.CHECKPOINT, n_heads=5)
+        self.refused("cannot be split into 5 heads", raggedvit.Model, support.CHECKPOINT, n_heads=5)
         for name, value, words in [
             ("lenient", "no", "True or False"), ("lenient", 2, "True or False"), ("eps", "x", "a number"), ("eps", NAN, "a number"),
             ("eps", 1e-60, "range of float32"), ("eps", 1e300, "range of float32"), ("max_sessions", 0, "from 1"),

@@ -207,7 +207,7 @@ class ZeroShotTest(unittest.TestCase):
             ({"t": broken}, "bad.safetensors: the embedding of text 3 is not finite", ()),
             ({"t": zero}, "bad.safetensors: the embedding of text 2 is zero", ()),
             ({"t": torch.ones(24)}, "bad.safetensors: has no tensor of two dimensions", ()),
-            ({"t": torch.ones(7, 24, dtype=torch.int64)}, "tensor 't': dtype I64, expected F32, F16 or BF16", ()),
+            ({"t": torch.ones(7, 24, dtype=torch.int64)}, "tensor 't': dtype is I64, expected F32, F16 or BF16", ()),
             ({"t": good, "u": good.clone()}, "has 2 tensors of two dimensions, '[tu]' the first: say which with --text-tensor", ()),
             ({"t": good}, "bad.safetensors: there is no tensor 'v'", ("--text-tensor", "v")),
             ({"t": torch.ones(0, 24)}, "has embeddings of 0 texts", ()),

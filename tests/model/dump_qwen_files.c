@@ -21,19 +21,20 @@ static void configurations(void **state)
         rvit_status status;
         const char *word;
     } cases[] = {
-        {old, "spatial_merge_size", "4", RVIT_BAD_FILE, "the tensors merge rows of 128 values in all, but 4 x 4 rows of 32 in config.json"},
+        {old, "spatial_merge_size", "4", RVIT_BAD_FILE,
+         "the tensors merge groups of 128 values, but a group has 4 x 4 rows of 32 (config.json"},
         {old, "spatial_merge_size", "0", RVIT_BAD_FILE, "vision_config.spatial_merge_size is 0, expected 1 to"},
-        {old, "out_hidden_size", "16", RVIT_BAD_FILE, "the tensors have a width of merged rows of 12, but it is 16 in config.json"},
+        {old, "out_hidden_size", "16", RVIT_BAD_FILE, "the tensors have a width of merged rows of 12, but it is 16 (config.json"},
         {old, "temporal_patch_size", "1", RVIT_BAD_FILE, "a number of frames of a patch of 2, but it is 1"},
         {old, "window_size", "7", RVIT_BAD_FILE,
-         "windows are of 7 pixels in config.json: vision_config.window_size, expected 1 to 16384 times"},
+         "windows have 7 pixels (config.json: vision_config.window_size), expected 1 to 16384 times"},
         {old, "window_size", "\"wide\"", RVIT_BAD_FILE, "window_size is not an integer"},
         {old, "fullatt_block_indexes", "1", RVIT_BAD_FILE, "fullatt_block_indexes is not a list of blocks"},
         {old, "fullatt_block_indexes", "[1.5]", RVIT_BAD_FILE, "fullatt_block_indexes is not a list of blocks"},
         {old, "fullatt_block_indexes", "[-1]", RVIT_BAD_FILE, "fullatt_block_indexes is not a list of blocks"},
         {old, "hidden_size", "64", RVIT_BAD_FILE, "the tensors have a width of 32, but it is 64"},
-        {old, "depth", "4", RVIT_BAD_FILE, "a number of blocks of 3, but it is 4"},
-        {old, "num_heads", "5", RVIT_BAD_FILE, "the width 32 cannot be cut into 5 heads"},
+        {old, "depth", "4", RVIT_BAD_FILE, "a number of blocks of 3, but it is 4 (config.json"},
+        {old, "num_heads", "5", RVIT_BAD_FILE, "the width 32 cannot be split into 5 heads"},
         {old, "hidden_act", "\"mish\"", RVIT_UNSUPPORTED, "hidden_act is 'mish', which is not known here"},
         {old, "rope_parameters", "{\"rope_type\": \"yarn\"}", RVIT_UNSUPPORTED, "rope_parameters.rope_type is not understood"},
         {old, "rope_parameters", "{\"rope_theta\": 0.5}", RVIT_BAD_FILE, "the base of the rotary positions is 0.5"},
@@ -41,7 +42,7 @@ static void configurations(void **state)
          "the tensors have 2 deepstack mergers, but config.json: vision_config.deepstack_visual_indexes lists 1 blocks"},
         {new, "deepstack_visual_indexes", "null", RVIT_BAD_FILE, "deepstack_visual_indexes (default) lists 3 blocks"},
         {new, "deepstack_visual_indexes", "[0, 3]", RVIT_BAD_FILE, "lists block 3, but the model has 3 blocks"},
-        {new, "deepstack_visual_indexes", "[1, 0]", RVIT_UNSUPPORTED, "lists block 0 behind block 1, which is not supported"},
+        {new, "deepstack_visual_indexes", "[1, 0]", RVIT_UNSUPPORTED, "lists block 0 after block 1, which is not supported"},
         {new, "num_position_embeddings", "24", RVIT_BAD_FILE, "num_position_embeddings is 24, expected a square"},
         {new, "num_position_embeddings", "16", RVIT_BAD_FILE, "the position table is for 25 patches"},
     };
@@ -76,9 +77,8 @@ static void model_types(void **state)
     rvit_checkpoint *checkpoint = NULL;
     const char *path = dump_checkpoint(dump);
     (void)unlink(temporary_path("config.json"));
-    expect_status(
-        rvit_checkpoint_open(path, NULL, &checkpoint), RVIT_UNSUPPORTED,
-        "how many patches are merged, the windows of attention, the blocks without windows, the blocks whose rows are merged too");
+    expect_status(rvit_checkpoint_open(path, NULL, &checkpoint), RVIT_UNSUPPORTED,
+                  "how many patches are merged, the windows of attention, the blocks without windows, the deepstack blocks");
     json_decref(dump);
     /* Another model that holds the tower. */
     dump = dump_load(dump_folder, new);
@@ -114,8 +114,8 @@ static void tensors(void **state)
          "expected the shape [32, channels, frames, patch, patch]"},
         {old, "visual.blocks.1.mlp.up_proj.bias", NULL, "[43]", RVIT_BAD_FILE,
          "'visual.blocks.1.mlp.up_proj.bias': expected the shape [44]"},
-        {old, "lm_head.weight", "visual.more", NULL, RVIT_BAD_FILE, "tensor 'visual.more' is unknown (1 unknown in all), and belongs"},
-        {old, "lm_head.weight", "another", NULL, RVIT_BAD_FILE, "tensor 'another' is unknown"},
+        {old, "lm_head.weight", "visual.more", NULL, RVIT_BAD_FILE, "unknown tensor 'visual.more' (1 in total), which is part of"},
+        {old, "lm_head.weight", "another", NULL, RVIT_BAD_FILE, "unknown tensor 'another'"},
         {old, "lm_head.weight", "visual.blocks.0.attn.q_norm.weight", NULL, RVIT_UNSUPPORTED, "normalised queries and keys"},
         {new, "model.visual.pos_embed.weight", NULL, "[24, 32]", RVIT_BAD_FILE, ""},
         {new, "model.visual.deepstack_merger_list.1.norm.weight", NULL, "[32]", RVIT_BAD_FILE, "expected the shape [128], found [32]"},

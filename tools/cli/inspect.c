@@ -199,7 +199,7 @@ static void print_pictures(const rvit_checkpoint *checkpoint, const rvit_model_i
     }
     print_origins(checkpoint, shapes, sizeof shapes / sizeof *shapes);
     if (info->max_patches > 0) {
-        static const char *const patches[] = {"most patches"};
+        static const char *const patches[] = {"max patches"};
         printf("native        by the rule of NaFlex, to at most %d patches\n", info->max_patches);
         print_origins(checkpoint, patches, 1);
     }
