@@ -86,10 +86,10 @@ static void rotations(void **state)
         {"\"rope_temperature\":0.5", RVIT_BAD_FILE, "the base of the rotary positions is 0.5 in config.json: model_args.rope_temperature"},
         {"\"rope_temperature\":1e30", RVIT_BAD_FILE, "expected 1 to 1e12"},
         {"\"rope_temperature\":\"hot\"", RVIT_BAD_FILE, "config.json: model_args.rope_temperature is not a number above 0"},
-        {"\"rope_grid_indexing\":\"ji\"", RVIT_UNSUPPORTED, "model_args.rope_grid_indexing is not understood"},
+        {"\"rope_grid_indexing\":\"ji\"", RVIT_UNSUPPORTED, "model_args.rope_grid_indexing is not supported"},
         {"\"rope_grid_indexing\":1", RVIT_BAD_FILE, "rope_grid_indexing is not a string"},
-        {"\"rope_type\":\"mixed\"", RVIT_UNSUPPORTED, "model_args.rope_type is not understood"},
-        {"\"rope_grid_offset\":-1", RVIT_BAD_FILE, "rope_grid_offset is -1, expected 0 to"},
+        {"\"rope_type\":\"mixed\"", RVIT_UNSUPPORTED, "model_args.rope_type is not supported"},
+        {"\"rope_grid_offset\":-1", RVIT_BAD_FILE, "rope_grid_offset is -1, expected 0.."},
         {"\"rope_rotate_half\":\"yes\"", RVIT_BAD_FILE, "rope_rotate_half is not true or false"},
         {"\"ref_feat_shape\":[0, 4]", RVIT_BAD_FILE, "ref_feat_shape is not a size"},
     };
@@ -189,7 +189,7 @@ static void activations(void **state)
     assert_int_equal(loaded(NULL).activation, RVIT_ACTIVATION_QUICK_GELU);
     expect_fact("activation", "quick GELU", "config.json: model_args.act_layer");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\"}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "config.json: model_args.act_layer is 'mish', which is not known here");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "config.json: model_args.act_layer is 'mish', which is not supported");
     remove_beside();
     /* CLIP: the weights decide, and a note says what they are. */
     const geometry g = {768, 12, 3072, 16, 14, 3, 10, 0};
@@ -306,7 +306,7 @@ static void all_unsupported(void **state)
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\",\"block_fn\":\"x\"}}");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     for (desc.lenient = 0; desc.lenient < 2; desc.lenient++)
-        REFUSED(&desc, RVIT_UNSUPPORTED, "normalised queries and keys", "act_layer is 'mish'", "model_args.block_fn is not understood");
+        REFUSED(&desc, RVIT_UNSUPPORTED, "normalised queries and keys", "act_layer is 'mish'", "model_args.block_fn is not supported");
     desc.lenient = 0;
     desc.describe = 1;
     rvit_checkpoint *checkpoint;
@@ -435,7 +435,7 @@ static void naflex_processors(void **state)
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessorFast\"}");
     info = loaded(NULL);
     assert_true(info.max_patches == 256 && info.filter == RVIT_FILTER_BILINEAR && info.mean[0] == 0.5f);
-    expect_fact("max patches", "256", "what Siglip2ImageProcessor takes");
+    expect_fact("max patches", "256", "the default of Siglip2ImageProcessor");
     /* Patches of another size than the model's, and numbers that are none. */
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"patch_size\":32}");
     REFUSED(NULL, RVIT_BAD_FILE, "patch size", "preprocessor_config.json: patch_size");
@@ -443,11 +443,11 @@ static void naflex_processors(void **state)
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: max_num_patches");
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":\"many\"}");
     REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: max_num_patches");
-    /* A size, or no resize, beside it: in a way that is not known here. */
+    /* A size, or no resize, beside it: unsupported. */
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"size\":{\"height\":9,\"width\":9}}");
     info = loaded(NULL);
     assert_true(info.fit == RVIT_FIT_OTHER && info.max_patches == 0);
-    expect_fact("fit", "a size beside max_num_patches", "preprocessor_config.json: size");
+    expect_fact("fit", "both a size and max_num_patches", "preprocessor_config.json: size");
     assert_int_equal(rvit_image_recipe_of_model(&info, &recipe), RVIT_UNSUPPORTED);
     write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"do_resize\":false}");
     assert_int_equal(loaded(NULL).fit, RVIT_FIT_OTHER);
@@ -501,7 +501,7 @@ static void bad_configs(void **state)
         {"{\"architecture\":\"vit_of_nobody\"}", RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' does not say)"},
         {"{\"architecture\":\"vit_relpos_small_patch16_224\",\"model_args\":{\"embed_dim\":192}}", RVIT_UNSUPPORTED,
          "blocks or a stem unlike those of a plain Vision Transformer"},
-        {"{\"model_type\":\"swin\"}", RVIT_UNSUPPORTED, "config.json: model_type 'swin' is not known here"},
+        {"{\"model_type\":\"swin\"}", RVIT_UNSUPPORTED, "config.json: model_type 'swin' is not supported"},
         {"{\"model_type\":\"siglip\",\"vision_config\":{\"hidden_size\":192,\"intermediate_size\":768,\"num_attention_heads\":3}}",
          RVIT_BAD_FILE,
          "the model has attention pooling (config.json: the default of model_type 'siglip_vision_model'), but the weights have none"},

@@ -229,13 +229,13 @@ static void configs(void **state)
         {"{\"num_attention_heads\":3" REST, 0, RVIT_BAD_FILE,
          "the width 64 cannot be split into 3 heads (config.json: num_attention_heads)"},
         {"{\"num_attention_heads\":\"1\"" REST, 0, RVIT_BAD_FILE, "num_attention_heads is not an integer"},
-        {"{\"num_attention_heads\":1e300" REST, 0, RVIT_BAD_FILE, "num_attention_heads is 1e+300, expected 0 to"},
+        {"{\"num_attention_heads\":1e300" REST, 0, RVIT_BAD_FILE, "num_attention_heads is 1e+300, expected 0.."},
         {"{\"layer_norm_eps\":0" ONE_HEAD, 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
         {"{\"layer_norm_eps\":\"1e-6\"" ONE_HEAD, 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
         {"{\"layer_norm_eps\":1e-60" ONE_HEAD, 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
         {"{\"layer_norm_eps\":1e39" ONE_HEAD, 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
         {"{\"layer_norm_eps\":", 0, RVIT_BAD_FILE, "config.json: is not valid JSON"},
-        {"{}", 0, RVIT_BAD_FILE, "config.json: neither architecture (timm), model_type (Hugging Face) nor model_cfg (open_clip)"},
+        {"{}", 0, RVIT_BAD_FILE, "config.json: expected one of architecture (timm), model_type (Hugging Face) or model_cfg (open_clip)"},
     };
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

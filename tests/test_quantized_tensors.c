@@ -331,7 +331,7 @@ static void formats(void **state)
     quantization_config("\"quant_method\":\"compressed-tensors\",\"format\":\"int-quantized\",\"ignore\":[\"head\"]");
     (void)good();
     quantization_config("\"format\":\"pack-quantized\"");
-    expect_bad(NULL, RVIT_UNSUPPORTED, "quantization_config.format is 'pack-quantized', which is not known here");
+    expect_bad(NULL, RVIT_UNSUPPORTED, "quantization_config.format is 'pack-quantized', which is not supported");
     quantization_config("\"quant_method\":\"gptq\"");
     expect_bad(NULL, RVIT_UNSUPPORTED, "quantization_config.quant_method is 'gptq'");
     quantization_config("\"format\":8");
@@ -349,7 +349,7 @@ static void formats(void **state)
         if (i == 0)
             (void)good();
         else
-            expect_bad(NULL, RVIT_UNSUPPORTED, "hf_quant_config.json: quantization.quant_algo is 'NVFP4', which is not known here");
+            expect_bad(NULL, RVIT_UNSUPPORTED, "hf_quant_config.json: quantization.quant_algo is 'NVFP4', which is not supported");
     }
     assert_int_equal(unlink(path), 0);
 }

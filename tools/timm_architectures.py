@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes core/model/config/timm_architectures.def: of each architecture of timm that is a Vision Transformer, what leaves no trace in its weights.
+"""Writes core/model/config/timm_architectures.def: the properties of each Vision Transformer in timm that its weights do not show.
 
   timm_architectures.py            writes the file
   timm_architectures.py --check    compares it with timm's models; exit code 1: it differs, 77: timm is not here
@@ -29,19 +29,19 @@ ACTIVATIONS = {"GELU": "GELU", "GELUTanh": "GELU_TANH", "QuickGELU": "QUICK_GELU
 POOLINGS = {"token": "CLS", "avg": "MEAN", "map": "MAP", "": "NONE"}
 COLOURS = {((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)): "IMAGENET", ((0.5,) * 3, (0.5,) * 3): "HALF",
            ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)): "CLIP"}
-HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in their weights. Made by tools/timm_architectures.py.
+HEAD = """/* Vision Transformers of timm {version}: the properties that their weights do not show. Made by tools/timm_architectures.py.
 
-   TIMM(dim, depth, patch_size, heads, activation, eps, pooling, position, rms_norm, block, colours,
-   names): patch_size 0 is not told; a name with @N has images of N pixels an edge, which its position table does not tell.
-   ROTARY(base, coordinates, order, offset, reference, layout, names): how their rotary positions turn (rope_table.h); those with learned
-   frequencies are not here.
-   PLAIN(dim, depth, mlp_dim, patch_size, distilled, n_registers, layer_scale, heads): all of timm's models with these tensors, in timm's
+   TIMM(dim, depth, patch_size, heads, activation, eps, pooling, position, rms_norm, block, colours, names): architectures with these
+   properties. patch_size 0: unknown. A name with @N has images with sides of N pixels, which its position table does not show.
+   ROTARY(base, coordinates, order, offset, reference, layout, names): their rotary positions (rope_table.h), except for those with
+   learned frequencies.
+   PLAIN(dim, depth, mlp_dim, patch_size, distilled, n_registers, layer_scale, heads): all models in timm with these tensors, under timm's
    names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row.
-   PART(fact, value, names): those that have a part which most lack (value 1), lack one which most have (0), or have so many of it.
-   NAFLEX(resample, aspect, names): how the position tables of NaFlexViTs are resampled (rvit_resample); aspect 1: keeping their shape.
-   PREFIX(names): those whose attention pooling reads prefix tokens too, beside those of MAP.
-   MAP(heads, names): those whose attention pooling, if they have one, has that number of heads (0: that of the blocks) and the exact GELU;
-   that of all others is like their blocks. */
+   PART(fact, value, names): models that have a part which most lack (value 1) or lack a part which most have (0); or its number.
+   NAFLEX(resample, aspect, names): how NaFlexViT position tables are resampled (rvit_resample); aspect 1: keeping their aspect ratio.
+   PREFIX(names): models, in addition to those of MAP, whose attention pooling reads prefix tokens too.
+   MAP(heads, names): models whose attention pooling, if present, has this number of heads (0: that of the blocks) and exact GELU; in all
+   others it is like the blocks. */
 """
 
 

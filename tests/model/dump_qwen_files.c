@@ -23,7 +23,7 @@ static void configurations(void **state)
     } cases[] = {
         {old, "spatial_merge_size", "4", RVIT_BAD_FILE,
          "the tensors merge groups of 128 values, but a group has 4 x 4 rows of 32 (config.json"},
-        {old, "spatial_merge_size", "0", RVIT_BAD_FILE, "vision_config.spatial_merge_size is 0, expected 1 to"},
+        {old, "spatial_merge_size", "0", RVIT_BAD_FILE, "vision_config.spatial_merge_size is 0, expected 1.."},
         {old, "out_hidden_size", "16", RVIT_BAD_FILE, "the tensors have a width of merged rows of 12, but it is 16 (config.json"},
         {old, "temporal_patch_size", "1", RVIT_BAD_FILE, "a number of frames of a patch of 2, but it is 1"},
         {old, "window_size", "7", RVIT_BAD_FILE,
@@ -35,8 +35,8 @@ static void configurations(void **state)
         {old, "hidden_size", "64", RVIT_BAD_FILE, "the tensors have a width of 32, but it is 64"},
         {old, "depth", "4", RVIT_BAD_FILE, "a number of blocks of 3, but it is 4 (config.json"},
         {old, "num_heads", "5", RVIT_BAD_FILE, "the width 32 cannot be split into 5 heads"},
-        {old, "hidden_act", "\"mish\"", RVIT_UNSUPPORTED, "hidden_act is 'mish', which is not known here"},
-        {old, "rope_parameters", "{\"rope_type\": \"yarn\"}", RVIT_UNSUPPORTED, "rope_parameters.rope_type is not understood"},
+        {old, "hidden_act", "\"mish\"", RVIT_UNSUPPORTED, "hidden_act is 'mish', which is not supported"},
+        {old, "rope_parameters", "{\"rope_type\": \"yarn\"}", RVIT_UNSUPPORTED, "rope_parameters.rope_type is not supported"},
         {old, "rope_parameters", "{\"rope_theta\": 0.5}", RVIT_BAD_FILE, "the base of the rotary positions is 0.5"},
         {new, "deepstack_visual_indexes", "[0]", RVIT_BAD_FILE,
          "the tensors have 2 deepstack mergers, but config.json: vision_config.deepstack_visual_indexes lists 1 blocks"},
@@ -65,7 +65,7 @@ static void model_types(void **state)
         const char *word;
     } cases[] = {{old, "qwen3_vl", RVIT_BAD_FILE, ""},
                  {new, "qwen2_5_vl", RVIT_BAD_FILE, ""},
-                 {old, "qwen2_vl", RVIT_UNSUPPORTED, "model_type 'qwen2_vl' is not known here"}};
+                 {old, "qwen2_vl", RVIT_UNSUPPORTED, "model_type 'qwen2_vl' is not supported"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *dump = dump_load(dump_folder, cases[i].file_name), *config = json_object_get(dump, "config");
         assert_int_equal(json_object_set_new(config, "model_type", json_string(cases[i].type)), 0);
@@ -203,8 +203,8 @@ static void processors(void **state)
                  {"{\"image_processor_type\":\"Qwen2VLImageProcessorFast\",\"size\":{\"shortest_edge\":65536,\"longest_edge\":16777216}}",
                   65536, 16777216, NULL},
                  {"{\"patch_size\":14}", 3136, 1003520, NULL},
-                 {"{\"min_pixels\":99,\"max_pixels\":98}", 0, 0, "pictures have at least 99 pixels and at most 98"},
-                 {"{\"min_pixels\":0}", 0, 0, "min_pixels is 0, expected 1 to"}};
+                 {"{\"min_pixels\":99,\"max_pixels\":98}", 0, 0, "the minimum of 99 pixels exceeds the maximum of 98"},
+                 {"{\"min_pixels\":0}", 0, 0, "min_pixels is 0, expected 1.."}};
     json_t *dump = dump_load(dump_folder, new);
     const char *beside = temporary_path("preprocessor_config.json"), *path = dump_checkpoint(dump);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -1,4 +1,4 @@
-/* Finds what lies beside a checkpoint. */
+/* Finds and reads the config files beside a checkpoint. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,11 +21,10 @@ static rvit_status read_model(const rvit_config_reader *r, const rvit_json *root
         return rvit_config_hf(r, root);
     if (rvit_json_get(root, "architecture") != NULL)
         return rvit_config_timm(r, root);
-    return rvit_fail(RVIT_BAD_FILE, "%s: neither architecture (timm), model_type (Hugging Face) nor model_cfg (open_clip) is in it",
-                     r->path);
+    return rvit_fail(RVIT_BAD_FILE, "%s: expected one of architecture (timm), model_type (Hugging Face) or model_cfg (open_clip)", r->path);
 }
 
-/* Whose processor a preprocessor_config.json means that does not name it. */
+/* The model_type selects the processor class if preprocessor_config.json does not name one. */
 static rvit_status read_model_type(const rvit_config_reader *r, const rvit_json *root)
 {
     const char *model_type = NULL;
@@ -35,7 +34,7 @@ static rvit_status read_model_type(const rvit_config_reader *r, const rvit_json 
     return RVIT_OK;
 }
 
-/* The image processor inside the processor of a model of several kinds of input, which transformers 5 believes first. */
+/* The image processor inside a multimodal model's processor; transformers 5 prefers it to preprocessor_config.json. */
 static rvit_status read_processor(const rvit_config_reader *r, const rvit_json *root)
 {
     rvit_config_reader inner = *r;
@@ -50,7 +49,7 @@ static rvit_status read_processor(const rvit_config_reader *r, const rvit_json *
 
 typedef rvit_status (*read_function)(const rvit_config_reader *, const rvit_json *);
 
-/* *out_found: whether there is such a file. */
+/* *out_found: whether the file exists. */
 static rvit_status read_beside(const rvit_config_source *source, const char *name, read_function read, rvit_alloc *alloc,
                                rvit_config_reader *r, int32_t *out_found)
 {
@@ -72,7 +71,7 @@ static rvit_status read_beside(const rvit_config_source *source, const char *nam
     return status;
 }
 
-/* A config.json that is no file. path, name: what it is called. */
+/* Reads the text of a config.json. path, name: its names in messages. */
 static rvit_status read_text(const char *text, const char *path, const char *name, rvit_alloc *alloc, rvit_config_reader *r)
 {
     r->path = path;
@@ -87,7 +86,7 @@ static rvit_status read_text(const char *text, const char *path, const char *nam
     rvit_status status = rvit_json_parse(&input, alloc, &root, &end);
     if (status == RVIT_OK && (root->type != RVIT_JSON_OBJECT || end + strspn(copy + end, " \t\r\n") != size))
         status = rvit_fail(RVIT_BAD_FILE, "%s: is not one JSON object", r->path);
-    /* The preprocessor's file may lie in it, too. */
+    /* It may contain the preprocessor's config. */
     const rvit_json *processor = NULL;
     if (status == RVIT_OK)
         status = rvit_config_object(r, root, "preprocessor_config", &processor);
@@ -117,7 +116,7 @@ rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *allo
     rvit_config_reader r = {NULL, NULL, "", facts, unsupported, &processor, &has_processor, alloc, out_classes};
     if (source->given != NULL)
         return read_text(source->given, "the given config", "given config", alloc, &r);
-    /* open_clip's repositories may hold a config.json for transformers too, of weights under other names. */
+    /* open_clip's repositories may also have a config.json for transformers, whose weights have other names. */
     RVIT_TRY(read_beside(source, "config.json", read_model_type, alloc, &r, &found));
     RVIT_TRY(read_beside(source, "processor_config.json", read_processor, alloc, &r, &others));
     if (!has_processor)

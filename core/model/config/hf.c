@@ -1,4 +1,4 @@
-/* Hugging Face's config.json. Published files leave out what equals the default of the model's class. */
+/* Hugging Face's config.json. Published files omit values that equal the defaults of the model's class. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ static void set_defaults(const rvit_config_reader *r, const rvit_model_type *typ
     set_default(r, RVIT_FACT_ACTIVATION, type->activation, where);
     set_default(r, RVIT_FACT_EPS, type->eps, where);
     set_default(r, RVIT_FACT_RESAMPLE, type->resample, where);
-    /* These are the class's own, which no field changes. */
+    /* Properties of the class that no field changes. */
     set_default(r, RVIT_FACT_POOLING, type->pooling, where);
     rvit_facts_set(r->facts, RVIT_FACT_POSITION, type->position, where);
     rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, type->rms_norm, where);
@@ -56,7 +56,7 @@ static void set_defaults(const rvit_config_reader *r, const rvit_model_type *typ
     rvit_facts_set(r->facts, RVIT_FACT_ROWS, type->patch_rows, where);
 }
 
-/* DINOv3's rotation; a file gives only rope_theta. */
+/* DINOv3's rotary positions; the file has only rope_theta. */
 static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const rvit_model_type *type)
 {
     char where[RVIT_FACT_WHERE];
@@ -72,7 +72,7 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *v
     return RVIT_OK;
 }
 
-/* Some tell the patches of the position table, which is a square, in place of an image size. */
+/* Some classes have the number of patches of a square position table instead of an image size. */
 static rvit_status read_num_patches(const rvit_config_reader *r, const rvit_json *vision, const rvit_model_type *type)
 {
     char where[RVIT_FACT_WHERE];
@@ -84,7 +84,7 @@ static rvit_status read_num_patches(const rvit_config_reader *r, const rvit_json
     while (edge < 1 << 12 && edge * edge < n)
         edge++;
     if (edge * edge != n)
-        return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is %d, expected a square", r->path, r->section, field, (int)n);
+        return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is %d, expected a square number", r->path, r->section, field, (int)n);
     const double patch = r->facts->of[RVIT_FACT_PATCH].given ? r->facts->of[RVIT_FACT_PATCH].value[0] : type->patch;
     const double size[2] = {(double)edge * patch, (double)edge * patch};
     rvit_facts_set_several(r->facts, RVIT_FACT_IMAGE, size, 2, rvit_config_where_default(r, vision, field, where));
@@ -102,7 +102,7 @@ static rvit_status read_common(const rvit_config_reader *r, const rvit_json *vis
         {"num_attention_heads", RVIT_FACT_HEADS}, {"num_channels", RVIT_FACT_CHANNELS},    {"in_chans", RVIT_FACT_CHANNELS},
         {"patch_size", RVIT_FACT_PATCH},          {"spatial_patch_size", RVIT_FACT_PATCH}, {"num_register_tokens", RVIT_FACT_REGISTERS}};
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
-        /* DINOv2's class has a mlp_ratio; an intermediate_size in its file means nothing to it. */
+        /* DINOv2's class has mlp_ratio and ignores an intermediate_size in its file. */
         if (type->mlp == 0 && integers[i].fact == RVIT_FACT_MLP)
             continue;
         if (integers[i].fact == RVIT_FACT_REGISTERS && !type->registers)
@@ -111,7 +111,7 @@ static rvit_status read_common(const rvit_config_reader *r, const rvit_json *vis
     }
     RVIT_TRY(read_num_patches(r, vision, type));
     if (type->read != NULL)
-        return RVIT_OK; /* such classes have neither */
+        return RVIT_OK; /* such classes have no image_size and no eps */
     RVIT_TRY(rvit_config_size_fact(r, vision, "image_size", RVIT_FACT_IMAGE));
     return rvit_config_number_fact(r, vision, type->rms_norm ? "rms_norm_eps" : "layer_norm_eps", RVIT_FACT_EPS);
 }
@@ -140,7 +140,7 @@ static rvit_status read_special(const rvit_config_reader *r, const rvit_json *vi
     return rvit_config_activation_fact(r, vision, "hidden_act", RVIT_FACT_ACTIVATION);
 }
 
-/* The class of a classifier on top may pool in its own way; the weights say whether there is one. */
+/* A classifier class may pool in its own way. The weights show whether there is a head. */
 static rvit_status read_classes(const rvit_config_reader *r, const rvit_json *root)
 {
     char where[RVIT_FACT_WHERE];
@@ -176,7 +176,7 @@ rvit_status rvit_config_hf(const rvit_config_reader *reader, const rvit_json *ro
         if (own != NULL && type == NULL)
             type = rvit_model_type_find(own, 0);
         if (own != NULL && type == NULL)
-            type = rvit_model_type_find(own, 1); /* older files name both alike */
+            type = rvit_model_type_find(own, 1); /* older files use the outer name for both */
     } else {
         vision = root;
         if (type == NULL)
@@ -185,7 +185,7 @@ rvit_status rvit_config_hf(const rvit_config_reader *reader, const rvit_json *ro
     if (type == NULL) {
         char shown[SHOWN_NAME];
         rvit_printable(shown, sizeof shown, own != NULL ? own : name);
-        rvit_unsupported_add(r.unsupported, "%s: model_type '%s' is not known here", r.name, shown);
+        rvit_unsupported_add(r.unsupported, "%s: model_type '%s' is not supported", r.name, shown);
         return RVIT_OK;
     }
     RVIT_TRY(read_classes(reader, root));

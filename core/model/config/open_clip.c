@@ -9,7 +9,7 @@
 
 enum { SHOWN_NAME = 64 };
 
-/* The tower is open_clip's own. Fields that are in none of the lists may change anything. */
+/* open_clip's own vision encoder. A field that is not in the list may change the computation. */
 static rvit_status read_encoder(const rvit_config_reader *r, const rvit_json *vision, int32_t quick)
 {
     static const char *const known[] = {"layers",     "width",     "head_width",    "patch_size",
@@ -26,7 +26,7 @@ static rvit_status read_encoder(const rvit_config_reader *r, const rvit_json *vi
     RVIT_TRY(rvit_config_integer(r, vision, "width", 1, 1 << 20, &width));
     RVIT_TRY(rvit_config_integer(r, vision, "head_width", 1, 1 << 16, &head_width));
     if (width > 0 && width % head_width != 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: %shead_width is %lld, which does not divide the width %lld", r->path, r->section,
+        return rvit_fail(RVIT_BAD_FILE, "%s: %shead_width is %lld, expected a divisor of the width %lld", r->path, r->section,
                          (long long)head_width, (long long)width);
     if (width > 0)
         rvit_facts_set(r->facts, RVIT_FACT_HEADS, (double)(width / head_width), rvit_config_where(r, "head_width", where));
@@ -36,7 +36,7 @@ static rvit_status read_encoder(const rvit_config_reader *r, const rvit_json *vi
     RVIT_TRY(rvit_config_size_fact(r, vision, "image_size", RVIT_FACT_IMAGE));
     snprintf(where, sizeof where, "%s: model_cfg.quick_gelu", r->name);
     rvit_facts_set(r->facts, RVIT_FACT_ACTIVATION, quick ? RVIT_ACTIVATION_QUICK_GELU : RVIT_ACTIVATION_GELU, where);
-    snprintf(where, sizeof where, "%s: what open_clip's own towers are", r->name);
+    snprintf(where, sizeof where, "%s: true of all open_clip vision encoders", r->name);
     rvit_facts_set(r->facts, RVIT_FACT_EPS, 1e-5, where);
     rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_CLS, where);
     rvit_facts_set(r->facts, RVIT_FACT_POSITION, RVIT_POSITION_TABLE, where);
@@ -48,7 +48,7 @@ static rvit_status read_encoder(const rvit_config_reader *r, const rvit_json *vi
     return RVIT_OK;
 }
 
-/* The tower is one of timm's, which has no use for quick_gelu. */
+/* A timm vision encoder, which ignores quick_gelu. */
 static rvit_status read_timm_encoder(const rvit_config_reader *r, const rvit_json *vision, const char *architecture)
 {
     char where[RVIT_FACT_WHERE], shown[SHOWN_NAME];
@@ -73,7 +73,7 @@ static rvit_status read_preprocessing(const rvit_config_reader *reader, const rv
     RVIT_TRY(rvit_config_colours_fact(&r, cfg, "std", 1e-3, RVIT_FACT_STD));
     RVIT_TRY(rvit_config_string(&r, cfg, "interpolation", &name));
     RVIT_TRY(rvit_config_string(&r, cfg, "resize_mode", &mode));
-    /* Absent, these are open_clip's defaults. */
+    /* With open_clip's defaults for absent fields. */
     rvit_facts_set(r.facts, RVIT_FACT_FILTER,
                    name == NULL || strcmp(name, "bicubic") == 0 ? RVIT_FILTER_BICUBIC
                    : strcmp(name, "bilinear") == 0              ? RVIT_FILTER_BILINEAR

@@ -1,4 +1,4 @@
-/* How pictures are prepared, as Hugging Face's preprocessor_config.json tells it: transformers 5, whose processors run on torchvision. */
+/* Hugging Face's preprocessor_config.json: how images are prepared by transformers 5, whose processors run on torchvision. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +30,7 @@ enum { SHOWN_NAME = 40 };
         0.26862954, 0.26130258, 0.27577711 \
     }
 
-/* A class of transformers, and what it takes for fields that are absent. */
+/* A processor class of transformers, with its defaults for absent fields. */
 static const struct rvit_processor_class {
     const char *name;
     rvit_processor processor;
@@ -38,9 +38,9 @@ static const struct rvit_processor_class {
     double mean[3], std[3];
     int32_t edge;
     int32_t crop;      /* 0: none */
-    int32_t shortest;  /* 1: a size of one number is that of the shorter edge, not of both */
-    int32_t patches;   /* NaFlex: the most of a picture, whose size follows; else 0 */
-    int64_t pixels[2]; /* at least and at most, where a picture's size follows from its own; 0: it does not */
+    int32_t shortest;  /* 1: a size of one number is the shorter edge, not both */
+    int32_t patches;   /* NaFlex: the maximum of an image, from which its size follows; else 0 */
+    int64_t pixels[2]; /* the minimum and maximum of an image that keeps its aspect ratio; 0: it does not */
 } classes[] = {
     {"ViT", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 224, 0, 0, 0, {0, 0}},
     {"DeiT", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 256, 224, 0, 0, {0, 0}},
@@ -64,7 +64,7 @@ const struct rvit_processor_class *rvit_processor_of_model(const char *model_typ
     return NULL;
 }
 
-/* "CLIP" of "CLIPImageProcessorFast" and "CLIPFeatureExtractor". *out stays where no class is named. */
+/* Finds "CLIP" for "CLIPImageProcessorFast" and "CLIPFeatureExtractor". If no class is named, *out does not change. */
 static rvit_status find_class(const rvit_config_reader *r, const rvit_json *root, const char **out_name,
                               const struct rvit_processor_class **out)
 {
@@ -83,7 +83,7 @@ static rvit_status find_class(const rvit_config_reader *r, const rvit_json *root
     return RVIT_OK;
 }
 
-/* Pictures are prepared in a way that is not known here. field: that tells so. */
+/* Images are prepared in an unsupported way. field: the field that says so. */
 static void set_other(const rvit_config_reader *r, const char *field, const char *text)
 {
     char where[RVIT_FACT_WHERE];
@@ -95,7 +95,6 @@ static void set_other(const rvit_config_reader *r, const char *field, const char
     snprintf(fit->text, sizeof fit->text, "%s", text);
 }
 
-/* Colours are scaled to 0..1, then normalised. */
 static rvit_status read_colours(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class)
 {
     char where[RVIT_FACT_WHERE], text[RVIT_FACT_TEXT];
@@ -105,8 +104,8 @@ static rvit_status read_colours(const rvit_config_reader *r, const rvit_json *ro
     RVIT_TRY(rvit_config_number(r, root, "rescale_factor", &factor));
     RVIT_TRY(rvit_config_bool(r, root, "do_normalize", &normalizes));
     if (!rescales)
-        set_other(r, "do_rescale", "colours are not scaled to 0..1");
-    snprintf(text, sizeof text, "colours are scaled by %.6g, not by 1/255", factor);
+        set_other(r, "do_rescale", "colours not scaled to 0..1");
+    snprintf(text, sizeof text, "colours scaled by %.6g instead of 1/255", factor);
     if (fabs(factor * 255 - 1) > 1e-6)
         set_other(r, "rescale_factor", text);
     if (!normalizes) {
@@ -120,13 +119,13 @@ static rvit_status read_colours(const rvit_config_reader *r, const rvit_json *ro
     RVIT_TRY(rvit_config_colours_fact(r, root, "image_std", 1e-3, RVIT_FACT_STD));
     if (class == NULL)
         return RVIT_OK;
-    snprintf(where, sizeof where, "%s: what %sImageProcessor takes", r->name, class->name);
+    snprintf(where, sizeof where, "%s: the default of %sImageProcessor", r->name, class->name);
     rvit_facts_set_several(r->facts, RVIT_FACT_MEAN, class->mean, 3, where);
     rvit_facts_set_several(r->facts, RVIT_FACT_STD, class->std, 3, where);
     return RVIT_OK;
 }
 
-/* Pillow's numbers of its filters. */
+/* Filters have Pillow's numbers. */
 static rvit_status read_filter(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class)
 {
     static const char *const others[] = {"nearest", "Lanczos", NULL, NULL, "box", "Hamming"};
@@ -142,18 +141,18 @@ static rvit_status read_filter(const rvit_config_reader *r, const rvit_json *roo
         if (others[filter] != NULL)
             snprintf(r->facts->of[RVIT_FACT_FILTER].text, RVIT_FACT_TEXT, "%s", others[filter]);
     } else if (class != NULL) {
-        snprintf(where, sizeof where, "%s: what %sImageProcessor takes", r->name, class->name);
+        snprintf(where, sizeof where, "%s: the default of %sImageProcessor", r->name, class->name);
         rvit_facts_set(r->facts, RVIT_FACT_FILTER, class->filter, where);
     }
     return RVIT_OK;
 }
 
-/* What pictures are resized to, and what is cut out of them. 0: not told. */
+/* The size of images after resizing, and of the crop. 0: not set. */
 struct sizes {
-    int64_t shortest;        /* of the shorter edge */
+    int64_t shortest;        /* the shorter edge */
     double both[2], crop[2]; /* height, width */
     int32_t resizes, crops;
-    const char *unknown; /* a field of "size" that stands for something else */
+    const char *unknown; /* "size" if it has an unknown field; NULL: it has none */
 };
 
 static rvit_status read_size(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class,
@@ -198,7 +197,7 @@ static rvit_status read_crop(const rvit_config_reader *r, const rvit_json *root,
     return RVIT_OK;
 }
 
-/* Each picture is squashed to a size of its own, of so many pixels. */
+/* Each image is resized to a size of its own that has so many pixels. */
 static rvit_status read_pixels(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class)
 {
     static const double whole[3] = {1, 0, 0};
@@ -220,7 +219,7 @@ static rvit_status read_pixels(const rvit_config_reader *r, const rvit_json *roo
     RVIT_TRY(rvit_config_integer(r, root, "min_pixels", 1, limit, &least));
     RVIT_TRY(rvit_config_integer(r, root, "max_pixels", 1, limit, &most));
     if (least > most)
-        return rvit_fail(RVIT_BAD_FILE, "%s: pictures have at least %lld pixels and at most %lld", r->path, (long long)least,
+        return rvit_fail(RVIT_BAD_FILE, "%s: the minimum of %lld pixels exceeds the maximum of %lld", r->path, (long long)least,
                          (long long)most);
     rvit_config_where(r, "size", where);
     rvit_facts_set_several(r->facts, RVIT_FACT_PIXELS, (double[]){(double)least, (double)most}, 2, where);
@@ -245,13 +244,13 @@ static void set_fit(const rvit_config_reader *r, const struct sizes *sizes, cons
     if (!sizes->resizes)
         set_other(r, "do_resize", "not resized");
     else if (sizes->unknown != NULL)
-        set_other(r, sizes->unknown, "by a rule that is not known here");
+        set_other(r, sizes->unknown, "by an unsupported rule");
     else if (class != NULL && class->processor == RVIT_PROCESSOR_HF_FLOAT && (sizes->crops || sizes->shortest > 0))
         set_other(r, sizes->crops ? "do_center_crop" : "size.shortest_edge", "not squashed, in float32");
     else if (sizes->shortest > 0 && !sizes->crops)
         set_other(r, "size.shortest_edge", "shorter edge, no crop");
     else if (squashes && sizes->crops && sizes->both[0] * sizes->crop[1] != sizes->both[1] * sizes->crop[0])
-        set_other(r, "crop_size", "cut to another shape");
+        set_other(r, "crop_size", "cropped to another aspect ratio");
     if (r->facts->of[RVIT_FACT_FIT].given || (!squashes && sizes->shortest == 0))
         return;
     rvit_facts_set(r->facts, RVIT_FACT_FIT, squashes ? RVIT_FIT_SQUASH : RVIT_FIT_CROP,
@@ -259,34 +258,34 @@ static void set_fit(const rvit_config_reader *r, const struct sizes *sizes, cons
     if (sizes->crops)
         set_crop(r, sizes, squashes ? sizes->both[0] : (double)sizes->shortest);
     else
-        rvit_facts_set(r->facts, RVIT_FACT_CROP, 1, where); /* no weaker file may cut */
+        rvit_facts_set(r->facts, RVIT_FACT_CROP, 1, where); /* less trusted files must not add a crop */
     rvit_facts_set_several(r->facts, RVIT_FACT_PROCESSED, made, 2, rvit_config_where(r, sizes->crops ? "crop_size" : "size", where));
 }
 
-/* NaFlex: both edges are resized to whole patches, as many as max_num_patches allows. */
+/* NaFlex resizes both edges to whole patches, as many as max_num_patches allows. */
 static rvit_status read_patches(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class,
                                 const struct sizes *sizes)
 {
     char where[RVIT_FACT_WHERE];
     int64_t most = class->patches;
-    /* Patches of a size that is not the model's are a contradiction, which is found when the tensors are known. */
+    /* A patch size that differs from the model's is found when the tensors are known. */
     RVIT_TRY(rvit_config_integer_fact(r, root, "patch_size", RVIT_FACT_PATCH));
     RVIT_TRY(rvit_config_integer(r, root, "max_num_patches", 1, 1 << 20, &most));
     if (!sizes->resizes)
         set_other(r, "do_resize", "not resized");
     else if (rvit_config_get(root, "size") != NULL)
-        set_other(r, "size", "a size beside max_num_patches");
+        set_other(r, "size", "both a size and max_num_patches");
     else if (sizes->crops)
-        set_other(r, "do_center_crop", "a crop beside max_num_patches");
+        set_other(r, "do_center_crop", "both a crop and max_num_patches");
     if (r->facts->of[RVIT_FACT_FIT].given)
         return RVIT_OK;
     if (rvit_config_get(root, "max_num_patches") != NULL)
         rvit_config_where(r, "max_num_patches", where);
     else
-        snprintf(where, sizeof where, "%s: what %sImageProcessor takes", r->name, class->name);
+        snprintf(where, sizeof where, "%s: the default of %sImageProcessor", r->name, class->name);
     rvit_facts_set(r->facts, RVIT_FACT_MAX_PATCHES, (double)most, where);
     rvit_facts_set(r->facts, RVIT_FACT_FIT, RVIT_FIT_SQUASH, where);
-    rvit_facts_set(r->facts, RVIT_FACT_CROP, 1, where); /* no weaker file may cut */
+    rvit_facts_set(r->facts, RVIT_FACT_CROP, 1, where); /* less trusted files must not add a crop */
     return RVIT_OK;
 }
 
@@ -308,10 +307,10 @@ rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_jso
     if (class == NULL || class->patches == 0)
         RVIT_TRY(read_size(r, root, class, &sizes));
     RVIT_TRY(read_crop(r, root, class, &sizes));
-    /* A class that is not in the list may do anything with these fields. */
+    /* A class that is not in the list may use these fields in any way. */
     if (name != NULL && class == NULL) {
         rvit_printable(shown, sizeof shown, name);
-        snprintf(text, sizeof text, "by %s, not known here", shown);
+        snprintf(text, sizeof text, "by %s, which is unsupported", shown);
         set_other(r, name[0] == 0 || strstr(name, "Extractor") != NULL ? "feature_extractor_type" : "image_processor_type", text);
     }
     if (class != NULL && class->patches > 0)

@@ -1,5 +1,5 @@
-/* What configs say of quantised weights. Which layers have 8 bits, and with what scales, the tensors tell (quantized_tensors.h); here what
-   they mean is found to be known. */
+/* Checks that the quantization in a config is supported. The tensors show which layers have 8 bits, and their scales
+   (quantized_tensors.h). */
 #include <string.h>
 
 #include "core/base/printable.h"
@@ -12,7 +12,7 @@ static const char *const methods[] = {"compressed-tensors", "modelopt"};
 static const char *const formats[] = {"float-quantized", "int-quantized", "naive-quantized", "dense"};
 static const char *const algorithms[] = {"FP8", "FP8_PER_CHANNEL_PER_TOKEN"};
 
-/* Notes a value that is none of those known. */
+/* Adds a reason if the field has an unknown value. */
 static rvit_status check_name(const rvit_config_reader *r, const rvit_json *object, const char *field, const char *const *known, int n)
 {
     char where[RVIT_FACT_WHERE], shown[SHOWN_NAME];
@@ -24,7 +24,7 @@ static rvit_status check_name(const rvit_config_reader *r, const rvit_json *obje
         if (strcmp(known[i], name) == 0)
             return RVIT_OK;
     rvit_printable(shown, sizeof shown, name);
-    rvit_unsupported_add(r->unsupported, "%s is '%s', which is not known here", rvit_config_where(r, field, where), shown);
+    rvit_unsupported_add(r->unsupported, "%s is '%s', which is not supported", rvit_config_where(r, field, where), shown);
     return RVIT_OK;
 }
 

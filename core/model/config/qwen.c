@@ -1,11 +1,11 @@
-/* The vision_config of Qwen2.5-VL and Qwen3-VL: what the fields of other towers do not tell. */
+/* The vision_config of Qwen2.5-VL and Qwen3-VL: the fields that other vision encoders lack. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/base/status.h"
 #include "core/model/config/model_type.h"
 
-/* A list of block numbers into a fact; absent: usual. */
+/* Sets a fact to a list of block numbers; usual: the default. */
 static rvit_status read_blocks(const rvit_config_reader *r, const rvit_json *vision, const char *field, const rvit_block_list *usual,
                                rvit_fact fact)
 {
@@ -20,7 +20,7 @@ static rvit_status read_blocks(const rvit_config_reader *r, const rvit_json *vis
     if (value->type != RVIT_JSON_ARRAY)
         return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is not a list of blocks", r->path, r->section, field);
     if (value->n > RVIT_BLOCK_LIST)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s%s lists %d blocks, more than %d are not supported", r->path, r->section, field,
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s%s lists %d blocks, but at most %d are supported", r->path, r->section, field,
                          (int)value->n, RVIT_BLOCK_LIST);
     for (const rvit_json *item = rvit_json_first(value); item != NULL; item = rvit_json_next(value, item)) {
         if (item->type != RVIT_JSON_INTEGER || item->integer < 0 || item->integer > 1 << 20)
@@ -40,7 +40,7 @@ static rvit_status read_number(const rvit_config_reader *r, const rvit_json *vis
     return RVIT_OK;
 }
 
-/* Lines and columns as they are, whatever the grid. */
+/* Rotary coordinates are the line and the column, independent of the grid. */
 static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const char *model_type)
 {
     char where[RVIT_FACT_WHERE];
@@ -79,7 +79,7 @@ rvit_status rvit_config_qwen(const rvit_config_reader *r, const rvit_json *visio
     if (type->window > 0) {
         RVIT_TRY(read_number(r, vision, "window_size", type->window, RVIT_FACT_WINDOW));
         RVIT_TRY(read_blocks(r, vision, "fullatt_block_indexes", &type->full_blocks, RVIT_FACT_FULL_BLOCKS));
-        rvit_facts_set_several(r->facts, RVIT_FACT_IMAGE, any, 2, "any: this sets the default of a session's capacity alone");
+        rvit_facts_set_several(r->facts, RVIT_FACT_IMAGE, any, 2, "any; this is only the default of a session's capacity");
     } else {
         rvit_facts_set(r->facts, RVIT_FACT_WINDOW, 0, where);
     }

@@ -35,7 +35,7 @@ static rvit_status bad(const rvit_config_reader *r, const char *field, const cha
     return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is not %s", r->path, r->section, field, expected);
 }
 
-/* Some writers give integers as 16.0. */
+/* Some writers write integers as 16.0. */
 static int is_number(const rvit_json *value, double *out)
 {
     if (value->type != RVIT_JSON_INTEGER && value->type != RVIT_JSON_REAL)
@@ -54,7 +54,7 @@ rvit_status rvit_config_integer(const rvit_config_reader *r, const rvit_json *ob
     if (!is_number(value, &number) || number != floor(number))
         return bad(r, field, "an integer");
     if (number < (double)least || number > (double)most)
-        return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is %.9g, expected %lld to %lld", r->path, r->section, field, number, (long long)least,
+        return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is %.9g, expected %lld..%lld", r->path, r->section, field, number, (long long)least,
                          (long long)most);
     *out = (int64_t)number;
     return RVIT_OK;
@@ -121,7 +121,7 @@ rvit_status rvit_config_size(const rvit_config_reader *r, const rvit_json *objec
         height = rvit_json_get(value, "height");
         width = rvit_json_get(value, "width");
     } else if (value->type == RVIT_JSON_ARRAY) {
-        /* [height, width], or with the channels before them. */
+        /* [height, width] or [channels, height, width]. */
         const rvit_json *first = rvit_json_first(value);
         if (value->n < 1 || value->n > 3)
             return bad(r, field, "a size in pixels");
@@ -203,7 +203,7 @@ rvit_status rvit_config_word_fact(const rvit_config_reader *r, const rvit_json *
         return RVIT_OK;
     }
     rvit_printable(shown, sizeof shown, word);
-    rvit_unsupported_add(r->unsupported, "%s is '%s', which is not known here", where, shown);
+    rvit_unsupported_add(r->unsupported, "%s is '%s', which is not supported", where, shown);
     rvit_facts_set_text(r->facts, fact, shown, where);
     return RVIT_OK;
 }
@@ -231,5 +231,5 @@ void rvit_config_not_understood(const rvit_config_reader *r, const char *field)
 {
     char shown[SHOWN_NAME];
     rvit_printable(shown, sizeof shown, field);
-    rvit_unsupported_add(r->unsupported, "%s: %s%s is not understood", r->name, r->section, shown);
+    rvit_unsupported_add(r->unsupported, "%s: %s%s is not supported", r->name, r->section, shown);
 }

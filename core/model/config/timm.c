@@ -38,7 +38,7 @@ static rvit_status read_pooling(const rvit_config_reader *r, const rvit_json *ob
     return rvit_config_word_fact(r, object, "global_pool", RVIT_FACT_POOLING, words, 1);
 }
 
-/* EVA's gated MLP has SiLU, whatever act_layer says. */
+/* EVA's gated MLP always uses SiLU, even if act_layer differs. */
 static rvit_status read_gate(const rvit_config_reader *r, const rvit_json *args)
 {
     char where[RVIT_FACT_WHERE];
@@ -52,7 +52,6 @@ static rvit_status read_gate(const rvit_config_reader *r, const rvit_json *args)
     return RVIT_OK;
 }
 
-/* Rotary positions. */
 static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *args)
 {
     static const rvit_config_word orders[] = {{"ij", RVIT_ROPE_YX}, {"xy", RVIT_ROPE_XY}, {NULL, 0}};
@@ -74,24 +73,24 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *a
     return rvit_config_word_fact(r, args, "rope_type", RVIT_FACT_ROPE_COORDINATES, coordinates, 0);
 }
 
-/* Whether there is a part: a boolean, or of layer scale the number that it begins with, or null. timm has a rule of its own for an fc_norm
-   of null, which is that for none at all. */
+/* Whether a part exists: a boolean; for layer scale, its initial value or null. A null fc_norm is timm's default, the same as an absent
+   one. */
 static rvit_status read_part(const rvit_config_reader *r, const rvit_json *args, const char *key, rvit_fact fact)
 {
     char where[RVIT_FACT_WHERE];
     const rvit_json *value = rvit_json_get(args, key);
-    int32_t there = -1;
+    int32_t present = -1;
     if (value == NULL || (value->type == RVIT_JSON_NULL && fact != RVIT_FACT_LAYER_SCALE))
         return RVIT_OK;
     if (fact == RVIT_FACT_LAYER_SCALE)
-        there = value->type == RVIT_JSON_INTEGER || value->type == RVIT_JSON_REAL;
+        present = value->type == RVIT_JSON_INTEGER || value->type == RVIT_JSON_REAL;
     else
-        RVIT_TRY(rvit_config_bool(r, args, key, &there));
-    rvit_facts_set(r->facts, fact, there, rvit_config_where(r, key, where));
+        RVIT_TRY(rvit_config_bool(r, args, key, &present));
+    rvit_facts_set(r->facts, fact, present, rvit_config_where(r, key, where));
     return RVIT_OK;
 }
 
-/* Arguments that override those of the architecture. One that is in none of the lists may change anything. */
+/* Arguments that override those of the architecture. One that is in none of the lists may change the computation. */
 static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_json *args)
 {
     static const rvit_config_word norms[] = {{"layernorm", 0}, {"rmsnorm", 1}, {NULL, 0}};
@@ -111,7 +110,7 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                                              {"fc_norm", RVIT_FACT_FC_NORM},         {"final_norm", RVIT_FACT_FINAL_NORM},
                                              {"pre_norm", RVIT_FACT_NORM_PRE},       {"qkv_bias", RVIT_FACT_QKV_BIAS},
                                              {"init_values", RVIT_FACT_LAYER_SCALE}, {NULL, 0}};
-    /* The tensors show these, they are read otherwise, or they only matter in training. */
+    /* Shown by the tensors, read elsewhere, or relevant only in training. */
     static const char *const others[] = {"img_size",
                                          "act_layer",
                                          "global_pool",
@@ -157,11 +156,11 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(read_gate(&r, args));
     RVIT_TRY(rvit_config_word_fact(&r, args, "norm_layer", RVIT_FACT_RMS_NORM, norms, 0));
     RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer", RVIT_FACT_ACTIVATION));
-    /* Not one of timm's: the Python package tells it of a module. */
+    /* Not a timm argument: the Python package writes it for a module. */
     RVIT_TRY(rvit_config_activation_fact(&r, args, "attn_pool_act_layer", RVIT_FACT_MAP_ACTIVATION));
     for (const rvit_config_word *field = parts; field->word != NULL; field++)
         RVIT_TRY(read_part(&r, args, field->word, (rvit_fact)field->value));
-    /* None of timm's either. */
+    /* Nor are these two. */
     RVIT_TRY(rvit_config_number_fact(&r, args, "norm_eps", RVIT_FACT_EPS));
     RVIT_TRY(rvit_config_word_fact(&r, args, "position", RVIT_FACT_POSITION, positions, 0));
     RVIT_TRY(read_pooling(&r, args));
@@ -173,7 +172,7 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     return RVIT_OK;
 }
 
-/* What is absent has timm's defaults. */
+/* With timm's defaults for absent fields. */
 static rvit_status read_filter(const rvit_config_reader *r, const rvit_json *object)
 {
     char where[RVIT_FACT_WHERE];
@@ -208,7 +207,7 @@ static rvit_status read_filter(const rvit_config_reader *r, const rvit_json *obj
     return RVIT_OK;
 }
 
-/* Weights that were trained with quick GELU lie under names that stand for the exact one. Notes and tags say so. */
+/* Some weights were trained with quick GELU although their architecture's name implies exact GELU; notes and tags say so. */
 static rvit_status read_notes(const rvit_config_reader *r, const rvit_json *cfg, const char *architecture)
 {
     char where[RVIT_FACT_WHERE];
@@ -230,8 +229,8 @@ static rvit_status read_notes(const rvit_config_reader *r, const rvit_json *cfg,
     return RVIT_OK;
 }
 
-/* timm's NaFlexViT are used with as many patches as their input size has: no file tells another number. */
-static void set_most_patches(const rvit_config_reader *r, const double size[2], const char *architecture)
+/* timm's NaFlexViT models are used with the number of patches of their input size; no file has another number. */
+static void set_max_patches(const rvit_config_reader *r, const double size[2], const char *architecture)
 {
     char where[RVIT_FACT_WHERE];
     const char *named = strstr(architecture, "_patch");
@@ -254,12 +253,12 @@ static rvit_status read_pretrained(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(rvit_config_colours_fact(&r, cfg, "std", 1e-3, RVIT_FACT_STD));
     RVIT_TRY(read_filter(&r, cfg));
     RVIT_TRY(rvit_config_size(&r, cfg, "input_size", size, &given));
-    /* Models trained further at another size keep the size of old: where it is a square, the tensors know better. */
+    /* Models fine-tuned at another size keep the old input_size; if it is square, the tensors are more trustworthy. */
     if (given)
         rvit_facts_set_several(r.facts, size[0] != size[1] ? RVIT_FACT_IMAGE : RVIT_FACT_INPUT, size, 2,
                                rvit_config_where(&r, "input_size", where));
     if (given)
-        set_most_patches(&r, size, architecture);
+        set_max_patches(&r, size, architecture);
     return read_notes(&r, cfg, architecture);
 }
 

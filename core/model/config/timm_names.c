@@ -6,7 +6,7 @@
 typedef enum colours { COLOURS_UNKNOWN, COLOURS_IMAGENET, COLOURS_HALF, COLOURS_CLIP } colours;
 
 typedef struct group {
-    int32_t dim, depth, patch_size, heads; /* 0: not told */
+    int32_t dim, depth, patch_size, heads; /* 0: unknown */
     rvit_activation activation;
     double eps;
     rvit_pooling pooling;
@@ -14,7 +14,7 @@ typedef struct group {
     int32_t rms_norm;
     rvit_block_kind block;
     colours colours;
-    const char *names; /* apart by spaces */
+    const char *names; /* separated by spaces */
 } group;
 
 /* clang-format off */
@@ -44,7 +44,7 @@ static const struct {
 #undef ROTARY
 };
 
-/* What is not as `usual`. */
+/* Parts that differ from `usual`. */
 static const struct {
     rvit_fact fact;
     int32_t value;
@@ -57,7 +57,7 @@ static const struct {
 #undef PART
 };
 
-/* How the position tables of NaFlexViTs are resampled. */
+/* How NaFlexViT position tables are resampled. */
 static const struct {
     rvit_resample how;
     int32_t aspect;
@@ -70,7 +70,7 @@ static const struct {
 #undef NAFLEX
 };
 
-/* Whose attention pooling reads prefix tokens too. */
+/* Models whose attention pooling reads prefix tokens too. */
 static const char prefix[] =
 #define NAFLEX(...)
 #undef PREFIX
@@ -133,7 +133,7 @@ static void set_group(rvit_facts *facts, const group *g, const char *where)
         if (extents[i].value > 0)
             rvit_facts_set(facts, extents[i].fact, extents[i].value, where);
     rvit_facts_set(facts, RVIT_FACT_ACTIVATION, g->activation, where);
-    /* All of timm's models with SiLU are gated, and no others. */
+    /* In timm a model is gated if and only if it uses SiLU. */
     rvit_facts_set(facts, RVIT_FACT_GATED, g->activation == RVIT_ACTIVATION_SILU, where);
     rvit_facts_set(facts, RVIT_FACT_EPS, g->eps, where);
     rvit_facts_set(facts, RVIT_FACT_POOLING, g->pooling, where);
@@ -143,7 +143,7 @@ static void set_group(rvit_facts *facts, const group *g, const char *where)
     set_colours(facts, g->colours, where);
 }
 
-/* What follows the name in a list, " ", "@" or the end; NULL: it is not in it. */
+/* The text after the name in a list: " ", "@" or the end; NULL: the name is not in the list. */
 static const char *find_in(const char *list, const char *name, size_t length)
 {
     for (const char *at = list; *at != '\0';) {
@@ -156,8 +156,8 @@ static const char *find_in(const char *list, const char *name, size_t length)
     return NULL;
 }
 
-/* What tensors show, unless a file has lost them or the model was made with other arguments. Whether there is a norm of what is pooled
-   follows from the pooling: of one that the caller gave, or of another than the name's, it is not known. */
+/* Parts that tensors show too; a difference means that a file lost them or that the model has other arguments. Whether there is a norm
+   after pooling depends on the pooling, so it is known only if the pooling is the name's and not set by the caller. */
 static void set_parts(rvit_facts *facts, const group *g, const char *name, size_t length, const char *where)
 {
     static const struct {
@@ -186,8 +186,8 @@ static void set_resampling(rvit_facts *facts, const char *name, size_t length, c
         }
 }
 
-/* Attention pooling of timm's EVA class, which has heads of its own and the exact GELU and reads all rows; that of others is as their
-   blocks, and reads the patches. */
+/* Attention pooling in timm's EVA class has its own number of heads and exact GELU, and reads all rows. In other classes it has those of
+   the blocks, and reads the patches. */
 static void set_map(rvit_facts *facts, const char *name, size_t length, const char *where)
 {
     int32_t heads = 0, own = 0;
