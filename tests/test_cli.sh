@@ -709,9 +709,9 @@ expect 0 classify "$model" "$cat" --backend cpu --dtype fp8 --top 1
 out '^device +cpu 0: .*, fp8$'
 out 'cat$'
 expect 0 classify "$model" "$cat" --backend cpu --tier scalar --dtype auto --top 1 --json
-err '^--dtype auto: f32, because the device multiplies no 8 bits faster$'
+err '^--dtype auto: f32, because 8-bit GEMMs are not faster on this device$'
 json dtype f32
-json dtype_reason 'the device multiplies no 8 bits faster'
+json dtype_reason '8-bit GEMMs are not faster on this device'
 expect 0 bench "$model" --backend cpu --dtype int8 --batches 1 --seconds 0.01 --json
 json dtype int8
 # Every policy, in types of fewer bits: what is decided otherwise than in f32 is a near-tie. ats keeps other tokens on most images.

@@ -47,7 +47,7 @@ for dtype in int8 fp8; do
     done
 done
 expect 3 classify "$folder/fp8.safetensors" "$cat" --backend cpu --dtype int8
-err 'its blocks are fp8, but quantization is int8: expected fp8 or none'
+err 'its weights are fp8, but quantization is int8, expected fp8 or none'
 expect 0 quantize "$model" --output "$folder/text.safetensors" --calibrate "$cat" --backend cpu
 out '^dtype +int8, inputs with a scale for each row$'
 logits "$folder/text.safetensors" int8 calibrated

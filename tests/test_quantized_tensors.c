@@ -257,7 +257,7 @@ static void files_say_what_is_quantised(void **state)
     free(scale);
     rvit_model_destroy(m);
     drop_name("blocks.0.mlp.fc1_g.input_scale");
-    expect_status_of(create(RVIT_QUANTIZATION_INT8, &m), RVIT_BAD_FILE, "1 parts have an input_scale, and 1 have none");
+    expect_status_of(create(RVIT_QUANTIZATION_INT8, &m), RVIT_BAD_FILE, "has an input_scale for 1 parts, but none for 1");
 }
 
 static void expect_scale(const char *name, float value, const char *word)
@@ -312,9 +312,9 @@ static void bad_files(void **state)
     expect_bad(NULL, RVIT_BAD_FILE, "unknown tensor 'blocks.0.mlp.fc1.weight_scale'");
     rvit_model *m = NULL;
     build_bytes("F8_E4M3", OF_ROWS);
-    expect_status_of(create(RVIT_QUANTIZATION_INT8, &m), RVIT_UNSUPPORTED, "its blocks are fp8, but quantization is int8: expected fp8");
+    expect_status_of(create(RVIT_QUANTIZATION_INT8, &m), RVIT_UNSUPPORTED, "its weights are fp8, but quantization is int8, expected fp8");
     build_bytes("I8", OF_ROWS);
-    expect_status_of(create(RVIT_QUANTIZATION_FP8, &m), RVIT_UNSUPPORTED, "its blocks are int8, but quantization is fp8: expected int8");
+    expect_status_of(create(RVIT_QUANTIZATION_FP8, &m), RVIT_UNSUPPORTED, "its weights are int8, but quantization is fp8, expected int8");
 }
 
 static void quantization_config(const char *fields)
@@ -375,14 +375,14 @@ static void updates(void **state)
         assert_int_equal(update(m), RVIT_OK);
         expect_same_weights(m, wanted);
         drop_name("blocks.1.mlp.fc2.input_scale");
-        expect_status_of(update(same), RVIT_INVALID_ARGUMENT, "the inputs of fc2 of block 1 have another kind of scale");
+        expect_status_of(update(same), RVIT_INVALID_ARGUMENT, "the kind of input scale of fc2 of block 1 differs");
         build(&scratch, &small_geometry, "F32");
-        expect_status_of(update(same), RVIT_INVALID_ARGUMENT, "the inputs of qkv of block 0 have another kind of scale");
+        expect_status_of(update(same), RVIT_INVALID_ARGUMENT, "the kind of input scale of qkv of block 0 differs");
         build(&scratch, &small_geometry, "F32");
         make_bytes(get(&scratch, "blocks.0.mlp.fc1.weight"), byte_dtypes[k], INPUTS);
-        expect_status_of(update(same), RVIT_INVALID_ARGUMENT, "rvit_model_update: qkv of block 0 is f32 with the checkpoint");
+        expect_status_of(update(same), RVIT_INVALID_ARGUMENT, "rvit_model_update: qkv of block 0 is f32 in the checkpoint");
         build_bytes(byte_dtypes[1 - k], INPUTS);
-        expect_status_of(update(same), RVIT_UNSUPPORTED, "its blocks are");
+        expect_status_of(update(same), RVIT_UNSUPPORTED, "its weights are");
         rvit_model_destroy(same);
     }
     build(&scratch, &small_geometry, "F32");

@@ -1,4 +1,4 @@
-/* Weights in the order that the device's kernels read them. */
+/* Brings weights into the order in which the device's kernels read them. */
 #include "core/weights/model.h"
 
 #include "core/contract/backend.h"
@@ -19,11 +19,11 @@ static rvit_status arrange(rvit_stream *stream, rvit_view weight, rvit_dtype dty
 
 rvit_status rvit_model_arrange(rvit_model *model, rvit_stream *stream)
 {
-    const int32_t parts = rvit_model_patch_split(model), dim = model->info.dim;
+    const int32_t split = rvit_model_patch_split(model), dim = model->info.dim;
     if (model->device->api->arrange_weight == NULL)
         return RVIT_OK;
-    RVIT_TRY(arrange(stream, model->patch_weight, model->dtype, parts * rvit_model_patch_width(model), dim, 0, &model->patch_arranged));
-    RVIT_TRY(arrange(stream, model->row_weight, model->dtype, parts * rvit_model_row_width(model), dim, 0, &model->row_arranged));
+    RVIT_TRY(arrange(stream, model->patch_weight, model->dtype, split * rvit_model_patch_width(model), dim, 0, &model->patch_arranged));
+    RVIT_TRY(arrange(stream, model->row_weight, model->dtype, split * rvit_model_row_width(model), dim, 0, &model->row_arranged));
     for (int32_t b = 0; b < model->info.depth; b++)
         for (rvit_block_linear i = 0; i < RVIT_N_BLOCK_LINEARS; i++) {
             rvit_linear_weights *w = &model->blocks[b].linears[i];

@@ -1,4 +1,4 @@
-/* The blocks' layers that a checkpoint stores in 8 bits, and the scales that it gives them. */
+/* Finds the layers of blocks that a checkpoint stores in 8 bits, and reads their scales. */
 #include <math.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "core/model/checkpoint.h"
 #include "core/weights/file_scales.h"
 
-/* The layer's parts that are bytes. */
+/* Counts the quantized parts of a layer and lists their names; *out_n: all its parts. */
 static int quantized_parts(const rvit_vit_config *config, const rvit_tensor_set *set, int32_t block, rvit_block_linear linear, int *out_n,
                            char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE])
 {
@@ -29,7 +29,7 @@ int rvit_file_layer_is_quantized(const rvit_checkpoint *checkpoint, int32_t bloc
     return quantized_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) == n;
 }
 
-/* What the parts say of their inputs, which are the same: the largest scale, so that nothing is cut off. */
+/* The parts share their input, so take the largest of their scales: nothing saturates. */
 static rvit_status input_scale(const rvit_checkpoint *checkpoint, int n, char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE], float *out_scale)
 {
     int n_given = 0;
@@ -42,11 +42,11 @@ static rvit_status input_scale(const rvit_checkpoint *checkpoint, int n, char na
     }
     if (n_given == 0 || n_given == n)
         return RVIT_OK;
-    return rvit_fail(RVIT_BAD_FILE, "%s: of the layer of '%s' %d parts have an input_scale, and %d have none",
+    return rvit_fail(RVIT_BAD_FILE, "%s: the layer of '%s' has an input_scale for %d parts, but none for %d",
                      rvit_tensor_set_path(checkpoint->tensors), names[0], n_given, n - n_given);
 }
 
-/* Whether all rows have one scale. */
+/* Whether all rows share one scale. */
 static rvit_status has_one_scale(const rvit_checkpoint *checkpoint, rvit_block_linear linear, int n,
                                  char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE], int32_t *out)
 {
@@ -74,7 +74,7 @@ rvit_status rvit_file_scales_of(const rvit_checkpoint *checkpoint, int32_t block
     return input_scale(checkpoint, n, names, &out->input);
 }
 
-/* A layer scale is folded into the rows' scales, its sign into their bytes. Rows that it makes tiny are zeros, of whatever scale. */
+/* Folds a layer scale into the rows' scales; its sign goes into the quantized values. Rows that become tiny are zeros, of any scale. */
 static rvit_status fold_layer_scale(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *scales)
 {
     const int64_t dim = l->model->info.dim;
@@ -89,7 +89,7 @@ static rvit_status fold_layer_scale(const rvit_weights_loader *l, int32_t block,
     return RVIT_OK;
 }
 
-/* Rows as the model has them (load_block.c): queries' and keys' for rotated halves, those of gate and values in turn. */
+/* Reorders the scales as load_block.c reorders the rows: queries and keys for rotation by halves, gate and values interleaved. */
 static void rearrange(const rvit_weights_loader *l, rvit_block_linear linear, int64_t rows, float *scales)
 {
     const rvit_model_info *info = &l->model->info;
@@ -101,7 +101,7 @@ static void rearrange(const rvit_weights_loader *l, rvit_block_linear linear, in
         return;
     for (int64_t row = 0; row < width; row++)
         for (int64_t part = 0; part < parts; part++)
-            scales[row * parts + part] = l->more[row < mlp ? part * mlp + row : 0]; /* rows of padding: any */
+            scales[row * parts + part] = l->more[row < mlp ? part * mlp + row : 0]; /* padding rows: any scale */
 }
 
 rvit_status rvit_file_weight_scales(const rvit_weights_loader *l, int32_t block, rvit_block_linear linear, float *scales)

@@ -1,10 +1,9 @@
-/* What float16 has to hold of a model: the most that an activation which is stored in 16 bits can reach, whatever the image. The residual
-   stream, norms, softmax and sums are float32; stored are what comes out of a norm, and what a product makes of that. A norm gives rows
-   of a length that is known, sqrt(n) before gamma and beta, so that its weights bound its outputs and, by Cauchy and Schwarz, those of
-   the product behind it. Attention mixes values and exceeds none of them, and no activation exceeds its input. So a model within the bound
-   overflows on no image.
+/* Bounds the activations that a model stores in 16 bits, for any image. The residual stream, norms, softmax and sums are float32; stored
+   are the outputs of norms and of the GEMMs after them. Rows of a norm have the known length sqrt(n) before gamma and beta, so its weights
+   bound its outputs and, by Cauchy-Schwarz, those of the GEMM after it. Attention averages values, and no activation function exceeds its
+   input. So a model within float16's range never overflows.
 
-   Of DynamicViT's predictors nothing is bounded: what is NaN there is a score, and told. */
+   DynamicViT's predictors are not bounded: a NaN there is a score, which is reported. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 typedef struct reach {
     rvit_weights_loader l;
     double *most;
-    char *where; /* [RVIT_REACH_NAME] */
+    char *where; /* [RVIT_REACH_NAME]: the layer with the largest bound */
 } reach;
 
 static void note(reach *r, double bound, const char *what, int32_t block)
@@ -29,7 +28,7 @@ static void note(reach *r, double bound, const char *what, int32_t block)
     snprintf(r->where, RVIT_REACH_NAME, block < 0 ? "%s" : "%s of block %d", what, (int)block);
 }
 
-/* Of one row of a product of `columns` inputs that a norm of n gives, again and again. */
+/* The bound of one output of a GEMM with `columns` inputs, which are outputs of a norm of n values, repeated. */
 static double bound_of_row(const float *row, int64_t columns, const float *norm, int64_t n, float bias)
 {
     float squares[LANES] = {0}, shifts[LANES] = {0};
@@ -55,7 +54,7 @@ static double bound_of_row(const float *row, int64_t columns, const float *norm,
     return sqrt(square * (double)columns) + fabs(shift);
 }
 
-/* A norm's outputs; gamma and beta go to `norm`. */
+/* Adds the outputs of a norm; reads gamma and beta to `norm`. */
 static rvit_status add_norm(reach *r, rvit_role gamma, rvit_role beta, int32_t index, int64_t n, float *norm, const char *what)
 {
     RVIT_TRY(rvit_weights_read_norm(&r->l, gamma, beta, index, n, norm));
@@ -63,7 +62,7 @@ static rvit_status add_norm(reach *r, rvit_role gamma, rvit_role beta, int32_t i
     return RVIT_OK;
 }
 
-/* A product whose weight is in l.values. gated: rows of gates first, then those of values; gate and value are multiplied. */
+/* Adds the outputs of a GEMM whose weight is in l.values. gated: rows of the gate, then of the values; the two outputs are multiplied. */
 static void add_rows(reach *r, int64_t rows, int64_t columns, const float *norm, int64_t n, const float *bias, int gated, double factor,
                      const char *what, int32_t block)
 {
@@ -82,31 +81,31 @@ static rvit_status add_qkv(reach *r, int32_t block, const float *norm, float *bi
     if (r->l.checkpoint->config.qkv_bias)
         RVIT_TRY(rvit_weights_read_qkv(&r->l, RVIT_ROLE_QKV_BIAS, block, dim, bias));
     RVIT_TRY(rvit_weights_read_qkv(&r->l, RVIT_ROLE_QKV_WEIGHT, block, dim * dim, r->l.values));
-    /* Turning takes a value and its pair to their length at most. */
-    const double turned = rvit_model_rotates(r->l.model) ? 1.4143 : 1.0;
-    add_rows(r, 3 * dim, dim, norm, dim, bias, 0, turned, "qkv", block);
+    /* A rotated value does not exceed the length of its pair, sqrt(2) times the larger one. */
+    const double rotated = rvit_model_rotates(r->l.model) ? 1.4143 : 1.0;
+    add_rows(r, 3 * dim, dim, norm, dim, bias, 0, rotated, "qkv", block);
     return RVIT_OK;
 }
 
 static rvit_status add_fc1(reach *r, int32_t block, const float *norm, float *bias)
 {
     const int64_t dim = r->l.model->info.dim, mlp = r->l.model->info.mlp_dim, parts = r->l.model->info.gated ? 2 : 1;
-    const int64_t apart = rvit_weights_has(&r->l, RVIT_ROLE_GATE_WEIGHT);
-    const int64_t first = apart ? mlp : 0, n = apart ? mlp : parts * mlp;
+    const int64_t separate = rvit_weights_has(&r->l, RVIT_ROLE_GATE_WEIGHT);
+    const int64_t first = separate ? mlp : 0, n = separate ? mlp : parts * mlp;
     memset(bias, 0, (size_t)(parts * mlp) * sizeof *bias);
     if (r->l.checkpoint->config.mlp_bias) {
-        if (apart)
+        if (separate)
             RVIT_TRY(rvit_weights_read(&r->l, RVIT_ROLE_GATE_BIAS, block, mlp, bias));
         RVIT_TRY(rvit_weights_read(&r->l, RVIT_ROLE_FC1_BIAS, block, n, bias + first));
     }
-    if (apart)
+    if (separate)
         RVIT_TRY(rvit_weights_read(&r->l, RVIT_ROLE_GATE_WEIGHT, block, mlp * dim, r->l.values));
     RVIT_TRY(rvit_weights_read(&r->l, RVIT_ROLE_FC1_WEIGHT, block, n * dim, r->l.values + first * dim));
     add_rows(r, mlp, dim, norm, dim, bias, parts == 2, 1.0, "fc1", block);
     return RVIT_OK;
 }
 
-/* A weight by itself: where no norm bounds what it multiplies. A file of float16 has none that is too large. */
+/* Adds the weight itself, where no norm bounds its inputs. Weights stored as float16 always fit. */
 static rvit_status add_weight(reach *r, rvit_role role, int32_t block, int64_t n, const char *what)
 {
     float lanes[LANES] = {0};
@@ -140,14 +139,13 @@ static rvit_status add_block(reach *r, int32_t b)
     return config->mlp_norm ? add_norm(r, RVIT_ROLE_MLP_NORM_GAMMA, RVIT_ROLE_MLP_NORM_BETA, b, mlp, r->l.more, "the MLP's norm") : RVIT_OK;
 }
 
-/* The values of attention pooling, and its MLP. */
 static rvit_status add_map(reach *r)
 {
     const rvit_vit_config *config = &r->l.checkpoint->config;
     const int64_t dim = r->l.model->info.dim;
     float *norm = r->l.more, *bias = norm + 2 * dim;
     if (!config->info.final_norm) {
-        note(r, INFINITY, "rows that attention pools without a norm", -1);
+        note(r, INFINITY, "attention pooling without a norm before it", -1);
         return RVIT_OK;
     }
     RVIT_TRY(rvit_weights_read_norm(&r->l, RVIT_ROLE_NORM_GAMMA, RVIT_ROLE_NORM_BETA, 0, dim, norm));
@@ -167,12 +165,12 @@ static rvit_status add_map(reach *r)
 /* first: the role of the norm's gamma, of n values; beta and fc1 follow. */
 static rvit_status add_merger(reach *r, rvit_role first, int32_t index, int64_t n)
 {
-    const int64_t unit = r->l.checkpoint->config.group_dim;
+    const int64_t width = r->l.checkpoint->config.group_dim;
     float *norm = r->l.more, *bias = norm + 2 * n;
     RVIT_TRY(rvit_weights_read_norm(&r->l, first, (rvit_role)(first + 1), index, n, norm));
-    RVIT_TRY(rvit_weights_read(&r->l, (rvit_role)(first + 3), index, unit, bias));
-    RVIT_TRY(rvit_weights_read(&r->l, (rvit_role)(first + 2), index, unit * unit, r->l.values));
-    add_rows(r, unit, unit, norm, n, bias, 0, 1.0, "a merger's fc1", -1);
+    RVIT_TRY(rvit_weights_read(&r->l, (rvit_role)(first + 3), index, width, bias));
+    RVIT_TRY(rvit_weights_read(&r->l, (rvit_role)(first + 2), index, width * width, r->l.values));
+    add_rows(r, width, width, norm, n, bias, 0, 1.0, "a merger's fc1", -1);
     return RVIT_OK;
 }
 
@@ -199,16 +197,16 @@ static int64_t larger(int64_t a, int64_t b)
 rvit_status rvit_float16_reach(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_most, char where[RVIT_REACH_NAME])
 {
     const rvit_vit_config *config = &checkpoint->config;
-    const int64_t dim = config->info.dim, hidden = (config->info.gated ? 2 : 1) * (int64_t)config->info.mlp_dim, unit = config->group_dim;
+    const int64_t dim = config->info.dim, hidden = (config->info.gated ? 2 : 1) * (int64_t)config->info.mlp_dim, group = config->group_dim;
     const int64_t rows = larger(larger(3 * dim, hidden), config->map_mlp);
     rvit_model model = {.device = (rvit_device *)(uintptr_t)device, .info = config->info};
     rvit_alloc *alloc = &model.device->alloc;
     reach r = {.l = {.checkpoint = checkpoint, .model = &model}, .most = out_most, .where = where};
     *out_most = 0;
     where[0] = '\0';
-    r.l.values = rvit_alloc_array(alloc, (size_t)larger(rows * dim, unit * unit), sizeof *r.l.values);
+    r.l.values = rvit_alloc_array(alloc, (size_t)larger(rows * dim, group * group), sizeof *r.l.values);
     r.l.more =
-        rvit_alloc_array(alloc, (size_t)(2 * larger(larger(dim, config->info.mlp_dim), unit) + larger(rows, unit)), sizeof *r.l.more);
+        rvit_alloc_array(alloc, (size_t)(2 * larger(larger(dim, config->info.mlp_dim), group) + larger(rows, group)), sizeof *r.l.more);
     const rvit_status status = r.l.values == NULL || r.l.more == NULL ? RVIT_OUT_OF_HOST_MEMORY : add_all(&r);
     rvit_alloc_free(alloc, r.l.values);
     rvit_alloc_free(alloc, r.l.more);

@@ -1,7 +1,7 @@
-/* One scale for all inputs of a product of E4M3: of the largest value that an input can have, whatever the image. A norm gives rows of a
-   length that is known, so its weights bound its outputs and, by Cauchy and Schwarz, what fc1 makes of them. Inputs stay far below that:
-   in rows of 768 a value is a 28th of the most when all are alike. That costs nothing, because E4M3 has its precision over 15 octaves,
-   and nine of them lie below a 28th. So nothing is ever cut off, and cuBLASLt is faster where a product has one scale. */
+/* Static scales for the inputs of E4M3 GEMMs, from an upper bound that holds for any image. Rows of a norm have a known length, so its
+   weights bound its outputs and, by Cauchy-Schwarz, the outputs of fc1. Real inputs are far smaller: in a row of 768 equal values each is
+   1/28 of the bound. That costs nothing, because E4M3 keeps its precision over 15 octaves, nine of them below 1/28. So nothing saturates,
+   and cuBLASLt is faster when a GEMM has one scale. */
 #include "core/weights/input_bounds.h"
 
 #include <math.h>
@@ -11,18 +11,17 @@
 #include "core/contract/op.h"
 #include "core/model/checkpoint.h"
 
-/* fc1's operands are rounded by a sixteenth at most, each. */
+/* Rounding changes each operand of fc1 by 1/16 at most. */
 #define ROUNDED (17.0 / 16 * 17.0 / 16)
 
 int rvit_input_is_bounded(const rvit_model *model, rvit_dtype dtype, const rvit_file_scales *file, rvit_block_linear linear)
 {
     if (dtype != RVIT_E4M3 || linear == RVIT_BLOCK_PROJ || file->input > 0.0f || (file->given && !file->one))
         return 0;
-    /* The bound of a gate times that of a value would be too far from both. */
+    /* The product of the bounds of gate and value would be too loose. */
     return linear != RVIT_BLOCK_FC2 || model->mlp_norm || !model->info.gated;
 }
 
-/* Gamma and beta of a norm of n values, [2, n]. */
 rvit_status rvit_weights_read_norm(const rvit_weights_loader *l, rvit_role gamma, rvit_role beta, int32_t block, int64_t n, float *values)
 {
     RVIT_TRY(rvit_weights_read(l, gamma, block, n, values));
@@ -30,7 +29,7 @@ rvit_status rvit_weights_read_norm(const rvit_weights_loader *l, rvit_role gamma
     return l->checkpoint->config.norm_beta ? rvit_weights_read(l, beta, block, n, values + n) : RVIT_OK;
 }
 
-/* Of a norm's outputs: a row of them has length sqrt(n) before gamma and beta. NaN if one of these is. */
+/* A row has length sqrt(n) before gamma and beta. NaN if one of these is NaN. */
 double rvit_bound_of_norm(const float *norm, int64_t n)
 {
     double most = 0.0;
@@ -41,7 +40,7 @@ double rvit_bound_of_norm(const float *norm, int64_t n)
     return most;
 }
 
-/* Of fc1's outputs, and so of their activations. */
+/* Bounds fc1's outputs, and so their activations. */
 static double bound_of_rows(const float *norm, int64_t n, const float *rows, const float *bias, int64_t n_rows)
 {
     double most = 0.0;
@@ -80,6 +79,6 @@ rvit_status rvit_weights_bound_input(rvit_weights_loader *l, int32_t block, rvit
         bound = bound_of_rows(l->more, n, l->values, bias, mlp);
     }
     const double scale = bound / rvit_quantized_max(RVIT_E4M3);
-    *out_scale = scale < RVIT_QUANTIZED_MIN ? RVIT_QUANTIZED_MIN : (float)scale; /* not finite: no scale, and so what comes of it is NaN */
+    *out_scale = scale < RVIT_QUANTIZED_MIN ? RVIT_QUANTIZED_MIN : (float)scale; /* if not finite, results are NaN */
     return RVIT_OK;
 }

@@ -6,20 +6,20 @@
 
 #include "core/model/checkpoint.h"
 
-/* Writes the patches' weight, of which l->values has the rows of `width` values, once for each part of the values that it is for. */
+/* Writes the patch embedding weight. l->values has rows of `width` values; each row is repeated for every part of the split pixels. */
 static rvit_status write_patch_weight(rvit_weights_loader *l, int64_t width, rvit_view view)
 {
-    const int64_t dim = l->model->info.dim, parts = rvit_model_patch_split(l->model);
-    for (int64_t row = dim; parts > 1 && row-- > 0;) { /* from the last on: they grow in place */
-        float *wide = l->values + row * parts * width;
+    const int64_t dim = l->model->info.dim, split = rvit_model_patch_split(l->model);
+    for (int64_t row = dim; split > 1 && row-- > 0;) { /* backwards, because rows grow in place */
+        float *wide = l->values + row * split * width;
         memmove(wide, l->values + row * width, (size_t)width * sizeof *wide);
-        for (int64_t part = 1; part < parts; part++)
+        for (int64_t part = 1; part < split; part++)
             memcpy(wide + part * width, wide, (size_t)width * sizeof *wide);
     }
-    return rvit_weights_write(l, dim * parts * width, l->model->dtype, view);
+    return rvit_weights_write(l, dim * split * width, l->model->dtype, view);
 }
 
-/* The weight of the patches, for values in the order (y, x, channel) or (channel, y, x), whichever the file's has. */
+/* The patch embedding weight for values in the order (y, x, channel) or (channel, y, x), independent of the file's order. */
 static rvit_status load_patch_weight(rvit_weights_loader *l, int32_t channels_last, rvit_view *view)
 {
     const rvit_model *model = l->model;
@@ -42,15 +42,15 @@ static rvit_status load_patch_weight(rvit_weights_loader *l, int32_t channels_la
     return write_patch_weight(l, width, *view);
 }
 
-/* The weight of patches of several frames: as it is, and summed over the frames for those whose frames are equal. */
+/* The weight of patches with several frames: as stored, and summed over the frames for patches whose frames are equal. */
 static rvit_status load_frame_weights(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, channels = model->info.channels, frames = l->checkpoint->config.frames;
     const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, width = rvit_model_patch_width(model);
-    const int64_t all = channels * frames * area, row_width = rvit_model_row_width(model), parts = rvit_model_patch_split(model);
-    RVIT_TRY(rvit_weights_place(l, dim * parts * row_width, model->dtype, &model->row_weight));
-    RVIT_TRY(rvit_weights_place(l, dim * parts * width, model->dtype, &model->patch_weight));
+    const int64_t all = channels * frames * area, row_width = rvit_model_row_width(model), split = rvit_model_patch_split(model);
+    RVIT_TRY(rvit_weights_place(l, dim * split * row_width, model->dtype, &model->row_weight));
+    RVIT_TRY(rvit_weights_place(l, dim * split * width, model->dtype, &model->patch_weight));
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * all, l->more));
@@ -73,12 +73,12 @@ static rvit_status load_frame_weights(rvit_weights_loader *l)
 /* first: the role of the norm's gamma; beta, fc1 and fc2 follow. norm: its width. */
 static rvit_status load_merger(rvit_weights_loader *l, rvit_role first, int32_t index, int64_t norm, rvit_merger_weights *w)
 {
-    const int64_t unit = l->checkpoint->config.group_dim, merged = l->model->info.merged_dim;
+    const int64_t group = l->checkpoint->config.group_dim, merged = l->model->info.merged_dim;
     const rvit_dtype dtype = l->model->dtype;
     RVIT_TRY(rvit_weights_load_norm_of(l, first, (rvit_role)(first + 1), index, norm, norm, &w->norm_gamma, &w->norm_beta));
-    RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 2), index, unit * unit, dtype, &w->fc1_weight));
-    RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 3), index, unit, RVIT_F32, &w->fc1_bias));
-    RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 4), index, merged * unit, dtype, &w->fc2_weight));
+    RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 2), index, group * group, dtype, &w->fc1_weight));
+    RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 3), index, group, RVIT_F32, &w->fc1_bias));
+    RVIT_TRY(rvit_weights_load(l, (rvit_role)(first + 4), index, merged * group, dtype, &w->fc2_weight));
     return rvit_weights_load(l, (rvit_role)(first + 5), index, merged, RVIT_F32, &w->fc2_bias);
 }
 
@@ -110,7 +110,7 @@ static rvit_status load_embedding(rvit_weights_loader *l)
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_checkpoint_read_positions(l->checkpoint, &model->device->alloc, l->values));
-    /* Layout of l->more: the prefix tokens in their order, then the bias of the patches. */
+    /* Layout of l->more: the prefix tokens in order, then the bias of the patches. */
     const int64_t n_registers = info->n_registers;
     if (l->checkpoint->config.cls)
         RVIT_TRY(rvit_weights_read(l, RVIT_ROLE_CLS, 0, dim, l->more));
@@ -129,7 +129,7 @@ static rvit_status load_embedding(rvit_weights_loader *l)
     return rvit_weights_write(l, n, model->x_dtype, model->embedding);
 }
 
-/* A square weight that is 1 on the diagonal. */
+/* The identity matrix as a weight. */
 static rvit_status load_identity(rvit_weights_loader *l, rvit_view *view)
 {
     const int64_t dim = l->model->info.dim;
@@ -141,7 +141,7 @@ static rvit_status load_identity(rvit_weights_loader *l, rvit_view *view)
     return rvit_weights_write(l, dim * dim, l->model->dtype, *view);
 }
 
-/* What comes between the patches and their positions. */
+/* The norm between the patches and their positions. */
 static rvit_status load_patch_norm(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
@@ -160,7 +160,7 @@ static rvit_status load_rope_table(rvit_weights_loader *l)
     const rvit_model_info *info = &model->info;
     const int32_t height = info->image_height / info->patch_size, width = info->image_width / info->patch_size;
     const int64_t n = (int64_t)info->tokens * info->head_dim;
-    if (!rvit_model_rotates(model) || info->merge > 0) /* which run at native resolution alone */
+    if (!rvit_model_rotates(model) || info->merge > 0) /* models that merge run only at variable resolution */
         return RVIT_OK;
     RVIT_TRY(rvit_weights_place(l, n, RVIT_F32, &model->rope_table));
     if (l->stream == NULL)
@@ -169,7 +169,7 @@ static rvit_status load_rope_table(rvit_weights_loader *l)
     return rvit_weights_write(l, n, RVIT_F32, model->rope_table);
 }
 
-/* A head that the file holds as [dim, n_classes]. */
+/* A head that the file stores as [dim, n_classes]. */
 static rvit_status load_transposed_head(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
@@ -184,20 +184,20 @@ static rvit_status load_transposed_head(rvit_weights_loader *l)
     return rvit_weights_write(l, classes * dim, model->dtype, model->head_weight);
 }
 
-/* Where what is pooled is the result. */
+/* Without a head, the pooled rows are the result. */
 static rvit_status load_no_head(rvit_weights_loader *l)
 {
     RVIT_TRY(load_identity(l, &l->model->head_weight));
     return rvit_weights_load_zeros(l, l->model->info.dim, RVIT_F32, &l->model->head_bias);
 }
 
-/* Columns of an ordinary head: those for the CLS row, then for the mean, where it reads both. */
+/* Columns of an ordinary head: those for the CLS row and, if it reads both, those for the mean. */
 static int64_t head_columns(const rvit_model *model)
 {
     return (int64_t)model->info.dim * (model->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1);
 }
 
-/* A distilled model averages two heads. Side by side and halved, they act as one head. Halving is exact. */
+/* A distilled model averages two heads. Concatenated and halved they are one head; halving is exact. */
 static rvit_status load_head(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
@@ -230,18 +230,18 @@ static rvit_status load_head(rvit_weights_loader *l)
     return rvit_weights_write(l, classes, RVIT_F32, model->head_bias);
 }
 
-/* Query, keys or values, from wherever the file has them: in one tensor, the query apart, or all apart. Absent biases are zeros. */
+/* Query, keys or values, from one tensor, from a separate query and a tensor of the others, or from three tensors. Absent biases are 0. */
 rvit_status rvit_weights_read_map_part(const rvit_weights_loader *l, int32_t part, int32_t bias, float *values)
 {
     const rvit_role together = bias ? RVIT_ROLE_MAP_QKV_BIAS : RVIT_ROLE_MAP_QKV_WEIGHT;
     const int64_t dim = l->model->info.dim, n = bias ? dim : dim * dim;
-    static const rvit_role apart[2][3] = {{RVIT_ROLE_MAP_Q_WEIGHT, RVIT_ROLE_MAP_K_WEIGHT, RVIT_ROLE_MAP_V_WEIGHT},
-                                          {RVIT_ROLE_MAP_Q_BIAS, RVIT_ROLE_MAP_K_BIAS, RVIT_ROLE_MAP_V_BIAS}};
+    static const rvit_role separate[2][3] = {{RVIT_ROLE_MAP_Q_WEIGHT, RVIT_ROLE_MAP_K_WEIGHT, RVIT_ROLE_MAP_V_WEIGHT},
+                                             {RVIT_ROLE_MAP_Q_BIAS, RVIT_ROLE_MAP_K_BIAS, RVIT_ROLE_MAP_V_BIAS}};
     char name[RVIT_NAME_SIZE];
     int64_t all = 3, first = part;
     rvit_role role = together;
     if (rvit_weights_has(l, RVIT_ROLE_MAP_K_WEIGHT)) {
-        role = apart[bias][part];
+        role = separate[bias][part];
         all = 1;
         first = 0;
         if (bias && !l->checkpoint->config.map_bias) {
@@ -257,7 +257,7 @@ rvit_status rvit_weights_read_map_part(const rvit_weights_loader *l, int32_t par
     return rvit_checkpoint_read_part(l->checkpoint, &l->model->device->alloc, name, all * n, first * n, n, RVIT_F32, values);
 }
 
-/* U[h, :] = Wk_h^T q_h / sqrt(head_dim), q = Wq latent + bq. The bias of the keys adds the same to all logits of a head, and so nothing. */
+/* U[h, :] = Wk_h^T q_h / sqrt(head_dim), q = Wq latent + bq. The key bias adds a constant to all logits of a head, which has no effect. */
 static void fold_query(const rvit_weights_loader *l, const float *query, const float *keys, float *folded)
 {
     const rvit_model *model = l->model;
@@ -272,7 +272,7 @@ static void fold_query(const rvit_weights_loader *l, const float *query, const f
         }
 }
 
-/* query = Wq latent + bq, or the latent itself where there is no Wq. */
+/* query = Wq latent + bq, or the latent itself without a Wq. */
 static rvit_status read_map_query(const rvit_weights_loader *l, float *latent, float *bias, float *query)
 {
     const int64_t dim = l->model->info.dim;
@@ -292,13 +292,13 @@ static rvit_status read_map_query(const rvit_weights_loader *l, float *latent, f
     return RVIT_OK;
 }
 
-/* The folded query, in l->values; l->more: the latent, the bias, the query, then U. */
+/* Loads the folded query. l->more holds the latent, the query, the bias, then U. */
 static rvit_status load_map_query(rvit_weights_loader *l)
 {
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, n = model->map.logits * dim;
     RVIT_TRY(rvit_weights_place(l, n, model->dtype, &model->map.query_weight));
-    /* Room for a tensor of [dim, dim], and in l->more for what is computed. */
+    /* Room for a tensor of [dim, dim], and in l->more for the values above. */
     if (l->largest < dim * dim)
         l->largest = dim * dim;
     if (l->largest < n + 3 * dim)
@@ -403,7 +403,7 @@ static rvit_status walk(rvit_weights_loader *l)
     return info->n_classes > 0 ? load_head(l) : RVIT_OK;
 }
 
-/* Of a block's weights. */
+/* Rows of the largest weight of a block. */
 static int64_t most_rows(const rvit_model *model)
 {
     const int64_t qkv = 3 * (int64_t)model->info.dim, fc1 = (model->info.gated ? 2 : 1) * (int64_t)model->mlp_width;
@@ -412,7 +412,7 @@ static int64_t most_rows(const rvit_model *model)
 
 #define STAGING_SIZE (2 << 20)
 
-/* Reads, converts and writes what is placed. */
+/* The second pass: reads, converts and writes the weights. */
 static rvit_status transfer(rvit_model *model, const rvit_checkpoint *checkpoint, int64_t largest)
 {
     rvit_alloc *alloc = &model->device->alloc;
@@ -457,7 +457,7 @@ rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint
 
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
-    /* Places everything where it is, to learn the largest tensor. */
+    /* The first pass assigns the same offsets again; it is needed for the size of the largest tensor. */
     rvit_weights_loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));
     return transfer(model, checkpoint, l.largest);

@@ -6,12 +6,12 @@
 #include "core/weights/input_bounds.h"
 #include "core/weights/quantize.h"
 
-/* Where a tensor goes: to the weight of a linear layer, or to a view in dtype. */
+/* The destination of a tensor: the quantized weight of a linear layer, or a view in dtype. */
 typedef struct target {
     rvit_dtype dtype;
     rvit_view *view;
-    rvit_linear_weights *quantized; /* NULL: numbers of dtype */
-    const float *scales;            /* of bytes: those of the file, or NULL */
+    rvit_linear_weights *quantized; /* NULL: not quantized */
+    const float *scales;            /* the file's scales of a quantized weight, or NULL */
 } target;
 
 static target to_view(rvit_dtype dtype, rvit_view *view)
@@ -28,7 +28,7 @@ static rvit_status to_weight(rvit_weights_loader *l, int32_t block, rvit_block_l
     return given && l->stream != NULL ? rvit_file_weight_scales(l, block, linear, l->scales) : RVIT_OK;
 }
 
-/* Room for n elements in rows of `columns`. */
+/* Places n elements, in rows of `columns`. */
 static rvit_status place(rvit_weights_loader *l, int64_t n, int64_t columns, const target *to)
 {
     return to->quantized != NULL ? rvit_weights_place_quantized(l, n / columns, columns, to->quantized)
@@ -42,7 +42,7 @@ static rvit_status write(rvit_weights_loader *l, int64_t n, int64_t columns, con
                                  : rvit_weights_write(l, n, to->dtype, *to->view);
 }
 
-/* The scale of a layer's inputs, if the file has one, or if they have a bound. */
+/* The static scale of a layer's inputs, from the file or from their bound. */
 static rvit_status load_input_scale(rvit_weights_loader *l, int32_t block, rvit_block_linear linear)
 {
     rvit_linear_weights *w = &l->model->blocks[block].linears[linear];
@@ -61,7 +61,7 @@ static rvit_status load_input_scale(rvit_weights_loader *l, int32_t block, rvit_
     return rvit_weights_write_raw(l, &scale, sizeof scale, w->input_scale);
 }
 
-/* Queries, keys and values [3 n], from wherever the file has them. */
+/* Queries, keys and values [3 n], from one tensor or from three. */
 rvit_status rvit_weights_read_qkv(const rvit_weights_loader *l, rvit_role role, int32_t block, int64_t n, float *values)
 {
     if (rvit_weights_has(l, role))
@@ -78,13 +78,13 @@ rvit_status rvit_weights_read_qkv(const rvit_weights_loader *l, rvit_role role, 
     return RVIT_OK;
 }
 
-/* Whether queries and keys are to be brought from the file's layout of rotated pairs to that of the kernels. */
+/* Whether queries and keys must be reordered from the file's layout of rotated pairs to that of the kernels. */
 static int rearranges(const rvit_weights_loader *l)
 {
     return rvit_model_rotates(l->model) && l->checkpoint->config.rope.layout == RVIT_ROPE_INTERLEAVED;
 }
 
-/* Loads queries, keys and values one after another, whether the file stores them together or apart. role: that of all three together. */
+/* Loads queries, keys and values, concatenated, from one tensor or from three. role: the role of the one tensor. */
 static rvit_status load_qkv(rvit_weights_loader *l, rvit_role role, int32_t block, int64_t columns, target to)
 {
     const rvit_model_info *info = &l->model->info;
@@ -114,8 +114,8 @@ static rvit_status load_qkv_bias(rvit_weights_loader *l, int32_t block, rvit_lin
     return dtype == RVIT_F32 ? RVIT_OK : load_qkv(l, RVIT_ROLE_QKV_BIAS, block, 1, to_view(dtype, &w->narrow_bias));
 }
 
-/* Loads the weight [dim, n] or, with n 1, the bias of a GEMM whose result is added to the residual stream. The layer scale of the result is
-   folded into the rows. padded: the row's elements, of which those past the file's n are zero. */
+/* Loads the weight [dim, n] or, with n 1, the bias of a GEMM whose result is added to the residual stream. Folds the layer scale of the
+   result into the rows. padded: the elements of a row; those past n are zero. */
 static rvit_status load_scaled(rvit_weights_loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, int64_t padded, target to)
 {
     const int64_t dim = l->model->info.dim;
@@ -137,8 +137,8 @@ static rvit_status load_scaled(rvit_weights_loader *l, rvit_role role, rvit_role
     return write(l, dim * padded, padded, &to);
 }
 
-/* Loads fc1's weight or, with columns 1, its bias: padded to mlp_width rows that are zero; of a gated MLP a row of the gate and one of the
-   values in turn. gate: the role of the gate where it lies apart. */
+/* Loads fc1's weight or, with columns 1, its bias, padded with zero rows to mlp_width. In a gated MLP, rows of gate and values alternate.
+   gate: the role of a separate gate. */
 static rvit_status load_fc1(rvit_weights_loader *l, rvit_role role, rvit_role gate, int32_t block, int64_t columns, target to)
 {
     const int64_t mlp = l->model->info.mlp_dim, width = l->model->mlp_width, parts = l->model->info.gated ? 2 : 1;
@@ -147,10 +147,10 @@ static rvit_status load_fc1(rvit_weights_loader *l, rvit_role role, rvit_role ga
     RVIT_TRY(place(l, parts * width * columns, columns, &to));
     if (l->stream == NULL)
         return RVIT_OK;
-    const int apart = rvit_weights_has(l, gate);
-    if (apart)
+    const int separate = rvit_weights_has(l, gate);
+    if (separate)
         RVIT_TRY(rvit_weights_read(l, gate, block, mlp * columns, l->more));
-    RVIT_TRY(rvit_weights_read(l, role, block, (apart ? 1 : parts) * mlp * columns, l->more + (apart ? mlp * columns : 0)));
+    RVIT_TRY(rvit_weights_read(l, role, block, (separate ? 1 : parts) * mlp * columns, l->more + (separate ? mlp * columns : 0)));
     memset(l->values, 0, (size_t)(parts * width * columns) * sizeof *l->values);
     for (int64_t part = 0; part < parts; part++)
         for (int64_t row = 0; row < mlp; row++)

@@ -1,4 +1,4 @@
-/* Places, reads, converts and writes tensors of a model. */
+/* Places, reads, converts and writes the tensors of a model. */
 #include "core/weights/loader.h"
 
 #include <string.h>
@@ -6,7 +6,8 @@
 #include "core/base/half.h"
 #include "core/model/checkpoint.h"
 
-/* Staging memory is filled in order and copied in parts: the device copies while the host reads on. The host waits only when it is full. */
+/* Staging memory is filled in order and copied in parts, so that the device copies while the host reads on. The host waits only when it is
+   full. */
 #define PART_SIZE (1 << 19)
 
 rvit_status rvit_weights_place(rvit_weights_loader *l, int64_t n, rvit_dtype dtype, rvit_view *view)
@@ -19,7 +20,7 @@ rvit_status rvit_weights_place(rvit_weights_loader *l, int64_t n, rvit_dtype dty
     return RVIT_OK;
 }
 
-/* A copy is a multiple of 4 bytes; the offsets leave room for an odd element. */
+/* A copy has a multiple of 4 bytes; the offsets leave room for an odd element. */
 rvit_status rvit_weights_copy_staged(rvit_weights_loader *l)
 {
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;
@@ -30,8 +31,8 @@ rvit_status rvit_weights_copy_staged(rvit_weights_loader *l)
     return args.size == 0 ? RVIT_OK : rvit_copy(l->stream, &args);
 }
 
-/* Returns staging memory for the weights from byte `at` on: room for *size bytes, at least one element of any type, at most as many as
-   requested. */
+/* Provides staging memory for the weights from byte `at` on. *size: the requested bytes; on return those available, enough for at least one
+   element of any type. */
 static rvit_status stage(rvit_weights_loader *l, int64_t at, int64_t *size, void **out_host)
 {
     if (l->staged - l->copied >= PART_SIZE)

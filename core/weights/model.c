@@ -1,4 +1,4 @@
-/* A model: shared, and freed. */
+/* Shares and frees models. */
 #include "core/weights/model.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "core/base/entry.h"
 #include "core/model/checkpoint.h"
 
-/* Asked of a small product, which every model has. */
+/* Checks a small GEMM, since every model has GEMMs of this dtype. */
 rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype)
 {
     if (rvit_dtype_size(dtype) == 0)
@@ -20,7 +20,7 @@ rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype)
     RVIT_TRY(rvit_op_prepare(&op));
     const char *reason = device->api->supports(device, &op);
     if (reason != NULL)
-        return rvit_fail(RVIT_UNSUPPORTED, "model desc: dtype is %s, which the device %s (%s) lacks: %s", rvit_dtype_name(dtype),
+        return rvit_fail(RVIT_UNSUPPORTED, "model desc: dtype is %s, which the device %s (%s) does not support: %s", rvit_dtype_name(dtype),
                          device->info.name, rvit_backend_name(device->info.backend), reason);
     return RVIT_OK;
 }

@@ -1,4 +1,4 @@
-/* Precisions by name, and which one is best on a device. */
+/* Names of precisions, and the best precision for a model on a device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 #include "core/weights/float16_reach.h"
 #include "core/weights/quantize.h"
 
-/* What 8 bits cost, measured by `raggedvit verify --expect` against f32 (bench/results/accuracy_8bits.json): points of top-1. Models
-   that are not here were not measured. */
+/* The loss of top-1 accuracy in points with 8 bits against f32, measured by `raggedvit verify --expect`
+   (bench/results/accuracy_8bits.json). Other models were not measured. */
 static const struct {
     const char *architecture;
     rvit_precision precision;
@@ -36,16 +36,16 @@ static int is_fast(const rvit_device *device, rvit_dtype dtype)
     return !device->widens || (device->info.native_dtypes >> dtype & 1) != 0;
 }
 
-#define F16_MOST 65000.0 /* of 65504: operands are rounded */
+#define F16_MOST 65000.0 /* below the largest value, 65504, because operands are rounded */
 
-/* What a model has beside 8 bits, or instead. */
+/* The dtype that a model has beside or instead of 8 bits. */
 typedef struct wide_type {
     rvit_dtype dtype;
-    char reason[160]; /* why it is not float16; empty: it need not be said */
+    char reason[160]; /* why it is not float16; may be empty */
 } wide_type;
 
-/* Of the types with 16 bits the file's own, if the device has it, else the other. float16 only if no image can overflow it: else what holds
-   more, which may be float32. */
+/* bfloat16 if most of the file is bfloat16 and the device supports it; else float16 if no image can overflow it; else bfloat16 or, without
+   support for that, float32. */
 static rvit_status find_wide(const rvit_device *device, const rvit_checkpoint *checkpoint, wide_type *out)
 {
     const rvit_model_info *info = &checkpoint->config.info;
@@ -58,7 +58,7 @@ static rvit_status find_wide(const rvit_device *device, const rvit_checkpoint *c
     RVIT_TRY(rvit_float16_reach(device, checkpoint, &most, where));
     out->dtype = most <= F16_MOST ? RVIT_F16 : has_bf16 ? RVIT_BF16 : RVIT_F32;
     if (most > F16_MOST)
-        snprintf(out->reason, sizeof out->reason, "float16 holds 65504, and by its weights %s may give up to %.3g", where, most);
+        snprintf(out->reason, sizeof out->reason, "%s may reach %.3g, but float16 holds at most 65504", where, most);
     return RVIT_OK;
 }
 
@@ -90,11 +90,11 @@ static int passes(const rvit_model_info *info, rvit_precision precision, char re
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
         if (measured[i].precision == precision && strcmp(measured[i].architecture, info->architecture) == 0) {
             const int good = measured[i].lost <= MOST_LOST;
-            snprintf(reason, 256, "with %s the top-1 of %s changes by %+.1f points (%d images); down to %+.1f is accepted", name,
+            snprintf(reason, 256, "%s changes the top-1 accuracy of %s by %+.1f points (%d images); the limit is %+.1f", name,
                      info->architecture, -measured[i].lost, measured[i].n_images, -MOST_LOST);
             return good;
         }
-    snprintf(reason, 256, "what %s loses of %s was not measured", name, info->architecture);
+    snprintf(reason, 256, "the accuracy of %s was not measured for %s", name, info->architecture);
     return 0;
 }
 
@@ -105,14 +105,15 @@ static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint,
                          other = without_8bit(device, wide->dtype);
     if (fast == RVIT_PRECISION_AUTO) {
         fill(out, device, wide->dtype, other);
-        snprintf(out->reason, sizeof out->reason, "the device multiplies no 8 bits faster%s%s", wide->reason[0] ? "; " : "", wide->reason);
+        snprintf(out->reason, sizeof out->reason, "8-bit GEMMs are not faster on this device%s%s", wide->reason[0] ? "; " : "",
+                 wide->reason);
         return;
     }
     fill(out, device, wide->dtype, fast);
     if (rvit_quantization_check(device, out->quantization, out->dtype, checkpoint) != RVIT_OK) {
-        char shown[sizeof out->reason - 32]; /* the detail begins and ends with what names the culprit */
+        char shown[sizeof out->reason - 32]; /* printable keeps the ends, which name the cause */
         rvit_printable(shown, sizeof shown, rvit_status_detail());
-        snprintf(out->reason, sizeof out->reason, "%s cannot be had: %s", rvit_precision_name(fast), shown);
+        snprintf(out->reason, sizeof out->reason, "%s is not possible: %s", rvit_precision_name(fast), shown);
         fill(out, device, wide->dtype, other);
     } else if (checkpoint->config.quantized_dtype != 0) {
         snprintf(out->reason, sizeof out->reason, "the checkpoint's weights are %s", rvit_precision_name(fast));
@@ -124,7 +125,7 @@ static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint,
         snprintf(out->reason + n, sizeof out->reason - n, "; %s", wide->reason);
 }
 
-/* Whether a choice depends on what float16 holds: it costs a look at the weights. */
+/* Whether the choice depends on float16's range, which requires reading the weights. */
 static int needs_wide(const rvit_device *device, rvit_precision precision)
 {
     return precision == RVIT_PRECISION_FP8 || (!device->widens && (precision == RVIT_PRECISION_AUTO || precision == RVIT_PRECISION_INT8));
@@ -145,7 +146,7 @@ rvit_status rvit_precision_choose(const rvit_device *device, const rvit_checkpoi
         RVIT_TRY(find_wide(device, checkpoint, &wide));
     if (precision == RVIT_PRECISION_AUTO)
         choose(device, checkpoint, &wide, &choice);
-    else /* 8 bits that were asked for come with 16 */
+    else /* requested 8 bits come with 16, never 32 */
         fill(&choice, device, wide.dtype == RVIT_F32 ? RVIT_F16 : wide.dtype, precision);
     (void)rvit_detail_restore(&kept, RVIT_OK);
     RVIT_TRY(rvit_model_check_dtype(device, choice.dtype));

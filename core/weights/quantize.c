@@ -1,4 +1,4 @@
-/* Models whose blocks multiply bytes. */
+/* Quantized models: which layers are quantized, and their weights. */
 #include "core/weights/quantize.h"
 
 #include "core/base/quantized.h"
@@ -7,7 +7,8 @@
 #include "core/model/checkpoint.h"
 #include "core/weights/input_bounds.h"
 
-/* By quantisation. The rows that go into proj come from all heads, which a GPU computes apart: their maximum would cost a pass. */
+/* The quantized layers. fp8 leaves out proj: its input rows come from heads that a GPU computes separately, so their maximum would cost a
+   pass. */
 static const struct {
     const char *name;
     rvit_dtype dtype;
@@ -27,8 +28,8 @@ rvit_dtype rvit_block_dtype(const rvit_model *model, const rvit_checkpoint *chec
 {
     if (!kinds[model->info.quantization].linears[linear])
         return model->dtype;
-    const int spared = checkpoint->config.quantized_dtype != 0 && !rvit_file_layer_is_quantized(checkpoint, block, linear);
-    return spared ? model->dtype : kinds[model->info.quantization].dtype;
+    const int skipped = checkpoint->config.quantized_dtype != 0 && !rvit_file_layer_is_quantized(checkpoint, block, linear);
+    return skipped ? model->dtype : kinds[model->info.quantization].dtype;
 }
 
 int rvit_model_quantizes(const rvit_model *model)
@@ -45,7 +46,7 @@ int rvit_model_has_static_scales(const rvit_model *model)
     return 0;
 }
 
-/* Asked of small ops, which every such model has. */
+/* Checks small ops of the kinds that every such model has. */
 static const char *lacks(const rvit_device *device, rvit_dtype quantized, rvit_dtype dtype)
 {
     rvit_op linear = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
@@ -65,13 +66,13 @@ static const char *lacks(const rvit_device *device, rvit_dtype quantized, rvit_d
     return reason != NULL ? reason : device->api->supports(device, &layernorm);
 }
 
-/* Numbers of one kind of 8 bits are poor weights of the other. */
+/* Converting int8 weights to fp8, or the reverse, would lose accuracy. */
 static rvit_status check_file(rvit_quantization quantization, const rvit_checkpoint *checkpoint)
 {
     const int32_t quantized = checkpoint->config.quantized_dtype;
     if (quantization == RVIT_QUANTIZATION_NONE || quantized == 0 || quantized == (int32_t)kinds[quantization].dtype)
         return RVIT_OK;
-    return rvit_fail(RVIT_UNSUPPORTED, "%s: its blocks are %s, but quantization is %s: expected %s or none",
+    return rvit_fail(RVIT_UNSUPPORTED, "%s: its weights are %s, but quantization is %s, expected %s or none",
                      rvit_tensor_set_path(checkpoint->tensors), quantized == RVIT_I8 ? "int8" : "fp8", kinds[quantization].name,
                      quantized == RVIT_I8 ? "int8" : "fp8");
 }
@@ -86,13 +87,13 @@ rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization
         return RVIT_OK;
     const char *reason = lacks(device, kinds[quantization].dtype, dtype);
     if (reason != NULL)
-        return rvit_fail(RVIT_UNSUPPORTED, "model desc: quantization is %s, which the device %s (%s) lacks: %s", kinds[quantization].name,
-                         device->info.name, rvit_backend_name(device->info.backend), reason);
+        return rvit_fail(RVIT_UNSUPPORTED, "model desc: quantization is %s, which the device %s (%s) does not support: %s",
+                         kinds[quantization].name, device->info.name, rvit_backend_name(device->info.backend), reason);
     if (info->dim % 16 != 0 || info->dim > RVIT_MAX_QUANTIZED_COLUMNS || info->mlp_dim > RVIT_MAX_QUANTIZED_COLUMNS)
         return rvit_fail(
             RVIT_UNSUPPORTED,
-            "model desc: quantization is %s, which takes rows of a multiple of 16 values, up to %d: the model's dim is %d, its "
-            "mlp_dim %d",
+            "model desc: quantization is %s, which needs a dim that is a multiple of 16, and dim and mlp_dim of at most %d; found a dim of "
+            "%d and an mlp_dim of %d",
             kinds[quantization].name, RVIT_MAX_QUANTIZED_COLUMNS, (int)info->dim, (int)info->mlp_dim);
     return check_file(quantization, checkpoint);
 }
@@ -108,15 +109,15 @@ rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_che
             rvit_file_scales file;
             RVIT_TRY(rvit_file_scales_of(checkpoint, b, i, &file));
             if (dtype != w->dtype)
-                return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of block %d is %s with the checkpoint, in the model %s",
+                return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of block %d is %s in the checkpoint, but %s in the model",
                                  names[i], (int)b, rvit_dtype_name(dtype), rvit_dtype_name(w->dtype));
             const int bounded = rvit_input_is_bounded(model, dtype, &file, i);
             const int scaled = bounded || (rvit_is_quantized(dtype) && file.input > 0.0f);
             if (bounded != w->bounded || rvit_inputs_have_one_scale(dtype, &file, bounded) != w->one_scale ||
                 scaled != (w->input_scale.buffer != NULL))
                 return rvit_fail(RVIT_INVALID_ARGUMENT,
-                                 "rvit_model_update: the inputs of %s of block %d have another kind of scale in the checkpoint than in "
-                                 "the model",
+                                 "rvit_model_update: the kind of input scale of %s of block %d differs between the checkpoint and the "
+                                 "model",
                                  names[i], (int)b);
         }
     return RVIT_OK;
@@ -142,7 +143,7 @@ static float largest_of(const float *values, int64_t n)
     return largest;
 }
 
-/* The scale of all rows that are finite. E4M3 is as precise with it as with one for each row. */
+/* One scale for all finite rows. For E4M3 that is as precise as a scale per row. */
 static float scale_of_all(const float *values, int64_t rows, int64_t columns)
 {
     float largest = 0.0f;
@@ -154,8 +155,8 @@ static float scale_of_all(const float *values, int64_t rows, int64_t columns)
     return scale < RVIT_QUANTIZED_MIN ? RVIT_QUANTIZED_MIN : scale;
 }
 
-/* A checkpoint's scale gives the bytes of the checkpoint again. Only int8's -128 has no negative, which a layer scale may ask for: NULL,
-   such a row gets a scale of its own. */
+/* The checkpoint's scale reproduces the checkpoint's values, except that a negative layer scale would need the negative of int8's -128.
+   NULL: such a row gets a scale of its own. */
 static const float *fitting_scale(const float *given, const float *values, int64_t n, rvit_dtype dtype)
 {
     for (int64_t i = 0; dtype == RVIT_I8 && i < n; i++)
@@ -164,14 +165,13 @@ static const float *fitting_scale(const float *given, const float *values, int64
     return given;
 }
 
-/* Rows of a checkpoint's may have int8's -128. */
+/* With the checkpoint's scale, a row may contain int8's -128. */
 static uint8_t quantize_weight(float value, const float *given, rvit_dtype dtype)
 {
     return given != NULL && dtype == RVIT_I8 && value < -127.5f ? (uint8_t)INT8_MIN : rvit_quantize_value(value, dtype);
 }
 
-/* Bytes take the place of values that have been read already. What a row that is not finite gives is NaN: it has the scale NaN or, of
-   E4M3, consists of NaN. */
+/* Quantizes in place. The results of a row that is not finite are NaN: its scale is NaN or, for E4M3, its values are. */
 rvit_status rvit_weights_write_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
                                          const rvit_linear_weights *w)
 {

@@ -600,7 +600,7 @@ static void updates(void **state)
     other.resample = RVIT_RESAMPLE_TIMM;
     expect_ok(rvit_checkpoint_open(dump_checkpoint(s.dump), &other, &checkpoint));
     expect_ok(rvit_session_create(s.model, &desc, &session));
-    expect_status(rvit_model_update(s.model, checkpoint), RVIT_INVALID_ARGUMENT, "position table, or how it is resampled");
+    expect_status(rvit_model_update(s.model, checkpoint), RVIT_INVALID_ARGUMENT, "position table or its resampling");
     dump_run_all(s.dump, &s.info, session);
     assert_true(dump_difference(json_object_get(s.dump, "outputs"), rvit_session_logits(session), s.info.n_classes, NULL) < 1e-4);
     rvit_session_destroy(session);

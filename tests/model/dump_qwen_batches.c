@@ -336,7 +336,7 @@ static void updates(void **state)
     (void)state;
     static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"}, *const keys[] = {"fullatt_block_indexes",
                                                                                               "deepstack_visual_indexes"};
-    static const char *const words[] = {"other blocks without windows", "other blocks whose rows are merged too"};
+    static const char *const words[] = {"other full attention blocks", "other deepstack blocks"};
     for (int d = 0; d < 2; d++) {
         qwen_tower t = qwen_open(names[d]);
         const rvit_session_desc desc = desc_of(&t);

@@ -95,9 +95,8 @@ static void other_pooling(void **state)
     (void)state;
     static const struct {
         const char *file_name, *key, *value, *word;
-    } cases[] = {
-        {"timm_mean.json", "global_pool", "token", "pooling of the checkpoint is 1, of the model 2"},
-        {"timm_pe_core.json", "attn_pool_num_heads", "4", "number of heads of the attention pooling of the checkpoint is 4, of the"}};
+    } cases[] = {{"timm_mean.json", "global_pool", "token", "pooling is 1 in the checkpoint, but 2 in the model"},
+                 {"timm_pe_core.json", "attn_pool_num_heads", "4", "number of heads of the attention pooling is 4 in the checkpoint, but"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *dump = dump_load(dump_folder, cases[i].file_name), *args = json_object_get(json_object_get(dump, "config"), "model_args");
         rvit_model *model = model_of(dump, RVIT_F32);

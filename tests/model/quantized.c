@@ -472,7 +472,8 @@ static void precisions_have_names(void **state)
     if (H.desc.backend == RVIT_BACKEND_VULKAN) {
         expect_choice(chosen(checkpoint, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_F16, RVIT_QUANTIZATION_INT8, "");
         expect_choice(chosen(narrow, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8, "");
-        expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_F16, RVIT_F16, RVIT_QUANTIZATION_NONE, "no 8 bits faster");
+        expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_F16, RVIT_F16, RVIT_QUANTIZATION_NONE,
+                      "8-bit GEMMs are not faster");
         expect_status(rvit_precision_choose(device, checkpoint, RVIT_PRECISION_FP8, &choice), RVIT_UNSUPPORTED, "int8, not e4m3");
         /* By matrices, or by what the driver says. */
         const int32_t native = H.info.native_dtypes, most = H.info.tier == RVIT_TIER_SCALAR ? 0 : 1 << RVIT_I8;
@@ -487,15 +488,15 @@ static void precisions_have_names(void **state)
     char *architecture = checkpoint->config.info.architecture;
     device->info.native_dtypes = 0;
     expect_choice(chosen(checkpoint, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_F32, RVIT_QUANTIZATION_INT8, "");
-    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_F32, RVIT_F32, RVIT_QUANTIZATION_NONE, "no 8 bits faster");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_F32, RVIT_F32, RVIT_QUANTIZATION_NONE,
+                  "8-bit GEMMs are not faster");
     device->info.native_dtypes = 1 << RVIT_BF16 | 1 << RVIT_I8;
     expect_choice(chosen(checkpoint, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8, "");
     expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_BF16, RVIT_BF16, RVIT_QUANTIZATION_NONE, "was not measured");
     strcpy(architecture, "deit_tiny_patch16_224");
-    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8,
-                  "changes by +0.1 points");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8, "by +0.1 points");
     device->info.native_dtypes = 1 << RVIT_I8;
-    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_F32, RVIT_QUANTIZATION_INT8, "changes by +0.1 points");
+    expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_INT8, RVIT_F32, RVIT_QUANTIZATION_INT8, "by +0.1 points");
     device->info.native_dtypes = own;
 }
 
