@@ -1,4 +1,4 @@
-/* The beginning of a forward over images of any grids: their layout, the patches by their weight, and the positions of each image. */
+/* The embedding of images at variable resolution: their layout, the patch embedding GEMM, and the positions of each image. */
 #include "core/forward/forward.h"
 #include "core/forward/windows.h"
 
@@ -26,7 +26,8 @@ static rvit_status lay_out(const forward *f)
     return rvit_grid_layout(f->stream, &args);
 }
 
-/* Patches as rows of the model's type. To patchify, each is an image of one patch, whatever the order of its values. */
+/* Converts patches to rows of the model's type. Patchify treats each as an image of one patch, so the order of its values does not
+   matter. */
 static rvit_patchify_args patchify_of(const forward *f, rvit_view patches)
 {
     const rvit_model *model = f->model;
@@ -34,19 +35,19 @@ static rvit_patchify_args patchify_of(const forward *f, rvit_view patches)
     args.dtype = model->dtype;
     args.n_images = (int32_t)f->rows.capacity;
     args.live_images = view(f, f->plan->live_patches);
-    /* The op on pictures gives one frame. */
-    const int pictures = f->plan->desc.max_picture_bytes > 0;
-    args.channels = pictures ? model->info.channels : rvit_model_row_values(model) / (model->info.patch_size * model->info.patch_size);
+    /* preprocess writes one frame. */
+    const int preprocessed = f->plan->desc.max_picture_bytes > 0;
+    args.channels = preprocessed ? model->info.channels : rvit_model_row_values(model) / (model->info.patch_size * model->info.patch_size);
     args.image_size = args.patch_size = model->info.patch_size;
     args.parts = rvit_model_patch_split(model);
-    args.out_stride = args.parts * (pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model));
+    args.out_stride = args.parts * (preprocessed ? rvit_model_patch_width(model) : rvit_model_row_width(model));
     args.images = patches;
     args.out = f->wide;
     return args;
 }
 
-/* The patches that a run is given. */
-static rvit_status cut(const forward *f)
+/* Reads the caller's patches. */
+static rvit_status read_patches(const forward *f)
 {
     const rvit_session_plan *plan = f->plan;
     rvit_op op = {.type = RVIT_OP_PATCHIFY,
@@ -61,32 +62,33 @@ static rvit_status cut(const forward *f)
     return rvit_forward_add_outer(f, &op);
 }
 
-/* Patches of pictures or given ones; where they are compared first, by way of rows that have every bit of them. */
+/* Fills the wide array with patches, from preprocessed images or from the caller. If pixels are compared first, they go through float32
+   rows. */
 static rvit_status fill_wide(const forward *f)
 {
     const rvit_session_plan *plan = f->plan;
-    RVIT_TRY(plan->desc.max_picture_bytes > 0 ? rvit_forward_preprocess(f, absent) : cut(f));
+    RVIT_TRY(plan->desc.max_picture_bytes > 0 ? rvit_forward_preprocess(f, absent) : read_patches(f));
     if (!rvit_prune_by_pixels(&plan->schedule))
         return RVIT_OK;
     const rvit_patchify_args args = patchify_of(f, view(f, plan->patch_pixels));
     return rvit_patchify(f->stream, &args);
 }
 
-/* The patches by their weight, to the other array; with a norm of them, normalised. *out: where they are. */
-static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype)
+/* The patch embedding GEMM, followed by the patch norm if there is one. *out: the result. */
+static rvit_status project_patches(const forward *f, rvit_view *out, rvit_dtype *out_dtype)
 {
     const rvit_model *model = f->model;
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = model->dtype;
     args.out_dtype = *out_dtype = model->x_dtype;
     args.rows = patch_rows(f);
-    /* The op on pictures has the values of a patch channel after channel, and of one frame. */
-    const int pictures = f->plan->desc.max_picture_bytes > 0;
-    args.in_features = rvit_model_patch_split(model) * (pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model));
+    /* preprocess writes one frame, channel after channel. */
+    const int preprocessed = f->plan->desc.max_picture_bytes > 0;
+    args.in_features = rvit_model_patch_split(model) * (preprocessed ? rvit_model_patch_width(model) : rvit_model_row_width(model));
     args.out_features = model->info.dim;
     args.x = f->wide;
-    args.weight = pictures ? model->patch_weight : model->row_weight;
-    /* The table has the bias; without a table the rows of the embedding are nothing else. */
+    args.weight = preprocessed ? model->patch_weight : model->row_weight;
+    /* The position table includes the bias; without a table its rows are only the bias. */
     if (model->identity_weight.buffer != NULL)
         args.bias = model->patch_bias;
     else if (!rvit_model_has_table(model))
@@ -101,7 +103,7 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
                              f->normed);
 }
 
-static rvit_status place(const forward *f, rvit_view patches, rvit_dtype dtype)
+static rvit_status add_positions(const forward *f, rvit_view patches, rvit_dtype dtype)
 {
     const rvit_session_plan *plan = f->plan;
     const rvit_model *model = f->model;
@@ -125,8 +127,8 @@ static rvit_status place(const forward *f, rvit_view patches, rvit_dtype dtype)
     return rvit_embed(f->stream, &args);
 }
 
-/* How queries and keys turn: a line for each row of the batch. */
-static rvit_status turn(const forward *f)
+/* The rotary table: one line for each row of the batch. */
+static rvit_status fill_rope_table(const forward *f)
 {
     const rvit_model *model = f->model;
     rvit_grid_rope_args args = RVIT_GRID_ROPE_ARGS_INIT;
@@ -152,9 +154,9 @@ rvit_status rvit_forward_embed_variable(forward *f)
     rvit_dtype dtype;
     RVIT_TRY(lay_out(f));
     RVIT_TRY(fill_wide(f));
-    RVIT_TRY(weigh(f, &patches, &dtype));
-    RVIT_TRY(place(f, patches, dtype));
-    RVIT_TRY(turn(f));
+    RVIT_TRY(project_patches(f, &patches, &dtype));
+    RVIT_TRY(add_positions(f, patches, dtype));
+    RVIT_TRY(fill_rope_table(f));
     if (!model->info.norm_pre)
         return RVIT_OK;
     RVIT_TRY(rvit_forward_norm(f, f->rows, model->info.dim, f->x, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->other_x));

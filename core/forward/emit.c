@@ -1,4 +1,4 @@
-/* What the parts of a forward add to it: linear layers, norms, copies to the trace. */
+/* Records the basic ops of a forward: linear layers, norms, copies to the trace. */
 #include "core/forward/forward.h"
 
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args)
@@ -111,7 +111,7 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.patch_size = f->model->info.patch_size;
     args.parts = rvit_model_patch_split(f->model);
     args.out_stride = args.parts * rvit_model_patch_width(f->model);
-    /* Each run has had them copied to staged_pictures, or the op does it. */
+    /* Each run copies the images to staged_pictures, or the op does. */
     args.source = view(f, f->stream->device->transfers ? plan->staged_pictures : plan->pictures);
     args.source_size = plan->pictures.size;
     if (plan->staged_pictures.place != RVIT_PLACE_NONE && !f->stream->device->transfers)

@@ -1,18 +1,16 @@
-/* What towers that merge squares of patches give: a row for each square. The rows of a square follow each other, so that [rows, dim] is
-   also [units, unit's width]. */
+/* Merges each merge group to one row. The rows of a group are consecutive, so [rows, dim] is also [groups, the width of a group]. */
 #include "core/forward/forward.h"
 
-/* The squares of the batch. */
-static rvit_rows units(const forward *f)
+static rvit_rows group_rows(const forward *f)
 {
     const int32_t side = f->model->merge.side;
     return (rvit_rows){.capacity = f->rows.capacity / (side * side), .live = at(f->unit_cu_seqlens, (int64_t)f->plan->desc.max_images * 4)};
 }
 
-/* Rows of units, row_size bytes each, to `destination`, as the squares of an image follow each other line after line. */
+/* Copies the rows of groups, row_size bytes each, to `destination`, in line-by-line order of the groups. */
 static rvit_status write_groups(const forward *f, rvit_view rows, int64_t row_size, rvit_view destination)
 {
-    const rvit_rows live = units(f);
+    const rvit_rows live = group_rows(f);
     if (f->unit_rows.buffer == NULL)
         return rvit_forward_copy(f, rows, live.capacity * row_size, destination);
     rvit_pack_args args = RVIT_PACK_ARGS_INIT;
@@ -39,18 +37,17 @@ rvit_status rvit_forward_merge_groups(forward *f, int32_t deepstack)
     const rvit_merger_weights *w = deepstack < 0 ? &model->merger : &model->deepstack[deepstack];
     const int64_t row_size = 4 * (int64_t)model->info.merged_dim;
     const int32_t side = model->merge.side, width = side * side * model->info.dim;
-    /* The norm of each row, or that of the rows of a square together. */
     if (deepstack < 0)
         RVIT_TRY(rvit_forward_layernorm(f, w->norm_gamma, w->norm_beta, model->info.eps, model->dtype, f->normed));
     else
-        RVIT_TRY(rvit_forward_norm(f, units(f), width, f->x, w->norm_gamma, w->norm_beta, model->dtype, f->normed));
-    forward squares = *f;
-    squares.rows = units(f);
-    RVIT_TRY(rvit_forward_linear(&squares, RVIT_ACTIVATION_GELU, f->normed, w->fc1_weight, w->fc1_bias, f->wide, width, width));
-    rvit_linear_args args = rvit_forward_linear_of(&squares, f->wide, width, w->fc2_weight, w->fc2_bias, model->info.merged_dim);
+        RVIT_TRY(rvit_forward_norm(f, group_rows(f), width, f->x, w->norm_gamma, w->norm_beta, model->dtype, f->normed));
+    forward groups = *f;
+    groups.rows = group_rows(f);
+    RVIT_TRY(rvit_forward_linear(&groups, RVIT_ACTIVATION_GELU, f->normed, w->fc1_weight, w->fc1_bias, f->wide, width, width));
+    rvit_linear_args args = rvit_forward_linear_of(&groups, f->wide, width, w->fc2_weight, w->fc2_bias, model->info.merged_dim);
     args.out_dtype = RVIT_F32;
     args.out = view(f, f->plan->merged_rows);
-    RVIT_TRY(rvit_forward_add_linear(&squares, &args));
+    RVIT_TRY(rvit_forward_add_linear(&groups, &args));
     const rvit_session_desc *desc = &f->plan->desc;
     if (deepstack < 0)
         return write_groups(f, args.out, row_size, desc->merged.buffer != NULL ? desc->merged : view(f, f->plan->merged));

@@ -1,4 +1,4 @@
-/* What the forward gives beside what a policy leaves: rows, pooled rows, attention, logits. */
+/* The outputs of a forward: rows, pooled rows, attention, logits. */
 #include "core/forward/forward.h"
 #include "core/forward/windows.h"
 
@@ -13,7 +13,7 @@ static rvit_status features(forward *f)
     return rvit_forward_give_rows(f, f->x, 4 * (int64_t)model->info.dim, f->plan->features);
 }
 
-/* Whether the head has a norm of the rows that it reads: its own, or the one after the last block. */
+/* Whether the head normalises the rows that it reads, by fc_norm or the norm after the last block. */
 static int head_normalises(const rvit_model *model)
 {
     return model->info.pooling == RVIT_POOLING_CLS || model->info.pooling == RVIT_POOLING_MEAN_NORM;
@@ -59,14 +59,14 @@ static rvit_head_args head_of(const forward *f)
     return args;
 }
 
-/* The first rows of each image, as a head on the CLS row reads them. */
-static rvit_status give_first_rows(const forward *f)
+/* Outputs the first rows of each image, as a head on the CLS row reads them. */
+static rvit_status output_first_rows(const forward *f)
 {
     const rvit_model *model = f->model;
     const int64_t dim = model->info.dim;
     for (int32_t token = 0; token < 1 + model->info.distilled; token++) {
         rvit_pool_args args = rvit_forward_pool_of(f, RVIT_POOL_FIRST);
-        /* The row after the first is the first of a batch that begins a row later. */
+        /* The second row of each image is the first row of a batch that begins one row later. */
         args.x = at(args.x, token * dim * rvit_dtype_size(model->x_dtype));
         args.rows -= token;
         args.out_dtype = RVIT_F32;
@@ -80,11 +80,11 @@ static rvit_status give_first_rows(const forward *f)
     return RVIT_OK;
 }
 
-static rvit_status give_pooled(const forward *f)
+static rvit_status output_pooled(const forward *f)
 {
     const rvit_model *model = f->model;
     if (model->info.pooling == RVIT_POOLING_CLS)
-        return give_first_rows(f);
+        return output_first_rows(f);
     if (!head_normalises(model) || head_gamma(model)->buffer == NULL)
         return rvit_forward_copy(f, view(f, f->plan->head_rows), f->plan->pooled.size, view(f, f->plan->pooled));
     const rvit_rows rows = {.capacity = f->plan->desc.max_images};
@@ -99,7 +99,7 @@ static rvit_status head(const forward *f)
     RVIT_TRY(rvit_forward_add_outer(f, &op));
     if (f->plan->projected.place == RVIT_PLACE_NONE)
         return RVIT_OK;
-    /* Logits that lie in the caller's memory alone. */
+    /* The logits are in the caller's memory, so compute them again for the session's output. */
     op.by_launch = 0;
     op.head.logits = view(f, f->plan->projected);
     return rvit_stream_add(f->stream, &op);
@@ -144,6 +144,6 @@ rvit_status rvit_forward_outputs(forward *f)
     if (info->n_classes > 0 || pooled)
         RVIT_TRY(rvit_forward_pool_rows(f));
     if (pooled)
-        RVIT_TRY(give_pooled(f));
+        RVIT_TRY(output_pooled(f));
     return info->n_classes > 0 ? head(f) : RVIT_OK;
 }

@@ -1,7 +1,7 @@
-/* Pooling: the rows of an image as one. */
+/* Pools the rows of each image to one row. */
 #include "core/forward/forward.h"
 
-/* How many tokens the rows stand for; absent unless some were merged. */
+/* The number of tokens that each row stands for; absent unless rows were merged. */
 static rvit_view sizes_of(const forward *f)
 {
     return f->stage > 0 ? view(f, f->plan->stages[f->stage - 1].sizes) : absent;
@@ -26,7 +26,7 @@ rvit_pool_args rvit_forward_pool_of(const forward *f, rvit_pool_mode mode)
     return args;
 }
 
-/* From column `column` of the head's rows on. */
+/* Pools to the columns of the head's rows from `column` on. */
 static rvit_status pool(const forward *f, rvit_pool_mode mode, int norms, int64_t column, int64_t stride)
 {
     const rvit_model *model = f->model;
@@ -70,7 +70,7 @@ rvit_status rvit_forward_probe(const forward *f, rvit_view probs)
     return rvit_probe(f->stream, &args);
 }
 
-/* Attention pooling, then its MLP on the one row of each image. */
+/* Attention pooling, followed by its MLP on one row per image. */
 static rvit_status attention_pool(forward *f)
 {
     const rvit_model *model = f->model;

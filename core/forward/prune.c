@@ -1,15 +1,15 @@
-/* The prune stages of a forward: they score rows, then select or merge them. */
+/* Records prune stages: they score rows, then select or merge them. */
 #include "core/forward/forward.h"
 #include "core/forward/windows.h"
 
-/* A layer of a predictor, which has the exact GELU whatever the blocks have. */
+/* A layer of a predictor, which always has exact GELU. */
 static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
                                int32_t out_features)
 {
     return rvit_forward_linear(f, RVIT_ACTIVATION_GELU, x, weight, bias, out, in_features, out_features);
 }
 
-/* The rows that the stage before this segment has left keep their positions. */
+/* Gathers the positions of the rows that the last stage kept. */
 static rvit_status carry_positions(forward *f)
 {
     const rvit_stage_plan *stage = &f->plan->stages[f->stage - 1];
@@ -29,7 +29,7 @@ static rvit_status carry_positions(forward *f)
     return RVIT_OK;
 }
 
-/* The layers of a DynamicViT predictor but the last, over all rows; *out_hidden: [rows, dim / 4]. */
+/* All layers of a DynamicViT predictor except the last, over all rows; *out_hidden: [rows, dim / 4]. */
 static rvit_status predict(forward *f, const rvit_predictor_weights *w, rvit_view *out_hidden)
 {
     const rvit_model *model = f->model;
@@ -55,7 +55,7 @@ static rvit_status predict(forward *f, const rvit_predictor_weights *w, rvit_vie
     return RVIT_OK;
 }
 
-/* What the query of attention pooling would give each row if the last block had left it. */
+/* The attention of the pooling's query to each row, as if this were the last block. */
 static rvit_status probe(forward *f, rvit_view out)
 {
     const rvit_model *model = f->model;
@@ -71,10 +71,10 @@ static rvit_status fill_probs(forward *f, rvit_view *out)
     if (policy->probs == RVIT_PROBS_CLS)
         return RVIT_OK;
     *out = view(f, f->plan->probs);
-    return policy->probs == RVIT_PROBS_MAP ? probe(f, *out) : RVIT_OK; /* attention received is there since the attention */
+    return policy->probs == RVIT_PROBS_MAP ? probe(f, *out) : RVIT_OK; /* received attention was computed after attention */
 }
 
-/* The arrays that the policy's score is made from. */
+/* Fills in the arrays that the policy's score is computed from. */
 static rvit_status fill_score(forward *f, const rvit_stage_plan *stage, rvit_select_args *args)
 {
     const rvit_model *model = f->model;
@@ -93,7 +93,7 @@ static rvit_status fill_score(forward *f, const rvit_stage_plan *stage, rvit_sel
     return fill_probs(f, &args->cls_probs);
 }
 
-/* The select of a stage, but for its score, its counts and its marks. */
+/* The select args of a stage without its score, counts and marks. */
 static rvit_select_args select_of(const forward *f, const rvit_stage_plan *stage)
 {
     rvit_select_args args = stage->select;
@@ -108,7 +108,7 @@ static rvit_select_args select_of(const forward *f, const rvit_stage_plan *stage
 rvit_status rvit_forward_find_anchors(forward *f)
 {
     const rvit_stage_plan *stage = &f->plan->stages[f->stage];
-    rvit_select_args args = select_of(f, stage); /* the stage writes its arrays again */
+    rvit_select_args args = select_of(f, stage); /* the stage overwrites its arrays later */
     RVIT_TRY(fill_score(f, stage, &args));
     args.counts = view(f, f->plan->anchor_counts);
     args.keep = view(f, f->plan->anchors);
@@ -117,7 +117,7 @@ rvit_status rvit_forward_find_anchors(forward *f)
     return rvit_forward_trace(f, args.keep, f->plan->trace_anchors.size, view(f, f->plan->trace_anchors));
 }
 
-/* Marks the rows that stay by the pixels of their patches. */
+/* Marks the rows to keep by the pixels of their patches. */
 static rvit_status mark_by_pixels(const forward *f)
 {
     const rvit_session_plan *plan = f->plan;
@@ -131,7 +131,7 @@ static rvit_status mark_by_pixels(const forward *f)
     return rvit_pixelprune(f->stream, &args);
 }
 
-/* What the policy says, to the trace; what stays is then what the run brings. */
+/* Traces the policy's own decision, before the caller's mask replaces it. */
 static rvit_status decide_separately(const forward *f, const rvit_stage_plan *stage, rvit_select_args *args)
 {
     RVIT_TRY(rvit_select(f->stream, args));
@@ -141,7 +141,7 @@ static rvit_status decide_separately(const forward *f, const rvit_stage_plan *st
     return RVIT_OK;
 }
 
-/* Scores and selects; the rows are gathered later. */
+/* Scores and selects. The next layernorm gathers the rows. */
 static rvit_status select_rows(forward *f)
 {
     const rvit_stage_plan *stage = &f->plan->stages[f->stage];
@@ -169,7 +169,7 @@ static rvit_status select_rows(forward *f)
     return carry_positions(f);
 }
 
-/* Merges rows whose keys, still in the wide array, are alike. */
+/* Merges rows with similar keys, which are still in the wide array. */
 static rvit_status merge(forward *f)
 {
     const rvit_model *model = f->model;

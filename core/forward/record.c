@@ -1,4 +1,4 @@
-/* A whole forward as ops: embedding, blocks and stages, outputs. */
+/* Records a whole forward as ops: embedding, blocks and stages, outputs. */
 #include "core/forward/record.h"
 
 #include <raggedvit/experimental.h>
@@ -6,7 +6,7 @@
 #include "core/forward/forward.h"
 #include "core/forward/windows.h"
 
-/* Where the rows of bytes are that a block's linear layer takes. */
+/* The quantized input of a block's linear layer. */
 static rvit_view quantized_for(const forward *f, rvit_block_linear linear)
 {
     return linear == RVIT_BLOCK_FC2 ? f->hidden_quantized : f->quantized;
@@ -16,13 +16,13 @@ static rvit_status trace_input(const forward *f, rvit_block_linear linear, rvit_
 {
     const rvit_model *m = f->model;
     const int64_t row = rvit_dtype_size(m->dtype) * f->rows.capacity, dim = m->info.dim;
-    const int64_t columns = f->block * (3 * dim + m->mlp_width) + linear * dim; /* those before: fc2 is the last of a block */
+    const int64_t columns = f->block * (3 * dim + m->mlp_width) + linear * dim; /* of the inputs before it; fc2 is the last of a block */
     if (f->plan->desc.trace != RVIT_TRACE_INPUTS)
         return RVIT_OK;
     return rvit_forward_copy(f, x, row * rvit_block_inputs(m, linear), at(view(f, f->plan->trace_inputs), row * columns));
 }
 
-/* A block's, of the input that its type asks for: x, or the array of bytes. args: the rest. */
+/* A block's linear layer. Its input is x or, if it is quantized, the quantized array. args: the other args. */
 static rvit_op block_linear_op(const forward *f, rvit_block_linear linear, rvit_view x, rvit_linear_args args)
 {
     const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
@@ -53,19 +53,17 @@ static rvit_status block_linear(const forward *f, rvit_block_linear linear, rvit
     return rvit_stream_add(f->stream, &op);
 }
 
-/* Whether a block's linear layer takes rows of bytes. */
 static int takes_quantized(const forward *f, rvit_block_linear linear)
 {
     return rvit_is_quantized(f->model->blocks[f->block].linears[linear].dtype);
 }
 
-/* Whether the MLP's activation is applied where its rows become bytes, rather than at the end of fc1. */
+/* Whether the MLP's activation is applied during quantization instead of in fc1. */
 static int activates_late(const forward *f)
 {
     return takes_quantized(f, RVIT_BLOCK_FC2) && !f->model->mlp_norm;
 }
 
-/* The hidden layer of an MLP. */
 static rvit_status hidden(const forward *f)
 {
     const rvit_model *model = f->model;
@@ -91,7 +89,7 @@ static rvit_status qkv(const forward *f)
     return block_linear(f, RVIT_BLOCK_QKV, f->normed, args);
 }
 
-/* x += a block's linear layer of rows. */
+/* x += a block's linear layer applied to rows. */
 static rvit_status add_block_linear(const forward *f, rvit_block_linear linear, rvit_view rows)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
@@ -101,7 +99,7 @@ static rvit_status add_block_linear(const forward *f, rvit_block_linear linear, 
     return block_linear(f, linear, rows, args);
 }
 
-/* Rows of the model's type to bytes. args: what comes before. */
+/* Quantizes rows of the model's type. args: the bias, activation and gate before that. */
 static rvit_status quantize(const forward *f, rvit_block_linear linear, rvit_view x, rvit_quantize_args args)
 {
     const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
@@ -118,7 +116,7 @@ static rvit_status quantize(const forward *f, rvit_block_linear linear, rvit_vie
     return rvit_quantize(f->stream, &args);
 }
 
-/* Has a norm write rows of bytes if that is what the linear layer after it takes, else rows of the model's type to `otherwise`. */
+/* Makes a norm write quantized rows if the linear layer after it takes them, else rows of the model's type to `otherwise`. */
 static void norm_for(const forward *f, rvit_block_linear linear, rvit_view otherwise, rvit_layernorm_args *args)
 {
     const rvit_linear_weights *w = &f->model->blocks[f->block].linears[linear];
@@ -141,7 +139,7 @@ static rvit_status outer_norm(forward *f, rvit_view gamma, rvit_view beta, rvit_
     return rvit_forward_norm_x(f, gamma, beta, f->model->info.eps, args);
 }
 
-/* Normalises rows of the model's type for a linear layer; what are not bytes goes to an array behind the first `columns` columns of
+/* Normalises rows of the model's type for a linear layer. If the result is not quantized, it goes after the first `columns` columns of
    wide or of hidden. */
 static rvit_status inner_norm(const forward *f, rvit_view x, int32_t features, rvit_view gamma, rvit_view beta, int64_t columns,
                               rvit_block_linear linear, rvit_view *out)
@@ -162,7 +160,7 @@ static rvit_status inner_norm(const forward *f, rvit_view x, int32_t features, r
     return rvit_layernorm(f->stream, &args);
 }
 
-/* x += proj of what attention has left in normed. */
+/* x += proj of attention's output, which is in normed. */
 static rvit_status project(const forward *f, const rvit_block_weights *w)
 {
     const int32_t dim = f->model->info.dim;
@@ -174,8 +172,8 @@ static rvit_status project(const forward *f, const rvit_block_weights *w)
     return add_block_linear(f, RVIT_BLOCK_PROJ, rows);
 }
 
-/* The hidden layer that writes the bytes which fc2 takes, with their scales behind them in the wide array: those that it reads stay where
-   they are. Whether the device has it and is faster with it; nothing is gated, and nobody asks for the inputs. */
+/* Whether fc1 should write fc2's quantized input itself: the device supports it and is faster, the MLP is not gated and inputs are not
+   traced. The output and its scales go to the wide array, so that fc1's own input and scales stay intact. */
 static int writes_quantized(const forward *f, rvit_op *op)
 {
     const rvit_model *model = f->model;
@@ -204,11 +202,11 @@ static rvit_status mlp(const forward *f, const rvit_block_weights *w)
     rvit_view rows = f->hidden;
     rvit_op op;
     if (writes_quantized(f, &op)) {
-        forward behind = *f;
-        behind.hidden_quantized = op.linear.out;
-        behind.scales = op.linear.out_scales;
+        forward after = *f;
+        after.hidden_quantized = op.linear.out;
+        after.scales = op.linear.out_scales;
         RVIT_TRY(rvit_stream_add(f->stream, &op));
-        return add_block_linear(&behind, RVIT_BLOCK_FC2, rows);
+        return add_block_linear(&after, RVIT_BLOCK_FC2, rows);
     }
     RVIT_TRY(hidden(f));
     if (model->mlp_norm) {
@@ -223,7 +221,7 @@ static rvit_status mlp(const forward *f, const rvit_block_weights *w)
     return add_block_linear(f, RVIT_BLOCK_FC2, rows);
 }
 
-/* Turns the queries and keys in the wide array. */
+/* Rotates queries and keys in the wide array. */
 static rvit_status rotate(const forward *f)
 {
     const rvit_model *model = f->model;
@@ -235,7 +233,7 @@ static rvit_status rotate(const forward *f)
     args.n_heads = model->info.n_heads;
     args.head_dim = model->info.head_dim;
     args.n_positions = f->plan->desc.native ? (int32_t)f->plan->segments[0].rows : model->info.tokens;
-    args.n_prefix = f->plan->desc.native ? 0 : model->info.n_prefix; /* a table for each row tells which do not turn */
+    args.n_prefix = f->plan->desc.native ? 0 : model->info.n_prefix; /* a table with a line per row includes those without rotation */
     args.q = f->wide;
     args.k = at(f->wide, model->info.dim * rvit_dtype_size(model->dtype));
     args.q_stride = args.k_stride = 3 * (int64_t)model->info.dim;
@@ -299,7 +297,7 @@ static rvit_patchify_args patchify_of(const forward *f)
     return patchify;
 }
 
-/* The patches by their weight, to the other array, and their norm. */
+/* The patch embedding GEMM and the patch norm. */
 static rvit_status embed_normed(const forward *f, rvit_linear_args args)
 {
     const rvit_model *model = f->model;
@@ -340,7 +338,7 @@ static rvit_status embed(forward *f)
     return RVIT_OK;
 }
 
-/* Where windows order the rows, by way of an array of the device's. */
+/* If rows are in window order, the result goes through an array of the device. */
 static rvit_status give_received(const forward *f)
 {
     if (f->plan->received_rows.place == RVIT_PLACE_NONE)
@@ -350,7 +348,7 @@ static rvit_status give_received(const forward *f)
     return rvit_forward_give_rows(f, rows, 4 * (int64_t)f->model->info.n_heads, f->plan->received);
 }
 
-/* Whether the next stage is at this place. */
+/* Whether the next stage is at this site. */
 static int prunes_at(const forward *f, int32_t block, rvit_prune_site site)
 {
     const rvit_prune_schedule *schedule = &f->plan->schedule;

@@ -1,5 +1,5 @@
-/* Windows of attention: the rows of an image are ordered by them from the first layout on, so that each is a stretch of rows, and only
-   attention in blocks with windows knows of them. */
+/* Attention windows. From the first layout on the rows of an image are in window order, so each window is a range of rows, and only the
+   attention of blocks with windows needs to know about them. */
 #include "core/forward/windows.h"
 
 rvit_reach rvit_forward_reach(const forward *f)
@@ -17,7 +17,7 @@ void rvit_forward_lay_out_groups(const forward *f, rvit_grid_layout_args *args)
     if (merge->side == 0)
         return;
     args->merge = merge->side;
-    args->patch_merge = plan->desc.max_picture_bytes > 0; /* pictures are cut line after line */
+    args->patch_merge = plan->desc.max_picture_bytes > 0; /* preprocess writes patches line by line */
     args->window = merge->window;
     args->max_windows = plan->max_windows;
     args->unit_cu_seqlens = f->unit_cu_seqlens;
