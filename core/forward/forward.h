@@ -85,7 +85,7 @@ rvit_pool_args rvit_forward_pool_of(const forward *f, rvit_pool_mode mode);
 rvit_status rvit_forward_pool_rows(forward *f);
 /* Attends to the normalised rows of each image with the query of attention pooling, to the wide array. probs: optional, as rvit_probe. */
 rvit_status rvit_forward_probe(const forward *f, rvit_view probs);
-static inline int rvit_forward_gives(const forward *f, rvit_output output, int here)
+static inline int rvit_forward_wants(const forward *f, rvit_output output, int here)
 {
     return here && (f->plan->desc.outputs & (int32_t)output) != 0;
 }
@@ -94,7 +94,7 @@ rvit_status rvit_forward_received(const forward *f, rvit_view out);
 /* Outputs x after a block. */
 rvit_status rvit_forward_block_features(const forward *f);
 /* Copies f->rows, row_size bytes each, to an array that the host reads, in the order that the session reports. */
-rvit_status rvit_forward_give_rows(const forward *f, rvit_view rows, int64_t row_size, rvit_session_array destination);
+rvit_status rvit_forward_output_rows(const forward *f, rvit_view rows, int64_t row_size, rvit_session_array destination);
 /* Merges each group of rows of x to one row. deepstack: the number of the deepstack merger; -1: the last merger. */
 rvit_status rvit_forward_merge_groups(forward *f, int32_t deepstack);
 /* After the last block: features, pooling, head. */

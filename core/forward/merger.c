@@ -23,7 +23,7 @@ static rvit_status write_groups(const forward *f, rvit_view rows, int64_t row_si
     return rvit_pack(f->stream, &args);
 }
 
-rvit_status rvit_forward_give_rows(const forward *f, rvit_view rows, int64_t row_size, rvit_session_array destination)
+rvit_status rvit_forward_output_rows(const forward *f, rvit_view rows, int64_t row_size, rvit_session_array destination)
 {
     const int32_t side = f->model->merge.side;
     if (f->unit_rows.buffer != NULL)

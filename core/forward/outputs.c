@@ -10,7 +10,7 @@ static rvit_status features(forward *f)
     if (model->info.final_norm)
         return rvit_forward_layernorm(f, model->norm_gamma, model->norm_beta, model->info.eps, RVIT_F32, out);
     RVIT_TRY(rvit_forward_finish_gather(f));
-    return rvit_forward_give_rows(f, f->x, 4 * (int64_t)model->info.dim, f->plan->features);
+    return rvit_forward_output_rows(f, f->x, 4 * (int64_t)model->info.dim, f->plan->features);
 }
 
 /* Whether the head normalises the rows that it reads, by fc_norm or the norm after the last block. */
@@ -128,18 +128,18 @@ rvit_status rvit_forward_received(const forward *f, rvit_view out)
 
 rvit_status rvit_forward_block_features(const forward *f)
 {
-    return rvit_forward_give_rows(f, f->x, 4 * (int64_t)f->model->info.dim, f->plan->block_features);
+    return rvit_forward_output_rows(f, f->x, 4 * (int64_t)f->model->info.dim, f->plan->block_features);
 }
 
 rvit_status rvit_forward_outputs(forward *f)
 {
     const rvit_model_info *info = &f->model->info;
-    const int pooled = rvit_forward_gives(f, RVIT_OUTPUT_POOLED, 1);
+    const int pooled = rvit_forward_wants(f, RVIT_OUTPUT_POOLED, 1);
     if (f->plan->desc.outputs & RVIT_OUTPUT_FEATURES)
         RVIT_TRY(features(f));
     if (info->n_classes == 0 || info->pooling != RVIT_POOLING_MAP)
         RVIT_TRY(rvit_forward_finish_gather(f));
-    if (rvit_forward_gives(f, RVIT_OUTPUT_MERGED, 1))
+    if (rvit_forward_wants(f, RVIT_OUTPUT_MERGED, 1))
         RVIT_TRY(rvit_forward_merge_groups(f, -1));
     if (info->n_classes > 0 || pooled)
         RVIT_TRY(rvit_forward_pool_rows(f));

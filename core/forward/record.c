@@ -339,13 +339,13 @@ static rvit_status embed(forward *f)
 }
 
 /* If rows are in window order, the result goes through an array of the device. */
-static rvit_status give_received(const forward *f)
+static rvit_status output_received(const forward *f)
 {
     if (f->plan->received_rows.place == RVIT_PLACE_NONE)
         return rvit_forward_received(f, view(f, f->plan->received));
     const rvit_view rows = view(f, f->plan->received_rows);
     RVIT_TRY(rvit_forward_received(f, rows));
-    return rvit_forward_give_rows(f, rows, 4 * (int64_t)f->model->info.n_heads, f->plan->received);
+    return rvit_forward_output_rows(f, rows, 4 * (int64_t)f->model->info.n_heads, f->plan->received);
 }
 
 /* Whether the next stage is at this site. */
@@ -370,15 +370,15 @@ static rvit_status block(forward *f, int32_t index)
     f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : absent;
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
-    const int gives_received = rvit_forward_gives(f, RVIT_OUTPUT_RECEIVED_ATTENTION, f->plan->desc.received_block == index),
+    const int outputs_received = rvit_forward_wants(f, RVIT_OUTPUT_RECEIVED_ATTENTION, f->plan->desc.received_block == index),
               anchors = f->plan->schedule.object_block == index,
               scores_received = anchors || ((inside || after) && rvit_policy_reads(f->plan->schedule.policy, RVIT_PROBS_RECEIVED));
-    f->lse = scores_received || gives_received ? view(f, f->plan->lse) : absent;
+    f->lse = scores_received || outputs_received ? view(f, f->plan->lse) : absent;
     RVIT_TRY(attention(f));
     if (scores_received)
         RVIT_TRY(rvit_forward_received(f, view(f, f->plan->probs)));
-    if (gives_received)
-        RVIT_TRY(give_received(f));
+    if (outputs_received)
+        RVIT_TRY(output_received(f));
     if (anchors)
         RVIT_TRY(rvit_forward_find_anchors(f));
     RVIT_TRY(project(f, w));
@@ -387,9 +387,9 @@ static rvit_status block(forward *f, int32_t index)
     RVIT_TRY(outer_norm(f, w->norm2_gamma, w->norm2_beta, RVIT_BLOCK_FC1));
     RVIT_TRY(mlp(f, w));
     RVIT_TRY(trace_x(f, index + 1));
-    if (rvit_forward_gives(f, RVIT_OUTPUT_BLOCK_FEATURES, f->plan->desc.features_block == index))
+    if (rvit_forward_wants(f, RVIT_OUTPUT_BLOCK_FEATURES, f->plan->desc.features_block == index))
         RVIT_TRY(rvit_forward_block_features(f));
-    if (rvit_forward_gives(f, RVIT_OUTPUT_DEEPSTACK, deepstack >= 0))
+    if (rvit_forward_wants(f, RVIT_OUTPUT_DEEPSTACK, deepstack >= 0))
         RVIT_TRY(rvit_forward_merge_groups(f, deepstack));
     return after ? rvit_forward_prune(f) : RVIT_OK;
 }
