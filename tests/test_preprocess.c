@@ -87,7 +87,7 @@ static rvit_model_info read_files(const char *config, const char *preprocessor, 
     info.channels = 3;
     info.image_height = height;
     info.image_width = width;
-    rvit_describe_pictures(&info, &facts);
+    rvit_describe_images(&info, &facts);
     return info;
 }
 

@@ -73,7 +73,7 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     if (desc->image_size == 0 || !checkpoint->config.measured)
         return RVIT_OK;
     RVIT_TRY(set_size(desc, &checkpoint->config));
-    rvit_describe_pictures(&checkpoint->config.info, &checkpoint->facts);
+    rvit_describe_images(&checkpoint->config.info, &checkpoint->facts);
     return RVIT_OK;
 }
 

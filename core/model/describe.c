@@ -378,7 +378,7 @@ static int32_t resized(int32_t side, const rvit_fact_value *crop)
     return (int32_t)fmin(floor(edge), MAX_RESIZED);
 }
 
-void rvit_describe_pictures(rvit_model_info *info, const rvit_facts *facts)
+void rvit_describe_images(rvit_model_info *info, const rvit_facts *facts)
 {
     const rvit_fact_value *crop = &facts->of[RVIT_FACT_CROP];
     info->filter = (rvit_filter)rvit_facts_integer(facts, RVIT_FACT_FILTER);
@@ -411,7 +411,7 @@ static void fill_info(rvit_model_info *info, const rvit_facts *facts)
     info->resample = (rvit_resample)rvit_facts_integer(facts, RVIT_FACT_RESAMPLE);
     info->image_height = rvit_facts_integer(facts, RVIT_FACT_IMAGE);
     info->image_width = (int32_t)facts->of[RVIT_FACT_IMAGE].value[1];
-    rvit_describe_pictures(info, facts);
+    rvit_describe_images(info, facts);
 }
 
 /* Defaults that hold for every published model unless a file contradicts them. timm's NaFlexViT models differ in how they resample. */

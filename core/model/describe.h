@@ -12,6 +12,6 @@ void rvit_describe_options(const rvit_checkpoint_desc *desc, rvit_facts *facts);
    INVALID_ARGUMENT if they come from the caller. */
 rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_unsupported *unsupported);
 /* Fills in how images are prepared for the input size in `info`. */
-void rvit_describe_pictures(rvit_model_info *info, const rvit_facts *facts);
+void rvit_describe_images(rvit_model_info *info, const rvit_facts *facts);
 
 #endif

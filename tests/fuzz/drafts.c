@@ -13,12 +13,12 @@ static rvit_dtype dtype(choices *c)
     return (rvit_dtype)choose_int(c, 0, 2);
 }
 
-static rvit_dtype dtype_or_bytes(choices *c)
+static rvit_dtype dtype_or_quantized(choices *c)
 {
     return (rvit_dtype)choose_int(c, 0, 4);
 }
 
-static int is_bytes(rvit_dtype dtype)
+static int is_quantized(rvit_dtype dtype)
 {
     return dtype == RVIT_I8 || dtype == RVIT_E4M3;
 }
@@ -93,11 +93,11 @@ static void draft_preprocess(rvit_op *op, choices *c)
 static void draft_linear(rvit_op *op, choices *c)
 {
     rvit_linear_args *a = &op->linear;
-    a->dtype = dtype_or_bytes(c);
+    a->dtype = dtype_or_quantized(c);
     a->out_dtype = choose(c, 2) && a->dtype != RVIT_I8 ? a->dtype : dtype(c);
     rows(c, &a->rows);
-    a->in_features = is_bytes(a->dtype) ? multiple(c, 16, 1, 20) : dim(c);
-    a->out_features = is_bytes(a->out_dtype) ? multiple(c, 16, 1, 20) : dim(c);
+    a->in_features = is_quantized(a->dtype) ? multiple(c, 16, 1, 20) : dim(c);
+    a->out_features = is_quantized(a->out_dtype) ? multiple(c, 16, 1, 20) : dim(c);
     a->activation = (rvit_activation)choose_int(c, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU);
     a->residual_period = choose(c, 2) ? 0 : choose_int(c, 0, 10);
     a->gated = choose_int(c, 0, 1);
@@ -107,10 +107,10 @@ static void draft_layernorm(rvit_op *op, choices *c)
 {
     rvit_layernorm_args *a = &op->layernorm;
     a->dtype = dtype(c);
-    a->out_dtype = dtype_or_bytes(c);
+    a->out_dtype = dtype_or_quantized(c);
     rows(c, &a->rows);
     a->x_rows = choose_int(c, 0, 50);
-    a->dim = is_bytes(a->out_dtype) ? multiple(c, 16, 1, 20) : dim(c);
+    a->dim = is_quantized(a->out_dtype) ? multiple(c, 16, 1, 20) : dim(c);
     a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
     a->norm = choose(c, 4) == 1 ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
     a->features = choose(c, 4) == 1 ? choose_int(c, 0, 16) : 0;
@@ -437,15 +437,15 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
 static int may_have(const rvit_op *op, int slot)
 {
     if (op->type == RVIT_OP_LINEAR && (slot == RVIT_SLOT(linear, x_scales) || slot == RVIT_SLOT(linear, weight_scales)))
-        return is_bytes(op->linear.dtype);
+        return is_quantized(op->linear.dtype);
     if (op->type == RVIT_OP_LINEAR &&
         (slot == RVIT_SLOT(linear, static_scale) || slot == RVIT_SLOT(linear, out_scales) || slot == RVIT_SLOT(linear, saturated)))
-        return is_bytes(op->linear.out_dtype);
+        return is_quantized(op->linear.out_dtype);
     if (op->type == RVIT_OP_LINEAR && slot == RVIT_SLOT(linear, residual))
-        return !is_bytes(op->linear.out_dtype);
+        return !is_quantized(op->linear.out_dtype);
     if (op->type == RVIT_OP_LAYERNORM &&
         (slot == RVIT_SLOT(layernorm, out_scales) || slot == RVIT_SLOT(layernorm, static_scale) || slot == RVIT_SLOT(layernorm, saturated)))
-        return is_bytes(op->layernorm.out_dtype);
+        return is_quantized(op->layernorm.out_dtype);
     return 1;
 }
 
