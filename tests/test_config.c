@@ -83,7 +83,7 @@ static void rotations(void **state)
         rvit_status status;
         const char *word;
     } cases[] = {
-        {"\"rope_temperature\":0.5", RVIT_BAD_FILE, "the base of the rotary positions is 0.5 in config.json: model_args.rope_temperature"},
+        {"\"rope_temperature\":0.5", RVIT_BAD_FILE, "the base of the rotary positions is 0.5 (config.json: model_args.rope_temperature"},
         {"\"rope_temperature\":1e30", RVIT_BAD_FILE, "expected 1 to 1e12"},
         {"\"rope_temperature\":\"hot\"", RVIT_BAD_FILE, "config.json: model_args.rope_temperature is not a number above 0"},
         {"\"rope_grid_indexing\":\"ji\"", RVIT_UNSUPPORTED, "model_args.rope_grid_indexing is not supported"},
@@ -270,7 +270,7 @@ static void hugging_face_needs_its_config(void **state)
     assert_int_equal(info.resample, RVIT_RESAMPLE_BICUBIC); /* as its own code does it */
     expect_fact("eps", "1e-12", "the default of model_type 'vit'");
     write_beside("config.json", "{\"model_type\":\"vit\"}");
-    REFUSED(NULL, RVIT_BAD_FILE, "the tensors have a width of 64, but it is 768 in config.json: the default of model_type 'vit'");
+    REFUSED(NULL, RVIT_BAD_FILE, "the width is 64 in the tensors, but should be 768 (config.json: the default of model_type 'vit'");
     remove_beside();
 }
 
@@ -471,7 +471,7 @@ static void given_config(void **state)
     desc.n_heads = 3;
     assert_int_equal(loaded(&desc).n_heads, 3);
     desc.config = "{\"architecture\":\"deit_base_patch16_224\"}";
-    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the tensors have a width of 192, but it is 768 in given config: architecture");
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the width is 192 in the tensors, but should be 768 (given config: architecture");
     desc.config = "{\"architecture\":";
     REFUSED(&desc, RVIT_BAD_FILE, "the given config");
     desc.config = "{} {}";
@@ -489,12 +489,13 @@ static void bad_configs(void **state)
         const char *word;
     } cases[] = {
         {"{\"architecture\":\"deit_tiny_patch16_224\",\"num_classes\":1000}", RVIT_BAD_FILE,
-         "the tensors have a number of classes of 10, but it is 1000 in config.json: num_classes"},
-        {"{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"depth\":6}}", RVIT_BAD_FILE, "of 12, but it is 6"},
+         "the number of classes is 10 in the tensors, but should be 1000 (config.json: num_classes"},
+        {"{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"depth\":6}}", RVIT_BAD_FILE,
+         "is 12 in the tensors, but should be 6"},
         {"{\"architecture\":\"deit_base_patch16_224\",\"num_classes\":10}", RVIT_BAD_FILE,
-         "the tensors have a width of 192, but it is 768 in config.json: architecture 'deit_base_patch16_224'"},
+         "the width is 192 in the tensors, but should be 768 (config.json: architecture 'deit_base_patch16_224'"},
         {"{\"architecture\":\"vit_base_patch32_224\",\"model_args\":{\"embed_dim\":192,\"num_heads\":3}}", RVIT_BAD_FILE,
-         "the tensors have a patch size of 16, but it is 32"},
+         "the patch size is 16 in the tensors, but should be 32"},
         {"{\"architecture\":7}", RVIT_BAD_FILE, "config.json: architecture is not a string"},
         {"{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":[]}", RVIT_BAD_FILE, "config.json: model_args is not an object"},
         {"{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"num_heads\":0}}", RVIT_BAD_FILE, "cannot be split into 0 heads"},

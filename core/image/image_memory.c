@@ -46,9 +46,9 @@ static rvit_status check_view(const rvit_image_writer *w, const rvit_staged_imag
 {
     const rvit_image *image = &p->image;
     if (w->args.pixels.buffer == NULL)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "view is given, but pixels, the device buffer that holds images, is not");
+        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "view is set, but pixels (the device buffer that holds the images) is not");
     if (image->view.buffer != w->args.pixels.buffer)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "view is in another buffer than pixels");
+        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "view and pixels are in different buffers");
     const int64_t begin = image->view.offset - w->args.pixels.offset;
     if (image->view.offset < w->args.pixels.offset || begin % 4 != 0 || begin > w->args.pixels_size - p->size)
         return refuse(RVIT_INVALID_ARGUMENT, p, "view is at offset %lld with %lld bytes, expected a multiple of 4 within pixels",
@@ -83,7 +83,7 @@ rvit_status rvit_image_check_memory(const rvit_image_writer *w, rvit_staged_imag
     if (p->image.view.buffer == NULL)
         return check_data(w, p);
     if (p->image.data != NULL)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "data and view are both given");
+        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "both data and view are set");
     return check_view(w, p);
 }
 

@@ -44,18 +44,18 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
         rvit_fact fact;
         int32_t value;
         const char *what;
-    } extents[] = {{RVIT_FACT_DIM, info->dim, "a width"},
-                   {RVIT_FACT_DEPTH, info->depth, "a number of blocks"},
-                   {RVIT_FACT_MLP, info->mlp_dim, "an MLP width"},
-                   {RVIT_FACT_PATCH, info->patch_size, "a patch size"},
-                   {RVIT_FACT_CHANNELS, info->channels, "a number of channels"},
-                   {RVIT_FACT_REGISTERS, info->n_registers, "a number of registers"},
-                   {RVIT_FACT_CLASSES, info->n_classes, "a number of classes"}};
+    } extents[] = {{RVIT_FACT_DIM, info->dim, "width"},
+                   {RVIT_FACT_DEPTH, info->depth, "number of blocks"},
+                   {RVIT_FACT_MLP, info->mlp_dim, "width of the MLP"},
+                   {RVIT_FACT_PATCH, info->patch_size, "patch size"},
+                   {RVIT_FACT_CHANNELS, info->channels, "number of channels"},
+                   {RVIT_FACT_REGISTERS, info->n_registers, "number of register tokens"},
+                   {RVIT_FACT_CLASSES, info->n_classes, "number of classes"}};
     for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
         rvit_fact_value *f = &facts->of[extents[i].fact];
         const int headless = extents[i].fact == RVIT_FACT_CLASSES && info->n_classes == 0;
         if (f->given && !headless && f->value[0] != extents[i].value)
-            return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s of %d, but it is %s (%s)", path, extents[i].what,
+            return rvit_fail(rvit_fact_wrong(f), "%s: the %s is %d in the tensors, but should be %s (%s)", path, extents[i].what,
                              (int)extents[i].value, f->text, f->where);
         f->given = 0;
         rvit_facts_set(facts, extents[i].fact, extents[i].value, weights);

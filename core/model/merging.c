@@ -10,7 +10,8 @@ static rvit_status check_same(const char *path, const rvit_facts *facts, rvit_fa
     const rvit_fact_value *f = &facts->of[fact];
     if (!f->given || (int32_t)f->value[0] == value)
         return RVIT_OK;
-    return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s %d, but it is %s (%s)", path, what, (int)value, f->text, f->where);
+    return rvit_fail(rvit_fact_wrong(f), "%s: the %s is %d in the tensors, but should be %s (%s)", path, what, (int)value, f->text,
+                     f->where);
 }
 
 static rvit_status resolve_side(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
@@ -76,8 +77,8 @@ rvit_status rvit_resolve_merge(const char *path, rvit_vit_config *config, rvit_f
         return rvit_fail(rvit_fact_wrong(&facts->of[RVIT_FACT_MERGE]), "%s: the model merges patches (%s), but the tensors have no merger",
                          path, facts->of[RVIT_FACT_MERGE].where);
     }
-    RVIT_TRY(check_same(path, facts, RVIT_FACT_MERGED, config->info.merged_dim, "a width of merged rows of"));
-    RVIT_TRY(check_same(path, facts, RVIT_FACT_FRAMES, config->frames, "a number of frames of a patch of"));
+    RVIT_TRY(check_same(path, facts, RVIT_FACT_MERGED, config->info.merged_dim, "width of merged rows"));
+    RVIT_TRY(check_same(path, facts, RVIT_FACT_FRAMES, config->frames, "number of frames of a patch"));
     rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, "no model with these tensors has one");
     RVIT_TRY(resolve_side(path, config, facts, unsupported));
     RVIT_TRY(resolve_windows(path, config, facts));

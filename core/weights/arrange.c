@@ -1,4 +1,4 @@
-/* Brings weights into the order in which the device's kernels read them. */
+/* Reorders weights for the device's kernels. */
 #include "core/weights/model.h"
 
 #include "core/contract/backend.h"

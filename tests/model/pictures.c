@@ -461,12 +461,12 @@ static void bad_places_are_refused(void **state)
     one->data = NULL;
     expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data is NULL");
     one->view.buffer = other;
-    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is given, but");
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is set, but");
     desc.pixels.buffer = pixels;
     desc.pixels_size = PIXELS;
     rvit_session *with_pixels = NULL;
     expect_ok(rvit_session_create(model, &desc, &with_pixels));
-    expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is in another buffer");
+    expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view and pixels are in different buffers");
     one->view = (rvit_view){pixels, PIXELS - 1196};
     expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is at offset");
     one->view.offset = 2;

@@ -534,8 +534,7 @@ static void preprocess_bad_pictures(void **state)
     BAD(RVIT_UNSUPPORTED, "thin", c.recipe.fit = RVIT_FIT_BORDER, bad[2].format = RVIT_IMAGE_GRAY8, bad[2].stride = 1, bad[2].width = 1,
         bad[2].height = 65535);
     c.recipe.fit = RVIT_FIT_CROP;
-    BAD(RVIT_INVALID_ARGUMENT, "view is given, but pixels", bad[2].data = NULL,
-        bad[2].view = array_view(array_input("other", 240), DEVICE));
+    BAD(RVIT_INVALID_ARGUMENT, "view is set, but pixels", bad[2].data = NULL, bad[2].view = array_view(array_input("other", 240), DEVICE));
     BAD(RVIT_INVALID_ARGUMENT, "struct_size", bad[2].struct_size++);
 #undef BAD
     memcpy(bad, good, sizeof bad);

@@ -61,7 +61,7 @@ rvit_status rvit_config_timm(const rvit_config_reader *r, const rvit_json *root)
 rvit_status rvit_config_hf(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_open_clip(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root);
-/* Check how the weights are quantised: in the quantization_config of a config.json, and in a hf_quant_config.json. Unknown values add
+/* Check how the weights are quantized: in the quantization_config of a config.json, and in a hf_quant_config.json. Unknown values add
    reasons to `unsupported`. */
 rvit_status rvit_config_quantization(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_modelopt(const rvit_config_reader *r, const rvit_json *root);
