@@ -1,4 +1,4 @@
-"""tools/rooms.py: what is a circle or a forbidden include, and what only looks like one."""
+"""tools/rooms.py: what is a cycle or a forbidden include, and what only looks like one."""
 import contextlib
 import io
 import pathlib
@@ -32,26 +32,26 @@ class RoomsTest(unittest.TestCase):
 
     def test_calls(self):
         self.check({"core/both.h": self.HEADER, "core/a.c": self.A, "core/b.c": self.B % "a(x)"},
-                   "circle of 2:", "core/a -> core/b: b", "core/b -> core/a: a")
+                   "cycle of 2:", "core/a -> core/b: b", "core/b -> core/a: a")
 
     def test_includes_and_variables(self):
         self.check({"core/both.h": self.HEADER, "core/a.h": '#include "core/b.h"\n', "core/b.h": "",
                     "core/a.c": '#include "both.h"\nconst int other = 2;\n', "core/b.c": self.B % "other"},
-                   "circle of 2:", "core/a -> core/b: includes core/b.h", "core/b -> core/a: other")
+                   "cycle of 2:", "core/a -> core/b: includes core/b.h", "core/b -> core/a: other")
 
     def test_macros(self):
         self.check({"core/both.h": self.HEADER + "#define TWICE(x) \\\n    a(a(x))\n", "core/a.c": self.A,
                     "core/b.c": self.B % "TWICE(x)"},
-                   "circle of 2:", "core/a -> core/b: b", "core/b -> core/a: a")
+                   "cycle of 2:", "core/a -> core/b: b", "core/b -> core/a: a")
 
     def test_rows_of_a_table(self):
         rows = '#define OP(name) %sop_##name(%sx);\n#include "ops.def"\n'
         self.check({"core/ops.def": "OP(one)\nOP(two)\n", "core/all.h": rows % ("void ", "int ") + "void run(int x);\n",
                     "core/run.c": '#include "all.h"\nvoid run(int x)\n{\n' + rows % ("", "") + "}\n",
                     "core/two.c": '#include "all.h"\nvoid op_two(int x)\n{\n    run(x);\n}\n'},
-                   "circle of 2:", "core/run -> core/two: op_two", "core/two -> core/run: run")
+                   "cycle of 2:", "core/run -> core/two: op_two", "core/two -> core/run: run")
 
-    def test_no_circles(self):
+    def test_no_cycles(self):
         self.check({"core/both.h": self.HEADER, "core/a.c": self.A,
                     "core/b.c": "/* a(x) */" + self.B % 'puts("a(x)") + /* a(x) */ self->a + self.a(x)',
                     "core/c.c": "static int a(int x)\n{\n    return x;\n}\nint c(int x)\n{\n    return a(x);\n}\n",
@@ -60,7 +60,7 @@ class RoomsTest(unittest.TestCase):
     def test_imports(self):
         self.check({"python/p/__init__.py": "from ._a import A\n", "python/p/_a.py": "def f():\n    from . import _b\n",
                     "python/p/_b.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ._a import A\n"},
-                   "circle of 2:", "python/p/_a.py -> python/p/_b.py: includes python/p/_b.py",
+                   "cycle of 2:", "python/p/_a.py -> python/p/_b.py: includes python/p/_b.py",
                    "python/p/_b.py -> python/p/_a.py: includes python/p/_a.py")
         self.check({"python/p/__init__.py": "", "python/p/_a.py": "import torch\n", "python/p/torch.py": "from ._a import A\n"})
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Finds circles of files, and includes that a room may not have.
+"""Finds cycles of files, and includes that a room may not have.
 
-Files stand in rooms, which are folders, and ROOMS says what a room may include. Files that include or call one another in a circle can only
+Files stand in rooms, which are folders, and ROOMS says what a room may include. Files that include or call one another in a cycle can only
 be read all at once, so none is allowed, within a room or across rooms. Text is read, nothing is compiled:
 
 * foo.c, foo.h and foo.def of a folder are one unit.
 * A function or variable belongs to the file with its definition that is not static, outside all braces.
 * A use is its name in a body, an initialiser or a macro that these use, of a file that sees a declaration. A declaration is no use.
 * Python's imports count wherever they stand: at the top, in functions, under TYPE_CHECKING.
-The exit status is 1 if there is a circle, or an include that ROOMS does not allow.
+The exit status is 1 if there is a cycle, or an include that ROOMS does not allow.
 """
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def find_edges(sources: dict[str, Source]) -> Edges:
     return edges
 
 
-def find_circles(edges: Edges) -> list[list[str]]:
+def find_cycles(edges: Edges) -> list[list[str]]:
     """The units that reach one another."""
     reach: dict[str, set[str]] = {}
     for unit in edges:
@@ -201,8 +201,8 @@ def find_circles(edges: Edges) -> list[list[str]]:
             more = edges.get(left.pop(), {}).keys() - reach[unit]
             reach[unit] |= more
             left += more
-    circles = {tuple(sorted(other for other in found if unit in reach.get(other, ()))) for unit, found in reach.items() if unit in found}
-    return [list(members) for members in sorted(circles)]
+    cycles = {tuple(sorted(other for other in found if unit in reach.get(other, ()))) for unit, found in reach.items() if unit in found}
+    return [list(members) for members in sorted(cycles)]
 
 
 def allowed(room: str) -> set[str]:
@@ -223,13 +223,13 @@ def main() -> int:
         rooms_diagram.draw([(room_of(file), (ROOT / file).read_bytes().count(b"\n")) for file in sources], ties,
                            {room: allowed(room) for room, _ in ties}, options.diagram)
     edges = find_edges(sources)
-    circles = find_circles(edges)
-    for members in circles:
-        print(f"circle of {len(members)}:")
+    cycles = find_cycles(edges)
+    for members in cycles:
+        print(f"cycle of {len(members)}:")
         for unit in members:
             print(*(f"    {unit} -> {other}: {why}" for other, why in edges[unit].items() if other in members), sep="\n")
-    print(f"rooms: {len(sources)} files, {len(circles)} circles, {len(wrong)} includes that are not allowed")
-    return 1 if circles or wrong else 0
+    print(f"rooms: {len(sources)} files, {len(cycles)} cycles, {len(wrong)} includes that are not allowed")
+    return 1 if cycles or wrong else 0
 
 
 if __name__ == "__main__":
