@@ -239,7 +239,7 @@ rvit_status rvit_checkpoint_fact(const rvit_checkpoint *checkpoint, int32_t inde
     int32_t n = 0;
     for (int i = 0; i < RVIT_FACT_COUNT; i++) {
         const rvit_fact_value *fact = &checkpoint->facts.of[i];
-        if (!fact->given || n++ != index)
+        if (!fact->known || n++ != index)
             continue;
         *out_name = rvit_fact_name((rvit_fact)i);
         *out_value = fact->text;

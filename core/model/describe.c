@@ -54,10 +54,10 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
     for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
         rvit_fact_value *f = &facts->of[extents[i].fact];
         const int headless = extents[i].fact == RVIT_FACT_CLASSES && info->n_classes == 0;
-        if (f->given && !headless && f->value[0] != extents[i].value)
+        if (f->known && !headless && f->value[0] != extents[i].value)
             return rvit_fail(rvit_fact_wrong(f), "%s: the %s is %d in the tensors, but should be %s (%s)", path, extents[i].what,
                              (int)extents[i].value, f->text, f->where);
-        f->given = 0;
+        f->known = 0;
         rvit_facts_set(facts, extents[i].fact, extents[i].value, weights);
     }
     return RVIT_OK;
@@ -71,7 +71,7 @@ static rvit_status check_position(const char *path, const rvit_vit_config *confi
     const int wants_table = value == RVIT_POSITION_TABLE || value == RVIT_POSITION_BOTH;
     char name[RVIT_NAME_SIZE] = "";
     const int32_t block = rvit_facts_integer(facts, RVIT_FACT_BLOCK);
-    if (!position->given || wants_table == !config->no_table)
+    if (!position->known || wants_table == !config->no_table)
         return RVIT_OK;
     if (block != RVIT_BLOCK_UNKNOWN && block != RVIT_BLOCK_PRE_NORM)
         return RVIT_OK; /* such a block is refused elsewhere, and where its model has positions is unknown */
@@ -90,14 +90,14 @@ static rvit_status check_part(const char *path, const rvit_vit_config *config, r
     char name[RVIT_NAME_SIZE] = "";
     const int32_t block = rvit_facts_integer(facts, RVIT_FACT_BLOCK);
     const int plain = block == RVIT_BLOCK_UNKNOWN || block == RVIT_BLOCK_PRE_NORM; /* other blocks are refused elsewhere */
-    if (plain && f->given && (int32_t)f->value[0] != there) {
+    if (plain && f->known && (int32_t)f->value[0] != there) {
         if (rvit_family_name(config->family, role, 0, name) == NULL)
             return rvit_fail(rvit_fact_wrong(f), "%s: a model with these tensors has no %s, but this one should (%s)", path, what,
                              f->where);
         return rvit_fail(rvit_fact_wrong(f), "%s: tensor '%s' is %s, but the model has %s %s (%s)", path, name,
                          there ? "present" : "missing", there ? "no" : "a", what, f->where);
     }
-    f->given = 0;
+    f->known = 0;
     rvit_facts_set(facts, fact, there, weights);
     return RVIT_OK;
 }
@@ -125,12 +125,12 @@ static rvit_status check_rows(const char *path, const rvit_vit_config *config, r
 {
     rvit_fact_value *rows = &facts->of[RVIT_FACT_ROWS];
     char name[RVIT_NAME_SIZE] = "";
-    if (rows->given && (int32_t)rows->value[0] != config->patch_rows)
+    if (rows->known && (int32_t)rows->value[0] != config->patch_rows)
         return rvit_fail(rvit_fact_wrong(rows), "%s: tensor '%s' belongs to a %s, but the model has a %s (%s)", path,
                          rvit_family_name(config->family, RVIT_ROLE_PATCH_WEIGHT, 0, name),
                          config->patch_rows ? "linear layer" : "convolution", config->patch_rows ? "convolution" : "linear layer",
                          rows->where);
-    rows->given = 0;
+    rows->known = 0;
     rvit_facts_set(facts, RVIT_FACT_ROWS, config->patch_rows, weights);
     return RVIT_OK;
 }
@@ -138,10 +138,10 @@ static rvit_status check_rows(const char *path, const rvit_vit_config *config, r
 static rvit_status check_gate(const char *path, const rvit_model_info *info, rvit_facts *facts)
 {
     rvit_fact_value *gated = &facts->of[RVIT_FACT_GATED];
-    if (gated->given && (int32_t)gated->value[0] != info->gated)
+    if (gated->known && (int32_t)gated->value[0] != info->gated)
         return rvit_fail(rvit_fact_wrong(gated), "%s: the tensors have MLPs with%s a gate (SwiGLU), but the model has %s (%s)", path,
                          info->gated ? "" : "out", info->gated ? "none" : "one", gated->where);
-    gated->given = 0;
+    gated->known = 0;
     rvit_facts_set(facts, RVIT_FACT_GATED, info->gated, weights);
     return RVIT_OK;
 }
@@ -150,7 +150,7 @@ static rvit_status check_gate(const char *path, const rvit_model_info *info, rvi
 static rvit_status check_norms(const char *path, const rvit_vit_config *config, rvit_facts *facts)
 {
     const rvit_fact_value *rms = &facts->of[RVIT_FACT_RMS_NORM];
-    if (rms->given && (int32_t)rms->value[0] == config->norm_beta)
+    if (rms->known && (int32_t)rms->value[0] == config->norm_beta)
         return rvit_fail(rvit_fact_wrong(rms), "%s: the norms have %s bias, but they are %s (%s)", path, config->norm_beta ? "a" : "no",
                          rms->text, rms->where);
     if (config->norm_beta)
@@ -172,9 +172,9 @@ static void set_image(rvit_vit_config *config, int32_t height, int32_t width)
 static rvit_status resolve_image_without_table(const char *path, rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *image = &facts->of[RVIT_FACT_IMAGE];
-    if (!image->given)
+    if (!image->known)
         *image = facts->of[RVIT_FACT_INPUT];
-    if (!image->given)
+    if (!image->known)
         return RVIT_OK; /* note_unknown reports it */
     const int32_t height = (int32_t)image->value[0], width = (int32_t)image->value[1], p = config->info.patch_size;
     if (height < p || width < p || height > MAX_SIDE || width > MAX_SIDE)
@@ -193,13 +193,13 @@ static rvit_status resolve_image(const char *path, rvit_vit_config *config, rvit
         return resolve_image_without_table(path, config, facts);
     const double own[2] = {info->image_size, info->image_size};
     char name[RVIT_NAME_SIZE] = "";
-    if (!image->given && info->image_size == 0)
+    if (!image->known && info->image_size == 0)
         return rvit_fail(
             RVIT_BAD_FILE,
             "%s: tensor '%s': its %d rows, with or without %d for prefix tokens, do not form a square grid, and the image size "
             "is unknown",
             path, rvit_family_name(config->family, RVIT_ROLE_POSITION, 0, name), (int)config->position_rows, (int)info->n_prefix);
-    if (!image->given)
+    if (!image->known)
         rvit_facts_set_several(facts, RVIT_FACT_IMAGE, own, 2, "the weights, if images are square");
     const int32_t height = (int32_t)image->value[0], width = (int32_t)image->value[1], p = info->patch_size;
     const int64_t patches = (int64_t)(height / p) * (width / p);
@@ -232,7 +232,7 @@ static int assume(const rvit_vit_config *config, rvit_facts *facts)
         heads = info->dim == 1024 || info->dim == 1280 ? 16 : info->dim == 768 ? 12 : 0;
         where = "torchvision's VisionTransformer";
     } else if (usual == RVIT_HEADS_PLAIN && info->final_norm && config->cls && !config->map && config->qkv_bias && !info->norm_pre &&
-               facts->of[RVIT_FACT_ARCHITECTURE].given == 0) {
+               facts->of[RVIT_FACT_ARCHITECTURE].known == 0) {
         const rvit_plain_shape shape = {.dim = info->dim,
                                         .depth = info->depth,
                                         .mlp_dim = info->mlp_dim,
@@ -260,7 +260,7 @@ static int rotation_known(const rvit_facts *facts)
 {
     int known = 1;
     for (int fact = RVIT_FACT_ROPE_BASE; fact <= RVIT_FACT_ROPE_LAYOUT; fact++)
-        known = known && facts->of[fact].given;
+        known = known && facts->of[fact].known;
     return known;
 }
 
@@ -315,8 +315,8 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
         const int in_table = needed[i].fact == RVIT_FACT_IMAGE && !(config->measured && config->no_table);
         const int unmerged =
             needed[i].option == NULL &&
-            (!config->merges || (needed[i].fact == RVIT_FACT_FULL_BLOCKS && facts->of[RVIT_FACT_WINDOW].given && !config->merge.window));
-        if (facts->of[needed[i].fact].given || unread || in_table || unmerged)
+            (!config->merges || (needed[i].fact == RVIT_FACT_FULL_BLOCKS && facts->of[RVIT_FACT_WINDOW].known && !config->merge.window));
+        if (facts->of[needed[i].fact].known || unread || in_table || unmerged)
             continue;
         at += (size_t)snprintf(what + at, sizeof what - at, "%s%s", at > 0 ? ", " : "", needed[i].what);
         if (needed[i].option != NULL)
@@ -331,8 +331,8 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
         unsupported,
         "cannot determine %s from the weights or the files beside them: set %s%sthe timm name (--architecture), or put the "
         "model's config.json beside it%s%s%s",
-        what, options, used > 0 ? ", or " : "", name->given ? " (the name '" : "", name->given ? name->text : "",
-        name->given ? "' does not say)" : "");
+        what, options, used > 0 ? ", or " : "", name->known ? " (the name '" : "", name->known ? name->text : "",
+        name->known ? "' does not say)" : "");
 }
 
 static void note_features(const rvit_facts *facts, rvit_unsupported *unsupported)
@@ -347,7 +347,7 @@ static void note_features(const rvit_facts *facts, rvit_unsupported *unsupported
                     {RVIT_FACT_ASPECT, 1, RVIT_FEATURE_ASPECT}};
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         const rvit_fact_value *f = &facts->of[features[i].fact];
-        if (f->given && (int32_t)f->value[0] == features[i].value)
+        if (f->known && (int32_t)f->value[0] == features[i].value)
             rvit_unsupported_feature(unsupported, features[i].feature, f->where);
     }
 }
@@ -355,7 +355,7 @@ static void note_features(const rvit_facts *facts, rvit_unsupported *unsupported
 static rvit_status resolve_heads(const char *path, rvit_model_info *info, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *heads = &facts->of[RVIT_FACT_HEADS];
-    if (!heads->given)
+    if (!heads->known)
         return RVIT_OK;
     info->n_heads = (int32_t)heads->value[0];
     if (info->n_heads < 1 || info->dim % info->n_heads != 0)
@@ -385,7 +385,7 @@ void rvit_describe_images(rvit_model_info *info, const rvit_facts *facts)
     info->fit = (rvit_fit)rvit_facts_integer(facts, RVIT_FACT_FIT);
     info->processor = (rvit_processor)rvit_facts_integer(facts, RVIT_FACT_PROCESSOR);
     info->crop = (float)crop->value[0];
-    if (crop->given || info->fit == RVIT_FIT_SQUASH || info->fit == RVIT_FIT_BORDER) {
+    if (crop->known || info->fit == RVIT_FIT_SQUASH || info->fit == RVIT_FIT_BORDER) {
         info->resize_height = resized(info->image_height, crop);
         info->resize_width = crop->value[2] > 0 && info->fit == RVIT_FIT_CROP ? info->resize_height : resized(info->image_width, crop);
     }
@@ -474,7 +474,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     }
     if (config->measured)
         RVIT_TRY(rvit_resolve_merge(path, config, facts, unsupported));
-    facts->of[RVIT_FACT_INPUT].given = 0;
+    facts->of[RVIT_FACT_INPUT].known = 0;
     RVIT_TRY(resolve_rotation(path, facts, &config->rope));
     set_usual(config, facts);
     rvit_resolve_pooling(config, facts);

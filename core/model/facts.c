@@ -51,9 +51,9 @@ static const char *word_of(rvit_fact fact, double value)
 void rvit_facts_set_several(rvit_facts *facts, rvit_fact fact, const double *values, int32_t n, const char *where)
 {
     rvit_fact_value *f = &facts->of[fact];
-    if (f->given)
+    if (f->known)
         return;
-    f->given = 1;
+    f->known = 1;
     size_t at = 0;
     for (int32_t i = 0; i < n && i < 3; i++) {
         f->value[i] = values[i];
@@ -73,9 +73,9 @@ void rvit_facts_set(rvit_facts *facts, rvit_fact fact, double value, const char 
 void rvit_facts_set_text(rvit_facts *facts, rvit_fact fact, const char *text, const char *where)
 {
     rvit_fact_value *f = &facts->of[fact];
-    if (f->given)
+    if (f->known)
         return;
-    f->given = 1;
+    f->known = 1;
     snprintf(f->text, sizeof f->text, "%s", text);
     snprintf(f->where, sizeof f->where, "%s", where);
 }
@@ -89,7 +89,7 @@ void rvit_facts_set_blocks(rvit_facts *facts, rvit_fact fact, const rvit_block_l
 {
     char text[RVIT_FACT_TEXT] = "none";
     size_t at = 0;
-    if (facts->of[fact].given)
+    if (facts->of[fact].known)
         return;
     for (int32_t i = 0; i < list->n && at < sizeof text; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, i == 0 ? "%d" : ", %d", (int)list->blocks[i]);
@@ -110,7 +110,7 @@ void rvit_facts_set_rotation(rvit_facts *facts, const rvit_rope_config *rope, co
 void rvit_facts_join(rvit_facts *facts, const rvit_facts *others)
 {
     for (int i = 0; i < RVIT_FACT_COUNT; i++) {
-        if (facts->of[i].given)
+        if (facts->of[i].known)
             continue;
         facts->of[i] = others->of[i];
         if (i == RVIT_FACT_FULL_BLOCKS)
@@ -122,7 +122,7 @@ void rvit_facts_join(rvit_facts *facts, const rvit_facts *others)
 
 int32_t rvit_facts_integer(const rvit_facts *facts, rvit_fact fact)
 {
-    return facts->of[fact].given ? (int32_t)facts->of[fact].value[0] : 0;
+    return facts->of[fact].known ? (int32_t)facts->of[fact].value[0] : 0;
 }
 
 const char *rvit_fact_name(rvit_fact fact)

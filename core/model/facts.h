@@ -24,7 +24,7 @@ typedef enum rvit_block_kind {
 enum { RVIT_FACT_TEXT = 72, RVIT_FACT_WHERE = 112 };
 
 typedef struct rvit_fact_value {
-    int32_t given;
+    int32_t known;
     double value[3];
     char text[RVIT_FACT_TEXT];   /* the value as text */
     char where[RVIT_FACT_WHERE]; /* its source: "config.json: hidden_act" */

@@ -8,7 +8,7 @@ enum { MAX_WINDOW = 1 << 14 };
 static rvit_status check_same(const char *path, const rvit_facts *facts, rvit_fact fact, int32_t value, const char *what)
 {
     const rvit_fact_value *f = &facts->of[fact];
-    if (!f->given || (int32_t)f->value[0] == value)
+    if (!f->known || (int32_t)f->value[0] == value)
         return RVIT_OK;
     return rvit_fail(rvit_fact_wrong(f), "%s: the %s is %d in the tensors, but should be %s (%s)", path, what, (int)value, f->text,
                      f->where);
@@ -17,7 +17,7 @@ static rvit_status check_same(const char *path, const rvit_facts *facts, rvit_fa
 static rvit_status resolve_side(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *side = &facts->of[RVIT_FACT_MERGE];
-    if (!side->given)
+    if (!side->known)
         return RVIT_OK;
     config->merge.side = (int32_t)side->value[0];
     if ((int64_t)config->merge.side * config->merge.side * config->info.dim != config->group_dim)
@@ -33,7 +33,7 @@ static rvit_status resolve_windows(const char *path, rvit_vit_config *config, co
 {
     const rvit_fact_value *window = &facts->of[RVIT_FACT_WINDOW];
     const int32_t pixels = rvit_facts_integer(facts, RVIT_FACT_WINDOW);
-    if (!window->given || pixels == 0 || config->merge.side == 0)
+    if (!window->known || pixels == 0 || config->merge.side == 0)
         return RVIT_OK;
     config->merge.window = pixels / config->merge.side / config->info.patch_size;
     if (config->merge.window < 1 || config->merge.window > MAX_WINDOW)
@@ -47,7 +47,7 @@ static rvit_status resolve_deepstack(const char *path, rvit_vit_config *config, 
 {
     const rvit_fact_value *deepstack = &facts->of[RVIT_FACT_DEEPSTACK];
     const rvit_block_list *list = &facts->deepstack;
-    if (!deepstack->given)
+    if (!deepstack->known)
         return RVIT_OK;
     if (list->n != config->info.n_deepstack)
         return rvit_fail(rvit_fact_wrong(deepstack), "%s: the tensors have %d deepstack mergers, but %s lists %d blocks", path,
@@ -72,7 +72,7 @@ static rvit_status resolve_deepstack(const char *path, rvit_vit_config *config, 
 rvit_status rvit_resolve_merge(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_unsupported *unsupported)
 {
     if (!config->merges) {
-        if (!facts->of[RVIT_FACT_MERGE].given)
+        if (!facts->of[RVIT_FACT_MERGE].known)
             return RVIT_OK;
         return rvit_fail(rvit_fact_wrong(&facts->of[RVIT_FACT_MERGE]), "%s: the model merges patches (%s), but the tensors have no merger",
                          path, facts->of[RVIT_FACT_MERGE].where);

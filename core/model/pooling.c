@@ -13,9 +13,9 @@ static void resolve_map(rvit_vit_config *config, rvit_facts *facts)
     static const char where[] = "as in the blocks";
     const rvit_fact_value *heads = &facts->of[RVIT_FACT_HEADS], *activation = &facts->of[RVIT_FACT_ACTIVATION];
     const int same = (config->family->flags & RVIT_FAMILY_HF) != 0 || rvit_facts_integer(facts, RVIT_FACT_POSITION) == RVIT_POSITION_TABLE;
-    if (heads->given && same)
+    if (heads->known && same)
         rvit_facts_set(facts, RVIT_FACT_MAP_HEADS, heads->value[0], where);
-    if (activation->given && same && !config->info.gated)
+    if (activation->known && same && !config->info.gated)
         rvit_facts_set(facts, RVIT_FACT_MAP_ACTIVATION, activation->value[0], where);
     config->map_heads = rvit_facts_integer(facts, RVIT_FACT_MAP_HEADS);
     config->map_activation = (rvit_activation)rvit_facts_integer(facts, RVIT_FACT_MAP_ACTIVATION);
@@ -24,14 +24,14 @@ static void resolve_map(rvit_vit_config *config, rvit_facts *facts)
 void rvit_resolve_pooling(rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
-    if (pooling->given && (int32_t)pooling->value[0] == RVIT_POOLING_MEAN && config->fc_norm) {
-        pooling->given = 0;
+    if (pooling->known && (int32_t)pooling->value[0] == RVIT_POOLING_MEAN && config->fc_norm) {
+        pooling->known = 0;
         rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_MEAN_NORM, weights);
     }
     if (config->map)
         rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_MAP, weights);
     if (config->cls_and_mean) {
-        pooling->given = 0;
+        pooling->known = 0;
         rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_CLS_MEAN, weights);
     }
     if (rvit_facts_integer(facts, RVIT_FACT_POOLING) == RVIT_POOLING_MAP)
@@ -42,11 +42,11 @@ void rvit_resolve_pooling(rvit_vit_config *config, rvit_facts *facts)
 static rvit_status check_map(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_unsupported *unsupported)
 {
     const rvit_fact_value *heads = &facts->of[RVIT_FACT_MAP_HEADS], *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];
-    if (config->info.n_prefix > 0 && prefix->given && prefix->value[0] == 0)
+    if (config->info.n_prefix > 0 && prefix->known && prefix->value[0] == 0)
         rvit_unsupported_add(unsupported,
                              "the model has prefix tokens that its attention pooling does not read, which is not supported (%s)",
                              prefix->where);
-    if (!heads->given)
+    if (!heads->known)
         return RVIT_OK;
     if (config->map_heads < 1 || config->info.dim % config->map_heads != 0)
         return rvit_fail(rvit_fact_wrong(heads), "%s: the width %d cannot be split into %s heads of attention pooling (%s)", path,
@@ -65,7 +65,7 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
     const int32_t kind = rvit_facts_integer(facts, RVIT_FACT_POOLING), has_head = info->n_classes > 0;
     char name[RVIT_NAME_SIZE] = "";
     const rvit_fact_value *norm = &facts->of[RVIT_FACT_FINAL_NORM];
-    const int none = norm->given && norm->value[0] == 0, normed = info->final_norm || config->fc_norm;
+    const int none = norm->known && norm->value[0] == 0, normed = info->final_norm || config->fc_norm;
     if (none && normed)
         return rvit_fail(rvit_fact_wrong(norm), "%s: tensor '%s' is present, but the model has no norm after the last block (%s)", path,
                          rvit_family_name(config->family, info->final_norm ? RVIT_ROLE_NORM_GAMMA : RVIT_ROLE_FC_NORM_GAMMA, 0, name),
@@ -75,7 +75,7 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
                          path, rvit_family_name(config->family, RVIT_ROLE_NORM_GAMMA, 0, name));
     if (info->final_norm && config->fc_norm)
         rvit_unsupported_add(unsupported, "the model has two norms after the last block ('norm' and 'fc_norm')");
-    if (!pooling->given)
+    if (!pooling->known)
         return RVIT_OK;
     if (kind == RVIT_POOLING_MAP && !config->map)
         return rvit_fail(rvit_fact_wrong(pooling), "%s: the model has attention pooling (%s), but the weights have none", path,
@@ -91,7 +91,7 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
     if (!has_head)
         return RVIT_OK;
     /* Unless fc_norm is set, timm normalises after pooling if it takes a mean, and otherwise before. */
-    if (kind == RVIT_POOLING_CLS && config->fc_norm && !facts->of[RVIT_FACT_FC_NORM].given && strcmp(pooling->where, "given") != 0)
+    if (kind == RVIT_POOLING_CLS && config->fc_norm && !facts->of[RVIT_FACT_FC_NORM].known && strcmp(pooling->where, "given") != 0)
         return rvit_fail(rvit_fact_wrong(pooling), "%s: tensor '%s', the norm of a mean, is present, but the head reads the CLS row (%s)",
                          path, rvit_family_name(config->family, RVIT_ROLE_FC_NORM_GAMMA, 0, name), pooling->where);
     const rvit_fact_value *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];

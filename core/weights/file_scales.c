@@ -32,18 +32,18 @@ int rvit_file_layer_is_quantized(const rvit_checkpoint *checkpoint, int32_t bloc
 /* The parts share their input, so take the largest of their scales: nothing saturates. */
 static rvit_status input_scale(const rvit_checkpoint *checkpoint, int n, char names[RVIT_LAYER_PARTS][RVIT_NAME_SIZE], float *out_scale)
 {
-    int n_given = 0;
+    int n_scales = 0;
     *out_scale = 0.0f;
     for (int i = 0; i < n; i++) {
         float scale;
         RVIT_TRY(rvit_quantized_input_scale(checkpoint->tensors, names[i], &scale));
-        n_given += scale > 0.0f;
+        n_scales += scale > 0.0f;
         *out_scale = scale > *out_scale ? scale : *out_scale;
     }
-    if (n_given == 0 || n_given == n)
+    if (n_scales == 0 || n_scales == n)
         return RVIT_OK;
     return rvit_fail(RVIT_BAD_FILE, "%s: the layer of '%s' has an input_scale for %d parts, but none for %d",
-                     rvit_tensor_set_path(checkpoint->tensors), names[0], n_given, n - n_given);
+                     rvit_tensor_set_path(checkpoint->tensors), names[0], n_scales, n - n_scales);
 }
 
 /* Whether all rows share one scale. */
@@ -69,8 +69,8 @@ rvit_status rvit_file_scales_of(const rvit_checkpoint *checkpoint, int32_t block
     memset(out, 0, sizeof *out);
     if (quantized_parts(&checkpoint->config, checkpoint->tensors, block, linear, &n, names) < n)
         return RVIT_OK;
-    out->given = 1;
-    RVIT_TRY(has_one_scale(checkpoint, linear, n, names, &out->one));
+    out->has_scales = 1;
+    RVIT_TRY(has_one_scale(checkpoint, linear, n, names, &out->one_scale));
     return input_scale(checkpoint, n, names, &out->input);
 }
 

@@ -16,7 +16,7 @@
 
 int rvit_input_is_bounded(const rvit_model *model, rvit_dtype dtype, const rvit_file_scales *file, rvit_block_linear linear)
 {
-    if (dtype != RVIT_E4M3 || linear == RVIT_BLOCK_PROJ || file->input > 0.0f || (file->given && !file->one))
+    if (dtype != RVIT_E4M3 || linear == RVIT_BLOCK_PROJ || file->input > 0.0f || (file->has_scales && !file->one_scale))
         return 0;
     /* The product of the bounds of gate and value would be too loose. */
     return linear != RVIT_BLOCK_FC2 || model->mlp_norm || !model->info.gated;

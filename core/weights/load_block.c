@@ -23,9 +23,9 @@ static rvit_status to_weight(rvit_weights_loader *l, int32_t block, rvit_block_l
 {
     rvit_linear_weights *w = &l->model->blocks[block].linears[linear];
     w->dtype = rvit_block_dtype(l->model, l->checkpoint, block, linear);
-    const int quantized = rvit_is_quantized(w->dtype), given = quantized && rvit_file_layer_is_quantized(l->checkpoint, block, linear);
-    *to = (target){w->dtype, &w->weight, quantized ? w : NULL, given ? l->scales : NULL};
-    return given && l->stream != NULL ? rvit_file_weight_scales(l, block, linear, l->scales) : RVIT_OK;
+    const int quantized = rvit_is_quantized(w->dtype), from_file = quantized && rvit_file_layer_is_quantized(l->checkpoint, block, linear);
+    *to = (target){w->dtype, &w->weight, quantized ? w : NULL, from_file ? l->scales : NULL};
+    return from_file && l->stream != NULL ? rvit_file_weight_scales(l, block, linear, l->scales) : RVIT_OK;
 }
 
 /* Places n elements, in rows of `columns`. */

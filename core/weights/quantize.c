@@ -125,7 +125,7 @@ rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_che
 
 int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, int bounded)
 {
-    return bounded || (dtype == RVIT_E4M3 && file->one && file->input > 0.0f);
+    return bounded || (dtype == RVIT_E4M3 && file->one_scale && file->input > 0.0f);
 }
 
 rvit_status rvit_weights_place_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w)
@@ -157,30 +157,30 @@ static float scale_of_all(const float *values, int64_t rows, int64_t columns)
 
 /* The checkpoint's scale reproduces the checkpoint's values, except that a negative layer scale would need the negative of int8's -128.
    NULL: such a row gets a scale of its own. */
-static const float *fitting_scale(const float *given, const float *values, int64_t n, rvit_dtype dtype)
+static const float *fitting_scale(const float *file_scale, const float *values, int64_t n, rvit_dtype dtype)
 {
     for (int64_t i = 0; dtype == RVIT_I8 && i < n; i++)
-        if (values[i] > 127.5f * *given)
+        if (values[i] > 127.5f * *file_scale)
             return NULL;
-    return given;
+    return file_scale;
 }
 
 /* With the checkpoint's scale, a row may contain int8's -128. */
-static uint8_t quantize_weight(float value, const float *given, rvit_dtype dtype)
+static uint8_t quantize_weight(float value, const float *file_scale, rvit_dtype dtype)
 {
-    return given != NULL && dtype == RVIT_I8 && value < -127.5f ? (uint8_t)INT8_MIN : rvit_quantize_value(value, dtype);
+    return file_scale != NULL && dtype == RVIT_I8 && value < -127.5f ? (uint8_t)INT8_MIN : rvit_quantize_value(value, dtype);
 }
 
 /* Quantizes in place. The results of a row that is not finite are NaN: its scale is NaN or, for E4M3, its values are. */
-rvit_status rvit_weights_write_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
+rvit_status rvit_weights_write_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *file_scales,
                                          const rvit_linear_weights *w)
 {
     float *scales = l->more;
     uint8_t *bytes = (uint8_t *)l->values;
-    const float same = w->dtype == RVIT_E4M3 && given == NULL ? scale_of_all(l->values, rows, columns) : 0.0f;
+    const float same = w->dtype == RVIT_E4M3 && file_scales == NULL ? scale_of_all(l->values, rows, columns) : 0.0f;
     for (int64_t row = 0; row < rows; row++) {
         const float *values = l->values + row * columns,
-                    *own = given == NULL ? NULL : fitting_scale(&given[row], values, columns, w->dtype);
+                    *own = file_scales == NULL ? NULL : fitting_scale(&file_scales[row], values, columns, w->dtype);
         const float *static_scale = same != 0.0f ? &same : own;
         const rvit_row_scale scale = rvit_row_scale_of(largest_of(values, columns), static_scale, w->dtype);
         scales[row] = w->dtype == RVIT_E4M3 ? *static_scale : scale.scale;

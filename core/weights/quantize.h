@@ -21,8 +21,8 @@ int rvit_inputs_have_one_scale(rvit_dtype dtype, const rvit_file_scales *file, i
 
 /* Places a quantized weight and its scales. */
 rvit_status rvit_weights_place_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, rvit_linear_weights *w);
-/* Quantizes and writes l->values [rows, columns]; given: the scales of the rows, or NULL. Uses l->more. */
-rvit_status rvit_weights_write_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *given,
+/* Quantizes and writes l->values [rows, columns]; file_scales: of the rows, or NULL. Uses l->more. */
+rvit_status rvit_weights_write_quantized(rvit_weights_loader *l, int64_t rows, int64_t columns, const float *file_scales,
                                          const rvit_linear_weights *w);
 
 #endif

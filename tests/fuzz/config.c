@@ -157,8 +157,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (names[which] != NULL)
         write_config(which, data + 1, size - 1);
     else
-        source = (rvit_config_source){
-            .config = which == METADATA ? text : NULL, .architecture = which == NAME ? text : NULL, .given = which == GIVEN ? text : NULL};
+        source = (rvit_config_source){.config = which == METADATA ? text : NULL,
+                                      .architecture = which == NAME ? text : NULL,
+                                      .override = which == GIVEN ? text : NULL};
     if (expect_status_of(rvit_config_files(&source, &alloc, &facts, &unsupported, &classes)) == RVIT_OK) {
         for (int32_t i = 0; i < N_MODELS; i++) {
             facts_too = facts;

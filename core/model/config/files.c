@@ -114,8 +114,8 @@ rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *allo
     const struct rvit_processor_class *processor = NULL;
     int32_t has_processor = 0, found, others;
     rvit_config_reader r = {NULL, NULL, "", facts, unsupported, &processor, &has_processor, alloc, out_classes};
-    if (source->given != NULL)
-        return read_text(source->given, "the given config", "given config", alloc, &r);
+    if (source->override != NULL)
+        return read_text(source->override, "the given config", "given config", alloc, &r);
     /* open_clip's repositories may also have a config.json for transformers, whose weights have other names. */
     RVIT_TRY(read_beside(source, "config.json", read_model_type, alloc, &r, &found));
     RVIT_TRY(read_beside(source, "processor_config.json", read_processor, alloc, &r, &others));

@@ -85,7 +85,7 @@ static rvit_status read_num_patches(const rvit_config_reader *r, const rvit_json
         edge++;
     if (edge * edge != n)
         return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is %d, expected a square number", r->path, r->section, field, (int)n);
-    const double patch = r->facts->of[RVIT_FACT_PATCH].given ? r->facts->of[RVIT_FACT_PATCH].value[0] : type->patch;
+    const double patch = r->facts->of[RVIT_FACT_PATCH].known ? r->facts->of[RVIT_FACT_PATCH].value[0] : type->patch;
     const double size[2] = {(double)edge * patch, (double)edge * patch};
     rvit_facts_set_several(r->facts, RVIT_FACT_IMAGE, size, 2, rvit_config_where_default(r, vision, field, where));
     return RVIT_OK;

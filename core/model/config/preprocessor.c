@@ -89,7 +89,7 @@ static void set_other(const rvit_config_reader *r, const char *field, const char
     char where[RVIT_FACT_WHERE];
     const double other = RVIT_FIT_OTHER;
     rvit_fact_value *fit = &r->facts->of[RVIT_FACT_FIT];
-    if (fit->given)
+    if (fit->known)
         return;
     rvit_facts_set(r->facts, RVIT_FACT_FIT, other, rvit_config_where(r, field, where));
     snprintf(fit->text, sizeof fit->text, "%s", text);
@@ -251,7 +251,7 @@ static void set_fit(const rvit_config_reader *r, const struct sizes *sizes, cons
         set_other(r, "size.shortest_edge", "shorter edge, no crop");
     else if (squashes && sizes->crops && sizes->both[0] * sizes->crop[1] != sizes->both[1] * sizes->crop[0])
         set_other(r, "crop_size", "cropped to another aspect ratio");
-    if (r->facts->of[RVIT_FACT_FIT].given || (!squashes && sizes->shortest == 0))
+    if (r->facts->of[RVIT_FACT_FIT].known || (!squashes && sizes->shortest == 0))
         return;
     rvit_facts_set(r->facts, RVIT_FACT_FIT, squashes ? RVIT_FIT_SQUASH : RVIT_FIT_CROP,
                    rvit_config_where(r, squashes ? "size" : "size.shortest_edge", where));
@@ -277,7 +277,7 @@ static rvit_status read_patches(const rvit_config_reader *r, const rvit_json *ro
         set_other(r, "size", "both a size and max_num_patches");
     else if (sizes->crops)
         set_other(r, "do_center_crop", "both a crop and max_num_patches");
-    if (r->facts->of[RVIT_FACT_FIT].given)
+    if (r->facts->of[RVIT_FACT_FIT].known)
         return RVIT_OK;
     if (rvit_config_get(root, "max_num_patches") != NULL)
         rvit_config_where(r, "max_num_patches", where);

@@ -71,7 +71,7 @@ const struct rvit_processor_class *rvit_processor_of_model(const char *model_typ
 /* Sources, in order: the files beside `path`, "config" in the checkpoint's metadata, "architecture" in the metadata. Each may be NULL. */
 typedef struct rvit_config_source {
     const char *path, *config, *architecture;
-    const char *given; /* the text of a config.json that replaces all of these; NULL: none */
+    const char *override; /* the text of a config.json that replaces all of these; NULL: none */
 } rvit_config_source;
 /* The caller frees *out_classes, even after a failure. */
 rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_unsupported *unsupported,

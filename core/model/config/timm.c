@@ -33,7 +33,7 @@ static rvit_status read_pooling(const rvit_config_reader *r, const rvit_json *ob
         {"token", RVIT_POOLING_CLS}, {"avg", RVIT_POOLING_MEAN}, {"map", RVIT_POOLING_MAP}, {"", RVIT_POOLING_NONE}, {NULL, 0}};
     const char *name = NULL;
     RVIT_TRY(rvit_config_string(r, object, "global_pool", &name));
-    if (r->facts->of[RVIT_FACT_POOLING].given)
+    if (r->facts->of[RVIT_FACT_POOLING].known)
         return RVIT_OK;
     return rvit_config_word_fact(r, object, "global_pool", RVIT_FACT_POOLING, words, 1);
 }
@@ -235,7 +235,7 @@ static void set_max_patches(const rvit_config_reader *r, const double size[2], c
     char where[RVIT_FACT_WHERE];
     const char *named = strstr(architecture, "_patch");
     double patch = named != NULL ? strtod(named + strlen("_patch"), NULL) : 0;
-    if (r->facts->of[RVIT_FACT_PATCH].given)
+    if (r->facts->of[RVIT_FACT_PATCH].known)
         patch = r->facts->of[RVIT_FACT_PATCH].value[0];
     if (strncmp(architecture, "naflexvit_", strlen("naflexvit_")) == 0 && patch >= 1 && size[0] >= patch && size[1] >= patch)
         rvit_facts_set(r->facts, RVIT_FACT_MAX_PATCHES, floor(size[0] / patch) * floor(size[1] / patch),

@@ -198,12 +198,12 @@ static void set_map(rvit_facts *facts, const char *name, size_t length, const ch
         }
     if (heads > 0)
         rvit_facts_set(facts, RVIT_FACT_MAP_HEADS, heads, where);
-    else if (facts->of[RVIT_FACT_HEADS].given)
+    else if (facts->of[RVIT_FACT_HEADS].known)
         rvit_facts_set(facts, RVIT_FACT_MAP_HEADS, facts->of[RVIT_FACT_HEADS].value[0], where);
     rvit_facts_set(facts, RVIT_FACT_POOL_PREFIX, own || find_in(prefix, name, length) != NULL, where);
     if (own)
         rvit_facts_set(facts, RVIT_FACT_MAP_ACTIVATION, RVIT_ACTIVATION_GELU, where);
-    else if (facts->of[RVIT_FACT_ACTIVATION].given)
+    else if (facts->of[RVIT_FACT_ACTIVATION].known)
         rvit_facts_set(facts, RVIT_FACT_MAP_ACTIVATION, facts->of[RVIT_FACT_ACTIVATION].value[0], where);
 }
 
