@@ -1,4 +1,4 @@
-/* Tiny pictures of every kind that is read, and the CRC-32 of their pixels as Pillow's convert("RGB") gives them (of 16-bit ones: the upper
+/* Tiny images of every kind that is read, and the CRC-32 of their pixels as Pillow's convert("RGB") gives them (of 16-bit ones: the upper
    bytes). */
 #ifndef RVIT_TESTS_IMAGE_FILES_H
 #define RVIT_TESTS_IMAGE_FILES_H

@@ -1,4 +1,4 @@
-/* jpeg_files PICTURE FOLDER: writes the picture there as JPEG files of every kind that decoders tell apart. */
+/* jpeg_files IMAGE FOLDER: writes the image there as JPEG files of every kind that decoders tell apart. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,19 +28,19 @@ static const struct kind kinds[] = {
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
-static struct file encode(const struct image *picture, const struct kind *kind)
+static struct file encode(const struct image *image, const struct kind *kind)
 {
     struct jpeg_compress_struct jpeg;
     struct jpeg_error_mgr manager;
     struct file out = {NULL, 0};
     unsigned long size = 0;
     const bool is_cmyk = kind->space == JCS_CMYK;
-    unsigned char *line = malloc(4 * (size_t)picture->width);
+    unsigned char *line = malloc(4 * (size_t)image->width);
     jpeg.err = jpeg_std_error(&manager);
     jpeg_create_compress(&jpeg);
     jpeg_mem_dest(&jpeg, &out.data, &size);
-    jpeg.image_width = (JDIMENSION)picture->width;
-    jpeg.image_height = (JDIMENSION)picture->height;
+    jpeg.image_width = (JDIMENSION)image->width;
+    jpeg.image_height = (JDIMENSION)image->height;
     jpeg.input_components = is_cmyk ? 4 : 3;
     jpeg.in_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
     jpeg_set_defaults(&jpeg);
@@ -53,8 +53,8 @@ static struct file encode(const struct image *picture, const struct kind *kind)
         jpeg_simple_progression(&jpeg);
     jpeg_start_compress(&jpeg, TRUE);
     while (line && jpeg.next_scanline < jpeg.image_height) {
-        unsigned char *row = picture->pixels + 3 * (size_t)picture->width * jpeg.next_scanline;
-        for (int32_t x = 0; is_cmyk && x < picture->width; x++) {
+        unsigned char *row = image->pixels + 3 * (size_t)image->width * jpeg.next_scanline;
+        for (int32_t x = 0; is_cmyk && x < image->width; x++) {
             memcpy(line + 4 * x, row + 3 * x, 3);
             line[4 * x + 3] = 255;
         }
@@ -86,11 +86,11 @@ int main(int argc, char **argv)
 {
     static const unsigned char exif[36] = {0xff, 0xe1, 0, 34,   'E', 'x', 'i', 'f', 0, 0, 'M', 'M', 0, 42, 0, 0, 0, 8,
                                            0,    1,    1, 0x12, 0,   3,   0,   0,   0, 1, 0,   6,   0, 0,  0, 0, 0, 0};
-    struct image picture;
+    struct image image;
     struct image_error error;
-    bool ok = argc == 3 && image_load(argv[1], &picture, &error);
+    bool ok = argc == 3 && image_load(argv[1], &image, &error);
     for (int k = 0; ok && k < N_KINDS; k++) {
-        const struct file file = encode(&picture, &kinds[k]);
+        const struct file file = encode(&image, &kinds[k]);
         ok = write_file(argv[2], kinds[k].name, file.data, file.size, NULL, 0, NULL, 0);
         if (strcmp(kinds[k].name, "420") == 0) {
             ok = ok && write_file(argv[2], "turned", file.data, 2, exif, sizeof exif, file.data + 2, file.size - 2);
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
         free(file.data);
     }
     if (ok)
-        image_free(&picture);
+        image_free(&image);
     else
         fprintf(stderr, "jpeg_files: failed\n");
     return ok ? 0 : 1;

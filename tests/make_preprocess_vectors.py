@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What timm's transforms and transformers' processors make of small pictures, for tests/test_preprocess.c.
+"""What timm's transforms and transformers' processors make of small images, for tests/test_preprocess.c.
 
   make_preprocess_vectors.py > tests/preprocess_vectors.h
 
 Needs torch, torchvision, timm, transformers, numpy and Pillow 13 from PyPI, and a processor with AVX2, on which PyTorch resizes 8-bit
-values by itself. A picture of w x h has the values of the generator x = 1664525 x + 1013904223 (mod 2^32), begun at 12345, each
+values by itself. An image of w x h has the values of the generator x = 1664525 x + 1013904223 (mod 2^32), begun at 12345, each
 shifted right by 24 bits. The input that is made of it is given as the CRC-32 of its float32 values; where it is computed in float32
 throughout, every 97th value is given instead.
 """
@@ -27,7 +27,7 @@ import transformers
 SIZES = [(45, 31), (23, 58), (11, 9), (160, 6), (20, 90), (28, 28)]  # width, height
 
 
-def picture(width, height):
+def image(width, height):
     values, x = numpy.empty(width * height * 3, numpy.uint8), 12345
     for i in range(values.size):
         x = (x * 1664525 + 1013904223) & 0xFFFFFFFF
@@ -108,17 +108,17 @@ def main():
     print(f"""/* Made by tests/make_preprocess_vectors.py with Pillow {PIL.__version__}, torchvision {torchvision_version}, torch
    {torch_version}, timm {timm.__version__} and transformers {transformers.__version__}. */
 /* clang-format off */
-#define N_PICTURES {len(SIZES)}
-static const int32_t picture_sizes[N_PICTURES][2] = {{{", ".join(f"{{{w}, {h}}}" for w, h in SIZES)}}};
+#define N_IMAGES {len(SIZES)}
+static const int32_t image_sizes[N_IMAGES][2] = {{{", ".join(f"{{{w}, {h}}}" for w, h in SIZES)}}};
 static const struct vector {{
     const char *name, *config, *preprocessor;
     int32_t height, width;
-    uint32_t crc[N_PICTURES];
+    uint32_t crc[N_IMAGES];
     int32_t n_values; /* 0: crc is that of all values */
-    float values[N_PICTURES][25];
+    float values[N_IMAGES][25];
 }} vectors[] = {{""")
     for name, files, height, width, prepare in cases():
-        outputs = [numpy.ascontiguousarray(prepare(picture(*size)), dtype="<f4") for size in SIZES]
+        outputs = [numpy.ascontiguousarray(prepare(image(*size)), dtype="<f4") for size in SIZES]
         assert all(output.shape == (3, height, width) for output in outputs), name
         config, preprocessor = (json.dumps(files[file]) if file in files else None for file in ("config.json", "preprocessor_config.json"))
         print(f"    {{{quoted(name)},\n     {quoted(config)},\n     {quoted(preprocessor)},\n     {height}, {width},")

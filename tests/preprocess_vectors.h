@@ -1,14 +1,14 @@
 /* Made by tests/make_preprocess_vectors.py with Pillow 13.0.0, torchvision 0.26.0, torch
    2.11.0, timm 1.0.31 and transformers 5.23.0. */
 /* clang-format off */
-#define N_PICTURES 6
-static const int32_t picture_sizes[N_PICTURES][2] = {{45, 31}, {23, 58}, {11, 9}, {160, 6}, {20, 90}, {28, 28}};
+#define N_IMAGES 6
+static const int32_t image_sizes[N_IMAGES][2] = {{45, 31}, {23, 58}, {11, 9}, {160, 6}, {20, 90}, {28, 28}};
 static const struct vector {
     const char *name, *config, *preprocessor;
     int32_t height, width;
-    uint32_t crc[N_PICTURES];
+    uint32_t crc[N_IMAGES];
     int32_t n_values; /* 0: crc is that of all values */
-    float values[N_PICTURES][25];
+    float values[N_IMAGES][25];
 } vectors[] = {
     {"vit_base_patch16_224.augreg_in21k",
      "{\"architecture\": \"vit_base_patch16_224\", \"pretrained_cfg\": {\"input_size\": [3, 28"

@@ -1,4 +1,4 @@
-/* raw_pixels PICTURE...: writes their pixels to standard output, as frames of FFmpeg's rgb24. */
+/* raw_pixels IMAGE...: writes their pixels to standard output, as frames of FFmpeg's rgb24. */
 #include <stdio.h>
 
 #include "tools/cli/image_file.h"
@@ -6,15 +6,15 @@
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        struct image picture;
+        struct image image;
         struct image_error error;
-        if (!image_load(argv[i], &picture, &error)) {
+        if (!image_load(argv[i], &image, &error)) {
             fprintf(stderr, "%s: %s\n", argv[i], error.text);
             return 1;
         }
-        const size_t size = 3 * (size_t)picture.width * (size_t)picture.height;
-        const size_t n_written = fwrite(picture.pixels, 1, size, stdout);
-        image_free(&picture);
+        const size_t size = 3 * (size_t)image.width * (size_t)image.height;
+        const size_t n_written = fwrite(image.pixels, 1, size, stdout);
+        image_free(&image);
         if (n_written != size)
             return 1;
     }

@@ -210,7 +210,7 @@ out 'scalar tier, f16'
 rm -f "$folder/kept.png"
 run 0 "$cat" --prune l2 --overlay "$folder/kept.png"
 run 0 "$folder/kept.png" # it can be read
-cmp -s "$cat" "$folder/kept.png" && fail "the overlay is the picture itself"
+cmp -s "$cat" "$folder/kept.png" && fail "the overlay is the image itself"
 run 0 "$cat" --prune tome --overlay "$folder/merged.png"
 cmp -s "$folder/merged.png" "$folder/kept.png" && fail "the overlay does not depend on the policy"
 run 1 "$cat" --prune l2 --overlay "$folder/no/such/folder.png"
@@ -521,30 +521,30 @@ run 4 "$cat" --expect "$folder/right.txt"
 err "right.txt: 2 classes for 1 images"
 
 # folders, lists, broken images
-mkdir -p "$folder/pictures/inner" "$folder/empty"
-cp "$cat" "$folder/pictures/b.png"
-cp "$cat" "$folder/pictures/a.PNG"
-cp "$cat" "$folder/pictures/inner/c.png"
-echo "no picture" >"$folder/pictures/notes.md"
-run 0 "$folder/pictures" --top 1
-[ "$(grep -c 'cat$' "$folder/out")" -eq 2 ] || fail "two pictures in the folder"
+mkdir -p "$folder/images/inner" "$folder/empty"
+cp "$cat" "$folder/images/b.png"
+cp "$cat" "$folder/images/a.PNG"
+cp "$cat" "$folder/images/inner/c.png"
+echo "no image" >"$folder/images/notes.md"
+run 0 "$folder/images" --top 1
+[ "$(grep -c 'cat$' "$folder/out")" -eq 2 ] || fail "two images in the folder"
 [ "$(grep -m1 -n 'a\.PNG' "$folder/out" | cut -d: -f1)" -lt "$(grep -m1 -n 'b\.png' "$folder/out" | cut -d: -f1)" ] || fail "sorted"
-out '^left out +2 of what the folders hold: no pictures$'
-err "^raggedvit: $folder/pictures: left out, as they are no pictures: inner, notes.md$"
+out '^left out +2 of what the folders hold: no images$'
+err "^raggedvit: $folder/images: left out, as they are no images: inner, notes.md$"
 run 4 "$folder/empty"
-err "empty: no pictures in this folder"
-# pictures are told by their first bytes, too; a kind that is not read fails, and what is no picture is left out
+err "empty: no images in this folder"
+# images are told by their first bytes, too; a kind that is not read fails, and what is no image is left out
 mkdir -p "$folder/kinds/inner"
 turned=$(dirname "$0")/data/turned.jpg
 for name in a.jfif b.JPE c; do cp "$turned" "$folder/kinds/$name"; done
 printf 'GIF89a of old' >"$folder/kinds/d.gif"
 printf '\0\0\0\040ftypavif\0\0\0\0' >"$folder/kinds/e.avif"
 head -c 54 /dev/zero >"$folder/kinds/f.bmp"
-printf 'BMW is no picture, nor is this' >"$folder/kinds/g.text"
+printf 'BMW is no image, nor is this' >"$folder/kinds/g.text"
 mkfifo "$folder/kinds/h"
 cp "$turned" "$folder/kinds/.hidden.jpg"
 run 1 "$folder/kinds" --json
-err "^raggedvit: $folder/kinds: left out, as they are no pictures: g.text, h, inner$"
+err "^raggedvit: $folder/kinds: left out, as they are no images: g.text, h, inner$"
 err "d.gif: GIF is not read; PNG, JPEG, WebP and BMP are$"
 err "e.avif: AVIF is not read; PNG, JPEG, WebP and BMP are$"
 err "f.bmp: not a PNG, JPEG, WebP or BMP image$"
@@ -557,31 +557,31 @@ for i in 0 1; do run 1 "$folder/kinds" --json --shard $i/2 && cp "$folder/out" "
 expect 1 merge "$folder/kinds0.json" "$folder/kinds1.json"
 json n_left_out 3
 json left_out.2 '.*/kinds/inner'
-for i in $(seq 20); do : >"$folder/pictures/inner/empty$i"; done
-run 0 "$folder/pictures/inner" --top 1
-err "inner: left out, as they are no pictures: empty1, .* and 12 more$"
-rm "$folder"/pictures/inner/empty*
-printf 'pictures/b.png\r\n\npictures/inner/c.png\n' >"$folder/list.txt"
+for i in $(seq 20); do : >"$folder/images/inner/empty$i"; done
+run 0 "$folder/images/inner" --top 1
+err "inner: left out, as they are no images: empty1, .* and 12 more$"
+rm "$folder"/images/inner/empty*
+printf 'images/b.png\r\n\nimages/inner/c.png\n' >"$folder/list.txt"
 run 0 "$folder/list.txt" --top 1
-[ "$(grep -c 'cat$' "$folder/out")" -eq 2 ] || fail "two pictures in the list"
+[ "$(grep -c 'cat$' "$folder/out")" -eq 2 ] || fail "two images in the list"
 : >"$folder/list.txt"
 run 4 "$folder/list.txt"
 err "list.txt: the list names no image"
-head -c 5000 "$cat" >"$folder/pictures/broken.png"
-: >"$folder/pictures/none.jpg"
-run 1 "$folder/pictures" "$folder/missing.png" --top 1
-err "^raggedvit: $folder/pictures/broken.png: broken PNG"
-err "^raggedvit: $folder/pictures/none.jpg: the file is empty"
+head -c 5000 "$cat" >"$folder/images/broken.png"
+: >"$folder/images/none.jpg"
+run 1 "$folder/images" "$folder/missing.png" --top 1
+err "^raggedvit: $folder/images/broken.png: broken PNG"
+err "^raggedvit: $folder/images/none.jpg: the file is empty"
 err "^raggedvit: $folder/missing.png: cannot be read: No such file"
 [ "$(grep -c 'cat 82.2 %' "$folder/out")" -eq 2 ] || fail "the good ones are classified"
-run 1 "$folder/pictures" --json
+run 1 "$folder/images" --json
 json images 2
 json failed 2
 json failed.0.file '.*broken.png'
 json failed.0.error 'broken PNG.*'
 json exit_code 1
 printf 'cat\ncat\n3\ndog\n' >"$folder/right.txt" # a.PNG, b.png, broken.png, none.jpg
-run 1 "$folder/pictures" --expect "$folder/right.txt"
+run 1 "$folder/images" --expect "$folder/right.txt"
 out '^top-1 +100.0 % \(2 of 2\)$'
 run 4 "$folder/missing.png"
 err "missing.png: cannot be read"

@@ -5,7 +5,7 @@
 line() { sed -n "$1p" "$folder/out"; }
 line_has() { line "$1" | grep -qE -- "$2" || fail "line $1 has no $2 ($what)"; }
 
-# A model with weights so large that every picture but a black one overflows in float16, and its scores become NaN: the first channel of
+# A model with weights so large that every image but a black one overflows in float16, and its scores become NaN: the first channel of
 # its patches is far above the others, and the first column of the first query is infinite then.
 small=$folder/model.safetensors
 cp "$tests/data/reference/model.safetensors" "$small"
@@ -25,13 +25,13 @@ bad 0 "$black"
 bad 4 "$cat" # every image
 err "^raggedvit: $cat: a score is NaN at prune stage 0 \(block 1\): the model overflows float16; use bf16 or f32$"
 
-echo "no picture" >"$folder/broken.png"
+echo "no image" >"$folder/broken.png"
 files=("$black" "$cat" "$black" "$folder/broken.png" "$black" "$cat" "$black")
 for way in "--prepare host" "--prepare device"; do
     for batch in 1 3 7; do
         # shellcheck disable=SC2086
         bad 1 "${files[@]}" $way --batch $batch --ndjson
-        [ "$(wc -l <"$folder/out")" -eq 9 ] || fail "a line for each picture, and two ($way, batches of $batch)"
+        [ "$(wc -l <"$folder/out")" -eq 9 ] || fail "a line for each image, and two ($way, batches of $batch)"
         [ "$(wc -l <"$folder/err")" -eq 3 ] || fail "a message for each failure ($way, batches of $batch)"
         for i in 0 1 2 3 4 5 6; do
             case $i in
@@ -63,7 +63,7 @@ for way in "--prepare host" "--prepare device"; do
     # shellcheck disable=SC2086
     bad 1 "${files[@]}" $way --expect "$folder/right.txt" --quiet
     out '^top-1 .* of 4\)$'
-    # the overlay is of the first picture, which has none here
+    # the overlay is of the first image, which has none here
     # shellcheck disable=SC2086
     bad 1 "$cat" "$black" $way --overlay "$folder/overlay.png"
     err "^raggedvit: $folder/overlay.png: is not written: the first image could not be computed$"
@@ -83,16 +83,16 @@ for policy in none "random --blocks 1" "tome --blocks 1"; do
     json failed.2.position 5
     json images 4
     head -c 128 "$folder/features.npy" | grep -aq "'shape': (4, 32), }" || fail "the features of what failed ($policy)"
-    [ "$(grep -c 'its logits are not finite' "$folder/err")" -eq 2 ] || fail "a message for each picture that failed ($policy)"
+    [ "$(grep -c 'its logits are not finite' "$folder/err")" -eq 2 ] || fail "a message for each image that failed ($policy)"
 done
 expect 1 bench "$small" --backend cpu --dtype f16 --batch 1 --prune none
 err 'its logits are not finite: the model overflows float16'
 prune=(--prune l2 --blocks 1)
 
-# Batch after batch with a bad picture among good ones, with every policy; 10,000 batches with RVIT_TEST_CASES=all. The good ones have the
+# Batch after batch with a bad image among good ones, with every policy; 10,000 batches with RVIT_TEST_CASES=all. The good ones have the
 # bits that they have without it.
 files=()
-for i in 0 1 2 3 4 5 6 7 8 9; do # batches of 5: one bad picture in each, at every place
+for i in 0 1 2 3 4 5 6 7 8 9; do # batches of 5: one bad image in each, at every place
     for place in 0 1 2 3 4; do
         if [ $place -eq $((i % 5)) ]; then files+=("$cat"); else files+=("$black"); fi
     done
@@ -109,11 +109,11 @@ for policy in none l2 evit evit-fused ats-paper tome random received; do
         bad 1 "${files[@]}" --batch 5 --ndjson
         line_has 52 '"n_images": 40, "n_failed": 10, '
         sed 's/"position": [0-9]*//' "$folder/out" | grep '"logits"' | sort -u >"$folder/good"
-        cmp -s "$folder/good" "$folder/alone" || fail "a batch with a bad picture changes the others ($policy)"
+        cmp -s "$folder/good" "$folder/alone" || fail "a batch with a bad image changes the others ($policy)"
         n_batches=$((n_batches + 10))
     done
 done
-echo "$n_batches batches with a bad picture"
+echo "$n_batches batches with a bad image"
 prune=(--prune l2 --blocks 1)
 
 # tiles, and frames of a video

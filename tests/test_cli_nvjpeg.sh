@@ -8,7 +8,7 @@ model=$tests/data/reference/model.safetensors
 jpegs=$folder/jpegs
 mkdir -p "$jpegs"
 "$(dirname "$tool")/jpeg_files" "$cat" "$jpegs" || exit 1
-cp "$cat" "$jpegs/a_picture.png"
+cp "$cat" "$jpegs/a_image.png"
 good=$folder/good
 mkdir -p "$good"
 cp "$jpegs"/{444,422,440,420,grey,restart,followed}.jpg "$good"
@@ -37,7 +37,7 @@ for threads in 1 5; do
     right
     sed 's/"seconds": .*//; s/"memory".*//' "$folder/out" >"$folder/lines$threads"
 done
-[ "$(grep -c '"logits"' "$folder/lines1")" -ge 30 ] || fail "lines of fewer pictures"
+[ "$(grep -c '"logits"' "$folder/lines1")" -ge 30 ] || fail "lines of fewer images"
 cmp -s "$folder/lines1" "$folder/lines5" || fail "five threads give other lines than one"
 
 # every kind of file gives what libjpeg gives; those that every decoder reads alike are nvJPEG's
@@ -66,14 +66,14 @@ logits 7 >"$folder/host"
 nvjpeg 0 "$good" --prepare host
 counts 7 0 0 0
 logits 7 | cmp - "$folder/host" || fail "other logits where threads resize"
-classify 0 "$good" --native --max-patches 40
-logits 7 >"$folder/native"
-nvjpeg 0 "$good" --native --max-patches 40
+classify 0 "$good" --variable-resolution --max-patches 40
+logits 7 >"$folder/variable"
+nvjpeg 0 "$good" --variable-resolution --max-patches 40
 counts 7 0 0 0
-logits 7 | cmp - "$folder/native" || fail "other logits at native resolution"
-# its pictures are used, turned upright
+logits 7 | cmp - "$folder/variable" || fail "other logits at variable resolution"
+# its images are used, turned upright
 RVIT_EMU_NVJPEG_SWAP=1 nvjpeg 0 "$good"
-! logits 7 | cmp -s - "$folder/libjpeg" || fail "pictures of nvJPEG are not used"
+! logits 7 | cmp -s - "$folder/libjpeg" || fail "images of nvJPEG are not used"
 classify 0 "$jpegs/turned.jpg"
 logits 1 >"$folder/turned"
 nvjpeg 0 "$jpegs/turned.jpg"
@@ -102,10 +102,10 @@ counts 0 7 0 0
 logits 7 | cmp - "$folder/libjpeg" || fail "other logits where engines fail"
 RVIT_EMU_NVJPEG_SKIP=1 nvjpeg 0 "$good"
 counts 0 7 0 0
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits where engines pass over pictures"
+logits 7 | cmp - "$folder/libjpeg" || fail "other logits where engines pass over images"
 RVIT_EMU_NVJPEG_SKIP=2 nvjpeg 0 "$good"
 counts 0 0 7 7
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits where kernels pass over pictures"
+logits 7 | cmp - "$folder/libjpeg" || fail "other logits where kernels pass over images"
 unset RVIT_EMU_NVJPEG_ENGINES
 RVIT_EMU_NVJPEG_FAIL=3 nvjpeg 0 "$good" --threads 1
 counts 0 2 5 5
@@ -132,7 +132,7 @@ for n in $(seq 1 3 90); do
     esac
 done
 
-# sheets, and the first picture for the overlay
+# sheets, and the first image for the overlay
 "$(dirname "$tool")/jpeg_files" "$sheet" "$folder" && nvjpeg 0 "$folder/420.jpg" --tiles 32 --limit 9
 json n_images 9
 counts 0 1 0 0

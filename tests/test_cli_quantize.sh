@@ -29,7 +29,7 @@ cmp -s "$folder/own" "$folder/written" || fail "the file gives other logits than
 expect 0 inspect "$folder/int8.safetensors" --tensors
 out 'blocks.3.mlp.fc1.weight_scale'
 
-# fixed scales of inputs, from pictures
+# fixed scales of inputs, from images
 for dtype in int8 fp8; do
     [ $dtype = fp8 ] && fixed= || fixed='--inputs fixed'
     expect 0 quantize "$model" --output "$folder/$dtype.safetensors" --dtype $dtype --calibrate "$sheet" --tiles 32 --limit 24 \
@@ -53,10 +53,10 @@ out '^dtype +int8, inputs with a scale for each row$'
 logits "$folder/text.safetensors" int8 calibrated
 cmp -s "$folder/own" "$folder/calibrated" || fail "a file without fixed scales gives other logits than the model in int8"
 expect 0 quantize "$model" --output "$folder/text.safetensors" --calibrate "$cat" --backend cpu --inputs fixed
-out '^dtype +int8, inputs with a scale from the calibration pictures$'
+out '^dtype +int8, inputs with a scale from the calibration images$'
 out '^block layer +weight +input +outlier +product +tensor$'
 out '^0 +qkv .*blocks.0.attn.qkv.weight$'
-# values that are larger on other pictures are counted
+# values that are larger on other images are counted
 expect 0 classify "$folder/text.safetensors" $(tiles) --limit 8 --dtype int8
 out '^cut off +[1-9][0-9]* values'
 
@@ -76,10 +76,10 @@ expect 0 classify "$folder/to/model.safetensors" "$cat" --backend cpu --dtype fp
 # what cannot be done
 mkdir "$folder/empty"
 expect 4 quantize "$model" --output "$folder/x.safetensors" --calibrate "$folder/empty"
-err 'no pictures in this folder'
-echo 'no picture' >"$folder/bad.png"
+err 'no images in this folder'
+echo 'no image' >"$folder/bad.png"
 expect 4 quantize "$model" --output "$folder/x.safetensors" --calibrate "$folder/bad.png" --backend cpu
-err 'none of the pictures to calibrate with can be read'
+err 'none of the images to calibrate with can be read'
 [ ! -e "$folder/x.safetensors" ] || fail "a file was written without calibration"
 mkdir "$folder/mixed"
 cp "$cat" "$folder/bad.png" "$folder/mixed"

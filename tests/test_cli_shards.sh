@@ -4,7 +4,7 @@
 . "$(dirname "$0")/cli_checks.sh"
 small=$tests/data/reference/model.safetensors
 
-# pictures of several sizes, of which two cannot be read
+# images of several sizes, of which two cannot be read
 mkdir "$folder/many"
 for i in $(seq 10 22); do
     case $i in

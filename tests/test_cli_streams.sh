@@ -1,5 +1,5 @@
 #!/bin/bash
-# The command line tool's streams: pictures that several threads decode, answers line by line, and video frames from a pipe. CPU only.
+# The command line tool's streams: images that several threads decode, answers line by line, and video frames from a pipe. CPU only.
 # usage: test_cli_streams.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 raw_pixels=$(dirname "$tool")/raw_pixels
@@ -8,7 +8,7 @@ small_run() { expect "$1" classify "$small" "${@:2}" --backend cpu; }
 line() { sed -n "$1p" "$folder/out"; }
 line_has() { line "$1" | grep -qE -- "$2" || fail "line $1 has no $2 ($what)"; }
 
-# Pictures of many sizes, good and bad, come out in order, however many threads prepare them.
+# Images of many sizes, good and bad, come out in order, however many threads prepare them.
 mkdir "$folder/many"
 for i in $(seq 10 29); do
     case $i in
@@ -23,7 +23,7 @@ small_run 1 "$folder/many" --batch 3 --threads 5 --ndjson
 sed 's/"seconds": .*//; s/"memory".*//' "$folder/out" | cmp -s - "$folder/one" || fail "five threads give other lines than one"
 err "^raggedvit: $folder/many/13.png: broken PNG"
 err "^raggedvit: $folder/many/20.png: broken PNG"
-[ "$(wc -l <"$folder/out")" -eq 22 ] || fail "a line for each picture, and two"
+[ "$(wc -l <"$folder/out")" -eq 22 ] || fail "a line for each image, and two"
 line_has 1 '^\{"run": \{"version": .*"batch": 3, .*"prune": "none"'
 for i in $(seq 10 29); do
     line_has $((i - 8)) "^\{\"file\": \"$folder/many/$i.png\", \"tile\": null, \"position\": $((i - 10)), \"[le]"
@@ -36,19 +36,19 @@ while IFS= read -r text; do
         "$json_get" summary.n_images <<<"$text" >/dev/null || fail "a line that is no JSON: $text"
 done <"$folder/out"
 small_run 4 "$folder/none.png" "$folder/none.jpg" --ndjson
-[ "$(grep -c '^{"file": .*"error": ' "$folder/out")" -eq 2 ] || fail "lines of pictures that cannot be read"
+[ "$(grep -c '^{"file": .*"error": ' "$folder/out")" -eq 2 ] || fail "lines of images that cannot be read"
 line_has 4 '"n_images": 0, .*"exit_code": 4'
 small_run 1 "$folder/many" --limit 7 --json
 json images 6
 json failed 1
 
-# The overlay is of the first picture that can be read, also where others are ready before it.
+# The overlay is of the first image that can be read, also where others are ready before it.
 for threads in 1 4; do
     small_run 1 "$folder/many/13.png" "$cat" "$folder/many" --threads $threads --prune l2 --blocks 1 --overlay "$folder/overlay$threads.png"
 done
 small_run 0 "$cat" --prune l2 --blocks 1 --overlay "$folder/overlay.png"
-cmp -s "$folder/overlay.png" "$folder/overlay1.png" || fail "the overlay of another picture, with one thread"
-cmp -s "$folder/overlay.png" "$folder/overlay4.png" || fail "the overlay of another picture, with four threads"
+cmp -s "$folder/overlay.png" "$folder/overlay1.png" || fail "the overlay of another image, with one thread"
+cmp -s "$folder/overlay.png" "$folder/overlay4.png" || fail "the overlay of another image, with four threads"
 
 # a JPEG that is cut off, and one that lies on its side
 turned=$tests/data/turned.jpg # 10 x 7 pixels, made by Pillow, with EXIF orientation 6
@@ -67,7 +67,7 @@ small_run 0 "$turned" "$cat" --json
 small_run 1 "$folder/cut.jpg" "$cat" --fast-decode
 err "^raggedvit: $folder/cut.jpg: broken JPEG: "
 
-# frames: a picture's pixels give what the picture gives
+# frames: an image's pixels give what the image gives
 "$raw_pixels" "$cat" "$cat" "$cat" >"$folder/frames" || fail "no frames"
 frames() { # CODE ARGUMENT...: with the frames of the file
     local code=$1
@@ -86,7 +86,7 @@ for threads in 1 3; do
     json images 3
     json images.2.frame 2
     json images.0.file -
-    logits | cmp -s - "$folder/logits" || fail "a frame gives other logits than the picture"
+    logits | cmp -s - "$folder/logits" || fail "a frame gives other logits than the image"
 done
 frames 0 --size 451x300 --format rgb24 --limit 2
 [ "$(grep -cE '^- #[01]  [0-9]+ ' "$folder/out")" -eq 2 ] || fail "one line a frame"

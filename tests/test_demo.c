@@ -59,11 +59,11 @@ static rvit_session *open_session(rvit_prune_type type, double keep, int32_t max
 
 static struct image load(const char *name)
 {
-    struct image picture;
+    struct image image;
     struct image_error error;
-    if (!image_load(data_path(name), &picture, &error))
+    if (!image_load(data_path(name), &image, &error))
         fail_msg("%s: %s", name, error.text);
-    return picture;
+    return image;
 }
 
 /* Runs tiles first .. first + n - 1 and gives their logits. */
@@ -76,7 +76,7 @@ static void run_tiles(rvit_session *session, const struct image *sheet, int32_t 
         const size_t corner = ((size_t)(tile / COLUMNS) * TILE * (size_t)sheet->width + (size_t)(tile % COLUMNS) * TILE) * 3;
         const struct image_view cut = {sheet->pixels + corner, (int64_t)sheet->width * 3, TILE, TILE};
         const struct preprocess recipe = preprocess_deit(SIZE);
-        assert_true(preprocess_picture(cut, &recipe, true, input + (size_t)i * IMAGE_LENGTH, NULL, &error));
+        assert_true(preprocess_image(cut, &recipe, true, input + (size_t)i * IMAGE_LENGTH, NULL, &error));
     }
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = n;
@@ -179,7 +179,7 @@ static void classify_cat(rvit_prune_type type, double keep, double *out_probabil
     float logits[CLASSES];
     rvit_session *session = open_session(type, keep, 1);
     const struct preprocess recipe = preprocess_deit(SIZE);
-    assert_true(preprocess_picture(image_whole(&photo), &recipe, false, rvit_session_input(session), NULL, &error));
+    assert_true(preprocess_image(image_whole(&photo), &recipe, false, rvit_session_input(session), NULL, &error));
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = 1;
     ok(rvit_session_run(session, &run, logits));

@@ -33,7 +33,7 @@ static int set_up(void **state)
     strcpy(folder, "/tmp/raggedvit-test-XXXXXX");
     if (mkdtemp(folder) == NULL)
         return -1;
-    snprintf(path, sizeof path, "%s/picture", folder);
+    snprintf(path, sizeof path, "%s/image", folder);
     return 0;
 }
 
@@ -55,9 +55,9 @@ static uint32_t crc32_of(const uint8_t *data, size_t size)
     return ~crc;
 }
 
-static size_t byte_count(const struct image *picture)
+static size_t byte_count(const struct image *image)
 {
-    return (size_t)picture->width * (size_t)picture->height * 3;
+    return (size_t)image->width * (size_t)image->height * 3;
 }
 
 enum { NOISE, BLACK_AND_WHITE, RAMP };
@@ -157,15 +157,15 @@ static void test_every_kind_of_file(void **state)
     (void)state;
     for (size_t i = 0; i < N_FILES; i++) {
         const struct image_file *file = &image_files[i];
-        struct image picture;
+        struct image image;
         struct image_error error;
-        if (!image_decode(file->data, file->size, &picture, &error))
+        if (!image_decode(file->data, file->size, &image, &error))
             fail_msg("%s: %s", file->name, error.text);
-        assert_int_equal(picture.width, file->width);
-        assert_int_equal(picture.height, file->height);
-        if (crc32_of(picture.pixels, byte_count(&picture)) != file->crc)
+        assert_int_equal(image.width, file->width);
+        assert_int_equal(image.height, file->height);
+        if (crc32_of(image.pixels, byte_count(&image)) != file->crc)
             fail_msg("%s: other pixels", file->name);
-        image_free(&picture);
+        image_free(&image);
     }
 }
 
@@ -186,15 +186,15 @@ static void test_truncated_files(void **state)
     for (size_t i = 0; i < N_FILES; i++) {
         const struct image_file *file = &image_files[i];
         for (size_t size = 0; size < file->size; size++) {
-            struct image picture;
+            struct image image;
             struct image_error error = {""};
-            if (decode_copy(file->data, size, &picture, &error)) {
+            if (decode_copy(file->data, size, &image, &error)) {
                 /* Only what ends a file may be gone, JPEG's marker and BMP's padding or marks: every pixel is there. */
                 const size_t end = strncmp(file->name, "jpeg", 4) == 0 ? 2 : strncmp(file->name, "bmp", 3) == 0 ? 4 : 0;
                 if (size + end < file->size)
                     fail_msg("%s cut to %zu bytes was taken", file->name, size);
-                assert_int_equal(crc32_of(picture.pixels, byte_count(&picture)), file->crc);
-                image_free(&picture);
+                assert_int_equal(crc32_of(image.pixels, byte_count(&image)), file->crc);
+                image_free(&image);
             } else if (error.text[0] == 0) {
                 fail_msg("%s cut to %zu bytes: no reason given", file->name, size);
             }
@@ -212,13 +212,13 @@ static void test_mutated_files(void **state)
         assert_non_null(copy);
         for (size_t at = 0; at < file->size; at++)
             for (int bit = 0; bit < 8; bit += 3) {
-                struct image picture;
+                struct image image;
                 struct image_error error = {""};
                 memcpy(copy, file->data, file->size);
                 copy[at] ^= (uint8_t)(1 << bit);
-                if (decode_copy(copy, file->size, &picture, &error)) {
-                    assert_true(picture.width > 0 && picture.height > 0);
-                    image_free(&picture);
+                if (decode_copy(copy, file->size, &image, &error)) {
+                    assert_true(image.width > 0 && image.height > 0);
+                    image_free(&image);
                 } else {
                     assert_true(error.text[0] != 0);
                     n_refused++;
@@ -280,14 +280,14 @@ static void test_orientation(void **state)
     for (uint32_t n = 0; n < 10; n++)
         for (int kind = 0; kind < 4; kind++) {
             uint8_t exif[64];
-            struct image picture;
+            struct image image;
             const size_t size = make_exif(exif, kind & 1, 0x12, kind & 2 ? 4 : 3, n);
-            assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, size, &picture));
-            assert_int_equal(picture.width, n >= 5 && n <= 8 ? 13 : 17);
-            assert_int_equal(picture.height, n >= 5 && n <= 8 ? 17 : 13);
-            if (crc32_of(picture.pixels, byte_count(&picture)) != crcs[n])
+            assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, size, &image));
+            assert_int_equal(image.width, n >= 5 && n <= 8 ? 13 : 17);
+            assert_int_equal(image.height, n >= 5 && n <= 8 ? 17 : 13);
+            if (crc32_of(image.pixels, byte_count(&image)) != crcs[n])
                 fail_msg("orientation %u, kind %d: other pixels", n, kind);
-            image_free(&picture);
+            image_free(&image);
         }
     int32_t width, height;
     struct image_error error;
@@ -304,31 +304,31 @@ static void test_orientation(void **state)
     assert_non_null(strstr(error.text, "JPEG"));
 }
 
-/* Cut off anywhere, or with any byte another, an EXIF segment turns the picture, or does not. It never makes it unreadable. */
+/* Cut off anywhere, or with any byte another, an EXIF segment turns the image, or does not. It never makes it unreadable. */
 static void test_broken_exif(void **state)
 {
     (void)state;
     uint8_t exif[64];
-    struct image picture;
+    struct image image;
     for (int big = 0; big < 2; big++) {
         const size_t size = make_exif(exif, big, 0x12, 3, 6);
         for (size_t cut = 4; cut < size; cut++) {
             exif[3] = (uint8_t)(cut - 2);
-            assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, cut, &picture));
-            assert_int_equal(picture.width, cut < 32 ? 17 : 13);
-            image_free(&picture);
+            assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, cut, &image));
+            assert_int_equal(image.width, cut < 32 ? 17 : 13);
+            image_free(&image);
         }
         for (size_t at = 4; at < size; at++)
             for (int bit = 0; bit < 8; bit++) {
                 (void)make_exif(exif, big, 0x12, 3, 6);
                 exif[at] ^= (uint8_t)(1 << bit);
-                assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, size, &picture));
-                image_free(&picture);
+                assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, size, &image));
+                image_free(&image);
             }
         (void)make_exif(exif, big, 0x13, 3, 6); /* another tag */
-        assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, size, &picture));
-        assert_int_equal(picture.width, 17);
-        image_free(&picture);
+        assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, size, &image));
+        assert_int_equal(image.width, 17);
+        image_free(&image);
     }
 }
 
@@ -337,7 +337,7 @@ static void test_cmyk_kinds(void **state)
 {
     (void)state;
     uint8_t file[sizeof jpeg_cmyk];
-    struct image picture;
+    struct image image;
     struct image_error error;
     memcpy(file, jpeg_cmyk, sizeof file);
     assert_memory_equal(file + 2,
@@ -345,20 +345,20 @@ static void test_cmyk_kinds(void **state)
                         "Adobe",
                         9);
     file[17] = 2; /* YCCK */
-    assert_true(image_decode(file, sizeof file, &picture, &error));
-    assert_int_equal(crc32_of(picture.pixels, byte_count(&picture)), 0x580406e4);
-    image_free(&picture);
+    assert_true(image_decode(file, sizeof file, &image, &error));
+    assert_int_equal(crc32_of(image.pixels, byte_count(&image)), 0x580406e4);
+    image_free(&image);
     memmove(file + 2, file + 18, sizeof file - 18);
-    assert_true(image_decode(file, sizeof file - 16, &picture, &error));
-    assert_int_equal(crc32_of(picture.pixels, byte_count(&picture)), 0xa5327d86);
-    image_free(&picture);
+    assert_true(image_decode(file, sizeof file - 16, &image, &error));
+    assert_int_equal(crc32_of(image.pixels, byte_count(&image)), 0xa5327d86);
+    image_free(&image);
 }
 
 static void expect_refusal(const char *name, const char *word)
 {
-    struct image picture;
+    struct image image;
     struct image_error error = {""};
-    assert_false(image_load(name, &picture, &error));
+    assert_false(image_load(name, &image, &error));
     if (strstr(error.text, word) == NULL)
         fail_msg("expected \"%s\" in: %s", word, error.text);
 }
@@ -372,7 +372,7 @@ static void test_refusals(void **state)
         const char *bytes;
         size_t size;
         const char *sentence;
-    } kinds[] = {{"no picture at all", 17, "not a PNG, JPEG, WebP or BMP image"},
+    } kinds[] = {{"no image at all", 17, "not a PNG, JPEG, WebP or BMP image"},
                  {"BMW is a maker of cars", 22, "not a PNG, JPEG, WebP or BMP image"},
                  {"GIF89a and so on", 16, "GIF is not read; PNG, JPEG, WebP and BMP are"},
                  {"\0\0\0\x20"
@@ -426,31 +426,31 @@ static void test_refusals(void **state)
 static void test_write_and_load(void **state)
 {
     (void)state;
-    struct image picture = make_image(NOISE, 23, 9), loaded;
+    struct image image = make_image(NOISE, 23, 9), loaded;
     struct image_error error;
     int32_t width, height;
-    assert_true(image_write_png(path, &picture, &error));
+    assert_true(image_write_png(path, &image, &error));
     assert_true(image_load(path, &loaded, &error));
     assert_int_equal(loaded.width, 23);
     assert_int_equal(loaded.height, 9);
-    assert_memory_equal(loaded.pixels, picture.pixels, byte_count(&picture));
+    assert_memory_equal(loaded.pixels, image.pixels, byte_count(&image));
     assert_true(image_load_size(path, &width, &height, &error));
     assert_int_equal(width, 23);
     assert_int_equal(height, 9);
-    assert_false(image_write_png(folder, &picture, &error));
+    assert_false(image_write_png(folder, &image, &error));
     assert_string_equal(error.text, "is a folder, not a file");
-    image_free(&picture);
+    image_free(&image);
     image_free(&loaded);
 }
 
 static void test_size_limit(void **state)
 {
     (void)state;
-    struct image picture;
+    struct image image;
     struct image_error error;
-    assert_false(image_create(100000, 100000, &picture, &error));
+    assert_false(image_create(100000, 100000, &image, &error));
     assert_non_null(strstr(error.text, "pixels"));
-    assert_false(image_create(0, 5, &picture, &error));
+    assert_false(image_create(0, 5, &image, &error));
 }
 
 struct bytes {
@@ -500,13 +500,13 @@ static struct bytes make_scans(JDIMENSION width, JDIMENSION height, size_t repea
 static void expect_scans(JDIMENSION width, JDIMENSION height, size_t repeats, const char *refusal)
 {
     const struct bytes file = make_scans(width, height, repeats);
-    struct image picture;
+    struct image image;
     struct image_error error = {""};
     const clock_t start = clock();
-    const bool ok = image_decode(file.data, file.size, &picture, &error);
+    const bool ok = image_decode(file.data, file.size, &image, &error);
     const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (ok)
-        image_free(&picture);
+        image_free(&image);
     if (ok != (refusal == NULL) || (refusal != NULL && strstr(error.text, refusal) == NULL))
         fail_msg("%zu scans of %u x %u: %s after %.2f s", repeats, width, height, ok ? "taken" : error.text, seconds);
     if (seconds > 5)
@@ -514,7 +514,7 @@ static void expect_scans(JDIMENSION width, JDIMENSION height, size_t repeats, co
     free(file.data);
 }
 
-/* Some bytes of a file may be work for the whole picture. */
+/* Some bytes of a file may be work for the whole image. */
 static void test_jpeg_of_many_scans(void **state)
 {
     (void)state;
@@ -525,7 +525,7 @@ static void test_jpeg_of_many_scans(void **state)
     expect_scans(5000, 4000, 20000, "a JPEG of 201 or more scans of 20000000 pixels");
 }
 
-static struct bytes make_jpeg(const struct image *picture, int quality)
+static struct bytes make_jpeg(const struct image *image, int quality)
 {
     struct jpeg_compress_struct jpeg;
     struct jpeg_error_mgr manager;
@@ -534,15 +534,15 @@ static struct bytes make_jpeg(const struct image *picture, int quality)
     jpeg.err = jpeg_std_error(&manager);
     jpeg_create_compress(&jpeg);
     jpeg_mem_dest(&jpeg, &file, &size);
-    jpeg.image_width = (JDIMENSION)picture->width;
-    jpeg.image_height = (JDIMENSION)picture->height;
+    jpeg.image_width = (JDIMENSION)image->width;
+    jpeg.image_height = (JDIMENSION)image->height;
     jpeg.input_components = 3;
     jpeg.in_color_space = JCS_RGB;
     jpeg_set_defaults(&jpeg);
     jpeg_set_quality(&jpeg, quality, TRUE);
     jpeg_start_compress(&jpeg, TRUE);
     while (jpeg.next_scanline < jpeg.image_height) {
-        JSAMPROW line = picture->pixels + 3 * (size_t)jpeg.next_scanline * (size_t)picture->width;
+        JSAMPROW line = image->pixels + 3 * (size_t)jpeg.next_scanline * (size_t)image->width;
         jpeg_write_scanlines(&jpeg, &line, 1);
     }
     jpeg_finish_compress(&jpeg);
@@ -559,24 +559,24 @@ static void test_reduced_jpeg(void **state)
     } cases[] = {{1600, 10, 1600, 1072}, {800, 1, 800, 536}, {801, 536, 1600, 1072}, {400, 269, 800, 536},    {400, 268, 400, 268},
                  {200, 134, 200, 134},   {1, 1, 200, 134},   {0, 0, 1600, 1072},     {2000, 2000, 1600, 1072}};
     const struct preprocess recipe = preprocess_deit(112);
-    struct image rough = make_image(NOISE, 120, 80), photo = resized(&rough, 1600, 1072), odd = resized(&rough, 1604, 1073), picture,
+    struct image rough = make_image(NOISE, 120, 80), photo = resized(&rough, 1600, 1072), odd = resized(&rough, 1604, 1073), image,
                  views[2];
     struct image_error error;
     const struct bytes file = make_jpeg(&photo, 90), odd_file = make_jpeg(&odd, 90);
     static float values[3 * 112 * 112];
     write_bytes(file.data, file.size);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_true(image_load_reduced(path, cases[i].least_width, cases[i].least_height, &picture, &error));
-        if (picture.width != cases[i].width || picture.height != cases[i].height)
-            fail_msg("at least %d x %d: %d x %d", cases[i].least_width, cases[i].least_height, picture.width, picture.height);
-        image_free(&picture);
+        assert_true(image_load_reduced(path, cases[i].least_width, cases[i].least_height, &image, &error));
+        if (image.width != cases[i].width || image.height != cases[i].height)
+            fail_msg("at least %d x %d: %d x %d", cases[i].least_width, cases[i].least_height, image.width, image.height);
+        image_free(&image);
     }
     const struct preprocess_geometry plan = preprocess_plan(&recipe, 1600, 1072);
     for (int32_t i = 0; i < 2; i++) {
-        assert_true(image_load_reduced(path, 3 * i * (int32_t)plan.width, 3 * i * (int32_t)plan.height, &picture, &error));
-        assert_int_equal(picture.width, i ? 800 : 1600);
-        assert_true(preprocess_planned(image_whole(&picture), &recipe, plan, values, &views[i], &error));
-        image_free(&picture);
+        assert_true(image_load_reduced(path, 3 * i * (int32_t)plan.width, 3 * i * (int32_t)plan.height, &image, &error));
+        assert_int_equal(image.width, i ? 800 : 1600);
+        assert_true(preprocess_planned(image_whole(&image), &recipe, plan, values, &views[i], &error));
+        image_free(&image);
     }
     double sum = 0;
     int largest = 0;
@@ -590,9 +590,9 @@ static void test_reduced_jpeg(void **state)
         fail_msg("the view differs by %.2f in the mean, by %d at most", mean, largest);
     print_message("the view differs by %.2f in the mean, by %d at most\n", mean, largest);
     write_bytes(odd_file.data, odd_file.size); /* 1073 lines are no multiple of 2 */
-    assert_true(image_load_reduced(path, 10, 10, &picture, &error));
-    assert_int_equal(picture.width, 1604);
-    image_free(&picture);
+    assert_true(image_load_reduced(path, 10, 10, &image, &error));
+    assert_int_equal(image.width, 1604);
+    image_free(&image);
     assert_int_equal(unlink(path), 0);
     image_free(&odd);
     free(odd_file.data);
@@ -667,14 +667,14 @@ static void test_png_of_large_comments(void **state)
         memcpy(all.data + all.size, one.data + HEAD, end - HEAD);
     memcpy(all.data + all.size, one.data + end, one.size - end);
     all.size += one.size - end;
-    struct image picture;
+    struct image image;
     struct image_error error = {""};
     const long before = peak_kib();
-    assert_true(image_decode(all.data, all.size, &picture, &error));
-    assert_int_equal(picture.pixels[2], 77);
+    assert_true(image_decode(all.data, all.size, &image, &error));
+    assert_int_equal(image.pixels[2], 77);
     if (peak_kib() - before > 100000)
         fail_msg("%zu bytes took %ld MB", all.size, (peak_kib() - before) / 1000);
-    image_free(&picture);
+    image_free(&image);
     free(all.data);
     free(one.data);
 }

@@ -1,4 +1,4 @@
-/* What EXIF and XMP of every odd kind say of a picture's orientation, as ImageOps.exif_transpose of Pillow 13 takes it
+/* What EXIF and XMP of every odd kind say of an image's orientation, as ImageOps.exif_transpose of Pillow 13 takes it
    (python/tests/test_turned.py compares the two on such files). */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* From the files beside a model to its input: bit for bit what timm and transformers make of a picture. */
+/* From the files beside a model to its input: bit for bit what timm and transformers make of an image. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,8 +127,8 @@ static uint32_t crc32_of(const void *data, size_t size)
     return ~crc;
 }
 
-/* What the library's op makes of the picture, where the tool has its floats: both are to be the same bits. */
-static void compare_with_op(const struct vector *vector, const rvit_model_info *info, const struct image *picture)
+/* What the library's op makes of the image, where the tool has its floats: both are to be the same bits. */
+static void compare_with_op(const struct vector *vector, const rvit_model_info *info, const struct image *source)
 {
     enum { PATCH = 2 };
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
@@ -137,9 +137,9 @@ static void compare_with_op(const struct vector *vector, const rvit_model_info *
     rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
     rvit_buffer *source = NULL, *out = NULL;
     assert_int_equal(rvit_image_recipe_of_model(info, &recipe), RVIT_OK);
-    image.data = picture->pixels;
-    image.width = picture->width;
-    image.height = picture->height;
+    image.data = source->pixels;
+    image.width = source->width;
+    image.height = source->height;
     images.recipe = &recipe;
     images.images = &image;
     images.n_images = images.max_images = 1;
@@ -161,8 +161,8 @@ static void compare_with_op(const struct vector *vector, const rvit_model_info *
                 const int64_t row = y / PATCH * (vector->width / PATCH) + x / PATCH;
                 const float got = rows[((row * 3 + c) * PATCH + y % PATCH) * PATCH + x % PATCH];
                 if (memcmp(&got, &values[(c * vector->height + y) * vector->width + x], sizeof got) != 0)
-                    fail_msg("%s, picture %d x %d: the op gives another value at (%d, %d, %d) of %d x %d", vector->name, picture->width,
-                             picture->height, (int)c, (int)y, (int)x, (int)vector->width, (int)vector->height);
+                    fail_msg("%s, image %d x %d: the op gives another value at (%d, %d, %d) of %d x %d", vector->name, source->width,
+                             source->height, (int)c, (int)y, (int)x, (int)vector->width, (int)vector->height);
             }
     rvit_buffer_destroy(source);
     rvit_buffer_destroy(out);
@@ -170,23 +170,23 @@ static void compare_with_op(const struct vector *vector, const rvit_model_info *
 
 static void compare(const struct vector *vector, const rvit_model_info *info, const struct preprocess *recipe, int p)
 {
-    struct image picture = noise(picture_sizes[p][0], picture_sizes[p][1]);
+    struct image image = noise(image_sizes[p][0], image_sizes[p][1]);
     struct image_error error;
     const size_t n = 3 * (size_t)vector->height * (size_t)vector->width;
-    if (!preprocess_picture(image_whole(&picture), recipe, false, values, NULL, &error))
-        fail_msg("%s, picture %d: %s", vector->name, p, error.text);
+    if (!preprocess_image(image_whole(&image), recipe, false, values, NULL, &error))
+        fail_msg("%s, image %d: %s", vector->name, p, error.text);
     if (vector->n_values == 0 && crc32_of(values, n * sizeof *values) != vector->crc[p])
-        fail_msg("%s, picture %d x %d: other values", vector->name, picture.width, picture.height);
+        fail_msg("%s, image %d x %d: other values", vector->name, image.width, image.height);
     for (int32_t i = 0; i < vector->n_values; i++)
         if (!(values[97 * i] - vector->values[p][i] < 1e-5f && vector->values[p][i] - values[97 * i] < 1e-5f))
-            fail_msg("%s, picture %d, value %d: %.9g, expected %.9g", vector->name, p, (int)i, (double)values[97 * i],
+            fail_msg("%s, image %d, value %d: %.9g, expected %.9g", vector->name, p, (int)i, (double)values[97 * i],
                      (double)vector->values[p][i]);
     if (recipe->like != PREPROCESS_HF_FLOAT)
-        compare_with_op(vector, info, &picture);
-    image_free(&picture);
+        compare_with_op(vector, info, &image);
+    image_free(&image);
 }
 
-static void pictures_equal_those_of_timm_and_transformers(void **state)
+static void images_equal_those_of_timm_and_transformers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
@@ -195,7 +195,7 @@ static void pictures_equal_those_of_timm_and_transformers(void **state)
         struct preprocess recipe;
         if (!recipe_of(&info, &recipe))
             fail_msg("%s: refused", vector->name);
-        for (int p = 0; p < N_PICTURES; p++)
+        for (int p = 0; p < N_IMAGES; p++)
             compare(vector, &info, &recipe, p);
     }
 }
@@ -282,7 +282,7 @@ static void open_clip_and_a_size_of_ones_own(void **state)
 }
 
 /* Resized whole, these would take gigabytes. */
-static void thin_pictures(void **state)
+static void thin_images(void **state)
 {
     (void)state;
     static const int32_t sizes[][2] = {{1, 100000}, {100000, 1}, {1, 1}};
@@ -293,9 +293,9 @@ static void thin_pictures(void **state)
         for (int i = 0; i < 3; i++) {
             struct image in = noise(sizes[i][0], sizes[i][1]);
             struct image_error error = {""};
-            /* PyTorch's weights depend on all of an axis, and a border leaves nothing of such a picture. */
+            /* PyTorch's weights depend on all of an axis, and a border leaves nothing of such an image. */
             const bool refused = r > 0 && i < 2;
-            assert_int_equal(preprocess_picture(image_whole(&in), &recipes[r], false, values, NULL, &error), !refused);
+            assert_int_equal(preprocess_image(image_whole(&in), &recipes[r], false, values, NULL, &error), !refused);
             assert_true(!refused || strstr(error.text, "too thin") != NULL);
             image_free(&in);
         }
@@ -312,7 +312,7 @@ static void a_tile_is_squashed(void **state)
     struct image expected;
     assert_true(image_create(224, 224, &expected, &error));
     assert_true(resize_window(cut, &how, &expected, &error));
-    assert_true(preprocess_picture(cut, &recipe, true, values, &view, &error));
+    assert_true(preprocess_image(cut, &recipe, true, values, &view, &error));
     assert_memory_equal(view.pixels, expected.pixels, 224 * 224 * 3);
     image_free(&sheet);
     image_free(&view);
@@ -322,11 +322,11 @@ static void a_tile_is_squashed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pictures_equal_those_of_timm_and_transformers),
+        cmocka_unit_test(images_equal_those_of_timm_and_transformers),
         cmocka_unit_test(sizes_and_offsets),
         cmocka_unit_test(other_ways_are_not_taken_for_these),
         cmocka_unit_test(open_clip_and_a_size_of_ones_own),
-        cmocka_unit_test(thin_pictures),
+        cmocka_unit_test(thin_images),
         cmocka_unit_test(a_tile_is_squashed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

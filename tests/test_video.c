@@ -29,7 +29,7 @@ static void equations(const struct video *video, int y8, int cb8, int cr8, doubl
     out[2] = clamped(255 * blue);
 }
 
-static struct image new_picture(const struct video *video)
+static struct image new_image(const struct video *video)
 {
     struct image out;
     struct image_error error;
@@ -44,7 +44,7 @@ static void test_equations(void **state)
     (void)state;
     for (int kind = 0; kind < 4; kind++) {
         const struct video video = {.width = 512, .height = 2, .format = VIDEO_NV12, .matrix = kind & 1, .range = kind >> 1};
-        struct image out = new_picture(&video);
+        struct image out = new_image(&video);
         uint8_t *frame = malloc(video_frame_size(&video));
         assert_non_null(frame);
         for (int cb = 0; cb < 256; cb += cb == 125 ? 3 : cb == 128 ? 2 : 5)
@@ -75,7 +75,7 @@ static void test_layouts(void **state)
     (void)state;
     struct video video = {.width = 5, .height = 3, .range = VIDEO_FULL};
     uint8_t nv12[27], yuv420p[27];
-    struct image a = new_picture(&video), b = new_picture(&video);
+    struct image a = new_image(&video), b = new_image(&video);
     for (int i = 0; i < 15; i++)
         nv12[i] = yuv420p[i] = (uint8_t)(10 * i);
     for (int i = 0; i < 6; i++) {
@@ -133,7 +133,7 @@ static void test_ffmpeg(void **state)
     }
     for (int kind = 0; kind < 4; kind++) {
         const struct video video = {.width = 8, .height = 4, .format = VIDEO_NV12, .matrix = kind >> 1, .range = kind & 1};
-        struct image out = new_picture(&video);
+        struct image out = new_image(&video);
         assert_int_equal(video_frame_size(&video), sizeof frame);
         video_to_rgb(&video, frame, &out);
         for (int i = 0; i < 96; i++)
@@ -147,7 +147,7 @@ static void test_packed(void **state)
 {
     (void)state;
     struct video video = {.width = 3, .height = 2, .format = VIDEO_RGB24};
-    struct image out = new_picture(&video);
+    struct image out = new_image(&video);
     uint8_t frame[18];
     for (int i = 0; i < 18; i++)
         frame[i] = (uint8_t)(11 * i);

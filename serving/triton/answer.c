@@ -19,12 +19,12 @@ uint64_t answer_now(void)
 struct results {
     const struct model *model;
     const rvit_session *session;
-    int32_t first, n;      /* pictures, in the run */
-    const float *logits;   /* of its pictures */
+    int32_t first, n;      /* images, in the run */
+    const float *logits;   /* of its images */
     const int32_t *ranked; /* [n, top] */
 };
 
-/* Bytes of an output of all pictures. */
+/* Bytes of an output of all images. */
 static uint64_t size_of(const struct results *self, enum output_kind kind)
 {
     const struct names *names = &self->model->names;
@@ -58,7 +58,7 @@ static void write_scores(const struct results *self, uint8_t *out)
     }
 }
 
-/* Rows of float32, one for each picture of the run. */
+/* Rows of float32, one for each image of the run. */
 static TRITONSERVER_Error *write_rows(const struct results *self, const float *rows, int64_t width, uint8_t *out)
 {
     if (!rows)

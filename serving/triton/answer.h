@@ -11,7 +11,7 @@ struct answer_times {
     uint64_t begin, compute_begin, compute_end;
 };
 
-/* Answers a request and releases it: with its error, or with results of its pictures in the run that session has done. */
+/* Answers a request and releases it: with its error, or with results of its images in the run that session has done. */
 void answer_request(const struct instance *instance, struct request *request, rvit_session *session, const struct answer_times *times);
 
 #endif

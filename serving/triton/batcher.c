@@ -1,4 +1,4 @@
-/* When a batch closes: custom batching functions. The server counts pictures; tokens are counted here. */
+/* When a batch closes: custom batching functions. The server counts images; tokens are counted here. */
 #include "failure.h"
 #include "request.h"
 
@@ -38,7 +38,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatchIncludeRequest(TRITONBACKEND_Request
     *include = true;
     if (!batch || !request_size(request, batch->model, &images, &tokens))
         return NULL;
-    const struct picture_plan *plan = &batch->model->plan;
+    const struct image_plan *plan = &batch->model->plan;
     *include = batch->images == 0 || (images <= plan->max_images - batch->images && tokens <= plan->max_tokens - batch->tokens);
     if (*include) {
         batch->images += images;

@@ -17,7 +17,7 @@ static const struct option_row rows[] = {
     {"settings", NULL, NULL, OPTION_TEXT(T, further)},
     {"max_tokens", NULL, NULL, OPTION_INTEGER(T, max_tokens, 1, 1 << 24)},
     {"max_patches", NULL, NULL, OPTION_INTEGER(T, max_patches, 1, 1 << 20)},
-    {"max_picture_bytes", NULL, NULL, OPTION_INTEGER(T, max_picture_bytes, 1, (int64_t)1 << 40)},
+    {"max_image_bytes", NULL, NULL, OPTION_INTEGER(T, max_image_bytes, 1, (int64_t)1 << 40)},
     {"small_batch", NULL, NULL, OPTION_INTEGER(T, small_batch, 1, 4096)},
     {"top", NULL, NULL, OPTION_INTEGER(T, top, 1, 100)},
     {"labels", NULL, NULL, OPTION_TEXT(T, labels)},

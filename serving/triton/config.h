@@ -1,7 +1,7 @@
 /* clang-format off */
 /* What a model's config.pbtxt says. Its fields, besides `backend: "raggedvit"`, which alone is a whole config:
 
-   max_batch_size       the most pictures of a run and of a request, up to 4096; 64 where it is 0 or missing
+   max_batch_size       the most images of a run and of a request, up to 4096; 64 where it is 0 or missing
    input, output        a choice of those of tensors.h. Where none is given all inputs are declared, and all outputs that the model has
                         but POOLED. What is given must have the name, type and dims of tensors.h; its other fields are kept as they are
    dynamic_batching     where no scheduling is given: on, without a delay (public_tensors.c says why)
@@ -17,13 +17,13 @@
                         "l2 keep=0.5; l2 keep=0.7; none". Each takes the memory of a session in each instance
      max_tokens         the most tokens of a run, before pruning, and of a request; max_batch_size times those of an image. Models of a
                         fixed size run max_tokens / tokens images at a time
-     max_patches        pictures keep their shape and get at most so many patches (NaFlex); as the model's files say, else all pictures get
+     max_patches        images keep their shape and get at most so many patches (NaFlex); as the model's files say, else all images get
                         the model's size
-     max_picture_bytes  bytes of memory for the pictures of a run, with the weights of their resize; 2 MiB for each of max_batch_size, at
-                        least 24 MiB and at most 256 MiB. Pictures that take more than their share of it are resized on the host
-     small_batch        gives each setting a second session, for runs of at most so many pictures: one picture in a session for 64 takes
+     max_image_bytes    bytes of memory for the images of a run, with the weights of their resize; 2 MiB for each of max_batch_size, at
+                        least 24 MiB and at most 256 MiB. Images that take more than their share of it are resized on the host
+     small_batch        gives each setting a second session, for runs of at most so many images: one image in a session for 64 takes
                         0.79 ms, in one for 1 0.54 (DeiT-B f16 on an H100). On a GPU the last bits of an answer then depend on how many
-                        pictures ran with it, which they do not otherwise
+                        images ran with it, which they do not otherwise
      top                classes in CLASSES, SCORES and LABELS, up to 100; 5, or all if there are fewer
      labels             a file of class names, one a line, relative to the folder of the version; without it the checkpoint's own, else
                         numbers
@@ -31,10 +31,10 @@
      image_size         pixels, of square images; resamples the position table
      architecture       a name of timm's, for weights without a config beside them
      fit, filter, crop, mean, std
-                        how pictures are prepared, as on the command line; as the model's files say
+                        how images are prepared, as on the command line; as the model's files say
      threads            CPU: gives each instance a device of its own with so many threads, and a copy of the weights. Without it instances
                         share one device with all processors, and take turns
-     decode_threads     of the model: how many ENCODED pictures are decoded at a time, and pictures resized on the host; half of the
+     decode_threads     of the model: how many ENCODED images are decoded at a time, and images resized on the host; half of the
                         processors, at least 1 */
 /* clang-format on */
 #ifndef RVIT_TRITON_CONFIG_H
@@ -52,7 +52,7 @@ struct config {
     const char *policy, *further;
     struct setting first;
     int32_t max_tokens, max_patches; /* 0: not given, as of all that follow */
-    int64_t max_picture_bytes;
+    int64_t max_image_bytes;
     int32_t small_batch, top;
     const char *labels, *checkpoint, *architecture;
     int32_t image_size, threads, decode_threads;

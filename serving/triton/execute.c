@@ -1,7 +1,7 @@
 /* Runs the requests of a batch. Each fails or succeeds alone: what is wrong with one never reaches another.
 
-   A batch becomes one run or several: requests of one setting, in order, as long as images, tokens and bytes fit. Pictures are written to
-   the session's own memory, by this thread and the crew, so that the library copies nothing. */
+   A batch becomes one run or several: requests of one setting, in order, as long as images, tokens and bytes fit. Images are written to
+   the session's own memory, by this thread and the worker pool, so that the library copies nothing. */
 #include "answer.h"
 #include "failure.h"
 
@@ -9,8 +9,8 @@
 
 #include "cli.h"
 
-/* SHARED_COPY: bytes from which on other threads help to copy: by estimate one takes 100 us for them, many times what waking the crew
- * takes. */
+/* SHARED_COPY: bytes from which on other threads help to copy: by estimate one takes 100 us for them, many times what waking the worker
+ * pool takes. */
 enum { ALIGNMENT = 64, SHARED_COPY = 1 << 20 };
 
 /* Requests of a batch that run together. */
@@ -21,8 +21,8 @@ struct run {
     uint32_t first, last; /* the run's are among first..last: those that are_in */
     int32_t setting;
     const struct lane *lane;
-    int32_t n_pictures; /* all of them, bad ones too */
-    int32_t n_images;   /* those that run */
+    int32_t n_requested; /* all of them, bad ones too */
+    int32_t n_images;    /* those that run */
     int64_t tokens, bytes;
     struct answer_times times;
 };
@@ -34,8 +34,8 @@ static bool is_in(const struct run *self, const struct request *request)
 
 static bool fits(const struct run *self, const struct request *request)
 {
-    const struct picture_plan *plan = &self->instance->model->plan;
-    return self->n_pictures + request->n <= plan->max_images && self->tokens + request->tokens <= plan->max_tokens &&
+    const struct image_plan *plan = &self->instance->model->plan;
+    return self->n_requested + request->n <= plan->max_images && self->tokens + request->tokens <= plan->max_tokens &&
            self->bytes + request->bytes <= plan->memory;
 }
 
@@ -44,21 +44,21 @@ static void gather(struct run *self)
 {
     struct request *first = &self->requests[self->first];
     self->setting = first->setting;
-    self->n_pictures = self->n_images = 0;
+    self->n_requested = self->n_images = 0;
     self->tokens = self->bytes = 0;
     for (uint32_t i = self->first; i < self->n_requests; i++) {
         struct request *request = &self->requests[i];
         if (!is_in(self, request))
             continue;
-        if (self->n_pictures > 0 && (!fits(self, request) || request->alone || first->alone))
+        if (self->n_requested > 0 && (!fits(self, request) || request->alone || first->alone))
             break;
-        self->n_pictures += request->n;
+        self->n_requested += request->n;
         self->tokens += request->tokens;
         self->bytes += request->bytes;
         self->last = i;
     }
     const struct lane *small = &self->instance->small[self->setting];
-    const bool is_small = small->session && self->n_pictures <= small->plan->max_images && self->tokens <= small->plan->max_tokens &&
+    const bool is_small = small->session && self->n_requested <= small->plan->max_images && self->tokens <= small->plan->max_tokens &&
                           self->bytes <= small->plan->memory;
     self->lane = is_small ? small : &self->instance->lanes[self->setting];
 }
@@ -74,23 +74,23 @@ static void for_each(struct run *self, void (*work)(struct run *self, struct req
 static void place(struct run *self, struct request *request)
 {
     uint8_t *memory = self->lane->memory;
-    struct picture *pictures = &self->instance->pictures.list[request->first];
+    struct batch_image *images = &self->instance->batch_images.list[request->first];
     for (int32_t i = 0; i < request->n; i++) {
-        pictures[i].image.data = memory + self->bytes;
-        self->bytes += (pictures[i].size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-        if (pictures[i].source)
-            self->instance->filling[self->instance->job.n++] = (struct filling){.picture = &pictures[i]};
+        images[i].image.data = memory + self->bytes;
+        self->bytes += (images[i].size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        if (images[i].source)
+            self->instance->filling[self->instance->job.n++] = (struct filling){.image = &images[i]};
     }
 }
 
 static void copy(struct run *self, struct request *request)
 {
-    request_copy(request, &self->instance->pictures.list[request->first]);
+    request_copy(request, &self->instance->batch_images.list[request->first]);
 }
 
 static void share(struct run *self, struct request *request)
 {
-    if (!self->instance->pictures.list[request->first].source)
+    if (!self->instance->batch_images.list[request->first].source)
         self->instance->filling[self->instance->job.n++] = (struct filling){.request = request};
 }
 
@@ -98,21 +98,21 @@ static void fill_one(void *user, int32_t index)
 {
     const struct instance *instance = user;
     const struct filling *filling = &instance->filling[index];
-    if (filling->picture)
-        picture_fill(filling->picture);
+    if (filling->image)
+        batch_image_fill(filling->image);
     else
-        request_copy(filling->request, &instance->pictures.list[filling->request->first]);
+        request_copy(filling->request, &instance->batch_images.list[filling->request->first]);
 }
 
 static void note_bad(struct run *self, struct request *request)
 {
-    const struct picture *pictures = &self->instance->pictures.list[request->first];
+    const struct batch_image *images = &self->instance->batch_images.list[request->first];
     for (int32_t i = 0; i < request->n && !request->error; i++)
-        if (pictures[i].is_bad)
-            request->error = invalid("%s: picture %d: %s", tensors_inputs[request->input.kind].name, i, pictures[i].error.text);
+        if (images[i].is_bad)
+            request->error = invalid("%s: image %d: %s", tensors_inputs[request->input.kind].name, i, images[i].error.text);
 }
 
-/* Brings all pictures to their places. */
+/* Brings all images to their places. */
 static void fill(struct run *self)
 {
     struct instance *instance = self->instance;
@@ -124,23 +124,23 @@ static void fill(struct run *self)
     const bool is_shared = self->bytes >= SHARED_COPY;
     if (is_shared)
         for_each(self, share);
-    crew_start(instance->model->crew, &instance->job);
+    worker_pool_start(instance->model->workers, &instance->job);
     if (!is_shared)
         for_each(self, copy);
-    crew_finish(instance->model->crew, &instance->job);
+    worker_pool_finish(instance->model->workers, &instance->job);
     double seconds = 0;
     for (int32_t i = 0; i < instance->job.n; i++)
-        seconds += instance->filling[i].picture ? instance->filling[i].picture->seconds : 0;
+        seconds += instance->filling[i].image ? instance->filling[i].image->seconds : 0;
     metrics_add(&instance->model->metrics, METRIC_DECODE_SECONDS, seconds);
     for_each(self, note_bad);
 }
 
 static void list_images(struct run *self, struct request *request)
 {
-    const struct picture *pictures = &self->instance->pictures.list[request->first];
+    const struct batch_image *images = &self->instance->batch_images.list[request->first];
     request->run_first = self->n_images;
     for (int32_t i = 0; i < request->n; i++)
-        self->instance->images[self->n_images++] = pictures[i].image;
+        self->instance->images[self->n_images++] = images[i].image;
     self->tokens += request->tokens;
 }
 
@@ -152,12 +152,12 @@ static void isolate(struct run *self, struct request *request)
 }
 
 /* The library's sentence names the image by its number in the run. */
-static void note_status(struct request *request, int32_t picture, rvit_status status)
+static void note_status(struct request *request, int32_t image, rvit_status status)
 {
     const char *detail = rvit_status_detail(), *why = strstr(detail, ": ");
     if (status != RVIT_OK)
         request->error =
-            failure(failure_code(status), "%s: picture %d: %s", tensors_inputs[request->input.kind].name, picture, why ? why + 2 : detail);
+            failure(failure_code(status), "%s: image %d: %s", tensors_inputs[request->input.kind].name, image, why ? why + 2 : detail);
 }
 
 static void answer(struct run *self, struct request *request)
@@ -235,9 +235,9 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
     if (!instance_reserve(instance, n_requests))
         return failure_out_of_memory();
     run.requests = instance->requests;
-    instance->pictures.n = 0;
+    instance->batch_images.n = 0;
     for (uint32_t i = 0; i < n_requests; i++)
-        request_open(&run.requests[i], requests[i], instance->model, &instance->pictures);
+        request_open(&run.requests[i], requests[i], instance->model, &instance->batch_images);
     run.times.compute_begin = run.times.compute_end = answer_now();
     for (uint32_t i = 0; i < n_requests; i++) {
         run.first = run.last = i;

@@ -8,8 +8,8 @@
 /* The device that an instance runs on, and its type of numbers.
 
    The CPU device runs one session at a time, on all of its threads. So instances that share it take turns, and while one computes others
-   decode, copy and answer. Two devices of one thread each instead were measured on two processors, with pictures of mixed sizes: the same
-   CPU time a picture (30 ms, DeiT-T), but a median of 40 to 70 ms in place of 32 ms for one client, and of 340 ms in place of 252 to 298 ms
+   decode, copy and answer. Two devices of one thread each instead were measured on two processors, with images of mixed sizes: the same
+   CPU time an image (30 ms, DeiT-T), but a median of 40 to 70 ms in place of 32 ms for one client, and of 340 ms in place of 252 to 298 ms
    for eight; and each device has its own copy of the weights. Many processors do not divide small runs well: there the parameter threads
    gives each instance a device of its own. */
 static TRITONSERVER_Error *choose_engine(const struct instance *self, struct engine *out)
@@ -34,20 +34,19 @@ static TRITONSERVER_Error *choose_engine(const struct instance *self, struct eng
     return NULL;
 }
 
-static TRITONSERVER_Error *open_lane(struct instance *self, const struct setting *setting, const struct picture_plan *plan,
-                                     struct lane *out)
+static TRITONSERVER_Error *open_lane(struct instance *self, const struct setting *setting, const struct image_plan *plan, struct lane *out)
 {
     const struct model *model = self->model;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = plan->max_images;
     desc.prune = setting->desc;
-    desc.max_picture_bytes = picture_plan_region(plan);
+    desc.max_picture_bytes = image_plan_bytes(plan);
     desc.recipe = &plan->device;
     if (model->tensors.outputs & 1U << OUTPUT_POOLED)
         desc.outputs |= RVIT_OUTPUT_POOLED;
     if (model->tensors.outputs & 1U << OUTPUT_EMBEDDING)
         desc.outputs |= RVIT_OUTPUT_PROJECTED | RVIT_OUTPUT_NORMALIZED;
-    if (plan->native) {
+    if (plan->variable_resolution) {
         desc.native = 1;
         desc.max_tokens = plan->max_tokens;
         desc.max_len = model->max_len;
@@ -88,7 +87,7 @@ TRITONSERVER_Error *instance_create(TRITONBACKEND_ModelInstance *handle, struct 
         return failure_out_of_memory();
     self->handle = handle;
     self->model = model;
-    crew_job_init(&self->job);
+    worker_job_init(&self->job);
     TRITONSERVER_Error *error = open_instance(self);
     if (error) {
         instance_destroy(self);
@@ -107,11 +106,11 @@ void instance_destroy(struct instance *self)
     pthread_mutex_lock(&self->model->lock);
     engine_put(&self->model->engines, self->engine);
     pthread_mutex_unlock(&self->model->lock);
-    crew_job_destroy(&self->job);
+    worker_job_destroy(&self->job);
     for (uint32_t i = 0; i < self->n_slots; i++)
         request_free(&self->requests[i]);
     free(self->requests);
-    free(self->pictures.list);
+    free(self->batch_images.list);
     free(self->images);
     free(self->filling);
     free(self->ranked);

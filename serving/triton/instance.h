@@ -6,14 +6,14 @@
 
 /* Where requests of one setting run. */
 struct lane {
-    const struct picture_plan *plan;
+    const struct image_plan *plan;
     rvit_session *session; /* NULL: there is none */
-    uint8_t *memory;       /* of its pictures */
+    uint8_t *memory;       /* of its images */
 };
 
-/* What the crew does for a run: a picture that it fills, or a request whose pictures it copies. */
+/* What the worker pool does for a run: an image that it fills, or a request whose images it copies. */
 struct filling {
-    struct picture *picture;
+    struct batch_image *image;
     struct request *request;
 };
 
@@ -24,11 +24,11 @@ struct instance {
     struct lane lanes[SETTINGS_MOST], small[SETTINGS_MOST]; /* of any run; of runs that model->small has room for */
     struct request *requests;                               /* [n_slots] */
     uint32_t n_slots;
-    struct pictures pictures;
+    struct batch_images batch_images;
     rvit_image *images;      /* [max_images] of a run */
     struct filling *filling; /* [max_images] */
-    struct crew_job job;
-    int32_t *ranked; /* [max_images, top]: the best classes of a request's pictures */
+    struct worker_job job;
+    int32_t *ranked; /* [max_images, top]: the best classes of a request's images */
 };
 
 TRITONSERVER_Error *instance_create(TRITONBACKEND_ModelInstance *handle, struct model *model, struct instance **out);

@@ -9,15 +9,15 @@ static const struct {
     TRITONSERVER_MetricKind kind;
     const char *name, *help;
 } rows[N_METRICS] = {
-    [METRIC_IMAGES] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_images_total", "Pictures answered"},
+    [METRIC_IMAGES] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_images_total", "Images answered"},
     [METRIC_FAILED_IMAGES] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_failed_images_total",
-                              "Pictures of requests that were answered with an error"},
-    [METRIC_TOKENS] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_tokens_total", "Tokens of the pictures that ran, before pruning"},
+                              "Images of requests that were answered with an error"},
+    [METRIC_TOKENS] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_tokens_total", "Tokens of the images that ran, before pruning"},
     [METRIC_TOKENS_KEPT] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_tokens_kept_total", "Tokens kept after the last prune stage"},
     [METRIC_RUNS] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_runs_total", "Runs of the model"},
     [METRIC_DECODE_SECONDS] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_decode_seconds_total",
-                               "Time of threads that decoded pictures, or resized them"},
-    [METRIC_RUN_IMAGES] = {TRITONSERVER_METRIC_KIND_HISTOGRAM, "raggedvit_run_images", "Pictures of a run"},
+                               "Time of threads that decoded images, or resized them"},
+    [METRIC_RUN_IMAGES] = {TRITONSERVER_METRIC_KIND_HISTOGRAM, "raggedvit_run_images", "Images of a run"},
 };
 static const double buckets[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
 

@@ -28,7 +28,7 @@ static TRITONSERVER_Error *open_checkpoint(struct model *self, const char *folde
                        "%s is a tower that merges squares of patches, for a language model; towers for classes and embeddings are served",
                        path);
     if (self->info.channels != 3)
-        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s takes %d channels; models of pictures with 3 are served", path,
+        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s takes %d channels; models of images with 3 are served", path,
                        self->info.channels);
     return NULL;
 }
@@ -41,11 +41,11 @@ static TRITONSERVER_Error *find_recipe(struct model *self)
         const char *fact = self->info.filter == RVIT_FILTER_OTHER && self->info.fit != RVIT_FIT_OTHER ? "filter" : "fit";
         return failure(
             TRITONSERVER_ERROR_UNSUPPORTED,
-            "pictures are prepared in a way that is not known here (%s: %s, from %s); the parameters fit and filter choose another", fact,
+            "images are prepared in a way that is not known here (%s: %s, from %s); the parameters fit and filter choose another", fact,
             recipe_value(self->checkpoint, fact), recipe_origin(self->checkpoint, fact));
     }
     if (!(self->info.std[0] > 0) && !(has_mean && has_deviation))
-        return invalid("nothing tells the mean and the standard deviation of the model's pictures: a config.json or "
+        return invalid("nothing tells the mean and the standard deviation of the model's images: a config.json or "
                        "preprocessor_config.json beside the checkpoint does, or the parameters mean and std");
     for (int c = 0; c < 3; c++) {
         self->recipe.mean[c] = has_mean ? config->recipe.mean[c] : self->info.mean[c];
@@ -54,7 +54,7 @@ static TRITONSERVER_Error *find_recipe(struct model *self)
     return NULL;
 }
 
-/* The most pictures and tokens of a run. */
+/* The most images and tokens of a run. */
 static TRITONSERVER_Error *plan_run(struct model *self, int32_t max_patches)
 {
     const struct config *config = &self->config;
@@ -62,31 +62,31 @@ static TRITONSERVER_Error *plan_run(struct model *self, int32_t max_patches)
     const int64_t most = (int64_t)config->max_batch_size * self->max_len;
     const int64_t max_tokens = config->max_tokens > 0 ? config->max_tokens : most;
     if (max_tokens < self->max_len)
-        return invalid("parameter max_tokens is %" PRId64 ", but one picture has up to %d tokens", max_tokens, self->max_len);
+        return invalid("parameter max_tokens is %" PRId64 ", but one image has up to %d tokens", max_tokens, self->max_len);
     if (max_tokens > INT32_MAX)
-        return invalid("max_batch_size %d pictures of up to %d tokens: the parameter max_tokens must limit a run", config->max_batch_size,
+        return invalid("max_batch_size %d images of up to %d tokens: the parameter max_tokens must limit a run", config->max_batch_size,
                        self->max_len);
     const int64_t fitting = max_patches > 0 ? config->max_batch_size : max_tokens / self->max_len;
     const int32_t max_images = fitting < config->max_batch_size ? (int32_t)fitting : config->max_batch_size;
-    picture_plan_make(&self->recipe, &self->info, max_images, max_patches > 0 ? (int32_t)(max_tokens < most ? max_tokens : most) : 0,
-                      max_patches, &self->plan);
+    image_plan_make(&self->recipe, &self->info, max_images, max_patches > 0 ? (int32_t)(max_tokens < most ? max_tokens : most) : 0,
+                    max_patches, &self->plan);
     return NULL;
 }
 
-/* Any picture fits as planes of the input's size, so that any request of at most max_images and max_tokens does. */
+/* Any image fits as planes of the input's size, so that any request of at most max_images and max_tokens does. */
 static TRITONSERVER_Error *plan_memory(struct model *self)
 {
-    const struct picture_plan *plan = &self->plan;
+    const struct image_plan *plan = &self->plan;
     const int64_t patch = self->info.patch_size;
-    const int64_t planes = plan->native ? plan->max_tokens * patch * patch * 12
-                                        : (int64_t)plan->max_images * 12 * self->info.image_height * self->info.image_width;
-    const int64_t least = planes + (int64_t)plan->max_images * PICTURE_ALIGNMENT;
-    if (self->config.max_picture_bytes > 0 && self->config.max_picture_bytes < least)
-        return invalid("parameter max_picture_bytes is %" PRId64 ", but the inputs of a run of %d pictures take %" PRId64
+    const int64_t planes = plan->variable_resolution ? plan->max_tokens * patch * patch * 12
+                                                     : (int64_t)plan->max_images * 12 * self->info.image_height * self->info.image_width;
+    const int64_t least = planes + (int64_t)plan->max_images * IMAGE_ALIGNMENT;
+    if (self->config.max_image_bytes > 0 && self->config.max_image_bytes < least)
+        return invalid("parameter max_image_bytes is %" PRId64 ", but the inputs of a run of %d images take %" PRId64
                        ": a larger one, or a smaller max_batch_size or max_tokens",
-                       self->config.max_picture_bytes, plan->max_images, least);
-    if (self->config.max_picture_bytes > 0)
-        self->plan.memory = self->config.max_picture_bytes;
+                       self->config.max_image_bytes, plan->max_images, least);
+    if (self->config.max_image_bytes > 0)
+        self->plan.memory = self->config.max_image_bytes;
     else if (self->plan.memory < least)
         self->plan.memory = least;
     return NULL;
@@ -96,12 +96,12 @@ static TRITONSERVER_Error *plan_small(struct model *self, int32_t max_patches)
 {
     const int32_t n = self->config.small_batch;
     if (n >= self->plan.max_images)
-        return invalid("parameter small_batch is %d, expected less than the %d pictures of a run", n, self->plan.max_images);
+        return invalid("parameter small_batch is %d, expected less than the %d images of a run", n, self->plan.max_images);
     const int64_t tokens = (int64_t)n * self->max_len;
     if (n > 0)
-        picture_plan_make(&self->recipe, &self->info, n,
-                          self->plan.native ? (int32_t)(tokens < self->plan.max_tokens ? tokens : self->plan.max_tokens) : 0, max_patches,
-                          &self->small);
+        image_plan_make(&self->recipe, &self->info, n,
+                        self->plan.variable_resolution ? (int32_t)(tokens < self->plan.max_tokens ? tokens : self->plan.max_tokens) : 0,
+                        max_patches, &self->small);
     return NULL;
 }
 
@@ -134,7 +134,7 @@ static TRITONSERVER_Error *read_model(struct model *self, const char *folder)
     TRY(plan_small(self, max_patches));
     TRY(name_classes(self, folder));
     const int32_t half = config_processors() / 2;
-    return crew_create(config->decode_threads > 0 ? config->decode_threads : half > 0 ? half : 1, &self->crew);
+    return worker_pool_create(config->decode_threads > 0 ? config->decode_threads : half > 0 ? half : 1, &self->workers);
 }
 
 TRITONSERVER_Error *model_create(TRITONBACKEND_Model *handle, const struct metric_families *families, struct model **out)
@@ -171,7 +171,7 @@ void model_destroy(struct model *self)
     if (!self)
         return;
     metrics_free(&self->metrics);
-    crew_destroy(self->crew);
+    worker_pool_destroy(self->workers);
     names_free(&self->names);
     rvit_checkpoint_destroy(self->checkpoint);
     config_free(&self->config);

@@ -6,15 +6,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "crew.h"
+#include "worker_pool.h"
 #include "engine.h"
 #include "metrics.h"
 #include "names.h"
-#include "pictures.h"
+#include "image_plan.h"
 #include "tensors.h"
 
-/* The most bytes that aligning a picture in a run's memory takes. */
-enum { PICTURE_ALIGNMENT = 128 };
+/* The most bytes that aligning an image in a run's memory takes. */
+enum { IMAGE_ALIGNMENT = 128 };
 
 struct model;
 /* A batch that the server is putting together (batcher.c). */
@@ -36,10 +36,10 @@ struct model {
     rvit_checkpoint *checkpoint;
     rvit_model_info info;
     struct preprocess recipe;
-    struct picture_plan plan;  /* its max_images is that of a run */
-    struct picture_plan small; /* of runs of at most small_batch pictures; max_images 0: there are none */
-    int32_t max_len;           /* the most tokens of a picture */
-    struct crew *crew;
+    struct image_plan plan;  /* its max_images is that of a run */
+    struct image_plan small; /* of runs of at most small_batch images; max_images 0: there are none */
+    int32_t max_len;         /* the most tokens of an image */
+    struct worker_pool *workers;
     struct metrics metrics;
     pthread_mutex_t lock;   /* of what follows */
     struct engine *engines; /* where instances are */

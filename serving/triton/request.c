@@ -109,9 +109,9 @@ static TRITONSERVER_Error *check_shape(const struct input *input, const struct m
     const int64_t *shape = input->shape, *dims = model->tensors.input_dims[INPUT_PIXELS];
     char expected[128];
     if (input->n_dims == 0 || shape[0] < 1)
-        return bad_shape(input, "one picture or more along the first dimension");
+        return bad_shape(input, "one image or more along the first dimension");
     if (shape[0] > model->config.max_batch_size)
-        return invalid("%s has %" PRId64 " pictures, more than the %d of max_batch_size", tensors_inputs[input->kind].name, shape[0],
+        return invalid("%s has %" PRId64 " images, more than the %d of max_batch_size", tensors_inputs[input->kind].name, shape[0],
                        model->config.max_batch_size);
     if (input->kind == INPUT_ENCODED)
         return input->n_dims == 2 && shape[1] == 1 ? NULL : bad_shape(input, "[n, 1]");
@@ -131,11 +131,11 @@ static TRITONSERVER_Error *check_shape(const struct input *input, const struct m
     return check_size(input, 4);
 }
 
-/* Pictures */
+/* Images */
 
-static TRITONSERVER_Error *bad_picture(const struct request *self, int32_t index, const char *text)
+static TRITONSERVER_Error *bad_image(const struct request *self, int32_t index, const char *text)
 {
-    return invalid("%s: picture %d: %s", tensors_inputs[self->input.kind].name, index, text);
+    return invalid("%s: image %d: %s", tensors_inputs[self->input.kind].name, index, text);
 }
 
 /* The whole input, one byte behind another. */
@@ -156,99 +156,98 @@ static TRITONSERVER_Error *gather(struct request *self, const uint8_t **out)
     return input_read(&self->input, self->gathered, self->input.size);
 }
 
-static bool reserve(struct pictures *pictures, int64_t n)
+static bool reserve(struct batch_images *images, int64_t n)
 {
-    if (pictures->capacity - pictures->n >= n)
+    if (images->capacity - images->n >= n)
         return true;
-    const int64_t capacity = 2 * (int64_t)pictures->capacity + n;
-    struct picture *list = realloc(pictures->list, (size_t)capacity * sizeof *list);
+    const int64_t capacity = 2 * (int64_t)images->capacity + n;
+    struct batch_image *list = realloc(images->list, (size_t)capacity * sizeof *list);
     if (!list)
         return false;
-    pictures->list = list;
-    pictures->capacity = (int32_t)capacity;
+    images->list = list;
+    images->capacity = (int32_t)capacity;
     return true;
 }
 
 /* Element `index` of a BYTES tensor, from *at on. */
-static TRITONSERVER_Error *next_file(const struct request *self, const uint8_t *bytes, uint64_t *at, int32_t index, struct picture *out)
+static TRITONSERVER_Error *next_file(const struct request *self, const uint8_t *bytes, uint64_t *at, int32_t index, struct batch_image *out)
 {
     const uint64_t left = self->input.size - *at;
     uint64_t size = 0;
     for (int i = 0; left >= 4 && i < 4; i++)
         size |= (uint64_t)bytes[*at + (uint64_t)i] << 8 * i;
     if (left < 4 || size > left - 4)
-        return bad_picture(self, index, "the input ends within it");
+        return bad_image(self, index, "the input ends within it");
     if (size == 0)
-        return bad_picture(self, index, "the file is empty");
+        return bad_image(self, index, "the file is empty");
     out->source = bytes + *at + 4;
     out->source_size = size;
     *at += 4 + size;
     if (!image_decode_size(out->source, out->source_size, &out->width, &out->height, &out->error))
-        return bad_picture(self, index, out->error.text);
+        return bad_image(self, index, out->error.text);
     return NULL;
 }
 
-static TRITONSERVER_Error *find_files(struct request *self, struct picture *pictures)
+static TRITONSERVER_Error *find_files(struct request *self, struct batch_image *images)
 {
     const uint8_t *bytes = NULL;
     uint64_t at = 0;
     TRY(gather(self, &bytes));
     for (int32_t i = 0; i < self->n; i++) {
-        TRY(next_file(self, bytes, &at, i, &pictures[i]));
-        if (!is_side(pictures[i].width) || !is_side(pictures[i].height))
-            return bad_picture(self, i, "it has more than 65535 pixels along a side");
+        TRY(next_file(self, bytes, &at, i, &images[i]));
+        if (!is_side(images[i].width) || !is_side(images[i].height))
+            return bad_image(self, i, "it has more than 65535 pixels along a side");
     }
     if (at == self->input.size)
         return NULL;
-    return invalid("ENCODED: %" PRIu64 " bytes are left behind the last of %d pictures", self->input.size - at, self->n);
+    return invalid("ENCODED: %" PRIu64 " bytes are left behind the last of %d images", self->input.size - at, self->n);
 }
 
-static TRITONSERVER_Error *measure(struct request *self, struct picture *pictures, int64_t share)
+static TRITONSERVER_Error *measure(struct request *self, struct batch_image *images, int64_t share)
 {
     self->tokens = self->bytes = 0;
     for (int32_t i = 0; i < self->n; i++) {
         if (i > 0 && self->input.kind != INPUT_ENCODED)
-            pictures[i] = pictures[0];
-        else if (!picture_measure(&pictures[i], self->input.kind == INPUT_PIXELS, share))
-            return bad_picture(self, i, pictures[i].error.text);
-        self->tokens += pictures[i].target.tokens;
-        self->bytes += pictures[i].size + pictures[i].weights + PICTURE_ALIGNMENT;
+            images[i] = images[0];
+        else if (!batch_image_measure(&images[i], self->input.kind == INPUT_PIXELS, share))
+            return bad_image(self, i, images[i].error.text);
+        self->tokens += images[i].target.tokens;
+        self->bytes += images[i].size + images[i].weights + IMAGE_ALIGNMENT;
     }
     return NULL;
 }
 
-/* Pictures of a request share the memory of a run. Planes may take more than their share of it; then all become planes, for which there is
+/* Images of a request share the memory of a run. Planes may take more than their share of it; then all become planes, for which there is
    room. */
-static TRITONSERVER_Error *measure_pictures(struct request *self, const struct model *model, struct picture *pictures)
+static TRITONSERVER_Error *measure_images(struct request *self, const struct model *model, struct batch_image *images)
 {
     const int64_t memory = model->plan.memory;
-    TRY(measure(self, pictures, memory / self->n - PICTURE_ALIGNMENT));
+    TRY(measure(self, images, memory / self->n - IMAGE_ALIGNMENT));
     if (self->bytes > memory)
-        TRY(measure(self, pictures, 0));
+        TRY(measure(self, images, 0));
     if (self->tokens > model->plan.max_tokens || self->n > model->plan.max_images)
-        return invalid("the request's %d pictures have %" PRId64 " tokens, more than the %d of max_tokens", self->n, self->tokens,
+        return invalid("the request's %d images have %" PRId64 " tokens, more than the %d of max_tokens", self->n, self->tokens,
                        model->config.max_tokens > 0 ? model->config.max_tokens : model->plan.max_tokens);
     if (self->bytes > memory)
-        return invalid("the request's pictures take %" PRId64 " bytes, more than the %" PRId64 " of max_picture_bytes", self->bytes,
-                       memory);
+        return invalid("the request's images take %" PRId64 " bytes, more than the %" PRId64 " of max_image_bytes", self->bytes, memory);
     return NULL;
 }
 
-static TRITONSERVER_Error *open_pictures(struct request *self, const struct model *model, struct pictures *pictures)
+static TRITONSERVER_Error *open_images(struct request *self, const struct model *model, struct batch_images *images)
 {
     self->n = (int32_t)self->input.shape[0];
-    if (!reserve(pictures, self->n))
+    if (!reserve(images, self->n))
         return failure_out_of_memory();
-    struct picture *list = &pictures->list[pictures->n];
+    struct batch_image *list = &images->list[images->n];
     for (int32_t i = 0; i < self->n; i++)
-        list[i] = (struct picture){.plan = &model->plan};
+        list[i] = (struct batch_image){.plan = &model->plan};
     if (self->input.kind == INPUT_ENCODED) {
         TRY(find_files(self, list));
-        return measure_pictures(self, model, list);
+        return measure_images(self, model, list);
     }
     list[0].height = (int32_t)self->input.shape[self->input.kind == INPUT_PIXELS ? 2 : 1];
     list[0].width = (int32_t)self->input.shape[self->input.kind == INPUT_PIXELS ? 3 : 2];
-    TRY(measure_pictures(self, model, list));
+    TRY(measure_images(self, model, list));
     if (!list[0].is_prepared)
         return NULL;
     const uint8_t *bytes = NULL;
@@ -258,7 +257,7 @@ static TRITONSERVER_Error *open_pictures(struct request *self, const struct mode
     return NULL;
 }
 
-static TRITONSERVER_Error *open_request(struct request *self, const struct model *model, struct pictures *pictures)
+static TRITONSERVER_Error *open_request(struct request *self, const struct model *model, struct batch_images *images)
 {
     bool is_cancelled = false;
     TRY(TRITONBACKEND_RequestIsCancelled(self->handle, &is_cancelled));
@@ -268,37 +267,37 @@ static TRITONSERVER_Error *open_request(struct request *self, const struct model
     TRY(check_shape(&self->input, model));
     TRY(find_setting(self, model));
     TRY(find_outputs(self, model));
-    return open_pictures(self, model, pictures);
+    return open_images(self, model, images);
 }
 
-void request_open(struct request *self, TRITONBACKEND_Request *handle, const struct model *model, struct pictures *pictures)
+void request_open(struct request *self, TRITONBACKEND_Request *handle, const struct model *model, struct batch_images *images)
 {
-    *self = (struct request){.handle = handle, .first = pictures->n, .gathered = self->gathered, .gathered_size = self->gathered_size};
-    self->error = open_request(self, model, pictures);
+    *self = (struct request){.handle = handle, .first = images->n, .gathered = self->gathered, .gathered_size = self->gathered_size};
+    self->error = open_request(self, model, images);
     if (!self->error)
-        pictures->n += self->n;
+        images->n += self->n;
 }
 
-/* Tokens of a picture of which only the size is known; the most that it may have where that is wrong. */
+/* Tokens of an image of which only the size is known; the most that it may have where that is wrong. */
 static int64_t tokens_of_size(const struct model *model, int64_t width, int64_t height)
 {
-    struct picture_target target;
+    struct image_target target;
     struct image_error error;
-    return picture_target_of(&model->plan, (int32_t)width, (int32_t)height, &target, &error) ? target.tokens : model->max_len;
+    return image_target_of(&model->plan, (int32_t)width, (int32_t)height, &target, &error) ? target.tokens : model->max_len;
 }
 
 static int64_t tokens_of_files(const struct request *self, const struct model *model)
 {
-    struct picture picture = {0};
+    struct batch_image image = {0};
     uint64_t at = 0;
     int64_t tokens = 0;
     for (int64_t i = 0; i < self->input.shape[0]; i++) {
-        TRITONSERVER_Error *error = next_file(self, self->input.whole, &at, 0, &picture);
+        TRITONSERVER_Error *error = next_file(self, self->input.whole, &at, 0, &image);
         if (error) {
             TRITONSERVER_ErrorDelete(error);
             return 0;
         }
-        tokens += tokens_of_size(model, picture.width, picture.height);
+        tokens += tokens_of_size(model, image.width, image.height);
     }
     return tokens;
 }
@@ -316,7 +315,7 @@ bool request_size(TRITONBACKEND_Request *handle, const struct model *model, int6
     const int64_t *shape = self.input.shape, patch = model->info.patch_size;
     *out_images = shape[0];
     *out_tokens = shape[0] * model->max_len;
-    if (!model->plan.native)
+    if (!model->plan.variable_resolution)
         return true;
     if (self.input.kind == INPUT_IMAGE)
         *out_tokens = shape[0] * tokens_of_size(model, shape[2], shape[1]);
@@ -329,26 +328,26 @@ bool request_size(TRITONBACKEND_Request *handle, const struct model *model, int6
 
 /* Copies */
 
-static TRITONSERVER_Error *copy(struct request *self, struct picture *pictures)
+static TRITONSERVER_Error *copy(struct request *self, struct batch_image *images)
 {
     bool is_finite = true;
     TRY(input_rewind(&self->input));
     for (int32_t i = 0; i < self->n; i++) {
-        void *place = (void *)(uintptr_t)pictures[i].image.data;
+        void *place = (void *)(uintptr_t)images[i].image.data;
         if (self->input.kind == INPUT_IMAGE)
-            TRY(input_read(&self->input, place, (uint64_t)pictures[i].size));
+            TRY(input_read(&self->input, place, (uint64_t)images[i].size));
         else
-            TRY(input_read_floats(&self->input, place, (uint64_t)pictures[i].size / 4, &is_finite));
+            TRY(input_read_floats(&self->input, place, (uint64_t)images[i].size / 4, &is_finite));
         if (!is_finite)
-            return bad_picture(self, i, "a value is NaN or infinite");
+            return bad_image(self, i, "a value is NaN or infinite");
     }
     return NULL;
 }
 
-void request_copy(struct request *self, struct picture *pictures)
+void request_copy(struct request *self, struct batch_image *images)
 {
-    if (!pictures[0].source)
-        self->error = copy(self, pictures);
+    if (!images[0].source)
+        self->error = copy(self, images);
 }
 
 void request_trim(struct request *self)

@@ -29,7 +29,7 @@ static TRITONSERVER_Error *refuse(const struct setting *setting, const char *sen
 }
 
 /* Looks the policy up, and checks that it takes what is given. */
-static TRITONSERVER_Error *settle(struct setting *self, const char *policy)
+static TRITONSERVER_Error *resolve(struct setting *self, const char *policy)
 {
     char taken[256], extra[256], sentence[640];
     rvit_prune_type type;
@@ -40,7 +40,7 @@ static TRITONSERVER_Error *settle(struct setting *self, const char *policy)
         ;
     self->desc.type = type;
     if (type == RVIT_PRUNE_MASK)
-        return refuse(self, "a mask comes with each picture on the command line; a server has none");
+        return refuse(self, "a mask comes with each image on the command line; a server has none");
     if (self->given & ~self->policy.parameters) {
         list_parameters(self->given & ~self->policy.parameters, extra, sizeof extra);
         list_parameters(self->policy.parameters, taken, sizeof taken);
@@ -81,7 +81,7 @@ static TRITONSERVER_Error *parse(struct setting *self, char *text)
     const char *policy = strtok_r(text, blanks, &rest);
     for (char *word; (word = strtok_r(NULL, blanks, &rest));)
         TRY(parse_parameter(self, word));
-    return settle(self, policy ? policy : "");
+    return resolve(self, policy ? policy : "");
 }
 
 static TRITONSERVER_Error *parse_all(struct settings *self, char *texts)
@@ -114,7 +114,7 @@ TRITONSERVER_Error *settings_make(struct settings *self, const char *policy, con
     self->list[0] = *first;
     self->n = 1;
     describe_first(&self->list[0], policy);
-    TRY(settle(&self->list[0], policy));
+    TRY(resolve(&self->list[0], policy));
     if (further) {
         char *copy = strdup(further);
         error = copy ? parse_all(self, copy) : failure_out_of_memory();

@@ -38,9 +38,9 @@ int tensors_find_output(const char *name)
     return find(tensors_outputs, N_OUTPUTS, name);
 }
 
-void tensors_of_model(const rvit_model_info *info, bool native, int32_t n_classes, int32_t top, struct tensors *out)
+void tensors_of_model(const rvit_model_info *info, bool variable_resolution, int32_t n_classes, int32_t top, struct tensors *out)
 {
-    const int64_t height = native ? -1 : info->image_height, width = native ? -1 : info->image_width;
+    const int64_t height = variable_resolution ? -1 : info->image_height, width = variable_resolution ? -1 : info->image_width;
     *out = (struct tensors){
         .input_dims = {[INPUT_IMAGE] = {-1, -1, 3}, [INPUT_ENCODED] = {1}, [INPUT_PIXELS] = {3, height, width}},
         .n_input_dims = {[INPUT_IMAGE] = 3, [INPUT_ENCODED] = 1, [INPUT_PIXELS] = 3},
@@ -49,7 +49,7 @@ void tensors_of_model(const rvit_model_info *info, bool native, int32_t n_classe
                   [OUTPUT_SCORES] = top,
                   [OUTPUT_LABELS] = top,
                   [OUTPUT_EMBEDDING] = info->embedding_dim,
-                  [OUTPUT_MASK] = native ? 0 : info->tokens,
+                  [OUTPUT_MASK] = variable_resolution ? 0 : info->tokens,
                   [OUTPUT_TOKENS] = 1},
     };
     if (info->pooling != RVIT_POOLING_NONE && info->pooling != RVIT_POOLING_UNKNOWN)
@@ -172,7 +172,7 @@ static json_t *array_of(json_t *root, const char *name)
 
 /* Without a delay a request that finds an instance idle goes at once, and batches fill by themselves while all instances are busy: the
    delay would come on top of that. So it costs time where there is little to do, and gains nothing where there is much. It pays where
-   requests come in bursts and runs of few pictures are nearly as long as those of many; then a configuration of one's own says so. */
+   requests come in bursts and runs of few images are nearly as long as those of many; then a configuration of one's own says so. */
 static void add_batching(json_t *root)
 {
     static const char *const choices[] = {"dynamic_batching", "sequence_batching", "ensemble_scheduling"};
@@ -239,7 +239,7 @@ TRITONSERVER_Error *tensors_declare(struct tensors *self, TRITONBACKEND_Model *m
     json_array_foreach(outputs, i, given) TRY(check_output(self, given));
     if (json_object_get(config->root, "sequence_batching"))
         return failure(TRITONSERVER_ERROR_UNSUPPORTED,
-                       "sequence_batching: pictures are independent of each other; dynamic_batching is meant");
+                       "sequence_batching: images are independent of each other; dynamic_batching is meant");
     warn_of_policy(config->root);
     return complete(self, model, config);
 }

@@ -1,5 +1,5 @@
 /* The inputs and outputs that models have, and what a model's configuration declares of them. Shapes are without the first dimension, the
-   number of pictures. A request brings exactly one of the inputs:
+   number of images. A request brings exactly one of the inputs:
 
      IMAGE    UINT8 [h, w, 3]   RGB, of any size
      ENCODED  BYTES [1]         a whole PNG, JPEG, WebP or BMP file
@@ -48,8 +48,8 @@ struct tensors {
     unsigned inputs, outputs; /* declared; bits 1 << kind */
 };
 
-/* native: pictures have shapes of their own. */
-void tensors_of_model(const rvit_model_info *info, bool native, int32_t n_classes, int32_t top, struct tensors *out);
+/* variable_resolution: each image has its own shape. */
+void tensors_of_model(const rvit_model_info *info, bool variable_resolution, int32_t n_classes, int32_t top, struct tensors *out);
 /* Checks what the configuration declares, or completes it, and tells the server. Sets config->max_batch_size. */
 TRITONSERVER_Error *tensors_declare(struct tensors *self, TRITONBACKEND_Model *model, struct config *config);
 

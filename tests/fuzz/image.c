@@ -28,13 +28,13 @@ void *allocate(size_t n, size_t size)
     return n > ((size_t)256 << 20) / (size > 0 ? size : 1) ? NULL : calloc(n > 0 ? n : 1, size);
 }
 
-void prune_settle(struct prune *self, const rvit_model_info *model)
+void prune_resolve(struct prune *self, const rvit_model_info *model)
 {
     (void)self;
     (void)model;
 }
 
-static void preprocess(const struct image *picture)
+static void preprocess(const struct image *image)
 {
     static const struct preprocess others[] = {
         {.fit = PREPROCESS_BORDER, .width = 32, .height = 20, .resize_width = 30, .resize_height = 30, .deviation = {1, 1, 1}},
@@ -43,18 +43,18 @@ static void preprocess(const struct image *picture)
     static float values[3 * 32 * 32];
     const struct preprocess recipe = preprocess_deit(32);
     struct image_error error;
-    if ((int64_t)picture->width * picture->height > 1 << 16)
+    if ((int64_t)image->width * image->height > 1 << 16)
         return;
-    (void)preprocess_picture(image_whole(picture), &recipe, false, values, NULL, &error);
-    (void)preprocess_picture(image_whole(picture), &recipe, true, values, NULL, &error);
+    (void)preprocess_image(image_whole(image), &recipe, false, values, NULL, &error);
+    (void)preprocess_image(image_whole(image), &recipe, true, values, NULL, &error);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        (void)preprocess_picture(image_whole(picture), &others[i], false, values, NULL, &error);
+        (void)preprocess_image(image_whole(image), &others[i], false, values, NULL, &error);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* A header may ask for 600 MB of pixels: the tool allows that, the time here is better spent. */
-    struct image picture;
+    struct image image;
     struct image_error error = {""};
     const char *path = memory_file(data, size, 0);
     int32_t width, height;
@@ -63,11 +63,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             fuzz_fail("a size that is none");
         error.text[0] = '\0';
         if ((int64_t)width * height <= 1 << 20) {
-            if (image_decode(data, size, &picture, &error)) {
-                if (picture.width != width || picture.height != height)
-                    fuzz_fail("two sizes of one picture");
-                preprocess(&picture);
-                image_free(&picture);
+            if (image_decode(data, size, &image, &error)) {
+                if (image.width != width || image.height != height)
+                    fuzz_fail("two sizes of one image");
+                preprocess(&image);
+                image_free(&image);
             } else if (error.text[0] == '\0') {
                 fuzz_fail("a failure without a sentence");
             }

@@ -6,10 +6,10 @@
    RVIT_EMU_NVJPEG_VERSION=12.0    what it says it is (13.0)
    RVIT_EMU_NVJPEG_CREATE=5        nvjpegCreateEx gives this status
    RVIT_EMU_NVJPEG_STATES=n        the n-th state and all later ones cannot be created: out of memory
-   RVIT_EMU_NVJPEG_FAIL=n          the n-th picture and all later ones: kernels and engines fail
+   RVIT_EMU_NVJPEG_FAIL=n          the n-th image and all later ones: kernels and engines fail
    RVIT_EMU_NVJPEG_FAIL_ENGINES=1  engines fail
    RVIT_EMU_NVJPEG_SKIP=1          engines report success and write nothing; 2: so do kernels
-   RVIT_EMU_NVJPEG_SWAP=1          gives blue for red, so that its pictures can be told from libjpeg's */
+   RVIT_EMU_NVJPEG_SWAP=1          gives blue for red, so that its images can be told from libjpeg's */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@
 #include "tools/cli/nvjpeg_api.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define MOST_PICTURES 64
+#define MOST_IMAGES 64
 
 #define DECLARE(name, parameters) EXPORT int name parameters;
 NVJPEG_FUNCTIONS(DECLARE)
@@ -39,8 +39,8 @@ struct nvjpeg_handle_object {
 struct nvjpeg_state_object {
     nvjpeg_handle handle;
     atomic_flag busy;
-    int n_pictures;                       /* of a batch */
-    unsigned char *pixels[MOST_PICTURES]; /* copied from when the stream gets there */
+    int n_images;                       /* of a batch */
+    unsigned char *pixels[MOST_IMAGES]; /* copied from when the stream gets there */
 };
 
 struct nvjpeg_stream_object {
@@ -49,7 +49,7 @@ struct nvjpeg_stream_object {
     bool is_progressive;
 };
 
-static _Atomic int n_objects, n_states, n_pictures_seen;
+static _Atomic int n_objects, n_states, n_images_seen;
 
 __attribute__((format(printf, 1, 2))) static void report(const char *format, ...)
 {
@@ -236,7 +236,7 @@ EXPORT int nvjpegJpegStateCreate(nvjpeg_handle handle, nvjpeg_state *out_state)
 
 static void free_pixels(nvjpeg_state state)
 {
-    for (int i = 0; i < MOST_PICTURES; i++) {
+    for (int i = 0; i < MOST_IMAGES; i++) {
         free(state->pixels[i]);
         state->pixels[i] = NULL;
     }
@@ -289,7 +289,7 @@ EXPORT int nvjpegDecodeBatchedSupported(nvjpeg_handle handle, nvjpeg_stream stre
 
 static int decode(nvjpeg_state state, int place, const unsigned char *data, size_t size, const struct nvjpeg_image *image, void *cu_stream)
 {
-    const int first_failure = setting("RVIT_EMU_NVJPEG_FAIL"), number = ++n_pictures_seen, skip = setting("RVIT_EMU_NVJPEG_SKIP");
+    const int first_failure = setting("RVIT_EMU_NVJPEG_FAIL"), number = ++n_images_seen, skip = setting("RVIT_EMU_NVJPEG_SKIP");
     int n_components = 0;
     bool is_progressive = false;
     size_t width = 0, height = 0;
@@ -341,11 +341,11 @@ EXPORT int nvjpegDecode(nvjpeg_handle handle, nvjpeg_state state, const unsigned
     return status;
 }
 
-EXPORT int nvjpegDecodeBatchedInitialize(nvjpeg_handle handle, nvjpeg_state state, int n_pictures, int n_threads, int format)
+EXPORT int nvjpegDecodeBatchedInitialize(nvjpeg_handle handle, nvjpeg_state state, int n_images, int n_threads, int format)
 {
-    if (format != NVJPEG_RGB_INTERLEAVED || state->handle != handle || n_pictures < 1 || n_pictures > MOST_PICTURES || n_threads < 1)
+    if (format != NVJPEG_RGB_INTERLEAVED || state->handle != handle || n_images < 1 || n_images > MOST_IMAGES || n_threads < 1)
         return NVJPEG_INVALID_PARAMETER;
-    state->n_pictures = n_pictures;
+    state->n_images = n_images;
     return NVJPEG_SUCCESS;
 }
 
@@ -354,12 +354,12 @@ EXPORT int nvjpegDecodeBatched(nvjpeg_handle handle, nvjpeg_state state, const u
                                struct nvjpeg_image *out_images, void *cu_stream)
 {
     int status = NVJPEG_SUCCESS;
-    if (state->n_pictures == 0 || state->handle != handle || !enter(state, __func__, cu_stream))
+    if (state->n_images == 0 || state->handle != handle || !enter(state, __func__, cu_stream))
         return NVJPEG_INVALID_PARAMETER;
     if (!is_drained(cu_stream))
         report("engines write at once: what was enqueued before is not done");
     free_pixels(state);
-    for (int i = 0; i < state->n_pictures && status == NVJPEG_SUCCESS; i++)
+    for (int i = 0; i < state->n_images && status == NVJPEG_SUCCESS; i++)
         status = decode(state, i, data[i], sizes[i], &out_images[i], cu_stream);
     atomic_flag_clear(&state->busy);
     return status;

@@ -138,11 +138,11 @@ static void all_outputs(void **state)
     (void)state;
     static const char *const labels[] = {"tench", "a goldfish", "white shark", "4", "h\xc3\xa9ron", "ray", "cock"};
     static const char file[] = "tench\na goldfish\nwhite shark\n4\nh\xc3\xa9ron\nray\ncock\n";
-    struct picture picture = picture_new(1, 70, 40);
+    struct test_image image = test_image_new(1, 70, 40);
     TRITONBACKEND_ModelInstance *plain = scene_instance(scene_load("plain", "{}"));
-    TRITONBACKEND_Request *request = request_image(&picture);
+    TRITONBACKEND_Request *request = request_image(&image);
     run_batch(plain, &request, 1);
-    const float *logits = direct_logits(NULL, 0, &picture);
+    const float *logits = direct_logits(NULL, 0, &image);
     expect_logits(request, 0, logits);
     check_outputs(request, logits, 5, NULL, TOKENS);
     assert_int_equal(fake_request_answer(request)->n_outputs, 6);
@@ -152,15 +152,15 @@ static void all_outputs(void **state)
     TRITONBACKEND_ModelInstance *labelled = scene_instance(
         scene_load("labelled", "{\"parameters\": {\"top\": {\"string_value\": \"3\"}, \"labels\": {\"string_value\": \"names.txt\"},"
                                " \"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"}}}"));
-    request = request_image(&picture);
+    request = request_image(&image);
     run_batch(labelled, &request, 1);
-    logits = direct_logits("l2", 0.5, &picture);
+    logits = direct_logits("l2", 0.5, &image);
     expect_logits(request, 0, logits);
     check_outputs(request, logits, 3, labels, direct_kept());
     assert_true(direct_kept() < TOKENS);
 
     /* Those that are asked for alone; the fake server checks that there are no others. */
-    request = request_image(&picture);
+    request = request_image(&image);
     fake_request_output(request, "TOKENS");
     fake_request_output(request, "LOGITS");
     run_batch(labelled, &request, 1);
@@ -170,7 +170,7 @@ static void all_outputs(void **state)
     /* By wish in the configuration alone. */
     TRITONBACKEND_ModelInstance *pooled =
         scene_instance(scene_load("pooled", "{\"output\": [{\"name\": \"POOLED\", \"data_type\": \"TYPE_FP32\", \"dims\": [32]}]}"));
-    request = request_image(&picture);
+    request = request_image(&image);
     run_batch(pooled, &request, 1);
     const fake_output *vector = fake_request_result(request, "POOLED");
     assert_int_equal(vector->shape[1], 32);
@@ -179,10 +179,10 @@ static void all_outputs(void **state)
     for (int i = 0; i < 32; i++)
         length += (double)f32_at(vector, i) * f32_at(vector, i);
     assert_true(length > 0 && isfinite(length));
-    picture_free(&picture);
+    test_image_free(&image);
 }
 
-/* Pictures of many sizes, in requests of several, cut into buffers that are not aligned, beside files and pixels. */
+/* Images of many sizes, in requests of several, cut into buffers that are not aligned, beside files and pixels. */
 static void mixed_requests_have_the_bits_of_their_own(void **state)
 {
     (void)state;
@@ -202,17 +202,17 @@ static void mixed_requests_have_the_bits_of_their_own(void **state)
     enum { N_SIZES = sizeof sizes / sizeof sizes[0], N_FILES = sizeof files / sizeof files[0], N = N_SIZES + 2 + N_FILES };
     TRITONBACKEND_ModelInstance *instance = scene_instance(
         scene_load("mixed", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"}}}"));
-    struct picture pictures[N_SIZES][2];
+    struct test_image images[N_SIZES][2];
     for (int i = 0; i < N_SIZES; i++)
         for (int j = 0; j < 2; j++)
-            pictures[i][j] = picture_new(2 * i + j, sizes[i][0], sizes[i][1]);
+            images[i][j] = test_image_new(2 * i + j, sizes[i][0], sizes[i][1]);
     static float pixels[3 * PIXELS_OF_IMAGE];
     for (int i = 0; i < 3; i++)
         pixels_of(i, pixels + i * PIXELS_OF_IMAGE);
     for (int turn = 0; turn < 2; turn++) {
         TRITONBACKEND_Request *requests[N];
         for (int i = 0; i < N_SIZES; i++) {
-            const struct picture *p = pictures[i];
+            const struct test_image *p = images[i];
             const uint64_t size = 3 * (uint64_t)p->width * (uint64_t)p->height;
             uint8_t *both = malloc(2 * size);
             assert_non_null(both);
@@ -230,28 +230,28 @@ static void mixed_requests_have_the_bits_of_their_own(void **state)
             free(both);
         }
         requests[N_SIZES] = request_pixels(pixels, 3);
-        requests[N_SIZES + 1] = request_encoded(pictures[3][0].file, pictures[3][0].file_size);
+        requests[N_SIZES + 1] = request_encoded(images[3][0].file, images[3][0].file_size);
         for (int i = 0; i < N_FILES; i++)
             requests[N_SIZES + 2 + i] = request_encoded(files[i].data, files[i].size);
         run_batch(instance, requests, N);
         for (int i = 0; i < N_SIZES; i++)
             for (int j = 0; j < 2; j++)
-                expect_logits(requests[i], j, direct_logits("l2", 0.5, &pictures[i][j]));
+                expect_logits(requests[i], j, direct_logits("l2", 0.5, &images[i][j]));
         for (int i = 0; i < 3; i++)
             expect_logits(requests[N_SIZES], i, direct_logits_of_pixels("l2", 0.5, pixels + i * PIXELS_OF_IMAGE));
-        expect_logits(requests[N_SIZES + 1], 0, direct_logits("l2", 0.5, &pictures[3][0]));
+        expect_logits(requests[N_SIZES + 1], 0, direct_logits("l2", 0.5, &images[3][0]));
         for (int i = 0; i < N_FILES; i++) {
             struct image decoded;
             struct image_error error;
             assert_true(image_decode(files[i].data, files[i].size, &decoded, &error));
-            const struct picture p = {.width = decoded.width, .height = decoded.height, .pixels = decoded.pixels};
+            const struct test_image p = {.width = decoded.width, .height = decoded.height, .pixels = decoded.pixels};
             expect_logits(requests[N_SIZES + 2 + i], 0, direct_logits("l2", 0.5, &p));
             image_free(&decoded);
         }
     }
     for (int i = 0; i < N_SIZES; i++)
         for (int j = 0; j < 2; j++)
-            picture_free(&pictures[i][j]);
+            test_image_free(&images[i][j]);
 }
 
 /* Several files in a request: in one buffer behind each other, and in buffers that cut a length in two. */
@@ -259,14 +259,14 @@ static void several_files_in_a_request(void **state)
 {
     (void)state;
     TRITONBACKEND_ModelInstance *instance = scene_instance(scene_load("files", "{}"));
-    struct picture pictures[3] = {picture_new(20, 40, 30), picture_new(21, 8, 90), picture_new(22, 56, 32)};
-    uint8_t *data = malloc(3 * 4 + pictures[0].file_size + pictures[1].file_size + pictures[2].file_size);
+    struct test_image images[3] = {test_image_new(20, 40, 30), test_image_new(21, 8, 90), test_image_new(22, 56, 32)};
+    uint8_t *data = malloc(3 * 4 + images[0].file_size + images[1].file_size + images[2].file_size);
     assert_non_null(data);
     size_t size = 0;
     for (int i = 0; i < 3; i++) {
-        const uint32_t length = (uint32_t)pictures[i].file_size;
+        const uint32_t length = (uint32_t)images[i].file_size;
         memcpy(data + size, &length, 4);
-        memcpy(data + size + 4, pictures[i].file, length);
+        memcpy(data + size + 4, images[i].file, length);
         size += 4 + length;
     }
     for (uint32_t n_buffers = 1; n_buffers <= 64; n_buffers += 21) {
@@ -281,11 +281,11 @@ static void several_files_in_a_request(void **state)
                                                   .misaligned = 1});
         run_batch(instance, &request, 1);
         for (int i = 0; i < 3; i++)
-            expect_logits(request, i, direct_logits(NULL, 0, &pictures[i]));
+            expect_logits(request, i, direct_logits(NULL, 0, &images[i]));
     }
     free(data);
     for (int i = 0; i < 3; i++)
-        picture_free(&pictures[i]);
+        test_image_free(&images[i]);
 }
 
 static void requests_choose_a_setting(void **state)
@@ -296,7 +296,7 @@ static void requests_choose_a_setting(void **state)
         "settings", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"},"
                     " \"keep\": {\"string_value\": \"0.5\"}, \"small_batch\": {\"string_value\": \"1\"}," /* some run alone, some do not */
                     " \"settings\": {\"string_value\": \"l2 keep=0.7 blocks=0; none; evit-paper keep=0.3 blocks=0\"}}}"));
-    struct picture p = picture_new(30, 90, 60);
+    struct test_image p = test_image_new(30, 90, 60);
     static const double keep = 0.7;
     static const int64_t one = 1, two = 2;
     static const bool yes = true;
@@ -328,7 +328,7 @@ static void requests_choose_a_setting(void **state)
     for (int i = N_GOOD; i < N; i++)
         fake_request_expect_error(r[i], TRITONSERVER_ERROR_INVALID_ARG, known);
     fake_request_expect_error(r[6], TRITONSERVER_ERROR_INVALID_ARG, "none");
-    picture_free(&p);
+    test_image_free(&p);
 }
 
 /* Types that are a quantization, and one that is chosen: their logits are near those of f32, and those of int8 are not the same. */
@@ -336,7 +336,7 @@ static void types_have_names(void **state)
 {
     (void)state;
     static const char *const names[] = {"int8", "fp8", "auto"};
-    struct picture p = picture_new(3, 70, 40);
+    struct test_image p = test_image_new(3, 70, 40);
     for (int i = 0; i < 3; i++) {
         char config[96];
         snprintf(config, sizeof config, "{\"parameters\": {\"dtype\": {\"string_value\": \"%s\"}}}", names[i]);
@@ -353,7 +353,7 @@ static void types_have_names(void **state)
         assert_true(difference < 0.3f * largest);
         assert_true(i == 2 || difference > 1e-4f * largest);
     }
-    picture_free(&p);
+    test_image_free(&p);
 }
 
 GROUP(answers, SCENE_TEST(types_have_names), SCENE_TEST(one_line_is_a_whole_config), SCENE_TEST(preferred_instances_are_gpus_then_cpus),

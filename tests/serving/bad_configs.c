@@ -25,10 +25,10 @@ static void bad_parameters(void **state)
         {PARAMETER("max_tokens", "28"), "max_tokens"}, /* less than one image */
         {PARAMETER("max_tokens", "-1"), "max_tokens"},
         {PARAMETER("max_tokens", "99999999999999999999"), "max_tokens"},
-        {PARAMETER("max_picture_bytes", "0"), "max_picture_bytes"},
-        {PARAMETER("max_picture_bytes", "100"), "max_picture_bytes"},
+        {PARAMETER("max_image_bytes", "0"), "max_image_bytes"},
+        {PARAMETER("max_image_bytes", "100"), "max_image_bytes"},
         {PARAMETER("small_batch", "0"), "small_batch"},
-        {PARAMETER("small_batch", "64"), "small_batch is 64, expected less than the 64 pictures"},
+        {PARAMETER("small_batch", "64"), "small_batch is 64, expected less than the 64 images"},
         {PARAMETER("top", "0"), "top"},
         {PARAMETER("threads", "0"), "threads"},
         {PARAMETER("decode_threads", "x"), "decode_threads"},

@@ -6,7 +6,7 @@
 
 enum { N_GOOD = 3 };
 
-static struct picture good[N_GOOD];
+static struct test_image good[N_GOOD];
 static float pixels[8 * PIXELS_OF_IMAGE];
 
 /* Runs the bad one among good ones, one of them behind it. */
@@ -32,7 +32,7 @@ static TRITONBACKEND_Request *request_of(const fake_input *input)
 static TRITONBACKEND_ModelInstance *begin(void)
 {
     for (int i = 0; i < N_GOOD; i++)
-        good[i] = picture_new(40 + i, 30 + 20 * i, 50 - 10 * i);
+        good[i] = test_image_new(40 + i, 30 + 20 * i, 50 - 10 * i);
     for (int i = 0; i < 8; i++)
         pixels_of(i, pixels + i * PIXELS_OF_IMAGE);
     return scene_instance(scene_load("model", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"},"
@@ -42,7 +42,7 @@ static TRITONBACKEND_ModelInstance *begin(void)
 static void end(void)
 {
     for (int i = 0; i < N_GOOD; i++)
-        picture_free(&good[i]);
+        test_image_free(&good[i]);
 }
 
 /* An IMAGE of zeros, whatever its shape; size: the bytes that come. */
@@ -78,7 +78,7 @@ static void shapes_that_do_not_fit(void **state)
         {{1, 65535, 65535, 3}, 48, "48 bytes, but its shape takes 12884508675"},
         {{1, -1, 4, 3}, 12, "-1"},
         {{-1, 4, 4, 3}, 48, "-1"},
-        {{0, 4, 4, 3}, 0, "[0, 4, 4, 3]"}, /* no picture */
+        {{0, 4, 4, 3}, 0, "[0, 4, 4, 3]"}, /* no image */
         {{INT64_C(1) << 62, 4, 4, 3}, 48, "4611686018427387904"},
     };
     TRITONBACKEND_ModelInstance *instance = begin();
@@ -154,7 +154,7 @@ static void values_that_are_not_numbers(void **state)
     for (int i = 0; i < PIXELS_OF_IMAGE; i++)
         two[i] = i % 2 ? 3e38f : -3e38f;
     expect_alone(instance, request_pixels(two, 1), TRITONSERVER_ERROR_INVALID_ARG,
-                 "picture 0: a score is NaN at prune stage 0 (block 0): its pixels are NaN, infinite or beyond 65504");
+                 "image 0: a score is NaN at prune stage 0 (block 0): its pixels are NaN, infinite or beyond 65504");
     end();
 }
 
@@ -168,7 +168,7 @@ static void overwrite(char *file, const char *tensor, const uint16_t *values, si
     memcpy(file + 8 + header + strtoull(offsets + strlen("\"data_offsets\":["), NULL, 10), values, n * sizeof *values);
 }
 
-/* A model that overflows float16 on all pictures but black ones: its answers are no answers, of any policy, and the metric counts them. */
+/* A model that overflows float16 on all images but black ones: its answers are no answers, of any policy, and the metric counts them. */
 static void a_model_that_overflows(void **state)
 {
     (void)state;
@@ -183,10 +183,10 @@ static void a_model_that_overflows(void **state)
     overwrite(file, "\"blocks.0.attn.qkv.weight\"", qkv, 1);
     static const struct {
         const char *name, *policy, *words;
-    } cases[] = {{"dense", "none", "IMAGE: picture 0: its logits are not finite: the model overflows float16; use bf16 or f32"},
-                 {"merging", "tome", "IMAGE: picture 0: its logits are not finite: the model overflows float16; use bf16 or f32"},
-                 {"pruned", "l2", "IMAGE: picture 0: a score is NaN at prune stage 0 (block 1): the model overflows float16"}};
-    struct picture black = picture_new(1, 40, 30), bright = picture_new(2, 30, 40);
+    } cases[] = {{"dense", "none", "IMAGE: image 0: its logits are not finite: the model overflows float16; use bf16 or f32"},
+                 {"merging", "tome", "IMAGE: image 0: its logits are not finite: the model overflows float16; use bf16 or f32"},
+                 {"pruned", "l2", "IMAGE: image 0: a score is NaN at prune stage 0 (block 1): the model overflows float16"}};
+    struct test_image black = test_image_new(1, 40, 30), bright = test_image_new(2, 30, 40);
     memset(black.pixels, 0, (size_t)(3 * black.width * black.height));
     for (int i = 0; i < 3; i++) {
         char name[64], config[512];
@@ -204,8 +204,8 @@ static void a_model_that_overflows(void **state)
         assert_int_equal((int)fake_metric("raggedvit_images_total", cases[i].name, NULL), 2);
         assert_int_equal((int)fake_metric("raggedvit_failed_images_total", cases[i].name, NULL), 1);
     }
-    picture_free(&black);
-    picture_free(&bright);
+    test_image_free(&black);
+    test_image_free(&bright);
 }
 
 /* ENCODED: the bytes of one string as they come, in two buffers. */
@@ -228,7 +228,7 @@ static void files_that_are_broken(void **state)
     const TRITONSERVER_Error_Code code = TRITONSERVER_ERROR_INVALID_ARG;
     expect_alone(instance, request_encoded(jpeg_420, sizeof jpeg_420 / 2), code, "ENCODED");
     expect_alone(instance, request_encoded(jpeg_progressive, 40), code, "ENCODED");
-    expect_alone(instance, request_encoded("GIF89a, not a picture of ours", 29), code, "ENCODED");
+    expect_alone(instance, request_encoded("GIF89a, not an image of ours", 28), code, "ENCODED");
     expect_alone(instance, request_encoded("", 0), code, "ENCODED");
     uint8_t damaged[sizeof png_rgb];
     memcpy(damaged, png_rgb, sizeof damaged);
@@ -370,7 +370,7 @@ static void metrics_count(void **state)
 {
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
-    static float two[2 * PIXELS_OF_IMAGE]; /* both pictures of a request fail with one */
+    static float two[2 * PIXELS_OF_IMAGE]; /* both images of a request fail with one */
     two[PIXELS_OF_IMAGE] = NAN;
     TRITONBACKEND_Request *requests[] = {request_pixels(pixels, 3), image(1, 4, 4, 4, 64), request_encoded(good[1].file, good[1].file_size),
                                          request_pixels(two, 2), request_image(&good[0])};

@@ -1,4 +1,4 @@
-/* The library itself, one picture at a time. */
+/* The library itself, one image at a time. */
 #include "scene.h"
 
 static struct {
@@ -47,12 +47,12 @@ static rvit_session_desc desc_of(const char *policy, double keep)
     return desc;
 }
 
-static rvit_image image_of(const struct picture *picture)
+static rvit_image image_of(const struct test_image *source)
 {
     rvit_image image = RVIT_IMAGE_INIT;
-    image.data = picture->pixels;
-    image.width = picture->width;
-    image.height = picture->height;
+    image.data = source->pixels;
+    image.width = source->width;
+    image.height = source->height;
     return image;
 }
 
@@ -78,11 +78,11 @@ static const float *run(rvit_model *model, const rvit_session_desc *desc, rvit_r
     return out;
 }
 
-const float *direct_logits(const char *policy, double keep, const struct picture *picture)
+const float *direct_logits(const char *policy, double keep, const struct test_image *source)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     rvit_session_desc desc = desc_of(policy, keep);
-    const rvit_image image = image_of(picture);
+    const rvit_image image = image_of(source);
     desc.max_picture_bytes = 32 << 20;
     args.pictures = &image;
     return run(reference(), &desc, &args);
@@ -96,13 +96,13 @@ const float *direct_logits_of_pixels(const char *policy, double keep, const floa
     return run(reference(), &desc, &args);
 }
 
-const float *direct_logits_native(const char *policy, double keep, int32_t max_patches, const struct picture *picture)
+const float *direct_logits_variable(const char *policy, double keep, int32_t max_patches, const struct test_image *source)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     rvit_session_desc desc = desc_of(policy, keep);
-    rvit_image image = image_of(picture);
+    rvit_image image = image_of(source);
     int32_t grid[2];
-    need(rvit_naflex_grid(picture->height, picture->width, 8, max_patches, grid));
+    need(rvit_naflex_grid(source->height, source->width, 8, max_patches, grid));
     image.target_height = 8 * grid[0];
     image.target_width = 8 * grid[1];
     desc.native = 1;
@@ -112,12 +112,12 @@ const float *direct_logits_native(const char *policy, double keep, int32_t max_p
     return run(reference(), &desc, &args);
 }
 
-const float *direct_embedding(const char *checkpoint, const struct picture *picture)
+const float *direct_embedding(const char *checkpoint, const struct test_image *source)
 {
     rvit_model *model = model_new(checkpoint);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     rvit_session_desc desc = desc_of(NULL, 0);
-    const rvit_image image = image_of(picture);
+    const rvit_image image = image_of(source);
     desc.max_picture_bytes = 32 << 20;
     desc.outputs = RVIT_OUTPUT_PROJECTED | RVIT_OUTPUT_NORMALIZED;
     args.pictures = &image;

@@ -1,22 +1,22 @@
-/* Other kinds of models: pictures of their own shape, and embeddings. */
+/* Other kinds of models: images of their own shape, and embeddings. */
 #include "scene.h"
 
-/* With max_patches the model takes each picture at a grid of its own. */
-static void pictures_of_their_own_shape(void **state)
+/* With max_patches the model takes each image at a grid of its own. */
+static void images_of_their_own_shape(void **state)
 {
     (void)state;
     enum { N = 6, MAX_PATCHES = 40 };
     static const int32_t sizes[N][2] = {{300, 20}, {33, 290}, {64, 64}, {1, 1}, {8, 320}, {57, 33}};
     TRITONBACKEND_Model *model =
-        scene_load("native", "{\"max_batch_size\": 8, \"parameters\": {\"max_patches\": {\"string_value\": \"40\"},"
-                             " \"max_tokens\": {\"string_value\": \"90\"},"
-                             " \"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"}}}");
+        scene_load("variable", "{\"max_batch_size\": 8, \"parameters\": {\"max_patches\": {\"string_value\": \"40\"},"
+                               " \"max_tokens\": {\"string_value\": \"90\"},"
+                               " \"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"}}}");
     TRITONBACKEND_ModelInstance *instance = scene_instance(model);
-    struct picture pictures[N];
+    struct test_image images[N];
     TRITONBACKEND_Request *requests[N + 1];
     for (int i = 0; i < N; i++) {
-        pictures[i] = picture_new(70 + i, sizes[i][0], sizes[i][1]);
-        requests[i] = i % 2 ? request_encoded(pictures[i].file, pictures[i].file_size) : request_image(&pictures[i]);
+        images[i] = test_image_new(70 + i, sizes[i][0], sizes[i][1]);
+        requests[i] = i % 2 ? request_encoded(images[i].file, images[i].file_size) : request_image(&images[i]);
         fake_request_output(requests[i], "LOGITS");
         fake_request_output(requests[i], "TOKENS");
     }
@@ -31,29 +31,29 @@ static void pictures_of_their_own_shape(void **state)
     int32_t fewest = MAX_PATCHES, most = 0, n_runs = 1, in_run = 0;
     for (int i = 0; i < N; i++) {
         int32_t tokens;
-        expect_logits(requests[i], 0, direct_logits_native("l2", 0.5, MAX_PATCHES, &pictures[i]));
+        expect_logits(requests[i], 0, direct_logits_variable("l2", 0.5, MAX_PATCHES, &images[i]));
         memcpy(&tokens, fake_request_result(requests[i], "TOKENS")->data, sizeof tokens);
         assert_int_equal(tokens, direct_kept());
         /* Runs are as long as their tokens fit. */
         int32_t grid[2];
-        assert_int_equal(rvit_naflex_grid(pictures[i].height, pictures[i].width, 8, MAX_PATCHES, grid), RVIT_OK);
+        assert_int_equal(rvit_naflex_grid(images[i].height, images[i].width, 8, MAX_PATCHES, grid), RVIT_OK);
         n_runs += in_run + 1 + grid[0] * grid[1] > 90;
         in_run = (in_run + 1 + grid[0] * grid[1] > 90 ? 0 : in_run) + 1 + grid[0] * grid[1];
         fewest = tokens < fewest ? tokens : fewest;
         most = tokens > most ? tokens : most;
     }
     assert_true(fewest < most);
-    assert_int_equal((int)fake_metric("raggedvit_runs_total", "native", NULL), n_runs);
+    assert_int_equal((int)fake_metric("raggedvit_runs_total", "variable", NULL), n_runs);
     fake_request_expect_error(requests[N], TRITONSERVER_ERROR_INVALID_ARG, "123 tokens, more than the 90 of max_tokens");
 
-    /* A batch closes by the tokens that the pictures will have: 41, 37, and no room for more than 12. */
+    /* A batch closes by the tokens that the images will have: 41, 37, and no room for more than 12. */
     TRITONBACKEND_Batcher *batcher = NULL;
     void *batch = NULL;
     bool include[3];
     fake_expect_success(TRITONBACKEND_ModelBatcherInitialize(&batcher, model));
     fake_expect_success(TRITONBACKEND_ModelBatchInitialize(batcher, &batch));
     for (int i = 0; i < 3; i++) {
-        TRITONBACKEND_Request *request = request_image(&pictures[i == 0 ? 4 : 2]);
+        TRITONBACKEND_Request *request = request_image(&images[i == 0 ? 4 : 2]);
         fake_expect_success(TRITONBACKEND_ModelBatchIncludeRequest(request, batch, &include[i]));
         fake_expect_success(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
     }
@@ -63,7 +63,7 @@ static void pictures_of_their_own_shape(void **state)
     assert_true(include[1]);
     assert_false(include[2]);
     for (int i = 0; i < N; i++)
-        picture_free(&pictures[i]);
+        test_image_free(&images[i]);
 }
 
 static void embeddings(void **state)
@@ -78,14 +78,14 @@ static void embeddings(void **state)
     scene_add_model("clip", "{}");
     scene_write("clip/1/config.json", config, sizeof config - 1);
     TRITONBACKEND_ModelInstance *instance = scene_instance(scene_load("clip", "{}"));
-    struct picture picture = picture_new(80, 120, 45);
-    TRITONBACKEND_Request *request = request_image(&picture);
+    struct test_image image = test_image_new(80, 120, 45);
+    TRITONBACKEND_Request *request = request_image(&image);
     fake_request_output(request, "EMBEDDING");
     run_batch(instance, &request, 1);
     const fake_output *got = fake_request_result(request, "EMBEDDING");
     assert_int_equal(got->shape[1], CLASSES);
-    assert_memory_equal(got->data, direct_embedding(scene_path("clip/1/model.safetensors"), &picture), CLASSES * sizeof(float));
-    picture_free(&picture);
+    assert_memory_equal(got->data, direct_embedding(scene_path("clip/1/model.safetensors"), &image), CLASSES * sizeof(float));
+    test_image_free(&image);
 }
 
-GROUP(families, SCENE_TEST(pictures_of_their_own_shape), SCENE_TEST(embeddings));
+GROUP(families, SCENE_TEST(images_of_their_own_shape), SCENE_TEST(embeddings));

@@ -4,18 +4,18 @@
 static const char config[] = "{\"max_batch_size\": 8, \"parameters\": {\"policy\": {\"string_value\": \"l2\"},"
                              " \"blocks\": {\"string_value\": \"0\"}, \"labels\": {\"string_value\": \"names.txt\"},"
                              " \"settings\": {\"string_value\": \"none\"}, \"decode_threads\": {\"string_value\": \"2\"},"
-                             " \"max_picture_bytes\": {\"string_value\": \"200000\"}}}";
+                             " \"max_image_bytes\": {\"string_value\": \"200000\"}}}";
 
 enum { N = 3 };
-static struct picture pictures[2];
+static struct test_image images[2];
 static float logits[N][CLASSES];
 
 static void begin(void)
 {
-    pictures[0] = picture_new(50, 60, 60);
-    pictures[1] = picture_new(51, 31, 44);
+    images[0] = test_image_new(50, 60, 60);
+    images[1] = test_image_new(51, 31, 44);
     for (int i = 0; i < N; i++)
-        memcpy(logits[i], direct_logits(i < 2 ? "l2" : NULL, 0.5, &pictures[i > 0]), sizeof logits[i]);
+        memcpy(logits[i], direct_logits(i < 2 ? "l2" : NULL, 0.5, &images[i > 0]), sizeof logits[i]);
     scene_add_model("model", "{}");
     scene_write("model/1/names.txt", "a\nb\nc\nd\ne\nf\ng\n", 14);
 }
@@ -23,7 +23,7 @@ static void begin(void)
 static void end(void)
 {
     for (int i = 0; i < 2; i++)
-        picture_free(&pictures[i]);
+        test_image_free(&images[i]);
 }
 
 static void drop(TRITONSERVER_Error *error)
@@ -36,8 +36,8 @@ static void drop(TRITONSERVER_Error *error)
 static int run(TRITONBACKEND_ModelInstance *instance)
 {
     int worked = 1;
-    TRITONBACKEND_Request *requests[N] = {request_image(&pictures[0]), request_encoded(pictures[1].file, pictures[1].file_size),
-                                          request_image(&pictures[1])};
+    TRITONBACKEND_Request *requests[N] = {request_image(&images[0]), request_encoded(images[1].file, images[1].file_size),
+                                          request_image(&images[1])};
     fake_request_string(requests[2], "policy", "none");
     drop(fake_execute_failing(instance, requests, N));
     for (int i = 0; i < N; i++) {

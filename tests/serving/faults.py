@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from server import Array, Server, body_of, encoded, image, logits_of, png, read_pixels, tensor
-from server_test import Pictures, add_model, check, ends_in_order, parameters
+from server_test import Samples, add_model, check, ends_in_order, parameters
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = parameters(policy="l2", blocks="0", settings="none")
@@ -85,14 +85,14 @@ def http(model: str, body: bytes, n_json: object, length: object = None) -> byte
 
 
 def good_cases(build: pathlib.Path, folder: pathlib.Path) -> list[Case]:
-    """Pictures of many sizes, as pixels and as files, dense and pruned, alone and by threes."""
+    """Images of many sizes, as pixels and as files, dense and pruned, alone and by threes."""
     generator = np.random.default_rng(5)
-    pictures, files = [], []
+    samples, files = [], []
     for i in range(25):
         height, width = (int(generator.integers(1, 300)) for _ in range(2))
-        pictures.append(generator.integers(0, 256, (height, width, 3), np.uint8))
+        samples.append(generator.integers(0, 256, (height, width, 3), np.uint8))
         files.append(folder / f"{i}.png")
-        files[-1].write_bytes(png(pictures[-1]))
+        files[-1].write_bytes(png(samples[-1]))
     jpegs = folder / "jpegs"
     jpegs.mkdir()
     subprocess.run([str(build / "tools/jpeg_files"), str(files[0]), str(jpegs)], check=True)
@@ -100,13 +100,13 @@ def good_cases(build: pathlib.Path, folder: pathlib.Path) -> list[Case]:
     files += sorted(path for path in jpegs.iterdir() if not path.name.startswith("bad_"))
     pruned = logits_of(tool, checkpoint, files, ["--prune", "l2", "--blocks", "0", "--keep", "0.5"])
     dense = logits_of(tool, checkpoint, files)
-    check(len(dense) == len(files) == len(pruned), "the tool refuses a picture")
+    check(len(dense) == len(files) == len(pruned), "the tool refuses an image")
     cases = []
 
     def add(inputs: tuple[dict[str, Any], bytes], logits: Array, settings: dict[str, Any] | None = None) -> None:
         body, n_json = body_of([inputs], ["LOGITS"], settings)
         cases.append(Case(http("small", body, n_json), logits.tobytes()))
-    for i, pixels in enumerate(pictures):
+    for i, pixels in enumerate(samples):
         add(image(pixels[None]), pruned[i])
         add(image(pixels[None]), dense[i], {"policy": "none"})
         add(image(np.stack([pixels] * 3)), np.stack([pruned[i]] * 3))
@@ -192,7 +192,7 @@ def fixed_faults(cases: list[Case]) -> list[tuple[str, bytes]]:
               ("NaN", tensor("PIXELS", "FP32", [1, 3, 32, 56], np.full(3 * 32 * 56, np.nan, "<f4").tobytes())),
               ("large", tensor("PIXELS", "FP32", [1, 3, 32, 56], np.full(3 * 32 * 56, 3e38, "<f4").tobytes())),
               ("length", tensor("ENCODED", "BYTES", [1, 1], struct.pack("<I", 2**32 - 1) + b"1234")),
-              ("empty", encoded([b""])), ("text", encoded([b"no picture"]))]
+              ("empty", encoded([b""])), ("text", encoded([b"no image"]))]
     faults = [(name, http("small", *body_of([value], ["LOGITS"]))) for name, value in inputs]
     body, n_json = body_of([tensor("IMAGE", "UINT8", [1, 32, 32, 3], pixels)], ["LOGITS"])
     return faults + [("output", http("small", *body_of([tensor("IMAGE", "UINT8", [1, 32, 32, 3], pixels)], ["MASKS"]))),
@@ -359,10 +359,10 @@ def end_of(server: Server) -> None:
     check(code == 0, f"the server's exit code is {code}:\n{server.log()[-2000:]}")
 
 
-def terminations(start: Any, pictures: Pictures, n: int) -> dict[str, Any]:
+def terminations(start: Any, samples: Samples, n: int) -> dict[str, Any]:
     for _ in range(n):
         with start("plain") as server:
-            ends_in_order(server, pictures)
+            ends_in_order(server, samples)
     return {"terminations": n, "requests_in_flight": 13 * n, "lost": 0}
 
 
@@ -396,8 +396,8 @@ def main() -> None:
         add_model(repository, "small", CONFIG, reference / "model.safetensors")
         (repository / "small/1/config.json").symlink_to(reference / "config.json")
         (folder / "tiles").mkdir()
-        pictures = Pictures(arguments, folder / "tiles")
-        add_model(repository, "plain", 'backend: "raggedvit"\n', pictures.checkpoint)
+        samples = Samples(arguments, folder / "tiles")
+        add_model(repository, "plain", 'backend: "raggedvit"\n', samples.checkpoint)
         cases = good_cases(arguments.build, folder)
         photo = read_pixels(str(arguments.build / "tools/raw_pixels"), SOURCE / "examples/data/chelsea.png")
         files = [path.read_bytes() for path in sorted((folder / "jpegs").iterdir())] + [png(photo[:60, :80])]
@@ -423,7 +423,7 @@ def main() -> None:
             except BaseException:
                 print(server.log()[-6000:])
                 raise
-        step("sigterm", terminations(start, pictures, max(1, 10 // share)))
+        step("sigterm", terminations(start, samples, max(1, 10 // share)))
         if arguments.asan_build:
             environment = sanitized_environment(folder)
             with start("small", arguments.asan_build, environment) as server:

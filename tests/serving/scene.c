@@ -174,9 +174,9 @@ static uint32_t next_random(uint32_t *state)
     return *state >> 8;
 }
 
-struct picture picture_new(int number, int32_t width, int32_t height)
+struct test_image test_image_new(int number, int32_t width, int32_t height)
 {
-    struct picture p = {.width = width, .height = height};
+    struct test_image p = {.width = width, .height = height};
     uint32_t state = (uint32_t)number * 2654435761u + 1;
     const size_t n = 3 * (size_t)width * (size_t)height;
     p.pixels = malloc(n);
@@ -193,13 +193,13 @@ struct picture picture_new(int number, int32_t width, int32_t height)
     return p;
 }
 
-void picture_free(struct picture *picture)
+void test_image_free(struct test_image *image)
 {
-    free(picture->pixels);
-    free(picture->file);
+    free(image->pixels);
+    free(image->file);
 }
 
-TRITONBACKEND_Request *request_image(const struct picture *p)
+TRITONBACKEND_Request *request_image(const struct test_image *p)
 {
     TRITONBACKEND_Request *request = fake_request_new("image");
     fake_request_input(request, &(fake_input){.name = "IMAGE",

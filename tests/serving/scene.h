@@ -48,32 +48,32 @@ void scene_unload(TRITONBACKEND_Model *model);
 /* Fails the test unless the model cannot be loaded, with this code and these words. */
 void scene_expect_refused(const char *config, TRITONSERVER_Error_Code code, const char *words);
 
-/* A picture: RGB, the same bytes for the same number. */
-struct picture {
+/* An image: RGB, the same bytes for the same number. */
+struct test_image {
     int32_t width, height;
     uint8_t *pixels;
     uint8_t *file; /* as PNG */
     size_t file_size;
 };
-struct picture picture_new(int number, int32_t width, int32_t height);
-void picture_free(struct picture *picture);
+struct test_image test_image_new(int number, int32_t width, int32_t height);
+void test_image_free(struct test_image *image);
 
 /* Requests. */
-TRITONBACKEND_Request *request_image(const struct picture *picture);
+TRITONBACKEND_Request *request_image(const struct test_image *image);
 TRITONBACKEND_Request *request_encoded(const void *file, size_t size);
 TRITONBACKEND_Request *request_pixels(const float *pixels, int64_t n_images);
-/* Of a PIXELS input that a picture becomes. */
+/* Of a PIXELS input that an image becomes. */
 void pixels_of(int number, float *out);
 /* Runs them as one batch. */
 void run_batch(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request **requests, uint32_t n_requests);
 
-/* What a session of the library says of a picture alone, or of pixels. policy: NULL: none. */
-const float *direct_logits(const char *policy, double keep, const struct picture *picture);
+/* What a session of the library says of an image alone, or of pixels. policy: NULL: none. */
+const float *direct_logits(const char *policy, double keep, const struct test_image *image);
 const float *direct_logits_of_pixels(const char *policy, double keep, const float *pixels);
-/* Of a session at native resolution. */
-const float *direct_logits_native(const char *policy, double keep, int32_t max_patches, const struct picture *picture);
+/* Of a session at variable resolution. */
+const float *direct_logits_variable(const char *policy, double keep, int32_t max_patches, const struct test_image *image);
 /* The normalised embedding, of a checkpoint that has a projection to CLASSES values. */
-const float *direct_embedding(const char *checkpoint, const struct picture *picture);
+const float *direct_embedding(const char *checkpoint, const struct test_image *image);
 /* Tokens that the run before kept. */
 int32_t direct_kept(void);
 /* Frees what these share. */

@@ -223,7 +223,7 @@ class Client:
 
 
 def png(pixels: Array) -> bytes:
-    """An RGB picture as a file."""
+    """An RGB image as a file."""
     height, width, _ = pixels.shape
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)
 
@@ -240,8 +240,8 @@ def read_pixels(raw_pixels: str, path: pathlib.Path) -> Array:
     return np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
 
-def logits_of(raggedvit: str, checkpoint: pathlib.Path, pictures: list[pathlib.Path], arguments: list[str] | None = None) -> npt.NDArray[np.float32]:
-    """What the command line tool says of pictures. The nine digits of its JSON are enough for every float32."""
-    output = subprocess.run([raggedvit, "classify", str(checkpoint), *map(str, pictures), "--backend", "cpu", "--json", *(arguments or [])],
+def logits_of(raggedvit: str, checkpoint: pathlib.Path, images: list[pathlib.Path], arguments: list[str] | None = None) -> npt.NDArray[np.float32]:
+    """What the command line tool says of images. The nine digits of its JSON are enough for every float32."""
+    output = subprocess.run([raggedvit, "classify", str(checkpoint), *map(str, images), "--backend", "cpu", "--json", *(arguments or [])],
                             check=True, stdout=subprocess.PIPE).stdout
-    return np.array([picture["logits"] for picture in json.loads(output)["images"]], np.float32)
+    return np.array([image["logits"] for image in json.loads(output)["images"]], np.float32)

@@ -41,7 +41,7 @@ def parameters(**values: str) -> str:
     return f'backend: "raggedvit"\nparameters [{entries}]\n'
 
 
-class Pictures:
+class Samples:
     """A photo and 200 tiles, and what the tool says of them, dense and pruned."""
 
     def __init__(self, arguments: argparse.Namespace, folder: pathlib.Path) -> None:
@@ -69,30 +69,30 @@ def expect(answer: Answer, logits: Array, what: str) -> None:
     check(answer.outputs["LOGITS"].tobytes() == logits.tobytes(), f"{what}: other logits than the tool's")
 
 
-def answers(server: Server, pictures: Pictures) -> None:
+def answers(server: Server, samples: Samples) -> None:
     """One line of config; the photo and the tiles, in requests of one and of eight, as pixels and as files."""
     config = json.loads(server.get("/v2/models/plain/config")[1])
     check(config["max_batch_size"] == 64 and "dynamic_batching" in config, f"the one-line config became {config}")
     client = server.connect()
-    expect(client.infer("plain", [image(pictures.photo[None])], ["LOGITS"]), pictures.photo_logits, "the photo")
-    expect(client.infer("plain", [encoded([pictures.photo_file])], ["LOGITS"]), pictures.photo_logits, "the photo's file")
+    expect(client.infer("plain", [image(samples.photo[None])], ["LOGITS"]), samples.photo_logits, "the photo")
+    expect(client.infer("plain", [encoded([samples.photo_file])], ["LOGITS"]), samples.photo_logits, "the photo's file")
     for i in range(0, N_TILES, 8):
-        tiles = pictures.tiles[i:i + 8]
+        tiles = samples.tiles[i:i + 8]
         inputs = encoded([png(tile) for tile in tiles]) if i % 16 == 0 else image(tiles)
-        expect(client.infer("plain", [inputs], ["LOGITS"]), pictures.tile_logits[i:i + 8], f"tiles from {i}")
-    everything = client.infer("plain", [image(pictures.photo[None])], ["CLASSES", "SCORES", "LABELS", "TOKENS", "MASK"])
+        expect(client.infer("plain", [inputs], ["LOGITS"]), samples.tile_logits[i:i + 8], f"tiles from {i}")
+    everything = client.infer("plain", [image(samples.photo[None])], ["CLASSES", "SCORES", "LABELS", "TOKENS", "MASK"])
     check(everything.status == 200, everything.error)
-    best = np.argsort(-pictures.photo_logits, kind="stable")[:5]
+    best = np.argsort(-samples.photo_logits, kind="stable")[:5]
     check(everything.outputs["CLASSES"].tolist() == [best.tolist()], "the photo's classes")
     check(everything.outputs["LABELS"][0, 0] == b"cat", "the photo's label")
     check(everything.outputs["TOKENS"].tolist() == [[197]] and everything.outputs["MASK"].sum() == 197, "the photo's tokens")
     # A request's own choice of policy.
-    half = client.infer("plain", [image(pictures.photo[None])], ["LOGITS", "TOKENS"], {"policy": "l2", "keep": 0.5})
+    half = client.infer("plain", [image(samples.photo[None])], ["LOGITS", "TOKENS"], {"policy": "l2", "keep": 0.5})
     check(half.status == 400 and "none" in half.error, f"a policy that is not declared: {half}")
     chosen = {"policy": "l2", "keep": "0.5"}
-    expect(client.infer("choice", [image(pictures.photo[None])], ["LOGITS"], chosen), pictures.photo_pruned, "the pruned photo")
-    expect(client.infer("choice", [image(pictures.tiles[:8])], ["LOGITS"], chosen), pictures.tiles_pruned, "the pruned tiles")
-    expect(client.infer("choice", [image(pictures.photo[None])], ["LOGITS"]), pictures.photo_logits, "the photo, not pruned")
+    expect(client.infer("choice", [image(samples.photo[None])], ["LOGITS"], chosen), samples.photo_pruned, "the pruned photo")
+    expect(client.infer("choice", [image(samples.tiles[:8])], ["LOGITS"], chosen), samples.tiles_pruned, "the pruned tiles")
+    expect(client.infer("choice", [image(samples.photo[None])], ["LOGITS"]), samples.photo_logits, "the photo, not pruned")
     client.close()
 
 
@@ -106,9 +106,9 @@ def load_errors(server: Server) -> None:
     check(server.get("/v2/models/plain/ready")[0] == 200, "not ready after bad models")
 
 
-def bad_requests(pictures: Pictures) -> list[tuple[str, bytes, int]]:
+def bad_requests(samples: Samples) -> list[tuple[str, bytes, int]]:
     """Requests that must fail: what is wrong, the body, its JSON's size."""
-    tile = pictures.tiles[:1]
+    tile = samples.tiles[:1]
     bad: list[tuple[str, list[tuple[dict[str, Any], bytes]]]] = [
         ("4 channels", [tensor("IMAGE", "UINT8", [1, 8, 8, 4], bytes(256))]),
         ("no height", [tensor("IMAGE", "UINT8", [1, 0, 8, 3], b"")]),
@@ -121,11 +121,11 @@ def bad_requests(pictures: Pictures) -> list[tuple[str, bytes, int]]:
         ("a wrong rank", [tensor("IMAGE", "UINT8", [32, 32, 3], tile.tobytes())]),
         ("too many", [tensor("IMAGE", "UINT8", [65, 1, 1, 3], bytes(195))]),
         ("NaN", [tensor("PIXELS", "FP32", [1, 3, 224, 224], np.full(3 * 224 * 224, np.nan, "<f4").tobytes())]),
-        ("half a file", [encoded([pictures.photo_file[:1000]])]),
-        ("no file", [encoded([b"no picture"])]),
+        ("half a file", [encoded([samples.photo_file[:1000]])]),
+        ("no file", [encoded([b"no image"])]),
         ("an empty file", [encoded([b""])]),
         ("a length that lies", [tensor("ENCODED", "BYTES", [1, 1], struct.pack("<I", 2**32 - 1) + b"1234")]),
-        ("two inputs", [image(tile), encoded([pictures.photo_file])]),
+        ("two inputs", [image(tile), encoded([samples.photo_file])]),
         ("no input", []),
         ("an unknown input", [tensor("IMAGES", "UINT8", [1, 32, 32, 3], tile.tobytes())]),
     ]
@@ -137,7 +137,7 @@ def bad_requests(pictures: Pictures) -> list[tuple[str, bytes, int]]:
     return requests
 
 
-def bad_among_good(server: Server, pictures: Pictures) -> None:
+def bad_among_good(server: Server, samples: Samples) -> None:
     failures: list[str] = []
     stop = threading.Event()
 
@@ -146,7 +146,7 @@ def bad_among_good(server: Server, pictures: Pictures) -> None:
         try:
             i = start
             while not stop.is_set():
-                expect(client.infer("plain", [image(pictures.tiles[i:i + 1])], ["LOGITS"]), pictures.tile_logits[i:i + 1], f"tile {i}")
+                expect(client.infer("plain", [image(samples.tiles[i:i + 1])], ["LOGITS"]), samples.tile_logits[i:i + 1], f"tile {i}")
                 i = (i + 7) % N_TILES
         except Exception as error:
             failures.append(f"a good request among bad ones: {error}")
@@ -155,7 +155,7 @@ def bad_among_good(server: Server, pictures: Pictures) -> None:
     for worker in workers:
         worker.start()
     try:
-        for what, body, n_json in bad_requests(pictures):
+        for what, body, n_json in bad_requests(samples):
             client = server.connect()
             client.send("plain", body, n_json)
             answer = client.receive()
@@ -216,13 +216,13 @@ def neighbours(server: Server) -> None:
     print(f"{n_batches} batches on {BACKEND} in {n_runs:.0f} runs; {n_failed} bad requests failed")
 
 
-def loads_under_requests(server: Server, pictures: Pictures) -> None:
+def loads_under_requests(server: Server, samples: Samples) -> None:
     client = server.connect()
     for _ in range(5):
         check(server.unload("plain")[0] == 200, "unload")
         status, text = server.load("plain")
         check(status == 200, f"load: {text}")
-        expect(client.infer("plain", [image(pictures.tiles[:4])], ["LOGITS"]), pictures.tile_logits[:4], "after a load")
+        expect(client.infer("plain", [image(samples.tiles[:4])], ["LOGITS"]), samples.tile_logits[:4], "after a load")
     client.close()
 
 
@@ -233,8 +233,8 @@ def metrics(server: Server) -> None:
     check(tokens == 10 * 197 and 9 * 98 + 197 <= kept <= 9 * 99 + 197, f"{kept} of {tokens} tokens kept")
 
 
-def ends_in_order(server: Server, pictures: Pictures) -> None:
-    """SIGTERM while a request of 64 pictures runs and others wait: all are answered."""
+def ends_in_order(server: Server, samples: Samples) -> None:
+    """SIGTERM while a request of 64 images runs and others wait: all are answered."""
     ranges = [range(64), range(64)] + [range(64 + 8 * i, 72 + 8 * i) for i in range(11)]
     clients = [server.connect() for _ in ranges]
     before = server.metric("nv_inference_request_success", model="plain")
@@ -242,7 +242,7 @@ def ends_in_order(server: Server, pictures: Pictures) -> None:
     def send(these: slice) -> None:
         """Sends requests and waits until all that were sent run, wait or are answered; one runs."""
         for client, tiles in zip(clients[these], ranges[these]):
-            client.send("plain", *body_of([image(pictures.tiles[tiles.start:tiles.stop])], ["LOGITS"]))
+            client.send("plain", *body_of([image(samples.tiles[tiles.start:tiles.stop])], ["LOGITS"]))
         while True:
             done = server.metric("nv_inference_request_success", model="plain") - before
             check(done < 2, "requests were answered before all had come")
@@ -252,7 +252,7 @@ def ends_in_order(server: Server, pictures: Pictures) -> None:
     send(slice(2, len(ranges)))
     server.terminate()
     for client, tiles in zip(clients, ranges):
-        expect(client.receive(), pictures.tile_logits[tiles.start:tiles.stop], f"{tiles} in flight at the end")
+        expect(client.receive(), samples.tile_logits[tiles.start:tiles.stop], f"{tiles} in flight at the end")
         client.close()
     check(server.wait() == 0, f"the server's exit code is {server.process.returncode}")
 
@@ -289,20 +289,20 @@ def main() -> None:
             with Server(command, repository, arguments.build / "serving/backends", folder / "log", ["--model-control-mode=explicit"]) as server:
                 timed(server, neighbours, server)
             return
-        pictures = Pictures(arguments, folder)
+        samples = Samples(arguments, folder)
         for model, config in (("plain", 'backend: "raggedvit"\n'), ("choice", parameters(settings="l2 keep=0.5")),
                               ("bad_policy", parameters(policy="l3")), ("bad_keep", parameters(policy="l2", keep="2")),
                               ("bad_name", parameters(polcy="l2")), ("bad_tokens", parameters(max_tokens="100")),
                               ("bad_file", parameters(checkpoint="absent.safetensors"))):
-            add_model(repository, model, config, pictures.checkpoint)
+            add_model(repository, model, config, samples.checkpoint)
         flags = ["--model-control-mode=explicit", "--load-model=plain", "--load-model=choice"]
         with Server(command, repository, arguments.build / "serving/backends", folder / "log", flags) as server:
             for step in (answers, bad_among_good, loads_under_requests):
-                timed(server, step, server, pictures)
+                timed(server, step, server, samples)
             timed(server, neighbours, server)
             timed(server, load_errors, server)
             timed(server, metrics, server)
-            timed(server, ends_in_order, server, pictures)
+            timed(server, ends_in_order, server, samples)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ run() {
 set -- "$photo" "$photo" "$photo" "$photo"
 set -- "$@" "$@" "$@" "$@"
 set -- "$@" "$@" "$@" "$@"
-run 0 '^raggedvit: 32 images a run instead of 64, which the device has no room for$' "$@" --native --max-patches 4
+run 0 '^raggedvit: 32 images a run instead of 64, which the device has no room for$' "$@" --variable-resolution --max-patches 4
 run 3 'max_picture_bytes is [0-9]*, which makes an array (pictures) of [0-9]* bytes, and .* takes arrays of at most 134217[0-9]*: ' \
-    "$@" --native --batch 64
+    "$@" --variable-resolution --batch 64
 grep -q -- '--batch' "$folder/said"
 run 3 'max_images is 1000, which makes an array (wide) of 605184000 bytes, and .* at most 134217[0-9]*: a max_images of about 221 fits' \
     "$sheet" --tiles 32 --batch 1000 --prepare host

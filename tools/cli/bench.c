@@ -285,7 +285,7 @@ int run_bench(const struct options *options)
     if (code == EXIT_OK) {
         const rvit_model_info *info = &self.engine.model_info;
         const int64_t image_length = engine_image_length(&self.engine);
-        prune_settle(&self.prune, info);
+        prune_resolve(&self.prune, info);
         memcpy(batches, options->batches, sizeof batches);
         if (n_batches == 0) {
             memcpy(batches, by_default, sizeof by_default);

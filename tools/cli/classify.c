@@ -6,7 +6,7 @@
 #include "progress.h"
 
 #define DEFAULT_BATCH 32
-#define DEFAULT_NATIVE_BATCH 64
+#define DEFAULT_VARIABLE_BATCH 64
 #define DEFAULT_LIVE_BATCH 8 /* frames that came while the ones before were computed */
 
 /* The outputs of a session that this command needs. */
@@ -54,9 +54,9 @@ static int run_batches(struct classify *self)
             return waited;
         if (self->options->overlay && !self->has_drawn) {
             self->has_drawn = true;
-            struct image picture = inputs_take_first(&self->inputs);
-            code = classify_overlay(self, self->sessions[0], &picture,
-                                    preprocess_geometry_of(&self->recipe, picture.width, picture.height, self->options->tiles > 0),
+            struct image image = inputs_take_first(&self->inputs);
+            code = classify_overlay(self, self->sessions[0], &image,
+                                    preprocess_geometry_of(&self->recipe, image.width, image.height, self->options->tiles > 0),
                                     info->image_height / info->patch_size, info->image_width / info->patch_size);
             if (code == EXIT_FAULT)
                 return code;
@@ -68,13 +68,13 @@ static int run_batches(struct classify *self)
     }
 }
 
-static int32_t settle_batch(const struct classify *self)
+static int32_t choose_batch(const struct classify *self)
 {
     const struct inputs *inputs = &self->inputs;
-    const int32_t wanted = self->options->batch    ? self->options->batch
-                           : inputs->video         ? DEFAULT_LIVE_BATCH
-                           : self->options->native ? DEFAULT_NATIVE_BATCH
-                                                   : DEFAULT_BATCH;
+    const int32_t wanted = self->options->batch                 ? self->options->batch
+                           : inputs->video                      ? DEFAULT_LIVE_BATCH
+                           : self->options->variable_resolution ? DEFAULT_VARIABLE_BATCH
+                                                                : DEFAULT_BATCH;
     if (inputs->video && inputs->total == 0) /* as many as come */
         return wanted;
     return wanted <= inputs->total ? wanted : inputs->total > 0 ? (int32_t)inputs->total : 1;
@@ -87,7 +87,7 @@ static void describe_session(struct classify *self, rvit_session_desc *out)
     out->prune = self->prune.desc;
     out->outputs = outputs_of(self);
     if (self->on_device)
-        classify_pictures_desc(self, out);
+        classify_images_desc(self, out);
 }
 
 /* Halves what was not asked for; false: there is nothing left to halve. */
@@ -95,7 +95,7 @@ static bool take_less(struct classify *self)
 {
     const bool fewer = !self->options->batch && self->batch > 1;
     const int32_t tokens = self->max_tokens / 2;
-    const bool shorter = self->options->native && !self->options->max_tokens && tokens > self->engine.model_info.n_prefix &&
+    const bool shorter = self->options->variable_resolution && !self->options->max_tokens && tokens > self->engine.model_info.n_prefix &&
                          tokens >= self->max_patches + self->engine.model_info.n_prefix;
     if (fewer)
         self->batch /= 2;
@@ -120,12 +120,12 @@ static void fit_batch(struct classify *self, rvit_session_desc *out)
     }
 }
 
-/* A GPU resizes pictures in the same dispatch. Float32 resizes are done by threads. */
-static bool pictures_on_device(const struct classify *self)
+/* A GPU resizes images in the same dispatch. Float32 resizes are done by threads. */
+static bool images_on_device(const struct classify *self)
 {
     const struct options *options = self->options;
-    if (options->native || options->prepare != PREPARE_AUTO)
-        return options->native || options->prepare == PREPARE_DEVICE;
+    if (options->variable_resolution || options->prepare != PREPARE_AUTO)
+        return options->variable_resolution || options->prepare == PREPARE_DEVICE;
     return self->engine.device_info.backend != RVIT_BACKEND_CPU && self->recipe.like != PREPROCESS_HF_FLOAT;
 }
 
@@ -140,7 +140,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         code = labels_load(options->labels, checkpoint, options->text_embeddings,
                            options->text_embeddings ? self->texts.n_texts : self->engine.model_info.n_classes, &self->labels);
     if (code == EXIT_OK)
-        code = recipe_settle(&options->recipe, options->given, checkpoint, &self->engine.model_info, options->model, &self->recipe);
+        code = recipe_resolve(&options->recipe, options->given, checkpoint, &self->engine.model_info, options->model, &self->recipe);
     if (code == EXIT_OK)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, options->video.format ? &options->video : NULL, options->tiles,
                            options->limit, &self->inputs);
@@ -156,13 +156,13 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         code = mask_open(&self->prune, &self->engine.model_info, is_endless ? -1 : self->inputs.total, self->inputs.n_given, &self->mask);
     if (code != EXIT_OK)
         return code;
-    self->on_device = pictures_on_device(self);
+    self->on_device = images_on_device(self);
     if (options->timings && !self->on_device)
-        return fail_with(EXIT_USAGE, NULL, "--timings is of pictures that the device prepares: here --prepare device asks for that");
-    if (self->on_device && (code = classify_pictures_settle(self)) != EXIT_OK)
+        return fail_with(EXIT_USAGE, NULL, "--timings is of images that the device prepares: here --prepare device asks for that");
+    if (self->on_device && (code = classify_images_resolve(self)) != EXIT_OK)
         return code;
     rvit_session_desc desc;
-    self->batch = settle_batch(self);
+    self->batch = choose_batch(self);
     fit_batch(self, &desc);
     const size_t batch = (size_t)self->batch;
     self->images = allocate(batch, sizeof *self->images);
@@ -171,7 +171,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     self->scores = allocate(batch * (size_t)self->texts.n_texts, sizeof *self->scores);
     if (!self->images || !self->positions || !self->keep || !self->scores)
         return EXIT_FAULT;
-    code = self->on_device ? classify_pictures_open(self, &desc) : engine_session_of(&self->engine, &desc, &self->sessions[0]);
+    code = self->on_device ? classify_images_open(self, &desc) : engine_session_of(&self->engine, &desc, &self->sessions[0]);
     if (code == EXIT_OK && options->features)
         code = feature_file_open(options->features, options->grid, &self->engine.model_info, &self->features);
     /* The CPU backend has the processors to itself while it computes. */
@@ -232,14 +232,14 @@ int run_classify(const struct options *options)
     if (code == EXIT_OK) {
         report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, options->text_embeddings ? &self.texts : NULL,
                      rvit_session_n_stages(self.sessions[0]), &self.inputs, self.batch, &self.plan);
-        code = self.on_device ? classify_pictures_run(&self) : run_batches(&self);
+        code = self.on_device ? classify_images_run(&self) : run_batches(&self);
         progress_end();
         code = judge(&self, code);
         report_end(&self.report, &self.inputs, code);
     }
     feature_file_close(&self.features);
     mask_free(&self.mask);
-    picture_queue_destroy(self.queue);
+    image_queue_destroy(self.queue);
     for (int i = 0; i < CLASSIFY_SESSIONS; i++)
         rvit_session_destroy(self.sessions[i]);
     inputs_close(&self.inputs);

@@ -54,18 +54,18 @@ static uint8_t *find_dropped(const rvit_session *session, const rvit_model_info 
     return dropped_at;
 }
 
-int classify_overlay(struct classify *self, const rvit_session *session, struct image *picture, struct preprocess_geometry geometry,
+int classify_overlay(struct classify *self, const rvit_session *session, struct image *image, struct preprocess_geometry geometry,
                      int32_t lines, int32_t columns)
 {
     const double begin = now();
     struct image_error error;
     if (rvit_session_image_status(session, 0) != RVIT_OK) {
         complain(self->options->overlay, "is not written: the first image could not be computed");
-        image_free(picture);
+        image_free(image);
         return EXIT_PARTLY;
     }
     uint8_t *dropped_at = find_dropped(session, &self->engine.model_info, lines, columns);
-    const struct overlay overlay = {.picture = picture,
+    const struct overlay overlay = {.image = image,
                                     .geometry = geometry,
                                     .columns = columns,
                                     .rows = lines,
@@ -75,7 +75,7 @@ int classify_overlay(struct classify *self, const rvit_session *session, struct 
     const bool ok = dropped_at && overlay_write(self->options->overlay, &overlay, &error);
     if (dropped_at && !ok)
         complain(self->options->overlay, "%s", error.text);
-    image_free(picture);
+    image_free(image);
     self->report.has_overlay = ok;
     self->report.start += now() - begin; /* no part of the speed */
     const int code = ok ? EXIT_OK : dropped_at ? EXIT_PARTLY : EXIT_FAULT;

@@ -24,10 +24,10 @@ static const struct command commands[] = {
      run_devices},
     {{"classify", "MODEL IMAGE...",
       "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG, JPEG, WebP or BMP file, a "
-      "folder (its pictures, sorted by name; what else it holds is named and left out), a list (NAME.txt: one path a line, relative to the "
+      "folder (its images, sorted by name; what else it holds is named and left out), a list (NAME.txt: one path a line, relative to the "
       "list), or - for raw video frames on "
       "standard "
-      "input, each of which is answered when it comes. Pictures are turned upright as their EXIF data or XMP says. They are prepared as "
+      "input, each of which is answered when it comes. Images are turned upright as their EXIF data or XMP says. They are prepared as "
       "the "
       "model's files say (inspect shows it): by resizing the shorter edge and cutting out the centre, or both edges, bilinear or bicubic, "
       "as "
@@ -90,8 +90,8 @@ static const struct command commands[] = {
      run_inspect},
     {{"quantize", "MODEL --output FILE",
       "Writes the checkpoint with weights of 8 bits in its blocks, in the manner of compressed-tensors, and says of each layer what that "
-      "costs. With --calibrate the model runs on pictures in f32, for the errors of the layers' products and for fixed scales of inputs. A "
-      "layer is spared, and stays as it is, if the error of its weight, or of its product on the pictures, is above 0.1 (root mean square, "
+      "costs. With --calibrate the model runs on images in f32, for the errors of the layers' products and for fixed scales of inputs. A "
+      "layer is spared, and stays as it is, if the error of its weight, or of its product on the images, is above 0.1 (root mean square, "
       "relative); with fp8 proj is always. A config.json of the model is written beside FILE if there is none.",
       "raggedvit quantize deit_tiny.safetensors --output deit_tiny_int8.safetensors --calibrate photos/", 1, 1, QUANTIZE},
      "writes a checkpoint with weights of 8 bits",

@@ -45,7 +45,7 @@ static int32_t find_default(const rvit_device_info *infos, int32_t n)
 
 enum { N_DTYPES = RVIT_E4M3 + 1 };
 
-static json_t *native_to_json(const rvit_device_info *info)
+static json_t *dtypes_to_json(const rvit_device_info *info)
 {
     json_t *names = json_array();
     for (int dtype = 0; dtype < N_DTYPES; dtype++)
@@ -54,7 +54,7 @@ static json_t *native_to_json(const rvit_device_info *info)
     return names;
 }
 
-static void print_native(const rvit_device_info *info)
+static void print_dtypes(const rvit_device_info *info)
 {
     const char *before = "             instructions for GEMMs of ";
     for (int dtype = 0; dtype < N_DTYPES; dtype++)
@@ -78,7 +78,7 @@ static json_t *device_to_json(const rvit_device_info *info, bool is_default)
                      rvit_backend_name(info->backend), "index", info->index, "name", json_text(info->name), "usable", usable, "default",
                      is_default, "software", info->is_software, "tier", usable ? rvit_tier_name(info->tier) : "", "memory_size",
                      (json_int_t)info->memory_size, "uuid", uuid, "driver", json_text(info->driver), "note", json_text(info->note),
-                     "native_dtypes", native_to_json(info), "kind", rvit_device_kind_name(info->kind), "memory_free",
+                     "native_dtypes", dtypes_to_json(info), "kind", rvit_device_kind_name(info->kind), "memory_free",
                      (json_int_t)info->memory_free, "pci_address", info->pci_address);
 }
 
@@ -98,7 +98,7 @@ static void print_device(const rvit_device_info *info, bool is_default)
         if (info->memory_free > 0)
             printf(" (%.1f free)", (double)info->memory_free / (1 << 30));
         print_line(info->driver[0] ? ", " : "", info->driver);
-        print_native(info);
+        print_dtypes(info);
     }
     if (info->note[0])
         print_line("             ", info->note);

@@ -54,7 +54,7 @@ static void sort_from(struct path_list *self, int32_t first)
         qsort(self->paths + first, (size_t)(self->n - first), sizeof *self->paths, compare_paths);
 }
 
-static bool has_name_of_picture(const char *name)
+static bool has_image_name(const char *name)
 {
     static const char *const endings[] = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".dib"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
@@ -65,8 +65,8 @@ static bool has_name_of_picture(const char *name)
     return false;
 }
 
-/* Whether a file begins like a picture; what is no regular file, or cannot be read, does not. */
-static bool begins_like_picture(int folder, const char *name)
+/* Whether a file begins like an image; what is no regular file, or cannot be read, does not. */
+static bool begins_like_image(int folder, const char *name)
 {
     char bytes[IMAGE_KIND_BYTES];
     struct stat status;
@@ -90,30 +90,30 @@ static void tell_left_out(const char *folder, const struct path_list *left_out, 
     if (n > MOST_NAMES)
         append_text(names, sizeof names, " and %d more", n - MOST_NAMES);
     if (n > 0)
-        complain(folder, "left out, as %s no picture%s: %s", n > 1 ? "they are" : "it is", n > 1 ? "s" : "", names);
+        complain(folder, "left out, as %s no image%s: %s", n > 1 ? "they are" : "it is", n > 1 ? "s" : "", names);
 }
 
-int folder_read(const char *folder, struct path_list *pictures, struct path_list *left_out)
+int folder_read(const char *folder, struct path_list *images, struct path_list *left_out)
 {
     DIR *directory = opendir(folder);
     if (!directory)
         return fail_with(EXIT_FILE, folder, "the folder cannot be read: %s", strerror(errno));
-    const int32_t first_picture = pictures->n, first_left_out = left_out->n;
+    const int32_t first_image = images->n, first_left_out = left_out->n;
     int code = EXIT_OK;
     for (struct dirent *entry; code == EXIT_OK && (entry = readdir(directory));) {
         const char *name = entry->d_name;
         if (name[0] == '.')
             continue;
-        const bool is_picture = has_name_of_picture(name) || begins_like_picture(dirfd(directory), name);
-        code = path_list_add(is_picture ? pictures : left_out, folder, strlen(folder), name);
+        const bool is_image = has_image_name(name) || begins_like_image(dirfd(directory), name);
+        code = path_list_add(is_image ? images : left_out, folder, strlen(folder), name);
     }
     closedir(directory);
     if (code != EXIT_OK)
         return code;
-    sort_from(pictures, first_picture);
+    sort_from(images, first_image);
     sort_from(left_out, first_left_out);
     tell_left_out(folder, left_out, first_left_out);
-    if (pictures->n > first_picture)
+    if (images->n > first_image)
         return EXIT_OK;
-    return fail_with(EXIT_FILE, folder, "no pictures in this folder; to use files in subfolders, name them in a list (.txt)");
+    return fail_with(EXIT_FILE, folder, "no images in this folder; to use files in subfolders, name them in a list (.txt)");
 }

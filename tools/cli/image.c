@@ -32,15 +32,15 @@ bool image_create(int32_t width, int32_t height, struct image *out, struct image
     return true;
 }
 
-void image_free(struct image *picture)
+void image_free(struct image *image)
 {
-    free(picture->pixels);
-    *picture = (struct image){0, 0, NULL};
+    free(image->pixels);
+    *image = (struct image){0, 0, NULL};
 }
 
-struct image_view image_whole(const struct image *picture)
+struct image_view image_whole(const struct image *image)
 {
-    return (struct image_view){picture->pixels, (int64_t)picture->width * 3, picture->width, picture->height};
+    return (struct image_view){image->pixels, (int64_t)image->width * 3, image->width, image->height};
 }
 
 bool image_copy(struct image_view view, struct image *out, struct image_error *error)

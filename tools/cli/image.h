@@ -23,20 +23,20 @@ struct image_error {
     char text[256];
 };
 
-/* Larger pictures are rejected before memory is allocated for them. */
+/* Larger images are rejected before memory is allocated for them. */
 #define IMAGE_MAX_PIXELS ((int64_t)200 * 1000 * 1000)
 
 /* Whether the size is within the limit. */
 bool image_check_size(int32_t width, int32_t height, struct image_error *error);
 /* Allocates the pixels; their values are undefined. */
 bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error);
-void image_free(struct image *picture);
-struct image_view image_whole(const struct image *picture);
-/* A picture of its own. */
+void image_free(struct image *image);
+struct image_view image_whole(const struct image *image);
+/* An image of its own. */
 bool image_copy(struct image_view view, struct image *out, struct image_error *error);
 
-/* Where the pixels of a picture go: called once, with the size of the upright picture. Returns memory of [height, width, 3] bytes, which
-   stays the caller's; NULL: the error says why the picture is not wanted. */
+/* Where the pixels of an image go: called once, with the size of the upright image. Returns memory of [height, width, 3] bytes, which
+   stays the caller's; NULL: the error says why the image is not wanted. */
 struct image_taker {
     uint8_t *(*take)(void *user, int32_t width, int32_t height, struct image_error *error);
     void *user;

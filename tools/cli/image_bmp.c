@@ -211,7 +211,7 @@ static void clear(const struct bmp *self)
 
 static bool read_runs(const struct bmp *self)
 {
-    enum { LINE_ENDS, PICTURE_ENDS, MOVE };
+    enum { LINE_ENDS, IMAGE_ENDS, MOVE };
     const uint8_t *at = self->data + self->pixels, *const end = self->data + self->size;
     int32_t x = 0, y = 0;
     clear(self);
@@ -225,7 +225,7 @@ static bool read_runs(const struct bmp *self)
         } else if (code == LINE_ENDS) {
             x = 0;
             y++;
-        } else if (code == PICTURE_ENDS) {
+        } else if (code == IMAGE_ENDS) {
             break;
         } else if (code == MOVE) {
             if (end - at < 2)

@@ -9,23 +9,23 @@
 #include "orientation.h"
 #include "regular_file.h"
 
-#define MAX_FILE_SIZE ((int64_t)2 << 30) /* larger than the largest uncompressed picture, with 16 bits and alpha */
+#define MAX_FILE_SIZE ((int64_t)2 << 30) /* larger than the largest uncompressed image, with 16 bits and alpha */
 
-/* How much of a picture is wanted. */
+/* How much of an image is wanted. */
 struct wanted {
     bool size_only;
-    int32_t least_width, least_height; /* a smaller version of the upright picture will do, down to this size; 0: none will */
+    int32_t least_width, least_height; /* a smaller version of the upright image will do, down to this size; 0: none will */
     const struct image_taker *taker;   /* NULL: out gets memory of its own */
 };
 
-/* A picture that lay on its side is handed over when it is upright. */
-static bool hand_over(const struct image_taker *taker, struct image *picture, struct image_error *error)
+/* An image that lay on its side is handed over when it is upright. */
+static bool hand_over(const struct image_taker *taker, struct image *image, struct image_error *error)
 {
-    uint8_t *pixels = taker->take(taker->user, picture->width, picture->height, error);
+    uint8_t *pixels = taker->take(taker->user, image->width, image->height, error);
     if (pixels)
-        memcpy(pixels, picture->pixels, 3 * (size_t)picture->width * (size_t)picture->height);
-    image_free(picture);
-    picture->pixels = pixels;
+        memcpy(pixels, image->pixels, 3 * (size_t)image->width * (size_t)image->height);
+    image_free(image);
+    image->pixels = pixels;
     return pixels != NULL;
 }
 

@@ -10,7 +10,7 @@
 #include "image_reader.h"
 #include "orientation.h"
 
-/* Encoders write about ten scans, at most about twenty; the largest picture may have as many. */
+/* Encoders write about ten scans, at most about twenty; the largest image may have as many. */
 #define JPEG_MAX_SCANS 500
 #define JPEG_MAX_SCANNED_PIXELS (20 * IMAGE_MAX_PIXELS)
 
@@ -40,7 +40,7 @@ static void jpeg_on_message(j_common_ptr jpeg, int level)
         jpeg_on_error(jpeg);
 }
 
-/* A scan of a few bytes may cover every block of the picture. Called for every line of blocks. */
+/* A scan of a few bytes may cover every block of the image. Called for every line of blocks. */
 static void jpeg_on_progress(j_common_ptr common)
 {
     const j_decompress_ptr jpeg = (j_decompress_ptr)common;
@@ -70,7 +70,7 @@ static void cmyk_to_rgb(const uint8_t *in, int32_t n, uint8_t *out)
     }
 }
 
-/* Lets libjpeg make a smaller picture from fewer frequencies. Only where no line or column is left over: else the smaller picture would
+/* Lets libjpeg make a smaller image from fewer frequencies. Only where no line or column is left over: else the smaller image would
    cover a little more than the whole. */
 static void reduce(j_decompress_ptr jpeg, const struct image_reader *input)
 {

@@ -75,28 +75,26 @@ bool image_read_png(struct image_reader *input)
 }
 
 /* Encoded in memory: libpng does not say why a file cannot be written. */
-static bool encode_png(const struct image *picture, void **out_data, size_t *out_size, struct image_error *error)
+static bool encode_png(const struct image *image, void **out_data, size_t *out_size, struct image_error *error)
 {
-    png_image png = {.version = PNG_IMAGE_VERSION,
-                     .width = (png_uint_32)picture->width,
-                     .height = (png_uint_32)picture->height,
-                     .format = PNG_FORMAT_RGB};
+    png_image png = {
+        .version = PNG_IMAGE_VERSION, .width = (png_uint_32)image->width, .height = (png_uint_32)image->height, .format = PNG_FORMAT_RGB};
     png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
     *out_data = malloc(size);
     if (!*out_data)
         return image_fail(error, "cannot be written: out of memory");
-    if (!png_image_write_to_memory(&png, *out_data, &size, 0, picture->pixels, 0, NULL))
+    if (!png_image_write_to_memory(&png, *out_data, &size, 0, image->pixels, 0, NULL))
         return image_fail(error, "cannot be written: %s", png.message);
     *out_size = size;
     return true;
 }
 
-bool image_write_png(const char *path, const struct image *picture, struct image_error *error)
+bool image_write_png(const char *path, const struct image *image, struct image_error *error)
 {
     void *data;
     size_t size = 0;
     struct output_file file = {0};
-    bool written = encode_png(picture, &data, &size, error);
+    bool written = encode_png(image, &data, &size, error);
     if (written) {
         written = output_file_open(path, &file) && output_file_write(&file, data, size) && output_file_commit(&file);
         snprintf(error->text, sizeof error->text, "%s", file.reason);

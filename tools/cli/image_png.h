@@ -4,6 +4,6 @@
 #include "image.h"
 
 /* Writes a PNG, as output_file.h does it. */
-bool image_write_png(const char *path, const struct image *picture, struct image_error *error);
+bool image_write_png(const char *path, const struct image *image, struct image_error *error);
 
 #endif

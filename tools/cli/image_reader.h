@@ -9,7 +9,7 @@ struct image_reader {
     const uint8_t *data;
     size_t size, offset;
     bool size_only;
-    int32_t least_width, least_height; /* of the upright picture, of which smaller ones will do; 0: the whole size */
+    int32_t least_width, least_height; /* of the upright image, of which smaller ones will do; 0: the whole size */
     const struct image_taker *taker;   /* of the pixels; NULL: they get memory of their own */
     int orientation;                   /* set before image_reader_create */
     bool is_taken;                     /* result is the taker's */

@@ -21,7 +21,7 @@ static int orientation_of(const WebPDemuxer *file)
     return orientation;
 }
 
-/* A frame may cover a part of the picture; the rest is black, as it is transparent. */
+/* A frame may cover a part of the image; the rest is black, as it is transparent. */
 static bool read_frame(struct image_reader *input, const WebPIterator *frame)
 {
     struct image *out = &input->result;
@@ -59,7 +59,7 @@ bool image_read_webp(struct image_reader *input)
     input->orientation = orientation_of(file);
     bool ok = image_reader_create(input, (int32_t)width, (int32_t)height);
     if (ok && !input->size_only) {
-        ok = WebPDemuxGetFrame(file, 1, &frame) ? read_frame(input, &frame) : image_fail(input->error, "broken WebP: it has no picture");
+        ok = WebPDemuxGetFrame(file, 1, &frame) ? read_frame(input, &frame) : image_fail(input->error, "broken WebP: it has no image");
         WebPDemuxReleaseIterator(&frame);
     }
     WebPDemuxDelete(file);

@@ -24,7 +24,7 @@ static void sheet_release(struct input_sheet *sheet)
 {
     if (!sheet || atomic_fetch_sub(&sheet->n_users, 1) > 1)
         return;
-    image_free(&sheet->picture);
+    image_free(&sheet->image);
     free(sheet);
 }
 
@@ -143,20 +143,20 @@ static void bad_sheet(struct input_source *self, struct input_work *out)
 static bool load_sheet(struct input_source *self, struct nvjpeg_decoder *decoder, struct image_error *error)
 {
     const int32_t size = self->inputs->tiles;
-    struct image picture;
-    if (!load_file(self->inputs, decoder, self->inputs->files.paths[self->file], &picture, error))
+    struct image image;
+    if (!load_file(self->inputs, decoder, self->inputs->files.paths[self->file], &image, error))
         return false;
-    if (picture.width % size || picture.height % size) {
-        snprintf(error->text, sizeof error->text, "%d x %d pixels cannot be cut into tiles of %d", picture.width, picture.height, size);
-        image_free(&picture);
+    if (image.width % size || image.height % size) {
+        snprintf(error->text, sizeof error->text, "%d x %d pixels cannot be cut into tiles of %d", image.width, image.height, size);
+        image_free(&image);
         return false;
     }
     self->sheet = malloc(sizeof *self->sheet);
     if (!self->sheet) {
-        image_free(&picture);
+        image_free(&image);
         return image_fail(error, "out of memory");
     }
-    self->sheet->picture = picture;
+    self->sheet->image = image;
     atomic_init(&self->sheet->n_users, 1);
     self->tile = 0;
     return true;
@@ -172,7 +172,7 @@ static bool next_tile(struct input_source *self, struct nvjpeg_decoder *decoder,
         return true;
     }
     const int32_t size = self->inputs->tiles;
-    const int32_t n_tiles = (self->sheet->picture.width / size) * (self->sheet->picture.height / size);
+    const int32_t n_tiles = (self->sheet->image.width / size) * (self->sheet->image.height / size);
     out->input.tile = self->tile++;
     if (shard_has(&self->inputs->shard, self->position++)) {
         out->sheet = self->sheet;
@@ -214,7 +214,7 @@ bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder
 
 struct image_view input_work_tile(const struct inputs *inputs, const struct input_work *work)
 {
-    struct image_view view = image_whole(&work->sheet->picture);
+    struct image_view view = image_whole(&work->sheet->image);
     const int32_t columns = view.width / inputs->tiles;
     const int64_t row = work->input.tile / columns, column = work->input.tile % columns;
     view.pixels += row * inputs->tiles * view.stride + column * inputs->tiles * 3;
@@ -222,7 +222,7 @@ struct image_view input_work_tile(const struct inputs *inputs, const struct inpu
     return view;
 }
 
-/* At no less than REDUCED_LEAST times the size that the picture is resized to: what libjpeg leaves out, the filter lets through in part. */
+/* At no less than REDUCED_LEAST times the size that the image is resized to: what libjpeg leaves out, the filter lets through in part. */
 static bool load_reduced(const struct inputs *inputs, struct input_work *work, struct image *out, struct preprocess_geometry *out_plan)
 {
     int32_t width, height;
@@ -252,24 +252,24 @@ static bool load(const struct inputs *inputs, struct nvjpeg_decoder *decoder, st
 }
 
 bool input_work_prepare(const struct inputs *inputs, struct nvjpeg_decoder *decoder, struct input_work *work, float *out_values,
-                        struct image *out_picture)
+                        struct image *out_image)
 {
     if (work->is_bad)
         return false;
     if (work->sheet) {
         const struct image_view view = input_work_tile(inputs, work);
-        return preprocess_picture(view, inputs->recipe, true, out_values, NULL, &work->error) &&
-               (!out_picture || image_copy(view, out_picture, &work->error));
+        return preprocess_image(view, inputs->recipe, true, out_values, NULL, &work->error) &&
+               (!out_image || image_copy(view, out_image, &work->error));
     }
     struct preprocess_geometry plan;
-    struct image picture;
-    if (!load(inputs, decoder, work, &picture, &plan))
+    struct image image;
+    if (!load(inputs, decoder, work, &image, &plan))
         return false;
-    const bool ok = preprocess_planned(image_whole(&picture), inputs->recipe, plan, out_values, NULL, &work->error);
-    if (ok && out_picture)
-        *out_picture = picture;
+    const bool ok = preprocess_planned(image_whole(&image), inputs->recipe, plan, out_values, NULL, &work->error);
+    if (ok && out_image)
+        *out_image = image;
     else
-        image_free(&picture);
+        image_free(&image);
     return ok;
 }
 

@@ -7,9 +7,9 @@
 /* Number of tiles in a file according to its header; 0 if it cannot be read or tiled. */
 int64_t input_count_tiles(const struct inputs *inputs, const char *path);
 
-/* A picture that several tiles are cut from. */
+/* An image that several tiles are cut from. */
 struct input_sheet {
-    struct image picture;
+    struct image image;
     _Atomic int32_t n_users;
 };
 
@@ -39,10 +39,10 @@ void input_source_stop(struct input_source *self);
 
 /* False: there are no more. decoder: of inputs->nvjpeg, for sheets; else NULL. */
 bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out);
-/* Decodes and prepares. decoder: of inputs->nvjpeg; else NULL. out_values f32 [3, height, width]. out_picture, if given, receives the
-   picture; the caller frees it. On failure, work->error says why. */
+/* Decodes and prepares. decoder: of inputs->nvjpeg; else NULL. out_values f32 [3, height, width]. out_image, if given, receives the
+   image; the caller frees it. On failure, work->error says why. */
 bool input_work_prepare(const struct inputs *inputs, struct nvjpeg_decoder *decoder, struct input_work *work, float *out_values,
-                        struct image *out_picture);
+                        struct image *out_image);
 void input_work_free(struct input_work *work);
 /* The pixels of a tile, in its sheet. */
 struct image_view input_work_tile(const struct inputs *inputs, const struct input_work *work);

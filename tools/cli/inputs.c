@@ -6,7 +6,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "input_crew.h"
+#include "input_workers.h"
 #include "lines.h"
 
 #define MOST_MEMORY ((int64_t)256 << 20) /* of images that are prepared ahead */
@@ -17,9 +17,9 @@ struct slot {
     float *values;
 };
 
-/* Image i is prepared in slot i % n_slots. What changes is under the crew's lock. */
+/* Image i is prepared in slot i % n_slots. What changes is under the workers's lock. */
 struct input_queue {
-    struct input_crew crew;
+    struct input_workers workers;
     size_t image_length;
     float *values;
     struct slot *slots;
@@ -30,21 +30,21 @@ struct input_queue {
 static void *work(void *argument)
 {
     struct input_queue *self = argument;
-    struct input_crew *crew = &self->crew;
-    struct nvjpeg_decoder *decoder = crew->inputs->nvjpeg ? nvjpeg_decoder_create(crew->inputs->nvjpeg) : NULL;
-    for (struct input_taken taken; input_crew_take(crew, decoder, &taken);) {
+    struct input_workers *workers = &self->workers;
+    struct nvjpeg_decoder *decoder = workers->inputs->nvjpeg ? nvjpeg_decoder_create(workers->inputs->nvjpeg) : NULL;
+    for (struct input_taken taken; input_workers_take(workers, decoder, &taken);) {
         struct slot *slot = &self->slots[taken.number % self->n_slots];
-        struct image picture = {0};
-        if (!input_work_prepare(crew->inputs, decoder, &taken.work, slot->values, taken.keeps ? &picture : NULL))
+        struct image image = {0};
+        if (!input_work_prepare(workers->inputs, decoder, &taken.work, slot->values, taken.keeps ? &image : NULL))
             taken.work.is_bad = true;
         input_work_free(&taken.work);
-        pthread_mutex_lock(&crew->lock);
+        pthread_mutex_lock(&workers->lock);
         slot->work = taken.work;
         slot->is_done = true;
-        input_crew_offer(crew, &taken, &picture);
-        pthread_cond_signal(&crew->done);
-        pthread_mutex_unlock(&crew->lock);
-        image_free(&picture);
+        input_workers_offer(workers, &taken, &image);
+        pthread_cond_signal(&workers->done);
+        pthread_mutex_unlock(&workers->lock);
+        image_free(&image);
     }
     nvjpeg_decoder_destroy(decoder);
     return NULL;
@@ -55,8 +55,8 @@ static void end_queue(struct inputs *in)
     struct input_queue *self = in->queue;
     if (!self)
         return;
-    input_crew_stop(&self->crew, NULL, NULL);
-    input_crew_close(&self->crew);
+    input_workers_stop(&self->workers, NULL, NULL);
+    input_workers_close(&self->workers);
     free(self->slots);
     free(self->values);
     free(self);
@@ -68,14 +68,14 @@ int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ah
     struct input_queue *self = in->queue = allocate(1, sizeof *self);
     if (!self)
         return EXIT_FAULT;
-    int code = input_crew_open(&self->crew, in, overlaps, keeps_first);
-    n_threads = input_crew_size(in, n_threads);
+    int code = input_workers_open(&self->workers, in, overlaps, keeps_first);
+    n_threads = input_workers_size(in, n_threads);
     self->image_length = 3 * (size_t)in->recipe->width * (size_t)in->recipe->height;
     const int64_t most = MOST_MEMORY / (int64_t)(self->image_length * sizeof(float));
     self->n_slots = ahead < most ? ahead : most;
     if (self->n_slots <= n_threads)
         self->n_slots = n_threads + 1;
-    self->crew.limit = self->n_slots;
+    self->workers.limit = self->n_slots;
     self->slots = allocate((size_t)self->n_slots, sizeof *self->slots);
     self->values = allocate((size_t)self->n_slots * self->image_length, sizeof *self->values);
     if (code == EXIT_OK && (!self->slots || !self->values))
@@ -83,7 +83,7 @@ int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ah
     for (int64_t i = 0; code == EXIT_OK && i < self->n_slots; i++)
         self->slots[i].values = self->values + (size_t)i * self->image_length;
     if (code == EXIT_OK)
-        code = input_crew_start(&self->crew, n_threads, work, self);
+        code = input_workers_start(&self->workers, n_threads, work, self);
     if (code != EXIT_OK)
         end_queue(in);
     return code;
@@ -92,35 +92,35 @@ int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ah
 /* The next image or failure. out: without its sheet and frame. Never INPUT_LOST. */
 static enum input_result next_of_queue(struct input_queue *self, bool waits, float *out_values, struct input_work *out)
 {
-    struct input_crew *crew = &self->crew;
+    struct input_workers *workers = &self->workers;
     struct slot *slot = &self->slots[self->n_given % self->n_slots];
     enum input_result result = INPUT_READY;
-    pthread_mutex_lock(&crew->lock);
-    crew->waited_for = true;
-    pthread_cond_signal(&crew->may_work);
+    pthread_mutex_lock(&workers->lock);
+    workers->waited_for = true;
+    pthread_cond_signal(&workers->may_work);
     while (result == INPUT_READY && !slot->is_done) {
-        if (self->n_given == crew->n_taken && crew->ended)
+        if (self->n_given == workers->n_taken && workers->ended)
             result = INPUT_END;
-        else if (self->n_given == crew->n_taken && !waits)
+        else if (self->n_given == workers->n_taken && !waits)
             result = INPUT_LATER;
         else
-            pthread_cond_wait(&crew->done, &crew->lock);
+            pthread_cond_wait(&workers->done, &workers->lock);
     }
-    crew->waited_for = false;
-    pthread_mutex_unlock(&crew->lock);
+    workers->waited_for = false;
+    pthread_mutex_unlock(&workers->lock);
     if (result != INPUT_READY)
         return result;
     *out = slot->work;
     if (!out->is_bad)
         memcpy(out_values, slot->values, self->image_length * sizeof *out_values);
-    pthread_mutex_lock(&crew->lock);
+    pthread_mutex_lock(&workers->lock);
     slot->is_done = false;
     self->n_given++;
-    crew->limit++;
+    workers->limit++;
     if (!out->is_bad)
-        crew->keeps_first = false;
-    pthread_cond_signal(&crew->may_work);
-    pthread_mutex_unlock(&crew->lock);
+        workers->keeps_first = false;
+    pthread_cond_signal(&workers->may_work);
+    pthread_mutex_unlock(&workers->lock);
     return INPUT_READY;
 }
 
@@ -235,5 +235,5 @@ enum input_result inputs_next(struct inputs *in, bool waits, float *out_values, 
 
 struct image inputs_take_first(struct inputs *in)
 {
-    return input_crew_take_first(&in->queue->crew);
+    return input_workers_take_first(&in->queue->workers);
 }

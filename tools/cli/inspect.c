@@ -175,17 +175,17 @@ static void print_origins(const rvit_checkpoint *checkpoint, const char *const *
     puts(any ? ")" : "              (nothing tells it: assumed)");
 }
 
-/* How pictures become the input, and what says so. */
-static void print_pictures(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
+/* How images become the input, and what says so. */
+static void print_resize(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
     static const char *const shapes[] = {"fit", "filter", "crop"}, *const colours[] = {"mean", "std"};
     static const struct recipe_options none;
     struct preprocess recipe = {0};
     if (!recipe_geometry(&none, info, &recipe)) {
-        printf("pictures      not as this tool does it: %s\n", recipe_value(checkpoint, info->fit == RVIT_FIT_OTHER ? "fit" : "filter"));
+        printf("resize        not as this tool does it: %s\n", recipe_value(checkpoint, info->fit == RVIT_FIT_OTHER ? "fit" : "filter"));
     } else {
         const bool cut = recipe.resize_width != recipe.width || recipe.resize_height != recipe.height || recipe.fit == PREPROCESS_CROP;
-        printf("pictures      ");
+        printf("resize        ");
         if (recipe.fit == PREPROCESS_CROP && recipe.resize_width == recipe.resize_height)
             printf("shorter edge to %d", recipe.resize_height);
         else
@@ -199,8 +199,8 @@ static void print_pictures(const rvit_checkpoint *checkpoint, const rvit_model_i
     }
     print_origins(checkpoint, shapes, sizeof shapes / sizeof *shapes);
     if (info->max_patches > 0) {
-        static const char *const patches[] = {"max patches"};
-        printf("native        by the rule of NaFlex, to at most %d patches\n", info->max_patches);
+        static const char *const patches[] = {"most patches"};
+        printf("max patches   %d per image, by the NaFlex rule\n", info->max_patches);
         print_origins(checkpoint, patches, 1);
     }
     if (info->std[0] > 0) {
@@ -214,7 +214,7 @@ static void print_pictures(const rvit_checkpoint *checkpoint, const rvit_model_i
                info->processor_width);
 }
 
-static json_t *pictures_to_json(const rvit_model_info *info)
+static json_t *preprocessing_to_json(const rvit_model_info *info)
 {
     static const struct recipe_options none;
     struct preprocess recipe = {0};
@@ -243,7 +243,7 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_
         classes ? json_text(classes) : json_null(), "refused", refusal[0] ? json_text(refusal) : json_null(), "tensors",
         tensors_to_json(checkpoint), "distilled", info->distilled, "registers", info->n_registers, "predictors", info->n_predictors,
         "files", info->n_files, "facts", facts_to_json(checkpoint), "image_height", info->image_height, "image_width", info->image_width,
-        "embedding_dim", info->embedding_dim, "pictures", pictures_to_json(info), "trained_size", info->trained_size);
+        "embedding_dim", info->embedding_dim, "preprocessing", preprocessing_to_json(info), "trained_size", info->trained_size);
     free(classes);
     json_object_update_new(object, rest);
     return object;
@@ -284,7 +284,7 @@ int run_inspect(const struct options *options)
         print_line("file          ", options->model);
         print_info(checkpoint, &info);
         if (info.patch_size > 0)
-            print_pictures(checkpoint, &info);
+            print_resize(checkpoint, &info);
         print_facts(checkpoint, &info);
         if (info.patch_size > 0)
             print_tensors(checkpoint, true);

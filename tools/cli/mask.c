@@ -154,7 +154,7 @@ int mask_open(struct prune *prune, const rvit_model_info *model, int64_t n_image
         prune->desc.n_blocks = out->n_blocks;
         memcpy(prune->desc.blocks, out->blocks, sizeof out->blocks);
     }
-    prune_settle(prune, model);
+    prune_resolve(prune, model);
     const bool fits = out->n_images == 0 || out->n_images == n_images || out->n_images == n_given;
     if (prune->mask && out->n_stages != prune->desc.n_blocks)
         code = fail_with(EXIT_FILE, prune->mask, "is for %d prune stage%s, but %d block%s: --blocks LIST says which do", out->n_stages,

@@ -14,7 +14,7 @@
 #include "orientation.h"
 #include "plain_jpeg.h"
 
-/* Each thread holds room for a picture, twice, and nvJPEG for its coefficients. */
+/* Each thread holds room for an image, twice, and nvJPEG for its coefficients. */
 #define MOST_PIXELS ((int64_t)50 * 1000 * 1000)
 #define MARK 16 /* bytes */
 
@@ -36,7 +36,7 @@ struct nvjpeg_decoder {
     rvit_buffer *pixels, *readback; /* of one size, grown when needed */
 };
 
-/* How a picture went. */
+/* How an image went. */
 struct outcome {
     enum nvjpeg_way way;
     const char *failed; /* the call that did; NULL: none */
@@ -103,7 +103,7 @@ static void count(struct nvjpeg *self, struct outcome outcome)
 {
     struct nvjpeg_counts *counts = &self->counts;
     pthread_mutex_lock(&self->lock);
-    counts->pictures[outcome.way]++;
+    counts->images[outcome.way]++;
     if (outcome.failed && counts->n_failures++ == 0)
         snprintf(counts->first_failure, sizeof counts->first_failure, "%s: %s", outcome.failed, nvjpeg_status_text(outcome.status));
     pthread_mutex_unlock(&self->lock);
@@ -164,13 +164,13 @@ static struct outcome decode_by_kernels(struct nvjpeg_decoder *self, const unsig
     return out;
 }
 
-/* The last bytes of a picture hold a mark before it is decoded: engines have been seen to pass over a picture and to report success. */
+/* The last bytes of an image hold a mark before it is decoded: engines have been seen to pass over an image and to report success. */
 static const uint8_t mark[MARK] = {1, 254, 85, 170, 254, 1, 170, 85, 3, 252, 90, 165, 252, 3, 165, 90};
 
 struct tail {
-    int64_t offset; /* in the picture */
-    int64_t size;   /* a multiple of 4, to at most 3 bytes beyond the picture */
-    int64_t n_own;  /* bytes of these that are the picture's */
+    int64_t offset; /* in the image */
+    int64_t size;   /* a multiple of 4, to at most 3 bytes beyond the image */
+    int64_t n_own;  /* bytes of these that are the image's */
 };
 
 static struct tail tail_of(int64_t size)
@@ -193,7 +193,7 @@ static bool is_overwritten(struct nvjpeg_decoder *self, rvit_view out, struct ta
 }
 
 /* Decodes a file that plain_jpeg_read has taken to RGB lines without padding in device memory, and waits. Nothing enqueued may use this
-   memory still: engines write at once. The view's offset is a multiple of 4, and 3 bytes beyond the picture are its too. By others: nvJPEG
+   memory still: engines write at once. The view's offset is a multiple of 4, and 3 bytes beyond the image are its too. By others: nvJPEG
    cannot, and the contents are undefined. */
 static struct outcome decode(struct nvjpeg_decoder *self, const void *data, const struct plain_jpeg *jpeg, rvit_view out)
 {
@@ -237,7 +237,7 @@ static bool grow(struct nvjpeg_decoder *self, int64_t size)
     rvit_buffer_destroy(self->pixels);
     rvit_buffer_destroy(self->readback);
     self->pixels = self->readback = NULL;
-    size += size / 4; /* pictures of a folder are about as large */
+    size += size / 4; /* images of a folder are about as large */
     return rvit_buffer_create(self->shared->device, size, RVIT_BUFFER_DEVICE, &self->pixels) == RVIT_OK &&
            rvit_buffer_create(self->shared->device, size, RVIT_BUFFER_READBACK, &self->readback) == RVIT_OK;
 }
@@ -275,17 +275,16 @@ static bool hand_over(const uint8_t *pixels, int32_t width, int32_t height, cons
 static bool hand_over_upright(const uint8_t *pixels, const struct plain_jpeg *jpeg, int orientation, const struct image_taker *taker,
                               struct image_error *error)
 {
-    struct image picture;
+    struct image image;
     if (orientation == 0)
         return image_fail(error, "out of memory");
     if (orientation == 1)
         return hand_over(pixels, jpeg->width, jpeg->height, taker, error);
-    if (!image_create(jpeg->width, jpeg->height, &picture, error))
+    if (!image_create(jpeg->width, jpeg->height, &image, error))
         return false;
-    memcpy(picture.pixels, pixels, 3 * (size_t)jpeg->width * (size_t)jpeg->height);
-    const bool ok =
-        orientation_apply(orientation, &picture, error) && hand_over(picture.pixels, picture.width, picture.height, taker, error);
-    image_free(&picture);
+    memcpy(image.pixels, pixels, 3 * (size_t)jpeg->width * (size_t)jpeg->height);
+    const bool ok = orientation_apply(orientation, &image, error) && hand_over(image.pixels, image.width, image.height, taker, error);
+    image_free(&image);
     return ok;
 }
 
@@ -310,18 +309,18 @@ bool nvjpeg_load_to(struct nvjpeg *shared, struct nvjpeg_decoder *self, const ch
 
 static uint8_t *create(void *user, int32_t width, int32_t height, struct image_error *error)
 {
-    struct image *picture = user;
-    return image_create(width, height, picture, error) ? picture->pixels : NULL;
+    struct image *image = user;
+    return image_create(width, height, image, error) ? image->pixels : NULL;
 }
 
 bool nvjpeg_load(struct nvjpeg *shared, struct nvjpeg_decoder *self, const char *path, struct image *out, struct image_error *error)
 {
-    struct image picture = {0};
-    const struct image_taker taker = {create, &picture};
+    struct image image = {0};
+    const struct image_taker taker = {create, &image};
     const bool ok = nvjpeg_load_to(shared, self, path, &taker, error);
     if (ok)
-        *out = picture;
+        *out = image;
     else
-        image_free(&picture);
+        image_free(&image);
     return ok;
 }

@@ -14,8 +14,8 @@ enum nvjpeg_way { NVJPEG_BY_ENGINE, NVJPEG_BY_KERNELS, NVJPEG_BY_OTHERS, NVJPEG_
 
 /* What has been decoded so far. */
 struct nvjpeg_counts {
-    int64_t pictures[NVJPEG_N_WAYS];
-    int64_t n_failures;      /* pictures that nvJPEG should have decoded, but did not; they are among those of others */
+    int64_t images[NVJPEG_N_WAYS];
+    int64_t n_failures;      /* images that nvJPEG should have decoded, but did not; they are among those of others */
     char first_failure[128]; /* what it said of the first; else empty */
 };
 

@@ -52,7 +52,7 @@ struct nvjpeg_image {
     X(nvjpegJpegStreamParse,                                                                                                      \
       (nvjpeg_handle handle, const unsigned char *data, size_t size, int saves_metadata, int saves_stream, nvjpeg_stream stream)) \
     X(nvjpegDecodeBatchedSupported, (nvjpeg_handle handle, nvjpeg_stream stream, int *out_unsupported))                           \
-    X(nvjpegDecodeBatchedInitialize, (nvjpeg_handle handle, nvjpeg_state state, int n_pictures, int n_threads, int format))       \
+    X(nvjpegDecodeBatchedInitialize, (nvjpeg_handle handle, nvjpeg_state state, int n_images, int n_threads, int format))         \
     X(nvjpegDecodeBatched, (nvjpeg_handle handle, nvjpeg_state state, const unsigned char *const *data, const size_t *sizes,      \
                             struct nvjpeg_image *out_images, void *cu_stream))                                                    \
     X(nvjpegDecode, (nvjpeg_handle handle, nvjpeg_state state, const unsigned char *data, size_t size, int format,                \

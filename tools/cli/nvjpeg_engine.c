@@ -20,7 +20,7 @@ struct nvjpeg_engine {
     nvjpeg_state state;
     rvit_stream *stream;
     void *cu_stream;
-    int n_initialised;    /* pictures that the state is set up for; 0: none */
+    int n_initialised;    /* images that the state is set up for; 0: none */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     struct request *waiting[MOST_TOGETHER];

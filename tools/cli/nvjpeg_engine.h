@@ -1,4 +1,4 @@
-/* The GPU's engines for JPEG. A call for one picture keeps one engine busy and costs as much as one for several, so what threads ask for
+/* The GPU's engines for JPEG. A call for one image keeps one engine busy and costs as much as one for several, so what threads ask for
    meanwhile is decoded together. */
 #ifndef RVIT_CLI_NVJPEG_ENGINE_H
 #define RVIT_CLI_NVJPEG_ENGINE_H

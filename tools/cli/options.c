@@ -139,7 +139,7 @@ static const struct option_row option_rows[] = {
     {"dtype", "TYPE", "of the weights: %s (int8)", OPTION_CHOICE(T, dtype, choice_precision, RVIT_PRECISION_INT8, RVIT_PRECISION_FP8),
      .commands = QUANTIZE},
     {"output", "FILE", "the .safetensors file that is written", OPTION_TEXT(T, output), .commands = QUANTIZE},
-    {"calibrate", "PATH", "an image, folder or list of pictures such as the model will see", OPTION_TEXT(T, images), .commands = QUANTIZE},
+    {"calibrate", "PATH", "an image, folder or list of images such as the model will see", OPTION_TEXT(T, images), .commands = QUANTIZE},
     {"inputs", "NAME",
      "the scales of the layers' inputs: %s. row: each row gets its own when the model runs (with fp8 the weights bound them); fixed: those "
      "of the calibration (auto: with fp8 and --calibrate fixed, else row)",
@@ -147,7 +147,8 @@ static const struct option_row option_rows[] = {
     {"against-dtype", "TYPE", "the same for the reference (as --dtype)",
      OPTION_CHOICE(T, against_dtype, choice_precision, RVIT_PRECISION_F32, RVIT_PRECISION_AUTO), .commands = VERIFY,
      .given = GIVEN_AGAINST_DTYPE},
-    {"batch", "N", "images a run, %s (32, with --native 64, or fewer if there are fewer; of frames at most 8, as many as have come)",
+    {"batch", "N",
+     "images a run, %s (32, with --variable-resolution 64, or fewer if there are fewer; of frames at most 8, as many as have come)",
      OPTION_INTEGER(T, batch, 1, 4096), .commands = CLASSIFY},
     {"batch", "N", "images a run, %s (32, or fewer if there are fewer)", OPTION_INTEGER(T, batch, 1, 4096), .commands = VERIFY},
     {"batches", "LIST", "images of a run, ascending, each %s (1,4,16, and on a GPU 64)", OPTION_ASCENDING(T, batches, n_batches, 1, 4096),
@@ -170,22 +171,23 @@ static const struct option_row option_rows[] = {
      OPTION_NUMBERS(T, recipe.mean, 0, 1), .commands = RUNS | QUANTIZE, .given = RECIPE_MEAN},
     {"std", "R,G,B", "what they are divided by then, %s; or one for all (as the model's files say)",
      OPTION_NUMBERS(T, recipe.deviation, 0.001, 1), .commands = RUNS | QUANTIZE, .given = RECIPE_DEVIATION},
-    {"native", NULL,
-     "runs pictures at their own shape, any number of them in a batch without padding, instead of at one size: as many patches each as "
+    {"variable-resolution", NULL,
+     "runs images at their own shape, any number of them in a batch without padding, instead of at one size: as many patches each as "
      "--max-patches says, else at their own size",
-     OPTION_FLAG(T, native), .commands = CLASSIFY},
-    {"max-tokens", "N", "with --native: tokens of a batch, %s, at which it closes; no picture may have more (16384)",
+     OPTION_FLAG(T, variable_resolution), .commands = CLASSIFY},
+    {"max-tokens", "N", "with --variable-resolution: tokens of a batch, %s, at which it closes; no image may have more (16384)",
      OPTION_INTEGER(T, max_tokens, 1, 1 << 24), .commands = CLASSIFY},
     {"max-patches", "N",
-     "with --native: brings every picture to at most so many patches, as NaFlex does it, %s (as the model's files say; else pictures keep "
+     "with --variable-resolution: brings every image to at most so many patches, as NaFlex does it, %s (as the model's files say; else "
+     "images keep "
      "their size, rounded up to whole patches)",
      OPTION_INTEGER(T, max_patches, 1, 1 << 20), .commands = CLASSIFY},
     {"prepare", "NAME",
-     "where pictures are resized and normalised: %s (auto: on a GPU there, in the same dispatch, else by threads of the host); the values "
+     "where images are resized and normalised: %s (auto: on a GPU there, in the same dispatch, else by threads of the host); the values "
      "are the same",
      OPTION_CHOICE(T, prepare, prepare, PREPARE_AUTO, PREPARE_DEVICE), .commands = CLASSIFY},
     {"timings", NULL,
-     "afterwards decodes all pictures once more without running the model, and runs some again without decoding them: shows the images/s "
+     "afterwards decodes all images once more without running the model, and runs some again without decoding them: shows the images/s "
      "of decoding alone, of everything, and of everything but decoding; where the device prepares them",
      OPTION_FLAG(T, timings), .commands = CLASSIFY},
     {"fast-decode", NULL,
@@ -269,16 +271,16 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "--grid needs --features");
     else if (options->json && options->ndjson)
         complain(NULL, "--json or --ndjson, not both");
-    else if (!options->native && (options->max_tokens || options->max_patches))
-        complain(NULL, "--max-tokens and --max-patches need --native");
-    else if (options->native && (options->tiles || options->grid || options->recipe.fit || options->recipe.crop > 0))
-        complain(NULL, "--native runs pictures at their own shape: it excludes --tiles, --grid, --fit and --crop");
-    else if (options->native && options->prune.policy.type == RVIT_PRUNE_MASK)
-        complain(NULL, "--native takes every policy but mask, whose file is for one grid of patches");
-    else if (options->native && options->prepare == PREPARE_HOST)
-        complain(NULL, "--native prepares pictures on the device: it excludes --prepare host");
+    else if (!options->variable_resolution && (options->max_tokens || options->max_patches))
+        complain(NULL, "--max-tokens and --max-patches need --variable-resolution");
+    else if (options->variable_resolution && (options->tiles || options->grid || options->recipe.fit || options->recipe.crop > 0))
+        complain(NULL, "--variable-resolution runs images at their own shape: it excludes --tiles, --grid, --fit and --crop");
+    else if (options->variable_resolution && options->prune.policy.type == RVIT_PRUNE_MASK)
+        complain(NULL, "--variable-resolution takes every policy but mask, whose file is for one grid of patches");
+    else if (options->variable_resolution && options->prepare == PREPARE_HOST)
+        complain(NULL, "--variable-resolution prepares images on the device: it excludes --prepare host");
     else if (options->timings && options->prepare == PREPARE_HOST)
-        complain(NULL, "--timings is of pictures that the device prepares: it excludes --prepare host");
+        complain(NULL, "--timings is of images that the device prepares: it excludes --prepare host");
     else if (options->text_tensor && !options->text_embeddings)
         complain(NULL, "--text-tensor needs --text-embeddings");
     else if (options->decoder == DECODER_NVJPEG && options->fast_decode)
@@ -342,7 +344,7 @@ enum option_result options_parse(const struct option_command *command, bool has_
     const enum option_result result = option_table_parse(&table, command, argc, argv, out, &first);
     if (result != OPTION_PARSED)
         return result;
-    prune_settle_policy(&out->prune, out->given);
+    prune_resolve_policy(&out->prune, out->given);
     if (!check_together(command->bit, out) || (out->shard_text && !shard_parse(out->shard_text, &out->shard)))
         return OPTION_REFUSED;
     out->against_given = out->given & GIVEN_AGAINST;

@@ -44,13 +44,13 @@ struct options {
     struct video video; /* on standard input; format VIDEO_NONE: the images are files */
     int decoder;        /* enum decoder */
     bool json, ndjson, quiet, tensors, grid, fast_decode;
-    bool native, timings;
+    bool variable_resolution, timings;
     int32_t max_tokens, max_patches; /* 0: not given */
     int prepare;
     int inputs; /* of quantize: their scales */
 };
 
-/* Where pictures are resized. */
+/* Where images are resized. */
 enum { PREPARE_AUTO, PREPARE_HOST, PREPARE_DEVICE };
 enum { INPUTS_AUTO, INPUTS_ROW, INPUTS_FIXED };
 

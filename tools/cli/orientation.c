@@ -58,7 +58,7 @@ static int orientation_at(const struct tiff *tiff, uint32_t type, size_t at)
     return UPRIGHT;
 }
 
-/* The tag in the first directory, which is the whole picture's; the second is the thumbnail's. */
+/* The tag in the first directory, which is the whole image's; the second is the thumbnail's. */
 static int orientation_of_directory(const struct tiff *tiff)
 {
     enum { ENTRY = 12 };
@@ -136,28 +136,28 @@ bool orientation_swaps(int orientation)
     return orientation >= 5;
 }
 
-bool orientation_apply(int orientation, struct image *picture, struct image_error *error)
+bool orientation_apply(int orientation, struct image *image, struct image_error *error)
 {
-    /* Where the upright picture's next pixel of a line, and its next line, lie in the one that is there. */
-    const int64_t width = picture->width, height = picture->height;
+    /* Where the upright image's next pixel of a line, and its next line, lie in the one that is there. */
+    const int64_t width = image->width, height = image->height;
     const bool swaps = orientation_swaps(orientation);
     const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
     const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
     struct image out;
     if (orientation == UPRIGHT)
         return true;
-    if (!image_create(swaps ? picture->height : picture->width, swaps ? picture->width : picture->height, &out, error))
+    if (!image_create(swaps ? image->height : image->width, swaps ? image->width : image->height, &out, error))
         return false;
     const int64_t across = (from_right ? -1 : 1) * 3, down = (from_bottom ? -1 : 1) * width * 3;
     const int64_t step = swaps ? down : across, line_step = swaps ? across : down;
-    const uint8_t *line = picture->pixels + 3 * ((from_bottom ? height - 1 : 0) * width + (from_right ? width - 1 : 0));
+    const uint8_t *line = image->pixels + 3 * ((from_bottom ? height - 1 : 0) * width + (from_right ? width - 1 : 0));
     uint8_t *to = out.pixels;
     for (int32_t y = 0; y < out.height; y++, line += line_step) {
         const uint8_t *from = line;
         for (int32_t x = 0; x < out.width; x++, from += step, to += 3)
             memcpy(to, from, 3);
     }
-    image_free(picture);
-    *picture = out;
+    image_free(image);
+    *image = out;
     return true;
 }

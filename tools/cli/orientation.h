@@ -14,7 +14,7 @@ int orientation_of_metadata(const uint8_t *exif, size_t exif_size, const uint8_t
 
 /* Whether lines become columns. */
 bool orientation_swaps(int orientation);
-/* Turns the picture upright. It is unchanged on failure: out of memory. */
-bool orientation_apply(int orientation, struct image *picture, struct image_error *error);
+/* Turns the image upright. It is unchanged on failure: out of memory. */
+bool orientation_apply(int orientation, struct image *image, struct image_error *error);
 
 #endif

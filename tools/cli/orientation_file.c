@@ -156,7 +156,7 @@ static void read_text(struct metadata *self, const char *chunk, const uint8_t *d
                                                     : NULL;
     if (!part)
         return;
-    if (part == &self->exif && !is_plain) { /* Pillow cannot read it there, and leaves the picture as it is */
+    if (part == &self->exif && !is_plain) { /* Pillow cannot read it there, and leaves the image as it is */
         set(part, (const uint8_t *)exif, sizeof exif, NULL);
         return;
     }
@@ -206,7 +206,7 @@ static void read_profile(struct metadata *self)
             continue;
         }
         const int high = digit(*at), low = end - at > 1 ? digit(at[1]) : -1;
-        if (high < 0 || low < 0) { /* damaged: the picture stays as it is, whatever XMP says */
+        if (high < 0 || low < 0) { /* damaged: the image stays as it is, whatever XMP says */
             bytes[0] = 0;
             n = 1;
             break;
@@ -231,7 +231,7 @@ int orientation_of_png(const uint8_t *data, size_t size)
         is_animated |= memcmp(chunk, "acTL", 4) == 0;
         has_pixels |= memcmp(chunk, "IDAT", 4) == 0;
         if (is_animated && has_pixels && memcmp(chunk, "fcTL", 4) == 0)
-            break; /* what follows is of the second picture */
+            break; /* what follows is of the second image */
         if (memcmp(chunk, "eXIf", 4) == 0) {
             /* Of a file's own "Exif" one is passed over: a second makes it damaged. */
             const bool is_damaged = length >= 12 && memcmp(body, "Exif\0\0Exif\0", 12) == 0;

@@ -57,7 +57,7 @@ static int32_t *make_axis(int32_t n_pixels, int64_t full, int64_t start, int32_t
     return out;
 }
 
-/* A picture with its patches. */
+/* An image with its patches. */
 struct canvas {
     const struct overlay *overlay;
     struct image image;
@@ -107,14 +107,14 @@ static int32_t scaled(int32_t edge, double scale)
 
 static bool make_canvas(const struct overlay *overlay, struct canvas *out, struct image_error *error)
 {
-    const struct image *picture = overlay->picture;
-    const int32_t longer = picture->width > picture->height ? picture->width : picture->height;
+    const struct image *image = overlay->image;
+    const int32_t longer = image->width > image->height ? image->width : image->height;
     const double scale = longer > MOST_SIZE ? (double)MOST_SIZE / longer : longer < LEAST_SIZE ? rint((double)LEAST_SIZE / longer) : 1;
     const struct resize how = {
-        .filter = RESIZE_BICUBIC, .sums = RESIZE_PILLOW, .width = scaled(picture->width, scale), .height = scaled(picture->height, scale)};
+        .filter = RESIZE_BICUBIC, .sums = RESIZE_PILLOW, .width = scaled(image->width, scale), .height = scaled(image->height, scale)};
     *out = (struct canvas){.overlay = overlay};
     if (!image_create((int32_t)how.width, (int32_t)how.height, &out->image, error) ||
-        !resize_window(image_whole(picture), &how, &out->image, error))
+        !resize_window(image_whole(image), &how, &out->image, error))
         return false;
     const struct preprocess_geometry *plan = &overlay->geometry;
     const double patch = (double)overlay->patch_size * (double)how.width / (double)plan->width;

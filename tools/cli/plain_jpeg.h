@@ -9,7 +9,7 @@
 struct plain_jpeg {
     int32_t width, height; /* of the pixels as they lie in the file */
     bool is_grey;          /* else three colours */
-    size_t size;           /* bytes up to and with the end marker; cameras let other pictures follow */
+    size_t size;           /* bytes up to and with the end marker; cameras let other images follow */
 };
 
 /* Whether the file is whole, of 8-bit samples, Huffman coded, baseline or progressive, grey or YCbCr in a usual subsampling, its restart

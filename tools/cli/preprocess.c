@@ -27,7 +27,7 @@ static int64_t offset_of(enum preprocess_like like, int64_t full, int64_t crop)
     return half + (like == PREPROCESS_TIMM && is_odd && half % 2 ? 1 : 0);
 }
 
-/* Both edges divided by the same number. longest: the picture fits into the size, else it covers it. */
+/* Both edges divided by the same number. longest: the image fits into the size, else it covers it. */
 static void keep_ratio(const struct preprocess *recipe, int32_t width, int32_t height, bool longest, struct preprocess_geometry *out)
 {
     const double down = (double)height / recipe->resize_height, across = (double)width / recipe->resize_width;
@@ -69,7 +69,7 @@ static int32_t clamp(int64_t value, int32_t most)
     return (int32_t)(value < 0 ? 0 : value > most ? most : value);
 }
 
-/* Draws the resized picture into out, from where it begins to where it ends. */
+/* Draws the resized image into out, from where it begins to where it ends. */
 static bool place(struct image_view source, const struct preprocess *recipe, struct preprocess_geometry plan, const struct image *out,
                   struct image_error *error)
 {
@@ -119,8 +119,8 @@ static bool prepare_float(struct image_view source, const struct preprocess *rec
     return ok;
 }
 
-bool preprocess_picture(struct image_view source, const struct preprocess *recipe, bool whole, float *out, struct image *view,
-                        struct image_error *error)
+bool preprocess_image(struct image_view source, const struct preprocess *recipe, bool whole, float *out, struct image *view,
+                      struct image_error *error)
 {
     return preprocess_planned(source, recipe, preprocess_geometry_of(recipe, source.width, source.height, whole), out, view, error);
 }

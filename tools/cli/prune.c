@@ -48,7 +48,7 @@ void prune_init(struct prune *out, rvit_prune_type type)
     out->desc.type = type;
 }
 
-void prune_settle_policy(struct prune *self, int given)
+void prune_resolve_policy(struct prune *self, int given)
 {
     self->policy = (rvit_prune_info)RVIT_PRUNE_INFO_INIT;
     if (rvit_prune_list(self->index, &self->policy) == RVIT_OK)
@@ -88,7 +88,7 @@ bool prune_check(const struct prune *self)
     return false;
 }
 
-void prune_settle(struct prune *self, const rvit_model_info *model)
+void prune_resolve(struct prune *self, const rvit_model_info *model)
 {
     const rvit_prune_info *policy = &self->policy;
     rvit_prune_desc *desc = &self->desc;

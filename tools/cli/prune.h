@@ -34,11 +34,11 @@ double prune_default(const struct prune_parameter *parameter, const rvit_prune_i
 const char *prune_name(int index);
 void prune_init(struct prune *out, rvit_prune_type type);
 /* Call after parsing: selects the policy at self->index. given: rvit_prune_parameter bits of the options, and more. */
-void prune_settle_policy(struct prune *self, int given);
+void prune_resolve_policy(struct prune *self, int given);
 /* Checks that the policy has the parameters it needs, and no other. Prints a message on failure. */
 bool prune_check(const struct prune *self);
 /* Completes the description for a model: parameters that depend on it and were not given get the policy's default. */
-void prune_settle(struct prune *self, const rvit_model_info *model);
+void prune_resolve(struct prune *self, const rvit_model_info *model);
 
 /* "l2, keep 0.5, block 3": describes a completed policy. */
 void prune_describe(const struct prune *self, char *out, size_t out_size);

@@ -7,7 +7,7 @@
 #include "command_list.h"
 #include "quantize_parts.h"
 
-/* Layers whose product has a larger error on the calibration pictures, or without them whose weight has, are spared. Rounding alone costs
+/* Layers whose product has a larger error on the calibration images, or without them whose weight has, are spared. Rounding alone costs
    0.01 to 0.02 in int8 and 0.04 in fp8. */
 #define MOST_ERROR 0.1
 

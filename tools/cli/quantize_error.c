@@ -6,7 +6,7 @@
 
 #include "core/base/quantized.h"
 
-/* Other pictures may have larger values. To e4m3, whose precision does not depend on the scale, room for them costs nothing; to int8 it
+/* Other images may have larger values. To e4m3, whose precision does not depend on the scale, room for them costs nothing; to int8 it
    costs as many steps. */
 #define ROOM 2.0f
 

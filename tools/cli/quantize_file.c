@@ -222,7 +222,7 @@ static int write_beside(const char *path, const json_t *json, struct output_file
     return EXIT_OK;
 }
 
-/* What the model's files say of pictures goes where the new folder has no such file. All files are written before the first gets its name,
+/* What the model's files say of images goes where the new folder has no such file. All files are written before the first gets its name,
    the model's the last. */
 static int write_all(struct quantize *self, json_t *config, bool config_is_file, json_t *header)
 {

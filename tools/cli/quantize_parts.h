@@ -20,7 +20,7 @@ struct quantize_layer {
     double weight_error; /* root mean square, relative */
     const char *spared;  /* why it stays as it is; NULL: it gets 8 bits */
     struct quantize_input *input;
-    double squares, squares_of_errors; /* of the product on the calibration pictures */
+    double squares, squares_of_errors; /* of the product on the calibration images */
 };
 
 /* What goes into a layer of a block. */
@@ -43,7 +43,7 @@ struct quantize {
     int32_t n_layers;
     struct quantize_input *inputs; /* [4 * depth] */
     struct output_file output;
-    int64_t n_images, n_failed; /* of calibration: pictures that were computed, that could not be read */
+    int64_t n_images, n_failed; /* of calibration: images that were computed, that could not be read */
 };
 
 /* quantize_error.c. The scale of all rows of a layer's input. */
@@ -53,10 +53,10 @@ float quantize_fixed_scale(const struct quantize *self, const struct quantize_in
 void quantize_round_weight(const struct quantize *self, struct quantize_layer *layer);
 /* Compares products of sampled inputs, computed in float64, with those of the bytes. Returns an exit code. */
 int quantize_compare_products(const struct quantize *self, struct quantize_layer *layer);
-/* Of the layer's product on the calibration pictures: root mean square, relative. */
+/* Of the layer's product on the calibration images: root mean square, relative. */
 double quantize_product_error(const struct quantize_layer *layer);
 
-/* Runs the model in float32 on the pictures of --calibrate. These print a message on failure and return an exit code. */
+/* Runs the model in float32 on the images of --calibrate. These print a message on failure and return an exit code. */
 int quantize_calibrate(struct quantize *self);
 int quantize_write(struct quantize *self);
 /* Returns the exit code of the command. */

@@ -72,10 +72,10 @@ static void print_text(const struct quantize *self, const struct quantize_layer 
     print_line("model    ", self->options->model);
     print_line("written  ", path);
     printf("dtype    %s, inputs with a scale %s\n", self->dtype == RVIT_I8 ? "int8" : "fp8",
-           self->fixed                ? "from the calibration pictures"
+           self->fixed                ? "from the calibration images"
            : self->dtype == RVIT_E4M3 ? "that the weights allow"
                                       : "for each row");
-    printf("pictures %lld\n", (long long)self->n_images);
+    printf("images   %lld\n", (long long)self->n_images);
     printf("layers   %d, %d of them spared\n\n", (int)self->n_layers, (int)n_spared(self));
     puts("errors are root mean squares, relative; outlier: the largest channel of the input over the median one");
     printf("%-5s %-5s %8s %8s %8s %8s  %s\n", "block", "layer", "weight", "input", "outlier", "product", "tensor");

@@ -1,4 +1,4 @@
-/* The best classes of a picture. */
+/* The best classes of an image. */
 #ifndef RVIT_CLI_RANK_H
 #define RVIT_CLI_RANK_H
 

@@ -1,4 +1,4 @@
-/* How a model's pictures are prepared: what the command line says, else what is known of the model. */
+/* How a model's images are prepared: what the command line says, else what is known of the model. */
 #ifndef RVIT_CLI_RECIPE_H
 #define RVIT_CLI_RECIPE_H
 
@@ -15,10 +15,10 @@ struct recipe_options {
 /* Which of the colours were given; OR of these. */
 enum { RECIPE_MEAN = 1 << 19, RECIPE_DEVIATION = 1 << 20 };
 
-/* Takes what was not given from what is known of the model. EXIT_FILE, with a message: nothing tells it, or pictures are to be prepared in
+/* Takes what was not given from what is known of the model. EXIT_FILE, with a message: nothing tells it, or images are to be prepared in
    a way that is not this tool's. */
-int recipe_settle(const struct recipe_options *given, int which, const rvit_checkpoint *checkpoint, const rvit_model_info *info,
-                  const char *model, struct preprocess *out);
+int recipe_resolve(const struct recipe_options *given, int which, const rvit_checkpoint *checkpoint, const rvit_model_info *info,
+                   const char *model, struct preprocess *out);
 
 /* Where a fact about the model comes from, or what it says; "" where nothing tells it. */
 const char *recipe_origin(const rvit_checkpoint *checkpoint, const char *fact);

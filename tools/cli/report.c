@@ -60,10 +60,10 @@ static void print_prologue(const struct report *self, const struct inputs *input
     }
     print_line("device  ", self->engine->name);
     print_line("prune   ", prune);
-    if (self->options->native && self->max_patches > 0)
-        printf("native  batches of at most %d tokens; pictures of at most %d patches\n", self->max_tokens, self->max_patches);
-    else if (self->options->native)
-        printf("native  batches of at most %d tokens; pictures at their own size\n", self->max_tokens);
+    if (self->options->variable_resolution && self->max_patches > 0)
+        printf("batches at most %d tokens, images at most %d patches\n", self->max_tokens, self->max_patches);
+    else if (self->options->variable_resolution)
+        printf("batches at most %d tokens, images at their own size\n", self->max_tokens);
     if (inputs->shard.n > 0)
         printf("shard   %d/%d of %lld images\n", inputs->shard.index, inputs->shard.n, (long long)inputs->total);
     const rvit_memory_info *memory = &self->engine->memory;
@@ -99,8 +99,8 @@ static json_t *json_prologue(const struct report *self, const struct inputs *inp
                             json_pack("{s:o, s:i, s:s, s:o, s:o}", "file", json_text(self->texts->path), "n", self->texts->n_texts,
                                       "scores", zero_shot_scores_name(self->texts), "scale", json_number(self->texts->scale), "bias",
                                       json_number(self->texts->bias)));
-    if (self->options->native)
-        json_object_set_new(object, "native",
+    if (self->options->variable_resolution)
+        json_object_set_new(object, "variable_resolution",
                             json_pack("{s:i, s:o}", "max_tokens", self->max_tokens, "max_patches",
                                       self->max_patches > 0 ? json_integer(self->max_patches) : json_null()));
     json_object_update_new(object, prune_to_json(self->prune));
@@ -118,7 +118,7 @@ static void print_json_prologue(const struct report *self, const struct inputs *
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
                   const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, const struct inputs *inputs, int32_t batch,
-                  const struct picture_plan *plan)
+                  const struct image_plan *plan)
 {
     const int32_t n_classes = texts ? texts->n_texts : engine->model_info.n_classes;
     *self = (struct report){.options = options,
@@ -269,8 +269,8 @@ static json_t *json_decoder(struct nvjpeg *nvjpeg)
 {
     const struct nvjpeg_counts counts = nvjpeg_count(nvjpeg);
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "library", nvjpeg_name(nvjpeg), "engines",
-                     (json_int_t)counts.pictures[NVJPEG_BY_ENGINE], "kernels", (json_int_t)counts.pictures[NVJPEG_BY_KERNELS], "others",
-                     (json_int_t)counts.pictures[NVJPEG_BY_OTHERS], "failures", (json_int_t)counts.n_failures, "first_failure",
+                     (json_int_t)counts.images[NVJPEG_BY_ENGINE], "kernels", (json_int_t)counts.images[NVJPEG_BY_KERNELS], "others",
+                     (json_int_t)counts.images[NVJPEG_BY_OTHERS], "failures", (json_int_t)counts.n_failures, "first_failure",
                      counts.n_failures ? json_text(counts.first_failure) : json_null());
 }
 
@@ -327,9 +327,9 @@ void report_flush(const struct report *self)
 static void print_decoder(struct nvjpeg *nvjpeg)
 {
     const struct nvjpeg_counts counts = nvjpeg_count(nvjpeg);
-    const long long engines = counts.pictures[NVJPEG_BY_ENGINE], kernels = counts.pictures[NVJPEG_BY_KERNELS];
+    const long long engines = counts.images[NVJPEG_BY_ENGINE], kernels = counts.images[NVJPEG_BY_KERNELS];
     printf("decoder      %s: %lld file%s, %lld by the GPU's JPEG engines; by the processor: %lld\n", nvjpeg_name(nvjpeg), engines + kernels,
-           engines + kernels == 1 ? "" : "s", engines, (long long)counts.pictures[NVJPEG_BY_OTHERS]);
+           engines + kernels == 1 ? "" : "s", engines, (long long)counts.images[NVJPEG_BY_OTHERS]);
     if (counts.n_failures > 0)
         printf("             nvJPEG failed on %lld of these, first with \"%s\"\n", (long long)counts.n_failures, counts.first_failure);
 }
@@ -358,7 +358,7 @@ static void print_epilogue(const struct report *self, const struct inputs *input
     if (inputs->n_failures > 0)
         printf("failed       %d, which the messages name\n", inputs->n_failures);
     if (inputs->left_out.n > 0)
-        printf("left out     %d of what the folders hold: no pictures\n", inputs->left_out.n);
+        printf("left out     %d of what the folders hold: no images\n", inputs->left_out.n);
     if (self->decoded_per_second > 0)
         printf("timings      %.1f images/s of decoding alone, %.1f of everything, %.1f without decoding\n", self->decoded_per_second,
                n / elapsed_of(self), self->undecoded_per_second);

@@ -6,7 +6,7 @@
 #include "engine.h"
 #include "inputs.h"
 #include "labels.h"
-#include "pictures.h"
+#include "image_plan.h"
 #include "zero_shot.h"
 
 struct report {
@@ -51,7 +51,7 @@ struct report_image {
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
                   const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, const struct inputs *inputs, int32_t batch,
-                  const struct picture_plan *plan);
+                  const struct image_plan *plan);
 /* inputs: its failures up to the image are printed too where each has a line. */
 void report_add(struct report *self, const struct inputs *inputs, const struct report_image *image);
 /* After a batch: what was printed reaches its reader. */

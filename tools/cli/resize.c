@@ -39,7 +39,7 @@ static bool taps_create(const rvit_resize_axis *axis, int64_t start, int32_t n_o
     const size_t n = (size_t)n_outputs, n_weights = n * (size_t)capacity;
     *out = (struct taps){.n_outputs = n_outputs, .capacity = capacity};
     if (bits == TORCH_BITS && axis->full_size > RVIT_RESIZE_LONGEST_TORCH_AXIS)
-        return image_fail(error, "the picture is too thin: resized it would be %lld pixels long", (long long)axis->full_size);
+        return image_fail(error, "the image is too thin: resized it would be %lld pixels long", (long long)axis->full_size);
     out->first = calloc(n, sizeof *out->first);
     out->count = calloc(n, sizeof *out->count);
     out->weights = bits == REAL ? NULL : calloc(n_weights, sizeof *out->weights);

@@ -9,13 +9,13 @@ enum resize_filter { RESIZE_BILINEAR, RESIZE_BICUBIC };
 /* Whose sums. Both keep 8 bits between the two passes. */
 enum resize_sums {
     RESIZE_PILLOW, /* Pillow 13: weights of 22 fraction bits; the vertical pass comes first where it shrinks by far more lines. Up to
-                      version 12 the horizontal one always came first, which changes values of tall pictures. */
+                      version 12 the horizontal one always came first, which changes values of tall images. */
     RESIZE_TORCH /* PyTorch's for 8-bit tensors on the CPU: weights of 16 bits in all, the horizontal pass first. Bilinear ones differ on a
                     processor without AVX2 and on a GPU. */
 };
 
-/* A picture is resized to width x height, of which the window at (left, top) is wanted. Nothing outside the window is computed, so a thin
-   picture that would become huge costs nothing. */
+/* An image is resized to width x height, of which the window at (left, top) is wanted. Nothing outside the window is computed, so a thin
+   image that would become huge costs nothing. */
 struct resize {
     enum resize_filter filter;
     enum resize_sums sums;

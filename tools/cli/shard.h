@@ -1,4 +1,4 @@
-/* The part of a run's images that one of several processes answers: every n-th, so that pictures that lie side by side, and are often
+/* The part of a run's images that one of several processes answers: every n-th, so that images that lie side by side, and are often
    alike, are spread, and the place of an image says whose it is. */
 #ifndef RVIT_CLI_SHARD_H
 #define RVIT_CLI_SHARD_H

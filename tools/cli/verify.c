@@ -181,7 +181,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     const struct options *options = self->options;
     int code = open_engines(self, checkpoint);
     if (code == EXIT_OK && options->n_paths)
-        code = recipe_settle(&options->recipe, options->given, checkpoint, &self->a.model_info, options->model, &self->recipe);
+        code = recipe_resolve(&options->recipe, options->given, checkpoint, &self->a.model_info, options->model, &self->recipe);
     if (code == EXIT_OK && options->n_paths)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, NULL, options->tiles, options->limit, &self->inputs);
     if (code == EXIT_OK)

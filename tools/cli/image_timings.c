@@ -7,24 +7,24 @@
 
 #define LEAST_SECONDS 1.0
 
-/* The same threads and the same memory, from the first picture on. */
+/* The same threads and the same memory, from the first image on. */
 static int open_again(struct classify *self)
 {
-    picture_queue_destroy(self->queue);
-    return picture_queue_create(&self->inputs, &self->plan, self->sessions, CLASSIFY_SESSIONS, self->options->threads, true, false,
-                                &self->queue);
+    image_queue_destroy(self->queue);
+    return image_queue_create(&self->inputs, &self->plan, self->sessions, CLASSIFY_SESSIONS, self->options->threads, true, false,
+                              &self->queue);
 }
 
 static int measure_decoding(struct classify *self)
 {
-    struct picture_batch *batch;
+    struct image_batch *batch;
     int64_t n = 0;
     const double begin = now();
     int code = open_again(self);
-    while (code == EXIT_OK && picture_queue_next(self->queue, true, &batch) == INPUT_READY) {
+    while (code == EXIT_OK && image_queue_next(self->queue, true, &batch) == INPUT_READY) {
         for (int32_t i = 0; i < batch->n_items; i++)
             n += !batch->items[i].work.is_bad;
-        picture_queue_release(self->queue, batch);
+        image_queue_release(self->queue, batch);
     }
     self->report.decoded_per_second = (double)n / (now() - begin);
     return code;
@@ -33,7 +33,7 @@ static int measure_decoding(struct classify *self)
 /* Batches that were decoded once. */
 struct decoded {
     rvit_session *session;
-    rvit_image *pictures;
+    rvit_image *images;
     int32_t n;
 };
 
@@ -56,7 +56,7 @@ static int run_decoded(struct classify *self, const struct decoded *batches, int
             continue;
         rvit_run_args run = RVIT_RUN_ARGS_INIT;
         run.n_images = batch->n;
-        run.pictures = batch->pictures;
+        run.pictures = batch->images;
         status = rvit_session_enqueue(batch->session, &run);
         n_pending++;
         n += batch->n;
@@ -68,24 +68,24 @@ static int run_decoded(struct classify *self, const struct decoded *batches, int
 static int measure_the_rest(struct classify *self)
 {
     struct decoded batches[CLASSIFY_SESSIONS];
-    struct picture_batch *batch;
+    struct image_batch *batch;
     int32_t n = 0;
     int code = open_again(self);
-    while (code == EXIT_OK && n < CLASSIFY_SESSIONS && picture_queue_next(self->queue, true, &batch) == INPUT_READY) {
-        rvit_image *pictures = allocate((size_t)self->plan.max_images, sizeof *pictures);
-        if (!pictures)
+    while (code == EXIT_OK && n < CLASSIFY_SESSIONS && image_queue_next(self->queue, true, &batch) == INPUT_READY) {
+        rvit_image *images = allocate((size_t)self->plan.max_images, sizeof *images);
+        if (!images)
             code = EXIT_FAULT;
         else
-            batches[n++] = (struct decoded){batch->session, pictures, picture_batch_images(batch, pictures)};
+            batches[n++] = (struct decoded){batch->session, images, image_batch_images(batch, images)};
     }
     if (code == EXIT_OK)
         code = run_decoded(self, batches, n);
     for (int32_t i = 0; i < n; i++)
-        free(batches[i].pictures);
+        free(batches[i].images);
     return code;
 }
 
-int picture_timings_measure(struct classify *self)
+int image_timings_measure(struct classify *self)
 {
     int code = measure_decoding(self);
     if (code == EXIT_OK)

@@ -1,8 +1,8 @@
-#include "pictures.h"
+#include "image_plan.h"
 
 #include <stdio.h>
 
-#define MEMORY_EACH ((int64_t)2 << 20) /* bytes of a picture, on average: 900 x 776 pixels */
+#define MEMORY_EACH ((int64_t)2 << 20) /* bytes of an image, on average: 900 x 776 pixels */
 #define LEAST_MEMORY ((int64_t)24 << 20)
 #define MOST_MEMORY ((int64_t)256 << 20)
 
@@ -13,7 +13,7 @@ static rvit_image_recipe recipe_for_library(const struct preprocess *recipe, int
     rvit_image_recipe out = RVIT_IMAGE_RECIPE_INIT;
     out.fit = fits[recipe->fit];
     out.filter = recipe->filter == RESIZE_BILINEAR ? RVIT_FILTER_BILINEAR : RVIT_FILTER_BICUBIC;
-    /* Float32 is done here; the session's recipe is then of no picture. */
+    /* Float32 is done here; the session's recipe is then of no image. */
     out.processor = recipe->like == PREPROCESS_TIMM ? RVIT_PROCESSOR_TIMM : RVIT_PROCESSOR_HF;
     out.height = recipe->height;
     out.width = recipe->width;
@@ -28,40 +28,40 @@ static rvit_image_recipe recipe_for_library(const struct preprocess *recipe, int
     return out;
 }
 
-void picture_plan_make(const struct preprocess *recipe, const rvit_model_info *info, int32_t max_images, int32_t max_tokens,
-                       int32_t max_patches, struct picture_plan *out)
+void image_plan_make(const struct preprocess *recipe, const rvit_model_info *info, int32_t max_images, int32_t max_tokens,
+                     int32_t max_patches, struct image_plan *out)
 {
-    const bool native = max_tokens > 0;
-    *out = (struct picture_plan){.recipe = recipe,
-                                 .device = recipe_for_library(recipe, max_patches),
-                                 .on_host = recipe->like == PREPROCESS_HF_FLOAT,
-                                 .native = native,
-                                 .patch_size = info->patch_size,
-                                 .n_prefix = info->n_prefix,
-                                 .max_patches = max_patches,
-                                 .max_images = max_images,
-                                 .max_tokens = native ? max_tokens : max_images * info->tokens,
-                                 .model_tokens = info->tokens};
+    const bool variable_resolution = max_tokens > 0;
+    *out = (struct image_plan){.recipe = recipe,
+                               .device = recipe_for_library(recipe, max_patches),
+                               .on_host = recipe->like == PREPROCESS_HF_FLOAT,
+                               .variable_resolution = variable_resolution,
+                               .patch_size = info->patch_size,
+                               .n_prefix = info->n_prefix,
+                               .max_patches = max_patches,
+                               .max_images = max_images,
+                               .max_tokens = variable_resolution ? max_tokens : max_images * info->tokens,
+                               .model_tokens = info->tokens};
     /* Two of the largest inputs fit in, as planes of float32: what is too large to lie here becomes one. */
-    const int64_t patches = native ? max_tokens : (int64_t)recipe->height * recipe->width / info->patch_size / info->patch_size + 1;
+    const int64_t patches =
+        variable_resolution ? max_tokens : (int64_t)recipe->height * recipe->width / info->patch_size / info->patch_size + 1;
     const int64_t planes = 2 * (patches * info->patch_size * info->patch_size * 12 + (1 << 16));
     out->memory = max_images * MEMORY_EACH;
     out->memory = out->memory < LEAST_MEMORY ? LEAST_MEMORY : out->memory > MOST_MEMORY ? MOST_MEMORY : out->memory;
     out->memory = out->memory < planes ? planes : out->memory;
 }
 
-int64_t picture_plan_region(const struct picture_plan *self)
+int64_t image_plan_bytes(const struct image_plan *self)
 {
     return rvit_images_table_size(self->max_images) + self->memory;
 }
 
-bool picture_target_of(const struct picture_plan *self, int32_t width, int32_t height, struct picture_target *out,
-                       struct image_error *error)
+bool image_target_of(const struct image_plan *self, int32_t width, int32_t height, struct image_target *out, struct image_error *error)
 {
     const int32_t patch = self->patch_size;
     int32_t grid[2] = {self->recipe->height / patch, self->recipe->width / patch};
-    if (!self->native) {
-        *out = (struct picture_target){grid[0], grid[1], self->model_tokens};
+    if (!self->variable_resolution) {
+        *out = (struct image_target){grid[0], grid[1], self->model_tokens};
         return true;
     }
     if (self->max_patches > 0 && rvit_naflex_grid(height, width, patch, self->max_patches, grid) != RVIT_OK)
@@ -75,28 +75,27 @@ bool picture_target_of(const struct picture_plan *self, int32_t width, int32_t h
         return image_fail(error,
                           "%d x %d pixels are %d x %d patches and %lld tokens, more than the %d of --max-tokens; --max-patches resizes it",
                           width, height, grid[0], grid[1], (long long)tokens, self->max_tokens);
-    *out = (struct picture_target){grid[0], grid[1], (int32_t)tokens};
+    *out = (struct image_target){grid[0], grid[1], (int32_t)tokens};
     return true;
 }
 
-rvit_image picture_for_run(const struct picture_plan *self, int32_t width, int32_t height, rvit_image_format format,
-                           struct picture_target target)
+rvit_image image_for_run(const struct image_plan *self, int32_t width, int32_t height, rvit_image_format format, struct image_target target)
 {
     rvit_image out = RVIT_IMAGE_INIT;
     out.width = width;
     out.height = height;
     out.format = format;
-    if (self->native) {
+    if (self->variable_resolution) {
         out.target_width = target.columns * self->patch_size;
         out.target_height = target.lines * self->patch_size;
     }
     return out;
 }
 
-int64_t picture_size(const rvit_image *picture)
+int64_t image_bytes(const rvit_image *image)
 {
-    const int64_t width = picture->width, height = picture->height, n = width * height;
-    switch (picture->format) {
+    const int64_t width = image->width, height = image->height, n = width * height;
+    switch (image->format) {
     case RVIT_IMAGE_GRAY8:
         return n;
     case RVIT_IMAGE_NV12:
@@ -108,12 +107,12 @@ int64_t picture_size(const rvit_image *picture)
     }
 }
 
-int64_t picture_weights(const struct picture_plan *self, const rvit_image *picture)
+int64_t image_weight_bytes(const struct image_plan *self, const rvit_image *image)
 {
     rvit_images_args args = RVIT_IMAGES_ARGS_INIT;
     int64_t empty = 0, whole = 0;
     args.recipe = &self->device;
-    args.images = picture;
+    args.images = image;
     args.max_images = 1;
     args.max_rows = INT32_MAX / 2;
     args.patch_size = self->patch_size;
@@ -122,25 +121,25 @@ int64_t picture_weights(const struct picture_plan *self, const rvit_image *pictu
     args.n_images = 1;
     if (rvit_images_write(&args, NULL, 0, &whole) != RVIT_OK)
         return -1;
-    return whole - empty - picture_size(picture);
+    return whole - empty - image_bytes(image);
 }
 
-bool picture_prepare(const struct picture_plan *self, struct image_view source, bool whole, struct picture_target target, float *out,
-                     struct image_error *error)
+bool image_prepare(const struct image_plan *self, struct image_view source, bool whole, struct image_target target, float *out,
+                   struct image_error *error)
 {
     struct preprocess recipe = *self->recipe;
-    if (self->native) {
+    if (self->variable_resolution) {
         recipe.fit = PREPROCESS_SQUASH;
         recipe.height = recipe.resize_height = target.lines * self->patch_size;
         recipe.width = recipe.resize_width = target.columns * self->patch_size;
     }
-    return preprocess_picture(source, &recipe, whole, out, NULL, error);
+    return preprocess_image(source, &recipe, whole, out, NULL, error);
 }
 
-struct preprocess_geometry picture_geometry(const struct picture_plan *self, int32_t width, int32_t height, bool whole,
-                                            struct picture_target target)
+struct preprocess_geometry image_geometry(const struct image_plan *self, int32_t width, int32_t height, bool whole,
+                                          struct image_target target)
 {
-    if (self->native)
+    if (self->variable_resolution)
         return (struct preprocess_geometry){.width = (int64_t)target.columns * self->patch_size,
                                             .height = (int64_t)target.lines * self->patch_size};
     return preprocess_geometry_of(self->recipe, width, height, whole);

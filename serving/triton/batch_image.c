@@ -1,4 +1,4 @@
-#include "picture.h"
+#include "batch_image.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,50 +7,50 @@
 #include "image_file.h"
 
 /* Planes say themselves which target they have. */
-static bool target_of_planes(struct picture *self)
+static bool target_of_planes(struct batch_image *self)
 {
-    const struct picture_plan *plan = self->plan;
+    const struct image_plan *plan = self->plan;
     const int32_t patch = plan->patch_size, lines = self->height / patch, columns = self->width / patch;
-    if (!plan->native) {
-        self->target = (struct picture_target){lines, columns, plan->model_tokens};
+    if (!plan->variable_resolution) {
+        self->target = (struct image_target){lines, columns, plan->model_tokens};
         return true;
     }
-    self->target = (struct picture_target){lines, columns, plan->n_prefix + lines * columns};
+    self->target = (struct image_target){lines, columns, plan->n_prefix + lines * columns};
     if (self->height % patch == 0 && self->width % patch == 0 && (int64_t)lines * columns <= plan->max_patches)
         return true;
     return image_fail(&self->error, "%d x %d pixels, expected multiples of the patch size %d and at most %d patches", self->width,
                       self->height, patch, plan->max_patches);
 }
 
-static void measure(struct picture *self, int32_t width, int32_t height, rvit_image_format format)
+static void measure(struct batch_image *self, int32_t width, int32_t height, rvit_image_format format)
 {
-    self->image = picture_for_run(self->plan, width, height, format, self->target);
-    self->size = picture_size(&self->image);
+    self->image = image_for_run(self->plan, width, height, format, self->target);
+    self->size = image_bytes(&self->image);
 }
 
-bool picture_measure(struct picture *self, bool is_planes, int64_t share)
+bool batch_image_measure(struct batch_image *self, bool is_planes, int64_t share)
 {
-    const struct picture_plan *plan = self->plan;
+    const struct image_plan *plan = self->plan;
     if (is_planes && !target_of_planes(self))
         return false;
-    if (!is_planes && !picture_target_of(plan, self->width, self->height, &self->target, &self->error))
+    if (!is_planes && !image_target_of(plan, self->width, self->height, &self->target, &self->error))
         return false;
     self->weights = 0;
     self->is_prepared = false;
     if (!is_planes) {
         measure(self, self->width, self->height, RVIT_IMAGE_RGB8);
-        self->weights = plan->on_host ? -1 : picture_weights(plan, &self->image);
+        self->weights = plan->on_host ? -1 : image_weight_bytes(plan, &self->image);
         self->is_prepared = self->weights < 0 || self->size + self->weights > share;
         if (!self->is_prepared)
             return true;
         self->weights = 0;
     }
-    measure(self, plan->native ? self->target.columns * plan->patch_size : plan->recipe->width,
-            plan->native ? self->target.lines * plan->patch_size : plan->recipe->height, RVIT_IMAGE_PLANAR_F32);
+    measure(self, plan->variable_resolution ? self->target.columns * plan->patch_size : plan->recipe->width,
+            plan->variable_resolution ? self->target.lines * plan->patch_size : plan->recipe->height, RVIT_IMAGE_PLANAR_F32);
     return true;
 }
 
-static uint8_t *place(const struct picture *self)
+static uint8_t *place(const struct batch_image *self)
 {
     return (uint8_t *)(uintptr_t)self->image.data;
 }
@@ -58,19 +58,19 @@ static uint8_t *place(const struct picture *self)
 /* image_taker: straight into the session's memory. */
 static uint8_t *take(void *user, int32_t width, int32_t height, struct image_error *error)
 {
-    const struct picture *self = user;
+    const struct batch_image *self = user;
     if (width == self->width && height == self->height)
         return place(self);
     snprintf(error->text, sizeof error->text, "%d x %d pixels, but %d x %d in the header", width, height, self->width, self->height);
     return NULL;
 }
 
-static bool prepare(struct picture *self, struct image_view view)
+static bool prepare(struct batch_image *self, struct image_view view)
 {
-    return picture_prepare(self->plan, view, false, self->target, (float *)(void *)place(self), &self->error);
+    return image_prepare(self->plan, view, false, self->target, (float *)(void *)place(self), &self->error);
 }
 
-static bool fill(struct picture *self)
+static bool fill(struct batch_image *self)
 {
     struct image decoded = {0};
     const struct image_taker taker = {take, self};
@@ -87,7 +87,7 @@ static bool fill(struct picture *self)
     return ok;
 }
 
-void picture_fill(struct picture *self)
+void batch_image_fill(struct batch_image *self)
 {
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);

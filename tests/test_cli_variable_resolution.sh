@@ -1,6 +1,6 @@
 #!/bin/bash
-# The command line tool's pictures at native resolution, and resized by the device. CPU only.
-# usage: test_cli_native.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
+# The command line tool's images at variable resolution, and resized by the device. CPU only.
+# usage: test_cli_variable_resolution.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 raw_pixels=$(dirname "$tool")/raw_pixels
 small=$tests/data/reference/model.safetensors # 32 x 56 pixels, patches of 8, a CLS row
@@ -9,7 +9,7 @@ small_run() { expect "$1" classify "$small" "${@:2}" --backend cpu; }
 lines_of() { sed 's/"seconds": .*//; s/"memory".*//' "$folder/out"; }
 logits() { grep -o '"logits": \[[^]]*\]' "$folder/out"; }
 
-# Pictures of many sizes, good and bad.
+# Images of many sizes, good and bad.
 mkdir "$folder/many"
 for i in $(seq 10 29); do
     case $i in
@@ -60,48 +60,48 @@ for prepare in host device; do
     small_run 0 "$cat" "$turned" "$sheet" --prune mask --blocks 1 --mask "$folder/mask" --batch 2 --ndjson --prepare $prepare
     lines_of >"$folder/$prepare"
 done
-cmp -s "$folder/host" "$folder/device" || fail "masks belong to other pictures"
+cmp -s "$folder/host" "$folder/device" || fail "masks belong to other images"
 
-# Native: each picture by itself gives what it gives in a batch.
-native() { small_run "$1" "${@:2}" --native --ndjson; }
+# Native: each image by itself gives what it gives in a batch.
+variable() { small_run "$1" "${@:2}" --variable-resolution --ndjson; }
 for arguments in "--max-patches 30 --max-tokens 70" "--max-patches 30 --max-tokens 70 --prune evit --blocks 1" \
     "--max-patches 30 --max-tokens 70 --prune tome --blocks 0,1" "--max-patches 5 --max-tokens 6 --prune received --blocks 1" \
     "--max-patches 300 --fast-decode" "--max-tokens 9000 --prune l2 --blocks 1"; do
     # shellcheck disable=SC2086
-    native 1 "$folder/many" $arguments
+    variable 1 "$folder/many" $arguments
     logits >"$folder/together"
     cp "$folder/out" "$folder/lines"
     wanted=17
     [ "${arguments/9000/}" = "$arguments" ] || wanted=16 # the sheet has 16,000 patches
-    [ "$(wc -l <"$folder/together")" -eq $wanted ] || fail "$wanted pictures can be used ($what)"
+    [ "$(wc -l <"$folder/together")" -eq $wanted ] || fail "$wanted images can be used ($what)"
     for threads in 1 4; do
         # shellcheck disable=SC2086
-        native 1 "$folder/many" $arguments --threads $threads
+        variable 1 "$folder/many" $arguments --threads $threads
         logits | cmp -s - "$folder/together" || fail "$threads threads give other logits ($what)"
     done
-    for picture in "$cat" "$turned"; do
+    for image in "$cat" "$turned"; do
         # shellcheck disable=SC2086
-        native 0 "$picture" $arguments --batch 64
+        variable 0 "$image" $arguments --batch 64
         line=$(logits)
-        grep -qF -- "$line" "$folder/together" || fail "another picture beside it changes $picture ($what)"
+        grep -qF -- "$line" "$folder/together" || fail "another image beside it changes $image ($what)"
     done
 done
-native 1 "$folder/many" --max-patches 30 --max-tokens 70
-[ "$(grep -o '"file": "[^"]*' "$folder/out" | head -20 | sort -c 2>&1)" = "" ] || fail "pictures are out of order"
-out '^\{"run": .*"native": \{"max_tokens": 70, "max_patches": 30\}'
+variable 1 "$folder/many" --max-patches 30 --max-tokens 70
+[ "$(grep -o '"file": "[^"]*' "$folder/out" | head -20 | sort -c 2>&1)" = "" ] || fail "images are out of order"
+out '^\{"run": .*"variable_resolution": \{"max_tokens": 70, "max_patches": 30\}'
 err "^raggedvit: $folder/many/13.png: broken PNG"
 err "^raggedvit: $folder/many/15.jpg: broken JPEG"
-[ "$(grep -c '"error"' "$folder/out")" -eq 4 ] || fail "three pictures and the summary have errors"
-native 0 "$cat" --max-patches 30 # 451 x 300
+[ "$(grep -c '"error"' "$folder/out")" -eq 4 ] || fail "three images and the summary have errors"
+variable 0 "$cat" --max-patches 30 # 451 x 300
 out '"grid": \[4, 7\]'
-native 0 "$turned" --max-patches 30
+variable 0 "$turned" --max-patches 30
 out '"grid": \[6, 5\]|"grid": \[6, 4\]'
-native 0 "$cat" "$turned" # at their own size
+variable 0 "$cat" "$turned" # at their own size
 out '"grid": \[38, 57\]'
 out '"grid": \[2, 1\]'
 # On the model's own grid it is the model at its own size.
 head -c 10752 "$folder/frames" >"$folder/frame"
-for way in "--native" "--fit squash --crop 1"; do
+for way in "--variable-resolution" "--fit squash --crop 1"; do
     what="a frame of the model's size, $way"
     # shellcheck disable=SC2086
     "$tool" classify "$small" - --backend cpu --size 56x32 --format rgb24 --json $way <"$folder/frame" >"$folder/out" 2>"$folder/err" ||
@@ -113,25 +113,25 @@ for way in "--native" "--fit squash --crop 1"; do
     done; done >"$folder/way${#way}"
 done
 paste "$folder/way8" "$folder/way21" | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5) exit 1} END {if (NR != 6) exit 1}' ||
-    fail "native differs on the model's own grid"
+    fail "variable resolution differs on the model's own grid"
 
 # capacities
-native 1 "$cat" "$turned" --max-tokens 100
+variable 1 "$cat" "$turned" --max-tokens 100
 err "^raggedvit: .*chelsea.png: 451 x 300 pixels are 38 x 57 patches and 2167 tokens, more than the 100 of --max-tokens; --max-patches"
 out '"n_images": 1, .*"exit_code": 1'
-native 4 "$cat" --max-tokens 100
-native 0 "$cat" "$turned" --max-tokens 100 --max-patches 99
-native 2 "$cat" --max-tokens 100 --max-patches 100
-err "pictures of 100 patches, with 1 prefix token, are more than the 100 of --max-tokens"
-for arguments in "--max-tokens 100" "--max-patches 100" "--native --tiles 8" "--native --grid --features $folder/f.npy" \
-    "--native --fit crop" "--native --crop 0.5" "--native --prune mask --mask $folder/mask" "--native --prepare host" \
-    "--timings --prepare host" "--native --max-tokens 0" "--native --max-patches -3" "--prepare cloud" "--timings"; do
+variable 4 "$cat" --max-tokens 100
+variable 0 "$cat" "$turned" --max-tokens 100 --max-patches 99
+variable 2 "$cat" --max-tokens 100 --max-patches 100
+err "images of 100 patches, with 1 prefix token, are more than the 100 of --max-tokens"
+for arguments in "--max-tokens 100" "--max-patches 100" "--variable-resolution --tiles 8" "--variable-resolution --grid --features $folder/f.npy" \
+    "--variable-resolution --fit crop" "--variable-resolution --crop 0.5" "--variable-resolution --prune mask --mask $folder/mask" "--variable-resolution --prepare host" \
+    "--timings --prepare host" "--variable-resolution --max-tokens 0" "--variable-resolution --max-patches -3" "--prepare cloud" "--timings"; do
     # shellcheck disable=SC2086
     small_run 2 "$cat" $arguments
     err "^raggedvit: (--|unknown)"
     no_out
 done
-expect 2 classify "$small" - --backend cpu --size 30x20 --format gray --native --timings
+expect 2 classify "$small" - --backend cpu --size 30x20 --format gray --variable-resolution --timings
 err 'exclude --tiles, --expect, --timings, --decoder and --shard'
 
 # what the files tell: a NaFlex processor
@@ -141,24 +141,24 @@ cp "$(dirname "$small")/config.json" "$folder/naflex/config.json"
 processor='"image_processor_type": "Siglip2ImageProcessor", "patch_size": 8, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]'
 echo "{$processor, \"max_num_patches\": 30}" >"$folder/naflex/preprocessor_config.json"
 expect 0 inspect "$folder/naflex/model.safetensors"
-out '^native +by the rule of NaFlex, to at most 30 patches$'
+out '^max patches   30 per image, by the NaFlex rule$'
 out 'from preprocessor_config.json: max_num_patches'
 out '^  max patches +30 +preprocessor_config.json: max_num_patches$'
 expect 0 inspect "$folder/naflex/model.safetensors" --json
-json pictures.max_patches 30
-expect 0 classify "$folder/naflex/model.safetensors" "$cat" --native --backend cpu --ndjson
+json preprocessing.max_patches 30
+expect 0 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --backend cpu --ndjson
 logits >"$folder/told"
-small_run 0 "$cat" --native --max-patches 30 --filter bilinear --ndjson # Pillow's sums, not torchvision's
+small_run 0 "$cat" --variable-resolution --max-patches 30 --filter bilinear --ndjson # Pillow's sums, not torchvision's
 out '"grid": \[4, 7\]'
-expect 0 classify "$folder/naflex/model.safetensors" "$cat" --native --max-patches 20 --backend cpu --ndjson
+expect 0 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --max-patches 20 --backend cpu --ndjson
 logits | cmp -s - "$folder/told" && fail "--max-patches is not heeded"
-expect 2 classify "$folder/naflex/model.safetensors" "$cat" --native --max-tokens 20 --backend cpu
-err "pictures of 30 patches, as the model's files say, with 1 prefix token, are more than the 20 of --max-tokens"
+expect 2 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --max-tokens 20 --backend cpu
+err "images of 30 patches, as the model's files say, with 1 prefix token, are more than the 20 of --max-tokens"
 echo "{$processor, \"max_num_patches\": 30, \"do_resize\": false}" >"$folder/naflex/preprocessor_config.json"
-expect 4 classify "$folder/naflex/model.safetensors" "$cat" --native --backend cpu
+expect 4 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --backend cpu
 err "this tool does not know .fit: not resized, from preprocessor_config.json: do_resize."
 echo "{${processor/: 8/: 16}, \"max_num_patches\": 30}" >"$folder/naflex/preprocessor_config.json"
-expect 4 classify "$folder/naflex/model.safetensors" "$cat" --native --backend cpu
+expect 4 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --backend cpu
 err "preprocessor_config.json: patch_size"
 echo "{$processor, \"max_num_patches\": 0}" >"$folder/naflex/preprocessor_config.json"
 expect 4 inspect "$folder/naflex/model.safetensors"
@@ -184,7 +184,7 @@ END
         for arguments in "--prune l2 --blocks 1" "--prune tome --merge 20 --blocks 0,1"; do
             what="$tower, $arguments"
             # shellcheck disable=SC2086
-            "$tool" classify "$folder/$tower/model.safetensors" - --size 40x24 --format rgb24 --native --mean 0.5 --std 0.5 --backend cpu \
+            "$tool" classify "$folder/$tower/model.safetensors" - --size 40x24 --format rgb24 --variable-resolution --mean 0.5 --std 0.5 --backend cpu \
                 --json $arguments <"$folder/frame" >"$folder/out" 2>"$folder/err" || fail "exit code of $what"
             python3 - "$folder/out" <<'END' || fail "kept patches of a tower ($what)"
 import json, sys
@@ -201,31 +201,31 @@ for stage, (kept, n) in enumerate(zip(image["kept"], image["tokens_kept"], stric
 assert len(image["kept"]) == (2 if "sizes" in image else 1)
 END
         done
-        expect 3 classify "$folder/$tower/model.safetensors" "$cat" --native --mean 0.5 --std 0.5 --backend cpu --json --prune evit \
+        expect 3 classify "$folder/$tower/model.safetensors" "$cat" --variable-resolution --mean 0.5 --std 0.5 --backend cpu --json --prune evit \
             --blocks 1
         err 'evit drops single patches, but the model merges squares of 2 x 2 of them: .* drop whole squares, and tome merges them$'
     done
 fi
 
-# the overlay at the picture's own shape, features, a live pipe, timings
-small_run 0 "$cat" "$turned" --native --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/native.png" --features "$folder/f.npy" \
+# the overlay at the image's own shape, features, a live pipe, timings
+small_run 0 "$cat" "$turned" --variable-resolution --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/variable.png" --features "$folder/f.npy" \
     --quiet
-out '^native  batches of at most 16384 tokens; pictures of at most 60 patches$'
+out '^batches at most 16384 tokens, images at most 60 patches$'
 out '^tokens kept  2[0-9].* of 5[0-9].* at block 1'
-[ "$(od -A n -t u1 -j 16 -N 8 "$folder/native.png" | awk '{print $3 * 256 + $4 " x " $7 * 256 + $8}')" = "902 x 600" ] ||
+[ "$(od -A n -t u1 -j 16 -N 8 "$folder/variable.png" | awk '{print $3 * 256 + $4 " x " $7 * 256 + $8}')" = "902 x 600" ] ||
     fail "the overlay has another shape"
-head -c 128 "$folder/f.npy" | grep -aq "'shape': (2, 32)" || fail "features of two pictures"
-small_run 0 "$turned" "$cat" --native --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/upright.png" --quiet
+head -c 128 "$folder/f.npy" | grep -aq "'shape': (2, 32)" || fail "features of two images"
+small_run 0 "$turned" "$cat" --variable-resolution --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/upright.png" --quiet
 [ "$(od -A n -t u1 -j 16 -N 8 "$folder/upright.png" | awk '{print ($4 + 256 * $3) * 10 == ($8 + 256 * $7) * 7}')" = 1 ] ||
-    fail "the overlay of a picture on its side"
+    fail "the overlay of an image on its side"
 head -c 3000 "$folder/frames" >"$folder/gray"
 what="a pipe that ends inside a frame"
-"$tool" classify "$small" - --backend cpu --size 30x20 --format rgb24 --native --ndjson <"$folder/gray" >"$folder/out" 2>"$folder/err"
+"$tool" classify "$small" - --backend cpu --size 30x20 --format rgb24 --variable-resolution --ndjson <"$folder/gray" >"$folder/out" 2>"$folder/err"
 [ $? -eq 1 ] || fail "exit code of $what"
 err '^raggedvit: standard input: ends inside frame 1: 1200 of its 1800 bytes came$'
 out '^\{"file": "-", .*"frame": 0, "grid": \[3, 4\]\}$'
 mkfifo "$folder/pipe"
-timeout 60 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --native --ndjson <"$folder/pipe" >"$folder/out" \
+timeout 60 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --variable-resolution --ndjson <"$folder/pipe" >"$folder/out" \
     2>"$folder/err" &
 reader=$!
 exec 3>"$folder/pipe"
@@ -240,7 +240,7 @@ for i in 0 1 2; do
 done
 exec 3>&-
 wait $reader || fail "the stream's exit code"
-small_run 1 "$folder/many" --native --max-patches 30 --timings --json
+small_run 1 "$folder/many" --variable-resolution --max-patches 30 --timings --json
 json timings.decoding '[0-9.]+'
 json timings.without_decoding '[0-9.]+'
 json n_images 17

@@ -1,11 +1,11 @@
-#include "input_crew.h"
+#include "input_workers.h"
 
 #include <sched.h>
 #include <stdlib.h>
 
 #define MOST_THREADS 16 /* that are started unasked */
 
-int32_t input_crew_size(const struct inputs *inputs, int32_t n_threads)
+int32_t input_workers_size(const struct inputs *inputs, int32_t n_threads)
 {
     if (n_threads == 0) {
         cpu_set_t mask;
@@ -15,9 +15,9 @@ int32_t input_crew_size(const struct inputs *inputs, int32_t n_threads)
     return inputs->total > 0 && n_threads > inputs->total ? (int32_t)inputs->total : n_threads;
 }
 
-int input_crew_open(struct input_crew *self, const struct inputs *inputs, bool overlaps, bool keeps_first)
+int input_workers_open(struct input_workers *self, const struct inputs *inputs, bool overlaps, bool keeps_first)
 {
-    *self = (struct input_crew){
+    *self = (struct input_workers){
         .inputs = inputs, .overlaps = overlaps, .limit = INT64_MAX, .keeps_first = keeps_first, .first_number = INT64_MAX};
     pthread_mutex_init(&self->source_lock, NULL);
     pthread_mutex_init(&self->lock, NULL);
@@ -26,7 +26,7 @@ int input_crew_open(struct input_crew *self, const struct inputs *inputs, bool o
     return input_source_open(inputs, &self->source);
 }
 
-int input_crew_start(struct input_crew *self, int32_t n_threads, void *(*work)(void *), void *user)
+int input_workers_start(struct input_workers *self, int32_t n_threads, void *(*work)(void *), void *user)
 {
     self->threads = allocate((size_t)n_threads, sizeof *self->threads);
     if (!self->threads)
@@ -38,7 +38,7 @@ int input_crew_start(struct input_crew *self, int32_t n_threads, void *(*work)(v
     return fail_with(EXIT_FAULT, NULL, "no thread can be started");
 }
 
-void input_crew_stop(struct input_crew *self, void (*wake)(void *), void *user)
+void input_workers_stop(struct input_workers *self, void (*wake)(void *), void *user)
 {
     pthread_mutex_lock(&self->lock);
     self->stops = true;
@@ -52,7 +52,7 @@ void input_crew_stop(struct input_crew *self, void (*wake)(void *), void *user)
     self->n_threads = 0;
 }
 
-void input_crew_close(struct input_crew *self)
+void input_workers_close(struct input_workers *self)
 {
     input_source_close(&self->source);
     image_free(&self->first);
@@ -63,7 +63,7 @@ void input_crew_close(struct input_crew *self)
     pthread_mutex_destroy(&self->source_lock);
 }
 
-bool input_crew_take(struct input_crew *self, struct nvjpeg_decoder *decoder, struct input_taken *out)
+bool input_workers_take(struct input_workers *self, struct nvjpeg_decoder *decoder, struct input_taken *out)
 {
     pthread_mutex_lock(&self->source_lock);
     pthread_mutex_lock(&self->lock);
@@ -85,17 +85,17 @@ bool input_crew_take(struct input_crew *self, struct nvjpeg_decoder *decoder, st
     return any;
 }
 
-void input_crew_offer(struct input_crew *self, const struct input_taken *taken, struct image *picture)
+void input_workers_offer(struct input_workers *self, const struct input_taken *taken, struct image *image)
 {
-    if (!picture->pixels || taken->work.is_bad || taken->number >= self->first_number)
+    if (!image->pixels || taken->work.is_bad || taken->number >= self->first_number)
         return;
     const struct image other = self->first;
-    self->first = *picture;
+    self->first = *image;
     self->first_number = taken->number;
-    *picture = other;
+    *image = other;
 }
 
-struct image input_crew_take_first(struct input_crew *self)
+struct image input_workers_take_first(struct input_workers *self)
 {
     pthread_mutex_lock(&self->lock);
     const struct image out = self->first;

@@ -1,35 +1,35 @@
-#include "crew.h"
+#include "worker_pool.h"
 
 #include <signal.h>
 #include <stdlib.h>
 
 #include "failure.h"
 
-struct crew {
-    pthread_mutex_t lock; /* of all that follows, and of what jobs have for the crew */
+struct worker_pool {
+    pthread_mutex_t lock; /* of all that follows, and of what jobs have for the worker pool */
     pthread_cond_t came;
-    struct crew_job *first, *last; /* jobs of which something is left to begin */
+    struct worker_job *first, *last; /* jobs of which something is left to begin */
     bool stops;
     int32_t n_threads;
     pthread_t threads[];
 };
 
-void crew_job_init(struct crew_job *job)
+void worker_job_init(struct worker_job *job)
 {
-    *job = (struct crew_job){0};
+    *job = (struct worker_job){0};
     pthread_cond_init(&job->done, NULL);
 }
 
-void crew_job_destroy(struct crew_job *job)
+void worker_job_destroy(struct worker_job *job)
 {
     pthread_cond_destroy(&job->done);
 }
 
 /* The last of the job is begun. */
-static void remove_job(struct crew *self, const struct crew_job *job)
+static void remove_job(struct worker_pool *self, const struct worker_job *job)
 {
-    struct crew_job *before = NULL;
-    for (struct crew_job *i = self->first; i != job; i = i->behind)
+    struct worker_job *before = NULL;
+    for (struct worker_job *i = self->first; i != job; i = i->behind)
         before = i;
     if (before)
         before->behind = job->behind;
@@ -40,7 +40,7 @@ static void remove_job(struct crew *self, const struct crew_job *job)
 }
 
 /* Does the next part of a job. Called with the lock, which is free meanwhile. */
-static void do_next(struct crew *self, struct crew_job *job)
+static void do_next(struct worker_pool *self, struct worker_job *job)
 {
     const int32_t index = job->next++;
     if (job->next == job->n)
@@ -54,7 +54,7 @@ static void do_next(struct crew *self, struct crew_job *job)
 
 static void *work(void *argument)
 {
-    struct crew *self = argument;
+    struct worker_pool *self = argument;
     pthread_mutex_lock(&self->lock);
     for (;;) {
         while (!self->first && !self->stops)
@@ -67,9 +67,9 @@ static void *work(void *argument)
     return NULL;
 }
 
-TRITONSERVER_Error *crew_create(int32_t n_threads, struct crew **out)
+TRITONSERVER_Error *worker_pool_create(int32_t n_threads, struct worker_pool **out)
 {
-    struct crew *self = calloc(1, sizeof *self + (size_t)n_threads * sizeof self->threads[0]);
+    struct worker_pool *self = calloc(1, sizeof *self + (size_t)n_threads * sizeof self->threads[0]);
     sigset_t all, before;
     if (!self)
         return failure_out_of_memory();
@@ -82,14 +82,14 @@ TRITONSERVER_Error *crew_create(int32_t n_threads, struct crew **out)
         self->n_threads++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (self->n_threads == 0) {
-        crew_destroy(self);
-        return failure(TRITONSERVER_ERROR_UNAVAILABLE, "the system gives no thread to decode pictures");
+        worker_pool_destroy(self);
+        return failure(TRITONSERVER_ERROR_UNAVAILABLE, "the system gives no thread to decode images");
     }
     *out = self;
     return NULL;
 }
 
-void crew_destroy(struct crew *self)
+void worker_pool_destroy(struct worker_pool *self)
 {
     if (!self)
         return;
@@ -104,7 +104,7 @@ void crew_destroy(struct crew *self)
     free(self);
 }
 
-void crew_start(struct crew *self, struct crew_job *job)
+void worker_pool_start(struct worker_pool *self, struct worker_job *job)
 {
     job->next = 0;
     job->n_pending = job->n;
@@ -124,7 +124,7 @@ void crew_start(struct crew *self, struct crew_job *job)
     pthread_mutex_unlock(&self->lock);
 }
 
-void crew_finish(struct crew *self, struct crew_job *job)
+void worker_pool_finish(struct worker_pool *self, struct worker_job *job)
 {
     if (job->n == 0)
         return;

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The command line tool's pictures: how they are prepared, inputs that are not square, and comparing with a reference. CPU only.
-# usage: test_cli_pictures.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
+# The command line tool's images: how they are prepared, inputs that are not square, and comparing with a reference. CPU only.
+# usage: test_cli_images.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 
 # the recipe
@@ -23,7 +23,7 @@ in_recipe 0
 out '^ +77\.2 %  cat$'
 echo '{"architecture": "vit", "model_args": {"num_heads": 3}}' >"$folder/recipe/config.json"
 in_recipe 4
-err "no file beside it tells the mean and the standard deviation of its pictures: give --mean and --std"
+err "no file beside it tells the mean and the standard deviation of its images: give --mean and --std"
 in_recipe 0 --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
 echo '{"resample": 2, "size": {"height": 224, "width": 224}, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}' \
@@ -63,24 +63,24 @@ png_size() { od -A n -t u1 -j 16 -N 8 "$1" | awk '{print $3 * 256 + $4 " x " $7 
 expect 0 inspect "$small"
 out '^input +32 x 56 pixels'
 out '^tokens +29: 4 x 7 patches and CLS$'
-out '^pictures +to cover 35 x 62, bicubic .Pillow., centre 32 x 56$'
+out '^resize +to cover 35 x 62, bicubic .Pillow., centre 32 x 56$'
 out 'from config.json: pretrained_cfg.crop_mode; config.json: pretrained_cfg.interpolation; config.json: pretrained_cfg.crop_pct.$'
 out '^colours +mean 0.5, 0.5, 0.5; std 0.5, 0.5, 0.5$'
 expect 0 inspect "$small" --json
-json pictures.fit crop
-json pictures.filter bicubic
-json pictures.resize.1 62
-json pictures.size.0 32
+json preprocessing.fit crop
+json preprocessing.filter bicubic
+json preprocessing.resize.1 62
+json preprocessing.size.0 32
 json image_width 56
 expect 0 classify "$small" "$cat" --backend cpu --prune l2 --blocks 1 --overlay "$folder/wide.png" \
     --features "$folder/wide.npy" --grid --json
-json images.0.logits 7
-json images.0.tokens_kept.0 14
+json preprocessing.0.logits 7
+json preprocessing.0.tokens_kept.0 14
 [ "$(png_size "$folder/wide.png")" = "902 x 600" ] || fail "the overlay is $(png_size "$folder/wide.png")"
 head -c 128 "$folder/wide.npy" | grep -aq "'shape': (1, 4, 7, 32), }" || fail "the shape of the grid"
 echo '[[[0, 6, 27]]]' >"$folder/mask"
 expect 0 classify "$small" "$cat" --backend cpu --prune mask --blocks 1 --mask "$folder/mask" --json
-json images.0.kept.0 3
+json preprocessing.0.kept.0 3
 echo '[[[28]]]' >"$folder/mask"
 expect 4 classify "$small" "$cat" --backend cpu --prune mask --blocks 1 --mask "$folder/mask"
 err "28 is not a patch number from 0 to 27"
@@ -96,7 +96,7 @@ cp "$small" "$folder/rest"
 sed 's/\[32, 56\]/[35, 60]/; s/\[3, 32, 56\]/[3, 35, 60]/' "$wide/config.json" >"$folder/rest/config.json"
 expect 0 classify "$folder/rest/model.safetensors" "$cat" --backend cpu --prune l2 --blocks 1 --overlay "$folder/rest.png"
 [ "$(png_size "$folder/rest.png")" = "902 x 600" ] || fail "the overlay is $(png_size "$folder/rest.png")"
-# the ways to get a shape, and a picture of which none remains
+# the ways to get a shape, and an image of which none remains
 for fit in crop squash border; do
     expect 0 classify "$small" "$cat" --backend cpu --fit $fit --filter bilinear --json
     "$json_get" images.0.logits.0 <"$folder/out" >"$folder/$fit"

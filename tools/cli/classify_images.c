@@ -1,4 +1,4 @@
-/* Classifies pictures that the device resizes: threads decode into the memory of one session while others run. */
+/* Classifies images that the device resizes: threads decode into the memory of one session while others run. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -7,34 +7,34 @@
 
 #define DEFAULT_MAX_TOKENS 16384
 
-int classify_pictures_settle(struct classify *self)
+int classify_images_resolve(struct classify *self)
 {
     const struct options *options = self->options;
     const rvit_model_info *info = &self->engine.model_info;
-    if (!options->native)
+    if (!options->variable_resolution)
         return EXIT_OK;
     self->max_tokens = options->max_tokens ? options->max_tokens : DEFAULT_MAX_TOKENS;
     self->max_patches = options->max_patches ? options->max_patches : info->max_patches;
     if ((int64_t)self->max_patches + info->n_prefix <= self->max_tokens)
         return EXIT_OK;
-    return fail_with(EXIT_USAGE, NULL, "pictures of %d patches%s, with %d prefix token%s, are more than the %d of --max-tokens",
+    return fail_with(EXIT_USAGE, NULL, "images of %d patches%s, with %d prefix token%s, are more than the %d of --max-tokens",
                      self->max_patches, options->max_patches ? "" : ", as the model's files say", info->n_prefix,
                      info->n_prefix == 1 ? "" : "s", self->max_tokens);
 }
 
-void classify_pictures_desc(struct classify *self, rvit_session_desc *out)
+void classify_images_desc(struct classify *self, rvit_session_desc *out)
 {
-    picture_plan_make(&self->recipe, &self->engine.model_info, self->batch, self->max_tokens, self->max_patches, &self->plan);
-    out->max_picture_bytes = picture_plan_region(&self->plan);
+    image_plan_make(&self->recipe, &self->engine.model_info, self->batch, self->max_tokens, self->max_patches, &self->plan);
+    out->max_picture_bytes = image_plan_bytes(&self->plan);
     out->recipe = &self->plan.device;
-    if (self->options->native) {
+    if (self->options->variable_resolution) {
         out->native = 1;
         out->max_tokens = self->max_tokens;
         out->max_len = self->max_patches > 0 ? self->max_patches + self->engine.model_info.n_prefix : self->max_tokens;
     }
 }
 
-int classify_pictures_open(struct classify *self, const rvit_session_desc *desc)
+int classify_images_open(struct classify *self, const rvit_session_desc *desc)
 {
     const struct options *options = self->options;
     int code = EXIT_OK;
@@ -47,15 +47,15 @@ int classify_pictures_open(struct classify *self, const rvit_session_desc *desc)
     memory->upload_size *= CLASSIFY_SESSIONS;
     memory->readback_size *= CLASSIFY_SESSIONS;
     memory->host_size *= CLASSIFY_SESSIONS;
-    if (options->native)
+    if (options->variable_resolution)
         self->engine.model_info.tokens = desc->max_len; /* the most that an image may have */
-    return picture_queue_create(&self->inputs, &self->plan, self->sessions, CLASSIFY_SESSIONS, options->threads,
-                                self->engine.device_info.backend != RVIT_BACKEND_CPU, options->overlay != NULL, &self->queue);
+    return image_queue_create(&self->inputs, &self->plan, self->sessions, CLASSIFY_SESSIONS, options->threads,
+                              self->engine.device_info.backend != RVIT_BACKEND_CPU, options->overlay != NULL, &self->queue);
 }
 
 /* A run that was enqueued. */
 struct running {
-    struct picture_batch *batch;
+    struct image_batch *batch;
     int32_t n; /* images */
 };
 
@@ -63,7 +63,7 @@ struct running {
    caller waits for the runs, and reports them. */
 struct flight {
     struct classify *classify;
-    rvit_image *pictures; /* [max_images], of the thread */
+    rvit_image *images;   /* [max_images], of the thread */
     bool is_eager;        /* the next batch is waited for while others run */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
@@ -75,15 +75,15 @@ struct flight {
     double since;                 /* when the first of the runs under way began, or the one before it landed */
 };
 
-static void set_images(struct classify *self, const struct picture_batch *batch)
+static void set_images(struct classify *self, const struct image_batch *batch)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_items; i++) {
-        const struct picture_item *item = &batch->items[i];
+        const struct image_item *item = &batch->items[i];
         if (item->work.is_bad)
             continue;
         classify_set_image(self, n, &item->work.input, batch->session);
-        if (self->plan.native) {
+        if (self->plan.variable_resolution) {
             self->images[n].lines = item->target.lines;
             self->images[n].columns = item->target.columns;
         }
@@ -91,15 +91,15 @@ static void set_images(struct classify *self, const struct picture_batch *batch)
     }
 }
 
-static int enqueue(struct flight *flight, struct picture_batch *batch, struct running *out)
+static int enqueue(struct flight *flight, struct image_batch *batch, struct running *out)
 {
     struct classify *self = flight->classify;
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
-    *out = (struct running){batch, picture_batch_images(batch, flight->pictures)};
+    *out = (struct running){batch, image_batch_images(batch, flight->images)};
     if (out->n == 0)
         return EXIT_OK;
     run.n_images = out->n;
-    run.pictures = flight->pictures;
+    run.pictures = flight->images;
     int32_t n = 0;
     for (int32_t i = 0; i < batch->n_items; i++)
         if (!batch->items[i].work.is_bad)
@@ -120,7 +120,7 @@ static void *enqueue_all(void *argument)
         const int64_t n_landed = flight->n_landed;
         const bool is_idle = flight->n_enqueued == n_landed;
         pthread_mutex_unlock(&flight->lock);
-        const enum input_result result = picture_queue_next(flight->classify->queue, flight->is_eager || is_idle, &next.batch);
+        const enum input_result result = image_queue_next(flight->classify->queue, flight->is_eager || is_idle, &next.batch);
         pthread_mutex_lock(&flight->lock);
         while (result == INPUT_READY && flight->reported == next.batch->session)
             pthread_cond_wait(&flight->changed, &flight->lock);
@@ -179,21 +179,21 @@ static void end_report(struct flight *flight)
     pthread_mutex_unlock(&flight->lock);
 }
 
-static int draw(struct classify *self, const struct picture_batch *batch)
+static int draw(struct classify *self, const struct image_batch *batch)
 {
-    struct image picture = picture_queue_take_first(self->queue);
-    const struct picture_item *item = batch->items;
+    struct image image = image_queue_take_first(self->queue);
+    const struct image_item *item = batch->items;
     while (item->work.is_bad)
         item++;
-    return classify_overlay(self, batch->session, &picture,
-                            picture_geometry(&self->plan, picture.width, picture.height, self->options->tiles > 0, item->target),
+    return classify_overlay(self, batch->session, &image,
+                            image_geometry(&self->plan, image.width, image.height, self->options->tiles > 0, item->target),
                             item->target.lines, item->target.columns);
 }
 
 /* Reports a run whose wait gave `status`. *out_partly: the overlay could not be written. */
 static int report(struct classify *self, const struct running *running, rvit_status status, bool *out_partly)
 {
-    struct picture_batch *batch = running->batch;
+    struct image_batch *batch = running->batch;
     for (int32_t i = 0; i < batch->n_items; i++) {
         self->inputs.n_done = batch->items[i].work.input.position + 1;
         const struct input_work *work = &batch->items[i].work;
@@ -211,9 +211,9 @@ static int report(struct classify *self, const struct running *running, rvit_sta
         return code;
     *out_partly |= code == EXIT_PARTLY;
     set_images(self, batch);
-    /* The session's next pictures may be decoded while its answers are read. */
+    /* The session's next images may be decoded while its answers are read. */
     rvit_session *session = batch->session;
-    picture_queue_release(self->queue, batch);
+    image_queue_release(self->queue, batch);
     code = running->n > 0 ? classify_report(self, session, running->n) : EXIT_OK;
     progress_update(self->inputs.n_done);
     return code;
@@ -237,19 +237,19 @@ static int run_all(struct flight *flight, bool *out_partly)
     flight->ended = true;
     pthread_cond_signal(&flight->changed);
     pthread_mutex_unlock(&flight->lock);
-    picture_queue_stop(flight->classify->queue);
+    image_queue_stop(flight->classify->queue);
     pthread_join(thread, NULL);
     return code != EXIT_OK ? code : flight->code;
 }
 
-int classify_pictures_run(struct classify *self)
+int classify_images_run(struct classify *self)
 {
     /* Of a video the frames that are there make a batch; and the CPU backend has the processors to itself while it computes. */
     const bool is_eager = !self->inputs.video && self->engine.device_info.backend != RVIT_BACKEND_CPU;
     struct flight flight = {.classify = self, .is_eager = is_eager};
     bool partly = false;
-    flight.pictures = allocate((size_t)self->plan.max_images, sizeof *flight.pictures);
-    if (!flight.pictures)
+    flight.images = allocate((size_t)self->plan.max_images, sizeof *flight.images);
+    if (!flight.images)
         return EXIT_FAULT;
     pthread_mutex_init(&flight.lock, NULL);
     pthread_cond_init(&flight.changed, NULL);
@@ -257,9 +257,9 @@ int classify_pictures_run(struct classify *self)
     int code = run_all(&flight, &partly);
     pthread_cond_destroy(&flight.changed);
     pthread_mutex_destroy(&flight.lock);
-    free(flight.pictures);
+    free(flight.images);
     self->report.elapsed = now() - self->report.start;
     if (code == EXIT_OK && self->options->timings)
-        code = picture_timings_measure(self);
+        code = image_timings_measure(self);
     return code == EXIT_OK && partly ? EXIT_PARTLY : code;
 }

@@ -1,0 +1,30 @@
+/* Threads of a model that decode images, resize those that the device does not, and copy. */
+#ifndef RVIT_TRITON_WORKER_POOL_H
+#define RVIT_TRITON_WORKER_POOL_H
+
+#include <pthread.h>
+
+#include "api.h"
+
+/* Work for the worker pool: work(user, 0) .. work(user, n - 1), in any order and several at a time. */
+struct worker_job {
+    void (*work)(void *user, int32_t index);
+    void *user;
+    int32_t n;
+    int32_t next, n_pending; /* the worker pool's, as all that follows */
+    pthread_cond_t done;
+    struct worker_job *behind;
+};
+void worker_job_init(struct worker_job *job);
+void worker_job_destroy(struct worker_job *job);
+
+struct worker_pool;
+TRITONSERVER_Error *worker_pool_create(int32_t n_threads, struct worker_pool **out);
+/* No job may be under way. */
+void worker_pool_destroy(struct worker_pool *self);
+
+void worker_pool_start(struct worker_pool *self, struct worker_job *job);
+/* Does what nobody has begun yet, and returns when all of the job is done. */
+void worker_pool_finish(struct worker_pool *self, struct worker_job *job);
+
+#endif
