@@ -132,7 +132,7 @@ def write_models(folder, dry):
     (naflex / "preprocessor_config.json").write_text(json.dumps({
         "image_processor_type": "Siglip2ImageProcessor", "max_num_patches": 256, "patch_size": 16, "resample": 2,
         "image_mean": [0.5] * 3, "image_std": [0.5] * 3}))
-    return {"deit_tiny": (deit / "model.safetensors", []), "siglip2_naflex_b16": (naflex / "model.safetensors", ["--native"])}
+    return {"deit_tiny": (deit / "model.safetensors", []), "siglip2_naflex_b16": (naflex / "model.safetensors", ["--variable-resolution"])}
 
 
 def logits(tool, model, pictures, options, prepare, extra):
