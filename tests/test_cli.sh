@@ -26,7 +26,7 @@ done
 expect 0 --version
 out '^raggedvit [0-9]+\.[0-9]+\.[0-9]+$'
 expect 2
-err "a command is needed"
+err "no command"
 for arguments in "frobnicate" "classify" "classify $model" "verify" "inspect" "inspect a b" "devices now" \
     "classify $model $cat --frobnicate" "classify $model $cat --batch" "classify $model $cat --batch 0" \
     "classify $model $cat --batch 2x" "classify $model $cat --keep 1.5 --prune l2" "classify $model $cat --keep -0.1 --prune l2" \
@@ -91,15 +91,27 @@ err "tau"
 expect 2 classify "$model" "$cat" --backend cpu --prune dynamicvit --blocks 3,12
 err "block 12.*0\.\.11"
 
-# the manual page has every command and exit code of --help
-manual=$data/../../tools/raggedvit.1
+# the manual page has every command with its options, and every exit code
+options_of() { # COMMAND: in the manual page
+    awk -v command="$1" '/^\.S[SH]/ {inside = $1 == ".SS" && $2 == command} inside && sub(/^\\fB\\-\\-/, "") {sub(/\\fR.*/, ""); print}' \
+        "$folder/manual" | sed 's/\\-/-/g'
+}
+expect 0 --manual
+no_err
+mv "$folder/out" "$folder/manual"
 expect 0 --help
-for command in $(sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$folder/out"); do
-    grep -qE "^\.BI? $command( |$)" "$manual" || fail "not in the manual page: $command"
-done
 while IFS= read -r line; do
-    grep -qxF -- "$line" "$manual" || fail "not in the manual page: $line"
+    grep -qxF -- "$line" "$folder/manual" || fail "not in the manual page: $line"
 done < <(sed -n 's/^  [0-9]  //p' "$folder/out")
+for command in $(sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$folder/out"); do
+    expect 0 "$command" --help
+    [ "$(options_of "$command")" = "$(sed -nE 's/^  --([a-z-]+).*/\1/p' "$folder/out" | grep -vx help)" ] ||
+        fail "other options in the manual page than in the help ($command)"
+done
+if command -v groff >/dev/null; then
+    groff -man -ww -z "$folder/manual" >"$folder/out" 2>"$folder/err"
+    no_err
+fi
 
 # devices and policies
 expect 0 devices
@@ -413,22 +425,22 @@ bad_mask() { # MESSAGE: about the mask on standard input
 }
 bytes 784 1 | npy '<f4' '(196,)' | bad_mask "holds elements of type '<f4'"
 bytes 195 1 | npy '|u1' '(195,)' | bad_mask "is for 195 patches, the model has 196"
-bytes 195 1 | npy '|u1' '(196,)' | bad_mask "the data is cut off"
-bytes 392 1 | npy '|u1' '(2, 196)' | bad_mask "is for 2 images, there are 1"
+bytes 195 1 | npy '|u1' '(196,)' | bad_mask "the data is truncated"
+bytes 392 1 | npy '|u1' '(2, 196)' | bad_mask "is for 2 images, but there are 1"
 bytes 196 1 | npy '|u1' '(1, 1, 1, 196)' | bad_mask "has 4 dimensions"
 bytes 196 1 | npy '|u1' '(1, 196)' True | bad_mask "is stored in Fortran order"
 bytes 196 1 | npy '|u1' '196' | bad_mask "the header cannot be read"
-npy '|u1' '(0, 196)' </dev/null | bad_mask "is for no image"
-bytes 196 1 | npy '|u1' '(1, 196)' | head -c 50 | bad_mask "the header is cut off"
+npy '|u1' '(0, 196)' </dev/null | bad_mask "has no images"
+bytes 196 1 | npy '|u1' '(1, 196)' | head -c 50 | bad_mask "the header is truncated"
 echo '[[[0, 196]]]' | bad_mask "image 0, stage 0: 196 is not a patch number from 0 to 195"
 echo '[[[0, -1]]]' | bad_mask "image 0, stage 0: -1 is not a patch number"
 echo '[[[0, "x"]]]' | bad_mask 'image 0, stage 0: "x" is not a patch number'
-echo '[[[0]], [[1]]]' | bad_mask "is for 2 images, there are 1"
+echo '[[[0]], [[1]]]' | bad_mask "is for 2 images, but there are 1"
 echo '[[[0], [1]], [[1]]]' | bad_mask "image 1 has 1 prune stages, image 0 has 2"
 echo '[[0]]' | bad_mask "image 0, stage 0: expected a list"
 echo '[7]' | bad_mask "image 0: expected a list"
-echo '[]' | bad_mask "is for no image"
-echo '{}' | bad_mask "is for no image"
+echo '[]' | bad_mask "has no images"
+echo '{}' | bad_mask "has no images"
 echo '[[[0]' | bad_mask "is not a NumPy array \(.npy\) or JSON: line 2"
 : | bad_mask "is not a NumPy array"
 run 4 "$cat" --prune mask --mask "$folder/none"
@@ -506,7 +518,7 @@ for names in '"label_names": ["a, A", "b", "c", "d", "e", "f", "g"]' \
 done
 sed 's/^{/{"label_names": ["a"], /' "$tests/data/reference/config.json" >"$folder/named/config.json"
 expect 0 classify "$folder/named/model.safetensors" "$cat" --backend cpu --top 1
-err 'the checkpoint names 1 classes but has 7; they go by number'
+err 'the checkpoint names 1 classes but has 7; they are shown by number'
 echo cat >"$folder/right.txt"
 run 0 "$cat" --expect "$folder/right.txt"
 out '^top-1 +100.0 %'
@@ -529,8 +541,8 @@ echo "no image" >"$folder/images/notes.md"
 run 0 "$folder/images" --top 1
 [ "$(grep -c 'cat$' "$folder/out")" -eq 2 ] || fail "two images in the folder"
 [ "$(grep -m1 -n 'a\.PNG' "$folder/out" | cut -d: -f1)" -lt "$(grep -m1 -n 'b\.png' "$folder/out" | cut -d: -f1)" ] || fail "sorted"
-out '^left out +2 of what the folders hold: no images$'
-err "^raggedvit: $folder/images: left out, as they are no images: inner, notes.md$"
+out '^skipped +2 entries of the folders that are not images$'
+err "^raggedvit: $folder/images: skipped, not images: inner, notes.md$"
 run 4 "$folder/empty"
 err "empty: no images in this folder"
 # images are told by their first bytes, too; a kind that is not read fails, and what is no image is left out
@@ -544,9 +556,9 @@ printf 'BMW is no image, nor is this' >"$folder/kinds/g.text"
 mkfifo "$folder/kinds/h"
 cp "$turned" "$folder/kinds/.hidden.jpg"
 run 1 "$folder/kinds" --json
-err "^raggedvit: $folder/kinds: left out, as they are no images: g.text, h, inner$"
-err "d.gif: GIF is not read; PNG, JPEG, WebP and BMP are$"
-err "e.avif: AVIF is not read; PNG, JPEG, WebP and BMP are$"
+err "^raggedvit: $folder/kinds: skipped, not images: g.text, h, inner$"
+err "d.gif: GIF is not supported; PNG, JPEG, WebP and BMP are$"
+err "e.avif: AVIF is not supported; PNG, JPEG, WebP and BMP are$"
 err "f.bmp: not a PNG, JPEG, WebP or BMP image$"
 json n_images 3
 json n_failed 3
@@ -559,14 +571,14 @@ json n_left_out 3
 json left_out.2 '.*/kinds/inner'
 for i in $(seq 20); do : >"$folder/images/inner/empty$i"; done
 run 0 "$folder/images/inner" --top 1
-err "inner: left out, as they are no images: empty1, .* and 12 more$"
+err "inner: skipped, not images: empty1, .* and 12 more$"
 rm "$folder"/images/inner/empty*
 printf 'images/b.png\r\n\nimages/inner/c.png\n' >"$folder/list.txt"
 run 0 "$folder/list.txt" --top 1
 [ "$(grep -c 'cat$' "$folder/out")" -eq 2 ] || fail "two images in the list"
 : >"$folder/list.txt"
 run 4 "$folder/list.txt"
-err "list.txt: the list names no image"
+err "list.txt: the list is empty"
 head -c 5000 "$cat" >"$folder/images/broken.png"
 : >"$folder/images/none.jpg"
 run 1 "$folder/images" "$folder/missing.png" --top 1

@@ -58,7 +58,7 @@ for way in "--prepare host" "--prepare device"; do
     bad 1 "${files[@]}" $way
     [ "$(grep -c 'black.png  ' "$folder/out")" -eq 4 ] || fail "the others are answered"
     ! grep -q chelsea "$folder/out" || fail "what failed is answered"
-    out '^failed +3, which the messages name$'
+    out '^failed +3, see the messages$'
     printf '0\n%.0s' 1 2 3 4 5 6 7 >"$folder/right.txt"
     # shellcheck disable=SC2086
     bad 1 "${files[@]}" $way --expect "$folder/right.txt" --quiet

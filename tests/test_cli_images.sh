@@ -23,7 +23,7 @@ in_recipe 0
 out '^ +77\.2 %  cat$'
 echo '{"architecture": "vit", "model_args": {"num_heads": 3}}' >"$folder/recipe/config.json"
 in_recipe 4
-err "no file beside it tells the mean and the standard deviation of its images: give --mean and --std"
+err "no file beside it has the mean and standard deviation of its images; set --mean and --std"
 in_recipe 0 --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
 echo '{"resample": 2, "size": {"height": 224, "width": 224}, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}' \
@@ -34,12 +34,12 @@ in_recipe 0 --fit crop --filter bicubic --crop 0.9
 out '^ +77\.2 %  cat$'
 echo '{"resample": 1, "image_processor_type": "ViTImageProcessor"}' >"$folder/recipe/preprocessor_config.json"
 in_recipe 4
-err "this tool does not know .filter: Lanczos, from preprocessor_config.json: resample.: --fit and --filter choose another"
+err "this tool does not support the model's image preparation .filter: Lanczos, from preprocessor_config.json: resample.; choose another with --fit and --filter"
 in_recipe 0 --filter bilinear
 out '^ +72\.5 %  cat$'
 echo '{"image_processor_type": "ViTImageProcessor", "do_resize": false}' >"$folder/recipe/preprocessor_config.json"
 in_recipe 4
-err "this tool does not know .fit: not resized, from preprocessor_config.json: do_resize."
+err "this tool does not support the model's image preparation .fit: not resized, from preprocessor_config.json: do_resize."
 rm "$folder/recipe/preprocessor_config.json"
 echo '{"architecture": "vit_small_patch16_rope_mixed_ape_224", "global_pool": "avg", "model_args": {
     "init_values": null, "act_layer": "quick_gelu", "embed_dim": 192, "num_heads": 3}}' >"$folder/recipe/config.json"
@@ -85,7 +85,7 @@ echo '[[[28]]]' >"$folder/mask"
 expect 4 classify "$small" "$cat" --backend cpu --prune mask --blocks 1 --mask "$folder/mask"
 err "28 is not a patch number from 0 to 27"
 expect 0 verify "$small" --backend cpu --tier scalar --against cpu --prune l2 --blocks 1
-out '^shows +whether A and B agree.* --reference shows$'
+out '^note +A and B read the checkpoint in the same way; --reference'
 expect 0 verify "$small" --backend cpu --images "$cat" --json
 json compared_with 'another device'
 expect 0 bench "$small" --backend cpu --batches 2 --seconds 0 --prune l2 --blocks 1 --json
@@ -109,7 +109,7 @@ err "stretch', expected crop, squash or border"
 reference() { expect "$1" verify "$small" --backend cpu --reference "${@:2}"; }
 reference 0 "$dump"
 out '^made by +timm '
-out '^weights +the very file of the dump$'
+out "^weights +the same file as the dump's$"
 out '^logits +largest difference [0-9.e-]+ of the largest value; tolerance 1e-05; root mean square [0-9.e-]+, PyTorch.s .*$'
 out '^features +largest difference '
 out "^result +right: as the model's own code computes it$"
@@ -148,13 +148,13 @@ LC_ALL=C sed 's/"logits"/"logitx"/; s/"error\.pooled\.f32":"[^"]/&/' "$dump" >"$
 reference 0 "$folder/dump"
 ! grep -q '^logits' "$folder/out" || fail "logits that the dump lacks"
 expect 4 verify "$model" --backend cpu --reference "$dump"
-err "tensor 'images' is .2, 3, 32, 56., the model's are .images, 3, 224, 224."
+err "tensor 'images' is .2, 3, 32, 56., expected .images, 3, 224, 224."
 reference 4 "$folder/none"
 err "none: "
 LC_ALL=C sed 's/"format":"pt"/"format":"px"/' "$small" >"$folder/other.safetensors"
 cp "$wide/config.json" "$folder/config.json"
 expect 0 verify "$folder/other.safetensors" --backend cpu --reference "$dump"
-out '^weights +another file than that of the dump$'
+out "^weights +not the same file as the dump's$"
 for arguments in "--images $cat" "--against cpu" "--against-dtype f16" "--prune l2"; do
     # shellcheck disable=SC2086
     reference 2 "$dump" $arguments

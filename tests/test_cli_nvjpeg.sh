@@ -92,7 +92,7 @@ json n_images 13
 counts 8 1 6 0
 logits 13 | cmp - "$folder/all" || fail "other logits than with libjpeg"
 on emulated 1 classify "$model" "$jpegs" --decoder nvjpeg
-out "^decoder +libnvjpeg.so.13: 9 files, 8 by the GPU's JPEG engines; by the processor: 6$"
+out "^decoder +libnvjpeg.so.13: 9 files, 8 by the GPU's JPEG engines; CPU: 6$"
 err "bad_cut.jpg: broken JPEG: "
 err "bad_12_bits.jpg: broken JPEG: "
 
@@ -112,7 +112,7 @@ counts 0 2 5 5
 json decoder.first_failure 'nvjpegDecode: execution failed'
 logits 7 | cmp - "$folder/libjpeg" || fail "other logits where nvJPEG fails"
 RVIT_EMU_NVJPEG_FAIL=1 on emulated 0 classify "$model" "$good" --decoder nvjpeg
-out '^decoder +libnvjpeg.so.13: 0 files, 0 by .*; by the processor: 7$'
+out '^decoder +libnvjpeg.so.13: 0 files, 0 by .*; CPU: 7$'
 out '^ +nvJPEG failed on 7 of these, first with "nvjpegDecode: execution failed"$'
 RVIT_EMU_NVJPEG_STATES=1 nvjpeg 0 "$good"
 counts 0 0 7 7
@@ -147,17 +147,17 @@ err '^raggedvit: --decoder needs --images$'
 
 # what cannot be
 on emulated 2 classify "$model" "$cat" --decoder nvjpeg --fast-decode
-err '^raggedvit: --fast-decode is of libjpeg: it excludes --decoder nvjpeg$'
+err '^raggedvit: --fast-decode excludes --decoder nvjpeg: it needs libjpeg$'
 on emulated 2 classify "$model" - --size 8x8 --format rgb24 --decoder nvjpeg
-err '^raggedvit: frames on standard input .-. exclude --tiles, --expect, --timings, --decoder and --shard$'
+err '^raggedvit: video on standard input .-. excludes --tiles, --expect, --timings, --decoder and --shard$'
 on emulated 2 classify "$model" "$cat" --decoder turbo
 err "turbo', expected libjpeg or nvjpeg"
 expect 3 classify "$model" "$cat" --backend cpu --decoder nvjpeg
-err '^raggedvit: --decoder nvjpeg: needs a device of the cuda backend: --backend cuda$'
+err '^raggedvit: --decoder nvjpeg: needs --backend cuda$'
 on lacking 3 classify "$model" "$cat" --decoder nvjpeg
 err '^raggedvit: --decoder nvjpeg: libnvjpeg.so.13 has no nvjpegDecodeBatched: CUDA 12.1 or later has it$'
 RVIT_EMU_NVJPEG_VERSION=12.0 on emulated 3 classify "$model" "$cat" --decoder nvjpeg
-err '^raggedvit: --decoder nvjpeg: libnvjpeg.so.13 is version 12.0; 12.1 is the first that decodes colours as libjpeg does$'
+err '^raggedvit: --decoder nvjpeg: libnvjpeg.so.13 is version 12.0; 12.1 or later is needed for the colours of libjpeg$'
 RVIT_EMU_NVJPEG_CREATE=5 on emulated 3 classify "$model" "$cat" --decoder nvjpeg
 err '^raggedvit: --decoder nvjpeg: libnvjpeg.so.13: nvjpegCreateEx failed: out of memory .5.$'
 on none 3 classify "$model" "$cat" --decoder nvjpeg

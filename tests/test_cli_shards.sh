@@ -98,14 +98,14 @@ out '^shard +1/2 of 3 images$'
 # what is no shard
 for shard in 3/2 2/2; do
     expect 2 classify "$small" "$cat" --shard $shard
-    err "^raggedvit: --shard is '$shard', expected 0/2 to 1/2: shards count from 0, "
+    err "^raggedvit: --shard is '$shard', expected 0/2 to 1/2: shards are counted from 0, "
 done
 for shard in 0/0 1 /2 0/ -1/2 0/-2 0/2x 0x/2 ' 0/2' 0/65537 99999999999999999999/2 ''; do
     expect 2 classify "$small" "$cat" --shard "$shard"
-    err "^raggedvit: --shard is '$shard', expected I/N, as 0/4: shard I of N, "
+    err "^raggedvit: --shard is '$shard', expected I/N such as 0/4: shard I of N, "
 done
 expect 2 classify "$small" - --size 30x20 --format nv12 --shard 0/2
-err "exclude .*--shard"
+err "excludes .*--shard"
 expect 2 verify "$small" --shard 0/2
 expect 2 merge
 
@@ -127,29 +127,29 @@ for lines in --json --ndjson; do
     shards "$cat" "$cat" "$cat" $lines --prune l2 --blocks 1
     refused "shard 1/2 is missing$" "$zero"
     refused "shard 0/2 is missing$" "$one"
-    refused "$zero: is shard 0/2, as $zero is$" "$zero" "$zero" "$one"
+    refused "$zero: is shard 0/2, and so is $zero$" "$zero" "$zero" "$one"
     refused "$folder/none.json: cannot be read: No such file" "$zero" "$folder/none.json"
     refused "$folder: is not a regular file$" "$zero" "$folder"
     for other in "--prune l2 --blocks 1 --keep 0.4" "--prune evit --blocks 1" "--dtype f16 --prune l2 --blocks 1" \
         "--prune l2 --blocks 1 --batch 1" "--prune l2 --blocks 1 --limit 2"; do
         # shellcheck disable=SC2086
         "$tool" classify "$small" "$cat" "$cat" "$cat" $lines $other --backend cpu --shard 1/2 >"$folder/other.json"
-        refused "$folder/other.json: is of another run than $zero: \"[a-z]+\" is .*, there .*" "$zero" "$folder/other.json"
+        refused "$folder/other.json: is of a different run than $zero: \"[a-z]+\" is .* instead of .*" "$zero" "$folder/other.json"
     done
     "$tool" classify "$small" "$cat" "$sheet" "$cat" $lines --prune l2 --blocks 1 --backend cpu --shard 1/2 >"$folder/other.json"
-    refused "$folder/other.json: is of another run than $zero: \"inputs\" is" "$zero" "$folder/other.json"
+    refused "$folder/other.json: is of a different run than $zero: \"inputs\" is" "$zero" "$folder/other.json"
     "$tool" classify "$small" "$cat" "$cat" "$cat" $lines --prune l2 --blocks 1 --backend cpu --shard 1/3 >"$folder/other.json"
-    refused "$folder/other.json: is a shard of 3, $zero one of 2$" "$zero" "$folder/other.json"
+    refused "$folder/other.json: is one of 3 shards, $zero is one of 2$" "$zero" "$folder/other.json"
     "$tool" classify "$small" "$cat" "$cat" "$cat" $lines --prune l2 --blocks 1 --backend cpu >"$folder/other.json"
     refused "$folder/other.json: is of a run without --shard$" "$folder/other.json" "$one"
     head -c 700 "$one" >"$folder/other.json"
-    refused "$folder/other.json: is not JSON that classify wrote: value [12]: " "$zero" "$folder/other.json"
+    refused "$folder/other.json: is not JSON output of classify: value [12]: " "$zero" "$folder/other.json"
     sed 's/"logits": \[/"logits": [x/' "$one" >"$folder/other.json"
-    refused "$folder/other.json: is not JSON that classify wrote: value [12]: " "$zero" "$folder/other.json"
+    refused "$folder/other.json: is not JSON output of classify: value [12]: " "$zero" "$folder/other.json"
     sed 's/"position": 1/"position": 2/' "$one" >"$folder/other.json"
-    refused "$folder/other.json: an image has the position 2, which shard 1/2 has not" "$zero" "$folder/other.json"
+    refused "$folder/other.json: an image has position 2, which is not one of shard 1/2" "$zero" "$folder/other.json"
     sed 's/"exit_code": 0/"exit_code": 5/' "$one" >"$folder/other.json"
-    refused "$folder/other.json: the run ended with exit code 5" "$zero" "$folder/other.json"
+    refused "$folder/other.json: the run stopped early with exit code 5" "$zero" "$folder/other.json"
     sed 's/"n_images": 1/"n_images": 2/' "$one" >"$folder/other.json"
     refused "the summaries count 4 images and 0 failures, but there are 3 and 0$" "$zero" "$folder/other.json"
 done
@@ -160,19 +160,19 @@ refused "$folder/other.json: image 1 is missing$" "$zero" "$folder/other.json"
 sed '3d' "$zero" >"$folder/other.json"
 refused "$folder/other.json: image 2 is missing$" "$folder/other.json" "$one"
 sed '$d' "$one" >"$folder/other.json"
-refused "$folder/other.json: is cut off: its summary is missing$" "$zero" "$folder/other.json"
+refused "$folder/other.json: is truncated: its summary is missing$" "$zero" "$folder/other.json"
 echo '{"images": [], "failed": []}' >"$folder/other.json"
-refused "$folder/other.json: is not what classify --json or --ndjson writes$" "$zero" "$folder/other.json"
+refused "$folder/other.json: is not the output of classify --json or --ndjson$" "$zero" "$folder/other.json"
 echo '[1]' >"$folder/other.json"
-refused "$folder/other.json: is not JSON that classify wrote: value 1: it is no object$" "$folder/other.json"
+refused "$folder/other.json: is not JSON output of classify: value 1: not an object$" "$folder/other.json"
 : >"$folder/other.json"
-refused "$folder/other.json: is cut off" "$folder/other.json"
+refused "$folder/other.json: is truncated" "$folder/other.json"
 cat "$zero" "$zero" >"$folder/other.json"
-refused "$folder/other.json: has more after its summary$" "$folder/other.json" "$one"
+refused "$folder/other.json: has data after its summary$" "$folder/other.json" "$one"
 shards "$cat" "$cat" "$cat" --json --prune l2 --blocks 1
 cat "$zero" "$zero" >"$folder/other.json"
-refused "$folder/other.json: has more than one JSON value, the first of which is no run$" "$folder/other.json" "$one"
+refused "$folder/other.json: has more than one JSON value, and the first is not a run$" "$folder/other.json" "$one"
 printf '{"run": {"inputs": {}, "shard": {"index": 2, "n": 2}}}' >"$folder/other.json"
-refused "$folder/other.json: has a \"shard\" that is none$" "$folder/other.json"
+refused "$folder/other.json: has an invalid \"shard\"$" "$folder/other.json"
 
 finish

@@ -107,13 +107,13 @@ frames 0 --size 30x20 --format nv12 --json --limit 1
 logits | cmp -s - "$folder/logits" && fail "limited range is read as full"
 # a pipe that ends inside a frame, or at once
 frames 1 --size 30x20 --format rgb24 --ndjson
-err '^raggedvit: standard input: ends inside frame 1: 1200 of its 1800 bytes came$'
+err '^raggedvit: standard input: ends inside frame 1, after 1200 of its 1800 bytes$'
 line_has 2 '"frame": 0'
-line_has 3 '^\{"file": "-", "tile": null, "position": 1, "error": "ends inside frame 1: 1200 of its 1800 bytes came", "frame": 1\}$'
+line_has 3 '^\{"file": "-", "tile": null, "position": 1, "error": "ends inside frame 1, after 1200 of its 1800 bytes", "frame": 1\}$'
 line_has 4 '"n_images": 1, .*"exit_code": 1'
 frames 0 --size 30x20 --format nv12 --limit 3 # the rest is not read
 frames 4 --size 300x200 --format nv12
-err '^raggedvit: standard input: ends inside frame 0: 3000 of its 90000 bytes came$'
+err '^raggedvit: standard input: ends inside frame 0, after 3000 of its 90000 bytes$'
 small_run 4 - --size 30x20 --format nv12
 err '^raggedvit: standard input: ends before the first frame$'
 what="a folder as standard input"
@@ -169,12 +169,12 @@ for arguments in "-" "- --size 30x20" "- --format nv12" "- --size 30 --format nv
     "- --size 30x20 --format nv12 --matrix bt2020" "$cat --size 30x20" "$cat --range full" "$cat --json --ndjson"; do
     # shellcheck disable=SC2086
     small_run 2 $arguments
-    err "^raggedvit: (--|frames on standard input|unknown)"
+    err "^raggedvit: (--|video on standard input|unknown)"
     no_out
 done
 echo '[[[0]], [[1]]]' >"$folder/mask"
 frames 4 --size 30x20 --format gray --prune mask --blocks 1 --mask "$folder/mask"
-err "mask: is for 2 images; of frames on standard input --limit has to say that there are so many$"
+err "mask: is for 2 images; for video on standard input, set --limit to that number$"
 frames 0 --size 30x20 --format gray --prune mask --blocks 1 --mask "$folder/mask" --limit 2 --json
 json images.1.kept.0 1
 

@@ -117,12 +117,12 @@ paste "$folder/way8" "$folder/way21" | awk '{d = $1 - $2; if (d < 0) d = -d; if 
 
 # capacities
 variable 1 "$cat" "$turned" --max-tokens 100
-err "^raggedvit: .*chelsea.png: 451 x 300 pixels are 38 x 57 patches and 2167 tokens, more than the 100 of --max-tokens; --max-patches"
+err "^raggedvit: .*chelsea.png: 451 x 300 pixels are 38 x 57 patches and 2167 tokens, more than --max-tokens 100; --max-patches"
 out '"n_images": 1, .*"exit_code": 1'
 variable 4 "$cat" --max-tokens 100
 variable 0 "$cat" "$turned" --max-tokens 100 --max-patches 99
 variable 2 "$cat" --max-tokens 100 --max-patches 100
-err "images of 100 patches, with 1 prefix token, are more than the 100 of --max-tokens"
+err "an image of 100 patches and 1 prefix token exceeds --max-tokens 100"
 for arguments in "--max-tokens 100" "--max-patches 100" "--variable-resolution --tiles 8" "--variable-resolution --grid --features $folder/f.npy" \
     "--variable-resolution --fit crop" "--variable-resolution --crop 0.5" "--variable-resolution --prune mask --mask $folder/mask" "--variable-resolution --prepare host" \
     "--timings --prepare host" "--variable-resolution --max-tokens 0" "--variable-resolution --max-patches -3" "--prepare cloud" "--timings"; do
@@ -132,7 +132,7 @@ for arguments in "--max-tokens 100" "--max-patches 100" "--variable-resolution -
     no_out
 done
 expect 2 classify "$small" - --backend cpu --size 30x20 --format gray --variable-resolution --timings
-err 'exclude --tiles, --expect, --timings, --decoder and --shard'
+err 'excludes --tiles, --expect, --timings, --decoder and --shard'
 
 # what the files tell: a NaFlex processor
 mkdir "$folder/naflex"
@@ -153,10 +153,10 @@ out '"grid": \[4, 7\]'
 expect 0 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --max-patches 20 --backend cpu --ndjson
 logits | cmp -s - "$folder/told" && fail "--max-patches is not heeded"
 expect 2 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --max-tokens 20 --backend cpu
-err "images of 30 patches, as the model's files say, with 1 prefix token, are more than the 20 of --max-tokens"
+err "an image of 30 patches .from the model's files. and 1 prefix token exceeds --max-tokens 20"
 echo "{$processor, \"max_num_patches\": 30, \"do_resize\": false}" >"$folder/naflex/preprocessor_config.json"
 expect 4 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --backend cpu
-err "this tool does not know .fit: not resized, from preprocessor_config.json: do_resize."
+err "this tool does not support the model's image preparation .fit: not resized, from preprocessor_config.json: do_resize."
 echo "{${processor/: 8/: 16}, \"max_num_patches\": 30}" >"$folder/naflex/preprocessor_config.json"
 expect 4 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --backend cpu
 err "preprocessor_config.json: patch_size"
@@ -222,7 +222,7 @@ head -c 3000 "$folder/frames" >"$folder/gray"
 what="a pipe that ends inside a frame"
 "$tool" classify "$small" - --backend cpu --size 30x20 --format rgb24 --variable-resolution --ndjson <"$folder/gray" >"$folder/out" 2>"$folder/err"
 [ $? -eq 1 ] || fail "exit code of $what"
-err '^raggedvit: standard input: ends inside frame 1: 1200 of its 1800 bytes came$'
+err '^raggedvit: standard input: ends inside frame 1, after 1200 of its 1800 bytes$'
 out '^\{"file": "-", .*"frame": 0, "grid": \[3, 4\]\}$'
 mkfifo "$folder/pipe"
 timeout 60 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --variable-resolution --ndjson <"$folder/pipe" >"$folder/out" \
@@ -245,6 +245,6 @@ json timings.decoding '[0-9.]+'
 json timings.without_decoding '[0-9.]+'
 json n_images 17
 small_run 0 "$cat" --prepare device --timings
-out '^timings +[0-9.]+ images/s of decoding alone, [0-9.]+ of everything, [0-9.]+ without decoding$'
+out '^timings +[0-9.]+ images/s decoding only, [0-9.]+ in total, [0-9.]+ without decoding$'
 
 finish

@@ -374,7 +374,7 @@ static void test_refusals(void **state)
         const char *sentence;
     } kinds[] = {{"no image at all", 17, "not a PNG, JPEG, WebP or BMP image"},
                  {"BMW is a maker of cars", 22, "not a PNG, JPEG, WebP or BMP image"},
-                 {"GIF89a and so on", 16, "GIF is not read; PNG, JPEG, WebP and BMP are"},
+                 {"GIF89a and so on", 16, "GIF is not supported; PNG, JPEG, WebP and BMP are"},
                  {"\0\0\0\x20"
                   "ftypavif",
                   12, "AVIF is not read"},
@@ -389,7 +389,7 @@ static void test_refusals(void **state)
     static const struct {
         size_t at, size;
         const char *bytes, *sentence;
-    } changes[] = {{28, 1, "\2", "a BMP of 2 bits a pixel; 1, 4, 8, 16, 24 and 32 are read"},
+    } changes[] = {{28, 1, "\2", "BMP with 2 bits per pixel; supported: 1, 4, 8, 16, 24 and 32"},
                    {30, 1, "\4", "a BMP of 16 bits a pixel with the compression 4; none"},
                    {30, 1, "\1", "with the compression 1"},
                    {18, 4, "\xff\xff\xff\x7f", "pixels; 1 to 200000000 in all"},
@@ -520,7 +520,7 @@ static void test_jpeg_of_many_scans(void **state)
     (void)state;
     expect_scans(64, 64, 1, NULL);
     expect_scans(64, 64, 400, NULL);
-    expect_scans(64, 64, 600, "a JPEG of more than 500 scans");
+    expect_scans(64, 64, 600, "JPEG with more than 500 scans");
     expect_scans(1000, 1000, 100, NULL);
     expect_scans(5000, 4000, 20000, "a JPEG of 201 or more scans of 20000000 pixels");
 }

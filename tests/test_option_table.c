@@ -1,4 +1,4 @@
-/* The command lines of the tool and of the benchmarks: what a row takes, what it refuses, and what it says then. */
+/* Command lines of the tool and the benchmarks: the values that a row accepts, and the messages for those that it rejects. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -112,26 +112,26 @@ static void refused(void **state)
     static const struct {
         const char *line, *sentence;
     } cases[] = {
-        {"a --narrow 1025", "--narrow is '1025', expected a whole number, -2 to 1024"},
-        {"a --narrow 2x", "--narrow is '2x', expected a whole number, -2 to 1024"},
-        {"a --narrow 9223372036854775808", "--narrow is '9223372036854775808', expected a whole number, -2 to 1024"},
-        {"a --wide -1", "--wide is '-1', expected a whole number, 0 or more"},
+        {"a --narrow 1025", "--narrow is '1025', expected an integer, -2 to 1024"},
+        {"a --narrow 2x", "--narrow is '2x', expected an integer, -2 to 1024"},
+        {"a --narrow 9223372036854775808", "--narrow is '9223372036854775808', expected an integer, -2 to 1024"},
+        {"a --wide -1", "--wide is '-1', expected an integer, 0 or more"},
         {"a --single nan", "--single is 'nan', expected a number, 0.25 to 1"},
         {"a --single 0.2", "--single is '0.2', expected a number, 0.25 to 1"},
         {"a --choice four", "--choice is 'four', expected three, five or six"},
-        {"a --any 1,0", "--any is '1,0', expected whole numbers with commas between them, each 1 to 9, at most 3"},
-        {"a --any 1,2,3,4", "--any is '1,2,3,4', expected whole numbers with commas between them, each 1 to 9, at most 3"},
-        {"a --any 1;2", "--any is '1;2', expected whole numbers with commas between them, each 1 to 9, at most 3"},
-        {"a --ascending 3,", "--ascending is '3,', expected ascending whole numbers with commas between them, each 0 or more, at most 3"},
-        {"a --ascending 3,3", "--ascending is '3,3', expected ascending whole numbers with commas between them, each 0 or more, at most 3"},
-        {"a --ascending -1", "--ascending is '-1', expected ascending whole numbers with commas between them, each 0 or more, at most 3"},
-        {"a --colours 0,1", "--colours is '0,1', expected one number or 3 with commas between them, each 0 to 1"},
-        {"a --colours 2", "--colours is '2', expected one number or 3 with commas between them, each 0 to 1"},
-        {"a --text", "--text needs a value; see 'program run --help'"},
+        {"a --any 1,0", "--any is '1,0', expected comma-separated integers, each 1 to 9, at most 3 of them"},
+        {"a --any 1,2,3,4", "--any is '1,2,3,4', expected comma-separated integers, each 1 to 9, at most 3 of them"},
+        {"a --any 1;2", "--any is '1;2', expected comma-separated integers, each 1 to 9, at most 3 of them"},
+        {"a --ascending 3,", "--ascending is '3,', expected comma-separated ascending integers, each 0 or more, at most 3 of them"},
+        {"a --ascending 3,3", "--ascending is '3,3', expected comma-separated ascending integers, each 0 or more, at most 3 of them"},
+        {"a --ascending -1", "--ascending is '-1', expected comma-separated ascending integers, each 0 or more, at most 3 of them"},
+        {"a --colours 0,1", "--colours is '0,1', expected one number or 3 comma-separated numbers, each 0 to 1"},
+        {"a --colours 2", "--colours is '2', expected one number or 3 comma-separated numbers, each 0 to 1"},
+        {"a --text", "--text requires a value; see 'program run --help'"},
         {"a --other 1", "unknown option --other; see 'program run --help'"},
-        {"a --text -xy b -pq", "unknown option -pq, and a file of that name is ./-pq; see 'program run --help'"},
-        {"a -x b", "unknown option -x, and a file of that name is ./-x; see 'program run --help'"},
-        {"a b -dash.png", "unknown option -dash.png, and a file of that name is ./-dash.png; see 'program run --help'"},
+        {"a --text -xy b -pq", "unknown option -pq; write a file name like this as ./-pq; see 'program run --help'"},
+        {"a -x b", "unknown option -x; write a file name like this as ./-x; see 'program run --help'"},
+        {"a b -dash.png", "unknown option -dash.png; write a file name like this as ./-dash.png; see 'program run --help'"},
         {"a --help=b", "--help=b: this option takes no value; see 'program run --help'"},
         {"a --real 1", "unknown option --real; see 'program run --help'"}, /* another command's */
         {"--flag", "run takes A [B]; see 'program run --help'"},

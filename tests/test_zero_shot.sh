@@ -59,19 +59,19 @@ refused 4 "there is no tensor 'u'" --text-embeddings "$texts" --text-tensor u
 head -n 9 "$folder/labels" >"$folder/nine"
 refused 4 'nine: 9 class names, but .*texts.safetensors has embeddings of 10 texts' --text-embeddings "$texts" --labels "$folder/nine"
 identity 4 12 | tensors "$folder/wide" "{$(matrix t 4 12 0)}"
-refused 4 'wide: the embeddings are 12 wide, but those of the model.s images 10' --text-embeddings "$folder/wide"
+refused 4 'wide: the text embeddings are 12 wide, the model.s image embeddings 10' --text-embeddings "$folder/wide"
 identity 12 10 | tensors "$folder/zero" "{$(matrix t 12 10 0)}"
 refused 4 'zero: the embedding of text 10 is zero' --text-embeddings "$folder/zero"
 { bytes 0000c07f; head -c 396 /dev/zero; } | tensors "$folder/nan" "{$(matrix t 10 10 0)}"
 refused 4 'nan: the embedding of text 0 is not finite' --text-embeddings "$folder/nan"
 identity 10 20 | tensors "$folder/two" "{$(matrix t 10 10 0),$(matrix u 10 10 400)}"
-refused 4 "two: has 2 tensors of two dimensions, 't' the first: say which with --text-tensor" --text-embeddings "$folder/two"
+refused 4 "two: has 2 tensors with two dimensions, 't' is the first; choose one with --text-tensor" --text-embeddings "$folder/two"
 { bytes 0000807f; identity 10 10; } | tensors "$folder/infinite" "{$scale,$(matrix t 10 10 4)}"
 refused 4 "infinite: tensor 'logit_scale' is not a single finite number" --text-embeddings "$folder/infinite"
 head -c 100 "$texts" >"$folder/cut"
 refused 4 'cut' --text-embeddings "$folder/cut"
 refused 4 'missing' --text-embeddings "$folder/missing"
 model=$data/deit_tiny_cifar10.safetensors
-refused 3 'deit_tiny_cifar10.safetensors: has no vector to compare with texts' --text-embeddings "$texts"
+refused 3 'deit_tiny_cifar10.safetensors: has no embedding to compare with texts' --text-embeddings "$texts"
 
 finish

@@ -40,7 +40,7 @@ TRITONSERVER_Error *names_make(struct names *self, const char *path, const rvit_
         return failure_of_complaint("parameter labels");
     if (!path && labels.names.n_lines == 0 &&
         (rvit_checkpoint_metadata(checkpoint, "classes") || rvit_checkpoint_class_name(checkpoint, 0)))
-        log_line(TRITONSERVER_LOG_WARN, "raggedvit: the checkpoint does not name %d classes; they go by number", n_classes);
+        log_line(TRITONSERVER_LOG_WARN, "raggedvit: the checkpoint does not name %d classes; they are shown by number", n_classes);
     TRITONSERVER_Error *error = put_all(self, &labels);
     labels_free(&labels);
     return error;

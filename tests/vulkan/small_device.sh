@@ -19,7 +19,7 @@ run() {
 set -- "$photo" "$photo" "$photo" "$photo"
 set -- "$@" "$@" "$@" "$@"
 set -- "$@" "$@" "$@" "$@"
-run 0 '^raggedvit: 32 images a run instead of 64, which the device has no room for$' "$@" --variable-resolution --max-patches 4
+run 0 '^raggedvit: 32 images per run instead of 64, to fit the device.s memory$' "$@" --variable-resolution --max-patches 4
 run 3 'max_picture_bytes is [0-9]*, which makes an array (pictures) of [0-9]* bytes, and .* takes arrays of at most 134217[0-9]*: ' \
     "$@" --variable-resolution --batch 64
 grep -q -- '--batch' "$folder/said"

@@ -158,7 +158,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         return code;
     self->on_device = images_on_device(self);
     if (options->timings && !self->on_device)
-        return fail_with(EXIT_USAGE, NULL, "--timings is of images that the device prepares: here --prepare device asks for that");
+        return fail_with(EXIT_USAGE, NULL, "--timings needs --prepare device here: it measures images that the device prepares");
     if (self->on_device && (code = classify_images_resolve(self)) != EXIT_OK)
         return code;
     rvit_session_desc desc;

@@ -17,9 +17,9 @@ int classify_images_resolve(struct classify *self)
     self->max_patches = options->max_patches ? options->max_patches : info->max_patches;
     if ((int64_t)self->max_patches + info->n_prefix <= self->max_tokens)
         return EXIT_OK;
-    return fail_with(EXIT_USAGE, NULL, "images of %d patches%s, with %d prefix token%s, are more than the %d of --max-tokens",
-                     self->max_patches, options->max_patches ? "" : ", as the model's files say", info->n_prefix,
-                     info->n_prefix == 1 ? "" : "s", self->max_tokens);
+    return fail_with(EXIT_USAGE, NULL, "an image of %d patches%s and %d prefix token%s exceeds --max-tokens %d", self->max_patches,
+                     options->max_patches ? "" : " (from the model's files)", info->n_prefix, info->n_prefix == 1 ? "" : "s",
+                     self->max_tokens);
 }
 
 void classify_images_desc(struct classify *self, rvit_session_desc *out)
@@ -225,7 +225,7 @@ static int run_all(struct flight *flight, bool *out_partly)
     struct running running;
     int code = EXIT_OK;
     if (pthread_create(&thread, NULL, enqueue_all, flight) != 0)
-        return fail_with(EXIT_FAULT, NULL, "no thread can be started");
+        return fail_with(EXIT_FAULT, NULL, "cannot start a thread");
     while (code == EXIT_OK && next_run(flight, &running)) {
         rvit_session *session = running.batch->session;
         const rvit_status status = running.n > 0 ? rvit_session_wait(session) : RVIT_OK;

@@ -1,4 +1,4 @@
-/* The command line tool. Plain C that uses only the public API; here is the table of its commands, options.c has their options. */
+/* The command line tool: the table of its commands. options.c has their options. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,119 +16,124 @@ struct command {
 
 static const struct command commands[] = {
     {{"devices", "",
-      "Lists every device of every backend, in the order of preference: its driver, the tier chosen, and why a backend, a device or a "
-      "higher tier is not used. '*' marks the device that --backend auto takes.",
+      "Lists the devices of every backend in order of preference, with driver and kernel tier, and why a backend, a device or a higher "
+      "tier is not used. '*' marks the device that --backend auto takes.",
       "raggedvit devices", 0, 0, DEVICES},
-     "lists every device of every backend",
+     "list the devices of every backend",
      false,
      run_devices},
     {{"classify", "MODEL IMAGE...",
-      "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG, JPEG, WebP or BMP file, a "
-      "folder (its images, sorted by name; what else it holds is named and left out), a list (NAME.txt: one path a line, relative to the "
-      "list), or - for raw video frames on "
-      "standard "
-      "input, each of which is answered when it comes. Images are turned upright as their EXIF data or XMP says. They are prepared as "
-      "the "
-      "model's files say (inspect shows it): by resizing the shorter edge and cutting out the centre, or both edges, bilinear or bicubic, "
-      "as "
-      "timm or transformers do it. An image that cannot be read or computed is reported, and the others are answered. With --json or "
-      "--ndjson, an image's "
-      "\"kept\" are the patches left after each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many "
-      "patches each is the mean.",
+      "Classifies images with a .safetensors checkpoint or the index file of a sharded one. IMAGE is a PNG, JPEG, WebP or BMP file, a "
+      "folder (its images, sorted by name; other files are skipped with a message), a list (NAME.txt: one path per line, relative to the "
+      "list), or - for raw video frames on standard input, which are answered as they arrive. Images are turned upright by their EXIF or "
+      "XMP orientation and prepared as the model's files say ('raggedvit inspect' shows how). An image that cannot be read or computed is "
+      "reported, and the others are still answered. In JSON, \"kept\" lists the patches left after each pruning stage, numbered row by row "
+      "from 0; with tome, \"sizes\" has the number of patches that each is the mean of.",
       "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, CLASSIFY},
-     "classifies images, pruned or not",
+     "classify images, pruned or not",
      true,
      run_classify},
     {{"merge", "SHARD.json...",
-      "Puts together what 'classify --shard I/N' printed with --json or --ndjson, N files in any order, as one run without shards would "
-      "have "
-      "printed it: images and failures in order, byte for byte; counts, top-1 accuracy and tokens are summed, and the times are those of "
-      "the slowest shard. It checks that every shard is there once, that all are of one run (model, device, policy, inputs), and that no "
-      "image "
-      "is missing. The exit code is that of the whole run.",
+      "Combines what N processes of 'classify --shard I/N' printed with --json or --ndjson, in any order, into what one run would have "
+      "printed: images and failures in order, byte for byte. Counts, top-1 accuracy and tokens are summed; times are those of the slowest "
+      "shard. It fails if a shard or an image is missing, if a shard is there twice, or if the shards are of different runs (model, "
+      "device, policy, inputs). The exit code is that of the whole run.",
       "raggedvit merge shard0.json shard1.json > all.json", 1, -1, MERGE},
-     "puts the shards of a classify together",
+     "combine the output of classify --shard",
      false,
      run_merge},
     {{"verify", "MODEL",
-      "Runs the same images on device A (--backend) and on the reference device B (--against) and reports the difference of the logits "
-      "(of the CLS features where the checkpoint has no head), the kept tokens that differ, top-1 agreement, and the first block that "
-      "diverges. When near-ties make the two keep different tokens, B runs again with A's, so that logits are compared like with like; "
-      "tome and evit-fused cannot do that, and such images are left out. Each decision of a stage is judged by its margin: how far, "
-      "relatively, B's scores must move for it to be another. A is given the tokens that B kept before (with tome and evit-fused an image "
-      "is judged up to the first stage that differs). What A decides otherwise may have a margin of four "
-      "times what the difference of two scores is off by: of scores by attention 1e-5 in f32, 2.8e-3 in f16, 2.4e-2 in bf16, 0.14 in int8, "
-      "0.28 in fp8; of norms and similarities about a sixth of that, of predictors about a third. ats takes samples as dense as the "
-      "tokens, so that "
-      "16-bit types keep other tokens on most "
-      "images; who needs its exact sets takes f32. Without --images the input is seeded, "
-      "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 3.2e-2 for bf16; 2e-2 between f32 and f16, 1.6e-1 "
-      "between bf16 and another. That A and B agree does not show that they are right, for both read the checkpoint alike. With "
-      "--reference "
-      "A alone runs, on the images of a dump, and its logits, pooled vectors and features are compared with those that timm or "
-      "transformers "
-      "computed; tolerance: twice what PyTorch itself is off in that type, of the largest value, at least 1e-5 for f32, 1e-3 for f16 and "
-      "8e-3 for bf16.",
+      "Runs the same images on device A (--backend) and on reference device B (--against), and compares logits (CLS features without a "
+      "head), kept tokens, top-1 classes and block outputs. With --reference, A is compared with outputs that timm or transformers "
+      "computed in float64. The exit code is 1 if a difference exceeds its tolerance; docs/verify.md has the tolerances and the rule for "
+      "kept tokens.",
       "raggedvit verify deit_tiny.safetensors --backend vulkan --against cpu --prune evit --keep 0.7", 1, 1, VERIFY},
-     "compares two devices, or one with a reference",
+     "compare two devices, or one with a reference",
      true,
      run_verify},
     {{"bench", "[MODEL]",
-      "For each batch size, times the dense and a pruned forward alternately on seeded noise: from images in mapped memory to "
-      "logits there, one wait per run. Shows the median time of a run, images per second, kernel launches per forward, and the "
-      "break-even: the largest kept fraction, in hundredths and found by bisection, at which the pruned forward is faster (with "
-      "--json 0: at none). Policies without a kept fraction have no break-even; what they keep depends on the images. Without MODEL the "
-      "weights are random.",
+      "For each batch size, times the dense and a pruned forward pass alternately on seeded noise: from images in mapped memory to logits "
+      "in mapped memory, with one wait per run. Prints the median time, images per second, kernel launches per forward pass, and the "
+      "break-even: the largest kept fraction, in steps of 0.01 and found by bisection, at which the pruned forward pass is faster (0 in "
+      "JSON if there is none). Policies without a kept fraction have no break-even; what they keep depends on the images. Without MODEL "
+      "the weights are random.",
       "raggedvit bench deit_tiny.safetensors --dtype f16 --prune evit --batches 1,32", 0, 1, BENCH},
-     "times the dense and the pruned forward on this machine",
+     "time the dense and the pruned forward pass",
      false,
      run_bench},
-    {{"inspect", "MODEL", "Shows a checkpoint's architecture and geometry, its parameters and tensors, and what is missing or not used.",
+    {{"inspect", "MODEL",
+      "Shows the architecture and geometry of a checkpoint, how images are prepared for it, its parameters and tensors, and what is "
+      "missing or unused.",
       "raggedvit inspect deit_tiny.safetensors --tensors", 1, 1, INSPECT},
-     "shows what a checkpoint holds",
+     "show what a checkpoint holds",
      true,
      run_inspect},
     {{"quantize", "MODEL --output FILE",
-      "Writes the checkpoint with weights of 8 bits in its blocks, in the manner of compressed-tensors, and says of each layer what that "
-      "costs. With --calibrate the model runs on images in f32, for the errors of the layers' products and for fixed scales of inputs. A "
-      "layer is spared, and stays as it is, if the error of its weight, or of its product on the images, is above 0.1 (root mean square, "
-      "relative); with fp8 proj is always. A config.json of the model is written beside FILE if there is none.",
+      "Writes the checkpoint with 8-bit weights in its blocks, in the compressed-tensors format, and reports the error of each layer. With "
+      "--calibrate, the model runs on images in f32 to measure the output error of each layer and to fix input scales. A layer is skipped "
+      "and keeps its weights if the relative root mean square error of its weight, or of its output on the images, is above 0.1; with fp8, "
+      "proj always is. A config.json of the model is written beside FILE if there is none.",
       "raggedvit quantize deit_tiny.safetensors --output deit_tiny_int8.safetensors --calibrate photos/", 1, 1, QUANTIZE},
-     "writes a checkpoint with weights of 8 bits",
+     "write a checkpoint with 8-bit weights",
      true,
      run_quantize},
     {{"policies", "",
-      "Lists the policies that --prune takes: the options each uses and their defaults, where in a block it prunes, and where it was "
-      "published. "
-      "3..last: block 3 and all later ones. PATCHES: the number of patches of the image. An option in brackets, or in capitals, has no "
-      "default; the "
-      "latter must be given.",
+      "Lists the pruning policies of --prune: their options with defaults, where in a block they prune, and where they were published. "
+      "3..last means block 3 and all later ones, PATCHES the number of patches of the image. Options in brackets have no default; an "
+      "argument in capitals outside brackets is required.",
       "raggedvit policies", 0, 0, POLICIES},
-     "lists the prune policies",
+     "list the pruning policies",
      false,
      run_policies},
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
+static const char about[] = "run token-pruned Vision Transformers on CUDA, Vulkan or the CPU";
+static const char *const exit_codes[] = {
+    "success",
+    "the command ran, but some images could not be read or computed, the overlay could not be written, or a verification failed",
+    "the command line is invalid",
+    "the device is not available or does not support the request",
+    "a file is missing or invalid: the checkpoint, labels, text embeddings, a list, a shard, or every image",
+    "out of memory, device lost, output not writable, or internal error",
+};
+#define N_EXIT_CODES (sizeof exit_codes / sizeof exit_codes[0])
+static const char log_help[] = "how much the library logs to standard error: error, warning, info or debug (default: warning)";
+static const char *const examples[] = {
+    "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5",
+    "mpirun -n 4 sh -c 'I=$OMPI_COMM_WORLD_RANK; raggedvit classify deit_tiny.safetensors photos/ --json --shard $I/4 > $I.json'",
+    "raggedvit merge [0-3].json > all.json",
+    "ffmpeg -i clip.mp4 -f rawvideo -pix_fmt nv12 - | raggedvit classify deit_tiny.safetensors - --size 1280x720 --format nv12 --ndjson",
+};
+#define N_EXAMPLES (sizeof examples / sizeof examples[0])
+
 static void print_help(void)
 {
-    puts("usage: raggedvit COMMAND ...\n\n"
-         "Runs token-pruned Vision Transformers on CUDA, on Vulkan or on the CPU.\n\n"
-         "commands:");
+    printf("usage: raggedvit COMMAND ...\n\nraggedvit: %s\n\ncommands:\n", about);
     for (size_t i = 0; i < N_COMMANDS; i++)
-        printf("  %-9s %-15s %s\n", commands[i].syntax.name, commands[i].syntax.arguments, commands[i].summary);
-    puts("\n'raggedvit COMMAND --help' shows a command's options; 'raggedvit --version' the version.\n\n"
-         "exit codes:\n"
-         "  0  success\n"
-         "  1  it ran, but some images were left unread or have no result, the overlay could not be written, or a verification "
-         "failed\n"
-         "  2  the command line is wrong\n"
-         "  3  the device is not available, or cannot run what was asked\n"
-         "  4  a file is missing or invalid: the checkpoint, the labels, the embeddings of texts, a list, a shard, or every image\n"
-         "  5  out of memory, the device was lost, the output cannot be written, or an internal error\n\n"
-         "RVIT_LOG=error|warning|info|debug in the environment sets how much the library logs to standard error (warning).\n\n"
-         "example:\n"
-         "  raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5");
+        printf("  %-9s %-19s %s\n", commands[i].syntax.name, commands[i].syntax.arguments, commands[i].summary);
+    puts("\n'raggedvit COMMAND --help' prints the options of a command, 'raggedvit --manual' the manual page as troff,\n"
+         "'raggedvit --version' the version.\n\nexit codes:");
+    for (size_t i = 0; i < N_EXIT_CODES; i++)
+        printf("  %d  %s\n", (int)i, exit_codes[i]);
+    printf("\nenvironment:\n  RVIT_LOG  %s\n\nexample:\n  %s\n", log_help, examples[0]);
+}
+
+static void print_manual(void)
+{
+    printf(".TH RAGGEDVIT 1 \"\" \"raggedvit %s\"\n.SH NAME\nraggedvit \\- %s\n", rvit_version(), about);
+    puts(".SH SYNOPSIS\n.B raggedvit\n.I COMMAND\n[arguments] [options]\n.SH COMMANDS");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        options_manual(&commands[i].syntax);
+    puts(".SH EXIT STATUS");
+    for (size_t i = 0; i < N_EXIT_CODES; i++)
+        printf(".TP\n.B %d\n%s\n", (int)i, exit_codes[i]);
+    printf(".SH ENVIRONMENT\n.TP\n.B RVIT_LOG\n%s\n.SH EXAMPLES\n.nf\n", log_help);
+    for (size_t i = 0; i < N_EXAMPLES; i++) {
+        manual_print(examples[i]);
+        putchar('\n');
+    }
+    puts(".fi");
 }
 
 /* argv[0] is the command's name. */
@@ -150,9 +155,13 @@ static int run(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     if (argc < 2)
-        return fail_with(EXIT_USAGE, NULL, "a command is needed; see 'raggedvit --help'");
+        return fail_with(EXIT_USAGE, NULL, "no command; see 'raggedvit --help'");
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_help();
+        return EXIT_OK;
+    }
+    if (strcmp(name, "--manual") == 0) {
+        print_manual();
         return EXIT_OK;
     }
     if (strcmp(name, "--version") == 0) {
@@ -162,11 +171,11 @@ static int run(int argc, char **argv)
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(name, commands[i].syntax.name) == 0)
             return run_command(&commands[i], argc - 1, argv + 1);
-    return fail_with(EXIT_USAGE, NULL, "'%s' is not a command; see 'raggedvit --help'", name);
+    return fail_with(EXIT_USAGE, NULL, "unknown command '%s'; see 'raggedvit --help'", name);
 }
 
-/* Opens closed standard streams, so that no file opened later gets their descriptor and receives printed output. Writing to such a stream
-   fails and is reported. */
+/* Opens closed standard streams, so that no file opened later gets their descriptors and receives printed output. Writing to such a
+   stream fails and is reported. */
 static void occupy_standard_streams(void)
 {
     int descriptor;

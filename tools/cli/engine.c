@@ -15,7 +15,7 @@ int engine_checkpoint(const struct options *options, rvit_checkpoint **out)
         return EXIT_OK;
     const int code = status != RVIT_OK ? complain_status(path, status) : EXIT_FILE;
     if (status == RVIT_OK)
-        complain(path, "the model takes images of %d channels; this tool reads RGB", info.channels);
+        complain(path, "the model takes images with %d channels; this tool supports only RGB", info.channels);
     rvit_checkpoint_destroy(*out);
     *out = NULL;
     return code;
@@ -114,7 +114,7 @@ void engine_fit(const struct engine *self, int32_t n_sessions, rvit_session_desc
 
 void engine_tell_batch(int32_t usual, int32_t batch)
 {
-    complain(NULL, "%d image%s a run instead of %d, which the device has no room for", batch, batch == 1 ? "" : "s", usual);
+    complain(NULL, "%d image%s per run instead of %d, to fit the device's memory", batch, batch == 1 ? "" : "s", usual);
 }
 
 /* What the library calls its fields, in the tool's words. */
@@ -122,14 +122,14 @@ static void tell_options(rvit_status status)
 {
     static const struct {
         const char *field, *options;
-    } table[] = {{"max_images is", "max_images is --batch (of bench one of --batches)"},
-                 {"max_tokens is", "max_tokens is --max-tokens"},
+    } table[] = {{"max_images is", "max_images is set by --batch (bench: --batches)"},
+                 {"max_tokens is", "max_tokens is set by --max-tokens"},
                  {"max_picture_bytes is", "max_picture_bytes grows with --batch"}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strstr(rvit_status_detail(), table[i].field))
             complain(NULL, "%s", table[i].options);
     if (status == RVIT_OUT_OF_DEVICE_MEMORY || status == RVIT_OUT_OF_HOST_MEMORY)
-        complain(NULL, "a smaller batch takes less memory (--batch, --max-tokens, of bench --batches)");
+        complain(NULL, "a smaller --batch or --max-tokens (bench: --batches) takes less memory");
 }
 
 int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_session **out)

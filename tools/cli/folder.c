@@ -90,7 +90,7 @@ static void tell_left_out(const char *folder, const struct path_list *left_out, 
     if (n > MOST_NAMES)
         append_text(names, sizeof names, " and %d more", n - MOST_NAMES);
     if (n > 0)
-        complain(folder, "left out, as %s no image%s: %s", n > 1 ? "they are" : "it is", n > 1 ? "s" : "", names);
+        complain(folder, "skipped, not %s: %s", n > 1 ? "images" : "an image", names);
 }
 
 int folder_read(const char *folder, struct path_list *images, struct path_list *left_out)

@@ -18,7 +18,7 @@ bool image_check_size(int32_t width, int32_t height, struct image_error *error)
 {
     if (width > 0 && height > 0 && (int64_t)width * height <= IMAGE_MAX_PIXELS)
         return true;
-    return image_fail(error, "%d x %d pixels; 1 to %lld in all are handled", width, height, (long long)IMAGE_MAX_PIXELS);
+    return image_fail(error, "%d x %d pixels, expected 1 to %lld in total", width, height, (long long)IMAGE_MAX_PIXELS);
 }
 
 bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error)

@@ -79,7 +79,7 @@ static bool read_masks(struct bmp *self, size_t *end)
     }
     for (int c = 0; c < 3; c++)
         if (!set_mask(&self->masks[c], bits[c]) || (self->bits < 32 && bits[c] >> self->bits != 0))
-            return image_fail(self->input->error, "a BMP of colours by the masks %#x, %#x, %#x; each has to be of 1 to 8 bits in a row",
+            return image_fail(self->input->error, "BMP with the colour masks %#x, %#x, %#x; each mask must have 1 to 8 consecutive bits",
                               bits[0], bits[1], bits[2]);
     return true;
 }
@@ -89,7 +89,7 @@ static bool read_palette(struct bmp *self, uint32_t n, size_t *end)
     const size_t entry = self->header == CORE_HEADER ? 3 : 4, most = (size_t)1 << self->bits;
     n = n == 0 ? (uint32_t)most : n;
     if (n > 65536)
-        return fail(self, "its palette has more than 65536 colours");
+        return fail(self, "the palette has more than 65536 colours");
     if (n * entry > self->size - *end)
         return ends_early(self);
     self->n_colours = n < most ? n : (uint32_t)most;
@@ -106,14 +106,14 @@ static bool check_kind(struct bmp *self)
     const size_t room = sizeof self->input->error->text;
     const uint32_t bits = self->bits;
     if (bits != 1 && bits != 4 && bits != 8 && bits != 16 && bits != 24 && bits != 32) {
-        snprintf(text, room, "a BMP of %u bits a pixel; 1, 4, 8, 16, 24 and 32 are read", bits);
+        snprintf(text, room, "BMP with %u bits per pixel; supported: 1, 4, 8, 16, 24 and 32", bits);
         return false;
     }
     if (self->compression == PLAIN || (self->compression == RLE8 && bits == 8) || (self->compression == RLE4 && bits == 4) ||
         (self->compression == BITFIELDS && bits >= 16))
         return true;
     snprintf(text, room,
-             "a BMP of %u bits a pixel with the compression %u; none (0), RLE8 (1, of 8 bits), RLE4 (2, of 4) and masks (3) are read", bits,
+             "BMP with %u bits per pixel and compression %u; supported: none (0), RLE8 (1, 8 bits), RLE4 (2, 4 bits) and masks (3)", bits,
              self->compression);
     return false;
 }
@@ -152,7 +152,7 @@ static bool read_header(struct bmp *self)
 static bool put(const struct bmp *self, uint8_t *out, uint32_t index)
 {
     if (index >= self->n_colours)
-        return fail(self, "a pixel has a colour that its palette lacks");
+        return fail(self, "a pixel has a colour that is not in the palette");
     memcpy(out, self->palette[index], 3);
     return true;
 }
@@ -191,7 +191,7 @@ static bool read_plain(const struct bmp *self)
 static bool put_run(const struct bmp *self, int32_t x, int32_t y, uint32_t n, const uint8_t *codes, uint32_t step)
 {
     if (y >= self->height || n > (uint32_t)(self->width - x))
-        return fail(self, "a run of pixels ends outside it");
+        return fail(self, "a run of pixels ends outside the image");
     uint8_t *out = line_of(self, y) + 3 * (size_t)x;
     for (uint32_t i = 0; i < n; i++, out += 3) {
         const uint8_t code = codes[self->bits == 4 ? i / 2 * step : i * step];
@@ -234,7 +234,7 @@ static bool read_runs(const struct bmp *self)
             y += at[1];
             at += 2;
             if (x > self->width || y > self->height)
-                return fail(self, "a run of pixels begins outside it");
+                return fail(self, "a run of pixels begins outside the image");
         } else {
             const uint32_t n_bytes = self->bits == 8 ? code : (code + 1) / 2;
             if ((size_t)(end - at) < n_bytes)
@@ -246,7 +246,7 @@ static bool read_runs(const struct bmp *self)
             at += n_bytes % 2 == 1 && at < end; /* runs begin at even places */
         }
         if (y > self->height)
-            return fail(self, "it has more lines than its header says");
+            return fail(self, "more lines than the header says");
     }
     return y >= self->height || (y == self->height - 1 && x == self->width) || ends_early(self);
 }

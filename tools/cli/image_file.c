@@ -45,7 +45,7 @@ static bool decode(const void *data, size_t size, struct wanted wanted, struct i
     if (!kind)
         return image_fail(error, "not a PNG, JPEG, WebP or BMP image");
     if (!kind->read)
-        return image_fail(error, "%s is not read; PNG, JPEG, WebP and BMP are", kind->name);
+        return image_fail(error, "%s is not supported; PNG, JPEG, WebP and BMP are", kind->name);
     bool ok = kind->read(&input);
     if (input.is_taken)
         return ok;

@@ -50,10 +50,11 @@ static void jpeg_on_progress(j_common_ptr common)
     if (n_scans <= JPEG_MAX_SCANS && n_scans * n_pixels <= JPEG_MAX_SCANNED_PIXELS)
         return;
     if (n_scans > JPEG_MAX_SCANS)
-        snprintf(error->text, sizeof error->text, "a JPEG of more than %d scans", JPEG_MAX_SCANS);
+        snprintf(error->text, sizeof error->text, "JPEG with more than %d scans", JPEG_MAX_SCANS);
     else
-        snprintf(error->text, sizeof error->text, "a JPEG of %lld or more scans of %lld pixels; %lld pixels in all are gone over",
-                 (long long)n_scans, (long long)n_pixels, (long long)JPEG_MAX_SCANNED_PIXELS);
+        snprintf(error->text, sizeof error->text,
+                 "JPEG with %lld or more scans of %lld pixels; at most %lld pixels are decoded in all scans together", (long long)n_scans,
+                 (long long)n_pixels, (long long)JPEG_MAX_SCANNED_PIXELS);
     longjmp(self->escape, 1);
 }
 
@@ -101,7 +102,7 @@ static bool jpeg_read_all(struct jpeg_decoder *self)
         return image_reader_create(input, width, height);
     const int n_components = jpeg->num_components;
     if (n_components != 1 && n_components != 3 && n_components != 4)
-        return image_fail(input->error, "a JPEG of %d colour components; 1, 3 and 4 are read", n_components);
+        return image_fail(input->error, "JPEG with %d colour components; supported: 1, 3 and 4", n_components);
     reduce(jpeg, input);
     jpeg_calc_output_dimensions(jpeg);
     const int32_t out_width = (int32_t)jpeg->output_width, out_height = (int32_t)jpeg->output_height;

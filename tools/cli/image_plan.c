@@ -72,8 +72,7 @@ bool image_target_of(const struct image_plan *self, int32_t width, int32_t heigh
     }
     const int64_t tokens = self->n_prefix + (int64_t)grid[0] * grid[1];
     if (tokens > self->max_tokens)
-        return image_fail(error,
-                          "%d x %d pixels are %d x %d patches and %lld tokens, more than the %d of --max-tokens; --max-patches resizes it",
+        return image_fail(error, "%d x %d pixels are %d x %d patches and %lld tokens, more than --max-tokens %d; --max-patches resizes it",
                           width, height, grid[0], grid[1], (long long)tokens, self->max_tokens);
     *out = (struct image_target){grid[0], grid[1], (int32_t)tokens};
     return true;

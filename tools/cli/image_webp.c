@@ -28,7 +28,7 @@ static bool read_frame(struct image_reader *input, const WebPIterator *frame)
     const size_t stride = 3 * (size_t)out->width, size = stride * (size_t)out->height;
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config))
-        return image_fail(input->error, "libwebp is of another version than its headers");
+        return image_fail(input->error, "libwebp has a different version than its headers");
     VP8StatusCode status = WebPGetFeatures(frame->fragment.bytes, frame->fragment.size, &config.input);
     if (status == VP8_STATUS_OK &&
         (frame->width != config.input.width || frame->height != config.input.height || frame->x_offset < 0 || frame->y_offset < 0 ||
@@ -53,13 +53,13 @@ bool image_read_webp(struct image_reader *input)
     const WebPData data = {input->data, input->size};
     WebPDemuxer *file = WebPDemux(&data);
     if (!file)
-        return image_fail(input->error, "broken WebP: it is cut off, or its parts do not fit together");
+        return image_fail(input->error, "broken WebP: it is truncated or its chunks are inconsistent");
     WebPIterator frame = {0};
     const uint32_t width = WebPDemuxGetI(file, WEBP_FF_CANVAS_WIDTH), height = WebPDemuxGetI(file, WEBP_FF_CANVAS_HEIGHT);
     input->orientation = orientation_of(file);
     bool ok = image_reader_create(input, (int32_t)width, (int32_t)height);
     if (ok && !input->size_only) {
-        ok = WebPDemuxGetFrame(file, 1, &frame) ? read_frame(input, &frame) : image_fail(input->error, "broken WebP: it has no image");
+        ok = WebPDemuxGetFrame(file, 1, &frame) ? read_frame(input, &frame) : image_fail(input->error, "broken WebP: no image");
         WebPDemuxReleaseIterator(&frame);
     }
     WebPDemuxDelete(file);
@@ -70,7 +70,7 @@ bool image_read_webp(struct image_reader *input)
 
 bool image_read_webp(struct image_reader *input)
 {
-    return image_fail(input->error, "WebP is not read: raggedvit was built without libwebp and libwebpdemux");
+    return image_fail(input->error, "WebP is not supported: raggedvit was built without libwebp and libwebpdemux");
 }
 
 #endif

@@ -17,7 +17,7 @@ int input_source_open(const struct inputs *inputs, struct input_source *out)
     *out = (struct input_source){.inputs = inputs, .stop_pipe = {-1, -1}};
     if (!inputs->video || pipe(out->stop_pipe) == 0)
         return EXIT_OK;
-    return fail_with(EXIT_FAULT, NULL, "no pipe can be made: %s", strerror(errno));
+    return fail_with(EXIT_FAULT, NULL, "cannot create a pipe: %s", strerror(errno));
 }
 
 static void sheet_release(struct input_sheet *sheet)
@@ -94,7 +94,7 @@ static bool next_frame(struct input_source *self, struct input_work *out)
         break;
     case READ_END:
         if (n_read > 0) {
-            snprintf(out->error.text, sizeof out->error.text, "ends inside frame %lld: %zu of its %zu bytes came", number, n_read, size);
+            snprintf(out->error.text, sizeof out->error.text, "ends inside frame %lld, after %zu of its %zu bytes", number, n_read, size);
             break;
         }
         if (number == 0) {

@@ -35,7 +35,7 @@ int input_workers_start(struct input_workers *self, int32_t n_threads, void *(*w
         self->n_threads++;
     if (self->n_threads > 0)
         return EXIT_OK; /* fewer will do */
-    return fail_with(EXIT_FAULT, NULL, "no thread can be started");
+    return fail_with(EXIT_FAULT, NULL, "cannot start a thread");
 }
 
 void input_workers_stop(struct input_workers *self, void (*wake)(void *), void *user)

@@ -145,7 +145,7 @@ static int add_list(struct inputs *in, const char *path)
     }
     lines_free(&list);
     if (code == EXIT_OK && in->files.n == first)
-        code = fail_with(EXIT_FILE, path, "the list names no image");
+        code = fail_with(EXIT_FILE, path, "the list is empty");
     return code;
 }
 

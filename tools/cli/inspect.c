@@ -63,7 +63,7 @@ static void describe_prefix(const rvit_model_info *info, char *out, size_t out_s
 static void print_facts(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
     const char *name, *value, *origin;
-    printf("\nwhat it computes, and what says so:\n");
+    printf("\nproperties, and where they come from:\n");
     for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &origin) == RVIT_OK; i++) {
         if (strncmp(name, "pooling ", 8) == 0 && info->pooling != RVIT_POOLING_MAP)
             continue;
@@ -115,7 +115,7 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
            info->patch_size, info->patch_size);
     printf("tokens        %d: %d x %d patches%s\n", info->tokens, lines, columns, prefix);
     if (info->trained_size != info->image_size && (info->position == RVIT_POSITION_TABLE || info->position == RVIT_POSITION_BOTH))
-        printf("resampled     the position table, which is for %d x %d pixels\n", info->trained_size, info->trained_size);
+        printf("resampled     the position table, from %d x %d pixels\n", info->trained_size, info->trained_size);
     printf("width         %d, %d heads of %d, MLP %d\n", info->dim, info->n_heads, info->head_dim, info->mlp_dim);
     printf("depth         %d blocks\n", info->depth);
     printf("layernorm     eps %g\n", (double)info->eps);
@@ -128,7 +128,7 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
         printf("classes       none: there is no head\n");
     }
     if (info->embedding_dim > 0)
-        printf("embedding     %d, to be compared with texts\n", info->embedding_dim);
+        printf("embedding     %d, for comparison with texts\n", info->embedding_dim);
     printf("parameters    %lld\n", (long long)info->n_parameters);
     const int32_t *n = info->n_by_dtype, others = info->n_tensors - n[RVIT_F32] - n[RVIT_F16] - n[RVIT_BF16];
     printf("tensors       %d: %d F32, %d F16, %d BF16", info->n_tensors, n[RVIT_F32], n[RVIT_F16], n[RVIT_BF16]);
@@ -172,7 +172,7 @@ static void print_origins(const rvit_checkpoint *checkpoint, const char *const *
         printable_print(stdout, origin);
         any = true;
     }
-    puts(any ? ")" : "              (nothing tells it: assumed)");
+    puts(any ? ")" : "              (assumed)");
 }
 
 /* How images become the input, and what says so. */
@@ -182,7 +182,7 @@ static void print_resize(const rvit_checkpoint *checkpoint, const rvit_model_inf
     static const struct recipe_options none;
     struct preprocess recipe = {0};
     if (!recipe_geometry(&none, info, &recipe)) {
-        printf("resize        not as this tool does it: %s\n", recipe_value(checkpoint, info->fit == RVIT_FIT_OTHER ? "fit" : "filter"));
+        printf("resize        not supported by this tool: %s\n", recipe_value(checkpoint, info->fit == RVIT_FIT_OTHER ? "fit" : "filter"));
     } else {
         const bool cut = recipe.resize_width != recipe.width || recipe.resize_height != recipe.height || recipe.fit == PREPROCESS_CROP;
         printf("resize        ");
@@ -207,10 +207,10 @@ static void print_resize(const rvit_checkpoint *checkpoint, const rvit_model_inf
         printf("colours       mean %s; std %s\n", recipe_value(checkpoint, "mean"), recipe_value(checkpoint, "std"));
         print_origins(checkpoint, colours, 2);
     } else {
-        printf("colours       nothing tells their mean and standard deviation: give --mean and --std\n");
+        printf("colours       mean and standard deviation unknown: set --mean and --std\n");
     }
     if (info->processor_height > 0 && (info->processor_height != info->image_height || info->processor_width != info->image_width))
-        printf("processor     makes inputs of %d x %d pixels: --image-size runs the model at such a size\n", info->processor_height,
+        printf("processor     makes inputs of %d x %d pixels; --image-size runs the model at another size\n", info->processor_height,
                info->processor_width);
 }
 
@@ -295,6 +295,6 @@ int run_inspect(const struct options *options)
     }
     rvit_checkpoint_destroy(checkpoint);
     if (refusal[0])
-        complain(options->model, "a run would refuse it: %s", refusal);
+        complain(options->model, "a run would fail: %s", refusal);
     return refusal[0] ? EXIT_FILE : EXIT_OK;
 }

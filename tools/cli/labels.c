@@ -47,7 +47,7 @@ int labels_load(const char *path, const rvit_checkpoint *checkpoint, const char 
     else if (path)
         code = fail_with(EXIT_FILE, path, "%lld class names, but the model has %d classes", (long long)out->names.n_lines, n_classes);
     else
-        complain(NULL, "the checkpoint names %lld classes but has %d; they go by number", (long long)out->names.n_lines, n_classes);
+        complain(NULL, "the checkpoint names %lld classes but has %d; they are shown by number", (long long)out->names.n_lines, n_classes);
     lines_free(&out->names);
     return code;
 }

@@ -44,7 +44,7 @@ static int split(char *memory, size_t size, char separator, struct lines *out)
 
 int lines_read(const char *path, struct lines *out)
 {
-    static const char kind[] = "a text file of one item a line";
+    static const char kind[] = "a text file with one item per line";
     char *memory;
     size_t size;
     const int code = file_read(path, kind, &memory, &size);

@@ -38,7 +38,7 @@ static int read_npy(const char *path, const char *data, size_t size, struct mask
     out->n_stages = (int32_t)n_stages;
     out->n_images = array.n_dims > 1 ? array.shape[array.n_dims - 2] : 0;
     if (array.n_dims > 1 && out->n_images == 0)
-        return fail_with(EXIT_FILE, path, "is for no image");
+        return fail_with(EXIT_FILE, path, "has no images");
     const int code = create(path, out);
     if (code == EXIT_OK)
         memcpy(out->keep, array.data, (size_t)out->n_stages * (size_t)(out->n_images ? out->n_images : 1) * (size_t)out->n_patches);
@@ -79,9 +79,10 @@ static int read_images(const char *path, const json_t *images, struct mask *out)
 {
     out->n_images = (int64_t)json_array_size(images);
     if (out->n_images == 0)
-        return fail_with(EXIT_FILE, path,
-                         "is for no image; expected a list per image of a list per prune stage of kept patch numbers, or what classify "
-                         "--json writes");
+        return fail_with(
+            EXIT_FILE, path,
+            "has no images; expected a list per image of a list per pruning stage of kept patch numbers, or the output of classify "
+            "--json");
     for (int64_t i = 0; i < out->n_images; i++) {
         const json_t *stages = stages_of(json_array_get(images, (size_t)i));
         const size_t n = json_array_size(stages);
@@ -157,15 +158,14 @@ int mask_open(struct prune *prune, const rvit_model_info *model, int64_t n_image
     prune_resolve(prune, model);
     const bool fits = out->n_images == 0 || out->n_images == n_images || out->n_images == n_given;
     if (prune->mask && out->n_stages != prune->desc.n_blocks)
-        code = fail_with(EXIT_FILE, prune->mask, "is for %d prune stage%s, but %d block%s: --blocks LIST says which do", out->n_stages,
+        code = fail_with(EXIT_FILE, prune->mask, "is for %d prune stage%s, but %d block%s; set them with --blocks LIST", out->n_stages,
                          out->n_stages > 1 ? "s" : "", prune->desc.n_blocks, prune->desc.n_blocks > 1 ? "s prune" : " prunes");
     else if (!fits && n_images >= 0)
-        code = fail_with(EXIT_FILE, prune->mask, "is for %lld image%s, there are %lld", (long long)out->n_images,
+        code = fail_with(EXIT_FILE, prune->mask, "is for %lld image%s, but there are %lld", (long long)out->n_images,
                          out->n_images > 1 ? "s" : "", (long long)n_images);
     else if (!fits)
-        code =
-            fail_with(EXIT_FILE, prune->mask, "is for %lld image%s; of frames on standard input --limit has to say that there are so many",
-                      (long long)out->n_images, out->n_images > 1 ? "s" : "");
+        code = fail_with(EXIT_FILE, prune->mask, "is for %lld image%s; for video on standard input, set --limit to that number",
+                         (long long)out->n_images, out->n_images > 1 ? "s" : "");
     if (code != EXIT_OK)
         mask_free(out);
     return code;

@@ -22,7 +22,7 @@ static int check_same(const struct shard_file *a, const struct shard_file *b)
     const char *key;
     json_t *value;
     if (a->shard.n != b->shard.n)
-        return fail_with(EXIT_FILE, b->path, "is a shard of %d, %s one of %d", b->shard.n, a->path, a->shard.n);
+        return fail_with(EXIT_FILE, b->path, "is one of %d shards, %s is one of %d", b->shard.n, a->path, a->shard.n);
     json_object_foreach(a->run, key, value)
     {
         const json_t *other = json_object_get(b->run, key);
@@ -30,7 +30,7 @@ static int check_same(const struct shard_file *a, const struct shard_file *b)
             continue;
         char *one = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         char *two = other ? json_dumps(other, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : NULL;
-        complain(b->path, "is of another run than %s: \"%s\" is %.200s, there %.200s", a->path, key, two ? two : "missing",
+        complain(b->path, "is of a different run than %s: \"%s\" is %.200s instead of %.200s", a->path, key, two ? two : "missing",
                  one ? one : "?");
         free(one);
         free(two);
@@ -58,7 +58,7 @@ static int open_all(struct merge *merge, char *const *paths, int n_paths)
             code = check_same(first, &part);
         }
         if (code == EXIT_OK && merge->parts[part.shard.index].path)
-            code = fail_with(EXIT_FILE, part.path, "is shard %d/%d, as %s is", part.shard.index, part.shard.n,
+            code = fail_with(EXIT_FILE, part.path, "is shard %d/%d, and so is %s", part.shard.index, part.shard.n,
                              merge->parts[part.shard.index].path);
         if (code == EXIT_OK)
             merge->parts[part.shard.index] = part;
@@ -162,7 +162,7 @@ static int check_ends(const struct merge *merge)
         const json_t *code = json_object_get(merge->parts[i].summary, "exit_code");
         const json_int_t value = json_is_integer(code) ? json_integer_value(code) : -1;
         if (value != EXIT_OK && value != EXIT_PARTLY && value != EXIT_FILE)
-            return fail_with(EXIT_FILE, merge->parts[i].path, "the run ended with exit code %lld before all was done", (long long)value);
+            return fail_with(EXIT_FILE, merge->parts[i].path, "the run stopped early with exit code %lld", (long long)value);
     }
     if (sum_of(merge, "n_images") == merge->n_images && (size_t)sum_of(merge, "n_failed") == json_array_size(merge->failed))
         return EXIT_OK;

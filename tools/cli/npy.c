@@ -59,7 +59,7 @@ bool npy_parse(const void *data, size_t size, struct npy *out, const char **out_
     const uint8_t *bytes = data;
     const size_t prefix = size > MAGIC_SIZE && bytes[MAGIC_SIZE] > 1 ? 12 : 10;
     *out = (struct npy){0};
-    *out_error = "the header is cut off";
+    *out_error = "the header is truncated";
     if (size < prefix)
         return false;
     size_t length = (size_t)bytes[8] | (size_t)bytes[9] << 8;
@@ -81,7 +81,7 @@ bool npy_parse(const void *data, size_t size, struct npy *out, const char **out_
         return false;
     out->data = bytes + prefix + length;
     out->data_size = size - prefix - length;
-    *out_error = "the data is cut off";
+    *out_error = "the data is truncated";
     bool is_empty = false;
     for (int i = 0; i < out->n_dims; i++)
         is_empty |= out->shape[i] == 0;

@@ -67,7 +67,7 @@ int nvjpeg_open(rvit_device *device, struct nvjpeg **out)
         *out = self;
         return EXIT_OK;
     }
-    complain("--decoder nvjpeg", "%s", status == RVIT_OK ? reason : "needs a device of the cuda backend: --backend cuda");
+    complain("--decoder nvjpeg", "%s", status == RVIT_OK ? reason : "needs --backend cuda");
     nvjpeg_close(self);
     return EXIT_DEVICE;
 }

@@ -28,7 +28,7 @@ const char *nvjpeg_status_text(int status)
     case NVJPEG_BAD_JPEG:
         return "broken JPEG";
     case NVJPEG_JPEG_NOT_SUPPORTED:
-        return "such JPEGs are not supported";
+        return "unsupported JPEG";
     case NVJPEG_ALLOCATOR_FAILURE:
         return "out of memory";
     case NVJPEG_EXECUTION_FAILED:
@@ -81,7 +81,7 @@ static bool create_handles(struct nvjpeg_library *self, char *reason, size_t siz
     if (self->call.nvjpegGetProperty(NVJPEG_MAJOR, &major) != NVJPEG_SUCCESS ||
         self->call.nvjpegGetProperty(NVJPEG_MINOR, &minor) != NVJPEG_SUCCESS || major < LEAST_MAJOR ||
         (major == LEAST_MAJOR && minor < LEAST_MINOR)) {
-        snprintf(reason, size, "%s is version %d.%d; %d.%d is the first that decodes colours as libjpeg does", self->name, major, minor,
+        snprintf(reason, size, "%s is version %d.%d; %d.%d or later is needed for the colours of libjpeg", self->name, major, minor,
                  LEAST_MAJOR, LEAST_MINOR);
         return false;
     }
@@ -128,8 +128,8 @@ bool nvjpeg_library_open(void *cu_context, struct nvjpeg_library *out, char *rea
         found |= why[0] != 0;
     }
     if (!found)
-        snprintf(reason, size, "neither libnvjpeg.so.13 nor libnvjpeg.so.12 is in the library path or in %s; the CUDA toolkit has it",
-                 TOOLKIT);
+        snprintf(reason, size,
+                 "neither libnvjpeg.so.13 nor libnvjpeg.so.12 is in the library path or in %s; it is part of the CUDA toolkit", TOOLKIT);
     return false;
 }
 

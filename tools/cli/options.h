@@ -1,4 +1,4 @@
-/* The options of the commands: one table, from which parsing and --help are made. commands.c has the commands. */
+/* The options of all commands, in one table. commands.c has the commands. */
 #ifndef RVIT_CLI_OPTIONS_H
 #define RVIT_CLI_OPTIONS_H
 
@@ -14,10 +14,10 @@ struct options {
     const char *model;
     char **paths; /* images, folders, lists */
     int n_paths;
-    char *images;          /* verify: images; NULL: noise; quantize: those to calibrate with */
+    char *images;          /* of verify, NULL for noise; calibration images of quantize */
     const char *output;    /* of quantize */
-    const char *reference; /* verify: a dump; NULL: another device */
-    int given;             /* options that were given: rvit_prune_parameter, and more (options.c) */
+    const char *reference; /* dump that verify compares with; NULL for another device */
+    int given;             /* options on the command line: rvit_prune_parameter bits and others (options.c) */
     rvit_backend backend, against;
     int32_t device, against_device;
     bool against_given, against_oracle;
@@ -54,8 +54,10 @@ struct options {
 enum { PREPARE_AUTO, PREPARE_HOST, PREPARE_DEVICE };
 enum { INPUTS_AUTO, INPUTS_ROW, INPUTS_FIXED };
 
-/* Fills *out from the command line of a command: argv[0] is its name, and with has_model its first argument is a model. *out must stay
-   where it is, for it may point to itself. REFUSED: a message was printed. */
+/* Fills *out from the command line of a command: argv[0] is its name, and with has_model its first argument is a model. *out must not
+   move, because it may point into itself. Prints a message if it returns REFUSED. */
 enum option_result options_parse(const struct option_command *command, bool has_model, int argc, char **argv, struct options *out);
+/* Prints the manual page's section on a command. */
+void options_manual(const struct option_command *command);
 
 #endif

@@ -69,7 +69,7 @@ static bool check_older(struct output_file *self)
     if (S_ISDIR(mode))
         return fail(self, "is a folder, not a file");
     if (S_ISLNK(mode))
-        return fail(self, "is a symbolic link, which is not replaced: name the file that it leads to, or remove it");
+        return fail(self, "is a symbolic link, which is not replaced: name its target or remove it");
     return fail(self, S_ISFIFO(mode) ? "is a pipe, which is not written to: name a regular file"
                                      : "is a device or a socket, which is not written to: name a regular file");
 }

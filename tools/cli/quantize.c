@@ -27,16 +27,15 @@ static int read_layer(struct quantize *self, struct quantize_layer *layer, const
     layer->n_scales = self->dtype == RVIT_I8 ? layer->rows : 1;
     layer->input = &self->inputs[4 * layer->block + (int32_t)layer->layer];
     layer->weight = allocate((size_t)n, sizeof *layer->weight);
-    layer->bytes = allocate((size_t)n, 1);
+    layer->quantized = allocate((size_t)n, 1);
     layer->scales = allocate((size_t)layer->n_scales, sizeof *layer->scales);
-    if (!layer->weight || !layer->bytes || !layer->scales)
+    if (!layer->weight || !layer->quantized || !layer->scales)
         return EXIT_FAULT;
     const rvit_status status = rvit_tensors_read(self->tensors, layer->tensor, 0, n, layer->weight);
     if (status != RVIT_OK)
         return complain_status(self->options->model, status);
     if (!is_finite(layer->weight, n))
-        return fail_with(EXIT_FILE, self->options->model, "tensor '%s' has values that are not finite, for which there is no scale",
-                         layer->name);
+        return fail_with(EXIT_FILE, self->options->model, "tensor '%s' has values that are not finite", layer->name);
     quantize_round_weight(self, layer);
     return EXIT_OK;
 }
@@ -58,7 +57,7 @@ static int read_layers(struct quantize *self)
         if (status != RVIT_OK)
             return complain_status(self->options->model, status);
         if (strcmp(dtype, "I8") == 0 || strcmp(dtype, "F8_E4M3") == 0)
-            return fail_with(EXIT_FILE, self->options->model, "tensor '%s' has 8 bits already (%s)", layer->name, dtype);
+            return fail_with(EXIT_FILE, self->options->model, "tensor '%s' already has 8 bits (%s)", layer->name, dtype);
         layer->tensor = i;
         self->n_layers++;
         code = read_layer(self, layer, shape);
@@ -67,21 +66,21 @@ static int read_layers(struct quantize *self)
 }
 
 /* The documented rule. Parts of a layer are spared together, since the library takes a layer as a whole. */
-static void spare(struct quantize *self)
+static void skip_layers(struct quantize *self)
 {
     for (int32_t i = 0; i < self->n_layers; i++) {
         struct quantize_layer *layer = &self->layers[i];
         if (self->dtype == RVIT_E4M3 && layer->layer == RVIT_LAYER_PROJ)
-            layer->spared = "fp8 models compute proj in 16 bits";
+            layer->skipped = "fp8 models compute proj in 16 bits";
         else if (layer->weight_error > MOST_ERROR)
-            layer->spared = "the weight's error is above 0.1";
-        else if (self->n_images > 0 && quantize_product_error(layer) > MOST_ERROR)
-            layer->spared = "the product's error is above 0.1";
+            layer->skipped = "the weight's error is above 0.1";
+        else if (self->n_images > 0 && quantize_output_error(layer) > MOST_ERROR)
+            layer->skipped = "the output's error is above 0.1";
     }
     for (int32_t i = 0; i < self->n_layers; i++)
         for (int32_t j = 0; j < self->n_layers; j++)
-            if (self->layers[i].input == self->layers[j].input && self->layers[j].spared && !self->layers[i].spared)
-                self->layers[i].spared = "another part of the layer is spared";
+            if (self->layers[i].input == self->layers[j].input && self->layers[j].skipped && !self->layers[i].skipped)
+                self->layers[i].skipped = "another part of the layer is skipped";
 }
 
 static int quantize(struct quantize *self)
@@ -93,7 +92,7 @@ static int quantize(struct quantize *self)
     if (status != RVIT_OK)
         return complain_status(options->model, status);
     if (self->info.dim % 16 != 0)
-        return fail_with(EXIT_FILE, options->model, "models of 8 bits have a width of a multiple of 16, this one's is %d",
+        return fail_with(EXIT_FILE, options->model, "8-bit models need a width that is a multiple of 16, this one's is %d",
                          (int)self->info.dim);
     if (!output_file_open(options->output, &self->output))
         return fail_with(EXIT_FAULT, options->output, "%s", self->output.reason);
@@ -101,8 +100,8 @@ static int quantize(struct quantize *self)
     if (code == EXIT_OK && options->images)
         code = quantize_calibrate(self);
     for (int32_t i = 0; i < self->n_layers && code == EXIT_OK && options->images; i++)
-        code = quantize_compare_products(self, &self->layers[i]);
-    spare(self);
+        code = quantize_compare_outputs(self, &self->layers[i]);
+    skip_layers(self);
     if (code == EXIT_OK)
         code = quantize_write(self);
     if (code == EXIT_OK)
@@ -119,7 +118,7 @@ static bool is_same_file(const char *a, const char *b)
 int run_quantize(const struct options *options)
 {
     if (is_same_file(options->output, options->model))
-        return fail_with(EXIT_USAGE, options->output, "the model's own file is not overwritten");
+        return fail_with(EXIT_USAGE, options->output, "is the model's own file, which is not overwritten");
     const rvit_dtype dtype = options->dtype == RVIT_PRECISION_FP8 ? RVIT_E4M3 : RVIT_I8;
     const bool fixed = options->inputs == INPUTS_FIXED || (options->inputs == INPUTS_AUTO && options->images && dtype == RVIT_E4M3);
     struct quantize self = {.options = options, .info = RVIT_MODEL_INFO_INIT, .dtype = dtype, .fixed = fixed};
@@ -129,7 +128,7 @@ int run_quantize(const struct options *options)
     output_file_close(&self.output);
     for (int32_t i = 0; i < self.n_layers; i++) {
         free(self.layers[i].weight);
-        free(self.layers[i].bytes);
+        free(self.layers[i].quantized);
         free(self.layers[i].scales);
     }
     for (int32_t i = 0; self.inputs && i < 4 * self.info.depth; i++) {

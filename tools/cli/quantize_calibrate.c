@@ -70,7 +70,7 @@ static int add_batch(struct quantize *self, struct calibration *c, int32_t n)
         status = rvit_session_trace(c->session, RVIT_TRACE_INPUT, i, &rows, &dtype, &n_rows);
         const int64_t columns = columns_of(self, i % 4);
         if (status == RVIT_OK && !add_rows(&self->inputs[i], rows, n_rows, (columns + 7) / 8 * 8))
-            return fail_with(EXIT_FILE, self->options->images, "an image gives values that are not finite in block %d", (int)(i / 4));
+            return fail_with(EXIT_FILE, self->options->images, "an image produces values that are not finite in block %d", (int)(i / 4));
     }
     self->n_images += n;
     return status == RVIT_OK ? EXIT_OK : complain_status(c->engine.name, status);
@@ -87,7 +87,7 @@ static int open_all(struct quantize *self, struct calibration *c)
     if (code == EXIT_OK)
         code = inputs_open(options->paths, options->n_paths, &c->recipe, NULL, options->tiles, options->limit, &c->inputs);
     if (code == EXIT_OK && c->inputs.total == 0)
-        code = fail_with(EXIT_FILE, options->images, "there is no image to calibrate with");
+        code = fail_with(EXIT_FILE, options->images, "there are no calibration images");
     if (code == EXIT_OK)
         code = inputs_start(&c->inputs, options->threads, false, BATCH, false);
     if (code == EXIT_OK)
@@ -115,7 +115,7 @@ static int run_all(struct quantize *self, struct calibration *c)
     progress_end();
     self->n_failed = c->inputs.n_failures;
     if (code == EXIT_OK && self->n_images == 0)
-        code = fail_with(EXIT_FILE, self->options->images, "none of the images to calibrate with can be read");
+        code = fail_with(EXIT_FILE, self->options->images, "none of the calibration images can be read");
     return code;
 }
 

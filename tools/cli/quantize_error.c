@@ -38,7 +38,7 @@ void quantize_round_weight(const struct quantize *self, struct quantize_layer *l
         for (int64_t i = 0; i < layer->columns; i++) {
             const uint8_t byte = rvit_quantize_value(w[i] * scale.inverse, self->dtype);
             const double error = (double)rvit_dequantize_value(byte, self->dtype) * (double)used - (double)w[i];
-            layer->bytes[r * layer->columns + i] = byte;
+            layer->quantized[r * layer->columns + i] = byte;
             squares += (double)w[i] * (double)w[i];
             errors += error * error;
         }
@@ -46,7 +46,7 @@ void quantize_round_weight(const struct quantize *self, struct quantize_layer *l
     layer->weight_error = squares > 0 ? sqrt(errors / squares) : 0;
 }
 
-int quantize_compare_products(const struct quantize *self, struct quantize_layer *layer)
+int quantize_compare_outputs(const struct quantize *self, struct quantize_layer *layer)
 {
     const struct quantize_input *input = layer->input;
     const int64_t columns = layer->columns;
@@ -63,7 +63,7 @@ int quantize_compare_products(const struct quantize *self, struct quantize_layer
     for (int64_t r = 0; rounded && weight && inputs && r < layer->rows; r++) {
         const float *w = layer->weight + r * columns, own = layer->scales[layer->n_scales == 1 ? 0 : r];
         for (int64_t i = 0; i < columns; i++)
-            rounded[i] = rvit_dequantize_value(layer->bytes[r * columns + i], self->dtype) * own;
+            rounded[i] = rvit_dequantize_value(layer->quantized[r * columns + i], self->dtype) * own;
         for (int64_t s = 0; s < input->n_samples; s++) {
             const float *x = input->samples + s * columns, *q = inputs + s * columns;
             double exact = 0, found = 0;
@@ -82,7 +82,7 @@ int quantize_compare_products(const struct quantize *self, struct quantize_layer
     return complete ? EXIT_OK : EXIT_FAULT;
 }
 
-double quantize_product_error(const struct quantize_layer *layer)
+double quantize_output_error(const struct quantize_layer *layer)
 {
     return layer->squares > 0 ? sqrt(layer->squares_of_errors / layer->squares) : 0;
 }

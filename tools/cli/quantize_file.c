@@ -13,7 +13,7 @@ static const struct quantize_layer *layer_of(const struct quantize *self, int32_
 {
     for (int32_t i = 0; i < self->n_layers; i++)
         if (self->layers[i].tensor == tensor)
-            return self->layers[i].spared ? NULL : &self->layers[i];
+            return self->layers[i].skipped ? NULL : &self->layers[i];
     return NULL;
 }
 
@@ -118,7 +118,7 @@ static json_t *header_of(const struct quantize *self, json_t *config)
     for (int32_t i = 0; i < self->n_layers; i++) {
         const struct quantize_layer *layer = &self->layers[i];
         const int64_t shape[2] = {layer->n_scales, 1};
-        if (layer->spared)
+        if (layer->skipped)
             continue;
         scale_name(name, layer, false);
         add_entry(header, name, "F32", shape, layer->n_scales == 1 ? 1 : 2, 4 * layer->n_scales, &at);
@@ -168,7 +168,7 @@ static int write_data(struct quantize *self)
     struct output_file *file = &self->output;
     for (int32_t i = 0; i < self->n_layers; i++) {
         const struct quantize_layer *layer = &self->layers[i];
-        if (layer->spared)
+        if (layer->skipped)
             continue;
         (void)output_file_write(file, layer->scales, 4 * (size_t)layer->n_scales);
         const float input = quantize_fixed_scale(self, layer->input);
@@ -182,8 +182,8 @@ static int write_data(struct quantize *self)
     free(part);
     for (int32_t i = 0; i < self->n_layers && code == EXIT_OK; i++) {
         const struct quantize_layer *layer = &self->layers[i];
-        if (!layer->spared)
-            (void)output_file_write(file, layer->bytes, (size_t)(layer->rows * layer->columns));
+        if (!layer->skipped)
+            (void)output_file_write(file, layer->quantized, (size_t)(layer->rows * layer->columns));
     }
     return code != EXIT_OK || output_file_finish(file) ? code : not_written(file);
 }

@@ -15,10 +15,10 @@ struct quantize_layer {
     const char *name;
     float *weight;       /* [rows, columns] */
     float *scales;       /* [n_scales] */
-    uint8_t *bytes;      /* [rows, columns] */
+    uint8_t *quantized;  /* [rows, columns] */
     int64_t n_scales;    /* rows, or 1 */
     double weight_error; /* root mean square, relative */
-    const char *spared;  /* why it stays as it is; NULL: it gets 8 bits */
+    const char *skipped; /* why it stays as it is; NULL: it gets 8 bits */
     struct quantize_input *input;
     double squares, squares_of_errors; /* of the product on the calibration images */
 };
@@ -52,9 +52,9 @@ float quantize_fixed_scale(const struct quantize *self, const struct quantize_in
    with a scale for each row, e4m3 with one. */
 void quantize_round_weight(const struct quantize *self, struct quantize_layer *layer);
 /* Compares products of sampled inputs, computed in float64, with those of the bytes. Returns an exit code. */
-int quantize_compare_products(const struct quantize *self, struct quantize_layer *layer);
+int quantize_compare_outputs(const struct quantize *self, struct quantize_layer *layer);
 /* Of the layer's product on the calibration images: root mean square, relative. */
-double quantize_product_error(const struct quantize_layer *layer);
+double quantize_output_error(const struct quantize_layer *layer);
 
 /* Runs the model in float32 on the images of --calibrate. These print a message on failure and return an exit code. */
 int quantize_calibrate(struct quantize *self);

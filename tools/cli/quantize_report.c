@@ -38,11 +38,11 @@ static int by_place(const void *a, const void *b)
     return place != other ? (place > other) - (place < other) : strcmp(left->name, right->name);
 }
 
-static int32_t n_spared(const struct quantize *self)
+static int32_t n_skipped(const struct quantize *self)
 {
     int32_t n = 0;
     for (int32_t i = 0; i < self->n_layers; i++)
-        n += self->layers[i].spared != NULL;
+        n += self->layers[i].skipped != NULL;
     return n;
 }
 
@@ -52,18 +52,18 @@ static void print_json(const struct quantize *self, const struct quantize_layer 
     for (int32_t i = 0; i < self->n_layers; i++) {
         const struct quantize_layer *layer = sorted[i];
         json_t *object = json_pack("{s:o, s:i, s:s, s:o, s:o}", "weight", json_text(layer->name), "block", layer->block, "layer",
-                                   layer_name(layer->layer), "weight_error", json_number(layer->weight_error), "spared",
-                                   layer->spared ? json_text(layer->spared) : json_null());
+                                   layer_name(layer->layer), "weight_error", json_number(layer->weight_error), "skipped",
+                                   layer->skipped ? json_text(layer->skipped) : json_null());
         if (self->n_images > 0) {
             json_object_set_new(object, "input_largest", json_number((double)layer->input->largest));
             json_object_set_new(object, "input_outlier", json_number(outlier(layer->input)));
-            json_object_set_new(object, "product_error", json_number(quantize_product_error(layer)));
+            json_object_set_new(object, "output_error", json_number(quantize_output_error(layer)));
         }
         json_array_append_new(layers, object);
     }
     json_print_line(json_pack("{s:o, s:o, s:s, s:s, s:I, s:i, s:i, s:o}", "model", json_text(self->options->model), "output",
                               json_text(path), "dtype", self->dtype == RVIT_I8 ? "int8" : "fp8", "inputs", self->fixed ? "fixed" : "row",
-                              "n_images", (json_int_t)self->n_images, "n_layers", (int)self->n_layers, "n_spared", (int)n_spared(self),
+                              "n_images", (json_int_t)self->n_images, "n_layers", (int)self->n_layers, "n_skipped", (int)n_skipped(self),
                               "layers", layers));
 }
 
@@ -71,22 +71,22 @@ static void print_text(const struct quantize *self, const struct quantize_layer 
 {
     print_line("model    ", self->options->model);
     print_line("written  ", path);
-    printf("dtype    %s, inputs with a scale %s\n", self->dtype == RVIT_I8 ? "int8" : "fp8",
+    printf("dtype    %s, input scales %s\n", self->dtype == RVIT_I8 ? "int8" : "fp8",
            self->fixed                ? "from the calibration images"
-           : self->dtype == RVIT_E4M3 ? "that the weights allow"
-                                      : "for each row");
+           : self->dtype == RVIT_E4M3 ? "bounded by the weights"
+                                      : "per row");
     printf("images   %lld\n", (long long)self->n_images);
-    printf("layers   %d, %d of them spared\n\n", (int)self->n_layers, (int)n_spared(self));
-    puts("errors are root mean squares, relative; outlier: the largest channel of the input over the median one");
-    printf("%-5s %-5s %8s %8s %8s %8s  %s\n", "block", "layer", "weight", "input", "outlier", "product", "tensor");
+    printf("layers   %d, %d of them skipped\n\n", (int)self->n_layers, (int)n_skipped(self));
+    puts("error: relative root mean square; outlier: largest channel of the input divided by the median one");
+    printf("%-5s %-5s %8s %8s %8s %8s  %s\n", "block", "layer", "weight", "input", "outlier", "output", "tensor");
     for (int32_t i = 0; i < self->n_layers; i++) {
         const struct quantize_layer *layer = sorted[i];
         printf("%-5d %-5s %8.2g ", (int)layer->block, layer_name(layer->layer), layer->weight_error);
         if (self->n_images > 0)
-            printf("%8.3g %8.3g %8.2g  ", (double)layer->input->largest, outlier(layer->input), quantize_product_error(layer));
+            printf("%8.3g %8.3g %8.2g  ", (double)layer->input->largest, outlier(layer->input), quantize_output_error(layer));
         else
             printf("%8s %8s %8s  ", "-", "-", "-");
-        print_line(layer->spared ? "spared: " : "", layer->spared ? layer->spared : layer->name);
+        print_line(layer->skipped ? "skipped: " : "", layer->skipped ? layer->skipped : layer->name);
     }
 }
 

@@ -70,8 +70,8 @@ static int refuse(const rvit_checkpoint *checkpoint, const rvit_model_info *info
     const bool filter = info->filter == RVIT_FILTER_OTHER && info->fit != RVIT_FIT_OTHER;
     const char *fact = filter ? "filter" : "fit";
     return fail_with(EXIT_FILE, model,
-                     "images are prepared in a way that this tool does not know (%s: %s, from %s): --fit and --filter choose another", fact,
-                     recipe_value(checkpoint, fact), recipe_origin(checkpoint, fact));
+                     "this tool does not support the model's image preparation (%s: %s, from %s); choose another with --fit and --filter",
+                     fact, recipe_value(checkpoint, fact), recipe_origin(checkpoint, fact));
 }
 
 int recipe_resolve(const struct recipe_options *given, int which, const rvit_checkpoint *checkpoint, const rvit_model_info *info,
@@ -83,7 +83,7 @@ int recipe_resolve(const struct recipe_options *given, int which, const rvit_che
         return refuse(checkpoint, info, model);
     if ((needs_mean || needs_deviation) && !(info->std[0] > 0))
         return fail_with(EXIT_FILE, model,
-                         "no file beside it tells the mean and the standard deviation of its images: give --mean and --std (DeiT: "
+                         "no file beside it has the mean and standard deviation of its images; set --mean and --std (DeiT: "
                          "0.485,0.456,0.406 and 0.229,0.224,0.225; timm's own ViT: 0.5 and 0.5)");
     for (int c = 0; c < 3; c++) {
         out->mean[c] = needs_mean ? info->mean[c] : given->mean[c];

@@ -53,9 +53,8 @@ static int refuse_shape(const struct reference *self, const char *name, const in
     char text[128] = "";
     for (int32_t i = 0; i < rank; i++)
         append_text(text, sizeof text, i ? ", %lld" : "%lld", (long long)shape[i]);
-    return fail_with(EXIT_FILE, self->path,
-                     "tensor '%s' is [%s], the model's are %s: the dump is of another model, or of another --image-size", name, text,
-                     expected);
+    return fail_with(EXIT_FILE, self->path, "tensor '%s' is [%s], expected %s: the dump is of another model or another --image-size", name,
+                     text, expected);
 }
 
 static int open_images(struct reference *self, const rvit_model_info *model)
@@ -66,7 +65,7 @@ static int open_images(struct reference *self, const rvit_model_info *model)
     char expected[96];
     self->images = rvit_tensors_find(self->tensors, "images");
     if (self->images < 0 || rvit_tensors_get(self->tensors, self->images, NULL, &dtype, &rank, &shape) != RVIT_OK)
-        return fail_with(EXIT_FILE, self->path, "has no tensor 'images': it is no dump of tools/dump_reference.py");
+        return fail_with(EXIT_FILE, self->path, "has no tensor 'images': it is not a dump of tools/reference/dump_reference.py");
     if (strcmp(dtype, "F32") != 0)
         return fail_with(EXIT_FILE, self->path, "tensor 'images' is of type %s, expected F32", dtype);
     snprintf(expected, sizeof expected, "[images, %d, %d, %d]", model->channels, model->image_height, model->image_width);
@@ -92,8 +91,8 @@ static int open_output(struct reference *self, int output, const rvit_model_info
     bool fits = rank == 2 && shape[0] == self->n_images;
     if (output == REFERENCE_LOGITS) {
         fits = fits && shape[1] == model->n_classes;
-        snprintf(expected, sizeof expected, model->n_classes ? "[%lld, %d]" : "absent, as it has no head", (long long)self->n_images,
-                 model->n_classes);
+        snprintf(expected, sizeof expected, model->n_classes ? "[%lld, %d]" : "none, since the model has no head",
+                 (long long)self->n_images, model->n_classes);
     } else if (output == REFERENCE_POOLED) {
         const int32_t width = model->pooling == RVIT_POOLING_CLS_MEAN ? 2 * model->dim : model->dim;
         fits = fits && shape[1] == width;

@@ -36,7 +36,7 @@ static enum regular_file_result read_open(int descriptor, int64_t max_size, char
         return REGULAR_FILE_BAD;
     }
     if (status.st_size > max_size) {
-        snprintf(reason, reason_size, "has %lld bytes, more than the %lld that are read", (long long)status.st_size, (long long)max_size);
+        snprintf(reason, reason_size, "has %lld bytes, more than the limit of %lld", (long long)status.st_size, (long long)max_size);
         return REGULAR_FILE_TOO_LARGE;
     }
     const size_t size = (size_t)status.st_size;

@@ -48,7 +48,7 @@ static void print_prologue(const struct report *self, const struct inputs *input
     char prune[512];
     prune_describe(self->prune, prune, sizeof prune);
     if (self->texts)
-        printf("model   %s, vectors of %d\n", self->engine->model_info.architecture, self->engine->model_info.embedding_dim);
+        printf("model   %s, embeddings of %d values\n", self->engine->model_info.architecture, self->engine->model_info.embedding_dim);
     else if (self->n_classes > 0)
         printf("model   %s, %d classes\n", self->engine->model_info.architecture, self->n_classes);
     else
@@ -328,7 +328,7 @@ static void print_decoder(struct nvjpeg *nvjpeg)
 {
     const struct nvjpeg_counts counts = nvjpeg_count(nvjpeg);
     const long long engines = counts.images[NVJPEG_BY_ENGINE], kernels = counts.images[NVJPEG_BY_KERNELS];
-    printf("decoder      %s: %lld file%s, %lld by the GPU's JPEG engines; by the processor: %lld\n", nvjpeg_name(nvjpeg), engines + kernels,
+    printf("decoder      %s: %lld file%s, %lld by the GPU's JPEG engines; CPU: %lld\n", nvjpeg_name(nvjpeg), engines + kernels,
            engines + kernels == 1 ? "" : "s", engines, (long long)counts.images[NVJPEG_BY_OTHERS]);
     if (counts.n_failures > 0)
         printf("             nvJPEG failed on %lld of these, first with \"%s\"\n", (long long)counts.n_failures, counts.first_failure);
@@ -354,13 +354,13 @@ static void print_epilogue(const struct report *self, const struct inputs *input
     printf("speed        %.1f images/s: %lld image%s in %.3f s of runs; %.1f with decoding and resizing\n", n / self->seconds,
            (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds, n / elapsed_of(self));
     if (self->saturated > 0)
-        printf("cut off      %lld values, which are beyond the scales that the checkpoint has for inputs\n", (long long)self->saturated);
+        printf("saturated    %lld values beyond the input scales of the checkpoint\n", (long long)self->saturated);
     if (inputs->n_failures > 0)
-        printf("failed       %d, which the messages name\n", inputs->n_failures);
+        printf("failed       %d, see the messages\n", inputs->n_failures);
     if (inputs->left_out.n > 0)
-        printf("left out     %d of what the folders hold: no images\n", inputs->left_out.n);
+        printf("skipped      %d entries of the folders that are not images\n", inputs->left_out.n);
     if (self->decoded_per_second > 0)
-        printf("timings      %.1f images/s of decoding alone, %.1f of everything, %.1f without decoding\n", self->decoded_per_second,
+        printf("timings      %.1f images/s decoding only, %.1f in total, %.1f without decoding\n", self->decoded_per_second,
                n / elapsed_of(self), self->undecoded_per_second);
     if (inputs->nvjpeg)
         print_decoder(inputs->nvjpeg);

@@ -16,10 +16,10 @@ bool shard_parse(const char *text, struct shard *out)
     char *slash = NULL, *end = NULL;
     const long index = number(text, &slash), n = index >= 0 && *slash == '/' ? number(slash + 1, &end) : -1;
     if (n < 1 || *end)
-        complain(NULL, "--shard is '%s', expected I/N, as 0/4: shard I of N, of which there are 1 to %d", text, SHARD_MOST);
+        complain(NULL, "--shard is '%s', expected I/N such as 0/4: shard I of N, with N from 1 to %d", text, SHARD_MOST);
     else if (index >= n)
-        complain(NULL, "--shard is '%s', expected 0/%ld to %ld/%ld: shards count from 0, as the ranks of MPI and the tasks of Slurm do",
-                 text, n, n - 1, n);
+        complain(NULL, "--shard is '%s', expected 0/%ld to %ld/%ld: shards are counted from 0, like MPI ranks and Slurm tasks", text, n,
+                 n - 1, n);
     else
         *out = (struct shard){(int32_t)index, (int32_t)n};
     return out->n > 0;

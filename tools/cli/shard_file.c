@@ -26,14 +26,14 @@ static int read_value(struct shard_file *part, json_t **out)
 {
     json_error_t error;
     if (at_end(part->file))
-        return bad(part, ferror(part->file) ? "cannot be read" : "is cut off: its summary is missing");
+        return bad(part, ferror(part->file) ? "cannot be read" : "is truncated: its summary is missing");
     *out = json_loadf(part->file, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(*out)) {
         part->n_lines++;
         return EXIT_OK;
     }
-    complain(part->path, "is not JSON that classify wrote: value %lld: %s", (long long)part->n_lines + 1,
-             *out ? "it is no object" : error.text);
+    complain(part->path, "is not JSON output of classify: value %lld: %s", (long long)part->n_lines + 1,
+             *out ? "not an object" : error.text);
     json_decref(*out);
     return EXIT_FILE;
 }
@@ -72,7 +72,7 @@ int shard_file_advance(struct shard_file *part)
             json_decref(value);
             value = NULL;
             if (!at_end(part->file))
-                return bad(part, "has more after its summary");
+                return bad(part, "has data after its summary");
         }
     }
     part->next = value;
@@ -81,8 +81,8 @@ int shard_file_advance(struct shard_file *part)
     const int64_t position = position_of(value);
     if (position < part->position || (position == part->position && !part->tiled) || position >= part->n_inputs ||
         !shard_has(&part->shard, position))
-        return fail_with(EXIT_FILE, part->path, "an image has the position %lld, which shard %d/%d has not after %lld", (long long)position,
-                         part->shard.index, part->shard.n, (long long)part->position);
+        return fail_with(EXIT_FILE, part->path, "an image has position %lld, which is not one of shard %d/%d after %lld",
+                         (long long)position, part->shard.index, part->shard.n, (long long)part->position);
     part->position = position;
     return EXIT_OK;
 }
@@ -126,17 +126,17 @@ int shard_file_open(const char *path, struct shard_file *part)
         fclose(part->file);
         part->file = NULL;
         if (!ends)
-            return bad(part, "has more than one JSON value, the first of which is no run");
+            return bad(part, "has more than one JSON value, and the first is not a run");
         cut_object(part);
     }
     int index, n;
     if (!json_is_object(json_object_get(part->run, "inputs")) ||
         (!part->file && !(json_is_array(part->images) && json_is_array(part->failed))))
-        return bad(part, "is not what classify --json or --ndjson writes");
+        return bad(part, "is not the output of classify --json or --ndjson");
     if (json_unpack(part->run, "{s:{s:i, s:i}}", "shard", "index", &index, "n", &n) != 0)
         return bad(part, "is of a run without --shard");
     if (n < 1 || n > SHARD_MOST || index < 0 || index >= n)
-        return bad(part, "has a \"shard\" that is none");
+        return bad(part, "has an invalid \"shard\"");
     part->shard = (struct shard){index, n};
     const json_t *inputs = json_object_get(part->run, "inputs");
     part->n_inputs = json_integer_value(json_object_get(inputs, "n"));

@@ -168,7 +168,7 @@ static int read_expected(struct verify *self, const rvit_checkpoint *checkpoint)
     const struct options *options = self->options;
     struct labels labels;
     if (!self->figures.has_classes)
-        return fail_with(EXIT_FILE, options->model, "the model has no head, whose classes --expect could tell");
+        return fail_with(EXIT_FILE, options->model, "the model has no head, which --expect needs");
     int code = labels_load(options->labels, checkpoint, NULL, self->a.model_info.n_classes, &labels);
     if (code == EXIT_OK)
         code = labels_read_expected(&labels, options->expect, self->inputs.n_given, &self->expected);

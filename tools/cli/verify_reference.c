@@ -119,7 +119,7 @@ static bool is_right(const struct comparison *self)
 
 static const char *or_unknown(const char *text)
 {
-    return text[0] ? text : "not told";
+    return text[0] ? text : "unknown";
 }
 
 static void print_text(const struct comparison *self)
@@ -132,7 +132,7 @@ static void print_text(const struct comparison *self)
     print_line("made by  ", or_unknown(reference_text(reference, "source")));
     printf("images   %lld\n", (long long)self->n_images);
     if (self->same_file >= 0)
-        printf("weights  %s\n", self->same_file ? "the very file of the dump" : "another file than that of the dump");
+        printf("weights  %s\n", self->same_file ? "the same file as the dump's" : "not the same file as the dump's");
     putchar('\n');
     for (int i = 0; i < REFERENCE_OUTPUTS; i++)
         if (reference->outputs[i].index >= 0)

@@ -86,7 +86,7 @@ static void print_judgements(const struct verify *self)
     }
     if (self->prune.desc.type == RVIT_PRUNE_ATS &&
         (self->a.choice.precision != RVIT_PRECISION_F32 || self->b.choice.precision != RVIT_PRECISION_F32))
-        puts("         ats takes samples nearly as dense as the tokens: 16-bit types keep other tokens on most images, and f32 the same");
+        puts("         ats samples nearly as densely as there are tokens: 16-bit types keep other tokens on most images, f32 does not");
 }
 
 void verify_print_text(const struct verify *self)
@@ -100,10 +100,10 @@ void verify_print_text(const struct verify *self)
         printf("%-8s largest difference %.3g, mean %.3g; tolerance %g\n", figures->has_classes ? "logits" : "features", figures->largest,
                figures->sum / (double)figures->n_logits, figures->tolerance);
     if (figures->n_remasked)
-        printf("         %lld image%s kept different tokens; B ran again with A's for this. Each with its own: %.3g\n",
+        printf("         %lld image%s kept different tokens; B ran again with A's tokens. With its own tokens each: %.3g\n",
                (long long)figures->n_remasked, figures->n_remasked > 1 ? "s" : "", figures->largest_unmasked);
     if (figures->n_left_out)
-        printf("left out %lld of %lld images, which kept different tokens, and %s cannot run with given ones. With them: %.3g\n",
+        printf("skipped  %lld of %lld images that kept different tokens, because %s cannot run with given ones. With them: %.3g\n",
                (long long)figures->n_left_out, (long long)figures->n_images, self->prune.policy.name, figures->largest_unmasked);
     if (figures->has_classes)
         printf("top-1    equal for %lld of %lld; where B's margin is above %g: %lld of %lld\n", (long long)figures->n_equal,
@@ -127,8 +127,7 @@ void verify_print_text(const struct verify *self)
         print_judgements(self);
     print_blocks(figures, tolerance);
     printf("result   %s\n", verify_within_tolerance(figures) ? "within tolerance" : "BEYOND TOLERANCE");
-    puts("shows    whether A and B agree. Both read the checkpoint alike: whether the model's own code computes the same, --reference "
-         "shows");
+    puts("note     A and B read the checkpoint in the same way; --reference compares with the model's own code");
 }
 
 static json_t *judgement_to_json(const struct figures *figures, int32_t stage)

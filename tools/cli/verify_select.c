@@ -90,5 +90,5 @@ int selector_run(struct selector *self, const rvit_session *session, int32_t sta
         return complain_status(NULL, status);
     if (is_selection(out, cu_seqlens, n_images))
         return EXIT_OK;
-    return fail_with(EXIT_FAULT, NULL, "the device has computed wrongly: a selection repeated by itself has rows that there are not");
+    return fail_with(EXIT_FAULT, NULL, "the device computed a wrong result: a repeated selection has rows that do not exist");
 }

@@ -30,7 +30,7 @@ bool video_parse_size(const char *text, struct video *out, struct image_error *e
 {
     const char *at = text;
     if (!parse_edge(&at, 'x', &out->width) || !parse_edge(&at, 0, &out->height))
-        return image_fail(error, "'%.60s' is not a size, expected WIDTHxHEIGHT, as 640x480", text);
+        return image_fail(error, "'%.60s' is not a size, expected WIDTHxHEIGHT, such as 640x480", text);
     return image_check_size(out->width, out->height, error);
 }
 

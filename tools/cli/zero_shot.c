@@ -25,7 +25,7 @@ static int32_t find_texts(const struct options *options, const rvit_tensors *fil
         found = rvit_tensors_find(file, wanted);
         if (found >= 0 && is_matrix(file, found, out_shape))
             return found;
-        complain(path, found < 0 ? "there is no tensor '%s'" : "tensor '%s' has not two dimensions, [texts, width]", wanted);
+        complain(path, found < 0 ? "there is no tensor '%s'" : "tensor '%s' does not have two dimensions, [texts, width]", wanted);
         return -1;
     }
     for (int32_t i = 0; i < rvit_tensors_count(file); i++) {
@@ -37,9 +37,9 @@ static int32_t find_texts(const struct options *options, const rvit_tensors *fil
         return found;
     const char *first = "";
     if (n == 0)
-        complain(path, "has no tensor of two dimensions, [texts, width]");
+        complain(path, "has no tensor with two dimensions, [texts, width]");
     else if (rvit_tensors_get(file, found, &first, NULL, NULL, NULL) == RVIT_OK)
-        complain(path, "has %d tensors of two dimensions, '%s' the first: say which with --text-tensor", n, first);
+        complain(path, "has %d tensors with two dimensions, '%s' is the first; choose one with --text-tensor", n, first);
     return -1;
 }
 
@@ -66,7 +66,7 @@ static int read_texts(const struct options *options, const rvit_tensors *file, c
     if (index < 0)
         return EXIT_FILE;
     if (shape[1] != model->embedding_dim)
-        return fail_with(EXIT_FILE, out->path, "the embeddings are %lld wide, but those of the model's images %d", (long long)shape[1],
+        return fail_with(EXIT_FILE, out->path, "the text embeddings are %lld wide, the model's image embeddings %d", (long long)shape[1],
                          model->embedding_dim);
     if (shape[0] < 1 || shape[0] > 1 << 20)
         return fail_with(EXIT_FILE, out->path, "has embeddings of %lld texts; expected 1 to %d", (long long)shape[0], 1 << 20);
@@ -126,7 +126,7 @@ static int read_scale(const struct options *options, const rvit_tensors *text_fi
         code = read_number("logit_bias", paths, files, &out->bias, &bias_from);
     out->scale = out->scale_from ? exp(logarithm) : CLIP_SCALE;
     if (code == EXIT_OK && !isfinite((float)out->scale))
-        code = fail_with(EXIT_FILE, out->scale_from, "tensor 'logit_scale' is %g, of which the exponential is not finite", logarithm);
+        code = fail_with(EXIT_FILE, out->scale_from, "tensor 'logit_scale' is %g, whose exponential is not finite", logarithm);
     out->scores = bias_from || is_siglip(model_file, model) ? ZERO_SHOT_SIGMOID : ZERO_SHOT_SOFTMAX;
     if (out->scores == ZERO_SHOT_SIGMOID && (!out->scale_from || !bias_from)) {
         out->scores = ZERO_SHOT_COSINE;
@@ -142,7 +142,7 @@ int zero_shot_open(const struct options *options, const rvit_model_info *model, 
     *out = (struct zero_shot){.path = options->text_embeddings};
     if (model->embedding_dim == 0)
         return fail_with(EXIT_DEVICE, options->model,
-                         "has no vector to compare with texts: it is neither a CLIP with its projection nor a SigLIP with its "
+                         "has no embedding to compare with texts: it is neither a CLIP with its projection nor a SigLIP with its "
                          "attention pooling");
     rvit_tensors *file = NULL;
     const rvit_status status = rvit_tensors_open(out->path, NULL, &file);

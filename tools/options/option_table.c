@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WRAP_COLUMNS = 100, HELP_COLUMN = 24, HELP = 1 << 16 };
+enum { WRAP_COLUMNS = 100, HELP_COLUMN = 24, HELP = 1 << 16, GROUPED_ROWS = 12 };
 
 __attribute__((format(printf, 2, 3))) static void complain(const struct option_table *table, const char *format, ...)
 {
@@ -82,14 +82,14 @@ static void describe_expected(const struct option_row *row, char *out, size_t ou
     char range[512];
     describe_range(row, range, sizeof range);
     if (row->type == OPTION_IS_INTEGER)
-        snprintf(out, out_size, "a whole number, %s", range);
+        snprintf(out, out_size, "an integer, %s", range);
     else if (row->type == OPTION_IS_NUMBER)
         snprintf(out, out_size, "a number, %s", range);
     else if (row->type == OPTION_IS_NUMBERS)
-        snprintf(out, out_size, "one number or %d with commas between them, each %s", (int)row->capacity, range);
+        snprintf(out, out_size, "one number or %d comma-separated numbers, each %s", (int)row->capacity, range);
     else if (row->type == OPTION_IS_INTEGERS || row->type == OPTION_IS_ASCENDING)
-        snprintf(out, out_size, "%s with commas between them, each %s, at most %d",
-                 row->type == OPTION_IS_ASCENDING ? "ascending whole numbers" : "whole numbers", range, (int)row->capacity);
+        snprintf(out, out_size, "comma-separated %s, each %s, at most %d of them",
+                 row->type == OPTION_IS_ASCENDING ? "ascending integers" : "integers", range, (int)row->capacity);
     else
         snprintf(out, out_size, "%s", range);
 }
@@ -225,7 +225,7 @@ bool option_table_set(const struct option_table *table, const struct option_row 
 
 static bool has_row(const struct option_command *command, const struct option_row *row)
 {
-    return row->commands == 0 || (row->commands & command->bit) != 0;
+    return row->name != NULL && (row->commands == 0 || (row->commands & command->bit) != 0);
 }
 
 void wrap_print(const char *text, int column, int indent)
@@ -254,26 +254,104 @@ static void print_row(const char *name, const char *argument, const char *help)
     wrap_print(help, HELP_COLUMN, HELP_COLUMN);
 }
 
+/* The help of a row, with the range of its argument. */
+static const char *row_help(const struct option_row *row, char *out, size_t out_size)
+{
+    char range[512];
+    const char *slot = strstr(row->help, "%s");
+    if (slot == NULL)
+        return row->help;
+    describe_range(row, range, sizeof range);
+    snprintf(out, out_size, "%.*s%s%s", (int)(slot - row->help), row->help, range, slot + 2);
+    return out;
+}
+
+/* Calls print for each row of a command, and print_group before the first row of each group if there are enough rows to need groups. */
+static void for_each_row(const struct option_table *table, const struct option_command *command, void (*print_group)(const char *title),
+                         void (*print)(const char *name, const char *argument, const char *help))
+{
+    char help[1024];
+    size_t n_rows = 0;
+    const char *group = NULL;
+    for (size_t i = 0; i < table->n_rows; i++)
+        n_rows += has_row(command, &table->rows[i]);
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const struct option_row *row = &table->rows[i];
+        if (row->name == NULL)
+            group = row->help;
+        if (!has_row(command, row))
+            continue;
+        if (group != NULL && n_rows > GROUPED_ROWS)
+            print_group(group);
+        group = NULL;
+        print(row->name, row->argument, row_help(row, help, sizeof help));
+    }
+}
+
+static void print_group(const char *title)
+{
+    printf("\n%s:\n", title);
+}
+
 void option_table_help(const struct option_table *table, const struct option_command *command)
 {
-    char range[512], help[1024];
     printf("usage: %s%s%s%s%s [options]\n\n", table->program, command->name[0] ? " " : "", command->name, command->arguments[0] ? " " : "",
            command->arguments);
     wrap_print(command->text, 0, 0);
     puts("\noptions:");
-    for (size_t i = 0; i < table->n_rows; i++) {
-        const struct option_row *row = &table->rows[i];
-        if (!has_row(command, row))
-            continue;
-        const char *slot = strstr(row->help, "%s");
-        describe_range(row, range, sizeof range);
-        if (slot != NULL)
-            snprintf(help, sizeof help, "%.*s%s%s", (int)(slot - row->help), row->help, range, slot + 2);
-        print_row(row->name, row->argument, slot != NULL ? help : row->help);
-    }
-    print_row("help", NULL, "prints this");
+    for_each_row(table, command, print_group, print_row);
+    print_row("help", NULL, "print this help");
     if (command->example != NULL)
         printf("\nexample:\n  %s\n", command->example);
+}
+
+void manual_print(const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        fputs("\\&", stdout); /* at the start of a line these begin a request */
+    for (; *text; text++)
+        if (*text == '-')
+            fputs("\\-", stdout);
+        else if (*text == '\\')
+            fputs("\\e", stdout);
+        else
+            putchar(*text);
+}
+
+static void print_manual_group(const char *title)
+{
+    printf(".PP\n.I %c%s:\n", toupper((unsigned char)title[0]), title + 1);
+}
+
+static void print_manual_row(const char *name, const char *argument, const char *help)
+{
+    fputs(".TP\n\\fB\\-\\-", stdout);
+    manual_print(name);
+    fputs("\\fR", stdout);
+    if (argument != NULL)
+        printf(" \\fI%s\\fR", argument);
+    putchar('\n');
+    manual_print(help);
+    putchar('\n');
+}
+
+void option_table_manual(const struct option_table *table, const struct option_command *command)
+{
+    printf(".SS %s\n.B %s %s\n", command->name, table->program, command->name);
+    if (command->arguments[0]) {
+        fputs("\\fI", stdout);
+        manual_print(command->arguments);
+        puts("\\fR");
+    }
+    puts("[options]\n.PP");
+    manual_print(command->text);
+    putchar('\n');
+    for_each_row(table, command, print_manual_group, print_manual_row);
+    if (command->example != NULL) {
+        fputs(".PP\nExample:\n.PP\n.nf\n.RS\n", stdout);
+        manual_print(command->example);
+        fputs("\n.RE\n.fi\n", stdout);
+    }
 }
 
 /* The rows of a command for getopt_long, which returns a row's index + HELP + 1. */
@@ -291,7 +369,8 @@ static struct option *getopt_rows(const struct option_table *table, const struct
     return out;
 }
 
-/* The argument that getopt_long looks at next. optind does not tell it afterwards: getopt_long stays within a group of short options. */
+/* The argument that getopt_long examines next. optind does not show it afterwards, because getopt_long stays within a group of short
+   options. */
 static const char *next_option(int argc, char **argv)
 {
     int i = optind > 0 ? optind : 1;
@@ -305,7 +384,7 @@ static enum option_result parse(const struct option_table *table, const struct o
 {
     const char *space = command->name[0] ? " " : "";
     opterr = 0;
-    optind = 0; /* restarts getopt, also for a second call */
+    optind = 0; /* restarts getopt for a second call */
     for (;;) {
         const char *at = next_option(argc, argv);
         const int id = getopt_long(argc, argv, ":h", rows, NULL);
@@ -318,10 +397,10 @@ static enum option_result parse(const struct option_table *table, const struct o
         if (id == ':' || id == '?') {
             const bool is_short = at[1] != '-', has_value = id == '?' && optopt >= HELP;
             complain(table, "%s%s%s%s%s; see '%s%s%s --help'", id == ':' || has_value ? "" : "unknown option ", at,
-                     id == ':'   ? " needs a value"
+                     id == ':'   ? " requires a value"
                      : has_value ? ": this option takes no value"
                                  : "",
-                     is_short ? ", and a file of that name is ./" : "", is_short ? at : "", table->program, space, command->name);
+                     is_short ? "; write a file name like this as ./" : "", is_short ? at : "", table->program, space, command->name);
             return OPTION_REFUSED;
         }
         if (!option_table_set(table, &table->rows[id - HELP - 1], optarg, values))
