@@ -23,7 +23,7 @@ benchmarks="attention backward prune stages forward"
 tests="test_ops test_laws test_model test_api test_cuda test_dumps test_policies test_demo"
 dry=${RVIT_BENCH_DRY:-}
 
-# Policies and settings as tools/accuracy.py has them, so that accuracy and speed can be laid side by side.
+# Policies and settings as tools/accuracy/policies.py has them, so that accuracy and speed can be laid side by side.
 policies='none;l2 keep=0.9;l2 keep=0.75;l2 keep=0.5;l2 keep=0.3;l2 keep=0.2;l2-threshold threshold=38;l2-threshold threshold=42'
 policies+=';evit keep=0.9;evit keep=0.7;evit keep=0.5;evit-fused keep=0.9;evit-fused keep=0.7;evit-fused keep=0.5'
 policies+=';evit-paper keep=0.75;evit-paper keep=0.5;evit-paper keep=0.2;dynamicvit keep=0.9;dynamicvit keep=0.7;dynamicvit keep=0.5'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""raggedvit verify --reference with models of timm and transformers: right, and with another activation not right.
+"""raggedvit verify --reference with models of timm and transformers: right, and not right with a different activation.
 
-usage: test_reference.py RAGGEDVIT; ends with 77 where these libraries are not installed.
+usage: test_reference.py RAGGEDVIT; exits 77 if these libraries are not installed.
 """
 import argparse
 import json
@@ -20,8 +20,8 @@ except ImportError as error:
     sys.exit(77)
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tools"))
-import reference_model  # noqa: E402
+sys.path.insert(0, str(ROOT / "tools/reference"))
+import dump_reference  # noqa: E402
 
 TIMM = [
     ("vit_base_patch16_siglip_224", {"img_size": 64, "num_classes": 0}),
@@ -30,11 +30,11 @@ TIMM = [
     ("vit_base_patch16_224", {"img_size": [32, 80], "global_pool": "avg", "num_classes": 5}),
 ]
 SHAPE = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 96, "image_size": 48, "patch_size": 16}
-TOWER = {**SHAPE, "projection_dim": 24}
+VISION = {**SHAPE, "projection_dim": 24}
 TEXT = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 99}
 HF = [
     ("ViTForImageClassification", "ViTConfig", {**SHAPE, "num_labels": 5}),
-    ("CLIPModel", "CLIPConfig", {"vision_config": TOWER, "text_config": TEXT, "projection_dim": 24}),
+    ("CLIPModel", "CLIPConfig", {"vision_config": VISION, "text_config": TEXT, "projection_dim": 24}),
     ("CLIPVisionModel", "CLIPVisionConfig", SHAPE),
     ("SiglipModel", "SiglipConfig", {"vision_config": SHAPE, "text_config": TEXT}),
     ("Dinov2ForImageClassification", "Dinov2Config", {**SHAPE, "num_labels": 5}),
@@ -52,19 +52,16 @@ def randomize(model):
 
 
 def dump(first, *arguments):
-    """The first through the command line, whose start takes seconds, the others in this process."""
+    """Runs the first dump as a command, which takes seconds to start, and the others in this process."""
     arguments = ["--n-images", "3", *map(str, arguments)]
     if first:
-        subprocess.run([sys.executable, str(ROOT / "tools/dump_reference.py"), *arguments], check=True)
-        return
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=pathlib.Path)
-    reference_model.add_arguments(parser)
-    reference_model.write(parser.parse_args(arguments))
+        subprocess.run([sys.executable, str(ROOT / "tools/reference/dump_reference.py"), *arguments], check=True)
+    else:
+        dump_reference.main(arguments)
 
 
 def verify(tool, name, model, dump_file, other):
-    """Right as it is, in f16 too; not right with another activation."""
+    """Checks that the model is right in f32 and f16, and not right with another activation."""
     failures = 0
     command = [tool, "verify", str(model), "--backend", "cpu", "--reference", str(dump_file), "--json"]
     for more, code in (([], 0), (["--dtype", "f16"], 0), (["--activation", other], 1)):

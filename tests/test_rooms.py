@@ -13,7 +13,7 @@ import rooms  # noqa: E402
 
 class RoomsTest(unittest.TestCase):
     def check(self, files, *expected):
-        """The lines that rooms.py prints of these files, but the last."""
+        """Compares the lines that rooms.py prints about these files, without the last, with the expected ones."""
         with tempfile.TemporaryDirectory() as folder:
             for name, text in files.items():
                 path = pathlib.Path(folder, name)

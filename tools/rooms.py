@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Finds cycles of files, and includes that a room may not have.
+"""Finds files that depend on each other in a circle, and includes that are not allowed. Exits 1 if there are any.
 
-Files stand in rooms, which are folders, and ROOMS says what a room may include. Files that include or call one another in a cycle can only
-be read all at once, so none is allowed, within a room or across rooms. Text is read, nothing is compiled:
+A room is a folder, and ROOMS lists what each room may include. Circles are not allowed within a room or across rooms, because their files
+can only be understood all at once. The script parses text and compiles nothing:
 
 * foo.c, foo.h and foo.def of a folder are one unit.
-* A function or variable belongs to the file with its definition that is not static, outside all braces.
-* A use is its name in a body, an initialiser or a macro that these use, of a file that sees a declaration. A declaration is no use.
-* Python's imports count wherever they stand: at the top, in functions, under TYPE_CHECKING.
-The exit status is 1 if there is a cycle, or an include that ROOMS does not allow.
+* A function or variable belongs to the file with its non-static definition outside all braces.
+* A use is the name in a body, an initialiser or a macro that these use, in a file that sees a declaration. A declaration is not a use.
+* Python imports count wherever they are: at the top, in functions, under TYPE_CHECKING.
 """
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ from typing import Iterator, NamedTuple
 
 import rooms_diagram
 
-# A room: the rooms that it may include, with all that these may, and single files. A folder without a row belongs to the room around it;
-# rows may be of folders that do not exist yet.
+# For each room, the rooms that it may include, with all that those may include, and single files. A folder without a row belongs to the
+# room that contains it. Folders of rows need not exist.
 ROOMS = {
     "include": "",
     "shaders": "",
@@ -51,7 +50,7 @@ ROOMS = {
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 READ, UNREAD = {".c", ".h", ".def", ".cu", ".cuh", ".py"}, {"tests", "results", "__pycache__"}
-INCLUDE_PATHS = ("", "include", "tools/cli", "tools/options")  # besides the folder of the file, and the one around it
+INCLUDE_PATHS = ("", "include", "tools/cli", "tools/options")  # in addition to the folder of the file and its parent
 WORD = re.compile(r"(?<![\w.])(?<!->)[A-Za-z_]\w*")
 COMMENT_OR_STRING = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(\w+)((?:\\\n|[^\n])*)", re.M)
@@ -68,14 +67,14 @@ class Include(NamedTuple):
 
 
 class Source:
-    """What a file says. The names are of functions and variables; Python files have includes only."""
+    """The includes of a file and, for C, the names of its functions and variables."""
     def __init__(self) -> None:
         self.includes: list[Include] = []
         self.defined: set[str] = set()   # not static
-        self.declared: set[str] = set()  # what those that include it see
+        self.declared: set[str] = set()  # visible to files that include it
         self.static: set[str] = set()
         self.used: set[str] = set()
-        self.macros: dict[str, set[str]] = {}  # of a header: the words of each, which its users use
+        self.macros: dict[str, set[str]] = {}  # of a header: the words of each macro
 
 
 def room_of(file: str) -> str:
@@ -92,7 +91,7 @@ def find_files() -> list[str]:
 
 
 def declarations(text: str) -> Iterator[tuple[str, str]]:
-    """What stands outside all braces, each with the text of its braces."""
+    """The text outside all braces, split into declarations, each with the text of its braces."""
     depth = start = 0
     head = body = ""
     for match in re.finditer(r"[{};]", text):
@@ -102,13 +101,13 @@ def declarations(text: str) -> Iterator[tuple[str, str]]:
             head, start = head + text[start:at], at
         elif mark == "}" and depth == 0:
             body, start = body + text[start:at + 1], at + 1
-        if (mark == ";" or head.rstrip().endswith(")")) and depth == 0:  # a function ends with its brace, all else with a semicolon
+        if (mark == ";" or head.rstrip().endswith(")")) and depth == 0:  # a function ends with its brace, anything else with a semicolon
             yield head + (text[start:at] if mark == ";" else ""), body
             head, body, start = "", "", at + 1
 
 
 def names_of(head: str, is_function: bool) -> list[str]:
-    """What a declaration declares: f in `char *f(int x)`, a and b in `int a[2], *b =`."""
+    """The names that a declaration declares: f in `char *f(int x)`, a and b in `int a[2], *b =`."""
     if is_function:
         return (re.findall(r"\(\s*\*\s*(\w+)\s*\)", head) or re.findall(r"(\w+)\s*\(", head))[:1]
     return re.findall(r"(\w+)\s*(?=[\[,]|$)", head.partition("=")[0].strip())
@@ -120,7 +119,7 @@ def read_c(file: str) -> Source:
     for match in INCLUDE.finditer(text):
         around = (os.path.dirname(file), os.path.dirname(os.path.dirname(file))) if match.group(1) == '"' else ()
         paths = [os.path.normpath(os.path.join(folder, match.group(2))) for folder in (*around, *INCLUDE_PATHS)]
-        found = [path for path in paths if (ROOT / path).is_file()]  # none: the system's, or made by the build
+        found = [path for path in paths if (ROOT / path).is_file()]  # none: a system header or one made by the build
         source.includes += [Include(text.count("\n", 0, match.start()) + 1, path) for path in found[:1]]
     text = COMMENT_OR_STRING.sub(" ", text)
     tables = [(ROOT / include.file).read_text() for include in source.includes if include.file.endswith(".def")]
@@ -183,7 +182,7 @@ def find_edges(sources: dict[str, Source]) -> Edges:
         visible = set().union(*(sources[other].declared for other in seen))
         ties = [(include.file, f"includes {include.file}") for include in source.includes]
         for name in sorted((used & visible & definers.keys()) - source.static):
-            # Of several definitions a program links one: that of the folder.
+            # If there are several definitions, a program links the one of its folder.
             near = [other for other in definers[name] if os.path.dirname(other) == os.path.dirname(file)]
             ties += [(other, name) for other in near or definers[name] if file not in definers[name]]
         for other, why in ties:
@@ -192,8 +191,8 @@ def find_edges(sources: dict[str, Source]) -> Edges:
     return edges
 
 
-def find_cycles(edges: Edges) -> list[list[str]]:
-    """The units that reach one another."""
+def find_circles(edges: Edges) -> list[list[str]]:
+    """Groups of units that reach each other."""
     reach: dict[str, set[str]] = {}
     for unit in edges:
         reach[unit], left = set(), [unit]
@@ -212,7 +211,7 @@ def allowed(room: str) -> set[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--diagram", metavar="FILE", help="draws the rooms on floors, as SVG")
+    parser.add_argument("--diagram", metavar="FILE", help="draw the rooms as an SVG diagram")
     options = parser.parse_args()
     sources = {file: (read_python if file.endswith(".py") else read_c)(file) for file in find_files()}
     wrong = [f"{file}:{include.line}: {room_of(file)} may not include {include.file}" for file, source in sources.items()

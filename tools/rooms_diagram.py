@@ -1,4 +1,4 @@
-"""The diagram of rooms.py: rooms on floors, as SVG."""
+"""Draws the rooms of rooms.py as an SVG diagram: each room on a floor above the rooms that it includes."""
 from __future__ import annotations
 
 import collections
@@ -16,8 +16,8 @@ HEIGHT, GAP, FLOOR = 50, 24, 110  # of a box, between boxes, from floor to floor
 
 
 def draw(lines: list[tuple[str, int]], includes: set[tuple[str, str]], allowed: dict[str, set[str]], path: str) -> None:
-    """lines: the room and the lines of each file; includes: a room, and one that it includes; allowed: those that it may include. A room
-    stands above these, and an arrow that follows from others is left out. What is not allowed, but for single files, is red."""
+    """lines: (room, number of lines) of each file; includes: (room, room that it includes); allowed: rooms that each room may include.
+    Arrows that follow from others are not drawn. Includes that are not allowed, except of single files, are red."""
     sizes = {room: [n for other, n in lines if other == room] for room in sorted({room for room, _ in lines})}
     ties = {(a, b) for a, b in includes if a != b and b in sizes}
     below = {room: {b for a, b in ties if a == room and b in allowed[a]} for room in sizes}
@@ -28,7 +28,7 @@ def draw(lines: list[tuple[str, int]], includes: set[tuple[str, str]], allowed: 
     level: dict[str, int] = {}
     for room in sorted(sizes, key=lambda room: len(reach[room])):
         level[room] = 1 + max((level[other] for other in below[room] if other in level), default=-1)
-    # An arrow goes through a gap on each floor between its ends: a place without a box.
+    # On each floor between its ends, an arrow passes through a slot without a box.
     floors: dict[int, list[str]] = collections.defaultdict(list)
     for room in sizes:
         floors[level[room]].append(room)
@@ -42,28 +42,28 @@ def draw(lines: list[tuple[str, int]], includes: set[tuple[str, str]], allowed: 
                 level.setdefault(b, level[a] - 1)
             for gap in way[1:-1]:
                 floors[level[gap]].append(gap)
-    widths = {place: 10 * max(len(place), 15) + 20 if place in sizes else 6 for row in floors.values() for place in row}
-    lengths = {floor: sum(widths[place] + GAP for place in row) - GAP for floor, row in floors.items()}
+    widths = {slot: 10 * max(len(slot), 15) + 20 if slot in sizes else 6 for row in floors.values() for slot in row}
+    lengths = {floor: sum(widths[slot] + GAP for slot in row) - GAP for floor, row in floors.items()}
     width, height = max(lengths.values()) + 2 * GAP, FLOOR * len(floors) + GAP
     centre: dict[str, float] = {}
     boxes, arrows = [], []
     for floor in range(len(floors)):
         x, y = (width - lengths[floor]) / 2, height - FLOOR * (floor + 1) + GAP
-        for place in sorted(floors[floor], key=lambda place: mean([centre[other] for other in next_below[place]] or [width / 2])):
-            centre[place] = middle_x = x + widths[place] / 2
-            if place in sizes:
-                boxes.append(f'<rect x="{x:g}" y="{y}" width="{widths[place]}" height="{HEIGHT}" rx="6"/>'
-                             f'<text x="{middle_x:g}" y="{y + 21}">{place}</text>'
-                             f'<text class="size" x="{middle_x:g}" y="{y + 39}">{len(sizes[place])} files, '
-                             f'{sum(sizes[place]):,} lines</text>')
+        for slot in sorted(floors[floor], key=lambda slot: mean([centre[other] for other in next_below[slot]] or [width / 2])):
+            centre[slot] = middle_x = x + widths[slot] / 2
+            if slot in sizes:
+                boxes.append(f'<rect x="{x:g}" y="{y}" width="{widths[slot]}" height="{HEIGHT}" rx="6"/>'
+                             f'<text x="{middle_x:g}" y="{y + 21}">{slot}</text>'
+                             f'<text class="size" x="{middle_x:g}" y="{y + 39}">{len(sizes[slot])} files, '
+                             f'{sum(sizes[slot]):,} lines</text>')
             else:
                 arrows.append(f'<path d="M{middle_x:g},{y} v{HEIGHT}"/>')
-            for other in next_below[place]:
+            for other in next_below[slot]:
                 to, end = centre[other], y + FLOOR
                 arrows.append(f'<path d="M{middle_x:g},{y + HEIGHT} C{middle_x:g},{end - 20} {to:g},{y + HEIGHT + 20} {to:g},{end}"/>')
                 if other in sizes:
                     arrows.append(f'<path class="head" d="M{to - 5:g},{end - 9} h10 l-5,9 z"/>')
-            x += widths[place] + GAP
+            x += widths[slot] + GAP
     for a, b in sorted(ties):
         if b not in allowed[a]:
             start, end = (height - FLOOR * (level[room] + 1) + GAP + HEIGHT // 2 for room in (a, b))

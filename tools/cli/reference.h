@@ -1,4 +1,4 @@
-/* What a model's own code computes, as tools/dump_reference.py has written it. */
+/* What a model's own code computes, as tools/reference/dump_reference.py has written it. */
 #ifndef RVIT_CLI_REFERENCE_H
 #define RVIT_CLI_REFERENCE_H
 

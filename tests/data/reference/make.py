@@ -27,7 +27,7 @@ def main():
     config = {"architecture": "vit_base_patch16_224", "num_classes": 7, "global_pool": "token", "model_args": SHAPE,
               "pretrained_cfg": pictures}
     (FOLDER / "config.json").write_text(json.dumps(config) + "\n")
-    script = FOLDER.parents[2] / "tools/dump_reference.py"
+    script = FOLDER.parents[2] / "tools/reference/dump_reference.py"
     subprocess.run([sys.executable, script, "--timm", "vit_base_patch16_224", "--checkpoint", FOLDER / "model.safetensors", "--n-images", "2",
                     "--out", FOLDER / "dump.safetensors"], check=True)
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Top-1 of the demo checkpoint on its sheet of test tiles, dense and under every policy at several rates, on each backend named.
+"""Measures top-1 of the demo checkpoint on its sheet of test tiles, dense and with every policy at several rates, on each BACKEND.
 
-Prints a Markdown table; --json FILE also writes the figures there. Exits 1 if two backends differ by more than 0.3 points.
+Prints a Markdown table; --json FILE also writes the figures. Exits 1 if two backends differ by more than 0.3 points.
 
-usage: tools/accuracy.py [--tiles N] [--dtype f32|f16|bf16] [--only PATTERN] [--json FILE] BACKEND...
-PATTERN picks rows, as 'tome|evit keep=0.7'. RAGGEDVIT names the tool (build/release/tools/raggedvit)."""
+usage: tools/accuracy/policies.py [--tiles N] [--dtype f32|f16|bf16] [--only PATTERN] [--json FILE] BACKEND...
+PATTERN is a regular expression that selects rows, such as 'tome|evit keep=0.7'. The environment variable RAGGEDVIT names the tool (default:
+build/release/tools/raggedvit)."""
 import argparse
 import datetime
 import json
@@ -14,11 +15,11 @@ import re
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "examples" / "data"
 MODEL, SHEET, CLASSES = (DATA / name for name in ("deit_tiny_cifar10.safetensors", "cifar10_test_1000.png", "cifar10_test_1000.txt"))
 
-# A policy and its settings; behind the bar the top-1 of the same settings on all 10,000 test images, where it is known.
+# A policy and its settings; after the bar, the top-1 of the same settings on all 10,000 test images, if known.
 ROWS = """none                            | 85.61
 l2 keep=0.9
 l2 keep=0.75                    | 85.31
@@ -77,13 +78,13 @@ def run(*command, codes=(0,)):
 
 
 def options_of(row):
-    """Of the tool: "l2 keep=0.5" is --prune l2 --keep 0.5."""
+    """The tool's options: "l2 keep=0.5" becomes --prune l2 --keep 0.5."""
     policy, *settings = row.split()
     return ["--prune", policy, *(part for setting in settings for part in ("--" + setting.split("=")[0], setting.split("=")[1]))]
 
 
 def write_report(path, benchmark, **facts):
-    """Writes the figures, if they are wanted."""
+    """Writes the figures to path, if there is one."""
     if path:
         report = {"benchmark": benchmark, "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
                   "version": output([tool(), "--version"]).split()[1], **facts}
@@ -106,7 +107,7 @@ def main():
     parser.add_argument("--only", default=".")
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    results, far = [], False
+    results, apart = [], False
     print(f"| policy | settings | tokens left | {' | '.join(arguments.backends)} | 10,000 images |\n|{'---|' * (4 + len(arguments.backends))}")
     for line in ROWS:
         if not re.search(arguments.only, line):
@@ -118,17 +119,17 @@ def main():
         shown = f"{tokens[0]} .. {tokens[-1]}" if len(tokens) > 4 else ", ".join(tokens) or "all"
         cells = " ".join(f"{100 * r['right'] / arguments.tiles:.1f} |" for r in found)
         print(f"| {found[0]['prune']} | {found[0]['settings'].replace('=', ' ')} | {shown} | {cells} {known} |", flush=True)
-        apart = max(r["right"] for r in found) - min(r["right"] for r in found)
-        if 1000 * apart > 3 * arguments.tiles:
-            print(f"accuracy: the backends differ by {apart} images of {arguments.tiles}", file=sys.stderr)
-            far = True
+        difference = max(r["right"] for r in found) - min(r["right"] for r in found)
+        if 1000 * difference > 3 * arguments.tiles:
+            print(f"accuracy: the backends differ by {difference} images of {arguments.tiles}", file=sys.stderr)
+            apart = True
     devices = {}
     for backend in arguments.backends if arguments.json else ():
         text = output([tool(), "classify", MODEL, DATA / "chelsea.png", "--backend", backend])
         devices[backend] = re.search(r"^device +(.*)", text, re.M)[1]
     write_report(arguments.json, "accuracy", model=MODEL.name, data=SHEET.name, tiles=arguments.tiles, dtype=arguments.dtype, devices=devices,
                  results=results)
-    return int(far)
+    return int(apart)
 
 
 if __name__ == "__main__":

@@ -1,36 +1,48 @@
-"""What a model of timm or transformers computes, in float64, for `raggedvit verify MODEL --reference DUMP`. Used by dump_reference.py.
+#!/usr/bin/env python3
+"""Writes what a model of timm or transformers computes in float64, for `raggedvit verify MODEL --reference DUMP` with the same weights.
 
-A dump is a .safetensors file of float32 tensors, the outputs rounded from float64:
+  dump_reference.py --timm NAME [--checkpoint FILE] --out DUMP.safetensors
+  dump_reference.py --transformers DIR --out DUMP.safetensors
+
+DUMP has float32 tensors, with outputs rounded from float64:
   images    [n, channels, height, width], normalised
-  logits    [n, classes], what the head gives; of attention pooling without a head, and of a projection, the vectors
-  pooled    [n, width], what the head reads (timm)
+  logits    [n, classes], the head's output; the embeddings of a model with a projection or with attention pooling and no head
+  pooled    [n, width], the input of the head (timm)
   features  [n, tokens, width], all rows after the final norm
-Its metadata tells the source, the model, and for each output the largest error of PyTorch itself in float32, float16 and bfloat16 on the
-CPU, relative to the largest value: verify allows twice that. The same in the root mean square, relative to that of the values. Where
-torchao is installed, of int8, too: rows of activations by channels of the blocks' weights, the rest bfloat16.
+Its metadata has the source, the model, and for each output the largest error of PyTorch itself on the CPU in float32, float16 and bfloat16,
+relative to the largest value (verify allows twice that), and the relative root mean square error. With torchao also in int8: row-scaled
+activations by channel-scaled block weights, the rest in bfloat16.
+
+Needs torch, numpy, safetensors and the library in question from PyPI.
 """
+import argparse
 import copy
 import json
 import pathlib
 import sys
 import zlib
 
-from output_file import output_file
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from output_file import output_file  # noqa: E402
 
 PRECISIONS = ("f32", "f16", "bf16")
 
 
-def add_arguments(parser):
-    group = parser.add_argument_group("a model of one's own, for raggedvit verify --reference")
-    group.add_argument("--timm", metavar="NAME", help="a timm model; --out is the dump's file")
-    group.add_argument("--transformers", metavar="DIR", type=pathlib.Path, help="a folder that transformers reads (config.json and weights)")
-    group.add_argument("--checkpoint", metavar="FILE", type=pathlib.Path, help="its weights, with the config.json beside them, if any "
-                       "(timm's pretrained ones, which it downloads)")
-    group.add_argument("--model-args", metavar="JSON", type=json.loads, default={}, help="further arguments of timm's create_model")
-    group.add_argument("--image-size", metavar="N", type=int, help="run the model at N x N pixels (its own)")
-    group.add_argument("--images", metavar="FILE.npy", type=pathlib.Path, help="float32 [n, channels, height, width], normalised (noise)")
-    group.add_argument("--n-images", metavar="N", type=int, default=4, help="images of noise (4)")
-    group.add_argument("--seed", metavar="N", type=int, default=0, help="of the noise (0)")
+def read_arguments(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="the dump to write")
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("--timm", metavar="NAME", help="a timm model")
+    model.add_argument("--transformers", metavar="DIR", type=pathlib.Path, help="a folder that transformers reads (config.json and weights)")
+    parser.add_argument("--checkpoint", metavar="FILE", type=pathlib.Path, help="weights of the timm model, with config.json beside them if "
+                        "there is one (default: timm's pretrained weights, which it downloads)")
+    parser.add_argument("--model-args", metavar="JSON", type=json.loads, default={}, help="further arguments of timm's create_model")
+    parser.add_argument("--image-size", metavar="N", type=int, help="run the model at N x N pixels (default: the model's size)")
+    parser.add_argument("--images", metavar="FILE.npy", type=pathlib.Path, help="float32 [n, channels, height, width], normalised "
+                        "(default: noise)")
+    parser.add_argument("--n-images", metavar="N", type=int, default=4, help="number of noise images (default: 4)")
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the noise (default: 0)")
+    return parser.parse_args(arguments)
 
 
 class TimmModel:
@@ -61,7 +73,7 @@ class TimmModel:
 
 
 class TransformersModel:
-    TOWERS = {"CLIPModel": "CLIPVisionModelWithProjection", "SiglipModel": "SiglipVisionModel"}
+    VISION_ENCODERS = {"CLIPModel": "CLIPVisionModelWithProjection", "SiglipModel": "SiglipVisionModel"}
 
     def __init__(self, options):
         import torch
@@ -71,7 +83,7 @@ class TransformersModel:
         architecture = json.loads((folder / "config.json").read_text()).get("architectures", [None])[0]
         if not architecture:
             sys.exit(f"dump_reference.py: {folder}/config.json: architectures is missing")
-        self.name = self.TOWERS.get(architecture, architecture)
+        self.name = self.VISION_ENCODERS.get(architecture, architecture)
         self.model = getattr(transformers, self.name).from_pretrained(folder, dtype=torch.float64).eval()
         config = getattr(self.model.config, "vision_config", self.model.config)
         size = options.image_size or config.image_size
@@ -89,8 +101,8 @@ class TransformersModel:
             outputs["logits"] = out.pooler_output
         if self.name.startswith("CLIPVision"):
             rows = (out if out.get("last_hidden_state") is not None else model.vision_model(images, **self.resized)).last_hidden_state
-            tower = getattr(model, "vision_model", model)
-            outputs["features"] = tower.post_layernorm(rows)  # it gives them before its norm
+            encoder = getattr(model, "vision_model", model)
+            outputs["features"] = encoder.post_layernorm(rows)  # transformers returns the rows before this norm
         elif not self.name.startswith("CLIP"):
             rows = out if out.get("last_hidden_state") is not None else model.base_model(images, **self.resized)
             outputs["features"] = rows.last_hidden_state
@@ -118,7 +130,7 @@ def run(source, model, images):
 
 
 def in_int8(model):
-    """The model in bfloat16 with the linears of its blocks in int8; None without torchao."""
+    """The model in bfloat16 with the linear layers of its blocks in int8; None without torchao."""
     import torch
 
     try:
@@ -132,7 +144,7 @@ def in_int8(model):
 
 
 def own_errors(source, images, truth):
-    """Of PyTorch, for each output and precision: the largest difference relative to the largest value, and the root mean squares."""
+    """PyTorch's errors for each output and precision: the largest relative to the largest value, and the relative root mean square."""
     import torch
 
     errors = {}
@@ -160,10 +172,11 @@ def checksum(path):
     return f"{crc:08x}"
 
 
-def write(options):
+def main(arguments=None):
     import safetensors.torch
     import torch
 
+    options = read_arguments(arguments)
     source = TimmModel(options) if options.timm else TransformersModel(options)
     images = torch.from_numpy(read_images(options, source.input_shape))
     truth = run(source, source.model, images.double())
@@ -178,3 +191,7 @@ def write(options):
         safetensors.torch.save_file({name: value.clone() for name, value in tensors.items()}, temporary, metadata)
     shapes = ", ".join(f"{name} {list(value.shape)}" for name, value in tensors.items())
     print(f"{options.out}: {source.name} of {source.source}: {shapes}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Logits of full-size models with random weights in each type, beside PyTorch's (and torchao's int8) in the same type on the same CPU.
+"""Compares the errors of full-size models with random weights in each type with those of PyTorch (int8: torchao) in the same type.
 
-For each model it makes a checkpoint with timm, writes a reference in float64 (tools/dump_reference.py) and runs `raggedvit verify
---reference`. Prints a Markdown table; --json FILE also writes the figures there. Exits 1 if a difference is more than twice PyTorch's.
-Needs torch and timm (and torchao for int8) from PyPI.
+For each model it makes a checkpoint with timm, writes a float64 reference (tools/reference/dump_reference.py) and runs `raggedvit verify
+--reference`. Prints a Markdown table; --json FILE also writes the figures. Exits 1 if an error is more than twice PyTorch's. Needs torch and
+timm (and torchao for int8) from PyPI.
 
-usage: tools/accuracy_random.py [--dtypes f32,f16,bf16] [--backend cpu] [--only PATTERN] [--images N] [--keep DIR] [--json FILE]
-RAGGEDVIT names the tool (build/release/tools/raggedvit)."""
+usage: tools/accuracy/random_weights.py [--dtypes f32,f16,bf16] [--backend cpu] [--only PATTERN] [--images N] [--keep DIR] [--json FILE]
+The environment variable RAGGEDVIT names the tool (default: build/release/tools/raggedvit)."""
 import argparse
 import json
 import pathlib
@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 
-from accuracy import ROOT, output, run, write_report
+from policies import ROOT, output, run, write_report
 
 MODELS = {
     "deit_small_patch16_224": 1000,
@@ -27,7 +27,7 @@ MODELS = {
 
 
 def make_checkpoint(name, n_classes, folder):
-    """Weights as lively as trained ones: those of timm's initialisation leave a deep model near its input."""
+    """Writes weights of trained magnitude: with timm's initialisation a deep model's output stays close to its input."""
     import safetensors.torch
     import timm
     import torch
@@ -60,7 +60,7 @@ def main():
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--only", default=".")
     parser.add_argument("--images", type=int, default=8)
-    parser.add_argument("--keep", type=pathlib.Path, help="leave checkpoints and references there, and take those that are")
+    parser.add_argument("--keep", type=pathlib.Path, help="keep checkpoints and references in this folder, and reuse them")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     results, failed = [], False
@@ -74,7 +74,7 @@ def main():
             if not checkpoint.exists():
                 make_checkpoint(name, n_classes, folder)
             if not dump.exists():
-                output([sys.executable, ROOT / "tools/dump_reference.py", "--timm", name, "--checkpoint", checkpoint, "--n-images",
+                output([sys.executable, ROOT / "tools/reference/dump_reference.py", "--timm", name, "--checkpoint", checkpoint, "--n-images",
                         arguments.images, "--out", dump])
             for dtype in arguments.dtypes.split(","):
                 found = run("verify", checkpoint, "--reference", dump, "--backend", arguments.backend, "--dtype", dtype, codes=(0, 1))

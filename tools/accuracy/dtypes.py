@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Accuracy of the demo checkpoint in each type under each policy, on its sheet of 1000 test tiles: `raggedvit verify` against f32.
+"""Measures the accuracy of the demo checkpoint in each type with each policy on its 1000 test tiles, by `raggedvit verify` against f32.
 
-Prints a Markdown table; --json FILE also writes the figures there. Exits 1 if a decision differs beyond its margin, or if top-1 falls by
-more than the type's limit below that of f32.
+Prints a Markdown table; --json FILE also writes the figures. Exits 1 if a decision differs beyond its margin, or if top-1 is lower than in
+f32 by more than the type's limit.
 
-usage: tools/accuracy_dtypes.py [--dtypes bf16,f16] [--backend cpu] [--against cpu] [--tiles N] [--only PATTERN] [--threads N]
+usage: tools/accuracy/dtypes.py [--dtypes bf16,f16] [--backend cpu] [--against cpu] [--tiles N] [--only PATTERN] [--threads N]
        [--jobs N] [--calibrate N] [--json FILE]
---calibrate N: of the files that `raggedvit quantize` writes, with scales of inputs from the first N tiles; top-1 is compared with that of
-the checkpoint itself in f32.
-RAGGEDVIT names the tool (build/release/tools/raggedvit)."""
+--calibrate N measures the files that `raggedvit quantize` writes, with input scales from the first N tiles, and compares top-1 with that of
+the checkpoint in f32. The environment variable RAGGEDVIT names the tool (default: build/release/tools/raggedvit)."""
 import argparse
 import concurrent.futures
 import pathlib
@@ -16,7 +15,7 @@ import re
 import sys
 import tempfile
 
-from accuracy import CLASSES, MODEL, SHEET, options_of, run, write_report
+from policies import CLASSES, MODEL, SHEET, options_of, run, write_report
 
 ROWS = """none
 l2 keep=0.5
@@ -36,7 +35,7 @@ received keep=0.5
 fastervlm keep=0.5
 hiprune keep=0.5""".splitlines()
 
-# Points of top-1 that a type may lose.
+# Points of top-1 that each type may lose.
 LIMITS = {"f16": 0.3, "bf16": 0.3, "int8": 0.7, "fp8": 0.7}
 ATS_LIMIT = 0.5
 
@@ -46,7 +45,7 @@ def verify(arguments, model, dtype, row):
     options += ["--threads", arguments.threads] if arguments.threads else []
     found = run("verify", model, "--backend", arguments.backend, "--dtype", dtype, "--against", arguments.against, "--against-dtype", "f32",
                 "--images", SHEET, *options, codes=(0, 1))
-    if model != MODEL:  # whose weights in f32 are not those of the checkpoint
+    if model != MODEL:  # the file's weights in f32 are not those of the checkpoint
         found["right_b"] = run("classify", MODEL, SHEET, "--backend", arguments.against, "--dtype", "f32", *options)["n_right"]
     return found
 
@@ -100,9 +99,9 @@ def main():
     parser.add_argument("--against", default="cpu")
     parser.add_argument("--tiles", type=int, default=1000)
     parser.add_argument("--only", default=".")
-    parser.add_argument("--threads", type=int, default=0, help="of the CPU backend, for each run (all)")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (1)")
-    parser.add_argument("--calibrate", type=int, default=0, metavar="N", help="of files calibrated on N tiles")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads of each run (default: all)")
+    parser.add_argument("--jobs", type=int, default=1, help="concurrent runs (default: 1)")
+    parser.add_argument("--calibrate", type=int, default=0, metavar="N", help="measure files calibrated on N tiles")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +129,7 @@ def compare(arguments, models):
                  results=results)
     bad = [r for r in results if is_bad(r)]
     for r in bad:
-        print(f"accuracy: {r['policy']} {r['settings']}, {r['dtype']}: out of its limits", file=sys.stderr)
+        print(f"accuracy: {r['policy']} {r['settings']}, {r['dtype']}: beyond its limits", file=sys.stderr)
     return 1 if bad else 0
 
 

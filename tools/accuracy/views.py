@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Top-1 of the demo checkpoint over many views of its 1000 test tiles, in f32 and in other types: a difference too small for 1000 pictures
-shows over 18,000.
+"""Measures top-1 of the demo checkpoint over 18 views of its 1000 test tiles, in f32 and in other types, to resolve differences that are too
+small for 1000 images.
 
-A view is the sheet with each tile shifted by up to one pixel each way, mirrored or not; the first is the sheet itself. For each type
-and policy: pictures that are right in f32 alone and in the type alone, and the difference in points with its standard error. The error
-counts tiles, not views: the views of a tile are no independent pictures. Prints a Markdown table; --json FILE also writes the figures.
+A view is the sheet with each tile shifted by up to one pixel each way, mirrored or not; the first view is the sheet itself. For each type
+and policy the table has the images that are right only in f32 or only in the type, and the difference in points with its standard error,
+which counts tiles because the views of a tile are not independent. Prints a Markdown table; --json FILE also writes the figures.
 
-usage: tools/accuracy_views.py [--dtypes f16,bf16] [--backend cpu] [--policies "none;ats samples=196"] [--tiles N] [--json FILE]
-RAGGEDVIT names the tool (build/release/tools/raggedvit). Needs numpy and Pillow; without them it exits 77."""
+usage: tools/accuracy/views.py [--dtypes f16,bf16] [--backend cpu] [--policies "none;ats samples=196"] [--tiles N] [--json FILE]
+The environment variable RAGGEDVIT names the tool (default: build/release/tools/raggedvit). Exits 77 without numpy and Pillow."""
 import argparse
 import pathlib
 import sys
@@ -20,7 +20,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-from accuracy import CLASSES, MODEL, SHEET, options_of, run, write_report  # noqa: E402
+from policies import CLASSES, MODEL, SHEET, options_of, run, write_report  # noqa: E402
 
 SIDE = 32
 SHIFTS = [(0, 0)] + [(y, x) for y in (-1, 0, 1) for x in (-1, 0, 1) if (y, x) != (0, 0)]
@@ -37,7 +37,7 @@ def views(n):
 
 
 def write_sheet(folder, n):
-    """The views one behind the other, in rows of as many tiles as there are views."""
+    """Writes all views as one sheet, whose rows have as many tiles as there are views."""
     tiles = np.concatenate(views(n))
     sheet = tiles.reshape(n, -1, SIDE, SIDE, 3).swapaxes(1, 2).reshape(n * SIDE, -1, 3)
     Image.fromarray(np.ascontiguousarray(sheet)).save(folder / "sheet.png", compress_level=1)
@@ -60,11 +60,11 @@ def compare(dtype, policy, reference, values):
         "dtype": dtype,
         "policy": policy.split()[0],
         "settings": " ".join(policy.split()[1:]),
-        "pictures": values.size,
+        "images": values.size,
         "top1_f32": float(reference.mean()),
         "top1": float(values.mean()),
-        "right_in_f32_alone": int((change < 0).sum()),
-        "right_in_type_alone": int((change > 0).sum()),
+        "right_only_in_f32": int((change < 0).sum()),
+        "right_only_in_type": int((change > 0).sum()),
         "difference": float(change.mean()),
         "standard_error": float(np.sqrt((of_tiles**2).sum()) / values.size),
         "first_view_difference": float(change[0].mean()),
@@ -77,11 +77,11 @@ def main():
     parser.add_argument("--dtypes", default="f16,bf16")
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--policies", default="none;ats samples=196;ats samples=98")
-    parser.add_argument("--tiles", type=int, default=1000, help="of the sheet, the first N")
+    parser.add_argument("--tiles", type=int, default=1000, help="use the first N tiles (default: 1000)")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     results, device = [], ""
-    print("| policy | setting | type | top-1 (f32) | right in f32 alone | in the type alone | points | on the sheet itself |")
+    print("| policy | setting | type | top-1 (f32) | right only in f32 | only in the type | points | on the sheet itself |")
     print("|---|---|---|---:|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -96,10 +96,10 @@ def main():
                 )
                 print(
                     f"| {r['policy']} | {r['settings'].replace('=', ' ')} | {dtype} | {100 * r['top1']:.2f} ({100 * r['top1_f32']:.2f}) |"
-                    f" {r['right_in_f32_alone']} | {r['right_in_type_alone']} | {points:+.2f} ± {error:.2f} | {first:+.1f} ± {first_error:.1f} |",
+                    f" {r['right_only_in_f32']} | {r['right_only_in_type']} | {points:+.2f} ± {error:.2f} | {first:+.1f} ± {first_error:.1f} |",
                     flush=True,
                 )
-    write_report(arguments.json, "accuracy_views", model=MODEL.name, data=SHEET.name, device=device, pictures=n, results=results)
+    write_report(arguments.json, "accuracy_views", model=MODEL.name, data=SHEET.name, device=device, images=n, results=results)
     return 0
 
 
