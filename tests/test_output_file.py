@@ -1,4 +1,4 @@
-"""tools/output_file.py: what the scripts write is whole or not there, and takes the place of regular files only."""
+"""Tests tools/output_file.py: files are complete or absent, and replace only regular files."""
 import os
 import pathlib
 import signal
@@ -34,7 +34,7 @@ class OutputFileTest(unittest.TestCase):
         self.assertEqual((self.folder / "old").read_text(), "new")
         self.only("new", "old")
 
-    def test_what_is_no_regular_file_stays(self):
+    def test_other_files_are_not_replaced(self):
         (self.folder / "kept").write_text("kept")
         (self.folder / "link").symlink_to("kept")
         (self.folder / "lost").symlink_to("nowhere")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Turns a PyTorch checkpoint (.pth, .pt, .bin) into a .safetensors file, which raggedvit reads.
+"""Converts a PyTorch checkpoint (.pth, .pt, .bin) to a .safetensors file, which raggedvit reads.
 
-Names and types of the tensors stay as they are. A checkpoint that wraps its weights is unwrapped: {"model": ...}, {"state_dict": ...} and
-the like, one in the other if need be; what else such a file holds (optimizer, epoch) is left out. Nothing in the file is executed: torch
-loads weights only. Needs torch and safetensors from PyPI.
+Names and types of the tensors do not change. Wrappers such as {"model": ...} and {"state_dict": ...} are removed, also nested ones, and
+other content (optimizer, epoch) is dropped. Nothing in the file is executed, because torch loads only weights. Needs torch and safetensors
+from PyPI.
 """
 import argparse
 import os
@@ -18,7 +18,7 @@ try:
 
     from output_file import output_file
 except ImportError as error:
-    sys.exit(f"convert_checkpoint.py: {error}; it needs torch and safetensors from PyPI: pip install torch safetensors")
+    sys.exit(f"convert_checkpoint.py: {error}; install them with pip install torch safetensors")
 
 WRAPPERS = ("model", "state_dict", "model_state_dict", "model_ema", "teacher")
 
@@ -35,23 +35,23 @@ def unwrap(content, key):
         path.append(names[0])
         content = content[names[0]]
     if not isinstance(content, dict):
-        raise ValueError(f"it holds a {type(content).__name__}, not a dictionary of tensors")
+        raise ValueError(f"it contains a {type(content).__name__}, not a dictionary of tensors")
     return content, path
 
 
 def load(source):
-    """What the file holds, of kinds that cannot run code when they are loaded. Training scripts often leave their arguments in it."""
+    """Loads the file without running code. Training scripts often leave their arguments in it, which are allowed."""
     torch.serialization.add_safe_globals([argparse.Namespace])
     try:
         return torch.load(source, map_location="cpu", weights_only=True)
     except OSError:
         raise
-    except Exception as error:  # of many kinds
+    except Exception as error:  # torch raises many types
         kind = re.search(r"GLOBAL ([\w.]+)", str(error))
         if kind:
-            raise ValueError(f"it holds an object of kind {kind[1]}, and only weights are loaded, for safety; save its state_dict()"
-                             " instead") from error
-        raise ValueError(f"it is no PyTorch checkpoint, or a broken one ({str(error).splitlines()[0]})") from error
+            raise ValueError(f"it contains an object of type {kind[1]}, but for safety only weights are loaded; save its"
+                             " state_dict() instead") from error
+        raise ValueError(f"it is not a PyTorch checkpoint, or it is damaged ({str(error).splitlines()[0]})") from error
 
 
 def convert(source, key):
@@ -60,7 +60,7 @@ def convert(source, key):
     tensors, others = {}, []
     for name, value in weights.items():
         if isinstance(value, torch.Tensor):
-            # Each with memory of its own: the format knows no shared tensors.
+            # Each with its own memory, because the format has no shared tensors.
             tensors[str(name)] = value.detach().clone().contiguous()
         else:
             others.append(str(name))
@@ -70,15 +70,15 @@ def convert(source, key):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=pathlib.Path)
-    parser.add_argument("target", type=pathlib.Path, nargs="?", help="by default the source with the suffix .safetensors")
-    parser.add_argument("--key", help="the dictionary to take, where the file holds several (such as model_ema)")
-    parser.add_argument("--force", action="store_true", help="replace the target if it is there")
+    parser.add_argument("target", type=pathlib.Path, nargs="?", help="(default: the source with the suffix .safetensors)")
+    parser.add_argument("--key", help="the dictionary to convert, if the file has several (such as model_ema)")
+    parser.add_argument("--force", action="store_true", help="replace an existing target")
     options = parser.parse_args()
     target = options.target or options.source.with_suffix(".safetensors")
     if target.suffix != ".safetensors":
         sys.exit(f"convert_checkpoint.py: {target}: the name must end with .safetensors")
     if os.path.lexists(target) and not options.force:
-        sys.exit(f"convert_checkpoint.py: {target}: is there already (--force replaces it)")
+        sys.exit(f"convert_checkpoint.py: {target}: already exists (--force replaces it)")
     try:
         tensors, others, path = convert(options.source, options.key)
         with output_file(target) as temporary:
@@ -90,7 +90,7 @@ def main():
     where = "".join(f"[{key!r}]" for key in path)
     print(f"{target}: {len(tensors)} tensors" + (f" of {options.source.name}{where}" if where else ""))
     for name in others:
-        print(f"  left out: {name!r} is no tensor")
+        print(f"  skipped: {name!r} is not a tensor")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The main job on the bundled checkpoint and images: installs what is missing, builds, classifies a photo and a sheet of test tiles, dense
-# and with half of the patches dropped, on the default backend and again on Vulkan as a cross-check.
+# Installs what is missing, builds, and classifies the bundled photo and sheet of test tiles, dense and with half of the patches dropped, on
+# the default backend and on Vulkan as a cross-check.
 targets="raggedvit raggedvit_cli"
 . "$(dirname "$0")/setup.sh"
 raggedvit=$build/tools/raggedvit
@@ -11,7 +11,7 @@ vulkan_tiles=${RVIT_DEMO_VULKAN_TILES:-400}
 
 field() { awk -v name="$1" '$1 == name {$1 = ""; print substr($0, 2); exit}'; }
 
-# One row of the table: backend, tiles, label, then the options of the policy.
+# Prints a row of the table. Arguments: backend, tiles, label, options of the policy.
 row() {
     local backend=$1 tiles=$2 label=$3
     shift 3

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The reference from the headers into FOLDER/html (tools/docs.sh FOLDER); any warning of Doxygen's is an error.
+# Writes the API reference into FOLDER/html with Doxygen, whose warnings are errors. usage: tools/docs.sh FOLDER
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p "$1"

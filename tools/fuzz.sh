@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes each target for a number of seconds and prints how many inputs were run. What is found lies in build/fuzz/findings; new inputs
-# that reach new code stay in build/fuzz/corpus for the next time; tests/fuzz/fuzz_corpus.py adds some to the committed ones.
+# Fuzzes each target for a number of seconds and prints how many inputs ran. Failing inputs go to build/fuzz/findings. Inputs that reach new
+# code stay in build/fuzz/corpus for the next run; tests/fuzz/fuzz_corpus.py adds some of them to the committed corpus.
 #
 # usage: tools/fuzz.sh [SECONDS [TARGET...]]      60 seconds; safetensors, index, config, image, ops, session, sequence, cache
 set -euo pipefail
@@ -10,8 +10,8 @@ seconds=${1:-60}
 [ $# -gt 0 ] || set -- safetensors index config image ops session sequence cache
 build=${RVIT_FUZZ_BUILD:-build/fuzz}
 clang=$(command -v clang-14 || command -v clang || true)
-[ -n "$clang" ] || { echo "fuzz: clang is not here (Debian: clang-14 libclang-rt-14-dev)" >&2; exit 2; }
-# fuzzer-no-link: the library reports what it covers; main is libFuzzer's, linked in tests/fuzz.
+[ -n "$clang" ] || { echo "fuzz: clang is not installed (Debian: clang-14 libclang-rt-14-dev)" >&2; exit 2; }
+# fuzzer-no-link: the library reports its coverage, and tests/fuzz links libFuzzer's main.
 flags='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
 cmake -S . -B "$build" -G Ninja -DCMAKE_C_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
     -DCMAKE_C_FLAGS="$flags" -DRVIT_FUZZ=ON -DRVIT_TESTS=ON -DRVIT_VULKAN=ON -DRVIT_CUDA=OFF -DRVIT_BENCH=OFF >/dev/null

@@ -1,4 +1,4 @@
-"""Files that the scripts beside this one write: regular files only, whole or not at all, with the mode that they had."""
+"""Writes files atomically for the other scripts: only regular files, complete or not at all, and with the mode of the file they replace."""
 import contextlib
 import errno
 import os
@@ -11,14 +11,14 @@ import tempfile
 
 @contextlib.contextmanager
 def output_file(path):
-    """The path of a temporary file in the same folder, which takes the place of `path` once the block has ended. Whatever ends the block
-    otherwise, SIGINT and SIGTERM too, leaves what was there. OSError names `path`."""
+    """Yields the path of a temporary file in the same folder, which replaces `path` when the block ends. If the block fails, also by SIGINT
+    or SIGTERM, `path` does not change. OSError names `path`."""
     path = pathlib.Path(path)
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         older = path.lstat() if os.path.lexists(path) else None
         if older and not stat.S_ISREG(older.st_mode):
-            raise OSError(errno.EEXIST, "is not a regular file, and is not replaced", str(path))
+            raise OSError(errno.EEXIST, "is not a regular file and is not replaced", str(path))
         mask = os.umask(0o077)
         os.umask(mask)
         descriptor, temporary = tempfile.mkstemp(prefix=".raggedvit-", dir=path.parent)

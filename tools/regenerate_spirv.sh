@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The SPIR-V of the matrix tier's shaders, kept in shaders/spirv for machines whose glslang does not know GL_KHR_cooperative_matrix.
-#   regenerate_spirv.sh [GLSLANG...]           writes it anew; GLSLANG is a command, as `tools/newer_vulkan.sh run DIR glslang`
-#   regenerate_spirv.sh --check [GLSLANG...]   changes nothing: fails if the sources are not those that the words were made from, or if
-#                                              GLSLANG is the version that made them and makes others now
+# Compiles the shaders of the matrix tier to the SPIR-V in shaders/spirv, for machines whose glslang lacks GL_KHR_cooperative_matrix.
+#   regenerate_spirv.sh [GLSLANG...]           write the files; GLSLANG is a command, such as `tools/newer_vulkan.sh run DIR glslang`
+#   regenerate_spirv.sh --check [GLSLANG...]   write nothing; fail if the shaders have changed since the files were written, or if GLSLANG
+#                                              has the version that wrote them and its output differs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 check=
@@ -10,7 +10,7 @@ if [ "${1:-}" = --check ]; then check=1; shift; fi
 [ $# -gt 0 ] || set -- "$(command -v glslangValidator || command -v glslang || echo glslang)"
 kept=shaders/spirv
 
-# What the words depend on: the shaders, what they include, and the lines that name them.
+# Checksums of the inputs: the shaders, their includes, and their lines in variants.txt.
 sources() {
     sed -nE '/^[a-z0-9_]+_matrix +/p' shaders/variants.txt | sha256sum | sed 's/-$/variants.txt/'
     (cd shaders && sha256sum attention_matrix.comp attention_rows.comp linear_matrix.comp linear_direct_matrix.comp \
@@ -27,7 +27,7 @@ if [ -n "$check" ]; then
         exit 1
     fi
     if [ "$version" != "$(cat $kept/version)" ]; then
-        echo "the sources are those that the words were made from; not compiled: '${version:-no glslang}' is not '$(cat $kept/version)'"
+        echo "the sources have not changed; not compiled: '${version:-no glslang}' is not '$(cat $kept/version)'"
         exit 0
     fi
 fi
@@ -44,7 +44,7 @@ sed -nE '/^[a-z0-9_]+_matrix +/p' shaders/variants.txt | while read -r name sour
     fi
 done
 if [ -n "$check" ]; then
-    echo "shaders/spirv is what $version makes of the shaders"
+    echo "shaders/spirv matches the output of $version"
 else
     cp "$work/sources.sha256" $kept/
     echo "$version" > $kept/version

@@ -1,5 +1,5 @@
-"""What tools/serve_demo.sh asks a running server: every tile of a sheet by HTTP and by gRPC, dense and pruned, from several clients at a
-time. Compares each answer with that of `raggedvit classify --json`, bit for bit, and prints a table."""
+"""Sends every tile of a sheet to a running server by HTTP and gRPC, dense and pruned, from concurrent clients, for tools/serve_demo.sh.
+Compares each answer bit for bit with `raggedvit classify --json` and prints a table."""
 
 import argparse
 import json
@@ -17,14 +17,14 @@ CLIENTS = 16
 
 
 def tiles_of(path, edge):
-    """uint8 [n, edge, edge, 3], line after line."""
+    """uint8 [n, edge, edge, 3], row by row."""
     sheet = np.asarray(Image.open(path).convert("RGB"))
     lines, columns = sheet.shape[0] // edge, sheet.shape[1] // edge
     return sheet.reshape(lines, edge, columns, edge, 3).swapaxes(1, 2).reshape(-1, edge, edge, 3)
 
 
 def classified(path):
-    """What the tool wrote: logits [n, classes], the classes expected [n], the share that is right, the policy and the share kept."""
+    """The tool's output: logits [n, classes], expected classes [n], top-1 accuracy, policy and kept fraction."""
     with open(path) as file:
         run = json.load(file)
     logits, classes = (np.array([image[name] for image in run["images"]]) for name in ("logits", "expected"))
@@ -38,7 +38,7 @@ def counts(client, model):
 
 
 def measure(api, address, http, model, tiles, parameters):
-    """Sends each tile as a request of its own; returns logits, seconds of each request, seconds of all, and images and runs."""
+    """Sends one request per tile. Returns the logits, the seconds per request and in total, and the number of images and runs."""
     wanted = [api.InferRequestedOutput("LOGITS")]
     of_thread = threading.local()
 
@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--grpc", required=True, help="HOST:PORT")
     parser.add_argument("--model", required=True, help="name in the server's repository")
     parser.add_argument("--tiles", required=True, help="PNG, a sheet of tiles of 32 x 32")
-    parser.add_argument("classified", nargs="+", help="what classify --json wrote of these tiles, for each policy")
+    parser.add_argument("classified", nargs="+", help="output of classify --json for these tiles, one file per policy")
     given = parser.parse_args()
 
     http = tritonclient.http.InferenceServerClient(given.http)
@@ -74,7 +74,7 @@ def main():
     tiles = tiles_of(given.tiles, 32)
     failures = 0
     print(f"{'by':<6} {'pruning':<14} {'tiles':>5}  {'top-1':<7} {'classify':<9} {'equal bits':<11} {'images/s':>8}  {'p50 ms':>6}  {'p99 ms':>6}"
-          "  images a run")
+          "  images/run")
     for transport, (api, address) in apis.items():
         for path in given.classified:
             expected, classes, top1, policy, keep = classified(path)
@@ -89,7 +89,7 @@ def main():
             if equal != len(expected) or abs(right - top1) > 1e-9:
                 failures += 1
     if failures:
-        sys.exit(f"{failures} of the rows above differ from what classify answers")
+        sys.exit(f"{failures} of the rows above differ from classify")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Serving, from nothing: installs what is missing, builds, fetches Triton Inference Server, starts it on loopback with the demo checkpoint,
-# sends it the photo and the 1,000 test tiles by HTTP and by gRPC, and stops it. Fails unless every answer is that of `raggedvit classify`.
+# Installs what is missing, builds, fetches Triton Inference Server, starts it on loopback with the demo checkpoint, sends the photo and the
+# 1,000 test tiles by HTTP and gRPC, and stops it. Fails unless every answer equals that of `raggedvit classify`.
 targets="raggedvit raggedvit_cli triton_raggedvit"
 . "$(dirname "$0")/setup.sh" python3-venv curl
 raggedvit=$PWD/$build/tools/raggedvit
@@ -14,8 +14,8 @@ tools/triton_server.sh fetch $server
 [ -e $demo/venv/complete ] || { python3 -m venv $demo/venv && $demo/venv/bin/pip install --quiet 'tritonclient[http,grpc]' numpy pillow &&
     touch $demo/venv/complete; }
 
-# A repository of two entries. The photo's is one line: all else comes from the checkpoint. Tiles are squashed to the model's input, whole,
-# and a request may ask for a second setting.
+# A repository with two entries. That of the photo is minimal, and other settings come from the checkpoint. Tiles are squashed to the
+# model's input. In both, requests may choose a second policy.
 rm -rf $demo/models
 for entry in photo tiles; do
     mkdir -p $demo/models/$entry/1
@@ -45,7 +45,7 @@ for ((i = 0; ; i++)); do
     curl -sf "127.0.0.1:$http/v2/health/ready" && break
     if [ $i -ge 600 ] || ! kill -0 $pid 2>/dev/null; then
         grep '^E' $demo/server.log >&2
-        echo "The server does not start: $demo/server.log" >&2
+        echo "The server did not start: see $demo/server.log" >&2
         exit 1
     fi
     sleep 0.1
@@ -60,11 +60,11 @@ for policy in "none" "l2 --keep 0.5"; do
         --backend cpu --json --prune $policy >"$demo/${policy%% *}.json"
 done
 echo
-echo "Tiles of 32 x 32, a request each, from 16 clients, beside what 'raggedvit classify' answers:"
+echo "Tiles of 32 x 32, one per request, from 16 clients, compared with 'raggedvit classify':"
 $demo/venv/bin/python tools/serve_demo.py --http "127.0.0.1:$http" --grpc "127.0.0.1:$grpc" --model tiles \
     --tiles "$data/cifar10_test_1000.png" $demo/none.json $demo/l2.json
 echo
-echo "What the server counted (more under 127.0.0.1:PORT/metrics while it runs):"
+echo "Metrics of the server (more at 127.0.0.1:PORT/metrics while it runs):"
 curl -sf "127.0.0.1:$metrics/metrics" >$demo/metrics.txt
 grep -E '^(raggedvit_.*_total|nv_inference_(request_success|request_failure|exec_count)).*"tiles"' $demo/metrics.txt |
     awk '{sub(/\{.*/, "", $1); if (!($1 in sum)) name[n++] = $1; sum[$1] += $NF}
@@ -75,4 +75,4 @@ status=0
 wait $pid || status=$?
 trap - EXIT
 [ $status = 0 ] || { grep '^E' $demo/server.log; echo "The server ended with status $status: $demo/server.log"; exit 1; } >&2
-echo "The server has stopped. Its entries are in $demo/models; docs/serving.md says how to make your own."
+echo "The server has stopped. Its entries are in $demo/models; docs/serving.md says how to write your own."

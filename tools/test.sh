@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The tests: installs what is missing, builds what they need, runs ctest. A choice that reaches every kernel and every shader once takes
-# minutes (tests/quick.cmake). CUDA kernels run on the processor where there is no NVIDIA GPU.
+# Installs what is missing, builds and runs the quick tests, which reach every kernel and every shader once and take minutes
+# (tests/quick.cmake). Without an NVIDIA GPU, CUDA kernels run on the CPU.
 #
 # usage: tools/test.sh [--full | --exhaustive] [ARGUMENTS OF CTEST]
-#   --full         all tests; on slow devices (Vulkan in software, CUDA emulated) with a choice of each one's cases
-#   --exhaustive   all tests with all cases, and the CUDA kernels of every architecture: hours without a GPU
-#   -R attention   the tests of that name, among all
+#   --full         run all tests; on slow devices (software Vulkan, emulated CUDA) with a selection of cases
+#   --exhaustive   run all tests with all cases, and the CUDA kernels of every architecture: hours without a GPU
+#   -R attention   run the tests with that name
 configure=-DRVIT_TESTS=ON
 arch_without_gpu=89
 targets=quick_tests

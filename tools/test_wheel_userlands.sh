@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Tests a wheel where there is nothing but Python, as root: tools/test_wheel_userlands.sh WHEEL [USERLAND...]
-# A USERLAND is a suite of Debian's (bookworm and trixie, if none is named), which debootstrap makes with its python3-venv alone, or the
-# path of an interpreter of this machine. Each gets a venv with the wheel and numpy, and runs the package's tests there, without the source.
-# RVIT_MIRROR names Debian's mirror if apt does not know it.
+# Tests a wheel in systems that have only Python; needs root. usage: tools/test_wheel_userlands.sh WHEEL [USERLAND...]
+# A USERLAND is a Debian suite (default: bookworm and trixie), which debootstrap sets up with python3-venv, or the path of a Python
+# interpreter of this machine. Each gets a venv with the wheel and numpy and runs the package's tests without the source.
+# RVIT_MIRROR sets the Debian mirror if apt does not know one.
 set -euo pipefail
 [ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
-# Mounts are of a namespace of this script's own: they end with it, however it ends.
+# A mount namespace of its own, so that all mounts end with this script.
 [ -n "${RVIT_UNSHARED:-}" ] || RVIT_UNSHARED=1 exec unshare --mount --propagation private bash "$0" "$@"
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -17,7 +17,7 @@ trap 'umount -R "$work"/*/proc 2>/dev/null || true; rm -rf --one-file-system "$w
 summary=()
 bad=0
 
-# What a userland is given: the wheel, numpy for its Python, the tests and their data. give FOLDER VERSION
+# give FOLDER VERSION: copies the wheel, numpy for this Python version, the tests and their data
 give() {
     local folder=$1 version=$2 platform
     mkdir -p "$folder"/{wheels,python,examples}
@@ -29,7 +29,7 @@ give() {
         $(for platform in 2_28 2_27 2_17 2014; do echo "--platform manylinux${platform/#2_/_2_}_x86_64"; done) numpy
 }
 
-# The commands that a userland runs in the folder that it was given.
+# The commands that run in the folder.
 inside='set -eu; cd "$1"; "$2" -m venv venv; venv/bin/pip install --quiet --no-index --find-links wheels raggedvit
     venv/bin/python -c "import platform, sys, numpy, raggedvit
 print(sys.version.split()[0], *platform.libc_ver(), \"numpy\", numpy.__version__, \"raggedvit\", raggedvit.__version__)
@@ -47,7 +47,7 @@ for userland; do
     else
         mirror=${RVIT_MIRROR:-$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep '/debian/\?$' | head -1)}
         script=/usr/share/debootstrap/scripts/$userland
-        [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # a newer suite than this debootstrap knows
+        [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # the suite is newer than this debootstrap
         debootstrap --variant=minbase --include=python3-venv "$userland" "$work/$name" "$mirror" "$script" >"$log" 2>&1 || code=$?
         if [ $code = 0 ]; then
             give "$work/$name/given" "$(chroot "$work/$name" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the embeddings of texts for raggedvit classify --text-embeddings, by the text half of a CLIP or a SigLIP.
+"""Writes the embeddings of texts for raggedvit classify --text-embeddings, with the text encoder of a CLIP or SigLIP model.
 
   text_embeddings.py MODEL LABELS --out FILE.safetensors [--template TEXT]... [--open-clip PRETRAINED]
 
-MODEL: a folder or a name that transformers loads (CLIPModel, SiglipModel, Siglip2Model); with --open-clip a name of open_clip's, and
-PRETRAINED the tag or the file of its weights. LABELS: a text file, a class a line. A template has {} where the label goes; of several
-templates a class has the mean of their embeddings. The file holds text_embeddings, float32 [labels, width], each row of length 1, and
-logit_scale and logit_bias where the model has them.
+MODEL is a folder or name that transformers loads (CLIPModel, SiglipModel, Siglip2Model), or with --open-clip an open_clip name, and
+PRETRAINED the tag or file of its weights. LABELS is a text file with one class per line. A template has {} in place of the label; several
+templates are averaged. The file has text_embeddings, float32 [labels, width] with rows of length 1, and logit_scale and logit_bias if the
+model has them.
 
 Needs torch, safetensors, and transformers or open_clip_torch.
 """
@@ -16,7 +16,7 @@ import sys
 
 
 def features(output):
-    """The embeddings that transformers gives: a tensor, or an output that has them."""
+    """The embeddings in what transformers returns: a tensor, or an output object."""
     return output if hasattr(output, "shape") else output.pooler_output
 
 
@@ -30,7 +30,7 @@ def combined(embed, labels, templates):
 
 
 def write(path, embeddings, model):
-    """The file, with what the model has of logit_scale and logit_bias."""
+    """Writes the file, with logit_scale and logit_bias if the model has them."""
     from safetensors.torch import save_file
 
     from output_file import output_file
@@ -45,14 +45,14 @@ def write(path, embeddings, model):
 
 
 def from_transformers(name):
-    """A model, and what embeds texts with it."""
+    """A model and a function that embeds texts."""
     import transformers
 
     model = transformers.AutoModel.from_pretrained(name).eval()
     if not hasattr(model, "get_text_features"):
-        sys.exit(f"text_embeddings.py: {name} is a {type(model).__name__}, which embeds no texts")
+        sys.exit(f"text_embeddings.py: {name} is a {type(model).__name__}, which has no text encoder")
     tokenizer = transformers.AutoTokenizer.from_pretrained(name)
-    # SigLIP was trained with texts that are filled up to the full length.
+    # SigLIP was trained with texts padded to the full length.
     padding = "max_length" if "siglip" in model.config.model_type else True
     length = getattr(model.config.text_config, "max_position_embeddings", None)
 
@@ -76,7 +76,7 @@ def main():
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("labels", metavar="LABELS", type=pathlib.Path)
     parser.add_argument("--out", metavar="FILE", required=True)
-    parser.add_argument("--template", metavar="TEXT", action="append", help='"a photo of a {}." unless given')
+    parser.add_argument("--template", metavar="TEXT", action="append", help='(default: "a photo of a {}.")')
     parser.add_argument("--open-clip", metavar="PRETRAINED")
     options = parser.parse_args()
     templates = options.template or ["a photo of a {}."]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes core/model/config/timm_architectures.def: the properties of each Vision Transformer in timm that its weights do not show.
+"""Writes core/model/config/timm_architectures.def: the properties of timm's Vision Transformers that their weights do not show.
 
-  timm_architectures.py            writes the file
-  timm_architectures.py --check    compares it with timm's models; exit code 1: it differs, 77: timm is not here
+  timm_architectures.py            write the file
+  timm_architectures.py --check    compare it with timm's models; exits 1 if it differs, 77 without timm
 
-Each model is made on PyTorch's meta device, which takes no memory, and asked. Needs torch and timm from PyPI.
+Each model is created on PyTorch's meta device, which takes no memory, and inspected. Needs torch and timm from PyPI.
 """
 import argparse
 import collections
@@ -46,7 +46,7 @@ HEAD = """/* Vision Transformers of timm {version}: the properties that their we
 
 
 def colours(name):
-    """What the pictures of all published weights are normalised with, if it is the same."""
+    """The normalisation of images, if it is the same for all published weights."""
     found = {COLOURS.get((tuple(c.mean), tuple(c.std)), "UNKNOWN") for c in _registry._model_default_cfgs[name].cfgs.values()}
     return found.pop() if len(found) == 1 else "UNKNOWN"
 
@@ -67,7 +67,7 @@ def position(model):
 
 
 def rotation(model):
-    """How rotary positions turn: a row of ROTARY; None where there are none, or of a kind that is not known."""
+    """The parameters of rotary positions, a row of ROTARY; None without them or for an unknown kind."""
     rope = getattr(model, "rope", None)
     kind = type(rope).__name__
     if kind not in ("RotaryEmbeddingCat", "RotaryEmbeddingDinoV3"):
@@ -87,15 +87,15 @@ def rotation(model):
 
 
 def resampling(embeds):
-    """How a NaFlexViT's position table is resampled: a row of NAFLEX."""
+    """How a NaFlexViT resamples its position table, a row of NAFLEX."""
     how = {("bicubic", True): "TIMM", ("bilinear", True): "BILINEAR_ANTIALIAS", ("bilinear", False): "BILINEAR"}
     aspect = int(embeds.pos_embed_ar_preserving)
-    assert aspect or not embeds.pos_embed_align_corners  # those that keep their shape are refused
+    assert aspect or not embeds.pos_embed_align_corners  # tables that keep their aspect ratio are not supported
     return how[embeds.pos_embed_interp_mode, embeds.pos_embed_antialias], aspect
 
 
 def pooling_heads(model, row):
-    """Heads of an EVA model's attention pooling, which has the exact GELU; 0: it has none, or as many as the blocks."""
+    """Heads of an EVA model's attention pooling, which uses exact GELU; 0 if it has none or as many as the blocks."""
     pool = getattr(model, "attn_pool", None)
     if pool is None:
         return 0
@@ -103,12 +103,12 @@ def pooling_heads(model, row):
     return 0 if pool.num_heads == row[3] else pool.num_heads
 
 
-#: What is not in the lists of PART.
+#: Values that PART does not list.
 USUAL = {("CLS", 1), ("REGISTERS", 0), ("PATCH_NORM", 0), ("NORM_PRE", 0), ("FINAL_NORM", 1), ("FC_NORM", 0), ("LAYER_SCALE", 0), ("QKV_BIAS", 1)}
 
 
 def parts_of(model, tokens):
-    """Parts that tensors show, unless a file has lost them or the model was made with other arguments."""
+    """Parts that the tensors show, unless a file lacks them or the model was created with other arguments."""
     def norm(part, name):
         return not isinstance(getattr(part, name, None), (torch.nn.Identity, type(None)))
 
@@ -126,7 +126,7 @@ def facts(name, module, model):
     attention = block.attns[0].attn if hasattr(block, "attns") else getattr(block, "attn", block)
     mlp = getattr(block, "mlp", None)
     norm = getattr(block, "norm1", None) or getattr(block, "in_norm", None) or block.attns[0].norm
-    # A model whose parts cannot be asked is refused for its blocks.
+    # A model whose parts cannot be inspected is not supported because of its blocks.
     activation = ACTIVATIONS.get(type(getattr(mlp, "act", None)).__name__, "GELU" if kind in ("PARALLEL", "OTHER") else None)
     patch = getattr(getattr(model, "embeds", getattr(model, "patch_embed", None)), "patch_size", None)
     patch = None if module == "vision_transformer_hybrid" else patch
@@ -135,7 +135,7 @@ def facts(name, module, model):
 
 
 def signature(state):
-    """The tensors but those of a head and but the grid of the positions; None for a model that is not plain."""
+    """The shape of the tensors without head and position grid; None for a model that is not plain."""
     names = {re.sub(r"blocks\.\d+\.", "blocks.0.", key) for key in state}
     first = {key: tuple(value.shape) for key, value in state.items() if not key.startswith("head")}
     odd = [key for key in names if key.startswith(("norm_pre", "fc_norm", "attn_pool", "rope", "embeds", "patch_embed.backbone"))
@@ -171,8 +171,8 @@ def survey():
         size, patch = model.patch_embed.img_size if hasattr(model, "patch_embed") else None, None
         if size is not None:
             patch = model.patch_embed.patch_size
-        told = size is None or size[0] == size[1] and size[0] % patch[0] == 0
-        groups[row].append(name if told else f"{name}@{size[0]}")
+        square = size is None or size[0] == size[1] and size[0] % patch[0] == 0
+        groups[row].append(name if square else f"{name}@{size[0]}")
         tokens = getattr(model, "embeds", model)
         for part in parts_of(model, tokens).items():
             if part not in USUAL:
@@ -186,9 +186,9 @@ def survey():
         shape = signature(model.state_dict())
         if shape is not None:
             plain[shape].add(row[3:10])
-    # Not timm's: MoCo v3's small model has the tensors of a DeiT-S and 12 heads.
+    # Not from timm: MoCo v3's small model has the tensors of a DeiT-S, but 12 heads.
     plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
-    # DeiT-III's own names are also those of timm's rotary models with a table.
+    # DeiT-III's original names are also those of timm's rotary models with a table.
     rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
     numbered = {"PART": {f"{fact}, {value}": names for (fact, value), names in parts.items()}, "MAP": pools}
     return groups, rotary, rows, naflex, {"PREFIX": prefixed}, numbered
@@ -234,7 +234,7 @@ def text():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing")
+    parser.add_argument("--check", action="store_true", help="compare only")
     options = parser.parse_args()
     made = text()
     if not options.check:
@@ -243,10 +243,10 @@ def main():
     held = FILE.read_text()
     version = re.search(r"of timm (\S+):", held)[1]
     if version != timm.__version__:
-        print(f"timm_architectures.py: skipped: the file is of timm {version}, here is {timm.__version__}")
+        print(f"timm_architectures.py: skipped: the file is from timm {version}, but timm is {timm.__version__}")
         return 77
     if made != held:
-        print(f"{FILE} is not what timm {version} has: run tools/timm_architectures.py")
+        print(f"{FILE} differs from timm {version}: run tools/timm_architectures.py")
         return 1
     return 0
 

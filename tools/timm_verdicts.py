@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Which of timm's Vision Transformers with published weights load, and why the others do not: docs/timm_architectures.md.
+"""Writes docs/timm_architectures.md: which of timm's Vision Transformers with published weights load, and why the others do not.
 
-  timm_verdicts.py RAGGEDVIT            writes the table
-  timm_verdicts.py RAGGEDVIT --print    prints it
+  timm_verdicts.py RAGGEDVIT            write the table
+  timm_verdicts.py RAGGEDVIT --print    print it
 
-RAGGEDVIT is the command line tool. Each architecture becomes a checkpoint of its names and shapes alone, without values, with the config.json
-that timm writes beside its weights, once for each published set of weights, and is inspected. Needs torch and timm from PyPI.
+RAGGEDVIT is the command line tool. For each published set of weights the script writes a checkpoint with the names and shapes but without
+values, and the config.json that timm writes, and inspects it with the tool. Needs torch and timm from PyPI.
 """
 import argparse
 import collections

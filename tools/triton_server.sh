@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Triton Inference Server in a folder of its own, for the tests and measurements of the backend (serving/triton). The server lies in the
-# wheel of the Python package nvidia-pytriton, which is unpacked, not installed; the system stays as it is. Needs x86-64, a glibc as new as
-# Debian 12's, python3 with pip or venv; no root, no GPU, no container.
-#   triton_server.sh fetch DIR            fills DIR: 55 MB from pip's index, 145 MB unpacked
-#   triton_server.sh run DIR ARGS...      runs it, on 127.0.0.1 alone unless ARGS name other addresses
+# Unpacks Triton Inference Server into a folder, for the tests and benchmarks of the backend (serving/triton). The server comes from the
+# wheel of the Python package nvidia-pytriton; nothing is installed. Needs x86-64, the glibc of Debian 12 or later, and python3 with pip or
+# venv, but no root, GPU or container.
+#   triton_server.sh fetch DIR            fill DIR: downloads 55 MB from PyPI, 145 MB unpacked
+#   triton_server.sh run DIR ARGS...      run the server, on 127.0.0.1 unless ARGS set other addresses
 set -euo pipefail
 
 usage() { sed -n '5,6s/^# *//p' "$0" >&2; exit 2; }
@@ -17,8 +17,8 @@ server=$dir/pytriton/tritonserver/bin/tritonserver
 
 fetch() {
     [ "$(uname -sm)" = "Linux x86_64" ] || fail "the packaged server is for Linux on x86-64; this is $(uname -sm)"
-    command -v python3 >/dev/null || fail "no python3 here (Debian: python3-venv)"
-    [ ! -e "$dir" ] || [ -e "$dir/pytriton" ] || fail "$dir is there, and not a server: it is left alone"
+    command -v python3 >/dev/null || fail "python3 is not installed (Debian: python3-venv)"
+    [ ! -e "$dir" ] || [ -e "$dir/pytriton" ] || fail "$dir exists and is not a server, so it is not replaced"
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     local pip=(python3 -m pip)
@@ -27,12 +27,12 @@ fetch() {
             fail "neither pip nor venv works with $(command -v python3) (Debian: python3-venv)"
         pip=("$work/venv/bin/python" -m pip)
     fi
-    # pip itself refuses a file with another checksum.
+    # pip rejects a file with another checksum.
     echo "$package==$version --hash=sha256:$sha256" >"$work/requirements.txt"
     "${pip[@]}" --disable-pip-version-check download --quiet --no-deps --only-binary :all: --require-hashes --retries 1 --timeout 20 \
         --dest "$work" --requirement "$work/requirements.txt" || fail "pip cannot download $package $version (see above)"
     mkdir "$work/server"
-    python3 -m zipfile -e "$work"/*.whl "$work/server" # forgets the permissions
+    python3 -m zipfile -e "$work"/*.whl "$work/server" # without permissions
     chmod +x "$work/server/pytriton/tritonserver/bin/tritonserver"
     # It exits 1 after its help.
     "$work/server/pytriton/tritonserver/bin/tritonserver" --help >"$work/log" 2>&1 || grep -q '^Usage: tritonserver' "$work/log" ||
