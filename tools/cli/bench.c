@@ -1,4 +1,4 @@
-/* raggedvit bench. */
+/* raggedvit bench: times the dense and a pruned forward pass. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ struct bench {
     struct engine engine;
     struct prune prune;
     int32_t batch;
-    int64_t done; /* measurements done, for the progress bar */
+    int64_t done; /* finished measurements, for the progress bar */
     float *images;
     json_t *results;
 };
@@ -52,7 +52,7 @@ static int open_timed(struct bench *self, const rvit_prune_desc *prune, struct t
     return EXIT_OK;
 }
 
-/* One run: images in mapped memory to logits in mapped memory, with one wait. */
+/* Runs from images in mapped memory to logits in mapped memory, with one wait. */
 static int run_once(struct bench *self, struct timed *timed, bool counts)
 {
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
@@ -78,7 +78,7 @@ static double quantile(struct times *times, int32_t numerator, int32_t denominat
     return times->seconds[(times->n - 1) * numerator / denominator];
 }
 
-/* Alternates the sessions, so that a change of clock or load affects both alike. b may be NULL. */
+/* Alternates the sessions, so that changes of clock or load affect both equally. b may be NULL. */
 static int measure(struct bench *self, struct timed *a, struct timed *b, double seconds, int least)
 {
     struct timed *both[] = {a, b};
@@ -106,7 +106,7 @@ static int count_launches(struct bench *self, struct timed *timed)
     return code != EXIT_OK ? code : status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }
 
-/* Finds the largest kept fraction, in hundredths, at which the pruned forward is faster; 0: none. Bisection assumes that the time grows
+/* Finds the largest kept fraction, in hundredths, at which the pruned forward pass is faster, or 0. Bisection assumes that the time grows
    with the fraction. */
 static int find_break_even(struct bench *self, struct timed *dense, int32_t *out_percent)
 {
@@ -150,7 +150,7 @@ static bool prunes(const struct bench *self)
     return self->prune.desc.type != RVIT_PRUNE_NONE;
 }
 
-/* Whether the policy keeps a fraction that can be varied. */
+/* Whether the policy has a kept fraction, which can be varied. */
 static bool has_fraction(const struct bench *self)
 {
     return (self->prune.policy.parameters & RVIT_PRUNE_KEEP) != 0;

@@ -1,4 +1,4 @@
-/* raggedvit classify. */
+/* raggedvit classify: options, sessions and the exit code. Runs batches of images that host threads prepare. */
 #include <stdlib.h>
 
 #include "classify_batch.h"
@@ -7,16 +7,16 @@
 
 #define DEFAULT_BATCH 32
 #define DEFAULT_VARIABLE_BATCH 64
-#define DEFAULT_LIVE_BATCH 8 /* frames that came while the ones before were computed */
+#define DEFAULT_LIVE_BATCH 8 /* video frames that arrived during the previous run */
 
-/* The outputs of a session that this command needs. */
+/* The session outputs that this command needs. */
 static int32_t outputs_of(const struct classify *self)
 {
     return (self->options->features ? RVIT_OUTPUT_FEATURES : 0) |
            (self->options->text_embeddings ? RVIT_OUTPUT_PROJECTED | RVIT_OUTPUT_NORMALIZED : 0);
 }
 
-/* Takes up to one batch of prepared images into the session's input; of a video the frames that are there, at least one. Returns their
+/* Copies up to one batch of prepared images into the session's input; for video the frames that have arrived, at least one. Returns their
    number, or -1. */
 static int32_t fill_batch(struct classify *self)
 {
@@ -75,7 +75,7 @@ static int32_t choose_batch(const struct classify *self)
                            : inputs->video                      ? DEFAULT_LIVE_BATCH
                            : self->options->variable_resolution ? DEFAULT_VARIABLE_BATCH
                                                                 : DEFAULT_BATCH;
-    if (inputs->video && inputs->total == 0) /* as many as come */
+    if (inputs->video && inputs->total == 0) /* the number of frames is unknown */
         return wanted;
     return wanted <= inputs->total ? wanted : inputs->total > 0 ? (int32_t)inputs->total : 1;
 }
@@ -90,7 +90,7 @@ static void describe_session(struct classify *self, rvit_session_desc *out)
         classify_images_desc(self, out);
 }
 
-/* Halves what was not asked for; false: there is nothing left to halve. */
+/* Halves the batch and token limits that the command line does not set. Returns false if neither can be halved. */
 static bool take_less(struct classify *self)
 {
     const bool fewer = !self->options->batch && self->batch > 1;
@@ -104,7 +104,7 @@ static bool take_less(struct classify *self)
     return fewer || shorter;
 }
 
-/* The desc of the sessions, and the batch that the device has room for. */
+/* Finds the largest batch that fits the device, and the session desc for it. */
 static void fit_batch(struct classify *self, rvit_session_desc *out)
 {
     const int32_t n = self->on_device ? CLASSIFY_SESSIONS : 1, usual = self->batch, usual_tokens = self->max_tokens;
@@ -113,14 +113,14 @@ static void fit_batch(struct classify *self, rvit_session_desc *out)
         describe_session(self, out);
     while (!(fits = engine_fits(&self->engine, out, n)) && take_less(self));
     if (fits && self->batch < usual)
-        engine_tell_batch(usual, self->batch);
-    if (!fits) { /* not for its size: the session says why */
+        engine_report_batch(usual, self->batch);
+    if (!fits) { /* it fails for another reason, which creating the session reports */
         self->batch = usual, self->max_tokens = usual_tokens;
         describe_session(self, out);
     }
 }
 
-/* A GPU resizes images in the same dispatch. Float32 resizes are done by threads. */
+/* A GPU resizes images in the same dispatch. Host threads do float32 resizes. */
 static bool images_on_device(const struct classify *self)
 {
     const struct options *options = self->options;
@@ -174,7 +174,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     code = self->on_device ? classify_images_open(self, &desc) : engine_session_of(&self->engine, &desc, &self->sessions[0]);
     if (code == EXIT_OK && options->features)
         code = feature_file_open(options->features, options->grid, &self->engine.model_info, &self->features);
-    /* The CPU backend has the processors to itself while it computes. */
+    /* Host threads pause while the CPU backend computes. */
     if (code == EXIT_OK && !self->on_device)
         code = inputs_start(&self->inputs, options->threads, self->engine.device_info.backend != RVIT_BACKEND_CPU, self->batch,
                             options->overlay != NULL);
@@ -203,7 +203,7 @@ static int64_t count_saturated(const struct classify *self)
     return n;
 }
 
-/* Derives the exit code from that of the batches. A failure that ended the run outweighs one after which it continued. */
+/* Returns the final exit code. A failure that ended the run takes precedence over failures of single images. */
 static int judge(struct classify *self, int code)
 {
     if (code != EXIT_OK && code != EXIT_PARTLY)

@@ -28,7 +28,7 @@ void classify_fill_mask(struct classify *self, int32_t n, rvit_run_args *run)
     run->keep = self->keep;
 }
 
-/* The stage that dropped each patch of image 0, from 1; 0: kept. NULL: out of memory. */
+/* The stage that dropped each patch of image 0, counted from 1, or 0 for kept patches. NULL if out of memory. */
 static uint8_t *find_dropped(const rvit_session *session, const rvit_model_info *info, int32_t lines, int32_t columns)
 {
     const int32_t n_patches = lines * columns;
@@ -41,7 +41,7 @@ static uint8_t *find_dropped(const rvit_session *session, const rvit_model_info 
             free(dropped_at);
             return NULL;
         }
-        /* Patches that a stage keeps are decided by later stages; the others are dropped here. */
+        /* Later stages decide about the patches that this stage keeps; it drops the others. */
         memset(next, s + 1, (size_t)n_patches);
         for (int32_t i = 0; i < cu_seqlens[1] - cu_seqlens[0]; i++)
             if (kept[i] >= info->n_prefix) {
@@ -77,13 +77,13 @@ int classify_overlay(struct classify *self, const rvit_session *session, struct 
         complain(self->options->overlay, "%s", error.text);
     image_free(image);
     self->report.has_overlay = ok;
-    self->report.start += now() - begin; /* no part of the speed */
+    self->report.start += now() - begin; /* drawing does not count for the speed */
     const int code = ok ? EXIT_OK : dropped_at ? EXIT_PARTLY : EXIT_FAULT;
     free(dropped_at);
     return code;
 }
 
-/* Notes the images of a run that have no result, before any of it is printed: failures are printed in the order of positions. */
+/* Records the images without a result before printing any, because failures are printed in order of position. */
 static bool note_failures(struct classify *self, const rvit_session *session, int32_t n)
 {
     bool ok = true;
@@ -95,7 +95,7 @@ static bool note_failures(struct classify *self, const rvit_session *session, in
         const struct input input = {image->path, image->tile, image->frame, image->position};
         const char *detail = rvit_status_detail(), *why = strncmp(detail, "image ", 6) == 0 ? strstr(detail, ": ") : NULL;
         char text[512];
-        why = why ? why + 2 : detail; /* without the number in its batch */
+        why = why ? why + 2 : detail; /* without the number of the image in its batch */
         if (image->tile >= 0 || image->frame >= 0)
             snprintf(text, sizeof text, "%s %lld: %s", image->tile >= 0 ? "tile" : "frame",
                      image->tile >= 0 ? (long long)image->tile : (long long)image->frame, why);

@@ -1,4 +1,4 @@
-/* Classifies images that the device resizes: threads decode into the memory of one session while others run. */
+/* Classifies images that the device resizes. Threads decode into the memory of one session while others run. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -48,31 +48,31 @@ int classify_images_open(struct classify *self, const rvit_session_desc *desc)
     memory->readback_size *= CLASSIFY_SESSIONS;
     memory->host_size *= CLASSIFY_SESSIONS;
     if (options->variable_resolution)
-        self->engine.model_info.tokens = desc->max_len; /* the most that an image may have */
+        self->engine.model_info.tokens = desc->max_len; /* maximum per image */
     return image_queue_create(&self->inputs, &self->plan, self->sessions, CLASSIFY_SESSIONS, options->threads,
                               self->engine.device_info.backend != RVIT_BACKEND_CPU, options->overlay != NULL, &self->queue);
 }
 
-/* A run that was enqueued. */
+/* An enqueued run. */
 struct running {
     struct image_batch *batch;
     int32_t n; /* images */
 };
 
-/* Runs on their way, in order. One thread enqueues a batch as soon as it is there, so that the device always has one to go on with; the
-   caller waits for the runs, and reports them. */
+/* The runs in flight, in order. One thread enqueues each batch as soon as it is ready, so that the device never idles; the caller waits for
+   the runs and reports them. */
 struct flight {
     struct classify *classify;
-    rvit_image *images;   /* [max_images], of the thread */
-    bool is_eager;        /* the next batch is waited for while others run */
-    pthread_mutex_t lock; /* of what follows */
+    rvit_image *images;   /* [max_images], used by the enqueuing thread */
+    bool is_eager;        /* waits for the next batch while others run */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
     struct running runs[CLASSIFY_SESSIONS];
     int64_t n_enqueued, n_landed;
-    const rvit_session *reported; /* its answers are being read: it runs no more until they are; NULL: none is */
-    bool ended;                   /* nothing more is enqueued */
-    int code;                     /* why */
-    double since;                 /* when the first of the runs under way began, or the one before it landed */
+    const rvit_session *reported; /* its results are being read, so it must not run; or NULL */
+    bool ended;                   /* no more runs are enqueued */
+    int code;                     /* the reason */
+    double since;                 /* start of the first run in flight, or end of the one before it */
 };
 
 static void set_images(struct classify *self, const struct image_batch *batch)
@@ -109,7 +109,7 @@ static int enqueue(struct flight *flight, struct image_batch *batch, struct runn
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }
 
-/* The thread that enqueues. */
+/* The enqueuing thread. */
 static void *enqueue_all(void *argument)
 {
     struct flight *flight = argument;
@@ -145,7 +145,7 @@ static void *enqueue_all(void *argument)
     return NULL;
 }
 
-/* The next run to be waited for. False: there is none, and none comes. */
+/* Gets the next run to wait for. Returns false if there are no more. */
 static bool next_run(struct flight *flight, struct running *out)
 {
     pthread_mutex_lock(&flight->lock);
@@ -158,12 +158,12 @@ static bool next_run(struct flight *flight, struct running *out)
     return any;
 }
 
-/* The run of a session is done. */
+/* Records that the run of a session has ended. */
 static void land(struct flight *flight, const rvit_session *session)
 {
     pthread_mutex_lock(&flight->lock);
     const double time = now();
-    flight->classify->report.seconds += time - flight->since; /* in which some run was on its way */
+    flight->classify->report.seconds += time - flight->since; /* time with a run in flight */
     flight->since = time;
     flight->n_landed++;
     flight->reported = session;
@@ -190,7 +190,7 @@ static int draw(struct classify *self, const struct image_batch *batch)
                             item->target.lines, item->target.columns);
 }
 
-/* Reports a run whose wait gave `status`. *out_partly: the overlay could not be written. */
+/* Reports a run whose wait returned `status`. Sets *out_partly if the overlay could not be written. */
 static int report(struct classify *self, const struct running *running, rvit_status status, bool *out_partly)
 {
     struct image_batch *batch = running->batch;
@@ -211,7 +211,7 @@ static int report(struct classify *self, const struct running *running, rvit_sta
         return code;
     *out_partly |= code == EXIT_PARTLY;
     set_images(self, batch);
-    /* The session's next images may be decoded while its answers are read. */
+    /* The next images may be decoded into the session's memory while its results are read. */
     rvit_session *session = batch->session;
     image_queue_release(self->queue, batch);
     code = running->n > 0 ? classify_report(self, session, running->n) : EXIT_OK;
@@ -244,7 +244,7 @@ static int run_all(struct flight *flight, bool *out_partly)
 
 int classify_images_run(struct classify *self)
 {
-    /* Of a video the frames that are there make a batch; and the CPU backend has the processors to itself while it computes. */
+    /* A batch of video has the frames that have arrived, and host threads pause while the CPU backend computes. */
     const bool is_eager = !self->inputs.video && self->engine.device_info.backend != RVIT_BACKEND_CPU;
     struct flight flight = {.classify = self, .is_eager = is_eager};
     bool partly = false;

@@ -1,4 +1,4 @@
-/* raggedvit devices. */
+/* raggedvit devices: lists the devices of every backend. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +30,7 @@ static int list_devices(rvit_device_info **out_infos, int32_t *out_n)
     }
 }
 
-/* The device that --backend auto selects, found by trying: a listed device may still fail, and the library then warns. */
+/* The device that --backend auto selects. A listed device may still fail, so it is created to find out. */
 static int32_t find_default(const rvit_device_info *infos, int32_t n)
 {
     rvit_device *device = NULL;

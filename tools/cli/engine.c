@@ -107,18 +107,18 @@ void engine_fit(const struct engine *self, int32_t n_sessions, rvit_session_desc
     while (desc->max_images > 1 && !engine_fits(self, desc, n_sessions))
         desc->max_images /= 2;
     if (!engine_fits(self, desc, n_sessions))
-        desc->max_images = usual; /* not for its size: the session says why */
+        desc->max_images = usual; /* it fails for another reason, which creating the session reports */
     else if (desc->max_images < usual)
-        engine_tell_batch(usual, desc->max_images);
+        engine_report_batch(usual, desc->max_images);
 }
 
-void engine_tell_batch(int32_t usual, int32_t batch)
+void engine_report_batch(int32_t usual, int32_t batch)
 {
     complain(NULL, "%d image%s per run instead of %d, to fit the device's memory", batch, batch == 1 ? "" : "s", usual);
 }
 
-/* What the library calls its fields, in the tool's words. */
-static void tell_options(rvit_status status)
+/* Explains the library's field names in terms of options. */
+static void explain_options(rvit_status status)
 {
     static const struct {
         const char *field, *options;
@@ -141,7 +141,7 @@ int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_s
     if (status == RVIT_OK)
         return EXIT_OK;
     const int code = complain_status(NULL, status);
-    tell_options(status);
+    explain_options(status);
     return code;
 }
 

@@ -1,4 +1,4 @@
-/* A device with a model on it. */
+/* A device and a model on it. */
 #ifndef RVIT_CLI_ENGINE_H
 #define RVIT_CLI_ENGINE_H
 
@@ -11,36 +11,35 @@ struct engine {
     rvit_model *model;
     rvit_device_info device_info;
     rvit_model_info model_info;
-    rvit_memory_info memory;      /* of the last session created */
-    rvit_precision_choice choice; /* of the precision asked for */
+    rvit_memory_info memory;      /* of the last created session */
+    rvit_precision_choice choice; /* for the requested precision */
     bool is_oracle;
-    struct nvjpeg *nvjpeg; /* with --decoder nvjpeg, after engine_decoder; else NULL */
+    struct nvjpeg *nvjpeg; /* NULL without --decoder nvjpeg */
     char name[192];        /* "cpu 0: NAME, subgroup tier, f32" */
 };
 
 /* Opens the checkpoint. Prints a message on failure; returns an exit code. Rejects a model that does not take RGB images. */
 int engine_checkpoint(const struct options *options, rvit_checkpoint **out);
 
-/* index -1: the backend's first choice. sleeps: a thread that waits for the device leaves its core to others, and goes on some 30 us later.
- */
+/* index -1: the first device of the backend. sleeps: a waiting thread frees its core and resumes about 30 us later. */
 int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_precision precision,
                 bool sleeps, const rvit_checkpoint *checkpoint, struct engine *out);
-/* Adds why --dtype auto took what it took, if it was given. */
+/* Adds the reason for the choice of --dtype auto, if there is one. */
 void engine_reason_to_json(const struct engine *self, json_t *object);
-/* Opens what --decoder names, if this device has to do with it. Prints a message on failure; returns an exit code. */
+/* Opens the JPEG decoder of --decoder if it runs on this device. Prints a message on failure; returns an exit code. */
 int engine_decoder(struct engine *self, const struct options *options);
-/* After the inputs that use its decoder. */
+/* Close the inputs that use its decoder first. */
 void engine_close(struct engine *self);
 
-/* Numbers of an input of the model. */
+/* Number of values of a model input. */
 int64_t engine_image_length(const struct engine *self);
 
-/* Whether there can be so many sessions: the device takes their arrays, and has room for them. */
+/* Whether the device supports n_sessions of these sessions and has memory for them. */
 bool engine_fits(const struct engine *self, const rvit_session_desc *desc, int32_t n_sessions);
-/* Halves max_images, which nobody asked for, until the sessions fit. */
+/* Halves max_images, which is not from the command line, until the sessions fit. */
 void engine_fit(const struct engine *self, int32_t n_sessions, rvit_session_desc *desc);
-/* Says that fewer images a run than usual are taken. */
-void engine_tell_batch(int32_t usual, int32_t batch);
+/* Reports a smaller batch than usual. */
+void engine_report_batch(int32_t usual, int32_t batch);
 
 int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_session **out);
 /* trace: as in rvit_session_desc; outputs: OR of rvit_output values. */

@@ -1,4 +1,4 @@
-/* --features: the model's features of each image before its head, as a .npy file. */
+/* The .npy file of --features: the features of each image before the head. */
 #ifndef RVIT_CLI_FEATURE_FILE_H
 #define RVIT_CLI_FEATURE_FILE_H
 
@@ -9,16 +9,16 @@ struct feature_file {
     struct npy_writer writer;
     bool grid;
     int32_t dim;
-    float *values; /* [patches, dim], of one image's grid */
+    float *values; /* [patches, dim], the grid of one image */
 };
 
-/* grid: writes [images, lines, columns, dim], zero where a patch was dropped; otherwise the CLS rows, [images, dim]. These print a message
-   on failure and return an exit code. */
+/* grid: writes [images, rows, columns, dim] with zeros for dropped patches, else the CLS rows, [images, dim]. These functions print a
+   message on failure and return an exit code. */
 int feature_file_open(const char *path, bool grid, const rvit_model_info *model, struct feature_file *out);
-/* Adds the features of a session's last run; the session has RVIT_OUTPUT_FEATURES. */
+/* Adds the features of the last run of a session with RVIT_OUTPUT_FEATURES. */
 int feature_file_add(struct feature_file *self, const rvit_session *session, int32_t n_images);
 int feature_file_commit(struct feature_file *self);
-/* Leaves no file that is not committed. May be called if it was never opened. */
+/* Removes a file that is not committed. May be called if it was never opened. */
 void feature_file_close(struct feature_file *self);
 
 /* An image's CLS row, f32 [dim]. */

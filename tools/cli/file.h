@@ -1,11 +1,11 @@
-/* Whole files. */
+/* Reads whole files. */
 #ifndef RVIT_CLI_FILE_H
 #define RVIT_CLI_FILE_H
 
 #include <stddef.h>
 
-/* Reads a whole file of at most 1 GiB and appends a NUL. kind: what a file that is too large is not, in the message "is not KIND". Prints a
-   message on failure; returns an exit code. Free the data with free(). */
+/* Reads a file of at most 1 GiB and appends a NUL. The message for a larger file is "is not KIND". Prints a message on failure; returns an
+   exit code. Free the data with free(). */
 int file_read(const char *path, const char *kind, char **out_data, size_t *out_size);
 
 #endif

@@ -4,8 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Nine digits of a float from 1e-4 up to 1e9, where "%.9g" has no exponent: returns them as an integer, rounded to even as printf does, and
-   the power of ten of the first. A float is an integer of 24 bits and a power of two, so that 64 bits hold all that decides. */
+/* Nine digits of a float from 1e-4 up to 1e9, where "%.9g" has no exponent. Returns them as an integer, rounded to even like printf, and
+   the power of ten of the first digit. 64 bits are enough for exact rounding, because a float is a 24-bit integer times a power of two. */
 static uint64_t nine_digits(float value, int *out_exponent)
 {
     static const uint64_t powers[] = {1,        10,        100,        1000,        10000,        100000,       1000000,

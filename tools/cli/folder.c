@@ -65,7 +65,7 @@ static bool has_image_name(const char *name)
     return false;
 }
 
-/* Whether a file begins like an image; what is no regular file, or cannot be read, does not. */
+/* Whether a regular, readable file starts like an image. */
 static bool begins_like_image(int folder, const char *name)
 {
     char bytes[IMAGE_KIND_BYTES];
@@ -78,7 +78,7 @@ static bool begins_like_image(int folder, const char *name)
     return n > 0 && image_kind_of(bytes, (size_t)n) != NULL;
 }
 
-static void tell_left_out(const char *folder, const struct path_list *left_out, int32_t first)
+static void report_skipped(const char *folder, const struct path_list *left_out, int32_t first)
 {
     enum { MOST_NAMES = 8 };
     char names[1024] = "";
@@ -112,7 +112,7 @@ int folder_read(const char *folder, struct path_list *images, struct path_list *
         return code;
     sort_from(images, first_image);
     sort_from(left_out, first_left_out);
-    tell_left_out(folder, left_out, first_left_out);
+    report_skipped(folder, left_out, first_left_out);
     if (images->n > first_image)
         return EXIT_OK;
     return fail_with(EXIT_FILE, folder, "no images in this folder; to use files in subfolders, name them in a list (.txt)");

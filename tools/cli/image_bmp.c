@@ -1,4 +1,4 @@
-/* BMP: 1, 4, 8, 16, 24 and 32 bits, with palettes, run lengths or masks; values as Pillow makes them. */
+/* Reads BMP files with 1 to 32 bits per pixel, palettes, RLE or masks, with the same values as Pillow. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +15,11 @@ struct bmp {
     uint32_t header, compression, bits;
     int32_t width, height;
     bool is_top_down;
-    size_t pixels; /* where they begin */
+    size_t pixels; /* offset in the file */
     uint32_t n_colours;
     uint8_t palette[256][3];
     struct mask {
-        uint32_t bits, most; /* of the value */
+        uint32_t bits, most; /* largest value */
         int shift;
     } masks[3]; /* red, green, blue */
 };
@@ -42,7 +42,7 @@ static bool ends_early(const struct bmp *self)
     return fail(self, "the file ends too early");
 }
 
-/* The lines lie from the bottom up, unless the header says otherwise. */
+/* Rows are stored from the bottom up unless the header says otherwise. */
 static uint8_t *line_of(const struct bmp *self, int32_t y)
 {
     const struct image *out = &self->input->result;
@@ -74,7 +74,7 @@ static bool read_masks(struct bmp *self, size_t *end)
         const bool are_none = self->bits == 32 && number(masks, 4) == 0 && number(masks + 4, 4) == 0 && number(masks + 8, 4) == 0;
         for (int c = 0; c < 3 && !are_none; c++)
             bits[c] = number(masks + 4 * c, 4);
-        if (*end < FILE_HEADER + MASKS_HEADER) /* they lie behind a short header, and in a long one */
+        if (*end < FILE_HEADER + MASKS_HEADER) /* they follow a short header and are part of a long one */
             *end = FILE_HEADER + MASKS_HEADER;
     }
     for (int c = 0; c < 3; c++)
@@ -142,7 +142,7 @@ static bool read_header(struct bmp *self)
     if (!check_kind(self) || (self->bits >= 16 && !read_masks(self, &end)) || (self->bits < 16 && !read_palette(self, n_colours, &end)))
         return false;
     const size_t said = number(self->data + 10, 4);
-    const bool is_palette = self->bits < 16 && said == FILE_HEADER + (size_t)self->header; /* said by writers that forget the palette */
+    const bool is_palette = self->bits < 16 && said == FILE_HEADER + (size_t)self->header; /* written by programs that forget the palette */
     self->pixels = said == 0 || is_palette ? end : said;
     return self->pixels <= self->size || ends_early(self);
 }
@@ -187,7 +187,7 @@ static bool read_plain(const struct bmp *self)
     return true;
 }
 
-/* n pixels from column x on; of 4 bits the codes are two to a byte. step 0: one byte again and again. */
+/* Writes n pixels from column x on. With 4 bits a byte has two codes. step 0 repeats one byte. */
 static bool put_run(const struct bmp *self, int32_t x, int32_t y, uint32_t n, const uint8_t *codes, uint32_t step)
 {
     if (y >= self->height || n > (uint32_t)(self->width - x))
@@ -201,7 +201,7 @@ static bool put_run(const struct bmp *self, int32_t x, int32_t y, uint32_t n, co
     return true;
 }
 
-/* What no run covers has the first colour. */
+/* Pixels outside all runs have the first colour. */
 static void clear(const struct bmp *self)
 {
     const struct image *out = &self->input->result;
@@ -243,7 +243,7 @@ static bool read_runs(const struct bmp *self)
                 return false;
             x += (int32_t)code;
             at += n_bytes;
-            at += n_bytes % 2 == 1 && at < end; /* runs begin at even places */
+            at += n_bytes % 2 == 1 && at < end; /* runs start at even offsets */
         }
         if (y > self->height)
             return fail(self, "more lines than the header says");

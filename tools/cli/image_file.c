@@ -11,14 +11,14 @@
 
 #define MAX_FILE_SIZE ((int64_t)2 << 30) /* larger than the largest uncompressed image, with 16 bits and alpha */
 
-/* How much of an image is wanted. */
+/* What the caller needs of an image. */
 struct wanted {
     bool size_only;
-    int32_t least_width, least_height; /* a smaller version of the upright image will do, down to this size; 0: none will */
-    const struct image_taker *taker;   /* NULL: out gets memory of its own */
+    int32_t least_width, least_height; /* smallest acceptable size of the upright image; 0: full size */
+    const struct image_taker *taker;   /* NULL: out gets newly allocated memory */
 };
 
-/* An image that lay on its side is handed over when it is upright. */
+/* Hands over an image that had to be turned upright first. */
 static bool hand_over(const struct image_taker *taker, struct image *image, struct image_error *error)
 {
     uint8_t *pixels = taker->take(taker->user, image->width, image->height, error);

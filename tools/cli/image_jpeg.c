@@ -1,4 +1,4 @@
-/* JPEG, by libjpeg. */
+/* Reads JPEG files with libjpeg. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "image_reader.h"
 #include "orientation.h"
 
-/* Encoders write about ten scans, at most about twenty; the largest image may have as many. */
+/* Encoders write about ten scans, at most about twenty. The largest image may have that many. */
 #define JPEG_MAX_SCANS 500
 #define JPEG_MAX_SCANNED_PIXELS (20 * IMAGE_MAX_PIXELS)
 
@@ -40,7 +40,7 @@ static void jpeg_on_message(j_common_ptr jpeg, int level)
         jpeg_on_error(jpeg);
 }
 
-/* A scan of a few bytes may cover every block of the image. Called for every line of blocks. */
+/* Limits the work, because a scan of a few bytes may cover the whole image. Called for every row of blocks. */
 static void jpeg_on_progress(j_common_ptr common)
 {
     const j_decompress_ptr jpeg = (j_decompress_ptr)common;
@@ -58,7 +58,7 @@ static void jpeg_on_progress(j_common_ptr common)
     longjmp(self->escape, 1);
 }
 
-/* Adobe's inverted CMYK, in Pillow's arithmetic: products of bytes are divided by 255 with rounding. */
+/* Converts Adobe's inverted CMYK with Pillow's arithmetic: products of 8-bit values are divided by 255 with rounding. */
 static void cmyk_to_rgb(const uint8_t *in, int32_t n, uint8_t *out)
 {
     for (int32_t i = 0; i < n; i++) {
@@ -71,8 +71,8 @@ static void cmyk_to_rgb(const uint8_t *in, int32_t n, uint8_t *out)
     }
 }
 
-/* Lets libjpeg make a smaller image from fewer frequencies. Only where no line or column is left over: else the smaller image would
-   cover a little more than the whole. */
+/* Lets libjpeg decode at a smaller scale. Only if it divides the size, because otherwise the smaller image would cover slightly more than
+   the whole one. */
 static void reduce(j_decompress_ptr jpeg, const struct image_reader *input)
 {
     const int64_t width = jpeg->image_width, height = jpeg->image_height;

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#define MEMORY_EACH ((int64_t)2 << 20) /* bytes of an image, on average: 900 x 776 pixels */
+#define MEMORY_EACH ((int64_t)2 << 20) /* average bytes per image, such as 900 x 776 pixels */
 #define LEAST_MEMORY ((int64_t)24 << 20)
 #define MOST_MEMORY ((int64_t)256 << 20)
 
@@ -13,7 +13,7 @@ static rvit_image_recipe recipe_for_library(const struct preprocess *recipe, int
     rvit_image_recipe out = RVIT_IMAGE_RECIPE_INIT;
     out.fit = fits[recipe->fit];
     out.filter = recipe->filter == RESIZE_BILINEAR ? RVIT_FILTER_BILINEAR : RVIT_FILTER_BICUBIC;
-    /* Float32 is done here; the session's recipe is then of no image. */
+    /* Float32 resizing is done on the host, so the session does not use the recipe. */
     out.processor = recipe->like == PREPROCESS_TIMM ? RVIT_PROCESSOR_TIMM : RVIT_PROCESSOR_HF;
     out.height = recipe->height;
     out.width = recipe->width;
@@ -42,7 +42,7 @@ void image_plan_make(const struct preprocess *recipe, const rvit_model_info *inf
                                .max_images = max_images,
                                .max_tokens = variable_resolution ? max_tokens : max_images * info->tokens,
                                .model_tokens = info->tokens};
-    /* Two of the largest inputs fit in, as planes of float32: what is too large to lie here becomes one. */
+    /* Room for two of the largest inputs as float32 planes, because larger images are passed as planes. */
     const int64_t patches =
         variable_resolution ? max_tokens : (int64_t)recipe->height * recipe->width / info->patch_size / info->patch_size + 1;
     const int64_t planes = 2 * (patches * info->patch_size * info->patch_size * 12 + (1 << 16));

@@ -1,4 +1,4 @@
-/* Images on their way to sessions that resize them on the device: what becomes of one, and what it takes. */
+/* Plans how images get into sessions that resize them on the device: target size and memory. */
 #ifndef RVIT_CLI_IMAGE_PLAN_H
 #define RVIT_CLI_IMAGE_PLAN_H
 
@@ -7,17 +7,17 @@
 
 struct image_plan {
     const struct preprocess *recipe;
-    rvit_image_recipe device; /* the same, for the library */
-    bool on_host;             /* the library does not resize like this: threads do, and hand over float32 planes */
-    bool variable_resolution; /* each image at a grid of its own; else all at the model's */
+    rvit_image_recipe device; /* the library's form of the recipe */
+    bool on_host;             /* host threads resize, because the library does not support the recipe, and pass float32 planes */
+    bool variable_resolution; /* each image has its own patch grid, else the model's */
     int32_t patch_size, n_prefix;
-    int32_t max_patches; /* native: by the rule of NaFlex, to at most so many; 0: at its own size */
+    int32_t max_patches; /* with variable_resolution: limit of the NaFlex rule; 0: own size */
     int32_t max_images, max_tokens;
-    int32_t model_tokens; /* of an image, not native */
-    int64_t memory;       /* bytes of a session's images, with the weights of their resize */
+    int32_t model_tokens; /* per image, without variable_resolution */
+    int64_t memory;       /* bytes for a session's images and their resize weights */
 };
 
-/* recipe: borrowed. max_tokens 0: not native. */
+/* recipe must outlive *out. max_tokens 0: without variable_resolution. */
 void image_plan_make(const struct preprocess *recipe, const rvit_model_info *info, int32_t max_images, int32_t max_tokens,
                      int32_t max_patches, struct image_plan *out);
 /* rvit_session_desc.max_picture_bytes */
@@ -27,21 +27,22 @@ struct image_target {
     int32_t lines, columns; /* of patches */
     int32_t tokens;
 };
-/* False: the image has more patches than a batch may have, and nothing says that it is to be made smaller. */
+/* Returns false if the image has more tokens than a batch may have. */
 bool image_target_of(const struct image_plan *self, int32_t width, int32_t height, struct image_target *out, struct image_error *error);
 
-/* An image for a run, still without data. */
+/* An image for a run, without data. */
 rvit_image image_for_run(const struct image_plan *self, int32_t width, int32_t height, rvit_image_format format,
                          struct image_target target);
-/* Bytes of its pixels. */
+/* Bytes of the pixels. */
 int64_t image_bytes(const rvit_image *image);
-/* Bytes that the weights of its resize take; below 0: the library does not resize it. */
+/* Bytes of the resize weights; negative if the library does not support the resize. */
 int64_t image_weight_bytes(const struct image_plan *self, const rvit_image *image);
 
-/* Resizes and normalises here, as the recipe says: out f32 [3, height, width] of the target. whole: squashed, whatever the recipe's fit. */
+/* Resizes and normalises on the host by the recipe: out f32 [3, height, width] of the target. whole: squashes regardless of the recipe's
+   fit. */
 bool image_prepare(const struct image_plan *self, struct image_view source, bool whole, struct image_target target, float *out,
                    struct image_error *error);
-/* Where a target lies in the resized image, for an overlay. */
+/* The position of the target in the resized image, for an overlay. */
 struct preprocess_geometry image_geometry(const struct image_plan *self, int32_t width, int32_t height, bool whole,
                                           struct image_target target);
 

@@ -1,4 +1,4 @@
-/* PNG, in and out. */
+/* Reads and writes PNG files. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +38,8 @@ static bool png_read_all(png_structp png, png_infop info, struct image_reader *i
     if (setjmp(png_jmpbuf(png)))
         return false;
     png_set_read_fn(png, input, png_read_memory);
-    /* -1: ignore all chunks that do not affect the pixels. Comments and colour profiles would be decompressed, up to 8 MB each and a
-       thousand of them. */
+    /* -1: ignores all chunks that do not affect the pixels. Otherwise up to a thousand comments and colour profiles of 8 MB each would be
+       decompressed. */
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, info);
     const int32_t width = (int32_t)png_get_image_width(png, info), height = (int32_t)png_get_image_height(png, info);
@@ -74,7 +74,7 @@ bool image_read_png(struct image_reader *input)
     return ok;
 }
 
-/* Encoded in memory: libpng does not say why a file cannot be written. */
+/* Encodes in memory, because libpng does not report why a file cannot be written. */
 static bool encode_png(const struct image *image, void **out_data, size_t *out_size, struct image_error *error)
 {
     png_image png = {

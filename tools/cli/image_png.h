@@ -3,7 +3,7 @@
 
 #include "image.h"
 
-/* Writes a PNG, as output_file.h does it. */
+/* Writes a PNG file by output_file.h. */
 bool image_write_png(const char *path, const struct image *image, struct image_error *error);
 
 #endif

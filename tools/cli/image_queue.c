@@ -9,34 +9,34 @@
 
 enum { MOST_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64, REDUCED_LEAST = 3 };
 
-/* Numbers count the images. A thread takes the next one, finds out its size and asks for a place; then it decodes. Places are given in
-   the order of the numbers, by whoever comes with what was missing: the thread whose turn it is, for the threads behind it too, or the
-   caller with a free batch. So a thread is woken when it has its place, and for nothing else. */
+/* Images are numbered. A thread takes the next one, reads its size, requests memory in a batch, and then decodes. Memory is assigned in the
+   order of the numbers, by the thread whose turn it is (also for later threads) or by the caller who frees a batch. So a thread wakes up
+   only when it has its memory. */
 struct image_queue {
     const struct image_plan *plan;
     int32_t items_each;
-    struct input_workers workers; /* its lock is of what follows, too */
-    struct image_job **asking;    /* [n_jobs]: of image i at i % n_jobs; NULL: it has not asked yet */
-    int32_t n_jobs;               /* threads, each with one image */
+    struct input_workers workers; /* its lock also protects the fields below */
+    struct image_job **requests;  /* [n_jobs]: the request for image i is at i % n_jobs; NULL: none yet */
+    int32_t n_jobs;               /* number of threads, each with one image */
     struct image_batch batches[MOST_BATCHES];
     int32_t n_batches;
-    int64_t n_opened, n_given; /* batches that were opened, and given to the caller */
+    int64_t n_opened, n_given; /* batches opened, and batches returned to the caller */
     bool is_free[MOST_BATCHES];
     int64_t turn;
 };
 
-/* What a thread works on. */
+/* The image that a thread works on. */
 struct image_job {
     struct image_queue *queue;
-    struct nvjpeg_decoder *decoder; /* the thread's, of inputs->nvjpeg; else NULL */
+    struct nvjpeg_decoder *decoder; /* the thread's decoder of inputs->nvjpeg, or NULL */
     struct input_taken taken;
-    pthread_cond_t *placed;  /* the thread's */
-    const rvit_image *image; /* what it asks a place for; NULL: for an image that is bad */
-    int64_t weights;         /* of its resize, in bytes */
-    struct image_item *item; /* its place; NULL: it has none yet */
+    pthread_cond_t *assigned; /* signalled when memory is assigned */
+    const rvit_image *image;  /* the image that needs memory; NULL for a bad image */
+    int64_t weights;          /* size of its resize weights in bytes */
+    struct image_item *item;  /* its item in the batch; NULL: not assigned yet */
     struct image_batch *batch;
     struct image_target target;
-    struct image own; /* an image that is prepared here */
+    struct image own; /* an image that is prepared on the host */
 };
 
 static struct image_batch *open_batch(struct image_queue *self)
@@ -49,7 +49,7 @@ static int64_t aligned(int64_t at)
     return (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* What is bad takes an item alone. */
+/* A bad image needs only an item. */
 static bool fits(const struct image_queue *self, const struct image_batch *batch, const struct image_job *job)
 {
     const struct image_plan *plan = self->plan;
@@ -59,7 +59,7 @@ static bool fits(const struct image_queue *self, const struct image_batch *batch
                            aligned(batch->used) + image_bytes(job->image) + ALIGNMENT + batch->weights + job->weights <= plan->memory);
 }
 
-/* The batch that is next for the caller, if all of it is there. */
+/* The next batch for the caller, if it is complete. */
 static struct image_batch *ready_batch(struct image_queue *self, bool waits)
 {
     if (self->n_given == self->n_opened)
@@ -78,14 +78,14 @@ static bool is_over(const struct image_queue *self)
     return self->workers.stops || (self->workers.ended && self->turn == self->workers.n_taken && self->n_given == self->n_opened);
 }
 
-/* Wakes the caller, if there is what it waits for. */
-static void tell_caller(struct image_queue *self)
+/* Wakes the caller if a batch is ready or there are no more. */
+static void wake_caller(struct image_queue *self)
 {
     if (self->workers.waited_for && (is_over(self) || ready_batch(self, true)))
         pthread_cond_signal(&self->workers.done);
 }
 
-/* A batch that has room; NULL: none is free. */
+/* A batch with room for the job; NULL: none is free. */
 static struct image_batch *batch_for(struct image_queue *self, const struct image_job *job)
 {
     struct image_batch *batch = open_batch(self);
@@ -101,7 +101,7 @@ static struct image_batch *batch_for(struct image_queue *self, const struct imag
     return &self->batches[next];
 }
 
-static void put(struct image_job *job, struct image_batch *batch)
+static void assign(struct image_job *job, struct image_batch *batch)
 {
     struct image_item *item = &batch->items[batch->n_items++];
     *item = (struct image_item){.target = job->target};
@@ -115,45 +115,45 @@ static void put(struct image_job *job, struct image_batch *batch)
         batch->tokens += job->target.tokens;
         batch->n_images++;
     }
-    /* Nothing more goes in: it need not wait for the image behind it to be told so. */
+    /* A full batch closes now, without waiting for the next image. */
     batch->is_closed |= batch->n_images == job->queue->plan->max_images;
     job->batch = batch;
     job->item = item;
 }
 
-/* Gives places to those whose turn it is, as far as there is room. */
-static void place_all(struct image_queue *self)
+/* Assigns memory to the requests in order while there is room. */
+static void assign_all(struct image_queue *self)
 {
-    for (struct image_job *job; !self->workers.stops && (job = self->asking[self->turn % self->n_jobs]);) {
+    for (struct image_job *job; !self->workers.stops && (job = self->requests[self->turn % self->n_jobs]);) {
         struct image_batch *batch = batch_for(self, job);
         if (!batch)
             break;
-        put(job, batch);
-        self->asking[self->turn++ % self->n_jobs] = NULL;
-        pthread_cond_signal(job->placed);
+        assign(job, batch);
+        self->requests[self->turn++ % self->n_jobs] = NULL;
+        pthread_cond_signal(job->assigned);
     }
-    tell_caller(self);
+    wake_caller(self);
 }
 
-/* Waits for a place. image: NULL for an image that is bad. Returns NULL if the queue stops. */
-static struct image_item *place(struct image_job *job, const rvit_image *image, int64_t weights)
+/* Waits for memory in a batch. image: NULL for a bad image. Returns NULL if the queue stops. */
+static struct image_item *reserve(struct image_job *job, const rvit_image *image, int64_t weights)
 {
     struct image_queue *self = job->queue;
     job->image = image;
     job->weights = weights;
     pthread_mutex_lock(&self->workers.lock);
-    self->asking[job->taken.number % self->n_jobs] = job;
-    place_all(self);
+    self->requests[job->taken.number % self->n_jobs] = job;
+    assign_all(self);
     while (!self->workers.stops && !job->item)
-        pthread_cond_wait(job->placed, &self->workers.lock);
+        pthread_cond_wait(job->assigned, &self->workers.lock);
     if (!job->item)
-        self->asking[job->taken.number % self->n_jobs] = NULL;
+        self->requests[job->taken.number % self->n_jobs] = NULL;
     pthread_mutex_unlock(&self->workers.lock);
     return job->item;
 }
 
-/* A place for an image that the device resizes; NULL, without an error: it does not do this one. */
-static uint8_t *place_image(struct image_job *job, int32_t width, int32_t height, rvit_image_format format, struct image_error *error)
+/* Memory for an image that the device resizes. NULL without an error: the device does not support this one. */
+static uint8_t *reserve_image(struct image_job *job, int32_t width, int32_t height, rvit_image_format format, struct image_error *error)
 {
     const struct image_plan *plan = job->queue->plan;
     const rvit_image image = image_for_run(plan, width, height, format, job->target);
@@ -161,7 +161,7 @@ static uint8_t *place_image(struct image_job *job, int32_t width, int32_t height
     error->text[0] = 0;
     if (weights < 0 || image_bytes(&image) + weights > plan->memory / 2)
         return NULL;
-    if (!place(job, &image, weights)) {
+    if (!reserve(job, &image, weights)) {
         image_fail(error, "stopped");
         return NULL;
     }
@@ -170,33 +170,33 @@ static uint8_t *place_image(struct image_job *job, int32_t width, int32_t height
     return (uint8_t *)(uintptr_t)job->item->image.data;
 }
 
-/* image_taker: in the batch, or in memory of the thread's own. */
+/* image_taker: memory in the batch, or allocated memory. */
 static uint8_t *take(void *user, int32_t width, int32_t height, struct image_error *error)
 {
     struct image_job *job = user;
     if (!image_target_of(job->queue->plan, width, height, &job->target, error))
         return NULL;
-    uint8_t *pixels = place_image(job, width, height, RVIT_IMAGE_RGB8, error);
+    uint8_t *pixels = reserve_image(job, width, height, RVIT_IMAGE_RGB8, error);
     if (pixels || error->text[0])
         return pixels;
     return image_create(width, height, &job->own, error) ? job->own.pixels : NULL;
 }
 
-/* Resizes and normalises in this thread, into a place of the planes' size. */
+/* Resizes and normalises in this thread, into memory for planes. */
 static bool prepare_here(struct image_job *job, struct image_view view, bool whole)
 {
     const struct image_plan *plan = job->queue->plan;
     const int32_t width = plan->variable_resolution ? job->target.columns * plan->patch_size : plan->recipe->width;
     const int32_t height = plan->variable_resolution ? job->target.lines * plan->patch_size : plan->recipe->height;
     const rvit_image image = image_for_run(plan, width, height, RVIT_IMAGE_PLANAR_F32, job->target);
-    if (!place(job, &image, 0))
+    if (!reserve(job, &image, 0))
         return image_fail(&job->taken.work.error, "stopped");
     job->item->width = view.width;
     job->item->height = view.height;
     return image_prepare(plan, view, whole, job->target, (float *)(uintptr_t)job->item->image.data, &job->taken.work.error);
 }
 
-/* A copy of a decoded JPEG's half, quarter or eighth, if it is resized as the whole one would be. */
+/* Loads a JPEG at 1/2, 1/4 or 1/8 scale if it is resized to the same geometry as the full image. */
 static bool load_reduced(struct image_job *job)
 {
     const struct image_plan *plan = job->queue->plan;
@@ -215,7 +215,7 @@ static bool load_reduced(struct image_job *job)
     const struct preprocess_geometry plan_now = image_geometry(plan, image.width, image.height, false, job->target);
     uint8_t *pixels = NULL;
     if (memcmp(&plan_now, &whole, sizeof whole) == 0)
-        pixels = place_image(job, image.width, image.height, RVIT_IMAGE_RGB8, error);
+        pixels = reserve_image(job, image.width, image.height, RVIT_IMAGE_RGB8, error);
     if (pixels)
         memcpy(pixels, image.pixels, (size_t)image_bytes(&job->item->image));
     else if (!error->text[0])
@@ -225,7 +225,7 @@ static bool load_reduced(struct image_job *job)
     return pixels || !error->text[0];
 }
 
-/* Frames travel as they came, where the device reads them. */
+/* Passes frames on in their format if the device supports it. */
 static bool load_frame(struct image_job *job)
 {
     static const int formats[] = {
@@ -237,7 +237,7 @@ static bool load_frame(struct image_job *job)
     if (!image_target_of(job->queue->plan, video->width, video->height, &job->target, error))
         return false;
     if (video->format != VIDEO_YUV420P) {
-        pixels = place_image(job, video->width, video->height, (rvit_image_format)formats[video->format], error);
+        pixels = reserve_image(job, video->width, video->height, (rvit_image_format)formats[video->format], error);
         if (!pixels && error->text[0])
             return false;
     }
@@ -297,7 +297,7 @@ static void finish_work(struct image_queue *self, struct image_job *job, struct 
         job->batch->n_pending--;
     }
     input_workers_offer(&self->workers, &job->taken, image);
-    tell_caller(self);
+    wake_caller(self);
     pthread_mutex_unlock(&self->workers.lock);
     image_free(image);
 }
@@ -307,22 +307,22 @@ static void *work(void *argument)
     struct image_queue *self = argument;
     struct nvjpeg *nvjpeg = self->workers.inputs->nvjpeg;
     struct nvjpeg_decoder *decoder = nvjpeg ? nvjpeg_decoder_create(nvjpeg) : NULL;
-    pthread_cond_t placed;
-    pthread_cond_init(&placed, NULL);
+    pthread_cond_t assigned;
+    pthread_cond_init(&assigned, NULL);
     for (;;) {
-        struct image_job job = {.queue = self, .decoder = decoder, .placed = &placed};
+        struct image_job job = {.queue = self, .decoder = decoder, .assigned = &assigned};
         struct image image = {0};
         if (!input_workers_take(&self->workers, decoder, &job.taken))
             break;
         if (!load(&job, job.taken.keeps ? &image : NULL))
             job.taken.work.is_bad = true;
         if (!job.item)
-            (void)place(&job, NULL, 0);
+            (void)reserve(&job, NULL, 0);
         input_work_free(&job.taken.work);
         image_free(&job.own);
         finish_work(self, &job, &image);
     }
-    pthread_cond_destroy(&placed);
+    pthread_cond_destroy(&assigned);
     nvjpeg_decoder_destroy(decoder);
     return NULL;
 }
@@ -339,8 +339,8 @@ int image_queue_create(const struct inputs *inputs, const struct image_plan *pla
     self->items_each = plan->max_images + EXTRA_ITEMS;
     self->n_batches = n_sessions < MOST_BATCHES ? n_sessions : MOST_BATCHES;
     self->n_jobs = input_workers_size(inputs, n_threads);
-    self->asking = allocate((size_t)self->n_jobs, sizeof(struct image_job *));
-    if (!self->asking)
+    self->requests = allocate((size_t)self->n_jobs, sizeof(struct image_job *));
+    if (!self->requests)
         code = EXIT_FAULT;
     for (int32_t i = 0; code == EXIT_OK && i < self->n_batches; i++) {
         struct image_batch *batch = &self->batches[i];
@@ -360,13 +360,13 @@ int image_queue_create(const struct inputs *inputs, const struct image_plan *pla
     return code;
 }
 
-/* Those that wait for a place. */
+/* Wakes the threads that wait for memory. */
 static void wake_all(void *user)
 {
     struct image_queue *self = user;
-    for (int32_t i = 0; self->asking && i < self->n_jobs; i++)
-        if (self->asking[i])
-            pthread_cond_signal(self->asking[i]->placed);
+    for (int32_t i = 0; self->requests && i < self->n_jobs; i++)
+        if (self->requests[i])
+            pthread_cond_signal(self->requests[i]->assigned);
 }
 
 void image_queue_destroy(struct image_queue *self)
@@ -377,7 +377,7 @@ void image_queue_destroy(struct image_queue *self)
     input_workers_close(&self->workers);
     for (int32_t i = 0; i < self->n_batches; i++)
         free(self->batches[i].items);
-    free(self->asking);
+    free(self->requests);
     free(self);
 }
 
@@ -410,10 +410,10 @@ void image_queue_stop(struct image_queue *self)
 void image_queue_release(struct image_queue *self, struct image_batch *batch)
 {
     pthread_mutex_lock(&self->workers.lock);
-    /* Closed until it is opened again: it may still be the last that was. */
+    /* Closed until it is opened again, because it may still be the last opened batch. */
     *batch = (struct image_batch){.session = batch->session, .memory = batch->memory, .items = batch->items, .is_closed = true};
     self->is_free[batch - self->batches] = true;
-    place_all(self);
+    assign_all(self);
     pthread_mutex_unlock(&self->workers.lock);
 }
 

@@ -1,5 +1,5 @@
-/* Batches of images that threads decode straight into the memory of sessions. A batch closes when its images, its tokens or its memory
-   are used up. Images keep their order; so do batches. */
+/* Batches of images, which threads decode directly into the memory of sessions. A batch closes when it reaches its limit of images, tokens
+   or memory. Images and batches stay in order. */
 #ifndef RVIT_CLI_IMAGE_QUEUE_H
 #define RVIT_CLI_IMAGE_QUEUE_H
 
@@ -7,40 +7,40 @@
 #include "image_plan.h"
 
 struct image_item {
-    struct input_work work; /* its sheet and frame are gone when it is done; is_bad: the error says why there is no image */
+    struct input_work work; /* without sheet and frame when it is done; is_bad: the error says why */
     rvit_image image;
     struct image_target target;
-    int32_t width, height; /* of the image as it was decoded */
+    int32_t width, height; /* of the decoded image */
 };
 
 struct image_batch {
     rvit_session *session;
     uint8_t *memory;
-    struct image_item *items;   /* in order, bad ones among them */
-    int32_t n_items, n_pending; /* n_pending: of items that are not done */
+    struct image_item *items;   /* in order, including bad images */
+    int32_t n_items, n_pending; /* n_pending: unfinished items */
     int32_t n_images, tokens;
     int64_t used, weights; /* bytes */
     bool is_closed;
 };
 
-/* The images of a batch that can be used: out [batch->n_images]. Returns their number. */
+/* Gets the usable images of a batch: out [batch->n_images]. Returns their number. */
 int32_t image_batch_images(const struct image_batch *batch, rvit_image *out);
 
 struct image_queue;
 
-/* One batch for each session, which must outlive the queue. plan, inputs, sessions: borrowed. Threads as in inputs_start. keeps_first: the
-   first image is kept. Prints a message on failure; returns an exit code. */
+/* Creates a batch per session. plan, inputs and sessions must outlive the queue. Threads as in inputs_start. keeps_first: keeps the first
+   image. Prints a message on failure; returns an exit code. */
 int image_queue_create(const struct inputs *inputs, const struct image_plan *plan, rvit_session *const *sessions, int32_t n_sessions,
                        int32_t n_threads, bool overlaps, bool keeps_first, struct image_queue **out);
 void image_queue_destroy(struct image_queue *self);
 
-/* The next batch, closed. waits: until there is one; a video's is closed when no frame is on its way. INPUT_LATER: there is none yet. */
+/* Gets the next batch, closed. waits: waits for one; with video it closes when no frame is being read. INPUT_LATER: none is ready. */
 enum input_result image_queue_next(struct image_queue *self, bool waits, struct image_batch **out);
-/* From another thread: nothing more comes. image_queue_next, also one that waits, gives INPUT_END. */
+/* Stops the queue from another thread: image_queue_next returns INPUT_END, also if it is waiting. */
 void image_queue_stop(struct image_queue *self);
-/* Nothing of the batch is used any more: threads may fill it again. */
+/* Lets threads fill the batch again; nothing may use it any more. */
 void image_queue_release(struct image_queue *self, struct image_batch *batch);
-/* The image of the first item that is not bad, once; the caller frees it. */
+/* The first usable image. Can be called once; the caller frees the result. */
 struct image image_queue_take_first(struct image_queue *self);
 
 #endif

@@ -6,7 +6,7 @@ bool image_reader_create(struct image_reader *input, int32_t width, int32_t heig
         input->result = (struct image){width, height, NULL};
         return image_check_size(width, height, input->error);
     }
-    if (!input->taker || input->orientation != 1) /* what has to be turned is handed over then */
+    if (!input->taker || input->orientation != 1) /* images to be turned are handed over later */
         return image_create(width, height, &input->result, input->error);
     if (!image_check_size(width, height, input->error))
         return false;

@@ -1,4 +1,4 @@
-/* classify --timings. */
+/* Measures decoding and the rest separately, for classify --timings. */
 #include "classify_batch.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #define LEAST_SECONDS 1.0
 
-/* The same threads and the same memory, from the first image on. */
+/* Restarts at the first image with the same threads and memory. */
 static int open_again(struct classify *self)
 {
     image_queue_destroy(self->queue);
@@ -30,7 +30,7 @@ static int measure_decoding(struct classify *self)
     return code;
 }
 
-/* Batches that were decoded once. */
+/* A batch that is already decoded. */
 struct decoded {
     rvit_session *session;
     rvit_image *images;
@@ -45,11 +45,11 @@ static int run_decoded(struct classify *self, const struct decoded *batches, int
     for (int64_t i = 0; status == RVIT_OK && n_batches > 0; i++) {
         const struct decoded *batch = &batches[i % n_batches];
         const bool ends = now() - begin >= LEAST_SECONDS && n >= self->report.n_images;
-        if (n_pending == n_batches || ends) { /* the run that this session is still at */
+        if (n_pending == n_batches || ends) { /* wait for the previous run of this session */
             if (n_pending == 0)
                 break;
             status = rvit_session_wait(batch->session);
-            status = is_of_images(status) ? RVIT_OK : status; /* of single images, which were reported */
+            status = is_of_images(status) ? RVIT_OK : status; /* failures of single images, already reported */
             n_pending--;
         }
         if (status != RVIT_OK || ends)

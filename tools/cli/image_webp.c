@@ -1,4 +1,4 @@
-/* WebP, by libwebp; of an animation the first frame. */
+/* Reads WebP files, or the first frame of an animation, with libwebp. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static int orientation_of(const WebPDemuxer *file)
     return orientation;
 }
 
-/* A frame may cover a part of the image; the rest is black, as it is transparent. */
+/* A frame may cover part of the image. The rest is transparent and becomes black. */
 static bool read_frame(struct image_reader *input, const WebPIterator *frame)
 {
     struct image *out = &input->result;

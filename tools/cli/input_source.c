@@ -48,7 +48,7 @@ void input_source_close(struct input_source *self)
 
 enum reading { READ_ALL, READ_END, READ_FAILED, READ_STOPPED };
 
-/* Reads size bytes of standard input. out_size: those that came. */
+/* Reads size bytes from standard input. out_size: the number of bytes read. */
 static enum reading read_whole(const struct input_source *self, uint8_t *out, size_t size, size_t *out_size)
 {
     struct pollfd files[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = self->stop_pipe[0], .events = POLLIN}};
@@ -130,7 +130,7 @@ static bool load_file(const struct inputs *inputs, struct nvjpeg_decoder *decode
     return inputs->nvjpeg ? nvjpeg_load(inputs->nvjpeg, decoder, path, out, error) : image_load(path, out, error);
 }
 
-/* A file that cannot be cut; what its header promises is passed over. */
+/* Skips a sheet that cannot be cut, with as many positions as its header has tiles. */
 static void bad_sheet(struct input_source *self, struct input_work *out)
 {
     out->is_bad = true;
@@ -206,7 +206,7 @@ bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder
 {
     while (next_of_all(self, decoder, out))
         if (shard_has(&self->inputs->shard, out->input.position))
-            return true; /* what is of another shard holds nothing: frames have none */
+            return true; /* images of other shards own no memory: they have no frame or sheet */
     return false;
 }
 
@@ -222,7 +222,8 @@ struct image_view input_work_tile(const struct inputs *inputs, const struct inpu
     return view;
 }
 
-/* At no less than REDUCED_LEAST times the size that the image is resized to: what libjpeg leaves out, the filter lets through in part. */
+/* Decodes at no less than REDUCED_LEAST times the resized size, because the filter still passes some of the frequencies that libjpeg drops.
+ */
 static bool load_reduced(const struct inputs *inputs, struct input_work *work, struct image *out, struct preprocess_geometry *out_plan)
 {
     int32_t width, height;

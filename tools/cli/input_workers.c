@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define MOST_THREADS 16 /* that are started unasked */
+#define MOST_THREADS 16 /* default limit */
 
 int32_t input_workers_size(const struct inputs *inputs, int32_t n_threads)
 {

@@ -9,7 +9,7 @@
 #include "input_workers.h"
 #include "lines.h"
 
-#define MOST_MEMORY ((int64_t)256 << 20) /* of images that are prepared ahead */
+#define MOST_MEMORY ((int64_t)256 << 20) /* of images prepared ahead */
 
 struct slot {
     bool is_done;
@@ -17,7 +17,7 @@ struct slot {
     float *values;
 };
 
-/* Image i is prepared in slot i % n_slots. What changes is under the workers's lock. */
+/* Image i is prepared in slot i % n_slots. The lock of the workers protects what changes. */
 struct input_queue {
     struct input_workers workers;
     size_t image_length;
@@ -89,7 +89,7 @@ int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ah
     return code;
 }
 
-/* The next image or failure. out: without its sheet and frame. Never INPUT_LOST. */
+/* Gets the next image or failure, without its sheet and frame. Never returns INPUT_LOST. */
 static enum input_result next_of_queue(struct input_queue *self, bool waits, float *out_values, struct input_work *out)
 {
     struct input_workers *workers = &self->workers;
@@ -154,7 +154,7 @@ uint64_t inputs_fingerprint(const struct inputs *in)
     uint64_t hash = 0xcbf29ce484222325;
     for (int32_t i = 0; i < in->files.n; i++) {
         const char *c = in->files.paths[i];
-        do /* with the NUL, so that "ab", "c" is not "a", "bc" */
+        do /* with the NUL, so that "ab", "c" differs from "a", "bc" */
             hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
         while (*c++);
     }
@@ -210,7 +210,7 @@ bool inputs_note_failure(struct inputs *in, const struct input *input, const cha
         return false;
     }
     int32_t i = in->n_failures++;
-    for (; i > 0 && in->failures[i - 1].input.position > input->position; i--) /* files of a batch are read before it is computed */
+    for (; i > 0 && in->failures[i - 1].input.position > input->position; i--) /* the files of a batch are read before it is computed */
         in->failures[i] = in->failures[i - 1];
     in->failures[i] = (struct input_failure){*input, copy};
     return true;

@@ -1,4 +1,4 @@
-/* raggedvit inspect. */
+/* raggedvit inspect: shows what a checkpoint holds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static json_t *tensors_to_json(const rvit_checkpoint *checkpoint)
     return array;
 }
 
-/* " and CLS, distillation, 4 registers"; nothing without prefix tokens. */
+/* " and CLS, distillation, 4 registers", or nothing without prefix tokens. */
 static void describe_prefix(const rvit_model_info *info, char *out, size_t out_size)
 {
     const int32_t others = info->n_prefix - info->n_registers;
@@ -59,7 +59,7 @@ static void describe_prefix(const rvit_model_info *info, char *out, size_t out_s
         snprintf(out, out_size, "%s%s", others > 0 ? " and " : "", names);
 }
 
-/* What is known beyond the geometry, and from where; of attention pooling only where it is read. */
+/* Prints the properties beyond the geometry with their sources; those of attention pooling only if the model uses it. */
 static void print_facts(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
     const char *name, *value, *origin;
@@ -83,7 +83,7 @@ static json_t *facts_to_json(const rvit_checkpoint *checkpoint)
     return object;
 }
 
-/* The names of the classes with commas between them, to be freed; NULL: there are none. */
+/* The comma-separated class names, which the caller frees; NULL without names. */
 static char *class_list(const rvit_checkpoint *checkpoint)
 {
     const char *metadata = rvit_checkpoint_metadata(checkpoint, "classes"), *name = rvit_checkpoint_class_name(checkpoint, 0);
@@ -104,7 +104,7 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     char *classes = class_list(checkpoint);
     const int32_t edge = info->patch_size > 0 ? info->patch_size : 1, lines = info->image_height / edge, columns = info->image_width / edge;
     char prefix[64];
-    if (info->patch_size == 0) { /* its parts are not all known, so that its shapes were not looked at */
+    if (info->patch_size == 0) { /* some parts are unknown, so its shapes were not read */
         printf("family        %s names, %d blocks, %d tensors\n", info->family, info->depth, info->n_tensors);
         free(classes);
         return;
@@ -137,7 +137,7 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     if (info->n_files > 1)
         printf("; in %d files", info->n_files);
     putchar('\n');
-    printf("missing       none\n"); /* otherwise the checkpoint would not have opened */
+    printf("missing       none\n"); /* otherwise the checkpoint would not open */
     if (info->n_unknown == 0)
         printf("not used      none\n");
     else
@@ -175,7 +175,7 @@ static void print_origins(const rvit_checkpoint *checkpoint, const char *const *
     puts(any ? ")" : "              (assumed)");
 }
 
-/* How images become the input, and what says so. */
+/* Prints how images are prepared, with the sources. */
 static void print_resize(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
     static const char *const shapes[] = {"fit", "filter", "crop"}, *const colours[] = {"mean", "std"};
@@ -249,7 +249,7 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_
     return object;
 }
 
-/* Opens a checkpoint that a run would refuse, too: *refusal says why then. */
+/* Opens a checkpoint even if a run would reject it; refusal then has the reason. */
 static rvit_status open_to_show(const struct options *options, rvit_checkpoint **out, char *refusal, size_t size)
 {
     rvit_checkpoint_desc desc = options->checkpoint;
@@ -269,7 +269,7 @@ int run_inspect(const struct options *options)
 {
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     rvit_checkpoint *checkpoint = NULL;
-    char refusal[1024] = ""; /* why classify would reject it */
+    char refusal[1024] = ""; /* why a run would fail */
     rvit_status status = open_to_show(options, &checkpoint, refusal, sizeof refusal);
     if (status == RVIT_OK)
         status = rvit_checkpoint_get_info(checkpoint, &info);

@@ -44,7 +44,7 @@ json_t *json_floats(const float *values, int32_t n)
     return array;
 }
 
-/* jansson does not escape bytes above 0x7e. */
+/* Escapes unprintable characters, because jansson does not escape bytes above 0x7e. */
 static void print_printable(const char *text)
 {
     for (;;) {
@@ -106,7 +106,7 @@ void json_print_floats(const float *values, int32_t n)
         } else {
             fwrite(text, 1, (size_t)(end - text), stdout);
             end = text;
-            print_slice(json_floats(values + i, 1), 1, 1); /* its element alone */
+            print_slice(json_floats(values + i, 1), 1, 1); /* only its element */
         }
         if (end - text > (ptrdiff_t)sizeof text - FLOAT_TEXT_MOST) {
             fwrite(text, 1, (size_t)(end - text), stdout);

@@ -12,14 +12,13 @@ json_t *json_number(double value);
 json_t *json_integers(const int32_t *values, int32_t n);
 json_t *json_floats(const float *values, int32_t n);
 
-/* Each prints the value without a line break, or json_print_line with one, and releases it; if memory runs out, the output counts as lost
-   (cli.h). json_print_open omits the closing brace of an object and json_print_close its opening one, so that a long array can be printed
-   piece by piece in between. */
+/* These print a value and release it. If memory runs out, the output counts as lost (cli.h). json_print_line ends the line. json_print_open
+   omits the closing brace of an object and json_print_close the opening one, so that a long array can be printed in between. */
 void json_print(json_t *value);
 void json_print_line(json_t *value);
 void json_print_open(json_t *object);
 void json_print_close(json_t *object);
-/* An array, as json_print would print json_floats(values, n), in a sixth of the time. */
+/* Prints the same as json_print of json_floats(values, n) in a sixth of the time. */
 void json_print_floats(const float *values, int32_t n);
 
 #endif

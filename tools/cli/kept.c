@@ -13,8 +13,8 @@ int32_t kept_patch(const rvit_model_info *model, int32_t columns, int32_t token)
     const int32_t side = model->merge, patch = token - model->n_prefix;
     if (side == 0)
         return patch;
-    const int32_t square = patch / (side * side), inner = patch % (side * side), across = columns / side;
-    return (square / across * side + inner / side) * columns + square % across * side + inner % side;
+    const int32_t group = patch / (side * side), inner = patch % (side * side), across = columns / side;
+    return (group / across * side + inner / side) * columns + group % across * side + inner % side;
 }
 
 int32_t kept_rows(const rvit_session *session, int32_t stage, int32_t image, struct kept_row *out)

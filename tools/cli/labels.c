@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-/* As a config.json has them; none if it names none. */
+/* The class names of config.json, possibly none. */
 static int config_names(const rvit_checkpoint *checkpoint, struct lines *out)
 {
     size_t n = 0, size = 0;
@@ -66,7 +66,7 @@ const char *labels_name(const struct labels *self, int32_t label_class)
     return number;
 }
 
-/* -1: neither a name nor a number. Names come first: a class may be called "7". */
+/* Returns -1 if text is neither a name nor a number. Names take precedence, because a class may be called "7". */
 static int32_t find_class(const struct labels *self, const char *text)
 {
     for (int64_t i = 0; i < self->names.n_lines; i++)

@@ -11,7 +11,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* Takes ownership of memory: size bytes, and room for a closing NUL. */
+/* Takes ownership of memory, which has size bytes and room for a NUL. */
 static int split(char *memory, size_t size, char separator, struct lines *out)
 {
     *out = (struct lines){.memory = memory};

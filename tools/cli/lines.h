@@ -1,11 +1,11 @@
-/* Text files of one item a line: lists, class names, expectations. */
+/* Text files with one item per line: lists, class names, expected classes. */
 #ifndef RVIT_CLI_LINES_H
 #define RVIT_CLI_LINES_H
 
 #include <stdint.h>
 
 struct lines {
-    char **text; /* [n_lines], without leading and trailing blanks; an empty last line is not counted */
+    char **text; /* [n_lines], without leading and trailing blanks; without an empty last line */
     int64_t n_lines;
     char *memory;
 };

@@ -45,7 +45,7 @@ static int read_npy(const char *path, const char *data, size_t size, struct mask
     return code;
 }
 
-/* Reads one list of patch numbers. where: "image 3, stage 0". */
+/* Reads one list of patch numbers. */
 static int read_stage(const char *path, const json_t *list, int64_t image, int32_t stage, struct mask *out)
 {
     uint8_t *keep = out->keep + (stage * out->n_images + image) * out->n_patches;
@@ -68,13 +68,13 @@ static int read_stage(const char *path, const json_t *list, int64_t image, int32
     return EXIT_OK;
 }
 
-/* The stages of an image: the value itself, or "kept" in an object that classify --json wrote. */
+/* The stages of an image: the value itself, or "kept" of an object from classify --json. */
 static const json_t *stages_of(const json_t *image)
 {
     return json_is_object(image) ? json_object_get(image, "kept") : image;
 }
 
-/* images: for each image a list with one list per stage. */
+/* images: a list per image of a list per stage. */
 static int read_images(const char *path, const json_t *images, struct mask *out)
 {
     out->n_images = (int64_t)json_array_size(images);

@@ -1,4 +1,4 @@
-/* raggedvit merge: what the shards of a classify printed, put together. */
+/* raggedvit merge: combines the output of the shards of a classify run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,15 +8,15 @@
 #include "shard_file.h"
 
 struct merge {
-    struct shard_file *parts; /* [n], by the indices of their shards */
+    struct shard_file *parts; /* [n], by shard index */
     int32_t n;
-    int64_t wanted; /* the next position; -1: unknown, after a sheet that could not be cut */
+    int64_t wanted; /* the next position; -1: unknown after a sheet that could not be cut */
     int64_t n_images;
     json_t *failed;
     bool lines;
 };
 
-/* Whether two parts are of one run: all that precedes the images is equal, but for the shard's index. */
+/* Checks that two parts are from the same run: everything before the images is equal except the shard index. */
 static int check_same(const struct shard_file *a, const struct shard_file *b)
 {
     const char *key;
@@ -39,7 +39,7 @@ static int check_same(const struct shard_file *a, const struct shard_file *b)
     return json_object_size(a->run) == json_object_size(b->run) ? EXIT_OK : check_same(b, a);
 }
 
-/* Opens the files and brings them in order. Each shard is there once. */
+/* Opens the files, sorts them by shard, and checks that each shard is there once. */
 static int open_all(struct merge *merge, char *const *paths, int n_paths)
 {
     int code = EXIT_OK;
@@ -155,7 +155,7 @@ static json_t *sum_of_tokens(const struct merge *merge)
     return json_pack("{s:I, s:o}", "all", all, "kept", kept);
 }
 
-/* A shard whose run ended early is not to be had in part. */
+/* Rejects shards whose run stopped early. */
 static int check_ends(const struct merge *merge)
 {
     for (int32_t i = 0; i < merge->n; i++) {
@@ -183,7 +183,7 @@ static json_t *summary(const struct merge *merge, int code)
 {
     const double seconds = longest(merge, "seconds");
     const json_int_t n_expected = sum_of(merge, "n_expected");
-    const json_t *first = merge->parts->summary; /* every shard sees the whole folders */
+    const json_t *first = merge->parts->summary; /* every shard lists the whole folders */
     json_t *left_out = json_incref(json_object_get(first, "left_out"));
     json_t *object = json_pack(
         "{s:O, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:i}", "failed", merge->failed, "n_images", (json_int_t)merge->n_images, "n_failed",
@@ -200,7 +200,7 @@ static json_t *summary(const struct merge *merge, int code)
     return object;
 }
 
-/* Of the parts, which are open: everything that is printed. */
+/* Prints the merged output of the open parts. */
 static int print_all(struct merge *merge)
 {
     json_t *run = json_copy(merge->parts->run);

@@ -20,7 +20,7 @@ static float next_normal(uint64_t *state)
     return sum;
 }
 
-/* out = coarse noise on a lattice of `step` pixels, interpolated bilinearly, plus a little fine noise. */
+/* out = bilinearly interpolated noise on a lattice of `step` pixels, plus a little fine noise. */
 static void fill_plane(uint64_t *state, int32_t width, int32_t height, int32_t step, float *lattice, float *out)
 {
     const int32_t n = width / step + 2, n_lines = height / step + 2;
@@ -29,8 +29,8 @@ static void fill_plane(uint64_t *state, int32_t width, int32_t height, int32_t s
     for (int32_t y = 0; y < height; y++)
         for (int32_t x = 0; x < width; x++) {
             const float v = (float)(y % step) / (float)step, u = (float)(x % step) / (float)step;
-            const float *cell = lattice + y / step * n + x / step;
-            const float upper = cell[0] + u * (cell[1] - cell[0]), lower = cell[n] + u * (cell[n + 1] - cell[n]);
+            const float *corner = lattice + y / step * n + x / step;
+            const float upper = corner[0] + u * (corner[1] - corner[0]), lower = corner[n] + u * (corner[n + 1] - corner[n]);
             out[y * width + x] = 1.3f * (upper + v * (lower - upper)) + 0.25f * next_normal(state);
         }
 }

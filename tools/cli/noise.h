@@ -1,12 +1,12 @@
-/* Pseudo-random images for a check that needs no files. */
+/* Pseudo-random images, for checks without files. */
 #ifndef RVIT_CLI_NOISE_H
 #define RVIT_CLI_NOISE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Image number `index` of a fixed series: smoothed normal noise, with patches that differ from one another. out f32 [channels, height,
-   width]. False when out of memory. */
+/* Writes image `index` of a fixed series: smoothed normal noise with distinct patches. out f32 [channels, height, width]. Returns false if
+   out of memory. */
 bool noise_image(int64_t index, int32_t channels, int32_t width, int32_t height, float *out);
 
 #endif

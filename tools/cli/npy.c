@@ -17,7 +17,7 @@ bool npy_is(const void *data, size_t size)
     return size >= MAGIC_SIZE && memcmp(data, magic, MAGIC_SIZE) == 0;
 }
 
-/* The text after 'key': in the header, which is a Python dict; NULL if there is none. */
+/* The text after 'key': in the header, which is a Python dict, or NULL. */
 static const char *find_value(const char *header, const char *key)
 {
     const char *at = strstr(header, key);

@@ -14,16 +14,16 @@
 #include "orientation.h"
 #include "plain_jpeg.h"
 
-/* Each thread holds room for an image, twice, and nvJPEG for its coefficients. */
+/* Each thread has two buffers for an image, and nvJPEG one for its coefficients. */
 #define MOST_PIXELS ((int64_t)50 * 1000 * 1000)
-#define MARK 16 /* bytes */
+#define MARK 16 /* size in bytes */
 
 struct nvjpeg {
     rvit_device *device;
     void *context;
     struct nvjpeg_library library;
-    struct nvjpeg_engine *engine; /* NULL: the GPU has none */
-    pthread_mutex_t lock;         /* of the counts */
+    struct nvjpeg_engine *engine; /* NULL if the GPU has none */
+    pthread_mutex_t lock;         /* protects the counts */
     struct nvjpeg_counts counts;
 };
 
@@ -33,14 +33,14 @@ struct nvjpeg_decoder {
     void *cu_stream;
     nvjpeg_state kernels;
     nvjpeg_stream parsed;
-    rvit_buffer *pixels, *readback; /* of one size, grown when needed */
+    rvit_buffer *pixels, *readback; /* of equal size, grown on demand */
 };
 
-/* How an image went. */
+/* The outcome of decoding an image. */
 struct outcome {
     enum nvjpeg_way way;
-    const char *failed; /* the call that did; NULL: none */
-    int status;         /* its */
+    const char *failed; /* the call that failed, or NULL */
+    int status;         /* status of that call */
 };
 
 static void create_engine(struct nvjpeg *self)
@@ -164,13 +164,13 @@ static struct outcome decode_by_kernels(struct nvjpeg_decoder *self, const unsig
     return out;
 }
 
-/* The last bytes of an image hold a mark before it is decoded: engines have been seen to pass over an image and to report success. */
+/* Some engines skip an image and report success. To detect that, the last bytes of the image hold a mark before decoding. */
 static const uint8_t mark[MARK] = {1, 254, 85, 170, 254, 1, 170, 85, 3, 252, 90, 165, 252, 3, 165, 90};
 
 struct tail {
     int64_t offset; /* in the image */
     int64_t size;   /* a multiple of 4, to at most 3 bytes beyond the image */
-    int64_t n_own;  /* bytes of these that are the image's */
+    int64_t n_own;  /* bytes of the tail that belong to the image */
 };
 
 static struct tail tail_of(int64_t size)
@@ -192,9 +192,9 @@ static bool is_overwritten(struct nvjpeg_decoder *self, rvit_view out, struct ta
     return rvit_stream_read(self->stream, out, found, tail.size) == RVIT_OK && memcmp(found, mark, (size_t)tail.n_own) != 0;
 }
 
-/* Decodes a file that plain_jpeg_read has taken to RGB lines without padding in device memory, and waits. Nothing enqueued may use this
-   memory still: engines write at once. The view's offset is a multiple of 4, and 3 bytes beyond the image are its too. By others: nvJPEG
-   cannot, and the contents are undefined. */
+/* Decodes a file that plain_jpeg_read accepts to unpadded RGB rows in device memory, and waits. No enqueued work may still use this memory,
+   because engines write immediately. The view's offset is a multiple of 4, and it has 3 bytes after the image. If nvJPEG cannot decode it
+   (NVJPEG_BY_OTHERS), the contents are undefined. */
 static struct outcome decode(struct nvjpeg_decoder *self, const void *data, const struct plain_jpeg *jpeg, rvit_view out)
 {
     const struct nvjpeg_library *library = &self->shared->library;
@@ -237,12 +237,12 @@ static bool grow(struct nvjpeg_decoder *self, int64_t size)
     rvit_buffer_destroy(self->pixels);
     rvit_buffer_destroy(self->readback);
     self->pixels = self->readback = NULL;
-    size += size / 4; /* images of a folder are about as large */
+    size += size / 4; /* images of a folder have similar sizes */
     return rvit_buffer_create(self->shared->device, size, RVIT_BUFFER_DEVICE, &self->pixels) == RVIT_OK &&
            rvit_buffer_create(self->shared->device, size, RVIT_BUFFER_READBACK, &self->readback) == RVIT_OK;
 }
 
-/* The pixels are in readback then. */
+/* Decodes into readback. */
 static struct outcome decode_to_host(struct nvjpeg_decoder *self, const void *data, const struct plain_jpeg *jpeg)
 {
     const int64_t size = 3 * (int64_t)jpeg->width * jpeg->height;

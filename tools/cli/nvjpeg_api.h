@@ -1,5 +1,5 @@
-/* The part of nvJPEG's interface that is used, in declarations of our own: the library is opened at run time, and its header need not be
-   installed. Enumerations are ints there. */
+/* Our own declarations of the part of nvJPEG that we use. The library is opened at run time, and its header need not be installed. Enums
+   are ints in its ABI. */
 #ifndef RVIT_CLI_NVJPEG_API_H
 #define RVIT_CLI_NVJPEG_API_H
 
@@ -13,7 +13,7 @@ enum nvjpeg_status {
     NVJPEG_JPEG_NOT_SUPPORTED = 4,
     NVJPEG_ALLOCATOR_FAILURE = 5,
     NVJPEG_EXECUTION_FAILED = 6,
-    NVJPEG_ARCH_MISMATCH = 7, /* also: the GPU has no engine for JPEG */
+    NVJPEG_ARCH_MISMATCH = 7, /* also: the GPU has no JPEG engine */
     NVJPEG_INTERNAL_ERROR = 8,
     NVJPEG_IMPLEMENTATION_NOT_SUPPORTED = 9,
     NVJPEG_INCOMPLETE_BITSTREAM = 10
@@ -23,23 +23,23 @@ enum nvjpeg_backend { NVJPEG_DEFAULT = 0, NVJPEG_HARDWARE = 3 };
 
 enum nvjpeg_property { NVJPEG_MAJOR = 0, NVJPEG_MINOR = 1 };
 
-enum { NVJPEG_RGB_INTERLEAVED = 5 }; /* an output format: in channel[0] */
+enum { NVJPEG_RGB_INTERLEAVED = 5 }; /* output format, in channel[0] */
 
 enum nvjpeg_flags {
-    NVJPEG_STRICT = 1 << 2,      /* refuses what the standard does not allow */
-    NVJPEG_INTERPOLATES = 1 << 5 /* chroma between its samples, as libjpeg does; from 12.1 on */
+    NVJPEG_STRICT = 1 << 2,      /* rejects nonconforming files */
+    NVJPEG_INTERPOLATES = 1 << 5 /* interpolates chroma like libjpeg; since 12.1 */
 };
 
 typedef struct nvjpeg_handle_object *nvjpeg_handle;
-typedef struct nvjpeg_state_object *nvjpeg_state;   /* of one thread at a time */
-typedef struct nvjpeg_stream_object *nvjpeg_stream; /* a parsed file; of one thread at a time */
+typedef struct nvjpeg_state_object *nvjpeg_state;   /* used by one thread at a time */
+typedef struct nvjpeg_stream_object *nvjpeg_stream; /* a parsed file; used by one thread at a time */
 
 struct nvjpeg_image {
     unsigned char *channel[4]; /* on the device */
     size_t pitch[4];           /* bytes between lines */
 };
 
-/* X(name, parameters); all return a status. The last argument of the decoding functions is a CUstream. nvjpegDecodeBatchedSupported gives
+/* X(name, parameters). All return a status. The last argument of the decoding functions is a CUstream. nvjpegDecodeBatchedSupported outputs
    0 for yes. */
 #define NVJPEG_FUNCTIONS(X)                                                                                                       \
     X(nvjpegGetProperty, (int property, int *out_value))                                                                          \

@@ -20,12 +20,12 @@ struct nvjpeg_engine {
     nvjpeg_state state;
     rvit_stream *stream;
     void *cu_stream;
-    int n_initialised;    /* images that the state is set up for; 0: none */
-    pthread_mutex_t lock; /* of what follows */
+    int n_initialised;    /* batch size that the state is initialised for; 0: none */
+    pthread_mutex_t lock; /* protects the fields below */
     pthread_cond_t changed;
     struct request *waiting[MOST_TOGETHER];
     int n_waiting;
-    bool works; /* a thread decodes what waited, for all */
+    bool works; /* a thread is decoding the waiting requests */
 };
 
 struct nvjpeg_engine *nvjpeg_engine_create(const struct nvjpeg_library *library, rvit_device *device)
@@ -82,11 +82,11 @@ static int decode(struct nvjpeg_engine *self, struct request *const *requests, i
     const bool waited = rvit_stream_synchronize(self->stream) == RVIT_OK;
     if (status == NVJPEG_SUCCESS && !waited)
         status = NVJPEG_EXECUTION_FAILED;
-    self->n_initialised = status == NVJPEG_SUCCESS ? n : 0; /* a failed batch must be set up anew */
+    self->n_initialised = status == NVJPEG_SUCCESS ? n : 0; /* reinitialise after a failed batch */
     return status;
 }
 
-/* The lock is held, but not while the engines work. */
+/* Called with the lock held; releases it while the engines work. */
 static void decode_waiting(struct nvjpeg_engine *self)
 {
     struct request *requests[MOST_TOGETHER];

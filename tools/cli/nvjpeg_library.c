@@ -5,12 +5,12 @@
 #include <string.h>
 
 #define TOOLKIT "/usr/local/cuda/lib64/"
-/* Before 12.1 it takes the nearest sample of the chroma, which moves colours at edges far. */
+/* Before 12.1 it does not interpolate chroma, which changes colours at edges strongly. */
 #define LEAST_MAJOR 12
 #define LEAST_MINOR 1
 
-static const char *const places[] = {"libnvjpeg.so.13", "libnvjpeg.so.12", TOOLKIT "libnvjpeg.so.13", TOOLKIT "libnvjpeg.so.12"};
-enum { N_PLACES = sizeof places / sizeof places[0] };
+static const char *const paths[] = {"libnvjpeg.so.13", "libnvjpeg.so.12", TOOLKIT "libnvjpeg.so.13", TOOLKIT "libnvjpeg.so.12"};
+enum { N_PATHS = sizeof paths / sizeof paths[0] };
 
 #define NAME_OF(name, parameters) #name,
 static const char *const names[] = {NVJPEG_FUNCTIONS(NAME_OF)};
@@ -46,7 +46,7 @@ const char *nvjpeg_status_text(int status)
     }
 }
 
-/* The driver is loaded already: the context is of it. */
+/* The driver is already loaded, since the context exists. */
 static bool open_driver(struct nvjpeg_library *out, char *reason, size_t size)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -60,13 +60,13 @@ static bool open_driver(struct nvjpeg_library *out, char *reason, size_t size)
     return true;
 }
 
-static bool take_functions(void *library, const char *place, struct nvjpeg_functions *out, char *reason, size_t size)
+static bool take_functions(void *library, const char *path, struct nvjpeg_functions *out, char *reason, size_t size)
 {
     void *functions[N_FUNCTIONS];
     for (int i = 0; i < N_FUNCTIONS; i++) {
         functions[i] = dlsym(library, names[i]);
         if (!functions[i]) {
-            snprintf(reason, size, "%s has no %s: CUDA %d.%d or later has it", place, names[i], LEAST_MAJOR, LEAST_MINOR);
+            snprintf(reason, size, "%s has no %s: CUDA %d.%d or later has it", path, names[i], LEAST_MAJOR, LEAST_MINOR);
             return false;
         }
     }
@@ -95,10 +95,10 @@ static bool create_handles(struct nvjpeg_library *self, char *reason, size_t siz
     return true;
 }
 
-static bool use(void *library, const char *place, void *cu_context, struct nvjpeg_library *out, char *reason, size_t size)
+static bool use(void *library, const char *path, void *cu_context, struct nvjpeg_library *out, char *reason, size_t size)
 {
-    snprintf(out->name, sizeof out->name, "%s", place);
-    if (!take_functions(library, place, &out->call, reason, size))
+    snprintf(out->name, sizeof out->name, "%s", path);
+    if (!take_functions(library, path, &out->call, reason, size))
         return false;
     if (out->push_context(cu_context) != 0) {
         snprintf(reason, size, "the context of the device cannot be made current");
@@ -115,16 +115,16 @@ bool nvjpeg_library_open(void *cu_context, struct nvjpeg_library *out, char *rea
     *out = (struct nvjpeg_library){.name = ""};
     if (!open_driver(out, reason, size))
         return false;
-    for (int i = 0; i < N_PLACES; i++) {
+    for (int i = 0; i < N_PATHS; i++) {
         char why[256] = "";
-        void *library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
-        if (library && use(library, places[i], cu_context, out, why, sizeof why))
+        void *library = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL);
+        if (library && use(library, paths[i], cu_context, out, why, sizeof why))
             return true;
         const char *error = library ? NULL : dlerror();
         if (error && !strstr(error, "No such file"))
             snprintf(why, sizeof why, "%s", error);
         if (why[0] && !found)
-            snprintf(reason, size, "%s", why); /* of the first that is there */
+            snprintf(reason, size, "%s", why); /* reason of the first library found */
         found |= why[0] != 0;
     }
     if (!found)

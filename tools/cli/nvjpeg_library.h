@@ -1,4 +1,4 @@
-/* Opening nvJPEG, of the CUDA toolkit, at run time. */
+/* Opens nvJPEG of the CUDA toolkit at run time. */
 #ifndef RVIT_CLI_NVJPEG_LIBRARY_H
 #define RVIT_CLI_NVJPEG_LIBRARY_H
 
@@ -8,16 +8,16 @@
 
 struct nvjpeg_library {
     struct nvjpeg_functions call;
-    char name[64];                /* the file's, as it was opened */
-    nvjpeg_handle cuda, hardware; /* decoders of kernels, and of engines for JPEG; NULL: the GPU has none */
+    char name[64];                /* the opened file */
+    nvjpeg_handle cuda, hardware; /* handles for kernels and for JPEG engines; hardware is NULL if the GPU has none */
     int (*push_context)(void *);  /* cuCtxPushCurrent */
     int (*pop_context)(void **);  /* cuCtxPopCurrent */
 };
 
-/* Opens the first library that works on the context. reason [size]: on failure a sentence without a full stop: what was looked for, or what
-   is wrong with what was found. */
+/* Opens the first library that works with the context. On failure, reason [size] says what was not found or is wrong, without a full stop.
+ */
 bool nvjpeg_library_open(void *cu_context, struct nvjpeg_library *out, char *reason, size_t size);
-/* Ends the handles. The library stays open: it and CUDA keep state to the end of the process. */
+/* Destroys the handles. The library stays open, because it and CUDA keep state until the process ends. */
 void nvjpeg_library_close(struct nvjpeg_library *self, void *cu_context);
 
 /* "out of memory" */

@@ -11,7 +11,7 @@ struct tiff {
     bool is_big; /* the byte order */
 };
 
-/* A number of n bytes; the caller has checked that they are there. */
+/* An n-byte number; the caller has checked the bounds. */
 static uint64_t number(const struct tiff *tiff, size_t at, int n)
 {
     uint64_t value = 0;
@@ -22,10 +22,10 @@ static uint64_t number(const struct tiff *tiff, size_t at, int n)
 
 enum type { BYTE = 1, ASCII = 2, RATIONAL = 5, UNDEFINED = 7, SIGNED_RATIONAL = 10, FLOAT = 11, DOUBLE = 12, N_TYPES = 17 };
 
-/* Bytes of a value of each type of TIFF; 0: no type. */
+/* Size of a value of each TIFF type; 0: invalid type. */
 static const uint8_t type_sizes[N_TYPES] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8};
 
-/* Of the first value of a tag. Signed integers are read like the others: negative ones are no orientation either way. */
+/* Reads the first value of a tag. Signed integers need no special case, because negative values are not orientations. */
 static int orientation_at(const struct tiff *tiff, uint32_t type, size_t at)
 {
     const uint64_t bits = number(tiff, at, type == RATIONAL || type == SIGNED_RATIONAL ? 4 : type_sizes[type]);
@@ -34,7 +34,7 @@ static int orientation_at(const struct tiff *tiff, uint32_t type, size_t at)
     switch (type) {
     case BYTE:
     case ASCII:
-    case UNDEFINED: /* bytes and text are no numbers to Pillow */
+    case UNDEFINED: /* Pillow does not treat bytes and text as numbers */
         return UPRIGHT;
     case RATIONAL:
         value /= (double)number(tiff, at + 4, 4);
@@ -58,11 +58,11 @@ static int orientation_at(const struct tiff *tiff, uint32_t type, size_t at)
     return UPRIGHT;
 }
 
-/* The tag in the first directory, which is the whole image's; the second is the thumbnail's. */
+/* Reads the tag in the first directory, which describes the image; the second describes the thumbnail. */
 static int orientation_of_directory(const struct tiff *tiff)
 {
     enum { ENTRY = 12 };
-    uint8_t seen[(UINT16_MAX + 1) / 8] = {0}; /* tags: the first of a name counts */
+    uint8_t seen[(UINT16_MAX + 1) / 8] = {0}; /* the first of several equal tags counts */
     uint64_t total = 0;
     const uint64_t directory = number(tiff, 4, 4);
     if (directory > tiff->size - 2)
@@ -81,7 +81,7 @@ static int orientation_of_directory(const struct tiff *tiff)
                 continue;
             at = number(tiff, at, 4);
             if (at > tiff->size || size > tiff->size - at)
-                return MISSING; /* nothing behind a tag that is cut off is read */
+                return MISSING; /* a truncated tag ends the directory */
         }
         if (size == 0)
             continue;
@@ -95,7 +95,7 @@ static int orientation_of_directory(const struct tiff *tiff)
 static int orientation_of_exif(const uint8_t *data, size_t size)
 {
     enum { HEADER = 8, PREFIX = 6 };
-    /* The last three are wrong, and are read. */
+    /* The last three are invalid but accepted. */
     static const char headers[5][4] = {{'I', 'I', 42, 0}, {'M', 'M', 0, 42}, {'I', 'I', 0, 42}, {'M', 'M', 42, 0}, {'M', 'M', 0, 43}};
     for (int i = 0; i < 2 && size >= PREFIX && memcmp(data, "Exif\0", PREFIX) == 0; i++) {
         data += PREFIX;
@@ -109,7 +109,7 @@ static int orientation_of_exif(const uint8_t *data, size_t size)
     return UPRIGHT; /* damaged */
 }
 
-/* As an attribute or as an element; the first. */
+/* Finds the first attribute or element with the name. */
 static int orientation_of_xmp(const uint8_t *data, size_t size)
 {
     static const char name[] = {'t', 'i', 'f', 'f', ':', 'O', 'r', 'i', 'e', 'n', 't', 'a', 't', 'i', 'o', 'n'};
@@ -138,7 +138,7 @@ bool orientation_swaps(int orientation)
 
 bool orientation_apply(int orientation, struct image *image, struct image_error *error)
 {
-    /* Where the upright image's next pixel of a line, and its next line, lie in the one that is there. */
+    /* Steps in the source image to the next pixel of a row, and to the next row, of the upright image. */
     const int64_t width = image->width, height = image->height;
     const bool swaps = orientation_swaps(orientation);
     const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;

@@ -1,4 +1,4 @@
-/* Where files keep EXIF and XMP. */
+/* Finds EXIF and XMP in JPEG and PNG files. */
 #include "orientation.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include <zlib.h>
 
-/* Limits of Pillow for texts in a PNG: of one, and of all that were unpacked; a short one counts for more than it has. */
+/* Pillow's limits for PNG texts: of one text and of all unpacked texts. LEAST_TEXT is added for each text. */
 #define MOST_TEXT ((size_t)1 << 20)
 #define MOST_TEXTS ((size_t)64 << 20)
 #define LEAST_TEXT ((size_t)1 << 10)
@@ -14,12 +14,12 @@
 struct part {
     const uint8_t *data;
     size_t size;
-    uint8_t *own; /* data, where it had to be made */
-    size_t room;  /* of own, where more may follow */
+    uint8_t *own; /* allocated data, or NULL */
+    size_t room;  /* capacity of own */
 };
 
 struct metadata {
-    struct part exif, xmp, profile; /* profile: EXIF as hexadecimal text */
+    struct part exif, xmp, profile; /* profile: EXIF in hexadecimal */
     size_t unpacked;
     bool out_of_memory;
 };
@@ -42,7 +42,7 @@ static int judge(struct metadata *self)
 
 /* JPEG */
 
-/* Of a JPEG's EXIF segments those behind the first go on where it ends. */
+/* Appends a further EXIF segment of a JPEG to the first. */
 static void append(struct metadata *self, const uint8_t *data, size_t size)
 {
     struct part *exif = &self->exif;
@@ -80,7 +80,7 @@ int orientation_of_jpeg(const uint8_t *data, size_t size)
     struct metadata self = {0};
     for (size_t at = 2; at + 4 <= size && !self.out_of_memory;) {
         const uint8_t marker = data[at + 1];
-        if (data[at] != 0xff || marker == 0xff || marker == 0) { /* stray bytes, which libjpeg passes over too */
+        if (data[at] != 0xff || marker == 0xff || marker == 0) { /* stray bytes, which libjpeg also skips */
             at++;
             continue;
         }
@@ -106,7 +106,7 @@ static uint32_t big_32(const uint8_t *data)
     return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
 }
 
-/* Unpacks a compressed text. False: it is damaged or too long, or memory is short. */
+/* Unpacks a compressed text. Returns false if it is damaged or too long, or if out of memory. */
 static bool unpack(struct metadata *self, const uint8_t *data, size_t size, struct part *out)
 {
     if (self->unpacked >= MOST_TEXTS)
@@ -130,7 +130,7 @@ static bool unpack(struct metadata *self, const uint8_t *data, size_t size, stru
     return false;
 }
 
-/* What follows n texts that end with a zero; NULL: there is less. */
+/* The data after n zero-terminated texts, or NULL if there are fewer. */
 static const uint8_t *behind(const uint8_t *data, const uint8_t *end, int n)
 {
     for (; n > 0 && data; n--) {
@@ -140,8 +140,7 @@ static const uint8_t *behind(const uint8_t *data, const uint8_t *end, int n)
     return data;
 }
 
-/* tEXt: a key, its text. zTXt: a key, a byte for the method, its text. iTXt: a key, bytes for whether it is compressed and how, a language,
-   the key in it, the text. */
+/* tEXt: key, text. zTXt: key, compression method, text. iTXt: key, compression flag and method, language, translated key, text. */
 static void read_text(struct metadata *self, const char *chunk, const uint8_t *data, size_t size)
 {
     static const char exif[] = "exif", xmp[] = "XML:com.adobe.xmp", profile[] = "Raw profile type exif";
@@ -156,7 +155,7 @@ static void read_text(struct metadata *self, const char *chunk, const uint8_t *d
                                                     : NULL;
     if (!part)
         return;
-    if (part == &self->exif && !is_plain) { /* Pillow cannot read it there, and leaves the image as it is */
+    if (part == &self->exif && !is_plain) { /* Pillow cannot read EXIF there and does not turn the image */
         set(part, (const uint8_t *)exif, sizeof exif, NULL);
         return;
     }
@@ -182,7 +181,7 @@ static int digit(uint8_t c)
     return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
 }
 
-/* The profile's bytes become the EXIF data: pairs of digits behind three lines of title. */
+/* Decodes the profile, pairs of hexadecimal digits after three title lines, to EXIF data. */
 static void read_profile(struct metadata *self)
 {
     if (self->profile.size == 0)
@@ -206,7 +205,7 @@ static void read_profile(struct metadata *self)
             continue;
         }
         const int high = digit(*at), low = end - at > 1 ? digit(at[1]) : -1;
-        if (high < 0 || low < 0) { /* damaged: the image stays as it is, whatever XMP says */
+        if (high < 0 || low < 0) { /* damaged: the image is not turned, even if XMP has an orientation */
             bytes[0] = 0;
             n = 1;
             break;
@@ -219,7 +218,7 @@ static void read_profile(struct metadata *self)
 
 int orientation_of_png(const uint8_t *data, size_t size)
 {
-    enum { MAGIC = 8, AROUND = 12 }; /* AROUND: a chunk's length, name and checksum */
+    enum { MAGIC = 8, AROUND = 12 }; /* AROUND: length, name and checksum of a chunk */
     struct metadata self = {0};
     bool is_animated = false, has_pixels = false, has_exif = false;
     for (size_t at = MAGIC; size - at >= AROUND && !self.out_of_memory;) {
@@ -231,9 +230,9 @@ int orientation_of_png(const uint8_t *data, size_t size)
         is_animated |= memcmp(chunk, "acTL", 4) == 0;
         has_pixels |= memcmp(chunk, "IDAT", 4) == 0;
         if (is_animated && has_pixels && memcmp(chunk, "fcTL", 4) == 0)
-            break; /* what follows is of the second image */
+            break; /* the following chunks belong to the second image */
         if (memcmp(chunk, "eXIf", 4) == 0) {
-            /* Of a file's own "Exif" one is passed over: a second makes it damaged. */
+            /* One "Exif" prefix in the file is skipped; a second one counts as damage. */
             const bool is_damaged = length >= 12 && memcmp(body, "Exif\0\0Exif\0", 12) == 0;
             set(&self.exif, body, is_damaged ? 1 : length, NULL);
             has_exif = true;

@@ -10,10 +10,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* More than a command has open at once. */
+/* More than a command opens at the same time. */
 enum { MOST_OPEN = 8 };
 
-/* Whoever takes a name out removes the file or has renamed it: this may be a signal's handler in any thread. */
+/* Names of temporary files. Taking a name out, also in a signal handler of any thread, means removing the file or having renamed it. */
 static _Atomic(char *) temporaries[MOST_OPEN];
 
 static void on_signal(int number)
@@ -23,7 +23,7 @@ static void on_signal(int number)
         if (name)
             (void)unlink(name);
     }
-    (void)raise(number); /* ends the process once this returns: SA_RESETHAND */
+    (void)raise(number); /* ends the process when the handler returns, because of SA_RESETHAND */
 }
 
 static void watch_signals(void)
@@ -36,11 +36,10 @@ static void watch_signals(void)
     done = true;
     (void)sigemptyset(&now.sa_mask);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (sigaction(numbers[i], NULL, &old) == 0 &&
-            old.sa_handler == SIG_DFL) /* nohup ignores SIGHUP, a caller's handler is the caller's */
+        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) /* keeps the SIG_IGN of nohup and handlers of the caller */
             (void)sigaction(numbers[i], &now, NULL);
     if (sigaction(SIGXFSZ, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
-        (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE then fails with a reason */
+        (void)signal(SIGXFSZ, SIG_IGN); /* so that a write beyond RLIMIT_FSIZE fails with a reason */
 }
 
 static bool fail(struct output_file *self, const char *reason)
@@ -57,7 +56,7 @@ static bool fail_errno(struct output_file *self)
     return false;
 }
 
-/* What stands at the path. */
+/* Checks what is at the path. */
 static bool check_older(struct output_file *self)
 {
     self->older.st_mode = 0;
@@ -74,7 +73,7 @@ static bool check_older(struct output_file *self)
                                      : "is a device or a socket, which is not written to: name a regular file");
 }
 
-/* "FOLDER/.raggedvit-0123456789abcdef": short, as the folder may not take a longer name than the file's. */
+/* "FOLDER/.raggedvit-0123456789abcdef". Short, because file systems limit the length of names. */
 static char *temporary_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -84,13 +83,13 @@ static char *temporary_name(const char *path)
     if (!name)
         return NULL;
     if (getrandom(&random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
-        random = (uint64_t)getpid() << 32 | (uint64_t)(uintptr_t)name >> 4; /* O_EXCL makes up for it */
+        random = (uint64_t)getpid() << 32 | (uint64_t)(uintptr_t)name >> 4; /* not unique, but O_EXCL detects that */
     memcpy(name, path, folder);
     snprintf(name + folder, 32, ".raggedvit-%016llx", (unsigned long long)random);
     return name;
 }
 
-/* Before the file is made, so that a signal in between finds the name. */
+/* Registers the name before the file is created, so that a signal handler finds it. */
 static char *take_slot(struct output_file *self)
 {
     char *name = temporary_name(self->path);
@@ -116,7 +115,7 @@ static void give_slot(struct output_file *self, bool remove)
 
 static bool create(struct output_file *self)
 {
-    /* Nobody may read what nobody could read before. O_EXCL follows no link. */
+    /* Must not make a private file readable. O_EXCL does not follow links. */
     const mode_t mode = self->older.st_mode != 0 ? S_IRUSR | S_IWUSR : 0666;
     const char *name = take_slot(self);
     const int descriptor = name ? open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode) : -1;
@@ -166,13 +165,13 @@ bool output_file_finish(struct output_file *self)
     const int descriptor = fileno(self->file);
     bool good = fflush(self->file) == 0;
     if (good && self->older.st_mode != 0) {
-        /* Who may not give the file away becomes its owner. Another group than before gets no rights. */
+        /* If the owner cannot be restored, the user owns the file. If the group cannot, it gets no access. */
         const bool same_group = fchown(descriptor, (uid_t)-1, self->older.st_gid) == 0;
         const bool same_owner = fchown(descriptor, self->older.st_uid, (gid_t)-1) == 0;
         (void)same_owner;
         good = fchmod(descriptor, self->older.st_mode & (same_group ? 0777 : 0707)) == 0;
     }
-    good = good && fsync(descriptor) == 0; /* network file systems say only then that there is no space left */
+    good = good && fsync(descriptor) == 0; /* network file systems report a full disk only here */
     if (!good)
         (void)fail_errno(self);
     if (fclose(self->file) != 0)

@@ -1,5 +1,5 @@
-/* Files that a command writes. They lie under a temporary name in their folder until they are whole, and take the place of an older file
-   then, whose mode they keep. Whatever ends the command before, signals included but SIGKILL, leaves nothing. */
+/* Writes files atomically: under a temporary name in the same folder until they are complete; then they replace an older file and keep its
+   mode. If the command ends early, also by a signal other than SIGKILL, no file is left. */
 #ifndef RVIT_CLI_OUTPUT_FILE_H
 #define RVIT_CLI_OUTPUT_FILE_H
 
@@ -9,24 +9,24 @@
 #include <sys/stat.h>
 
 struct output_file {
-    const char *path; /* borrowed */
+    const char *path; /* not owned */
     FILE *file;
-    int slot;          /* of the temporary name; 0: there is none */
-    struct stat older; /* st_mode 0: there is none */
-    char reason[192];  /* of the first failure: a sentence without a full stop and without the file's name; else empty */
+    int slot;          /* of the temporary name; 0: none */
+    struct stat older; /* the replaced file; st_mode 0: none */
+    char reason[192];  /* of the first failure, without a full stop and the file's name; else empty */
 };
 
-/* Refuses what stands there and is no regular file: a folder, a device, a pipe, a symbolic link. Each function returns false after a
-   failure, which the ones after it repeat; `reason` says why. */
+/* Rejects an existing folder, device, pipe or symbolic link. After a failure, this and all later functions return false, and `reason` says
+   why. */
 bool output_file_open(const char *path, struct output_file *out);
 bool output_file_write(struct output_file *self, const void *data, size_t size);
-/* What is written next replaces the beginning. */
+/* The next write starts at the beginning. */
 bool output_file_rewind(struct output_file *self);
-/* Writes all to the disk, still under the temporary name. */
+/* Writes everything to disk, still under the temporary name. */
 bool output_file_finish(struct output_file *self);
-/* The same, and gives the file its name. */
+/* Finishes the file and renames it. */
 bool output_file_commit(struct output_file *self);
-/* Removes what is not committed. This and commit do nothing to a struct of zeros. */
+/* Removes the file if it is not committed. This and commit do nothing for a zeroed struct. */
 void output_file_close(struct output_file *self);
 
 #endif

@@ -6,22 +6,22 @@
 
 #include "image_png.h"
 
-#define LEAST_SIZE 768 /* approximate pixels of the longer edge */
+#define LEAST_SIZE 768 /* approximate length of the longer edge, in pixels */
 #define MOST_SIZE 1600
-#define LINES_PER_EDGE 800 /* pixels of the longer edge for a pixel of a line's width */
-#define LEAST_GRID 6       /* pixels of a patch below which there are no lines between patches of one kind */
+#define LINES_PER_EDGE 800 /* pixels of the longer edge per pixel of line width */
+#define LEAST_GRID 6       /* patch size below which there are no lines between patches of the same kind */
 
-enum { UNSEEN = -1, KEPT = 0 }; /* and the stages */
+enum { UNSEEN = -1, KEPT = 0 }; /* and stages from 1 */
 
-static const float veil[3] = {22, 26, 36}; /* colour that dropped patches fade to */
+static const float veil[3] = {22, 26, 36}; /* colour towards which dropped patches fade */
 
-/* How late a patch was dropped: 0 for the first stage, towards 1 for the last of many. */
+/* How late a patch was dropped: 0 for the first stage, approaching 1 for the last of many. */
 static float lateness(int32_t stage, int32_t n_stages)
 {
     return (float)(stage - 1) / (float)n_stages;
 }
 
-/* light: of what is left of the brightness, colour: of the colours. */
+/* light, colour: remaining fraction of the brightness and of the saturation. */
 static void fade(uint8_t *pixel, float light, float colour)
 {
     const float grey = 0.299f * pixel[0] + 0.587f * pixel[1] + 0.114f * pixel[2];
@@ -45,8 +45,8 @@ static void blend(uint8_t *pixel, float colour, float amount)
         pixel[c] = (uint8_t)((1 - amount) * pixel[c] + amount * colour + 0.5f);
 }
 
-/* The patch column, or row, that each pixel of an edge shows; UNSEEN: none. full: the edge as the model's recipe resizes it; start: where
-   the view begins in it. */
+/* The patch column or row of each pixel along an edge, or UNSEEN. full: length of the edge after the model's resize; start: offset of the
+   model's view in it. */
 static int32_t *make_axis(int32_t n_pixels, int64_t full, int64_t start, int32_t patch_size, int32_t n_patches)
 {
     int32_t *out = calloc((size_t)n_pixels, sizeof *out);
@@ -61,8 +61,8 @@ static int32_t *make_axis(int32_t n_pixels, int64_t full, int64_t start, int32_t
 struct canvas {
     const struct overlay *overlay;
     struct image image;
-    int32_t *columns, *rows; /* of its pixels */
-    int32_t line;            /* width */
+    int32_t *columns, *rows; /* of each pixel */
+    int32_t line;            /* line width */
     bool has_grid;
 };
 
@@ -72,7 +72,7 @@ static int32_t kind_of(const struct canvas *self, int32_t x, int32_t y)
     return row == UNSEEN || column == UNSEEN ? UNSEEN : self->overlay->dropped_at[row * self->overlay->columns + column];
 }
 
-/* Each patch draws its upper and left border: bright between what is kept and what is not, else a faint line. */
+/* Draws the upper and left border of each patch: bright between kept and other patches, else faint. */
 static void draw_border(const struct canvas *self, int32_t x, int32_t y, int32_t kind, uint8_t *pixel)
 {
     const bool above = y >= self->line && self->rows[y] != self->rows[y - self->line];

@@ -28,7 +28,7 @@ struct reader {
     struct plain_jpeg *out;
     bool has_frame, is_jfif, is_adobe, restarts;
     int n_scans;
-    uint8_t ids[3]; /* of the components */
+    uint8_t ids[3]; /* ids of the components */
 };
 
 static int32_t number(const uint8_t *bytes)
@@ -36,7 +36,7 @@ static int32_t number(const uint8_t *bytes)
     return bytes[0] << 8 | bytes[1];
 }
 
-/* Luma in one or two samples for one of each chroma, both ways. */
+/* One or two luma samples per chroma sample, horizontally and vertically. */
 static bool is_usual_sampling(const uint8_t *components)
 {
     const int luma = components[1];
@@ -62,7 +62,7 @@ static bool read_frame(struct reader *self, const uint8_t *segment, size_t lengt
     return self->out->is_grey || is_usual_sampling(components);
 }
 
-/* Files may hold RGB too. JFIF and Adobe's marker tell, else the names of the components. */
+/* Files may also hold RGB. The JFIF or Adobe marker shows it, else the component ids. */
 static bool is_ycbcr(const struct reader *self)
 {
     const bool counted = self->ids[1] == self->ids[0] + 1 && self->ids[2] == self->ids[0] + 2 && self->ids[0] <= 1;
@@ -94,20 +94,20 @@ static bool read_segment(struct reader *self, int marker, const uint8_t *segment
     }
 }
 
-/* Where the marker after a scan's compressed data lies; the file's size: nowhere, or a restart marker is out of order. */
+/* The offset of the marker after a scan's compressed data, or the file's size if there is none or a restart marker is out of order. */
 static size_t end_of_scan(const struct reader *self, size_t at)
 {
     int restart = RST0;
     for (const uint8_t *found; at < self->size && (found = memchr(self->data + at, 0xff, self->size - at));) {
-        const size_t place = (size_t)(found - self->data);
-        at = place + 1;
+        const size_t position = (size_t)(found - self->data);
+        at = position + 1;
         if (at == self->size)
             break;
         const int next = self->data[at];
         if (next == 0xff)
             continue;
         if (next != 0 && (next < RST0 || next > RST7))
-            return place;
+            return position;
         if (next != 0 && (!self->restarts || next != restart))
             break;
         if (next != 0)

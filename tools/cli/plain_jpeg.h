@@ -1,4 +1,4 @@
-/* JPEG files that every decoder reads alike, told by their markers alone. */
+/* Recognises, by the markers only, JPEG files that every decoder decodes equally. */
 #ifndef RVIT_CLI_PLAIN_JPEG_H
 #define RVIT_CLI_PLAIN_JPEG_H
 
@@ -7,13 +7,13 @@
 #include <stdint.h>
 
 struct plain_jpeg {
-    int32_t width, height; /* of the pixels as they lie in the file */
-    bool is_grey;          /* else three colours */
-    size_t size;           /* bytes up to and with the end marker; cameras let other images follow */
+    int32_t width, height; /* not turned upright */
+    bool is_grey;          /* else three components */
+    size_t size;           /* bytes including the end marker; cameras append other images */
 };
 
-/* Whether the file is whole, of 8-bit samples, Huffman coded, baseline or progressive, grey or YCbCr in a usual subsampling, its restart
-   markers in order, with no more scans than encoders write. Its compressed data is not read. */
+/* Whether the file is complete, with 8-bit samples, Huffman coding, baseline or progressive, grey or YCbCr with common subsampling, ordered
+   restart markers, and no more scans than encoders write. Does not read the compressed data. */
 bool plain_jpeg_read(const uint8_t *data, size_t size, struct plain_jpeg *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* raggedvit policies. */
+/* raggedvit policies: lists the pruning policies. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,12 +9,12 @@
 struct listed {
     rvit_prune_info info;
     char options[160];
-    int width; /* of the options on the first line */
+    int width; /* of the options in the first line */
 };
 
-enum { OPTIONS_WIDTH = 36 }; /* options past it go to a second line */
+enum { OPTIONS_WIDTH = 36 }; /* wider options go to a second line */
 
-/* "3,6,9", "3" or, to the last block of the model, "3..last"; "last-1" for the last but one. */
+/* "3,6,9", "3", "3..last" up to the last block, or "last-1" for the block before the last. */
 static void describe_blocks(const rvit_prune_info *info, char *out, size_t out_size)
 {
     out[0] = 0;
@@ -28,7 +28,7 @@ static void describe_blocks(const rvit_prune_info *info, char *out, size_t out_s
     }
 }
 
-/* The option with its default, as on a command line; in capitals if it has no default. */
+/* The option with its default as on a command line, or its argument in capitals without a default. */
 static void describe_option(const rvit_prune_info *info, const struct prune_parameter *parameter, char *out, size_t out_size)
 {
     char blocks[64];

@@ -27,7 +27,7 @@ static int64_t offset_of(enum preprocess_like like, int64_t full, int64_t crop)
     return half + (like == PREPROCESS_TIMM && is_odd && half % 2 ? 1 : 0);
 }
 
-/* Both edges divided by the same number. longest: the image fits into the size, else it covers it. */
+/* Scales both edges by the same ratio. longest: the image fits into the size, else it covers it. */
 static void keep_ratio(const struct preprocess *recipe, int32_t width, int32_t height, bool longest, struct preprocess_geometry *out)
 {
     const double down = (double)height / recipe->resize_height, across = (double)width / recipe->resize_width;
@@ -69,9 +69,9 @@ static int32_t clamp(int64_t value, int32_t most)
     return (int32_t)(value < 0 ? 0 : value > most ? most : value);
 }
 
-/* Draws the resized image into out, from where it begins to where it ends. */
-static bool place(struct image_view source, const struct preprocess *recipe, struct preprocess_geometry plan, const struct image *out,
-                  struct image_error *error)
+/* Draws the resized image at its position in out. */
+static bool draw(struct image_view source, const struct preprocess *recipe, struct preprocess_geometry plan, const struct image *out,
+                 struct image_error *error)
 {
     const int32_t x0 = clamp(-plan.left, out->width), x1 = clamp(plan.width - plan.left, out->width);
     const int32_t y0 = clamp(-plan.top, out->height), y1 = clamp(plan.height - plan.top, out->height);
@@ -97,13 +97,13 @@ static bool make_view(struct image_view source, const struct preprocess *recipe,
 {
     if (!image_create(recipe->width, recipe->height, out, error))
         return false;
-    if (place(source, recipe, plan, out, error))
+    if (draw(source, recipe, plan, out, error))
         return true;
     image_free(out);
     return false;
 }
 
-/* Without 8-bit values in between. */
+/* Prepares in float32, without intermediate 8-bit values. */
 static bool prepare_float(struct image_view source, const struct preprocess *recipe, float *out, struct image_error *error)
 {
     const size_t n_pixels = (size_t)recipe->width * (size_t)recipe->height;
@@ -148,7 +148,7 @@ bool preprocess_planned(struct image_view source, const struct preprocess *recip
     return true;
 }
 
-/* transformers scales and normalises in one step, except where there is nothing to normalise. */
+/* transformers scales and normalises in one step, unless there is nothing to normalise. */
 static float normalized(const struct preprocess *recipe, float value, size_t c)
 {
     const float mean = recipe->mean[c], deviation = recipe->deviation[c];

@@ -4,7 +4,7 @@
 
 int32_t printable_decode(const char *text, size_t *out_length)
 {
-    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by number of bytes: smaller codes are overlong */
+    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by number of bytes; smaller codes are overlong */
     const unsigned char *bytes = (const unsigned char *)text;
     const unsigned char first = bytes[0];
     const size_t length = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
@@ -13,7 +13,7 @@ int32_t printable_decode(const char *text, size_t *out_length)
     if (first >= 0xf8 || (first >= 0x80 && first < 0xc0))
         return -1;
     for (size_t i = 1; i < length; i++) {
-        if ((bytes[i] & 0xc0) != 0x80) /* also stops at the closing NUL */
+        if ((bytes[i] & 0xc0) != 0x80) /* also stops at the NUL */
             return -1;
         code = code << 6 | (bytes[i] & 0x3f);
     }
@@ -37,7 +37,7 @@ static bool is_printable(int32_t code)
     return true;
 }
 
-/* *out_columns: characters. */
+/* The length of the printable start of text. *out_columns: its characters. */
 static size_t measure(const char *text, int *out_columns)
 {
     size_t at = 0, length;

@@ -27,11 +27,11 @@ static void draw_bar(int64_t done)
 {
     const double part = done < bar.total ? (double)done / (double)bar.total : 1.0;
     const int full = (int)(part * BAR_WIDTH);
-    char cells[BAR_WIDTH + 1];
+    char marks[BAR_WIDTH + 1];
     for (int i = 0; i < BAR_WIDTH; i++)
-        cells[i] = i < full ? '#' : '.';
-    cells[BAR_WIDTH] = 0;
-    fprintf(stderr, "[%s] %3.0f %%  %lld of %lld %s", cells, 100 * part, (long long)done, (long long)bar.total, bar.unit);
+        marks[i] = i < full ? '#' : '.';
+    marks[BAR_WIDTH] = 0;
+    fprintf(stderr, "[%s] %3.0f %%  %lld of %lld %s", marks, 100 * part, (long long)done, (long long)bar.total, bar.unit);
 }
 
 void progress_update(int64_t done)

@@ -1,4 +1,4 @@
-/* The clock, and a progress bar on standard error, shown only on a terminal and for long work. One at a time. */
+/* A clock, and a progress bar on standard error, which is shown only on a terminal and for long work. One bar at a time. */
 #ifndef RVIT_CLI_PROGRESS_H
 #define RVIT_CLI_PROGRESS_H
 
@@ -13,10 +13,10 @@ static inline double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* total 0: not known; shown are then the number and the rate. */
+/* total 0: unknown, so only the number and the rate are shown. */
 void progress_begin(int64_t total, const char *unit);
 void progress_update(int64_t done);
-/* Clears the line, so that something else can be printed; the next update draws it again. */
+/* Clears the line for other output; the next update draws the bar again. */
 void progress_wipe(void);
 void progress_end(void);
 

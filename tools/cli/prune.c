@@ -8,24 +8,24 @@
 #include "json.h"
 #include "option_table.h"
 
-#define PLACES(given, usual) offsetof(rvit_prune_desc, given), offsetof(rvit_prune_info, usual)
+#define OFFSETS(given, usual) offsetof(rvit_prune_desc, given), offsetof(rvit_prune_info, usual)
 const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS] = {
-    {RVIT_PRUNE_KEEP, "keep", "[--keep R]", false, PLACES(keep, default_keep)},
+    {RVIT_PRUNE_KEEP, "keep", "[--keep R]", false, OFFSETS(keep, default_keep)},
     {RVIT_PRUNE_BLOCKS, "blocks", "--blocks LIST", false, 0, 0},
-    {RVIT_PRUNE_THRESHOLD, "threshold", "--threshold T", false, PLACES(threshold, default_threshold)},
-    {RVIT_PRUNE_MASS, "mass", "[--mass P]", false, PLACES(mass, default_mass)},
-    {RVIT_PRUNE_SAMPLES, "samples", "--samples PATCHES", true, PLACES(n_samples, default_samples)},
-    {RVIT_PRUNE_MERGES, "merge", "--merge R", true, PLACES(merges, default_merges)},
+    {RVIT_PRUNE_THRESHOLD, "threshold", "--threshold T", false, OFFSETS(threshold, default_threshold)},
+    {RVIT_PRUNE_MASS, "mass", "[--mass P]", false, OFFSETS(mass, default_mass)},
+    {RVIT_PRUNE_SAMPLES, "samples", "--samples PATCHES", true, OFFSETS(n_samples, default_samples)},
+    {RVIT_PRUNE_MERGES, "merge", "--merge R", true, OFFSETS(merges, default_merges)},
     {RVIT_PRUNE_SEED, "seed", "--seed 0", true, 0, 0},
-    {RVIT_PRUNE_ALPHA, "alpha", "[--alpha A]", false, PLACES(alpha, default_alpha)},
+    {RVIT_PRUNE_ALPHA, "alpha", "[--alpha A]", false, OFFSETS(alpha, default_alpha)},
     {RVIT_PRUNE_OBJECT_BLOCK, "object-block", "[--object-block B]", true, offsetof(rvit_prune_desc, object_block), 0},
-    {RVIT_PRUNE_TAU, "tau", "[--tau T]", false, PLACES(tau, default_tau)},
+    {RVIT_PRUNE_TAU, "tau", "[--tau T]", false, OFFSETS(tau, default_tau)},
 };
 
 static double number_at(const void *base, size_t offset, bool whole)
 {
-    const void *place = (const char *)base + offset;
-    return offset == 0 ? -1 : whole ? *(const int32_t *)place : *(const double *)place;
+    const void *value = (const char *)base + offset;
+    return offset == 0 ? -1 : whole ? *(const int32_t *)value : *(const double *)value;
 }
 
 double prune_default(const struct prune_parameter *parameter, const rvit_prune_info *policy)
@@ -108,12 +108,12 @@ void prune_resolve(struct prune *self, const rvit_model_info *model)
     }
 }
 
-/* The value of a numeric parameter (except the seed): given, or the policy's default; negative if it has none. */
+/* The value of a numeric parameter except the seed, from the command line or the policy's default; negative if there is none. */
 static double value_of(const struct prune *self, const struct prune_parameter *parameter)
 {
     if (!(self->policy.parameters & (int)parameter->bit))
         return -1;
-    if (parameter->bit == RVIT_PRUNE_MASS && value_of(self, &prune_parameters[0]) >= 0) /* replaced by a given fraction */
+    if (parameter->bit == RVIT_PRUNE_MASS && value_of(self, &prune_parameters[0]) >= 0) /* a kept fraction replaces it */
         return -1;
     const double given = number_at(&self->desc, parameter->given, parameter->whole);
     return given >= 0 ? given : prune_default(parameter, &self->policy);

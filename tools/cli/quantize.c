@@ -1,4 +1,4 @@
-/* raggedvit quantize: writes a checkpoint whose blocks have weights of 8 bits. */
+/* raggedvit quantize: writes a checkpoint with 8-bit weights in its blocks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "command_list.h"
 #include "quantize_parts.h"
 
-/* Layers whose product has a larger error on the calibration images, or without them whose weight has, are spared. Rounding alone costs
-   0.01 to 0.02 in int8 and 0.04 in fp8. */
+/* Layers with a larger error of the weight, or of the output on the calibration images, are skipped. Rounding alone costs 0.01 to 0.02 in
+   int8 and 0.04 in fp8. */
 #define MOST_ERROR 0.1
 
 static bool is_finite(const float *values, int64_t n)
@@ -40,7 +40,7 @@ static int read_layer(struct quantize *self, struct quantize_layer *layer, const
     return EXIT_OK;
 }
 
-/* The blocks' weights, in the order of the file. */
+/* Reads the weights of the blocks, in the order of the file. */
 static int read_layers(struct quantize *self)
 {
     const int32_t n = rvit_tensors_count(self->tensors);
@@ -65,7 +65,7 @@ static int read_layers(struct quantize *self)
     return code;
 }
 
-/* The documented rule. Parts of a layer are spared together, since the library takes a layer as a whole. */
+/* Applies the documented rule. Parts of a layer are skipped together, because the library needs one type per layer. */
 static void skip_layers(struct quantize *self)
 {
     for (int32_t i = 0; i < self->n_layers; i++) {

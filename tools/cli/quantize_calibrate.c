@@ -1,4 +1,4 @@
-/* What goes into the linear layers of a model's blocks, on images. */
+/* Measures the inputs of the linear layers of a model's blocks on images. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "quantize_parts.h"
 #include "recipe.h"
 
-/* Rows are taken evenly from each batch. */
+/* Rows are sampled evenly from each batch. */
 enum { BATCH = 2, SAMPLES = 64, SAMPLES_OF_BATCH = 4 };
 
 struct calibration {
@@ -37,7 +37,7 @@ static bool prepare_inputs(const struct quantize *self)
     return true;
 }
 
-/* False: a value is not finite. */
+/* Returns false if a value is not finite. */
 static bool add_rows(struct quantize_input *input, const float *rows, int64_t n_rows, int64_t stride)
 {
     for (int64_t r = 0; r < n_rows; r++)
@@ -50,8 +50,8 @@ static bool add_rows(struct quantize_input *input, const float *rows, int64_t n_
         }
     for (int64_t s = 0; s < SAMPLES_OF_BATCH; s++, input->n_seen++) {
         const int64_t row = (2 * s + 1) * n_rows / (2 * SAMPLES_OF_BATCH);
-        float *place = input->samples + input->n_seen % SAMPLES * input->columns; /* the last ones stay */
-        memcpy(place, rows + row * stride, (size_t)input->columns * sizeof *place);
+        float *sample = input->samples + input->n_seen % SAMPLES * input->columns; /* the last samples stay */
+        memcpy(sample, rows + row * stride, (size_t)input->columns * sizeof *sample);
     }
     input->n_samples = input->n_seen < SAMPLES ? input->n_seen : SAMPLES;
     return true;

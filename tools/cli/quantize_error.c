@@ -1,4 +1,4 @@
-/* The numbers of raggedvit quantize: bytes and scales of a layer, and what they cost. */
+/* Computes quantized values and scales of a layer, and their error, for raggedvit quantize. */
 #include "quantize_parts.h"
 
 #include <math.h>
@@ -6,8 +6,8 @@
 
 #include "core/base/quantized.h"
 
-/* Other images may have larger values. To e4m3, whose precision does not depend on the scale, room for them costs nothing; to int8 it
-   costs as many steps. */
+/* Headroom for larger values on other images. It costs nothing in e4m3, whose precision does not depend on the scale, but the same factor
+   of precision in int8. */
 #define ROOM 2.0f
 
 float quantize_fixed_scale(const struct quantize *self, const struct quantize_input *input)
@@ -32,7 +32,7 @@ void quantize_round_weight(const struct quantize *self, struct quantize_layer *l
     for (int64_t r = 0; r < layer->rows; r++) {
         const float *w = layer->weight + r * layer->columns;
         const rvit_row_scale scale = rvit_row_scale_of(largest_of(w, layer->columns), layer->n_scales == 1 ? &same : NULL, self->dtype);
-        const float used = scale.scale >= RVIT_QUANTIZED_MIN ? scale.scale : RVIT_QUANTIZED_MIN; /* of a row of zeros: any */
+        const float used = scale.scale >= RVIT_QUANTIZED_MIN ? scale.scale : RVIT_QUANTIZED_MIN; /* any scale for a row of zeros */
         if (r < layer->n_scales)
             layer->scales[r] = used;
         for (int64_t i = 0; i < layer->columns; i++) {

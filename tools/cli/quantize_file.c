@@ -1,4 +1,4 @@
-/* Writes the checkpoint that raggedvit quantize makes, as compressed-tensors lays such files out. */
+/* Writes the checkpoint of raggedvit quantize in the compressed-tensors format. */
 #include "quantize_parts.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 enum { PATH_SIZE = 4096, PART = 1 << 20 };
 
-/* Of the tensors that are written as bytes, NULL for others. */
+/* The layer of a tensor that is quantized, NULL for other tensors. */
 static const struct quantize_layer *layer_of(const struct quantize *self, int32_t tensor)
 {
     for (int32_t i = 0; i < self->n_layers; i++)
@@ -17,7 +17,7 @@ static const struct quantize_layer *layer_of(const struct quantize *self, int32_
     return NULL;
 }
 
-/* Names of linear layers that have no bytes. */
+/* Names of the linear layers that are not quantized. */
 static json_t *ignored(const struct quantize *self)
 {
     json_t *list = json_array();
@@ -46,14 +46,14 @@ static json_t *quantization_config(const struct quantize *self)
                      "config_groups", "group_0", "targets", "Linear", "weights", weights, "input_activations", inputs);
 }
 
-/* The path of a file in the folder of another. */
+/* The path of a file in the folder of another file. */
 static bool beside(char out[PATH_SIZE], const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
     return (size_t)snprintf(out, PATH_SIZE, "%.*s%s", slash ? (int)(slash - path + 1) : 0, path, name) < PATH_SIZE;
 }
 
-/* The model's config with what is quantised; NULL: it has none. */
+/* The model's config with the quantization added, or NULL without a config. */
 static json_t *config_of(const struct quantize *self, bool *out_is_file)
 {
     char path[PATH_SIZE];
@@ -83,7 +83,7 @@ static json_t *metadata_of(const struct quantize *self, json_t *config)
     return metadata;
 }
 
-/* Adds a tensor behind the others. */
+/* Adds a tensor after the others. */
 static void add_entry(json_t *header, const char *name, const char *dtype, const int64_t *shape, int32_t rank, int64_t size, int64_t *at)
 {
     json_t *extents = json_array();
@@ -108,7 +108,7 @@ static bool has_input_scale(const struct quantize *self, const struct quantize_l
     return self->fixed && length > end && strcmp(layer->name + length - end, ".weight") == 0;
 }
 
-/* Scales first: readers may want them aligned. Then the tensors, those of 8 bits last. */
+/* Scales come first, because readers may need them aligned; 8-bit tensors come last. */
 static json_t *header_of(const struct quantize *self, json_t *config)
 {
     json_t *header = json_object();
@@ -162,7 +162,7 @@ static int copy_tensor(struct quantize *self, int32_t tensor, void *part)
     return EXIT_OK;
 }
 
-/* In the order of the header. */
+/* Writes the data in the order of the header. */
 static int write_data(struct quantize *self)
 {
     struct output_file *file = &self->output;
@@ -210,7 +210,7 @@ static int write_text(const char *text, size_t length, void *file)
     return output_file_write(file, text, length) ? 0 : -1;
 }
 
-/* A file beside the model, unless one of that name is there. json: NULL: none is wanted. */
+/* Writes a JSON file beside the model unless the file exists or json is NULL. */
 static int write_beside(const char *path, const json_t *json, struct output_file *out)
 {
     struct stat status;
@@ -222,8 +222,8 @@ static int write_beside(const char *path, const json_t *json, struct output_file
     return EXIT_OK;
 }
 
-/* What the model's files say of images goes where the new folder has no such file. All files are written before the first gets its name,
-   the model's the last. */
+/* Copies the model's config files to the new folder unless they exist there. All files are written before the first is renamed; the model
+   is renamed last. */
 static int write_all(struct quantize *self, json_t *config, bool config_is_file, json_t *header)
 {
     static const char *const names[] = {"config.json", "processor_config.json", "preprocessor_config.json", "open_clip_config.json"};

@@ -1,4 +1,4 @@
-/* What raggedvit quantize says of each layer. */
+/* Prints the report of raggedvit quantize. */
 #include "quantize_parts.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* The largest channel of an input, in terms of the median one; 0: unknown. */
+/* The largest channel of an input divided by the median one, or 0 if unknown. */
 static double outlier(const struct quantize_input *input)
 {
     float *sorted = input->largest_of_columns ? allocate((size_t)input->columns, sizeof *sorted) : NULL;
@@ -30,12 +30,12 @@ static const char *layer_name(rvit_block_layer layer)
     return names[layer];
 }
 
-/* The layers block after block, in the order in which the model computes them; the file's order is that of names. */
-static int by_place(const void *a, const void *b)
+/* Sorts layers by block and in the order of computation. The file has the order of names. */
+static int by_position(const void *a, const void *b)
 {
     const struct quantize_layer *left = *(const struct quantize_layer *const *)a, *right = *(const struct quantize_layer *const *)b;
-    const int place = 4 * left->block + (int)left->layer, other = 4 * right->block + (int)right->layer;
-    return place != other ? (place > other) - (place < other) : strcmp(left->name, right->name);
+    const int position = 4 * left->block + (int)left->layer, other = 4 * right->block + (int)right->layer;
+    return position != other ? (position > other) - (position < other) : strcmp(left->name, right->name);
 }
 
 static int32_t n_skipped(const struct quantize *self)
@@ -97,7 +97,7 @@ int quantize_report(const struct quantize *self, const char *path)
         return EXIT_FAULT;
     for (int32_t i = 0; i < self->n_layers; i++)
         sorted[i] = &self->layers[i];
-    qsort(sorted, (size_t)self->n_layers, sizeof *sorted, by_place);
+    qsort(sorted, (size_t)self->n_layers, sizeof *sorted, by_position);
     (self->options->json ? print_json : print_text)(self, sorted, path);
     free(sorted);
     return self->n_failed > 0 ? EXIT_PARTLY : EXIT_OK;

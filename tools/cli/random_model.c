@@ -12,16 +12,16 @@
 #include "json.h"
 
 enum { DEPTH = 12, TOKENS = 197, CLASSES = 1000, PATCH_VALUES = 768 };
-enum { ZERO = 0, ONE = 0x3c00, RANDOM = -1 }; /* f16 bits of every value; RANDOM: random values */
+enum { ZERO = 0, ONE = 0x3c00, RANDOM = -1 }; /* f16 bits of all values, or random values */
 
 struct writer {
     json_t *header;
-    int64_t size; /* of the tensors so far */
-    FILE *file;   /* NULL: only the header is written */
+    int64_t size; /* bytes of the tensors so far */
+    FILE *file;   /* NULL while the header is made */
     uint64_t state;
 };
 
-/* Tensors of up to four dimensions; 0 ends the shape. */
+/* Adds a tensor of up to four dimensions; 0 ends the shape. */
 static void add(struct writer *self, const char *name, int value, int64_t a, int64_t b, int64_t c, int64_t d)
 {
     const int64_t shape[] = {a, b, c, d};

@@ -1,4 +1,4 @@
-/* A checkpoint of random weights, for measurements without a checkpoint. */
+/* A checkpoint with random weights, for benchmarks without a checkpoint. */
 #ifndef RVIT_CLI_RANDOM_MODEL_H
 #define RVIT_CLI_RANDOM_MODEL_H
 
@@ -6,12 +6,12 @@
 #include <stdio.h>
 
 struct random_model {
-    FILE *file; /* in memory and in no folder, so that nothing remains however the process ends */
+    FILE *file; /* only in memory, so that nothing remains when the process ends */
     char path[32];
 };
 
-/* A DeiT of 12 blocks, 16 x 16 patches, 224 x 224 pixels and 1000 classes, f16. Its path is valid until it is closed, in this process only.
-   Prints a message on failure; returns an exit code. */
+/* Makes an f16 DeiT with 12 blocks, 16 x 16 patches, 224 x 224 pixels and 1000 classes. Its path is valid in this process until it is
+   closed. Prints a message on failure; returns an exit code. */
 int random_model_open(int32_t n_heads, struct random_model *out);
 /* May be called if the model was never opened. */
 void random_model_close(struct random_model *self);

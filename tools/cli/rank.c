@@ -14,10 +14,10 @@ void rank_classes(const float *logits, int32_t n_classes, int32_t n, int32_t *ou
     for (int32_t c = 0; c < n_classes; c++) {
         if (n_out == n && !is_better(logits[c], logits[out[n - 1]]))
             continue;
-        int32_t place = n_out < n ? n_out++ : n - 1;
-        for (; place > 0 && is_better(logits[c], logits[out[place - 1]]); place--)
-            out[place] = out[place - 1];
-        out[place] = c;
+        int32_t rank = n_out < n ? n_out++ : n - 1;
+        for (; rank > 0 && is_better(logits[c], logits[out[rank - 1]]); rank--)
+            out[rank] = out[rank - 1];
+        out[rank] = c;
     }
 }
 

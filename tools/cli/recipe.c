@@ -22,7 +22,7 @@ const char *recipe_value(const rvit_checkpoint *checkpoint, const char *fact)
     return find(checkpoint, fact, false);
 }
 
-/* timm's rule for its own models where nothing tells the share. */
+/* timm's rule for its own models if the files have no crop. */
 static double usual_crop(const rvit_model_info *info)
 {
     return info->image_height < 384 || info->image_width < 384 ? 0.9 : 1;
@@ -57,7 +57,7 @@ bool recipe_geometry(const struct recipe_options *given, const rvit_model_info *
     out->filter = filter == RVIT_FILTER_BILINEAR ? RESIZE_BILINEAR : RESIZE_BICUBIC;
     out->like = likes[info->processor];
     if (out->like == PREPROCESS_HF_FLOAT && (given->fit || given->crop > 0))
-        out->like = PREPROCESS_HF; /* which does that too */
+        out->like = PREPROCESS_HF; /* which supports them */
     set_sizes(given, info, (rvit_fit)fit, out);
     for (int c = 0; c < 3; c++)
         out->fill[c] = (uint8_t)info->fill[c];

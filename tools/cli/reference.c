@@ -9,7 +9,7 @@
 
 #include "option_table.h"
 
-#define MAX_HEADER (1 << 20) /* of a dump: it has a handful of tensors */
+#define MAX_HEADER (1 << 20) /* a dump has only a few tensors */
 
 static const char *const names[REFERENCE_OUTPUTS] = {"logits", "pooled", "features"};
 
@@ -24,7 +24,8 @@ const char *reference_text(const struct reference *self, const char *name)
     return text ? text : "";
 }
 
-/* The header's metadata; rvit_tensors_open has checked the header. NULL: there is none that is as small as a dump's. */
+/* Reads the metadata of the header, which rvit_tensors_open has checked. Returns NULL if the header is larger than a dump's or has no
+   metadata. */
 static json_t *read_metadata(const char *path)
 {
     uint8_t bytes[8];
@@ -161,7 +162,7 @@ double reference_tolerance(const struct reference *self, int output, rvit_precis
 {
     static const struct {
         const char *name;
-        double least, unknown; /* unknown: where the dump does not say how far PyTorch is off */
+        double least, unknown; /* unknown: if the dump has no error of PyTorch */
     } types[] = {[RVIT_PRECISION_F32] = {"f32", 1e-5, 1e-5},
                  [RVIT_PRECISION_F16] = {"f16", 1e-3, 1e-2},
                  [RVIT_PRECISION_BF16] = {"bf16", 8e-3, 8e-2},

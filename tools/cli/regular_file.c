@@ -59,7 +59,8 @@ static enum regular_file_result read_open(int descriptor, int64_t max_size, char
 enum regular_file_result regular_file_read(const char *path, int64_t max_size, char **out_data, size_t *out_size, char *reason,
                                            size_t reason_size)
 {
-    /* Checked only after opening, because the file may be replaced in between. O_NONBLOCK: opening a pipe must not wait for a writer. */
+    /* The type is checked after opening, because the file could be replaced in between. O_NONBLOCK: opening a pipe must not wait for a
+       writer. */
     const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (descriptor < 0) {
         snprintf(reason, reason_size, "cannot be read: %s", strerror(errno));

@@ -7,7 +7,7 @@
 
 enum regular_file_result { REGULAR_FILE_READ, REGULAR_FILE_BAD, REGULAR_FILE_TOO_LARGE, REGULAR_FILE_NO_MEMORY };
 
-/* Appends a NUL; free the data with free(). On failure, reason is a sentence without a full stop and without the file's name. */
+/* Appends a NUL. Free the data with free(). On failure, reason is a sentence without full stop and file name. */
 enum regular_file_result regular_file_read(const char *path, int64_t max_size, char **out_data, size_t *out_size, char *reason,
                                            size_t reason_size);
 

@@ -15,10 +15,10 @@
 
 struct ranked {
     int32_t index;
-    double probability; /* or a cosine */
+    double probability; /* or cosine */
 };
 
-/* The n best classes, with their softmax probabilities, or what else scores stand for. */
+/* Finds the n best classes with their probabilities or cosines. */
 static void rank(const float *logits, enum zero_shot_scores scores, int32_t n_classes, int32_t n, struct ranked *out)
 {
     int32_t classes[MAX_TOP];
@@ -72,7 +72,7 @@ static void print_prologue(const struct report *self, const struct inputs *input
            megabytes(memory->readback_size), megabytes(memory->host_size));
 }
 
-/* What tells the shards of one run from others. */
+/* Identifies the inputs of a run, so that merge can compare shards. */
 static json_t *json_inputs(const struct inputs *inputs)
 {
     char fingerprint[17];
@@ -146,8 +146,8 @@ void report_begin(struct report *self, const struct options *options, const stru
     report_flush(self);
 }
 
-/* Where an image is from, with which its object begins. */
-static json_t *json_place(const char *path, int32_t tile, int64_t position)
+/* The start of the object of an image: its source. */
+static json_t *json_source(const char *path, int32_t tile, int64_t position)
 {
     return json_pack("{s:o, s:o, s:I}", "file", json_text(path), "tile", tile >= 0 ? json_integer(tile) : json_null(), "position",
                      (json_int_t)position);
@@ -171,7 +171,7 @@ static void print_json_image(const struct report *self, const struct report_imag
         json_object_set_new(object, "frame", json_integer(image->frame));
     if (image->lines > 0)
         json_object_set_new(object, "grid", json_pack("[i, i]", image->lines, image->columns));
-    json_print_open(json_place(image->path, image->tile, image->position));
+    json_print_open(json_source(image->path, image->tile, image->position));
     fputs(", \"logits\": ", stdout);
     if (image->logits)
         json_print_floats(image->logits, self->n_classes);
@@ -184,14 +184,14 @@ static void print_json_image(const struct report *self, const struct report_imag
 static json_t *json_failure(const struct inputs *inputs, const struct input_failure *failure)
 {
     const struct input *input = &failure->input;
-    json_t *object = json_place(input->path, input->tile, input->position);
+    json_t *object = json_source(input->path, input->tile, input->position);
     json_object_set_new(object, "error", json_text(failure->text));
     if (inputs->video)
         json_object_set_new(object, "frame", json_integer(input->position));
     return object;
 }
 
-/* Those before a position. */
+/* Prints the failures before a position. */
 static void print_failure_lines(struct report *self, const struct inputs *inputs, int64_t position)
 {
     for (; self->n_failures < inputs->n_failures && inputs->failures[self->n_failures].input.position < position; self->n_failures++)

@@ -1,4 +1,4 @@
-/* One pass for each axis, with the weights of core/image/resize_axis.h. A pass in integers starts at half a unit and clamps to 8 bits. */
+/* Resizes with one pass per axis and the weights of core/image/resize_axis.h. An integer pass rounds to nearest and clamps to 8 bits. */
 #include "resize.h"
 
 #include <stdio.h>
@@ -7,13 +7,13 @@
 
 #include "core/image/resize_axis.h"
 
-/* The taps of the outputs of one axis. */
+/* The filter taps of one axis. */
 struct taps {
-    int32_t n_outputs, capacity; /* capacity: weights stored per output */
+    int32_t n_outputs, capacity; /* capacity: weights per output */
     int32_t *first, *count;      /* [n_outputs] */
-    int32_t *weights;            /* [n_outputs, capacity], in fixed point */
-    int bits;                    /* of their fractions */
-    float *reals;                /* instead of these */
+    int32_t *weights;            /* [n_outputs, capacity], fixed point */
+    int bits;                    /* fraction bits */
+    float *reals;                /* used instead of weights */
 };
 
 static void taps_free(struct taps *self)
@@ -31,7 +31,7 @@ static rvit_resize_kernel kernel_of(enum resize_filter filter)
 
 enum { TORCH_BITS = 0, REAL = -1 };
 
-/* Outputs start .. start + n_outputs - 1. bits: of the fractions, or one of the above. Must be freed even on failure. */
+/* Creates taps for outputs start .. start + n_outputs - 1. bits: fraction bits or a constant above. Free them even on failure. */
 static bool taps_create(const rvit_resize_axis *axis, int64_t start, int32_t n_outputs, int bits, struct taps *out,
                         struct image_error *error)
 {
@@ -74,7 +74,7 @@ static uint8_t to_byte(int32_t sum, int bits)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-/* in: the line's pixels from number `begin` on. */
+/* in: pixels of the row from number `begin` on. */
 static void horizontal(const uint8_t *in, int32_t begin, const struct taps *axis, uint8_t *out)
 {
     for (int32_t x = 0; x < axis->n_outputs; x++) {
@@ -92,7 +92,7 @@ static void horizontal(const uint8_t *in, int32_t begin, const struct taps *axis
     }
 }
 
-/* lines: from number `begin` on. sums: scratch of one line. */
+/* lines: rows from number `begin` on. sums: scratch for one row. */
 static void vertical(const uint8_t *lines, int64_t stride, int32_t begin, const struct taps *axis, size_t line_size, int32_t *sums,
                      uint8_t *out)
 {
@@ -114,7 +114,7 @@ static bool pass_both(struct image_view source, const struct taps *across, const
 {
     const int32_t left = across->first[0], top = down->first[0];
     const size_t line_size = (size_t)out->width * 3, n_lines = (size_t)(taps_end(down) - top);
-    const size_t cut_size = (size_t)(taps_end(across) - left) * 3; /* of the part of a line that is needed */
+    const size_t cut_size = (size_t)(taps_end(across) - left) * 3; /* of the needed part of a row */
     uint8_t *between = malloc(down_first ? (size_t)out->height * cut_size : n_lines * line_size);
     int32_t *sums = malloc((down_first ? cut_size : line_size) * sizeof *sums);
     const bool ok = between && sums;
@@ -147,7 +147,7 @@ bool resize_window(struct image_view source, const struct resize *how, const str
     return ok;
 }
 
-/* One output line of the vertical pass over lines of floats, of which the first has number `begin`. */
+/* Computes one output row of the vertical pass over float rows, the first of which has number `begin`. */
 static void add_lines(const float *lines, int32_t begin, const struct taps *axis, int32_t y, size_t line_size, float *out)
 {
     const float *weights = axis->reals + (size_t)y * (size_t)axis->capacity;

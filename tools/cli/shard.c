@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-/* Digits alone; -1: there are none, or too many. */
+/* Parses digits. Returns -1 if there are none or the number is too large. */
 static long number(const char *text, char **out_end)
 {
     const long value = *text >= '0' && *text <= '9' ? strtol(text, out_end, 10) : -1;

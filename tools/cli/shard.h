@@ -1,5 +1,5 @@
-/* The part of a run's images that one of several processes answers: every n-th, so that images that lie side by side, and are often
-   alike, are spread, and the place of an image says whose it is. */
+/* The part of the images that one of several processes answers: every n-th image. This spreads neighbouring images, which are often
+   similar, and the position of an image determines its shard. */
 #ifndef RVIT_CLI_SHARD_H
 #define RVIT_CLI_SHARD_H
 
@@ -9,10 +9,10 @@
 #define SHARD_MOST 65536
 
 struct shard {
-    int32_t index, n; /* n 0: there are no shards */
+    int32_t index, n; /* n 0: no shards */
 };
 
-/* text: "I/N", I from 0 to N - 1. Prints a message if it is not. */
+/* text: "I/N" with I from 0 to N - 1. Prints a message if it is invalid. */
 bool shard_parse(const char *text, struct shard *out);
 bool shard_has(const struct shard *self, int64_t position);
 

@@ -11,7 +11,7 @@ static int bad(const struct shard_file *part, const char *why)
     return fail_with(EXIT_FILE, part->path, "%s", why);
 }
 
-/* Passes over blanks; whether the file ends then. */
+/* Skips blanks. Returns whether the file ends there. */
 static bool at_end(FILE *file)
 {
     int c;
@@ -21,7 +21,7 @@ static bool at_end(FILE *file)
     return c == EOF;
 }
 
-/* The next value of a file of lines. */
+/* Reads the next value of a file with one value per line. */
 static int read_value(struct shard_file *part, json_t **out)
 {
     json_error_t error;
@@ -44,7 +44,7 @@ static int64_t position_of(const json_t *item)
     return json_is_integer(position) && json_integer_value(position) >= 0 ? json_integer_value(position) : -1;
 }
 
-/* The next of an object's images and failures. */
+/* The next image or failure of an object. */
 static json_t *next_of_arrays(struct shard_file *part)
 {
     json_t *image = json_array_get(part->images, part->n_images), *failure = json_array_get(part->failed, part->n_failed);
@@ -87,7 +87,7 @@ int shard_file_advance(struct shard_file *part)
     return EXIT_OK;
 }
 
-/* Cuts the object of --json into what precedes "images", these, and what follows. */
+/* Splits the object of --json into the part before "images", the images, and the part after them. */
 static void cut_object(struct shard_file *part)
 {
     const char *key;

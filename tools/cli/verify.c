@@ -1,4 +1,4 @@
-/* raggedvit verify. */
+/* raggedvit verify: compares two devices on the same images. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,13 +35,13 @@ static int32_t fill_batch(struct verify *self)
     return self->batch;
 }
 
-/* Outputs of the sessions to compare: for a model without a head, features replace logits. */
+/* Session outputs to compare: for a model without a head, features instead of logits. */
 static int32_t outputs(const struct verify *self)
 {
     return self->figures.has_classes ? 0 : RVIT_OUTPUT_FEATURES;
 }
 
-/* Whether --prune mask can reproduce the policy: it drops tokens after a block. */
+/* Whether --prune mask can reproduce the policy, because it drops tokens after a block. */
 static bool can_mask(const struct verify *self)
 {
     const bool before = strcmp(self->prune.policy.site, "before the block") == 0;
@@ -65,7 +65,7 @@ static int run_masked(struct verify *self, int32_t n_images)
     return session_run(self->masked_b, &self->b, self->images, self->masks, n_images);
 }
 
-/* Number of rows of a stage on which two selections from the same scores differ. */
+/* The number of rows of a stage in which two selections from the same scores differ. */
 static int64_t count_different(const struct selection *a, const struct selection *b, const int32_t *layout, int32_t n_images)
 {
     int64_t count = 0;
@@ -78,7 +78,7 @@ static int64_t count_different(const struct selection *a, const struct selection
     return count;
 }
 
-/* Gives B's scores to select on both devices, and compares the results with each other and with what B's session kept. */
+/* Runs select on both devices with B's scores, and compares the results with each other and with what B's session kept. */
 static int compare_selections(struct verify *self, int32_t n_images)
 {
     for (int32_t s = 0; s < self->figures.n_stages; s++) {
@@ -101,7 +101,7 @@ static int compare_selections(struct verify *self, int32_t n_images)
     return EXIT_OK;
 }
 
-/* The values of a session's last run to compare: [n_images, n_values]. scratch: has room for them. */
+/* The values of the last run to compare: [n_images, n_values]. scratch has room for them. */
 static const float *values_of(const struct verify *self, const rvit_session *session, int32_t n_images, float *scratch)
 {
     const int32_t n = self->figures.n_values;
@@ -144,7 +144,7 @@ static int compare_batch(struct verify *self, int32_t n)
         return code;
     figures_add_logits(figures, a, values_of(self, reference, n, self->values[1]), n, leave_out ? self->differs : NULL);
     if (leave_out)
-        return EXIT_OK; /* the rows of the blocks do not match */
+        return EXIT_OK; /* the rows of the blocks differ */
     const rvit_status status = figures_add_blocks(figures, self->run_a, reference, self->a.model_info.dim);
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }

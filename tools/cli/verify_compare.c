@@ -19,7 +19,7 @@ static int32_t top1(const float *logits, int32_t n_classes, double *out_margin)
     return best;
 }
 
-/* Infinite if either value is not finite: no tolerance may accept that. */
+/* Infinite if either value is not finite, so that no tolerance accepts it. */
 static double difference(double a, double b)
 {
     return isfinite(a) && isfinite(b) ? fabs(a - b) : INFINITY;
@@ -72,7 +72,7 @@ void figures_add_own(struct figures *self, const float *a, const float *b, int32
     }
 }
 
-/* Number of rows that only one of two ascending lists has. */
+/* The number of rows that only one of two ascending lists has. */
 static int64_t count_unshared(const struct kept_row *a, int32_t n_a, const struct kept_row *b, int32_t n_b)
 {
     int64_t shared = 0;
@@ -138,7 +138,7 @@ static double element(const void *data, rvit_dtype dtype, int64_t index)
         return (double)value;
     case RVIT_I8:
     case RVIT_E4M3:
-        break; /* no residual stream is of these */
+        break; /* not a type of the residual stream */
     }
     return NAN;
 }

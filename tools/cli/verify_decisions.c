@@ -5,22 +5,22 @@
 
 #include <raggedvit/experimental.h>
 
-/* A stage of the batch. The number of stages stands for the anchors of hiprune. */
+/* A stage of the batch. Its index is the number of stages for the anchors of hiprune. */
 struct judged_stage {
     const rvit_session *a, *b;
     int32_t index;
     struct judge_rule rule;
     bool merges;
-    struct judge_rows batch; /* arrays of the whole batch; of a policy that merges without keep_a and keep_b */
+    struct judge_rows batch; /* arrays of the whole batch; without keep_a and keep_b for a policy that merges */
     const int32_t *layout_a, *layout_b;
 };
 
-/* Of the session's scores. */
+/* The kind of the session's scores. */
 static enum judge_kind kind_of(const rvit_session *session)
 {
     rvit_select_args select = RVIT_SELECT_ARGS_INIT;
     if (rvit_session_get_select(session, 0, &select) != RVIT_OK)
-        return JUDGE_SUMS; /* it merges by cosines */
+        return JUDGE_SUMS; /* a policy that merges by cosines */
     if (select.score == RVIT_SCORE_CLS_ATTENTION || select.score == RVIT_SCORE_CLS_NORM)
         return JUDGE_ATTENTION;
     return select.score == RVIT_SCORE_PREDICTOR ? JUDGE_PREDICTOR : JUDGE_SUMS;
@@ -68,7 +68,7 @@ static int trace(const rvit_session *session, rvit_trace what, int32_t stage, co
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }
 
-/* What the sessions kept of an image of a policy that merges, as marks on its rows. */
+/* Marks the rows of an image that the sessions kept, for a policy that merges. */
 static void mark_kept(const struct verify *self, const struct judged_stage *stage, int32_t image, struct judge_rows *rows)
 {
     const struct decisions *d = &self->decisions;
@@ -166,7 +166,7 @@ static int judge_scores(struct verify *self, struct judged_stage *stage, int32_t
         return code;
     stage->batch.keep_a = chosen_a.keep;
     stage->batch.keep_b = chosen_b.keep;
-    /* What is judged is what the session itself decided. */
+    /* Checks that the selection equals the decisions of the session. */
     const uint8_t *decided = rvit_session_decided(stage->a, stage->index);
     for (int64_t row = 0; decided && row < stage->layout_a[n_images]; row++)
         self->figures.stages[stage->index].replay_differ += !decided[row] != !chosen_a.keep[row];
@@ -174,7 +174,7 @@ static int judge_scores(struct verify *self, struct judged_stage *stage, int32_t
     return EXIT_OK;
 }
 
-/* The anchors of hiprune: where they differ, so may all that fills up. */
+/* Judges the anchors of hiprune. If they differ, the rest of the selection may differ too. */
 static int judge_anchors(struct verify *self, struct judged_stage *stage, int32_t n_images)
 {
     stage->index = self->figures.n_stages;

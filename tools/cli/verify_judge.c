@@ -3,14 +3,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Errors of scores in the root mean square, of the stage where they are largest, under any policy of the demo checkpoint
-   (bench/notes/decisions.md). Those of predictors have long tails: twice that. */
+/* Root mean square errors of scores in the stage with the largest ones, over all policies of the demo checkpoint
+   (bench/notes/decisions.md). Doubled for predictors, whose errors have long tails. */
 double judge_tolerance(enum judge_kind kind, rvit_precision precision)
 {
     static const double errors[][5] = {[JUDGE_ATTENTION] = {1.8e-6, 5e-4, 4.2e-3, 2.5e-2, 5e-2},
                                        [JUDGE_SUMS] = {5e-7, 7e-5, 7e-4, 4e-3, 9e-3},
                                        [JUDGE_PREDICTOR] = {1e-6, 1.8e-4, 1.7e-3, 8.2e-3, 1.8e-2}};
-    return 4 * sqrt(2) * errors[kind][precision]; /* a decision compares two scores */
+    return 4 * sqrt(2) * errors[kind][precision]; /* sqrt(2), because a decision compares two scores */
 }
 
 static double gap(double a, double b, double least)
@@ -45,7 +45,7 @@ static int worst_first(const void *a, const void *b)
     return x->score != y->score ? (x->score > y->score) - (x->score < y->score) : (x->row > y->row) - (x->row < y->row);
 }
 
-/* A rank is kept as long as the sum up to it is at most `mass` of all. */
+/* A rank is kept while the sum up to it is at most the fraction `mass` of the total. */
 static void find_edges_of_mass(struct judge_rank *ranks, int32_t n, double mass)
 {
     double sum = 0, so_far = 0;
@@ -57,7 +57,7 @@ static void find_edges_of_mass(struct judge_rank *ranks, int32_t n, double mass)
     }
 }
 
-/* A rank is kept as long as it is the nearest of one sample. Distances are parts of the sum of all scores. */
+/* A rank is kept while it is the nearest one to a sample. Distances are fractions of the sum of all scores. */
 static void find_edges_of_samples(struct judge_rank *ranks, int32_t n, int32_t n_samples)
 {
     double sum = 0, so_far = 0, first = 0;
@@ -89,12 +89,12 @@ static void find_edges_of_samples(struct judge_rank *ranks, int32_t n, int32_t n
             if (!ranks[r].kept)
                 ranks[r].edge = fmin(ranks[r].edge, fabs(point - so_far / sum) - nearest);
         }
-        if (ranks[picked].kept) /* all its samples must leave it */
+        if (ranks[picked].kept) /* it is dropped only if no sample is nearest to it */
             ranks[picked].edge = fmax(ranks[picked].edge, other - nearest);
     }
 }
 
-/* Ranks the competing rows. Returns how many there are. */
+/* Ranks the competing rows. Returns their number. */
 static int32_t rank_rows(const struct judge_rule *rule, const struct judge_rows *rows, struct judge_rank *ranks)
 {
     const int32_t begin = rule->prefix_competes ? 0 : rule->n_prefix;
@@ -106,7 +106,7 @@ static int32_t rank_rows(const struct judge_rule *rule, const struct judge_rows 
     if (n == 0)
         return 0;
     qsort(ranks, (size_t)n, sizeof *ranks, rule->mode == RVIT_SELECT_SAMPLE ? worst_first : best_first);
-    if (rule->prefix_competes) /* its rows stay whatever their rank */
+    if (rule->prefix_competes) /* prefix rows stay regardless of their rank */
         n_kept = rule->counts[n];
     for (int32_t r = 0; r < n && rule->mode == RVIT_SELECT_TOP_K; r++)
         ranks[r].kept = r < n_kept;
@@ -117,7 +117,7 @@ static int32_t rank_rows(const struct judge_rule *rule, const struct judge_rows 
     return n;
 }
 
-/* The row may come to any rank whose score is near enough, and that rank may turn. */
+/* The row can reach any rank with a near score, and the decision about that rank can change. */
 static double margin_by_rank(const struct judge_rule *rule, const struct judge_rank *ranks, int32_t n, int32_t rank)
 {
     double margin = INFINITY;
@@ -128,7 +128,7 @@ static double margin_by_rank(const struct judge_rule *rule, const struct judge_r
     return margin;
 }
 
-/* Of a threshold that at least the k_min best pass. */
+/* The margin for a threshold that at least the k_min best rows pass. */
 static double margin_by_threshold(const struct judge_rule *rule, struct judge_rank *ranks, int32_t n, int32_t rank)
 {
     double margin = gap(ranks[rank].score, rule->threshold, rule->least);
@@ -170,7 +170,7 @@ static double cosine(const float *metric, int32_t dim, int32_t a, int32_t b)
     return sum;
 }
 
-/* The row that row `a` is most like, among those of odd place. */
+/* The odd row that is most similar to row `a`. */
 static int32_t partner(const float *metric, const struct judge_rule *rule, const struct judge_rows *rows, int32_t a, double *out_value)
 {
     int32_t best = -1;
@@ -185,7 +185,7 @@ static int32_t partner(const float *metric, const struct judge_rule *rule, const
     return best;
 }
 
-/* Rows of even place are merged, those most like one of odd place. */
+/* Even rows are merged, those most similar to an odd row first. */
 static void judge_metrics(struct judgement *self, const struct judge_rule *rule, const struct judge_rows *rows, double tolerance,
                           struct judge_rank *ranks)
 {

@@ -1,4 +1,4 @@
-/* raggedvit verify --reference. */
+/* raggedvit verify --reference: compares a device with a dump of the model's own code. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ struct comparison {
     rvit_session *session;
     int64_t n_images;
     int32_t batch;
-    int same_file; /* of weights: reference_is_of_file */
+    int same_file; /* result of reference_is_of_file */
     float *images, *expected;
 };
 
@@ -96,13 +96,13 @@ static int prepare(struct comparison *self, const rvit_checkpoint *checkpoint)
     return engine_session(&self->engine, &dense, self->batch, false, outputs, &self->session);
 }
 
-/* Of all of an output's values; a dump of zeros says nothing. */
+/* Infinite for a dump of zeros, which proves nothing. */
 static double relative(const struct reference_output *out)
 {
     return out->largest > 0 ? out->largest_difference / out->largest : INFINITY;
 }
 
-/* The same in the root mean square. */
+/* The same as a root mean square. */
 static double relative_rms(const struct reference_output *out)
 {
     return out->squares > 0 ? sqrt(out->squares_of_differences / out->squares) : INFINITY;

@@ -1,4 +1,4 @@
-/* The output of verify, and its verdict. */
+/* Prints the results of verify, and decides whether they are within tolerance. */
 #include <math.h>
 #include <stdio.h>
 
@@ -18,7 +18,8 @@ bool verify_is_same_device(const struct verify *self)
            a->choice.precision == b->choice.precision && a->device_info.tier == b->device_info.tier && !b->is_oracle;
 }
 
-/* Above this value, relative to its largest value, a block counts as diverged: about ten times the difference between correct devices. */
+/* A block whose difference exceeds this, relative to its largest value, has diverged. About ten times the difference between correct
+   devices. */
 static double block_tolerance(const struct verify *self)
 {
     static const struct by_dtype tolerances = {
@@ -34,7 +35,7 @@ bool verify_within_tolerance(const struct figures *figures)
         n_wrong += figures->stages[s].given_differ + figures->stages[s].replay_differ;
     for (int32_t s = 0; s < figures->n_stages + figures->anchors; s++)
         n_wrong += figures->judgements[s].beyond;
-    /* Images that are left out are many with some types: their decisions were judged. */
+    /* Some types skip many images, but their decisions are judged. */
     return figures->n_images > 0 && (figures->judged || 2 * figures->n_left_out <= figures->n_images) && n_wrong == 0 &&
            figures->largest <= figures->tolerance && figures->n_decided_equal == figures->n_decided;
 }

@@ -48,7 +48,7 @@ void selector_close(struct selector *self)
     *self = (struct selector){0};
 }
 
-/* Whether what the device has written are lengths and rows of this batch: they are about to be used as places. */
+/* Whether the output of the device is valid for this batch, because it will be used as indices. */
 static bool is_selection(const struct selection *found, const int32_t *cu_seqlens, int32_t n_images)
 {
     bool is = found->cu_seqlens[0] == 0;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BITS 16 /* of fractions */
+#define BITS 16 /* fraction bits */
 
 const char *video_format_name(int format)
 {
@@ -49,7 +49,7 @@ size_t video_frame_size(const struct video *self)
     }
 }
 
-/* What a unit of luma and of the chroma samples adds to the colours, in fixed point. */
+/* Contribution of luma and chroma to the colours, in fixed point. */
 struct weights {
     int32_t black, luma, red_cr, green_cb, green_cr, blue_cb;
 };
@@ -74,7 +74,7 @@ static uint8_t to_byte(int32_t value)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-/* A line. Its chroma samples lie `step` bytes apart. */
+/* Converts a row. Its chroma samples are `step` bytes apart. */
 static void line_to_rgb(const struct weights *weights, const uint8_t *luma, const uint8_t *cb_line, const uint8_t *cr_line, int32_t step,
                         int32_t width, uint8_t *out)
 {

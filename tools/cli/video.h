@@ -1,4 +1,4 @@
-/* Raw video frames, as ffmpeg -f rawvideo writes them. */
+/* Raw video frames in the formats of ffmpeg -f rawvideo. */
 #ifndef RVIT_CLI_VIDEO_H
 #define RVIT_CLI_VIDEO_H
 
@@ -11,21 +11,21 @@ enum video_range { VIDEO_LIMITED, VIDEO_FULL };
 struct video {
     int32_t width, height;
     enum video_format format;
-    enum video_matrix matrix; /* of nv12 and yuv420p alone, and so is the range */
+    enum video_matrix matrix; /* matrix and range: only of nv12 and yuv420p */
     enum video_range range;
 };
 
-/* FFmpeg's name; NULL: no format. */
+/* FFmpeg's name, or NULL. */
 const char *video_format_name(int format);
 
-/* "640x480". Checks the limits of image_create. */
+/* Parses "640x480" and checks the limits of image_create. */
 bool video_parse_size(const char *text, struct video *out, struct image_error *error);
 
-/* Bytes of a frame. Odd edges have half a chroma sample more. */
+/* Bytes of a frame. Odd edges are rounded up to a whole chroma sample. */
 size_t video_frame_size(const struct video *self);
 
-/* A chroma sample covers its two by two pixels, as in libyuv. Values are the equations' in fixed point, rounded to nearest: within 1 of
-   FFmpeg's with -sws_flags neighbor+accurate_rnd+full_chroma_int. out: of the video's size. */
+/* Converts a frame to RGB. A chroma sample covers two by two pixels, as in libyuv. Fixed-point arithmetic with rounding to nearest, within
+   1 of FFmpeg with -sws_flags neighbor+accurate_rnd+full_chroma_int. out has the size of the video. */
 void video_to_rgb(const struct video *self, const uint8_t *frame, const struct image *out);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <raggedvit/model.h>
 
-#define CLIP_SCALE 100.0 /* where CLIP's training stops it, and published models are */
+#define CLIP_SCALE 100.0 /* limit in CLIP's training, and value of published models */
 
 static bool is_matrix(const rvit_tensors *file, int32_t index, const int64_t **out_shape)
 {
@@ -16,7 +16,8 @@ static bool is_matrix(const rvit_tensors *file, int32_t index, const int64_t **o
     return rvit_tensors_get(file, index, NULL, NULL, &rank, out_shape) == RVIT_OK && rank == 2;
 }
 
-/* The number of the tensor with the embeddings: the one that was named, or the only one of two dimensions. -1: a message was printed. */
+/* The index of the tensor with the embeddings: the named one, or the only one with two dimensions. Prints a message and returns -1 on
+   failure. */
 static int32_t find_texts(const struct options *options, const rvit_tensors *file, const int64_t **out_shape)
 {
     const char *path = options->text_embeddings, *wanted = options->text_tensor;
@@ -43,7 +44,7 @@ static int32_t find_texts(const struct options *options, const rvit_tensors *fil
     return -1;
 }
 
-/* Makes each text's row as long as 1. Returns an exit code. */
+/* Normalises each row to length 1. Returns an exit code. */
 static int normalize(struct zero_shot *self)
 {
     for (int32_t t = 0; t < self->n_texts; t++) {
@@ -79,7 +80,7 @@ static int read_texts(const struct options *options, const rvit_tensors *file, c
     return status == RVIT_OK ? normalize(out) : complain_status(out->path, status);
 }
 
-/* A single number of the model's file, else of the texts'. *out_from: the file that holds it; NULL: none does. Returns an exit code. */
+/* Reads a number from the model's file or else the texts' file. *out_from: the file that has it, or NULL. Returns an exit code. */
 static int read_number(const char *name, const char *const paths[2], const rvit_tensors *const files[2], double *out, const char **out_from)
 {
     *out_from = NULL;
@@ -104,7 +105,7 @@ static int read_number(const char *name, const char *const paths[2], const rvit_
     return EXIT_OK;
 }
 
-/* Whether images are compared by what attention pooling gives, without a projection. */
+/* Whether the image embedding is the output of attention pooling, without a projection. */
 static bool is_siglip(const rvit_tensors *model_file, const rvit_model_info *model)
 {
     return model->pooling == RVIT_POOLING_MAP && rvit_tensors_find(model_file, "head.weight") < 0 &&
