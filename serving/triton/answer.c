@@ -15,16 +15,16 @@ uint64_t answer_now(void)
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* What outputs are made of. */
+/* The data of the outputs of a request. */
 struct results {
     const struct model *model;
     const rvit_session *session;
-    int32_t first, n;      /* images, in the run */
-    const float *logits;   /* of its images */
+    int32_t first, n;      /* images of the request in the run */
+    const float *logits;   /* of the images of the request */
     const int32_t *ranked; /* [n, top] */
 };
 
-/* Bytes of an output of all images. */
+/* Bytes of an output for all images. */
 static uint64_t size_of(const struct results *self, enum output_kind kind)
 {
     const struct names *names = &self->model->names;
@@ -58,7 +58,7 @@ static void write_scores(const struct results *self, uint8_t *out)
     }
 }
 
-/* Rows of float32, one for each image of the run. */
+/* Copies the float32 rows of the images. */
 static TRITONSERVER_Error *write_rows(const struct results *self, const float *rows, int64_t width, uint8_t *out)
 {
     if (!rows)
@@ -87,7 +87,7 @@ static TRITONSERVER_Error *write_tokens(const struct results *self, uint8_t *out
 {
     const int32_t *cu = rvit_session_cu_seqlens(self->session, rvit_session_n_stages(self->session) - 1);
     if (!cu)
-        return failure(TRITONSERVER_ERROR_INTERNAL, "the run has no number of tokens");
+        return failure(TRITONSERVER_ERROR_INTERNAL, "the run has no token counts");
     for (int32_t i = self->first; i < self->first + self->n; i++, out += 4) {
         const int32_t n = cu[i + 1] - cu[i];
         memcpy(out, &n, 4);
@@ -138,7 +138,7 @@ static TRITONSERVER_Error *add_output(const struct results *self, enum output_ki
     TRY(TRITONBACKEND_ResponseOutput(response, &output, tensors_outputs[kind].name, tensors_outputs[kind].type, shape, 2));
     TRY(TRITONBACKEND_OutputBuffer(output, &buffer, size, &memory, &memory_id));
     if (memory == TRITONSERVER_MEMORY_GPU)
-        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s is wanted in memory of GPU %lld; results are given in memory of the host",
+        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s was requested in the memory of GPU %lld; only host memory is supported",
                        tensors_outputs[kind].name, (long long)memory_id);
     return write_output(self, kind, buffer);
 }
@@ -167,7 +167,7 @@ void answer_request(const struct instance *instance, struct request *request, rv
         request->error = add_outputs(instance, request, session, response);
     if (!failed)
         failed = TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, request->error);
-    failure_log(failed, "a request is not answered");
+    failure_log(failed, "a request was not answered");
     failure_log(TRITONBACKEND_ModelInstanceReportStatistics(instance->handle, request->handle, !request->error, times->begin,
                                                             times->compute_begin, times->compute_end, answer_now()),
                 "statistics are lost");
@@ -176,5 +176,5 @@ void answer_request(const struct instance *instance, struct request *request, rv
         TRITONSERVER_ErrorDelete(request->error);
     request->error = NULL;
     request->is_answered = true;
-    failure_log(TRITONBACKEND_RequestRelease(request->handle, TRITONSERVER_REQUEST_RELEASE_ALL), "a request is not released");
+    failure_log(TRITONBACKEND_RequestRelease(request->handle, TRITONSERVER_REQUEST_RELEASE_ALL), "a request was not released");
 }

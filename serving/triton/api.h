@@ -1,8 +1,7 @@
-/* What we use of Triton Inference Server's C API, declared by ourselves: its headers are C++, and this is a tenth of them. Nothing is
-   linked: the server that loads the backend has these functions.
-
-   A function that returns a TRITONSERVER_Error * returns NULL for success; the caller deletes the error. Strings and buffers that are
-   given out belong to the object that gave them. (Backend API 1.19, of release 24.10; later 1.x only append.) */
+/* Our own declarations of the part of Triton Inference Server's C API that we use (its headers are C++ and ten times as large). Nothing is
+   linked, because the server that loads the backend exports these functions. They return NULL on success, or an error that the caller
+   deletes. Strings and buffers belong to the object that returns them. (Backend API 1.19 of release 24.10; later 1.x versions only append.)
+   */
 #ifndef RVIT_TRITON_API_H
 #define RVIT_TRITON_API_H
 
@@ -20,7 +19,7 @@ typedef struct TRITONSERVER_MetricArgs TRITONSERVER_MetricArgs;
 typedef struct TRITONSERVER_Parameter TRITONSERVER_Parameter;
 typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
 typedef struct TRITONBACKEND_BackendAttribute TRITONBACKEND_BackendAttribute;
-typedef struct TRITONBACKEND_Batcher TRITONBACKEND_Batcher; /* ours */
+typedef struct TRITONBACKEND_Batcher TRITONBACKEND_Batcher; /* defined by the backend */
 typedef struct TRITONBACKEND_Input TRITONBACKEND_Input;
 typedef struct TRITONBACKEND_Model TRITONBACKEND_Model;
 typedef struct TRITONBACKEND_ModelInstance TRITONBACKEND_ModelInstance;
@@ -100,7 +99,7 @@ TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *me
 TRITONSERVER_Error *TRITONSERVER_MessageDelete(TRITONSERVER_Message *message);
 const char *TRITONSERVER_DataTypeString(TRITONSERVER_DataType type);
 
-/* Metrics. A family is deleted after its metrics; all that name the same family share it. */
+/* Metrics. Delete a family after its metrics. Calls with the same name share a family. */
 TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char *name, TRITONSERVER_ParameterType type, const void *value);
 void TRITONSERVER_ParameterDelete(TRITONSERVER_Parameter *parameter);
 TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(TRITONSERVER_MetricFamily **family, TRITONSERVER_MetricKind kind, const char *name,
@@ -116,13 +115,13 @@ TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(TRITONSERVER_Metric **metric,
                                                    const TRITONSERVER_MetricArgs *args);
 TRITONSERVER_Error *TRITONSERVER_MetricDelete(TRITONSERVER_Metric *metric);
 TRITONSERVER_Error *TRITONSERVER_MetricIncrement(TRITONSERVER_Metric *metric, double value);
-TRITONSERVER_Error *TRITONSERVER_MetricObserve(TRITONSERVER_Metric *metric, double value); /* of a histogram */
+TRITONSERVER_Error *TRITONSERVER_MetricObserve(TRITONSERVER_Metric *metric, double value); /* for histograms */
 
 /* The backend. */
 TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend, TRITONSERVER_Message **config);
 TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state);
 TRITONSERVER_Error *TRITONBACKEND_BackendSetState(TRITONBACKEND_Backend *backend, void *state);
-/* n_devices 0, devices NULL: the server's choice. */
+/* n_devices 0, devices NULL: the server chooses. */
 TRITONSERVER_Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(TRITONBACKEND_BackendAttribute *attributes,
                                                                             TRITONSERVER_InstanceGroupKind kind, uint64_t count,
                                                                             const uint64_t *devices, uint64_t n_devices);
@@ -145,7 +144,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInsta
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Model **model);
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance, void **state);
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(TRITONBACKEND_ModelInstance *instance, void *state);
-/* Times are of CLOCK_MONOTONIC, in nanoseconds. For each request, then once for the batch. */
+/* Times are CLOCK_MONOTONIC in nanoseconds. Call for each request, then once for the batch. */
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request,
                                                                 bool success, uint64_t begin, uint64_t compute_begin, uint64_t compute_end,
                                                                 uint64_t end);
@@ -165,7 +164,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *req
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request, uint32_t *count);
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *request, uint32_t index, const char **name);
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request, uint32_t flags);
-/* Of an input. The bytes of its buffers may be fewer than the shape needs, they are not aligned, and the memory is of any type. */
+/* An input. Its buffers may have fewer bytes than the shape needs, are not aligned, and may be in any type of memory. */
 TRITONSERVER_Error *TRITONBACKEND_InputProperties(TRITONBACKEND_Input *input, const char **name, TRITONSERVER_DataType *type,
                                                   const int64_t **shape, uint32_t *n_dims, uint64_t *size, uint32_t *n_buffers);
 TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, uint32_t index, const void **buffer, uint64_t *size,
@@ -175,7 +174,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, uint32
 TRITONSERVER_Error *TRITONBACKEND_ResponseNew(TRITONBACKEND_Response **response, TRITONBACKEND_Request *request);
 TRITONSERVER_Error *TRITONBACKEND_ResponseOutput(TRITONBACKEND_Response *response, TRITONBACKEND_Output **output, const char *name,
                                                  TRITONSERVER_DataType type, const int64_t *shape, uint32_t n_dims);
-/* memory: in, the wish; out, what it is. */
+/* memory: requested type on input, actual type on output. */
 TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, void **buffer, uint64_t size, TRITONSERVER_MemoryType *memory,
                                                int64_t *memory_id);
 /* Deletes the response, not the error. */
@@ -192,10 +191,11 @@ TRITON_EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Mo
 TRITON_EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model *model);
 TRITON_EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance);
 TRITON_EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInstance *instance);
-/* NULL: the requests are ours, and each is answered and released. An error: they stay the server's, and all of them fail. */
+/* If it returns NULL, the backend owns the requests and answers and releases each. If it returns an error, the server keeps them and all
+   fail. */
 TRITON_EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
                                                                      TRITONBACKEND_Request **requests, uint32_t n_requests);
-/* When a batch closes. The server looks for these in a library named batchstrategy.so beside the backend's. */
+/* Custom batching, which decides when a batch closes. The server looks for these in batchstrategy.so beside the backend. */
 TRITON_EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelBatcherInitialize(TRITONBACKEND_Batcher **batcher, TRITONBACKEND_Model *model);
 TRITON_EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelBatcherFinalize(TRITONBACKEND_Batcher *batcher);
 TRITON_EXPORT TRITONSERVER_Error *TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batcher *batcher, void **user);

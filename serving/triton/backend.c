@@ -1,10 +1,10 @@
-/* What the server calls, but for execute.c and batcher.c. */
+/* Entry points that the server calls, except those in execute.c and batcher.c. */
 #include <stdlib.h>
 
 #include "failure.h"
 #include "instance.h"
 
-/* rvit_log_fn: what the library logs goes to the server's log. */
+/* rvit_log_fn: forwards the library's messages to the server's log. */
 static void log_library(void *user, rvit_log_level level, const char *message)
 {
     static const TRITONSERVER_LogLevel levels[] = {[RVIT_LOG_ERROR] = TRITONSERVER_LOG_ERROR,
@@ -47,8 +47,8 @@ TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend)
     return NULL;
 }
 
-/* Where a configuration has no instance_group: two instances on each of the server's GPUs, so that one copies and answers while the other
-   computes; without GPUs one on the CPU, which computes for one at a time. */
+/* Default instance_group: two instances per GPU, so that one copies and answers while the other computes. Without GPUs one on the CPU,
+   which runs one instance at a time. */
 TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *backend, TRITONBACKEND_BackendAttribute *attributes)
 {
     (void)backend;

@@ -6,7 +6,7 @@
 
 #include "image_file.h"
 
-/* Planes say themselves which target they have. */
+/* Planes already have the size of their target. */
 static bool target_of_planes(struct batch_image *self)
 {
     const struct image_plan *plan = self->plan;
@@ -50,24 +50,24 @@ bool batch_image_measure(struct batch_image *self, bool is_planes, int64_t share
     return true;
 }
 
-static uint8_t *place(const struct batch_image *self)
+static uint8_t *pixels_of(const struct batch_image *self)
 {
     return (uint8_t *)(uintptr_t)self->image.data;
 }
 
-/* image_taker: straight into the session's memory. */
+/* image_taker: decodes directly into the session's memory. */
 static uint8_t *take(void *user, int32_t width, int32_t height, struct image_error *error)
 {
     const struct batch_image *self = user;
     if (width == self->width && height == self->height)
-        return place(self);
-    snprintf(error->text, sizeof error->text, "%d x %d pixels, but %d x %d in the header", width, height, self->width, self->height);
+        return pixels_of(self);
+    snprintf(error->text, sizeof error->text, "%d x %d pixels, but the header has %d x %d", width, height, self->width, self->height);
     return NULL;
 }
 
 static bool prepare(struct batch_image *self, struct image_view view)
 {
-    return image_prepare(self->plan, view, false, self->target, (float *)(void *)place(self), &self->error);
+    return image_prepare(self->plan, view, false, self->target, (float *)(void *)pixels_of(self), &self->error);
 }
 
 static bool fill(struct batch_image *self)
@@ -82,7 +82,7 @@ static bool fill(struct batch_image *self)
         return false;
     const bool ok = decoded.width == self->width && decoded.height == self->height
                         ? prepare(self, image_whole(&decoded))
-                        : image_fail(&self->error, "another size than in the header");
+                        : image_fail(&self->error, "the size differs from the header");
     image_free(&decoded);
     return ok;
 }

@@ -1,4 +1,4 @@
-/* An image of a request on its way into the memory of a session. */
+/* An image of a request, and how it gets into the memory of a session. */
 #ifndef RVIT_TRITON_BATCH_IMAGE_H
 #define RVIT_TRITON_BATCH_IMAGE_H
 
@@ -6,24 +6,23 @@
 
 struct batch_image {
     const struct image_plan *plan;
-    const uint8_t *source; /* ENCODED: the file. IMAGE that is resized here: its pixels. Else NULL: it is copied */
-    size_t source_size;    /* of the file; 0: pixels */
-    int32_t width, height; /* as it came */
-    bool is_prepared;      /* resized and normalised here, and handed over as planes */
+    const uint8_t *source; /* the file of ENCODED, or the pixels of an IMAGE that the host resizes; NULL: the image is copied */
+    size_t source_size;    /* size of the file; 0: pixels */
+    int32_t width, height; /* as received */
+    bool is_prepared;      /* resized and normalised on the host, and passed as planes */
     struct image_target target;
-    rvit_image image; /* for the run. data: its place */
-    int64_t size;     /* bytes of that */
-    int64_t weights;  /* bytes of the weights of its resize */
-    double seconds;   /* that batch_image_fill took */
+    rvit_image image; /* for the run; data points into the session's memory */
+    int64_t size;     /* bytes of image */
+    int64_t weights;  /* bytes of its resize weights */
+    double seconds;   /* time of batch_image_fill */
     bool is_bad;
     struct image_error error;
 };
 
-/* What it takes: target, image, size and weights, of width, height and plan. share: the bytes that it may take; larger images, and those
-   that the device does not resize, are prepared here. is_planes: it comes as planes of its target's size. False: the error says why it
-   cannot be. */
+/* Sets target, image, size and weights from width, height and plan. share: maximum bytes; larger images, and those that the device cannot
+   resize, are prepared on the host. is_planes: the image is already planes of its target size. Returns false with the reason in error. */
 bool batch_image_measure(struct batch_image *self, bool is_planes, int64_t share);
-/* Decodes or prepares it to its place. On failure it is bad, and the error says why. */
+/* Decodes or prepares the image into the session's memory. On failure sets is_bad and error. */
 void batch_image_fill(struct batch_image *self);
 
 #endif

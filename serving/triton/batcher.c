@@ -1,8 +1,8 @@
-/* When a batch closes: custom batching functions. The server counts images; tokens are counted here. */
+/* Custom batching: decides when a batch closes. The server counts images, this file counts tokens. */
 #include "failure.h"
 #include "request.h"
 
-/* The batcher is the model itself, which outlives its scheduler. So nothing is freed while the scheduler may still call. */
+/* The batcher is the model, which outlives its scheduler, so nothing is freed while the scheduler may still call. */
 TRITONSERVER_Error *TRITONBACKEND_ModelBatcherInitialize(TRITONBACKEND_Batcher **batcher, TRITONBACKEND_Model *model)
 {
     *batcher = (TRITONBACKEND_Batcher *)model_of(model);
@@ -15,8 +15,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatcherFinalize(TRITONBACKEND_Batcher *ba
     return NULL;
 }
 
-/* The memory is the model's, in turns: a scheduler puts one batch together at a time, and does not end each that it begins, neither the one
-   that a model leaves behind nor one that began to run while it grew. */
+/* Batches use the memory of the model in turn. A scheduler builds one batch at a time, but does not finalize every one: not the last one of
+   a model, nor one that starts to run while it grows. */
 TRITONSERVER_Error *TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batcher *batcher, void **user)
 {
     struct model *model = (struct model *)(uintptr_t)batcher;
@@ -29,8 +29,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batch
     return NULL;
 }
 
-/* The first request is always taken, however large: a request that no batch takes would never be answered. Without a batch, which the
-   server has where it adds to one that it has already handed over, execute.c makes several runs of what does not fit in one. */
+/* Always includes the first request, because a request that no batch includes would never be answered. Without a batch, when the server
+   adds to one that is already executing, execute.c splits what does not fit into several runs. */
 TRITONSERVER_Error *TRITONBACKEND_ModelBatchIncludeRequest(TRITONBACKEND_Request *request, void *user, bool *include)
 {
     struct batch *batch = user;

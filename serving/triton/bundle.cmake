@@ -1,8 +1,8 @@
-# Completes the folder of the backend MODULE: the link by which the server finds the custom batching functions, and copies of the libraries
-# that a machine or a container may lack. Those of glibc and of the compiler are everywhere where the server is.
+# Completes the folder of the backend MODULE: adds the link by which the server finds the custom batching functions, and copies of libraries
+# that a machine or container may lack. Libraries of glibc and the compiler exist wherever the server runs.
 get_filename_component(folder ${MODULE} DIRECTORY)
 get_filename_component(name ${MODULE} NAME)
-# Copies of an earlier build would be found beside those of the system.
+# Remove the copies of an earlier build, which would be found before those of the system.
 file(GLOB copies ${folder}/lib*.so*)
 list(REMOVE_ITEM copies ${MODULE})
 if(copies)
@@ -12,7 +12,7 @@ file(CREATE_LINK ${name} ${folder}/batchstrategy.so SYMBOLIC)
 file(GET_RUNTIME_DEPENDENCIES RESOLVED_DEPENDENCIES_VAR found UNRESOLVED_DEPENDENCIES_VAR missing LIBRARIES ${MODULE}
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|gcc_s|asan|ubsan|tsan|stdc\\+\\+)\\.so")
 if(missing)
-  message(FATAL_ERROR "${name} needs ${missing}, which are not found")
+  message(FATAL_ERROR "${name} needs ${missing}, which were not found")
 endif()
 foreach(library ${found})
   get_filename_component(soname ${library} NAME)

@@ -40,7 +40,7 @@ static TRITONSERVER_Error *unknown_parameter(const char *name)
     char known[1024] = "";
     for (int i = 0; i < N_ROWS; i++)
         append_text(known, sizeof known, "%s%s", known[0] ? ", " : "", rows[i].name);
-    return invalid("parameter '%.100s' is not known; known are %s", name, known);
+    return invalid("unknown parameter '%.100s', expected one of %s", name, known);
 }
 
 static TRITONSERVER_Error *set_parameter(struct config *self, const char *name, const json_t *value)
@@ -77,13 +77,13 @@ TRITONSERVER_Error *config_read(TRITONBACKEND_Model *model, struct config *out)
     TRY(TRITONBACKEND_ModelConfig(model, 1, &message));
     TRITONSERVER_Error *error = TRITONSERVER_MessageSerializeToJson(message, &text, &size);
     if (!error && !(out->root = json_loadb(text, size, 0, &reason)))
-        error = failure(TRITONSERVER_ERROR_INTERNAL, "the server's JSON of the model's configuration cannot be read: %s", reason.text);
+        error = failure(TRITONSERVER_ERROR_INTERNAL, "the model's configuration is not valid JSON: %s", reason.text);
     failure_log(TRITONSERVER_MessageDelete(message), "the configuration's text is not deleted");
     if (error)
         return error;
     const json_int_t batch = json_integer_value(json_object_get(out->root, "max_batch_size"));
     if (batch < 0 || batch > 4096)
-        return invalid("max_batch_size is %lld, expected 1..4096, or 0 for 64", (long long)batch);
+        return invalid("max_batch_size is %lld, expected 1 to 4096, or 0 for 64", (long long)batch);
     out->max_batch_size = (int32_t)batch;
     return read_parameters(out);
 }

@@ -1,4 +1,4 @@
-/* A model's weights on a device, shared by the instances there. */
+/* A model's weights on a device, shared by the instances on it. */
 #ifndef RVIT_TRITON_ENGINE_H
 #define RVIT_TRITON_ENGINE_H
 
@@ -8,9 +8,9 @@
 
 struct engine {
     rvit_backend backend;
-    int32_t index;        /* of the device; -1: the first */
-    int32_t n_threads;    /* CPU; 0: all processors */
-    rvit_precision dtype; /* as asked for */
+    int32_t index;        /* device index; -1: the first */
+    int32_t n_threads;    /* of the CPU; 0: all */
+    rvit_precision dtype; /* as requested */
     rvit_precision_choice choice;
     int32_t n_users;
     rvit_device *device;
@@ -18,7 +18,7 @@ struct engine {
     struct engine *next;
 };
 
-/* wanted: backend, index, n_threads and dtype. An engine that fits is shared, unless `alone`. list: the model's engines, under its lock. */
+/* wanted: backend, index, n_threads and dtype. Shares a matching engine unless `alone`. list: the model's engines, with its lock held. */
 TRITONSERVER_Error *engine_get(struct engine **list, const rvit_checkpoint *checkpoint, const struct engine *wanted, bool alone,
                                struct engine **out);
 void engine_put(struct engine **list, struct engine *engine);

@@ -1,7 +1,6 @@
-/* Runs the requests of a batch. Each fails or succeeds alone: what is wrong with one never reaches another.
-
-   A batch becomes one run or several: requests of one setting, in order, as long as images, tokens and bytes fit. Images are written to
-   the session's own memory, by this thread and the worker pool, so that the library copies nothing. */
+/* Runs the requests of a batch. A failing request never affects others. A batch becomes one or more runs, each with requests of one setting
+   in order, as long as images, tokens and bytes fit. This thread and the worker pool write images directly to the session's memory, so the
+   library copies nothing. */
 #include "answer.h"
 #include "failure.h"
 
@@ -9,8 +8,8 @@
 
 #include "cli.h"
 
-/* SHARED_COPY: bytes from which on other threads help to copy: by estimate one takes 100 us for them, many times what waking the worker
- * pool takes. */
+/* SHARED_COPY: bytes from which the worker pool helps to copy. One thread takes an estimated 100 us for them, far more than waking the
+ * pool. */
 enum { ALIGNMENT = 64, SHARED_COPY = 1 << 20 };
 
 /* Requests of a batch that run together. */
@@ -18,11 +17,11 @@ struct run {
     struct instance *instance;
     struct request *requests; /* of the whole batch */
     uint32_t n_requests;
-    uint32_t first, last; /* the run's are among first..last: those that are_in */
+    uint32_t first, last; /* the run has those of first..last for which is_in is true */
     int32_t setting;
     const struct lane *lane;
-    int32_t n_requested; /* all of them, bad ones too */
-    int32_t n_images;    /* those that run */
+    int32_t n_requested; /* including bad images */
+    int32_t n_images;    /* images that run */
     int64_t tokens, bytes;
     struct answer_times times;
 };
@@ -39,7 +38,7 @@ static bool fits(const struct run *self, const struct request *request)
            self->bytes + request->bytes <= plan->memory;
 }
 
-/* The next run, from request self->first on. Requests of other settings between its own are left for later runs. */
+/* Collects the next run, from request self->first on. Requests of other settings in between stay for later runs. */
 static void gather(struct run *self)
 {
     struct request *first = &self->requests[self->first];
@@ -63,7 +62,7 @@ static void gather(struct run *self)
     self->lane = is_small ? small : &self->instance->lanes[self->setting];
 }
 
-/* Applies work to the requests of the run. */
+/* Calls work for each request of the run. */
 static void for_each(struct run *self, void (*work)(struct run *self, struct request *request))
 {
     for (uint32_t i = self->first; i <= self->last; i++)
@@ -71,7 +70,7 @@ static void for_each(struct run *self, void (*work)(struct run *self, struct req
             work(self, &self->requests[i]);
 }
 
-static void place(struct run *self, struct request *request)
+static void assign_memory(struct run *self, struct request *request)
 {
     uint8_t *memory = self->lane->memory;
     struct batch_image *images = &self->instance->batch_images.list[request->first];
@@ -112,7 +111,7 @@ static void note_bad(struct run *self, struct request *request)
             request->error = invalid("%s: image %d: %s", tensors_inputs[request->input.kind].name, i, images[i].error.text);
 }
 
-/* Brings all images to their places. */
+/* Writes all images to the session's memory. */
 static void fill(struct run *self)
 {
     struct instance *instance = self->instance;
@@ -120,7 +119,7 @@ static void fill(struct run *self)
     instance->job.user = instance;
     instance->job.n = 0;
     self->bytes = 0;
-    for_each(self, place);
+    for_each(self, assign_memory);
     const bool is_shared = self->bytes >= SHARED_COPY;
     if (is_shared)
         for_each(self, share);
@@ -144,14 +143,14 @@ static void list_images(struct run *self, struct request *request)
     self->tokens += request->tokens;
 }
 
-/* Once more, by itself: the sentence is then its own. */
+/* Runs the request again on its own, so that it gets its own error message. */
 static void isolate(struct run *self, struct request *request)
 {
     (void)self;
     request->alone = true;
 }
 
-/* The library's sentence names the image by its number in the run. */
+/* Replaces the number of the image in the run, which is in the library's message, by that in the request. */
 static void note_status(struct request *request, int32_t image, rvit_status status)
 {
     const char *detail = rvit_status_detail(), *why = strstr(detail, ": ");

@@ -58,7 +58,7 @@ void failure_note(const char *sentence)
     snprintf(complaint, sizeof complaint, "%s", sentence);
 }
 
-/* What the tool's code prints becomes an error of the server. */
+/* Keeps messages of code shared with the tool for failure_of_complaint. */
 void complain(const char *subject, const char *format, ...)
 {
     va_list arguments;

@@ -4,7 +4,7 @@
 
 #include "failure.h"
 
-/* Values that are tested while they are in the first cache. */
+/* Values checked at a time, while they are in the L1 cache. */
 enum { CHUNK = 1024 };
 
 static TRITONSERVER_Error *open_buffer(struct input *self, uint32_t index)
@@ -15,7 +15,7 @@ static TRITONSERVER_Error *open_buffer(struct input *self, uint32_t index)
     uint64_t size = 0;
     TRY(TRITONBACKEND_InputBuffer(self->handle, index, &buffer, &size, &memory, &memory_id));
     if (memory == TRITONSERVER_MEMORY_GPU)
-        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s lies in memory of GPU %lld; memory of the host is expected",
+        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s is in the memory of GPU %lld, expected host memory",
                        tensors_inputs[self->kind].name, (long long)memory_id);
     self->buffer = index;
     self->at = buffer;
@@ -23,7 +23,7 @@ static TRITONSERVER_Error *open_buffer(struct input *self, uint32_t index)
     return NULL;
 }
 
-/* Every buffer is looked at before anything is read, so that nothing fails half-way. */
+/* Checks all buffers before reading, so that reading does not fail halfway. */
 static TRITONSERVER_Error *open_buffers(struct input *self)
 {
     uint64_t size = 0;
@@ -51,7 +51,7 @@ TRITONSERVER_Error *input_open(TRITONBACKEND_Request *request, unsigned declared
     TRY(TRITONBACKEND_InputProperties(out->handle, &name, &type, &out->shape, &out->n_dims, &size, &out->n_buffers));
     const int kind = tensors_find_input(name);
     if (kind < 0 || !(declared & 1U << kind))
-        return invalid("input '%.100s' is not one that this model declares", name);
+        return invalid("this model does not declare the input '%.100s'", name);
     if (type != tensors_inputs[kind].type)
         return invalid("%s has the data type %s, expected %s", name, TRITONSERVER_DataTypeString(type),
                        TRITONSERVER_DataTypeString(tensors_inputs[kind].type));
@@ -70,7 +70,7 @@ TRITONSERVER_Error *input_read(struct input *self, void *out, uint64_t size)
     while (size > 0) {
         while (self->rest == 0) {
             if (self->buffer + 1 >= self->n_buffers)
-                return failure(TRITONSERVER_ERROR_INTERNAL, "%s: its buffers hold less than they did", tensors_inputs[self->kind].name);
+                return failure(TRITONSERVER_ERROR_INTERNAL, "%s: its buffers have shrunk", tensors_inputs[self->kind].name);
             TRY(open_buffer(self, self->buffer + 1));
         }
         const uint64_t n = size < self->rest ? size : self->rest;
@@ -91,7 +91,7 @@ static bool all_finite(const uint32_t *values, uint64_t n)
     return !found;
 }
 
-/* By way of the stack: it is aligned, and `out` may be memory that is slow to read. */
+/* Copies through the stack, which is aligned, because `out` may be slow to read. */
 TRITONSERVER_Error *input_read_floats(struct input *self, float *out, uint64_t n, bool *out_finite)
 {
     uint32_t values[CHUNK];

@@ -5,13 +5,11 @@
 
 #include "failure.h"
 
-/* The device that an instance runs on, and its type of numbers.
-
-   The CPU device runs one session at a time, on all of its threads. So instances that share it take turns, and while one computes others
-   decode, copy and answer. Two devices of one thread each instead were measured on two processors, with images of mixed sizes: the same
-   CPU time an image (30 ms, DeiT-T), but a median of 40 to 70 ms in place of 32 ms for one client, and of 340 ms in place of 252 to 298 ms
-   for eight; and each device has its own copy of the weights. Many processors do not divide small runs well: there the parameter threads
-   gives each instance a device of its own. */
+/* Chooses the device and dtype of an instance. The CPU device runs one session at a time on all its threads, so instances that share it
+   take turns: while one computes, others decode, copy and answer. The alternative of two devices with one thread each was measured on two
+   cores with images of mixed sizes: the same CPU time per image (30 ms, DeiT-T), but a median of 40 to 70 ms instead of 32 ms for one
+   client, and of 340 ms instead of 252 to 298 ms for eight, and each device has its own copy of the weights. Small runs do not scale to
+   many cores; there the parameter threads gives each instance its own device. */
 static TRITONSERVER_Error *choose_engine(const struct instance *self, struct engine *out)
 {
     const struct config *config = &self->model->config;

@@ -1,17 +1,17 @@
-/* An instance of a model: sessions for each setting, and what a batch needs, which stays and grows. One thread at a time uses it. */
+/* An instance of a model: sessions for each setting, and memory for batches, which is reused. Used by one thread at a time. */
 #ifndef RVIT_TRITON_INSTANCE_H
 #define RVIT_TRITON_INSTANCE_H
 
 #include "request.h"
 
-/* Where requests of one setting run. */
+/* Runs requests of one setting. */
 struct lane {
     const struct image_plan *plan;
-    rvit_session *session; /* NULL: there is none */
-    uint8_t *memory;       /* of its images */
+    rvit_session *session; /* or NULL */
+    uint8_t *memory;       /* memory for its images */
 };
 
-/* What the worker pool does for a run: an image that it fills, or a request whose images it copies. */
+/* A task of the worker pool: an image to fill, or a request whose images to copy. */
 struct filling {
     struct batch_image *image;
     struct request *request;
@@ -21,11 +21,11 @@ struct instance {
     TRITONBACKEND_ModelInstance *handle;
     struct model *model;
     struct engine *engine;
-    struct lane lanes[SETTINGS_MOST], small[SETTINGS_MOST]; /* of any run; of runs that model->small has room for */
+    struct lane lanes[SETTINGS_MOST], small[SETTINGS_MOST]; /* lanes: for all runs; small: for runs that fit model->small */
     struct request *requests;                               /* [n_slots] */
     uint32_t n_slots;
     struct batch_images batch_images;
-    rvit_image *images;      /* [max_images] of a run */
+    rvit_image *images;      /* [max_images], of a run */
     struct filling *filling; /* [max_images] */
     struct worker_job job;
     int32_t *ranked; /* [max_images, top]: the best classes of a request's images */
@@ -33,7 +33,7 @@ struct instance {
 
 TRITONSERVER_Error *instance_create(TRITONBACKEND_ModelInstance *handle, struct model *model, struct instance **out);
 void instance_destroy(struct instance *self);
-/* Slots for n requests. */
+/* Makes room for n requests. */
 bool instance_reserve(struct instance *self, uint32_t n);
 
 #endif

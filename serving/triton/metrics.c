@@ -11,17 +11,17 @@ static const struct {
 } rows[N_METRICS] = {
     [METRIC_IMAGES] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_images_total", "Images answered"},
     [METRIC_FAILED_IMAGES] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_failed_images_total",
-                              "Images of requests that were answered with an error"},
-    [METRIC_TOKENS] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_tokens_total", "Tokens of the images that ran, before pruning"},
+                              "Images of requests answered with an error"},
+    [METRIC_TOKENS] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_tokens_total", "Tokens of the images before pruning"},
     [METRIC_TOKENS_KEPT] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_tokens_kept_total", "Tokens kept after the last prune stage"},
     [METRIC_RUNS] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_runs_total", "Runs of the model"},
     [METRIC_DECODE_SECONDS] = {TRITONSERVER_METRIC_KIND_COUNTER, "raggedvit_decode_seconds_total",
-                               "Time of threads that decoded images, or resized them"},
-    [METRIC_RUN_IMAGES] = {TRITONSERVER_METRIC_KIND_HISTOGRAM, "raggedvit_run_images", "Images of a run"},
+                               "Thread time spent decoding and resizing images"},
+    [METRIC_RUN_IMAGES] = {TRITONSERVER_METRIC_KIND_HISTOGRAM, "raggedvit_run_images", "Images per run"},
 };
 static const double buckets[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
 
-/* A server without metrics says so in an error, which is no concern of ours. */
+/* Deletes the error, because a server without metrics returns one. */
 static bool works(TRITONSERVER_Error *error)
 {
     if (error)

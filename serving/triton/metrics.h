@@ -1,4 +1,4 @@
-/* Counters of a model, beside those of the server. */
+/* Metrics of a model, in addition to those of the server. */
 #ifndef RVIT_TRITON_METRICS_H
 #define RVIT_TRITON_METRICS_H
 
@@ -15,19 +15,19 @@ enum metric {
     N_METRICS
 };
 
-/* One for the backend: the server never forgets a family. */
+/* One for the backend, because the server never forgets a family. */
 struct metric_families {
-    TRITONSERVER_MetricFamily *list[N_METRICS]; /* NULL: the server keeps no metrics */
+    TRITONSERVER_MetricFamily *list[N_METRICS]; /* NULL: the server has no metrics */
 };
 void metric_families_make(struct metric_families *self);
 void metric_families_free(struct metric_families *self);
 
 struct metrics {
-    TRITONSERVER_Metric *list[N_METRICS]; /* NULL: not kept */
+    TRITONSERVER_Metric *list[N_METRICS]; /* NULL: not available */
 };
 void metrics_make(struct metrics *self, const struct metric_families *families, const char *model, uint64_t version);
 void metrics_free(struct metrics *self);
-/* Adds to a counter, or notes a value of the histogram. From any thread. */
+/* Adds to a counter, or a value to a histogram. Can be called from any thread. */
 void metrics_add(const struct metrics *self, enum metric which, double value);
 
 #endif

@@ -25,11 +25,11 @@ static TRITONSERVER_Error *open_checkpoint(struct model *self, const char *folde
         return failure_of_status(status, NULL);
     if (self->info.merge > 0)
         return failure(TRITONSERVER_ERROR_UNSUPPORTED,
-                       "%s is a tower that merges squares of patches, for a language model; towers for classes and embeddings are served",
+                       "%s is the vision encoder of a language model, which merges groups of patches; only encoders for classes and "
+                       "embeddings are supported",
                        path);
     if (self->info.channels != 3)
-        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s takes %d channels; models of images with 3 are served", path,
-                       self->info.channels);
+        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s takes images with %d channels; only 3 are supported", path, self->info.channels);
     return NULL;
 }
 
@@ -41,12 +41,12 @@ static TRITONSERVER_Error *find_recipe(struct model *self)
         const char *fact = self->info.filter == RVIT_FILTER_OTHER && self->info.fit != RVIT_FIT_OTHER ? "filter" : "fit";
         return failure(
             TRITONSERVER_ERROR_UNSUPPORTED,
-            "images are prepared in a way that is not known here (%s: %s, from %s); the parameters fit and filter choose another", fact,
+            "the model's image preparation is not supported (%s: %s, from %s); choose another with the parameters fit and filter", fact,
             recipe_value(self->checkpoint, fact), recipe_origin(self->checkpoint, fact));
     }
     if (!(self->info.std[0] > 0) && !(has_mean && has_deviation))
-        return invalid("nothing tells the mean and the standard deviation of the model's images: a config.json or "
-                       "preprocessor_config.json beside the checkpoint does, or the parameters mean and std");
+        return invalid("the mean and standard deviation of the images are unknown: add a config.json or "
+                       "preprocessor_config.json beside the checkpoint, or set the parameters mean and std");
     for (int c = 0; c < 3; c++) {
         self->recipe.mean[c] = has_mean ? config->recipe.mean[c] : self->info.mean[c];
         self->recipe.deviation[c] = has_deviation ? config->recipe.deviation[c] : self->info.std[c];
@@ -54,7 +54,7 @@ static TRITONSERVER_Error *find_recipe(struct model *self)
     return NULL;
 }
 
-/* The most images and tokens of a run. */
+/* Plans the limits of images and tokens of a run. */
 static TRITONSERVER_Error *plan_run(struct model *self, int32_t max_patches)
 {
     const struct config *config = &self->config;
@@ -64,8 +64,8 @@ static TRITONSERVER_Error *plan_run(struct model *self, int32_t max_patches)
     if (max_tokens < self->max_len)
         return invalid("parameter max_tokens is %" PRId64 ", but one image has up to %d tokens", max_tokens, self->max_len);
     if (max_tokens > INT32_MAX)
-        return invalid("max_batch_size %d images of up to %d tokens: the parameter max_tokens must limit a run", config->max_batch_size,
-                       self->max_len);
+        return invalid("max_batch_size %d images of up to %d tokens are too many: limit a run with the parameter max_tokens",
+                       config->max_batch_size, self->max_len);
     const int64_t fitting = max_patches > 0 ? config->max_batch_size : max_tokens / self->max_len;
     const int32_t max_images = fitting < config->max_batch_size ? (int32_t)fitting : config->max_batch_size;
     image_plan_make(&self->recipe, &self->info, max_images, max_patches > 0 ? (int32_t)(max_tokens < most ? max_tokens : most) : 0,
@@ -73,7 +73,7 @@ static TRITONSERVER_Error *plan_run(struct model *self, int32_t max_patches)
     return NULL;
 }
 
-/* Any image fits as planes of the input's size, so that any request of at most max_images and max_tokens does. */
+/* Makes room for every image as planes of the input's size, so that every request within max_images and max_tokens fits. */
 static TRITONSERVER_Error *plan_memory(struct model *self)
 {
     const struct image_plan *plan = &self->plan;
@@ -83,7 +83,7 @@ static TRITONSERVER_Error *plan_memory(struct model *self)
     const int64_t least = planes + (int64_t)plan->max_images * IMAGE_ALIGNMENT;
     if (self->config.max_image_bytes > 0 && self->config.max_image_bytes < least)
         return invalid("parameter max_image_bytes is %" PRId64 ", but the inputs of a run of %d images take %" PRId64
-                       ": a larger one, or a smaller max_batch_size or max_tokens",
+                       ": increase it, or reduce max_batch_size or max_tokens",
                        self->config.max_image_bytes, plan->max_images, least);
     if (self->config.max_image_bytes > 0)
         self->plan.memory = self->config.max_image_bytes;

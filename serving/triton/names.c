@@ -23,7 +23,7 @@ static TRITONSERVER_Error *put_all(struct names *self, const struct labels *labe
     for (int32_t i = 0; i < labels->n_classes; i++)
         size += 4 + strlen(labels_name(labels, i));
     if (size > UINT32_MAX)
-        return invalid("the names of the classes take more than 4 GiB");
+        return invalid("the class names take more than 4 GiB");
     self->starts = calloc((size_t)labels->n_classes + 1, sizeof *self->starts);
     self->bytes = malloc(size + 1);
     if (!self->starts || !self->bytes)

@@ -15,8 +15,7 @@ enum { KEPT_MEMORY = 16 << 20 };
 
 static TRITONSERVER_Error *no_such_setting(const struct model *model)
 {
-    return invalid("the request's parameters choose no policy that is declared for this model; policy and keep choose among: %s",
-                   model->settings.text);
+    return invalid("the request's parameters policy and keep match no setting of this model: %s", model->settings.text);
 }
 
 static bool read_keep(TRITONSERVER_ParameterType type, const void *value, double *out)
@@ -39,7 +38,7 @@ static bool read_keep(TRITONSERVER_ParameterType type, const void *value, double
 
 static TRITONSERVER_Error *find_setting(struct request *self, const struct model *model)
 {
-    struct setting_wish wish = {NULL, -1};
+    struct setting_choice choice = {NULL, -1};
     uint32_t n = 0;
     self->setting = 0;
     TRY(TRITONBACKEND_RequestParameterCount(self->handle, &n));
@@ -49,15 +48,15 @@ static TRITONSERVER_Error *find_setting(struct request *self, const struct model
         TRITONSERVER_ParameterType type = TRITONSERVER_PARAMETER_STRING;
         TRY(TRITONBACKEND_RequestParameter(self->handle, i, &name, &type, &value));
         if (strcmp(name, "policy") == 0 && type == TRITONSERVER_PARAMETER_STRING)
-            wish.policy = value;
-        else if (strcmp(name, "policy") == 0 || (strcmp(name, "keep") == 0 && !read_keep(type, value, &wish.keep)))
+            choice.policy = value;
+        else if (strcmp(name, "policy") == 0 || (strcmp(name, "keep") == 0 && !read_keep(type, value, &choice.keep)))
             return no_such_setting(model);
         else if (strcmp(name, "keep") != 0 && strncmp(name, "triton_", 7) != 0)
-            return invalid("the request has the parameter '%.100s', expected only policy and keep, which choose among: %s", name,
+            return invalid("the request has the parameter '%.100s', expected only policy and keep, which choose one of: %s", name,
                            model->settings.text);
     }
     if (n > 0)
-        self->setting = settings_find(&model->settings, &wish);
+        self->setting = settings_find(&model->settings, &choice);
     return self->setting >= 0 ? NULL : no_such_setting(model);
 }
 
@@ -71,7 +70,7 @@ static TRITONSERVER_Error *find_outputs(struct request *self, const struct model
         TRY(TRITONBACKEND_RequestOutputName(self->handle, i, &name));
         const int kind = tensors_find_output(name);
         if (kind < 0 || !(model->tensors.outputs & 1U << kind))
-            return invalid("output '%.100s' is not one that this model declares", name);
+            return invalid("this model does not declare the output '%.100s'", name);
         self->outputs |= 1U << kind;
     }
     return NULL;
@@ -87,7 +86,7 @@ static TRITONSERVER_Error *bad_shape(const struct input *input, const char *expe
     return invalid("%s has the shape [%s], expected %s", tensors_inputs[input->kind].name, text, expected);
 }
 
-/* n, and that shape and bytes agree. element: bytes. */
+/* Checks that the shape matches the size. element: bytes per element. */
 static TRITONSERVER_Error *check_size(const struct input *input, int64_t element)
 {
     int64_t size = element;
@@ -109,7 +108,7 @@ static TRITONSERVER_Error *check_shape(const struct input *input, const struct m
     const int64_t *shape = input->shape, *dims = model->tensors.input_dims[INPUT_PIXELS];
     char expected[128];
     if (input->n_dims == 0 || shape[0] < 1)
-        return bad_shape(input, "one image or more along the first dimension");
+        return bad_shape(input, "one or more images in the first dimension");
     if (shape[0] > model->config.max_batch_size)
         return invalid("%s has %" PRId64 " images, more than the %d of max_batch_size", tensors_inputs[input->kind].name, shape[0],
                        model->config.max_batch_size);
@@ -138,7 +137,7 @@ static TRITONSERVER_Error *bad_image(const struct request *self, int32_t index, 
     return invalid("%s: image %d: %s", tensors_inputs[self->input.kind].name, index, text);
 }
 
-/* The whole input, one byte behind another. */
+/* Gets the whole input as contiguous bytes. */
 static TRITONSERVER_Error *gather(struct request *self, const uint8_t **out)
 {
     *out = self->input.whole;
@@ -169,7 +168,7 @@ static bool reserve(struct batch_images *images, int64_t n)
     return true;
 }
 
-/* Element `index` of a BYTES tensor, from *at on. */
+/* Reads element `index` of a BYTES tensor at *at. */
 static TRITONSERVER_Error *next_file(const struct request *self, const uint8_t *bytes, uint64_t *at, int32_t index, struct batch_image *out)
 {
     const uint64_t left = self->input.size - *at;
@@ -200,7 +199,7 @@ static TRITONSERVER_Error *find_files(struct request *self, struct batch_image *
     }
     if (at == self->input.size)
         return NULL;
-    return invalid("ENCODED: %" PRIu64 " bytes are left behind the last of %d images", self->input.size - at, self->n);
+    return invalid("ENCODED: %" PRIu64 " bytes follow the last of %d images", self->input.size - at, self->n);
 }
 
 static TRITONSERVER_Error *measure(struct request *self, struct batch_image *images, int64_t share)
@@ -217,8 +216,7 @@ static TRITONSERVER_Error *measure(struct request *self, struct batch_image *ima
     return NULL;
 }
 
-/* Images of a request share the memory of a run. Planes may take more than their share of it; then all become planes, for which there is
-   room. */
+/* The images of a request share the memory of a run. If planes exceed their share, all images become planes, which always fit. */
 static TRITONSERVER_Error *measure_images(struct request *self, const struct model *model, struct batch_image *images)
 {
     const int64_t memory = model->plan.memory;
@@ -278,7 +276,7 @@ void request_open(struct request *self, TRITONBACKEND_Request *handle, const str
         images->n += self->n;
 }
 
-/* Tokens of an image of which only the size is known; the most that it may have where that is wrong. */
+/* The tokens of an image of this size, or the maximum if the size is invalid. */
 static int64_t tokens_of_size(const struct model *model, int64_t width, int64_t height)
 {
     struct image_target target;
@@ -321,7 +319,7 @@ bool request_size(TRITONBACKEND_Request *handle, const struct model *model, int6
         *out_tokens = shape[0] * tokens_of_size(model, shape[2], shape[1]);
     else if (self.input.kind == INPUT_PIXELS)
         *out_tokens = shape[0] * (model->info.n_prefix + shape[2] / patch * (shape[3] / patch));
-    else if (self.input.whole) /* else it is taken for as large as it may be */
+    else if (self.input.whole) /* else assume the maximum */
         *out_tokens = tokens_of_files(&self, model);
     return true;
 }

@@ -14,7 +14,7 @@ static const struct option_table table = {"raggedvit", "", rows, N_ROWS, offseto
 
 static const char blanks[] = " \t\r\n";
 
-/* Parameters by the names of the command line: "keep, blocks". */
+/* Lists parameters by their command line names: "keep, blocks". */
 static void list_parameters(int bits, char *out, size_t out_size)
 {
     out[0] = 0;
@@ -28,7 +28,7 @@ static TRITONSERVER_Error *refuse(const struct setting *setting, const char *sen
     return invalid("policy '%s': %s", setting->text, sentence);
 }
 
-/* Looks the policy up, and checks that it takes what is given. */
+/* Looks up the policy and checks its parameters. */
 static TRITONSERVER_Error *resolve(struct setting *self, const char *policy)
 {
     char taken[256], extra[256], sentence[640];
@@ -40,11 +40,11 @@ static TRITONSERVER_Error *resolve(struct setting *self, const char *policy)
         ;
     self->desc.type = type;
     if (type == RVIT_PRUNE_MASK)
-        return refuse(self, "a mask comes with each image on the command line; a server has none");
+        return refuse(self, "is not supported by the server, which gets no masks");
     if (self->given & ~self->policy.parameters) {
         list_parameters(self->given & ~self->policy.parameters, extra, sizeof extra);
         list_parameters(self->policy.parameters, taken, sizeof taken);
-        snprintf(sentence, sizeof sentence, "%s is not a parameter of it; it takes %s", extra, taken[0] ? taken : "none");
+        snprintf(sentence, sizeof sentence, "%s is not a parameter of it, expected %s", extra, taken[0] ? taken : "none");
         return refuse(self, sentence);
     }
     if (self->policy.parameters & RVIT_PRUNE_THRESHOLD && self->policy.default_threshold < 0 && !(self->given & RVIT_PRUNE_THRESHOLD))
@@ -66,11 +66,11 @@ static TRITONSERVER_Error *parse_parameter(struct setting *self, char *word)
         if (strcmp(rows[i].name, word) == 0)
             return option_table_set(&table, &rows[i], value, self) ? NULL : failure_of_complaint(self->text);
     list_parameters(-1, known, sizeof known);
-    snprintf(sentence, sizeof sentence, "'%.100s' is not a NAME=VALUE of %s", word, known);
+    snprintf(sentence, sizeof sentence, "'%.100s' is not NAME=VALUE with one of %s", word, known);
     return refuse(self, sentence);
 }
 
-/* "l2 keep=0.5": a policy and its parameters. text is written to. */
+/* Parses a policy with parameters, "l2 keep=0.5". Modifies text. */
 static TRITONSERVER_Error *parse(struct setting *self, char *text)
 {
     char *rest = NULL;
@@ -91,7 +91,7 @@ static TRITONSERVER_Error *parse_all(struct settings *self, char *texts)
         if (!text[strspn(text, blanks)])
             continue;
         if (self->n == SETTINGS_MOST)
-            return invalid("parameter settings: more than %d policies, the one of 'policy' among them", SETTINGS_MOST);
+            return invalid("parameter settings: more than %d policies, including that of 'policy'", SETTINGS_MOST);
         struct setting *setting = &self->list[self->n++];
         *setting = (struct setting){.desc = RVIT_PRUNE_DESC_INIT};
         TRY(parse(setting, text));
@@ -99,7 +99,7 @@ static TRITONSERVER_Error *parse_all(struct settings *self, char *texts)
     return NULL;
 }
 
-/* "l2 keep=0.5" of the parameters that came one by one. Lists of blocks are left out: they tell no request anything. */
+/* Describes the setting of the separate parameters: "l2 keep=0.5". Without blocks, which requests cannot choose. */
 static void describe_first(struct setting *self, const char *policy)
 {
     if (self->given & RVIT_PRUNE_KEEP)
@@ -126,11 +126,11 @@ TRITONSERVER_Error *settings_make(struct settings *self, const char *policy, con
     return error;
 }
 
-int32_t settings_find(const struct settings *self, const struct setting_wish *wish)
+int32_t settings_find(const struct settings *self, const struct setting_choice *choice)
 {
-    const char *policy = wish->policy ? wish->policy : self->list[0].policy.name;
+    const char *policy = choice->policy ? choice->policy : self->list[0].policy.name;
     for (int32_t i = 0; i < self->n; i++)
-        if (strcmp(self->list[i].policy.name, policy) == 0 && (wish->keep < 0 || fabs(self->list[i].keep - wish->keep) < 1e-9))
+        if (strcmp(self->list[i].policy.name, policy) == 0 && (choice->keep < 0 || fabs(self->list[i].keep - choice->keep) < 1e-9))
             return i;
     return -1;
 }

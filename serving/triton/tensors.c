@@ -56,7 +56,7 @@ void tensors_of_model(const rvit_model_info *info, bool variable_resolution, int
         out->width[OUTPUT_POOLED] = info->pooling == RVIT_POOLING_CLS_MEAN || info->distilled ? 2 * (int64_t)info->dim : info->dim;
 }
 
-/* Numbers of 64 bits may come as text. */
+/* 64-bit integers may be strings. */
 static int64_t integer_of(const json_t *value)
 {
     const char *text = json_string_value(value);
@@ -97,14 +97,14 @@ static TRITONSERVER_Error *check_input(struct tensors *self, const json_t *given
     const char *name = text_of(given, "name");
     const int kind = tensors_find_input(name);
     if (kind < 0)
-        return invalid("input '%.100s' is not known; known are IMAGE, ENCODED and PIXELS", name);
+        return invalid("unknown input '%.100s', expected IMAGE, ENCODED or PIXELS", name);
     if (strcmp(text_of(given, "data_type"), tensors_inputs[kind].config_type) != 0 ||
         !dims_fit(json_object_get(given, "dims"), self->input_dims[kind], self->n_input_dims[kind]))
         return refuse("input", &tensors_inputs[kind], self->input_dims[kind], self->n_input_dims[kind]);
     if (!alone && !json_is_true(json_object_get(given, "optional")))
-        return invalid("input %s: of several inputs each must be optional, since a request brings one of them", name);
+        return invalid("input %s: if there are several inputs, each must be optional, because a request has only one", name);
     if (kind == INPUT_IMAGE && !json_is_true(json_object_get(given, "allow_ragged_batch")))
-        log_line(TRITONSERVER_LOG_WARN, "raggedvit: input IMAGE has no allow_ragged_batch: each change of size closes a batch");
+        log_line(TRITONSERVER_LOG_WARN, "raggedvit: input IMAGE has no allow_ragged_batch: every change of size closes a batch");
     self->inputs |= 1U << kind;
     return NULL;
 }
@@ -118,7 +118,7 @@ static TRITONSERVER_Error *check_output(struct tensors *self, const json_t *give
         for (int i = 0; i < N_OUTPUTS; i++)
             if (self->width[i] > 0)
                 strcat(strcat(known, known[0] ? ", " : ""), tensors_outputs[i].name);
-        return invalid("output '%.100s' is not one of this model's, which are %s", name, known);
+        return invalid("unknown output '%.100s', expected one of %s", name, known);
     }
     if (strcmp(text_of(given, "data_type"), tensors_outputs[kind].config_type) != 0 ||
         !dims_fit(json_object_get(given, "dims"), &self->width[kind], 1))
@@ -147,7 +147,7 @@ static void add_inputs(struct tensors *self, json_t *array)
     }
 }
 
-/* Pooled vectors are not computed unless someone says that they are wanted. */
+/* Pooled vectors are only computed if the configuration declares them. */
 static void add_outputs(struct tensors *self, json_t *array)
 {
     for (int i = 0; i < N_OUTPUTS; i++) {
@@ -159,7 +159,7 @@ static void add_outputs(struct tensors *self, json_t *array)
     }
 }
 
-/* The array of that name, new where there is none. */
+/* The array of that name, created if missing. */
 static json_t *array_of(json_t *root, const char *name)
 {
     json_t *array = json_object_get(root, name);
@@ -170,9 +170,9 @@ static json_t *array_of(json_t *root, const char *name)
     return array;
 }
 
-/* Without a delay a request that finds an instance idle goes at once, and batches fill by themselves while all instances are busy: the
-   delay would come on top of that. So it costs time where there is little to do, and gains nothing where there is much. It pays where
-   requests come in bursts and runs of few images are nearly as long as those of many; then a configuration of one's own says so. */
+/* Uses no queue delay. Then a request starts immediately if an instance is idle, and batches fill while all instances are busy. A delay
+   would add latency at low load and gain nothing at high load. It helps if requests arrive in bursts and small runs take nearly as long as
+   large ones; then configure it. */
 static void add_batching(json_t *root)
 {
     static const char *const choices[] = {"dynamic_batching", "sequence_batching", "ensemble_scheduling"};
@@ -182,7 +182,7 @@ static void add_batching(json_t *root)
     json_object_set_new(root, "dynamic_batching", json_pack("{s:i}", "max_queue_delay_microseconds", 0));
 }
 
-/* With a policy the scheduler stops preparing batches ahead, and then a batch may wait up to 500 ms when no further request comes. */
+/* With a queue policy the scheduler does not prepare batches ahead, and a batch may wait up to 500 ms if no further request arrives. */
 static void warn_of_policy(const json_t *root)
 {
     const json_t *batching = json_object_get(root, "dynamic_batching"), *policy = json_object_get(batching, "default_queue_policy");
@@ -190,11 +190,11 @@ static void warn_of_policy(const json_t *root)
         integer_of(json_object_get(policy, "default_timeout_microseconds")) > 0 ||
         json_is_true(json_object_get(policy, "allow_timeout_override")) || integer_of(json_object_get(batching, "priority_levels")) > 0)
         log_line(TRITONSERVER_LOG_WARN,
-                 "raggedvit: dynamic_batching has a queue policy or priorities: the server then prepares no batch ahead, "
-                 "and a batch may wait for 500 ms where no further request comes");
+                 "raggedvit: dynamic_batching has a queue policy or priorities: so the server prepares no batch ahead, "
+                 "and a batch may wait for 500 ms if no further request arrives");
 }
 
-static TRITONSERVER_Error *tell_server(TRITONBACKEND_Model *model, const json_t *root)
+static TRITONSERVER_Error *update_server(TRITONBACKEND_Model *model, const json_t *root)
 {
     TRITONSERVER_Message *message = NULL;
     char *text = json_dumps(root, JSON_COMPACT);
@@ -218,7 +218,7 @@ static TRITONSERVER_Error *complete(struct tensors *self, TRITONBACKEND_Model *m
     if (!wanted && is_whole)
         return NULL;
     if (!wanted)
-        return invalid("max_batch_size, input and output are needed in config.pbtxt where the server does not complete configurations");
+        return invalid("config.pbtxt needs max_batch_size, input and output if the server does not complete configurations");
     if (config->max_batch_size == 0) {
         config->max_batch_size = 64;
         json_object_set_new(config->root, "max_batch_size", json_integer(config->max_batch_size));
@@ -228,7 +228,7 @@ static TRITONSERVER_Error *complete(struct tensors *self, TRITONBACKEND_Model *m
     if (json_array_size(outputs) == 0)
         add_outputs(self, outputs);
     add_batching(config->root);
-    return tell_server(model, config->root);
+    return update_server(model, config->root);
 }
 
 TRITONSERVER_Error *tensors_declare(struct tensors *self, TRITONBACKEND_Model *model, struct config *config)
@@ -239,7 +239,7 @@ TRITONSERVER_Error *tensors_declare(struct tensors *self, TRITONBACKEND_Model *m
     json_array_foreach(outputs, i, given) TRY(check_output(self, given));
     if (json_object_get(config->root, "sequence_batching"))
         return failure(TRITONSERVER_ERROR_UNSUPPORTED,
-                       "sequence_batching: images are independent of each other; dynamic_batching is meant");
+                       "sequence_batching is not supported, because images are independent; use dynamic_batching");
     warn_of_policy(config->root);
     return complete(self, model, config);
 }

@@ -6,9 +6,9 @@
 #include "failure.h"
 
 struct worker_pool {
-    pthread_mutex_t lock; /* of all that follows, and of what jobs have for the worker pool */
+    pthread_mutex_t lock; /* protects the fields below and the internal fields of jobs */
     pthread_cond_t came;
-    struct worker_job *first, *last; /* jobs of which something is left to begin */
+    struct worker_job *first, *last; /* jobs with parts that are not started */
     bool stops;
     int32_t n_threads;
     pthread_t threads[];
@@ -25,7 +25,7 @@ void worker_job_destroy(struct worker_job *job)
     pthread_cond_destroy(&job->done);
 }
 
-/* The last of the job is begun. */
+/* Removes a job whose last part has started. */
 static void remove_job(struct worker_pool *self, const struct worker_job *job)
 {
     struct worker_job *before = NULL;
@@ -39,7 +39,7 @@ static void remove_job(struct worker_pool *self, const struct worker_job *job)
         self->last = before;
 }
 
-/* Does the next part of a job. Called with the lock, which is free meanwhile. */
+/* Runs the next part of a job. Called with the lock, which it releases meanwhile. */
 static void do_next(struct worker_pool *self, struct worker_job *job)
 {
     const int32_t index = job->next++;
@@ -83,7 +83,7 @@ TRITONSERVER_Error *worker_pool_create(int32_t n_threads, struct worker_pool **o
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (self->n_threads == 0) {
         worker_pool_destroy(self);
-        return failure(TRITONSERVER_ERROR_UNAVAILABLE, "the system gives no thread to decode images");
+        return failure(TRITONSERVER_ERROR_UNAVAILABLE, "cannot start a thread to decode images");
     }
     *out = self;
     return NULL;

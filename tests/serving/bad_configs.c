@@ -9,7 +9,7 @@ static void bad_parameters(void **state)
     static const struct {
         const char *config, *words;
     } cases[] = {
-        {PARAMETER("polcy", "l2"), "'polcy' is not known; known are backend, dtype, policy"},
+        {PARAMETER("polcy", "l2"), "unknown parameter 'polcy', expected one of backend, dtype, policy"},
         {PARAMETER("policy", "l3"), "l3"},
         {PARAMETER("policy", "mask"), "mask"},
         {PARAMETER("policy", "l2"), "block"}, /* block 3 of a model with two */
