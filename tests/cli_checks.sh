@@ -1,6 +1,6 @@
-# What the tests of the command line tool share. Sourced with RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER; json_get lies beside RAGGEDVIT.
+# Shared by the tests of the command line tool. Sourced with RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER (json_get beside RAGGEDVIT).
 set -u
-# Short names without spaces, wherever the tree lies: the tests split lists of arguments at spaces.
+# Short paths without spaces, because the tests split lists of arguments at spaces.
 short=$(mktemp -d /tmp/raggedvit-cli.XXXXXX) || exit 1
 ln -s "$(dirname "$(realpath "$1")")" "$short/bin"
 ln -s "$(realpath "$2")" "$short/data"
@@ -40,13 +40,13 @@ expect() {
 out() { grep -qE -- "$1" "$folder/out" || fail "not in the output: $1 ($what)"; }
 err() { grep -qE -- "$1" "$folder/err" || fail "not in the messages: $1 ($what)"; }
 no_out() { [ ! -s "$folder/out" ] || fail "unexpected output ($what)"; }
-# Nothing in either that a terminal would obey: control characters, also as UTF-8, and those that turn the direction of writing around.
+# Checks that the output has no control characters, also in UTF-8, and none that reverse the direction of text.
 printable() {
     ! LC_ALL=C grep -qaP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]' \
         "$folder/out" "$folder/err" || fail "control characters ($what)"
 }
 no_err() { [ ! -s "$folder/err" ] || fail "unexpected messages ($what)"; }
-# json PATH PATTERN: the value at the path matches.
+# json PATH PATTERN: checks that the value at the path matches.
 json() {
     local value
     value=$("$json_get" "$1" <"$folder/out") || { fail "no JSON, or no $1 ($what)"; return; }

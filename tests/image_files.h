@@ -1,5 +1,4 @@
-/* Tiny images of every kind that is read, and the CRC-32 of their pixels as Pillow's convert("RGB") gives them (of 16-bit ones: the upper
-   bytes). */
+/* Tiny images in every supported format, with the CRC-32 of their pixels after Pillow's convert("RGB") (16-bit images: the upper bytes). */
 #ifndef RVIT_TESTS_IMAGE_FILES_H
 #define RVIT_TESTS_IMAGE_FILES_H
 
@@ -134,7 +133,7 @@ static const uint8_t jpeg_cmyk[197] = {
     0,   0,   0,   0,   0,   0,  0,   0,   0,   0,  0,   1,   3,   4,  20,  255, 218, 0,   14,  4,   67, 0,   77,  0,   89, 0,  75, 0,  0,
     63,  0,   129, 134, 186, 32, 161, 174, 136, 40, 107, 163, 78,  24, 206, 134, 51,  161, 156, 232, 15, 255, 217};
 
-/* Turned as ImageOps.exif_transpose does it; a camera's other tags are there too. */
+/* With an orientation, applied as by ImageOps.exif_transpose, and other tags of a camera. */
 static const uint8_t jpeg_exif[737] = {
     255, 216, 255, 224, 0,   16,  74,  70,  73,  70,  0,   1,   1,   0,   0,   1,   0,   1,   0,   0,   255, 225, 0,   86,  69,  120, 105,
     102, 0,   0,   77,  77,  0,   42,  0,   0,   0,   8,   0,   3,   1,   15,  0,   2,   0,   0,   0,   6,   0,   0,   0,   50,  1,   18,
@@ -180,7 +179,7 @@ static const uint8_t png_exif[350] = {
     239, 184, 252, 198, 171, 138, 219, 161, 144, 77,  153, 100, 74,  156, 233, 52,  113, 10,  228, 29,  130, 5,   37,  192, 140, 80,  88,
     68,  162, 44,  41,  255, 3,   104, 238, 91,  213, 90,  38,  134, 127, 0,   0,   0,   0,   73,  69,  78,  68,  174, 66,  96,  130};
 
-/* WebP, if libwebp is there, and BMP; of a colour gradient and of noise. */
+/* WebP, if built with libwebp, and BMP: a color gradient and noise. */
 #if RVIT_HAVE_WEBP
 static const uint8_t webp_lossy[74] = {82, 73,  70,  70,  66,  0,   0,   0,   87,  69,  66,  80,  86,  80,  56,  32,  54, 0,   0,
                                        0,  208, 1,   0,   157, 1,   42,  8,   0,   5,   0,   2,   128, 66,  37,  168, 2,  116, 1,

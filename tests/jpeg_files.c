@@ -1,4 +1,4 @@
-/* jpeg_files IMAGE FOLDER: writes the image there as JPEG files of every kind that decoders tell apart. */
+/* jpeg_files IMAGE FOLDER: writes the image to the folder as JPEG files of every kind that decoders treat differently. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct file {
 
 struct kind {
     const char *name;
-    int horizontal, vertical; /* samples of luma for one of chroma */
+    int horizontal, vertical; /* luma samples per chroma sample */
     J_COLOR_SPACE space;      /* in the file */
     bool is_progressive;
     int restart; /* blocks between markers */
@@ -68,7 +68,7 @@ static struct file encode(const struct image *image, const struct kind *kind)
     return out;
 }
 
-/* A file of some of the bytes of another, with others among them or behind. */
+/* Writes part of another file's bytes, with inserted or appended bytes. */
 static bool write_file(const char *folder, const char *name, const void *data, size_t size, const void *more, size_t more_size,
                        const void *rest, size_t rest_size)
 {

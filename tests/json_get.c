@@ -1,5 +1,5 @@
-/* For shell tests: reads one JSON value from standard input and prints what lies at a path such as images.0.top.0.label; of an array or
-   an object, how many members it has. Exits 1 if the input is not exactly one JSON value, or has no such path. */
+/* For shell tests: reads one JSON value from standard input and prints the value at a path such as images.0.top.0.label, or the number of
+   members of an array or object. Exits 1 if the input is not exactly one JSON value or lacks the path. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* raw_pixels IMAGE...: writes their pixels to standard output, as frames of FFmpeg's rgb24. */
+/* raw_pixels IMAGE...: writes the pixels of the images to standard output, in FFmpeg's format rgb24. */
 #include <stdio.h>
 
 #include "tools/cli/image_file.h"

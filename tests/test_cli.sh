@@ -1,6 +1,6 @@
 #!/bin/bash
-# The command line tool from outside: what it prints, what it returns, and how it takes bad input. CPU only.
-# usage: test_cli.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER      (json_get lies beside RAGGEDVIT)
+# The command line tool: its output, exit codes and error messages. CPU only.
+# usage: test_cli.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER      (json_get is in the folder of RAGGEDVIT)
 . "$(dirname "$0")/cli_checks.sh"
 
 # help, version, usage
@@ -53,7 +53,7 @@ done
 expect 2 classify "$model" "$cat" --prune some
 err "some.*none, l2, .*evit"
 
-# every policy names what it takes, and refuses the rest
+# each policy names its options and rejects the others
 refused() { # OPTION POLICY USERS
     # shellcheck disable=SC2086
     expect 2 classify "$model" "$cat" $1 --prune "$2"
@@ -200,7 +200,7 @@ for bad in "$folder/none.safetensors" "$folder/cut.safetensors" "$cat" "$folder"
     expect 4 verify "$bad" --backend cpu
     err "^raggedvit: $bad: "
 done
-# One that is misnamed is both missing and unknown.
+# A renamed tensor is both missing and unexpected.
 sed 's/"norm\.bias"/"norx.bias"/' "$model" >"$folder/missing.safetensors"
 expect 4 inspect "$folder/missing.safetensors"
 err "norm\.bias"
@@ -255,7 +255,7 @@ json memory.upload 604672
 json memory.host '[1-9][0-9]+'
 json threshold null
 
-# every policy runs; what it kept is ascending patch numbers, each stage's a part of the one before
+# every policy runs; the kept patches are ascending, and each stage keeps a subset of the stage before
 kept() { # STAGE: what the image of "$folder/out" kept after it, one a line
     local n i
     n=$("$json_get" "images.0.kept.$1" <"$folder/out") || return
@@ -274,15 +274,15 @@ for policy in "l2" "l2-threshold --threshold 40" "evit" "evit-fused" "evit-paper
     for stage in $(seq 0 $((stages - 1))); do
         kept "$stage" >"$folder/after" || fail "kept of stage $stage ($policy)"
         sort -nuc "$folder/after" || fail "kept of stage $stage is not ascending ($policy)"
-        [ -z "$(comm -13 <(sort "$folder/before") <(sort "$folder/after"))" ] || fail "stage $stage brings patches back ($policy)"
+        [ -z "$(comm -13 <(sort "$folder/before") <(sort "$folder/after"))" ] || fail "stage $stage has dropped patches ($policy)"
         tokens=$("$json_get" "images.0.tokens_kept.$stage" <"$folder/out")
-        # Beside the patches there is the CLS token; with evit-fused a fused one, and those of earlier stages that were kept.
+        # Besides the patches there are the CLS token, and with evit-fused the fused tokens.
         extra=$((tokens - $(wc -l <"$folder/after")))
         if [ "$policy" = evit-fused ]; then
             [ $extra -ge 2 ] && [ $extra -le $((stage + 2)) ]
         else
             [ $extra -eq 1 ]
-        fi || fail "$extra tokens that are no patches ($policy)"
+        fi || fail "$extra tokens that are not patches ($policy)"
         cp "$folder/after" "$folder/before"
     done
     if [ "${policy%% *}" = tome ]; then
@@ -303,7 +303,7 @@ run 0 "$cat" --json --prune random --seed 1
 cmp -s <(kept 0) "$folder/seed1" || fail "equal seeds differ"
 run 0 "$cat" --json --prune random --seed 2
 json seed 2
-cmp -s <(kept 0) "$folder/seed1" && fail "different seeds agree"
+cmp -s <(kept 0) "$folder/seed1" && fail "different seeds give equal results"
 
 run 0 "$cat" --json --prune hiprune
 json alpha '0\.1'
@@ -319,7 +319,7 @@ for policy in dynamicvit dynamicvit-gate; do
     no_out
 done
 
-# a checkpoint without a head: its tensors renamed to what the forward passes over, the header's length kept
+# a checkpoint without a head: its tensors are renamed to ones that are ignored, with the same header length
 LC_ALL=C sed '1s/"head\.bias"/"score_predictor.8"/; 1s/"head\.weight"/"score_predictor.9"/; 1s/airplane,automobile/plane/' "$model" \
     >"$folder/headless.safetensors"
 expect 0 inspect "$folder/headless.safetensors"
@@ -338,7 +338,7 @@ expect 0 verify "$folder/headless.safetensors" --backend cpu --tier scalar --aga
 out '^features +largest difference '
 out '^result +within tolerance$'
 
-# a checkpoint in parts
+# a checkpoint in several files
 mkdir -p "$folder/parts"
 cp "$model" "$folder/parts/part.safetensors"
 "$tool" inspect "$model" --tensors | sed -n '/^all tensors/,$p' | awk 'NR > 1 {print $1}' >"$folder/tensors"
@@ -350,7 +350,7 @@ write_index() { # FILE: of every tensor
 write_index part.safetensors
 expect 0 classify "$index" "$cat" --backend cpu
 out '^ +82\.2 %  cat$'
-# The sentence that cuts a long path keeps the file's name.
+# A shortened path in a message keeps the file's name.
 long="$folder/parts/$(printf 'a folder with a long name %.0s' 1 2 3 4 5 6)/part.safetensors"
 for file in none.safetensors ../parts/part.safetensors "$folder/parts/part.safetensors" "$long"; do
     write_index "$file"
@@ -362,13 +362,13 @@ echo '{"weight_map": {' >"$index"
 expect 4 classify "$index" "$cat" --backend cpu
 err "^raggedvit: $index: "
 
-# another resolution, and how the position table gets there
+# another resolution, with an interpolated position embedding
 run 0 "$cat" --image-size 384 --top 1 --json
 json images.0.top.0.label cat
 json architecture '.*_384'
 "$json_get" images.0.logits.0 <"$folder/out" >"$folder/timm"
 run 0 "$cat" --image-size 384 --resample bilinear --top 1 --json
-[ "$("$json_get" images.0.logits.0 <"$folder/out")" != "$(cat "$folder/timm")" ] || fail "--resample changes nothing"
+[ "$("$json_get" images.0.logits.0 <"$folder/out")" != "$(cat "$folder/timm")" ] || fail "--resample has no effect"
 expect 0 inspect "$model" --image-size 384 --eps 1e-12
 out '^tokens +577'
 out '^resampled .*224'
@@ -396,7 +396,7 @@ json mask ".*/mask"
 { bytes 99 1; bytes 97 0; } | npy '|b1' '(1, 196)' >"$folder/mask"
 masked 0 --blocks 5
 out '^tokens kept +100\.0 of 197 at block 5$'
-{ bytes 150 1; bytes 46 0; bytes 50 0; bytes 146 7; } | npy '|u1' '(2, 1, 196)' >"$folder/mask" # the second stage brings none back
+{ bytes 150 1; bytes 46 0; bytes 50 0; bytes 146 7; } | npy '|u1' '(2, 1, 196)' >"$folder/mask" # stage 2 keeps no dropped patch
 masked 0 --blocks 2,4
 out '^tokens kept +151\.0 of 197 at block 2$'
 out '^tokens kept +101\.0 of 197 at block 4$'
@@ -469,10 +469,10 @@ cmp -s <(kept 2) "$folder/places" || fail "the grid has other patches than were 
 run 5 "$cat" --features "$folder/no/such/folder.npy"
 err "folder.npy: cannot be written"
 
-# a sheet
+# tiles of a sheet
 run 0 "$sheet" --tiles 32 --limit 12 --batch 5 --expect "$data/cifar10_test_1000.txt"
 out '^top-1 +[0-9.]+ % \([0-9]+ of 12\)$'
-[ "$(grep -c '#' "$folder/out")" -eq 12 ] || fail "one line a tile"
+[ "$(grep -c '#' "$folder/out")" -eq 12 ] || fail "one line per tile"
 run 0 "$sheet" --tiles 32 --limit 12 --expect "$data/cifar10_test_1000.txt" --json
 json images 12
 json images.11.tile 11
@@ -484,7 +484,7 @@ run 0 "$sheet" --tiles 32 --limit 12 --quiet
 run 4 "$sheet" --tiles 33
 err "1280 x 800 pixels cannot be cut into tiles of 33"
 
-# how images fall into batches does not matter
+# results do not depend on the batch size
 logits() { grep -o '"logits": \[[^]]*\]' "$folder/out" | tr -d '"a-z:[] '; }
 run 0 "$sheet" --tiles 32 --limit 7 --batch 1 --json
 logits >"$folder/ones"
@@ -494,7 +494,7 @@ paste -d, "$folder/ones" "$folder/fours" |
     awk -F, '{ for (i = 1; i <= 10; i++) { d = $i - $(i + 10); if (d > 1e-5 || d < -1e-5) bad = 1; n++ } } END { exit bad || n != 70 }' ||
     fail "logits at batch 1 and batch 4"
 
-# class names and expectations
+# class names and expected classes
 seq 100 109 >"$folder/names.txt"
 run 0 "$cat" --labels "$folder/names.txt" --top 1
 out '%  103$'
@@ -503,7 +503,7 @@ run 4 "$cat" --labels "$folder/names.txt"
 err "names.txt: 9 class names, but the model has 10 classes"
 run 4 "$cat" --labels "$folder/none.txt"
 err "none.txt: cannot be read: No such file"
-# names that a config.json has: timm's and those of transformers
+# class names in config.json, of timm and of transformers
 mkdir "$folder/named"
 cp "$tests/data/reference/model.safetensors" "$folder/named"
 for names in '"label_names": ["a, A", "b", "c", "d", "e", "f", "g"]' \
@@ -545,7 +545,7 @@ out '^skipped +2 entries of the folders that are not images$'
 err "^raggedvit: $folder/images: skipped, not images: inner, notes.md$"
 run 4 "$folder/empty"
 err "empty: no images in this folder"
-# images are told by their first bytes, too; a kind that is not read fails, and what is no image is left out
+# images are also recognized by their first bytes; unsupported formats are errors, other files are skipped
 mkdir -p "$folder/kinds/inner"
 turned=$(dirname "$0")/data/turned.jpg
 for name in a.jfif b.JPE c; do cp "$turned" "$folder/kinds/$name"; done
@@ -585,7 +585,7 @@ run 1 "$folder/images" "$folder/missing.png" --top 1
 err "^raggedvit: $folder/images/broken.png: broken PNG"
 err "^raggedvit: $folder/images/none.jpg: the file is empty"
 err "^raggedvit: $folder/missing.png: cannot be read: No such file"
-[ "$(grep -c 'cat 82.2 %' "$folder/out")" -eq 2 ] || fail "the good ones are classified"
+[ "$(grep -c 'cat 82.2 %' "$folder/out")" -eq 2 ] || fail "the results of the valid images"
 run 1 "$folder/images" --json
 json images 2
 json failed 2
@@ -600,7 +600,7 @@ err "missing.png: cannot be read"
 run 4 "$folder/missing.png" --json
 json images 0
 
-# files that are pipes: nobody writes to these
+# named pipes without a writer are rejected
 mkfifo "$folder/pipe" "$folder/pipe.txt"
 limit=20
 for arguments in "$cat --labels $folder/pipe" "$cat --expect $folder/pipe" "$cat --prune mask --mask $folder/pipe" "$folder/pipe.txt" \
@@ -613,7 +613,7 @@ unset limit
 run 4 "$cat" --labels <(seq 10)
 err ": is not a regular file$"
 
-# text from files and from the command line reaches a terminal without what it would obey
+# text from files and arguments is printed without control characters
 hostile=$'a\033[2J\177\302\233m\342\200\256b\377\303\251'
 shown='a\\x1b\[2J\\x7f\\xc2\\x9bm\\xe2\\x80\\xaeb\\xff'$'\303\251'
 { seq 3; printf '%s\n' "$hostile"; seq 6; } >"$folder/names.txt"
@@ -650,21 +650,21 @@ for arguments in "$hostile" "classify a b --prune $hostile" "classify a b --back
     err 'x1b\[2J'
     printable
 done
-# In the header of a checkpoint: the names of classes and of tensors, the header's length kept.
+# Names of classes and tensors in the header of a checkpoint, with the same header length.
 LC_ALL=C sed '1s/airplane,/\\u009bma,/; 1s/"score_predictor\.0\.out_conv\.4\.bias"/"score_predictor.0.out_\\u001b[2Jas"/' "$model" \
     >"$folder/hostile.safetensors"
 expect 0 inspect "$folder/hostile.safetensors" --tensors
 out '^classes .*\\xc2\\x9bma,'
 out 'score_predictor\.0\.out_\\x1b\[2Jas '
 printable
-# JSON has the same text again.
+# JSON contains the original text.
 { printf 'd\177\302\233\342\200\256\303\251\n'; seq 9; } >"$folder/names.txt"
 run 0 "$cat" --labels "$folder/names.txt" --json --top 10
 printable
 grep -qF '"d\u007f\u009b\u202e'$'\303\251"' "$folder/out" || fail "the label in JSON"
 "$json_get" images.0.top.0.label <"$folder/out" >/dev/null || fail "no JSON of such labels"
 
-# libraries that lie in the current folder are not taken
+# libraries in the current folder are not loaded
 mkdir "$folder/planted"
 for library in $(ldd "$tool" | awk '{print $1}' | grep -v /); do
     : >"$folder/planted/$library"
@@ -672,7 +672,7 @@ done
 [ -e "$folder/planted/libjansson.so.4" ] || fail "ldd does not list the tool's libraries"
 (cd "$folder/planted" && "$tool" --version >"$folder/out" 2>"$folder/err") || fail "the tool loads libraries from the current folder"
 
-# verify: against float64 sums, and a tier against another
+# verify: against float64 sums, and between two types
 expect 0 verify "$model" --backend cpu --limit 2
 out '^B .*oracle'
 out '^result +within tolerance$'
@@ -701,7 +701,7 @@ out '^result +within tolerance$'
 bytes 196 1 | npy '|u1' '(196,)' >"$folder/mask"
 expect 0 verify "$model" --backend cpu --tier scalar --against cpu --prune mask --mask "$folder/mask" --limit 1
 out '^tokens +block 3: 197 kept by A, 0 differ end to end$'
-# Here f16 and f32 keep different tokens, so that B runs again with A's.
+# Here f16 and f32 keep different tokens, so that B runs again with the tokens of A.
 expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype f32 --prune ats --images "$sheet" --tiles 32 --limit 4 \
     --json
 json images_remasked '[1-4]'
@@ -726,7 +726,7 @@ json dtype f32
 json dtype_reason '8-bit GEMMs are not faster on this device'
 expect 0 bench "$model" --backend cpu --dtype int8 --batches 1 --seconds 0.01 --json
 json dtype int8
-# Every policy, in types of fewer bits: what is decided otherwise than in f32 is a near-tie. ats keeps other tokens on most images.
+# Every policy in less precise types: different decisions are near ties. ats keeps different tokens on most images.
 for policy in l2 "l2-threshold --threshold 38" evit evit-fused evit-paper dynamicvit dynamicvit-gate ats "ats-paper --mass 0.9" tome \
     random received fastervlm "hiprune --alpha 0.5"; do
     for dtype in f16 bf16 int8; do
@@ -760,7 +760,7 @@ err "same device"
 expect 4 verify "$model" --backend cpu --images "$folder/missing.png"
 err "missing.png: cannot be read"
 
-# bench: what it shows and says; the times are whatever they are
+# bench: the output, except the times
 expect 0 bench "$model" --backend cpu --batches 1,2 --seconds 0
 out '^model +deit_tiny_patch16_224$'
 out '^prune +l2, keep 0.5, block 3$'
@@ -796,12 +796,12 @@ out '^prune +none$'
     err 'random weights cannot be written: File too large'
     exit $failures
 ) || failures=$((failures + 1))
-# Ended while the weights are made, it leaves nothing behind.
+# If it is interrupted while it writes the weights, it removes its files.
 mkdir "$folder/temporary"
 for signal in INT TERM; do
     TMPDIR=$folder/temporary timeout -k 5 -s $signal 0.4 "$tool" bench --backend cpu --shape base --batches 1 >"$folder/out" 2>"$folder/err"
 done
-[ -z "$(ls "$folder/temporary")" ] || fail "an interrupted bench leaves files behind: $(ls "$folder/temporary")"
+[ -z "$(ls "$folder/temporary")" ] || fail "an interrupted bench leaves files: $(ls "$folder/temporary")"
 expect 4 bench "$cat" --backend cpu
 err "^raggedvit: $cat: "
 expect 3 bench "$model" --backend cpu --device 99

@@ -1,12 +1,12 @@
 #!/bin/bash
-# The command line tool on images that cannot be computed, one of a batch: the others are answered. CPU only.
+# The command line tool with an image in a batch whose scores are NaN: the other images get their results. CPU only.
 # usage: test_cli_failures.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 line() { sed -n "$1p" "$folder/out"; }
 line_has() { line "$1" | grep -qE -- "$2" || fail "line $1 has no $2 ($what)"; }
 
-# A model with weights so large that every image but a black one overflows in float16, and its scores become NaN: the first channel of
-# its patches is far above the others, and the first column of the first query is infinite then.
+# A model with large weights, so that every image except a black one overflows float16: the first channel of its patches is far above the
+# others, and so the first column of the first query is infinite.
 small=$folder/model.safetensors
 cp "$tests/data/reference/model.safetensors" "$small"
 cp "$tests/data/reference/config.json" "$folder"
@@ -53,27 +53,27 @@ for way in "--prepare host" "--prepare device"; do
     json failed.1.file '.*broken.png'
     json failed.2.position 5
     json n_failed 3
-    head -c 128 "$folder/features.npy" | grep -aq "'shape': (4, 32), }" || fail "the features of what failed"
+    head -c 128 "$folder/features.npy" | grep -aq "'shape': (4, 32), }" || fail "the features of failed images"
     # shellcheck disable=SC2086
     bad 1 "${files[@]}" $way
-    [ "$(grep -c 'black.png  ' "$folder/out")" -eq 4 ] || fail "the others are answered"
-    ! grep -q chelsea "$folder/out" || fail "what failed is answered"
+    [ "$(grep -c 'black.png  ' "$folder/out")" -eq 4 ] || fail "the results of the other images"
+    ! grep -q chelsea "$folder/out" || fail "a result for a failed image"
     out '^failed +3, see the messages$'
     printf '0\n%.0s' 1 2 3 4 5 6 7 >"$folder/right.txt"
     # shellcheck disable=SC2086
     bad 1 "${files[@]}" $way --expect "$folder/right.txt" --quiet
     out '^top-1 .* of 4\)$'
-    # the overlay is of the first image, which has none here
+    # the overlay shows the first image, which has no result here
     # shellcheck disable=SC2086
     bad 1 "$cat" "$black" $way --overlay "$folder/overlay.png"
     err "^raggedvit: $folder/overlay.png: is not written: the first image could not be computed$"
-    [ ! -e "$folder/overlay.png" ] || fail "an overlay of nothing"
+    [ ! -e "$folder/overlay.png" ] || fail "an overlay without a result"
     ! grep -q '^overlay ' "$folder/out" || fail "an overlay that was not written is named"
 done
 bad 1 "$black" "$cat" "$black" --prepare device --timings --quiet
 out '^timings '
 
-# policies that judge no values: the logits tell, or without a head the features
+# policies that do not use scores: the logits, or without a head the features, show the failure
 for policy in none "random --blocks 1" "tome --blocks 1"; do
     read -ra prune <<<"--prune $policy"
     bad 1 "${files[@]}" --json --features "$folder/features.npy"
@@ -82,15 +82,14 @@ for policy in none "random --blocks 1" "tome --blocks 1"; do
     json failed.0.error 'its logits are not finite: the model overflows float16; use bf16 or f32'
     json failed.2.position 5
     json images 4
-    head -c 128 "$folder/features.npy" | grep -aq "'shape': (4, 32), }" || fail "the features of what failed ($policy)"
+    head -c 128 "$folder/features.npy" | grep -aq "'shape': (4, 32), }" || fail "the features of failed images ($policy)"
     [ "$(grep -c 'its logits are not finite' "$folder/err")" -eq 2 ] || fail "a message for each image that failed ($policy)"
 done
 expect 1 bench "$small" --backend cpu --dtype f16 --batch 1 --prune none
 err 'its logits are not finite: the model overflows float16'
 prune=(--prune l2 --blocks 1)
 
-# Batch after batch with a bad image among good ones, with every policy; 10,000 batches with RVIT_TEST_CASES=all. The good ones have the
-# bits that they have without it.
+# Batches with one such image, with every policy; 10,000 batches with RVIT_TEST_CASES=all. The results of the other images do not change.
 files=()
 for i in 0 1 2 3 4 5 6 7 8 9; do # batches of 5: one bad image in each, at every place
     for place in 0 1 2 3 4; do
@@ -104,12 +103,12 @@ for policy in none l2 evit evit-fused ats-paper tome random received; do
     read -ra prune <<<"--prune $policy --blocks 1"
     [ $policy != none ] || prune=(--prune none)
     bad 0 "$black" --ndjson
-    sed 's/"position": [0-9]*//' "$folder/out" | grep '"logits"' >"$folder/alone"
+    sed 's/"position": [0-9]*//' "$folder/out" | grep '"logits"' >"$folder/single"
     for ((round = 0; round < rounds; round++)); do
         bad 1 "${files[@]}" --batch 5 --ndjson
         line_has 52 '"n_images": 40, "n_failed": 10, '
         sed 's/"position": [0-9]*//' "$folder/out" | grep '"logits"' | sort -u >"$folder/good"
-        cmp -s "$folder/good" "$folder/alone" || fail "a batch with a bad image changes the others ($policy)"
+        cmp -s "$folder/good" "$folder/single" || fail "a batch with a bad image changes the others ($policy)"
         n_batches=$((n_batches + 10))
     done
 done

@@ -1,14 +1,14 @@
 #!/bin/bash
-# The command line tool's images: how they are prepared, inputs that are not square, and comparing with a reference. CPU only.
+# Images in the command line tool: preprocessing, inputs that are not square, and verify with a reference. CPU only.
 # usage: test_cli_images.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 
-# the recipe
+# the preprocessing
 run 0 "$cat" --crop 0.9 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
 out '^ +82\.2 %  cat$'
 run 0 "$cat" --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
-# from the files beside the checkpoint, or from nowhere
+# with and without configuration files beside the checkpoint
 mkdir -p "$folder/recipe"
 cp "$model" "$folder/recipe/model.safetensors"
 in_recipe() { expect "$1" classify "$folder/recipe/model.safetensors" "$cat" --backend cpu "${@:2}"; }
@@ -23,7 +23,7 @@ in_recipe 0
 out '^ +77\.2 %  cat$'
 echo '{"architecture": "vit", "model_args": {"num_heads": 3}}' >"$folder/recipe/config.json"
 in_recipe 4
-err "no file beside it has the mean and standard deviation of its images; set --mean and --std"
+err "the model's files do not give the mean and standard deviation of images; set --mean and --std"
 in_recipe 0 --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
 echo '{"resample": 2, "size": {"height": 224, "width": 224}, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}' \
@@ -34,7 +34,7 @@ in_recipe 0 --fit crop --filter bicubic --crop 0.9
 out '^ +77\.2 %  cat$'
 echo '{"resample": 1, "image_processor_type": "ViTImageProcessor"}' >"$folder/recipe/preprocessor_config.json"
 in_recipe 4
-err "this tool does not support the model's image preparation .filter: Lanczos, from preprocessor_config.json: resample.; choose another with --fit and --filter"
+err "does not support the model's image preparation .filter: Lanczos, from preprocessor_config.json: resample.; choose another with --fit"
 in_recipe 0 --filter bilinear
 out '^ +72\.5 %  cat$'
 echo '{"image_processor_type": "ViTImageProcessor", "do_resize": false}' >"$folder/recipe/preprocessor_config.json"
@@ -55,7 +55,7 @@ run 0 "$cat" --crop 1
 out '^ +85\.7 %  cat$'
 
 
-# a model of 32 x 56 pixels with patches of 8, and what timm computes with it (tests/data/reference/README.md)
+# a model with 32 x 56 pixels and patches of 8, and timm's results for it (tests/data/reference/README.md)
 wide=$tests/data/reference
 small=$wide/model.safetensors
 dump=$wide/dump.safetensors
@@ -90,22 +90,22 @@ expect 0 verify "$small" --backend cpu --images "$cat" --json
 json compared_with 'another device'
 expect 0 bench "$small" --backend cpu --batches 2 --seconds 0 --prune l2 --blocks 1 --json
 json results.0.batch 2
-# with lines and columns past the last whole patch, which the model does not see
+# with lines and columns after the last whole patch, which the model ignores
 mkdir -p "$folder/rest"
 cp "$small" "$folder/rest"
 sed 's/\[32, 56\]/[35, 60]/; s/\[3, 32, 56\]/[3, 35, 60]/' "$wide/config.json" >"$folder/rest/config.json"
 expect 0 classify "$folder/rest/model.safetensors" "$cat" --backend cpu --prune l2 --blocks 1 --overlay "$folder/rest.png"
 [ "$(png_size "$folder/rest.png")" = "902 x 600" ] || fail "the overlay is $(png_size "$folder/rest.png")"
-# the ways to get a shape, and an image of which none remains
+# the kinds of resizing, and an image of which no pixel remains
 for fit in crop squash border; do
     expect 0 classify "$small" "$cat" --backend cpu --fit $fit --filter bilinear --json
     "$json_get" images.0.logits.0 <"$folder/out" >"$folder/$fit"
 done
-[ "$(sort -u "$folder"/{crop,squash,border} | wc -l)" = 3 ] || fail "--fit changes nothing"
+[ "$(sort -u "$folder"/{crop,squash,border} | wc -l)" = 3 ] || fail "--fit has no effect"
 expect 2 classify "$small" "$cat" --fit stretch
 err "stretch', expected crop, squash or border"
 
-# verify against the truth
+# verify with a reference
 reference() { expect "$1" verify "$small" --backend cpu --reference "${@:2}"; }
 reference 0 "$dump"
 out '^made by +timm '
@@ -119,7 +119,7 @@ json right true
 json same_weights_file true
 json outputs.pooled.tolerance '0\.00[0-9]+'
 json n_images 1
-# a model that computes something else
+# a model with different results
 for mutant in "--activation quick-gelu" "--eps 0.01" "--heads 4"; do
     # shellcheck disable=SC2086
     reference 1 "$dump" $mutant
@@ -127,7 +127,7 @@ for mutant in "--activation quick-gelu" "--eps 0.01" "--heads 4"; do
 done
 reference 1 "$dump" --activation gelu-tanh --json
 json right false
-# dumps that are none, or of another model
+# invalid references, and references of another model
 damaged() { # MESSAGE: about the dump in "$folder/dump"
     reference 4 "$folder/dump"
     err "^raggedvit: $folder/dump: $1"
@@ -146,7 +146,7 @@ LC_ALL=C sed 's/\[2,7\]/[7,2]/' "$dump" >"$folder/dump"
 damaged "tensor 'logits' is .7, 2., the model's are .2, 7.: the dump is of another model"
 LC_ALL=C sed 's/"logits"/"logitx"/; s/"error\.pooled\.f32":"[^"]/&/' "$dump" >"$folder/dump"
 reference 0 "$folder/dump"
-! grep -q '^logits' "$folder/out" || fail "logits that the dump lacks"
+! grep -q '^logits' "$folder/out" || fail "logits of a reference without logits"
 expect 4 verify "$model" --backend cpu --reference "$dump"
 err "tensor 'images' is .2, 3, 32, 56., expected .images, 3, 224, 224."
 reference 4 "$folder/none"

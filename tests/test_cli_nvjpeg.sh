@@ -1,5 +1,5 @@
 #!/bin/bash
-# classify and verify --decoder nvjpeg, on stand-ins for nvJPEG and the CUDA driver.
+# classify and verify with --decoder nvjpeg, on emulations of nvJPEG and the CUDA driver.
 # usage: test_cli_nvjpeg.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER CUDA_EMULATION NVJPEG_EMULATION
 . "$(dirname "$0")/cli_checks.sh"
 cuda=$4
@@ -13,14 +13,14 @@ good=$folder/good
 mkdir -p "$good"
 cp "$jpegs"/{444,422,440,420,grey,restart,followed}.jpg "$good"
 
-# on FOLDER CODE ARGUMENT...: with the nvJPEG of that folder.
+# on FOLDER CODE ARGUMENT...: runs the tool with the nvJPEG of that folder.
 on() {
     export LD_LIBRARY_PATH=$nvjpeg/$1:$cuda
     expect "$2" "${@:3}" --backend cuda
     unset LD_LIBRARY_PATH
 }
-# The stand-in complains of what the caller does wrong.
-right() { ! grep -q "emulation:" "$folder/err" || fail "used wrongly ($what)"; }
+# The emulation reports incorrect calls.
+right() { ! grep -q "emulation:" "$folder/err" || fail "incorrect use ($what)"; }
 classify() { on emulated "$1" classify "$model" "${@:2}" --json; right; }
 nvjpeg() { classify "$1" "${@:2}" --decoder nvjpeg; }
 logits() { for i in $(seq 0 $(($1 - 1))); do "$json_get" images.$i.logits.0 <"$folder/out"; done; }
@@ -31,7 +31,7 @@ counts() { # ENGINES KERNELS OTHERS FAILURES
     json decoder.failures "$4"
 }
 
-# more batches than sessions, enqueued by one thread and reported by another, good files and bad ones: lines in order
+# more batches than sessions, enqueued by one thread and reported by another, with valid and broken files: lines in order
 for threads in 1 5; do
     RVIT_EMU_LATE=1 on emulated 1 classify "$model" "$jpegs" "$good" "$jpegs" "$good" --batch 2 --ndjson --threads $threads
     right
@@ -40,7 +40,7 @@ done
 [ "$(grep -c '"logits"' "$folder/lines1")" -ge 30 ] || fail "lines of fewer images"
 cmp -s "$folder/lines1" "$folder/lines5" || fail "five threads give other lines than one"
 
-# every kind of file gives what libjpeg gives; those that every decoder reads alike are nvJPEG's
+# every kind of file gives the same pixels as libjpeg; nvJPEG decodes those that every decoder reads alike
 classify 0 "$good"
 logits 7 >"$folder/libjpeg"
 [ "$(sort -u "$folder/libjpeg" | wc -l)" -ge 5 ] || fail "the files do not differ"
@@ -60,34 +60,34 @@ counts 7 0 0 0
 logits 7 | cmp - "$folder/libjpeg" || fail "other logits when work is done late"
 RVIT_EMU_PROTECT=1 nvjpeg 0 "$good"
 counts 7 0 0 0
-# threads resize them too, and each runs at its own shape
+# resizing on the CPU, and variable resolution
 classify 0 "$good" --prepare host
 logits 7 >"$folder/host"
 nvjpeg 0 "$good" --prepare host
 counts 7 0 0 0
-logits 7 | cmp - "$folder/host" || fail "other logits where threads resize"
+logits 7 | cmp - "$folder/host" || fail "other logits with resizing on the host"
 classify 0 "$good" --variable-resolution --max-patches 40
 logits 7 >"$folder/variable"
 nvjpeg 0 "$good" --variable-resolution --max-patches 40
 counts 7 0 0 0
 logits 7 | cmp - "$folder/variable" || fail "other logits at variable resolution"
-# its images are used, turned upright
+# the images of nvJPEG are used, with their EXIF orientation applied
 RVIT_EMU_NVJPEG_SWAP=1 nvjpeg 0 "$good"
 ! logits 7 | cmp -s - "$folder/libjpeg" || fail "images of nvJPEG are not used"
 classify 0 "$jpegs/turned.jpg"
 logits 1 >"$folder/turned"
 nvjpeg 0 "$jpegs/turned.jpg"
 counts 1 0 0 0
-logits 1 | cmp - "$folder/turned" || fail "not turned as with libjpeg"
-! cmp -s "$folder/turned" <(sed -n 1p "$folder/libjpeg") || fail "turning changes nothing"
+logits 1 | cmp - "$folder/turned" || fail "other orientation than with libjpeg"
+! cmp -s "$folder/turned" <(sed -n 1p "$folder/libjpeg") || fail "the orientation has no effect"
 
-# what is not its is the processor's, which refuses what it refuses
+# the CPU decodes the other files, and rejects what it rejects without nvJPEG
 classify 1 "$jpegs"
 logits 13 >"$folder/all"
 json n_images 13
 sort "$folder/err" >"$folder/sentences"
 nvjpeg 1 "$jpegs"
-sort "$folder/err" | cmp - "$folder/sentences" || fail "other sentences than with libjpeg"
+sort "$folder/err" | cmp - "$folder/sentences" || fail "other messages than with libjpeg"
 json n_images 13
 counts 8 1 6 0
 logits 13 | cmp - "$folder/all" || fail "other logits than with libjpeg"
@@ -96,21 +96,21 @@ out "^decoder +libnvjpeg.so.13: 9 files, 8 by the GPU's JPEG engines; CPU: 6$"
 err "bad_cut.jpg: broken JPEG: "
 err "bad_12_bits.jpg: broken JPEG: "
 
-# failures: the next way is tried, and nothing is lost
+# failures: the next decoder is tried, and no image is lost
 RVIT_EMU_NVJPEG_FAIL_ENGINES=1 nvjpeg 0 "$good"
 counts 0 7 0 0
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits where engines fail"
+logits 7 | cmp - "$folder/libjpeg" || fail "other logits if engines fail"
 RVIT_EMU_NVJPEG_SKIP=1 nvjpeg 0 "$good"
 counts 0 7 0 0
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits where engines pass over images"
+logits 7 | cmp - "$folder/libjpeg" || fail "other logits if engines skip images"
 RVIT_EMU_NVJPEG_SKIP=2 nvjpeg 0 "$good"
 counts 0 0 7 7
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits where kernels pass over images"
+logits 7 | cmp - "$folder/libjpeg" || fail "other logits if kernels skip images"
 unset RVIT_EMU_NVJPEG_ENGINES
 RVIT_EMU_NVJPEG_FAIL=3 nvjpeg 0 "$good" --threads 1
 counts 0 2 5 5
 json decoder.first_failure 'nvjpegDecode: execution failed'
-logits 7 | cmp - "$folder/libjpeg" || fail "other logits where nvJPEG fails"
+logits 7 | cmp - "$folder/libjpeg" || fail "other logits if nvJPEG fails"
 RVIT_EMU_NVJPEG_FAIL=1 on emulated 0 classify "$model" "$good" --decoder nvjpeg
 out '^decoder +libnvjpeg.so.13: 0 files, 0 by .*; CPU: 7$'
 out '^ +nvJPEG failed on 7 of these, first with "nvjpegDecode: execution failed"$'
@@ -118,7 +118,7 @@ RVIT_EMU_NVJPEG_STATES=1 nvjpeg 0 "$good"
 counts 0 0 7 7
 json decoder.first_failure '.*out of memory'
 logits 7 | cmp - "$folder/libjpeg" || fail "other logits without memory"
-# memory of the device that runs out somewhere: an answer, or a sentence and a code
+# out of device memory: a result, or an error message and exit code
 for n in $(seq 1 3 90); do
     LD_LIBRARY_PATH=$nvjpeg/emulated:$cuda RVIT_EMU_FAIL_ALLOC=$n timeout 60 "$tool" classify "$model" "$good" --decoder nvjpeg \
         --backend cuda --threads 2 --json >"$folder/out" 2>"$folder/err" </dev/null
@@ -126,13 +126,13 @@ for n in $(seq 1 3 90); do
     what="allocation $n fails"
     right
     case $code in
-    0) logits 7 | cmp - "$folder/libjpeg" || fail "other logits where allocation $n fails" ;;
-    3 | 5) [ -s "$folder/err" ] || fail "no sentence where allocation $n fails" ;;
-    *) fail "exit code $code where allocation $n fails" ;;
+    0) logits 7 | cmp - "$folder/libjpeg" || fail "other logits if allocation $n fails" ;;
+    3 | 5) [ -s "$folder/err" ] || fail "no message if allocation $n fails" ;;
+    *) fail "exit code $code if allocation $n fails" ;;
     esac
 done
 
-# sheets, and the first image for the overlay
+# tiles, and the overlay of the first image
 "$(dirname "$tool")/jpeg_files" "$sheet" "$folder" && nvjpeg 0 "$folder/420.jpg" --tiles 32 --limit 9
 json n_images 9
 counts 0 1 0 0
@@ -145,7 +145,7 @@ right
 on emulated 2 verify "$model" --decoder nvjpeg
 err '^raggedvit: --decoder needs --images$'
 
-# what cannot be
+# invalid options
 on emulated 2 classify "$model" "$cat" --decoder nvjpeg --fast-decode
 err '^raggedvit: --fast-decode excludes --decoder nvjpeg: it needs libjpeg$'
 on emulated 2 classify "$model" - --size 8x8 --format rgb24 --decoder nvjpeg

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The files that the command line tool writes: regular files only, whole or not at all, with the mode that they had. CPU only.
+# Output files of the command line tool: regular files only, written completely or not at all, with unchanged modes. CPU only.
 # usage: test_cli_output.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 small=$folder/from/model.safetensors
@@ -11,7 +11,7 @@ black=$folder/black.png
 base64 -d >"$black" <<<iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVQI12NgYGAAAAAEAAEnNCcKAAAAAElFTkSuQmCC
 yes black.png | head -10 >"$folder/ten.txt"
 
-# Each way to write a file, and its exit code where that fails.
+# Each option that writes a file, and the exit code if writing fails.
 ways="output features overlay"
 write() { # CODE WAY FILE
     if [ "$2" = output ]; then
@@ -46,16 +46,16 @@ for way in $ways; do
     # shellcheck disable=SC2086
     only $all
     [ -p "$to/fifo" ] && [ -L "$to/link" ] && [ ! -e "$to/lost" ] && [ "$(cat "$to/kept")" = precious ] ||
-        fail "what stood there has changed ($what)"
+        fail "the old file has changed ($what)"
 
-    # new: as the umask has it; replaced: the mode stays
+    # new files: the mode of the umask; replaced files: the same mode as before
     renew
     echo victim >"$folder/victim"
     ln -s "$folder/victim" "$to/new.part"
     (umask 027 && write 0 $way "$to/new" && exit $failures)
     failures=$?
     [ "$(stat -c %a "$to/new")" = 640 ] || fail "a new file's mode is $(stat -c %a "$to/new") ($what)"
-    [ "$(cat "$folder/victim")" = victim ] || fail "what new.part leads to was written ($what)"
+    [ "$(cat "$folder/victim")" = victim ] || fail "the target of the link new.part was written ($what)"
     rm "$to/new.part"
     for mode in 400 640 604; do
         cp "$to/new" "$to/old"
@@ -69,13 +69,13 @@ for way in $ways; do
     rm -f "$to/config.json"
     only new
 
-    # a limit on the size of files: the reason, and what was there
+    # with a limit on file sizes: the reason, and an unchanged file
     renew
     echo old >"$to/old"
     (ulimit -f 1 && fails $way "$to/old" 'cannot be written: File too large' && exit $failures)
     failures=$?
     only old
-    [ "$(cat "$to/old")" = old ] || fail "a file that could not be written is lost ($what)"
+    [ "$(cat "$to/old")" = old ] || fail "a file that could not be written is missing ($what)"
 done
 
 # a full disk, where a user may mount one
@@ -98,7 +98,7 @@ else
     echo "no full disk: a mount is not permitted"
 fi
 
-# What ends the command leaves nothing. It waits for frames meanwhile, with its file open.
+# Signals leave no temporary file. The command waits for frames with its output file open.
 renew
 mkfifo "$folder/frames"
 exec 8<>"$folder/frames"
@@ -119,7 +119,7 @@ for signal in HUP INT PIPE QUIT TERM; do
 done
 set +m
 
-# What goes beside a model is not written through a link.
+# Files beside a model are not written through a symbolic link.
 renew
 ln -s "$folder/elsewhere" "$to/config.json"
 write 0 output "$to/new"
@@ -129,17 +129,17 @@ only config.json new
 # output that cannot be written
 if [ -w /dev/full ]; then
     "$tool" policies >/dev/full 2>"$folder/err"
-    [ $? -eq 5 ] || fail "a full disk goes unnoticed"
+    [ $? -eq 5 ] || fail "a full disk is not detected"
     for arguments in --help help --version "classify --help" "devices" "devices --json" "inspect $model" \
         "classify $model $cat --backend cpu --json" "verify $model --backend cpu --limit 1 --json" \
         "classify $model $cat $folder/missing.png --backend cpu"; do
         # shellcheck disable=SC2086
         "$tool" $arguments >/dev/full 2>"$folder/err"
-        [ $? -eq 5 ] || fail "a full disk goes unnoticed by $arguments"
+        [ $? -eq 5 ] || fail "a full disk is not detected by $arguments"
         err "^raggedvit: standard output cannot be written$"
     done
 fi
-# What failed first is not forgotten, and a later fault outweighs it.
+# The exit code keeps an earlier error unless a later one is more severe.
 run 1 "$sheet" --tiles 32 --limit 4 --batch 2 --overlay "$folder/no/such.png" --features "$folder/features.npy" --json
 err "such.png: cannot be written"
 json exit_code 1
@@ -151,8 +151,8 @@ out '^features '
 run 5 "$cat" --overlay "$folder/no/such.png" --features "$folder/no/such.npy" --json
 run 5 "$cat" --features "$folder/no/such.npy"
 ! grep -q '^features ' "$folder/out" || fail "features that were not written are named"
-# A file does not take the place of a closed stream.
+# An output file is never opened in place of a closed standard stream.
 "$tool" classify "$model" "$cat" --backend cpu --features "$folder/features.npy" >&- 2>"$folder/err"
-[ $? -eq 5 ] || fail "closed standard output goes unnoticed"
-[ "$(wc -c <"$folder/features.npy")" -eq $((128 + 4 * 192)) ] || fail "what was printed is in the features"
+[ $? -eq 5 ] || fail "closed standard output is not detected"
+[ "$(wc -c <"$folder/features.npy")" -eq $((128 + 4 * 192)) ] || fail "the features contain printed text"
 finish

@@ -1,5 +1,5 @@
 #!/bin/bash
-# raggedvit quantize: the files that it writes give what the model gives, and it says what layers lose. CPU only.
+# raggedvit quantize: the results of the written files, and the reported errors of the layers. CPU only.
 # usage: test_cli_quantize.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 
@@ -11,7 +11,7 @@ logits() { # MODEL DTYPE: classifies some tiles, and leaves their lines
     [ -s "$folder/$3" ] || fail "no images ($what)"
 }
 
-# the same quantized values as a model that is quantized while it is loaded
+# the same quantized values as with quantization at load time
 expect 0 quantize "$model" --output "$folder/int8.safetensors" --json
 no_err
 json dtype int8
@@ -56,11 +56,11 @@ expect 0 quantize "$model" --output "$folder/text.safetensors" --calibrate "$cat
 out '^dtype +int8, input scales from the calibration images$'
 out '^block layer +weight +input +outlier +output +tensor$'
 out '^0 +qkv .*blocks.0.attn.qkv.weight$'
-# values that are larger on other images are counted
+# larger values on other images are counted
 expect 0 classify "$folder/text.safetensors" $(tiles) --limit 8 --dtype int8
 out '^saturated +[1-9][0-9]* values'
 
-# a config beside the model goes beside the file, with what is quantised; one that is there stays
+# config.json is copied beside the file, with the quantization added; an existing one is kept
 mkdir "$folder/from" "$folder/to"
 cp "$model" "$folder/from/model.safetensors"
 echo '{"architecture": "deit_tiny_patch16_224", "num_classes": 10}' >"$folder/from/config.json"
@@ -73,7 +73,7 @@ grep -q '"mine"' "$folder/to/config.json" || fail "a config.json was overwritten
 expect 0 classify "$folder/to/model.safetensors" "$cat" --backend cpu --dtype fp8
 [ -z "$(ls "$folder"/*.part "$folder/to"/*.part 2>/dev/null)" ] || fail "a part of a file was left"
 
-# what cannot be done
+# invalid requests
 mkdir "$folder/empty"
 expect 4 quantize "$model" --output "$folder/x.safetensors" --calibrate "$folder/empty"
 err 'no images in this folder'
@@ -89,7 +89,7 @@ cp "$model" "$folder/nan.safetensors"
 printf '\377\377' | dd of="$folder/nan.safetensors" bs=2 seek=$(($(stat -c %s "$model") / 4)) conv=notrunc 2>/dev/null # in a block, f16
 expect 4 quantize "$folder/nan.safetensors" --output "$folder/y.safetensors"
 err "tensor 'blocks.*weight' has values that are not finite"
-[ ! -e "$folder/y.safetensors" ] || fail "a file was written of weights that are not finite"
+[ ! -e "$folder/y.safetensors" ] || fail "a file was written from weights that are not finite"
 expect 4 quantize "$folder/int8.safetensors" --output "$folder/y.safetensors"
 err "tensor 'blocks.*weight' already has 8 bits \(I8\)"
 expect 2 quantize "$folder/from/model.safetensors" --output "$folder/from/../from/model.safetensors"

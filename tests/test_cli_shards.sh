@@ -1,10 +1,10 @@
 #!/bin/bash
-# The command line tool's shards: each process answers its part of the images, and merge gives what one process would. CPU only.
+# The command line tool's shards: each process runs a part of the images, and merge gives the output of a single process. CPU only.
 # usage: test_cli_shards.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 small=$tests/data/reference/model.safetensors
 
-# images of several sizes, of which two cannot be read
+# images of several sizes; two cannot be read
 mkdir "$folder/many"
 for i in $(seq 10 22); do
     case $i in
@@ -14,8 +14,8 @@ for i in $(seq 10 22); do
     esac
 done
 images() { grep -E '^\{"file": ' "${1:-$folder/out}" | sed 's/,$//'; }
-# sharded N CODE ARGUMENT...: runs N shards, and leaves the whole run in $folder/whole and the merged one in $folder/out, by lines if the
-# arguments say so; CODE is that of the whole run
+# sharded N CODE ARGUMENT...: runs N shards, and the whole run with exit code CODE. Writes the output of the whole run to $folder/whole and
+# the merged output to $folder/out, both as lines if the arguments have --ndjson.
 sharded() {
     local n=$1 code=$2 i
     shift 2
@@ -66,13 +66,13 @@ cp "$folder/shard0.json" "$folder/other.json"
 sharded 2 1 "$folder/many" --json --prune l2 --blocks 1
 expect 1 merge "$folder/other.json" "$folder/shard1.json" # one as lines, one as an object
 cmp -s <(images) <(images "$folder/whole") || fail "a mixture of forms"
-# a mask is of all images
+# a mask file refers to all images
 for i in $(seq 1 13); do echo "[[$i, $((i + 7))]]"; done | paste -sd, | sed 's/.*/[&]/' >"$folder/mask"
 sharded 3 1 "$folder/many" --json --prune mask --mask "$folder/mask" --blocks 1
 # shellcheck disable=SC2046
 expect 1 merge $(parts 0 1 2)
 same
-# tiles of sheets, one of which cannot be read; more shards than images
+# tiles of sheets, of which one cannot be read; more shards than images
 head -c 3000 "$sheet" >"$folder/cut.png"
 sharded 3 1 "$sheet" "$folder/cut.png" "$sheet" --tiles 160 --json --limit 110
 # shellcheck disable=SC2046
@@ -95,7 +95,7 @@ expect 0 classify "$small" "$cat" "$cat" "$cat" --backend cpu --shard 1/2
 out '^shard +1/2 of 3 images$'
 [ "$(grep -c 'chelsea.png$' "$folder/out")" -eq 1 ] || fail "the text of a shard"
 
-# what is no shard
+# invalid shards
 for shard in 3/2 2/2; do
     expect 2 classify "$small" "$cat" --shard $shard
     err "^raggedvit: --shard is '$shard', expected 0/2 to 1/2: shards are counted from 0, "
@@ -109,7 +109,7 @@ err "excludes .*--shard"
 expect 2 verify "$small" --shard 0/2
 expect 2 merge
 
-# what cannot be merged
+# files that cannot be merged
 shards() { # ARGUMENT...: two shards of it
     for i in 0 1; do
         "$tool" classify "$small" "$@" --backend cpu --shard $i/2 >"$folder/shard$i.json" 2>"$folder/err" || fail "a shard of $*"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The command line tool's streams: images that several threads decode, answers line by line, and video frames from a pipe. CPU only.
+# Streams in the command line tool: decoding in several threads, output line by line, and video frames from a pipe. CPU only.
 # usage: test_cli_streams.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 raw_pixels=$(dirname "$tool")/raw_pixels
@@ -8,7 +8,7 @@ small_run() { expect "$1" classify "$small" "${@:2}" --backend cpu; }
 line() { sed -n "$1p" "$folder/out"; }
 line_has() { line "$1" | grep -qE -- "$2" || fail "line $1 has no $2 ($what)"; }
 
-# Images of many sizes, good and bad, come out in order, however many threads prepare them.
+# Images of many sizes, valid and broken, are output in order with any number of threads.
 mkdir "$folder/many"
 for i in $(seq 10 29); do
     case $i in
@@ -33,7 +33,7 @@ line_has 6 '"logits": \[.*"top": \[\{"class": .*"tokens_kept": \[\]'
 line_has 22 '^\{"summary": \{"failed": \[\{.*13.png.*20.png.*"n_images": 18, "n_failed": 2, .*"exit_code": 1, .*\}\}$'
 while IFS= read -r text; do
     "$json_get" file <<<"$text" >/dev/null || "$json_get" run.version <<<"$text" >/dev/null ||
-        "$json_get" summary.n_images <<<"$text" >/dev/null || fail "a line that is no JSON: $text"
+        "$json_get" summary.n_images <<<"$text" >/dev/null || fail "a line that is not JSON: $text"
 done <"$folder/out"
 small_run 4 "$folder/none.png" "$folder/none.jpg" --ndjson
 [ "$(grep -c '^{"file": .*"error": ' "$folder/out")" -eq 2 ] || fail "lines of images that cannot be read"
@@ -42,7 +42,7 @@ small_run 1 "$folder/many" --limit 7 --json
 json images 6
 json failed 1
 
-# The overlay is of the first image that can be read, also where others are ready before it.
+# The overlay shows the first readable image, even if others are ready earlier.
 for threads in 1 4; do
     small_run 1 "$folder/many/13.png" "$cat" "$folder/many" --threads $threads --prune l2 --blocks 1 --overlay "$folder/overlay$threads.png"
 done
@@ -50,11 +50,11 @@ small_run 0 "$cat" --prune l2 --blocks 1 --overlay "$folder/overlay.png"
 cmp -s "$folder/overlay.png" "$folder/overlay1.png" || fail "the overlay of another image, with one thread"
 cmp -s "$folder/overlay.png" "$folder/overlay4.png" || fail "the overlay of another image, with four threads"
 
-# a JPEG that is cut off, and one that lies on its side
+# a truncated JPEG, and one with an EXIF orientation
 turned=$tests/data/turned.jpg # 10 x 7 pixels, made by Pillow, with EXIF orientation 6
 small_run 0 "$turned" --prune l2 --blocks 1 --overlay "$folder/turned.png"
 [ "$(od -A n -t u1 -j 16 -N 8 "$folder/turned.png" | awk '{print ($4 + 256 * $3) * 10 == ($8 + 256 * $7) * 7}')" = 1 ] ||
-    fail "a JPEG on its side is not turned"
+    fail "the EXIF orientation is not applied"
 head -c 700 "$turned" >"$folder/cut.jpg"
 small_run 1 "$folder/cut.jpg" "$cat"
 err "^raggedvit: $folder/cut.jpg: broken JPEG: "
@@ -63,11 +63,11 @@ out '^speed .* 1 image '
 small_run 0 "$turned" "$cat" --fast-decode --json # nothing to reduce
 "$json_get" images.1.logits.0 <"$folder/out" >"$folder/fast"
 small_run 0 "$turned" "$cat" --json
-[ "$("$json_get" images.1.logits.0 <"$folder/out")" = "$(cat "$folder/fast")" ] || fail "--fast-decode changes what is not reduced"
+[ "$("$json_get" images.1.logits.0 <"$folder/out")" = "$(cat "$folder/fast")" ] || fail "--fast-decode changes images that are not reduced"
 small_run 1 "$folder/cut.jpg" "$cat" --fast-decode
 err "^raggedvit: $folder/cut.jpg: broken JPEG: "
 
-# frames: an image's pixels give what the image gives
+# frames: the same results as the image with the same pixels
 "$raw_pixels" "$cat" "$cat" "$cat" >"$folder/frames" || fail "no frames"
 frames() { # CODE ARGUMENT...: with the frames of the file
     local code=$1
@@ -89,23 +89,23 @@ for threads in 1 3; do
     logits | cmp -s - "$folder/logits" || fail "a frame gives other logits than the image"
 done
 frames 0 --size 451x300 --format rgb24 --limit 2
-[ "$(grep -cE '^- #[01]  [0-9]+ ' "$folder/out")" -eq 2 ] || fail "one line a frame"
+[ "$(grep -cE '^- #[01]  [0-9]+ ' "$folder/out")" -eq 2 ] || fail "one line per frame"
 frames 0 --size 451x300 --format bgr24 --json --limit 1
 logits | cmp -s - "$folder/logits" && fail "bgr24 is read as rgb24"
 frames 0 --size 451x300 --format rgb24 --prune l2 --blocks 1 --overlay "$folder/frame.png" --limit 1
 cmp -s "$folder/overlay.png" "$folder/frame.png" || fail "the overlay of a frame"
-# grey in every format: luma 128 is 128 in the full range
+# gray in every format: luma 128 is 128 in full range
 head -c 3000 /dev/zero | tr '\0' '\200' >"$folder/frames"
 frames 0 --size 30x20 --format gray --json --limit 1
 logits >"$folder/logits"
 for format in "rgb24" "nv12 --range full" "yuv420p --range full --matrix bt709"; do
     # shellcheck disable=SC2086
     frames 0 --size 30x20 --format $format --json --limit 1
-    logits | cmp -s - "$folder/logits" || fail "grey as $format"
+    logits | cmp -s - "$folder/logits" || fail "gray as $format"
 done
 frames 0 --size 30x20 --format nv12 --json --limit 1
 logits | cmp -s - "$folder/logits" && fail "limited range is read as full"
-# a pipe that ends inside a frame, or at once
+# a pipe that ends within a frame, or is empty
 frames 1 --size 30x20 --format rgb24 --ndjson
 err '^raggedvit: standard input: ends inside frame 1, after 1200 of its 1800 bytes$'
 line_has 2 '"frame": 0'
@@ -120,7 +120,7 @@ what="a folder as standard input"
 "$tool" classify "$small" - --backend cpu --size 30x20 --format nv12 <"$folder" >"$folder/out" 2>"$folder/err"
 [ $? -eq 4 ] || fail "exit code of a folder"
 err '^raggedvit: standard input: frame 0 cannot be read: '
-# each frame is answered when it comes: the next one is written after the answer
+# each frame is answered immediately: the next one is written after the answer
 mkfifo "$folder/pipe"
 timeout 60 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --ndjson <"$folder/pipe" >"$folder/out" 2>"$folder/err" &
 reader=$!
@@ -137,17 +137,17 @@ done
 exec 3>&-
 wait $reader || fail "the stream's exit code"
 line_has 5 '"n_images": 3'
-# --limit ends it, though the pipe stays open
+# --limit ends the run while the pipe stays open
 timeout 20 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --limit 1 <"$folder/pipe" >"$folder/out" 2>"$folder/err" &
 reader=$!
 exec 3>"$folder/pipe"
 head -c 900 "$folder/frames" >&3
 wait $reader || fail "--limit does not end a live stream"
 exec 3>&-
-# a reader that goes away
+# the reader closes the output
 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray <"$folder/frames" 2>"$folder/err" | head -n 1 >"$folder/out"
 out '^model '
-# a terminal sees how far it is, and how fast
+# a terminal shows the progress and the speed
 if command -v script >/dev/null; then
     slowly="for i in 1 2 3 4 5; do head -c 600 $folder/frames; sleep 0.3; done"
     watched() {
@@ -161,7 +161,7 @@ if command -v script >/dev/null; then
     watched --limit 5
     err '^\[#+\.*\] +[68]0 %  [34] of 5 images  [0-9.]+ images/s  [0-9]+ s left'
 fi
-# what does not go together
+# options that exclude each other
 for arguments in "-" "- --size 30x20" "- --format nv12" "- --size 30 --format nv12" "- --size 0x5 --format nv12" \
     "- --size 30x20x3 --format nv12" "- --size 100000x100000 --format nv12" "- --size 30x20 --format mjpeg" \
     "- $cat --size 30x20 --format nv12" \

@@ -1,15 +1,15 @@
 #!/bin/bash
-# The command line tool's images at variable resolution, and resized by the device. CPU only.
+# Variable resolution, and resizing on the device, in the command line tool. CPU only.
 # usage: test_cli_variable_resolution.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
 . "$(dirname "$0")/cli_checks.sh"
 raw_pixels=$(dirname "$tool")/raw_pixels
 small=$tests/data/reference/model.safetensors # 32 x 56 pixels, patches of 8, a CLS row
-turned=$tests/data/turned.jpg                 # 7 x 10 pixels when it stands upright
+turned=$tests/data/turned.jpg                 # 7 x 10 pixels with its EXIF orientation applied
 small_run() { expect "$1" classify "$small" "${@:2}" --backend cpu; }
 lines_of() { sed 's/"seconds": .*//; s/"memory".*//' "$folder/out"; }
 logits() { grep -o '"logits": \[[^]]*\]' "$folder/out"; }
 
-# Images of many sizes, good and bad.
+# Images of many sizes, valid and broken.
 mkdir "$folder/many"
 for i in $(seq 10 29); do
     case $i in
@@ -21,7 +21,7 @@ for i in $(seq 10 29); do
     esac
 done
 
-# Resized by the device they give what they give when threads of the host resize them, in the same order, with the same messages.
+# Resizing on the device and on the host gives the same results, in the same order, with the same messages.
 for arguments in "" "--prune l2 --blocks 1" "--prune tome" "--fast-decode" "--fit squash --filter bilinear" "--tiles 8 --limit 40"; do
     # shellcheck disable=SC2086
     small_run 1 "$folder/many" --batch 3 --ndjson --prepare host $arguments
@@ -38,11 +38,11 @@ mkdir "$folder/float"
 cp "$small" "$folder/float/model.safetensors"
 cp "$(dirname "$small")/config.json" "$folder/float/config.json"
 echo '{"image_processor_type": "DINOv3ViTImageProcessor", "size": {"height": 32, "width": 56}}' >"$folder/float/preprocessor_config.json"
-for prepare in host device; do # float32 resizes: threads do them in either case
+for prepare in host device; do # float32 resizing runs on the host in both cases
     expect 0 classify "$folder/float/model.safetensors" "$cat" "$turned" --backend cpu --ndjson --prepare $prepare
     lines_of >"$folder/$prepare"
 done
-cmp -s "$folder/host" "$folder/device" || fail "a recipe of float32 resizes"
+cmp -s "$folder/host" "$folder/device" || fail "the results of float32 resizing differ"
 "$raw_pixels" "$cat" "$cat" >"$folder/frames"
 for format in "451x300 --format rgb24" "451x300 --format bgr24" "100x100 --format nv12 --range full --matrix bt709" \
     "101x99 --format yuv420p" "150x100 --format gray"; do
@@ -53,16 +53,16 @@ for format in "451x300 --format rgb24" "451x300 --format bgr24" "100x100 --forma
             >"$folder/out" 2>"$folder/err" || fail "exit code of $what"
         lines_of >"$folder/$prepare"
     done
-    cmp -s "$folder/host" "$folder/device" || fail "the device reads frames otherwise ($format)"
+    cmp -s "$folder/host" "$folder/device" || fail "frames differ on the device ($format)"
 done
 echo '[[[0]], [[1, 2]], [[5]]]' >"$folder/mask"
 for prepare in host device; do
     small_run 0 "$cat" "$turned" "$sheet" --prune mask --blocks 1 --mask "$folder/mask" --batch 2 --ndjson --prepare $prepare
     lines_of >"$folder/$prepare"
 done
-cmp -s "$folder/host" "$folder/device" || fail "masks belong to other images"
+cmp -s "$folder/host" "$folder/device" || fail "masks differ on the device"
 
-# Native: each image by itself gives what it gives in a batch.
+# Each image gives the same result by itself and in a batch.
 variable() { small_run "$1" "${@:2}" --variable-resolution --ndjson; }
 for arguments in "--max-patches 30 --max-tokens 70" "--max-patches 30 --max-tokens 70 --prune evit --blocks 1" \
     "--max-patches 30 --max-tokens 70 --prune tome --blocks 0,1" "--max-patches 5 --max-tokens 6 --prune received --blocks 1" \
@@ -123,9 +123,10 @@ variable 4 "$cat" --max-tokens 100
 variable 0 "$cat" "$turned" --max-tokens 100 --max-patches 99
 variable 2 "$cat" --max-tokens 100 --max-patches 100
 err "an image of 100 patches and 1 prefix token exceeds --max-tokens 100"
-for arguments in "--max-tokens 100" "--max-patches 100" "--variable-resolution --tiles 8" "--variable-resolution --grid --features $folder/f.npy" \
-    "--variable-resolution --fit crop" "--variable-resolution --crop 0.5" "--variable-resolution --prune mask --mask $folder/mask" "--variable-resolution --prepare host" \
-    "--timings --prepare host" "--variable-resolution --max-tokens 0" "--variable-resolution --max-patches -3" "--prepare cloud" "--timings"; do
+for arguments in "--max-tokens 100" "--max-patches 100" "--variable-resolution --tiles 8" \
+    "--variable-resolution --grid --features $folder/f.npy" "--variable-resolution --fit crop" "--variable-resolution --crop 0.5" \
+    "--variable-resolution --prune mask --mask $folder/mask" "--variable-resolution --prepare host" "--timings --prepare host" \
+    "--variable-resolution --max-tokens 0" "--variable-resolution --max-patches -3" "--prepare cloud" "--timings"; do
     # shellcheck disable=SC2086
     small_run 2 "$cat" $arguments
     err "^raggedvit: (--|unknown)"
@@ -147,11 +148,11 @@ out '^  max patches +30 +preprocessor_config.json: max_num_patches$'
 expect 0 inspect "$folder/naflex/model.safetensors" --json
 json preprocessing.max_patches 30
 expect 0 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --backend cpu --ndjson
-logits >"$folder/told"
+logits >"$folder/limited"
 small_run 0 "$cat" --variable-resolution --max-patches 30 --filter bilinear --ndjson # Pillow's sums, not torchvision's
 out '"grid": \[4, 7\]'
 expect 0 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --max-patches 20 --backend cpu --ndjson
-logits | cmp -s - "$folder/told" && fail "--max-patches is not heeded"
+logits | cmp -s - "$folder/limited" && fail "--max-patches has no effect"
 expect 2 classify "$folder/naflex/model.safetensors" "$cat" --variable-resolution --max-tokens 20 --backend cpu
 err "an image of 30 patches .from the model's files. and 1 prefix token exceeds --max-tokens 20"
 echo "{$processor, \"max_num_patches\": 30, \"do_resize\": false}" >"$folder/naflex/preprocessor_config.json"
@@ -164,12 +165,12 @@ echo "{$processor, \"max_num_patches\": 0}" >"$folder/naflex/preprocessor_config
 expect 4 inspect "$folder/naflex/model.safetensors"
 err "preprocessor_config.json: max_num_patches"
 
-# Towers that merge squares of patches: what is kept is numbered line after line too. Files of the tests' dumps, with other values.
+# Vision encoders that merge squares of patches: kept patches are numbered row by row. Shapes are from tests/model/data, values are random.
 if command -v python3 >/dev/null; then
     head -c 2880 "$folder/frames" >"$folder/frame"
-    for tower in qwen2_5_vl qwen3_vl; do
-        mkdir "$folder/$tower"
-        python3 - "$tests/model/data/$tower.json" "$folder/$tower" <<'END'
+    for encoder in qwen2_5_vl qwen3_vl; do
+        mkdir "$folder/$encoder"
+        python3 - "$tests/model/data/$encoder.json" "$folder/$encoder" <<'END'
 import array, json, math, random, struct, sys
 dump, header, values = json.load(open(sys.argv[1])), {}, array.array("f")
 draw = random.Random(1)
@@ -182,11 +183,11 @@ open(sys.argv[2] + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)
 json.dump(dump["config"], open(sys.argv[2] + "/config.json", "w"))
 END
         for arguments in "--prune l2 --blocks 1" "--prune tome --merge 20 --blocks 0,1"; do
-            what="$tower, $arguments"
+            what="$encoder, $arguments"
             # shellcheck disable=SC2086
-            "$tool" classify "$folder/$tower/model.safetensors" - --size 40x24 --format rgb24 --variable-resolution --mean 0.5 --std 0.5 --backend cpu \
-                --json $arguments <"$folder/frame" >"$folder/out" 2>"$folder/err" || fail "exit code of $what"
-            python3 - "$folder/out" <<'END' || fail "kept patches of a tower ($what)"
+            "$tool" classify "$folder/$encoder/model.safetensors" - --size 40x24 --format rgb24 --variable-resolution --mean 0.5 --std 0.5 \
+                --backend cpu --json $arguments <"$folder/frame" >"$folder/out" 2>"$folder/err" || fail "exit code of $what"
+            python3 - "$folder/out" <<'END' || fail "kept patches of $what"
 import json, sys
 image = json.load(open(sys.argv[1]))["images"][0]
 lines, columns = image["grid"]
@@ -201,15 +202,15 @@ for stage, (kept, n) in enumerate(zip(image["kept"], image["tokens_kept"], stric
 assert len(image["kept"]) == (2 if "sizes" in image else 1)
 END
         done
-        expect 3 classify "$folder/$tower/model.safetensors" "$cat" --variable-resolution --mean 0.5 --std 0.5 --backend cpu --json --prune evit \
-            --blocks 1
+        expect 3 classify "$folder/$encoder/model.safetensors" "$cat" --variable-resolution --mean 0.5 --std 0.5 --backend cpu --json \
+            --prune evit --blocks 1
         err 'evit drops single patches, but the model merges squares of 2 x 2 of them: .* drop whole squares, and tome merges them$'
     done
 fi
 
 # the overlay at the image's own shape, features, a live pipe, timings
-small_run 0 "$cat" "$turned" --variable-resolution --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/variable.png" --features "$folder/f.npy" \
-    --quiet
+small_run 0 "$cat" "$turned" --variable-resolution --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/variable.png" \
+    --features "$folder/f.npy" --quiet
 out '^batches at most 16384 tokens, images at most 60 patches$'
 out '^tokens kept  2[0-9].* of 5[0-9].* at block 1'
 [ "$(od -A n -t u1 -j 16 -N 8 "$folder/variable.png" | awk '{print $3 * 256 + $4 " x " $7 * 256 + $8}')" = "902 x 600" ] ||
@@ -217,16 +218,17 @@ out '^tokens kept  2[0-9].* of 5[0-9].* at block 1'
 head -c 128 "$folder/f.npy" | grep -aq "'shape': (2, 32)" || fail "features of two images"
 small_run 0 "$turned" "$cat" --variable-resolution --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/upright.png" --quiet
 [ "$(od -A n -t u1 -j 16 -N 8 "$folder/upright.png" | awk '{print ($4 + 256 * $3) * 10 == ($8 + 256 * $7) * 7}')" = 1 ] ||
-    fail "the overlay of an image on its side"
+    fail "the overlay of an image with an orientation"
 head -c 3000 "$folder/frames" >"$folder/gray"
 what="a pipe that ends inside a frame"
-"$tool" classify "$small" - --backend cpu --size 30x20 --format rgb24 --variable-resolution --ndjson <"$folder/gray" >"$folder/out" 2>"$folder/err"
+"$tool" classify "$small" - --backend cpu --size 30x20 --format rgb24 --variable-resolution --ndjson <"$folder/gray" \
+    >"$folder/out" 2>"$folder/err"
 [ $? -eq 1 ] || fail "exit code of $what"
 err '^raggedvit: standard input: ends inside frame 1, after 1200 of its 1800 bytes$'
 out '^\{"file": "-", .*"frame": 0, "grid": \[3, 4\]\}$'
 mkfifo "$folder/pipe"
-timeout 60 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --variable-resolution --ndjson <"$folder/pipe" >"$folder/out" \
-    2>"$folder/err" &
+timeout 60 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --variable-resolution --ndjson <"$folder/pipe" \
+    >"$folder/out" 2>"$folder/err" &
 reader=$!
 exec 3>"$folder/pipe"
 what="a live stream"

@@ -1,8 +1,8 @@
-/* The main job on real input: the demo checkpoint against timm's float64 logits and known probabilities.
+/* The demo checkpoint on real images, against timm's float64 logits and known probabilities.
 
    usage: test_demo BACKEND[:TIER] DATA_FOLDER [few|all]
-   few: the logits of 16 tiles, not of 64, unless RVIT_TEST_CASES is all; all: also the accuracy on the sheet's 1000 tiles.
-   Exits 77 if the backend is not there. */
+   few: the logits of 16 tiles instead of 64, unless RVIT_TEST_CASES is all; all: also the accuracy on the sheet's 1000 tiles.
+   Exits with 77 if the backend is not available. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +66,7 @@ static struct image load(const char *name)
     return image;
 }
 
-/* Runs tiles first .. first + n - 1 and gives their logits. */
+/* Runs tiles first .. first + n - 1 and returns their logits. */
 static void run_tiles(rvit_session *session, const struct image *sheet, int32_t first, int32_t n, float *out_logits)
 {
     struct image_error error;
@@ -144,8 +144,8 @@ static void test_logits_in_16_bits(void **state)
     }
 }
 
-/* An emulation in float64 has root mean squares of 0.013 (int8) and 0.028 (e4m3, proj too), and 0.10 and 0.23 at most, over 128 tiles. Far
-   less would mean that nothing is quantised. */
+/* A float64 emulation over 128 tiles has RMS errors of 0.013 (int8) and 0.028 (e4m3, with proj), and maximum errors of 0.10 and 0.23. A far
+   smaller error would mean that nothing was quantized. */
 static void test_logits_in_8_bits(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Floats as text: the digits of printf. */
+/* Floats as text: the same digits as printf. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "tools/cli/float_text.h"
 
-/* What jansson makes of printf's text, which has no exponent here. */
+/* printf's text as jansson writes it; there are no exponents here. */
 static void expect(float value)
 {
     char wanted[64], found[64] = {0};
@@ -57,7 +57,7 @@ static void all_kinds(void **state)
         memcpy(&value, &bits, sizeof value);
         expect(value);
         expect((float)(int32_t)bits / (float)(1 << 28));    /* logits */
-        expect((float)(bits >> 16) / (float)(1 << i % 20)); /* halves between two digits */
+        expect((float)(bits >> 16) / (float)(1 << i % 20)); /* midway between two digits */
     }
 }
 

@@ -1,4 +1,4 @@
-/* The command line tool's way from a file to what the model sees: decoding, Pillow's bicubic bit for bit. */
+/* Decoding and resizing of image files by the command line tool; the bicubic resize equals Pillow's, bit for bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -169,7 +169,7 @@ static void test_every_kind_of_file(void **state)
     }
 }
 
-/* In memory of exactly that size, so that a sanitizer sees a read past it. */
+/* Decodes a copy that ends where its memory ends, so that a sanitizer sees a read past the end. */
 static bool decode_copy(const uint8_t *data, size_t size, struct image *out, struct image_error *error)
 {
     uint8_t *copy = malloc(size ? size : 1);
@@ -189,7 +189,7 @@ static void test_truncated_files(void **state)
             struct image image;
             struct image_error error = {""};
             if (decode_copy(file->data, size, &image, &error)) {
-                /* Only what ends a file may be gone, JPEG's marker and BMP's padding or marks: every pixel is there. */
+                /* A file may lack only its last bytes without pixels: JPEG's end marker, BMP's padding. */
                 const size_t end = strncmp(file->name, "jpeg", 4) == 0 ? 2 : strncmp(file->name, "bmp", 3) == 0 ? 4 : 0;
                 if (size + end < file->size)
                     fail_msg("%s cut to %zu bytes was taken", file->name, size);
@@ -242,7 +242,7 @@ static size_t make_exif(uint8_t *out, bool big, uint8_t tag, uint8_t type, uint3
 {
     static const uint8_t little_tiff[] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     static const uint8_t big_tiff[] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
-    static const int orders[3][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}}; /* a big-endian value of 2 bytes lies left */
+    static const int orders[3][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}}; /* a big-endian value of 2 bytes is in the first two */
     const int *shifts = orders[!big ? 0 : type == 4 ? 1 : 2];
     uint8_t *tiff = out + 10;
     memcpy(out,
@@ -257,7 +257,7 @@ static size_t make_exif(uint8_t *out, bool big, uint8_t tag, uint8_t type, uint3
     return 10 + sizeof big_tiff;
 }
 
-/* The file with bytes put in at a place. */
+/* Decodes the file with bytes inserted at an offset. */
 static bool decode_with(const uint8_t *file, size_t size, size_t at, const uint8_t *more, size_t n_more, struct image *out)
 {
     uint8_t *whole = malloc(size + n_more);
@@ -304,7 +304,7 @@ static void test_orientation(void **state)
     assert_non_null(strstr(error.text, "JPEG"));
 }
 
-/* Cut off anywhere, or with any byte another, an EXIF segment turns the image, or does not. It never makes it unreadable. */
+/* A truncated or changed EXIF segment may change the orientation, but the image must still be read. */
 static void test_broken_exif(void **state)
 {
     (void)state;
@@ -332,7 +332,7 @@ static void test_broken_exif(void **state)
     }
 }
 
-/* What printing shops send: colours as libjpeg makes them of YCCK, and CMYK without Adobe's marker; both inverted, as Pillow reads them. */
+/* JPEG files in YCCK, and in CMYK without Adobe's marker; both are inverted, as Pillow reads them. */
 static void test_cmyk_kinds(void **state)
 {
     (void)state;
@@ -377,27 +377,27 @@ static void test_refusals(void **state)
                  {"GIF89a and so on", 16, "GIF is not supported; PNG, JPEG, WebP and BMP are"},
                  {"\0\0\0\x20"
                   "ftypavif",
-                  12, "AVIF is not read"},
+                  12, "AVIF is not supported"},
                  {"\0\0\0\x18"
                   "ftypheic",
-                  12, "HEIF is not read"},
+                  12, "HEIF is not supported"},
                  {"\0\0\0\x18"
                   "ftypisom",
                   12, "not a PNG"}, /* a video */
-                 {"II*\0\x08\0\0\0", 8, "TIFF is not read"},
+                 {"II*\0\x08\0\0\0", 8, "TIFF is not supported"},
                  {"RIFF\x0c\0\0\0WEBPVP8 ", 16, "WebP"}};
     static const struct {
         size_t at, size;
         const char *bytes, *sentence;
     } changes[] = {{28, 1, "\2", "BMP with 2 bits per pixel; supported: 1, 4, 8, 16, 24 and 32"},
-                   {30, 1, "\4", "a BMP of 16 bits a pixel with the compression 4; none"},
-                   {30, 1, "\1", "with the compression 1"},
-                   {18, 4, "\xff\xff\xff\x7f", "pixels; 1 to 200000000 in all"},
-                   {18, 4, "\xff\xff\xff\xff", "pixels; 1 to 200000000 in all"},
-                   {22, 4, "\0\0\0\x80", "pixels; 1 to 200000000 in all"},
+                   {30, 1, "\4", "BMP with 16 bits per pixel and compression 4; supported: none"},
+                   {30, 1, "\1", "and compression 1"},
+                   {18, 4, "\xff\xff\xff\x7f", "pixels, expected 1 to 200000000 in total"},
+                   {18, 4, "\xff\xff\xff\xff", "pixels, expected 1 to 200000000 in total"},
+                   {22, 4, "\0\0\0\x80", "pixels, expected 1 to 200000000 in total"},
                    {22, 1, "\7", "broken BMP: the file ends too early"},
                    {10, 4, "\xff\xff\xff\xff", "broken BMP: the file ends too early"},
-                   {30, 1, "\3", "a BMP of colours by the masks"}}; /* the pixels are taken for them */
+                   {30, 1, "\3", "BMP with the colour masks"}}; /* its color masks are read as pixels */
     expect_refusal(path, "No such file");
     expect_refusal(folder, "folder");
     expect_refusal("/dev/null", "not a regular file");
@@ -458,7 +458,7 @@ struct bytes {
     size_t size;
 };
 
-/* A grey progressive JPEG of one colour, its last scan there `repeats` times. */
+/* Makes a gray progressive JPEG of one color whose last scan is repeated `repeats` times. */
 static struct bytes make_scans(JDIMENSION width, JDIMENSION height, size_t repeats)
 {
     struct jpeg_compress_struct jpeg;
@@ -482,7 +482,7 @@ static struct bytes make_scans(JDIMENSION width, JDIMENSION height, size_t repea
     jpeg_finish_compress(&jpeg);
     jpeg_destroy_compress(&jpeg);
     free(line);
-    size_t scan = size - 2; /* the marker that ends the file; before it the scan, from its own marker on */
+    size_t scan = size - 2; /* the end marker; the last scan is before it */
     while (file[scan] != 0xff || file[scan + 1] != 0xda)
         scan--;
     const size_t scan_size = size - 2 - scan;
@@ -514,7 +514,7 @@ static void expect_scans(JDIMENSION width, JDIMENSION height, size_t repeats, co
     free(file.data);
 }
 
-/* Some bytes of a file may be work for the whole image. */
+/* A few bytes of a file can cost as much time as the whole image. */
 static void test_jpeg_of_many_scans(void **state)
 {
     (void)state;
@@ -522,7 +522,7 @@ static void test_jpeg_of_many_scans(void **state)
     expect_scans(64, 64, 400, NULL);
     expect_scans(64, 64, 600, "JPEG with more than 500 scans");
     expect_scans(1000, 1000, 100, NULL);
-    expect_scans(5000, 4000, 20000, "a JPEG of 201 or more scans of 20000000 pixels");
+    expect_scans(5000, 4000, 20000, "JPEG with 201 or more scans of 20000000 pixels");
 }
 
 static struct bytes make_jpeg(const struct image *image, int quality)
@@ -550,7 +550,7 @@ static struct bytes make_jpeg(const struct image *image, int quality)
     return (struct bytes){file, size};
 }
 
-/* The smallest size that is large enough is decoded; what the model sees of it differs little, and lies in the same place. */
+/* The smallest sufficient size is decoded; the model's input differs little and covers the same region. */
 static void test_reduced_jpeg(void **state)
 {
     (void)state;
@@ -589,7 +589,7 @@ static void test_reduced_jpeg(void **state)
     if (mean > 1 || largest > 12 || largest == 0)
         fail_msg("the view differs by %.2f in the mean, by %d at most", mean, largest);
     print_message("the view differs by %.2f in the mean, by %d at most\n", mean, largest);
-    write_bytes(odd_file.data, odd_file.size); /* 1073 lines are no multiple of 2 */
+    write_bytes(odd_file.data, odd_file.size); /* 1073 lines are not a multiple of 2 */
     assert_true(image_load_reduced(path, 10, 10, &image, &error));
     assert_int_equal(image.width, 1604);
     image_free(&image);
@@ -651,13 +651,13 @@ static long peak_kib(void)
     return usage.ru_maxrss;
 }
 
-/* Comments and the like are no part of the pixels: what they would unpack to takes neither time nor memory. */
+/* Compressed comments are never decompressed, so they cost neither time nor memory. */
 static void test_png_of_large_comments(void **state)
 {
     (void)state;
     enum { REPEATS = 60, HEAD = 8 + 25 };
     const struct bytes one = make_comment(7000000);
-    size_t end = HEAD; /* of the comment */
+    size_t end = HEAD; /* end of the comment */
     while (memcmp(one.data + end + 4, "IDAT", 4) != 0)
         end++;
     struct bytes all = {malloc(one.size + REPEATS * (end - HEAD)), HEAD};

@@ -1,4 +1,4 @@
-/* What verify says of decisions that differ: by how much, relatively, scores must move for the reference to take them. */
+/* The margins that verify reports for different decisions: the relative change of the scores that would give the reference's decision. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static void expect_margin(const struct judgement *j, int64_t within, int64_t bey
         fail_msg("the margin is %.9g, expected %.9g", j->largest_margin, margin);
 }
 
-/* Ranks 1.0 0.5 | 0.499 0.2: tokens 2 and 3 may change places, the others may not. Row 0 is a prefix, which is no decision. */
+/* Scores 1.0 0.5 | 0.499 0.2: tokens 2 and 3 may swap, the others may not. Row 0 is a prefix token, always kept. */
 static void the_best(void **state)
 {
     (void)state;
@@ -43,10 +43,10 @@ static void the_best(void **state)
     j = judge(&rule, 5, scores, close, right);
     expect_margin(&j, 2, 0, 0.002);
     j = judge(&rule, 5, scores, far, right);
-    expect_margin(&j, 0, 2, 0.6); /* 0.2 to come above 0.5 */
+    expect_margin(&j, 0, 2, 0.6); /* 0.2 would have to exceed 0.5 */
 }
 
-/* A prefix row takes one of the two places. */
+/* A prefix token takes one of the two places. */
 static void the_best_with_prefix(void **state)
 {
     (void)state;
@@ -60,7 +60,7 @@ static void the_best_with_prefix(void **state)
     expect_margin(&j, 0, 1, 7.0 / 8);
 }
 
-/* A score below `least` is as if of that size; without a row above the threshold k_min of them stay. */
+/* A score below `least` counts as `least`; if no row is above the threshold, k_min rows stay. */
 static void a_threshold(void **state)
 {
     (void)state;
@@ -75,7 +75,7 @@ static void a_threshold(void **state)
     expect_margin(&j, 2, 0, 0.002);
 }
 
-/* Of a sum of 1 the first two are 0.701, which is above 0.7 by little. */
+/* The first two scores sum to 0.701 of 1, slightly above 0.7. */
 static void a_mass(void **state)
 {
     (void)state;
@@ -88,8 +88,8 @@ static void a_mass(void **state)
     expect_margin(&j, 1, 1, 0.161 / 0.861);
 }
 
-/* Ranks at 0, 0.2, 0.498, 1, samples at 0.2, 0.6, 1: rank 2 is 0.298 away from another choice, rank 0 never the nearest by far. With
-   samples at 0.2 and 1 alone, rank 2 has none by 0.298. Equal neighbours in rank take each other's place. */
+/* Ranks at 0, 0.2, 0.498, 1, samples at 0.2, 0.6, 1: rank 2 is 0.298 away from another choice, and rank 0 is far from being the nearest.
+   With samples only at 0.2 and 1, rank 2 is 0.298 away from being chosen. Neighbors with equal scores may swap. */
 static void samples(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void samples(void **state)
     static const uint8_t right[] = {0, 1, 1, 1}, other[] = {0, 1, 0, 1};
     struct judgement j = judge(&rule, 4, scores, other, right);
     expect_margin(&j, 0, 1, fmin(0.4 - 0.102, (0.298 - 0.1) / 0.298));
-    /* A sample at 0.6 midway between ranks at 0.2001 and 1 takes the first. */
+    /* A sample at 0.6, midway between ranks at 0.2001 and 1, chooses the first. */
     static const float even[] = {0.1f, 0.2f, 0.4f, 0.4004f};
     static const uint8_t of_even[] = {0, 1, 1, 1}, not_even[] = {0, 1, 0, 1};
     j = judge(&rule, 4, even, not_even, of_even);
@@ -107,10 +107,10 @@ static void samples(void **state)
     static const float near_midway[] = {0.1f, 0.001f, 0.4995f, 0.4995f};
     static const uint8_t ends[] = {0, 1, 0, 1}, swapped[] = {0, 1, 1, 0};
     j = judge(&rule, 4, near_midway, swapped, ends);
-    expect_margin(&j, 2, 0, 0); /* two ranks of one score */
+    expect_margin(&j, 2, 0, 0); /* two ranks with equal scores */
 }
 
-/* Rows of even place are merged into the nearest of odd place: row 2 into 1 (cosine 1), and row 4 is off by little or far. */
+/* Even rows are merged into the nearest odd row: row 2 into row 1 (cosine 1); row 4 differs slightly or greatly. */
 static void merges(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void merges(void **state)
     j = (struct judgement){0};
     judge_image(&j, &rule, &rows, 0.01, ranks);
     expect_margin(&j, 0, 2, 0.2);
-    /* The same row goes into another one. */
+    /* The same row is merged into another one. */
     const float into_other[] = {0, 0, 0, 1, 1, 0, 1, 0, 0.6f, 0.8f};
     rows.metric_a = into_other;
     rows.keep_a = right;
@@ -155,7 +155,7 @@ static void score_errors(void **state)
     assert_true(fabs(j.largest_error - 0.02) < 1e-6 && fabs(j.squares - 0.0004) < 1e-7);
 }
 
-/* Less precise types may be off by more. */
+/* Less precise types have larger tolerances. */
 static void tolerances(void **state)
 {
     (void)state;

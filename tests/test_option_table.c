@@ -1,4 +1,4 @@
-/* Command lines of the tool and the benchmarks: the values that a row accepts, and the messages for those that it rejects. */
+/* Command line options of the tool and the benchmarks: accepted values, and the messages for rejected ones. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ static const struct option_table table = {.program = "program",
                                           .given_offset = offsetof(T, given),
                                           .complain = complain};
 
-/* The arguments between blanks, after the program's name. */
+/* Splits the arguments at blanks, and puts the program's name first. */
 static enum option_result parse(unsigned command, const char *line, T *values, int *out_n_arguments)
 {
     const struct option_command syntax = {
@@ -95,7 +95,7 @@ static void every_type(void **state)
     assert_true(v.colours[0] == 0 && v.colours[1] == 0.5f && v.colours[2] == 1);
     assert_int_equal(v.given, 4);
 
-    /* Of another command; --name=value; one number for all; the last of two. */
+    /* An option of another command; --name=value; one number for all stages; the last of two values counts. */
     v = (T){.narrow = 4};
     assert_int_equal(parse(SECOND, "a --real=1e300 --colours 0.5 --single 1 --any 1 --any 2,3 --ascending 2147483647", &v, &n),
                      OPTION_PARSED);
@@ -133,7 +133,7 @@ static void refused(void **state)
         {"a -x b", "unknown option -x; write a file name like this as ./-x; see 'program run --help'"},
         {"a b -dash.png", "unknown option -dash.png; write a file name like this as ./-dash.png; see 'program run --help'"},
         {"a --help=b", "--help=b: this option takes no value; see 'program run --help'"},
-        {"a --real 1", "unknown option --real; see 'program run --help'"}, /* another command's */
+        {"a --real 1", "unknown option --real; see 'program run --help'"}, /* an option of another command */
         {"--flag", "run takes A [B]; see 'program run --help'"},
         {"a b c", "run takes A [B]; see 'program run --help'"},
     };

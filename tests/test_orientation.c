@@ -1,5 +1,5 @@
-/* What EXIF and XMP of every odd kind say of an image's orientation, as ImageOps.exif_transpose of Pillow 13 takes it
-   (python/tests/test_turned.py compares the two on such files). */
+/* The orientation from unusual and damaged EXIF and XMP, equal to ImageOps.exif_transpose of Pillow 13 (python/tests/test_turned.py
+   compares the two on such files). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +14,12 @@
 #include "tools/cli/orientation.h"
 
 enum { BYTE = 1, ASCII, SHORT, LONG, RATIONAL, SBYTE, UNDEFINED, SSHORT, SLONG, SRATIONAL, FLOAT, DOUBLE, IFD, LONG8 = 16 };
-enum { TAG = 0x112, MAKER = 0x10f, OUTSIDE = 1 /* the value of a tag that points outside of the data */ };
+enum { TAG = 0x112, MAKER = 0x10f, OUTSIDE = 1 /* the value's offset points outside the data */ };
 
 struct entry {
     int tag, type;
     uint32_t count;
-    double value; /* of each item; of text the digit */
+    double value; /* of each item; for text, the digit */
     int flags;
 };
 
@@ -59,7 +59,7 @@ static void put_value(struct bytes *out, bool big, int type, double value)
     put_number(out, big, bits, type > LONG8 ? 1 : sizes[type]);
 }
 
-/* A directory of n entries, their long values behind it. */
+/* A directory of n entries, followed by their long values. */
 static struct bytes make_tiff(bool big, const struct entry *entries, size_t n)
 {
     struct bytes out = {.size = 0}, values = {.size = 0};
@@ -150,10 +150,10 @@ static void put_chunk(struct bytes *out, const char *name, const char *key, size
     put(out, name, 4);
     put(out, key, key_size);
     put(out, data, size);
-    put_number(out, true, 0, 4); /* libpng has checked the sum */
+    put_number(out, true, 0, 4); /* libpng checks the CRC, this code does not */
 }
 
-/* Bytes as hexadecimal digits behind a title, plain or compressed. */
+/* A title and bytes as hexadecimal digits, plain or compressed. */
 static struct bytes make_profile(const uint8_t *data, size_t size, bool packs)
 {
     struct bytes text = {.size = 0}, out = {.size = 0};
@@ -204,7 +204,7 @@ static int orientation_by(enum way way, const struct bytes *tiff, const char *xm
         break;
     case PNG_PACKED:
         text = make_profile(tiff->data, tiff->size, true);
-        text.data[0] = 0; /* the method */
+        text.data[0] = 0; /* the compression method */
         put_chunk(&file, "zTXt", PROFILE_KEY, sizeof PROFILE_KEY, text.data, text.size);
         break;
     default:
@@ -215,7 +215,7 @@ static int orientation_by(enum way way, const struct bytes *tiff, const char *xm
         put_chunk(&file, "IEND", "", 0, NULL, 0);
     else
         put(&file, "\xff\xda\0\2", 4);
-    if (way == JPEG_WITH_REST || way == PNG_LATE) /* behind the end nothing counts */
+    if (way == JPEG_WITH_REST || way == PNG_LATE) /* data after the end is ignored */
         put_segment(&file, EXIF, 6, (const uint8_t *)"II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\7\0\0\0", 22);
     return way == WEBP_CHUNK ? orientation_of_metadata(tiff->data, tiff->size, xmp_bytes, xmp_size)
            : is_png          ? orientation_of_png(file.data, file.size)
@@ -249,7 +249,7 @@ static void test_values(void **state)
         }
 }
 
-/* Cut off anywhere; the thumbnail's directory alone; headers that are none, and the three wrong ones that are read. */
+/* Truncated data; only a thumbnail's directory; invalid headers, and the ones that Pillow reads nevertheless. */
 static void test_damage(void **state)
 {
     (void)state;
@@ -261,10 +261,10 @@ static void test_damage(void **state)
     struct bytes tiff = make_tiff(false, &entry, 1);
     const struct bytes whole = tiff;
     for (size_t cut = 0; cut <= whole.size; cut++) {
-        uint8_t *copy = malloc(cut ? cut : 1); /* so that a sanitizer sees a read past it */
+        uint8_t *copy = malloc(cut ? cut : 1); /* so that a sanitizer sees a read past the end */
         assert_non_null(copy);
         memcpy(copy, whole.data, cut);
-        const int wanted = cut >= 8 + 2 + 12 ? 6 : cut >= 8 || cut == 0 ? 8 : 1; /* a directory that is cut off leaves it to XMP */
+        const int wanted = cut >= 8 + 2 + 12 ? 6 : cut >= 8 || cut == 0 ? 8 : 1; /* XMP is used if the directory is truncated */
         assert_int_equal(orientation_of_metadata(copy, cut, (const uint8_t *)ATTRIBUTE("8"), sizeof ATTRIBUTE("8") - 1), wanted);
         free(copy);
     }
@@ -273,7 +273,7 @@ static void test_damage(void **state)
         for (int way = 0; way < N_WAYS; way++)
             assert_int_equal(orientation_by((enum way)way, &tiff, ATTRIBUTE("8")), i == 3 ? 8 : headers[i].wanted);
     }
-    struct bytes second = make_tiff(true, NULL, 0); /* an empty directory, and behind it the thumbnail's */
+    struct bytes second = make_tiff(true, NULL, 0); /* an empty directory, followed by the thumbnail's */
     second.size -= 4;
     put_number(&second, true, second.size + 4, 4);
     put(&second, make_tiff(true, &entry, 1).data + 8, 2 + 12 + 4);

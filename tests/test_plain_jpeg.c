@@ -1,4 +1,4 @@
-/* JPEG files that every decoder reads alike, told by their markers. */
+/* The check, from its markers, whether every decoder gives the same pixels for a JPEG file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { MOST = 1024 };
 
-/* Where a marker's bytes begin. */
+/* The offset of a marker. */
 static size_t find(const uint8_t *data, size_t size, uint8_t marker)
 {
     for (size_t i = 2; i + 1 < size; i++)
@@ -24,7 +24,7 @@ static size_t find(const uint8_t *data, size_t size, uint8_t marker)
     return 0;
 }
 
-/* Of a copy that ends where the memory does. */
+/* Checks a copy that ends where its memory ends. */
 static bool is_plain(const uint8_t *data, size_t size, struct plain_jpeg *out)
 {
     uint8_t *copy = malloc(size ? size : 1);
@@ -56,7 +56,7 @@ static void kinds(void **state)
     assert_int_equal(out.size, sizeof jpeg_420);
     assert_true(is_plain(jpeg_progressive, sizeof jpeg_progressive, &out));
     assert_true(is_plain(jpeg_exif, sizeof jpeg_exif, &out));
-    assert_int_equal(out.width, 10); /* as the pixels lie */
+    assert_int_equal(out.width, 10); /* before the orientation is applied */
     assert_true(is_plain(jpeg_grey, sizeof jpeg_grey, &out));
     assert_true(out.is_grey);
     assert_false(is_plain(jpeg_cmyk, sizeof jpeg_cmyk, &out));
@@ -91,12 +91,12 @@ static void frames(void **state)
     assert_true(is_plain_with(jpeg_420, size, frame + 1, 0xc1));
     assert_false(is_plain_with(jpeg_420, size, frame + 1, 0xc3));  /* lossless */
     assert_false(is_plain_with(jpeg_420, size, frame + 1, 0xc9));  /* arithmetic coding */
-    assert_false(is_plain_with(jpeg_420, size, frame + 4, 12));    /* bits */
-    assert_false(is_plain_with(jpeg_420, size, frame + 6, 0));     /* the height comes later */
+    assert_false(is_plain_with(jpeg_420, size, frame + 4, 12));    /* 12 bits per sample */
+    assert_false(is_plain_with(jpeg_420, size, frame + 6, 0));     /* the height is given later */
     assert_false(is_plain_with(jpeg_420, size, frame + 9, 2));     /* components */
     assert_true(is_plain_with(jpeg_420, size, frame + 11, 0x12));  /* 4:4:0 */
     assert_false(is_plain_with(jpeg_420, size, frame + 11, 0x41)); /* 4:1:1 */
-    assert_false(is_plain_with(jpeg_420, size, frame + 14, 0x21)); /* chroma that differs */
+    assert_false(is_plain_with(jpeg_420, size, frame + 14, 0x21)); /* chroma planes with different sampling */
     assert_false(is_plain_with(jpeg_420, size, frame + 1, 0xdb));  /* no frame */
     assert_false(is_plain_with(jpeg_420, size, scan + 1, 0xfe));   /* no scan */
     assert_false(is_plain_with(jpeg_420, size, size - 20, 0xff));  /* a marker among the data */
@@ -117,10 +117,10 @@ static void colours(void **state)
         changed[frame + 10 + 3 * (size_t)c] = (uint8_t)(7 + 2 * c);
     assert_true(is_plain(changed, sizeof changed, &out)); /* JFIF */
     changed[6] = 'X';
-    assert_false(is_plain(changed, sizeof changed, &out)); /* nothing tells */
+    assert_false(is_plain(changed, sizeof changed, &out)); /* the color space is unknown */
     memcpy(changed, jpeg_420, sizeof changed);
     changed[6] = 'X';
-    assert_true(is_plain(changed, sizeof changed, &out)); /* the names 1, 2, 3 do */
+    assert_true(is_plain(changed, sizeof changed, &out)); /* component names 1, 2, 3 mean YCbCr */
     changed[3] = 0xee;
     memcpy(changed + 6, "Adobe\0\144\0\0\0\0", 11);
     changed[17] = 0; /* no transform: RGB */
@@ -129,7 +129,7 @@ static void colours(void **state)
     assert_true(is_plain(changed, sizeof changed, &out));
 }
 
-/* The restart markers of made-up data: only their order is looked at. */
+/* A file with these restart markers in dummy data; only the order of the markers is checked. */
 static bool with_restarts(int interval, const uint8_t *markers, size_t n_markers)
 {
     static const uint8_t head[] = {0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0, 0xff, 0xdd, 0, 4, 0};

@@ -1,4 +1,4 @@
-/* From the files beside a model to its input: bit for bit what timm and transformers make of an image. */
+/* Preprocessing from a model's configuration files: the input equals that of timm and transformers, bit for bit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static float values[MOST_VALUES];
 static rvit_device *device;
 static rvit_stream *stream;
 
-/* What the tool prints to its user. */
+/* The preprocessing as the tool prints it. */
 void complain(const char *subject, const char *format, ...)
 {
     (void)subject;
@@ -65,7 +65,7 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
-/* What the files tell a model with inputs of that size. */
+/* The preprocessing from the files, for a model with this input size. */
 static rvit_model_info read_files(const char *config, const char *preprocessor, const char *open_clip, int32_t height, int32_t width)
 {
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
@@ -127,7 +127,7 @@ static uint32_t crc32_of(const void *data, size_t size)
     return ~crc;
 }
 
-/* What the library's op makes of the image, where the tool has its floats: both are to be the same bits. */
+/* Preprocesses the image with the library's op, which must give the same bits as the tool's code. */
 static void compare_with_op(const struct vector *vector, const rvit_model_info *info, const struct image *source)
 {
     enum { PATCH = 2 };
@@ -200,7 +200,7 @@ static void images_equal_those_of_timm_and_transformers(void **state)
     }
 }
 
-/* timm's and torchvision's sizes of a resize and offsets of a crop. */
+/* Resize sizes and crop offsets of timm and torchvision. */
 static void sizes_and_offsets(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void other_ways_are_not_taken_for_these(void **state)
         "{\"image_processor_type\":\"ViTImageProcessor\",\"do_rescale\":false}",
         "{\"image_processor_type\":\"ViTImageProcessor\",\"resample\":1}",
         "{\"image_processor_type\":\"DINOv3ViTImageProcessor\",\"do_center_crop\":true,\"crop_size\":200}",
-        "{\"size\":224}", /* of the shorter edge, or of both */
+        "{\"size\":224}", /* ambiguous: the shorter edge, or both edges */
     };
     struct preprocess recipe;
     for (size_t i = 0; i < sizeof preprocessors / sizeof *preprocessors; i++) {
@@ -272,7 +272,7 @@ static void open_clip_and_a_size_of_ones_own(void **state)
         assert_true(recipe_of(&info, &recipe) && recipe.fit == fits[i] && recipe.filter == RESIZE_BILINEAR);
         assert_true(recipe.resize_width == 28 && recipe.resize_height == 28 && recipe.fill[1] == (i == 2 ? 7 : 0));
     }
-    /* A processor for 224 x 224 before a model that runs at 518 x 518: the same share. */
+    /* A processor for 224 x 224 with a model that runs at 518 x 518: the same crop ratio. */
     const rvit_model_info info = read_files(NULL,
                                             "{\"image_processor_type\":\"BitImageProcessor\",\"size\":{\"shortest_edge\":256},"
                                             "\"crop_size\":{\"height\":224,\"width\":224}}",
@@ -281,7 +281,7 @@ static void open_clip_and_a_size_of_ones_own(void **state)
     assert_int_equal(info.processor_height, 224);
 }
 
-/* Resized whole, these would take gigabytes. */
+/* Resizing these images completely would take gigabytes. */
 static void thin_images(void **state)
 {
     (void)state;
@@ -293,7 +293,7 @@ static void thin_images(void **state)
         for (int i = 0; i < 3; i++) {
             struct image in = noise(sizes[i][0], sizes[i][1]);
             struct image_error error = {""};
-            /* PyTorch's weights depend on all of an axis, and a border leaves nothing of such an image. */
+            /* PyTorch's weights depend on the whole axis, and padding leaves no pixel of such an image. */
             const bool refused = r > 0 && i < 2;
             assert_int_equal(preprocess_image(image_whole(&in), &recipes[r], false, values, NULL, &error), !refused);
             assert_true(!refused || strstr(error.text, "too thin") != NULL);

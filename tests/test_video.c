@@ -1,4 +1,4 @@
-/* Raw frames to RGB, against the equations of BT.601 and BT.709 in float64. */
+/* Conversion of raw video frames to RGB, against the equations of BT.601 and BT.709 in float64. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@ static double clamped(double value)
     return value < 0 ? 0 : value > 255 ? 255 : value;
 }
 
-/* Of samples of 8 bits, limited: black is 16, white 235, chroma goes from 16 to 240. */
+/* The equations for 8-bit samples; limited range: luma from 16 (black) to 235 (white), chroma from 16 to 240. */
 static void equations(const struct video *video, int y8, int cb8, int cr8, double out[3])
 {
     const double kr = video->matrix == VIDEO_BT709 ? 0.2126 : 0.299, kb = video->matrix == VIDEO_BT709 ? 0.0722 : 0.114;
@@ -38,7 +38,7 @@ static struct image new_image(const struct video *video)
     return out;
 }
 
-/* All values of luma beside every fifth of each chroma, which includes both ends and the middle. */
+/* All luma values with every fifth value of each chroma, which includes both ends and the middle. */
 static void test_equations(void **state)
 {
     (void)state;
@@ -69,7 +69,7 @@ static void test_equations(void **state)
     }
 }
 
-/* Where samples lie: in frames of odd edges the last chroma sample covers one column or line. */
+/* Position of the samples: in frames with odd sizes the last chroma sample covers one column or line. */
 static void test_layouts(void **state)
 {
     (void)state;
@@ -101,8 +101,8 @@ static void test_layouts(void **state)
     image_free(&b);
 }
 
-/* What FFmpeg (libswscale 9, flags neighbor+accurate_rnd+full_chroma_int) makes of a frame of 8 x 4 pixels: BT.601 limited and full, BT.709
-   limited and full. */
+/* The output of FFmpeg (libswscale 9, flags neighbor+accurate_rnd+full_chroma_int) for a frame of 8 x 4 pixels: BT.601 limited and full,
+   BT.709 limited and full. */
 static const uint8_t ffmpeg[4][96] = {
     {35,  11,  0,  33,  10,  0,   104, 200, 115, 131, 227, 142, 62, 10, 0,  80,  29,  0,   188, 117, 189, 205, 134, 205,
      206, 182, 74, 255, 238, 130, 0,   50,  0,   164, 255, 175, 79, 28, 0,  69,  17,  0,   250, 179, 251, 178, 107, 179,

@@ -1,14 +1,14 @@
 #!/bin/bash
-# raggedvit classify --text-embeddings without Python: what it prints, and how it takes bad files. CPU only. python/tests/test_zero_shot.py
-# compares its probabilities with transformers'.
-# usage: test_zero_shot.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER      (json_get lies beside RAGGEDVIT)
+# raggedvit classify --text-embeddings: the output, and invalid files. CPU only. python/tests/test_zero_shot.py compares the probabilities
+# with transformers.
+# usage: test_zero_shot.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER      (json_get is in the folder of RAGGEDVIT)
 . "$(dirname "$0")/cli_checks.sh"
 
 get() { "$json_get" "$1" <"$folder/out"; }
 
-# bytes HEX: those bytes.
+# bytes HEX: prints the bytes.
 bytes() { printf "$(sed 's/../\\x&/g' <<<"$1")"; }
-# tensors FILE HEADER: a .safetensors file; its data comes from standard input.
+# tensors FILE HEADER: writes a .safetensors file with the data from standard input.
 tensors() {
     { bytes "$(printf '%02x%02x000000000000' $((${#2} % 256)) $((${#2} / 256)))"; printf '%s' "$2"; cat -; } >"$1"
 }
@@ -19,7 +19,7 @@ identity() {
 }
 matrix() { echo "\"$1\":{\"dtype\":\"F32\",\"shape\":[$2,$3],\"data_offsets\":[$4,$(($4 + 4 * $2 * $3))]}"; }
 
-# The demo's model, as if its ten logits were the vector of a CLIP: with unit vectors as texts, their order is that of the logits.
+# The demo's model as a CLIP model whose embedding is its ten logits: with unit vectors as texts, the scores have the order of the logits.
 model=$folder/clip/model.safetensors
 mkdir -p "$folder/clip" || exit 1
 cp "$data/deit_tiny_cifar10.safetensors" "$model"
@@ -34,7 +34,7 @@ order=$(for i in 0 1 2 3 4; do get images.0.top.$i.class; done)
 run 0 "$cat" --text-embeddings "$texts" --labels "$folder/labels" --json
 [ "$(for i in 0 1 2 3 4; do get images.0.top.$i.class; done)" = "$order" ] || fail "the texts are in another order than the logits"
 [ "$(get images.0.top.0.label)" = "text $(get images.0.top.0.class)" ] || fail "the label is $(get images.0.top.0.label)"
-[[ "$(get texts.scores) $(get texts.n) $(get texts.scale)" =~ ^softmax\ 10\ 100(\.0)?$ ]] || fail "texts are not told"
+[[ "$(get texts.scores) $(get texts.n) $(get texts.scale)" =~ ^softmax\ 10\ 100(\.0)?$ ]] || fail "texts in JSON"
 run 0 "$cat" --text-embeddings "$texts" --labels "$folder/labels"
 out '^texts +10, 10 wide; softmax of 100 x cosine \(no file has logit_scale\)$'
 out '^  +[0-9.]+ %  text [0-9]$'
@@ -48,7 +48,7 @@ scale='"logit_scale":{"dtype":"F32","shape":[],"data_offsets":[0,4]}'
 run 0 "$cat" --text-embeddings "$folder/scaled"
 out 'sigmoid of 2\.71828 x cosine -1\.5$'
 
-# refusals
+# invalid files and options
 refused() { # refused CODE WORDS ARGUMENT...
     run "$1" "$cat" "${@:3}"
     err "$2"

@@ -31,10 +31,10 @@ static rvit_status open_engine(struct engine *self, const rvit_checkpoint *check
     return status == RVIT_OK ? rvit_model_create(self->device, checkpoint, &model, &self->model) : status;
 }
 
-TRITONSERVER_Error *engine_get(struct engine **list, const rvit_checkpoint *checkpoint, const struct engine *wanted, bool alone,
+TRITONSERVER_Error *engine_get(struct engine **list, const rvit_checkpoint *checkpoint, const struct engine *wanted, bool exclusive,
                                struct engine **out)
 {
-    for (struct engine *engine = *list; engine && !alone; engine = engine->next)
+    for (struct engine *engine = *list; engine && !exclusive; engine = engine->next)
         if (is_same(engine, wanted)) {
             engine->n_users++;
             *out = engine;

@@ -18,8 +18,8 @@ struct engine {
     struct engine *next;
 };
 
-/* wanted: backend, index, n_threads and dtype. Shares a matching engine unless `alone`. list: the model's engines, with its lock held. */
-TRITONSERVER_Error *engine_get(struct engine **list, const rvit_checkpoint *checkpoint, const struct engine *wanted, bool alone,
+/* wanted: backend, index, n_threads and dtype. Shares a matching engine unless exclusive. list: the model's engines, with its lock held. */
+TRITONSERVER_Error *engine_get(struct engine **list, const rvit_checkpoint *checkpoint, const struct engine *wanted, bool exclusive,
                                struct engine **out);
 void engine_put(struct engine **list, struct engine *engine);
 

@@ -49,7 +49,7 @@ static void gather(struct run *self)
         struct request *request = &self->requests[i];
         if (!is_in(self, request))
             continue;
-        if (self->n_requested > 0 && (!fits(self, request) || request->alone || first->alone))
+        if (self->n_requested > 0 && (!fits(self, request) || request->separate || first->separate))
             break;
         self->n_requested += request->n;
         self->tokens += request->tokens;
@@ -147,7 +147,7 @@ static void list_images(struct run *self, struct request *request)
 static void isolate(struct run *self, struct request *request)
 {
     (void)self;
-    request->alone = true;
+    request->separate = true;
 }
 
 /* Replaces the number of the image in the run, which is in the library's message, by that in the request. */

@@ -14,7 +14,7 @@ struct request {
     int32_t first, n; /* its images in the batch */
     int64_t tokens;   /* of its images before pruning */
     int64_t bytes;    /* of a run's memory for its images */
-    bool alone;       /* needs its own run, because a run with others failed */
+    bool separate;    /* needs its own run, because a run with others failed */
     bool is_answered;
     int32_t run_first;      /* number of its first image in the run */
     uint8_t *gathered;      /* buffer for an input in several parts, reused by later requests of the slot */

@@ -92,7 +92,7 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-static TRITONSERVER_Error *check_input(struct tensors *self, const json_t *given, bool alone)
+static TRITONSERVER_Error *check_input(struct tensors *self, const json_t *given, bool is_only)
 {
     const char *name = text_of(given, "name");
     const int kind = tensors_find_input(name);
@@ -101,7 +101,7 @@ static TRITONSERVER_Error *check_input(struct tensors *self, const json_t *given
     if (strcmp(text_of(given, "data_type"), tensors_inputs[kind].config_type) != 0 ||
         !dims_fit(json_object_get(given, "dims"), self->input_dims[kind], self->n_input_dims[kind]))
         return refuse("input", &tensors_inputs[kind], self->input_dims[kind], self->n_input_dims[kind]);
-    if (!alone && !json_is_true(json_object_get(given, "optional")))
+    if (!is_only && !json_is_true(json_object_get(given, "optional")))
         return invalid("input %s: if there are several inputs, each must be optional, because a request has only one", name);
     if (kind == INPUT_IMAGE && !json_is_true(json_object_get(given, "allow_ragged_batch")))
         log_line(TRITONSERVER_LOG_WARN, "raggedvit: input IMAGE has no allow_ragged_batch: every change of size closes a batch");

@@ -29,12 +29,12 @@ void worker_job_destroy(struct worker_job *job)
 static void remove_job(struct worker_pool *self, const struct worker_job *job)
 {
     struct worker_job *before = NULL;
-    for (struct worker_job *i = self->first; i != job; i = i->behind)
+    for (struct worker_job *i = self->first; i != job; i = i->next_job)
         before = i;
     if (before)
-        before->behind = job->behind;
+        before->next_job = job->next_job;
     else
-        self->first = job->behind;
+        self->first = job->next_job;
     if (self->last == job)
         self->last = before;
 }
@@ -108,12 +108,12 @@ void worker_pool_start(struct worker_pool *self, struct worker_job *job)
 {
     job->next = 0;
     job->n_pending = job->n;
-    job->behind = NULL;
+    job->next_job = NULL;
     if (job->n == 0)
         return;
     pthread_mutex_lock(&self->lock);
     if (self->first)
-        self->last->behind = job;
+        self->last->next_job = job;
     else
         self->first = job;
     self->last = job;

@@ -13,7 +13,7 @@ struct worker_job {
     int32_t n;
     int32_t next, n_pending; /* these and the fields below are internal */
     pthread_cond_t done;
-    struct worker_job *behind;
+    struct worker_job *next_job;
 };
 void worker_job_init(struct worker_job *job);
 void worker_job_destroy(struct worker_job *job);

@@ -1,4 +1,4 @@
-/* Good requests: every answer has the bits of a session of its own. */
+/* Valid requests: every answer equals that of the library run on the image by itself, bit for bit. */
 #include <math.h>
 
 #include "scene.h"
@@ -18,7 +18,7 @@ static const json_t *named(const json_t *list, const char *name)
     return NULL;
 }
 
-/* As the server takes them: dims are numbers or strings of digits. */
+/* Reads a dimension as the server does: a number or a string of digits. */
 static int64_t dim(const json_t *entry, size_t i)
 {
     const json_t *value = json_array_get(json_object_get(entry, "dims"), i);
@@ -47,10 +47,10 @@ static void one_line_is_a_whole_config(void **state)
     assert_int_equal(dim(named(outputs, "MASK"), 0), TOKENS);
     assert_int_equal(dim(named(outputs, "TOKENS"), 0), 1);
     assert_int_equal(dim(named(outputs, "CLASSES"), 0), 5);
-    assert_null(named(outputs, "POOLED"));    /* by wish alone */
+    assert_null(named(outputs, "POOLED"));    /* only on request */
     assert_null(named(outputs, "EMBEDDING")); /* it has no projection */
 
-    /* What is there is kept. */
+    /* Existing fields are kept. */
     TRITONBACKEND_Model *other = scene_load("other", "{\"max_batch_size\": 3, \"parameters\": {\"top\": {\"string_value\": \"2\"}}}");
     config = fake_model_config(other);
     assert_int_equal(json_integer_value(json_object_get(config, "max_batch_size")), 3);
@@ -83,7 +83,7 @@ static int32_t i32_at(const fake_output *output, int64_t i)
     return value;
 }
 
-/* String i of the output: its first bytes must be those of the text, and no more. */
+/* Checks that string i of the output is the beginning of the text. */
 static void expect_text(const fake_output *output, int i, const char *text)
 {
     const uint8_t *p = output->data;
@@ -97,7 +97,7 @@ static void expect_text(const fake_output *output, int i, const char *text)
         fail_msg("found \"%.*s\", expected \"%s\"", (int)length, (const char *)p + 4, text);
 }
 
-/* Of one image. */
+/* Checks the answer for one image. */
 static void check_outputs(const TRITONBACKEND_Request *request, const float *logits, int top, const char *const *labels, int32_t kept)
 {
     const fake_output *classes = fake_request_result(request, "CLASSES"), *scores = fake_request_result(request, "SCORES"),
@@ -159,7 +159,7 @@ static void all_outputs(void **state)
     check_outputs(request, logits, 3, labels, direct_kept());
     assert_true(direct_kept() < TOKENS);
 
-    /* Those that are asked for alone; the fake server checks that there are no others. */
+    /* Only the requested outputs; the fake server checks that there are no others. */
     request = request_image(&image);
     fake_request_output(request, "TOKENS");
     fake_request_output(request, "LOGITS");
@@ -167,7 +167,7 @@ static void all_outputs(void **state)
     expect_logits(request, 0, logits);
     assert_int_equal(fake_request_answer(request)->n_outputs, 2);
 
-    /* By wish in the configuration alone. */
+    /* Only if the configuration requests it. */
     TRITONBACKEND_ModelInstance *pooled =
         scene_instance(scene_load("pooled", "{\"output\": [{\"name\": \"POOLED\", \"data_type\": \"TYPE_FP32\", \"dims\": [32]}]}"));
     request = request_image(&image);
@@ -182,7 +182,7 @@ static void all_outputs(void **state)
     test_image_free(&image);
 }
 
-/* Images of many sizes, in requests of several, cut into buffers that are not aligned, beside files and pixels. */
+/* Images of many sizes, several per request, split into unaligned buffers, as files and as pixels. */
 static void mixed_requests_have_the_bits_of_their_own(void **state)
 {
     (void)state;
@@ -192,7 +192,7 @@ static void mixed_requests_have_the_bits_of_their_own(void **state)
         size_t size;
     } files[] = {
         {jpeg_420, sizeof jpeg_420},
-        {jpeg_exif, sizeof jpeg_exif}, /* turned upright */
+        {jpeg_exif, sizeof jpeg_exif}, /* EXIF orientation is applied */
 #if RVIT_HAVE_WEBP
         {webp_exif, sizeof webp_exif},
 #endif
@@ -254,7 +254,7 @@ static void mixed_requests_have_the_bits_of_their_own(void **state)
             test_image_free(&images[i][j]);
 }
 
-/* Several files in a request: in one buffer behind each other, and in buffers that cut a length in two. */
+/* Several files in a request: in one buffer, and in buffers split in the middle of a length field. */
 static void several_files_in_a_request(void **state)
 {
     (void)state;
@@ -294,7 +294,8 @@ static void requests_choose_a_setting(void **state)
     static const char known[] = "l2 keep=0.5";
     TRITONBACKEND_ModelInstance *instance = scene_instance(scene_load(
         "settings", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"},"
-                    " \"keep\": {\"string_value\": \"0.5\"}, \"small_batch\": {\"string_value\": \"1\"}," /* some run alone, some do not */
+                    " \"keep\": {\"string_value\": \"0.5\"}, \"small_batch\": {\"string_value\": \"1\"}," /* some images run one by one,
+                                                                                                             some together */
                     " \"settings\": {\"string_value\": \"l2 keep=0.7 blocks=0; none; evit-paper keep=0.3 blocks=0\"}}}"));
     struct test_image p = test_image_new(30, 90, 60);
     static const double keep = 0.7;
@@ -311,7 +312,7 @@ static void requests_choose_a_setting(void **state)
     fake_request_string(r[4], "keep", "0.7");
     fake_request_string(r[5], "policy", "l2");
     fake_request_string(r[5], "keep", "0.5");
-    fake_request_string(r[6], "policy", "evit"); /* known, and not declared */
+    fake_request_string(r[6], "policy", "evit"); /* known, but not declared */
     fake_request_parameter(r[7], "keep", TRITONSERVER_PARAMETER_INT, &one);
     fake_request_string(r[8], "keep", "many");
     fake_request_parameter(r[9], "policy", TRITONSERVER_PARAMETER_BOOL, &yes);
@@ -331,7 +332,7 @@ static void requests_choose_a_setting(void **state)
     test_image_free(&p);
 }
 
-/* Types that are a quantization, and one that is chosen: their logits are near those of f32, and those of int8 are not the same. */
+/* Quantized types and an automatically chosen one: their logits are close to those of f32, and those of int8 differ from them. */
 static void types_have_names(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Configurations that cannot be loaded: each with a sentence, and nothing is left behind. */
+/* Invalid configurations: each is rejected with a message, and nothing leaks. */
 #include "scene.h"
 
 #define PARAMETER(name, value) "{\"parameters\": {\"" name "\": {\"string_value\": \"" value "\"}}}"
@@ -22,7 +22,7 @@ static void bad_parameters(void **state)
         {PARAMETER("backend", "gpu"), "gpu"},
         {PARAMETER("dtype", "f64"), "f64"},
         {PARAMETER("max_tokens", "many"), "many"},
-        {PARAMETER("max_tokens", "28"), "max_tokens"}, /* less than one image */
+        {PARAMETER("max_tokens", "28"), "max_tokens"}, /* fewer than one image has */
         {PARAMETER("max_tokens", "-1"), "max_tokens"},
         {PARAMETER("max_tokens", "99999999999999999999"), "max_tokens"},
         {PARAMETER("max_image_bytes", "0"), "max_image_bytes"},
@@ -45,10 +45,10 @@ static void bad_parameters(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         scene_expect_refused(cases[i].config, TRITONSERVER_ERROR_INVALID_ARG, cases[i].words);
-    /* Known, and not for this model. */
+    /* Known parameters that do not apply to this model. */
     scene_expect_refused(PARAMETER("image_size", "64"), TRITONSERVER_ERROR_UNSUPPORTED, "image_size is 64");
     scene_expect_refused(PARAMETER("settings", "dynamicvit blocks=0"), TRITONSERVER_ERROR_UNSUPPORTED, "predictor");
-    /* The next one loads. */
+    /* A valid configuration still loads. */
     (void)scene_instance(scene_load("refused", "{}"));
 }
 
@@ -85,7 +85,7 @@ static void bad_files(void **state)
     scene_expect_refused(PARAMETER("labels", "../1"), TRITONSERVER_ERROR_INVALID_ARG, "1"); /* a folder */
 }
 
-/* Where the server is not to complete a config, what is missing is an error of ours, and a whole one loads. */
+/* With --disable-auto-complete-config an incomplete configuration is an error of the backend, and a complete one loads. */
 static void configs_that_are_not_completed(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void expect_no_gpu(const char *config)
     const int is_told = strstr(text, "cuda") || strstr(text, "CUDA");
     if (!is_told)
         print_error("%s\n", text);
-    fake_expect_error(error, TRITONSERVER_ERROR_UNAVAILABLE, ""); /* the build, the driver or the number: it depends */
+    fake_expect_error(error, TRITONSERVER_ERROR_UNAVAILABLE, ""); /* the message depends on the build and the driver */
     assert_true(is_told);
     scene_unload(model);
 }

@@ -1,4 +1,4 @@
-/* A bad request fails alone, with a sentence; those beside it keep their bits. */
+/* An invalid request fails with a message; the answers of the other requests of its batch do not change. */
 #include <math.h>
 
 #include "scene.h"
@@ -9,8 +9,9 @@ enum { N_GOOD = 3 };
 static struct test_image good[N_GOOD];
 static float pixels[8 * PIXELS_OF_IMAGE];
 
-/* Runs the bad one among good ones, one of them behind it. */
-static void expect_alone(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *bad, TRITONSERVER_Error_Code code, const char *words)
+/* Runs the invalid request in a batch with valid ones before and after it. */
+static void expect_failure(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *bad, TRITONSERVER_Error_Code code,
+                           const char *words)
 {
     TRITONBACKEND_Request *requests[N_GOOD + 2] = {request_image(&good[0]), request_encoded(good[1].file, good[1].file_size), bad,
                                                    request_pixels(pixels, 2), request_image(&good[2])};
@@ -45,7 +46,7 @@ static void end(void)
         test_image_free(&good[i]);
 }
 
-/* An IMAGE of zeros, whatever its shape; size: the bytes that come. */
+/* An IMAGE of zeros with any shape; size: the bytes sent. */
 static TRITONBACKEND_Request *image(int64_t n, int64_t height, int64_t width, int64_t channels, uint64_t size)
 {
     return request_of(&(fake_input){.name = "IMAGE",
@@ -84,7 +85,7 @@ static void shapes_that_do_not_fit(void **state)
     TRITONBACKEND_ModelInstance *instance = begin();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int64_t *s = cases[i].shape;
-        expect_alone(instance, image(s[0], s[1], s[2], s[3], cases[i].size), TRITONSERVER_ERROR_INVALID_ARG, cases[i].words);
+        expect_failure(instance, image(s[0], s[1], s[2], s[3], cases[i].size), TRITONSERVER_ERROR_INVALID_ARG, cases[i].words);
     }
     end();
 }
@@ -94,48 +95,49 @@ static void inputs_that_are_not_the_models(void **state)
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
     const TRITONSERVER_Error_Code code = TRITONSERVER_ERROR_INVALID_ARG;
-    /* None, two, another's. */
-    expect_alone(instance, fake_request_new("none"), code, "IMAGE");
+    /* No input, two inputs, an unknown input. */
+    expect_failure(instance, fake_request_new("none"), code, "IMAGE");
     TRITONBACKEND_Request *two = request_image(&good[0]);
     fake_request_input(
         two,
         &(fake_input){
             .name = "PIXELS", .type = TRITONSERVER_TYPE_FP32, .shape = {1, 3, LINES, COLUMNS}, .n_dims = 4, .size = PIXELS_OF_IMAGE * 4});
-    expect_alone(instance, two, code, "PIXELS");
-    expect_alone(
+    expect_failure(instance, two, code, "PIXELS");
+    expect_failure(
         instance,
         request_of(&(fake_input){.name = "IMAGES", .type = TRITONSERVER_TYPE_UINT8, .shape = {1, 2, 2, 3}, .n_dims = 4, .size = 12}), code,
         "IMAGES");
-    /* Types and ranks. */
-    expect_alone(instance,
-                 request_of(&(fake_input){.name = "IMAGE", .type = TRITONSERVER_TYPE_FP32, .shape = {1, 2, 2, 3}, .n_dims = 4, .size = 48}),
-                 code, "FP32");
-    expect_alone(instance,
-                 request_of(&(fake_input){.name = "IMAGE", .type = TRITONSERVER_TYPE_UINT8, .shape = {2, 2, 3}, .n_dims = 3, .size = 12}),
-                 code, "IMAGE");
-    expect_alone(instance, request_of(&(fake_input){.name = "IMAGE", .type = TRITONSERVER_TYPE_UINT8, .n_dims = 0, .size = 1}), code,
-                 "IMAGE");
-    expect_alone(
+    /* Wrong types and ranks. */
+    expect_failure(
+        instance,
+        request_of(&(fake_input){.name = "IMAGE", .type = TRITONSERVER_TYPE_FP32, .shape = {1, 2, 2, 3}, .n_dims = 4, .size = 48}), code,
+        "FP32");
+    expect_failure(instance,
+                   request_of(&(fake_input){.name = "IMAGE", .type = TRITONSERVER_TYPE_UINT8, .shape = {2, 2, 3}, .n_dims = 3, .size = 12}),
+                   code, "IMAGE");
+    expect_failure(instance, request_of(&(fake_input){.name = "IMAGE", .type = TRITONSERVER_TYPE_UINT8, .n_dims = 0, .size = 1}), code,
+                   "IMAGE");
+    expect_failure(
         instance,
         request_of(&(fake_input){
             .name = "PIXELS", .type = TRITONSERVER_TYPE_FP16, .shape = {1, 3, LINES, COLUMNS}, .n_dims = 4, .size = PIXELS_OF_IMAGE * 2}),
         code, "FP16");
-    expect_alone(
+    expect_failure(
         instance,
         request_of(&(fake_input){
             .name = "PIXELS", .type = TRITONSERVER_TYPE_FP32, .shape = {1, 3, COLUMNS, LINES}, .n_dims = 4, .size = PIXELS_OF_IMAGE * 4}),
         code, "56");
-    expect_alone(instance,
-                 request_of(&(fake_input){.name = "PIXELS",
-                                          .type = TRITONSERVER_TYPE_FP32,
-                                          .shape = {1, 3, LINES, COLUMNS},
-                                          .n_dims = 4,
-                                          .size = PIXELS_OF_IMAGE * 4 - 1}),
-                 code, "21503");
-    /* An output that the model does not have. */
+    expect_failure(instance,
+                   request_of(&(fake_input){.name = "PIXELS",
+                                            .type = TRITONSERVER_TYPE_FP32,
+                                            .shape = {1, 3, LINES, COLUMNS},
+                                            .n_dims = 4,
+                                            .size = PIXELS_OF_IMAGE * 4 - 1}),
+                   code, "21503");
+    /* An unknown output. */
     TRITONBACKEND_Request *output = request_image(&good[0]);
     fake_request_output(output, "EMBEDDING");
-    expect_alone(instance, output, code, "EMBEDDING");
+    expect_failure(instance, output, code, "EMBEDDING");
     end();
 }
 
@@ -148,17 +150,17 @@ static void values_that_are_not_numbers(void **state)
     for (int i = 0; i < 3; i++) {
         memcpy(two, pixels, sizeof two);
         two[PIXELS_OF_IMAGE + 100 * i] = bad_values[i];
-        expect_alone(instance, request_pixels(two, 2), TRITONSERVER_ERROR_INVALID_ARG, "PIXELS");
+        expect_failure(instance, request_pixels(two, 2), TRITONSERVER_ERROR_INVALID_ARG, "PIXELS");
     }
-    /* Numbers whose scores are none. */
+    /* Pixels that give NaN scores. */
     for (int i = 0; i < PIXELS_OF_IMAGE; i++)
         two[i] = i % 2 ? 3e38f : -3e38f;
-    expect_alone(instance, request_pixels(two, 1), TRITONSERVER_ERROR_INVALID_ARG,
-                 "image 0: a score is NaN at prune stage 0 (block 0): its pixels are NaN, infinite or beyond 65504");
+    expect_failure(instance, request_pixels(two, 1), TRITONSERVER_ERROR_INVALID_ARG,
+                   "image 0: a score is NaN at prune stage 0 (block 0): its pixels are NaN, infinite or beyond 65504");
     end();
 }
 
-/* Of a tensor of float16 in a file, the first values. */
+/* Replaces the first values of a float16 tensor in a file. */
 static void overwrite(char *file, const char *tensor, const uint16_t *values, size_t n)
 {
     uint64_t header;
@@ -168,7 +170,7 @@ static void overwrite(char *file, const char *tensor, const uint16_t *values, si
     memcpy(file + 8 + header + strtoull(offsets + strlen("\"data_offsets\":["), NULL, 10), values, n * sizeof *values);
 }
 
-/* A model that overflows float16 on all images but black ones: its answers are no answers, of any policy, and the metric counts them. */
+/* A model that overflows float16 on every image except black ones: each policy reports an error, and the metric counts it. */
 static void a_model_that_overflows(void **state)
 {
     (void)state;
@@ -208,7 +210,7 @@ static void a_model_that_overflows(void **state)
     test_image_free(&bright);
 }
 
-/* ENCODED: the bytes of one string as they come, in two buffers. */
+/* ENCODED: the bytes of one string, in two buffers. */
 static TRITONBACKEND_Request *strings(const void *data, size_t size, int64_t n)
 {
     return request_of(&(fake_input){.name = "ENCODED",
@@ -226,34 +228,34 @@ static void files_that_are_broken(void **state)
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
     const TRITONSERVER_Error_Code code = TRITONSERVER_ERROR_INVALID_ARG;
-    expect_alone(instance, request_encoded(jpeg_420, sizeof jpeg_420 / 2), code, "ENCODED");
-    expect_alone(instance, request_encoded(jpeg_progressive, 40), code, "ENCODED");
-    expect_alone(instance, request_encoded("GIF89a, not an image of ours", 28), code, "ENCODED");
-    expect_alone(instance, request_encoded("", 0), code, "ENCODED");
+    expect_failure(instance, request_encoded(jpeg_420, sizeof jpeg_420 / 2), code, "ENCODED");
+    expect_failure(instance, request_encoded(jpeg_progressive, 40), code, "ENCODED");
+    expect_failure(instance, request_encoded("GIF89a, not an image of ours", 28), code, "ENCODED");
+    expect_failure(instance, request_encoded("", 0), code, "ENCODED");
     uint8_t damaged[sizeof png_rgb];
     memcpy(damaged, png_rgb, sizeof damaged);
     damaged[50] ^= 0x40;
-    expect_alone(instance, request_encoded(damaged, sizeof damaged), code, "ENCODED");
-    /* 70000 wide, by the header. */
+    expect_failure(instance, request_encoded(damaged, sizeof damaged), code, "ENCODED");
+    /* The header says a width of 70000. */
     uint8_t wide[sizeof png_rgb];
     memcpy(wide, png_rgb, sizeof wide);
     wide[17] = 1;
     wide[18] = 0x11;
     wide[19] = 0x70;
-    expect_alone(instance, request_encoded(wide, sizeof wide), code, "ENCODED");
-    /* Lengths that lie. */
+    expect_failure(instance, request_encoded(wide, sizeof wide), code, "ENCODED");
+    /* Wrong length fields. */
     static const uint8_t too_long[] = {200, 0, 0, 0, 0xff, 0xd8}, huge[] = {0xff, 0xff, 0xff, 0xff, 1}, cut[] = {4, 0},
                          more[] = {1, 0, 0, 0, 7, 0, 0, 0, 0};
-    expect_alone(instance, strings(too_long, sizeof too_long, 1), code, "ENCODED");
-    expect_alone(instance, strings(huge, sizeof huge, 1), code, "ENCODED");
-    expect_alone(instance, strings(cut, sizeof cut, 1), code, "ENCODED");
-    expect_alone(instance, strings(more, sizeof more, 1), code, "ENCODED"); /* two strings where one is told */
-    expect_alone(instance, strings(more, sizeof more, 3), code, "ENCODED");
+    expect_failure(instance, strings(too_long, sizeof too_long, 1), code, "ENCODED");
+    expect_failure(instance, strings(huge, sizeof huge, 1), code, "ENCODED");
+    expect_failure(instance, strings(cut, sizeof cut, 1), code, "ENCODED");
+    expect_failure(instance, strings(more, sizeof more, 1), code, "ENCODED"); /* two strings, but a shape of one */
+    expect_failure(instance, strings(more, sizeof more, 3), code, "ENCODED");
     uint8_t longer[4 + sizeof png_rgb + 1] = {sizeof png_rgb};
     memcpy(longer + 4, png_rgb, sizeof png_rgb);
-    expect_alone(instance, strings(longer, sizeof longer, 1), code, "1 bytes are left");
-    expect_alone(instance, strings(NULL, 0, 1), code, "ENCODED");
-    expect_alone(instance, strings(NULL, 0, INT64_MAX), code, "ENCODED");
+    expect_failure(instance, strings(longer, sizeof longer, 1), code, "1 bytes are left");
+    expect_failure(instance, strings(NULL, 0, 1), code, "ENCODED");
+    expect_failure(instance, strings(NULL, 0, INT64_MAX), code, "ENCODED");
     end();
 }
 
@@ -261,19 +263,19 @@ static void memory_that_cannot_be_reached(void **state)
 {
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
-    expect_alone(instance,
-                 request_of(&(fake_input){.name = "IMAGE",
-                                          .type = TRITONSERVER_TYPE_UINT8,
-                                          .shape = {1, 4, 4, 3},
-                                          .n_dims = 4,
-                                          .size = 48,
-                                          .memory = TRITONSERVER_MEMORY_GPU}),
-                 TRITONSERVER_ERROR_UNSUPPORTED, "GPU");
+    expect_failure(instance,
+                   request_of(&(fake_input){.name = "IMAGE",
+                                            .type = TRITONSERVER_TYPE_UINT8,
+                                            .shape = {1, 4, 4, 3},
+                                            .n_dims = 4,
+                                            .size = 48,
+                                            .memory = TRITONSERVER_MEMORY_GPU}),
+                   TRITONSERVER_ERROR_UNSUPPORTED, "GPU");
     TRITONBACKEND_Request *on_gpu = request_image(&good[0]), *failing = request_image(&good[0]);
     fake_request_output_memory(on_gpu, FAKE_OUTPUT_ON_GPU);
-    expect_alone(instance, on_gpu, TRITONSERVER_ERROR_UNSUPPORTED, "GPU");
+    expect_failure(instance, on_gpu, TRITONSERVER_ERROR_UNSUPPORTED, "GPU");
     fake_request_output_memory(failing, FAKE_OUTPUT_FAILS);
-    expect_alone(instance, failing, TRITONSERVER_ERROR_INTERNAL, "TRITONBACKEND_OutputBuffer fails");
+    expect_failure(instance, failing, TRITONSERVER_ERROR_INTERNAL, "TRITONBACKEND_OutputBuffer fails");
     end();
 }
 
@@ -283,9 +285,9 @@ static void cancelled_requests_are_not_computed(void **state)
     TRITONBACKEND_ModelInstance *instance = begin();
     TRITONBACKEND_Request *cancelled = request_image(&good[0]);
     fake_request_cancel(cancelled);
-    expect_alone(instance, cancelled, TRITONSERVER_ERROR_CANCELLED, "cancel");
+    expect_failure(instance, cancelled, TRITONSERVER_ERROR_CANCELLED, "cancel");
     assert_int_equal((int)fake_metric("raggedvit_images_total", "model", NULL), N_GOOD + 2);
-    /* A batch of nothing else. */
+    /* A batch of invalid requests only. */
     TRITONBACKEND_Request *all[2] = {request_image(&good[0]), request_pixels(pixels, 3)};
     for (int i = 0; i < 2; i++)
         fake_request_cancel(all[i]);
@@ -296,7 +298,7 @@ static void cancelled_requests_are_not_computed(void **state)
     end();
 }
 
-/* Requests over a limit are refused by its name; those that fit are run, if need be in several runs. */
+/* A request over a limit is rejected with a message that names the limit; the others run, in several runs if necessary. */
 static void limits_are_named(void **state)
 {
     (void)state;
@@ -316,7 +318,7 @@ static void limits_are_named(void **state)
     end();
 }
 
-/* When the server closes a batch. */
+/* When the batching functions close a batch. */
 static void batches_close_by_tokens(void **state)
 {
     (void)state;
@@ -339,7 +341,7 @@ static void batches_close_by_tokens(void **state)
         assert_false(include[2]); /* 6 images */
         for (int i = 0; i < 4; i++)
             fake_expect_success(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL));
-        /* The first always: it is Execute that refuses it. */
+        /* The first request is always included: Execute rejects it if it is too large. */
         TRITONBACKEND_Request *large = request_pixels(pixels, 8), *wrong = fake_request_new("without input");
         fake_expect_success(TRITONBACKEND_ModelBatchInitialize(batcher, &batch));
         fake_expect_success(TRITONBACKEND_ModelBatchIncludeRequest(large, batch, &include[0]));
@@ -352,7 +354,7 @@ static void batches_close_by_tokens(void **state)
         fake_expect_success(TRITONBACKEND_RequestRelease(large, TRITONSERVER_REQUEST_RELEASE_ALL));
         fake_expect_success(TRITONBACKEND_RequestRelease(wrong, TRITONSERVER_REQUEST_RELEASE_ALL));
     }
-    /* The server does not end every batch that it begins. */
+    /* The server does not finish every batch that it starts. */
     for (int i = 0; i < 20; i++) {
         void *batch = NULL;
         bool include = false;
@@ -370,7 +372,7 @@ static void metrics_count(void **state)
 {
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
-    static float two[2 * PIXELS_OF_IMAGE]; /* both images of a request fail with one */
+    static float two[2 * PIXELS_OF_IMAGE]; /* if one image is invalid, the whole request fails */
     two[PIXELS_OF_IMAGE] = NAN;
     TRITONBACKEND_Request *requests[] = {request_pixels(pixels, 3), image(1, 4, 4, 4, 64), request_encoded(good[1].file, good[1].file_size),
                                          request_pixels(two, 2), request_image(&good[0])};

@@ -1,4 +1,4 @@
-/* The library itself, one image at a time. */
+/* Runs the library directly, one image at a time, for the expected answers. */
 #include "scene.h"
 
 static struct {

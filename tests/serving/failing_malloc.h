@@ -1,5 +1,5 @@
-/* malloc and its like of the backend and of the library in this program, by the linker's --wrap: one of them can be made to fail. The tests
-   and the fake server take theirs past it. */
+/* Replaces malloc and similar functions of the backend and the library (linker option --wrap), so that a chosen call can fail. The tests
+   and the fake server use the original ones. */
 #ifndef RVIT_TESTS_FAILING_MALLOC_H
 #define RVIT_TESTS_FAILING_MALLOC_H
 
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From now on the call-th allocation fails (the first is 0), once; -1: none does. */
+/* From now on allocation number `call` (the first is 0) fails, once; -1: none. */
 void failing_malloc_at(int64_t call);
-/* Allocations since then. */
+/* The number of allocations since then. */
 int64_t failing_malloc_calls(void);
 
 void *__real_malloc(size_t size);

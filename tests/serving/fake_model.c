@@ -1,4 +1,4 @@
-/* The fake server's backend, models and instances. To get a state does not fail: what a backend cannot find it cannot free. */
+/* The fake server's backend, models and instances. Functions that get a state never fail: the backend could not free it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ TRITONBACKEND_Model *fake_model_new(TRITONBACKEND_Backend *backend, const char *
     model->config = json_loads(config, 0, &error);
     if (!model->config)
         fail_msg("the test's config is no JSON: %s: %s", error.text, config);
-    /* What the server adds to one line. */
+    /* The fields that the server adds, on one line. */
     json_t *defaults = json_loads("{\"platform\": \"\", \"backend\": \"raggedvit\", \"max_batch_size\": 0, \"input\": [], \"output\": [],"
                                   " \"batch_input\": [], \"batch_output\": [], \"default_model_filename\": \"\", \"parameters\": {},"
                                   " \"instance_group\": [{\"kind\": \"KIND_CPU\", \"count\": 1, \"gpus\": []}], \"model_warmup\": []}",
@@ -170,7 +170,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *m
     return NULL;
 }
 
-/* The server takes these fields of a completed config, and the scheduler only if there is none. */
+/* The server uses these fields of a completed configuration; a scheduler only if none was configured. */
 TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model, uint32_t config_version, TRITONSERVER_Message *message)
 {
     FAKE_CALL(model, FAKE_MODEL);

@@ -1,4 +1,4 @@
-/* The fake server's instance, which counts what is reported. */
+/* The fake server's model instance, with the statistics reported to it. */
 #ifndef RVIT_TESTS_FAKE_MODEL_H
 #define RVIT_TESTS_FAKE_MODEL_H
 

@@ -1,4 +1,4 @@
-/* The fake server's objects: what they begin with, and how broken rules are noted. */
+/* The common header of the fake server's objects, and the functions that check how the backend uses them. */
 #ifndef RVIT_TESTS_FAKE_OBJECT_H
 #define RVIT_TESTS_FAKE_OBJECT_H
 
@@ -7,7 +7,7 @@
 #include "failing_malloc.h"
 #include "fake_server.h"
 
-/* Those up to FAKE_REQUEST are the server's own. */
+/* Kinds up to FAKE_REQUEST are owned by the server. */
 enum fake_kind {
     FAKE_BACKEND = 0x5eed,
     FAKE_ATTRIBUTE,
@@ -32,20 +32,20 @@ typedef struct fake_object {
     void (*free_contents)(void *object); /* by fake_server_end; may be NULL */
 } fake_object;
 
-/* A zeroed object of the server's list. */
+/* Allocates a zeroed object and adds it to the server's list. */
 void *fake_object_new(enum fake_kind kind, size_t size, void (*free_contents)(void *object));
-/* Notes a broken rule unless this is a live object of the kind; then returns 0. */
+/* Returns 1 if this is a live object of the kind; otherwise records a violation and returns 0. */
 int fake_object_check(const void *object, enum fake_kind kind, const char *function);
-/* The same, and the object is dead from now on. */
+/* The same, and marks the object as deleted. */
 int fake_object_end(void *object, enum fake_kind kind, const char *function);
 void fake_broken_rule(const char *function, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Whether this call is the one that is to fail. */
+/* Whether this call is the one chosen to fail. */
 int fake_call_fails(void);
-/* The error of a function that fails, as it does if it was called wrongly. */
+/* The error returned by a function that fails or was called incorrectly. */
 TRITONSERVER_Error *fake_failure(const char *function);
 char *fake_copy_text(const char *text);
 
-/* Begins a function of the server's that can fail. */
+/* The first statement of each server function that can fail. */
 #define FAKE_CALL(object, kind)                                                  \
     do {                                                                         \
         if (!fake_object_check((object), (kind), __func__) || fake_call_fails()) \

@@ -16,7 +16,7 @@ struct TRITONBACKEND_Input {
     uint32_t n_dims, n_buffers;
     TRITONSERVER_MemoryType memory;
     struct {
-        uint8_t *begin; /* to be freed */
+        uint8_t *begin; /* passed to free */
         uint32_t offset;
         uint64_t size;
     } buffers[MAX_BUFFERS];
@@ -42,7 +42,7 @@ struct TRITONBACKEND_Request {
     uint32_t n_inputs, n_outputs, n_parameters;
     atomic_bool is_cancelled;
     fake_output_memory output_memory;
-    int n_pending; /* responses that were made and not sent */
+    int n_pending; /* responses created but not yet sent */
     fake_answer answer;
 };
 
@@ -62,7 +62,7 @@ struct TRITONBACKEND_Response {
     fake_output results[MAX_OUTPUTS];
 };
 
-/* Memory that crashes whoever touches it: a GPU's, seen from the host. */
+/* Memory that crashes when accessed, like a GPU's memory on the host. */
 static uint8_t *gpu_memory(void)
 {
     void *p = mmap(NULL, GPU_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -80,7 +80,7 @@ static void free_input(TRITONBACKEND_Input *input)
     }
 }
 
-/* What a backend may read until it releases the request. */
+/* The data that a backend may read until it releases the request. */
 static void free_readable(TRITONBACKEND_Request *request)
 {
     for (uint32_t i = 0; i < request->n_inputs; i++) {
@@ -133,7 +133,7 @@ void fake_request_input(TRITONBACKEND_Request *request, const fake_input *in)
         if (in->memory == TRITONSERVER_MEMORY_GPU) {
             input->buffers[i].begin = gpu_memory();
         } else {
-            /* Its end is the block's, so that reading past it is seen. */
+            /* It ends where the allocation ends, so that a sanitizer sees a read past the end. */
             input->buffers[i].offset = in->misaligned;
             input->buffers[i].begin = malloc(in->misaligned + size > 0 ? in->misaligned + size : 1);
             if (!input->buffers[i].begin)
@@ -214,7 +214,7 @@ static TRITONSERVER_Error *execute(TRITONBACKEND_ModelInstance *instance, TRITON
                                    int is_strict)
 {
     static const char what[] = "TRITONBACKEND_ModelInstanceExecute";
-    /* The array is the server's, and gone with the call. */
+    /* The server owns the array and frees it after the call. */
     TRITONBACKEND_Request **given = malloc((n_requests > 0 ? n_requests : 1) * sizeof *given);
     memcpy(given, requests, n_requests * sizeof *given);
     TRITONSERVER_Error *error = TRITONBACKEND_ModelInstanceExecute(instance, given, n_requests);
@@ -225,7 +225,7 @@ static TRITONSERVER_Error *execute(TRITONBACKEND_ModelInstance *instance, TRITON
         if (error) {
             if (!atomic_load(&request->object.live) || answer->n_responses > 0 || request->n_pending > 0)
                 fake_broken_rule(what, "request %u was answered or released, and an error returned", i);
-            atomic_store(&request->object.live, 0); /* the server's again */
+            atomic_store(&request->object.live, 0); /* owned by the server again */
             free_readable(request);
             continue;
         }
@@ -494,11 +494,11 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
     *memory_id = 0;
     if (output->request->output_memory == FAKE_OUTPUT_ON_GPU) {
         *memory = TRITONSERVER_MEMORY_GPU;
-        *buffer = (void *)(uintptr_t)64; /* nobody's */
+        *buffer = (void *)(uintptr_t)64; /* an invalid address */
         return NULL;
     }
     *memory = TRITONSERVER_MEMORY_CPU;
-    output->begin = malloc(size + 3); /* not aligned */
+    output->begin = malloc(size + 3); /* unaligned on purpose */
     if (!output->begin)
         return fake_failure(__func__);
     memset(output->begin, 0xa5, size + 3);
@@ -507,7 +507,7 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
     return NULL;
 }
 
-/* Whether the bytes are as many strings as the shape says. */
+/* Whether the bytes hold exactly as many strings as the shape says. */
 static int are_strings(const fake_output *result, const uint8_t *data)
 {
     uint64_t at = 0;

@@ -1,4 +1,4 @@
-/* The fake server itself: each rule that is broken is seen, and one that is kept is not. */
+/* Tests of the fake server: it reports each violation, and nothing for correct use. */
 #include "scene.h"
 
 static int begin(void **state)

@@ -9,7 +9,7 @@
 static _Atomic(fake_object *) objects;
 static atomic_llong calls, fail_at = -1;
 static atomic_int n_broken;
-static char broken_rule[512]; /* the first */
+static char broken_rule[512]; /* the first violation */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 static char log_text[1 << 16];
 
@@ -234,7 +234,7 @@ void fake_request_expect_error(const TRITONBACKEND_Request *request, TRITONSERVE
     expect("the request", answer->code, answer->error, code, words);
 }
 
-/* The version, the log, data types. */
+/* Version, log, data types. */
 TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major, uint32_t *minor)
 {
     if (fake_call_fails())
@@ -291,7 +291,7 @@ TRITONSERVER_Error *TRITONSERVER_MessageNewFromSerializedJson(TRITONSERVER_Messa
 {
     if (fake_call_fails())
         return fake_failure(__func__);
-    /* Without the zero behind it, so that whoever relies on one is seen. */
+    /* Without a terminating zero, so that a sanitizer sees code that relies on one. */
     TRITONSERVER_Message *m = fake_object_new(FAKE_MESSAGE, sizeof *m, free_message);
     m->text = malloc(size > 0 ? size : 1);
     memcpy(m->text, text, size);
@@ -317,7 +317,7 @@ TRITONSERVER_Error *TRITONSERVER_MessageDelete(TRITONSERVER_Message *message)
     return NULL;
 }
 
-/* Metrics. Those of one name and the same labels are one; values are kept by the one that was made first and is not deleted. */
+/* Metrics. Metrics with the same name and labels are one; the oldest one that still exists holds the value. */
 struct TRITONSERVER_Parameter {
     fake_object object;
     char *name, *value;

@@ -1,7 +1,7 @@
-/* Other kinds of models: images of their own shape, and embeddings. */
+/* Other kinds of models: variable resolution, and embeddings. */
 #include "scene.h"
 
-/* With max_patches the model takes each image at a grid of its own. */
+/* With max_patches each image has its own grid. */
 static void images_of_their_own_shape(void **state)
 {
     (void)state;
@@ -20,7 +20,7 @@ static void images_of_their_own_shape(void **state)
         fake_request_output(requests[i], "LOGITS");
         fake_request_output(requests[i], "TOKENS");
     }
-    /* Three of 40 patches and a CLS token each are beyond a run. */
+    /* Three images of 40 patches and a CLS token exceed max_tokens. */
     static float planes[3 * 3 * 64 * 40];
     requests[N] = fake_request_new("planes");
     fake_request_input(
@@ -34,7 +34,7 @@ static void images_of_their_own_shape(void **state)
         expect_logits(requests[i], 0, direct_logits_variable("l2", 0.5, MAX_PATCHES, &images[i]));
         memcpy(&tokens, fake_request_result(requests[i], "TOKENS")->data, sizeof tokens);
         assert_int_equal(tokens, direct_kept());
-        /* Runs are as long as their tokens fit. */
+        /* Each run takes as many images as max_tokens allows. */
         int32_t grid[2];
         assert_int_equal(rvit_naflex_grid(images[i].height, images[i].width, 8, MAX_PATCHES, grid), RVIT_OK);
         n_runs += in_run + 1 + grid[0] * grid[1] > 90;
@@ -46,7 +46,7 @@ static void images_of_their_own_shape(void **state)
     assert_int_equal((int)fake_metric("raggedvit_runs_total", "variable", NULL), n_runs);
     fake_request_expect_error(requests[N], TRITONSERVER_ERROR_INVALID_ARG, "123 tokens, more than the 90 of max_tokens");
 
-    /* A batch closes by the tokens that the images will have: 41, 37, and no room for more than 12. */
+    /* A batch closes by its number of tokens: 41, 37, and then at most 12 more. */
     TRITONBACKEND_Batcher *batcher = NULL;
     void *batch = NULL;
     bool include[3];

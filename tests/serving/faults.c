@@ -1,4 +1,4 @@
-/* Every call of the server and every allocation fails in its turn: nothing is lost, nothing is left behind, and the next try works. */
+/* Makes every server call and every allocation fail, one at a time: no request is lost, nothing leaks, and the next attempt succeeds. */
 #include "scene.h"
 
 static const char config[] = "{\"max_batch_size\": 8, \"parameters\": {\"policy\": {\"string_value\": \"l2\"},"
@@ -32,7 +32,7 @@ static void drop(TRITONSERVER_Error *error)
         TRITONSERVER_ErrorDelete(error);
 }
 
-/* What is answered at all is answered right, or with a sentence. Returns whether all was answered right. */
+/* Each answer must be correct or an error with a message. Returns whether all requests got correct answers. */
 static int run(TRITONBACKEND_ModelInstance *instance)
 {
     int worked = 1;
@@ -50,7 +50,7 @@ static int run(TRITONBACKEND_ModelInstance *instance)
     return worked;
 }
 
-/* One life of a model: loads it, runs a batch, unloads it. Returns whether all of that worked. */
+/* Loads a model, runs a batch, unloads the model. Returns whether all of that succeeded. */
 static int live(void)
 {
     int worked = 0;
@@ -86,7 +86,7 @@ static void every_call_of_the_server_fails(void **state)
     }
     fake_server_fail_at(-1);
     assert_true(live());
-    /* Metrics, statistics and the log may fail without harm; the rest shows. */
+    /* A failure of metrics, statistics or the log is harmless; other failures must be visible. */
     print_message("%d calls of the server, of which %d may fail unseen\n", (int)n, n_unseen);
     assert_true(n_unseen < n);
     end();

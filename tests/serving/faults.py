@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The long fault run of the Triton backend, against a real server: broken requests and clients that vanish among good ones, models that come
-and go under load, SIGTERM under load, the server's memory over many requests, and the same with a backend built with the address sanitizer.
-Every good answer is compared bit for bit with the command line tool's.
+"""A long fault test of the Triton backend in a real server: invalid requests and disconnecting clients among valid ones, loading and
+unloading of models and SIGTERM under load, and the server's memory over many requests; also with a backend built with the address
+sanitizer. Every valid answer must equal that of the command line tool bit for bit.
 
     tests/serving/faults.py --build build/release [--asan-build build/cpu-debug] [--server build/triton-server] [--json FILE] [--share N]
 
-Minutes on two cores. Exits 1 if anything was lost, wrong, or leaked."""
+Takes minutes on two cores. Exits with 1 after lost requests, wrong answers or leaks."""
 from __future__ import annotations
 
 import argparse
@@ -35,13 +35,13 @@ WORKERS = 4
 
 
 class Case(NamedTuple):
-    """A good request: what is sent, and the last bytes of its answer."""
+    """A valid request, with the last bytes of its answer."""
     request: bytes
     logits: bytes
 
 
 class RawClient:
-    """A connection that sends bytes as they are."""
+    """A connection that sends raw bytes."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -51,7 +51,7 @@ class RawClient:
         self.socket.close()
 
     def reset(self) -> None:
-        """Closes without a goodbye."""
+        """Closes the connection with a reset."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -79,13 +79,13 @@ class RawClient:
 
 
 def http(model: str, body: bytes, n_json: object, length: object = None) -> bytes:
-    """A request whose header may lie."""
+    """A request whose header may be wrong."""
     return (f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: localhost\r\nInference-Header-Content-Length: {n_json}\r\n"
             f"Content-Length: {len(body) if length is None else length}\r\n\r\n").encode() + body
 
 
 def good_cases(build: pathlib.Path, folder: pathlib.Path) -> list[Case]:
-    """Images of many sizes, as pixels and as files, dense and pruned, alone and by threes."""
+    """Requests with images of many sizes, as pixels and as files, dense and pruned, one or three per request."""
     generator = np.random.default_rng(5)
     samples, files = [], []
     for i in range(25):
@@ -117,7 +117,7 @@ def good_cases(build: pathlib.Path, folder: pathlib.Path) -> list[Case]:
 
 
 class Counts:
-    """What the workers share."""
+    """State shared by the workers."""
 
     def __init__(self) -> None:
         self.right, self.wrong, self.refused = (multiprocessing.Value("q", 0) for _ in range(3))
@@ -132,7 +132,7 @@ class Counts:
 
 
 def work(port: int, cases: list[Case], counts: Counts, seed: int, limit: int, may_be_refused: bool) -> None:
-    """Sends good requests and checks the answers, until told to stop or after `limit`."""
+    """Sends valid requests and checks the answers, until `stop` is set or after `limit` requests."""
     generator = random.Random(seed)
     client = RawClient(port)
     done = 0
@@ -156,7 +156,7 @@ def work(port: int, cases: list[Case], counts: Counts, seed: int, limit: int, ma
 
 
 class Load:
-    """Good requests from several processes, as a context manager; afterwards every answer must have been right."""
+    """A context manager that sends valid requests from several processes; at the end every answer must have been correct."""
 
     def __init__(self, server: Server, cases: list[Case], n: int = WORKERS, limit: int = 0, may_be_refused: bool = False) -> None:
         self.counts = Counts()
@@ -203,7 +203,7 @@ def fixed_faults(cases: list[Case]) -> list[tuple[str, bytes]]:
 
 
 def broken_file(generator: random.Random, files: list[bytes]) -> bytes:
-    """A file cut off in its first half, or with a byte of its header changed."""
+    """A file truncated in its first half, or with a changed byte in its header."""
     data = bytearray(generator.choice(files))
     if generator.random() < 0.5:
         return bytes(data[:generator.randrange(1, len(data) // 2)])
@@ -213,8 +213,8 @@ def broken_file(generator: random.Random, files: list[bytes]) -> bytes:
 
 def send_fault(port: int, generator: random.Random, fixed: list[tuple[str, bytes]], files: list[bytes], cases: list[Case],
                counts: dict[str, int]) -> None:
-    """One request that is broken in some way, or whose client vanishes. Those that are answered must be answered with an error, but for a
-    changed byte of a file, which may be one that says nothing."""
+    """One invalid request, or one whose client disconnects. Each answer must be an error, except for a changed byte of a file, which may be
+    harmless."""
     client = RawClient(port)
     kind = generator.randrange(6)
     status = 0
@@ -226,26 +226,26 @@ def send_fault(port: int, generator: random.Random, fixed: list[tuple[str, bytes
         elif kind == 1:
             status, body = client.exchange(http("small", *body_of([encoded([broken_file(generator, files)])], ["LOGITS"])))
             check(status in (200, 400), f"a broken file was answered with {status}: {body[:200]!r}")
-        elif kind == 2:  # a tensor of other bytes than told
+        elif kind == 2:  # a tensor with a wrong size
             size = 3 * 20 * 30
             sent = max(0, size + generator.choice((-1, 1, -size, 500, -700)))
-            told = generator.choice((sent, size, 10**9, 0))
-            if sent == told == size:
+            claimed = generator.choice((sent, size, 10**9, 0))
+            if sent == claimed == size:
                 sent = 0
-            body, n_json = body_of([tensor("IMAGE", "UINT8", [1, 20, 30, 3], bytes(sent), told)], ["LOGITS"])
+            body, n_json = body_of([tensor("IMAGE", "UINT8", [1, 20, 30, 3], bytes(sent), claimed)], ["LOGITS"])
             status, answer = client.exchange(http("small", body, n_json))
-            check(status >= 400 and answer, f"{sent} bytes, told to be {told}, were answered with {status}")
-        elif kind == 3:  # Content-Length above what comes, and the client goes
+            check(status >= 400 and answer, f"{sent} bytes with the size {claimed} were answered with {status}")
+        elif kind == 3:  # a Content-Length that is too large, and the client disconnects
             request = generator.choice(cases).request
             client.socket.sendall(request.replace(b"Content-Length: ", b"Content-Length: 9", 1) if generator.random() < 0.5 else
                                   request[:generator.randrange(1, len(request))])
-        elif kind == 4:  # Content-Length below what comes: the rest is taken for another request
+        elif kind == 4:  # a Content-Length that is too small: the rest is read as another request
             body, n_json = body_of([tensor("IMAGE", "UINT8", [1, 20, 30, 3], bytes(1800))], ["LOGITS"])
             status, answer = client.exchange(http("small", body, n_json, len(body) - generator.randrange(1, 1800)))
             check(status >= 400 and answer, f"a Content-Length that is too small was answered with {status}")
-        else:  # a good request whose client does not wait
+        else:  # a valid request whose client does not wait
             client.socket.sendall(generator.choice(cases).request)
-        key = f"{('fixed', 'broken file', 'other bytes', 'gone before the end', 'too small a length', 'gone before the answer')[kind]}"
+        key = f"{('fixed', 'broken file', 'wrong size', 'disconnected early', 'length too small', 'disconnected before the answer')[kind]}"
         counts[f"{key}: {status or 'no answer awaited'}"] = counts.get(f"{key}: {status or 'no answer awaited'}", 0) + 1
     finally:
         if generator.random() < 0.5:
@@ -261,13 +261,13 @@ def malformed(server: Server, cases: list[Case], files: list[bytes], n: int) -> 
     with Load(server, cases, 2) as load:
         for _ in range(n):
             send_fault(server.port, generator, fixed, files, cases, counts)
-        check(server.process.poll() is None, "the server is gone")
+        check(server.process.poll() is None, "the server has exited")
         right = load.counts.right
     return {"faults": n, "good_requests_beside_them": right.value, "answers": dict(sorted(counts.items()))}
 
 
 def loads(server: Server, cases: list[Case], n: int) -> dict[str, Any]:
-    """The model leaves and comes back under load. Requests meanwhile are answered right, or refused by the server; memory is flat."""
+    """Unloads and loads the model under load. Requests get correct answers or are rejected by the server; memory does not grow."""
     sizes = []
     with Load(server, cases, 2, may_be_refused=True) as load:
         for _ in range(n):
@@ -278,14 +278,14 @@ def loads(server: Server, cases: list[Case], n: int) -> dict[str, Any]:
             time.sleep(0.1)
             sizes.append(server.resident_kib())
         counts = load.counts
-    check(counts.right.value > 0 and counts.refused.value > 0, "the load met no model that came or went")
+    check(counts.right.value > 0 and counts.refused.value > 0, "no request ran while the model was unloaded or loaded")
     check(n < 50 or sizes[-1] - sizes[n // 2] < 8192, f"memory grew in the second half of the loads: {sizes}")
     return {"loads": n, "right": counts.right.value, "refused_by_the_server": counts.refused.value, "rss_kib_at_tenths": sizes[::max(1, n // 10)],
             "rss_kib_last": sizes[-1]}
 
 
 def memory(server: Server, cases: list[Case], n: int) -> dict[str, Any]:
-    """The server's resident memory over n requests. After a tenth of them it may grow by 4 MiB: it is warm then, unless they are few."""
+    """The server's resident memory over n requests. After the first tenth it may grow by 4 MiB, or by 16 MiB with few requests."""
     sizes: list[int] = []
     started = time.monotonic()
     with Load(server, cases, limit=-(-n // WORKERS)) as load:
@@ -303,8 +303,8 @@ def memory(server: Server, cases: list[Case], n: int) -> dict[str, Any]:
     return {"requests": counts.right.value, "seconds": round(seconds, 1), "rss_kib": sizes, "growth_kib_after_a_tenth": growth}
 
 
-# No library is closed, so that leaks keep their names. They are looked for before the destructors of libraries run: with the sanitizer in
-# it the server hangs in one of them (p11-kit's) once clients have vanished, with tests/serving/noop.c too.
+# Libraries are never unloaded, so that leak reports have function names. Leaks are checked before the destructors of libraries run, because
+# with the sanitizer the server hangs in one of them (p11-kit's) after clients have disconnected, also with tests/serving/noop.c.
 SHIM = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -331,7 +331,7 @@ int dlclose(void *library)
 
 
 def sanitized_environment(folder: pathlib.Path) -> dict[str, str]:
-    """The sanitizer is loaded before the server, which has none."""
+    """Preloads the sanitizer into the server, which is built without it."""
     library = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     (folder / "shim.c").write_text(SHIM)
     subprocess.run(["gcc", "-shared", "-fPIC", "-D_DEFAULT_SOURCE", "-o", str(folder / "shim.so"), str(folder / "shim.c")], check=True)
@@ -342,7 +342,7 @@ def sanitized_environment(folder: pathlib.Path) -> dict[str, str]:
 
 
 def read_report(log: str) -> dict[str, int]:
-    """Fails if the sanitizer found an error, or a leak with the backend or the library in its stack. The server's own leaks are counted."""
+    """Fails after a sanitizer error, or a leak whose stack contains the backend or the library. Counts the leaks of the server itself."""
     check("leaks were looked for" in log, "the server ended before leaks were looked for")
     error = re.search(r"(?:ERROR: AddressSanitizer: (?!detected)|runtime error: ).*", log)
     check(error is None, f"the sanitizer: {error and log[error.start():][:4000]}")

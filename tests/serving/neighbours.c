@@ -1,5 +1,5 @@
-/* One bad request among good ones, batch after batch, with every policy and type: the good ones get the bits that they get without it. A
-   choice of batches; 10,000 with RVIT_TEST_CASES=all. */
+/* One invalid request per batch, with every policy and type: the answers of the valid requests equal those without it, bit for bit. Runs a
+   selection of batches; 10,000 with RVIT_TEST_CASES=all. */
 #include <math.h>
 
 #include "scene.h"
@@ -29,7 +29,7 @@ static const float *answer_of(const TRITONBACKEND_Request *request)
     return (const float *)(const void *)output->data;
 }
 
-/* The bad one answered: with an error, or with numbers. */
+/* How the invalid request was answered: with an error, or with numbers. */
 static int has_failed(const TRITONBACKEND_Request *request)
 {
     if (fake_request_answer(request)->error)
@@ -39,7 +39,7 @@ static int has_failed(const TRITONBACKEND_Request *request)
     return 0;
 }
 
-/* Returns how many bad requests failed. */
+/* Returns how many of the invalid requests failed. */
 static int run_batches(TRITONBACKEND_ModelInstance *instance, int n, const float wanted[N_GOOD][CLASSES], const char *what)
 {
     int n_failed = 0;
@@ -54,7 +54,7 @@ static int run_batches(TRITONBACKEND_ModelInstance *instance, int n, const float
         run_batch(instance, requests, N_GOOD);
         for (int i = 0; i < N_GOOD; i++)
             if (i != place && memcmp(answer_of(requests[i]), wanted[i], sizeof wanted[i]) != 0)
-                fail_msg("request %d has another answer beside a bad one: %s", i, what);
+                fail_msg("request %d has another answer in a batch with an invalid one: %s", i, what);
         n_failed += has_failed(requests[place]);
     }
     return n_failed;
@@ -76,9 +76,9 @@ static void good_ones_keep_their_bits(void **state)
         TRITONBACKEND_ModelInstance *instance = scene_instance(scene_load("model", config));
         float wanted[N_GOOD][CLASSES];
         for (int i = 0; i < N_GOOD; i++) {
-            TRITONBACKEND_Request *alone = request_pixels(good[i], 1);
-            run_batch(instance, &alone, 1);
-            memcpy(wanted[i], answer_of(alone), sizeof wanted[i]);
+            TRITONBACKEND_Request *single = request_pixels(good[i], 1);
+            run_batch(instance, &single, 1);
+            memcpy(wanted[i], answer_of(single), sizeof wanted[i]);
         }
         n_failed += run_batches(instance, n, (const float(*)[CLASSES])wanted, config);
         n_batches += n;

@@ -1,5 +1,5 @@
-/* A backend that computes nothing: what a server and its clients cost by themselves. It answers LOGITS of zeros, of the size in
-   config.pbtxt, after asking where every input lies. */
+/* A Triton backend that computes nothing, to measure the cost of the server and its clients. It gets the buffers of every input and answers
+   with LOGITS of zeros, of the size in config.pbtxt. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,7 +8,7 @@
 
 #include "serving/triton/api.h"
 
-/* Returns from the calling function with the server's error, if there is one. */
+/* Returns the server's error, if any, from the calling function. */
 #define TRY(call)                               \
     do {                                        \
         TRITONSERVER_Error *try_error = (call); \
@@ -29,7 +29,7 @@ static uint64_t now(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The values of one image's LOGITS; 0 if config.pbtxt does not have them. */
+/* The number of LOGITS of an image; 0 if config.pbtxt has none. */
 static int64_t n_classes_of(const char *text, size_t size)
 {
     json_t *config = json_loadb(text, size, 0, NULL), *output;
@@ -39,7 +39,7 @@ static int64_t n_classes_of(const char *text, size_t size)
     {
         const char *name = json_string_value(json_object_get(output, "name"));
         json_t *dims = json_object_get(output, "dims");
-        /* The server writes numbers of 64 bits as strings, or as numbers. */
+        /* The server writes 64-bit numbers as strings or as numbers. */
         json_t *last = json_array_get(dims, json_array_size(dims) - 1);
         if (name && strcmp(name, "LOGITS") == 0)
             n = json_is_string(last) ? strtoll(json_string_value(last), NULL, 10) : json_integer_value(last);

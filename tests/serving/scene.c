@@ -71,7 +71,7 @@ const char *scene_path(const char *name)
 
 void scene_write(const char *name, const void *data, size_t size)
 {
-    (void)unlink(scene_path(name)); /* it may be a link into the tree */
+    (void)unlink(scene_path(name)); /* it may be a link to a file of the source tree */
     FILE *file = fopen(scene_path(name), "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(data, 1, size, file), size);
@@ -156,7 +156,7 @@ void scene_expect_refused(const char *config, TRITONSERVER_Error_Code code, cons
     TRITONBACKEND_Model *model = scene_add_model("refused", config);
     TRITONSERVER_Error *error = TRITONBACKEND_ModelInitialize(model);
     if (!error) {
-        /* Some limits are known to an instance alone. */
+        /* Some limits are checked only when an instance is initialized. */
         TRITONBACKEND_ModelInstance *instance = fake_instance_new(model, "refused_0", TRITONSERVER_INSTANCEGROUPKIND_CPU, 0);
         error = TRITONBACKEND_ModelInstanceInitialize(instance);
         if (!error)

@@ -1,5 +1,5 @@
-/* What the tests of the Triton backend share: the fake server with the backend in it, a repository of models, requests, and sessions of the
-   library that say what the answers must be. */
+/* Shared by the tests of the Triton backend: the fake server with the backend loaded, a model repository, requests, and the expected
+   answers, computed with the library. */
 #ifndef RVIT_TESTS_SCENE_H
 #define RVIT_TESTS_SCENE_H
 
@@ -15,7 +15,7 @@
 /* tests/data/reference: 32 x 56 pixels, patches of 8, 2 blocks, a head. */
 enum { LINES = 32, COLUMNS = 56, PIXELS_OF_IMAGE = 3 * LINES * COLUMNS, TOKENS = 29, CLASSES = 7 };
 
-/* Setup and teardown of each test: the server with the backend initialised. */
+/* Setup and teardown of each test: starts the fake server and initializes the backend. */
 int scene_setup(void **state);
 int scene_teardown(void **state);
 #define SCENE_TEST(function) cmocka_unit_test_setup_teardown(function, scene_setup, scene_teardown)
@@ -30,25 +30,26 @@ struct group {
     static const struct CMUnitTest id##_tests[] = {__VA_ARGS__}; \
     const struct group id = {#id, id##_tests, sizeof id##_tests / sizeof id##_tests[0]}
 
-/* The path of a file in the test's folder, which is removed with all in it. */
+/* The path of a file in the test's folder, which the teardown removes. */
 const char *scene_path(const char *name);
 void scene_write(const char *name, const void *data, size_t size);
 
-/* One model in the repository, with the checkpoint linked to, and the backend's view of it. config: the fields of config.pbtxt, as JSON. */
+/* Adds a model to the repository, with a link to the checkpoint. config: the fields of config.pbtxt as JSON. */
 TRITONBACKEND_Model *scene_add_model(const char *name, const char *config);
-/* The same, initialised, and a CPU instance of it. Fails the test if they cannot be. Finalised by the teardown, if not before. */
+/* The same, and initializes the model and a CPU instance of it. Fails the test on errors. The teardown finalizes them if the test did not.
+ */
 TRITONBACKEND_Model *scene_load(const char *name, const char *config);
-/* Initialises one that was added, whose files may have been replaced. */
+/* Initializes an added model, whose files may have been replaced, and a CPU instance of it. */
 void scene_adopt(TRITONBACKEND_Model *model);
 TRITONBACKEND_ModelInstance *scene_instance(TRITONBACKEND_Model *model);
-/* Of any kind: may fail. */
+/* An instance of any kind; may fail. */
 TRITONSERVER_Error *scene_try_instance(TRITONBACKEND_Model *model, TRITONSERVER_InstanceGroupKind kind, int32_t device,
                                        TRITONBACKEND_ModelInstance **instance);
 void scene_unload(TRITONBACKEND_Model *model);
-/* Fails the test unless the model cannot be loaded, with this code and these words. */
+/* Fails the test unless loading the model fails with this code and a message that contains these words. */
 void scene_expect_refused(const char *config, TRITONSERVER_Error_Code code, const char *words);
 
-/* An image: RGB, the same bytes for the same number. */
+/* An RGB image; the same number gives the same pixels. */
 struct test_image {
     int32_t width, height;
     uint8_t *pixels;
@@ -62,23 +63,23 @@ void test_image_free(struct test_image *image);
 TRITONBACKEND_Request *request_image(const struct test_image *image);
 TRITONBACKEND_Request *request_encoded(const void *file, size_t size);
 TRITONBACKEND_Request *request_pixels(const float *pixels, int64_t n_images);
-/* Of a PIXELS input that an image becomes. */
+/* A request with a PIXELS input of the image. */
 void pixels_of(int number, float *out);
-/* Runs them as one batch. */
+/* Runs the requests as one batch. */
 void run_batch(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request **requests, uint32_t n_requests);
 
-/* What a session of the library says of an image alone, or of pixels. policy: NULL: none. */
+/* The library's answer for one image or its pixels. policy: NULL: none. */
 const float *direct_logits(const char *policy, double keep, const struct test_image *image);
 const float *direct_logits_of_pixels(const char *policy, double keep, const float *pixels);
-/* Of a session at variable resolution. */
+/* The same, at variable resolution. */
 const float *direct_logits_variable(const char *policy, double keep, int32_t max_patches, const struct test_image *image);
-/* The normalised embedding, of a checkpoint that has a projection to CLASSES values. */
+/* The normalized embedding of a checkpoint with a projection to CLASSES values. */
 const float *direct_embedding(const char *checkpoint, const struct test_image *image);
-/* Tokens that the run before kept. */
+/* The number of tokens kept in the previous run. */
 int32_t direct_kept(void);
-/* Frees what these share. */
+/* Frees the sessions of these functions. */
 void direct_end(void);
-/* Fails the test unless image i of the request has these logits, bit for bit. */
+/* Fails the test unless image i of the request has exactly these logits. */
 void expect_logits(const TRITONBACKEND_Request *request, int64_t image, const float *logits);
 
 #endif

@@ -1,4 +1,4 @@
-"""A real Triton server on free ports of the loopback, and requests to it over HTTP with binary tensors. numpy alone."""
+"""Starts a real Triton server on free loopback ports and sends requests over HTTP with binary tensors. Requires only numpy."""
 from __future__ import annotations
 
 import http.client
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 class Server:
-    """A running server; use as a context manager, which ends it whatever happens."""
+    """A running server, as a context manager that always stops it."""
 
     def __init__(self, command: list[str], repository: pathlib.Path, backends: pathlib.Path, log: pathlib.Path,
                  arguments: list[str] | None = None, environment: dict[str, str] | None = None, patience: float = 60) -> None:
@@ -61,7 +61,7 @@ class Server:
         end = time.monotonic() + self.patience
         while time.monotonic() < end and self.process.poll() is None:
             try:
-                # The metrics come last.
+                # The metrics port opens last.
                 if self.get("/v2/health/ready")[0] == 200 and self.get("/metrics", self.metrics_port)[0] == 200:
                     return True
             except OSError:
@@ -123,7 +123,7 @@ class Server:
         return self.post(f"/v2/repository/models/{name}/unload", {})
 
     def reason(self, name: str) -> str:
-        """Why a model is not available."""
+        """The reason why a model is not available."""
         for entry in json.loads(self.post("/v2/repository/index", {})[1]):
             if entry["name"] == name:
                 return str(entry.get("reason", ""))
@@ -144,7 +144,7 @@ def strings(values: list[bytes]) -> bytes:
 
 
 def tensor(name: str, datatype: str, shape: list[int], data: bytes, size: int | None = None) -> tuple[dict[str, Any], bytes]:
-    """An input of a request. size: what it says of its bytes, if that is not the truth."""
+    """An input of a request. size: the number of bytes in its header, if it should be wrong."""
     return {"name": name, "datatype": datatype, "shape": shape,
             "parameters": {"binary_data_size": len(data) if size is None else size}}, data
 
@@ -158,7 +158,7 @@ def encoded(files: list[bytes]) -> tuple[dict[str, Any], bytes]:
 
 
 def body_of(inputs: list[tuple[dict[str, Any], bytes]], outputs: list[str], parameters: dict[str, Any] | None = None) -> tuple[bytes, int]:
-    """The body of a request, and how much of it is JSON."""
+    """The body of a request, and the size of its JSON part."""
     request: dict[str, Any] = {"inputs": [entry for entry, _ in inputs],
                                "outputs": [{"name": name, "parameters": {"binary_data": True}} for name in outputs]}
     if parameters:
@@ -187,7 +187,7 @@ def parse(header: bytes, data: bytes) -> dict[str, Array]:
             array = np.frombuffer(part, types[entry["datatype"]])
         outputs[entry["name"]] = array.reshape(entry["shape"])
     if at != len(data):
-        raise ValueError(f"{len(data)} bytes of outputs, of which {at} are told of")
+        raise ValueError(f"{len(data)} bytes of outputs, of which {at} are described")
     return outputs
 
 
@@ -234,14 +234,14 @@ def png(pixels: Array) -> bytes:
 
 
 def read_pixels(raw_pixels: str, path: pathlib.Path) -> Array:
-    """The pixels of a PNG file, by the tool of the tests."""
+    """The pixels of a PNG file, read with the test program raw_pixels."""
     width, height = struct.unpack(">II", path.read_bytes()[16:24])
     data = subprocess.run([raw_pixels, str(path)], check=True, stdout=subprocess.PIPE).stdout
     return np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
 
 def logits_of(raggedvit: str, checkpoint: pathlib.Path, images: list[pathlib.Path], arguments: list[str] | None = None) -> npt.NDArray[np.float32]:
-    """What the command line tool says of images. The nine digits of its JSON are enough for every float32."""
+    """Results of the command line tool for images. The nine digits in its JSON represent every float32 exactly."""
     output = subprocess.run([raggedvit, "classify", str(checkpoint), *map(str, images), "--backend", "cpu", "--json", *(arguments or [])],
                             check=True, stdout=subprocess.PIPE).stdout
     return np.array([image["logits"] for image in json.loads(output)["images"]], np.float32)

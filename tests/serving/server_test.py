@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The backend in a real Triton server: that it loads, answers with the bits of the command line tool, says what is wrong, and ends in order."""
+"""Tests the backend in a real Triton server: loading, results equal to the command line tool's bit for bit, errors, and shutdown."""
 from __future__ import annotations
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 from server import Answer, Array, Server, body_of, encoded, image, logits_of, png, read_pixels, tensor
 
 N_TILES = 200
-# The neighbours of bad requests: policies, types of products, batches of four requests that each pair of them gets.
+# Batches with one invalid request: policies, types, and the number of batches of four requests for each pair of them.
 POLICIES = ("none", "l2", "evit", "evit-fused", "evit-paper", "ats", "ats-paper", "tome", "random", "received", "hiprune")
 BACKEND = os.environ.get("RVIT_TEST_BACKEND", "cpu")
 DTYPES = ("f32", "f16", "bf16", "fp8" if BACKEND == "cuda" else "int8")
@@ -42,7 +42,7 @@ def parameters(**values: str) -> str:
 
 
 class Samples:
-    """A photo and 200 tiles, and what the tool says of them, dense and pruned."""
+    """A photo and 200 tiles, with the results of the tool, dense and pruned."""
 
     def __init__(self, arguments: argparse.Namespace, folder: pathlib.Path) -> None:
         data = arguments.source / "examples/data"
@@ -70,7 +70,7 @@ def expect(answer: Answer, logits: Array, what: str) -> None:
 
 
 def answers(server: Server, samples: Samples) -> None:
-    """One line of config; the photo and the tiles, in requests of one and of eight, as pixels and as files."""
+    """A configuration of one line; the photo and the tiles in requests of one and eight images, as pixels and as files."""
     config = json.loads(server.get("/v2/models/plain/config")[1])
     check(config["max_batch_size"] == 64 and "dynamic_batching" in config, f"the one-line config became {config}")
     client = server.connect()
@@ -86,7 +86,7 @@ def answers(server: Server, samples: Samples) -> None:
     check(everything.outputs["CLASSES"].tolist() == [best.tolist()], "the photo's classes")
     check(everything.outputs["LABELS"][0, 0] == b"cat", "the photo's label")
     check(everything.outputs["TOKENS"].tolist() == [[197]] and everything.outputs["MASK"].sum() == 197, "the photo's tokens")
-    # A request's own choice of policy.
+    # A policy chosen by the request.
     half = client.infer("plain", [image(samples.photo[None])], ["LOGITS", "TOKENS"], {"policy": "l2", "keep": 0.5})
     check(half.status == 400 and "none" in half.error, f"a policy that is not declared: {half}")
     chosen = {"policy": "l2", "keep": "0.5"}
@@ -107,7 +107,7 @@ def load_errors(server: Server) -> None:
 
 
 def bad_requests(samples: Samples) -> list[tuple[str, bytes, int]]:
-    """Requests that must fail: what is wrong, the body, its JSON's size."""
+    """Requests that must fail: the error, the body, the size of its JSON part."""
     tile = samples.tiles[:1]
     bad: list[tuple[str, list[tuple[dict[str, Any], bytes]]]] = [
         ("4 channels", [tensor("IMAGE", "UINT8", [1, 8, 8, 4], bytes(256))]),
@@ -171,7 +171,7 @@ def bad_among_good(server: Server, samples: Samples) -> None:
 
 
 def spoilt(pixels: Array, kind: int, at: int) -> Array:
-    """A copy with one bad value, or with nothing but values whose sums overflow."""
+    """A copy with one NaN or infinite value, or only with values whose sums overflow."""
     pixels = pixels.copy()
     if kind < 4:
         pixels.flat[at * 977 % pixels.size] = (np.nan, np.inf, 1e30, 7e4)[kind]
@@ -181,7 +181,7 @@ def spoilt(pixels: Array, kind: int, at: int) -> Array:
 
 
 def neighbours(server: Server) -> None:
-    """One bad request of four, batch after batch, with every policy and type: the others have the bits that they have without it."""
+    """Batches of four requests, one of them invalid, with every policy and type: the results of the others do not change."""
     good = np.random.default_rng(4).standard_normal((4, 1, 3, 32, 56)).astype("<f4")
     clients = [server.connect() for _ in good]
     n_failed = n_batches = 0
@@ -201,7 +201,7 @@ def neighbours(server: Server) -> None:
             images = [spoilt(one, batch // 4 % 5, batch) if i == bad else one for i, one in enumerate(good)]
             for i, answer in enumerate(batch_of(images)):
                 if i != bad:
-                    expect(answer, wanted[i], f"{model}: request {i} beside a bad one")
+                    expect(answer, wanted[i], f"{model}: request {i} in a batch with an invalid one")
                 elif answer.status == 200:
                     check(np.isfinite(answer.outputs["LOGITS"]).all(), f"{model}: {answer} of a bad request")
                 else:
@@ -234,13 +234,13 @@ def metrics(server: Server) -> None:
 
 
 def ends_in_order(server: Server, samples: Samples) -> None:
-    """SIGTERM while a request of 64 images runs and others wait: all are answered."""
+    """SIGTERM while a request of 64 images runs and others wait: all get answers."""
     ranges = [range(64), range(64)] + [range(64 + 8 * i, 72 + 8 * i) for i in range(11)]
     clients = [server.connect() for _ in ranges]
     before = server.metric("nv_inference_request_success", model="plain")
 
     def send(these: slice) -> None:
-        """Sends requests and waits until all that were sent run, wait or are answered; one runs."""
+        """Sends requests and waits until one runs and each other one runs, waits or has been answered."""
         for client, tiles in zip(clients[these], ranges[these]):
             client.send("plain", *body_of([image(samples.tiles[tiles.start:tiles.stop])], ["LOGITS"]))
         while True:
@@ -271,7 +271,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     for name in ("source", "build", "server"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
-    parser.add_argument("--only-neighbours", action="store_true", help="of RVIT_TEST_BACKEND; the other steps want the CPU to be the default")
+    parser.add_argument("--only-neighbours", action="store_true", help="only this step, with RVIT_TEST_BACKEND; the others require the CPU")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: server_test.sh SOURCE_DIR BUILD_DIR SERVER_DIR
-# The backend in a real Triton server, over HTTP on the loopback. Skips, with the reason, where something is missing;
-# RVIT_NEED_TRITON_SERVER=1 makes that a failure.
+# Tests the backend in a real Triton server, over HTTP on the loopback interface. Skips with the reason if something is missing, or fails
+# if RVIT_NEED_TRITON_SERVER=1.
 set -eu
 source=$1 build=$2 server=$3
 skip() {

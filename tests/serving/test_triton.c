@@ -1,4 +1,4 @@
-/* The Triton backend in a server of our own: `test_triton [PATTERN]` runs the tests whose name it matches. */
+/* Tests of the Triton backend in a fake server; `test_triton [PATTERN]` runs the tests whose name matches. */
 #include "scene.h"
 
 extern const struct group fake_rules, answers, families, bad_requests, bad_configs, faults, neighbours, threads;

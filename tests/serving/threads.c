@@ -1,4 +1,4 @@
-/* Two models of two instances each, as the server runs them: a thread for each instance, while a third model comes and goes. */
+/* Two models with two instances each, one thread per instance as in the server, while a third model is loaded and unloaded. */
 #include <pthread.h>
 
 #include "scene.h"
@@ -12,7 +12,7 @@ struct worker {
     pthread_t thread;
     TRITONBACKEND_ModelInstance *instance;
     int model;   /* 0: l2, 1: no pruning */
-    int n_wrong; /* cmocka's assertions are for the main thread alone */
+    int n_wrong; /* a counter, because cmocka's assertions work only in the main thread */
     TRITONBACKEND_Request *requests[N_TURNS][N_IMAGES];
 };
 

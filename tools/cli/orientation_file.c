@@ -131,7 +131,7 @@ static bool unpack(struct metadata *self, const uint8_t *data, size_t size, stru
 }
 
 /* The data after n zero-terminated texts, or NULL if there are fewer. */
-static const uint8_t *behind(const uint8_t *data, const uint8_t *end, int n)
+static const uint8_t *skip_texts(const uint8_t *data, const uint8_t *end, int n)
 {
     for (; n > 0 && data; n--) {
         data = memchr(data, 0, (size_t)(end - data));
@@ -144,7 +144,7 @@ static const uint8_t *behind(const uint8_t *data, const uint8_t *end, int n)
 static void read_text(struct metadata *self, const char *chunk, const uint8_t *data, size_t size)
 {
     static const char exif[] = "exif", xmp[] = "XML:com.adobe.xmp", profile[] = "Raw profile type exif";
-    const uint8_t *const end = data + size, *text = behind(data, end, 1);
+    const uint8_t *const end = data + size, *text = skip_texts(data, end, 1);
     if (!text)
         return;
     const bool is_plain = chunk[0] == 't', is_international = chunk[0] == 'i';
@@ -155,7 +155,7 @@ static void read_text(struct metadata *self, const char *chunk, const uint8_t *d
                                                     : NULL;
     if (!part)
         return;
-    if (part == &self->exif && !is_plain) { /* Pillow cannot read EXIF there and does not turn the image */
+    if (part == &self->exif && !is_plain) { /* Pillow cannot read EXIF there and ignores the orientation */
         set(part, (const uint8_t *)exif, sizeof exif, NULL);
         return;
     }
@@ -164,7 +164,7 @@ static void read_text(struct metadata *self, const char *chunk, const uint8_t *d
         if (end - text < 2 || (text[0] != 0 && text[1] != 0))
             return;
         is_packed = text[0] != 0;
-        text = behind(text + 2, end, 2);
+        text = skip_texts(text + 2, end, 2);
     } else if (is_packed) {
         text = text < end && *text == 0 ? text + 1 : NULL;
     }

@@ -47,7 +47,7 @@ static json_t *quantization_config(const struct quantize *self)
 }
 
 /* The path of a file in the folder of another file. */
-static bool beside(char out[PATH_SIZE], const char *path, const char *name)
+static bool sibling_path(char out[PATH_SIZE], const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
     return (size_t)snprintf(out, PATH_SIZE, "%.*s%s", slash ? (int)(slash - path + 1) : 0, path, name) < PATH_SIZE;
@@ -58,7 +58,7 @@ static json_t *config_of(const struct quantize *self, bool *out_is_file)
 {
     char path[PATH_SIZE];
     const char *text = rvit_checkpoint_metadata(self->checkpoint, "config");
-    json_t *config = beside(path, self->options->model, "config.json") ? json_load_file(path, 0, NULL) : NULL;
+    json_t *config = sibling_path(path, self->options->model, "config.json") ? json_load_file(path, 0, NULL) : NULL;
     *out_is_file = config != NULL;
     if (!config && text)
         config = json_loads(text, 0, NULL);
@@ -232,10 +232,10 @@ static int write_all(struct quantize *self, json_t *config, bool config_is_file,
     char paths[N][PATH_SIZE], from[PATH_SIZE];
     int code = write_model(self, header);
     for (int i = 0; i < N && code == EXIT_OK; i++) {
-        json_t *json = i == 0 && config_is_file                                ? json_incref(config)
-                       : i > 0 && beside(from, self->options->model, names[i]) ? json_load_file(from, 0, NULL)
-                                                                               : NULL;
-        if (beside(paths[i], self->output.path, names[i]))
+        json_t *json = i == 0 && config_is_file                                      ? json_incref(config)
+                       : i > 0 && sibling_path(from, self->options->model, names[i]) ? json_load_file(from, 0, NULL)
+                                                                                     : NULL;
+        if (sibling_path(paths[i], self->output.path, names[i]))
             code = write_beside(paths[i], json, &beside_it[i]);
         json_decref(json);
     }

@@ -83,7 +83,7 @@ int recipe_resolve(const struct recipe_options *given, int which, const rvit_che
         return refuse(checkpoint, info, model);
     if ((needs_mean || needs_deviation) && !(info->std[0] > 0))
         return fail_with(EXIT_FILE, model,
-                         "no file beside it has the mean and standard deviation of its images; set --mean and --std (DeiT: "
+                         "the model's files do not give the mean and standard deviation of images; set --mean and --std (DeiT: "
                          "0.485,0.456,0.406 and 0.229,0.224,0.225; timm's own ViT: 0.5 and 0.5)");
     for (int c = 0; c < 3; c++) {
         out->mean[c] = needs_mean ? info->mean[c] : given->mean[c];
