@@ -487,10 +487,10 @@ err "1280 x 800 pixels cannot be cut into tiles of 33"
 # results do not depend on the batch size
 logits() { grep -o '"logits": \[[^]]*\]' "$folder/out" | tr -d '"a-z:[] '; }
 run 0 "$sheet" --tiles 32 --limit 7 --batch 1 --json
-logits >"$folder/ones"
+logits >"$folder/batch_1"
 run 0 "$sheet" --tiles 32 --limit 7 --batch 4 --json
-logits >"$folder/fours"
-paste -d, "$folder/ones" "$folder/fours" |
+logits >"$folder/batch_4"
+paste -d, "$folder/batch_1" "$folder/batch_4" |
     awk -F, '{ for (i = 1; i <= 10; i++) { d = $i - $(i + 10); if (d > 1e-5 || d < -1e-5) bad = 1; n++ } } END { exit bad || n != 70 }' ||
     fail "logits at batch 1 and batch 4"
 
@@ -614,37 +614,37 @@ run 4 "$cat" --labels <(seq 10)
 err ": is not a regular file$"
 
 # text from files and arguments is printed without control characters
-hostile=$'a\033[2J\177\302\233m\342\200\256b\377\303\251'
+unsafe=$'a\033[2J\177\302\233m\342\200\256b\377\303\251'
 shown='a\\x1b\[2J\\x7f\\xc2\\x9bm\\xe2\\x80\\xaeb\\xff'$'\303\251'
-{ seq 3; printf '%s\n' "$hostile"; seq 6; } >"$folder/names.txt"
+{ seq 3; printf '%s\n' "$unsafe"; seq 6; } >"$folder/names.txt"
 run 0 "$cat" --labels "$folder/names.txt" --top 1
 out "%  $shown\$"
 printable
 run 0 "$cat" "$cat" "$cat" "$cat" "$cat" --labels "$folder/names.txt"
 out "chelsea.png  $shown 82\.2 %\$"
 printable
-printf '%s\n' "$hostile" >"$folder/right.txt"
+printf '%s\n' "$unsafe" >"$folder/right.txt"
 run 4 "$cat" --expect "$folder/right.txt"
 err "line 1: 'a\\\\x1b\[2J.*' is not a class"
 printable
-cp "$cat" "$folder/$hostile"$'\n'
-run 0 "$folder/$hostile"$'\n' --top 1 --overlay "$folder/$hostile.png" --features "$folder/$hostile.npy"
+cp "$cat" "$folder/$unsafe"$'\n'
+run 0 "$folder/$unsafe"$'\n' --top 1 --overlay "$folder/$unsafe.png" --features "$folder/$unsafe.npy"
 out "/$shown\\\\x0a\$"
 out "^overlay .*/$shown\.png\$"
 out "^features .*/$shown\.npy\$"
 printable
-run 4 "$folder/none$hostile"
+run 4 "$folder/none$unsafe"
 err "/none$shown: cannot be read"
 printable
-bytes 196 1 | npy '|u1' '(196,)' >"$folder/mask$hostile"
-run 0 "$cat" --prune mask --mask "$folder/mask$hostile"
+bytes 196 1 | npy '|u1' '(196,)' >"$folder/mask$unsafe"
+run 0 "$cat" --prune mask --mask "$folder/mask$unsafe"
 out "^prune .*/mask$shown\$"
 printable
-expect 0 verify "$model" --backend cpu --against cpu --limit 1 --images "$folder/$hostile"$'\n'
+expect 0 verify "$model" --backend cpu --against cpu --limit 1 --images "$folder/$unsafe"$'\n'
 out "of .*/$shown\\\\x0a\$"
 printable
-for arguments in "$hostile" "classify a b --prune $hostile" "classify a b --backend $hostile" "classify a b --batch $hostile" \
-    "classify a b --$hostile" "bench --batches $hostile" "bench --keep $hostile"; do
+for arguments in "$unsafe" "classify a b --prune $unsafe" "classify a b --backend $unsafe" "classify a b --batch $unsafe" \
+    "classify a b --$unsafe" "bench --batches $unsafe" "bench --keep $unsafe"; do
     # shellcheck disable=SC2086
     expect 2 $arguments
     err 'x1b\[2J'
@@ -652,8 +652,8 @@ for arguments in "$hostile" "classify a b --prune $hostile" "classify a b --back
 done
 # Names of classes and tensors in the header of a checkpoint, with the same header length.
 LC_ALL=C sed '1s/airplane,/\\u009bma,/; 1s/"score_predictor\.0\.out_conv\.4\.bias"/"score_predictor.0.out_\\u001b[2Jas"/' "$model" \
-    >"$folder/hostile.safetensors"
-expect 0 inspect "$folder/hostile.safetensors" --tensors
+    >"$folder/unsafe.safetensors"
+expect 0 inspect "$folder/unsafe.safetensors" --tensors
 out '^classes .*\\xc2\\x9bma,'
 out 'score_predictor\.0\.out_\\x1b\[2Jas '
 printable

@@ -165,7 +165,7 @@ echo "{$processor, \"max_num_patches\": 0}" >"$folder/naflex/preprocessor_config
 expect 4 inspect "$folder/naflex/model.safetensors"
 err "preprocessor_config.json: max_num_patches"
 
-# Vision encoders that merge squares of patches: kept patches are numbered row by row. Shapes are from tests/model/data, values are random.
+# Vision encoders with merge groups of 2 x 2 patches: kept patches are numbered row by row. Shapes: tests/model/data; values: random.
 if command -v python3 >/dev/null; then
     head -c 2880 "$folder/frames" >"$folder/frame"
     for encoder in qwen2_5_vl qwen3_vl; do
@@ -191,14 +191,14 @@ END
 import json, sys
 image = json.load(open(sys.argv[1]))["images"][0]
 lines, columns = image["grid"]
-squares = lines * columns // 4
+groups = lines * columns // 4
 for stage, (kept, n) in enumerate(zip(image["kept"], image["tokens_kept"], strict=True)):
     left = set(kept)
-    assert kept == sorted(left) and len(left) == n < 4 * squares and kept[-1] < lines * columns
+    assert kept == sorted(left) and len(left) == n < 4 * groups and kept[-1] < lines * columns
     for patch in kept:
         y, x = patch // columns // 2 * 2, patch % columns // 2 * 2
         assert {y * columns + x, y * columns + x + 1, (y + 1) * columns + x, (y + 1) * columns + x + 1} <= left
-    assert "sizes" not in image or sum(image["sizes"][stage]) == 4 * squares
+    assert "sizes" not in image or sum(image["sizes"][stage]) == 4 * groups
 assert len(image["kept"]) == (2 if "sizes" in image else 1)
 END
         done

@@ -194,7 +194,7 @@ static void classify_cat(rvit_prune_type type, double keep, double *out_probabil
     image_free(&photo);
 }
 
-static void test_cat_is_a_cat(void **state)
+static void test_photo_dense(void **state)
 {
     (void)state;
     double probabilities[CLASSES];
@@ -205,7 +205,7 @@ static void test_cat_is_a_cat(void **state)
     assert_float_equal(probabilities[DEER], 0.035, 6e-4);
 }
 
-static void test_half_a_cat_is_a_cat(void **state)
+static void test_photo_pruned(void **state)
 {
     (void)state;
     double probabilities[CLASSES];
@@ -268,8 +268,8 @@ static void close_all(void)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_logits_equal_timm), cmocka_unit_test(test_logits_in_16_bits),   cmocka_unit_test(test_logits_in_8_bits),
-        cmocka_unit_test(test_cat_is_a_cat),      cmocka_unit_test(test_half_a_cat_is_a_cat),
+        cmocka_unit_test(test_logits_equal_timm), cmocka_unit_test(test_logits_in_16_bits), cmocka_unit_test(test_logits_in_8_bits),
+        cmocka_unit_test(test_photo_dense),       cmocka_unit_test(test_photo_pruned),
     };
     const struct CMUnitTest long_tests[] = {cmocka_unit_test(test_accuracy)};
     if (argc < 3) {

@@ -32,7 +32,7 @@ static void expect(float value)
     assert_true(strtof(found, NULL) == value);
 }
 
-static void edges(void **state)
+static void edge_cases(void **state)
 {
     (void)state;
     static const float values[] = {
@@ -63,6 +63,6 @@ static void all_kinds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(edges), cmocka_unit_test(all_kinds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(edge_cases), cmocka_unit_test(all_kinds)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void expect_margin(const struct judgement *j, int64_t within, int64_t bey
 }
 
 /* Scores 1.0 0.5 | 0.499 0.2: tokens 2 and 3 may swap, the others may not. Row 0 is a prefix token, always kept. */
-static void the_best(void **state)
+static void top_k(void **state)
 {
     (void)state;
     const struct judge_rule rule = {.mode = RVIT_SELECT_TOP_K, .n_prefix = 1};
@@ -47,7 +47,7 @@ static void the_best(void **state)
 }
 
 /* A prefix token takes one of the two places. */
-static void the_best_with_prefix(void **state)
+static void top_k_with_prefix(void **state)
 {
     (void)state;
     static const int32_t counts[] = {0, 1, 1, 2, 2};
@@ -61,7 +61,7 @@ static void the_best_with_prefix(void **state)
 }
 
 /* A score below `least` counts as `least`; if no row is above the threshold, k_min rows stay. */
-static void a_threshold(void **state)
+static void score_threshold(void **state)
 {
     (void)state;
     const struct judge_rule rule = {.mode = RVIT_SELECT_THRESHOLD, .threshold = -0.1, .least = 1, .k_min = 1};
@@ -76,7 +76,7 @@ static void a_threshold(void **state)
 }
 
 /* The first two scores sum to 0.701 of 1, slightly above 0.7. */
-static void a_mass(void **state)
+static void cumulative_mass(void **state)
 {
     (void)state;
     const struct judge_rule rule = {.mode = RVIT_SELECT_MASS, .mass = 0.7};
@@ -168,9 +168,9 @@ static void tolerances(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_best),     cmocka_unit_test(the_best_with_prefix),
-                                       cmocka_unit_test(a_threshold),  cmocka_unit_test(a_mass),
-                                       cmocka_unit_test(samples),      cmocka_unit_test(merges),
-                                       cmocka_unit_test(score_errors), cmocka_unit_test(tolerances)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(top_k),           cmocka_unit_test(top_k_with_prefix),
+                                       cmocka_unit_test(score_threshold), cmocka_unit_test(cumulative_mass),
+                                       cmocka_unit_test(samples),         cmocka_unit_test(merges),
+                                       cmocka_unit_test(score_errors),    cmocka_unit_test(tolerances)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

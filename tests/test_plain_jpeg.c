@@ -63,7 +63,7 @@ static void kinds(void **state)
     assert_false(is_plain(png_rgb, sizeof png_rgb, &out));
 }
 
-static void no_part_is_plain(void **state)
+static void truncated_files(void **state)
 {
     (void)state;
     struct plain_jpeg out;
@@ -73,7 +73,7 @@ static void no_part_is_plain(void **state)
         assert_false(is_plain(jpeg_progressive, size, &out));
 }
 
-static void what_follows_is_left_out(void **state)
+static void trailing_data_is_ignored(void **state)
 {
     (void)state;
     uint8_t twice[2 * sizeof jpeg_420];
@@ -183,8 +183,8 @@ static void scans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds),  cmocka_unit_test(no_part_is_plain), cmocka_unit_test(what_follows_is_left_out),
-        cmocka_unit_test(frames), cmocka_unit_test(colours),          cmocka_unit_test(restarts),
+        cmocka_unit_test(kinds),  cmocka_unit_test(truncated_files), cmocka_unit_test(trailing_data_is_ignored),
+        cmocka_unit_test(frames), cmocka_unit_test(colours),         cmocka_unit_test(restarts),
         cmocka_unit_test(scans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

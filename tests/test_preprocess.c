@@ -186,7 +186,7 @@ static void compare(const struct vector *vector, const rvit_model_info *info, co
     image_free(&image);
 }
 
-static void images_equal_those_of_timm_and_transformers(void **state)
+static void equal_to_timm_and_transformers(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
@@ -227,7 +227,7 @@ static void sizes_and_offsets(void **state)
     assert_int_equal(preprocess_deit(384).resize_width, 384);
 }
 
-static void other_ways_are_not_taken_for_these(void **state)
+static void unsupported_files(void **state)
 {
     (void)state;
     static const char *const preprocessors[] = {
@@ -256,7 +256,7 @@ static void other_ways_are_not_taken_for_these(void **state)
     assert_false(recipe_of(&timm, &recipe));
 }
 
-static void open_clip_and_a_size_of_ones_own(void **state)
+static void open_clip_and_other_sizes(void **state)
 {
     (void)state;
     static const char open_clip[] = "{\"model_cfg\":{\"embed_dim\":8,\"vision_cfg\":{\"layers\":1,\"width\":64,\"patch_size\":16}},"
@@ -301,7 +301,7 @@ static void thin_images(void **state)
         }
 }
 
-static void a_tile_is_squashed(void **state)
+static void tiles_are_squashed(void **state)
 {
     (void)state;
     struct image sheet = noise(96, 64), view;
@@ -322,12 +322,8 @@ static void a_tile_is_squashed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(images_equal_those_of_timm_and_transformers),
-        cmocka_unit_test(sizes_and_offsets),
-        cmocka_unit_test(other_ways_are_not_taken_for_these),
-        cmocka_unit_test(open_clip_and_a_size_of_ones_own),
-        cmocka_unit_test(thin_images),
-        cmocka_unit_test(a_tile_is_squashed),
+        cmocka_unit_test(equal_to_timm_and_transformers), cmocka_unit_test(sizes_and_offsets), cmocka_unit_test(unsupported_files),
+        cmocka_unit_test(open_clip_and_other_sizes),      cmocka_unit_test(thin_images),       cmocka_unit_test(tiles_are_squashed),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

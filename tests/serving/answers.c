@@ -25,7 +25,7 @@ static int64_t dim(const json_t *entry, size_t i)
     return json_is_string(value) ? strtoll(json_string_value(value), NULL, 10) : json_integer_value(value);
 }
 
-static void one_line_is_a_whole_config(void **state)
+static void minimal_config(void **state)
 {
     (void)state;
     TRITONBACKEND_Model *model = scene_load("plain", "{}");
@@ -57,7 +57,7 @@ static void one_line_is_a_whole_config(void **state)
     assert_int_equal(dim(named(json_object_get(config, "output"), "CLASSES"), 0), 2);
 }
 
-static void preferred_instances_are_gpus_then_cpus(void **state)
+static void preferred_instances(void **state)
 {
     (void)state;
     TRITONBACKEND_Backend *backend = fake_backend_new();
@@ -183,7 +183,7 @@ static void all_outputs(void **state)
 }
 
 /* Images of many sizes, several per request, split into unaligned buffers, as files and as pixels. */
-static void mixed_requests_have_the_bits_of_their_own(void **state)
+static void mixed_requests(void **state)
 {
     (void)state;
     static const int32_t sizes[][2] = {{1, 1}, {56, 32}, {300, 5}, {33, 290}, {640, 480}, {57, 33}, {224, 224}, {2, 900}};
@@ -288,7 +288,7 @@ static void several_files_in_a_request(void **state)
         test_image_free(&images[i]);
 }
 
-static void requests_choose_a_setting(void **state)
+static void settings_of_requests(void **state)
 {
     (void)state;
     static const char known[] = "l2 keep=0.5";
@@ -333,7 +333,7 @@ static void requests_choose_a_setting(void **state)
 }
 
 /* Quantized types and an automatically chosen one: their logits are close to those of f32, and those of int8 differ from them. */
-static void types_have_names(void **state)
+static void dtype_names(void **state)
 {
     (void)state;
     static const char *const names[] = {"int8", "fp8", "auto"};
@@ -357,6 +357,5 @@ static void types_have_names(void **state)
     test_image_free(&p);
 }
 
-GROUP(answers, SCENE_TEST(types_have_names), SCENE_TEST(one_line_is_a_whole_config), SCENE_TEST(preferred_instances_are_gpus_then_cpus),
-      SCENE_TEST(all_outputs), SCENE_TEST(mixed_requests_have_the_bits_of_their_own), SCENE_TEST(several_files_in_a_request),
-      SCENE_TEST(requests_choose_a_setting));
+GROUP(answers, SCENE_TEST(dtype_names), SCENE_TEST(minimal_config), SCENE_TEST(preferred_instances), SCENE_TEST(all_outputs),
+      SCENE_TEST(mixed_requests), SCENE_TEST(several_files_in_a_request), SCENE_TEST(settings_of_requests));

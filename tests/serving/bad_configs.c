@@ -86,7 +86,7 @@ static void bad_files(void **state)
 }
 
 /* With --disable-auto-complete-config an incomplete configuration is an error of the backend, and a complete one loads. */
-static void configs_that_are_not_completed(void **state)
+static void configs_without_completion(void **state)
 {
     (void)state;
     TRITONBACKEND_Model *bare = scene_add_model("bare", "{}");
@@ -110,15 +110,15 @@ static void expect_no_gpu(const char *config)
     TRITONSERVER_Error *error = scene_try_instance(model, TRITONSERVER_INSTANCEGROUPKIND_GPU, 999, &instance);
     assert_non_null(error);
     const char *text = TRITONSERVER_ErrorMessage(error);
-    const int is_told = strstr(text, "cuda") || strstr(text, "CUDA");
-    if (!is_told)
+    const int names_cuda = strstr(text, "cuda") || strstr(text, "CUDA");
+    if (!names_cuda)
         print_error("%s\n", text);
     fake_expect_error(error, TRITONSERVER_ERROR_UNAVAILABLE, ""); /* the message depends on the build and the driver */
-    assert_true(is_told);
+    assert_true(names_cuda);
     scene_unload(model);
 }
 
-static void instances_on_devices_that_are_not_there(void **state)
+static void instances_on_missing_devices(void **state)
 {
     (void)state;
     expect_no_gpu("{\"instance_group\": [{\"kind\": \"KIND_GPU\", \"count\": 1, \"gpus\": [999]}]}");
@@ -126,5 +126,5 @@ static void instances_on_devices_that_are_not_there(void **state)
     (void)scene_instance(scene_load("gpu", PARAMETER("backend", "cpu")));
 }
 
-GROUP(bad_configs, SCENE_TEST(bad_parameters), SCENE_TEST(bad_tensors), SCENE_TEST(bad_files), SCENE_TEST(configs_that_are_not_completed),
-      SCENE_TEST(instances_on_devices_that_are_not_there));
+GROUP(bad_configs, SCENE_TEST(bad_parameters), SCENE_TEST(bad_tensors), SCENE_TEST(bad_files), SCENE_TEST(configs_without_completion),
+      SCENE_TEST(instances_on_missing_devices));

@@ -57,7 +57,7 @@ static TRITONBACKEND_Request *image(int64_t n, int64_t height, int64_t width, in
                                     .misaligned = 1});
 }
 
-static void shapes_that_do_not_fit(void **state)
+static void wrong_shapes(void **state)
 {
     (void)state;
     static const struct {
@@ -90,7 +90,7 @@ static void shapes_that_do_not_fit(void **state)
     end();
 }
 
-static void inputs_that_are_not_the_models(void **state)
+static void unknown_inputs(void **state)
 {
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
@@ -141,7 +141,7 @@ static void inputs_that_are_not_the_models(void **state)
     end();
 }
 
-static void values_that_are_not_numbers(void **state)
+static void nan_values(void **state)
 {
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
@@ -171,7 +171,7 @@ static void overwrite(char *file, const char *tensor, const uint16_t *values, si
 }
 
 /* A model that overflows float16 on every image except black ones: each policy reports an error, and the metric counts it. */
-static void a_model_that_overflows(void **state)
+static void float16_overflow(void **state)
 {
     (void)state;
     static const uint16_t patch[4] = {0x7bff, 0x7bff, 0x7bff, 0x7bff}, qkv[1] = {0x74e2};
@@ -223,7 +223,7 @@ static TRITONBACKEND_Request *strings(const void *data, size_t size, int64_t n)
                                     .misaligned = 3});
 }
 
-static void files_that_are_broken(void **state)
+static void broken_files(void **state)
 {
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
@@ -259,7 +259,7 @@ static void files_that_are_broken(void **state)
     end();
 }
 
-static void memory_that_cannot_be_reached(void **state)
+static void inaccessible_memory(void **state)
 {
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
@@ -279,7 +279,7 @@ static void memory_that_cannot_be_reached(void **state)
     end();
 }
 
-static void cancelled_requests_are_not_computed(void **state)
+static void cancelled_requests(void **state)
 {
     (void)state;
     TRITONBACKEND_ModelInstance *instance = begin();
@@ -299,7 +299,7 @@ static void cancelled_requests_are_not_computed(void **state)
 }
 
 /* A request over a limit is rejected with a message that names the limit; the others run, in several runs if necessary. */
-static void limits_are_named(void **state)
+static void limits(void **state)
 {
     (void)state;
     begin();
@@ -391,7 +391,6 @@ static void metrics_count(void **state)
     end();
 }
 
-GROUP(bad_requests, SCENE_TEST(shapes_that_do_not_fit), SCENE_TEST(inputs_that_are_not_the_models), SCENE_TEST(values_that_are_not_numbers),
-      SCENE_TEST(a_model_that_overflows), SCENE_TEST(files_that_are_broken), SCENE_TEST(memory_that_cannot_be_reached),
-      SCENE_TEST(cancelled_requests_are_not_computed), SCENE_TEST(limits_are_named), SCENE_TEST(batches_close_by_tokens),
-      SCENE_TEST(metrics_count));
+GROUP(bad_requests, SCENE_TEST(wrong_shapes), SCENE_TEST(unknown_inputs), SCENE_TEST(nan_values), SCENE_TEST(float16_overflow),
+      SCENE_TEST(broken_files), SCENE_TEST(inaccessible_memory), SCENE_TEST(cancelled_requests), SCENE_TEST(limits),
+      SCENE_TEST(batches_close_by_tokens), SCENE_TEST(metrics_count));

@@ -56,7 +56,7 @@ static void expect_rule(const char *words)
     fake_server_begin();
 }
 
-static void kept_rules(void **state)
+static void correct_use(void **state)
 {
     (void)state;
     TRITONBACKEND_Request *request = request_new();
@@ -71,7 +71,7 @@ static void kept_rules(void **state)
     assert_null(fake_server_finish());
 }
 
-static void broken_rules(void **state)
+static void incorrect_use(void **state)
 {
     (void)state;
     TRITONBACKEND_Request *request = request_new();
@@ -134,4 +134,4 @@ static void broken_rules(void **state)
     assert_null(fake_server_finish());
 }
 
-GROUP(fake_rules, cmocka_unit_test_setup(kept_rules, begin), cmocka_unit_test_setup(broken_rules, begin));
+GROUP(fake_rules, cmocka_unit_test_setup(correct_use, begin), cmocka_unit_test_setup(incorrect_use, begin));

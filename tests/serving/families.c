@@ -2,7 +2,7 @@
 #include "scene.h"
 
 /* With max_patches each image has its own grid. */
-static void images_of_their_own_shape(void **state)
+static void variable_resolution(void **state)
 {
     (void)state;
     enum { N = 6, MAX_PATCHES = 40 };
@@ -88,4 +88,4 @@ static void embeddings(void **state)
     test_image_free(&image);
 }
 
-GROUP(families, SCENE_TEST(images_of_their_own_shape), SCENE_TEST(embeddings));
+GROUP(families, SCENE_TEST(variable_resolution), SCENE_TEST(embeddings));

@@ -71,7 +71,7 @@ static int live(void)
     return worked;
 }
 
-static void every_call_of_the_server_fails(void **state)
+static void failing_server_calls(void **state)
 {
     (void)state;
     begin();
@@ -92,7 +92,7 @@ static void every_call_of_the_server_fails(void **state)
     end();
 }
 
-static void every_allocation_fails(void **state)
+static void failing_allocations(void **state)
 {
     (void)state;
     begin();
@@ -113,4 +113,4 @@ static void every_allocation_fails(void **state)
     end();
 }
 
-GROUP(faults, SCENE_TEST(every_call_of_the_server_fails), SCENE_TEST(every_allocation_fails));
+GROUP(faults, SCENE_TEST(failing_server_calls), SCENE_TEST(failing_allocations));

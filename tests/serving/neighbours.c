@@ -60,7 +60,7 @@ static int run_batches(TRITONBACKEND_ModelInstance *instance, int n, const float
     return n_failed;
 }
 
-static void good_ones_keep_their_bits(void **state)
+static void valid_requests_are_unchanged(void **state)
 {
     const char *cases = getenv("RVIT_TEST_CASES");
     const int n = cases && !strcmp(cases, "all") ? 10000 / (N_POLICIES * N_TYPES) + 1 : N_GOOD * N_KINDS;
@@ -89,4 +89,4 @@ static void good_ones_keep_their_bits(void **state)
     printf("%d batches, in %d of which the bad request failed\n", n_batches, n_failed);
 }
 
-GROUP(neighbours, SCENE_TEST(good_ones_keep_their_bits));
+GROUP(neighbours, SCENE_TEST(valid_requests_are_unchanged));

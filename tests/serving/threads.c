@@ -29,7 +29,7 @@ static void *work(void *user)
     return NULL;
 }
 
-static void models_and_instances_run_side_by_side(void **state)
+static void concurrent_models(void **state)
 {
     (void)state;
     static struct worker workers[4];
@@ -78,4 +78,4 @@ static void models_and_instances_run_side_by_side(void **state)
         test_image_free(&images[i]);
 }
 
-GROUP(threads, SCENE_TEST(models_and_instances_run_side_by_side));
+GROUP(threads, SCENE_TEST(concurrent_models));
