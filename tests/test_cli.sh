@@ -562,13 +562,13 @@ err "e.avif: AVIF is not supported; PNG, JPEG, WebP and BMP are$"
 err "f.bmp: not a PNG, JPEG, WebP or BMP image$"
 json n_images 3
 json n_failed 3
-json n_left_out 3
-json left_out.0 '.*/kinds/g.text'
+json n_skipped 3
+json skipped.0 '.*/kinds/g.text'
 json images.2.file '.*/kinds/c'
 for i in 0 1; do run 1 "$folder/kinds" --json --shard $i/2 && cp "$folder/out" "$folder/kinds$i.json"; done
 expect 1 merge "$folder/kinds0.json" "$folder/kinds1.json"
-json n_left_out 3
-json left_out.2 '.*/kinds/inner'
+json n_skipped 3
+json skipped.2 '.*/kinds/inner'
 for i in $(seq 20); do : >"$folder/images/inner/empty$i"; done
 run 0 "$folder/images/inner" --top 1
 err "inner: skipped, not images: empty1, .* and 12 more$"
@@ -687,7 +687,7 @@ json blocks 3
 json block_differences 12
 json first_diverging_block null
 json within_tolerance true
-json images_left_out 0
+json images_skipped 0
 for policy in "l2-threshold --threshold 40" "evit-fused" "evit-paper" "dynamicvit" "dynamicvit-gate" \
     "ats --blocks 3,7" "ats-paper" "random" "received"; do
     # shellcheck disable=SC2086
@@ -735,7 +735,7 @@ for policy in l2 "l2-threshold --threshold 38" evit evit-fused evit-paper dynami
             --json --prune $policy
         json judged.differ_beyond_margin 0
         json judged.decisions '[1-9][0-9]+'
-        json stages.0.judged.images_left_out 0
+        json stages.0.judged.images_skipped 0
         json within_tolerance true
     done
 done

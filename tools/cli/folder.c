@@ -78,14 +78,14 @@ static bool begins_like_image(int folder, const char *name)
     return n > 0 && image_kind_of(bytes, (size_t)n) != NULL;
 }
 
-static void report_skipped(const char *folder, const struct path_list *left_out, int32_t first)
+static void report_skipped(const char *folder, const struct path_list *skipped, int32_t first)
 {
     enum { MOST_NAMES = 8 };
     char names[1024] = "";
-    const int32_t n = left_out->n - first;
+    const int32_t n = skipped->n - first;
     for (int32_t i = 0; i < n && i < MOST_NAMES; i++) {
-        const char *name = strrchr(left_out->paths[first + i], '/');
-        append_text(names, sizeof names, "%s%s", i ? ", " : "", name ? name + 1 : left_out->paths[first + i]);
+        const char *name = strrchr(skipped->paths[first + i], '/');
+        append_text(names, sizeof names, "%s%s", i ? ", " : "", name ? name + 1 : skipped->paths[first + i]);
     }
     if (n > MOST_NAMES)
         append_text(names, sizeof names, " and %d more", n - MOST_NAMES);
@@ -93,26 +93,26 @@ static void report_skipped(const char *folder, const struct path_list *left_out,
         complain(folder, "skipped, not %s: %s", n > 1 ? "images" : "an image", names);
 }
 
-int folder_read(const char *folder, struct path_list *images, struct path_list *left_out)
+int folder_read(const char *folder, struct path_list *images, struct path_list *skipped)
 {
     DIR *directory = opendir(folder);
     if (!directory)
         return fail_with(EXIT_FILE, folder, "the folder cannot be read: %s", strerror(errno));
-    const int32_t first_image = images->n, first_left_out = left_out->n;
+    const int32_t first_image = images->n, first_skipped = skipped->n;
     int code = EXIT_OK;
     for (struct dirent *entry; code == EXIT_OK && (entry = readdir(directory));) {
         const char *name = entry->d_name;
         if (name[0] == '.')
             continue;
         const bool is_image = has_image_name(name) || begins_like_image(dirfd(directory), name);
-        code = path_list_add(is_image ? images : left_out, folder, strlen(folder), name);
+        code = path_list_add(is_image ? images : skipped, folder, strlen(folder), name);
     }
     closedir(directory);
     if (code != EXIT_OK)
         return code;
     sort_from(images, first_image);
-    sort_from(left_out, first_left_out);
-    report_skipped(folder, left_out, first_left_out);
+    sort_from(skipped, first_skipped);
+    report_skipped(folder, skipped, first_skipped);
     if (images->n > first_image)
         return EXIT_OK;
     return fail_with(EXIT_FILE, folder, "no images in this folder; to use files in subfolders, name them in a list (.txt)");

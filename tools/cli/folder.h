@@ -17,6 +17,6 @@ void path_list_free(struct path_list *self);
 /* Adds the entries of a folder to two sorted lists: images, which have the suffix of a supported format or start like an image of any
    format, and skipped entries, which a message lists. Ignores names that start with a dot. Prints a message on failure, also if there is no
    image; returns an exit code. */
-int folder_read(const char *folder, struct path_list *images, struct path_list *left_out);
+int folder_read(const char *folder, struct path_list *images, struct path_list *skipped);
 
 #endif

@@ -24,7 +24,7 @@ struct input_failure {
 };
 
 struct inputs {
-    struct path_list files, left_out; /* left_out: entries of folders that are not images */
+    struct path_list files, skipped; /* skipped: entries of folders that are not images */
     const struct preprocess *recipe;
     const struct video *video; /* frames on standard input; NULL: files */
     bool reduces;              /* decodes JPEGs that are far larger than the resized size at a smaller scale */

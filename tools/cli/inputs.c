@@ -165,7 +165,7 @@ static int add_argument(struct inputs *in, const char *argument)
 {
     struct stat status;
     if (stat(argument, &status) == 0 && S_ISDIR(status.st_mode))
-        return folder_read(argument, &in->files, &in->left_out);
+        return folder_read(argument, &in->files, &in->skipped);
     return ends_with(argument, ".txt") ? add_list(in, argument) : path_list_add(&in->files, "", 0, argument);
 }
 
@@ -190,7 +190,7 @@ void inputs_close(struct inputs *in)
 {
     end_queue(in);
     path_list_free(&in->files);
-    path_list_free(&in->left_out);
+    path_list_free(&in->skipped);
     for (int32_t i = 0; i < in->n_failures; i++)
         free(in->failures[i].text);
     free(in->failures);

@@ -184,10 +184,10 @@ static json_t *summary(const struct merge *merge, int code)
     const double seconds = longest(merge, "seconds");
     const json_int_t n_expected = sum_of(merge, "n_expected");
     const json_t *first = merge->parts->summary; /* every shard lists the whole folders */
-    json_t *left_out = json_incref(json_object_get(first, "left_out"));
+    json_t *skipped = json_incref(json_object_get(first, "skipped"));
     json_t *object = json_pack(
         "{s:O, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:i}", "failed", merge->failed, "n_images", (json_int_t)merge->n_images, "n_failed",
-        sum_of(merge, "n_failed"), "left_out", left_out ? left_out : json_array(), "n_left_out", (json_int_t)json_array_size(left_out),
+        sum_of(merge, "n_failed"), "skipped", skipped ? skipped : json_array(), "n_skipped", (json_int_t)json_array_size(skipped),
         "seconds", json_number(seconds), "images_per_second", seconds > 0 ? json_number((double)merge->n_images / seconds) : json_null(),
         "elapsed", json_number(longest(merge, "elapsed")), "exit_code", code);
     json_object_set_new(object, "saturated", json_integer(sum_of(merge, "saturated")));

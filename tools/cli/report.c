@@ -284,12 +284,12 @@ static json_t *json_epilogue(const struct report *self, const struct inputs *inp
     json_t *failed = json_array();
     for (int32_t i = 0; i < inputs->n_failures; i++)
         json_array_append_new(failed, json_failure(inputs, &inputs->failures[i]));
-    json_t *left_out = json_array();
-    for (int32_t i = 0; i < inputs->left_out.n; i++)
-        json_array_append_new(left_out, json_text(inputs->left_out.paths[i]));
+    json_t *skipped = json_array();
+    for (int32_t i = 0; i < inputs->skipped.n; i++)
+        json_array_append_new(skipped, json_text(inputs->skipped.paths[i]));
     json_t *object =
         json_pack("{s:o, s:I, s:i, s:o, s:i, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "n_failed",
-                  inputs->n_failures, "left_out", left_out, "n_left_out", inputs->left_out.n, "seconds", json_number(self->seconds),
+                  inputs->n_failures, "skipped", skipped, "n_skipped", inputs->skipped.n, "seconds", json_number(self->seconds),
                   "images_per_second", self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "elapsed",
                   json_number(elapsed_of(self)), "exit_code", code);
     if (inputs->nvjpeg)
@@ -357,8 +357,8 @@ static void print_epilogue(const struct report *self, const struct inputs *input
         printf("saturated    %lld values beyond the input scales of the checkpoint\n", (long long)self->saturated);
     if (inputs->n_failures > 0)
         printf("failed       %d, see the messages\n", inputs->n_failures);
-    if (inputs->left_out.n > 0)
-        printf("skipped      %d entries of the folders that are not images\n", inputs->left_out.n);
+    if (inputs->skipped.n > 0)
+        printf("skipped      %d entries of the folders that are not images\n", inputs->skipped.n);
     if (self->decoded_per_second > 0)
         printf("timings      %.1f images/s decoding only, %.1f in total, %.1f without decoding\n", self->decoded_per_second,
                n / elapsed_of(self), self->undecoded_per_second);

@@ -25,14 +25,14 @@ static double difference(double a, double b)
     return isfinite(a) && isfinite(b) ? fabs(a - b) : INFINITY;
 }
 
-void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, const bool *left_out)
+void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, const bool *skipped)
 {
     const int32_t n = self->n_values;
     self->n_images += n_images;
     for (int32_t i = 0; i < n_images; i++, a += n, b += n) {
         double margin_a, margin_b;
-        if (left_out && left_out[i]) {
-            self->n_left_out++;
+        if (skipped && skipped[i]) {
+            self->n_skipped++;
             continue;
         }
         if (self->has_classes) {

@@ -24,7 +24,7 @@ struct figures {
     int64_t n_logits;
     int64_t n_equal, n_decided, n_decided_equal; /* images with equal top-1; decided: B's margin is more than twice the tolerance */
     int64_t n_remasked;                          /* images for which B ran again with A's tokens */
-    int64_t n_left_out;                          /* images with different tokens, if B cannot run with A's */
+    int64_t n_skipped;                           /* images with different tokens, if B cannot run with A's */
     /* Over all images, each side with its own tokens. */
     double largest_unmasked, squares_unmasked;
     int64_t n_equal_unmasked, n_sets_differ; /* images with equal top-1, and images that kept different tokens */
@@ -43,8 +43,8 @@ struct figures {
 /* Adds the kept tokens of a batch. out_differs [n_images]: whether an image has different tokens in any stage. Returns the number of such
    images. */
 int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t n_images, bool *out_differs);
-/* Adds the logits [n_images, n_values] of a batch, except for the images in left_out (NULL: none). */
-void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, const bool *left_out);
+/* Adds the logits [n_images, n_values] of a batch, except for the images in skipped (NULL: none). */
+void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, const bool *skipped);
 /* The same with each side's own tokens. right [n_images]: the expected classes, or NULL. */
 void figures_add_own(struct figures *self, const float *a, const float *b, int32_t n_images, const int32_t *right);
 /* Adds the traced block outputs of a batch if both sides have the same number of rows. */

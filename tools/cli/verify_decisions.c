@@ -104,7 +104,7 @@ static void judge_images(struct verify *self, const struct judged_stage *stage, 
         const int64_t at_a = stage->layout_a[i], at_b = stage->layout_b[i];
         struct judge_rows rows = stage->batch;
         if (!d->equal[i]) {
-            judgement->n_left_out++;
+            judgement->n_skipped++;
             continue;
         }
         rows.len = (int32_t)(stage->layout_b[i + 1] - at_b);

@@ -10,7 +10,7 @@
 /* The judgement of a stage over all images. */
 struct judgement {
     int64_t decisions;      /* judged rows without the prefix; for a policy that merges, the mergeable rows */
-    int64_t n_left_out;     /* images that kept different tokens in earlier stages */
+    int64_t n_skipped;      /* images that kept different tokens in earlier stages */
     int64_t within, beyond; /* differing decisions with a margin below the tolerance, and others */
     double largest_margin;  /* of differing decisions */
     int64_t n_scores;

@@ -36,7 +36,7 @@ bool verify_within_tolerance(const struct figures *figures)
     for (int32_t s = 0; s < figures->n_stages + figures->anchors; s++)
         n_wrong += figures->judgements[s].beyond;
     /* Some types skip many images, but their decisions are judged. */
-    return figures->n_images > 0 && (figures->judged || 2 * figures->n_left_out <= figures->n_images) && n_wrong == 0 &&
+    return figures->n_images > 0 && (figures->judged || 2 * figures->n_skipped <= figures->n_images) && n_wrong == 0 &&
            figures->largest <= figures->tolerance && figures->n_decided_equal == figures->n_decided;
 }
 
@@ -81,8 +81,8 @@ static void print_judgements(const struct verify *self)
             printf(" (largest %.2g)", j->largest_margin);
         if (j->n_scores)
             printf("; scores off by %.2g (root mean square), %.2g at most", sqrt(j->squares / (double)j->n_scores), j->largest_error);
-        if (j->n_left_out)
-            printf("; %lld images had different tokens", (long long)j->n_left_out);
+        if (j->n_skipped)
+            printf("; %lld images had different tokens", (long long)j->n_skipped);
         putchar('\n');
     }
     if (self->prune.desc.type == RVIT_PRUNE_ATS &&
@@ -103,12 +103,13 @@ void verify_print_text(const struct verify *self)
     if (figures->n_remasked)
         printf("         %lld image%s kept different tokens; B ran again with A's tokens. With its own tokens each: %.3g\n",
                (long long)figures->n_remasked, figures->n_remasked > 1 ? "s" : "", figures->largest_unmasked);
-    if (figures->n_left_out)
-        printf("skipped  %lld of %lld images that kept different tokens, because %s cannot run with given ones. With them: %.3g\n",
-               (long long)figures->n_left_out, (long long)figures->n_images, self->prune.policy.name, figures->largest_unmasked);
+    if (figures->n_skipped)
+        printf("skipped  %lld of %lld images that kept different tokens, because %s cannot run with A's tokens. Difference with these "
+               "images: %.3g\n",
+               (long long)figures->n_skipped, (long long)figures->n_images, self->prune.policy.name, figures->largest_unmasked);
     if (figures->has_classes)
         printf("top-1    equal for %lld of %lld; where B's margin is above %g: %lld of %lld\n", (long long)figures->n_equal,
-               (long long)(figures->n_images - figures->n_left_out), 2 * figures->tolerance, (long long)figures->n_decided_equal,
+               (long long)(figures->n_images - figures->n_skipped), 2 * figures->tolerance, (long long)figures->n_decided_equal,
                (long long)figures->n_decided);
     if (figures->n_expected)
         printf("right    A %.1f %%, B %.1f %% of %lld, each with its own tokens; equal for %lld\n",
@@ -136,7 +137,7 @@ static json_t *judgement_to_json(const struct figures *figures, int32_t stage)
     const struct judgement *j = &figures->judgements[stage];
     return json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:o}", "decisions", (json_int_t)j->decisions, "differ_within_margin",
                      (json_int_t)j->within, "differ_beyond_margin", (json_int_t)j->beyond, "largest_margin", j->largest_margin,
-                     "images_left_out", (json_int_t)j->n_left_out, "score_error_rms",
+                     "images_skipped", (json_int_t)j->n_skipped, "score_error_rms",
                      j->n_scores ? json_number(sqrt(j->squares / (double)j->n_scores)) : json_null(), "score_error_largest",
                      j->n_scores ? json_number(j->largest_error) : json_null());
 }
@@ -187,7 +188,7 @@ void verify_print_json(const struct verify *self)
     json_object_update_new(object, prune_to_json(&self->prune));
     json_t *rest = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b}", "top1_equal", (json_int_t)figures->n_equal, "top1_decided",
                              (json_int_t)figures->n_decided, "top1_decided_equal", (json_int_t)figures->n_decided_equal, "images_remasked",
-                             (json_int_t)figures->n_remasked, "images_left_out", (json_int_t)figures->n_left_out, "stages", stages,
+                             (json_int_t)figures->n_remasked, "images_skipped", (json_int_t)figures->n_skipped, "stages", stages,
                              "block_differences", block_differences, "first_diverging_block", first < 0 ? json_null() : json_integer(first),
                              "within_tolerance", verify_within_tolerance(figures));
     json_object_set_new(rest, "compared_with", json_string("another device"));
