@@ -179,7 +179,7 @@ static const uint8_t png_exif[350] = {
     239, 184, 252, 198, 171, 138, 219, 161, 144, 77,  153, 100, 74,  156, 233, 52,  113, 10,  228, 29,  130, 5,   37,  192, 140, 80,  88,
     68,  162, 44,  41,  255, 3,   104, 238, 91,  213, 90,  38,  134, 127, 0,   0,   0,   0,   73,  69,  78,  68,  174, 66,  96,  130};
 
-/* WebP, if built with libwebp, and BMP: a color gradient and noise. */
+/* WebP, if built with libwebp, and BMP: a colour gradient and noise. */
 #if RVIT_HAVE_WEBP
 static const uint8_t webp_lossy[74] = {82, 73,  70,  70,  66,  0,   0,   0,   87,  69,  66,  80,  86,  80,  56,  32,  54, 0,   0,
                                        0,  208, 1,   0,   157, 1,   42,  8,   0,   5,   0,   2,   128, 66,  37,  168, 2,  116, 1,

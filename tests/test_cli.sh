@@ -545,7 +545,7 @@ out '^skipped +2 entries of the folders that are not images$'
 err "^raggedvit: $folder/images: skipped, not images: inner, notes.md$"
 run 4 "$folder/empty"
 err "empty: no images in this folder"
-# images are also recognized by their first bytes; unsupported formats are errors, other files are skipped
+# images are also recognised by their first bytes; unsupported formats are errors, other files are skipped
 mkdir -p "$folder/kinds/inner"
 turned=$(dirname "$0")/data/turned.jpg
 for name in a.jfif b.JPE c; do cp "$turned" "$folder/kinds/$name"; done

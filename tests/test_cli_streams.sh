@@ -94,14 +94,14 @@ frames 0 --size 451x300 --format bgr24 --json --limit 1
 logits | cmp -s - "$folder/logits" && fail "bgr24 is read as rgb24"
 frames 0 --size 451x300 --format rgb24 --prune l2 --blocks 1 --overlay "$folder/frame.png" --limit 1
 cmp -s "$folder/overlay.png" "$folder/frame.png" || fail "the overlay of a frame"
-# gray in every format: luma 128 is 128 in full range
+# grey in every format: luma 128 is 128 in full range
 head -c 3000 /dev/zero | tr '\0' '\200' >"$folder/frames"
 frames 0 --size 30x20 --format gray --json --limit 1
 logits >"$folder/logits"
 for format in "rgb24" "nv12 --range full" "yuv420p --range full --matrix bt709"; do
     # shellcheck disable=SC2086
     frames 0 --size 30x20 --format $format --json --limit 1
-    logits | cmp -s - "$folder/logits" || fail "gray as $format"
+    logits | cmp -s - "$folder/logits" || fail "grey as $format"
 done
 frames 0 --size 30x20 --format nv12 --json --limit 1
 logits | cmp -s - "$folder/logits" && fail "limited range is read as full"

@@ -397,7 +397,7 @@ static void test_refusals(void **state)
                    {22, 4, "\0\0\0\x80", "pixels, expected 1 to 200000000 in total"},
                    {22, 1, "\7", "broken BMP: the file ends too early"},
                    {10, 4, "\xff\xff\xff\xff", "broken BMP: the file ends too early"},
-                   {30, 1, "\3", "BMP with the colour masks"}}; /* its color masks are read as pixels */
+                   {30, 1, "\3", "BMP with the colour masks"}}; /* its colour masks are read as pixels */
     expect_refusal(path, "No such file");
     expect_refusal(folder, "folder");
     expect_refusal("/dev/null", "not a regular file");
@@ -458,7 +458,7 @@ struct bytes {
     size_t size;
 };
 
-/* Makes a gray progressive JPEG of one color whose last scan is repeated `repeats` times. */
+/* Makes a grey progressive JPEG of one colour whose last scan is repeated `repeats` times. */
 static struct bytes make_scans(JDIMENSION width, JDIMENSION height, size_t repeats)
 {
     struct jpeg_compress_struct jpeg;

@@ -89,7 +89,7 @@ static void cumulative_mass(void **state)
 }
 
 /* Ranks at 0, 0.2, 0.498, 1, samples at 0.2, 0.6, 1: rank 2 is 0.298 away from another choice, and rank 0 is far from being the nearest.
-   With samples only at 0.2 and 1, rank 2 is 0.298 away from being chosen. Neighbors with equal scores may swap. */
+   With samples only at 0.2 and 1, rank 2 is 0.298 away from being chosen. Neighbours with equal scores may swap. */
 static void samples(void **state)
 {
     (void)state;

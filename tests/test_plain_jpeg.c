@@ -117,7 +117,7 @@ static void colours(void **state)
         changed[frame + 10 + 3 * (size_t)c] = (uint8_t)(7 + 2 * c);
     assert_true(is_plain(changed, sizeof changed, &out)); /* JFIF */
     changed[6] = 'X';
-    assert_false(is_plain(changed, sizeof changed, &out)); /* the color space is unknown */
+    assert_false(is_plain(changed, sizeof changed, &out)); /* the colour space is unknown */
     memcpy(changed, jpeg_420, sizeof changed);
     changed[6] = 'X';
     assert_true(is_plain(changed, sizeof changed, &out)); /* component names 1, 2, 3 mean YCbCr */

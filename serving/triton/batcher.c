@@ -15,7 +15,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatcherFinalize(TRITONBACKEND_Batcher *ba
     return NULL;
 }
 
-/* Batches use the memory of the model in turn. A scheduler builds one batch at a time, but does not finalize every one: not the last one of
+/* Batches use the memory of the model in turn. A scheduler builds one batch at a time, but does not finalise every one: not the last one of
    a model, nor one that starts to run while it grows. */
 TRITONSERVER_Error *TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batcher *batcher, void **user)
 {

@@ -156,7 +156,7 @@ void scene_expect_refused(const char *config, TRITONSERVER_Error_Code code, cons
     TRITONBACKEND_Model *model = scene_add_model("refused", config);
     TRITONSERVER_Error *error = TRITONBACKEND_ModelInitialize(model);
     if (!error) {
-        /* Some limits are checked only when an instance is initialized. */
+        /* Some limits are checked only when an instance is initialised. */
         TRITONBACKEND_ModelInstance *instance = fake_instance_new(model, "refused_0", TRITONSERVER_INSTANCEGROUPKIND_CPU, 0);
         error = TRITONBACKEND_ModelInstanceInitialize(instance);
         if (!error)

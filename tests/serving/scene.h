@@ -15,7 +15,7 @@
 /* tests/data/reference: 32 x 56 pixels, patches of 8, 2 blocks, a head. */
 enum { LINES = 32, COLUMNS = 56, PIXELS_OF_IMAGE = 3 * LINES * COLUMNS, TOKENS = 29, CLASSES = 7 };
 
-/* Setup and teardown of each test: starts the fake server and initializes the backend. */
+/* Setup and teardown of each test: starts the fake server and initialises the backend. */
 int scene_setup(void **state);
 int scene_teardown(void **state);
 #define SCENE_TEST(function) cmocka_unit_test_setup_teardown(function, scene_setup, scene_teardown)
@@ -36,10 +36,10 @@ void scene_write(const char *name, const void *data, size_t size);
 
 /* Adds a model to the repository, with a link to the checkpoint. config: the fields of config.pbtxt as JSON. */
 TRITONBACKEND_Model *scene_add_model(const char *name, const char *config);
-/* The same, and initializes the model and a CPU instance of it. Fails the test on errors. The teardown finalizes them if the test did not.
+/* The same, and initialises the model and a CPU instance of it. Fails the test on errors. The teardown finalises them if the test did not.
  */
 TRITONBACKEND_Model *scene_load(const char *name, const char *config);
-/* Initializes an added model, whose files may have been replaced, and a CPU instance of it. */
+/* Initialises an added model, whose files may have been replaced, and a CPU instance of it. */
 void scene_adopt(TRITONBACKEND_Model *model);
 TRITONBACKEND_ModelInstance *scene_instance(TRITONBACKEND_Model *model);
 /* An instance of any kind; may fail. */
@@ -73,7 +73,7 @@ const float *direct_logits(const char *policy, double keep, const struct test_im
 const float *direct_logits_of_pixels(const char *policy, double keep, const float *pixels);
 /* The same, at variable resolution. */
 const float *direct_logits_variable(const char *policy, double keep, int32_t max_patches, const struct test_image *image);
-/* The normalized embedding of a checkpoint with a projection to CLASSES values. */
+/* The normalised embedding of a checkpoint with a projection to CLASSES values. */
 const float *direct_embedding(const char *checkpoint, const struct test_image *image);
 /* The number of tokens kept in the previous run. */
 int32_t direct_kept(void);
