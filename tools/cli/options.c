@@ -131,12 +131,13 @@ static const struct option_row option_rows[] = {
      "images keep their size, rounded up to whole patches)",
      OPTION_INTEGER(T, max_patches, 1, 1 << 20), .commands = CLASSIFY},
     {"prepare", "NAME",
-     "where images are resized and normalised: %s (default: auto, the device if it is a GPU, else host threads). The values are the same",
+     "where images are resized and normalised: %s (default: auto, the device if it is a GPU, else the host). The values are the same",
      OPTION_CHOICE(T, prepare, prepare, PREPARE_AUTO, PREPARE_DEVICE), .commands = CLASSIFY},
 
     {.help = "video on standard input"},
-    {"size", "WxH", "size of the frames, such as 640x480", OPTION_TEXT(T, video_size), .commands = CLASSIFY, .given = GIVEN_VIDEO},
-    {"format", "NAME", "pixel format of the frames, as in FFmpeg's -pix_fmt: %s",
+    {"size", "WxH", "size of the frames, such as 640x480 (required for video)", OPTION_TEXT(T, video_size), .commands = CLASSIFY,
+     .given = GIVEN_VIDEO},
+    {"format", "NAME", "pixel format of the frames, as in FFmpeg's -pix_fmt: %s (required for video)",
      OPTION_CHOICE(T, video.format, video_format_name, VIDEO_NV12, VIDEO_GRAY), .commands = CLASSIFY, .given = GIVEN_VIDEO},
     {"matrix", "NAME", "colour matrix of nv12 and yuv420p: %s (default: bt601, as FFmpeg assumes; HD video uses bt709)",
      OPTION_CHOICE(T, video.matrix, matrix, VIDEO_BT601, VIDEO_BT709), .commands = CLASSIFY, .given = GIVEN_YUV},
@@ -145,8 +146,8 @@ static const struct option_row option_rows[] = {
 
     {.help = "model"},
     {"architecture", "NAME",
-     "timm name of the model, which sets what the weights do not show. vit: exact GELU, eps 1e-6, a position table, a head on the CLS "
-     "token (default: from config.json or the checkpoint's metadata)",
+     "timm name of the model, which sets the properties that the weights do not determine. 'vit' is a plain ViT: exact GELU, eps 1e-6, a "
+     "position table, a head on the CLS token (default: from config.json or the checkpoint's metadata)",
      OPTION_TEXT(T, checkpoint.architecture), .commands = MODELS},
     {"image-size", "N", "input resolution in pixels; the position embedding is resampled to it (default: the checkpoint's)",
      OPTION_INTEGER(T, checkpoint.image_size, 1, 65536), .commands = MODELS},
@@ -186,7 +187,7 @@ static const struct option_row option_rows[] = {
     {.help = "device and performance"},
     {"backend", "NAME", "backend: %s (default: auto, the first GPU, else the CPU)",
      OPTION_CHOICE(T, backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND), .commands = TIMES | QUANTIZE},
-    {"device", "N", "number of the device in its backend, as 'devices' lists it (default: the first)",
+    {"device", "N", "number of the device in its backend, from 'raggedvit devices' (default: the first)",
      OPTION_INTEGER(T, device, 0, INT32_MAX), .commands = TIMES | QUANTIZE},
     {"against", "NAME", "backend of B: %s (default: cpu, or oracle if A is the same device). oracle is the CPU with float64 sums",
      OPTION_CHOICE(T, against, against, RVIT_BACKEND_AUTO, AGAINST_ORACLE), .commands = VERIFY, .given = GIVEN_AGAINST},
@@ -229,8 +230,8 @@ static const struct option_row option_rows[] = {
      "calibration (default: auto, fixed for fp8 with --calibrate, else row)",
      OPTION_CHOICE(T, inputs, input_scales, INPUTS_AUTO, INPUTS_FIXED), .commands = QUANTIZE},
     {"timings", NULL,
-     "afterwards decode all images again without running the model, and run some again without decoding; prints the images/s of decoding, "
-     "of everything, and of everything but decoding. Needs images that are prepared on the device",
+     "afterwards decode all images again without running the model, and run some again without decoding; prints images/s for decoding "
+     "only, in total, and without decoding. Needs images that are prepared on the device",
      OPTION_FLAG(T, timings), .commands = CLASSIFY},
 
     {.help = "output"},
