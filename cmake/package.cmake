@@ -1,5 +1,6 @@
 # Debian packages, made by cpack -G DEB in a build folder that was configured with -DCMAKE_INSTALL_PREFIX=/usr (the preset `package`):
-# libraggedvit0.4 (the version of the soname), libraggedvit-dev, raggedvit. What is linked becomes a dependency; GPU drivers are opened at run time and only suggested.
+# libraggedvit0.4 (the version of the soname), libraggedvit-dev, raggedvit. Linked libraries become dependencies; GPU drivers are opened at
+# run time and are only suggested.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME raggedvit)
 set(CPACK_PACKAGE_VENDOR raggedvit)

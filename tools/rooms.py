@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Finds files that depend on each other in a circle, and includes that are not allowed. Exits 1 if there are any.
+"""Finds files that depend on each other in a cycle, and includes that are not allowed. Exits 1 if there are any.
 
-A room is a folder, and ROOMS lists what each room may include. Circles are not allowed within a room or across rooms, because their files
+A room is a folder, and ROOMS lists what each room may include. Cycles are not allowed within a room or across rooms, because their files
 can only be understood all at once. The script parses text and compiles nothing:
 
 * foo.c, foo.h and foo.def of a folder are one unit.
@@ -191,7 +191,7 @@ def find_edges(sources: dict[str, Source]) -> Edges:
     return edges
 
 
-def find_circles(edges: Edges) -> list[list[str]]:
+def find_cycles(edges: Edges) -> list[list[str]]:
     """Groups of units that reach each other."""
     reach: dict[str, set[str]] = {}
     for unit in edges:
