@@ -20,7 +20,7 @@ cmake --build "$work/build" --target raggedvit >/dev/null
 abidw --headers-dir "$PWD/include" --drop-private-types --exported-interfaces-only --no-corpus-path --no-comp-dir-path --no-show-locs \
     --no-elf-needed --no-parameter-names --no-write-default-sizes --type-id-style hash \
     --out-file "$work/new.abi" "$work/build/libraggedvit.so"
-sed -i "s|path='[^']*/\(core\|backend_[a-z]*\|include\)/|path='\1/|; s|path='[^']*/build/|path='|" "$work/new.abi"
+sed -i -E "s%path='[^']*/((core|backend_[a-z]*|include)/)%path='\1%; s%path='[^']*/build/%path='%" "$work/new.abi"
 if [ "${1:-}" = --write ]; then
     mkdir -p "$(dirname $baseline)"
     cp "$work/new.abi" $baseline
