@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns reports into gnuplot scripts, one for each figure that they have the data for: FOLDER/FIGURE.gp. bench/plots.sh runs them.
 
-    bench/plots.py FOLDER [REPORT.json...]      without reports: those in bench/results
+    bench/plots.py FOLDER [REPORT.json...]      without reports: those in bench/results, and only the figures that are there already
 """
 
 import pathlib
@@ -9,7 +9,7 @@ import re
 import sys
 import textwrap
 
-from reports import (FLASH, FUNCTION, GRAPH, MODELS, OPERATOR, OURS, PREPARED, TRITON, by_batch, by_policy, by_ratio, day,
+from reports import (FLASH, FUNCTION, GRAPH, MODELS, OPERATOR, OURS, PREPARED, RESULTS, TRITON, by_batch, by_policy, by_ratio, day,
                      forward_rows, ideal_speed_up, images_per_second, median, read)
 
 # Okabe and Ito's colours, which stay apart for the colour-blind; point types and dashes say the same again.
@@ -482,6 +482,8 @@ def steps(reports, device):
         panels.append(Bars(f"{backend}, {found['dtype']}, {found['heads'] * found['head_dim']} channels, 197 tokens, half kept",
                            "us a call", names, [(f"B = {b}", i, [values.get((n, b)) for n in names]) for i, b in enumerate(chosen)],
                            rotate=True, labels=True, log_y=backend != "cuda"))
+    if not used:
+        return None
     return Figure(f"{slug(device)}_steps", f"The steps around attention: {device}, {day(*used)}", panels, 1, "", (900, 380))
 
 
@@ -513,11 +515,11 @@ def main():
             figure = make(reports, device)
             if figure is None or not figure.panels:
                 continue
+            if len(sys.argv) == 2 and not (RESULTS / f"{figure.name}.svg").exists():
+                continue  # no page shows it
             width, height, script = figure.script()
-            heads = {"svg": f"set terminal svg size {width},{height} font 'sans-serif,11' background 'white' noenhanced",
-                     "png": f"set terminal pngcairo size {width},{height} font 'sans,11' noenhanced"}
-            for kind, head in heads.items():
-                (folder / f"{figure.name}.{kind}.gp").write_text(f"{head}\nset output '{figure.name}.{kind}'\n{script}")
+            head = f"set terminal svg size {width},{height} font 'sans-serif,11' background 'white' noenhanced"
+            (folder / f"{figure.name}.gp").write_text(f"{head}\nset output '{figure.name}.svg'\n{script}")
 
 
 if __name__ == "__main__":

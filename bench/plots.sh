@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Draws every figure that the reports have the data for, as SVG and PNG. Needs python3 and gnuplot (Debian: gnuplot-nox).
+# Draws figures as SVG. Needs python3 and gnuplot (Debian: gnuplot-nox).
 #
-# usage: bench/plots.sh [FOLDER [REPORT.json...]]      bench/results, and the reports there
+# usage: bench/plots.sh                        redraws the figures in bench/results from the reports there
+#        bench/plots.sh FOLDER REPORT.json...  draws every figure that the reports have the data for into FOLDER
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "${1:-$here/results}"
@@ -17,4 +18,4 @@ for script in "$scripts"/*.gp; do
     gnuplot "$script"
     n=$((n + 1))
 done
-echo "plots: $((n / 2)) figures in $folder"
+echo "plots: $n figures in $folder"

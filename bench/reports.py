@@ -72,10 +72,14 @@ def median(entry, *keys):
     return (entry or {}).get("median")
 
 
+def version(report):
+    return report.get("version") or report["versions"]["raggedvit"]
+
+
 def day(*reports):
-    """The dates of reports, as one."""
-    days = sorted({r["date"][:10] for r in reports if r})
-    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}" if days else ""
+    """The dates of reports, as one, and the versions that they measured."""
+    days, versions = (sorted(set(found)) for found in zip(*((r["date"][:10], version(r)) for r in reports if r)))
+    return f"{' to '.join(dict.fromkeys([days[0], days[-1]]))}, version {' and '.join(versions)}"
 
 
 def geometric_mean(values):

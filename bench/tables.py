@@ -14,8 +14,8 @@ import statistics
 import sys
 import textwrap
 
-from reports import (FLASH, GRAPH, MODELS, OURS, TRITON, by_batch, by_policy, day, forward_rows, geometric_mean, ideal_speed_up,
-                     images_per_second, median, read)
+from reports import (FLASH, GRAPH, MODELS, OURS, TRITON, by_policy, forward_rows, geometric_mean, ideal_speed_up,
+                     images_per_second, median, read, version)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 100
@@ -60,10 +60,15 @@ def on_page(text, page):
     return "\n\n".join(part if part.startswith("|") else paragraph(part) for part in text.split("\n\n"))
 
 
+def measured(report):
+    """tests/test_bench_results.py looks for these words."""
+    return f"measured with version {version(report)}"
+
+
 def machine(peers):
-    """"NVIDIA H200 (driver ..., CUDA 13.0, PyTorch 2.11, Triton 3.6, 2026-11-20)"."""
+    """"measured with version 0.3.0 on an NVIDIA H200 (driver ..., CUDA 13.0, PyTorch 2.11, Triton 3.6, 2026-11-20)"."""
     gpu, versions = peers["device"]["gpu"].split(", "), peers["versions"]
-    return (f"{gpu[0]} (driver {gpu[1]}, CUDA {versions['torch_cuda']}, PyTorch {'.'.join(versions['torch'].split('.')[:2])},"
+    return (f"{measured(peers)} on an {gpu[0]} (driver {gpu[1]}, CUDA {versions['torch_cuda']}, PyTorch {'.'.join(versions['torch'].split('.')[:2])},"
             f" Triton {'.'.join(versions['triton'].split('.')[:2])}, {peers['date'][:10]})")
 
 
@@ -100,7 +105,7 @@ def accuracy(reports):
     on = [names[b] for b in found["devices"]]
     said = ", ".join(on[:-1]) + " and " + on[-1] if len(on) > 1 else on[0]
     text = paragraph(f"""Top-1 accuracy in percent of the demo checkpoint (DeiT-Tiny) on the first {found['tiles']} test images of
-        CIFAR-10, in {found['dtype']}, measured {found['date'][:10]}. "Tokens" is the mean count per image after each stage, CLS token
+        CIFAR-10, in {found['dtype']}, {measured(found)} on {found['date'][:10]}. "Tokens" is the mean count per image after each stage, CLS token
         included. {link(found, found['file'])} has {len(settings)} settings; between {said} the largest difference in any of them is
         {spread:.1f} points.""")
     if timed:
@@ -129,7 +134,8 @@ def accuracy_dtypes(reports):
                           f"{sum(r['decisions'] for r in pruned):,}", f"{sum(r['within_margin'] for r in pruned):,}",
                           f"{sum(r['beyond_margin'] for r in pruned):,}", f"{max(r['score_error_rms'] for r in pruned):.1e}"])
         said.append(f"{names[report['backend']]}: {report['results'][0]['device']} ({link(report)}, {report['date'][:10]})")
-    text = paragraph(f"""The demo checkpoint (DeiT-Tiny, weights of f16) on the first {found[0]['tiles']} test images of CIFAR-10. In
+    text = paragraph(f"""The demo checkpoint (DeiT-Tiny, weights of f16) on the first {found[0]['tiles']} test images of CIFAR-10,
+        {' and '.join(sorted({measured(r) for r in found}))}. In
         a column: top-1 in percent / images in a hundred whose class is that of f32 / images in a thousand that keep other tokens than in
         f32. {'; '.join(said)}.""")
     cells = [[name, setting.replace("=", " "), f"{100 * top1:.1f}"] +
@@ -146,7 +152,7 @@ def accuracy_dtypes(reports):
 def accuracy_random(reports):
     """Models of random weights beside PyTorch's."""
     found = reports.find("accuracy_random")
-    text = paragraph(f"""Models of full size with random weights, {found['results'][0]['n_images']} images of noise, on the CPU: what the
+    text = paragraph(f"""Models of full size with random weights, {found['results'][0]['n_images']} images of noise, {measured(found)} on the CPU: what the
         outputs are off from float64, in the root mean square relative to that of the outputs, and at most, relative to the largest
         ({link(found)}, {found['date'][:10]}; {found['results'][0]['source']}, torchao for int8). At most twice PyTorch's largest is
         allowed.""")
@@ -181,23 +187,16 @@ def results(reports):
     """The table of README.md."""
     peers = reports.find("peers", "forwards")
     rows = forward_rows(peers)
-    text = paragraph(f"""Images per second of whole forwards, raggedvit / PyTorch, on an {machine(peers)}, in f16, with images and
+    text = paragraph(f"""Images per second of whole forwards, raggedvit / PyTorch, {machine(peers)}, in f16, with images and
         logits in device memory ({link(peers)}). raggedvit prunes once, by `l2` after block 3. PyTorch replays the same forward as a CUDA
         graph, which keeps a fixed number of tokens per image by a gather. {compared_with_graph(rows)}""")
     return text + "\n\n" + forwards_table(rows, [(m, b) for m, b in FORWARDS if b in (1, 64)])
 
 
-def elsewhere(report, device):
-    """Where a report is from, if not from this device."""
-    name = report["device"]["name"]
-    return "" if name == device else f" (an {name}, {report['date'][:10]})"
-
-
 def forwards(reports):
     peers = reports.find("peers", "forwards")
-    device = peers["device"]["name"]
     rows = forward_rows(peers)
-    out = [paragraph(f"""Images per second, raggedvit / PyTorch, on an {machine(peers)}, in f16, with images and logits in device memory
+    out = [paragraph(f"""Images per second, raggedvit / PyTorch, {machine(peers)}, in f16, with images and logits in device memory
         ({link(peers)}). Several forwards are enqueued before one wait. raggedvit's are enqueued by a prepared C call
         (`rvit_session_enqueue` through ctypes) and prune once, by `l2` after block 3. PyTorch's are replays of a CUDA graph that keeps a
         fixed number of tokens by a gather. {compared_with_graph(rows)}"""), forwards_table(rows, FORWARDS)]
@@ -207,32 +206,7 @@ def forwards(reports):
              for k in (0.5, 0.2)]
     text = f"""Measured against its own dense forward, the pruned DeiT-B at batch 64 reaches {ideal[0]} (keep 0.5) and {ideal[1]} (keep
         0.2) of the speed-up that its count of multiplications (MACs) allows."""
-    compiled = reports.find("peers", "compile")
-    if compiled:
-        found = [r for r in compiled["compile"] if OURS in r]
-        factors = [images_per_second(r) / images_per_second(r, "torch.compile") for r in found]
-        text += f""" Under `torch.compile` (reduce-overhead) the same forwards of {models(found)} take {min(factors):.2f} to
-        {max(factors):.2f} times as long as raggedvit's, in {len(found)} combinations{elsewhere(compiled, device)}."""
-    eager = reports.find("peers", "eager")
-    if eager:
-        factors = [median(r, "eager, Triton varlen", "latency") / median(r, OURS, "latency") for r in eager["eager"]
-                   if r["batch"] == 1 and r["keep"] is not None and median(r, "eager, Triton varlen", "latency")]
-        text += f""" Our version of the paper's eager pipeline, with our Triton kernel, takes at least {min(factors):.1f} times as long
-        at batch 1{elsewhere(eager, device)}."""
-    c = [r for r in (reports.find("forward", backend="cuda", inputs="device", model=m,
-                                  where=lambda r: by_batch(r) and all(median(x, "enqueue_next_us") for x in r["results"])) for m in MODELS)
-         if r]
-    if c:
-        pairs = [(median(row, "enqueue_next_us"), median(r, "floor", "empty_graph_launch_us")) for r in c for row in r["results"]]
-        text += f""" In C, enqueuing a forward of {models(c)} while another runs takes at most {max(us for us, _ in pairs):.1f} us of host
-        time, and at most {max(us / floor for us, floor in pairs):.1f} times the launch of an empty graph
-        ({', '.join(link(r, MODELS[r['model']][0]) + elsewhere(r, device) for r in c)}). The first enqueue after a long wait finds cold caches and takes
-        longer."""
     return "\n\n".join(out + [paragraph(text)])
-
-
-def models(rows):
-    return " and ".join(dict.fromkeys(MODELS[r["model"]][0].removesuffix(" 224") for r in rows))
 
 
 def attention(reports):
@@ -250,12 +224,12 @@ def attention(reports):
     def mean(rival):
         return geometric_mean(median(r, "gpu_us", rival) / median(r, "gpu_us", OURS) for r in rows.values() if median(r, "gpu_us", rival))
 
-    compared, lost = comparisons(reports), losses(reports)
+    compared, lost = comparisons(peers), losses(peers)
     text = paragraph(f"""Over {len(rows)} points raggedvit is {mean(FLASH):.2f} times as fast as FlashAttention-2 and {mean(TRITON):.2f}
-        times as fast as the Triton kernel (geometric means). A rival is faster in {len(lost)} of the {len(compared)} cells measured,
-        whole forwards included ([which](bench/README.md#where-a-rival-is-faster)).""")
+        times as fast as the Triton kernel (geometric means). A rival is faster in {len(lost)} of the {len(compared)} cells measured
+        ([which](bench/README.md#where-a-rival-is-faster)).""")
     bold = any("**" in cell for line in lines for cell in line)
-    head = paragraph(f"""GPU microseconds per call on an {machine(peers)}, in f16, with 12 heads of 64 channels ({link(peers)}). The time
+    head = paragraph(f"""GPU microseconds per call, {machine(peers)}, in f16, with 12 heads of 64 channels ({link(peers)}). The time
         is that of a CUDA graph's replay, so no host time is in it. FlashAttention-2 is the kernel that PyTorch ships. The Triton kernel
         is ours, with the best of eleven tiles at each point. "SDPA, padded" pads to the longest image and has no mask, so its result is
         wrong on ragged batches; "SDPA, key mask" is right. {'A figure in bold is faster than raggedvit.' if bold else
@@ -263,60 +237,26 @@ def attention(reports):
     return "\n\n".join([head, table(["", "raggedvit"] + [name for _, name in RIVALS], lines), text])
 
 
-def comparisons(reports):
-    """(rival's time over ours, what, rival, ours, theirs) of all that was measured beside rivals. Times in us of an image or a call."""
+def comparisons(peers):
+    """(rival's time over ours, what, rival, ours, theirs) of all that the report has. Times in us."""
     found = []
-    peers = reports.find("peers", "attention")
-    for r in peers["attention"] if peers else []:
-        for rival, times in r.get("gpu_us", {}).items():
-            ours = median(r, "gpu_us", OURS)
-            if rival != OURS and times.get("median"):
-                found.append((times["median"] / ours, f"attention, {r['point']}", rival, ours, times["median"]))
-    for section, rivals in (("forwards", [GRAPH]), ("compile", ["torch.compile"]),
-                            ("eager", ["eager, Triton varlen", "eager, FA2 varlen", "padded graph, key mask"])):
-        report = reports.find("peers", section)
-        for r in report[section] if report else []:
-            for rival in rivals:
-                theirs, ours = images_per_second(r, rival), images_per_second(r)
-                if theirs:
-                    keep = "ragged" if r.get("threshold") else "dense" if r["keep"] is None else f"keep {r['keep']:g}"
-                    found.append((ours / theirs, f"{MODELS[r['model']][0]}, B={r['batch']}, {keep}", rival, 1e6 / ours, 1e6 / theirs))
+    for r in peers["attention"]:
+        ours = median(r, "gpu_us", OURS)
+        found += [(times["median"] / ours, f"attention, {r['point']}", rival, ours, times["median"])
+                  for rival, times in r.get("gpu_us", {}).items() if rival != OURS and times.get("median")]
     return found
 
 
-def losses(reports):
+def losses(peers):
     """Where a rival is faster, the worst first."""
-    return sorted(cell for cell in comparisons(reports) if cell[0] < 1)
+    return sorted(cell for cell in comparisons(peers) if cell[0] < 1)
 
 
 def worst(reports):
-    found = losses(reports)
+    found = losses(reports.find("peers", "attention"))
     text = paragraph(f"A rival is faster in {len(found)} cell{'' if len(found) == 1 else 's'}{'; the worst three' if len(found) > 3 else ''}:")
     rows = [[what, rival, f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.3f}"] for ratio, what, rival, ours, theirs in found[:3]]
     return text + "\n\n" + table(["cell", "rival", "raggedvit, us", "rival, us", "rival's time over ours"], rows) if rows else text
-
-
-def cpu(reports):
-    """Every processor, and Vulkan on the processor where that was measured as well."""
-    tiny = {"model": "deit_tiny_patch16_224", "where": by_batch}
-    names = sorted({r["device"]["name"] for r in reports if r.get("benchmark") == "forward" and r["device"]["backend"] == "cpu"})
-    ours = [r for r in (reports.find("forward", backend="cpu", name=name, **tiny) for name in names) if r]
-    used, rows = [], []
-    for processor in ours:
-        soft = reports.find("forward", backend="vulkan", model=tiny["model"], where=lambda r: by_batch(r) and
-                            "llvmpipe" in r["device"]["name"] and r["machine"]["cpu"] == processor["machine"]["cpu"])
-        name = f"{processor['machine']['cores']} cores, {processor['machine']['cpu']}"
-        for report, label in ((processor, name), (soft, f"the same through Vulkan, {soft['device']['driver']}" if soft else "")):
-            used += [report] if report else []
-            for batch in (lambda found: [found[0], found[-1]])(sorted({r["batch"] for r in report["results"]})) if report else []:
-                ms = {r["keep"]: median(r, "ms_per_image") for r in report["results"] if r["batch"] == batch}
-                rows.append([label, str(batch)] + [three(ms.get(k)) for k in (1.0, 0.5, 0.2)])
-    kernels = " or ".join(sorted({r["device"]["driver"] for r in ours}))
-    links = ", ".join(link(r, r["device"]["name"]) for r in ours)
-    text = paragraph(f"""Milliseconds per image for whole forwards of DeiT-Tiny at 224 pixels in {ours[0]['dtype']}, from host memory to
-        host memory ({kernels}, {day(*used)}, {links}).""" + (""" Mesa's software driver shows that the Vulkan path works; it says nothing
-        about a GPU.""" if len(used) > len(ours) else ""))
-    return text + "\n\n" + table(["", "batch", "dense", "l2, keep 0.5", "l2, keep 0.2"], rows)
 
 
 CPU_RIVALS = {"f32": ("raggedvit", "OpenVINO", "ONNX Runtime", "PyTorch"), "bf16": ("raggedvit", "OpenVINO", "PyTorch"),
@@ -348,10 +288,10 @@ def cpu_rivals(reports):
         return (f"{min(ratios):.2f} to {max(ratios):.2f} times as fast as {rival.replace('openvino', 'OpenVINO')} (geometric mean of"
                 f" {len(ratios)} points: {geometric_mean(ratios):.2f})")
 
-    text = paragraph(f"""Milliseconds per image for whole forwards at 224 pixels, from host memory to host memory, one batch at a time, on
-        virtual cores of an {found['machine']['cpu']} with {'AMX' if 'amx_tile' in found['machine']['flags'] else 'AVX-512'} (OpenVINO
+    text = paragraph(f"""Milliseconds per image for whole forwards at 224 pixels, from host memory to host memory, one batch at a time,
+        {measured(found)} on virtual cores of an {found['machine']['cpu']} with {'AMX' if 'amx_tile' in found['machine']['flags'] else 'AVX-512'} (OpenVINO
         {versions['openvino'].split('-')[0]}, ONNX Runtime {versions['onnxruntime']}, PyTorch {versions['torch'].split('+')[0]},
-        {day(found)}, {link(found)}). Each program has the best of its settings ([which](bench/notes/cpu-rivals.md)); the fastest of a type is in bold. The host is
+        {found['date'][:10]}, {link(found)}). Each program has the best of its settings ([which](bench/notes/cpu-rivals.md)); the fastest of a type is in bold. The host is
         shared and its clock varies by up to two from point to point: compare within a row. In bf16 raggedvit is
         {against("openvino bf16", "raggedvit bf16")}, in f32 {against("openvino f32", "raggedvit f32")}, in int8
         {against("openvino int8", "raggedvit int8")}.""")
@@ -368,7 +308,7 @@ def calls(reports):
     """Host time of what a Python program calls: the median of some runs, and the least and the greatest."""
     found = reports.find("python_calls")
     versions, runs = found["versions"], found["runs"]
-    text = paragraph(f"""Host microseconds of one eager call from Python {'.'.join(versions['python'].split('.')[:2])} on an
+    text = paragraph(f"""Host microseconds of one eager call from Python {'.'.join(versions['python'].split('.')[:2])},
         {machine(found)}, in f16, with 12 heads of 64 channels ({link(found)}): the median of {len(runs)} runs' medians, and in brackets
         the least and the greatest of them. "Triton, prebuilt" passes by Triton's own launcher.""")
     rows = []
@@ -380,7 +320,7 @@ def calls(reports):
 
 # What stands on each page; other text of the page is not touched.
 PAGES = {"README.md": {"photo": photo, "results": results},
-         "bench/README.md": {"forwards": forwards, "attention": attention, "cpu": cpu, "cpu_rivals": cpu_rivals, "calls": calls, "worst": worst},
+         "bench/README.md": {"forwards": forwards, "attention": attention, "cpu_rivals": cpu_rivals, "calls": calls, "worst": worst},
          "docs/pruning.md": {"accuracy": accuracy},
          "docs/accuracy.md": {"accuracy_dtypes": accuracy_dtypes, "accuracy_random": accuracy_random}}
 
