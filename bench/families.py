@@ -186,7 +186,7 @@ def relative(got, wanted):
 
 
 def row_of(torch, raggedvit, clock, name, path, theirs, opened, wanted, batch, dtype, policy, seconds):
-    from peers.sessions import Graph
+    from baselines.sessions import Graph
 
     kind = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[dtype]
     row = {"model": name, "batch": batch, "dtype": dtype, "policy": policy}
@@ -214,8 +214,8 @@ def main():
     import torch
 
     import raggedvit
-    from peers.clock import GpuClock, HostClock
-    from peers.library import GpuPlace, HostPlace, Library
+    from baselines.clock import GpuClock, HostClock
+    from baselines.library import GpuPlace, HostPlace, Library
 
     library = Library(options.library)
     dry = options.dry_run

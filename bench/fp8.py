@@ -28,9 +28,9 @@ import timm  # noqa: E402
 import torch  # noqa: E402
 from timm.models.vision_transformer import VisionTransformer  # noqa: E402
 
-from peers.clock import GpuClock, HostClock, first_line  # noqa: E402
-from peers.library import GpuPlace, HostPlace, Library  # noqa: E402
-from peers.sessions import Graph, Model, Sessions, measure  # noqa: E402
+from baselines.clock import GpuClock, HostClock, first_line  # noqa: E402
+from baselines.library import GpuPlace, HostPlace, Library  # noqa: E402
+from baselines.sessions import Graph, Model, Sessions, measure  # noqa: E402
 
 MODELS = "deit_base_patch16_224,deit_base_patch16_384,vit_large_patch16_224,vit_so400m_patch14_siglip_224"
 PRUNE_AFTER, LARGEST = 3, 448.0
@@ -43,7 +43,7 @@ def parse():
     parser.add_argument("--models", default=MODELS, help="of timm")
     parser.add_argument("--batches", default="16,64,256")
     parser.add_argument("--keeps", default="1,0.5", help="1: dense")
-    parser.add_argument("--rivals", default="16,64,256", help="batches at which PyTorch is measured, too; compiling takes seconds for each")
+    parser.add_argument("--baselines", default="16,64,256", help="batches at which PyTorch is measured, too; compiling takes seconds for each")
     parser.add_argument("--seconds", type=float, default=0.25, help="of a point, for each of those measured")
     parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point is begun")
     parser.add_argument("--dry-run", action="store_true")
@@ -141,24 +141,24 @@ def measure_point(name, module, models, batch, keep, place, clock, options):
     size = module.patch_embed.img_size[0]
     images = place.empty(batch, 3, size, size, dtype=torch.float32)
     images.normal_()
-    rivals, skipped = ours(models, images, keep), {}
-    if batch in options.rivals:
+    baselines, skipped = ours(models, images, keep), {}
+    if batch in options.baselines:
         kinds = {"pytorch f16": (torch.float16, lambda m: m), "pytorch e4m3": (torch.bfloat16, quantized)}
         for label, (dtype, prepare) in kinds.items():
             if options.dry_run:
                 dtype = torch.float32
                 prepare = (lambda m: m)
             try:
-                rivals.append(pytorch(name, batch, images, keep, clock, dtype, prepare))
-                rivals[-1].name = label
+                baselines.append(pytorch(name, batch, images, keep, clock, dtype, prepare))
+                baselines[-1].name = label
             except Exception as failure:
                 skipped[label] = first_line(failure)
-    row = {"model": name, "batch": batch, "keep": keep, "skipped": skipped, "us": measure(rivals, clock, batch, options.seconds)}
+    row = {"model": name, "batch": batch, "keep": keep, "skipped": skipped, "us": measure(baselines, clock, batch, options.seconds)}
     if batch <= 16 and keep == 1:
         wanted = forward(module, lambda block, x: block(x), keep)(images)
         row["error"] = {r.name: error(r.logits[0] if isinstance(r, Sessions) else r.logits, wanted)
-                        for r in rivals if hasattr(r, "logits")}
-    for r in rivals:
+                        for r in baselines if hasattr(r, "logits")}
+    for r in baselines:
         if isinstance(r, Sessions):
             r.close()
     kind = "gpu" if clock.stream is not None else "latency"
@@ -170,7 +170,7 @@ def measure_point(name, module, models, batch, keep, place, clock, options):
 def main():
     options = parse()
     batches = [int(b) for b in options.batches.split(",")]
-    options.rivals = [int(b) for b in options.rivals.split(",") if b]
+    options.baselines = [int(b) for b in options.baselines.split(",") if b]
     library, end = Library(options.library), time.monotonic() + options.deadline
     if options.dry_run:
         place, batches = HostPlace(library, "cpu"), batches[:1]

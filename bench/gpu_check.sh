@@ -119,6 +119,6 @@ command -v cuobjdump >/dev/null && cuobjdump -res-usage "$pack/kernels.fatbin" 2
     grep -hE ': (clean|FINDINGS|NO TESTS|out of time|exit)' "$out/sanitizer.log"
     bash "$root/tools/check_cuda_registers.sh" "$pack/registers.txt"
     tail -5 "$out/logs/ncu" 2>/dev/null
-    python3 "$root/bench/peers/counters.py" "$out"/attention.csv "$out"/forward.csv
+    python3 "$root/bench/baselines/counters.py" "$out"/attention.csv "$out"/forward.csv
 } 2>&1 | tee "$out/check.txt"
 rm -rf "$out/logs" "$hidden"

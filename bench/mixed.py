@@ -122,16 +122,16 @@ def single_runs(torch, naflex, model, batch):
     return together, torch.cat(rows)
 
 
-def kernels_of(torch, rival, runs=5):
+def kernels_of(torch, baseline, runs=5):
     """Microseconds of a run by kernel, the longest first; without a GPU none."""
     if not torch.cuda.is_available():
         return {}
-    rival.enqueue()
-    rival.wait()
+    baseline.enqueue()
+    baseline.wait()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         for _ in range(runs):
-            rival.enqueue()
-            rival.wait()
+            baseline.enqueue()
+            baseline.wait()
         torch.cuda.synchronize()
     found = {}
     for event in profile.key_averages():
@@ -140,14 +140,14 @@ def kernels_of(torch, rival, runs=5):
     return {name: round(us, 1) for name, us in longest if us > 0} | {"all": round(sum(found.values()), 1)}
 
 
-def host_rates(torch, raggedvit, batch, path, device, dtype, rival, seconds):
+def host_rates(torch, raggedvit, batch, path, device, dtype, baseline, seconds):
     """Batches from float32 on the host to logits there: milliseconds of the fastest of a few calls."""
     opened = raggedvit.Model(path, device, dtype)
     forward = opened.prepare(native=True, max_images=len(batch.grids), max_tokens=batch.bounds[-1], max_len=batch.longest)
     values = torch.from_numpy(batch.host)
 
     def theirs():
-        return rival(values.to(batch.device).to(batch.half.dtype)).float().cpu()
+        return baseline(values.to(batch.device).to(batch.half.dtype)).float().cpu()
 
     found = {}
     for name, call in (("raggedvit", lambda: forward(batch.host, batch.grids)), ("pytorch packed eager", theirs)):
@@ -167,32 +167,32 @@ def host_rates(torch, raggedvit, batch, path, device, dtype, rival, seconds):
 
 def pictured(torch, naflex, place, clock, model, packed, row, sizes, grids, kind, options):
     """The same sizes as uint8 pictures on the host: the whole way in, and its check."""
-    from peers.sessions import Call, measure
+    from baselines.sessions import Call, measure
 
     pictures = naflex.random_pictures(sizes)
-    rivals = [naflex.Pictures("raggedvit, pictures in place", model, pictures, grids, PATCH, True),
+    baselines = [naflex.Pictures("raggedvit, pictures in place", model, pictures, grids, PATCH, True),
               naflex.Pictures("raggedvit, pictures copied", model, pictures, grids, PATCH, False)]
     made = naflex.patches_of_pictures(pictures, grids, PATCH)
     patches = place.empty(*made.shape, dtype=torch.float32)
     patches.copy_(made)
     wanted = naflex.Native("", model, patches, grids)
-    for session in (*rivals, wanted):
+    for session in (*baselines, wanted):
         session.enqueue()
         session.wait()
-    row["pictures_error"] = [relative(rival.logits(model.info.n_classes), wanted.logits[0].cpu()) for rival in rivals]
-    rivals.append(Call("torchvision, pytorch packed eager, positions given",
+    row["pictures_error"] = [relative(baseline.logits(model.info.n_classes), wanted.logits[0].cpu()) for baseline in baselines]
+    baselines.append(Call("torchvision, pytorch packed eager, positions given",
                        naflex.torchvision_packed(packed, place, pictures, grids, PATCH, kind), clock))
-    times = measure(rivals, clock, len(grids), 0.05 if options.dry_run else options.seconds)
+    times = measure(baselines, clock, len(grids), 0.05 if options.dry_run else options.seconds)
     row["from_pictures"] = {"bytes": sum(picture.nbytes for picture in pictures), "times": times,
                             "images_per_second": {name: found["images_per_second"] for name, found in times.items()}}
     row["images_per_second_from_pictures"] = row["from_pictures"]["images_per_second"]
-    for session in (*rivals[:2], wanted):
+    for session in (*baselines[:2], wanted):
         session.close()
 
 
 def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
-    from peers import naflex
-    from peers.sessions import Call, Graph, Model, measure
+    from baselines import naflex
+    from baselines.sessions import Call, Graph, Model, measure
 
     sizes, most, keeps, _ = point
     dry = options.dry_run
@@ -221,15 +221,15 @@ def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
     longest = grids[batch.lengths.index(batch.longest)]
     all_long = place.empty(len(grids) * batch.longest, batch.patches.shape[1], dtype=torch.float32)
     all_long.zero_()
-    rivals, row["failures"] = [ours], {}
+    baselines, row["failures"] = [ours], {}
 
-    def add(kind_of, rival, make_forward):
-        """A rival that cannot run is named, and the others go on."""
+    def add(kind_of, baseline, make_forward):
+        """A baseline that cannot run is named, and the others go on."""
         try:
             made = make_forward()
-            rivals.append(made if kind_of is None else kind_of(rival, made, clock))
+            baselines.append(made if kind_of is None else kind_of(baseline, made, clock))
         except Exception as failure:
-            row["failures"][rival] = str(failure)[:300]
+            row["failures"][baseline] = str(failure)[:300]
 
     add(None, "raggedvit, padded", lambda: naflex.Native("raggedvit, padded", model, all_long, [longest] * len(grids), 2))
     add(None, "raggedvit, one call per size", lambda: naflex.BySize(model, batch))
@@ -243,15 +243,15 @@ def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
         fast = naflex.Packed(theirs, batch).compiled()
         add(Call, "pytorch packed compiled, positions given", lambda: lambda: fast(batch.half, batch, positions))
         add(Graph, "pytorch packed compiled graph, positions given", lambda: lambda: fast(batch.half, batch, positions))
-    row["times"] = measure(rivals, clock, len(grids), 0.05 if dry else options.seconds)
-    rates = {rival: found["images_per_second"] for rival, found in row["times"].items()}
+    row["times"] = measure(baselines, clock, len(grids), 0.05 if dry else options.seconds)
+    rates = {baseline: found["images_per_second"] for baseline, found in row["times"].items()}
     if options.kernels:  # last: CUPTI stays, and slows what comes after it
-        row["kernels"] = {rival.name: kernels_of(torch, rival) for rival in rivals if rival.name in (
+        row["kernels"] = {baseline.name: kernels_of(torch, baseline) for baseline in baselines if baseline.name in (
             "raggedvit", "pytorch packed eager, positions given", "pytorch packed compiled, positions given")}
     row["images_per_second"] = rates
-    row["raggedvit_is_faster_by"] = {rival: round(rates["raggedvit"] / rate, 3) for rival, rate in rates.items() if rival != "raggedvit"}
-    for rival in rivals:
-        getattr(rival, "close", lambda: None)()
+    row["raggedvit_is_faster_by"] = {baseline: round(rates["raggedvit"] / rate, 3) for baseline, rate in rates.items() if baseline != "raggedvit"}
+    for baseline in baselines:
+        getattr(baseline, "close", lambda: None)()
     model.close()
     return row
 
@@ -264,8 +264,8 @@ def main():
     import transformers
 
     import raggedvit
-    from peers.clock import GpuClock, HostClock
-    from peers.library import GpuPlace, HostPlace, Library
+    from baselines.clock import GpuClock, HostClock
+    from baselines.library import GpuPlace, HostPlace, Library
 
     library, dry = Library(options.library), options.dry_run
     clock = HostClock(lambda: None) if dry else GpuClock()

@@ -191,27 +191,27 @@ def points_of(rows, value):
 
 
 def attention(reports, device):
-    peers = reports.find("peers", "attention", name=device)
-    if not peers:
+    run = reports.find("baselines", "attention", name=device)
+    if not run:
         return None
-    rows = [r for r in peers["attention"] if "gpu_us" in r and r.get("swept")]
+    rows = [r for r in run["attention"] if "gpu_us" in r and r.get("swept")]
     names = [n for n in WHO if n != "varlen_attn"]
     panels = []
     for kept in sorted({r["longest"] for r in rows}, reverse=True):
         chosen = [r for r in rows if r["longest"] == kept]
         series = [(n, WHO[n], False, points_of(chosen, lambda r, n=n: median(r, "gpu_us", n))) for n in names]
         panels.append(Lines(f"{kept} of 197 tokens", "images", "GPU us a call", series, log_y=True))
-    return Figure(f"{slug(device)}_attention", f"Attention, 12 heads of 64, f16: {device}, {day(peers)}", panels, 2,
+    return Figure(f"{slug(device)}_attention", f"Attention, 12 heads of 64, f16: {device}, {day(run)}", panels, 2,
                   "Median of a CUDA graph's replays, warm caches. Padded ones pad to 197 tokens; without a key mask the result is wrong"
                   " on ragged batches.")
 
 
 def overhead(reports, device):
-    peers, ours = reports.find("peers", "host", name=device), reports.find("attention", name=device, backend="cuda")
-    timed = reports.find("peers", "attention", name=device)
-    if not peers or not timed:
+    run, ours = reports.find("baselines", "host", name=device), reports.find("attention", name=device, backend="cuda")
+    timed = reports.find("baselines", "attention", name=device)
+    if not run or not timed:
         return None
-    row = peers["host"][0]
+    row = run["host"][0]
     gpu = next((r["gpu_us"] for r in timed["attention"] if r.get("point") == row["point"] and "gpu_us" in r), {})
     mine = next((r for r in (ours or {}).get("results", []) if f"B={r['batch']} S={r['length']}" == row["point"]), {})
     host, names = [], []
@@ -234,40 +234,40 @@ def overhead(reports, device):
     panel = Bars(f"{row['point']}: one eager call", "us", names,
                  [("host, to enqueue it", 1, [h for h, _ in host]), ("GPU, to run it", 0, [g for _, g in host])], rotate=True, labels=True,
                  under=150, line=("host, an empty launch", f"{floor:.4f}") if floor else None)
-    return Figure(f"{slug(device)}_overhead", f"What a call costs beside its work: {device}, {day(peers, timed, ours)}", [panel], 1,
+    return Figure(f"{slug(device)}_overhead", f"What a call costs beside its work: {device}, {day(run, timed, ours)}", [panel], 1,
                   "Host: 100 calls in a row, the clock stopped before the wait. From Python unless the label says C or C++."
                   " Prepared calls and Triton write to an output allocated beforehand.", (900, 440))
 
 
 def throughput(reports, device):
     model = "deit_base_patch16_224"
-    peers, more, compiled = (reports.find("peers", s, name=device) for s in ("forwards", "eager", "compile"))
-    if not peers:
+    run, more, compiled = (reports.find("baselines", s, name=device) for s in ("forwards", "eager", "compile"))
+    if not run:
         return None
-    rows = forward_rows(peers)
+    rows = forward_rows(run)
     batches = sorted({b for m, b, _ in rows if m == model})
 
     def series(section, who, keep):
         return sorted((b, images_per_second(r, who)) for (m, b, k), r in forward_rows(*section).items()
                       if m == model and k == keep and images_per_second(r, who))
 
-    lines = [("raggedvit, keep 0.5", 0, False, series((peers, "forwards"), OURS, 0.5)),
-             ("raggedvit, dense", 0, True, series((peers, "forwards"), OURS, None)),
-             ("PyTorch graph, gather", 1, False, series((peers, "forwards"), GRAPH, 0.5)),
-             ("PyTorch graph, dense", 1, True, series((peers, "forwards"), GRAPH, None)),
+    lines = [("raggedvit, keep 0.5", 0, False, series((run, "forwards"), OURS, 0.5)),
+             ("raggedvit, dense", 0, True, series((run, "forwards"), OURS, None)),
+             ("PyTorch graph, gather", 1, False, series((run, "forwards"), GRAPH, 0.5)),
+             ("PyTorch graph, dense", 1, True, series((run, "forwards"), GRAPH, None)),
              ("torch.compile, gather", 2, False, series((compiled or {}, "compile"), "torch.compile", 0.5)),
              ("padded graph, key mask", 3, False, series((more or {}, "eager"), "padded graph, key mask", 0.5)),
              ("eager, Triton varlen", 4, False, series((more or {}, "eager"), "eager, Triton varlen", 0.5)),
              ("eager, FA2 varlen", 5, False, series((more or {}, "eager"), "eager, FA2 varlen", 0.5))]
     panel = Lines("DeiT-B 224, f16, half of the tokens after block 3", "images in a batch", "images a second", lines, log_y=True,
                   ticks=batches)
-    return Figure(f"{slug(device)}_throughput", f"Whole forwards: {device}, {day(peers, more, compiled)}", [panel], 1,
+    return Figure(f"{slug(device)}_throughput", f"Whole forwards: {device}, {day(run, more, compiled)}", [panel], 1,
                   "Several enqueued, one wait. Images and logits in device memory. raggedvit by prepared C calls through ctypes.",
                   (620, 420))
 
 
 def ratio(reports, device):
-    peers = reports.find("peers", "forwards", name=device)
+    run = reports.find("baselines", "forwards", name=device)
     panels, used = [], []
     for model, (title, _, tokens) in MODELS.items():
         swept = reports.find("forward", name=device, model=model, where=by_ratio)
@@ -279,13 +279,13 @@ def ratio(reports, device):
             batch = swept["results"][0]["batch"]
             lines.append((OURS, 0, False, [(0, 1)] + [(1 - r["keep"], dense / median(r, "ms_per_image")) for r in swept["results"]
                                                       if r["prune"] == "l2"]))
-        elif peers:
-            rows, batch = forward_rows(peers), 64
+        elif run:
+            rows, batch = forward_rows(run), 64
             points = [(1 - keep, images_per_second(rows.get((model, batch, keep))) / images_per_second(rows[(model, batch, None)]))
                       for keep in (0.5, 0.2) if (model, batch, keep) in rows]
             lines.append((OURS, 0, False, [(0, 1)] + points if points else []))
-        if peers:
-            rows = forward_rows(peers)
+        if run:
+            rows = forward_rows(run)
             points = [(1 - keep, images_per_second(rows[(model, 64, keep)], GRAPH) / images_per_second(rows[(model, 64, None)], GRAPH))
                       for keep in (0.5, 0.2) if (model, 64, keep) in rows]
             lines.append(("PyTorch graph, gather", 1, False, [(0, 1)] + points if points else []))
@@ -294,12 +294,12 @@ def ratio(reports, device):
                                 lines, log_x=False, y_range=(0.8, 2.8), ticks=[0, 0.2, 0.4, 0.6, 0.8]))
     if not panels:
         return None
-    return Figure(f"{slug(device)}_ratio", f"Speed-up by prune ratio: {device}, {day(*(used or [peers]), peers)}", panels, 2,
+    return Figure(f"{slug(device)}_ratio", f"Speed-up by prune ratio: {device}, {day(*(used or [run]), run)}", panels, 2,
                   "Each against its own dense forward in its own run. The ideal counts the MACs of the blocks, nothing else.")
 
 
 def stages(reports, device):
-    peers, panels, used = reports.find("peers", "stages", name=device), [], []
+    run, panels, used = reports.find("baselines", "stages", name=device), [], []
     for model in MODELS:
         ours = reports.find("stages", name=device, model=model)
         if not ours:
@@ -309,7 +309,7 @@ def stages(reports, device):
         for row in ours["results"]:
             categories.append(f"raggedvit, B={row['batch']}")
             columns.append(row)
-            theirs = next((r for r in (peers or {}).get("stages", [])
+            theirs = next((r for r in (run or {}).get("stages", [])
                            if (r["model"], r["batch"]) == (model, row["batch"]) and "front" in r), None)
             if theirs:
                 categories.append(f"PyTorch, B={row['batch']}")
@@ -322,16 +322,16 @@ def stages(reports, device):
                            rotate=True))
     if not panels:
         return None
-    return Figure(f"{slug(device)}_stages", f"Where a pruned forward's time goes: {device}, {day(*used, peers)}", panels, 2,
+    return Figure(f"{slug(device)}_stages", f"Where a pruned forward's time goes: {device}, {day(*used, run)}", panels, 2,
                   "Each part replayed by itself." + (" PyTorch's gather is in its prune stage; ours is in the layernorm of block 4."
-                                                     if peers else ""))
+                                                     if run else ""))
 
 
 def scaling(reports, device):
-    peers = reports.find("peers", "forwards", name=device)
-    if not peers:
+    run = reports.find("baselines", "forwards", name=device)
+    if not run:
         return None
-    rows = forward_rows(peers)
+    rows = forward_rows(run)
     models = [m for m in MODELS if any(k[0] == m for k in rows)]
 
     def peak(model, who, keep):
@@ -341,14 +341,14 @@ def scaling(reports, device):
         ("raggedvit, dense", 5, OURS, None), ("raggedvit, keep 0.5", 0, OURS, 0.5), ("PyTorch graph, dense", 4, GRAPH, None),
         ("PyTorch graph, gather 0.5", 1, GRAPH, 0.5))]
     panel = Bars("the best over batch sizes 1 to 256", "images a second", [MODELS[m][0] for m in models], series, log_y=True, labels=True)
-    return Figure(f"{slug(device)}_scaling", f"DeiT-T, S and B, f16: {device}, {day(peers)}", [panel], 1, "", (760, 400))
+    return Figure(f"{slug(device)}_scaling", f"DeiT-T, S and B, f16: {device}, {day(run)}", [panel], 1, "", (760, 400))
 
 
 def resolution(reports, device):
-    peers = reports.find("peers", "forwards", name=device)
-    if not peers:
+    run = reports.find("baselines", "forwards", name=device)
+    if not run:
         return None
-    rows, panels = forward_rows(peers), []
+    rows, panels = forward_rows(run), []
     for model in ("deit_base_patch16_224", "deit_base_patch16_384"):
         lines = []
         for who in (OURS, GRAPH):
@@ -357,14 +357,14 @@ def resolution(reports, device):
                 label = f"{'raggedvit' if who == OURS else 'PyTorch graph'}, {'dense' if keep is None else f'keep {keep}'}"
                 lines.append((label, style, who == GRAPH, points))
         panels.append(Lines(f"{MODELS[model][0]}, {MODELS[model][2]} tokens", "images in a batch", "images a second", lines, log_y=True))
-    return Figure(f"{slug(device)}_resolution", f"224 and 384 pixels, f16: {device}, {day(peers)}", panels, 2)
+    return Figure(f"{slug(device)}_resolution", f"224 and 384 pixels, f16: {device}, {day(run)}", panels, 2)
 
 
 def difference(reports, device):
-    peers, exact = reports.find("peers", "attention", name=device), reports.find("peers", "accuracy", name=device)
-    if not peers:
+    run, exact = reports.find("baselines", "attention", name=device), reports.find("baselines", "accuracy", name=device)
+    if not run:
         return None
-    rows = [r for r in peers["attention"] if r.get("errors") and r["batch"] == 64 and r["rows"] == 64 * r["longest"]]
+    rows = [r for r in run["attention"] if r.get("errors") and r["batch"] == 64 and r["rows"] == 64 * r["longest"]]
     names = [(OURS, 0), (FLASH, 1), (TRITON, 2), ("padded SDPA, key mask", 4)]
     panels = [Lines("attention, 64 images", "tokens", "relative error, 1e-4",
                     [(n, s, False, sorted((r["longest"], 1e4 * r["errors"][n]["relative"]) for r in rows if n in r["errors"]))
@@ -374,7 +374,7 @@ def difference(reports, device):
         panels.append(Bars("logits of whole dense forwards", "largest difference", [MODELS[r["model"]][0] for r in chosen],
                            [(OURS, 0, [r["raggedvit_f16"]["largest"] for r in chosen]),
                             ("PyTorch, f16", 1, [r["pytorch"]["largest"] for r in chosen])], labels=True))
-    return Figure(f"{slug(device)}_difference", f"f16 against float64: {device}, {day(peers, exact)}", panels, 2)
+    return Figure(f"{slug(device)}_difference", f"f16 against float64: {device}, {day(run, exact)}", panels, 2)
 
 
 def policies(reports, device):
@@ -407,21 +407,21 @@ def ticks_over(values):
 
 
 def ragged(reports, device):
-    peers, whole = reports.find("peers", "attention", name=device), reports.find("peers", "eager", name=device)
-    if not peers:
+    run, whole = reports.find("baselines", "attention", name=device), reports.find("baselines", "eager", name=device)
+    if not run:
         return None
-    rows = [r for r in peers["attention"] if "gpu_us" in r and not r["swept"]]
+    rows = [r for r in run["attention"] if "gpu_us" in r and not r["swept"]]
     names = [n for n in WHO if n not in ("cuDNN SDPA", "varlen_attn", OURS)]
     panels = [Bars("attention, ragged and at 577 tokens", "GPU time over raggedvit's", [r["point"] for r in rows],
                    [(n, WHO[n], [(median(r, "gpu_us", n) or 0) / median(r, "gpu_us", OURS) or None for r in rows]) for n in names],
                    rotate=True, log_y=True, line=("raggedvit = 1", "1"))]
     found = [r for r in (whole or {}).get("eager", []) if r["keep"] is None and OURS in r]
-    rivals = [("padded graph, key mask", 3), ("eager, Triton varlen", 2), ("eager, FA2 varlen", 1)]
+    others = [("padded graph, key mask", 3), ("eager, Triton varlen", 2), ("eager, FA2 varlen", 1)]
     panels.append(Bars("DeiT-B 224, a threshold on norms", "images a second", [f"B={r['batch']}" for r in found],
                        [(OURS, 0, [images_per_second(r) for r in found])] +
-                       [(n, s, [images_per_second(r, n) for r in found]) for n, s in rivals], log_y=True))
-    return Figure(f"{slug(device)}_ragged", f"Truly ragged lengths, f16: {device}, {day(peers, whole if found else None)}", panels, 2,
-                  "Below the dashed line a rival is faster.", (640, 400))
+                       [(n, s, [images_per_second(r, n) for r in found]) for n, s in others], log_y=True))
+    return Figure(f"{slug(device)}_ragged", f"Truly ragged lengths, f16: {device}, {day(run, whole if found else None)}", panels, 2,
+                  "Below the dashed line a baseline is faster.", (640, 400))
 
 
 def vulkan(reports, device):

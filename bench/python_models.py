@@ -117,7 +117,7 @@ OURS = ("Model.prepare", "Model.forward", "patched timm")
 
 def device_calls(torch, bench, name, batch, keep):
     """The ways to run one point, label -> call; the waiting call, the open model, and what to call at the end."""
-    from peers.sessions import Graph, Sessions
+    from baselines.sessions import Graph, Sessions
 
     import raggedvit
 
@@ -172,7 +172,7 @@ def host_row(torch, bench, name, batch, keep, seconds):
     import numpy as np
 
     import raggedvit
-    from peers.sessions import Graph
+    from baselines.sessions import Graph
 
     zoo, clock = bench["zoo"], bench["clock"]
     zoo.use(name)
@@ -254,9 +254,9 @@ def main():
     os.environ["RAGGEDVIT_LIBRARY"] = os.path.realpath(options.library)
     import torch
 
-    from peers import forwards
-    from peers.clock import GpuClock, HostClock
-    from peers.library import GpuPlace, HostPlace, Library
+    from baselines import forwards
+    from baselines.clock import GpuClock, HostClock
+    from baselines.library import GpuPlace, HostPlace, Library
 
     library = Library(options.library)
     torch.manual_seed(1)

@@ -25,11 +25,10 @@ def load(paths=()):
             report.setdefault("commit", data.get("commit"))
             report.setdefault("date", data.get("date", ""))
             reports.append(report)
-    for report in reports:
-        for row in report.get("results", []) if report.get("benchmark") == "forward" else []:
-            # Reports from before a policy's settings were kept as text.
-            if "settings" not in row:
-                row["settings"] = "" if row["prune"] == "none" else f"keep={row['keep']:g}"
+    for report in reports:  # Reports keep the names that the keys had when they were written.
+        report["benchmark"] = {"peers": "baselines", "cpu_rivals": "cpu_baselines"}.get(report.get("benchmark"), report.get("benchmark"))
+        for row in report["results"] if report["benchmark"] == "cpu_baselines" else []:
+            row["baseline"] = row.pop("rival", row.get("baseline"))
     return reports
 
 
@@ -87,8 +86,8 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def forward_rows(peers, section="forwards"):
-    return {(r["model"], r["batch"], r["keep"]): r for r in (peers or {}).get(section, []) if OURS in r}
+def forward_rows(run, section="forwards"):
+    return {(r["model"], r["batch"], r["keep"]): r for r in (run or {}).get(section, []) if OURS in r}
 
 
 def images_per_second(row, who=OURS):

@@ -11,7 +11,7 @@
 #
 # RVIT_BENCH_SECONDS is when the measuring must be over (460; without a GPU 270): what does not fit is left out, and said so.
 # RVIT_BENCH_TESTS=1 runs the test programs on the GPU first, beside what PyTorch compiles. RVIT_BENCH_PYTHON (python3) has PyTorch;
-# RVIT_BENCH_SECTIONS names the sections of peers.py to run; RVIT_BENCH_WORK (/tmp/raggedvit-bench) is for checkpoints and compiled code.
+# RVIT_BENCH_SECTIONS names the sections of baselines.py to run; RVIT_BENCH_WORK (/tmp/raggedvit-bench) is for checkpoints and compiled code.
 # RVIT_BENCH_DRY=1 tries everything at tiny sizes; its figures mean nothing. Exits 1 if a measurement failed.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -177,10 +177,10 @@ prepare() {
         start test_demo $seconds "$(program test_demo)" cuda "$data" all
         start python $seconds env RVIT_PYTHON="$python" bash "$root/python/run_tests.sh" "$library"
     fi
-    if [ ${#peers[@]} -gt 0 ]; then
-        for share in models extension kernels flex; do start prepare_$share $seconds "${peers[@]}" --prepare $share; done
+    if [ ${#baselines[@]} -gt 0 ]; then
+        for share in models extension kernels flex; do start prepare_$share $seconds "${baselines[@]}" --prepare $share; done
         for share in 0 1 2 3; do
-            [ -n "$dry" ] || start compile_$share $seconds "${peers[@]}" --warm-compile $share/4
+            [ -n "$dry" ] || start compile_$share $seconds "${baselines[@]}" --warm-compile $share/4
         done
     fi
     [ ${#pids[@]} = 0 ] || wait "${pids[@]}"
@@ -254,34 +254,34 @@ print(next((d["tier"] for d in json.load(sys.stdin)["devices"] if d["usable"] an
         echo "cuBLASLt: ${lt:-not found}"
         [ -n "$dry" ] || nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu,power.draw --format=csv,noheader
     fi
-    peers=()
+    baselines=()
     if [ -n "$dry" ] && "$python" -c 'import torch' 2>/dev/null; then
-        peers=("$python" "$here/peers.py" --library "$library" --out "$out" --work "$work" --dry-run
+        baselines=("$python" "$here/baselines.py" --library "$library" --out "$out" --work "$work" --dry-run
             --backend "$([ "$has_cuda" -gt 0 ] && echo cuda || echo cpu)")
     elif [ -z "$dry" ] && [ "$has_cuda" -gt 0 ] && [ $has_torch = 1 ]; then
-        peers=("$python" "$here/peers.py" --library "$library" --out "$out" --work "$work")
+        baselines=("$python" "$here/baselines.py" --library "$library" --out "$out" --work "$work")
     elif [ "$has_cuda" -gt 0 ]; then
-        echo "$python has no PyTorch that sees the GPU: rivals are left out, and so are models other than the demo's"
+        echo "$python has no PyTorch that sees the GPU: baselines are left out, and so are models other than the demo's"
     fi
     prepare
 
     if [ -n "$dry" ]; then
         measure_tiny "$([ "$has_cuda" -gt 0 ] && echo cuda || echo cpu)"
-        [ ${#peers[@]} = 0 ] || "${peers[@]}"
+        [ ${#baselines[@]} = 0 ] || "${baselines[@]}"
     else
         [ "$has_cuda" = 0 ] || measure_cuda
-        # A seventh of the time is for what comes after the rivals.
-        [ ${#peers[@]} = 0 ] || timeout $(($(left) - limit / 8)) "${peers[@]}" --deadline $(($(left) - limit / 7)) \
+        # A seventh of the time is for what comes after the baselines.
+        [ ${#baselines[@]} = 0 ] || timeout $(($(left) - limit / 8)) "${baselines[@]}" --deadline $(($(left) - limit / 7)) \
             ${RVIT_BENCH_SECTIONS:+--sections "$RVIT_BENCH_SECTIONS"} 2>&1
         [ "$has_vulkan" = 0 ] || measure_vulkan
         measure_cpu
         photo
         [ "$has_software" = 0 ] || measure_software_vulkan
     fi
-    [ ! -e "$out/peers.json" ] || mv "$out/peers.json" "$out/parts/"
+    [ ! -e "$out/baselines.json" ] || mv "$out/baselines.json" "$out/parts/"
     [ ! -e "$out/tests.json" ] || mv "$out/tests.json" "$out/parts/"
     python3 "$here/collect.py" "$out" "$RVIT_BENCH_COMMIT" $SECONDS
-    [ ${#peers[@]} = 0 ] || python3 "$here/peers/summary.py" "$out/parts" 2>&1 | tee "$out/summary.txt"
+    [ ${#baselines[@]} = 0 ] || python3 "$here/baselines/summary.py" "$out/parts" 2>&1 | tee "$out/summary.txt"
     if command -v gnuplot >/dev/null; then
         [ -n "$dry" ] || "$here/plots.sh" "$out/plots" "$out/run.json" "$here/results/accuracy_demo.json"
     else

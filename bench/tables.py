@@ -33,7 +33,7 @@ ATTENTION = [("B=1 S=197", "1 image of 197"), ("B=16 S=197", "16 images of 197")
              ("B=256 uniform 20..197", "256 images, uniform 20..197"), ("B=256 one 197, rest 21", "256 images, one 197, rest 21"),
              ("B=256 S=577", "256 images of 577")]
 CALLS = [("B=1 S=21", "1 image of 21"), ("B=4 S=21", "4 images of 21")]
-RIVALS = [(FLASH, "FlashAttention-2 varlen"), (TRITON, "Triton varlen"), ("padded SDPA", "SDPA, padded"),
+BASELINES = [(FLASH, "FlashAttention-2 varlen"), (TRITON, "Triton varlen"), ("padded SDPA", "SDPA, padded"),
           ("padded SDPA, key mask", "SDPA, key mask")]
 
 
@@ -65,11 +65,11 @@ def measured(report):
     return f"measured with version {version(report)}"
 
 
-def machine(peers):
+def machine(run):
     """"measured with version 0.3.0 on an NVIDIA H200 (driver ..., CUDA 13.0, PyTorch 2.11, Triton 3.6, 2026-11-20)"."""
-    gpu, versions = peers["device"]["gpu"].split(", "), peers["versions"]
-    return (f"{measured(peers)} on an {gpu[0]} (driver {gpu[1]}, CUDA {versions['torch_cuda']}, PyTorch {'.'.join(versions['torch'].split('.')[:2])},"
-            f" Triton {'.'.join(versions['triton'].split('.')[:2])}, {peers['date'][:10]})")
+    gpu, versions = run["device"]["gpu"].split(", "), run["versions"]
+    return (f"{measured(run)} on an {gpu[0]} (driver {gpu[1]}, CUDA {versions['torch_cuda']}, PyTorch {'.'.join(versions['torch'].split('.')[:2])},"
+            f" Triton {'.'.join(versions['triton'].split('.')[:2])}, {run['date'][:10]})")
 
 
 def short(tokens):
@@ -185,19 +185,19 @@ def compared_with_graph(rows):
 
 def results(reports):
     """The table of README.md."""
-    peers = reports.find("peers", "forwards")
-    rows = forward_rows(peers)
-    text = paragraph(f"""Images per second of whole forwards, raggedvit / PyTorch, {machine(peers)}, in f16, with images and
-        logits in device memory ({link(peers)}). raggedvit prunes once, by `l2` after block 3. PyTorch replays the same forward as a CUDA
+    run = reports.find("baselines", "forwards")
+    rows = forward_rows(run)
+    text = paragraph(f"""Images per second of whole forwards, raggedvit / PyTorch, {machine(run)}, in f16, with images and
+        logits in device memory ({link(run)}). raggedvit prunes once, by `l2` after block 3. PyTorch replays the same forward as a CUDA
         graph, which keeps a fixed number of tokens per image by a gather. {compared_with_graph(rows)}""")
     return text + "\n\n" + forwards_table(rows, [(m, b) for m, b in FORWARDS if b in (1, 64)])
 
 
 def forwards(reports):
-    peers = reports.find("peers", "forwards")
-    rows = forward_rows(peers)
-    out = [paragraph(f"""Images per second, raggedvit / PyTorch, {machine(peers)}, in f16, with images and logits in device memory
-        ({link(peers)}). Several forwards are enqueued before one wait. raggedvit's are enqueued by a prepared C call
+    run = reports.find("baselines", "forwards")
+    rows = forward_rows(run)
+    out = [paragraph(f"""Images per second, raggedvit / PyTorch, {machine(run)}, in f16, with images and logits in device memory
+        ({link(run)}). Several forwards are enqueued before one wait. raggedvit's are enqueued by a prepared C call
         (`rvit_session_enqueue` through ctypes) and prune once, by `l2` after block 3. PyTorch's are replays of a CUDA graph that keeps a
         fixed number of tokens by a gather. {compared_with_graph(rows)}"""), forwards_table(rows, FORWARDS)]
 
@@ -210,70 +210,70 @@ def forwards(reports):
 
 
 def attention(reports):
-    peers = reports.find("peers", "attention")
-    rows = {r["point"]: r for r in peers["attention"] if "gpu_us" in r}
+    run = reports.find("baselines", "attention")
+    rows = {r["point"]: r for r in run["attention"] if "gpu_us" in r}
     lines = []
     for point, name in ATTENTION:
         ours = median(rows[point], "gpu_us", OURS)
         cells = []
-        for rival, _ in RIVALS:
-            theirs = median(rows[point], "gpu_us", rival)
+        for baseline, _ in BASELINES:
+            theirs = median(rows[point], "gpu_us", baseline)
             cells.append("-" if theirs is None else f"**{theirs:.1f}**" if theirs < ours else f"{theirs:.1f}")
         lines.append([name, f"{ours:.1f}"] + cells)
 
-    def mean(rival):
-        return geometric_mean(median(r, "gpu_us", rival) / median(r, "gpu_us", OURS) for r in rows.values() if median(r, "gpu_us", rival))
+    def mean(baseline):
+        return geometric_mean(median(r, "gpu_us", baseline) / median(r, "gpu_us", OURS) for r in rows.values() if median(r, "gpu_us", baseline))
 
-    compared, lost = comparisons(peers), losses(peers)
+    compared, lost = comparisons(run), losses(run)
     text = paragraph(f"""Over {len(rows)} points raggedvit is {mean(FLASH):.2f} times as fast as FlashAttention-2 and {mean(TRITON):.2f}
-        times as fast as the Triton kernel (geometric means). A rival is faster in {len(lost)} of the {len(compared)} cells measured
-        ([which](bench/README.md#where-a-rival-is-faster)).""")
+        times as fast as the Triton kernel (geometric means). A baseline is faster in {len(lost)} of the {len(compared)} cells measured
+        ([which](bench/README.md#where-a-baseline-is-faster)).""")
     bold = any("**" in cell for line in lines for cell in line)
-    head = paragraph(f"""GPU microseconds per call, {machine(peers)}, in f16, with 12 heads of 64 channels ({link(peers)}). The time
+    head = paragraph(f"""GPU microseconds per call, {machine(run)}, in f16, with 12 heads of 64 channels ({link(run)}). The time
         is that of a CUDA graph's replay, so no host time is in it. FlashAttention-2 is the kernel that PyTorch ships. The Triton kernel
         is ours, with the best of eleven tiles at each point. "SDPA, padded" pads to the longest image and has no mask, so its result is
         wrong on ragged batches; "SDPA, key mask" is right. {'A figure in bold is faster than raggedvit.' if bold else
         'raggedvit is the fastest in every row of this table.'}""")
-    return "\n\n".join([head, table(["", "raggedvit"] + [name for _, name in RIVALS], lines), text])
+    return "\n\n".join([head, table(["", "raggedvit"] + [name for _, name in BASELINES], lines), text])
 
 
-def comparisons(peers):
-    """(rival's time over ours, what, rival, ours, theirs) of all that the report has. Times in us."""
+def comparisons(run):
+    """(baseline's time over ours, what, baseline, ours, theirs) of all that the report has. Times in us."""
     found = []
-    for r in peers["attention"]:
+    for r in run["attention"]:
         ours = median(r, "gpu_us", OURS)
-        found += [(times["median"] / ours, f"attention, {r['point']}", rival, ours, times["median"])
-                  for rival, times in r.get("gpu_us", {}).items() if rival != OURS and times.get("median")]
+        found += [(times["median"] / ours, f"attention, {r['point']}", baseline, ours, times["median"])
+                  for baseline, times in r.get("gpu_us", {}).items() if baseline != OURS and times.get("median")]
     return found
 
 
-def losses(peers):
-    """Where a rival is faster, the worst first."""
-    return sorted(cell for cell in comparisons(peers) if cell[0] < 1)
+def losses(run):
+    """Where a baseline is faster, the worst first."""
+    return sorted(cell for cell in comparisons(run) if cell[0] < 1)
 
 
 def worst(reports):
-    found = losses(reports.find("peers", "attention"))
-    text = paragraph(f"A rival is faster in {len(found)} cell{'' if len(found) == 1 else 's'}{'; the worst three' if len(found) > 3 else ''}:")
-    rows = [[what, rival, f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.3f}"] for ratio, what, rival, ours, theirs in found[:3]]
-    return text + "\n\n" + table(["cell", "rival", "raggedvit, us", "rival, us", "rival's time over ours"], rows) if rows else text
+    found = losses(reports.find("baselines", "attention"))
+    text = paragraph(f"A baseline is faster in {len(found)} cell{'' if len(found) == 1 else 's'}{'; the worst three' if len(found) > 3 else ''}:")
+    rows = [[what, baseline, f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.3f}"] for ratio, what, baseline, ours, theirs in found[:3]]
+    return text + "\n\n" + table(["cell", "baseline", "raggedvit, us", "baseline, us", "baseline's time over ours"], rows) if rows else text
 
 
-CPU_RIVALS = {"f32": ("raggedvit", "OpenVINO", "ONNX Runtime", "PyTorch"), "bf16": ("raggedvit", "OpenVINO", "PyTorch"),
+CPU_BASELINES = {"f32": ("raggedvit", "OpenVINO", "ONNX Runtime", "PyTorch"), "bf16": ("raggedvit", "OpenVINO", "PyTorch"),
               "int8": ("raggedvit", "OpenVINO", "ONNX Runtime")}
 
 
-def cpu_rivals(reports):
+def cpu_baselines(reports):
     """Whole forwards beside other programs on the same cores."""
-    found = reports.find("cpu_rivals", where=lambda report: "onnxruntime" in report["versions"])
+    found = reports.find("cpu_baselines", where=lambda report: "onnxruntime" in report["versions"])
     versions, points = found["versions"], {}
     for r in found["results"]:
-        points.setdefault((r["cores"], r["model"], r["batch"]), {})[r["rival"]] = median(r, "ms_per_image")
+        points.setdefault((r["cores"], r["model"], r["batch"]), {})[r["baseline"]] = median(r, "ms_per_image")
 
     def of(name, dtype):
         return f"{name.lower().replace(' ', '')} {dtype}"
 
-    shown = {dtype: [name for name in names if any(ms.get(of(name, dtype)) for ms in points.values())] for dtype, names in CPU_RIVALS.items()}
+    shown = {dtype: [name for name in names if any(ms.get(of(name, dtype)) for ms in points.values())] for dtype, names in CPU_BASELINES.items()}
     rows = []
     for (cores, model, batch), ms in sorted(points.items(), key=lambda item: (item[0][0], list(MODELS).index(item[0][1]), item[0][2])):
         cells = []
@@ -283,9 +283,9 @@ def cpu_rivals(reports):
             cells.append(" / ".join(f"**{three(x)}**" if x and x == least else three(x) for x in each))
         rows.append([f"{cores} cores", MODELS[model][0].removesuffix(" 224"), str(batch)] + cells + [three(ms.get("raggedvit bf16 keep 0.2"))])
 
-    def against(rival, ours):
-        ratios = [ms[rival] / ms[ours] for ms in points.values() if ms.get(rival) and ms.get(ours)]
-        return (f"{min(ratios):.2f} to {max(ratios):.2f} times as fast as {rival.replace('openvino', 'OpenVINO')} (geometric mean of"
+    def against(baseline, ours):
+        ratios = [ms[baseline] / ms[ours] for ms in points.values() if ms.get(baseline) and ms.get(ours)]
+        return (f"{min(ratios):.2f} to {max(ratios):.2f} times as fast as {baseline.replace('openvino', 'OpenVINO')} (geometric mean of"
                 f" {len(ratios)} points: {geometric_mean(ratios):.2f})")
 
     text = paragraph(f"""Milliseconds per image for whole forwards at 224 pixels, from host memory to host memory, one batch at a time,
@@ -314,13 +314,13 @@ def calls(reports):
     rows = []
     for name in runs[0][0]["python_us"]:
         each = [sorted(median(point, "python_us", name) for run in runs for point in run if point["point"] == key) for key, _ in CALLS]
-        rows.append([dict(RIVALS).get(name, name)] + [f"{statistics.median(us):.1f} ({us[0]:.1f} to {us[-1]:.1f})" for us in each])
+        rows.append([dict(BASELINES).get(name, name)] + [f"{statistics.median(us):.1f} ({us[0]:.1f} to {us[-1]:.1f})" for us in each])
     return text + "\n\n" + table(["call"] + [label for _, label in CALLS], rows)
 
 
 # What stands on each page; other text of the page is not touched.
 PAGES = {"README.md": {"photo": photo, "results": results},
-         "bench/README.md": {"forwards": forwards, "attention": attention, "cpu_rivals": cpu_rivals, "calls": calls, "worst": worst},
+         "bench/README.md": {"forwards": forwards, "attention": attention, "cpu_baselines": cpu_baselines, "calls": calls, "worst": worst},
          "docs/pruning.md": {"accuracy": accuracy},
          "docs/accuracy.md": {"accuracy_dtypes": accuracy_dtypes, "accuracy_random": accuracy_random}}
 

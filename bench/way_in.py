@@ -165,7 +165,7 @@ def device_rate(torch, model, batch, cuda, seconds):
 
 
 class Pytorch:
-    """The rival: of a model and one size of picture."""
+    """The baseline: of a model and one size of picture."""
 
     def __init__(self, torch, name, theirs, batch, shape, cuda):
         from torchvision.transforms.v2 import functional as F
@@ -340,13 +340,13 @@ def main():
                         del there
                     if "pytorch" in ways:
                         with torch.inference_mode():
-                            rival = Pytorch(torch, name, theirs, batch, (height, width), cuda)
+                            baseline = Pytorch(torch, name, theirs, batch, (height, width), cuda)
                             pinned = torch.from_numpy(whole).pin_memory() if cuda else torch.from_numpy(whole)
-                            got = rival.forward(pinned.to(rival.where).permute(0, 3, 1, 2)).float().cpu().numpy()
+                            got = baseline.forward(pinned.to(baseline.where).permute(0, 3, 1, 2)).float().cpu().numpy()
                             row["pytorch_difference"] = float(numpy.abs(got - wanted).max()) / scale
-                            row["pytorch_captured"] = rival.captured
-                            found["pytorch"] = rate(lambda n: rival.run(pinned, n), batch, seconds)
-                            del rival, pinned
+                            row["pytorch_captured"] = baseline.captured
+                            found["pytorch"] = rate(lambda n: baseline.run(pinned, n), batch, seconds)
+                            del baseline, pinned
                 except Exception as failure:
                     if dry:
                         raise
@@ -355,9 +355,9 @@ def main():
                 if cuda:
                     row["bound"] = round(report["host_to_device"] / whole[0].nbytes, 1)
                 for way in ("classify", "map", "in_place", "tensors", "whole"):
-                    for rival in ("device", "pytorch"):
-                        if found.get(way) and found.get(rival):
-                            row[f"{way}_of_{rival}"] = round(found[way] / found[rival], 3)
+                    for baseline in ("device", "pytorch"):
+                        if found.get(way) and found.get(baseline):
+                            row[f"{way}_of_{baseline}"] = round(found[way] / found[baseline], 3)
                 add(row)
         model.close()
         del theirs, model

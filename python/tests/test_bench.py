@@ -1,4 +1,4 @@
-"""bench/peers needs PyTorch and a GPU to run: here the names that it takes from this package are looked up."""
+"""bench/baselines needs PyTorch and a GPU to run: here the names that it takes from this package are looked up."""
 
 import ast
 import importlib
@@ -7,7 +7,7 @@ import unittest
 import support
 from raggedvit._layouts import FUNCTIONS, TYPES
 
-FILES = sorted((support.ROOT / "bench" / "peers").glob("*.py"))
+FILES = sorted((support.ROOT / "bench" / "baselines").glob("*.py"))
 
 
 @unittest.skipUnless(FILES, "this is not the source tree")

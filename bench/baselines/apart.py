@@ -1,4 +1,4 @@
-"""Rivals in processes of their own: one that fails, or leaves CUDA or PyTorch broken behind it, harms no other. All prepare at the same
+"""Baselines in processes of their own: one that fails, or leaves CUDA or PyTorch broken behind it, harms no other. All prepare at the same
 time, then each measures alone, with ours beside it on the same stream."""
 
 import json
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-LONGEST = 240  # seconds for a rival's measurement
+LONGEST = 240  # seconds for a baseline's measurement
 
 
 def wait_for_turn():
@@ -21,14 +21,14 @@ def _words(text):
 
 
 def run(names, argv, out, ours, budget):
-    """peers.py again for each name. Returns the rows of its section, those of a point with every rival in them; of ours the first process
-    counts, and beside each rival stands what ours took there."""
+    """baselines.py again for each name. Returns the rows of its section, those of a point with every baseline in them; of ours the first process
+    counts, and beside each baseline stands what ours took there."""
     folders = {name: pathlib.Path(out) / "parts" / _words(name) for name in names}
     children = {}
     for name, folder in folders.items():
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "log.txt", "w") as log:
-            children[name] = subprocess.Popen([sys.executable] + argv + ["--out", str(folder), "--rival", name], stdin=subprocess.PIPE,
+            children[name] = subprocess.Popen([sys.executable] + argv + ["--out", str(folder), "--baseline", name], stdin=subprocess.PIPE,
                                               stdout=log, stderr=subprocess.STDOUT, env=os.environ | {"PYTHONUNBUFFERED": "1"})
     rows = {}
     for name, child in children.items():
@@ -47,7 +47,7 @@ def run(names, argv, out, ours, budget):
 
 def _merge(rows, name, folder, ours, failure):
     try:
-        found = json.loads((folder / "peers.json").read_text())
+        found = json.loads((folder / "baselines.json").read_text())
     except (OSError, ValueError):
         found = {}
     for row in found.get("long", []):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""bench/cpu_rivals.py on a tiny model: what is not installed is said, a wrong result is not timed, and the summary misses what it must.
+"""bench/cpu_baselines.py on a tiny model: what is not installed is said, a wrong result is not timed, and the summary misses what it must.
 
-usage: test_cpu_rivals.py LIBRARY; ends with 77 where numpy is not installed, or the library has a sanitizer in it.
+usage: test_cpu_baselines.py LIBRARY; ends with 77 where numpy is not installed, or the library has a sanitizer in it.
 """
 import contextlib
 import io
@@ -23,7 +23,7 @@ except ImportError as error:
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "bench"))
-from peers import cpu_summary  # noqa: E402
+from baselines import cpu_summary  # noqa: E402
 
 
 def check(good, what):
@@ -32,11 +32,11 @@ def check(good, what):
 
 
 def measure(library, folder):
-    """The report of a dry run in which no rival can be imported."""
-    done = subprocess.run([sys.executable, "-B", str(ROOT / "bench/cpu_rivals.py"), "--dry-run", "--cores", "1", "--library", library, "--out",
+    """The report of a dry run in which no baseline can be imported."""
+    done = subprocess.run([sys.executable, "-B", str(ROOT / "bench/cpu_baselines.py"), "--dry-run", "--cores", "1", "--library", library, "--out",
                            folder, "--work", folder], env=os.environ | {"PYTHONPATH": f"{folder}/absent"}, capture_output=True, text=True)
     check(done.returncode == 0, done.stdout + done.stderr)
-    return json.loads((pathlib.Path(folder) / "cpu_rivals.json").read_text()), done.stdout
+    return json.loads((pathlib.Path(folder) / "cpu_baselines.json").read_text()), done.stdout
 
 
 def dry_run(library):
@@ -48,13 +48,13 @@ def dry_run(library):
         report, out = measure(library, folder)
         for name in ("openvino", "onnxruntime", "pytorch"):
             check("not here" in report["missing"][name] and f"{name} is not measured" in out, f"{name}: {report['missing']}")
-        rows = {(r["batch"], r["rival"]): r for r in report["results"]}
+        rows = {(r["batch"], r["baseline"]): r for r in report["results"]}
         for batch in (1, 2):
             for name in ("raggedvit f32", "raggedvit f32 keep 0.2"):
                 row = rows[batch, name]
                 check(row.get("ms_per_image", {}).get("median", 0) > 0 and row["cores"] == 1, f"{row}")
         check(all("ms_per_image" in r or len(r["skipped"]) > 20 for r in report["results"]), f"{report['results']}")
-        done = subprocess.run([sys.executable, "-B", str(ROOT / "bench/cpu_rivals.py"), "--dry-run", "--cores", "2", "--cpu-time"],
+        done = subprocess.run([sys.executable, "-B", str(ROOT / "bench/cpu_baselines.py"), "--dry-run", "--cores", "2", "--cpu-time"],
                               capture_output=True, text=True)
         check(done.returncode == 1 and "--cpu-time is for --cores 1, not 2" in done.stderr, f"{done}")
         # Logits that are not float32's: nothing may be timed, and the report is written again.
@@ -72,7 +72,7 @@ def summary():
     """Requirements of times that were made up."""
     def show(ours, kept):
         times = {"openvino bf16": 2.0, "raggedvit bf16": ours, "raggedvit bf16 keep 0.2": kept, "raggedvit f32": 4.0}
-        rows = [{"model": "m", "cores": 2, "batch": b, "rival": name, "ms_per_image": {"median": ms}} for b in (1, 8)
+        rows = [{"model": "m", "cores": 2, "batch": b, "baseline": name, "ms_per_image": {"median": ms}} for b in (1, 8)
                 for name, ms in times.items()]
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
@@ -97,7 +97,7 @@ def main():
         sys.exit(77)
     summary()
     dry_run(sys.argv[1])
-    print("cpu_rivals: right")
+    print("cpu_baselines: right")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Host time of one eager call from Python, ours beside FlashAttention-2's and a Triton kernel's, the output allocated: what bench/peers.py
+"""Host time of one eager call from Python, ours beside FlashAttention-2's and a Triton kernel's, the output allocated: what bench/baselines.py
 measures in its section "host", and more ways to call ours, several times over.
 
-    bench/peers/python_calls.py --library build/libraggedvit.so --out python_calls.json [--runs 3] [--heads 12]
-    bench/peers/python_calls.py --library build/libraggedvit.so --out python_calls.json --dry-run
+    bench/baselines/python_calls.py --library build/libraggedvit.so --out python_calls.json [--runs 3] [--heads 12]
+    bench/baselines/python_calls.py --library build/libraggedvit.so --out python_calls.json --dry-run
 
-The functions of raggedvit are called with the output allocated and the arguments checked, as every rival's call is. --dry-run calls on CPU
+The functions of raggedvit are called with the output allocated and the arguments checked, as every baseline's call is. --dry-run calls on CPU
 tensors; its times are no results. Exits 1 if a limit of LIMITS is not kept.
 """
 
@@ -38,13 +38,13 @@ os.environ["RAGGEDVIT_LIBRARY"] = str(pathlib.Path(OPTIONS.library).resolve())
 
 import torch  # noqa: E402
 
-from peers import attention, ours, points  # noqa: E402
-from peers.clock import GpuClock, HostClock, first_line  # noqa: E402
-from peers.library import GpuPlace, HostPlace  # noqa: E402
+from baselines import attention, ours, points  # noqa: E402
+from baselines.clock import GpuClock, HostClock, first_line  # noqa: E402
+from baselines.library import GpuPlace, HostPlace  # noqa: E402
 from raggedvit._library import library  # noqa: E402
 
 TRITON, FLASH = attention.TRITON, attention.FLASH
-# Of the median over the runs: name -> microseconds at most, and shares of rivals at most.
+# Of the median over the runs: name -> microseconds at most, and shares of baselines at most.
 LIMITS = {
     attention.FUNCTION: (6.0, {TRITON: 1 / 2, FLASH: 1 / 3}),
     attention.OPERATOR: (10.0, {TRITON: 1.0}),
@@ -87,9 +87,9 @@ def judge(runs):
         for name, (most, shares) in LIMITS.items():
             us = medians.get(name)
             verdict = {"point": point["point"], "name": name, "us": us, "at_most": most, "kept": us is not None and us <= most}
-            for rival, share in shares.items():
-                theirs = medians.get(rival)
-                verdict["share of " + rival] = us / theirs if us and theirs else None
+            for baseline, share in shares.items():
+                theirs = medians.get(baseline)
+                verdict["share of " + baseline] = us / theirs if us and theirs else None
                 verdict["kept"] &= bool(us and theirs and us <= share * theirs)
             verdicts.append(verdict)
     return verdicts
@@ -123,7 +123,7 @@ def main():
     report = {"benchmark": "python_calls", "dry_run": dry,
               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "version": lib.version(),
               "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
-              "source": "bench/peers/python_calls.py: 30 bursts of eager calls each; outputs allocated, arguments checked.",
+              "source": "bench/baselines/python_calls.py: 30 bursts of eager calls each; outputs allocated, arguments checked.",
               "machine": {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release()},
               "device": {"name": place.info().name.decode(), "driver": place.info().driver.decode(), "gpu": gpu()}, "versions": versions,
               "runs": []}

@@ -3,7 +3,7 @@
 PARTS = {}
 
 
-def rivals(point):
+def baselines(point):
     compiled = point.options.compile
     return {"pytorch f32": ["eager"] + ["compiled"] * compiled,
             "pytorch bf16": ["eager bfloat16", "eager autocast"] + ["compiled bfloat16", "compiled autocast"] * compiled}

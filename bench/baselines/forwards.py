@@ -12,7 +12,7 @@ from .clock import first_line
 from .points import error
 from .sessions import Call, Graph, Model, Sessions, measure
 
-# What peers.md measured under torch.compile: model, batch, kept fraction (None: dense).
+# What baselines.md measured under torch.compile: model, batch, kept fraction (None: dense).
 COMPILE_POINTS = [
     ("deit_base_patch16_224", 1, None), ("deit_base_patch16_224", 1, 0.5), ("deit_base_patch16_224", 64, None),
     ("deit_base_patch16_224", 64, 0.5), ("deit_base_patch16_224", 64, 0.2), ("deit_base_patch16_224", 256, None),
@@ -190,7 +190,7 @@ def eager(zoo, points, budget, rows=None):
         images, theirs_images = zoo.images(batch)
         threshold = zoo.theirs.median_norm(theirs_images) if keep is None else None
         ours = Sessions(zoo.ours, images, keep, 2, threshold=threshold)
-        rivals = [ours]
+        baselines = [ours]
         row = {"model": name, "batch": batch, "keep": keep, "threshold": threshold}
         makers = {label: lambda a=attention, l=label: Call(l, lambda: zoo.theirs.ragged_eager(theirs_images, keep, a, threshold), zoo.clock)
                   for label, attention in _eager_attentions(zoo).items()}
@@ -198,16 +198,16 @@ def eager(zoo, points, budget, rows=None):
                                                          lambda: zoo.theirs.padded(theirs_images, keep, threshold), zoo.clock)
         for label, make in makers.items():
             try:
-                rivals.append(make())
+                baselines.append(make())
             except Exception as failure:
                 row[label] = {"skipped": first_line(failure)}
                 print(f"  {_label(name, batch, keep, threshold)}  {label}: skipped: {first_line(failure)}", flush=True)
-        result = measure(rivals, zoo.clock, batch, 0.25)
+        result = measure(baselines, zoo.clock, batch, 0.25)
         rows.append(row | {"rows": ours.rows()} | result)
-        for r in rivals[1:]:
+        for r in baselines[1:]:
             print(f"  {_label(name, batch, keep, threshold)}  {_pair(result, r.name, 'latency')}", flush=True)
         ours.close()
-        del ours, rivals, makers
+        del ours, baselines, makers
         _collect(zoo)
     return rows
 
@@ -272,6 +272,6 @@ def _label(name, batch, keep, threshold=None):
     return f"{name:<22} B={batch:<4} {'ragged ' if threshold is not None else 'dense  ' if keep is None else f'keep {keep}'}"
 
 
-def _pair(result, rival, what="throughput"):
-    a, b = result["raggedvit"][what]["median"], result[rival][what]["median"]
-    return f"{what}: raggedvit {a:9.1f} us, {rival} {b:9.1f} us: {b / a:.2f}x"
+def _pair(result, baseline, what="throughput"):
+    a, b = result["raggedvit"][what]["median"], result[baseline][what]["median"]
+    return f"{what}: raggedvit {a:9.1f} us, {baseline} {b:9.1f} us: {b / a:.2f}x"

@@ -3,9 +3,9 @@
 captured in CUDA graphs and taking turns, on the same random data. Beside them the largest errors against float64, of ours, of
 FlashAttention-2 and of PyTorch's own softmax(q k^T) v in the same type.
 
-    bench/peers/backward_peers.py --library build/libraggedvit.so --out backward.json [--heads 3,6,12] [--images 16,64,256]
+    bench/baselines/backward.py --library build/libraggedvit.so --out backward.json [--heads 3,6,12] [--images 16,64,256]
                                   [--tokens 197,138,97,68,40,20,577] [--dtypes float16] [--deadline 300]
-    bench/peers/backward_peers.py --library build/libraggedvit.so --out backward.json --dry-run [--backend cuda]
+    bench/baselines/backward.py --library build/libraggedvit.so --out backward.json --dry-run [--backend cuda]
 
 --dry-run tries tiny sizes without a GPU, on the library's CPU device or on whatever libcuda.so.1 is found; its times mean nothing. Exits 1
 if an error of ours is more than twice that of PyTorch's own.
@@ -23,8 +23,8 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "python")]
 
 import torch  # noqa: E402
 
-from peers.clock import GpuClock, HostClock, first_line  # noqa: E402
-from peers.library import DTYPES, GpuPlace, HostPlace  # noqa: E402
+from baselines.clock import GpuClock, HostClock, first_line  # noqa: E402
+from baselines.library import DTYPES, GpuPlace, HostPlace  # noqa: E402
 from raggedvit._constants import CONSTANTS  # noqa: E402
 from raggedvit._layouts import new  # noqa: E402
 from raggedvit._library import Library  # noqa: E402
@@ -136,21 +136,21 @@ def errors_of(found, exact):
 
 
 def measure(clock, batch):
-    makers, rivals, reasons = {OURS: ours}, {}, {}
+    makers, baselines, reasons = {OURS: ours}, {}, {}
     if batch.dtype != torch.float32:
         makers[FLASH] = flash
     for name, make in makers.items():
         try:
-            rivals[name] = make(batch)
+            baselines[name] = make(batch)
         except Exception as failure:
             if name == OURS:
                 raise
             reasons[name] = first_line(failure)
     exact = batch.gradients(torch.float64)
-    errors = {name: errors_of(gradients(), exact) for name, (_, gradients) in rivals.items()}
+    errors = {name: errors_of(gradients(), exact) for name, (_, gradients) in baselines.items()}
     errors[PLAIN] = errors_of(batch.gradients(batch.dtype), exact)
     large = batch.rows * batch.longest * batch.heads > 64 * 197 * 197 * 12
-    times = clock.gpu_us({name: call for name, (call, _) in rivals.items()}, **({"calls": 5, "turns": 10} if large else {}))
+    times = clock.gpu_us({name: call for name, (call, _) in baselines.items()}, **({"calls": 5, "turns": 10} if large else {}))
     times |= {name: {"skipped": reason} for name, reason in reasons.items()}
     worst = max(errors[OURS][name]["largest"] / errors[PLAIN][name]["largest"] for name in GRADIENTS)
     return {"gpu_us": times, "errors": errors, "error_ratio": worst}
@@ -185,7 +185,7 @@ def main():
         numbers = {name: [int(n) for n in getattr(options, name).split(",")] for name in ("heads", "images", "tokens")}
         points = [(h, b, s) for s in numbers["tokens"] for h in numbers["heads"] for b in numbers["images"]]
     end, rows = time.monotonic() + options.deadline, []
-    report = {"benchmark": "backward_peers", "version": library.version(), "torch": torch.__version__,
+    report = {"benchmark": "backward", "version": library.version(), "torch": torch.__version__,
               "device": place.info().name.decode(), "results": rows}
     with clock.on():
         for name in options.dtypes.split(","):

@@ -61,7 +61,7 @@ class Compiled:
         return [request.get_output_tensor(0).data for request in self.requests]
 
 
-def rivals(point):
+def baselines(point):
     """name -> the settings that are tried first. A setting is graph, precision of what is not int8, and streams."""
     return {"openvino f32": [f"{graph} f32 1" for graph in GRAPHS], "openvino bf16": ["explicit bf16 1"],
             "openvino int8": ["int8 bf16 1", "int8 f32 1"]}

@@ -1,4 +1,4 @@
-"""Two clocks. GPU: calls captured in one CUDA graph, its replays between two events, the rivals taking turns so that a change of clock or
+"""Two clocks. GPU: calls captured in one CUDA graph, its replays between two events, the baselines taking turns so that a change of clock or
 load touches all alike. Host: calls made back to back while the queue is not full, the time taken before the wait."""
 
 import contextlib
@@ -48,10 +48,10 @@ class GpuClock:
         end.synchronize()
         return 1e3 * begin.elapsed_time(end)
 
-    def gpu_us(self, rivals, calls=20, turns=20):
-        """rivals: name -> call. Microseconds a call of each: name -> summary, or {"skipped": reason}."""
+    def gpu_us(self, baselines, calls=20, turns=20):
+        """baselines: name -> call. Microseconds a call of each: name -> summary, or {"skipped": reason}."""
         works, results, spent = {}, {}, {}
-        for name, call in rivals.items():
+        for name, call in baselines.items():
             try:
                 works[name] = (self._capture(call, calls).replay, "graph", calls)
             except Exception as error:  # what cannot be captured is timed eagerly: its host work shows, and the result says so
@@ -90,10 +90,10 @@ class HostClock:
     def on(self):
         return contextlib.nullcontext()
 
-    def gpu_us(self, rivals, calls=2, turns=3):
-        results, samples = {}, {name: [] for name in rivals}
+    def gpu_us(self, baselines, calls=2, turns=3):
+        results, samples = {}, {name: [] for name in baselines}
         for _ in range(turns):
-            for name, call in rivals.items():
+            for name, call in baselines.items():
                 if name in results:
                     continue
                 try:
@@ -104,7 +104,7 @@ class HostClock:
                     samples[name].append((time.perf_counter_ns() - begin) / 1e3 / calls)
                 except Exception as error:
                     results[name] = {"skipped": first_line(error)}
-        for name in rivals:
+        for name in baselines:
             if name not in results:
                 results[name] = summarize(samples[name]) | {"how": "host clock"}
         return results

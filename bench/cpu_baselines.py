@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Whole forwards on a CPU beside what its users would pick instead: OpenVINO, ONNX Runtime and PyTorch, in f32, bf16 and int8.
 
-    bench/cpu_rivals.py --library build/libraggedvit.so --out results          everything; 20 minutes with 16 cores
-    bench/cpu_rivals.py ... --cores 2 --models deit_tiny_patch16_224 --batches 1,8     a part of it; parts land in one report
-    bench/cpu_rivals.py ... --prepare                                            only converts and quantises the models
-    bench/cpu_rivals.py ... --settings results/cpu_rivals.json                   rivals as they were best there, instead of trying
-    bench/cpu_rivals.py --summary results/cpu_rivals.json                        the requirements, each with pass or MISS
-    bench/cpu_rivals.py ... --dry-run                                            a tiny model; its figures mean nothing
+    bench/cpu_baselines.py --library build/libraggedvit.so.0 --out results          everything; 20 minutes with 16 cores
+    bench/cpu_baselines.py ... --cores 2 --models deit_tiny_patch16_224 --batches 1,8     a part of it; parts land in one report
+    bench/cpu_baselines.py ... --prepare                                            only converts and quantises the models
+    bench/cpu_baselines.py ... --settings results/cpu_baselines.json                   baselines as they were best there, instead of trying
+    bench/cpu_baselines.py --summary results/cpu_baselines.json                        the requirements, each with pass or MISS
+    bench/cpu_baselines.py ... --dry-run                                            a tiny model; its figures mean nothing
 
 Needs numpy; torch 2.11, timm, openvino, nncf, onnx and onnxruntime as far as they are to be measured: what is missing is skipped and said.
 All run the same random weights on the same pictures, from pictures in memory to logits in memory, one batch at a time, in one process
-that may use only the cores measured, each with its own thread pool of that size. First each rival's settings are tried and the fastest is
-kept; its logits are compared with PyTorch's in float32; then the rivals take turns. A call that was not right is not timed.
+that may use only the cores measured, each with its own thread pool of that size. First each baseline's settings are tried and the fastest is
+kept; its logits are compared with PyTorch's in float32; then the baselines take turns. A call that was not right is not timed.
 """
 
 import argparse
@@ -31,9 +31,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 
 import numpy as np  # noqa: E402
 
-from peers import cpu_models, cpu_summary  # noqa: E402
-from peers.cpu_turns import Point, measure, say  # noqa: E402
-from peers.shapes import SHAPES, TINY  # noqa: E402
+from baselines import cpu_models, cpu_summary  # noqa: E402
+from baselines.cpu_turns import Point, measure, say  # noqa: E402
+from baselines.shapes import SHAPES, TINY  # noqa: E402
 
 MODULES = {"raggedvit": "cpu_ours", "openvino": "cpu_openvino", "onnxruntime": "cpu_onnx", "pytorch": "cpu_torch"}
 
@@ -46,8 +46,8 @@ def parse():
     parser.add_argument("--models", default="deit_tiny_patch16_224,deit_small_patch16_224,deit_base_patch16_224")
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--cores", type=int, default=0, help="how many to use; 0: all")
-    parser.add_argument("--seconds", type=float, default=0.45, help="measuring time of a rival at a point")
-    parser.add_argument("--rivals", default="*", help="only those whose names match one of these, by commas: 'raggedvit bf16*,openvino*'")
+    parser.add_argument("--seconds", type=float, default=0.45, help="measuring time of a baseline at a point")
+    parser.add_argument("--baselines", default="*", help="only those whose names match one of these, by commas: 'raggedvit bf16*,openvino*'")
     parser.add_argument("--compile", action="store_true", help="torch.compile too; some 20 s for each point")
     parser.add_argument("--cpu-time", action="store_true", help="with --cores 1: the time that the process ran, not the wall's; for a machine that "
                         "others use too")
@@ -61,7 +61,7 @@ def parse():
     parser.add_argument("--dry-run", action="store_true", help="a tiny model and next to no time")
     options = parser.parse_args()
     if options.cpu_time and options.cores != 1:
-        raise SystemExit(f"cpu_rivals: --cpu-time is for --cores 1, not {options.cores or 'all'}: threads that wait would count too")
+        raise SystemExit(f"cpu_baselines: --cpu-time is for --cores 1, not {options.cores or 'all'}: threads that wait would count too")
     return options
 
 
@@ -80,7 +80,7 @@ def cores_to_use(wanted):
         order.append((seen[core], cpu))
     chosen = sorted(cpu for _, cpu in sorted(order)[: wanted or len(free)])
     if len(chosen) < wanted:
-        raise SystemExit(f"cpu_rivals: --cores {wanted}, but this process may use {len(free)}")
+        raise SystemExit(f"cpu_baselines: --cores {wanted}, but this process may use {len(free)}")
     return chosen
 
 
@@ -94,14 +94,14 @@ def machine():
             "kernel": platform.release()}
 
 
-def rival_modules(wanted):
+def baseline_modules(wanted):
     """The modules that can be loaded, and a sentence for each that cannot."""
     found, missing = {}, {}
     for name, module in MODULES.items():
         if not any(fnmatch.fnmatchcase(name, pattern.split()[0]) for pattern in wanted.split(",")):
             continue
         try:
-            loaded = importlib.import_module(f"peers.{module}")
+            loaded = importlib.import_module(f"baselines.{module}")
             loaded.versions()
             found[name] = loaded
         except Exception as error:
@@ -114,12 +114,12 @@ def profile(point, openvino):
     shape, rows = point.shape, []
     area = point.batch * shape.tokens * shape.dim**2 * shape.depth
     macs = {"attn.qkv": 3 * area, "attn.proj": area, "mlp.fc1": 4 * area, "mlp.fc2": 4 * area}
-    for name, settings in openvino.rivals(point).items():
+    for name, settings in openvino.baselines(point).items():
         for setting in settings if point.wants(name) else []:
             found = openvino.profile(point, setting)
             for part in macs.keys() & found.keys():
                 found[part]["tflops"] = 2e-6 * macs[part] / found[part]["us"]
-            rows.append({"model": shape.name, "batch": point.batch, "cores": point.cores, "rival": name, "setting": setting, "parts": found})
+            rows.append({"model": shape.name, "batch": point.batch, "cores": point.cores, "baseline": name, "setting": setting, "parts": found})
             print(f"{shape.name} {point.cores} cores B {point.batch} {name}, {setting}: {sum(p['us'] for p in found.values()):.0f} us")
             for part, row in found.items():
                 rate = f"{row['tflops']:7.2f} TFLOP/s" if "tflops" in row else ""
@@ -129,7 +129,7 @@ def profile(point, openvino):
 
 def show(rows):
     for row in rows:
-        place = f"{row['model']:<24}{row['cores']:>3} cores B {row['batch']:<3}{row['rival']:<34}"
+        place = f"{row['model']:<24}{row['cores']:>3} cores B {row['batch']:<3}{row['baseline']:<34}"
         if "skipped" in row:
             print(f"{place} skipped: {row['skipped']}", flush=True)
         else:
@@ -143,8 +143,8 @@ def prepare(options, shapes, modules):
     shapes = [s for s in shapes if options.prepare or not (work / s.name / "made.json").exists()]
     if len(shapes) > 1:
         share = max(1, len(os.sched_getaffinity(0)) // len(shapes))
-        children = [subprocess.Popen([sys.executable, str(HERE / "cpu_rivals.py"), "--prepare", "--work", options.work, "--models", s.name,
-                                      "--rivals", options.rivals, "--parts", options.parts], env=os.environ | {"OMP_NUM_THREADS": str(share)}) for s in shapes]
+        children = [subprocess.Popen([sys.executable, str(HERE / "cpu_baselines.py"), "--prepare", "--work", options.work, "--models", s.name,
+                                      "--baselines", options.baselines, "--parts", options.parts], env=os.environ | {"OMP_NUM_THREADS": str(share)}) for s in shapes]
         return max(child.wait() for child in children)
     parts = {name: make for module in modules.values() for name, make in module.PARTS.items() if not options.parts or name in
              options.parts.split(",")}
@@ -166,7 +166,7 @@ def main():
     if not options.prepare:
         os.sched_setaffinity(0, cpus)  # before any library counts the cores
         os.environ["OMP_NUM_THREADS"] = str(len(cpus))
-    modules, missing = rival_modules(options.rivals)
+    modules, missing = baseline_modules(options.baselines)
     for name, why in missing.items():
         print(f"{name} is not measured: {why}", flush=True)
     code = prepare(options, shapes, modules)
@@ -174,14 +174,14 @@ def main():
         return code
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    path = out / "cpu_rivals.json"
+    path = out / "cpu_baselines.json"
     known, rows = {}, []
     if options.settings:
-        known = {(r["model"], r["batch"], r["cores"], r["rival"]): r["setting"] for r in json.loads(pathlib.Path(options.settings).read_text())[
+        known = {(r["model"], r["batch"], r["cores"], r["baseline"]): r["setting"] for r in json.loads(pathlib.Path(options.settings).read_text())[
             "results"] if "setting" in r}
     before = json.loads(path.read_text()) if path.exists() else {}
     rows = before.get("results", [])
-    report = {"benchmark": "cpu_rivals", "dry_run": options.dry_run, "date": datetime.datetime.now(datetime.timezone.utc).strftime(
+    report = {"benchmark": "cpu_baselines", "dry_run": options.dry_run, "date": datetime.datetime.now(datetime.timezone.utc).strftime(
         "%Y-%m-%dT%H:%M:%SZ"), "clock": "cpu" if options.cpu_time else "wall", "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
         "machine": machine(), "versions": {"python": platform.python_version(), "numpy": np.__version__}, "missing": missing, "results": rows}
     report["profiles"] = before.get("profiles", [])
@@ -200,8 +200,8 @@ def main():
                 continue
             found = measure(point, modules, known)
             show(found)
-            again = {(r["model"], r["batch"], r["cores"], r["rival"]) for r in found}
-            rows[:] = [r for r in rows if (r["model"], r["batch"], r["cores"], r["rival"]) not in again] + found
+            again = {(r["model"], r["batch"], r["cores"], r["baseline"]) for r in found}
+            rows[:] = [r for r in rows if (r["model"], r["batch"], r["cores"], r["baseline"]) not in again] + found
             path.write_text(json.dumps(report, indent=1) + "\n")
     path.write_text(json.dumps(report, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows, {time.monotonic() - begin:.0f} s", flush=True)

@@ -59,7 +59,7 @@ def reference_logits(shape, weights, images):
         with torch.no_grad():
             return model(images), f"timm {timm.__version__}"
     except ImportError:
-        return Vit(shape, weights, images.device, torch.float64).dense(images), "bench/peers/vit.py"
+        return Vit(shape, weights, images.device, torch.float64).dense(images), "bench/baselines/vit.py"
 
 
 class Vit:

@@ -1,4 +1,4 @@
-"""Attention alone: every rival on every batch of lengths, checked against float64, then timed."""
+"""Attention alone: every baseline on every batch of lengths, checked against float64, then timed."""
 
 import torch
 
@@ -12,13 +12,13 @@ FLASH4, CUDNN, CUDNN_RAGGED = "FA4 varlen", "cuDNN SDPA", "cuDNN ragged"
 PREPARED, FUNCTION, OPERATOR = "raggedvit, prepared C call through ctypes", "raggedvit.attention", "torch.ops.raggedvit.attention"
 FLASH_FUNCTION = "raggedvit.torch.flash_attn_varlen_func"
 LAUNCH = "the driver's launch alone, through ctypes"
-# Where the rivals that take long to set up and are far behind are measured as well.
+# Where the baselines that take long to set up and are far behind are measured as well.
 THOROUGH = {"B=64 uniform 20..197", "B=2 S=5"}
-LONG_RIVALS = [FLASH, CUDNN, FLASH4, CUDNN_RAGGED, TRITON]
+LONG_BASELINES = [FLASH, CUDNN, FLASH4, CUDNN_RAGGED, TRITON]
 EVERYWHERE = [OURS, FLASH, "varlen_attn", "padded SDPA", "padded SDPA, key mask", CUDNN, "cuDNN varlen", TRITON]
 
 
-def _rivals(place, clock, batch, names):
+def _baselines(place, clock, batch, names):
     """name -> (call, result) or the reason why not, and the Triton tiles' times."""
     makers = {
         OURS: lambda: ours.attention(place, batch),
@@ -43,15 +43,15 @@ def _rivals(place, clock, batch, names):
         return triton_varlen.attention(batch, tile)
 
     makers[TRITON] = triton_best
-    rivals, reasons = {}, {}
+    baselines, reasons = {}, {}
     for name in names:
         try:
-            rivals[name] = makers[name]()
+            baselines[name] = makers[name]()
         except Exception as failure:
             if name == OURS:
                 raise
             reasons[name] = first_line(failure)
-    return rivals, reasons, tiles
+    return baselines, reasons, tiles
 
 
 def compile_tiles(batch):
@@ -65,21 +65,21 @@ def compile_tiles(batch):
             print(f"  Triton {tile}: {first_line(failure)}", flush=True)
 
 
-def _errors(rivals, batch, reasons):
+def _errors(baselines, batch, reasons):
     wanted, errors = batch.reference(), {}
-    for name, (_, result) in list(rivals.items()):
+    for name, (_, result) in list(baselines.items()):
         if result is None:
             continue
         try:
             errors[name] = error(result().clone(), wanted)
         except Exception as failure:
             reasons[name] = first_line(failure)
-            del rivals[name]
+            del baselines[name]
     return errors
 
 
 def gpu(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, rows=None, names=None):
-    """names: of the rivals, and of ours."""
+    """names: of the baselines, and of ours."""
     rows = [] if rows is None else rows
     for point in points:
         if budget.spent():
@@ -87,16 +87,16 @@ def gpu(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16
             continue
         batch = Batch(place, point, heads, head_dim, dtype)
         thorough = ["NestedTensor SDPA", "FlexAttention"] if point.name in THOROUGH else []
-        rivals, reasons, tiles = _rivals(place, clock, batch, names or EVERYWHERE + thorough)
-        errors = _errors(rivals, batch, reasons)
+        baselines, reasons, tiles = _baselines(place, clock, batch, names or EVERYWHERE + thorough)
+        errors = _errors(baselines, batch, reasons)
         large = point.rows * point.longest > 64 * 197 * 197 * 2
-        times = clock.gpu_us({name: call for name, (call, _) in rivals.items()}, **({"calls": 5, "turns": 10} if large else {}))
+        times = clock.gpu_us({name: call for name, (call, _) in baselines.items()}, **({"calls": 5, "turns": 10} if large else {}))
         times |= {name: {"skipped": reason} for name, reason in reasons.items()}
         bytes_moved = 4 * point.rows * heads * head_dim * batch.qkv.element_size()
         rows.append({"point": point.name, "heads": heads, "head_dim": head_dim, "batch": point.batch, "rows": point.rows, "longest": point.longest, "swept": point.swept,
                      "bytes": bytes_moved, "gpu_us": times, "errors": errors, "triton_tiles": tiles})
         print("  " + _line(rows[-1]), flush=True)
-        del rivals, batch
+        del baselines, batch
         place.forget()
         if place.torch_device.type == "cuda":
             torch.cuda.empty_cache()
@@ -120,20 +120,20 @@ def cold(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float1
             break
         batches = [Batch(place, point, heads, head_dim, dtype) for _ in range(copies)]
         makers = {OURS: lambda b: ours.attention(place, b), FLASH: flash.operator}
-        rivals = {}
+        baselines = {}
         for name, make in makers.items():
             try:
                 calls = [make(b)[0] for b in batches]
-                rivals[name] = lambda c=calls: [one() for one in c]
+                baselines[name] = lambda c=calls: [one() for one in c]
             except Exception as failure:
                 print(f"  {point.name} cold: {name} skipped: {first_line(failure)}", flush=True)
-        times = clock.gpu_us(rivals, calls=2, turns=10)
+        times = clock.gpu_us(baselines, calls=2, turns=10)
         for r in times.values():
             for key in ("median", "p10", "p90", "minimum"):
                 if key in r:
                     r[key] /= copies
         rows.append({"point": point.name, "bytes": 4 * point.rows * heads * head_dim * batches[0].qkv.element_size(), "gpu_us": times})
-        del batches, rivals
+        del batches, baselines
         place.forget()
     return rows
 

@@ -52,7 +52,7 @@ def prepare_static(shape, folder, images):
 PARTS = {"onnx": prepare_export, "onnx fused": prepare_fused, "onnx dynamic int8": prepare_dynamic, "onnx static int8": prepare_static}
 
 
-def rivals(point):
+def baselines(point):
     """name -> the files that are tried."""
     return {"onnxruntime f32": ["model", "fused"], "onnxruntime int8": ["dynamic_model", "dynamic_fused", "static"]}
 
@@ -67,7 +67,7 @@ def start(point, name, setting):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = point.cores, 1
     options.log_severity_level = 3
-    options.add_session_config_entry("session.force_spinning_stop", "1")  # its threads may not keep the next rival's cores busy
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # its threads may not keep the next baseline's cores busy
     session = onnxruntime.InferenceSession(str(point.folder / f"{setting}.onnx"), options, ["CPUExecutionProvider"])
     binding = session.io_binding()
     binding.bind_cpu_input(session.get_inputs()[0].name, point.images)

@@ -1,4 +1,4 @@
-"""One point of cpu_rivals.py: each rival's fastest setting, whether its logits are right, and the turns that they take."""
+"""One point of cpu_baselines.py: each baseline's fastest setting, whether its logits are right, and the turns that they take."""
 
 import dataclasses
 import fnmatch
@@ -37,8 +37,8 @@ class Point:
     def key(self):
         return self.shape.name, self.batch, self.cores
 
-    def wants(self, rival):
-        return any(fnmatch.fnmatchcase(rival, pattern) for pattern in self.options.rivals.split(","))
+    def wants(self, baseline):
+        return any(fnmatch.fnmatchcase(baseline, pattern) for pattern in self.options.baselines.split(","))
 
 
 @dataclasses.dataclass
@@ -88,7 +88,7 @@ def choose(module, point, name, known=None):
             return True
         return False
 
-    for setting in [known] if known else module.rivals(point)[name]:
+    for setting in [known] if known else module.baselines(point)[name]:
         faster(setting)
     if best is None:
         raise RuntimeError("; ".join(dict.fromkeys(why.removeprefix("RuntimeError: ") for why in times.values())))
@@ -111,7 +111,7 @@ def checked(name, logits, wanted):
 
 
 def take_turns(rows, seconds, rounds=ROUNDS, clock=time.perf_counter):
-    """rows: (row, call). Adds ms_per_image to each row. The first call of a turn finds the caches of another rival: it counts only where a
+    """rows: (row, call). Adds ms_per_image to each row. The first call of a turn finds the caches of another baseline: it counts only where a
     call is so long that this does not matter."""
     samples = {id(row): [] for row, _ in rows}
     for _ in range(rounds):
@@ -119,7 +119,7 @@ def take_turns(rows, seconds, rounds=ROUNDS, clock=time.perf_counter):
             found = samples[id(row)]
             if len(found) >= 2 and found[0] > SLOW:
                 continue
-            time.sleep(0.03)  # the threads of the rival before go to sleep
+            time.sleep(0.03)  # the threads of the baseline before go to sleep
             end = time.perf_counter() + seconds / rounds
             took = timed(call, clock)
             if took > 0.05:
@@ -134,15 +134,15 @@ def take_turns(rows, seconds, rounds=ROUNDS, clock=time.perf_counter):
 
 
 def measure(point, modules, known):
-    """One row for each rival; known: (model, batch, cores, rival) -> setting."""
+    """One row for each baseline; known: (model, batch, cores, baseline) -> setting."""
     rows, calls, options = [], [], point.options
     path = point.folder / "logits.npy"
     wanted = np.load(path)[: point.batch] if path.exists() else None
     for module in modules.values():
-        for name in module.rivals(point):
+        for name in module.baselines(point):
             if not point.wants(name):
                 continue
-            row = {"model": point.shape.name, "batch": point.batch, "cores": point.cores, "cpus": point.cpus, "rival": name, "commit": COMMIT}
+            row = {"model": point.shape.name, "batch": point.batch, "cores": point.cores, "cpus": point.cpus, "baseline": name, "commit": COMMIT}
             rows.append(row)
             begin = time.monotonic()
             try:

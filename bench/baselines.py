@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures the library beside what its users would pick instead: PyTorch's attention kernels, a Triton kernel, PyTorch's forwards.
 
-    bench/peers.py --library build/libraggedvit.so --out results [--sections attention,forwards] [--deadline 300]
-    bench/peers.py --library build/libraggedvit.so --out results --dry-run [--backend cuda]
+    bench/baselines.py --library build/libraggedvit.so --out results [--sections attention,forwards] [--deadline 300]
+    bench/baselines.py --library build/libraggedvit.so --out results --dry-run [--backend cuda]
 
 The library is loaded through python/raggedvit and works on PyTorch's tensors and stream. Results go to
-OUT/peers.json after each section. --dry-run tries everything at tiny sizes without a GPU, on the library's CPU device or, with --backend
+OUT/baselines.json after each section. --dry-run tries everything at tiny sizes without a GPU, on the library's CPU device or, with --backend
 cuda, on whatever libcuda.so.1 is found; its figures mean nothing.
 """
 
@@ -48,7 +48,7 @@ def parse():
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, without a GPU")
     parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu", help="of the dry run")
     parser.add_argument("--warm-compile", metavar="I/N", help="only compile that share of the compiled forwards, for the cache")
-    parser.add_argument("--rival", help=argparse.SUPPRESS)  # peers/apart.py
+    parser.add_argument("--baseline", help=argparse.SUPPRESS)  # baselines/apart.py
     parser.add_argument("--prepare", choices=PREPARED, help="only write the checkpoints, or compile the C++ extension, the Triton kernel or FlexAttention")
     return parser.parse_args()
 
@@ -93,8 +93,8 @@ def machine(torch, place, library):
 
 
 def load_extension(options):
-    from peers import flash
-    from peers.clock import first_line
+    from baselines import flash
+    from baselines.clock import first_line
 
     try:
         return flash.build_extension(pathlib.Path(options.work) / "extension")
@@ -118,8 +118,8 @@ def prepare(options, zoo, clock, names):
 
 
 def prepare_kernels(options, zoo):
-    from peers import flex, points, triton_varlen
-    from peers.clock import first_line
+    from baselines import flex, points, triton_varlen
+    from baselines.clock import first_line
 
     if options.prepare == "kernels":
         small = points.Batch(zoo.place, points.tiny()[1], 12, 64, zoo.dtype)
@@ -137,8 +137,8 @@ def prepare_kernels(options, zoo):
 
 
 def again(options):
-    """This program's arguments for a rival's process, without where its results go."""
-    words = [str(HERE / "peers.py"), "--library", options.library, "--work", options.work, "--sections", "long"]
+    """This program's arguments for a baseline's process, without where its results go."""
+    words = [str(HERE / "baselines.py"), "--library", options.library, "--work", options.work, "--sections", "long"]
     return words + (["--dry-run", "--backend", options.backend] if options.dry_run else [])
 
 
@@ -149,10 +149,10 @@ def main():
 
     import torch
 
-    from peers import forwards
-    from peers.clock import GpuClock, HostClock
-    from peers.library import GpuPlace, HostPlace, Library
-    from peers.shapes import SHAPES
+    from baselines import forwards
+    from baselines.clock import GpuClock, HostClock
+    from baselines.library import GpuPlace, HostPlace, Library
+    from baselines.shapes import SHAPES
 
     library = Library(options.library)
     torch.manual_seed(1)
@@ -178,17 +178,17 @@ def main():
 def measure(options, library, place, clock, zoo, names, budget):
     import torch
 
-    from peers import apart, attention, demo, forwards, points
-    from peers.clock import first_line
+    from baselines import apart, attention, demo, forwards, points
+    from baselines.clock import first_line
 
     dry = options.dry_run
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    report = {"benchmark": "peers", "dry_run": dry} | machine(torch, place, library)
+    report = {"benchmark": "baselines", "dry_run": dry} | machine(torch, place, library)
     print(f"{report['device']['name']}, {report['device']['driver']}; {report['versions']}", flush=True)
 
     def save():
-        (out / "peers.json").write_text(json.dumps(report, indent=1) + "\n")
+        (out / "baselines.json").write_text(json.dumps(report, indent=1) + "\n")
 
     def run_demo(rows):
         limit, batch = (64, 16) if dry else (1000, 50)
@@ -211,16 +211,16 @@ def measure(options, library, place, clock, zoo, names, budget):
 
     def run_long(rows):
         shapes = ((2, 64),) if dry else ((12, 64), (6, 128), (9, 80))
-        if options.rival is None:
-            rows += apart.run(attention.LONG_RIVALS, again(options), out, attention.OURS, budget)
+        if options.baseline is None:
+            rows += apart.run(attention.LONG_BASELINES, again(options), out, attention.OURS, budget)
             return
-        if options.rival == attention.TRITON:
+        if options.baseline == attention.TRITON:
             for heads, head_dim in shapes:
                 attention.compile_tiles(points.Batch(place, points.tiny()[1], heads, head_dim, zoo.dtype))
         apart.wait_for_turn()
         for heads, head_dim in shapes:
             attention.gpu(place, clock, points.tiny() if dry else points.long_images(), budget, heads=heads, head_dim=head_dim, rows=rows,
-                          names=[attention.OURS, options.rival])
+                          names=[attention.OURS, options.baseline])
 
     def run_host(rows):
         chosen = points.tiny()[:1] if dry else points.sweep((1,), (21,)) + points.sweep((4,), (21,))

@@ -1,4 +1,4 @@
-"""The requirements that a report of cpu_rivals.py must show, each with pass or MISS, and the table behind them."""
+"""The requirements that a report of cpu_baselines.py must show, each with pass or MISS, and the table behind them."""
 
 from .summary import Lines, geometric_mean
 
@@ -6,11 +6,11 @@ KEEP, PLAIN = " keep 0.2", " without AMX"
 
 
 def table(report):
-    """(model, cores, batch) -> rival -> milliseconds an image."""
+    """(model, cores, batch) -> baseline -> milliseconds an image."""
     found = {}
     for row in report["results"]:
         if "ms_per_image" in row:
-            found.setdefault((row["model"], row["cores"], row["batch"]), {})[row["rival"]] = row["ms_per_image"]["median"]
+            found.setdefault((row["model"], row["cores"], row["batch"]), {})[row["baseline"]] = row["ms_per_image"]["median"]
     return found
 
 
@@ -49,8 +49,8 @@ def show(report):
     compare(lines, points, "int8 against our bf16", "raggedvit bf16", "raggedvit int8", 1.2)
     for dtype in ("bf16", "int8"):
         compare(lines, points, f"{dtype}{PLAIN} against our f32", "raggedvit f32", f"raggedvit {dtype}{PLAIN}", 1.3)
-    for rival, ours in (("openvino int8", "raggedvit int8"), ("onnxruntime f32", "raggedvit f32"), ("onnxruntime int8", "raggedvit int8"),
+    for baseline, ours in (("openvino int8", "raggedvit int8"), ("onnxruntime f32", "raggedvit f32"), ("onnxruntime int8", "raggedvit int8"),
                         ("pytorch f32", "raggedvit f32"), ("pytorch bf16", "raggedvit bf16")):
-        compare(lines, points, f"{ours.split()[1]} against {rival}", rival, ours, 1.0)
+        compare(lines, points, f"{ours.split()[1]} against {baseline}", baseline, ours, 1.0)
     print(f"\n{lines.missed} lines missed or not measured" if lines.missed else "\nevery line holds")
     return 1 if lines.missed else 0

@@ -1,5 +1,5 @@
 """A varlen attention kernel in Triton, after the description in arXiv 2604.15408: online softmax over packed rows, one program for some
-rows of a head. Its tile is chosen by measurement for each batch, and full key blocks take a loop without masks: a strong rival, not a
+rows of a head. Its tile is chosen by measurement for each batch, and full key blocks take a loop without masks: a strong baseline, not a
 straw man."""
 
 import torch
@@ -104,11 +104,11 @@ def tune(clock, batch):
     """The fastest tile for a batch by GPU time, and the time of each."""
     if batch.head_dim & (batch.head_dim - 1):
         raise RuntimeError(f"tl.arange needs a power of two, head_dim is {batch.head_dim}")
-    rivals = {}
+    baselines = {}
     for tile in TILES:
         if tile[0] < 2 * batch.point.longest or tile[0] == 16:
-            rivals[tile] = attention(batch, tile)[0]
-    times = clock.gpu_us(rivals, calls=10, turns=5)
+            baselines[tile] = attention(batch, tile)[0]
+    times = clock.gpu_us(baselines, calls=10, turns=5)
     medians = {tile: r["median"] for tile, r in times.items() if "median" in r}
     if not medians:
         raise RuntimeError("; ".join(sorted({r.get("skipped", "") for r in times.values()})))

@@ -224,7 +224,7 @@ def padded(model, batch, dtype, keep_positions=False):
 
 
 def by_size(packed, place, batch):
-    """The packed forward of each size by itself: nothing is ragged in a call, so that every rival could run it."""
+    """The packed forward of each size by itself: nothing is ragged in a call, so that every baseline could run it."""
     parts = []
     for grid, members in batch.by_size().items():
         part = Batch(place, [grid] * len(members), batch.patches.shape[1])

@@ -1,6 +1,6 @@
 """The lines that a run must show, from the reports in its folder, each with pass or MISS, and the tables behind them.
 
-    python3 bench/peers/summary.py FOLDER      exits 1 if a line is missed or was not measured
+    python3 bench/baselines/summary.py FOLDER      exits 1 if a line is missed or was not measured
 """
 
 import json
@@ -51,30 +51,30 @@ def tests(lines, folder):
     lines.add("1 test programs on cuda", f"{len(result) - len(bad)} of {len(result)} pass", "all", not bad, ", ".join(bad))
 
 
-def correctness(lines, peers):
-    for row in peers.get("demo", []):
+def correctness(lines, baselines):
+    for row in baselines.get("demo", []):
         limit = 1e-4 if row["dtype"] == "f32" else 4e-3
         found = row["largest_logit_difference"]
         lines.add(f"1 demo logits, {row['dtype']}", f"{found:.2e}", f"at most {limit:g}", found <= limit)
         if row["tiles"] == 1000:
             lines.add(f"1 demo top-1, {row['dtype']}", f"{row['top1_percent']:.1f} %", "84.5 to 84.9",
                       84.49 <= row["top1_percent"] <= 84.91)
-    for row in peers.get("accuracy", []):
+    for row in baselines.get("accuracy", []):
         found = row["raggedvit_f16"]["largest"]
         lines.add(f"1 {row['model']} f16 logits against {row['reference']} in float64", f"{found:.2e}", "at most 4e-3", found <= 4e-3,
                   f"PyTorch in f16: {row['pytorch']['largest']:.2e}")
-    rows = [r for r in peers.get("attention", []) if "errors" in r]
+    rows = [r for r in baselines.get("attention", []) if "errors" in r]
     if rows:
         worst = max(rows, key=lambda r: r["errors"][OURS]["relative"])
         found = worst["errors"][OURS]["relative"]
         lines.add("1 attention against float64 at every point measured", f"{found:.1e}", "at most 1e-3", found <= 1e-3, worst["point"])
 
 
-def attention(lines, peers):
-    rows = [r for r in peers.get("attention", []) if "gpu_us" in r]
+def attention(lines, baselines):
+    rows = [r for r in baselines.get("attention", []) if "gpu_us" in r]
     if not rows:
         return lines.absent("2 attention")
-    print("\nattention, GPU us a call, and the rival's time over ours")
+    print("\nattention, GPU us a call, and the baseline's time over ours")
     shown = (FLASH, TRITON, "padded SDPA", "padded SDPA, key mask", "cuDNN SDPA")
     print(f"{'point':<24}{'ours':>9}" + "".join(f"{n[-16:]:>24}" for n in shown))
     for r in rows:
@@ -84,27 +84,27 @@ def attention(lines, peers):
             text += f"{theirs:>15.2f} {theirs / ours:>6.2f}x " if theirs else f"{'-':>24}"
         print(f"{r['point']:<24}{ours:>9.2f}{text}")
     print()
-    for rival, mean_wanted, least_wanted in ((FLASH, 2.0, 1.3), (TRITON, 1.2, 1.0)):
-        ratios = {r["point"]: median(r, "gpu_us", rival) / median(r, "gpu_us", OURS) for r in rows if median(r, "gpu_us", rival)}
+    for baseline, mean_wanted, least_wanted in ((FLASH, 2.0, 1.3), (TRITON, 1.2, 1.0)):
+        ratios = {r["point"]: median(r, "gpu_us", baseline) / median(r, "gpu_us", OURS) for r in rows if median(r, "gpu_us", baseline)}
         if not ratios:
-            lines.absent(f"2 attention over {rival}")
+            lines.absent(f"2 attention over {baseline}")
             continue
         mean, least = geometric_mean(ratios.values()), min(ratios, key=ratios.get)
         short = [f"{p} {x:.2f}" for p, x in ratios.items() if x < least_wanted]
-        lines.add(f"2 attention over {rival}, geometric mean of {len(ratios)} points", f"{mean:.2f}x", f"{mean_wanted}x",
+        lines.add(f"2 attention over {baseline}, geometric mean of {len(ratios)} points", f"{mean:.2f}x", f"{mean_wanted}x",
                   mean >= mean_wanted)
-        lines.add(f"2 attention over {rival}, least", f"{ratios[least]:.2f}x at {least}", f"{least_wanted}x", not short, ", ".join(short))
-    skipped = [r["point"] for r in peers.get("attention", []) if "skipped" in r]
+        lines.add(f"2 attention over {baseline}, least", f"{ratios[least]:.2f}x at {least}", f"{least_wanted}x", not short, ", ".join(short))
+    skipped = [r["point"] for r in baselines.get("attention", []) if "skipped" in r]
     if skipped:
         lines.absent("2 attention at " + ", ".join(skipped), "out of time")
-    copy = peers.get("copy", {}).get("bytes_per_second")
-    for r in peers.get("attention_cold", []):
+    copy = baselines.get("copy", {}).get("bytes_per_second")
+    for r in baselines.get("attention_cold", []):
         took = median(r, "gpu_us", OURS)
         share = 100 * r["bytes"] / (took * 1e-6) / copy
         lines.add(f"2 bandwidth at {r['point']}, rows not in the cache", f"{share:.0f} % of {copy / 1e12:.2f} TB/s", "60 %", share >= 60)
 
 
-def host(lines, peers, c_attention, c_forwards):
+def host(lines, baselines, c_attention, c_forwards):
     floor = median(c_attention, "floor_before", "empty_launch_us")
     calls = sorted(median(r, "host_us") for r in (c_attention or {}).get("results", []))
     ours = calls[len(calls) // 2] if calls else None
@@ -114,7 +114,7 @@ def host(lines, peers, c_attention, c_forwards):
     else:
         lines.absent(title)
     # Like against like: what a Python program calls on both sides, or no Python on either.
-    rows = peers.get("host", [])
+    rows = baselines.get("host", [])
     pairs = {
         "raggedvit.attention and FA2's operator from Python": (1, [(median(r, "python_us", FLASH), median(r, "python_us", FUNCTION))
                                                                    for r in rows]),
@@ -146,8 +146,8 @@ def _factor(row):
     return next(factor for batch, factor in PRUNED_FACTORS if row["batch"] >= batch)
 
 
-def forwards(lines, peers):
-    rows = [r for r in peers.get("forwards", []) if OURS in r]
+def forwards(lines, baselines):
+    rows = [r for r in baselines.get("forwards", []) if OURS in r]
     if not rows:
         lines.absent("4 forwards against PyTorch's graph")
     else:
@@ -172,11 +172,11 @@ def forwards(lines, peers):
             short = [f"{r['model']} B={r['batch']} {r['keep']}: {x:.2f}" for r, x in zip(chosen, ratios) if x < _factor(r)]
             lines.add(f"4 forwards over PyTorch's graph, {title}, least of {len(chosen)}", f"{min(ratios):.2f}x", f"{_factor(chosen[0])}x",
                       not short, "; ".join(short))
-    skipped = [f"{r['model']} B={r['batch']} {r['keep']}: {r['skipped']}" for r in peers.get("forwards", []) + peers.get("compile", [])
+    skipped = [f"{r['model']} B={r['batch']} {r['keep']}: {r['skipped']}" for r in baselines.get("forwards", []) + baselines.get("compile", [])
                if "skipped" in r]
     if skipped:
         lines.absent("4 forwards left out", "; ".join(skipped))
-    rows = [r for r in peers.get("compile", []) if OURS in r]
+    rows = [r for r in baselines.get("compile", []) if OURS in r]
     if rows:
         ratios = {f"{r['model']} B={r['batch']} {r['keep']}":
                   r[OURS]["images_per_second"] / r["torch.compile"]["images_per_second"] for r in rows}
@@ -185,7 +185,7 @@ def forwards(lines, peers):
         lines.add(f"4 forwards over torch.compile, least of {len(ratios)}", f"{least:.2f}x", "1.0x", least >= 1)
     else:
         lines.absent("4 forwards over torch.compile")
-    rows = [r for r in peers.get("eager", []) if r["batch"] == 1 and median(r, "eager, Triton varlen", "latency")]
+    rows = [r for r in baselines.get("eager", []) if r["batch"] == 1 and median(r, "eager, Triton varlen", "latency")]
     if rows:
         ratios = [median(r, "eager, Triton varlen", "latency") / median(r, OURS, "latency") for r in rows]
         lines.add("4 forwards over the eager Triton pipeline at B = 1, least", f"{min(ratios):.1f}x", "5x", min(ratios) >= 5)
@@ -204,20 +204,20 @@ def counters(lines, c_attention, c_forwards):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    lines, peers, c_attention = Lines(), read(folder, "peers.json") or {}, read(folder, "attention_cuda.json")
+    lines, baselines, c_attention = Lines(), read(folder, "baselines.json") or {}, read(folder, "attention_cuda.json")
     c_forwards = [read(folder, p.name) for p in sorted(folder.glob("forward_cuda_*.json"))]
-    device, versions = peers.get("device", {}), peers.get("versions", {})
-    print(f"{peers.get('date')}  {device.get('gpu')}  {device.get('driver')}  torch {versions.get('torch')},"
-          f" triton {versions.get('triton')}, raggedvit {peers.get('version')} {peers.get('commit')}")
-    if peers.get("dry_run"):
+    device, versions = baselines.get("device", {}), baselines.get("versions", {})
+    print(f"{baselines.get('date')}  {device.get('gpu')}  {device.get('driver')}  torch {versions.get('torch')},"
+          f" triton {versions.get('triton')}, raggedvit {baselines.get('version')} {baselines.get('commit')}")
+    if baselines.get("dry_run"):
         print("A DRY RUN: the figures mean nothing")
     tests(lines, folder)
-    correctness(lines, peers)
-    attention(lines, peers)
-    host(lines, peers, c_attention, c_forwards)
-    forwards(lines, peers)
+    correctness(lines, baselines)
+    attention(lines, baselines)
+    host(lines, baselines, c_attention, c_forwards)
+    forwards(lines, baselines)
     counters(lines, c_attention, c_forwards)
-    for section, why in peers.get("failed_sections", {}).items():
+    for section, why in baselines.get("failed_sections", {}).items():
         lines.absent(f"section {section}", why)
     print(f"\n{lines.missed} lines missed or not measured" if lines.missed else "\nevery line holds")
     return 1 if lines.missed else 0

@@ -112,18 +112,18 @@ class Call(Graph):
             self.wait()
 
 
-def measure(rivals, clock, batch, seconds=0.3, least=5):
-    """rivals take turns. Microseconds of one forward, four ways: throughput (several enqueued, then one wait, divided), latency (enqueue
+def measure(baselines, clock, batch, seconds=0.3, least=5):
+    """baselines take turns. Microseconds of one forward, four ways: throughput (several enqueued, then one wait, divided), latency (enqueue
     and wait), gpu (two events around one), host (the enqueue alone). name -> what -> summary, and images a second."""
-    samples = {r.name: {"throughput": [], "latency": [], "host": [], "gpu": []} for r in rivals}
-    deepest = min(len(getattr(r, "handles", range(8))) for r in rivals)
-    for r in rivals:
+    samples = {r.name: {"throughput": [], "latency": [], "host": [], "gpu": []} for r in baselines}
+    deepest = min(len(getattr(r, "handles", range(8))) for r in baselines)
+    for r in baselines:
         for _ in range(2):
             r.enqueue()
             r.wait()
-    end, turn = time.perf_counter() + seconds * len(rivals), 0
+    end, turn = time.perf_counter() + seconds * len(baselines), 0
     while turn < least or (time.perf_counter() < end and turn < 500):
-        for r in rivals:
+        for r in baselines:
             s = samples[r.name]
             begin = time.perf_counter()
             for i in range(deepest):

@@ -1,7 +1,7 @@
-"""What cpu_rivals.py runs: DeiT models with random weights as every rival wants them, pictures, and the logits that all must give.
+"""What cpu_baselines.py runs: DeiT models with random weights as every baseline wants them, pictures, and the logits that all must give.
 
 A model's folder holds model.safetensors (float16 values, so that all read the same), images.npy, PyTorch's logits.npy in float32, and what
-the rivals made of it: .onnx files, and OpenVINO's .xml and .bin. What could not be made is a sentence in made.json."""
+the baselines made of it: .onnx files, and OpenVINO's .xml and .bin. What could not be made is a sentence in made.json."""
 
 import json
 import pathlib
@@ -79,7 +79,7 @@ def reference(shape, folder, images):
 
 
 def prepare(shape, folder, parts):
-    """Makes the folder of a model; parts: name -> function(shape, folder, images), of what the rivals need. Keeps what is there."""
+    """Makes the folder of a model; parts: name -> function(shape, folder, images), of what the baselines need. Keeps what is there."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     made_path = folder / "made.json"

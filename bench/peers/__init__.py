@@ -1,1 +1,0 @@
-"""The library beside what its users would pick instead. ../peers.py is the program."""
