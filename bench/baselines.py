@@ -60,8 +60,8 @@ def command(*words):
         return "unknown"
 
 
-def machine(torch, place, library):
-    info = place.info()
+def machine(torch, context, library):
+    info = context.info()
     cpu = "unknown"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -78,7 +78,7 @@ def machine(torch, place, library):
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "missing"
-    if place.torch_device.type == "cuda":
+    if context.torch_device.type == "cuda":
         versions["cudnn"] = torch.backends.cudnn.version()
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -122,11 +122,11 @@ def prepare_kernels(options, zoo):
     from baselines.clock import first_line
 
     if options.prepare == "kernels":
-        small = points.Batch(zoo.place, points.tiny()[1], 12, 64, zoo.dtype)
+        small = points.Batch(zoo.context, points.tiny()[1], 12, 64, zoo.dtype)
         works = {f"Triton {tile}": (lambda t=tile: triton_varlen.attention(small, t)[0]()) for tile in triton_varlen.TILES}
     else:
         ragged = points.tiny()[1] if options.dry_run else next(p for p in points.ragged() if p.name == "B=64 uniform 20..197")
-        works = {"FlexAttention": lambda: flex.attention(points.Batch(zoo.place, ragged, 12, 64, zoo.dtype))[0]()}
+        works = {"FlexAttention": lambda: flex.attention(points.Batch(zoo.context, ragged, 12, 64, zoo.dtype))[0]()}
     for name, work in works.items():
         begin = time.monotonic()
         try:
@@ -151,20 +151,20 @@ def main():
 
     from baselines import forwards
     from baselines.clock import GpuClock, HostClock
-    from baselines.library import GpuPlace, HostPlace, Library
+    from baselines.library import GpuContext, HostContext, Library
     from baselines.shapes import SHAPES
 
     library = Library(options.library)
     torch.manual_seed(1)
     if options.dry_run:
         torch.set_num_threads(1)
-        place = HostPlace(library, options.backend)
-        clock = HostClock(place.synchronize)
+        context = HostContext(library, options.backend)
+        clock = HostClock(context.synchronize)
     else:
         clock = GpuClock()
-        place = GpuPlace(library, clock.stream)
+        context = GpuContext(library, clock.stream)
     dry, budget = options.dry_run, Budget(options.deadline)
-    zoo = forwards.Zoo(place, clock, pathlib.Path(options.work) / ("tiny" if dry else "models"), tiny=dry)
+    zoo = forwards.Zoo(context, clock, pathlib.Path(options.work) / ("tiny" if dry else "models"), tiny=dry)
     names = ["tiny"] if dry else list(SHAPES)
     with clock.on():
         if options.prepare:
@@ -172,10 +172,10 @@ def main():
         if options.warm_compile:
             forwards.compiled(zoo, forwards.compile_points(forwards.COMPILE_POINTS, options.warm_compile), budget, warm_only=True)
             return 0
-        return measure(options, library, place, clock, zoo, names, budget)
+        return measure(options, library, context, clock, zoo, names, budget)
 
 
-def measure(options, library, place, clock, zoo, names, budget):
+def measure(options, library, context, clock, zoo, names, budget):
     import torch
 
     from baselines import apart, attention, demo, forwards, points
@@ -184,7 +184,7 @@ def measure(options, library, place, clock, zoo, names, budget):
     dry = options.dry_run
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    report = {"benchmark": "baselines", "dry_run": dry} | machine(torch, place, library)
+    report = {"benchmark": "baselines", "dry_run": dry} | machine(torch, context, library)
     print(f"{report['device']['name']}, {report['device']['driver']}; {report['versions']}", flush=True)
 
     def save():
@@ -195,7 +195,7 @@ def measure(options, library, place, clock, zoo, names, budget):
         for dtype in ["f32"] if dry and options.backend == "cuda" else ["f32", "f16"]:
             if dry and options.backend == "cuda":
                 limit, batch = 1, 1
-            rows.append(demo.run(place, options.data, dtype, limit, batch))
+            rows.append(demo.run(context, options.data, dtype, limit, batch))
             print(f"  {rows[-1]}", flush=True)
 
     def run_accuracy(rows):
@@ -203,11 +203,11 @@ def measure(options, library, place, clock, zoo, names, budget):
 
     def run_attention(rows):
         sizes = {"heads": 2} if dry else {}
-        report["copy"] = attention.copy_bandwidth(clock, place, 1 << 16 if dry else 1 << 32)
+        report["copy"] = attention.copy_bandwidth(clock, context, 1 << 16 if dry else 1 << 32)
         print(f"  copy: {report['copy']['bytes_per_second'] / 1e12:.2f} TB/s", flush=True)
-        attention.gpu(place, clock, points.tiny() if dry else points.sweep() + points.ragged(), budget, rows=rows, **sizes)
+        attention.gpu(context, clock, points.tiny() if dry else points.sweep() + points.ragged(), budget, rows=rows, **sizes)
         large = points.tiny()[:1] if dry else points.sweep((64, 256), (197,))
-        report["attention_cold"] = attention.cold(place, clock, large, budget, **sizes)
+        report["attention_cold"] = attention.cold(context, clock, large, budget, **sizes)
 
     def run_long(rows):
         shapes = ((2, 64),) if dry else ((12, 64), (6, 128), (9, 80))
@@ -216,15 +216,15 @@ def measure(options, library, place, clock, zoo, names, budget):
             return
         if options.baseline == attention.TRITON:
             for heads, head_dim in shapes:
-                attention.compile_tiles(points.Batch(place, points.tiny()[1], heads, head_dim, zoo.dtype))
+                attention.compile_tiles(points.Batch(context, points.tiny()[1], heads, head_dim, zoo.dtype))
         apart.wait_for_turn()
         for heads, head_dim in shapes:
-            attention.gpu(place, clock, points.tiny() if dry else points.long_images(), budget, heads=heads, head_dim=head_dim, rows=rows,
+            attention.gpu(context, clock, points.tiny() if dry else points.long_images(), budget, heads=heads, head_dim=head_dim, rows=rows,
                           names=[attention.OURS, options.baseline])
 
     def run_host(rows):
         chosen = points.tiny()[:1] if dry else points.sweep((1,), (21,)) + points.sweep((4,), (21,))
-        rows += attention.host(place, clock, chosen, load_extension(options), **({"heads": 2} if dry else {}))
+        rows += attention.host(context, clock, chosen, load_extension(options), **({"heads": 2} if dry else {}))
 
     def run_forwards(rows):
         batches, keeps = ((1, 2), (None, 0.5)) if dry else ((1, 4, 16, 64, 256), (None, 0.5, 0.2))

@@ -9,7 +9,7 @@
     bench/cpu_baselines.py ... --dry-run                                            a tiny model; its figures mean nothing
 
 Needs numpy; torch 2.11, timm, openvino, nncf, onnx and onnxruntime as far as they are to be measured: what is missing is skipped and said.
-All run the same random weights on the same pictures, from pictures in memory to logits in memory, one batch at a time, in one process
+All run the same random weights on the same images, from images in memory to logits in memory, one batch at a time, in one process
 that may use only the cores measured, each with its own thread pool of that size. First each baseline's settings are tried and the fastest is
 kept; its logits are compared with PyTorch's in float32; then the baselines take turns. A call that was not right is not timed.
 """
@@ -129,11 +129,11 @@ def profile(point, openvino):
 
 def show(rows):
     for row in rows:
-        place = f"{row['model']:<24}{row['cores']:>3} cores B {row['batch']:<3}{row['baseline']:<34}"
+        label = f"{row['model']:<24}{row['cores']:>3} cores B {row['batch']:<3}{row['baseline']:<34}"
         if "skipped" in row:
-            print(f"{place} skipped: {row['skipped']}", flush=True)
+            print(f"{label} skipped: {row['skipped']}", flush=True)
         else:
-            print(f"{place}{row['ms_per_image']['median']:>9.3f} ms an image, {row['ms_per_image']['count']:>4} calls, {row['setting']}; off by"
+            print(f"{label}{row['ms_per_image']['median']:>9.3f} ms an image, {row['ms_per_image']['count']:>4} calls, {row['setting']}; off by"
                   f" {row['relative']:.1e}, same class {row['same_class']:.0%}", flush=True)
 
 

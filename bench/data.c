@@ -7,7 +7,7 @@
 
 #include "report.h"
 
-#ifdef RVIT_BENCH_PICTURES
+#ifdef RVIT_BENCH_IMAGES
 #include "image_file.h"
 #include "preprocess.h"
 #endif
@@ -75,7 +75,7 @@ void data_noise(float *images, size_t n)
     }
 }
 
-#ifdef RVIT_BENCH_PICTURES
+#ifdef RVIT_BENCH_IMAGES
 static void fail(const char *sheet, const struct image_error *error)
 {
     fprintf(stderr, "bench: %s: %s\n", sheet, error->text);
@@ -84,15 +84,15 @@ static void fail(const char *sheet, const struct image_error *error)
 
 void data_tiles(const char *sheet, int tile, int n, int size, float *out)
 {
-    struct image picture;
+    struct image sheet_image;
     struct image_error error = {"has no tile of that size"};
     const size_t image_length = 3 * (size_t)size * (size_t)size;
     const struct preprocess recipe = preprocess_deit(size);
-    if (!image_load(sheet, &picture, &error) || picture.width < tile || picture.height < tile)
+    if (!image_load(sheet, &sheet_image, &error) || sheet_image.width < tile || sheet_image.height < tile)
         fail(sheet, &error);
-    const int columns = picture.width / tile, n_tiles = columns * (picture.height / tile);
+    const int columns = sheet_image.width / tile, n_tiles = columns * (sheet_image.height / tile);
     for (int i = 0; i < n && i < n_tiles; i++) {
-        struct image_view source = image_whole(&picture);
+        struct image_view source = image_whole(&sheet_image);
         source.pixels += i / columns * tile * source.stride + (int64_t)(i % columns) * tile * 3;
         source.width = source.height = tile;
         if (!preprocess_picture(source, &recipe, true, out + (size_t)i * image_length, NULL, &error))
@@ -100,7 +100,7 @@ void data_tiles(const char *sheet, int tile, int n, int size, float *out)
     }
     for (int i = n_tiles; i < n; i++)
         memcpy(out + (size_t)i * image_length, out + (size_t)(i - n_tiles) * image_length, image_length * sizeof *out);
-    image_free(&picture);
+    image_free(&sheet_image);
 }
 #else
 void data_tiles(const char *sheet, int tile, int n, int size, float *out)

@@ -13,7 +13,7 @@ rvit_buffer *data_lengths(bench_device *d, int32_t n_images, int32_t length);
 
 /* Normal deviates: they have the scale of normalised pixels, do not compress and do not saturate. */
 void data_noise(float *images, size_t n);
-/* The first n tiles of a sheet of square pictures, prepared as the tool does: out f32 [n, 3, size, size]; if the sheet has fewer, they
+/* The first n tiles of a sheet of square images, prepared as the tool does: out f32 [n, 3, size, size]; if the sheet has fewer, they
    repeat. Ends the program on failure. */
 void data_tiles(const char *sheet, int tile, int n, int size, float *out);
 

@@ -215,16 +215,16 @@ def main():
 
     import raggedvit
     from baselines.clock import GpuClock, HostClock
-    from baselines.library import GpuPlace, HostPlace, Library
+    from baselines.library import GpuContext, HostContext, Library
 
     library = Library(options.library)
     dry = options.dry_run
     clock = HostClock(lambda: None) if dry else GpuClock()
-    place = HostPlace(library, "cpu") if dry else GpuPlace(library, clock.stream)
+    context = HostContext(library, "cpu") if dry else GpuContext(library, clock.stream)
     device = "cpu" if dry else "cuda"
     report = {"benchmark": "families", "dry_run": dry, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "version": library.version(),
-              "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "device": {"name": place.info().name.decode(),
-              "driver": place.info().driver.decode()}, "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(),
+              "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "device": {"name": context.info().name.decode(),
+              "driver": context.info().driver.decode()}, "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(),
               "torch": torch.__version__, "timm": timm.__version__, "rows": []}
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)

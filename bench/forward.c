@@ -66,7 +66,7 @@ static const struct option_row option_rows[] = {
     {"prune", "'NAME SETTING=X; ...'", "the variants: the tool's policies and options ('none; l2 keep=0.5; l2 keep=0.2')",
      OPTION_TEXT(options, prune)},
     {"batch", "LIST", "images of a run, each %s (1,32)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"sheet", "FILE", "images: the square tiles of a picture (noise)", OPTION_TEXT(options, sheet)},
+    {"sheet", "FILE", "images: the square tiles of an image (noise)", OPTION_TEXT(options, sheet)},
     {"tile", "PX", "their edge (32)", OPTION_INTEGER(options, tile, 1, 65536)},
     {"inputs", "PLACE", "where images and logits lie: %s (host)", OPTION_CHOICE(options, on_device, place, 0, 1)},
     {"any-batch", NULL, "sessions that take fewer images too, not always as many as --batch says", OPTION_FLAG(options, any_batch)},

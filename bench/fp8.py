@@ -5,7 +5,7 @@ with a scale for each row and channel under torch.compile (bfloat16 otherwise: P
     bench/fp8.py --library build/libraggedvit.so --out results [--models deit_base_patch16_224,...] [--batches 16,64,256]
     bench/fp8.py --library build/libraggedvit.so --out results --dry-run
 
-Random weights, pictures and logits in device memory, all in CUDA graphs that take turns; dense, and with half of the tokens kept after
+Random weights, images and logits in device memory, all in CUDA graphs that take turns; dense, and with half of the tokens kept after
 block 3. PyTorch's blocks are compiled one by one, for the shapes that there are. Writes OUT/fp8.json: microseconds of a forward between
 two events (`gpu`), and `error`, of dense ones: how far logits are from PyTorch's in float32, the root mean square relative to the logits' deviation; of
 PyTorch's e4m3 too. --dry-run tries a tiny model without a GPU; its figures mean nothing.
@@ -29,7 +29,7 @@ import torch  # noqa: E402
 from timm.models.vision_transformer import VisionTransformer  # noqa: E402
 
 from baselines.clock import GpuClock, HostClock, first_line  # noqa: E402
-from baselines.library import GpuPlace, HostPlace, Library  # noqa: E402
+from baselines.library import GpuContext, HostContext, Library  # noqa: E402
 from baselines.sessions import Graph, Model, Sessions, measure  # noqa: E402
 
 MODELS = "deit_base_patch16_224,deit_base_patch16_384,vit_large_patch16_224,vit_so400m_patch14_siglip_224"
@@ -77,14 +77,14 @@ def quantized(module):
     return module
 
 
-def make(name, place):
+def make(name, device):
     """A module with weights that spread as trained ones do, in float16 values."""
     torch.manual_seed(1)
     if name == "tiny":
         module = VisionTransformer(img_size=32, patch_size=8, embed_dim=128, depth=5, num_heads=2, num_classes=10)
     else:
         module = timm.create_model(name, num_classes=1000)
-    module = module.to(place).eval()
+    module = module.to(device).eval()
     with torch.no_grad():
         for key, parameter in module.named_parameters():
             if parameter.ndim > 1 and key.endswith("weight"):
@@ -137,9 +137,9 @@ def pytorch(name, batch, images, keep, clock, dtype, prepare):
     return Graph(f"pytorch {'e4m3' if prepare is quantized else 'f16'}", lambda: call(typed), clock)
 
 
-def measure_point(name, module, models, batch, keep, place, clock, options):
+def measure_point(name, module, models, batch, keep, context, clock, options):
     size = module.patch_embed.img_size[0]
-    images = place.empty(batch, 3, size, size, dtype=torch.float32)
+    images = context.empty(batch, 3, size, size, dtype=torch.float32)
     images.normal_()
     baselines, skipped = ours(models, images, keep), {}
     if batch in options.baselines:
@@ -173,14 +173,14 @@ def main():
     options.baselines = [int(b) for b in options.baselines.split(",") if b]
     library, end = Library(options.library), time.monotonic() + options.deadline
     if options.dry_run:
-        place, batches = HostPlace(library, "cpu"), batches[:1]
-        clock = HostClock(place.synchronize)
+        context, batches = HostContext(library, "cpu"), batches[:1]
+        clock = HostClock(context.synchronize)
     else:
         clock = GpuClock()
-        place = GpuPlace(library, clock.stream)
+        context = GpuContext(library, clock.stream)
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
-    info = place.info()
+    info = context.info()
     report = {"benchmark": "fp8", "dry_run": options.dry_run, "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
               "version": library.version(), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
               "device": {"name": info.name.decode(), "driver": info.driver.decode()},
@@ -189,23 +189,23 @@ def main():
     print(f"{report['device']['name']}, {report['device']['driver']}; {report['versions']}", flush=True)
     with clock.on():
         for name in ["tiny"] if options.dry_run else options.models.split(","):
-            module = make(name, place.torch_device)
+            module = make(name, context.torch_device)
             with tempfile.TemporaryDirectory() as folder:
                 from safetensors.torch import save_file
 
                 path = pathlib.Path(folder) / f"{name}.safetensors"
                 config = {"architecture": "vit" if name == "tiny" else name, "model_args": {"num_heads": 2} if name == "tiny" else {}}
                 save_file({k: v.half().cpu().contiguous() for k, v in module.state_dict().items()}, str(path), {"config": json.dumps(config)})
-                models = {"raggedvit f16": Model(place, path, "f32" if options.dry_run else "f16"),
-                          "raggedvit e4m3": Model(place, path, "f32" if options.dry_run else "f16", "fp8")}
+                models = {"raggedvit f16": Model(context, path, "f32" if options.dry_run else "f16"),
+                          "raggedvit e4m3": Model(context, path, "f32" if options.dry_run else "f16", "fp8")}
             for batch in batches:
                 for keep in [float(k) for k in options.keeps.split(",")]:
                     if time.monotonic() > end:
                         report["results"].append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
                         continue
-                    report["results"].append(measure_point(name, module, models, batch, keep, place, clock, options))
+                    report["results"].append(measure_point(name, module, models, batch, keep, context, clock, options))
                     (out / "fp8.json").write_text(json.dumps(report, indent=1) + "\n")
-                    place.forget()
+                    context.forget()
                     torch.compiler.reset() if clock.stream is not None else None
             for model in models.values():
                 model.close()

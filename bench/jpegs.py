@@ -2,7 +2,7 @@
 """A folder of JPEGs through `raggedvit classify --timings`: the rate of decoding alone, of everything, and of everything but decoding.
 
     bench/jpegs.py --tool build/tools/raggedvit --out results [--files 400] [--backend cuda] [--dtype f16]
-    bench/jpegs.py --tool old/raggedvit --tool new/raggedvit --out results --turns 3 --times 15,60 --pictures 500x375,mixed
+    bench/jpegs.py --tool old/raggedvit --tool new/raggedvit --out results --turns 3 --times 15,60 --images 500x375,mixed
     bench/jpegs.py --tool build/tools/raggedvit --out results --backend cpu --dtype f32 --dry-run      # small: its figures mean nothing
 
 Makes the JPEGs, in memory (--work), and the models, DeiT-T at 224 and SigLIP2 NaFlex B/16 at native resolution, of random weights. Writes
@@ -31,8 +31,8 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", required=True, action="append", help="the program raggedvit; several take turns")
     parser.add_argument("--out", required=True, help="folder of the results")
-    parser.add_argument("--work", default="/dev/shm/raggedvit-bench-jpegs", help="folder for pictures and checkpoints")
-    parser.add_argument("--pictures", default=",".join(SIZES), help="kinds of them")
+    parser.add_argument("--work", default="/dev/shm/raggedvit-bench-jpegs", help="folder for images and checkpoints")
+    parser.add_argument("--images", default=",".join(SIZES), help="kinds of them")
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--files", type=int, default=400, help="of each kind")
     parser.add_argument("--times", default="15", help="how often each file is named, so that a run takes long enough; numbers of it")
@@ -43,7 +43,7 @@ def parse():
 
 
 def write_jpegs(folder, sizes, n, times):
-    """Pictures of blurred noise, about as large as photographs are. A few are made; the others are their copies."""
+    """Images of blurred noise, about as large as photographs are. A few are made; the others are their copies."""
     import numpy
     from PIL import Image, ImageFilter
 
@@ -135,19 +135,19 @@ def write_models(folder, dry):
     return {"deit_tiny": (deit / "model.safetensors", []), "siglip2_naflex_b16": (naflex / "model.safetensors", ["--variable-resolution"])}
 
 
-def logits(tool, model, pictures, options, prepare, extra):
-    told = subprocess.run([tool, "classify", str(model), str(pictures), "--backend", options.backend, "--dtype", options.dtype, "--ndjson",
+def logits(tool, model, images, options, prepare, extra):
+    done = subprocess.run([tool, "classify", str(model), str(images), "--backend", options.backend, "--dtype", options.dtype, "--ndjson",
                            "--prepare", prepare, *extra], capture_output=True, text=True, check=True).stdout
-    return re.findall(r'"logits": \[[^]]*\]', told)
+    return re.findall(r'"logits": \[[^]]*\]', done)
 
 
-def rates(tool, model, pictures, options, extra):
+def rates(tool, model, images, options, extra):
     """Of decoding alone, of everything, and of everything but decoding; and the device. Or why there are none."""
     prepare = ["--prepare", "device"] if options.backend == "cpu" else []
-    told = subprocess.run([tool, "classify", str(model), str(pictures), "--backend", options.backend, "--dtype", options.dtype, "--quiet",
+    done = subprocess.run([tool, "classify", str(model), str(images), "--backend", options.backend, "--dtype", options.dtype, "--quiet",
                            "--timings", *prepare, *extra], capture_output=True, text=True)
-    found = re.search(r"^timings +([0-9.]+) .* alone, ([0-9.]+) .*everything, ([0-9.]+)", told.stdout, re.M)
-    return (tuple(map(float, found.groups())), re.search(r"^device +(.*)", told.stdout, re.M)[1]) if found else told.stderr[-300:]
+    found = re.search(r"^timings +([0-9.]+) .* alone, ([0-9.]+) .*everything, ([0-9.]+)", done.stdout, re.M)
+    return (tuple(map(float, found.groups())), re.search(r"^device +(.*)", done.stdout, re.M)[1]) if found else done.stderr[-300:]
 
 
 def main():
@@ -160,7 +160,7 @@ def main():
               "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "cpu": platform.processor() or platform.machine(),
               "cores": len(os.sched_getaffinity(0)), "dtype": options.dtype, "results": []}
     times = [1] if options.dry_run else [int(n) for n in options.times.split(",")]
-    for name in options.pictures.split(","):
+    for name in options.images.split(","):
         folder = work / name
         size = write_jpegs(folder, SIZES[name], files, times)
         for model, (path, extra) in models.items():
@@ -170,7 +170,7 @@ def main():
                 for tool in options.tool * options.turns:
                     found[tool].append(rates(tool, path, folder / f"{n_times}.txt", options, extra))
                 for tool, turns in found.items():
-                    row = {"pictures": name, "files": files, "times": n_times, "bytes": size, "model": model, "options": " ".join(extra), "tool": tool}
+                    row = {"images": name, "files": files, "times": n_times, "bytes": size, "model": model, "options": " ".join(extra), "tool": tool}
                     good = [one for one in turns if not isinstance(one, str)]
                     if len(good) == len(turns):
                         decoding, everything, without = (statistics.median(one) for one in zip(*(values for values, _ in good)))

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""A batch of pictures of different sizes through SigLIP2 NaFlex: one packed native session beside padding, beside a call for each size, and
+"""A batch of images of different sizes through SigLIP2 NaFlex: one packed native session beside padding, beside a call for each size, and
 beside PyTorch's packed forward on FlashAttention-2's varlen kernel.
 
     bench/mixed.py --library build/libraggedvit.so --out results [--points photos_256,...] [--seconds 0.3]
     bench/mixed.py --library build/libraggedvit.so --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
 
-Weights are random, of the true size, in f16. Writes OUT/mixed.json, saved after each row. A point is a list of picture sizes and how each is
+Weights are random, of the true size, in f16. Writes OUT/mixed.json, saved after each row. A point is a list of image sizes and how each is
 brought to a grid of patches: by NaFlex's rule, which makes all of them about as long, or at its own size where that fits. tiny_347 is the case
-of vit-pytorch's issue 347: 512 pictures 16 pixels high and 32 to 80 wide.
+of vit-pytorch's issue 347: 512 images 16 pixels high and 32 to 80 wide.
 
-`from_pictures` begins with uint8 pictures in host memory: two sessions, the pictures in their memory or copied by the run, beside torchvision's
-resize on the GPU of pinned pictures and the packed forward; `pictures_error` compares with the rows that transformers' processor makes, whose
+`from_images` begins with uint8 images in host memory: two sessions, the images in their memory or copied by the run, beside torchvision's
+resize on the GPU of pinned images and the packed forward; `images_error` compares with the rows that transformers' processor makes, whose
 values lie in another order in a patch. The rest takes patches in device memory, but `from_host_ms`, which takes them as float32 on the host and gives
 logits there: Model.prepare(native=True) from Python, and PyTorch's copy and forward. `single_runs_equal`: every image of the batch gives the
 bits it gives alone in the same session. `kernels`, with --kernels: microseconds of a run by kernel.
@@ -28,7 +28,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 PATCH = 16
 PHOTOS = ((640, 480), (500, 375), (375, 500), (1280, 720), (1024, 1024), (320, 240), (480, 640), (800, 600))
-# name -> (sizes of pictures, most patches, whether small pictures keep their size, model)
+# name -> (sizes of images, most patches, whether small images keep their size, model)
 BASE = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
 TINY = {"hidden_size": 192, "intermediate_size": 768, "num_hidden_layers": 12, "num_attention_heads": 3}
 
@@ -105,7 +105,7 @@ def relative(got, wanted):
 
 def single_runs(torch, naflex, model, batch):
     """A batch, and every image of it by itself, in one session: logits of both."""
-    given = model.place.empty(batch.bounds[-1], batch.patches.shape[1], dtype=torch.float32)
+    given = model.context.empty(batch.bounds[-1], batch.patches.shape[1], dtype=torch.float32)
     given.copy_(batch.patches)
     session = naflex.Native("", model, given, batch.grids)
     session.enqueue()
@@ -165,46 +165,46 @@ def host_rates(torch, raggedvit, batch, path, device, dtype, baseline, seconds):
     return found, logits
 
 
-def pictured(torch, naflex, place, clock, model, packed, row, sizes, grids, kind, options):
-    """The same sizes as uint8 pictures on the host: the whole way in, and its check."""
+def image_rates(torch, naflex, context, clock, model, packed, row, sizes, grids, kind, options):
+    """The same sizes as uint8 images on the host: the whole way in, and its check."""
     from baselines.sessions import Call, measure
 
-    pictures = naflex.random_pictures(sizes)
-    baselines = [naflex.Pictures("raggedvit, pictures in place", model, pictures, grids, PATCH, True),
-              naflex.Pictures("raggedvit, pictures copied", model, pictures, grids, PATCH, False)]
-    made = naflex.patches_of_pictures(pictures, grids, PATCH)
-    patches = place.empty(*made.shape, dtype=torch.float32)
+    images = naflex.random_images(sizes)
+    baselines = [naflex.ImageSessions("raggedvit, images in place", model, images, grids, PATCH, True),
+              naflex.ImageSessions("raggedvit, images copied", model, images, grids, PATCH, False)]
+    made = naflex.patches_of_images(images, grids, PATCH)
+    patches = context.empty(*made.shape, dtype=torch.float32)
     patches.copy_(made)
     wanted = naflex.Native("", model, patches, grids)
     for session in (*baselines, wanted):
         session.enqueue()
         session.wait()
-    row["pictures_error"] = [relative(baseline.logits(model.info.n_classes), wanted.logits[0].cpu()) for baseline in baselines]
+    row["images_error"] = [relative(baseline.logits(model.info.n_classes), wanted.logits[0].cpu()) for baseline in baselines]
     baselines.append(Call("torchvision, pytorch packed eager, positions given",
-                       naflex.torchvision_packed(packed, place, pictures, grids, PATCH, kind), clock))
+                       naflex.torchvision_packed(packed, context, images, grids, PATCH, kind), clock))
     times = measure(baselines, clock, len(grids), 0.05 if options.dry_run else options.seconds)
-    row["from_pictures"] = {"bytes": sum(picture.nbytes for picture in pictures), "times": times,
+    row["from_images"] = {"bytes": sum(image.nbytes for image in images), "times": times,
                             "images_per_second": {name: found["images_per_second"] for name, found in times.items()}}
-    row["images_per_second_from_pictures"] = row["from_pictures"]["images_per_second"]
+    row["images_per_second_from_images"] = row["from_images"]["images_per_second"]
     for session in (*baselines[:2], wanted):
         session.close()
 
 
-def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
+def row_of(torch, raggedvit, context, clock, name, point, theirs, path, options):
     from baselines import naflex
     from baselines.sessions import Call, Graph, Model, measure
 
     sizes, most, keeps, _ = point
     dry = options.dry_run
-    grids = grids_of(place.library, sizes, most, keeps)
-    batch = naflex.Batch(place, grids, 3 * PATCH * PATCH)
+    grids = grids_of(context.library, sizes, most, keeps)
+    batch = naflex.Batch(context, grids, 3 * PATCH * PATCH)
     kind = torch.float32 if dry else torch.float16
     batch.half = batch.half.to(kind)
     row = {"point": name, "images": len(grids), "sizes": len(set(grids)), "tokens": batch.bounds[-1], "longest": batch.longest,
            "padded_tokens": len(grids) * batch.longest, "most_patches": most, "keeps_small": keeps}
     reference = naflex.padded(theirs.float(), batch, torch.float32)()
     theirs.to(kind)
-    model = Model(place, path, "f32" if dry else "f16")
+    model = Model(context, path, "f32" if dry else "f16")
     ours = naflex.Native("raggedvit", model, batch.patches, grids, 2)
     ours.enqueue()
     ours.wait()
@@ -214,12 +214,12 @@ def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
     row["pytorch_error"] = relative(packed(batch.half, batch), reference)
     together, alone = single_runs(torch, naflex, model, batch)
     row["single_runs_equal"] = bool(torch.equal(together, alone)) and bool(torch.equal(together, ours.logits[0]))
-    pictured(torch, naflex, place, clock, model, packed, row, sizes, grids, kind, options)
+    image_rates(torch, naflex, context, clock, model, packed, row, sizes, grids, kind, options)
     row["from_host_ms"], logits = host_rates(torch, raggedvit, batch, path, "cpu" if dry else "cuda", "f32" if dry else "f16",
                                              lambda half: packed(half, batch), options.seconds)
     row["from_host_equal"] = bool((torch.from_numpy(logits) == ours.logits[0].cpu()).all())
     longest = grids[batch.lengths.index(batch.longest)]
-    all_long = place.empty(len(grids) * batch.longest, batch.patches.shape[1], dtype=torch.float32)
+    all_long = context.empty(len(grids) * batch.longest, batch.patches.shape[1], dtype=torch.float32)
     all_long.zero_()
     baselines, row["failures"] = [ours], {}
 
@@ -236,7 +236,7 @@ def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
     add(Call, "pytorch packed eager", lambda: lambda: packed(batch.half, batch))
     add(Call, "pytorch packed eager, positions given", lambda: lambda: packed(batch.half, batch, positions))
     add(Graph, "pytorch packed graph, positions given", lambda: lambda: packed(batch.half, batch, positions))
-    add(Call, "pytorch packed, one call per size, positions given", lambda: naflex.by_size(packed, place, batch))
+    add(Call, "pytorch packed, one call per size, positions given", lambda: naflex.by_size(packed, context, batch))
     add(Call, "transformers padded", lambda: naflex.padded(theirs, batch, kind))
     add(Call, "transformers padded, positions given", lambda: naflex.padded(theirs, batch, kind, True))
     if not dry:
@@ -265,14 +265,14 @@ def main():
 
     import raggedvit
     from baselines.clock import GpuClock, HostClock
-    from baselines.library import GpuPlace, HostPlace, Library
+    from baselines.library import GpuContext, HostContext, Library
 
     library, dry = Library(options.library), options.dry_run
     clock = HostClock(lambda: None) if dry else GpuClock()
-    place = HostPlace(library, "cpu") if dry else GpuPlace(library, clock.stream)
+    context = HostContext(library, "cpu") if dry else GpuContext(library, clock.stream)
     report = {"benchmark": "mixed", "dry_run": dry, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "version": library.version(),
               "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
-              "device": {"name": place.info().name.decode(), "driver": place.info().driver.decode()},
+              "device": {"name": context.info().name.decode(), "driver": context.info().driver.decode()},
               "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__,
               "transformers": transformers.__version__, "rows": []}
     out = pathlib.Path(options.out)
@@ -284,18 +284,18 @@ def main():
         for name, point in points.items():
             begin = time.perf_counter()
             if point[3] not in models:
-                models[point[3]] = make(torch, point[3], pathlib.Path(options.work) / ("dry" if dry else "full"), place.torch_device, dry)
+                models[point[3]] = make(torch, point[3], pathlib.Path(options.work) / ("dry" if dry else "full"), context.torch_device, dry)
             try:
-                row = row_of(torch, raggedvit, place, clock, name, point, *models[point[3]], options)
+                row = row_of(torch, raggedvit, context, clock, name, point, *models[point[3]], options)
             except (raggedvit.RaggedVitError, RuntimeError) as failure:
                 row = {"point": name, "failed": str(failure)[:300]}
             row["took"] = round(time.perf_counter() - begin, 1)
             report["rows"].append(row)
-            print(json.dumps({key: value for key, value in row.items() if key not in ("times", "kernels", "from_pictures")}), flush=True)
+            print(json.dumps({key: value for key, value in row.items() if key not in ("times", "kernels", "from_images")}), flush=True)
             (out / "mixed.json").write_text(json.dumps(report, indent=1) + "\n")
             if not dry:
                 torch.cuda.synchronize()
-                place.forget()
+                context.forget()
                 torch.cuda.empty_cache()
     return 0
 

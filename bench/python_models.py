@@ -256,24 +256,24 @@ def main():
 
     from baselines import forwards
     from baselines.clock import GpuClock, HostClock
-    from baselines.library import GpuPlace, HostPlace, Library
+    from baselines.library import GpuContext, HostContext, Library
 
     library = Library(options.library)
     torch.manual_seed(1)
     dry = options.dry_run
     if dry:
-        place = HostPlace(library, "cpu")
-        clock = HostClock(place.synchronize)
+        context = HostContext(library, "cpu")
+        clock = HostClock(context.synchronize)
     else:
         clock = GpuClock()
-        place = GpuPlace(library, clock.stream)
-    zoo = forwards.Zoo(place, clock, pathlib.Path(options.work) / ("tiny" if dry else "models"), tiny=dry)
-    bench = {"zoo": zoo, "clock": clock, "place": place}
+        context = GpuContext(library, clock.stream)
+    zoo = forwards.Zoo(context, clock, pathlib.Path(options.work) / ("tiny" if dry else "models"), tiny=dry)
+    bench = {"zoo": zoo, "clock": clock, "context": context}
     names = ["tiny"] if dry else options.models.split(",")
     batches = [1, 2] if dry else [int(b) for b in options.batches.split(",")]
     report = {"benchmark": "python_models", "dry_run": dry, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
               "version": library.version(), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
-              "device": {"name": place.info().name.decode(), "driver": place.info().driver.decode()}, "cpu": platform.processor() or
+              "device": {"name": context.info().name.decode(), "driver": context.info().driver.decode()}, "cpu": platform.processor() or
               platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__, "compiled_core": _has_core(), "device_rows": [],
               "host_rows": [], "waits_rows": []}
     out = pathlib.Path(options.out)

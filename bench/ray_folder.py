@@ -2,11 +2,11 @@
 """examples/ray_folder.py on two workers of this machine: what is lost and what is there twice when a worker is killed, when the whole job
 is, and when it is started again.
 
-    bench/ray_folder.py --out results [--pictures 20000] [--image-size 64] [--shard 256]
+    bench/ray_folder.py --out results [--images 20000] [--image-size 64] [--shard 256]
 
-RAGGEDVIT_LIBRARY names the library, PYTHONPATH has python/; needs Ray and Pillow. The pictures are JPEGs of the demo's 1000 tiles, moved
+RAGGEDVIT_LIBRARY names the library, PYTHONPATH has python/; needs Ray and Pillow. The images are JPEGs of the demo's 1000 tiles, moved
 and mirrored. A worker is killed when a quarter of the shards is done, the job when half of them are; then it is started again, and once
-more when nothing is left to do. Classes are compared with those of one process without Ray, of every tenth picture. Writes
+more when nothing is left to do. Classes are compared with those of one process without Ray, of every tenth image. Writes
 OUT/ray_folder.json.
 """
 
@@ -41,14 +41,14 @@ Row = dict[str, Any]
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder of the results")
-    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/raggedvit-bench/ray_folder"), help="for the pictures")
-    parser.add_argument("--pictures", type=int, default=20_000)
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/raggedvit-bench/ray_folder"), help="for the images")
+    parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--image-size", type=int, default=64)
     parser.add_argument("--shard", type=int, default=256)
     return parser.parse_args()
 
 
-def write_pictures(folder: pathlib.Path, n: int) -> None:
+def write_images(folder: pathlib.Path, n: int) -> None:
     folder.mkdir(parents=True)
     sheet = np.asarray(Image.open(DATA / "cifar10_test_1000.png").convert("RGB"))
     for i in range(n):
@@ -89,7 +89,7 @@ def counts(out: pathlib.Path, names: list[str]) -> Row:
 
 
 def different_classes(options: argparse.Namespace, photos: pathlib.Path, out: pathlib.Path, names: list[str]) -> int:
-    """Of one process without Ray, among the pictures `names`."""
+    """Of one process without Ray, among the images `names`."""
     model = raggedvit.Model(DATA / "deit_tiny_cifar10.safetensors", image_size=options.image_size, max_batch=64)
     found = {row["path"]: row["class"] for part in out.glob("part-*.parquet") for row in pq.read_table(part).to_pylist()}
     different = 0
@@ -110,7 +110,7 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(options.work, ignore_errors=True)
     photos, out = options.work / "photos", options.work / "labels"
-    write_pictures(photos, options.pictures)
+    write_images(photos, options.images)
     names = sorted(path.name for path in photos.iterdir())
     n_shards = -(-len(names) // options.shard)
     results: list[Row] = []
@@ -126,7 +126,7 @@ def main() -> int:
     job.process.kill()
     job.process.wait()
     time.sleep(5)  # workers of a job that is dead end by themselves
-    results.append({"run": "a worker killed, then the job", "seconds": round(time.monotonic() - job.begin, 1), "shards_told": len(seen),
+    results.append({"run": "a worker killed, then the job", "seconds": round(time.monotonic() - job.begin, 1), "shards_reported": len(seen),
                     "workers": len(set(seen)), **counts(out, names)})
     job = Job(options, photos, out)
     results.append({"run": "started again", **job.wait(), **counts(out, names)})
@@ -138,7 +138,7 @@ def main() -> int:
               "load": round(os.getloadavg()[1], 1), "system": platform.platform(),
               "versions": {"raggedvit": raggedvit.version(), "ray": ray.__version__, "pyarrow": pyarrow.__version__,
                            "pillow": PIL.__version__, "numpy": np.__version__, "python": platform.python_version()},
-              "model": "deit_tiny_cifar10", "image_size": options.image_size, "pictures": len(names), "shard": options.shard,
+              "model": "deit_tiny_cifar10", "image_size": options.image_size, "images": len(names), "shard": options.shard,
               "shards": n_shards, "actors": 2, "compared": len(names[::10]),
               "different_classes": different_classes(options, photos, out, names[::10]), "results": results}
     (options.out / "ray_folder.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -148,7 +148,7 @@ measure_cpu() {
     tool tool_cpu 60 --backend cpu
 }
 
-# What the README says of its picture.
+# What the README says of its image.
 photo() {
     local classify=("$raggedvit" classify deit_tiny_cifar10.safetensors chelsea.png --backend cpu --top 1 --json)
     (cd "$data" && printf '{"benchmark": "photo", "dense": %s, "pruned": %s}\n' "$("${classify[@]}")" \

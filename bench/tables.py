@@ -78,7 +78,7 @@ def short(tokens):
 
 
 def photo(reports):
-    """The caption of the picture of a pruned photo."""
+    """The caption of the image of a pruned photo."""
     found = reports.find("photo")
     dense, pruned = (found[k]["images"][0] for k in ("dense", "pruned"))
     kept, top = len(pruned["kept"][0]), pruned["top"][0]

@@ -18,14 +18,14 @@
 #include "load.h"
 #include "protobuf.h"
 
-enum { CLASSES = 4, PICTURES = 8, REQUESTS = 60, PERIOD = 10, HEAD_MOST = 2048 };
+enum { CLASSES = 4, IMAGES = 8, REQUESTS = 60, PERIOD = 10, HEAD_MOST = 2048 };
 
 /* What becomes of the requests of a period. */
 typedef enum fate { RIGHT, SWAPPED, WRONG, REFUSED, LOST, OTHER_ID, SHORT } fate;
 
 static struct {
-    pictures pictures;
-    float expected[PICTURES][CLASSES];
+    image_set images;
+    float expected[IMAGES][CLASSES];
     const fate *fates; /* [PERIOD] */
     atomic_int served;
     int listener, port;
@@ -91,15 +91,15 @@ static int answer(int connection, const char *body, size_t json_size, size_t siz
 {
     const size_t id = number_after(body, "\"id\":\"");
     int32_t i = 0;
-    while (i < PICTURES && (S.pictures.at[i + 1] - S.pictures.at[i] != size - json_size ||
-                            memcmp(S.pictures.pixels + S.pictures.at[i], body + json_size, size - json_size) != 0))
+    while (i < IMAGES && (S.images.at[i + 1] - S.images.at[i] != size - json_size ||
+                          memcmp(S.images.pixels + S.images.at[i], body + json_size, size - json_size) != 0))
         i++;
     float logits[CLASSES];
-    assert_true(i < PICTURES);
+    assert_true(i < IMAGES);
     memcpy(logits, S.expected[i], sizeof logits);
     switch (S.fates[atomic_fetch_add(&S.served, 1) % PERIOD]) {
     case SWAPPED:
-        send_logits(connection, id, S.expected[(i + 1) % PICTURES], sizeof logits);
+        send_logits(connection, id, S.expected[(i + 1) % IMAGES], sizeof logits);
         break;
     case WRONG:
         logits[CLASSES - 1] += 1e-6f;
@@ -157,8 +157,8 @@ static int start(void **state)
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
-    S.pictures = pictures_make(PICTURES, 4, 0, NULL, 0);
-    for (int i = 0; i < PICTURES * CLASSES; i++)
+    S.images = image_set_make(IMAGES, 4, 0, NULL, 0);
+    for (int i = 0; i < IMAGES * CLASSES; i++)
         S.expected[i / CLASSES][i % CLASSES] = 1.0f + 0.25f * (float)i;
     S.listener = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(S.listener, (struct sockaddr *)&address, sizeof address) != 0 || listen(S.listener, 64) != 0 ||
@@ -174,13 +174,13 @@ static int stop(void **state)
     shutdown(S.listener, SHUT_RDWR);
     pthread_join(S.thread, NULL);
     close(S.listener);
-    pictures_free(&S.pictures);
+    image_set_free(&S.images);
     return 0;
 }
 
 static load_result load(const fate *fates, int32_t n_clients, double rate)
 {
-    infer_target target = {.model = "m", .http_port = S.port, .transport = INFER_HTTP, .pictures = &S.pictures, .most_images = 1};
+    infer_target target = {.model = "m", .http_port = S.port, .transport = INFER_HTTP, .image_set = &S.images, .most_images = 1};
     const load_options options = {
         .n_clients = n_clients, .rate = rate, .seconds = 1, .requests = REQUESTS, .images = 1, .expected = S.expected[0]};
     S.fates = fates;

@@ -18,10 +18,10 @@ LONG_BASELINES = [FLASH, CUDNN, FLASH4, CUDNN_RAGGED, TRITON]
 EVERYWHERE = [OURS, FLASH, "varlen_attn", "padded SDPA", "padded SDPA, key mask", CUDNN, "cuDNN varlen", TRITON]
 
 
-def _baselines(place, clock, batch, names):
+def _baselines(context, clock, batch, names):
     """name -> (call, result) or the reason why not, and the Triton tiles' times."""
     makers = {
-        OURS: lambda: ours.attention(place, batch),
+        OURS: lambda: ours.attention(context, batch),
         FLASH: lambda: flash.operator(batch),
         "varlen_attn": lambda: flash.varlen_attn(batch),
         "padded SDPA": lambda: sdpa.padded(batch),
@@ -78,16 +78,16 @@ def _errors(baselines, batch, reasons):
     return errors
 
 
-def gpu(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, rows=None, names=None):
+def gpu(context, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, rows=None, names=None):
     """names: of the baselines, and of ours."""
     rows = [] if rows is None else rows
     for point in points:
         if budget.spent():
             rows.append({"point": point.name, "skipped": "out of time"})
             continue
-        batch = Batch(place, point, heads, head_dim, dtype)
+        batch = Batch(context, point, heads, head_dim, dtype)
         thorough = ["NestedTensor SDPA", "FlexAttention"] if point.name in THOROUGH else []
-        baselines, reasons, tiles = _baselines(place, clock, batch, names or EVERYWHERE + thorough)
+        baselines, reasons, tiles = _baselines(context, clock, batch, names or EVERYWHERE + thorough)
         errors = _errors(baselines, batch, reasons)
         large = point.rows * point.longest > 64 * 197 * 197 * 2
         times = clock.gpu_us({name: call for name, (call, _) in baselines.items()}, **({"calls": 5, "turns": 10} if large else {}))
@@ -97,8 +97,8 @@ def gpu(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16
                      "bytes": bytes_moved, "gpu_us": times, "errors": errors, "triton_tiles": tiles})
         print("  " + _line(rows[-1]), flush=True)
         del baselines, batch
-        place.forget()
-        if place.torch_device.type == "cuda":
+        context.forget()
+        if context.torch_device.type == "cuda":
             torch.cuda.empty_cache()
     return rows
 
@@ -112,14 +112,14 @@ def _line(row):
     return text
 
 
-def cold(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, copies=4):
+def cold(context, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, copies=4):
     """The same with several batches in turn, so that none finds its rows in the cache."""
     rows = []
     for point in points:
         if budget.spent():
             break
-        batches = [Batch(place, point, heads, head_dim, dtype) for _ in range(copies)]
-        makers = {OURS: lambda b: ours.attention(place, b), FLASH: flash.operator}
+        batches = [Batch(context, point, heads, head_dim, dtype) for _ in range(copies)]
+        makers = {OURS: lambda b: ours.attention(context, b), FLASH: flash.operator}
         baselines = {}
         for name, make in makers.items():
             try:
@@ -134,13 +134,13 @@ def cold(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float1
                     r[key] /= copies
         rows.append({"point": point.name, "bytes": 4 * point.rows * heads * head_dim * batches[0].qkv.element_size(), "gpu_us": times})
         del batches, baselines
-        place.forget()
+        context.forget()
     return rows
 
 
-def copy_bandwidth(clock, place, size=1 << 32):
+def copy_bandwidth(clock, context, size=1 << 32):
     """Bytes a second, read and written counted, of the fastest way to copy on the device: the driver's or a kernel's."""
-    source = torch.empty(size // 4, dtype=torch.float32, device=place.torch_device).normal_()
+    source = torch.empty(size // 4, dtype=torch.float32, device=context.torch_device).normal_()
     target = torch.empty_like(source)
     ways = {"copy": lambda: target.copy_(source), "kernel": lambda: torch.neg(source, out=target)}
     times = clock.gpu_us(ways, calls=4, turns=10)
@@ -148,15 +148,15 @@ def copy_bandwidth(clock, place, size=1 << 32):
     return {"bytes": 2 * size, "us": times, "fastest": best[1], "bytes_per_second": 2 * size / best[0] * 1e6}
 
 
-def host(place, clock, points, extension, heads=12, head_dim=64, dtype=torch.float16):
+def host(context, clock, points, extension, heads=12, head_dim=64, dtype=torch.float16):
     """Host time of one eager call, the queue not full. From Python for all; from C++ where the extension was built."""
     rows = []
     for point in points:
-        batch = Batch(place, point, heads, head_dim, dtype)
+        batch = Batch(context, point, heads, head_dim, dtype)
         row = {"point": point.name, "python_us": {}, "cpp_us": {}}
         makers = {
             LAUNCH: launch.bare,
-            PREPARED: lambda: ours.attention(place, batch)[0],
+            PREPARED: lambda: ours.attention(context, batch)[0],
             FUNCTION: lambda: ours.function(batch),
             OPERATOR: lambda: ours.operator(batch),
             FLASH_FUNCTION: lambda: ours.flash(batch),
@@ -188,7 +188,7 @@ def host(place, clock, points, extension, heads=12, head_dim=64, dtype=torch.flo
             for name, r in row[where].items():
                 value = f"{r['median']:.2f} us" if "median" in r else f"skipped: {r['skipped']}"
                 print(f"  {point.name} host, {where[:-3]}: {name:<22} {value}", flush=True)
-        place.forget()
+        context.forget()
     return rows
 
 

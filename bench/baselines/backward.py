@@ -24,7 +24,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "python")]
 import torch  # noqa: E402
 
 from baselines.clock import GpuClock, HostClock, first_line  # noqa: E402
-from baselines.library import DTYPES, GpuPlace, HostPlace  # noqa: E402
+from baselines.library import DTYPES, GpuContext, HostContext  # noqa: E402
 from raggedvit._constants import CONSTANTS  # noqa: E402
 from raggedvit._layouts import new  # noqa: E402
 from raggedvit._library import Library  # noqa: E402
@@ -52,15 +52,15 @@ def parse():
 class Batch:
     """Random qkv [rows, 3, heads, head_dim] and the gradient of the output, with the lengths on the device."""
 
-    def __init__(self, place, lengths, heads, head_dim, dtype):
-        self.place, self.lengths, self.heads, self.head_dim, self.dtype = place, lengths, heads, head_dim, dtype
+    def __init__(self, context, lengths, heads, head_dim, dtype):
+        self.context, self.lengths, self.heads, self.head_dim, self.dtype = context, lengths, heads, head_dim, dtype
         self.rows, self.longest, self.scale = sum(lengths), max(lengths), head_dim**-0.5
-        self.qkv = place.empty(self.rows, 3, heads, head_dim, dtype=dtype)
+        self.qkv = context.empty(self.rows, 3, heads, head_dim, dtype=dtype)
         self.qkv.normal_()
-        self.d_out = place.empty(self.rows, heads, head_dim, dtype=dtype)
+        self.d_out = context.empty(self.rows, heads, head_dim, dtype=dtype)
         self.d_out.normal_()
         self.q, self.k, self.v = self.qkv.unbind(1)
-        self.cu_seqlens = place.empty(len(lengths) + 1, dtype=torch.int32)
+        self.cu_seqlens = context.empty(len(lengths) + 1, dtype=torch.int32)
         self.cu_seqlens.copy_(torch.tensor([0] + lengths).cumsum(0).to(torch.int32))
 
     def gradients(self, dtype, images=4):
@@ -80,30 +80,30 @@ class Batch:
 
 def ours(batch):
     """(call, gradients): the forward is run once, for out and lse."""
-    place, b = batch.place, batch
-    out = place.empty(b.rows, b.heads, b.head_dim, dtype=b.dtype)
-    lse = place.empty(b.rows, b.heads, dtype=torch.float32)
-    d_qkv = place.empty(b.rows, 3, b.heads, b.head_dim, dtype=b.dtype)
+    context, b = batch.context, batch
+    out = context.empty(b.rows, b.heads, b.head_dim, dtype=b.dtype)
+    lse = context.empty(b.rows, b.heads, dtype=torch.float32)
+    d_qkv = context.empty(b.rows, 3, b.heads, b.head_dim, dtype=b.dtype)
     sizes = {"dtype": CONSTANTS[DTYPES[b.dtype]], "n_images": len(b.lengths), "n_heads": b.heads, "head_dim": b.head_dim,
-             "max_len": b.longest, "rows": b.rows, "cu_seqlens": place.view(b.cu_seqlens), "out": place.view(out), "lse": place.view(lse)}
+             "max_len": b.longest, "rows": b.rows, "cu_seqlens": context.view(b.cu_seqlens), "out": context.view(out), "lse": context.view(lse)}
     packed = 3 * b.heads * b.head_dim
-    inputs = {name: place.view(tensor) for name, tensor in zip("qkv", (b.q, b.k, b.v))}
+    inputs = {name: context.view(tensor) for name, tensor in zip("qkv", (b.q, b.k, b.v))}
     inputs |= {f"{name}_stride": packed for name in "qkv"}
     forward = new("rvit_attention_args", **sizes, **inputs)
-    place.library.rvit_attention(place.stream, ctypes.byref(forward))
-    outputs = {name: place.view(d_qkv.select(1, i)) for i, name in enumerate(GRADIENTS)}
+    context.library.rvit_attention(context.stream, ctypes.byref(forward))
+    outputs = {name: context.view(d_qkv.select(1, i)) for i, name in enumerate(GRADIENTS)}
     outputs |= {f"{name}_stride": packed for name in GRADIENTS}
-    args = new("rvit_attention_backward_args", **sizes, **inputs, **outputs, d_out=place.view(b.d_out))
+    args = new("rvit_attention_backward_args", **sizes, **inputs, **outputs, d_out=context.view(b.d_out))
     pointer = ctypes.addressof(args)
-    size = place.library.raw.rvit_attention_backward_workspace(pointer)
-    workspace = place.empty(size, dtype=torch.uint8)
-    args.workspace = place.view(workspace)
-    place.library.rvit_attention_backward(place.stream, pointer)  # raises with the reason if the call is refused
-    function, stream = place.library.raw.rvit_attention_backward, place.stream
+    size = context.library.raw.rvit_attention_backward_workspace(pointer)
+    workspace = context.empty(size, dtype=torch.uint8)
+    args.workspace = context.view(workspace)
+    context.library.rvit_attention_backward(context.stream, pointer)  # raises with the reason if the call is refused
+    function, stream = context.library.raw.rvit_attention_backward, context.stream
 
     def call(_keep=(args, workspace, out, lse, d_qkv)):
         if function(stream, pointer):
-            raise RuntimeError(place.library.raw.rvit_status_detail().decode())
+            raise RuntimeError(context.library.raw.rvit_status_detail().decode())
 
     def gradients():
         d_qkv.fill_(float("nan"))
@@ -176,29 +176,29 @@ def main():
     options = parse()
     library = Library(str(options.library))
     if options.dry_run:
-        place = HostPlace(library, options.backend)
-        clock = HostClock(place.synchronize)
+        context = HostContext(library, options.backend)
+        clock = HostClock(context.synchronize)
         points = [(heads, images, tokens) for heads in (1, 2) for images in (1, 3) for tokens in (5, 40)]
     else:
         clock = GpuClock()
-        place = GpuPlace(library, clock.stream)
+        context = GpuContext(library, clock.stream)
         numbers = {name: [int(n) for n in getattr(options, name).split(",")] for name in ("heads", "images", "tokens")}
         points = [(h, b, s) for s in numbers["tokens"] for h in numbers["heads"] for b in numbers["images"]]
     end, rows = time.monotonic() + options.deadline, []
     report = {"benchmark": "backward", "version": library.version(), "torch": torch.__version__,
-              "device": place.info().name.decode(), "results": rows}
+              "device": context.info().name.decode(), "results": rows}
     with clock.on():
         for name in options.dtypes.split(","):
             for heads, images, tokens in points:
                 if time.monotonic() > end:
                     report["left_out"] = "out of time"
                     break
-                batch = Batch(place, lengths_of(images, tokens, options.ragged), heads, options.head_dim, getattr(torch, name))
+                batch = Batch(context, lengths_of(images, tokens, options.ragged), heads, options.head_dim, getattr(torch, name))
                 rows.append({"dtype": name, "heads": heads, "head_dim": options.head_dim, "images": images, "tokens": tokens,
                              "ragged": options.ragged} | measure(clock, batch))
                 print(describe(rows[-1]), flush=True)
                 del batch
-                place.forget()
+                context.forget()
     pathlib.Path(options.out).write_text(json.dumps(report, indent=1) + "\n")
     return 1 if any(row["error_ratio"] > 2 for row in rows) else 0
 

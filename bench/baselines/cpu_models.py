@@ -1,4 +1,4 @@
-"""What cpu_baselines.py runs: DeiT models with random weights as every baseline wants them, pictures, and the logits that all must give.
+"""What cpu_baselines.py runs: DeiT models with random weights as every baseline wants them, images, and the logits that all must give.
 
 A model's folder holds model.safetensors (float16 values, so that all read the same), images.npy, PyTorch's logits.npy in float32, and what
 the baselines made of it: .onnx files, and OpenVINO's .xml and .bin. What could not be made is a sentence in made.json."""

@@ -32,11 +32,11 @@ def prepare_dynamic(shape, folder, images):
 
 
 def prepare_static(shape, folder, images):
-    """Weights by channel, activations by tensor, from the least and greatest values of four pictures."""
+    """Weights by channel, activations by tensor, from the least and greatest values of four images."""
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    class Pictures(quantization.CalibrationDataReader):
+    class Calibration(quantization.CalibrationDataReader):
         def __init__(self):
             self.left = [{"images": image[None]} for image in images[:4]]
 
@@ -44,7 +44,7 @@ def prepare_static(shape, folder, images):
             return self.left.pop() if self.left else None
 
     quant_pre_process(str(folder / "model.onnx"), str(folder / "shaped.onnx"), skip_symbolic_shape=True)
-    quantization.quantize_static(str(folder / "shaped.onnx"), str(folder / "static.onnx"), Pictures(), per_channel=True,
+    quantization.quantize_static(str(folder / "shaped.onnx"), str(folder / "static.onnx"), Calibration(), per_channel=True,
                                  activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8,
                                  op_types_to_quantize=["MatMul", "Gemm", "Conv"])
 

@@ -21,7 +21,7 @@ def prepare_graphs(shape, folder, images):
 
 
 def prepare_int8(shape, folder, images):
-    """Every product in int8, weights by channel, activations by tensor: NNCF's preset for transformers, with SmoothQuant. Two pictures
+    """Every product in int8, weights by channel, activations by tensor: NNCF's preset for transformers, with SmoothQuant. Two images
     calibrate: the speed does not depend on them. The graph with products is the faster one quantised (DeiT-T, Xeon with AMX)."""
     import nncf
     import openvino

@@ -1,4 +1,4 @@
-"""raggedvit on the CPU: rvit_session_run, called through the package's ctypes, from pictures in the caller's memory to logits there."""
+"""raggedvit on the CPU: rvit_session_run, called through the package's ctypes, from images in the caller's memory to logits there."""
 
 import ctypes
 import pathlib

@@ -23,10 +23,10 @@ def tiles(data, limit):
     return out
 
 
-def run(place, data, dtype, limit=1000, batch=50):
+def run(context, data, dtype, limit=1000, batch=50):
     data = pathlib.Path(data)
-    library = place.library
-    model = Model(place, data / "deit_tiny_cifar10.safetensors", dtype)
+    library = context.library
+    model = Model(context, data / "deit_tiny_cifar10.safetensors", dtype)
     session = library.make("rvit_session_create", model.handle, ctypes.byref(new("rvit_session_desc", max_images=batch)))
     images, classes = tiles(data, limit), model.info.n_classes
     logits = numpy.full((limit, classes), numpy.nan, numpy.float32)

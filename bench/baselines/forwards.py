@@ -27,10 +27,10 @@ EAGER_POINTS = [("deit_base_patch16_224", b, keep) for keep in (0.5, 0.2) for b 
 class Zoo:
     """Checkpoints with random weights, written once, and what was made from the one in use."""
 
-    def __init__(self, place, clock, folder, tiny=False):
-        self.place, self.clock, self.folder, self.tiny = place, clock, pathlib.Path(folder), tiny
+    def __init__(self, context, clock, folder, tiny=False):
+        self.context, self.clock, self.folder, self.tiny = context, clock, pathlib.Path(folder), tiny
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.dtype = torch.float16 if place.torch_device.type == "cuda" else torch.float32
+        self.dtype = torch.float16 if context.torch_device.type == "cuda" else torch.float32
         self.name = None
 
     def shape(self, name):
@@ -51,8 +51,8 @@ class Zoo:
             config = {"architecture": "vit" if self.tiny else name, "model_args": {"num_heads": shape.heads}}
             save_file(self.weights, str(own), {"config": json.dumps(config)})
             own.replace(path)
-        self.ours = Model(self.place, path)
-        self.theirs = vit.Vit(shape, self.weights, self.place.torch_device, self.dtype)
+        self.ours = Model(self.context, path)
+        self.theirs = vit.Vit(shape, self.weights, self.context.torch_device, self.dtype)
         return self
 
     def release(self):
@@ -61,9 +61,9 @@ class Zoo:
             self.name = self.theirs = self.weights = None
 
     def images(self, batch):
-        """The same pictures as float32 for the library and in PyTorch's own type, both on the device."""
+        """The same images as float32 for the library and in PyTorch's own type, both on the device."""
         size = self.shape(self.name).size
-        images = self.place.empty(batch, 3, size, size, dtype=torch.float32)
+        images = self.context.empty(batch, 3, size, size, dtype=torch.float32)
         images.normal_()
         return images, images.to(self.dtype)
 
@@ -72,9 +72,9 @@ class Zoo:
         return (lambda: theirs.dense(images)) if keep is None else (lambda: theirs.gather(images, keep))
 
 
-def _depth(place, batch):
+def _depth(context, batch):
     """Sessions enqueued at once: more where a forward is short."""
-    return 2 if place.torch_device.type != "cuda" else 8 if batch <= 16 else 4 if batch <= 64 else 2
+    return 2 if context.torch_device.type != "cuda" else 8 if batch <= 16 else 4 if batch <= 64 else 2
 
 
 def accuracy(zoo, names, batch=8):
@@ -118,7 +118,7 @@ def graphs(zoo, names, batches, keeps, budget, seconds=0.25, rows=None):
                 try:
                     zoo.use(name)
                     images, theirs_images = zoo.images(batch)
-                    ours = Sessions(zoo.ours, images, keep, _depth(zoo.place, batch))
+                    ours = Sessions(zoo.ours, images, keep, _depth(zoo.context, batch))
                     theirs = Graph("pytorch graph", zoo.forward(theirs_images, keep), zoo.clock)
                     result = measure([ours, theirs], zoo.clock, batch, seconds)
                     row = {"model": name, "batch": batch, "keep": keep, "rows": ours.rows(),
@@ -151,7 +151,7 @@ def compiled(zoo, points, budget, warm_only=False, rows=None):
             zoo.use(name)
             torch._dynamo.reset()
             images, theirs_images = zoo.images(batch)
-            # Neither the pictures nor the weights move: without this each call would copy them into the graph's own memory.
+            # Neither the images nor the weights move: without this each call would copy them into the graph's own memory.
             for tensor in [theirs_images, *zoo.theirs.w.values()]:
                 torch._dynamo.mark_static_address(tensor)
             forward = zoo.forward(theirs_images, keep)
@@ -164,7 +164,7 @@ def compiled(zoo, points, budget, warm_only=False, rows=None):
             if warm_only:
                 continue
             theirs = Call("torch.compile", torch.no_grad()(fast), zoo.clock)
-            ours = Sessions(zoo.ours, images, keep, _depth(zoo.place, batch))
+            ours = Sessions(zoo.ours, images, keep, _depth(zoo.context, batch))
             result = measure([ours, theirs], zoo.clock, batch, 0.25)
             rows.append({"model": name, "batch": batch, "keep": keep, "compile_seconds": took} | result)
             print(f"  {_label(name, batch, keep)}  {_pair(result, 'torch.compile')}", flush=True)
@@ -254,7 +254,7 @@ def _eager_attentions(zoo):
         q, k, v = qkv.view(-1, 3, shape.heads, head_dim).permute(1, 2, 0, 3)
         return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0].transpose(0, 1).flatten(1)
 
-    if zoo.place.torch_device.type != "cuda":
+    if zoo.context.torch_device.type != "cuda":
         return {"eager, plain": plain}
     return {"eager, Triton varlen": triton_kernel, "eager, FA2 varlen": flash_kernel}
 
@@ -263,8 +263,8 @@ def _collect(zoo):
     import gc
 
     gc.collect()
-    zoo.place.forget()
-    if zoo.place.torch_device.type == "cuda":
+    zoo.context.forget()
+    if zoo.context.torch_device.type == "cuda":
         torch.cuda.empty_cache()
 
 

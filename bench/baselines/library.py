@@ -13,7 +13,7 @@ from raggedvit._library import Library
 DTYPES = {torch.float32: "RVIT_F32", torch.float16: "RVIT_F16", torch.bfloat16: "RVIT_BF16"}
 
 
-class Place:
+class Context:
     """A device and a stream of the library, and tensors that both sides can use."""
 
     def __init__(self, library):
@@ -37,7 +37,7 @@ class Place:
         return {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
 
 
-class GpuPlace(Place):
+class GpuContext(Context):
     """PyTorch's context, its memory, and a stream of PyTorch's."""
 
     def __init__(self, library, torch_stream):
@@ -64,7 +64,7 @@ class GpuPlace(Place):
         self._buffers.clear()
 
 
-class HostPlace(Place):
+class HostContext(Context):
     """For a run without a GPU: the library's CPU device, or its CUDA backend on an emulated driver, entered through the functions of
     cuda.h, so that the calls that a GPU run makes are the calls tried here."""
 

@@ -20,15 +20,15 @@ class Native:
     caller's tensors on the device; grids come from the host with each run."""
 
     def __init__(self, name, model, patches, grids, n=1):
-        place, library = model.place, model.library
+        context, library = model.context, model.library
         self.name, self.library, self.patches = name, library, patches  # which the sessions read
         self.grids = numpy.ascontiguousarray(grids, numpy.int32)
         tokens = self.grids.prod(axis=1)
-        self.logits = [place.empty(len(grids), model.info.n_classes, dtype=torch.float32) for _ in range(n)]
+        self.logits = [context.empty(len(grids), model.info.n_classes, dtype=torch.float32) for _ in range(n)]
         self.handles = []
         for logits in self.logits:
             desc = new("rvit_session_desc", native=1, max_images=len(grids), max_tokens=int(tokens.sum()), max_len=int(tokens.max()),
-                       stream=place.stream, images=place.view(patches), logits=place.view(logits))
+                       stream=context.stream, images=context.view(patches), logits=context.view(logits))
             self.handles.append(library.make("rvit_session_create", model.handle, ctypes.byref(desc)))
         self._run = new("rvit_run_args", n_images=len(grids))
         self._run.grids = self.grids.ctypes.data
@@ -58,7 +58,7 @@ class BySize:
     def __init__(self, model, batch):
         self.parts = []
         for grid, members in batch.by_size().items():
-            patches = model.place.empty(len(members) * grid[0] * grid[1], batch.patches.shape[1], dtype=torch.float32)
+            patches = model.context.empty(len(members) * grid[0] * grid[1], batch.patches.shape[1], dtype=torch.float32)
             patches.copy_(torch.cat([batch.patches_of(i) for i in members]))
             self.parts.append(Native("", model, patches, [grid] * len(members)))
         self.handles = [None]
@@ -79,12 +79,12 @@ class BySize:
 class Batch:
     """Patches of images of different grids, one image behind another: float32 on the device, of values that float16 holds."""
 
-    def __init__(self, place, grids, width, seed=1):
+    def __init__(self, context, grids, width, seed=1):
         self.grids = [tuple(int(side) for side in grid) for grid in grids]
         self.lengths = [lines * columns for lines, columns in self.grids]
         self.bounds, self.longest = bounds_of(self.lengths), max(self.lengths)
         random = torch.randn((self.bounds[-1], width), generator=torch.Generator().manual_seed(seed)).half()
-        self.patches = place.empty(*random.shape, dtype=torch.float32)
+        self.patches = context.empty(*random.shape, dtype=torch.float32)
         self.patches.copy_(random)
         self.half = random.to(self.patches.device)
         self.host = random.float().numpy()
@@ -223,34 +223,34 @@ def padded(model, batch, dtype, keep_positions=False):
     return with_kept
 
 
-def by_size(packed, place, batch):
+def by_size(packed, context, batch):
     """The packed forward of each size by itself: nothing is ragged in a call, so that every baseline could run it."""
     parts = []
     for grid, members in batch.by_size().items():
-        part = Batch(place, [grid] * len(members), batch.patches.shape[1])
+        part = Batch(context, [grid] * len(members), batch.patches.shape[1])
         part.half = torch.cat([batch.half[batch.bounds[i]:batch.bounds[i + 1]] for i in members])
         parts.append((part, packed.positions(part)))
     return lambda: [packed(part.half, part, positions) for part, positions in parts]
 
 
-def random_pictures(sizes, seed=2):
+def random_images(sizes, seed=2):
     """uint8 [height, width, 3] of each (width, height)."""
     random = numpy.random.default_rng(seed)
     return [random.integers(0, 256, (height, width, 3), numpy.uint8) for width, height in sizes]
 
 
-class Pictures:
-    """Packed native sessions that take uint8 pictures of any size from host memory; logits come back there. in_place: the pictures lie in the
+class ImageSessions:
+    """Packed native sessions that take uint8 images of any size from host memory; logits come back there. in_place: the images lie in the
     sessions' memory, where a decoder would write them; else a run copies them."""
 
-    def __init__(self, name, model, pictures, grids, patch, in_place, n=2):
+    def __init__(self, name, model, arrays, grids, patch, in_place, n=2):
         library, constants = model.library, CONSTANTS
-        self.name, self.library, self.keeps = name, library, pictures
+        self.name, self.library, self.keeps = name, library, arrays
         tokens = [lines * columns for lines, columns in grids]
         side = model.info.image_height
         self.recipe = new("rvit_image_recipe", fit=constants["RVIT_FIT_SQUASH"], filter=constants["RVIT_FILTER_BILINEAR"],
                           processor=constants["RVIT_PROCESSOR_HF"], height=side, width=side, mean=(0.5,) * 3, std=(0.5,) * 3)
-        self.images = [self._images_of(pictures, grids, patch) for _ in range(n)]
+        self.images = [self._images_of(arrays, grids, patch) for _ in range(n)]
         args = new("rvit_images_args", n_images=len(grids), max_images=len(grids), max_rows=sum(tokens), patch_size=patch)
         args.recipe, args.images = ctypes.addressof(self.recipe), ctypes.addressof(self.images[0])
         size = ctypes.c_int64()
@@ -267,12 +267,12 @@ class Pictures:
         self._enqueue, self._wait = library.raw.rvit_session_enqueue, library.raw.rvit_session_wait
 
     @staticmethod
-    def _images_of(pictures, grids, patch):
+    def _images_of(arrays, grids, patch):
         from raggedvit._layouts import TYPES
 
-        images = (TYPES["rvit_image"] * len(pictures))()
-        for image, picture, (lines, columns) in zip(images, pictures, grids):
-            filled = new("rvit_image", data=picture.ctypes.data, height=picture.shape[0], width=picture.shape[1],
+        images = (TYPES["rvit_image"] * len(arrays))()
+        for image, array, (lines, columns) in zip(images, arrays, grids):
+            filled = new("rvit_image", data=array.ctypes.data, height=array.shape[0], width=array.shape[1],
                          target_height=lines * patch, target_width=columns * patch)
             ctypes.memmove(ctypes.byref(image), ctypes.byref(filled), ctypes.sizeof(filled))
         return images
@@ -280,10 +280,10 @@ class Pictures:
     def _fill(self, handle, images):
         at = self.library.rvit_session_picture_memory(handle, None)
         at = ctypes.cast(at, ctypes.c_void_p).value
-        for image, picture in zip(images, self.keeps):
-            ctypes.memmove(at, picture.ctypes.data, picture.nbytes)
+        for image, array in zip(images, self.keeps):
+            ctypes.memmove(at, array.ctypes.data, array.nbytes)
             image.data = at
-            at += (picture.nbytes + 63) // 64 * 64
+            at += (array.nbytes + 63) // 64 * 64
 
     def enqueue(self, i=0):
         if self._enqueue(self.handles[i], ctypes.byref(self.runs[i])):
@@ -303,29 +303,29 @@ class Pictures:
             self.library.rvit_session_destroy(handle)
 
 
-def patches_of_pictures(pictures, grids, patch):
-    """The rows that transformers' processor makes, float32 on the host: torchvision's resize of 8-bit pictures, then mean and std 0.5."""
+def patches_of_images(arrays, grids, patch):
+    """The rows that transformers' processor makes, float32 on the host: torchvision's resize of 8-bit images, then mean and std 0.5."""
     from torchvision.transforms.v2 import functional as V
 
     rows = []
-    for picture, (lines, columns) in zip(pictures, grids):
-        tensor = V.resize(torch.from_numpy(picture).permute(2, 0, 1), [lines * patch, columns * patch], V.InterpolationMode.BILINEAR, antialias=True)
+    for array, (lines, columns) in zip(arrays, grids):
+        tensor = V.resize(torch.from_numpy(array).permute(2, 0, 1), [lines * patch, columns * patch], V.InterpolationMode.BILINEAR, antialias=True)
         values = (tensor.float() - 127.5) / 127.5
         rows.append(values.reshape(3, lines, patch, columns, patch).permute(1, 3, 2, 4, 0).reshape(lines * columns, -1))
     return torch.cat(rows)
 
 
-def torchvision_packed(packed, place, pictures, grids, patch, kind):
-    """The packed forward from pinned pictures: those of one size are copied, resized, normalised and cut together. Positions are given."""
+def torchvision_packed(packed, context, arrays, grids, patch, kind):
+    """The packed forward from pinned images: those of one size are copied, resized, normalised and cut together. Positions are given."""
     from torchvision.transforms.v2 import functional as V
 
     groups = {}
-    for picture, grid in zip(pictures, grids):
-        groups.setdefault((picture.shape, grid), []).append(torch.from_numpy(picture).permute(2, 0, 1))
+    for array, grid in zip(arrays, grids):
+        groups.setdefault((array.shape, grid), []).append(torch.from_numpy(array).permute(2, 0, 1))
     stacks = [(grid, torch.stack(members)) for (_, grid), members in groups.items()]
-    if place.torch_device.type == "cuda":
+    if context.torch_device.type == "cuda":
         stacks = [(grid, stack.pin_memory()) for grid, stack in stacks]
-    batch = Batch(place, [grid for grid, stack in stacks for _ in range(len(stack))], 3 * patch * patch)
+    batch = Batch(context, [grid for grid, stack in stacks for _ in range(len(stack))], 3 * patch * patch)
     positions = packed.positions(batch)
 
     def call():

@@ -9,17 +9,17 @@ from raggedvit._layouts import new
 from .library import DTYPES
 
 
-def attention(place, batch, **options):
+def attention(context, batch, **options):
     """(call, result) of one eager rvit_attention on a batch; the args are filled in beforehand, as a C program does it."""
-    library, point = place.library, batch.point
-    out = place.empty(point.rows, batch.heads * batch.head_dim, dtype=batch.dtype)
+    library, point = context.library, batch.point
+    out = context.empty(point.rows, batch.heads * batch.head_dim, dtype=batch.dtype)
     stride = 3 * batch.heads * batch.head_dim
     args = new(
         "rvit_attention_args", dtype=CONSTANTS[DTYPES[batch.dtype]], n_images=point.batch, n_heads=batch.heads,
-        head_dim=batch.head_dim, max_len=point.longest, rows=point.rows, q=place.view(batch.q), k=place.view(batch.k),
-        v=place.view(batch.v), q_stride=stride, k_stride=stride, v_stride=stride, cu_seqlens=place.view(batch.cu_seqlens),
-        out=place.view(out), **options)
-    pointer, function, stream = ctypes.addressof(args), library.raw.rvit_attention, place.stream
+        head_dim=batch.head_dim, max_len=point.longest, rows=point.rows, q=context.view(batch.q), k=context.view(batch.k),
+        v=context.view(batch.v), q_stride=stride, k_stride=stride, v_stride=stride, cu_seqlens=context.view(batch.cu_seqlens),
+        out=context.view(out), **options)
+    pointer, function, stream = ctypes.addressof(args), library.raw.rvit_attention, context.stream
     library.rvit_attention(stream, pointer)  # raises with the reason if the call is refused
 
     def call(_args=args, _out=out):  # keeps what pointer points at, and what the call writes

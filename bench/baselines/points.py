@@ -60,14 +60,14 @@ def tiny():
 class Batch:
     """Random qkv as a product leaves it, [rows, 3, heads, head_dim], packed and padded, with the lengths on the device."""
 
-    def __init__(self, place, point, heads, head_dim, dtype):
+    def __init__(self, context, point, heads, head_dim, dtype):
         self.point, self.heads, self.head_dim, self.dtype = point, heads, head_dim, dtype
-        self.device = place.torch_device
-        self.qkv = place.empty(point.rows, 3, heads, head_dim, dtype=dtype)
+        self.device = context.torch_device
+        self.qkv = context.empty(point.rows, 3, heads, head_dim, dtype=dtype)
         self.qkv.normal_()
         self.q, self.k, self.v = self.qkv.unbind(1)
         ends = torch.tensor([0] + point.lengths).cumsum(0)
-        self.cu_seqlens = place.empty(point.batch + 1, dtype=torch.int32)
+        self.cu_seqlens = context.empty(point.batch + 1, dtype=torch.int32)
         self.cu_seqlens.copy_(ends.to(torch.int32))
         lengths = torch.tensor(point.lengths, device=self.device)
         self.live = torch.arange(point.capacity, device=self.device)[None, :] < lengths[:, None]

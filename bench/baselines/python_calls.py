@@ -40,7 +40,7 @@ import torch  # noqa: E402
 
 from baselines import attention, ours, points  # noqa: E402
 from baselines.clock import GpuClock, HostClock, first_line  # noqa: E402
-from baselines.library import GpuPlace, HostPlace  # noqa: E402
+from baselines.library import GpuContext, HostContext  # noqa: E402
 from raggedvit._library import library  # noqa: E402
 
 TRITON, FLASH = attention.TRITON, attention.FLASH
@@ -52,9 +52,9 @@ LIMITS = {
 }
 
 
-def more_ways(clock, place, point, heads, dtype):
+def more_ways(clock, context, point, heads, dtype):
     """Ours in further ways, each the summary of the clock."""
-    batch = points.Batch(place, point, heads, 64, dtype)
+    batch = points.Batch(context, point, heads, 64, dtype)
     leaf = batch.qkv.clone().requires_grad_()
     d_out = torch.ones_like(ours.function(batch)())
     makers = {
@@ -66,7 +66,7 @@ def more_ways(clock, place, point, heads, dtype):
         "raggedvit.pack": lambda: ours.pack(batch),
         "raggedvit.unpack": lambda: ours.unpack(batch),
     }
-    if place.torch_device.type == "cuda":
+    if context.torch_device.type == "cuda":
         makers["100 of torch.ops.raggedvit.attention, inference_mode"] = lambda: ours.in_inference_mode(ours.operator(batch))
     found = {}
     for name, make in makers.items():
@@ -106,11 +106,11 @@ def gpu():
 def main():
     dry, lib = OPTIONS.dry_run, library()
     if dry:
-        place = HostPlace(lib, "cpu")
-        clock, chosen, heads, dtype = HostClock(place.synchronize), points.tiny()[:1], 2, torch.float32
+        context = HostContext(lib, "cpu")
+        clock, chosen, heads, dtype = HostClock(context.synchronize), points.tiny()[:1], 2, torch.float32
     else:
         clock = GpuClock()
-        place = GpuPlace(lib, clock.stream)
+        context = GpuContext(lib, clock.stream)
         chosen = points.sweep((1,), (21,)) + points.sweep((4,), (21,)) + points.sweep((64,), (197,))
         heads, dtype = OPTIONS.heads, torch.float16
     versions = {"python": platform.python_version(), "torch": torch.__version__, "torch_cuda": torch.version.cuda}
@@ -125,12 +125,12 @@ def main():
               "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
               "source": "bench/baselines/python_calls.py: 30 bursts of eager calls each; outputs allocated, arguments checked.",
               "machine": {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release()},
-              "device": {"name": place.info().name.decode(), "driver": place.info().driver.decode(), "gpu": gpu()}, "versions": versions,
+              "device": {"name": context.info().name.decode(), "driver": context.info().driver.decode(), "gpu": gpu()}, "versions": versions,
               "runs": []}
     with clock.on():
         for _ in range(1 if dry else OPTIONS.runs):
-            report["runs"].append(attention.host(place, clock, chosen, None, heads=heads, dtype=dtype))
-        report["more"] = [{"point": point.name, "python_us": more_ways(clock, place, point, heads, dtype)} for point in chosen]
+            report["runs"].append(attention.host(context, clock, chosen, None, heads=heads, dtype=dtype))
+        report["more"] = [{"point": point.name, "python_us": more_ways(clock, context, point, heads, dtype)} for point in chosen]
     report["limits"] = judge(report["runs"])
     pathlib.Path(OPTIONS.out).write_text(json.dumps(report, indent=1) + "\n")
     for verdict in report["limits"]:

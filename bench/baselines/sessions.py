@@ -12,13 +12,13 @@ from .clock import summarize
 
 
 class Model:
-    def __init__(self, place, path, dtype="f16", quantization="none"):
-        library = place.library
-        self.place, self.library = place, library
+    def __init__(self, context, path, dtype="f16", quantization="none"):
+        library = context.library
+        self.context, self.library = context, library
         checkpoint = library.make("rvit_checkpoint_open", str(path).encode(), None)
         desc = new("rvit_model_desc", dtype=CONSTANTS["RVIT_" + dtype.upper()],
                    quantization=CONSTANTS["RVIT_QUANTIZATION_" + quantization.upper()])
-        self.handle = library.make("rvit_model_create", place.device, checkpoint, ctypes.byref(desc))
+        self.handle = library.make("rvit_model_create", context.device, checkpoint, ctypes.byref(desc))
         library.rvit_checkpoint_destroy(checkpoint)
         self.info = new("rvit_model_info")
         library.rvit_model_get_info(self.handle, ctypes.byref(self.info))
@@ -34,13 +34,13 @@ class Sessions:
     name = "raggedvit"
 
     def __init__(self, model, images, keep=None, n=1, fixed_batch=True, threshold=None):
-        self.model, self.library, place = model, model.library, model.place
+        self.model, self.library, context = model, model.library, model.context
         library, batch = self.library, images.shape[0]
-        self.logits = [place.empty(batch, model.info.n_classes, dtype=torch.float32) for _ in range(n)]
+        self.logits = [context.empty(batch, model.info.n_classes, dtype=torch.float32) for _ in range(n)]
         self.handles = []
         for logits in self.logits:
-            desc = new("rvit_session_desc", max_images=batch, fixed_batch=int(fixed_batch), stream=place.stream,
-                               images=place.view(images), logits=place.view(logits))
+            desc = new("rvit_session_desc", max_images=batch, fixed_batch=int(fixed_batch), stream=context.stream,
+                               images=context.view(images), logits=context.view(logits))
             if keep is not None:
                 desc.prune.type, desc.prune.keep = CONSTANTS["RVIT_PRUNE_L2"], keep
             if threshold is not None:

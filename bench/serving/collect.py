@@ -51,7 +51,7 @@ def one_client(rows: list[Row], transport: str) -> Row | None:
 
 def limits(report: Row) -> list[Row]:
     """Latency with one client beside 1.5 times a direct call's 99th percentile and what the server without work takes: of a call in a
-    session for one picture, and, without small_batch, of one in a session as large as the server's, which gives the same bits."""
+    session for one image, and, without small_batch, of one in a session as large as the server's, which gives the same bits."""
     calls = {row["max_images"] == 1: row["latency_ms"]["p99"] for row in report["direct"] if row["batch"] == 1}
     found: list[Row] = []
     for small_batch, row in [(0, row) for row in report["closed"]] + [(1, row) for row in report["small"]]:
@@ -59,7 +59,7 @@ def limits(report: Row) -> list[Row]:
         if row["clients"] != 1 or idle is None or len(calls) != 2:
             continue
         p99, idle_p99 = row["latency_ms"]["p99"], idle["latency_ms"]["p99"]
-        for name, is_for_one in (("a session for one picture", True), ("the same session", False)):
+        for name, is_for_one in (("a session for one image", True), ("the same session", False)):
             if small_batch and not is_for_one:
                 continue
             limit = 1.5 * calls[is_for_one] + idle_p99
@@ -94,7 +94,7 @@ def head_of(parts: dict[str, Row]) -> Row:
     return {"benchmark": "serving", "date": min(part["date"] for part in parts.values()), "version": some["version"],
             "commit": os.environ.get("RVIT_SERVING_COMMIT", "unknown"), "compiler": some["compiler"], "seed": some["seed"],
             "machine": some["machine"], "device": device, "nvidia_smi": nvidia_smi(), "server": server, "model": model,
-            "pictures": some["pictures"], "mean_picture_bytes": some["mean_picture_bytes"]}
+            "distinct_images": some["distinct_images"], "mean_image_bytes": some["mean_image_bytes"]}
 
 
 def collect(out: pathlib.Path) -> int:
@@ -112,7 +112,7 @@ def collect(out: pathlib.Path) -> int:
     (out / "serving.json").write_text(json.dumps(report, indent=1) + "\n")
     print(f"\n{report['machine']['cpu']}, {report['machine']['cores']} cores, {(report['device'] or {}).get('name')}; {report['server']}")
     for row in report["direct"]:
-        print(f"direct: {row['devices']} x {row['threads']} threads, {row['batch']} pictures in sessions for {row['max_images']}: "
+        print(f"direct: {row['devices']} x {row['threads']} threads, {row['batch']} images in sessions for {row['max_images']}: "
               f"{row['images_per_second']:,.1f} images/s, p50 {row['latency_ms']['p50']:.2f} ms, p99 {row['latency_ms']['p99']:.2f} ms")
     table("A backend that computes nothing", report["noop"], direct)
     table("raggedvit, each client one request at a time", report["closed"], direct)

@@ -28,7 +28,7 @@ void direct_close(direct *d)
     rvit_device_destroy(d->device);
 }
 
-rvit_image direct_image(const pictures *p, int32_t index)
+rvit_image direct_image(const image_set *p, int32_t index)
 {
     rvit_image image = RVIT_IMAGE_INIT;
     image.data = p->pixels + p->at[index];
@@ -37,8 +37,8 @@ rvit_image direct_image(const pictures *p, int32_t index)
     return image;
 }
 
-/* The bytes that a run of any max_images of the pictures travels in, at most: each may take what the neediest takes alone. */
-static int64_t region_size(const direct *d, const pictures *p, int32_t max_images)
+/* The bytes that a run of any max_images of the images travels in, at most: each may take what the neediest takes alone. */
+static int64_t region_size(const direct *d, const image_set *p, int32_t max_images)
 {
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
     bench_check(rvit_image_recipe_of_model(&d->info, &recipe), "recipe");
@@ -54,13 +54,13 @@ static int64_t region_size(const direct *d, const pictures *p, int32_t max_image
         args.patch_size = d->info.patch_size;
         args.n_prefix = d->info.n_prefix;
         int64_t size;
-        bench_check(rvit_images_write(&args, NULL, 0, &size), "pictures");
+        bench_check(rvit_images_write(&args, NULL, 0, &size), "images");
         most = size > most ? size : most;
     }
     return most * max_images;
 }
 
-rvit_session *direct_session(const direct *d, const pictures *p, int32_t max_images)
+rvit_session *direct_session(const direct *d, const image_set *p, int32_t max_images)
 {
     rvit_session *session;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
@@ -71,7 +71,7 @@ rvit_session *direct_session(const direct *d, const pictures *p, int32_t max_ima
     return session;
 }
 
-float *direct_logits(const direct_options *options, const pictures *p, int32_t *out_n_classes)
+float *direct_logits(const direct_options *options, const image_set *p, int32_t *out_n_classes)
 {
     direct d = direct_open(options, options->n_devices > 0 ? options->devices[0] : -1);
     const size_t n_classes = (size_t)d.info.n_classes;
@@ -100,7 +100,7 @@ int direct_alike(const float *logits, int32_t n, int32_t n_classes)
     for (int32_t i = 0; i < n; i++)
         for (int32_t j = 0; j < i; j++)
             if (memcmp(logits + (size_t)i * length, logits + (size_t)j * length, length * sizeof *logits) == 0) {
-                fprintf(stderr, "bench: pictures %d and %d have the same logits\n", (int)j, (int)i);
+                fprintf(stderr, "bench: images %d and %d have the same logits\n", (int)j, (int)i);
                 return 1;
             }
     return 0;

@@ -1,10 +1,10 @@
-/* Direct sessions on a checkpoint, as the server's instances have them, and the logits that they give of the pictures. */
+/* Direct sessions on a checkpoint, as the server's instances have them, and the logits that they give of the images. */
 #ifndef RVIT_SERVING_DIRECT_H
 #define RVIT_SERVING_DIRECT_H
 
 #include <raggedvit/raggedvit.h>
 
-#include "pictures.h"
+#include "image_set.h"
 #include "policy.h"
 
 enum { DIRECT_DEVICES = 8 };
@@ -46,13 +46,13 @@ typedef struct direct {
 direct direct_open(const direct_options *options, int32_t index);
 void direct_close(direct *d);
 
-/* A session for up to max_images of these pictures; not fixed_batch. */
-rvit_session *direct_session(const direct *d, const pictures *p, int32_t max_images);
-rvit_image direct_image(const pictures *p, int32_t index);
+/* A session for up to max_images of these images; not fixed_batch. */
+rvit_session *direct_session(const direct *d, const image_set *p, int32_t max_images);
+rvit_image direct_image(const image_set *p, int32_t index);
 
-/* The logits of all pictures, f32 [n, n_classes], each picture run by itself in a session for max_images. Free with free(). */
-float *direct_logits(const direct_options *options, const pictures *p, int32_t *out_n_classes);
-/* Whether two pictures have the same logits, so that answers to one could be taken for the other's. Prints the two. */
+/* The logits of all images, f32 [n, n_classes], each image run by itself in a session for max_images. Free with free(). */
+float *direct_logits(const direct_options *options, const image_set *p, int32_t *out_n_classes);
+/* Whether two images have the same logits, so that answers to one could be taken for the other's. Prints the two. */
 int direct_alike(const float *logits, int32_t n, int32_t n_classes);
 
 #endif

@@ -137,7 +137,7 @@ void infer_attach(infer_target *target, int32_t n_clients)
     target->is_shared = transports[target->transport].is_shared;
     if (!target->is_shared)
         return;
-    const pictures *p = target->pictures;
+    const image_set *p = target->image_set;
     target->inputs = region_create("in", p->payload_at[p->n]);
     memcpy(target->inputs.memory, p->payload, p->payload_at[p->n]);
     target->outputs = region_create("out", slot_size(target) * (size_t)n_clients);
@@ -178,7 +178,7 @@ void infer_close(infer_client *client)
 static infer_span span_of(const infer_client *client, int32_t first, int32_t n)
 {
     const infer_target *target = client->target;
-    const pictures *p = target->pictures;
+    const image_set *p = target->image_set;
     infer_span span = {.bytes = p->payload + p->payload_at[first],
                        .offset = p->payload_at[first],
                        .size = p->payload_at[first + n] - p->payload_at[first],

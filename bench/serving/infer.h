@@ -1,4 +1,4 @@
-/* Inference by the KServe v2 protocol: one picture or several of one shape in, their logits out, over any of the transports. */
+/* Inference by the KServe v2 protocol: one image or several of one shape in, their logits out, over any of the transports. */
 #ifndef RVIT_SERVING_INFER_H
 #define RVIT_SERVING_INFER_H
 
@@ -21,7 +21,7 @@ void infer_detach(infer_target *target);
 /* Returns 0, or -1 with a sentence in error. */
 int infer_open(infer_client *client, const infer_target *target, int32_t slot);
 void infer_close(infer_client *client);
-/* Pictures first .. first + n - 1, which are of one group. The answer has to carry the id, too. */
+/* Images first .. first + n - 1, which are of one group. The answer has to carry the id, too. */
 infer_result infer_run(infer_client *client, int32_t first, int32_t n, uint64_t id);
 
 #endif

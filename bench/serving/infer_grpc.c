@@ -50,7 +50,7 @@ static void write_place(proto_out *out, int field, const region *memory, size_t 
     write_parameter(out, field, "shared_memory_byte_size", NULL, size);
 }
 
-/* All of the request before the bytes of the pictures. */
+/* All of the request before the bytes of the images. */
 static void write_request(const infer_client *client, const infer_span *span, uint64_t id, proto_out *out)
 {
     const infer_target *target = client->target;

@@ -1,10 +1,10 @@
-/* What the transports of infer.h share: a target, a client, and the place of a request's pictures. */
+/* What the transports of infer.h share: a target, a client, and the place of a request's images. */
 #ifndef RVIT_SERVING_INFER_TRANSPORT_H
 #define RVIT_SERVING_INFER_TRANSPORT_H
 
 #include "grpc.h"
 #include "http.h"
-#include "pictures.h"
+#include "image_set.h"
 #include "region.h"
 
 typedef enum infer_transport { INFER_HTTP, INFER_GRPC, INFER_HTTP_SHARED, INFER_GRPC_SHARED, INFER_TRANSPORTS } infer_transport;
@@ -18,7 +18,7 @@ typedef struct infer_target {
     int http_port, grpc_port;
     infer_transport transport;
     infer_input input;
-    const pictures *pictures;
+    const image_set *image_set;
     int32_t most_images; /* of a request */
     int32_t n_classes;   /* as the server says */
     int is_shared;
@@ -42,7 +42,7 @@ typedef struct infer_client {
     char error[256];
 } infer_client;
 
-/* The place of a request's pictures in the payload, or in the inputs' region. */
+/* The place of a request's images in the payload, or in the inputs' region. */
 typedef struct infer_span {
     const uint8_t *bytes;
     size_t offset, size;

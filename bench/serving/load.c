@@ -68,16 +68,16 @@ static int is_zero(const uint8_t *bytes, size_t size)
     return i == size;
 }
 
-/* Compares one picture's logits, bit for bit. 0: right; 1: those of another picture; 2: something else. */
-static int compare(const load *l, int32_t picture, const uint8_t *logits)
+/* Compares one image's logits, bit for bit. 0: right; 1: those of another image; 2: something else. */
+static int compare(const load *l, int32_t image, const uint8_t *logits)
 {
     const size_t size = (size_t)l->target->n_classes * sizeof(float);
     const uint8_t *expected = (const uint8_t *)l->options->expected;
     if (expected == NULL)
         return is_zero(logits, size) ? 0 : 2;
-    if (memcmp(logits, expected + (size_t)picture * size, size) == 0)
+    if (memcmp(logits, expected + (size_t)image * size, size) == 0)
         return 0;
-    for (int32_t i = 0; i < l->target->pictures->n; i++)
+    for (int32_t i = 0; i < l->target->image_set->n; i++)
         if (memcmp(logits, expected + (size_t)i * size, size) == 0)
             return 1;
     return 2;
@@ -108,7 +108,7 @@ static void check(worker *self, infer_result answer, int32_t first)
 static void request(worker *self, double start)
 {
     load *l = self->load;
-    const int32_t first = pictures_pick(l->target->pictures, l->options->images, &self->random);
+    const int32_t first = image_set_pick(l->target->image_set, l->options->images, &self->random);
     const infer_result answer = infer_run(&self->client, first, l->options->images, atomic_fetch_add(&l->next_id, 1));
     const double now = report_seconds();
     check(self, answer, first);
@@ -140,7 +140,7 @@ static void send_in_turn(worker *self)
 static double next_arrival(load *l, worker *self)
 {
     pthread_mutex_lock(&l->lock);
-    const double u = ((double)(pictures_random(&self->random) >> 11) + 0.5) / 9007199254740992.0, time = l->arrival;
+    const double u = ((double)(image_set_random(&self->random) >> 11) + 0.5) / 9007199254740992.0, time = l->arrival;
     l->arrival += -log(u) / l->options->rate;
     pthread_mutex_unlock(&l->lock);
     return time;
@@ -252,7 +252,7 @@ static worker *start(load *l)
     }
     for (int32_t i = 0; i < o->n_clients; i++) {
         workers[i].load = l;
-        workers[i].random = pictures_random(&seed);
+        workers[i].random = image_set_random(&seed);
         if (infer_open(&workers[i].client, l->target, i) != 0) {
             fprintf(stderr, "bench: client %d: %s\n", (int)i, workers[i].client.error);
             exit(1);
@@ -309,7 +309,7 @@ load_result load_run(const infer_target *target, const load_options *options)
 
 float *load_expect(const infer_target *target)
 {
-    const int32_t n = target->pictures->n;
+    const int32_t n = target->image_set->n;
     const size_t size = (size_t)target->n_classes * sizeof(float);
     float *logits = calloc((size_t)n, size);
     infer_client client;
@@ -320,7 +320,7 @@ float *load_expect(const infer_target *target)
     for (int32_t i = 0; i < n; i++) {
         const infer_result answer = infer_run(&client, i, 1, (uint64_t)i + 1);
         if (answer != INFER_ANSWERED) {
-            fprintf(stderr, "bench: the first pass: picture %d: %s\n", (int)i, answer == INFER_LOST ? "no answer" : client.error);
+            fprintf(stderr, "bench: the first pass: image %d: %s\n", (int)i, answer == INFER_LOST ? "no answer" : client.error);
             exit(1);
         }
         memcpy(logits + (size_t)i * (size_t)target->n_classes, client.logits, size);

@@ -14,7 +14,7 @@ typedef struct load_options {
     double warm_up;   /* seconds */
     int64_t requests; /* above 0: this many are measured, however long that takes */
     int32_t images;   /* of a request */
-    /* f32 [n, n_classes]: what the pictures give; NULL: zeros */
+    /* f32 [n, n_classes]: what the images give; NULL: zeros */
     const float *expected;
     int server_pid, metrics_port;
 } load_options;
@@ -22,7 +22,7 @@ typedef struct load_options {
 typedef struct load_result {
     /* Of all requests, those of the warm-up too. Each is counted once. */
     uint64_t sent, right, failed, lost;
-    uint64_t swapped; /* answered with what belongs to another picture */
+    uint64_t swapped; /* answered with what belongs to another image */
     uint64_t wrong;   /* answered with something else */
     uint64_t unsent;  /* their time came, and no client was free until long after the end */
     /* Of the measured time. */
@@ -37,7 +37,7 @@ typedef struct load_result {
 
 /* Ends the program if a client cannot connect. */
 load_result load_run(const infer_target *target, const load_options *options);
-/* The logits of all pictures, asked for one by one: f32 [n, n_classes]; free with free(). Ends the program if one fails. */
+/* The logits of all images, asked for one by one: f32 [n, n_classes]; free with free(). Ends the program if one fails. */
 float *load_expect(const infer_target *target);
 
 #endif

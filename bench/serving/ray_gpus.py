@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Ray Data on one GPU and on several of one machine: pictures of different sizes through raggedvit.ray.Classifier, actors sharing each GPU.
+"""Ray Data on one GPU and on several of one machine: images of different sizes through raggedvit.ray.Classifier, actors sharing each GPU.
 
-    bench/serving/ray_gpus.py --out results [--gpus 1,2] [--actors 2] [--pictures 200000] [--models deit_tiny,deit_base]
+    bench/serving/ray_gpus.py --out results [--gpus 1,2] [--actors 2] [--images 200000] [--models deit_tiny,deit_base]
     bench/serving/ray_gpus.py --out results --dry-run       # small, on the CPU, an actor in the place of a GPU: its figures mean nothing
 
-RAGGEDVIT_LIBRARY names the library, PYTHONPATH has python/ and Ray. Weights are random. Actors make the uint8 pictures from their ids, so
+RAGGEDVIT_LIBRARY names the library, PYTHONPATH has python/ and Ray. Weights are random. Actors make the uint8 images from their ids, so
 that the object store carries ids and classes. Writes OUT/ray_gpus.json, saved after each row. `images_per_second`: while all actors are at
 work: from when the last of them has done its first batch to when the first of them has done its last. `with_start`: from the call, with
-Ray's start of the actors, opening the models and the last batches. `same_classes`: pictures that are equal have the same class in all
+Ray's start of the actors, opening the models and the last batches. `same_classes`: images that are equal have the same class in all
 batches and on all GPUs.
 """
 
@@ -34,7 +34,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 jpegs: Any = importlib.import_module("jpegs")
 
 SIZES = ((500, 375), (375, 500), (320, 240), (240, 320), (448, 448), (256, 256), (224, 224), (640, 480))
-POOL = 256  # different pictures
+POOL = 256  # different images
 WIDTHS = {"deit_tiny": 192, "deit_small": 384, "deit_base": 768}
 
 
@@ -44,9 +44,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/raggedvit-bench/ray"), help="folder for checkpoints")
     parser.add_argument("--gpus", default="1,2", help="numbers of GPUs")
     parser.add_argument("--actors", type=int, default=2, help="of each GPU")
-    parser.add_argument("--pictures", type=int, default=200_000)
+    parser.add_argument("--images", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--capacity", default="64", help="pictures that run at once; numbers of them")
+    parser.add_argument("--capacity", default="64", help="images that run at once; numbers of them")
     parser.add_argument("--models", default="deit_tiny,deit_base")
     parser.add_argument("--dtype", default="f16")
     parser.add_argument("--policy", default="l2")
@@ -76,7 +76,7 @@ def write_model(folder: pathlib.Path, name: str) -> str:
 
 
 class Synthetic(raggedvit.ray.Classifier):
-    """Of ids alone: picture i is picture i % POOL of a pool."""
+    """Of ids alone: image i is image i % POOL of a pool."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(**settings)
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace, path: str, capacity: int, n_gpus: int, cpus
              _node_ip_address="127.0.0.1", log_to_driver=False, object_store_memory=1 << 29)
     ray.data.DataContext.get_current().enable_progress_bars = False
     begin = time.monotonic()
-    data = ray.data.range(options.pictures, override_num_blocks=max(1, options.pictures // options.batch)).map_batches(
+    data = ray.data.range(options.images, override_num_blocks=max(1, options.images // options.batch)).map_batches(
         Synthetic, fn_constructor_args=(settings,), batch_size=options.batch, num_cpus=cpus,
         num_gpus=0 if options.dry_run else 1 / options.actors, compute=ray.data.ActorPoolStrategy(size=actors))
     batches = list(data.iter_batches(batch_size=None))
@@ -121,13 +121,13 @@ def run(options: argparse.Namespace, path: str, capacity: int, n_gpus: int, cpus
     names = np.unique(workers)
     first, last = max(end[workers == one].min() for one in names), min(end[workers == one].max() for one in names)
     steady, different = int(((end > first) & (end <= last)).sum()), len(np.unique(ids))
-    by_picture = np.full(POOL, -1)
-    by_picture[ids % POOL] = classes
+    by_image = np.full(POOL, -1)
+    by_image[ids % POOL] = classes
     return {"gpus": n_gpus, "actors": actors, "workers": len(names), "devices": sorted(set(devices.tolist())),
             "images_per_second": round(steady / (last - first), 1) if last > first else None, "seconds_steady": round(last - first, 2),
             "with_start": round(len(ids) / seconds, 1), "seconds": round(seconds, 2), "rows": len(ids), "duplicates": len(ids) - different,
-            "missing": options.pictures - different, "failed": int((errors != "").sum()),
-            "same_classes": bool((by_picture[ids % POOL] == classes).all()), "classes": by_picture.tolist()}
+            "missing": options.images - different, "failed": int((errors != "").sum()),
+            "same_classes": bool((by_image[ids % POOL] == classes).all()), "classes": by_image.tolist()}
 
 
 def main() -> int:
@@ -136,7 +136,7 @@ def main() -> int:
     library_path()
     gpus = [int(n) for n in options.gpus.split(",")]
     if options.dry_run:
-        options.pictures, options.batch, options.capacity, options.dtype, options.models = 2000, 64, "32", "f32", "deit_tiny"
+        options.images, options.batch, options.capacity, options.dtype, options.models = 2000, 64, "32", "f32", "deit_tiny"
     cores = len(os.sched_getaffinity(0))
     cpus = max(1, (cores - 2) // (options.actors * max(gpus)))
     report: dict[str, Any] = {
@@ -144,7 +144,7 @@ def main() -> int:
         "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "cpu": platform.processor() or platform.machine(), "cores": cores,
         "versions": {"raggedvit": raggedvit.version(), "ray": ray.__version__, "numpy": np.__version__,
                      "python": platform.python_version()},
-        "pictures": options.pictures, "sizes": SIZES, "batch": options.batch, "dtype": options.dtype,
+        "images": options.images, "sizes": SIZES, "batch": options.batch, "dtype": options.dtype,
         "policy": options.policy, "keep": options.keep, "actors_per_gpu": options.actors, "cpus_per_actor": cpus, "results": []}
     right = True
     for name, capacity in itertools.product(options.models.split(","), map(int, options.capacity.split(","))):
@@ -160,7 +160,7 @@ def main() -> int:
             print(f"{name}, capacity {capacity}, {n_gpus} GPUs, {row['actors']} actors: {row['images_per_second']} images/s "
                   f"({row['with_start']} with the start), ratio {row.get('ratio', 1)}, rows {row['rows']}, duplicates {row['duplicates']}, "
                   f"missing {row['missing']}, failed {row['failed']}, same classes: {row['same_classes']}", flush=True)
-            right &= row["rows"] == options.pictures and not row["duplicates"] + row["failed"] and row["same_classes"]
+            right &= row["rows"] == options.images and not row["duplicates"] + row["failed"] and row["same_classes"]
             right &= len(row["devices"]) == (1 if options.dry_run else n_gpus)
     return 0 if right else 1
 

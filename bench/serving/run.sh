@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # What Triton Inference Server in front of raggedvit gives and costs, beside direct sessions and beside a backend that computes nothing.
 #   bench/serving/run.sh BUILD SERVER OUT [cpu|cuda] [SECONDS]     SECONDS (60) of each point; writes OUT/serving.json, prints a table
-#   bench/serving/run.sh BUILD SERVER OUT two [SECONDS]            two GPUs against one of them, 200,000 pictures each
+#   bench/serving/run.sh BUILD SERVER OUT two [SECONDS]            two GPUs against one of them, 200,000 images each
 # BUILD: where cmake built, with RVIT_TRITON and RVIT_BENCH. SERVER: a folder of tools/triton_server.sh. Parts land in OUT/parts as they are
 # measured. RVIT_SERVING_PORT (18400): the first of three ports on 127.0.0.1. RVIT_SERVING_CLIENTS (1,8,64,256): how many at once.
 # RVIT_SERVING_TRANSPORT (grpc-shared): of the two GPUs. RVIT_SERVING_INSTANCES (1_1 2_1 1_2 2_2): GPUs and instances on each, of each point
-# there. RVIT_SERVING_EDGE: all pictures are N x N. RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of the
+# there. RVIT_SERVING_EDGE: all images are N x N. RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of the
 # server.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -143,7 +143,7 @@ else
         load "encoded_$transport" raggedvit --transport $transport --input encoded --clients 64 --seconds "$seconds" "${checked[@]}"
     done
     stop
-    # One picture in a session for one, as the direct call has it.
+    # One image in a session for one, as the direct call has it.
     repository small "${gpus[0]}" 2 1
     serve small
     for transport in $transports; do

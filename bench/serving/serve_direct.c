@@ -1,4 +1,4 @@
-/* The throughput of direct sessions, as a C program uses them: threads with a session each over one model on a device, pictures of mixed
+/* The throughput of direct sessions, as a C program uses them: threads with a session each over one model on a device, images of mixed
    sizes in host memory, batches of a fixed number of them. It is what a server in front of the same sessions is compared with. */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,16 +16,16 @@ enum { LIST = 8, THREADS_MOST = 64, BATCH_MOST = 256 };
 typedef struct options {
     const char *json, *sheet;
     direct_options direct;
-    int32_t batches[LIST], n_batches, threads, n_pictures, edge;
+    int32_t batches[LIST], n_batches, threads, n_distinct, edge;
     double seconds, warm_up;
 } options;
 
 static const struct option_row option_rows[] = {
     {"threads", "N", "threads of a device, each with a session, %s (2)", OPTION_INTEGER(options, threads, 1, THREADS_MOST)},
-    {"batch", "LIST", "pictures of a run, each %s (64)", OPTION_INTEGERS(options, batches, n_batches, 1, BATCH_MOST)},
+    {"batch", "LIST", "images of a run, each %s (64)", OPTION_INTEGERS(options, batches, n_batches, 1, BATCH_MOST)},
     {"seconds", "S", "measured time of a point, %s (10)", OPTION_NUMBER(options, seconds, 0.1, 86400)},
     {"warm-up", "S", "seconds before that, %s (1)", OPTION_NUMBER(options, warm_up, 0, 3600)},
-    {"pictures", "N", "different pictures, %s (100), of 25 sizes", OPTION_INTEGER(options, n_pictures, 1, PICTURES_MOST)},
+    {"distinct", "N", "distinct images, %s (100), of 25 sizes", OPTION_INTEGER(options, n_distinct, 1, IMAGE_SET_MOST)},
     {"edge", "N", "makes all of them N x N pixels, %s", OPTION_INTEGER(options, edge, 1, 640)},
     {"sheet", "FILE", "a PNG that they are cut from (drawn)", OPTION_TEXT(options, sheet)},
     DIRECT_ROWS(options, direct),
@@ -34,9 +34,9 @@ static const struct option_row option_rows[] = {
 static const struct option_command command = {
     .name = "",
     .arguments = "CHECKPOINT",
-    .text = "How many images a second direct sessions make of pictures of mixed sizes in host memory, and how long one call takes. Of a "
+    .text = "How many images a second direct sessions make of images of mixed sizes in host memory, and how long one call takes. Of a "
             "batch of 1 this is the latency of one caller: its point has one thread. Batches smaller than the largest run twice: in "
-            "sessions for as many pictures, and in sessions for the largest batch.",
+            "sessions for as many images, and in sessions for the largest batch.",
     .min_arguments = 1,
     .max_arguments = 1,
 };
@@ -44,7 +44,7 @@ static const struct option_command command = {
 /* One thread of a point. */
 typedef struct worker {
     const direct *direct;
-    const pictures *pictures;
+    const image_set *image_set;
     const float *expected;
     rvit_session *session;
     int32_t batch;
@@ -79,8 +79,8 @@ static void *work(void *user)
     run.pictures = images;
     for (double start = report_seconds(); start < self->end;) {
         for (int32_t i = 0; i < self->batch; i++) {
-            indices[i] = pictures_pick(self->pictures, 1, &self->random);
-            images[i] = direct_image(self->pictures, indices[i]);
+            indices[i] = image_set_pick(self->image_set, 1, &self->random);
+            images[i] = direct_image(self->image_set, indices[i]);
         }
         bench_check(rvit_session_enqueue(self->session, &run), "enqueue");
         bench_check(rvit_session_wait(self->session), "wait");
@@ -103,8 +103,8 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of runs of `batch` pictures in sessions for max_images. */
-static json_t *measure(const options *o, const direct *devices, int32_t n_devices, const pictures *p, const float *expected, int32_t batch,
+/* Of runs of `batch` images in sessions for max_images. */
+static json_t *measure(const options *o, const direct *devices, int32_t n_devices, const image_set *p, const float *expected, int32_t batch,
                        int32_t max_images, int64_t *out_different)
 {
     const int32_t threads = batch == 1 ? 1 : o->threads, n = threads * n_devices;
@@ -113,7 +113,7 @@ static json_t *measure(const options *o, const direct *devices, int32_t n_device
     uint64_t seed = 1;
     for (int32_t i = 0; i < n; i++) {
         const direct *d = &devices[i % n_devices];
-        workers[i] = (worker){.direct = d, .pictures = p, .expected = expected, .batch = batch, .random = pictures_random(&seed)};
+        workers[i] = (worker){.direct = d, .image_set = p, .expected = expected, .batch = batch, .random = image_set_random(&seed)};
         workers[i].session = direct_session(d, p, max_images);
     }
     const double begin = report_seconds() + o->warm_up;
@@ -157,13 +157,13 @@ static json_t *measure(const options *o, const direct *devices, int32_t n_device
 int main(int argc, char **argv)
 {
     options o = {
-        .direct = DIRECT_OPTIONS_INIT, .batches = {64}, .n_batches = 1, .threads = 2, .n_pictures = 100, .seconds = 10, .warm_up = 1};
+        .direct = DIRECT_OPTIONS_INIT, .batches = {64}, .n_batches = 1, .threads = 2, .n_distinct = 100, .seconds = 10, .warm_up = 1};
     o.direct.checkpoint =
         argv[bench_parse("serve_direct", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o)];
     const int32_t n_devices = o.direct.n_devices > 0 ? o.direct.n_devices : 1;
     for (int32_t i = 0; i < o.n_batches; i++)
         o.direct.max_images = i == 0 || o.batches[i] > o.direct.max_images ? o.batches[i] : o.direct.max_images;
-    const pictures p = pictures_make(o.n_pictures, 4, o.edge, o.sheet, 0);
+    const image_set p = image_set_make(o.n_distinct, 4, o.edge, o.sheet, 0);
     int32_t n_classes;
     float *expected = direct_logits(&o.direct, &p, &n_classes);
     direct devices[DIRECT_DEVICES];
@@ -174,15 +174,15 @@ int main(int argc, char **argv)
     json_object_set_new(report, "model", json_string(devices[0].info.architecture));
     json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.direct.dtype)));
     policy_describe(&devices[0].prune, report);
-    json_object_set_new(report, "pictures", json_integer(p.n));
-    json_object_set_new(report, "mean_picture_bytes", json_real(pictures_mean(&p)));
+    json_object_set_new(report, "distinct_images", json_integer(p.n));
+    json_object_set_new(report, "mean_image_bytes", json_real(image_set_mean(&p)));
     json_object_set_new(report, "results", results);
     printf("%7s %7s %7s %10s %10s %9s %9s %9s\n", "devices", "threads", "batch", "max images", "images/s", "p50 ms", "p99 ms", "different");
     int64_t wrong = 0;
     for (int32_t i = 0; i < o.n_batches; i++) {
         const int32_t batch = o.batches[i], most = o.direct.max_images;
         int64_t different;
-        /* A session of another size may round otherwise, which is told. The same one may not. */
+        /* A session of another size may round differently: reported. The same session may not. */
         if (batch < most)
             json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, batch, &different));
         json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, most, &different));
@@ -191,7 +191,7 @@ int main(int argc, char **argv)
     for (int32_t i = 0; i < n_devices; i++)
         direct_close(&devices[i]);
     free(expected);
-    pictures_free((pictures *)&p);
+    image_set_free((image_set *)&p);
     const int code = report_write(report, o.json);
     return code != 0 ? code : wrong > 0;
 }

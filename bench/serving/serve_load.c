@@ -20,7 +20,7 @@ typedef struct options {
     infer_target target;
     direct_options direct;
     load_options load;
-    int32_t clients[LIST], n_clients, rates[LIST], n_rates, n_pictures, edge;
+    int32_t clients[LIST], n_clients, rates[LIST], n_rates, n_distinct, edge;
     double wait;
     int32_t transport, input, expect; /* of infer_transport, infer_input, expectation */
 } options;
@@ -46,9 +46,9 @@ static const struct option_row option_rows[] = {
     {"seconds", "S", "measured time of a point, %s (10)", OPTION_NUMBER(options, load.seconds, 0.1, 86400)},
     {"warm-up", "S", "seconds before that, %s (1)", OPTION_NUMBER(options, load.warm_up, 0, 3600)},
     {"requests", "N", "measures this many requests instead, %s", OPTION_INTEGER(options, load.requests, 1, INT64_MAX)},
-    {"images", "N", "pictures of a request, of one size, %s (1)", OPTION_INTEGER(options, load.images, 1, 256)},
+    {"images", "N", "images of a request, of one size, %s (1)", OPTION_INTEGER(options, load.images, 1, 256)},
     {"input", "NAME", "%s (image): pixels or JPEG files", OPTION_CHOICE(options, input, infer_input_name, 0, INFER_INPUTS - 1)},
-    {"pictures", "N", "different pictures, %s (100), of 25 sizes", OPTION_INTEGER(options, n_pictures, 1, PICTURES_MOST)},
+    {"distinct", "N", "distinct images, %s (100), of 25 sizes", OPTION_INTEGER(options, n_distinct, 1, IMAGE_SET_MOST)},
     {"edge", "N", "makes all of them N x N pixels, %s", OPTION_INTEGER(options, edge, 1, 640)},
     {"sheet", "FILE", "a PNG that they are cut from (drawn)", OPTION_TEXT(options, sheet)},
     {"expect", "FROM", "where the right answers come from: %s (direct)",
@@ -61,9 +61,8 @@ static const struct option_row option_rows[] = {
 static const struct option_command command = {
     .name = "",
     .arguments = "MODEL",
-    .text =
-        "Loads a KServe v2 server on this machine with pictures of mixed sizes, from many clients. Each answer is compared, bit for bit, "
-        "with the logits that the picture has in a direct session. MODEL: the model's name in the server.",
+    .text = "Loads a KServe v2 server on this machine with images of mixed sizes, from many clients. Each answer is compared, bit for bit, "
+            "with the logits that the image has in a direct session. MODEL: the model's name in the server.",
     .example = "serve_load deit --checkpoint repo/deit/1/model.safetensors --transport grpc --clients 1,8,64 --server-pid 4711",
     .min_arguments = 1,
     .max_arguments = 1,
@@ -76,7 +75,7 @@ static options parse(int argc, char **argv)
                  .load = {.seconds = 10, .warm_up = 1, .images = 1, .metrics_port = 8002},
                  .clients = {1},
                  .n_clients = 1,
-                 .n_pictures = 100};
+                 .n_distinct = 100};
     o.target.model = argv[bench_parse("serve_load", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o)];
     o.target.transport = (infer_transport)o.transport;
     o.target.input = (infer_input)o.input;
@@ -93,7 +92,7 @@ static float *expect(const options *o)
     int32_t n_classes = o->target.n_classes;
     float *logits = NULL;
     if (o->expect == EXPECT_DIRECT)
-        logits = direct_logits(&o->direct, o->target.pictures, &n_classes);
+        logits = direct_logits(&o->direct, o->target.image_set, &n_classes);
     else if (o->expect == EXPECT_SERVER)
         logits = load_expect(&o->target);
     if (n_classes != o->target.n_classes) {
@@ -101,7 +100,7 @@ static float *expect(const options *o)
                 o->direct.checkpoint);
         exit(1);
     }
-    if (logits != NULL && direct_alike(logits, o->target.pictures->n, n_classes))
+    if (logits != NULL && direct_alike(logits, o->target.image_set->n, n_classes))
         exit(1);
     return logits;
 }
@@ -172,11 +171,11 @@ int main(int argc, char **argv)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    const pictures p = pictures_make(o.n_pictures, o.load.images > 4 ? o.load.images : 4, o.edge, o.sheet, o.input == INFER_FILES);
+    const image_set p = image_set_make(o.n_distinct, o.load.images > 4 ? o.load.images : 4, o.edge, o.sheet, o.input == INFER_FILES);
     int32_t most_clients = 1;
     for (int32_t i = 0; i < o.n_clients; i++)
         most_clients = o.clients[i] > most_clients ? o.clients[i] : most_clients;
-    o.target.pictures = &p;
+    o.target.image_set = &p;
     infer_wait(&o.target, o.wait);
     infer_attach(&o.target, most_clients);
     float *logits = expect(&o);
@@ -188,8 +187,8 @@ int main(int argc, char **argv)
     infer_server(&o.target, server, sizeof server);
     json_object_set_new(report, "server", json_string(server));
     json_object_set_new(report, "expect", json_string(expectation_name(o.expect)));
-    json_object_set_new(report, "pictures", json_integer(p.n));
-    json_object_set_new(report, "mean_picture_bytes", json_real(pictures_mean(&p)));
+    json_object_set_new(report, "distinct_images", json_integer(p.n));
+    json_object_set_new(report, "mean_image_bytes", json_real(image_set_mean(&p)));
     json_object_set_new(report, "results", results);
     printf("%-11s %7s %8s %9s %8s %8s %8s %8s %8s %8s %8s %6s %8s %6s %5s %5s %5s %6s\n", "transport", "clients", "rate", "images/s",
            "p50 ms", "p90", "p95", "p99", "max", "srv us", "cli us", "batch", "right", "failed", "lost", "swap", "wrong", "unsent");
@@ -206,7 +205,7 @@ int main(int argc, char **argv)
     }
     infer_detach(&o.target);
     free(logits);
-    pictures_free((pictures *)&p);
+    image_set_free((image_set *)&p);
     const int code = report_write(report, o.json);
     return code != 0 ? code : !clean;
 }

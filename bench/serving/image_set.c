@@ -1,4 +1,4 @@
-#include "pictures.h"
+#include "image_set.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "report.h"
 
 /* Width and height: photographs of ImageNet's sizes, upright and wide, small and large. */
-static const int32_t sizes[PICTURES_SIZES][2] = {
+static const int32_t sizes[IMAGE_SET_SIZES][2] = {
     {500, 375}, {375, 500}, {500, 333}, {333, 500}, {640, 480}, {480, 640}, {400, 300}, {300, 400}, {224, 224},
     {500, 500}, {256, 256}, {320, 240}, {500, 281}, {450, 299}, {512, 512}, {375, 250}, {600, 450}, {384, 384},
     {425, 640}, {500, 332}, {249, 187}, {161, 121}, {640, 427}, {333, 333}, {351, 233},
@@ -29,11 +29,11 @@ static void *allocate(size_t n, size_t size)
 {
     void *memory = calloc(n > 0 ? n : 1, size);
     if (memory == NULL)
-        fail("pictures", "out of memory");
+        fail("images", "out of memory");
     return memory;
 }
 
-uint64_t pictures_random(uint64_t *state)
+uint64_t image_set_random(uint64_t *state)
 {
     *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
     return *state;
@@ -41,7 +41,7 @@ uint64_t pictures_random(uint64_t *state)
 
 static double uniform(uint64_t *state)
 {
-    return (double)(pictures_random(state) >> 11) / 9007199254740992.0;
+    return (double)(image_set_random(state) >> 11) / 9007199254740992.0;
 }
 
 /* A shape lies over what was there before: an ellipse or a rectangle of one colour. */
@@ -62,7 +62,7 @@ static void draw(uint8_t *out, int32_t width, int32_t height, uint64_t *state)
         *s = (shape){.x = uniform(state), .y = uniform(state), .rx = 0.05 + 0.25 * uniform(state), .ry = 0.05 + 0.25 * uniform(state)};
         for (int c = 0; c < 3; c++)
             s->colour[c] = 255 * uniform(state);
-        s->is_ellipse = (int)(pictures_random(state) & 1);
+        s->is_ellipse = (int)(image_set_random(state) & 1);
     }
     const double fx = 0.05 + 0.5 * uniform(state), fy = 0.05 + 0.5 * uniform(state), strength = 25 * uniform(state);
     double waves[WIDEST];
@@ -91,8 +91,8 @@ static void draw(uint8_t *out, int32_t width, int32_t height, uint64_t *state)
 /* A window of the sheet at a random place. Where it leaves the sheet, it enters at the other side. */
 static void cut(uint8_t *out, int32_t width, int32_t height, const struct image *sheet, uint64_t *state)
 {
-    const int64_t left = (int64_t)(pictures_random(state) % (uint64_t)sheet->width);
-    const int64_t top = (int64_t)(pictures_random(state) % (uint64_t)sheet->height);
+    const int64_t left = (int64_t)(image_set_random(state) % (uint64_t)sheet->width);
+    const int64_t top = (int64_t)(image_set_random(state) % (uint64_t)sheet->height);
     for (int32_t y = 0; y < height; y++)
         for (int32_t x = 0; x < width; x++, out += 3)
             memcpy(out, sheet->pixels + 3 * ((top + y) % sheet->height * sheet->width + (left + x) % sheet->width), 3);
@@ -124,7 +124,7 @@ static size_t encode(const uint8_t *pixels, int32_t width, int32_t height, uint8
     jpeg_finish_compress(&jpeg);
     jpeg_destroy_compress(&jpeg);
     if (size > JPEG_MOST)
-        fail("pictures", "a JPEG is larger than foreseen");
+        fail("images", "a JPEG is larger than foreseen");
     for (int i = 0; i < 4; i++)
         out[i] = (uint8_t)(size >> 8 * i);
     memcpy(out + 4, file, size);
@@ -132,7 +132,7 @@ static size_t encode(const uint8_t *pixels, int32_t width, int32_t height, uint8
     return 4 + size;
 }
 
-static void make_files(pictures *p)
+static void make_files(image_set *p)
 {
     struct image_error error = {"decodes to another size"};
     p->payload = allocate((size_t)p->n, JPEG_MOST + 4);
@@ -149,16 +149,16 @@ static void make_files(pictures *p)
     }
 }
 
-pictures pictures_make(int32_t n, int32_t group, int32_t edge, const char *sheet, int jpeg)
+image_set image_set_make(int32_t n, int32_t group, int32_t edge, const char *sheet, int jpeg)
 {
     const int32_t groups = (n + group - 1) / group;
-    pictures p = {.n = groups * group, .group = group};
+    image_set p = {.n = groups * group, .group = group};
     p.widths = allocate((size_t)p.n, sizeof *p.widths);
     p.heights = allocate((size_t)p.n, sizeof *p.heights);
     p.at = allocate((size_t)p.n + 1, sizeof *p.at);
     for (int32_t i = 0; i < p.n; i++) {
-        p.widths[i] = edge > 0 ? edge : sizes[i / group % PICTURES_SIZES][0];
-        p.heights[i] = edge > 0 ? edge : sizes[i / group % PICTURES_SIZES][1];
+        p.widths[i] = edge > 0 ? edge : sizes[i / group % IMAGE_SET_SIZES][0];
+        p.heights[i] = edge > 0 ? edge : sizes[i / group % IMAGE_SET_SIZES][1];
         p.at[i + 1] = p.at[i] + 3 * (size_t)p.widths[i] * (size_t)p.heights[i];
     }
     p.pixels = allocate(p.at[p.n], 1);
@@ -184,7 +184,7 @@ pictures pictures_make(int32_t n, int32_t group, int32_t edge, const char *sheet
     return p;
 }
 
-size_t pictures_largest(const pictures *p)
+size_t image_set_largest(const image_set *p)
 {
     size_t largest = 0;
     for (int32_t i = 0; i < p->n; i++)
@@ -193,12 +193,12 @@ size_t pictures_largest(const pictures *p)
     return largest;
 }
 
-double pictures_mean(const pictures *p)
+double image_set_mean(const image_set *p)
 {
     return (double)p->payload_at[p->n] / p->n;
 }
 
-void pictures_free(pictures *p)
+void image_set_free(image_set *p)
 {
     if (p->payload != p->pixels) {
         free(p->payload);
@@ -210,8 +210,8 @@ void pictures_free(pictures *p)
     free(p->heights);
 }
 
-int32_t pictures_pick(const pictures *p, int32_t images, uint64_t *state)
+int32_t image_set_pick(const image_set *p, int32_t images, uint64_t *state)
 {
-    const uint64_t random = pictures_random(state) >> 16, groups = (uint64_t)(p->n / p->group);
+    const uint64_t random = image_set_random(state) >> 16, groups = (uint64_t)(p->n / p->group);
     return (int32_t)(random % groups) * p->group + (int32_t)(random / groups % (uint64_t)(p->group - images + 1));
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The vision towers of Qwen2.5-VL and Qwen3-VL on CUDA beside transformers' own, of published size and with random weights.
+"""The vision encoders of Qwen2.5-VL and Qwen3-VL on CUDA beside transformers' own, of published size and with random weights.
 
-    bench/towers.py --library build/libraggedvit.so --out results [--dtype bf16] [--repeats 7]
-    bench/towers.py --library build/libraggedvit.so --out results --only '^qwen3-vl 4 x'
-    bench/towers.py --library build/libraggedvit.so --out results --backend cpu --dry-run      # tiny: its figures mean nothing
+    bench/vision_encoders.py --library build/libraggedvit.so.0 --out results [--dtype bf16] [--repeats 7]
+    bench/vision_encoders.py --library build/libraggedvit.so.0 --out results --only '^qwen3-vl 4 x'
+    bench/vision_encoders.py --library build/libraggedvit.so.0 --out results --backend cpu --dry-run      # tiny: its figures mean nothing
 
-Writes OUT/towers.json. `device_ms`: patches in device memory, merged rows (and deepstack rows) in pinned memory of the host. `host_ms`: from
+Writes OUT/vision_encoders.json. `device_ms`: patches in device memory, merged rows (and deepstack rows) in pinned memory of the host. `host_ms`: from
 patches in the host's memory to new arrays there; `host_out_ms`: to arrays that are there already (out=). `tensors_ms`: from patches to rows
 on the device, all of them PyTorch's tensors (prepare's on_device). Of transformers the same, with merged rows alone copied to the host, once
 with each attention that it has: sdpa, and flash_attention_2 where flash_attn can be imported. Medians. `error`: the root mean square of the
@@ -43,7 +43,7 @@ def parse():
     parser.add_argument("--backend", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--dtype", default="bf16", choices=("f32", "f16", "bf16"))
     parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--only", default="", help="towers and batches whose names, side by side, match this")
+    parser.add_argument("--only", default="", help="encoders and batches whose names, side by side, match this")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
 
@@ -61,13 +61,13 @@ import raggedvit
 from raggedvit._constants import CONSTANTS
 from raggedvit._layouts import new
 
-PLACE = "cuda" if OPTIONS.backend == "cuda" else "cpu"
+WHERE = "cuda" if OPTIONS.backend == "cuda" else "cpu"
 DTYPE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[OPTIONS.dtype]
 
 
 def median_ms(call):
     def wait():
-        if PLACE == "cuda":
+        if WHERE == "cuda":
             torch.cuda.synchronize()
 
     times = []
@@ -121,35 +121,35 @@ class DeviceSession:
 def measure(name, label, grids, model, module, exact):
     n = sum(h * w for h, w in grids)
     rows = torch.randn(n, 3 * 2 * model.info.patch_size**2)
-    thw = torch.tensor([(1, *grid) for grid in grids], device=PLACE)
+    thw = torch.tensor([(1, *grid) for grid in grids], device=WHERE)
     asked = dict(native=True, max_images=len(grids), max_tokens=n, max_len=max(h * w for h, w in grids), merged=True,
                  deepstack=model.info.n_deepstack > 0)
     native = model.prepare(**asked)
     places = {"out": np.zeros((n // 4, model.info.merged_dim), np.float32)}
     if model.info.n_deepstack:
         places["deepstack_out"] = np.zeros((model.info.n_deepstack, n // 4, model.info.merged_dim), np.float32)
-    found = {"tower": name, "batch": label, "patches": n, "host_ms": median_ms(lambda: native(rows, grids)),
+    found = {"encoder": name, "batch": label, "patches": n, "host_ms": median_ms(lambda: native(rows, grids)),
              "host_out_ms": median_ms(lambda: native(rows, grids, **places)), "device_ms": median_ms(DeviceSession(model, rows, grids))}
-    if PLACE == "cuda":
-        on_device, there = model.prepare(**asked, on_device=True), rows.to(PLACE, DTYPE)
+    if WHERE == "cuda":
+        on_device, there = model.prepare(**asked, on_device=True), rows.to(WHERE, DTYPE)
         found["tensors_ms"] = median_ms(lambda: on_device(there, grids))
         same = on_device(rows, grids)
         found["same_as_host"] = bool((same.merged.cpu().numpy() == native(rows, grids).merged).all())
         del on_device, same
     with torch.no_grad():
-        there = rows.to(PLACE, DTYPE)
+        there = rows.to(WHERE, DTYPE)
         wanted = merged(exact(there.float(), grid_thw=thw))
 
         def error(got):
             return float(f"{float((got.float() - wanted).pow(2).mean().sqrt() / wanted.std()):.3g}")
 
-        found["error"] = error(torch.from_numpy(native(rows, grids).merged).to(PLACE))
+        found["error"] = error(torch.from_numpy(native(rows, grids).merged).to(WHERE))
         for attention in ("sdpa", "flash_attention_2"):
-            if attention != "sdpa" and (PLACE == "cpu" or importlib.util.find_spec("flash_attn") is None):
+            if attention != "sdpa" and (WHERE == "cpu" or importlib.util.find_spec("flash_attn") is None):
                 continue
             module.config._attn_implementation = attention
             found[f"transformers_{attention}"] = {
-                "host_ms": median_ms(lambda: merged(module(rows.to(PLACE, DTYPE), grid_thw=thw)).cpu()),
+                "host_ms": median_ms(lambda: merged(module(rows.to(WHERE, DTYPE), grid_thw=thw)).cpu()),
                 "device_ms": median_ms(lambda: merged(module(there, grid_thw=thw)).cpu()),
                 "tensors_ms": median_ms(lambda: module(there, grid_thw=thw)),
                 "error": error(merged(module(there, grid_thw=thw)))}
@@ -168,7 +168,7 @@ def main():
         kind = getattr(qwen2_5 if hasattr(qwen2_5, kind) else qwen3, kind)
         if OPTIONS.dry_run:
             sizes = {**sizes, **TINY, **{key: [1, 2] for key in ("fullatt_block_indexes", "deepstack_visual_indexes") if key in sizes}}
-        with torch.device(PLACE):
+        with torch.device(WHERE):
             module = randomize(kind(kind.config_class(**sizes)))
             exact = kind(kind.config_class(**sizes)).eval()
         exact.load_state_dict(module.state_dict())
@@ -177,10 +177,10 @@ def main():
             model = raggedvit.Model(pathlib.Path(folder) / "model.safetensors", backend=OPTIONS.backend, dtype=OPTIONS.dtype)
         results += [measure(name, label, batch, model, module, exact) for label, batch in chosen.items()]
         del module, exact, model
-    device = torch.cuda.get_device_name() if PLACE == "cuda" else "CPU"
+    device = torch.cuda.get_device_name() if WHERE == "cuda" else "CPU"
     out = pathlib.Path(OPTIONS.out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "towers.json").write_text(json.dumps({"device": device, "torch": torch.__version__, "transformers": transformers.__version__,
+    (out / "vision_encoders.json").write_text(json.dumps({"device": device, "torch": torch.__version__, "transformers": transformers.__version__,
                                                  "dtype": OPTIONS.dtype, "results": results}, indent=1) + "\n")
 
 

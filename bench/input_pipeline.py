@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""From uint8 pictures in host memory to logits in host memory: raggedvit.Model as a user calls it and with pictures in place, beside the same
+"""From uint8 images in host memory to logits in host memory: raggedvit.Model as a user calls it and with images in place, beside the same
 forward from device memory and beside PyTorch with torchvision's transforms on the GPU.
 
-    bench/way_in.py --library build/libraggedvit.so --out results [--models deit_tiny,...] [--batches 1,16,64] [--seconds 0.3]
-    bench/way_in.py --library build/libraggedvit.so --out results --dry-run       # tiny, on the CPU: its figures mean nothing
+    bench/input_pipeline.py --library build/libraggedvit.so.0 --out results [--models deit_tiny,...] [--batches 1,16,64] [--seconds 0.3]
+    bench/input_pipeline.py --library build/libraggedvit.so.0 --out results --dry-run       # tiny, on the CPU: its figures mean nothing
 
-Weights are random, in float16. Writes OUT/way_in.json, each row as it is measured. Images per second of
+Weights are random, in float16. Writes OUT/input_pipeline.json, each row as it is measured. Images per second of
   classify   Model.classify(list of numpy arrays), one call after another
   map        Model.prepare().map(batches): the same arrays, the next batch copied while one runs
-  in_place   three PictureSlots in turn, whose pictures lie in their memory already: what a decoder leaves there
+  in_place   three PictureSlots in turn, whose images lie in their memory already: what a decoder leaves there
   tensors    Model.classify(list of uint8 CUDA tensors), each of its own memory: `tensors_same`: the logits are those of the host's
-             pictures, bit for bit; `whole` the same of one tensor [batch, height, width, 3]
+             images, bit for bit; `whole` the same of one tensor [batch, height, width, 3]
   device     the same forward from device memory: float32 images, of NaFlex patches; calls enqueued one behind another, and one wait
   pytorch    pinned uint8, a copy on a stream of its own, torchvision v2 (resize with antialiasing, crop, float16, normalise), timm's or
              transformers' model in float16 with SDPA in a CUDA graph, logits to pinned memory; two batches under way
-`bound` is what the bus allows: host_to_device / bytes of a picture.
+`bound` is what the bus allows: host_to_device / bytes of an image.
 """
 
 import argparse
@@ -37,12 +37,12 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True, help="libraggedvit.so")
     parser.add_argument("--out", required=True, help="folder of the results")
-    parser.add_argument("--work", default="/tmp/raggedvit-bench/way_in", help="folder for checkpoints")
+    parser.add_argument("--work", default="/tmp/raggedvit-bench/input_pipeline", help="folder for checkpoints")
     parser.add_argument("--models", default="deit_tiny,deit_base,siglip2_naflex")
     parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--batches", default="1,16,64")
     parser.add_argument("--ways", default="classify,map,in_place,tensors,device,pytorch")
-    parser.add_argument("--slots", type=int, default=3, help="picture slots that take turns")
+    parser.add_argument("--slots", type=int, default=3, help="image slots that take turns")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
@@ -96,13 +96,13 @@ def rate(run, batch, seconds):
     return best
 
 
-def in_place(raggedvit, model, pictures, fixed, n_slots, seconds):
+def in_place(raggedvit, model, images, fixed, n_slots, seconds):
     """Slots in turn, filled once. Logits of the batch, and images per second."""
-    batch = len(pictures)
-    slots = [model.picture_slot(max_images=batch, max_bytes=sum(p.nbytes + 64 for p in pictures), fixed_batch=fixed) for _ in range(n_slots)]
+    batch = len(images)
+    slots = [model.picture_slot(max_images=batch, max_bytes=sum(p.nbytes + 64 for p in images), fixed_batch=fixed) for _ in range(n_slots)]
     for slot in slots:
-        for picture in pictures:
-            slot.add(*picture.shape[:2])[:] = picture
+        for image in images:
+            slot.add(*image.shape[:2])[:] = image
 
     def run(n):
         for i in range(n):
@@ -165,7 +165,7 @@ def device_rate(torch, model, batch, cuda, seconds):
 
 
 class Pytorch:
-    """The baseline: of a model and one size of picture."""
+    """The baseline: of a model and one size of image."""
 
     def __init__(self, torch, name, theirs, batch, shape, cuda):
         from torchvision.transforms.v2 import functional as F
@@ -191,7 +191,7 @@ class Pytorch:
                 side = embeddings.position_embedding_size
                 table = kind.resize_positional_embeddings(embeddings.position_embedding.weight.reshape(side, side, -1), shapes[:1],
                                                           max_length=grid[0] * grid[1])
-            # The table of positions once, and no mask: every picture of the batch has these patches.
+            # The table of positions once, and no mask: every image of the batch has these patches.
             embeddings.resize_positional_embeddings = lambda *_, **__: table
             call = lambda: theirs(pixel_values=self.given, pixel_attention_mask=None, spatial_shapes=shapes).pooler_output
         self.crop = name in TIMM
@@ -290,7 +290,7 @@ def main():
     folder, out = pathlib.Path(options.work) / ("tiny" if dry else "full"), pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     rows, ways = [], options.ways.split(",")
-    report = {"benchmark": "way_in", "dry_run": dry, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "version": raggedvit.version(),
+    report = {"benchmark": "input_pipeline", "dry_run": dry, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "version": raggedvit.version(),
               "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "cpu": platform.processor() or platform.machine(),
               "cores": len(os.sched_getaffinity(0)), "device": torch.cuda.get_device_name(0) if cuda else "cpu", "torch": torch.__version__,
               "torchvision": torchvision.__version__, "slots": options.slots, "host_to_device": copy_rate(torch, 64 * 640 * 480 * 3, 0.3) if cuda else None, "rows": rows}
@@ -300,7 +300,7 @@ def main():
     def add(row):
         rows.append(row)
         print(json.dumps(row), flush=True)
-        (out / "way_in.json").write_text(json.dumps(report, indent=1) + "\n")
+        (out / "input_pipeline.json").write_text(json.dumps(report, indent=1) + "\n")
 
     for name in options.models.split(","):
         theirs, path = make(torch, name, folder, dry)
@@ -312,7 +312,7 @@ def main():
             for size in options.sizes.split(","):
                 height, width = SIZES[size] if not dry else tuple(edge // 8 for edge in SIZES[size])
                 whole = random.integers(0, 256, (batch, height, width, 3), numpy.uint8)
-                pictures = list(whole)
+                images = list(whole)
                 row = {"model": name, "size": size, "batch": batch, "bytes": whole[0].nbytes}
                 found = {}
                 try:
@@ -320,18 +320,18 @@ def main():
                         grid = grid_of(model._lib, height, width, PATCH, MOST_PATCHES)
                         device = native_device(torch, model, grid, batch, cuda, seconds)
                     found["device"] = device
-                    wanted = model.classify(pictures).logits
+                    wanted = model.classify(images).logits
                     scale = float(numpy.abs(wanted).max())
                     if "classify" in ways:
-                        found["classify"] = rate(lambda n: [model.classify(pictures) for _ in range(n)], batch, seconds)
+                        found["classify"] = rate(lambda n: [model.classify(images) for _ in range(n)], batch, seconds)
                     if "map" in ways:
                         forward = model.prepare()
-                        found["map"] = rate(lambda n: [None for _ in forward.map(pictures for _ in range(n))], batch, seconds)
+                        found["map"] = rate(lambda n: [None for _ in forward.map(images for _ in range(n))], batch, seconds)
                     if "in_place" in ways:
-                        logits, found["in_place"] = in_place(raggedvit, model, pictures, not native, options.slots, seconds)
+                        logits, found["in_place"] = in_place(raggedvit, model, images, not native, options.slots, seconds)
                         row["in_place_difference"] = float(numpy.abs(logits - wanted).max()) / scale
                     if "tensors" in ways and cuda:
-                        there = [torch.from_numpy(picture).cuda() for picture in pictures]
+                        there = [torch.from_numpy(image).cuda() for image in images]
                         row["tensors_same"] = bool((model.classify(there).logits.cpu().numpy() == wanted).all())
                         found["tensors"] = rate(lambda n: [model.classify(there) for _ in range(n)], batch, seconds)
                         there = torch.stack(there)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""rvit_preprocess on CUDA beside torchvision's v2 transforms on the GPU: batches of uint8 pictures to the rows of a patch embedding.
+"""rvit_preprocess on CUDA beside torchvision's v2 transforms on the GPU: batches of uint8 images to the rows of a patch embedding.
 
-    bench/pictures.py --library build/libraggedvit.so --out results [--seconds 0.5] [--backend cuda]
-    bench/pictures.py --library build/libraggedvit.so --out results --backend cpu --dry-run      # small: its figures mean nothing
+    bench/preprocess.py --library build/libraggedvit.so.0 --out results [--seconds 0.5] [--backend cuda]
+    bench/preprocess.py --library build/libraggedvit.so.0 --out results --backend cpu --dry-run      # small: its figures mean nothing
 
-Writes OUT/pictures.json. `device_us`: the op alone, its region in device memory, recorded and replayed, a wait at the end. `staged_us`: the
+Writes OUT/preprocess.json. `device_us`: the op alone, its region in device memory, recorded and replayed, a wait at the end. `staged_us`: the
 region in mapped memory of the host, copied by the op, which is what a session does. `write_us`: rvit_images_write, the host's part.
-torchvision: resize (antialias), crop and normalisation of pictures that are on the GPU already; `from_host` copies them there from pinned
-memory first. `differ`: the share of 8-bit values in which torchvision's pictures are not Pillow's, which rvit_preprocess's are.
+torchvision: resize (antialias), crop and normalisation of images that are on the GPU already; `from_host` copies them there from pinned
+memory first. `differ`: the share of 8-bit values in which torchvision's images are not Pillow's, which rvit_preprocess's are.
 """
 
 import argparse
@@ -57,21 +57,21 @@ def best_us(call, wait, seconds):
 class Op:
     """rvit_preprocess of a batch, recorded."""
 
-    def __init__(self, library, backend, pictures):
+    def __init__(self, library, backend, arrays):
         from raggedvit._constants import CONSTANTS
         from raggedvit._layouts import TYPES, new
 
         self.library, self.new, self.constants, self.types = library, new, CONSTANTS, TYPES
         self.device = library.own("device", ctypes.byref(new("rvit_device_desc", backend=CONSTANTS[f"RVIT_BACKEND_{backend.upper()}"])))
         self.stream = library.own("stream", self.device, keeps=(self.device,))
-        n = len(pictures)
+        n = len(arrays)
         rows = n * (SIDE // PATCH) ** 2
         self.recipe = new("rvit_image_recipe", fit=CONSTANTS["RVIT_FIT_CROP"], filter=CONSTANTS["RVIT_FILTER_BICUBIC"],
                           processor=CONSTANTS["RVIT_PROCESSOR_TIMM"], height=SIDE, width=SIDE, resize_height=EDGE, resize_width=EDGE,
                           mean=MEAN, std=STD)
         self.images = (TYPES["rvit_image"] * n)()
-        for image, picture in zip(self.images, pictures):
-            filled = new("rvit_image", data=picture.ctypes.data, height=picture.shape[0], width=picture.shape[1])
+        for image, array in zip(self.images, arrays):
+            filled = new("rvit_image", data=array.ctypes.data, height=array.shape[0], width=array.shape[1])
             ctypes.memmove(ctypes.byref(image), ctypes.byref(filled), ctypes.sizeof(filled))
         self.args = new("rvit_images_args", n_images=n, max_images=n, max_rows=rows, patch_size=PATCH)
         self.args.recipe, self.args.images = ctypes.addressof(self.recipe), ctypes.addressof(self.images)
@@ -115,7 +115,7 @@ class Op:
         self.library.rvit_stream_synchronize(self.stream)
 
 
-def torchvision_us(pictures, seconds, half):
+def torchvision_us(arrays, seconds, half):
     import torch
     from torchvision.transforms.v2 import functional as F
 
@@ -129,10 +129,10 @@ def torchvision_us(pictures, seconds, half):
         return batch.unfold(2, PATCH, PATCH).unfold(3, PATCH, PATCH).permute(0, 2, 3, 1, 4, 5).reshape(-1, 3 * PATCH * PATCH)
 
     where = "cuda" if torch.cuda.is_available() else "cpu"
-    pinned = [torch.from_numpy(p).permute(2, 0, 1) for p in pictures]
+    pinned = [torch.from_numpy(p).permute(2, 0, 1) for p in arrays]
     pinned = [p.pin_memory() for p in pinned] if where == "cuda" else pinned
     there = [p.to(where) for p in pinned]
-    same = len({p.shape for p in pictures}) == 1
+    same = len({p.shape for p in arrays}) == 1
     stacked, whole = (torch.stack(there), torch.stack(pinned)) if same else (None, None)
     whole = whole.pin_memory() if same and where == "cuda" else whole
     wait = torch.cuda.synchronize if where == "cuda" else lambda: None
@@ -145,18 +145,18 @@ def torchvision_us(pictures, seconds, half):
     return found
 
 
-def differ(picture):
+def differ(array):
     """What share of values torchvision's resize on the GPU has otherwise than Pillow."""
     import numpy
     import PIL.Image
     import torch
     from torchvision.transforms.v2 import functional as F
 
-    height, width = picture.shape[:2]
+    height, width = array.shape[:2]
     edge = [EDGE, EDGE * width // height] if height <= width else [EDGE * height // width, EDGE]
-    wanted = numpy.asarray(PIL.Image.fromarray(picture).resize(edge[::-1], PIL.Image.Resampling.BICUBIC))
+    wanted = numpy.asarray(PIL.Image.fromarray(array).resize(edge[::-1], PIL.Image.Resampling.BICUBIC))
     where = "cuda" if torch.cuda.is_available() else "cpu"
-    got = F.resize(torch.from_numpy(picture).permute(2, 0, 1).to(where), edge, F.InterpolationMode.BICUBIC, antialias=True)
+    got = F.resize(torch.from_numpy(array).permute(2, 0, 1).to(where), edge, F.InterpolationMode.BICUBIC, antialias=True)
     return float((got.permute(1, 2, 0).cpu().numpy() != wanted).mean())
 
 
@@ -171,24 +171,24 @@ def main():
 
     random, results = numpy.random.default_rng(1), []
     batches = [2] if options.dry_run else [int(b) for b in options.batches.split(",")]
-    report = {"benchmark": "pictures", "backend": options.backend, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    report = {"benchmark": "preprocess", "backend": options.backend, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
               "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "cpu": platform.processor() or platform.machine(),
               "device": torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu", "torch": torch.__version__,
               "torchvision": torchvision.__version__, "results": results}
     pathlib.Path(options.out).mkdir(parents=True, exist_ok=True)
     for name, sizes in SIZES.items():
         for batch in batches:
-            pictures = [numpy.ascontiguousarray(random.integers(0, 256, (*sizes[i % len(sizes)][::-1], 3), numpy.uint8)) for i in range(batch)]
-            op = Op(library(), options.backend, pictures)
+            arrays = [numpy.ascontiguousarray(random.integers(0, 256, (*sizes[i % len(sizes)][::-1], 3), numpy.uint8)) for i in range(batch)]
+            op = Op(library(), options.backend, arrays)
             call = {where: lambda program=program: op.library.rvit_program_launch(program, op.stream)
                     for where, program in (("device_us", op.device_program), ("staged_us", op.staged_program))}
             found = {where: best_us(launch, op.wait, options.seconds) for where, launch in call.items()}
             found["write_us"] = best_us(op.write, op.wait, options.seconds)
-            row = {"pictures": name, "batch": batch, "bytes": sum(p.nbytes for p in pictures), "region_bytes": op.size, "raggedvit": found,
-                   "torchvision": torchvision_us(pictures, options.seconds, True), "differ": differ(pictures[0])}
+            row = {"images": name, "batch": batch, "bytes": sum(p.nbytes for p in arrays), "region_bytes": op.size, "raggedvit": found,
+                   "torchvision": torchvision_us(arrays, options.seconds, True), "differ": differ(arrays[0])}
             results.append(row)
             print(json.dumps(row), flush=True)
-            pathlib.Path(options.out, "pictures.json").write_text(json.dumps(report, indent=1) + "\n")
+            pathlib.Path(options.out, "preprocess.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,36 @@
+/* The images of the serving measurements: of mixed sizes, made from a seed or cut from a PNG, as pixels and as JPEG files. */
+#ifndef RVIT_SERVING_IMAGE_SET_H
+#define RVIT_SERVING_IMAGE_SET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { IMAGE_SET_SIZES = 25, IMAGE_SET_MOST = 1024 };
+
+/* Of equal size are those of a group: group images in a row, so that a request can carry several of one shape. */
+typedef struct image_set {
+    int32_t n, group;
+    int32_t *widths, *heights; /* [n] */
+    uint8_t *pixels;           /* RGB, without padding, one image behind another */
+    size_t *at;                /* [n + 1]: offsets into pixels */
+    /* What requests carry, one image behind another. The pixels; or of JPEG files their length as four bytes, then the file, as the
+       protocol writes an element of BYTES. */
+    uint8_t *payload;
+    size_t *payload_at; /* [n + 1] */
+} image_set;
+
+/* n images, rounded up to whole groups; of at most IMAGE_SET_SIZES sizes, or all of edge x edge where that is
+   above 0. sheet: a PNG that they are cut from; NULL: gradients, shapes and
+   texture. jpeg: the payload is JPEG files, and the pixels are what the tool's reader decodes them to. Ends the program on failure. */
+image_set image_set_make(int32_t n, int32_t group, int32_t edge, const char *sheet, int jpeg);
+/* Sizes only, without pixels: the largest and the mean bytes of an image. */
+size_t image_set_largest(const image_set *p);
+double image_set_mean(const image_set *p);
+void image_set_free(image_set *p);
+
+/* Numbers of a sequence; any state but 0 begins one. */
+uint64_t image_set_random(uint64_t *state);
+/* One of the whole groups' slices of `images` images in a row: the index of its first. */
+int32_t image_set_pick(const image_set *p, int32_t images, uint64_t *state);
+
+#endif
