@@ -291,7 +291,7 @@ def cpu_baselines(reports):
     text = paragraph(f"""Milliseconds per image for whole forwards at 224 pixels, from host memory to host memory, one batch at a time,
         {measured(found)} on virtual cores of an {found['machine']['cpu']} with {'AMX' if 'amx_tile' in found['machine']['flags'] else 'AVX-512'} (OpenVINO
         {versions['openvino'].split('-')[0]}, ONNX Runtime {versions['onnxruntime']}, PyTorch {versions['torch'].split('+')[0]},
-        {found['date'][:10]}, {link(found)}). Each program has the best of its settings ([which](bench/notes/cpu-rivals.md)); the fastest of a type is in bold. The host is
+        {found['date'][:10]}, {link(found)}). Each program has the best of its settings ([which](bench/notes/cpu-baselines.md)); the fastest of a type is in bold. The host is
         shared and its clock varies by up to two from point to point: compare within a row. In bf16 raggedvit is
         {against("openvino bf16", "raggedvit bf16")}, in f32 {against("openvino f32", "raggedvit f32")}, in int8
         {against("openvino int8", "raggedvit int8")}.""")
