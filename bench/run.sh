@@ -10,8 +10,9 @@
 # and how a machine's results come into the repository.
 #
 # RVIT_BENCH_SECONDS is when the measuring must be over (460; without a GPU 270): what does not fit is left out, and said so.
-# RVIT_BENCH_TESTS=1 runs the test programs on the GPU first, beside what PyTorch compiles. RVIT_BENCH_PYTHON (python3) has PyTorch;
-# RVIT_BENCH_SECTIONS names the sections of baselines.py to run; RVIT_BENCH_WORK (/tmp/raggedvit-bench) is for checkpoints and compiled code.
+# RVIT_BENCH_TESTS=1 runs the test programs on the GPU first, while PyTorch compiles. RVIT_BENCH_PYTHON (python3) has PyTorch;
+# RVIT_BENCH_SECTIONS names the sections of baselines.py to run; RVIT_BENCH_WORK (/tmp/raggedvit-bench) holds checkpoints and compiled
+# code.
 # RVIT_BENCH_DRY=1 tries everything at tiny sizes; its figures mean nothing. Exits 1 if a measurement failed.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
