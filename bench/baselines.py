@@ -4,9 +4,9 @@
     bench/baselines.py --library build/libraggedvit.so --out results [--sections attention,forwards] [--deadline 300]
     bench/baselines.py --library build/libraggedvit.so --out results --dry-run [--backend cuda]
 
-The library is loaded through python/raggedvit and works on PyTorch's tensors and stream. Results go to
-OUT/baselines.json after each section. --dry-run tries everything at tiny sizes without a GPU, on the library's CPU device or, with --backend
-cuda, on whatever libcuda.so.1 is found; its figures mean nothing.
+The library is loaded through python/raggedvit and works on PyTorch's tensors and stream. Results go to OUT/baselines.json after each
+section. --dry-run tries everything at tiny sizes without a GPU, on the library's CPU device or, with --backend cuda, on whatever
+libcuda.so.1 is found; its figures mean nothing.
 """
 
 import argparse

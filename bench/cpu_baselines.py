@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Whole forwards on a CPU beside what its users would pick instead: OpenVINO, ONNX Runtime and PyTorch, in f32, bf16 and int8.
 
-    bench/cpu_baselines.py --library build/libraggedvit.so.0 --out results          everything; 20 minutes with 16 cores
-    bench/cpu_baselines.py ... --cores 2 --models deit_tiny_patch16_224 --batches 1,8     a part of it; parts land in one report
-    bench/cpu_baselines.py ... --prepare                                            only converts and quantises the models
-    bench/cpu_baselines.py ... --settings results/cpu_baselines.json                   baselines as they were best there, instead of trying
+    bench/cpu_baselines.py --library build/libraggedvit.so.0 --out results             everything; 20 minutes with 16 cores
+    bench/cpu_baselines.py ... --cores 2 --models deit_tiny_patch16_224 --batches 1,8  a part of it; parts land in one report
+    bench/cpu_baselines.py ... --prepare                                               only converts and quantizes the models
+    bench/cpu_baselines.py ... --settings results/cpu_baselines.json                   uses the best settings of that report
     bench/cpu_baselines.py --summary results/cpu_baselines.json                        the requirements, each with pass or MISS
-    bench/cpu_baselines.py ... --dry-run                                            a tiny model; its figures mean nothing
+    bench/cpu_baselines.py ... --dry-run                                               a tiny model; its figures mean nothing
 
-Needs numpy; torch 2.11, timm, openvino, nncf, onnx and onnxruntime as far as they are to be measured: what is missing is skipped and said.
-All run the same random weights on the same images, from images in memory to logits in memory, one batch at a time, in one process
-that may use only the cores measured, each with its own thread pool of that size. First each baseline's settings are tried and the fastest is
-kept; its logits are compared with PyTorch's in float32; then the baselines take turns. A call that was not right is not timed.
+Needs numpy, and torch 2.11, timm, openvino, nncf, onnx and onnxruntime for what they measure: what is missing is skipped and named. All run
+the same random weights on the same images, from images in memory to logits in memory, one batch at a time, in one process that may use only
+the cores measured, each with its own thread pool of that size. First each baseline's settings are tried and the fastest is kept; its logits
+are compared with PyTorch's in float32; then the baselines take turns. Calls with wrong logits are not timed.
 """
 
 import argparse
@@ -110,7 +110,7 @@ def baseline_modules(wanted):
 
 
 def profile(point, openvino):
-    """OpenVINO's time by operator, with the rate of its products."""
+    """OpenVINO's time by operator, with the rate of its GEMMs."""
     shape, rows = point.shape, []
     area = point.batch * shape.tokens * shape.dim**2 * shape.depth
     macs = {"attn.qkv": 3 * area, "attn.proj": area, "mlp.fc1": 4 * area, "mlp.fc2": 4 * area}

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The ViT families people run, from Python: raggedvit.Model on CUDA tensors beside PyTorch's forward of the same timm model in a CUDA graph,
-dense and pruned by the same policy.
+"""The ViT families that people run, from Python: raggedvit.Model on CUDA tensors beside PyTorch's forward of the same timm model in a CUDA
+graph, dense and pruned by the same policy.
 
     bench/families.py --library build/libraggedvit.so --out results [--models clip_b16,...] [--batches 1,16,64] [--dtypes f16,bf16]
     bench/families.py --library build/libraggedvit.so --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
 
-Weights are random. Writes OUT/families.json. Each row first compares logits: `error` is ours against timm's in float32, relative to the
-largest logit, `pytorch_error` that of PyTorch in the row's dtype. Pruned rows compare nothing: a score that differs in its last bits may
-choose another row. images_per_second is of calls enqueued one behind another and one wait, the two sides taking turns.
+Weights are random. Writes OUT/families.json. Each row first compares logits: `error` is the difference from timm's in float32, relative to
+the largest logit, `pytorch_error` that of PyTorch in the row's dtype. Pruned rows compare nothing, because a score that differs in its last
+bits may choose another row. images_per_second: calls enqueued one after another, one wait; the two sides take turns.
 """
 
 import argparse

@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
-"""Forwards with 8-bit products beside those with 16 bits, of the library and of PyTorch: float16 under torch.compile, and torch._scaled_mm
-with a scale for each row and channel under torch.compile (bfloat16 otherwise: PyTorch has row scales for no other output).
+"""fp8 forwards beside f16 ones, of the library and of PyTorch: float16, and torch._scaled_mm with a scale per row and channel (with
+bfloat16 outputs, the only type that PyTorch has for row scales), both under torch.compile.
 
-    bench/fp8.py --library build/libraggedvit.so --out results [--models deit_base_patch16_224,...] [--batches 16,64,256]
-    bench/fp8.py --library build/libraggedvit.so --out results --dry-run
+    bench/fp8.py --library build/libraggedvit.so.0 --out results [--models deit_base_patch16_224,...] [--batches 16,64,256]
+    bench/fp8.py --library build/libraggedvit.so.0 --out results --dry-run       # a tiny model without a GPU: its figures mean nothing
 
-Random weights, images and logits in device memory, all in CUDA graphs that take turns; dense, and with half of the tokens kept after
-block 3. PyTorch's blocks are compiled one by one, for the shapes that there are. Writes OUT/fp8.json: microseconds of a forward between
-two events (`gpu`), and `error`, of dense ones: how far logits are from PyTorch's in float32, the root mean square relative to the logits' deviation; of
-PyTorch's e4m3 too. --dry-run tries a tiny model without a GPU; its figures mean nothing.
+Weights are random; images and logits lie in device memory; all forwards are CUDA graphs that take turns, dense and with half of the
+tokens kept after block 3. PyTorch's blocks are compiled one by one. Writes OUT/fp8.json: microseconds of a forward between two events
+(`gpu`), and for dense forwards `error`: the root mean square of the difference from PyTorch's float32 logits, relative to their deviation.
 """
 
 import argparse

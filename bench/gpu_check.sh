@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What a debugger and a profiler say, on the machine with the GPU, in one call of ten minutes: compute-sanitizer's memcheck and racecheck
-# over the op tests, laws and model tests, Nsight Compute's counters for the kernels that matter, the time of each kernel of a forward,
-# and the registers of every kernel.
+# Runs a debugger and a profiler on the machine with the GPU, in ten minutes: compute-sanitizer's memcheck and racecheck over the op tests,
+# property tests and model tests, Nsight Compute's counters for the kernels that matter, the time of each kernel of a forward, and the
+# registers of every kernel.
 #
 #   bench/gpu_check.sh FOLDER OUT     FOLDER from bench/run.sh pack; writes OUT/sanitizer.log, OUT/attention.csv, OUT/forward.csv,
 #                                     OUT/registers.txt and OUT/check.txt

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""From uint8 images in host memory to logits in host memory: raggedvit.Model as a user calls it and with images in place, beside the same
+"""From uint8 images in host memory to logits in host memory: raggedvit.Model as a user calls it, with images in place, beside the same
 forward from device memory and beside PyTorch with torchvision's transforms on the GPU.
 
     bench/input_pipeline.py --library build/libraggedvit.so.0 --out results [--models deit_tiny,...] [--batches 1,16,64] [--seconds 0.3]
@@ -8,10 +8,10 @@ forward from device memory and beside PyTorch with torchvision's transforms on t
 Weights are random, in float16. Writes OUT/input_pipeline.json, each row as it is measured. Images per second of
   classify   Model.classify(list of numpy arrays), one call after another
   map        Model.prepare().map(batches): the same arrays, the next batch copied while one runs
-  in_place   three PictureSlots in turn, whose images lie in their memory already: what a decoder leaves there
+  in_place   three image slots in turn that already hold the images, as a decoder would leave them
   tensors    Model.classify(list of uint8 CUDA tensors), each of its own memory: `tensors_same`: the logits are those of the host's
-             images, bit for bit; `whole` the same of one tensor [batch, height, width, 3]
-  device     the same forward from device memory: float32 images, of NaFlex patches; calls enqueued one behind another, and one wait
+             images, bit for bit; `whole`: the same for one tensor [batch, height, width, 3]
+  device     the same forward from device memory: float32 images, of NaFlex patches; calls enqueued one after another, one wait
   pytorch    pinned uint8, a copy on a stream of its own, torchvision v2 (resize with antialiasing, crop, float16, normalise), timm's or
              transformers' model in float16 with SDPA in a CUDA graph, logits to pinned memory; two batches under way
 `bound` is what the bus allows: host_to_device / bytes of an image.
@@ -119,8 +119,8 @@ def in_place(raggedvit, model, images, fixed, n_slots, seconds):
     return logits, rate(run, batch, seconds)
 
 
-def native_device(torch, model, grid, batch, cuda, seconds):
-    """Patches that lie on the device, through two sessions of native resolution in turn."""
+def patches_on_device(torch, model, grid, batch, cuda, seconds):
+    """Patches on the device, through two sessions of variable resolution in turn."""
     import numpy
     from raggedvit._layouts import new
 
@@ -306,9 +306,9 @@ def main():
         theirs, path = make(torch, name, folder, dry)
         theirs = theirs.to("cuda" if cuda else "cpu", torch.float16 if cuda else torch.float32)
         model = raggedvit.Model(path, "cuda" if cuda else "cpu", "f16" if cuda else "f32")
-        native = model.recipe.max_patches > 0
+        variable = model.recipe.max_patches > 0
         for batch in batches:
-            device = None if native or "device" not in ways else device_rate(torch, model, batch, cuda, seconds)
+            device = None if variable or "device" not in ways else device_rate(torch, model, batch, cuda, seconds)
             for size in options.sizes.split(","):
                 height, width = SIZES[size] if not dry else tuple(edge // 8 for edge in SIZES[size])
                 whole = random.integers(0, 256, (batch, height, width, 3), numpy.uint8)
@@ -316,9 +316,9 @@ def main():
                 row = {"model": name, "size": size, "batch": batch, "bytes": whole[0].nbytes}
                 found = {}
                 try:
-                    if native and "device" in ways:
+                    if variable and "device" in ways:
                         grid = grid_of(model._lib, height, width, PATCH, MOST_PATCHES)
-                        device = native_device(torch, model, grid, batch, cuda, seconds)
+                        device = patches_on_device(torch, model, grid, batch, cuda, seconds)
                     found["device"] = device
                     wanted = model.classify(images).logits
                     scale = float(numpy.abs(wanted).max())
@@ -328,7 +328,7 @@ def main():
                         forward = model.prepare()
                         found["map"] = rate(lambda n: [None for _ in forward.map(images for _ in range(n))], batch, seconds)
                     if "in_place" in ways:
-                        logits, found["in_place"] = in_place(raggedvit, model, images, not native, options.slots, seconds)
+                        logits, found["in_place"] = in_place(raggedvit, model, images, not variable, options.slots, seconds)
                         row["in_place_difference"] = float(numpy.abs(logits - wanted).max()) / scale
                     if "tensors" in ways and cuda:
                         there = [torch.from_numpy(image).cuda() for image in images]

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""A batch of images of different sizes through SigLIP2 NaFlex: one packed native session beside padding, beside a call for each size, and
-beside PyTorch's packed forward on FlashAttention-2's varlen kernel.
+"""A batch of images of different sizes through SigLIP2 NaFlex: one packed variable-resolution session beside padding, a call per size, and
+PyTorch's packed forward on FlashAttention-2's varlen kernel.
 
     bench/mixed.py --library build/libraggedvit.so --out results [--points photos_256,...] [--seconds 0.3]
     bench/mixed.py --library build/libraggedvit.so --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
 
-Weights are random, of the true size, in f16. Writes OUT/mixed.json, saved after each row. A point is a list of image sizes and how each is
-brought to a grid of patches: by NaFlex's rule, which makes all of them about as long, or at its own size where that fits. tiny_347 is the case
-of vit-pytorch's issue 347: 512 images 16 pixels high and 32 to 80 wide.
+Weights are random, in f16, of the published size. Writes OUT/mixed.json after each row. A point is a list of image sizes and a rule for
+their patch grids: NaFlex's, which makes all of them about as long, or the image's own size where that fits. tiny_347 is the case of
+vit-pytorch's issue 347: 512 images 16 pixels high and 32 to 80 wide.
 
-`from_images` begins with uint8 images in host memory: two sessions, the images in their memory or copied by the run, beside torchvision's
-resize on the GPU of pinned images and the packed forward; `images_error` compares with the rows that transformers' processor makes, whose
-values lie in another order in a patch. The rest takes patches in device memory, but `from_host_ms`, which takes them as float32 on the host and gives
-logits there: Model.prepare(native=True) from Python, and PyTorch's copy and forward. `single_runs_equal`: every image of the batch gives the
-bits it gives alone in the same session. `kernels`, with --kernels: microseconds of a run by kernel.
+`from_images` begins with uint8 images in host memory: two sessions, with the images in their memory or copied by the run, beside
+torchvision's resize on the GPU of pinned images and the packed forward. `images_error` compares with the rows of transformers' processor,
+whose values are ordered differently within a patch. `from_host_ms` takes float32 patches on the host and returns logits there, by
+Model.prepare(native=True) from Python and by PyTorch's copy and forward; the rest takes patches in device memory. `single_runs_equal`:
+every image of the batch has the bits that it has by itself in the same session. `kernels`, with --kernels: microseconds of a run by kernel.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def single_runs(torch, naflex, model, batch):
     """A batch, and every image of it by itself, in one session: logits of both."""
     given = model.context.empty(batch.bounds[-1], batch.patches.shape[1], dtype=torch.float32)
     given.copy_(batch.patches)
-    session = naflex.Native("", model, given, batch.grids)
+    session = naflex.PackedSession("", model, given, batch.grids)
     session.enqueue()
     session.wait()
     together, rows = session.logits[0].clone(), []
@@ -171,17 +171,17 @@ def image_rates(torch, naflex, context, clock, model, packed, row, sizes, grids,
 
     images = naflex.random_images(sizes)
     baselines = [naflex.ImageSessions("raggedvit, images in place", model, images, grids, PATCH, True),
-              naflex.ImageSessions("raggedvit, images copied", model, images, grids, PATCH, False)]
+                 naflex.ImageSessions("raggedvit, images copied", model, images, grids, PATCH, False)]
     made = naflex.patches_of_images(images, grids, PATCH)
     patches = context.empty(*made.shape, dtype=torch.float32)
     patches.copy_(made)
-    wanted = naflex.Native("", model, patches, grids)
+    wanted = naflex.PackedSession("", model, patches, grids)
     for session in (*baselines, wanted):
         session.enqueue()
         session.wait()
     row["images_error"] = [relative(baseline.logits(model.info.n_classes), wanted.logits[0].cpu()) for baseline in baselines]
-    baselines.append(Call("torchvision, pytorch packed eager, positions given",
-                       naflex.torchvision_packed(packed, context, images, grids, PATCH, kind), clock))
+    baselines.append(Call("torchvision, pytorch packed eager, positions prepared",
+                          naflex.torchvision_packed(packed, context, images, grids, PATCH, kind), clock))
     times = measure(baselines, clock, len(grids), 0.05 if options.dry_run else options.seconds)
     row["from_images"] = {"bytes": sum(image.nbytes for image in images), "times": times,
                             "images_per_second": {name: found["images_per_second"] for name, found in times.items()}}
@@ -205,15 +205,15 @@ def row_of(torch, raggedvit, context, clock, name, point, theirs, path, options)
     reference = naflex.padded(theirs.float(), batch, torch.float32)()
     theirs.to(kind)
     model = Model(context, path, "f32" if dry else "f16")
-    ours = naflex.Native("raggedvit", model, batch.patches, grids, 2)
+    ours = naflex.PackedSession("raggedvit", model, batch.patches, grids, 2)
     ours.enqueue()
     ours.wait()
     packed = naflex.Packed(theirs, batch)
     positions = packed.positions(batch)
     row["error"] = relative(ours.logits[0], reference)
     row["pytorch_error"] = relative(packed(batch.half, batch), reference)
-    together, alone = single_runs(torch, naflex, model, batch)
-    row["single_runs_equal"] = bool(torch.equal(together, alone)) and bool(torch.equal(together, ours.logits[0]))
+    together, single = single_runs(torch, naflex, model, batch)
+    row["single_runs_equal"] = bool(torch.equal(together, single)) and bool(torch.equal(together, ours.logits[0]))
     image_rates(torch, naflex, context, clock, model, packed, row, sizes, grids, kind, options)
     row["from_host_ms"], logits = host_rates(torch, raggedvit, batch, path, "cpu" if dry else "cuda", "f32" if dry else "f16",
                                              lambda half: packed(half, batch), options.seconds)
@@ -231,23 +231,23 @@ def row_of(torch, raggedvit, context, clock, name, point, theirs, path, options)
         except Exception as failure:
             row["failures"][baseline] = str(failure)[:300]
 
-    add(None, "raggedvit, padded", lambda: naflex.Native("raggedvit, padded", model, all_long, [longest] * len(grids), 2))
+    add(None, "raggedvit, padded", lambda: naflex.PackedSession("raggedvit, padded", model, all_long, [longest] * len(grids), 2))
     add(None, "raggedvit, one call per size", lambda: naflex.BySize(model, batch))
     add(Call, "pytorch packed eager", lambda: lambda: packed(batch.half, batch))
-    add(Call, "pytorch packed eager, positions given", lambda: lambda: packed(batch.half, batch, positions))
-    add(Graph, "pytorch packed graph, positions given", lambda: lambda: packed(batch.half, batch, positions))
-    add(Call, "pytorch packed, one call per size, positions given", lambda: naflex.by_size(packed, context, batch))
+    add(Call, "pytorch packed eager, positions prepared", lambda: lambda: packed(batch.half, batch, positions))
+    add(Graph, "pytorch packed graph, positions prepared", lambda: lambda: packed(batch.half, batch, positions))
+    add(Call, "pytorch packed, one call per size, positions prepared", lambda: naflex.by_size(packed, context, batch))
     add(Call, "transformers padded", lambda: naflex.padded(theirs, batch, kind))
-    add(Call, "transformers padded, positions given", lambda: naflex.padded(theirs, batch, kind, True))
+    add(Call, "transformers padded, positions prepared", lambda: naflex.padded(theirs, batch, kind, True))
     if not dry:
         fast = naflex.Packed(theirs, batch).compiled()
-        add(Call, "pytorch packed compiled, positions given", lambda: lambda: fast(batch.half, batch, positions))
-        add(Graph, "pytorch packed compiled graph, positions given", lambda: lambda: fast(batch.half, batch, positions))
+        add(Call, "pytorch packed compiled, positions prepared", lambda: lambda: fast(batch.half, batch, positions))
+        add(Graph, "pytorch packed compiled graph, positions prepared", lambda: lambda: fast(batch.half, batch, positions))
     row["times"] = measure(baselines, clock, len(grids), 0.05 if dry else options.seconds)
     rates = {baseline: found["images_per_second"] for baseline, found in row["times"].items()}
     if options.kernels:  # last: CUPTI stays, and slows what comes after it
         row["kernels"] = {baseline.name: kernels_of(torch, baseline) for baseline in baselines if baseline.name in (
-            "raggedvit", "pytorch packed eager, positions given", "pytorch packed compiled, positions given")}
+            "raggedvit", "pytorch packed eager, positions prepared", "pytorch packed compiled, positions prepared")}
     row["images_per_second"] = rates
     row["raggedvit_is_faster_by"] = {baseline: round(rates["raggedvit"] / rate, 3) for baseline, rate in rates.items() if baseline != "raggedvit"}
     for baseline in baselines:

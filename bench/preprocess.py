@@ -4,10 +4,10 @@
     bench/preprocess.py --library build/libraggedvit.so.0 --out results [--seconds 0.5] [--backend cuda]
     bench/preprocess.py --library build/libraggedvit.so.0 --out results --backend cpu --dry-run      # small: its figures mean nothing
 
-Writes OUT/preprocess.json. `device_us`: the op alone, its region in device memory, recorded and replayed, a wait at the end. `staged_us`: the
-region in mapped memory of the host, copied by the op, which is what a session does. `write_us`: rvit_images_write, the host's part.
-torchvision: resize (antialias), crop and normalisation of images that are on the GPU already; `from_host` copies them there from pinned
-memory first. `differ`: the share of 8-bit values in which torchvision's images are not Pillow's, which rvit_preprocess's are.
+Writes OUT/preprocess.json. `device_us`: the op, recorded and replayed, with its input in device memory and one wait at the end.
+`staged_us`: the op copies its input from mapped host memory, as in a session. `write_us`: rvit_images_write on the host. torchvision:
+resize (antialias), crop and normalisation of images on the GPU; `from_host` copies them there from pinned memory first. `differ`: the
+share of 8-bit values in which torchvision differs from Pillow (rvit_preprocess does not).
 """
 
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Whole forwards from Python: raggedvit.Model and a patched timm model, on PyTorch's CUDA tensors, beside the C session through ctypes and
-PyTorch's forward in a CUDA graph; then batches of the host, beside PyTorch's pinned copy and graph.
+"""Whole forwards from Python: raggedvit.Model and a patched timm model on CUDA tensors, beside the C session through ctypes and PyTorch's
+forward in a CUDA graph; then batches from the host, beside PyTorch's pinned copy and graph.
 
     bench/python_models.py --library build/libraggedvit.so --out results [--models deit_tiny_patch16_224,...] [--seconds 0.3]
     bench/python_models.py --library build/libraggedvit.so --out results --dry-run       # tiny, on the CPU: its figures mean nothing
 
-Writes OUT/python_models.json. Images per second are of calls enqueued one behind another and one wait; host_us is the time of a call that
-returns while the GPU is busy; waits are counted by PyTorch's profiler and by the library over 20 calls, last of all.
+Writes OUT/python_models.json. Images per second: calls enqueued one after another, one wait. host_us: a call that returns
+while the GPU is busy. PyTorch's profiler and the library count waits over 20 calls, at the end.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""examples/ray_folder.py on two workers of this machine: what is lost and what is there twice when a worker is killed, when the whole job
-is, and when it is started again.
+"""examples/ray_folder.py on two workers of this machine: counts images that are lost or doubled when a worker is killed, when the whole job
+is killed, and when it is started again.
 
     bench/ray_folder.py --out results [--images 20000] [--image-size 64] [--shard 256]
 
-RAGGEDVIT_LIBRARY names the library, PYTHONPATH has python/; needs Ray and Pillow. The images are JPEGs of the demo's 1000 tiles, moved
-and mirrored. A worker is killed when a quarter of the shards is done, the job when half of them are; then it is started again, and once
-more when nothing is left to do. Classes are compared with those of one process without Ray, of every tenth image. Writes
+RAGGEDVIT_LIBRARY names the library, and PYTHONPATH has python/; needs Ray and Pillow. The images are JPEGs of the demo's 1000 tiles, moved
+and mirrored. A worker is killed when a quarter of the shards is done, the job when half of them are; the job is started again, and once
+more when nothing is left to do. The classes of every tenth image are compared with those of one process without Ray. Writes
 OUT/ray_folder.json.
 """
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Every measurement, on whatever backends this machine has: under 8 minutes with a GPU, under 5 on two CPU cores.
 #
-#   bench/run.sh [OUT]                   installs what is missing, builds, measures, draws; OUT is build/bench if not given
+#   bench/run.sh [OUT]                   installs what is missing, builds, measures, draws; OUT defaults to build/bench
 #   bench/run.sh pack BUILD FOLDER       for a machine that cannot build: copies what a run needs into FOLDER (built with
 #                                        -DRVIT_CUDA_ARCHS=90, or it grows large: every program holds the kernels)
 #   bench/run.sh from FOLDER OUT         there: measures with what pack made
 #
-# Writes OUT/run.json, where PyTorch sees a GPU OUT/summary.txt, and plots where gnuplot is. bench/README.md says how each number is taken
-# and how a machine's results come into the repository.
+# Writes OUT/run.json, OUT/summary.txt if PyTorch sees a GPU, and plots if gnuplot is installed. bench/README.md says how each number is
+# taken and how to add a machine's results.
 #
-# RVIT_BENCH_SECONDS is when the measuring must be over (460; without a GPU 270): what does not fit is left out, and said so.
+# RVIT_BENCH_SECONDS (460; without a GPU 270): the time for measuring; what does not fit is left out, and the output names it.
 # RVIT_BENCH_TESTS=1 runs the test programs on the GPU first, while PyTorch compiles. RVIT_BENCH_PYTHON (python3) has PyTorch;
 # RVIT_BENCH_SECTIONS names the sections of baselines.py to run; RVIT_BENCH_WORK (/tmp/raggedvit-bench) holds checkpoints and compiled
 # code.
@@ -24,7 +24,7 @@ benchmarks="attention backward prune stages forward"
 tests="test_ops test_laws test_model test_api test_cuda test_dumps test_policies test_demo"
 dry=${RVIT_BENCH_DRY:-}
 
-# Policies and settings as tools/accuracy/policies.py has them, so that accuracy and speed can be laid side by side.
+# The policies and settings of tools/accuracy.py, so that accuracy and speed can be compared.
 policies='none;l2 keep=0.9;l2 keep=0.75;l2 keep=0.5;l2 keep=0.3;l2 keep=0.2;l2-threshold threshold=38;l2-threshold threshold=42'
 policies+=';evit keep=0.9;evit keep=0.7;evit keep=0.5;evit-fused keep=0.9;evit-fused keep=0.7;evit-fused keep=0.5'
 policies+=';evit-paper keep=0.75;evit-paper keep=0.5;evit-paper keep=0.2;dynamicvit keep=0.9;dynamicvit keep=0.7;dynamicvit keep=0.5'
@@ -131,7 +131,7 @@ measure_vulkan() {
     part prune_vulkan 20 "$bench"_prune "${device[@]}" --batch 1,64 --calls 10 --repeats 10
 }
 
-# Mesa's driver on the processor: it shows that the path works.
+# Mesa's software driver: it shows that the path works.
 measure_software_vulkan() {
     part forward_software_demo 60 "$bench"_forward "$model" --backend vulkan --seconds 1 --batch 1,8
     part attention_software 30 "$bench"_attention --backend vulkan --dtype f32 --batch 1,4 --calls 2 --repeats 3
@@ -203,7 +203,7 @@ prepare() {
     echo "tests done after $SECONDS s"
 }
 
-# The programs lie in one folder, or as the build leaves them.
+# The programs are in one folder, or where the build puts them.
 program() {
     local path
     for path in "$programs/$1" "$programs/tools/$1" "$programs/tests/$1" "$programs/tests/cuda/$1"; do
@@ -225,7 +225,7 @@ run() {
     failed=0
     RVIT_BENCH_COMMIT=$(cat "$programs/commit" 2>/dev/null || git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)
     export RVIT_BENCH_COMMIT PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton
-    # cuBLASLt, which the library opens at run time, may lie only among PyTorch's packages.
+    # cuBLASLt, which the library opens at run time, may be only among PyTorch's packages.
     local lt
     lt=$("$python" -c 'import pathlib, torch
 found = sorted((pathlib.Path(torch.__file__).parents[1] / "nvidia").glob("*/lib/libcublasLt.so.1[23]"))
@@ -297,7 +297,7 @@ case ${1:-} in
 pack) pack "${2:?BUILD}" "${3:?FOLDER}" ;;
 from) run "${2:?FOLDER}" "${3:?OUT}" ;;
 -*)
-    sed -n '2,15p' "${BASH_SOURCE[0]}" | cut -c3-
+    sed -n '2,16p' "${BASH_SOURCE[0]}" | cut -c3-
     exit 2
     ;;
 *)

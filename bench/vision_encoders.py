@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The vision encoders of Qwen2.5-VL and Qwen3-VL on CUDA beside transformers' own, of published size and with random weights.
+"""The vision encoders of Qwen2.5-VL and Qwen3-VL on CUDA beside transformers, at their published sizes with random weights.
 
     bench/vision_encoders.py --library build/libraggedvit.so.0 --out results [--dtype bf16] [--repeats 7]
     bench/vision_encoders.py --library build/libraggedvit.so.0 --out results --only '^qwen3-vl 4 x'
     bench/vision_encoders.py --library build/libraggedvit.so.0 --out results --backend cpu --dry-run      # tiny: its figures mean nothing
 
-Writes OUT/vision_encoders.json. `device_ms`: patches in device memory, merged rows (and deepstack rows) in pinned memory of the host. `host_ms`: from
-patches in the host's memory to new arrays there; `host_out_ms`: to arrays that are there already (out=). `tensors_ms`: from patches to rows
-on the device, all of them PyTorch's tensors (prepare's on_device). Of transformers the same, with merged rows alone copied to the host, once
-with each attention that it has: sdpa, and flash_attention_2 where flash_attn can be imported. Medians. `error`: the root mean square of the
-difference from transformers in float32, relative to the deviation of its outputs.
+Writes OUT/vision_encoders.json. `device_ms`: patches in device memory, merged rows (and deepstack rows) in pinned host memory. `host_ms`:
+from patches in host memory to new arrays there; `host_out_ms`: to existing arrays (out=). `tensors_ms`: patches and rows are PyTorch
+tensors on the device (prepare's on_device). The same for transformers, which copies only merged rows to the host, with each attention that
+it has: sdpa, and flash_attention_2 where flash_attn can be imported. Medians. `error`: the root mean square of the difference from
+transformers in float32, relative to the deviation of its outputs.
 """
 
 import argparse
@@ -124,17 +124,17 @@ def measure(name, label, grids, model, module, exact):
     thw = torch.tensor([(1, *grid) for grid in grids], device=WHERE)
     asked = dict(native=True, max_images=len(grids), max_tokens=n, max_len=max(h * w for h, w in grids), merged=True,
                  deepstack=model.info.n_deepstack > 0)
-    native = model.prepare(**asked)
+    forward = model.prepare(**asked)
     places = {"out": np.zeros((n // 4, model.info.merged_dim), np.float32)}
     if model.info.n_deepstack:
         places["deepstack_out"] = np.zeros((model.info.n_deepstack, n // 4, model.info.merged_dim), np.float32)
-    found = {"encoder": name, "batch": label, "patches": n, "host_ms": median_ms(lambda: native(rows, grids)),
-             "host_out_ms": median_ms(lambda: native(rows, grids, **places)), "device_ms": median_ms(DeviceSession(model, rows, grids))}
+    found = {"encoder": name, "batch": label, "patches": n, "host_ms": median_ms(lambda: forward(rows, grids)),
+             "host_out_ms": median_ms(lambda: forward(rows, grids, **places)), "device_ms": median_ms(DeviceSession(model, rows, grids))}
     if WHERE == "cuda":
         on_device, there = model.prepare(**asked, on_device=True), rows.to(WHERE, DTYPE)
         found["tensors_ms"] = median_ms(lambda: on_device(there, grids))
         same = on_device(rows, grids)
-        found["same_as_host"] = bool((same.merged.cpu().numpy() == native(rows, grids).merged).all())
+        found["same_as_host"] = bool((same.merged.cpu().numpy() == forward(rows, grids).merged).all())
         del on_device, same
     with torch.no_grad():
         there = rows.to(WHERE, DTYPE)
@@ -143,7 +143,7 @@ def measure(name, label, grids, model, module, exact):
         def error(got):
             return float(f"{float((got.float() - wanted).pow(2).mean().sqrt() / wanted.std()):.3g}")
 
-        found["error"] = error(torch.from_numpy(native(rows, grids).merged).to(WHERE))
+        found["error"] = error(torch.from_numpy(forward(rows, grids).merged).to(WHERE))
         for attention in ("sdpa", "flash_attention_2"):
             if attention != "sdpa" and (WHERE == "cpu" or importlib.util.find_spec("flash_attn") is None):
                 continue

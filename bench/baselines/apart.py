@@ -1,5 +1,5 @@
 """Baselines in processes of their own: one that fails, or leaves CUDA or PyTorch broken behind it, harms no other. All prepare at the same
-time, then each measures alone, with ours beside it on the same stream."""
+time, then one measures at a time, with ours beside it on the same stream."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Attention alone: every baseline on every batch of lengths, checked against float64, then timed."""
+"""Attention: every baseline on every batch of lengths, checked against float64, then timed."""
 
 import torch
 

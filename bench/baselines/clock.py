@@ -1,5 +1,5 @@
-"""Two clocks. GPU: calls captured in one CUDA graph, its replays between two events, the baselines taking turns so that a change of clock or
-load touches all alike. Host: calls made back to back while the queue is not full, the time taken before the wait."""
+"""Two clocks. GPU: calls captured in one CUDA graph, its replays between two events, the baselines taking turns so that a change of clock
+or load touches all alike. Host: calls made back to back while the queue is not full, the time taken before the wait."""
 
 import contextlib
 import time

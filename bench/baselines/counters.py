@@ -1,4 +1,5 @@
-"""Nsight Compute's raw CSV as a short table: python3 bench/baselines/counters.py FILE.csv... Several profiles may be appended to one file."""
+"""Nsight Compute's raw CSV as a short table: python3 bench/baselines/counters.py FILE.csv... Several profiles may be appended to one
+file."""
 
 import csv
 import pathlib

@@ -1,8 +1,8 @@
-"""OpenVINO on the CPU: its own conversion of timm's model, and NNCF's post-training quantisation for transformers."""
+"""OpenVINO on the CPU: its own conversion of timm's model, and NNCF's post-training quantization for transformers."""
 
 import importlib.metadata
 
-# Attention as products and a softmax, or as one operator. In bf16 the latter was slower at each of the four points where its operators were
+# Attention as GEMMs and a softmax, or as one operator. In bf16 the latter was slower at each of the four points where its operators were
 # timed (a Xeon with AMX: DeiT-T of 8, DeiT-B of 1 image, 2 and 16 cores), so only f32 tries both.
 GRAPHS = ("explicit", "sdpa")
 PROFILED = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", "patch_embed", "head", "norm")
@@ -21,8 +21,8 @@ def prepare_graphs(shape, folder, images):
 
 
 def prepare_int8(shape, folder, images):
-    """Every product in int8, weights by channel, activations by tensor: NNCF's preset for transformers, with SmoothQuant. Two images
-    calibrate: the speed does not depend on them. The graph with products is the faster one quantised (DeiT-T, Xeon with AMX)."""
+    """Every GEMM in int8, weights by channel, activations by tensor: NNCF's preset for transformers, with SmoothQuant. Two images
+    calibrate: the speed does not depend on them. The graph with GEMMs is the faster one quantized (DeiT-T, Xeon with AMX)."""
     import nncf
     import openvino
 

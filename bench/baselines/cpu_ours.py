@@ -16,7 +16,7 @@ PLAIN, PLAIN_KERNELS = " without AMX", b"avx512_vnni"
 
 
 def baselines(point):
-    """int8 models keep what is not quantised in bf16 or f32, whichever is faster."""
+    """int8 models keep what is not quantized in bf16 or f32, whichever is faster."""
     names = [f"raggedvit {dtype}{keep}" for dtype in ("f32", "bf16", "int8") for keep in ("", f" keep {KEEP}")]
     if " amx_tile " in pathlib.Path("/proc/cpuinfo").read_text():
         names += [f"raggedvit {dtype}{PLAIN}" for dtype in ("bf16", "int8")]

@@ -1,4 +1,4 @@
-"""SigLIP2 NaFlex of images of different grids: the library's native sessions, PyTorch's packed forward on FlashAttention-2's varlen kernel,
+"""SigLIP2 NaFlex of images of different grids: the library's variable-resolution sessions, PyTorch's packed forward on FlashAttention-2's varlen kernel,
 and transformers' padded model, behind the verbs of sessions.measure."""
 
 import ctypes
@@ -15,8 +15,8 @@ def bounds_of(lengths):
     return [0, *numpy.cumsum(lengths).tolist()]
 
 
-class Native:
-    """One packed native session, n times over one model, so that one can be enqueued while another runs. Patches and logits are the
+class PackedSession:
+    """One packed variable-resolution session, n times over one model, so that one can be enqueued while another runs. Patches and logits are the
     caller's tensors on the device; grids come from the host with each run."""
 
     def __init__(self, name, model, patches, grids, n=1):
@@ -60,7 +60,7 @@ class BySize:
         for grid, members in batch.by_size().items():
             patches = model.context.empty(len(members) * grid[0] * grid[1], batch.patches.shape[1], dtype=torch.float32)
             patches.copy_(torch.cat([batch.patches_of(i) for i in members]))
-            self.parts.append(Native("", model, patches, [grid] * len(members)))
+            self.parts.append(PackedSession("", model, patches, [grid] * len(members)))
         self.handles = [None]
 
     def enqueue(self, i=0):
@@ -192,7 +192,7 @@ class Packed(torch.nn.Module):
     run_pool = pool
 
     def compiled(self):
-        """The same with its block, of which there is one for all layers, and its pooling compiled for these very sizes."""
+        """The same, with its block (one for all layers) and its pooling compiled for exactly these sizes."""
         torch._dynamo.reset()
         self.run_block = torch.compile(self.block, dynamic=False, fullgraph=True)
         self.run_pool = torch.compile(self.pool, dynamic=False, fullgraph=True)
@@ -240,7 +240,7 @@ def random_images(sizes, seed=2):
 
 
 class ImageSessions:
-    """Packed native sessions that take uint8 images of any size from host memory; logits come back there. in_place: the images lie in the
+    """Packed variable-resolution sessions that take uint8 images of any size from host memory; logits come back there. in_place: the images lie in the
     sessions' memory, where a decoder would write them; else a run copies them."""
 
     def __init__(self, name, model, arrays, grids, patch, in_place, n=2):
@@ -316,7 +316,7 @@ def patches_of_images(arrays, grids, patch):
 
 
 def torchvision_packed(packed, context, arrays, grids, patch, kind):
-    """The packed forward from pinned images: those of one size are copied, resized, normalised and cut together. Positions are given."""
+    """The packed forward from pinned images: those of one size are copied, resized, normalised and cut together. Positions are prepared."""
     from torchvision.transforms.v2 import functional as V
 
     groups = {}

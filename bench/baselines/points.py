@@ -58,7 +58,7 @@ def tiny():
 
 
 class Batch:
-    """Random qkv as a product leaves it, [rows, 3, heads, head_dim], packed and padded, with the lengths on the device."""
+    """Random qkv as a GEMM writes it, [rows, 3, heads, head_dim], packed and padded, with the lengths on the device."""
 
     def __init__(self, context, point, heads, head_dim, dtype):
         self.point, self.heads, self.head_dim, self.dtype = point, heads, head_dim, dtype
@@ -75,7 +75,7 @@ class Batch:
         self._padded = None
 
     def padded(self):
-        """q, k, v as [batch, heads, capacity, head_dim] views of a padded product; what is padding is random too."""
+        """q, k, v as [batch, heads, capacity, head_dim] views of a padded GEMM output; the padding is random, too."""
         if self._padded is None:
             p = self.point
             grid = torch.randn(p.batch, p.capacity, 3, self.heads, self.head_dim, device=self.device).to(self.dtype)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Host time of one eager call from Python, ours beside FlashAttention-2's and a Triton kernel's, the output allocated: what bench/baselines.py
-measures in its section "host", and more ways to call ours, several times over.
+"""Host time of one eager call from Python, ours beside FlashAttention-2's and a Triton kernel's, the output allocated: what
+bench/baselines.py measures in its section "host", and more ways to call ours, several times over.
 
     bench/baselines/python_calls.py --library build/libraggedvit.so --out python_calls.json [--runs 3] [--heads 12]
     bench/baselines/python_calls.py --library build/libraggedvit.so --out python_calls.json --dry-run
 
-The functions of raggedvit are called with the output allocated and the arguments checked, as every baseline's call is. --dry-run calls on CPU
-tensors; its times are no results. Exits 1 if a limit of LIMITS is not kept.
+The functions of raggedvit are called with the output allocated and the arguments checked, as every baseline's call is. --dry-run calls on
+CPU tensors; its times are no results. Exits 1 if a limit of LIMITS is not kept.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def more_ways(clock, context, point, heads, dtype):
     leaf = batch.qkv.clone().requires_grad_()
     d_out = torch.ones_like(ours.function(batch)())
     makers = {
-        "raggedvit.attention, out given": lambda: ours.function(batch, torch.empty_like(d_out)),
+        "raggedvit.attention, out set": lambda: ours.function(batch, torch.empty_like(d_out)),
         "raggedvit.attention, lse and cls_probs": lambda: ours.function(batch, lse=True, cls_probs=True),
         "raggedvit.attention, a gradient recorded": lambda: ours.function(batch, qkv=leaf),
         "raggedvit.attention, forward and backward": lambda: ours.step(batch, leaf, d_out),

@@ -114,7 +114,7 @@ class Call(Graph):
 
 def measure(baselines, clock, batch, seconds=0.3, least=5):
     """baselines take turns. Microseconds of one forward, four ways: throughput (several enqueued, then one wait, divided), latency (enqueue
-    and wait), gpu (two events around one), host (the enqueue alone). name -> what -> summary, and images a second."""
+    and wait), gpu (two events around one), host (only the enqueue). name -> what -> summary, and images a second."""
     samples = {r.name: {"throughput": [], "latency": [], "host": [], "gpu": []} for r in baselines}
     deepest = min(len(getattr(r, "handles", range(8))) for r in baselines)
     for r in baselines:

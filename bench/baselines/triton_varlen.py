@@ -88,7 +88,7 @@ def prebuilt(batch, tile):
     constants = (batch.head_dim, tile[0], tile[1])
     arguments = (batch.qkv, out, batch.cu_seqlens, batch.heads, scale)
     try:
-        run(*arguments, *constants)  # newer launchers are given the constants too
+        run(*arguments, *constants)  # newer launchers take the constants, too
     except TypeError:
         run(*arguments)
         constants = ()

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Ray Data on one GPU and on several of one machine: images of different sizes through raggedvit.ray.Classifier, actors sharing each GPU.
+"""Ray Data on one GPU and on several of one machine: images of different sizes through raggedvit.ray.Classifier, with actors that share
+each GPU.
 
     bench/serving/ray_gpus.py --out results [--gpus 1,2] [--actors 2] [--images 200000] [--models deit_tiny,deit_base]
-    bench/serving/ray_gpus.py --out results --dry-run       # small, on the CPU, an actor in the place of a GPU: its figures mean nothing
+    bench/serving/ray_gpus.py --out results --dry-run       # small, on the CPU, an actor instead of a GPU: its figures mean nothing
 
-RAGGEDVIT_LIBRARY names the library, PYTHONPATH has python/ and Ray. Weights are random. Actors make the uint8 images from their ids, so
-that the object store carries ids and classes. Writes OUT/ray_gpus.json, saved after each row. `images_per_second`: while all actors are at
-work: from when the last of them has done its first batch to when the first of them has done its last. `with_start`: from the call, with
-Ray's start of the actors, opening the models and the last batches. `same_classes`: images that are equal have the same class in all
-batches and on all GPUs.
+RAGGEDVIT_LIBRARY names the library, and PYTHONPATH has python/ and Ray. Weights are random. Actors make the uint8 images from their ids, so
+the object store carries only ids and classes. Writes OUT/ray_gpus.json after each row. `images_per_second`: while all actors work, from the
+first batch of the last actor to the last batch of the first. `with_start`: from the call, with the start of the actors, the opening of the
+models and the last batches. `same_classes`: equal images have the same class in all batches and on all GPUs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def write_model(folder: pathlib.Path, name: str) -> str:
 
 
 class Synthetic(raggedvit.ray.Classifier):
-    """Of ids alone: image i is image i % POOL of a pool."""
+    """Takes only ids: image i is image i % POOL of a pool."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(**settings)
@@ -91,7 +91,7 @@ class Synthetic(raggedvit.ray.Classifier):
 
 
 def library_path() -> None:
-    """cuBLASLt, which the library opens at run time, may lie only among PyTorch's packages; workers inherit where."""
+    """cuBLASLt, which the library opens at run time, may be only among PyTorch's packages; workers inherit where."""
     spec = importlib.util.find_spec("torch")
     if spec is not None and spec.origin is not None:
         for path in sorted((pathlib.Path(spec.origin).parents[1] / "nvidia").glob("*/lib/libcublasLt.so.1[23]")):

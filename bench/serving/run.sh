@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# What Triton Inference Server in front of raggedvit gives and costs, beside direct sessions and beside a backend that computes nothing.
+# Measures Triton Inference Server in front of raggedvit, beside direct sessions and beside a backend that computes nothing.
 #   bench/serving/run.sh BUILD SERVER OUT [cpu|cuda] [SECONDS]     SECONDS (60) of each point; writes OUT/serving.json, prints a table
 #   bench/serving/run.sh BUILD SERVER OUT two [SECONDS]            two GPUs against one of them, 200,000 images each
-# BUILD: where cmake built, with RVIT_TRITON and RVIT_BENCH. SERVER: a folder of tools/triton_server.sh. Parts land in OUT/parts as they are
-# measured. RVIT_SERVING_PORT (18400): the first of three ports on 127.0.0.1. RVIT_SERVING_CLIENTS (1,8,64,256): how many at once.
-# RVIT_SERVING_TRANSPORT (grpc-shared): of the two GPUs. RVIT_SERVING_INSTANCES (1_1 2_1 1_2 2_2): GPUs and instances on each, of each point
-# there. RVIT_SERVING_EDGE: all images are N x N. RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of the
-# server.
+# BUILD: where cmake built, with RVIT_TRITON and RVIT_BENCH. SERVER: a folder of tools/triton_server.sh. Parts land in OUT/parts as they
+# are measured. RVIT_SERVING_PORT (18400): the first of three ports on 127.0.0.1. RVIT_SERVING_CLIENTS (1,8,64,256): how many at once.
+# RVIT_SERVING_TRANSPORT (grpc-shared) and RVIT_SERVING_INSTANCES (1_1 2_1 1_2 2_2: GPUs and instances on each) are for `two`.
+# RVIT_SERVING_EDGE: all images are N x N. RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of the server.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-[ $# -ge 3 ] || { sed -n '2,10p' "${BASH_SOURCE[0]}" | cut -c3-; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,8p' "${BASH_SOURCE[0]}" | cut -c3-; exit 2; }
 build=$(cd "$1" && pwd) server=$2 mode=${4:-cpu} seconds=${5:-60}
 mkdir -p "$3/parts" "$3/logs"
 out=$(cd "$3" && pwd)
@@ -22,7 +21,7 @@ trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
 export LC_ALL=C
 export RVIT_SERVING_COMMIT=${RVIT_SERVING_COMMIT:-$(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)}
 
-# cuBLASLt, which the library opens at run time, may lie only among PyTorch's packages.
+# cuBLASLt, which the library opens at run time, may be only among PyTorch's packages.
 lt=$(find /usr/local/cuda*/lib64/ -name 'libcublasLt.so.1[23]' 2>/dev/null | sort -V | tail -1)
 [ -n "$lt" ] || lt=$(python3 -c 'import importlib.util, pathlib
 spec = importlib.util.find_spec("torch")
