@@ -11,7 +11,7 @@ FLASH4, CUDNN, CUDNN_RAGGED = "FA4 varlen", "cuDNN SDPA", "cuDNN ragged"
 # What a host can call: arguments filled in beforehand, and the functions of the Python package.
 PREPARED, FUNCTION, OPERATOR = "raggedvit, prepared C call through ctypes", "raggedvit.attention", "torch.ops.raggedvit.attention"
 FLASH_FUNCTION = "raggedvit.torch.flash_attn_varlen_func"
-LAUNCH = "the driver's launch alone, through ctypes"
+LAUNCH = "the driver's launch, through ctypes"
 # Where the baselines that take long to set up and are far behind are measured as well.
 THOROUGH = {"B=64 uniform 20..197", "B=2 S=5"}
 LONG_BASELINES = [FLASH, CUDNN, FLASH4, CUDNN_RAGGED, TRITON]

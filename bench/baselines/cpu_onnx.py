@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU: timm's model as exported, the same after ONNX Runtime's optimizer for transformers, and both quantisations of
+"""ONNX Runtime on the CPU: timm's model as exported, the same after ONNX Runtime's optimizer for transformers, and both quantizations of
 its own tools."""
 
 

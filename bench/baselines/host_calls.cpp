@@ -1,4 +1,4 @@
-// Host time of one enqueued attention, called from C++: the part of a peer's cost that is not Python's.
+// Host time of one enqueued attention, called from C++: the part of a baseline's cost that is not Python's.
 #include <chrono>
 #include <optional>
 #include <string>
