@@ -137,7 +137,7 @@ rvit_cpu_fused rvit_cpu_find_fused(const rvit_cpu_device *device, const rvit_op 
     return fused;
 }
 
-/* When fusion is faster, and with how many rows per tile: measured on a Xeon with AMX, 2 and 16 threads (bench/notes/cpu-strips.md). */
+/* When fusion is faster, and with how many rows per tile: measured on a Xeon with AMX, 2 and 16 threads (bench/notes/cpu.md). */
 
 /* Weights of this many bytes stay in the L2 cache from tile to tile. */
 #define NEAR_WEIGHTS (3 << 19)

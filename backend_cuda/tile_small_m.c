@@ -1,11 +1,11 @@
 /* Chooses the configuration of the small-M GEMM (kernels/linear_small_m.cuh) with the least time in a model of an SM
-   (bench/notes/cuda-small.md). */
+   (bench/notes/cuda-gemm.md). */
 #include "backend_cuda/divide.h"
 #include "backend_cuda/tile.h"
 
 /* Bytes per clock: from L2, from other CTAs of the cluster, of shared memory. Clocks: overhead of a k step; from launch to first wgmma
    and from last wgmma to end, once for all CTAs that share an SM; of a round trip in a cluster. Fitted to all configurations of 108
-   GEMMs on an H100 (bench/notes/cuda-small.md). */
+   GEMMs on an H100 (bench/notes/cuda-gemm.md). */
 enum { FROM_L2 = 40, FROM_CLUSTER = 13, SHARED = 128, STEP = 300, ENDS = 3500, TRIP = 1700 };
 
 static const struct small_m_shape {

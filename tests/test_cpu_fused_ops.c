@@ -217,7 +217,7 @@ static int32_t deit_ops(rvit_op *ops, int32_t dim, rvit_dtype dtype, int64_t row
 }
 
 /* Where fusion was measured, the device chooses tile rows that were among the best, and no fusion where that was faster
-   (bench/notes/cpu-strips.md). DeiT-T, S and B. */
+   (bench/notes/cpu.md). DeiT-T, S and B. */
 static void chosen_tile_rows(void **state)
 {
     (void)state;

@@ -5,7 +5,7 @@
 #   at 197 tokens; so does that for large batches.
 # * Any SM holds two CTAs of 512 threads of the kernels that quantize to e4m3, and two of 128 threads of the e4m3 GEMM.
 # * On architecture 90 no kernel of a forward pass is so long that fetching its instructions takes longer than its work. The limits are
-#   slightly above the measured lengths (bench/notes/cuda-small.md).
+#   slightly above the measured lengths (bench/notes/cuda-forward.md).
 #   tools/check_cuda_registers.sh BUILD/backend_cuda/registers.txt
 set -euo pipefail
 table=${1:?usage: $0 registers.txt}
