@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes raggedvit/_constants.py and _layouts.py, the library's enums, structs and functions for ctypes, from its public headers.
+"""Writes raggedvit/_c/constants.py and layouts.py, the library's enums, structs and functions for ctypes, from its public headers.
 
     python/generate_layouts.py                  writes the modules
     python/generate_layouts.py --check [CC]     fails if one is out of date, or if a C compiler lays a struct out differently
@@ -35,7 +35,7 @@ from __future__ import annotations
 from ctypes import {names}, sizeof
 from typing import Any
 
-from ._structs import Struct, array, fill
+from .structs import Struct, array, fill
 '''
 TAIL = '''
 
@@ -241,18 +241,18 @@ def main():
     parser.add_argument("--check", nargs="?", const="cc", metavar="CC", help="compare instead of writing")
     options = parser.parse_args()
     headers = Headers()
-    for name, text in (("_constants.py", headers.constants_module()), ("_layouts.py", headers.layouts_module())):
-        module = PACKAGE / name
+    for name, text in (("constants.py", headers.constants_module()), ("layouts.py", headers.layouts_module())):
+        module = PACKAGE / "_c" / name
         if not options.check:
             module.write_text(text)
         elif not module.exists() or module.read_text() != text:
-            raise SystemExit(f"python/raggedvit/{name} is out of date: run python/generate_layouts.py and commit what it writes")
+            raise SystemExit(f"python/raggedvit/_c/{name} is out of date: run python/generate_layouts.py and commit what it writes")
     if not options.check:
         return
     package = types.ModuleType("raggedvit")  # without its __init__.py, which needs numpy
     package.__path__ = [str(PACKAGE)]
     sys.modules["raggedvit"] = package
-    layouts = importlib.import_module("raggedvit._layouts")
+    layouts = importlib.import_module("raggedvit._c.layouts")
     print(f"core/contract/ops.def has all {check_op_table(headers)} views and types of the ops' args")
     print(f"up to date; {check_layouts(layouts, headers, options.check)} structs are laid out as {options.check} lays them out")
 

@@ -40,12 +40,19 @@ ROOMS = {
     "backend_cuda": "core/contract",
     "backend_vulkan": "core/contract shaders",
     "python": "include",
+    "python/raggedvit/_c": "include",
+    "python/raggedvit/_arrays": "python/raggedvit/_c",
+    "python/raggedvit/_torch": "python/raggedvit/_arrays",
+    "python/raggedvit/images": "python/raggedvit/_c",
+    "python/raggedvit/_session": "python/raggedvit/_torch python/raggedvit/images",
+    "python/raggedvit/_modules": "python/raggedvit/_session",
+    "python/raggedvit": "python/raggedvit/_modules",
     "tools/options": "include",
     "tools/cli": "tools/options core/base/quantized.h core/image/resize_axis.h",
     "tools": "python",  # scripts
     "serving": "tools/cli",
-    "bench": "tools/cli python backend_cuda/linear_choose.h",
-    "examples": "python",
+    "bench": "tools/cli python/raggedvit backend_cuda/linear_choose.h",
+    "examples": "python/raggedvit",
 }
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -101,20 +101,20 @@ CORE_FUNCTION(try_select);
 PyObject *core_backward_workspace(PyObject *self, PyObject *arguments);
 
 /* forward_door.c. _core.forward_state(device, channels, height, width, classes), forward_add(state, owner, locked, stream, n, session,
-   images, logits, ran), forward_clear(state), forward(state, images): see Forward in _forward.py. */
+   images, logits, ran), forward_clear(state), forward(state, images): see Forward in _session/forward.py. */
 PyObject *core_forward_state(PyObject *module, PyObject *arguments);
 PyObject *core_forward_add(PyObject *module, PyObject *arguments);
 PyObject *core_forward_clear(PyObject *module, PyObject *state);
 PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
 
 /* watch.c. _core.watch(items, types, attributes, tensors): what a patched module's forward was made of; unchanged((watch, ...), own):
-   whether it is as it was. See _watch.py. */
+   whether it is as it was. See _modules/watch.py. */
 PyObject *core_watch(PyObject *module, PyObject *arguments);
 PyObject *core_unchanged(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
 
-/* staging.c. _core.stage(stream, staging, images, host, source, size): see Slot in _pipeline.py. */
+/* staging.c. _core.stage(stream, staging, images, host, source, size): see Slot in _session/pipeline.py. */
 PyObject *core_stage(PyObject *module, PyObject *arguments);
-/* The same. _core.gather(pieces, n): see fill in _feed.py. */
+/* The same. _core.gather(pieces, n): see fill in _session/staging.py. */
 PyObject *core_gather(PyObject *module, PyObject *arguments);
 
 /* torch_ops.c. _core.torch_ops(): registers the kernels of torch.ops.raggedvit that are in C; False: PyTorch is older than 2.10. */

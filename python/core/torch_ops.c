@@ -1,5 +1,5 @@
 /* Kernels of torch.ops.raggedvit in C, registered through PyTorch's stable shim. The dispatcher calls them without the GIL; compiled with
-   -fexceptions, because a failure is thrown through them as C++ throws. _torch_ops.py has the schemas. */
+   -fexceptions, because a failure is thrown through them as C++ throws. _torch/operators.py has the schemas. */
 #include <dlfcn.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Whether what a patched module's forward was made of is as it was: see Watch in _watch.py. */
+/* Whether what a patched module's forward was made of is as it was: see Watch in _modules/watch.py. */
 #include "door.h"
 
 #include <stdlib.h>

@@ -8,25 +8,27 @@ environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, 
 use it too, with models of its own, or those of its parent's that are on the CPU.
 """
 
-from . import _compile, _core_loader, images, patch
-from ._constants import CONSTANTS as _CONSTANTS
-from ._errors import RaggedVitError, Status
-from ._forward import Forward
-from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
-from ._library import library
-from ._model import Model
-from ._native import Native
-from ._ops import attention, gather, pack, select, unpack
-from ._picture_slots import PictureSlot, in_turns
-from ._plain import Selection
-from ._result import Result
-from ._save import save
+from . import images, patch
+from ._arrays import core_loader
+from ._torch import compile as compile_hook
+from ._c.constants import CONSTANTS as _CONSTANTS
+from ._c.errors import RaggedVitError, Status
+from ._session.forward import Forward
+from ._c.info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
+from ._c.library import library
+from .model import Model
+from ._session.variable_resolution import Native
+from .ops import attention, gather, pack, select, unpack
+from ._session.slots import PictureSlot, in_turns
+from ._arrays.plain import Selection
+from ._session.result import Result
+from ._modules.save import save
 
 __all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PictureSlot", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",
            "attention", "devices", "gather", "images", "in_turns", "pack", "patch", "policies", "save", "select", "unpack", "version"]
 
-if _core_loader.core is not None:
-    _compile.watch()
+if core_loader.core is not None:
+    compile_hook.watch()
 
 #: The version of this package, as "0.4.0". The library need not be there.
 __version__: str = ".".join(str(_CONSTANTS[f"RVIT_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))

@@ -28,20 +28,20 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Sequence
 
-from . import _module_reader, _modules
-from ._errors import RaggedVitError, Status, invalid
-from ._forward import Forward
-from ._process import renews
-from ._sessions import Prune
+from ._modules import reader, modules
+from ._c.errors import RaggedVitError, Status, invalid
+from ._session.forward import Forward
+from ._c.process import renews
+from ._session.sessions import Prune
 
 if TYPE_CHECKING:
     import torch
 
-    from ._model import Model
+    from .model import Model
 
 _classes: dict[Any, Any] = {}
-_NAMES = {f"Ragged{name}": (home, name) for name, home in _module_reader.TIMM.items()}
-_NAMES.update({f"Ragged{name}": (f"transformers.models.{kind}.modeling_{kind}", name) for name, kind in _module_reader.HF.items()})
+_NAMES = {f"Ragged{name}": (home, name) for name, home in reader.TIMM.items()}
+_NAMES.update({f"Ragged{name}": (f"transformers.models.{kind}.modeling_{kind}", name) for name, kind in reader.HF.items()})
 # What would run without pruning, or by other means than forward.
 _UNPRUNED = ("forward_features", "forward_intermediates", "get_intermediate_layers")
 
@@ -70,7 +70,7 @@ def hf(model: torch.nn.Module, policy: str = "evit", keep: float | None = None, 
 def undo(model: torch.nn.Module) -> torch.nn.Module:
     """Gives a patched model its own forward back, and frees what was recorded."""
     _state(model)
-    model.__class__ = _module_reader.original_class(model)
+    model.__class__ = reader.original_class(model)
     del model.__dict__["_raggedvit"]
     return model
 
@@ -88,17 +88,17 @@ def _state(model: Any) -> State:
 
 
 def _patch(model: Any, kind: str, state: State) -> None:
-    found = _module_reader.kind_of(model)
-    from . import _pruned, _watch
+    found = reader.kind_of(model)
+    from ._modules import pruned, watch
 
     if found != kind:
         raise invalid(f"model is a {type(model).__name__}; use raggedvit.patch.{found}")
     state.build(model)  # before anything is changed
-    _pruned.check(state.prune)
+    pruned.check(state.prune)
     if "_raggedvit_original" not in vars(type(model)):
         model.__class__ = _class_of(type(model))
     model.__dict__["_raggedvit"] = state
-    state.structure = _watch.of_structure(model)  # which now has the patch
+    state.structure = watch.of_structure(model)  # which now has the patch
 
 
 class State:
@@ -116,7 +116,7 @@ class State:
         self.place: Any = None  # of the weights that the model was made of, and their type
         self.facts: Any = None
         self.names: list[str] = []
-        self.structure: Any = None  # what was seen when the forward was recorded: see _watch.py
+        self.structure: Any = None  # what was seen when the forward was recorded: see _modules/watch.py
         self.weights: Any = None
         self.in_torch: Any = None  # the structure that PyTorch's way was last checked for
         self.own: Any = None  # the first weight
@@ -136,32 +136,32 @@ class State:
 
     def build(self, module: Any) -> None:
         """The recorded forward for the module as it is; the one there is, with its weights, where that can be."""
-        from . import _watch
-        from ._model import Model
+        from ._modules import watch
+        from .model import Model
 
         with self.lock:
-            facts = _modules.read(module, inside_only=True)
-            _modules.refuse_odd(facts)
+            facts = modules.read(module, inside_only=True)
+            modules.refuse_odd(facts)
             prune, dtype, max_batch, n_threads = self.settings
-            place = (_modules.place_of(module), dtype or _modules.storage_of(module))
-            found = _modules.weights(module)
+            place = (modules.place_of(module), dtype or modules.storage_of(module))
+            found = modules.weights(module)
             names, tensors = list(found), tuple(found.values())
-            structure, weights = _watch.of_structure(module), _watch.of_weights(tensors)
+            structure, weights = watch.of_structure(module), watch.of_weights(tensors)
             known = (not self.dirty and self.model is not None and (self.place, self.facts, self.names) == (place, facts, names)
-                     and all(one is other for one, other in zip(tensors, self.weights[1][3])) and _watch.same_weights(self.weights))
+                     and all(one is other for one, other in zip(tensors, self.weights[1][3])) and watch.same_weights(self.weights))
             if not known and (self.model is None or self.place != place or not self._updated(module, facts)):
                 model = Model.from_module(module, dtype=place[1], max_batch=max_batch, n_threads=n_threads, _inside_only=True)
                 forward = Forward(model, prune)
                 model._check_prune(prune)
                 self.model, self.forward, self.place = model, forward, place
-            self.facts, self.names, self.own, self.drops = facts, names, tensors[0], _modules.drops(module)
+            self.facts, self.names, self.own, self.drops = facts, names, tensors[0], modules.drops(module)
             self.structure, self.weights, self.dirty = structure, weights, False
             self.quick = self.own.is_cuda and self.own.dtype is sys.modules["torch"].float32 and not self.drops
 
     def _updated(self, module: Any, facts: Any) -> bool:
         assert self.model is not None
         try:
-            self.model._update(_modules.checkpoint(self.model._lib, module, facts))
+            self.model._update(modules.checkpoint(self.model._lib, module, facts))
         except RaggedVitError as error:
             if error.status != Status.INVALID_ARGUMENT:
                 raise
@@ -170,18 +170,18 @@ class State:
 
     def renew(self, module: Any) -> None:
         """Makes the recorded forward that of the module as it is now."""
-        from . import _watch
+        from ._modules import watch
 
-        if self.dirty or not (_watch.same_structure(self.structure, module) and _watch.same_weights(self.weights)):
+        if self.dirty or not (watch.same_structure(self.structure, module) and watch.same_weights(self.weights)):
             self.build(module)
 
     def check_in_torch(self, module: Any) -> None:
         """Refuses what PyTorch's way would not compute."""
-        from . import _pruned, _watch
+        from ._modules import pruned, watch
 
-        if self.in_torch is None or not _watch.same_structure(self.in_torch, module):
-            structure = _watch.of_structure(module)
-            _pruned.check_module(module)
+        if self.in_torch is None or not watch.same_structure(self.in_torch, module):
+            structure = watch.of_structure(module)
+            pruned.check_module(module)
             self.in_torch = structure
 
 
@@ -222,7 +222,7 @@ def _expect_tensor(images: Any) -> None:
     if isinstance(images, torch.Tensor):
         return
     if type(images).__module__.startswith("torch.fx."):
-        raise _module_reader.unsupported("images are a torch.fx.Proxy: torch.fx (create_feature_extractor) cannot trace a patched module. Trace "
+        raise reader.unsupported("images are a torch.fx.Proxy: torch.fx (create_feature_extractor) cannot trace a patched module. Trace "
                                          "the module before it is patched; raggedvit.Model.from_module gives the pruned rows after a block "
                                          "(classify, block_features)")
     raise invalid(f"images are a {type(images).__name__}; expected a tensor on the module's device")
@@ -231,14 +231,14 @@ def _expect_tensor(images: Any) -> None:
 def _timm(self: Any, x: Any, attn_mask: Any = None, is_causal: bool = False) -> Any:
     _expect_tensor(x)
     if attn_mask is not None or is_causal:
-        raise _module_reader.unsupported("attn_mask or is_causal is given; a patched model has no attention mask")
+        raise reader.unsupported("attn_mask or is_causal is given; a patched model has no attention mask")
     return _recorded(self, x) if _runs_recorded(self, x) else _in_torch(self, x)
 
 
 def _in_torch(self: Any, images: Any) -> Any:
-    from . import _pruned
+    from ._modules import pruned
 
-    return _pruned.forward(self, images, self._raggedvit.prune)
+    return pruned.forward(self, images, self._raggedvit.prune)
 
 
 def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos_encoding: Any = None, attention_mask: Any = None,
@@ -251,9 +251,9 @@ def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos
     for name, value in (("interpolate_pos_encoding", interpolate_pos_encoding), ("output_attentions", output_attentions),
                         ("output_hidden_states", output_hidden_states)):
         if value or (value is None and name in ("output_attentions", "output_hidden_states") and getattr(self.config, name, False)):
-            raise _module_reader.unsupported(f"{name} is set, which a patched model does not give")
+            raise reader.unsupported(f"{name} is set, which a patched model does not give")
     if attention_mask is not None:
-        raise _module_reader.unsupported("attention_mask is given; a patched model has no attention mask")
+        raise reader.unsupported("attention_mask is given; a patched model has no attention mask")
     teacher = hasattr(self, "cls_classifier")
     own: tuple[Any, Any] = (None, None)
     if _runs_recorded(self, pixel_values):
@@ -264,7 +264,7 @@ def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos
     if teacher:
         if labels is not None:
             raise invalid("labels are given; a model with a teacher has no loss of its own")
-        output_class = sys.modules[_module_reader.original_class(self).__module__].DeiTForImageClassificationWithTeacherOutput
+        output_class = sys.modules[reader.original_class(self).__module__].DeiTForImageClassificationWithTeacherOutput
         output = output_class(logits=logits, cls_logits=own[0], distillation_logits=own[1])
     else:
         output = ImageClassifierOutput(loss=loss, logits=logits)
@@ -276,7 +276,7 @@ def _forward_of(kind: str) -> Callable[..., Any]:
     """The forward of patched modules. torch.compile does not look into it; the first lines are for what is hot: a module of timm on CUDA."""
     import torch
 
-    from ._watch import same_structure, same_weights
+    from ._modules.watch import same_structure, same_weights
 
     general = _timm if kind == "timm" else _hf
     compiler: Any = torch.compiler
@@ -302,17 +302,17 @@ def _forward_of(kind: str) -> Callable[..., Any]:
 def _train(self: Any, mode: bool = True) -> Any:
     if mode:
         self._raggedvit.dirty = True
-    return _module_reader.original_class(self).train(self, mode)
+    return reader.original_class(self).train(self, mode)
 
 
 def _replicate(self: Any) -> Any:
-    raise _module_reader.unsupported("nn.DataParallel cannot replicate a patched model; use one process a device, or one patched copy a "
+    raise reader.unsupported("nn.DataParallel cannot replicate a patched model; use one process a device, or one patched copy a "
                                      "device")
 
 
 def _unpruned(name: str) -> Callable[..., Any]:
     def method(self: Any, *arguments: Any, **named: Any) -> Any:
-        raise _module_reader.unsupported(f"{name} of a patched model would not prune; call the model, or undo the patch "
+        raise reader.unsupported(f"{name} of a patched model would not prune; call the model, or undo the patch "
                                          "(raggedvit.patch.undo)")
 
     return method

@@ -23,12 +23,13 @@ from typing import Any, Literal, Mapping, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _checks, images
-from ._errors import RaggedVitError, Status, invalid
-from ._info import BACKENDS
-from ._model import DTYPES, Model
-from ._result import Result
-from ._sessions import Prune
+from . import images
+from ._c import checks
+from ._c.errors import RaggedVitError, Status, invalid
+from ._c.info import BACKENDS
+from .model import DTYPES, Model
+from ._session.result import Result
+from ._session.sessions import Prune
 
 __all__ = ["Classifier", "decode"]
 
@@ -122,11 +123,11 @@ class Classifier:
                  labels: Sequence[str] | None = None, capacity: int = 64, backend: str | None = None, index: int | None = None,
                  dtype: str = "f32", n_threads: int | None = None, decode_threads: int | None = None,
                  options: Mapping[str, Any] | None = None) -> None:
-        optional, integer = _checks.optional, _checks.integer
-        self.path = os.fsdecode(_checks.path("path", path))
-        self.column, self.prefix = _checks.text("column", column), _checks.text("prefix", prefix)
+        optional, integer = checks.optional, checks.integer
+        self.path = os.fsdecode(checks.path("path", path))
+        self.column, self.prefix = checks.text("column", column), checks.text("prefix", prefix)
         table = dict.fromkeys(OUTPUTS, 0)
-        self.outputs = tuple(_checks.entries("outputs", outputs, len(OUTPUTS), lambda name, value: _choice(name, value, table)))
+        self.outputs = tuple(checks.entries("outputs", outputs, len(OUTPUTS), lambda name, value: _choice(name, value, table)))
         self.top_k = integer("top_k", top_k, 1, 1 << 20)
         named = _named("parameters", parameters, [name for name in Prune._fields if name not in ("policy", "keep")])
         self.prune = Prune.of(policy, keep, **named)
@@ -134,9 +135,9 @@ class Classifier:
             raise invalid("policy is 'mask', for which each call needs a mask; use Model.classify")
         fields = [field.name for field in dataclasses.fields(images.Recipe)]
         self.recipe = recipe if recipe is None or isinstance(recipe, images.Recipe) else _named("recipe", recipe, fields)
-        self.labels = None if labels is None else _checks.entries("labels", labels, 1 << 20, _checks.text)
+        self.labels = None if labels is None else checks.entries("labels", labels, 1 << 20, checks.text)
         self.capacity = integer("capacity", capacity, 1, 1 << 16)
-        self.backend, self.index = optional(_choice, "backend", backend, BACKENDS), optional(integer, "index", index, -1, _checks.INT32_MAX)
+        self.backend, self.index = optional(_choice, "backend", backend, BACKENDS), optional(integer, "index", index, -1, checks.INT32_MAX)
         self.dtype = _choice("dtype", dtype, DTYPES)
         self.n_threads = optional(integer, "n_threads", n_threads, 0, 1 << 16)
         self.decode_threads = optional(integer, "decode_threads", decode_threads, 1, 1 << 10)
@@ -289,7 +290,7 @@ def decode(batch: Batch, column: str = "image", prefix: str = "") -> Batch:
     """A stage that decodes, for map_batches before a Classifier on GPUs: the column of encoded pictures or of files becomes one of uint8
     arrays [height, width, 3]. It adds the column "error"; a picture that cannot be read has its sentence there, and an array [0, 0, 3]. A
     Classifier with the same prefix does not run such rows, and keeps their sentences."""
-    found, errors = _pictures(batch, _checks.text("column", column), _checks.text("prefix", prefix))
+    found, errors = _pictures(batch, checks.text("column", column), checks.text("prefix", prefix))
     out = _others(batch, column, prefix, [])
     pixels = [np.zeros((0, 0, 3), np.uint8)] * len(found)
     for i, picture in enumerate(found):
@@ -313,7 +314,7 @@ def _assigned() -> tuple[int | None, float | None]:
 
 
 def _choice(argument: str, value: Any, table: dict[str, int]) -> str:
-    _checks.choice(argument, value, table)
+    checks.choice(argument, value, table)
     return str(value)
 
 
@@ -322,10 +323,10 @@ def _named(argument: str, value: Any, names: Sequence[str]) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise invalid(f"{argument} is {_checks.shown(value)}; expected a dict")
+        raise invalid(f"{argument} is {checks.shown(value)}; expected a dict")
     for name in value:
         if name not in names:
-            raise invalid(f"{argument} has {_checks.shown(name)}; expected names of {', '.join(names)}")
+            raise invalid(f"{argument} has {checks.shown(name)}; expected names of {', '.join(names)}")
     return dict(value)
 
 

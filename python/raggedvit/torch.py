@@ -14,12 +14,12 @@ from typing import Any, Optional
 
 import torch
 
-from . import _torch_ops, _torch_rows, _torch_select  # noqa: F401 (they register the operators)
-from ._checks import INT32_MAX, integer, shown
-from ._errors import RaggedVitError, Status, invalid
-from ._ops import attention as _run
+from ._torch import operators, rows as torch_rows, select as torch_select  # noqa: F401 (they register the operators)
+from ._c.checks import INT32_MAX, integer, shown
+from ._c.errors import RaggedVitError, Status, invalid
+from .ops import attention as _run
 
-attention, attention_forward = _torch_ops.OPERATOR, _torch_ops.FORWARD_OPERATOR
+attention, attention_forward = operators.OPERATOR, operators.FORWARD_OPERATOR
 
 _ANYWHERE, _GIVEN = (-1, -1), "given"
 

@@ -19,7 +19,7 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from ._errors import RaggedVitError, Status, invalid
+from ._c.errors import RaggedVitError, Status, invalid
 from .torch import flash_attn_varlen_func
 
 NAME = "raggedvit"

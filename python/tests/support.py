@@ -140,7 +140,7 @@ def batch(lengths, heads=3, dim=64, dtype=np.float32, seed=1, spare=0):
 
 def counts(model):
     """What the sessions of a model have done: launches, submits, synchronizations, copies, allocations of the device."""
-    from raggedvit._layouts import new
+    from raggedvit._c.layouts import new
 
     total = dict.fromkeys(("launches", "submits", "synchronizations", "copies"), 0)
     for session in model._sessions:

@@ -10,9 +10,11 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status, _layouts, _library
-from raggedvit._core_loader import ready
-from raggedvit._arrays import DeviceArray, from_dlpack, from_interface
+from raggedvit import RaggedVitError, Status
+from raggedvit._c import layouts
+from raggedvit._c import library
+from raggedvit._arrays.core_loader import ready
+from raggedvit._arrays.arrays import DeviceArray, from_dlpack, from_interface
 
 NAN, INF = float("nan"), float("inf")
 
@@ -30,7 +32,7 @@ class StructTest(Refusals):
 
     def test_every_integer_field_keeps_its_range(self):
         tried = 0
-        for name, kind in _layouts.TYPES.items():
+        for name, kind in layouts.TYPES.items():
             for field, of in kind._fields_:
                 if getattr(of, "_type_", None) not in tuple("bBhHiIlLqQP") or issubclass(of, ctypes.Array):
                     continue
@@ -45,7 +47,7 @@ class StructTest(Refusals):
         self.assertGreater(tried, 150)
 
     def test_types(self):
-        new = _layouts.new
+        new = layouts.new
         for words, values in [
             ("max_images is 1.5; expected an integer", {"max_images": 1.5}),
             ("max_images is '1'; expected an integer", {"max_images": "1"}),
@@ -71,16 +73,16 @@ class StructTest(Refusals):
                 function()
 
     def test_functions(self):
-        lib, info, kind = raggedvit._library.library(), _layouts.new("rvit_prune_info"), ctypes.c_int()
+        lib, info, kind = raggedvit._c.library.library(), layouts.new("rvit_prune_info"), ctypes.c_int()
         self.refused("argument 1 of rvit_prune_list is 4294967296", lib.rvit_prune_list, 2**32, ctypes.byref(info))
         self.refused("argument 1 of rvit_dtype_size is 4294967296", lib.rvit_dtype_size, 2**32)
         self.refused("argument 1 of rvit_stream_synchronize is 18446744073709551616", lib.rvit_stream_synchronize, 2**64)
         self.refused("argument 1 of rvit_prune_from_name is .*NUL", lib.rvit_prune_from_name, b"l2\0x", ctypes.byref(kind))
 
     def test_the_path_of_the_library(self):
-        name = _library.library().path + "\0junk"
+        name = library.library().path + "\0junk"
         with mock.patch.object(os, "environ", {"RAGGEDVIT_LIBRARY": name}):
-            self.refused("RAGGEDVIT_LIBRARY.*NUL", lambda: _library.Library(_library.find()))
+            self.refused("RAGGEDVIT_LIBRARY.*NUL", lambda: library.Library(library.find()))
 
 
 class ModelTest(Refusals):

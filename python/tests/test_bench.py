@@ -5,7 +5,7 @@ import importlib
 import unittest
 
 import support
-from raggedvit._layouts import FUNCTIONS, TYPES
+from raggedvit._c.layouts import FUNCTIONS, TYPES
 
 FILES = sorted((support.ROOT / "bench" / "baselines").glob("*.py"))
 

@@ -10,11 +10,11 @@ import numpy as np
 import support
 import raggedvit
 from raggedvit import RaggedVitError
-from raggedvit._arrays import from_dlpack
-from raggedvit._constants import CONSTANTS
-from raggedvit._core_loader import ready
-from raggedvit._layouts import new
-from raggedvit._library import library
+from raggedvit._arrays.arrays import from_dlpack
+from raggedvit._c.constants import CONSTANTS
+from raggedvit._arrays.core_loader import ready
+from raggedvit._c.layouts import new
+from raggedvit._c.library import library
 
 try:
     import torch

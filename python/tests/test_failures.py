@@ -9,7 +9,9 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status, _failures, _pipeline
+from raggedvit import RaggedVitError, Status
+from raggedvit._session import failures as kept_failures
+from raggedvit._session import pipeline
 from test_pictures import noise
 
 SIZES = ((48, 64), (101, 30), (33, 33), (90, 90), (7, 90), (60, 33), (40, 40), (20, 80))
@@ -112,12 +114,12 @@ class FailuresTest(unittest.TestCase):
 
     def test_logits_that_no_session_looked_at(self):
         logits, failures = np.ones((4, 10), np.float32), {6: None}
-        _failures.check(logits, "f32", None)
+        kept_failures.check(logits, "f32", None)
         logits[2, 3], logits[3, 9] = np.inf, np.nan
-        _failures.check(logits, "f16", failures, 4)
+        kept_failures.check(logits, "f16", failures, 4)
         self.assertEqual(list(failures), [6, 7])
         self.assertRegex(str(failures[7]), "^image 7: its logits are not finite: .* overflows f16, where bf16 or f32 helps")
-        self.raises("^image 2: its logits .* overflows bf16, or weights", _failures.check, logits, "bf16", None)
+        self.raises("^image 2: its logits .* overflows bf16, or weights", kept_failures.check, logits, "bf16", None)
 
     def test_all_fail(self):
         found = self.model.classify(np.full_like(self.images[:3], np.nan), "l2", keep=0.5, features=True, errors="return")
@@ -185,8 +187,8 @@ class FailuresTest(unittest.TestCase):
 
     def test_in_parts(self):
         batch = self.pictures * 4
-        with mock.patch.multiple(_pipeline, PART_PICTURES=1 << 12, PART_IMAGES=4):
-            self.assertEqual(_pipeline.n_parts_of(batch), 8)
+        with mock.patch.multiple(pipeline, PART_PICTURES=1 << 12, PART_IMAGES=4):
+            self.assertEqual(pipeline.n_parts_of(batch), 8)
             wanted = self.model.classify(batch, "l2", keep=0.5, **OUTPUTS)
             for number in (0, 13, 31):
                 broken = [*batch[:number], BAD["thin on the device"], *batch[number + 1 :]]

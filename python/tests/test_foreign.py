@@ -8,9 +8,10 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, _arrays
-from raggedvit._arrays import DeviceArray, _DLTensor
-from raggedvit._core_loader import ready
+from raggedvit import RaggedVitError
+from raggedvit._arrays import arrays
+from raggedvit._arrays.arrays import DeviceArray, _DLTensor
+from raggedvit._arrays.core_loader import ready
 
 try:
     import torch
@@ -115,10 +116,10 @@ class DescribedTest(unittest.TestCase):
             capsule = new(ctypes.addressof(tensor), b"dltensor", None)
             with self.subTest(**change):
                 if not words:
-                    self.assertEqual(_arrays.from_dlpack(capsule, "x").strides, (4, 1))
+                    self.assertEqual(arrays.from_dlpack(capsule, "x").strides, (4, 1))
                     continue
                 with self.assertRaisesRegex(RaggedVitError, words):
-                    _arrays.from_dlpack(capsule, "x")
+                    arrays.from_dlpack(capsule, "x")
 
     def test_arrays_that_raise(self):
         class Raises:
@@ -187,7 +188,7 @@ class ExchangeTest(unittest.TestCase):
     numbers have been checked."""
 
     def test_hostile(self):
-        import raggedvit._torch_plain  # noqa: F401 (it gives the hooks)
+        import raggedvit._torch.eager  # noqa: F401 (it gives the hooks)
 
         self.assertTrue(Foreign.offer())
         memory = np.zeros(1 << 12, np.uint8)

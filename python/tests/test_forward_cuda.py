@@ -18,8 +18,11 @@ import numpy as np
 
 import support  # noqa: F401: finds the package
 import raggedvit
-from raggedvit import RaggedVitError, _core_loader, _forward, _pipeline
-from raggedvit._layouts import new, rvit_view
+from raggedvit import RaggedVitError
+from raggedvit._arrays import core_loader
+from raggedvit._session import forward as forwards
+from raggedvit._session import pipeline
+from raggedvit._c.layouts import new, rvit_view
 
 SIZE, DIM, DEPTH, CLASSES = 32, 64, 3, 5
 PLAIN = {"architecture": "vit", "n_heads": 1}  # what the weights do not tell
@@ -176,12 +179,12 @@ class ForwardTest(unittest.TestCase):
         cls.model._lib.rvit_cuda_stream_handle(Tensor.stream, ctypes.byref(handle))
         Tensor.handle = handle.value
         cls.x = np.random.default_rng(1).standard_normal((6, 3, SIZE, SIZE)).astype(np.float32)
-        cls.patches = [mock.patch.dict(sys.modules, {"torch": pytorch(), "raggedvit._torch_checks": CHECKS})]
-        core = _core_loader.core
+        cls.patches = [mock.patch.dict(sys.modules, {"torch": pytorch(), "raggedvit._torch.tracing": CHECKS})]
+        core = core_loader.core
         cls.compiled = core is not None
         if cls.compiled:
             cls.exchange = offer_exchange()
-            assert _core_loader.ready().tensor_type(Tensor)
+            assert core_loader.ready().tensor_type(Tensor)
             for name, value in (("grad_enabled", False), ("function_modes", 0), ("dispatch_modes", 0), ("tracing", False), ("capturing", False)):
                 core.hook(name, lambda value=value: value)
             core.hook("is_negative", lambda tensor: False)
@@ -195,7 +198,7 @@ class ForwardTest(unittest.TestCase):
             patch.stop()
 
     def check(self, core):
-        with mock.patch.object(_forward, "_reads_tensors", lambda: core):
+        with mock.patch.object(forwards, "_reads_tensors", lambda: core):
             for policy, values in POLICIES.items():
                 forward = self.model.prepare(policy, **values)
                 for n in (4, 2, 3, 6, 4, 3, 0):
@@ -206,7 +209,7 @@ class ForwardTest(unittest.TestCase):
                         self.assertEqual(found.shape, (n, CLASSES))
                         np.testing.assert_allclose(found.numpy(), self.cpu.forward(self.x[:n], policy, **values), atol=1e-4)
                         if core and n:
-                            self.assertIsNotNone(_core_loader.core.forward(forward._state, images))
+                            self.assertIsNotNone(core_loader.core.forward(forward._state, images))
         return forward, images
 
     def test_by_the_package(self):
@@ -216,7 +219,7 @@ class ForwardTest(unittest.TestCase):
         if not self.compiled:
             self.skipTest("the package has no compiled core")
         forward, _ = self.check(True)
-        core, images = _core_loader.core, Tensor((4, 3, SIZE, SIZE), self.x[:4])
+        core, images = core_loader.core, Tensor((4, 3, SIZE, SIZE), self.x[:4])
         forward(images)
         self.assertIsNotNone(core.forward(forward._state, images))
         for other in (Tensor((4, 3, SIZE, 16)), Tensor((4, 3)), self.x, None):
@@ -233,7 +236,7 @@ class ForwardTest(unittest.TestCase):
         images = [Tensor((n, 3, SIZE, SIZE), self.x[:n]) for n in (4, 2, 3)]
         for core in {False, self.compiled}:
             forward, seen, held = self.model.prepare("l2", keep=0.5, blocks=[1]), [], []
-            with mock.patch.object(_forward, "_reads_tensors", lambda core=core: core):
+            with mock.patch.object(forwards, "_reads_tensors", lambda core=core: core):
                 for _ in range(3):
                     for batch in images:
                         held.append(forward(batch))
@@ -243,7 +246,7 @@ class ForwardTest(unittest.TestCase):
 
     def test_a_bound_on_batches_and_refusals(self):
         forward = self.small.prepare("none")
-        with mock.patch.object(Tensor, "model", self.small), mock.patch.object(_forward, "_reads_tensors", lambda: False):
+        with mock.patch.object(Tensor, "model", self.small), mock.patch.object(forwards, "_reads_tensors", lambda: False):
             for shape, words in (((5, 3, SIZE, SIZE), "more than max_batch, 4"), ((2, 3, SIZE, 16), r"expected \[B, 3, 32, 32\]"),
                                  ((0, 3, 3, 3), r"expected \[B, 3, 32, 32\]")):
                 self.assertRaisesRegex(RaggedVitError, words, forward, Tensor(shape))
@@ -259,7 +262,7 @@ class ForwardTest(unittest.TestCase):
         wanted = self.cpu.forward(self.x[:2])
         for core in {False, self.compiled}:
             forward, images = self.model.prepare("none"), Tensor((2, 3, SIZE, SIZE), self.x[:2])
-            with mock.patch.object(_forward, "_reads_tensors", lambda core=core: core):
+            with mock.patch.object(forwards, "_reads_tensors", lambda core=core: core):
                 forward(images)
                 found = []
                 support.in_threads(*[lambda: found.extend(forward(images) for _ in range(3))] * 4)
@@ -277,7 +280,7 @@ class ForwardTest(unittest.TestCase):
             np.testing.assert_allclose(forward(batches[0]), self.cpu.forward(batches[0], "evit-fused", 0.5, blocks=[0, 1]), atol=1e-4)
 
     def test_parts_of_a_batch_of_the_host(self):
-        whole, parts = mock.patch.object(_pipeline, "PART", 1 << 40), mock.patch.multiple(_pipeline, PART=1, PART_IMAGES=2)
+        whole, parts = mock.patch.object(pipeline, "PART", 1 << 40), mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2)
         with mock.patch.dict(sys.modules):
             del sys.modules["torch"]
             for policy, values in POLICIES.items():
@@ -303,7 +306,7 @@ class ForwardTest(unittest.TestCase):
     def test_errors_in_parts_of_a_batch(self):
         bad = self.x.copy()
         bad[3], bad[5] = np.nan, np.nan
-        with mock.patch.dict(sys.modules), mock.patch.multiple(_pipeline, PART=1, PART_IMAGES=2):
+        with mock.patch.dict(sys.modules), mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2):
             del sys.modules["torch"]
             ask = dict(policy="l2", keep=0.5, blocks=[1])
             good = self.model.classify(self.x, **ask).logits
@@ -315,7 +318,7 @@ class ForwardTest(unittest.TestCase):
     def test_errors_that_are_returned(self):
         bad, others = self.x.copy(), [0, 1, 2, 4]
         bad[3], bad[5] = np.nan, np.nan
-        with mock.patch.dict(sys.modules), mock.patch.multiple(_pipeline, PART=1, PART_IMAGES=2):
+        with mock.patch.dict(sys.modules), mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2):
             del sys.modules["torch"]
             ask = dict(policy="l2", keep=0.5, blocks=[1])
             wanted = self.model.classify(self.x, **ask, features=True)

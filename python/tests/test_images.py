@@ -16,7 +16,7 @@ import numpy as np
 import support
 import raggedvit
 from raggedvit import Status, images
-from raggedvit._resize import resize
+from raggedvit.images._resize import resize
 
 try:
     from PIL import Image, ImageOps, __version__ as pillow_version

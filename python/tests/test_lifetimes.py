@@ -19,7 +19,9 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status, _feed, _pipeline
+from raggedvit import RaggedVitError, Status
+from raggedvit._session import staging
+from raggedvit._session import pipeline
 from test_ray import tiny
 
 PACKAGE = (str(pathlib.Path(raggedvit.__file__).parent), contextlib.__file__)
@@ -124,7 +126,7 @@ class LifetimesTest(unittest.TestCase):
 
     def test_an_exception_of_a_signal_leaves_nothing_held(self):
         # A batch of pictures is in pieces that threads copy, as large ones are.
-        with mock.patch.object(_feed, "CHUNK", 1 << 10), mock.patch.object(_pipeline, "CHUNK", 1 << 10):
+        with mock.patch.object(staging, "CHUNK", 1 << 10), mock.patch.object(pipeline, "CHUNK", 1 << 10):
             for name, work in self.works(small()).items():
                 with self.subTest(name):
                     wanted = work()
@@ -214,7 +216,7 @@ class LifetimesTest(unittest.TestCase):
         with contextlib.ExitStack() as held:
             # Locks that another thread held will never be released in the child.
             locks = [model._sessions.lock, model._lock, session.lock, native.lock, slot.lock, raggedvit.images.workers._lock,
-                     _feed.copiers._lock]
+                     staging.copiers._lock]
             taken, done = threading.Event(), threading.Event()
 
             def holder():

@@ -18,9 +18,10 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status, _core_loader
-from raggedvit._constants import CONSTANTS
-from raggedvit._layouts import rvit_view
+from raggedvit import RaggedVitError, Status
+from raggedvit._arrays import core_loader
+from raggedvit._c.constants import CONSTANTS
+from raggedvit._c.layouts import rvit_view
 
 
 class ModelTest(support.Case):
@@ -251,7 +252,7 @@ class ModelTest(support.Case):
 
     def test_a_child_of_a_fork_leaves_the_objects_alone(self):
         read, write = os.pipe()
-        handle = raggedvit._library.Handle(None, lambda pointer: os.write(write, b"ended"))
+        handle = raggedvit._c.library.Handle(None, lambda pointer: os.write(write, b"ended"))
         child = os.fork()
         if child == 0:
             del handle
@@ -264,7 +265,7 @@ class ModelTest(support.Case):
 
     def test_staging(self):
         # Batches of several threads, in several chunks; then in a child.
-        lib, device, core = self.model._lib, self.model._device, _core_loader.ready()
+        lib, device, core = self.model._lib, self.model._device, core_loader.ready()
 
         def staged(seed, n):
             stream = lib.own("stream", device)

@@ -10,7 +10,7 @@ import modules
 from modules import POLICIES, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
 from raggedvit import Status
-from raggedvit._layouts import new
+from raggedvit._c.layouts import new
 
 if not torch.cuda.is_available():
     raise unittest.SkipTest("there is no GPU that PyTorch can use")

@@ -71,7 +71,7 @@ class ModuleTest(support.Case):
         for dtype, stored, error in ((torch.float16, "f16", 2e-2), (torch.bfloat16, "bf16", 2e-1), (torch.float64, "f32", 1e-5)):
             module = timm_module().to(dtype)
             model = model_of(module)
-            self.assertEqual(raggedvit._modules.storage_of(module), stored)
+            self.assertEqual(raggedvit._modules.modules.storage_of(module), stored)
             self.assertLess(difference(model.forward(x), logits_of(module.float(), x)), error)
 
     def test_arrays_and_tensors(self):

@@ -19,7 +19,7 @@ PATCHES = {"timm": raggedvit.patch.timm, "hf": raggedvit.patch.hf}
 
 
 def patched(module, policy="evit", **values):
-    return PATCHES[raggedvit._modules.kind_of(module)](module, policy, n_threads=2, **values)
+    return PATCHES[raggedvit._modules.modules.kind_of(module)](module, policy, n_threads=2, **values)
 
 
 class PatchTest(support.Case):
@@ -58,7 +58,7 @@ class PatchTest(support.Case):
 
     def test_choices_from_equal_scores(self):
         """Ties, infinities and few distinct values: what the library keeps of a mask of scores is what PyTorch keeps."""
-        from raggedvit import _pruned
+        from raggedvit._modules import pruned
 
         generator = np.random.default_rng(5)
         for n in (2, 3, 17, 64):
@@ -67,7 +67,7 @@ class PatchTest(support.Case):
                 scores[int(generator.integers(n))] = 3.5
                 for k in (1, n // 2, n):
                     order = sorted(range(n), key=lambda i: (-scores[i], i))[:k]
-                    kept = _pruned.top_k(torch.from_numpy(scores)[None], k, torch.ones(1, n, dtype=torch.bool))[0]
+                    kept = pruned.top_k(torch.from_numpy(scores)[None], k, torch.ones(1, n, dtype=torch.bool))[0]
                     self.assertEqual(sorted(order), kept.nonzero()[:, 0].tolist())
 
     def test_gradients_reach_what_the_methods_reach(self):
@@ -227,11 +227,11 @@ class PatchTest(support.Case):
     def test_what_it_costs_to_see_changes(self):
         module, x = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]), images(3)
         wanted = logits_of(module, x)
-        with mock.patch.object(raggedvit._modules, "read", side_effect=AssertionError("it was read again")):
+        with mock.patch.object(raggedvit._modules.modules, "read", side_effect=AssertionError("it was read again")):
             np.testing.assert_array_equal(logits_of(module, x), wanted)
             torch.nn.Linear(2, 2).register_forward_hook(lambda *_: None)  # elsewhere
             np.testing.assert_array_equal(logits_of(module, x), wanted)
-        with mock.patch.object(raggedvit._modules, "checkpoint", side_effect=AssertionError("the weights were read again")):
+        with mock.patch.object(raggedvit._modules.modules, "checkpoint", side_effect=AssertionError("the weights were read again")):
             module.label = "mine"
             module.blocks[0].attn.attn_drop.eval()
             np.testing.assert_array_equal(logits_of(module, x), wanted)

@@ -12,7 +12,8 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status, _pipeline, images
+from raggedvit import RaggedVitError, Status, images
+from raggedvit._session import pipeline
 
 try:
     from PIL import Image
@@ -77,14 +78,14 @@ class PicturesTest(support.Case):
     def test_in_parts_and_in_turns(self):
         batch = self.pictures * 4
         wanted = self.model.classify(self.prepared(batch), "l2", keep=0.5)
-        with mock.patch.multiple(_pipeline, PART_PICTURES=1 << 16, PART_IMAGES=4):
-            self.assertEqual(_pipeline.n_parts_of(batch), 4)
+        with mock.patch.multiple(pipeline, PART_PICTURES=1 << 16, PART_IMAGES=4):
+            self.assertEqual(pipeline.n_parts_of(batch), 4)
             found = self.model.classify(batch, "l2", keep=0.5)
             np.testing.assert_array_equal(found.logits, wanted.logits)
             np.testing.assert_array_equal(found.cu_seqlens, wanted.cu_seqlens)
             bad = [*batch[:20], np.zeros((9, 70000, 3), np.uint8)[:, ::20000], *batch]
             self.assertEqual(len(self.model.classify(bad).logits), len(bad))
-        with mock.patch.object(_pipeline, "MOST_PICTURES", 1 << 16):
+        with mock.patch.object(pipeline, "MOST_PICTURES", 1 << 16):
             np.testing.assert_array_equal(self.model.classify(batch, "l2", keep=0.5).logits, wanted.logits)
         forward = self.model.prepare("l2", keep=0.5)
         np.testing.assert_array_equal(forward(batch), wanted.logits)
@@ -93,15 +94,15 @@ class PicturesTest(support.Case):
         np.testing.assert_array_equal(found[2], wanted.logits[[3, 3]])
 
     def test_copies_by_threads(self):
-        from raggedvit import _feed
+        from raggedvit._session import staging
         found = [*noise((700, 900), (1, 1), (333, 1001), (64, 64)), noise((500, 1200))[0][:, ::2], noise((400, 600))[0].transpose(1, 0, 2)]
-        copies = _feed.Copies()
-        for core in {_feed.core, None}:
+        copies = staging.Copies()
+        for core in {staging.core, None}:
             for chunk in (1 << 20, 1 << 12, 1000):
-                with self.subTest(core=core is not None, chunk=chunk), mock.patch.multiple(_feed, core=core, CHUNK=chunk):
+                with self.subTest(core=core is not None, chunk=chunk), mock.patch.multiple(staging, core=core, CHUNK=chunk):
                     for batch in (found, found[:4], found[1:2], []):
                         places = [np.zeros(picture.shape, np.uint8) for picture in batch]
-                        _feed.fill(copies, places, batch)
+                        staging.fill(copies, places, batch)
                         for place, picture in zip(places, batch):
                             np.testing.assert_array_equal(place, picture)
 
@@ -129,7 +130,7 @@ class PicturesTest(support.Case):
         wide = [*self.pictures[:2], np.zeros((1, 70000, 3), np.uint8)]
         np.testing.assert_array_equal(self.model.classify(wide).logits, self.model.classify(self.prepared(wide)).logits)
         self.model.recipe = dataclasses.replace(float32, processor="hf")  # PyTorch's resize of a long axis is not done there
-        with mock.patch.object(_pipeline.Slot, "feed", side_effect=RaggedVitError(Status.OUT_OF_DEVICE_MEMORY, "image 0: no")):
+        with mock.patch.object(pipeline.Slot, "feed", side_effect=RaggedVitError(Status.OUT_OF_DEVICE_MEMORY, "image 0: no")):
             np.testing.assert_array_equal(self.model.classify(self.pictures).logits, self.model.classify(self.prepared()).logits)
 
     def test_errors_name_the_picture(self):
@@ -139,7 +140,7 @@ class PicturesTest(support.Case):
         for bad in (self.pictures[0].astype(np.float32), self.pictures[0][:, :, 0], np.zeros((0, 5, 3), np.uint8)):
             self.fails(Status.INVALID_ARGUMENT, r"^picture 1 is .*; expected a path, or uint8", self.model.classify, [self.pictures[0], bad])
         self.fails(Status.BAD_FILE if Image else Status.UNAVAILABLE, "^picture 1: ", self.model.classify, [self.pictures[0], "/nowhere.png"])
-        with mock.patch.multiple(_pipeline, PART_PICTURES=1, PART_IMAGES=2):
+        with mock.patch.multiple(pipeline, PART_PICTURES=1, PART_IMAGES=2):
             self.fails(Status.INVALID_ARGUMENT, "^picture 7: 1 x 4000 pixels are too thin", self.model.classify, self.pictures[:4] + thin)
         self.assertEqual(len(self.model.classify(self.pictures).logits), len(self.pictures))
 
@@ -147,7 +148,7 @@ class PicturesTest(support.Case):
         recipe = self.model.recipe
         self.model.recipe = dataclasses.replace(recipe, fit="squash", resize=(224, 224), max_patches=50)
         wanted, grids = [], []
-        from raggedvit._feed import grid_of
+        from raggedvit._session.staging import grid_of
         for picture in self.pictures:
             grid = grid_of(self.model._lib, *picture.shape[:2], 16, 50)
             size = (16 * grid[0], 16 * grid[1])

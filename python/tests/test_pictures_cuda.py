@@ -12,8 +12,8 @@ import numpy as np
 import support
 import raggedvit
 from raggedvit import RaggedVitError, Status
-from raggedvit._constants import CONSTANTS
-from raggedvit._layouts import new
+from raggedvit._c.constants import CONSTANTS
+from raggedvit._c.layouts import new
 from test_cuda import EMULATED, why_not_plain, why_not_torch
 from test_forward_cuda import PLAIN, checkpoint
 

@@ -13,7 +13,8 @@ import support
 import modules
 from modules import hf_module, images, timm_family, timm_module, torch
 import raggedvit
-from raggedvit import Status, _save
+from raggedvit import Status
+from raggedvit._modules import save
 
 #: What leaves no trace in the tensors, or another than an architecture's name says.
 OTHERS = {"silu": dict(act_layer="silu"), "tanh": dict(act_layer="gelu_tanh"), "8 heads": dict(num_heads=8), "eps": dict(norm_layer=functools.partial(torch.nn.LayerNorm, eps=1e-3)),
@@ -83,8 +84,8 @@ class SaveTest(support.Case):
     def test_a_name_that_contradicts_the_tensors(self):
         """What the documentation once showed: the name alone, of a module that was made with other arguments."""
         module = timm_family("vit_tiny_patch16_224", embed_dim=192, depth=12, num_heads=3, patch_size=16, global_pool="avg")
-        _save._write(str(self.path), module.state_dict(), {"architecture": "vit_tiny_patch16_224"}, None)
-        self.fails(Status.BAD_FILE, "'fc_norm.weight' is present, .* .metadata: architecture", raggedvit.Model, self.path, "cpu")
+        save._write(str(self.path), module.state_dict(), {"architecture": "vit_tiny_patch16_224"}, None)
+        self.fails(Status.BAD_FILE, "'fc_norm.weight' is there, .* in metadata: architecture", raggedvit.Model, self.path, "cpu")
 
     def test_the_file(self):
         module = timm_module()
@@ -111,7 +112,7 @@ class SaveTest(support.Case):
 
 
 def wanted_type(module):
-    return raggedvit._modules.storage_of(module)
+    return raggedvit._modules.modules.storage_of(module)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ try:
 
     import gradients
     import raggedvit.torch
-    from raggedvit import _torch_ops, _torch_plain
+    from raggedvit._torch import operators
+    from raggedvit._torch import eager
 except ImportError:
     torch = None
 
@@ -222,13 +223,13 @@ class OperatorTest(unittest.TestCase):
         """What an older PyTorch runs in place of the kernels in C."""
         qkv, cu = tensors([20, 0, 11], spare=2)
         bias, wanted = torch.randn(33), raggedvit.attention(qkv, cu)
-        self.assertTrue(torch.equal(_torch_ops._attention_python(qkv, cu)[:31], wanted[:31]))
+        self.assertTrue(torch.equal(operators._attention_python(qkv, cu)[:31], wanted[:31]))
         in_c = torch.ops.raggedvit._attention_forward(qkv, None, None, cu, bias, None, None, True, True)
-        for a, b in zip(in_c, _torch_ops._forward_python(qkv, None, None, cu, bias, None, None, True, True)):
+        for a, b in zip(in_c, operators._forward_python(qkv, None, None, cu, bias, None, None, True, True)):
             self.assertTrue(torch.equal(a, b))
         arguments = (torch.randn(33, 2, 32), qkv, None, None, in_c[0], in_c[1], cu, bias, in_c[2], torch.randn(33, 2), torch.randn(33, 2),
                      None, None, True)
-        for a, b in zip(torch.ops.raggedvit._attention_backward(*arguments), _torch_ops._backward_python(*arguments)):
+        for a, b in zip(torch.ops.raggedvit._attention_backward(*arguments), operators._backward_python(*arguments)):
             self.assertTrue(torch.equal(a, b))
 
     def test_tensors_that_the_core_cannot_read(self):
@@ -237,15 +238,15 @@ class OperatorTest(unittest.TestCase):
         x, src, asc = torch.randn(31, 8), torch.tensor([0, 2, 30], dtype=torch.int32), torch.tensor([0, 3], dtype=torch.int32)
 
         def all_of_them():
-            named = _torch_ops._named(qkv, None, None, cu, None, True, True)
-            packed = _torch_plain.rows("pack", {"x": x, "src_rows": src, "cu_seqlens": asc, "out": None}, {})
-            spread = _torch_plain.rows("unpack", {"x": packed, "src_rows": src, "cu_seqlens": asc, "base": None, "out": None},
+            named = operators._named(qkv, None, None, cu, None, True, True)
+            packed = eager.rows("pack", {"x": x, "src_rows": src, "cu_seqlens": asc, "out": None}, {})
+            spread = eager.rows("unpack", {"x": packed, "src_rows": src, "cu_seqlens": asc, "base": None, "out": None},
                                        {"rows": 31, "fill": 2.0})
             chosen = raggedvit.select(cu, x=qkv.reshape(33, -1), keep=0.5)
-            return [t[:31] for t in _torch_plain.attention(named, None, None)] + [packed, spread, chosen.cu_seqlens, chosen.keep[:31]]
+            return [t[:31] for t in eager.attention(named, None, None)] + [packed, spread, chosen.cu_seqlens, chosen.keep[:31]]
 
         wanted = all_of_them()
-        with mock.patch.object(_torch_plain, "READS_TENSORS", False):
+        with mock.patch.object(eager, "READS_TENSORS", False):
             for a, b in zip(all_of_them(), wanted):
                 self.assertTrue(torch.equal(a, b))
 

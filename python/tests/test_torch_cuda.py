@@ -328,9 +328,9 @@ class GradientTest(unittest.TestCase):
 class MemoryTest(unittest.TestCase):
     def test_nothing_grows(self):
         """Once warm, no call of many allocates in the library, waits, or leaves memory of PyTorch's behind."""
-        from raggedvit._core_loader import ready
-        from raggedvit._layouts import new
-        from raggedvit._library import library
+        from raggedvit._arrays.core_loader import ready
+        from raggedvit._c.layouts import new
+        from raggedvit._c.library import library
 
         qkv, cu = tensors([20, 197])
         leaf, stats, counts = qkv.clone().requires_grad_(), new("rvit_stats"), []

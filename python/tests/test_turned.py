@@ -15,7 +15,7 @@ import numpy as np
 
 import support
 from raggedvit import images
-from raggedvit._library import find
+from raggedvit._c.library import find
 
 try:
     from PIL import Image, __version__ as pillow_version

@@ -15,7 +15,7 @@ import support
 import raggedvit
 
 BUILD = pathlib.Path(os.environ["RAGGEDVIT_LIBRARY"]).resolve().parent if "RAGGEDVIT_LIBRARY" in os.environ else pathlib.Path("/nowhere")
-CODE = "import raggedvit; from raggedvit._library import library; raggedvit.devices(); print(library().path)"
+CODE = "import raggedvit; from raggedvit._c.library import library; raggedvit.devices(); print(library().path)"
 
 
 def run(*words, **options):

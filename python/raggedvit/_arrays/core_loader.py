@@ -1,0 +1,68 @@
+"""The compiled core: the module _core of this package, or the file that a build leaves beside the library that RAGGEDVIT_LIBRARY names."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from .arrays import DeviceArray
+from .._c.errors import RaggedVitError, Status
+from .._c.library import library
+
+NAME = "raggedvit._core"
+
+
+def _import() -> Any:
+    named = os.environ.get("RAGGEDVIT_LIBRARY")
+    beside = pathlib.Path(named).parent / "_core.abi3.so" if named else None
+    if beside is not None and beside.exists():
+        loader = importlib.machinery.ExtensionFileLoader(NAME, str(beside))
+        spec = importlib.util.spec_from_loader(NAME, loader)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        sys.modules[NAME] = module
+        return module
+    try:
+        return importlib.import_module(NAME)
+    except ImportError:
+        return None
+
+
+core = _import()
+_opened = False
+
+
+def ready() -> Any:
+    """The core, once it has the library's functions."""
+    global _opened
+    if not _opened:
+        if core is None:
+            raise RaggedVitError(Status.UNAVAILABLE, "the package has no compiled core (raggedvit/_core.abi3.so): build the target "
+                                 "raggedvit_python_core, or install a wheel")
+        core.open(library().raw._handle)  # of dlopen: the process holds one copy of the library
+        _opened = True
+    return core
+
+
+def _torch_context(index: int) -> int:
+    """PyTorch's context of a device, as its CUcontext."""
+    torch = sys.modules["torch"]
+    with torch.cuda.device(index):
+        torch.zeros(1, device=f"cuda:{index}")  # makes the context, and makes it current
+        context = ctypes.c_void_p()
+        ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
+    return context.value or 0
+
+
+if core is not None:
+    for _name, _object in (("error", RaggedVitError), ("context", _torch_context), ("described", DeviceArray),
+                           ("numpy_array", np.ndarray), ("numpy_empty", np.empty)):
+        core.hook(_name, _object)

@@ -1,0 +1,118 @@
+"""Checks of what a caller gives: each takes an argument's name and its value, and returns the value as it will be used, or raises
+INVALID_ARGUMENT with a sentence. No integer wraps, no float becomes another number, no string ends at a NUL byte."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import operator
+import os
+import reprlib
+from typing import Any, Callable
+
+from .errors import invalid
+
+INT32_MAX, UINT64_MAX = 2**31 - 1, 2**64 - 1
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 80
+
+
+def shown(value: Any) -> str:
+    """A value for a sentence: one line, not long."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        return " ".join(_short.repr(value).split())
+    except Exception:  # a __repr__ of the caller's, or an integer with more digits than Python prints
+        return f"a {type(value).__name__}"
+
+
+def integer(argument: str, value: Any, low: int, high: int) -> int:
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = low - 1
+    if not low <= found <= high:
+        raise invalid(f"{argument} is {shown(value)}; expected an integer from {low} to {high}")
+    return found
+
+
+def number(argument: str, value: Any, low: float = -math.inf) -> float:
+    """A float that is not NaN, at least `low`."""
+    kind = type(value)
+    try:  # float() would also read a string
+        found = float(value) if hasattr(kind, "__float__") or hasattr(kind, "__index__") else math.nan
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        found = math.nan
+    if not found >= low:
+        raise invalid(f"{argument} is {shown(value)}; expected {'a number' if low == -math.inf else f'a number, {low:g} or more'}")
+    return found
+
+
+def float32(argument: str, value: Any) -> float:
+    """A number that float32 holds: one that is not 0 stays so, and one that is finite."""
+    found = number(argument, value)
+    stored = ctypes.c_float(found).value
+    if (stored == 0) != (found == 0) or math.isinf(stored) != math.isinf(found):
+        raise invalid(f"{argument} is {shown(value)}; expected a number in the range of float32")
+    return found
+
+
+def flag(argument: str, value: Any) -> bool:
+    found = value.item() if getattr(value, "shape", None) == () else value  # numpy's bool is no bool
+    if not isinstance(found, int) or found not in (0, 1):
+        raise invalid(f"{argument} is {shown(value)}; expected True or False")
+    return bool(found)
+
+
+def choice(argument: str, value: Any, table: dict[str, int]) -> int:
+    if not isinstance(value, str) or value not in table:
+        raise invalid(f"{argument} is {shown(value)}; expected one of {', '.join(table)}")
+    return table[value]
+
+
+def entries(argument: str, value: Any, most: int, check: Callable[[str, Any], Any]) -> list[Any]:
+    """The entries of an iterable, each checked."""
+    try:
+        found = None if isinstance(value, (str, bytes)) else list(itertools.islice(iter(value), most + 1))
+    except TypeError:
+        found = None
+    if found is None or len(found) > most:
+        raise invalid(f"{argument} is {shown(value)}; expected a sequence, of {most} entries at most")
+    return [check(f"{argument}[{i}]", entry) for i, entry in enumerate(found)]
+
+
+def integers(argument: str, value: Any, most: int, low: int, high: int) -> tuple[int, ...]:
+    if type(value) is tuple and len(value) <= most and all(type(n) is int and low <= n <= high for n in value):
+        return value  # as most are
+    return tuple(entries(argument, value, most, lambda name, entry: integer(name, entry, low, high)))
+
+
+def without_nul(argument: str, value: bytes) -> bytes:
+    if b"\0" in value:
+        raise invalid(f"{argument} is {shown(value)}; a NUL byte would end it there")
+    return value
+
+
+def text(argument: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise invalid(f"{argument} is {shown(value)}; expected a string")
+    try:
+        without_nul(argument, value.encode())
+    except UnicodeEncodeError as error:
+        raise invalid(f"{argument} is {shown(value)}; expected a string that UTF-8 can encode") from error
+    return value
+
+
+def path(argument: str, value: Any) -> bytes:
+    try:
+        return without_nul(argument, os.fsencode(value))
+    except (TypeError, UnicodeEncodeError) as error:
+        raise invalid(f"{argument} is {shown(value)}; expected a path: a string that can be encoded, bytes or os.PathLike") from error
+
+
+def optional(check: Callable[..., Any], argument: str, value: Any, *limits: Any) -> Any:
+    """None is left as it is: it stands for a default."""
+    return None if value is None else check(argument, value, *limits)

@@ -1,0 +1,161 @@
+"""What can be listed: devices, policies, and what is known of a model."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from .constants import CONSTANTS
+from .errors import RaggedVitError, Status
+from .layouts import new
+from .library import library
+
+
+def named(prefix: str) -> dict[str, int]:
+    """An enum's values by their names in lower case: "cuda" is RVIT_BACKEND_CUDA."""
+    return {name[len(prefix):].lower(): value for name, value in CONSTANTS.items() if name.startswith(prefix)}
+
+
+BACKENDS = named("RVIT_BACKEND_")
+TIERS = named("RVIT_TIER_")
+KINDS = named("RVIT_DEVICE_KIND_")
+PARAMETERS = {name: CONSTANTS["RVIT_PRUNE_" + name.removeprefix("n_").upper()] for name in (
+    "keep", "blocks", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau")}
+
+
+def name_of(table: dict[str, int], value: int) -> str:
+    return next((name for name, number in table.items() if number == value), str(value))
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device, or with index -1 a backend that cannot be used: note says why. kind: discrete, integrated, virtual, other, cpu or unknown.
+    uuid and pci_address are the same for one GPU through CUDA and Vulkan. memory_free is in bytes, 0 where it is not known, as it is for CUDA
+    before a model is on the device."""
+
+    backend: str
+    index: int
+    name: str
+    driver: str
+    tier: str
+    is_software: bool
+    memory_size: int
+    uuid: bytes
+    note: str
+    kind: str
+    memory_free: int
+    pci_address: str
+
+    @classmethod
+    def of(cls, info: Any) -> DeviceInfo:
+        text = {field: getattr(info, field).decode(errors="replace") for field in ("name", "driver", "note", "pci_address")}
+        return cls(backend=name_of(BACKENDS, info.backend), index=info.index, tier=name_of(TIERS, info.tier),
+                   is_software=bool(info.is_software), memory_size=info.memory_size, uuid=bytes(info.uuid), kind=name_of(KINDS, info.kind),
+                   memory_free=info.memory_free, **text)
+
+
+@dataclass(frozen=True)
+class PolicyInfo:
+    """A pruning policy: its name, where it is defined, and its parameters with their defaults (None: none). A block below 0 counts from the
+    end of the model: -1 is its last."""
+
+    name: str
+    summary: str
+    source: str
+    site: str
+    parameters: tuple[str, ...]
+    keep: float | None
+    blocks: tuple[int, ...]
+    to_last_block: bool
+    threshold: float | None
+    mass: float | None
+    n_samples: int
+    merges: int
+    alpha: float | None
+    object_part: float | None  # of the model's blocks: where the object block is, as include/raggedvit/prune.h says
+    tau: float | None
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model's geometry, as include/raggedvit/session.h describes rvit_model_info."""
+
+    architecture: str
+    family: str
+    image_size: int
+    patch_size: int
+    channels: int
+    dim: int
+    n_heads: int
+    head_dim: int
+    depth: int
+    mlp_dim: int
+    n_prefix: int
+    tokens: int
+    n_classes: int
+    eps: float
+    n_parameters: int
+    distilled: bool
+    n_registers: int
+    n_predictors: int
+    trained_size: int
+    embedding_dim: int
+    image_height: int
+    image_width: int
+    merge: int
+    merged_dim: int
+    n_deepstack: int
+    window: int
+    patch_frames: int
+    min_pixels: int
+    max_pixels: int
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Of one image: channels, lines, columns."""
+        return self.channels, self.image_height, self.image_width
+
+    @classmethod
+    def of(cls, info: Any) -> ModelInfo:
+        values = {field: getattr(info, field) for field in cls.__dataclass_fields__}
+        values["architecture"], values["family"] = info.architecture.decode(), info.family.decode()
+        values["distilled"] = bool(info.distilled)
+        return cls(**values)
+
+
+def devices(unusable: bool = False) -> list[DeviceInfo]:
+    """Every device that can be used, of every backend that is built in, in the order of preference. unusable: backends that cannot be used,
+    too: one entry of index -1 for each, whose note says why."""
+    lib, n = library(), ctypes.c_int32()
+    lib.rvit_device_list(None, 0, ctypes.byref(n))
+    kind = type(new("rvit_device_info"))
+    infos = (kind * n.value)()
+    for info in infos:
+        info.struct_size = ctypes.sizeof(kind)
+    lib.rvit_device_list(infos, len(infos), ctypes.byref(n))
+    return [DeviceInfo.of(info) for info in infos[: n.value] if unusable or info.index >= 0]
+
+
+def policies() -> list[PolicyInfo]:
+    """Every pruning policy there is; "none" among them."""
+    lib, info = library(), new("rvit_prune_info")
+    found: list[PolicyInfo] = []
+
+    def given(value: float) -> float | None:
+        return None if value < 0 else value
+
+    while True:
+        try:
+            lib.rvit_prune_list(len(found), ctypes.byref(info))
+        except RaggedVitError as error:
+            if error.status != Status.INVALID_ARGUMENT:
+                raise
+            return found
+        text = {field: getattr(info, field).decode() for field in ("name", "summary", "source", "site")}
+        n = info.n_default_blocks
+        found.append(PolicyInfo(
+            **text, parameters=tuple(name for name, bit in PARAMETERS.items() if info.parameters & bit), keep=given(info.default_keep),
+            blocks=tuple(info.default_blocks[: 1 if n < 0 else n]), to_last_block=n < 0, threshold=given(info.default_threshold),
+            mass=given(info.default_mass), n_samples=info.default_samples, merges=info.default_merges,
+            alpha=given(info.default_alpha), object_part=given(info.default_object_part), tau=given(info.default_tau)))

@@ -1,0 +1,1 @@
+"""Modules of timm and Hugging Face: their facts, their weights, and their pruned forward in PyTorch."""

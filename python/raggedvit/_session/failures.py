@@ -1,0 +1,77 @@
+"""Images of a batch that fail while others do not: which they are, and why. A batch that runs all the same has, in the place of a picture
+that cannot be prepared, one pixel that can, so that it stays as large as the forward that was recorded for it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any, Callable, Iterator, Literal, TypeVar
+
+import numpy as np
+
+from .._c import checks
+from .._arrays.arrays import is_torch
+from .._c.errors import RaggedVitError, Status
+from .._c.library import Handle, Library
+
+#: By the number of the image in its batch; None where the first failure raises.
+Failures = dict[int, RaggedVitError]
+Errors = Literal["raise", "return"]
+T = TypeVar("T")
+
+
+def wanted(errors: str) -> Failures | None:
+    """What the argument `errors` asks for."""
+    return {} if checks.choice("errors", errors, {"raise": 0, "return": 1}) else None
+
+
+def of_run(lib: Library, session: Handle, n: int, error: RaggedVitError) -> Failures:
+    """The images of a run of n that have no result, where its wait raised `error`; raises that if the run failed as a whole."""
+    found: Failures = {}
+    for image in range(n):
+        try:
+            lib.rvit_session_image_status(session, image)
+        except RaggedVitError as one:
+            found[image] = one
+    if not any(str(one) == str(error) for one in found.values()):
+        raise error
+    return found
+
+
+def check(logits: Any, dtype: str, failures: Failures | None, first: int = 0) -> None:
+    """Notes the images whose logits are not finite, where a session has left these in memory of ours and has not looked at them."""
+    sums = logits.sum(1, dtype=sys.modules["torch"].float64).cpu().numpy() if is_torch(logits) else logits.sum(1, dtype=np.float64)
+    for image in np.flatnonzero(~np.isfinite(sums)).tolist():
+        error = RaggedVitError(Status.NOT_FINITE, f"image {first + image}: its logits are not finite: its pixels are not finite, or the "
+                               f"model overflows {dtype}" + (", where bf16 or f32 helps" if dtype == "f16" else ", or weights are not finite"))
+        if failures is None:
+            raise error
+        failures.setdefault(first + image, error)
+
+
+@contextlib.contextmanager
+def refusal(batch: Any, failures: Failures | None) -> Iterator[None]:
+    """What breaks a rule for a batch as a whole is an error of each of its images."""
+    try:
+        yield
+    except RaggedVitError as error:
+        if failures is None or error.status != Status.INVALID_ARGUMENT or not hasattr(batch, "__len__"):
+            raise
+        failures.update(dict.fromkeys(range(len(batch)), error))
+
+
+def attempt(image: int, failures: Failures | None, function: Callable[..., T], *arguments: Any) -> T | None:
+    """What a function makes of an image; None: it failed."""
+    try:
+        return function(*arguments)
+    except RaggedVitError as error:
+        if failures is None:
+            raise
+        failures[image] = error
+        return None
+
+
+def add(failures: Failures, found: Failures) -> None:
+    """What an image failed of first stays."""
+    for image, error in found.items():
+        failures.setdefault(image, error)

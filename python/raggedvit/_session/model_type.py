@@ -1,0 +1,68 @@
+"""The type of a model as its parts see it. model.py imports the parts, so they cannot import it."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from typing import Any, Protocol
+
+from .failures import Failures
+from .staging import Shapes, Spec
+from ..images import Recipe
+from .._c.info import ModelInfo
+from .._c.library import Handle, Library
+from .outputs import Outputs
+from .result import Result
+from .sessions import Prune, Session, Sessions
+
+
+class Model(Protocol):
+    """What its parts use of raggedvit.Model, which says what each of these does."""
+
+    info: ModelInfo
+    dtype: str
+    cuda_index: int
+    _lib: Library
+    _device: Handle
+    _sessions: Sessions
+    _prepared: weakref.WeakSet[Any]
+    _slots: weakref.WeakSet[Any]
+    _others: weakref.WeakSet[Any]
+
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def recipe(self) -> Recipe: ...
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def _handle(self) -> Handle: ...
+
+    def _room(self, spec: Spec, shapes: Shapes) -> int: ...
+
+    def _unfit(self, spec: Spec, shapes: Shapes) -> Failures: ...
+
+    def _pictures(self, images: Any, failures: Failures | None = None) -> Any: ...
+
+    def _mask(self, mask: Any, prune: Prune, session: Session, n_images: int) -> Any: ...
+
+    def _check_prune(self, prune: Prune) -> None: ...
+
+    def _classify(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]: ...
+
+    def _classify_on_device(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]: ...
+
+    def _run(self, session: Handle, run: int, n: int, logits: Any, failures: Failures | None, what: str = "image") -> None: ...
+
+    def _of_map(self, session: Session | None, logits: Any, batch: Any, failures: Failures) -> Result[Any]: ...
+
+    def _pipeline(self) -> contextlib.AbstractContextManager[Any]: ...
+
+    def _stream(self, stream: int) -> Handle: ...
+
+    def _own_stream(self) -> int: ...
+
+    def _wrapped(self, tensor: Any) -> Handle: ...

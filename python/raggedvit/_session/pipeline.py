@@ -1,0 +1,310 @@
+"""Batches of the host through two slots that take turns, so that one batch, or part of a large batch, is copied while the one before is
+computed. Pictures are copied by several threads to where a session has its own, which the device reads. Images, on a CUDA device, go through
+pinned staging memory that several threads fill in chunks, each chunk copied by the device while the next ones are filled."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import itertools
+import sys
+from typing import Any, Generator, Iterable, Iterator
+
+import numpy as np
+
+from .. import images as pictures
+from .._arrays.arrays import is_torch
+from .._c.constants import CONSTANTS
+from .._arrays.core_loader import core, ready
+from .device_images import are_on_device
+from .._c.errors import RaggedVitError, Status, invalid
+from .failures import Failures, add, check, of_run, refusal
+from .staging import Copies, fill, named
+from .forward import as_float32, host_tensor, host_view, unwatched
+from .._c.layouts import new
+from .._c.library import Handle
+from .model_type import Model
+from .outputs import LOGITS, Outputs
+from .sessions import Prune, Session
+
+CHUNK = 2 << 20  # bytes that one thread copies at a time
+N_SLOTS = 2
+PART = 16 << 20  # bytes, and images, that a part of a batch has at least
+PART_IMAGES = 16
+PART_PICTURES, MOST_PICTURES = 8 << 20, 128 << 20  # bytes that a part of a batch of pictures has at least, and about at most
+
+#: What the host can do instead where a device refuses pictures or the memory for them.
+HOST_HELPS = (Status.UNSUPPORTED, Status.OUT_OF_HOST_MEMORY, Status.OUT_OF_DEVICE_MEMORY)
+
+_numbers = itertools.count()
+
+
+class Slot:
+    """A stream of its own, memory for a batch on both sides, and the batch under way."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.lib, self.number = model, model._lib, next(_numbers)
+        self.stream = self.lib.own("stream", model._device, keeps=(model._device,))
+        self.size = 0
+        self.staging: Handle | None = None  # pinned
+        self.images: Handle | None = None  # on the device
+        self.logits: Handle | None = None  # pinned; the head writes there
+        self.held: Any = None  # what the device may be reading: pinned memory of the caller's
+        self.session: Any = None
+        self.n = 0
+        self.first = 0  # the number of its first image in the caller's batch
+        self.fed = False  # the batch under way is one of pictures
+        self.copies = Copies()  # to the staging memory
+        self.under_way = False  # a batch was begun, and neither finished nor abandoned
+        self.copy = new("rvit_copy_args")
+        self.run = new("rvit_run_args")
+
+    def reserve(self, n: int) -> None:
+        info = self.model.info
+        image = 4 * info.channels * info.image_height * info.image_width
+        if n * image <= self.size:
+            return
+        buffer, self.size = self.lib.own, 0
+        self.staging = buffer("buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_UPLOAD"], keeps=(self.model._device,))
+        self.images = buffer("buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.model._device,))
+        self.logits = buffer("buffer", self.model._device, max(16, 4 * n * info.n_classes), CONSTANTS["RVIT_BUFFER_READBACK"],
+                             keeps=(self.model._device,))
+        self.size = n * image
+        self.copy.destination.buffer = self.run.device_images.buffer = self.images.pointer
+        self.run.device_logits.buffer = self.logits.pointer if info.n_classes else None
+
+    def start(self, images: np.ndarray, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0) -> None:
+        """Enqueues the copy of a batch and its forward."""
+        if self.under_way:  # an exception of a signal's came in the way
+            self.abandon()
+        self.under_way = True
+        self.n, self.first, self.held = len(images), first, None
+        if isinstance(images, list):
+            try:
+                return self.feed(images, prune, outputs, mask)
+            except RaggedVitError as error:
+                if error.status not in HOST_HELPS or self.model.spec.max_patches:
+                    raise named(error, first) from None
+            try:
+                images = pictures.prepare(self.model.recipe, images)
+            except RaggedVitError as error:
+                raise named(error, first) from None
+        if self.model.cuda_index < 0:
+            return self.plain(images, prune, outputs, mask)
+        n = self.n
+        self.fed = False
+        self.reserve(n)
+        self.session = self.model._sessions.get(prune, n, outputs, lambda: self.stream, ("host", self.number))
+        masked, pinned = self.model._mask(mask, prune, self.session, n), self.pinned(images)
+        self.held = (images, pinned, masked)
+        if pinned is not None:
+            self.upload(pinned, 0, images.nbytes)
+        else:
+            self.fill(images)
+        self.run.n_images, self.run.keep = n, None if masked is None else masked.ctypes.data
+        with self.session.lock:
+            self.lib.rvit_session_enqueue(self.session.handle, ctypes.addressof(self.run))
+
+    def feed(self, images: list[np.ndarray], prune: Prune, outputs: Outputs, mask: Any) -> None:
+        """The same of pictures, which are copied to where the session has its own."""
+        model, spec, shapes = self.model, self.model.spec, tuple(picture.shape for picture in images)
+        room = model._room(spec, shapes)
+        self.fed, self.session = True, model._sessions.get(prune, self.n, outputs, lambda: self.stream, ("pictures", self.number), spec, room)
+        session = self.session
+        with session.lock:
+            table, places = session.feed.plan(self.lib, model.info, spec, shapes)
+            fill(session.feed.copies, places, images)
+            session.run.pictures = table.ctypes.data
+            self.enqueue(session, model._mask(mask, prune, session, self.n))
+
+    def plain(self, images: np.ndarray, prune: Prune, outputs: Outputs, mask: Any) -> None:
+        """The same of images that the session copies itself."""
+        self.fed, self.session = True, self.model._sessions.get(prune, self.n, outputs, place=("host", self.number))
+        images, session = as_float32(images), self.session
+        with session.lock:
+            session.run.images = images.ctypes.data
+            self.enqueue(session, self.model._mask(mask, prune, session, self.n))
+
+    def enqueue(self, session: Session, masked: Any) -> None:
+        session.run.n_images, session.run.keep = self.n, None if masked is None else masked.ctypes.data
+        self.lib.rvit_session_enqueue(session.handle, session.pointer)
+
+    def pinned(self, images: np.ndarray) -> Handle | None:
+        """A batch in memory that the driver knows, as a buffer: the device copies from there."""
+        if images.dtype != np.float32 or not images.flags.c_contiguous or images.ctypes.data % 16:
+            return None
+        try:
+            return self.lib.own("buffer", self.model._device, images.ctypes.data, images.nbytes, create="rvit_cuda_buffer_wrap",
+                                keeps=(self.model._device,))
+        except RaggedVitError as error:
+            if error.status != Status.INVALID_ARGUMENT:
+                raise
+            return None
+
+    def fill(self, images: np.ndarray) -> None:
+        """Copies a batch to the staging memory, and each chunk on to the device as soon as it is there."""
+        assert self.staging is not None
+        self.copies.end()
+        address = self.lib.rvit_buffer_host(self.staging)
+        if core is not None and images.dtype == np.float32 and images.flags.c_contiguous:
+            assert self.images is not None
+            ready().stage(self.stream.pointer.value, self.staging.pointer.value, self.images.pointer.value, address, images.ctypes.data,
+                          images.nbytes)
+            return
+        memory: Any = (ctypes.c_char * self.size).from_address(address)
+        memory.owner = self.staging
+        staged = np.frombuffer(memory, np.float32)[: images.size].reshape(images.shape)
+        image = staged[0].nbytes
+        step = max(1, CHUNK // image)
+        chunks = [(first, min(first + step, len(images))) for first in range(0, len(images), step)]
+        try:
+            if len(chunks) == 1:
+                _copy(staged, images)
+                self.upload(self.staging, 0, staged.nbytes)
+                return
+            try:
+                done = self.copies.begin(_copy, [(staged[first:end], images[first:end]) for first, end in chunks])
+                for (first, end), chunk in zip(chunks, done):
+                    chunk.result()
+                    self.upload(self.staging, first * image, (end - first) * image)
+            finally:
+                self.copies.end()
+        except FloatingPointError as error:
+            raise invalid("images have a value that float32 does not hold; expected normalised ones") from error
+
+    def upload(self, source: Handle, at: int, size: int) -> None:
+        self.copy.source.buffer, self.copy.size = source.pointer, size
+        self.copy.source.offset = self.copy.destination.offset = at
+        self.lib.rvit_copy(self.stream, ctypes.byref(self.copy))
+
+    def finish(self, failures: Failures | None = None) -> np.ndarray:
+        """Waits for the batch under way, and returns its logits: [n, 0] without a head. failures: where the errors of single images go, by
+        their numbers in the caller's batch."""
+        what = "picture" if self.fed else "image"
+        try:
+            with self.session.lock:
+                self.lib.rvit_session_wait(self.session.handle)
+        except RaggedVitError as error:
+            if failures is None:
+                raise named(error, self.first, what) from None
+            found = of_run(self.lib, self.session.handle, self.n, error)
+            add(failures, {self.first + image: named(one, self.first, what) for image, one in found.items()})
+        self.held, self.under_way = None, False
+        if self.fed:
+            return self.own_logits()
+        assert self.logits is not None
+        logits = np.empty((self.n, self.model.info.n_classes), np.float32)
+        ctypes.memmove(logits.ctypes.data, self.lib.rvit_buffer_host(self.logits), logits.nbytes)
+        check(logits, self.model.dtype, failures, self.first)
+        return logits
+
+    def own_logits(self) -> np.ndarray:
+        """Of a session that has its logits itself."""
+        logits = np.empty((self.n, self.model.info.n_classes), np.float32)
+        if logits.nbytes:
+            ctypes.memmove(logits.ctypes.data, self.lib.rvit_session_logits(self.session.handle), logits.nbytes)
+        return logits
+
+    def abandon(self) -> None:
+        """Waits for whatever is enqueued, after a failure, and forgets what it reports."""
+        if self.session is not None:
+            with self.session.lock:
+                self.lib.raw.rvit_session_wait(self.session.handle)
+        self.lib.raw.rvit_stream_synchronize(self.stream)
+        self.held, self.under_way = None, False
+
+
+def _copy(destination: np.ndarray, source: np.ndarray) -> None:
+    with np.errstate(over="raise"):
+        np.copyto(destination, source, casting="same_kind")
+
+
+def n_parts_of(images: Any) -> int:
+    """In how many parts a batch goes through two slots fastest."""
+    if not isinstance(images, list):
+        return min(4 * images.size // PART, len(images) // PART_IMAGES)
+    size, parts = sum(picture.nbytes for picture in images), 1
+    while 2 * parts <= min(size // PART_PICTURES, len(images) // PART_IMAGES) or (size > parts * MOST_PICTURES and parts < len(images)):
+        parts *= 2
+    return min(parts, len(images))
+
+
+class Pipeline:
+    """Slots that take turns; of one caller at a time, who takes it from the model and gives it back."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.slots = [Slot(model) for _ in range(N_SLOTS)]
+
+    def parts(self, images: Any, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None,
+              failures: Failures | None = None) -> Generator[tuple[np.ndarray, Session], None, None]:
+        """The logits of each part of a batch, in order, and the session, which has the part's other results until the next is asked for. The
+        next part is under way meanwhile. failures: as in Slot.finish."""
+        n_parts = n_parts_of(images)
+        if mask is not None or n_parts < 2 or self.model._sessions.most < N_SLOTS:
+            n_parts = 1
+        size, busy = -(-len(images) // n_parts), collections.deque[Slot]()
+        try:
+            for number, first in enumerate(range(0, len(images), size)):
+                if len(busy) == N_SLOTS:
+                    yield busy[0].finish(failures), busy.popleft().session
+                slot = self.slots[number % N_SLOTS]
+                busy.append(slot)
+                slot.start(images[first : first + size], prune, outputs, mask, first)
+            while busy:
+                yield busy[0].finish(failures), busy.popleft().session
+        except BaseException:
+            for slot in self.slots:
+                slot.abandon()
+            raise
+
+    def taken(self, batch: Any, failures: Failures | None = None) -> Any:
+        """A batch of the caller's as slots take it: an array of images, or a list of pictures."""
+        batch = unwatched(batch)
+        if are_on_device(batch):
+            raise invalid("a batch of pictures is on a CUDA device, where map copies nothing; give it to forward or classify")
+        if pictures.are_pictures(batch):
+            return self.model._pictures(batch, failures)
+        return host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)
+
+    def run(self, batches: Iterable[Any], prune: Prune, errors_return: bool = False) -> Iterator[Any]:
+        """The logits of each batch, in order; the next batch is under way while one's are used. errors_return: what classify gives in their
+        place; of a batch that is refused as a whole the logits and the errors alone."""
+        free = collections.deque(self.slots)
+        busy: collections.deque[tuple[Slot | None, Any, Failures | None]] = collections.deque()
+
+        def result() -> Any:
+            slot, batch, failures = busy.popleft()
+            if slot is None:
+                logits = np.full((len(failures or ()), self.model.info.n_classes), np.nan, np.float32)
+            else:
+                logits = slot.finish(failures)
+                free.append(slot)
+            if failures is not None:
+                return self.model._of_map(None if slot is None else slot.session, logits, batch, failures)
+            return sys.modules["torch"].from_numpy(logits) if is_torch(batch) else logits
+
+        try:
+            for batch in batches:
+                failures: Failures | None = {} if errors_return else None
+                images: Any = ()
+                self.model._sessions.open()
+                with refusal(batch, failures):
+                    images = self.taken(batch, failures)
+                while not free:  # the batch before last is done, or nearly; the last one is computed while this one is copied
+                    yield result()
+                started = None
+                if len(images):
+                    slot = free.popleft()
+                    with refusal(batch, failures):
+                        slot.start(images, prune)
+                        started = slot
+                    if started is None:
+                        slot.abandon()
+                        free.append(slot)
+                busy.append((started, batch, failures))
+            while busy:
+                yield result()
+        finally:
+            for slot in self.slots:
+                slot.abandon()

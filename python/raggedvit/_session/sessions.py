@@ -1,0 +1,250 @@
+"""The recorded forwards of a model: of a policy's first two batch sizes one each, the fastest there is, and one that serves all others."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from typing import Any, Callable, NamedTuple
+
+from .._c import checks
+from .._c.constants import CONSTANTS
+from .._c.errors import RaggedVitError, Status, invalid
+from .staging import Feed, Spec
+from .._c.info import ModelInfo
+from .._c.layouts import new
+from .._c.library import Handle, Library
+from .outputs import LOGITS, Outputs
+from .._c.process import renews
+
+tick = time.monotonic_ns
+N_EXACT = 2
+TOO_LARGE = Status.UNSUPPORTED, Status.OUT_OF_DEVICE_MEMORY, Status.OUT_OF_HOST_MEMORY
+
+
+class Prune(NamedTuple):
+    """A policy and its parameters; None is a parameter's default."""
+
+    policy: str = "none"
+    keep: float | None = None
+    blocks: tuple[int, ...] | None = None
+    threshold: float | None = None
+    mass: float | None = None
+    n_samples: int | None = None
+    merges: int | None = None
+    seed: int | None = None
+    alpha: float | None = None
+    object_block: int | None = None
+    tau: float | None = None
+
+    @classmethod
+    def of(cls, policy: Any = "none", keep: Any = None, blocks: Any = None, threshold: Any = None, mass: Any = None, n_samples: Any = None,
+           merges: Any = None, seed: Any = None, alpha: Any = None, object_block: Any = None, tau: Any = None) -> Prune:
+        """The same, checked. A negative parameter would stand for its default."""
+        optional, integer, number = checks.optional, checks.integer, checks.number
+        return cls(checks.text("policy", policy), optional(number, "keep", keep, 0.0), optional(_blocks, "blocks", blocks),
+                   optional(number, "threshold", threshold, 0.0), optional(number, "mass", mass, 0.0),
+                   optional(integer, "n_samples", n_samples, 0, checks.INT32_MAX), optional(integer, "merges", merges, 0, checks.INT32_MAX),
+                   optional(integer, "seed", seed, 0, checks.UINT64_MAX), optional(number, "alpha", alpha, 0.0),
+                   optional(integer, "object_block", object_block, 0, checks.INT32_MAX), optional(number, "tau", tau, 0.0))
+
+    def fill(self, lib: Library, desc: Any) -> None:
+        """Stores them in a rvit_prune_desc."""
+        kind = ctypes.c_int()
+        lib.rvit_prune_from_name(self.policy.encode(), ctypes.byref(kind))
+        desc.type = kind.value
+        for name in ("keep", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau"):
+            value = getattr(self, name)
+            if value is not None:
+                setattr(desc, name, value)
+        if self.blocks is not None:
+            desc.n_blocks, desc.blocks = len(self.blocks), self.blocks
+
+
+def _blocks(argument: str, value: Any) -> tuple[int, ...]:
+    most = CONSTANTS["RVIT_PRUNE_MAX_STAGES"]
+    found = checks.integers(argument, value, most, 0, checks.INT32_MAX)
+    if not found:
+        raise invalid(f"{argument} has 0 entries; expected 1 to {most}")
+    return found
+
+
+class Session:
+    """A session of the library's, its lock, and what a run of it needs: `with session.lock`. `alive`: it has not been let go for another."""
+
+    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "ran", "alive", "run", "pointer", "images", "logits", "room", "feed",
+                 "pixels", "pixel_room")
+
+    def __init__(self, handle: Handle, prune: Prune, capacity: int, fixed: bool, room: int = 0, feed: Feed | None = None,
+                 pixels: Handle | None = None, pixel_room: int = 0) -> None:
+        self.handle, self.prune, self.capacity, self.fixed = handle, prune, capacity, fixed
+        self.room, self.feed = room, feed  # of one that takes pictures: bytes for them, and where they lie
+        self.pixels, self.pixel_room = pixels, pixel_room  # memory of pictures on the device, in bytes
+        self.lock, self.alive = threading.Lock(), True
+        self.ran = ctypes.c_int64(tick())  # when it last ran, which the compiled core writes too
+        self.run = new("rvit_run_args")
+        self.pointer = ctypes.addressof(self.run)
+        self.images: Handle | None = None  # wrapped buffers, of a session whose runs bring their memory
+        self.logits: Handle | None = None
+
+
+def _holding(locks: list[Any], work: Callable[[], None]) -> None:
+    """By `with` of each lock in turn, which no exception of a signal's can leave held."""
+    if not locks:
+        return work()
+    with locks[0]:
+        _holding(locks[1:], work)
+
+
+class _Group:
+    """The sessions of one policy, one set of outputs and one stream."""
+
+    __slots__ = ("exact", "shared")
+
+    def __init__(self) -> None:
+        self.exact: dict[int, Session] = {}
+        self.shared: Session | None = None
+
+    def all(self) -> list[Session]:
+        return [*self.exact.values(), *([] if self.shared is None else [self.shared])]
+
+    def fitting(self, n: int, room: int, pixels: int) -> Session | None:
+        found = self.exact.get(n, self.shared)
+        return found if found is not None and n <= found.capacity and room <= found.room and pixels <= found.pixel_room else None
+
+    def drop(self, session: Session) -> None:
+        if session is self.shared:
+            self.shared = None
+        elif self.exact.get(session.capacity) is session:
+            del self.exact[session.capacity]
+
+
+class Sessions:
+    """At most `most` sessions of a model, the least recently used of which goes first."""
+
+    def __init__(self, lib: Library, device: Handle, model: Handle, info: ModelInfo, most: int, max_batch: int | None,
+                 on_drop: Callable[[Session], None]) -> None:
+        self.device, self.info = device, info
+        self.lib, self.most, self.max_batch, self.on_drop = lib, most, max_batch, on_drop
+        self.model: Handle | None = model  # None: it is closed
+        self.lock = threading.RLock()
+        self._groups: dict[Any, _Group] = {}
+        renews(self)
+
+    def __iter__(self) -> Any:
+        """The sessions there are, from the least recently used on."""
+        return iter(sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.ran.value))
+
+    def __len__(self) -> int:
+        return sum(len(group.all()) for group in self._groups.values())
+
+    def get(self, prune: Prune, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, place: Any = None,
+            pictures: Spec | None = None, room: int = 0, pixels: int = 0) -> Session:
+        """The session for a batch of n. stream: makes the stream of a new one, whose runs bring their own device memory, unless they bring
+        pictures; place: what tells it from others. pictures: runs bring pictures, which take `room` bytes,
+        and `pixels` bytes of the device's memory."""
+        with self.lock:
+            self.open()
+            group = self._groups.setdefault((prune, outputs, place, pictures), _Group())
+            session = group.fitting(n, room, pixels)
+            if session is None:
+                session = self._add(group, prune, n, outputs, stream, pictures, room, pixels)
+            session.ran.value = tick()
+            return session
+
+    def open(self) -> Handle:
+        """The model. INVALID_ARGUMENT: it is closed."""
+        if self.model is None:
+            raise invalid("the model is closed")
+        return self.model
+
+    def close(self) -> None:
+        """Lets go of the model and of the sessions, which are destroyed once no thread uses them any more."""
+        with self.lock:
+            self.model = None
+            for session in self:
+                self._drop(session)
+            self._groups.clear()
+
+    def holding_all(self, others: list[Any], work: Callable[[], None]) -> None:
+        """Calls a function while no session runs, and none is made. others: locks of sessions that are not here."""
+        with self.lock:
+            _holding([*(session.lock for session in self), *others], work)
+
+    def forked(self) -> None:
+        """In the child of a fork: a session that another thread was using is of no use any more."""
+        self.lock = threading.RLock()
+        for session in self:
+            used, session.lock = session.lock.locked(), threading.Lock()
+            self.on_drop(session)
+            if used:
+                session.alive = False
+                for group in self._groups.values():
+                    group.drop(session)
+
+    def _add(self, group: _Group, prune: Prune, n: int, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
+             room: int, pixels: int) -> Session:
+        if self.max_batch is not None and n > self.max_batch:
+            raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
+        native = pictures is not None and pictures.max_patches > 0
+        fixed = n > 0 and (n in group.exact or len(group.exact) < N_EXACT) and self.max_batch is None and not native
+        asked = n, room, pixels
+        room, pixels = (1 << (size - 1).bit_length() if size else 0 for size in (room, pixels))
+        old = group.exact.get(n) if fixed else group.shared
+        if fixed:
+            capacity = n
+        elif self.max_batch is not None:
+            capacity = self.max_batch
+        elif old is not None and n <= old.capacity:
+            capacity = old.capacity
+        else:
+            capacity = max(1, 2 * old.capacity if old is not None else 0, 1 << (n - 1).bit_length() if n else 1)
+        if old is not None and not fixed:
+            room, pixels = max(room, old.room), max(pixels, old.pixel_room)
+        try:
+            session = self._create(prune, capacity, fixed, outputs, stream, pictures, room, pixels)
+        except RaggedVitError as error:
+            if error.status not in TOO_LARGE or (capacity, room, pixels) == asked or n == 0 or self.max_batch is not None:
+                raise
+            capacity, room, pixels = asked  # what was added for later batches may be what does not fit
+            session = self._create(prune, capacity, fixed, outputs, stream, pictures, room, pixels)
+        if fixed:
+            group.exact[n] = session
+        else:
+            group.shared = session
+        if old is not None:
+            self._drop(old)
+        for oldest in list(self)[: -self.most]:
+            if oldest is not session:
+                self._drop(oldest)
+                for other in self._groups.values():
+                    other.drop(oldest)
+        self._groups = {key: other for key, other in self._groups.items() if other.all()}
+        return session
+
+    def _drop(self, session: Session) -> None:
+        session.alive = False
+        self.on_drop(session)
+
+    def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
+                room: int, pixels: int) -> Session:
+        desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed))
+        outputs.fill(desc)
+        model = self.open()
+        keeps: tuple[Any, ...] = (model,)
+        if stream is not None:
+            own = stream()
+            desc.run_views, desc.stream = int(pictures is None), own.pointer.value
+            keeps = (own, model)
+        memory = None
+        if pixels:
+            memory = self.lib.own("buffer", self.device, pixels, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.device,))
+            desc.pixels.buffer, desc.pixels_size, keeps = memory.pointer, pixels, (*keeps, memory)
+        if pictures is not None:
+            recipe = pictures.struct()
+            desc.recipe, desc.max_picture_bytes = ctypes.addressof(recipe), room + self.lib.rvit_images_table_size(capacity)
+            if pictures.max_patches:
+                desc.native, desc.max_len = 1, self.info.n_prefix + pictures.max_patches
+        prune.fill(self.lib, desc.prune)
+        handle = self.lib.own("session", model, ctypes.byref(desc), keeps=keeps)
+        return Session(handle, prune, capacity, fixed, room, None if pictures is None else Feed(self.lib, handle), memory, pixels)

@@ -1,0 +1,259 @@
+"""Pictures without a copy: slots with memory that the device reads, which callers decode into."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any, Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._c import checks
+from .._arrays.arrays import on_cuda
+from .._c.constants import CONSTANTS
+from .device_images import DeviceBatch
+from .._c.errors import RaggedVitError, invalid
+from .failures import Errors, Failures, add, of_run, wanted
+from .staging import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, Feed, Spec, grid_of, named, rounded
+from .._c.layouts import new
+from .._c.library import Handle
+from .model_type import Model
+from .outputs import Outputs
+from .._c.process import renews
+from .result import Result, noted, of_session
+from .sessions import Prune
+
+
+class PictureSlot:
+    """A recorded forward, and memory for the pictures of one batch, which the device reads: Model.picture_slot makes it. Fill one while
+    another runs:
+
+        slots = [model.picture_slot(max_images=64, max_bytes=64 * 480 * 640 * 3) for _ in range(2)]
+
+        def fill(slot):                            # into memory that is free; False: there are no more
+            for jpeg in itertools.islice(jpegs, 64):
+                decode(jpeg, out=slot.add(480, 640))
+            return len(slot) > 0
+
+        for result in raggedvit.in_turns(slots, fill):
+            ...
+
+    It keeps the model alive. Only one thread may use a slot at a time; several may write to the places that add gave.
+    """
+
+    def __init__(self, model: Model, prune: Prune, outputs: Outputs, max_images: int, max_bytes: int, device_bytes: int,
+                 fixed_batch: bool) -> None:
+        self._spec = spec = model.spec
+        if not spec.on_device(model.info):
+            raise invalid("the model's recipe asks for a resize in float32, which the device does not do; use classify")
+        if fixed_batch and spec.max_patches:
+            raise invalid("fixed_batch is True, but the model runs pictures at their own shape, whose number of tokens is not fixed")
+        if prune.policy == "mask":
+            raise invalid("the policy is 'mask', which is not supported with picture slots")
+        if device_bytes and model.cuda_index < 0:
+            raise invalid(f"device_bytes is {device_bytes}, but the model is on {model.place}, not on a CUDA device")
+        self._lib, self._model, self._outputs = model._lib, model, outputs
+        recipe = spec.struct()
+        # Weights of the resize take a small part of what pictures take, unless they are very thin.
+        room = max_bytes + max_bytes // 8 + 16384 * max_images + self._lib.rvit_images_table_size(max_images)
+        desc = new("rvit_session_desc", max_images=max_images, max_picture_bytes=room, fixed_batch=int(fixed_batch))
+        self.stream = self._lib.own("stream", model._device, keeps=(model._device,))  # Model.update waits for it
+        desc.recipe, desc.stream = ctypes.addressof(recipe), self.stream.pointer.value
+        if spec.max_patches:
+            desc.native, desc.max_len = 1, model.info.n_prefix + spec.max_patches
+        outputs.fill(desc)
+        prune.fill(self._lib, desc.prune)
+        keeps: tuple[Any, ...] = (self.stream, model._handle)
+        self._pixels: Handle | None = None  # memory of pictures on the device
+        self._device_bytes = device_bytes
+        if device_bytes:
+            self._pixels = self._lib.own("buffer", model._device, device_bytes, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(model._device,))
+            desc.pixels.buffer, desc.pixels_size, keeps = self._pixels.pointer, device_bytes, (*keeps, self._pixels)
+        self._session = self._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
+        model._slots.add(self)
+        self._feed = Feed(self._lib, self._session)
+        self._table = np.zeros(max_images, IMAGE)
+        self._table["struct_size"] = IMAGE.itemsize
+        self._grids: dict[tuple[int, int], tuple[int, int]] = {}
+        self._run = new("rvit_run_args", pictures=self._table.ctypes.data)
+        self._n = self._end = self._lent = 0  # pictures; where the next one begins, on the host and on the device
+        self._owners: list[Any] = []  # of memory that is copied from, perhaps still
+        self._pending = False
+        self._enqueued = False  # what is pending is on its way: start was not interrupted
+        self._failures: Failures | None = None  # of the batch under way
+        self.forked()
+        renews(self)
+        model._others.add(self)
+
+    def forked(self) -> None:
+        """In the child of a fork, too, where nobody would release it."""
+        self.lock = threading.Lock()  # held while a batch is enqueued, which Model.update waits for
+
+    @property
+    def memory(self) -> NDArray[np.uint8]:
+        """All of the memory, uint8 [bytes]: add gives parts of it. Neither read nor write it between start and finish."""
+        return self._feed.memory
+
+    @property
+    def pending(self) -> bool:
+        """Whether a batch was started and not finished."""
+        return self._pending
+
+    def __len__(self) -> int:
+        """Pictures that were added."""
+        return self._n
+
+    def add(self, height: int, width: int, format: str = "rgb") -> NDArray[np.uint8]:
+        """Memory of the next picture, to be written before start: uint8 [height, width, 3] ("rgb", "bgr"), [height, width, 4] ("rgba"),
+        [height, width] ("gray"), or for "nv12" (BT.601, limited range) [height + height / 2, width], both even. INVALID_ARGUMENT: the slot
+        is full, or its batch under way."""
+        kind, size = checks.choice("format", format, FORMATS), PIXEL_SIZES[format]
+        height, width = checks.integer("height", height, 1, MOST_SIDE), checks.integer("width", width, 1, MOST_SIDE)
+        if format == "nv12" and (height % 2 or width % 2):
+            raise invalid(f"a picture is nv12 {height} x {width}; expected an even height and width")
+        if self._pending:
+            raise invalid("the slot's batch is under way; finish it first")
+        lines = height + height // 2 if format == "nv12" else height
+        begin, end = self._end, self._end + lines * width * size
+        if self._n == len(self._table) or end > len(self._feed.memory):
+            raise invalid(f"the slot is full: picture {self._n} of {len(self._table)}, {end} bytes of {len(self._feed.memory)}")
+        row = self._next(height, width)
+        row["data"], row["format"], row["view"] = self._feed.address + begin, kind, (0, 0)
+        self._end = rounded(end)
+        shape = (lines, width) if size == 1 else (lines, width, size)
+        return self._feed.memory[begin:end].reshape(shape)
+
+    def lend(self, picture: Any) -> None:
+        """Adds a picture that lies on the model's CUDA device: uint8 [height, width, 3], as classify takes them. It is copied to the slot's
+        memory there, behind the work on PyTorch's current stream, for a tensor, or on the stream that an array names. A tensor is free at
+        once, in the order of that stream; leave any other array as it is until finish. INVALID_ARGUMENT: the slot is full (device_bytes
+        of picture_slot), or its batch under way."""
+        if self._pending:
+            raise invalid("the slot's batch is under way; finish it first")
+        if self._pixels is None:
+            raise invalid("the slot has no memory on the device; picture_slot's device_bytes makes it")
+        if not on_cuda(picture):
+            raise invalid("the picture is in host memory; add gives memory to write it to")
+        batch = DeviceBatch(self._model, [picture])
+        height, width, _ = batch.shapes[0]
+        begin, end = self._lent, self._lent + 3 * height * width
+        if self._n == len(self._table) or end > self._device_bytes:
+            raise invalid(f"the slot is full: picture {self._n} of {len(self._table)}, {end} bytes of {self._device_bytes} on the device")
+        user = int(self._lib.make("rvit_cuda_stream_handle", self.stream).value or 0)
+        batch.copy(self._pixels, [begin], user)
+        self._owners += batch.owners
+        row = self._next(height, width)
+        row["data"], row["format"], row["view"] = 0, FORMATS["rgb"], (self._pixels.pointer.value, begin)
+        self._lent = rounded(end)
+
+    def _next(self, height: int, width: int) -> Any:
+        """The row of the table for one more picture."""
+        row = self._table[self._n]
+        row["height"], row["width"] = height, width
+        if self._spec.max_patches:
+            info, key = self._model.info, (height, width)
+            if key not in self._grids:
+                self._grids[key] = grid_of(self._lib, height, width, info.patch_size, self._spec.max_patches)
+            row["target_height"], row["target_width"] = (info.patch_size * cells for cells in self._grids[key])
+        self._n += 1
+        return row
+
+    def start(self, errors: Errors = "raise") -> None:
+        """Enqueues the batch: one transfer and one dispatch. Nothing is copied or allocated, nothing waits. errors: as in Model.classify: with
+        "return" a picture that cannot be resized fails alone, and finish tells which did."""
+        if self._pending:
+            raise invalid("the slot's batch is under way; finish it first")
+        self._failures, self._run.n_images = wanted(errors), self._n
+        self._model._sessions.open()
+        with self.lock:
+            self._enqueued, self._pending = False, True
+            try:
+                self._lib.rvit_session_enqueue(self._session, ctypes.byref(self._run))
+            except RaggedVitError as error:
+                if self._failures is None or not self._without_unfit(self._failures):
+                    self._pending = False
+                    raise named(error, 0) from None
+            self._enqueued = True
+
+    def _without_unfit(self, failures: Failures) -> bool:
+        """Enqueues the batch with one pixel of each picture that cannot be resized; False: there is none."""
+        shapes = tuple((int(row["height"]), int(row["width"]), 3) for row in self._table[: self._n])
+        unfit, kept, n = self._model._unfit(self._spec, shapes), self._table.copy(), self._n
+        try:
+            for self._n in unfit:
+                side = 2 if kept[self._n]["format"] == FORMATS["nv12"] else 1
+                self._next(side, side)
+            self._n = n
+            add(failures, unfit)
+            if unfit:
+                self._lib.rvit_session_enqueue(self._session, ctypes.byref(self._run))
+        finally:
+            self._table[:], self._n = kept, n
+        return bool(unfit)
+
+    def finish(self) -> Result[NDArray[np.float32]]:
+        """Waits for the batch, and returns what classify gives. The pictures stay: start runs them again, clear makes room."""
+        if not self._pending:
+            raise invalid("no batch of the slot is under way; start it first")
+        if not self._enqueued:
+            raise invalid("the slot's start was interrupted; abandon it")
+        failures = self._failures
+        try:
+            self._lib.rvit_session_wait(self._session)
+            self._pending = False
+        except RaggedVitError as error:
+            self._pending = False
+            if failures is None:
+                raise named(error, 0) from None
+            add(failures, {image: named(one, 0) for image, one in of_run(self._lib, self._session, self._n, error).items()})
+        logits = None
+        if self._model.info.n_classes:
+            logits = np.empty((self._n, self._model.info.n_classes), np.float32)
+            if logits.nbytes:
+                ctypes.memmove(logits.ctypes.data, self._lib.rvit_session_logits(self._session), logits.nbytes)
+        return noted(of_session(self._lib, self._model.info, self._session, logits, self._n, self._outputs, failed=failures), failures)
+
+    def abandon(self) -> None:
+        """Waits for a batch under way, and forgets what it gave, and the pictures."""
+        if self._pending:
+            self._lib.raw.rvit_session_wait(self._session)
+        self._pending = False
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets the pictures, so that their memory is free."""
+        if self._pending:
+            raise invalid("the slot's batch is under way; finish it first")
+        if self._owners:
+            self._lib.raw.rvit_stream_synchronize(self.stream)  # it waits for the copies
+        self._n = self._end = self._lent = 0
+        self._owners.clear()
+
+
+def in_turns(slots: Sequence[PictureSlot], fill: Callable[[PictureSlot], Any],
+             errors: Errors = "raise") -> Iterator[Result[NDArray[np.float32]]]:
+    """The results of batch after batch. fill(slot) adds the pictures of the next one to an empty slot and writes them; what it returns says
+    whether there was one. It runs while the other slots' batches do. errors: as in PictureSlot.start."""
+    busy: list[PictureSlot] = []
+    free = list(slots)
+    try:
+        while True:
+            slot = free.pop(0) if free else None
+            if slot is None:
+                slot = busy.pop(0)
+                result = slot.finish()
+                slot.clear()
+                free.append(slot)
+                yield result
+                continue
+            slot.clear()
+            if not fill(slot):
+                break
+            slot.start(errors)
+            busy.append(slot)
+        while busy:
+            yield busy.pop(0).finish()
+    finally:
+        for slot in slots:
+            slot.abandon()

@@ -1,0 +1,217 @@
+"""Images of any grids in one batch: a session of native resolution, and what a run of it takes and gives."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._c import checks
+from .._arrays.arrays import host_array, is_torch, refuse_shared
+from .._c.errors import RaggedVitError, Status, invalid
+from .failures import Errors, wanted
+from .staging import copy_bytes
+from .forward import unwatched
+from .._c.layouts import new
+from .model_type import Model
+from .outputs import Outputs
+from .._c.process import renews
+from .result import Result, noted, of_session
+from .sessions import Prune
+
+
+def _values(argument: str, value: Any) -> np.ndarray:
+    return host_array(argument, value.detach().cpu() if is_torch(value) else value)
+
+
+class Native:
+    """A function of patches and grids: Model.prepare(native=True) makes it. It keeps the model alive. Threads may share it; their calls
+    wait for one another."""
+
+    def __init__(self, model: Model, prune: Prune, outputs: Outputs, max_images: Any, max_tokens: Any, max_len: Any,
+                 on_device: bool) -> None:
+        if prune.policy == "mask":
+            raise invalid("the policy is 'mask', which is not supported with native")
+        most, optional, integer = checks.INT32_MAX, checks.optional, checks.integer
+        desc = new("rvit_session_desc", native=1, max_images=integer("max_images", max_images, 1, 1 << 20),
+                   max_tokens=optional(integer, "max_tokens", max_tokens, 1, most) or 0,
+                   max_len=optional(integer, "max_len", max_len, 1, most) or 0)
+        outputs.fill(desc)
+        prune.fill(model._lib, desc.prune)
+        self._model, self._outputs = model, outputs
+        self.forked()
+        renews(self)
+        self._width = model.info.channels * model.info.patch_size**2 * max(model.info.patch_frames, 1)
+        self._capacity = desc.max_tokens or desc.max_images * (desc.max_len or model.info.tokens)
+        self._device = _DeviceRows(model, outputs, desc, self._capacity, self._width) if on_device else None
+        keeps = (model._handle, *(self._device.handles if self._device else ()))
+        self._session = model._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
+        self._input: Any = None if on_device else model._lib.rvit_session_input(self._session)
+        self._run = new("rvit_run_args")
+        model._others.add(self)
+
+    def forked(self) -> None:
+        """In the child of a fork, too, where nobody would release it."""
+        self.lock = threading.Lock()
+
+    def __call__(self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None, errors: Errors = "raise") -> Result[Any]:
+        """Logits of a batch, and what was kept of it, as Model.classify gives them.
+
+        grids: integers [B, 2], lines and columns of each image's grid of patches. patches: floating point [sum of lines * columns,
+        patch_size * patch_size * channels], normalised: those of one image behind those of another, line after line, the values of each in
+        the order (y, x, channel): the rows of a processor's pixel_values that its mask does not leave out. Of towers that merge squares
+        of patches they are the pixel_values of their processor, and grids its image_grid_thw without the first column, which is 1; a
+        video of t pairs of frames is t images. Arrays, or PyTorch tensors, which are copied to the host.
+
+        out, deepstack_out: where merged rows go, [rows, info.merged_dim] of float32, and those of deepstack, a sequence of info.n_deepstack
+        of the same: arrays of the caller's, of at least as many rows as there are squares. The result has their first rows. Without
+        them it has new memory, which takes longer to be touched for the first time than to be copied to.
+
+        With prepare's on_device, patches may be a tensor on the model's CUDA device, of any floating type; others are copied there. Merged
+        and deepstack rows are tensors there: new ones of float32, or the first rows of out and deepstack_out, tensors on that device of any
+        floating type. All is ordered on PyTorch's current stream, as if PyTorch had computed it; the call waits for the forward, but not for
+        the copies of rows behind it. Other outputs are arrays of the host.
+
+        errors: as in Model.classify; grids that break a rule raise all the same. Rows that stay on the device are not looked at: NaN in
+        them is for the caller to find.
+
+        Raises RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
+        """
+        failures, patches = wanted(errors), unwatched(patches, "patches")
+        self._model._sessions.open()
+        info = self._model.info
+        cells = _values("grids", grids)
+        if cells.ndim != 2 or cells.shape[1] != 2 or cells.dtype.kind not in "iu":
+            raise invalid(f"grids is {cells.dtype} {list(cells.shape)}; expected integers [B, 2]: lines and columns of each image")
+        values = self._device.floating(patches) if self._device else _values("patches", patches)
+        if values.ndim != 2 or values.shape[1] != self._width or (not self._device and values.dtype.kind != "f"):
+            raise invalid(f"patches is {str(values.dtype).replace('torch.', '')} {list(values.shape)}; expected floating point [patches of all "
+                          f"images, {self._width}]")
+        sides = np.clip(cells, -1, 1 << 16).astype(np.int64)
+        sizes = sides.prod(axis=1)
+        if ((sides > 0) & (sides < 1 << 15)).all() and int(sizes.sum()) != len(values):  # the library names others
+            raise invalid(f"patches has {len(values)} rows, but the grids are of {int(sizes.sum())} patches")
+        bounds = np.ascontiguousarray(sides, np.int32)
+        n = len(bounds)
+        places = _Places(self._outputs, info.n_deepstack, info.merged_dim, out, deepstack_out, self._device)
+        logits = np.empty((n, info.n_classes), np.float32) if info.n_classes else None
+        with self.lock:
+            self._run.n_images, self._run.grids = n, bounds.ctypes.data
+            if self._device:
+                self._device.take(values)
+            elif len(values) <= self._capacity:  # else the library names the image that is too much
+                values = np.ascontiguousarray(values, np.float32)
+                copy_bytes(self._input, values.ctypes.data, values.nbytes)
+            self._model._run(self._session, ctypes.addressof(self._run), n, logits, failures)
+            try:
+                return noted(of_session(self._model._lib, info, self._session, logits, n, self._outputs, places.rows, failures), failures)
+            finally:
+                if self._device:
+                    self._device.given()
+
+
+class _Places:
+    """Where merged rows go: memory of the caller's, or new memory."""
+
+    def __init__(self, outputs: Outputs, n_deepstack: int, width: int, out: Any, deepstack_out: Any, device: _DeviceRows | None) -> None:
+        for name, value, wanted in (("out", out, outputs.merged), ("deepstack_out", deepstack_out, outputs.deepstack)):
+            if value is not None and not wanted:
+                raise invalid(f"{name} is given, but prepare was not asked for such rows")
+        stacked: list[Any] = [None] * n_deepstack if deepstack_out is None else list(deepstack_out)
+        if len(stacked) != n_deepstack:
+            raise invalid(f"deepstack_out has {len(stacked)} arrays; expected {n_deepstack}, one for each of info.n_deepstack")
+        self.device, self.given = device, [*stacked, out]  # of merger -1, the last one, at -1
+        for number, value in enumerate(self.given):
+            if value is not None:
+                self._check("out" if number == n_deepstack else f"deepstack_out[{number}]", value, width)
+        if not device:
+            refuse_shared({"out": out, **{f"deepstack_out[{number}]": value for number, value in enumerate(stacked)}})
+
+    def _check(self, name: str, value: Any, width: int) -> None:
+        if self.device:
+            self.device.check(name, value, width)
+        elif not isinstance(value, np.ndarray) or value.dtype != np.float32 or not value.flags.c_contiguous or not value.flags.writeable:
+            raise invalid(f"{name} is {type(value).__name__}; expected a writable, contiguous numpy array of float32 [rows, {width}]")
+        if value.ndim != 2 or value.shape[1] != width:
+            raise invalid(f"{name} is {list(value.shape)}; expected [rows, {width}]")
+
+    def rows(self, number: int, address: int | None, shape: tuple[int, int]) -> Any:
+        """The rows of merger `number`, which the library lends at `address`, or that lie on the device."""
+        given = self.given[number]
+        if given is not None and len(given) < shape[0]:
+            raise invalid(f"{'out' if number < 0 else f'deepstack_out[{number}]'} has {len(given)} rows, but the batch has {shape[0]} squares")
+        if self.device:
+            found = self.device.rows(number, shape[0])
+            return found.clone() if given is None else given[: shape[0]].copy_(found)
+        out = np.empty(shape, np.float32) if given is None else given[: shape[0]]
+        if out.nbytes:
+            if address is None:
+                raise RaggedVitError(Status.INTERNAL, "the library gave no merged rows")
+            copy_bytes(out.ctypes.data, address, out.nbytes)
+        return out
+
+
+class _DeviceRows:
+    """Tensors that a session reads patches from and writes merged rows to, in every run, and the stream of the runs."""
+
+    def __init__(self, model: Model, outputs: Outputs, desc: Any, tokens: int, width: int) -> None:
+        torch = sys.modules.get("torch")
+        if model.cuda_index < 0 or torch is None:
+            raise invalid(f"on_device is True, but the model is on {model.place}" if model.cuda_index < 0 else
+                          "on_device is True, but PyTorch, whose tensors it is about, is not imported")
+        self.torch, self.model, info = torch, model, model.info
+        self.device = torch.device("cuda", model.cuda_index)
+        squares = tokens // info.merge**2 if info.merge else 0
+        self.patches = self._tensor(tokens, width)
+        self.merged: Any = self._tensor(squares, info.merged_dim) if outputs.merged else None
+        self.deepstack: Any = self._tensor(info.n_deepstack, squares, info.merged_dim) if outputs.deepstack else None
+        self.done = torch.cuda.Event()  # behind the copies of the rows that the last call gave
+        self.stream = model._stream(self._current())
+        self.handles = [self.stream]
+        for field, tensor in (("images", self.patches), ("merged", self.merged), ("deepstack", self.deepstack)):
+            if tensor is not None:
+                self.handles.append(model._wrapped(tensor))
+                getattr(desc, field).buffer = self.handles[-1].pointer
+        desc.stream = self.stream.pointer.value
+
+    def _tensor(self, *shape: int) -> Any:
+        return self.torch.empty(shape, dtype=self.torch.float32, device=self.device)
+
+    def _current(self) -> int:
+        return int(self.torch._C._cuda_getCurrentRawStream(self.model.cuda_index))
+
+    def floating(self, patches: Any) -> Any:
+        """Patches as a tensor, wherever they lie."""
+        found = patches.detach() if is_torch(patches) else self.torch.from_numpy(np.ascontiguousarray(host_array("patches", patches)))
+        if not found.is_floating_point():
+            raise invalid(f"patches is {str(found.dtype)[6:]} {list(found.shape)}; expected floating point")
+        if found.is_cuda and found.device != self.device:
+            raise invalid(f"patches is on {found.device}, the model on {self.model.place}; move one of them")
+        return found
+
+    def take(self, patches: Any) -> None:
+        """Enqueues the copy of a batch's patches, and what follows, on PyTorch's current stream."""
+        if len(patches) > len(self.patches):
+            raise invalid(f"patches has {len(patches)} rows, more than the {len(self.patches)} of max_tokens")
+        current = self.torch.cuda.current_stream(self.device)
+        current.wait_event(self.done)  # on another stream, perhaps
+        for tensor in (self.patches, self.merged, self.deepstack):
+            if tensor is not None:
+                tensor.record_stream(current)
+        self.model._lib.rvit_cuda_stream_set(self.stream, self._current() or None)
+        self.patches[: len(patches)].copy_(patches)
+
+    def given(self) -> None:
+        self.done.record(self.torch.cuda.current_stream(self.device))
+
+    def check(self, name: str, value: Any, width: int) -> None:
+        if not is_torch(value) or value.device != self.device or not value.is_floating_point() or value.requires_grad:
+            kind = f"{str(value.dtype)[6:]} on {value.device}" if is_torch(value) else type(value).__name__
+            raise invalid(f"{name} is {kind}; expected a tensor of a floating type on {self.device}, without a gradient: [rows, {width}]")
+
+    def rows(self, number: int, n: int) -> Any:
+        return (self.merged if number < 0 else self.deepstack[number])[:n]

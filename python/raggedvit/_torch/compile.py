@@ -1,0 +1,44 @@
+"""torch.compile and the functions in C: Dynamo cannot look into them, so it gets a Python function for each that calls the operators. They
+are registered when torch._dynamo is there or as soon as it is imported, which `import torch` alone does not do."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+from typing import Any
+
+from .._c.errors import RaggedVitError
+
+
+def _register() -> None:
+    try:
+        from . import substitutes  # noqa: F401
+    except RaggedVitError:
+        pass  # no library to be found: the first call says so, not this import of PyTorch's
+
+
+class _Dynamo:
+    """Finds nothing, but sees torch._dynamo being imported."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != "torch._dynamo":
+            return None
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def and_register(module: Any) -> None:
+            run(module)
+            _register()
+
+        spec.loader.exec_module = and_register  # type: ignore[method-assign]
+        return spec
+
+
+def watch() -> None:
+    if "torch._dynamo" in sys.modules:
+        _register()
+    else:
+        sys.meta_path.insert(0, _Dynamo())  # type: ignore[arg-type]

@@ -1,0 +1,344 @@
+"""Pictures as models see them: files and uint8 arrays of any size become float32 batches, bit for bit as timm's transform or
+transformers' processor makes them.
+
+    batch = raggedvit.images.prepare(model.recipe, ["cat.jpg", frame])      # float32 [2, 3, H, W]; Model.classify does it by itself
+
+Reading files needs Pillow (pip install "raggedvit[images]"); arrays need nothing.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import io
+import math
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any, Sequence, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._c import checks
+from .._c.errors import RaggedVitError, Status, invalid
+from .._c.info import name_of, named
+from .._c.process import Threads
+from ._resize import resize
+
+__all__ = ["Picture", "Recipe", "decode", "load", "prepare"]
+
+#: A file, or uint8 [height, width, 3], RGB; pictures of Pillow's are taken too, and are what their file is: of 16 bits the upper 8 are used,
+#: and getexif() tells how they are turned.
+Picture = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
+
+MOST_PIXELS = 200_000_000
+MOST_THREADS = 16
+#: Of EXIF's orientations, how Pillow turns a picture upright. The tool's own table is in tools/cli/orientation.c.
+ORIENTATION = 0x112
+TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
+PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # a picture that every recipe takes
+FITS, FILTERS, PROCESSORS = named("RVIT_FIT_"), named("RVIT_FILTER_"), named("RVIT_PROCESSOR_")
+
+#: The threads that read and prepare pictures.
+workers = Threads("raggedvit-picture", MOST_THREADS)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a picture becomes a model's input, as the files beside the weights tell it; dataclasses.replace makes another.
+
+    fit: "crop" (the edges are made to cover the resized size, the centre is cut out), "squash" (both edges get the resized size, the centre
+    is cut out) or "border" (they are made to fit into it, the rest is filled); filter: "bilinear" or "bicubic"; processor: whose rounding:
+    "timm" (Pillow 13), "hf" (transformers on torchvision), "hf_float" (the same in float32, for "squash" without a crop). resize: (height,
+    width) before the crop; if both are equal, "crop" makes it the length of the shorter edge. mean and std are of values from 0 to 1.
+    max_patches: above 0, for NaFlex models: classify runs each picture at its own shape, in at most so many patches; prepare, which makes
+    batches of one shape, squashes them.
+    """
+
+    height: int
+    width: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    resize: tuple[int, int]
+    fit: str = "crop"
+    filter: str = "bicubic"
+    processor: str = "timm"
+    fill: tuple[int, int, int] = (0, 0, 0)
+    max_patches: int = 0
+
+    @classmethod
+    def of(cls, info: Any) -> Recipe:
+        """Of a rvit_model_info. What nothing tells is as for DeiT, but for mean and std: UNSUPPORTED."""
+        fit, filter, processor = (name_of(table, value) for table, value in
+                                  ((FITS, info.fit), (FILTERS, info.filter), (PROCESSORS, info.processor)))
+        if fit == "other" or filter not in ("unknown", "bilinear", "bicubic"):
+            raise RaggedVitError(Status.UNSUPPORTED, "the model's files ask for pictures to be prepared in a way that is not known here; "
+                                 "set model.recipe")
+        if not info.std[0] > 0:
+            raise RaggedVitError(Status.UNSUPPORTED, "no file beside the model tells the mean and the standard deviation of its pictures; "
+                                 "set model.recipe, or give normalised images")
+        height, width = info.image_height, info.image_width
+        fit, filter = fit.replace("unknown", "crop"), filter.replace("unknown", "bicubic")
+        share = 0.9 if fit == "crop" and min(height, width) < 384 else 1.0
+        told = info.resize_height > 0
+        size = (info.resize_height, info.resize_width) if told else (math.floor(height / share), math.floor(width / share))
+        return cls(height, width, tuple(info.mean), tuple(info.std), size, fit, filter, processor.replace("unknown", "timm"),
+                   tuple(info.fill), info.max_patches)
+
+    def __post_init__(self) -> None:
+        for name, table in (("fit", ("crop", "squash", "border")), ("filter", ("bilinear", "bicubic")),
+                            ("processor", ("timm", "hf", "hf_float"))):
+            checks.choice(name, getattr(self, name), dict.fromkeys(table, 0))
+        for name in ("height", "width"):
+            checks.integer(name, getattr(self, name), 1, 65536)
+        checks.integer("max_patches", self.max_patches, 0, 1 << 20)
+        for size in self.resize:
+            checks.integer("resize", size, 1, 1 << 24)
+        if len(self.resize) != 2 or any(len(getattr(self, name)) != 3 for name in ("mean", "std", "fill")):
+            raise invalid("a recipe has two sizes of resize, and three values of mean, std and fill")
+        if not all(value > 0 for value in self.std) or not all(math.isfinite(value) for value in (*self.mean, *self.std)):
+            raise invalid(f"mean is {self.mean} and std {self.std}; expected numbers, those of std above 0")
+        if self.processor == "hf_float" and (self.fit != "squash" or tuple(self.resize) != (self.height, self.width)):
+            raise invalid("the processor hf_float resizes both edges, without a crop")
+
+    def plan(self, width: int, height: int) -> tuple[int, int, int, int]:
+        """The size (width, height) of a picture after the resize, and where the input begins in it (left, top); below 0: beyond its edge."""
+        lines, columns = self.resize
+        if self.fit == "border" or (self.fit == "crop" and lines != columns):
+            ratio = (max if self.fit == "border" else min)(height / lines, width / columns)
+            columns, lines = round(width / ratio), round(height / ratio)
+        elif self.fit == "crop" and width <= height:
+            lines = lines * height // width
+        elif self.fit == "crop":
+            columns = lines * width // height
+        return columns, lines, self._offset(columns, self.width), self._offset(lines, self.height)
+
+    def too_thin(self, width: int, height: int) -> str:
+        """Why a picture cannot be resized; empty: it can."""
+        columns, lines, _, _ = self.plan(width, height)
+        return "" if columns > 0 and lines > 0 else f"{width} x {height} pixels are too thin to be resized to {self.resize[1]} x {self.resize[0]}"
+
+    def _offset(self, full: int, crop: int) -> int:
+        if crop > full:
+            return -((crop - full) // 2)
+        half, odd = divmod(full - crop, 2)
+        return half + (1 if self.processor == "timm" and odd and half % 2 else 0)
+
+    def table(self) -> NDArray[np.float32]:
+        """What each of 256 values becomes: float32 [3, 256]."""
+        values, of = np.arange(256, dtype=np.float32), np.float32
+        rows = []
+        for mean, std in zip(map(of, self.mean), map(of, self.std)):
+            if self.processor == "timm":
+                rows.append((values / of(255) - mean) / std)
+            elif mean == 0 and std == 1:
+                rows.append(values * of(1 / 255))
+            else:  # transformers scales and normalises in one step
+                rows.append((values - mean * of(255)) / (std * of(255)))
+        return np.stack(rows)
+
+
+def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
+    """The pixels of a file as every viewer shows it, uint8 [height, width, 3]: turned upright as its EXIF data says, or its XMP where that is
+    silent; grey, palettes and CMYK become RGB, alpha is dropped, of 16 bits the upper 8 are used, of an animation the first picture. Float
+    values, and integers beyond 16 bits, are refused: nothing tells what is white. Needs Pillow. BAD_FILE names the file."""
+    name = os.fsdecode(checks.path("path", path))
+    return _read(name, f"{name}: ")
+
+
+def decode(data: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
+    """The same of a file's bytes."""
+    return _read(io.BytesIO(data), "")
+
+
+def _read(source: str | io.BytesIO, name: str) -> NDArray[np.uint8]:
+    """name: begins the sentence of an error."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise RaggedVitError(Status.UNAVAILABLE, 'reading picture files needs Pillow: pip install "raggedvit[images]"') from error
+    try:
+        with Image.open(source) as file:
+            return _of_pillow(file)
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise RaggedVitError(Status.BAD_FILE, name + _why(error, bool(name))) from error
+
+
+def _why(error: Exception, is_named: bool = False) -> str:
+    """What a plugin of Pillow's says, each of which has errors of its own."""
+    if type(error).__name__ == "UnidentifiedImageError" and not is_named:  # Pillow names an object of Python's
+        return "cannot identify the format of the picture"
+    return str(error) if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {error}"
+
+
+def _of_pillow(picture: Any) -> NDArray[np.uint8]:
+    """Of a picture of Pillow's, whether it was just opened or made elsewhere."""
+    from PIL import Image
+
+    if not 0 < picture.width * picture.height <= MOST_PIXELS:
+        raise ValueError(f"{picture.width} x {picture.height} pixels; {MOST_PIXELS} in all are handled")
+    picture.load()
+    try:
+        how = TURNS.get(picture.getexif().get(ORIENTATION, 1))
+    except MemoryError:
+        raise
+    except Exception:  # damaged EXIF data is passed over, which ImageOps.exif_transpose does not do for every kind of file
+        how = None
+    if how is not None:
+        picture = picture.transpose(Image.Transpose[how])
+    if picture.mode.startswith("I"):  # grey of 16 bits, which convert would clip
+        grey = np.asarray(picture)
+        if grey.size and not 0 <= grey.min() <= grey.max() <= 0xFFFF:
+            raise ValueError(f"grey values from {grey.min()} to {grey.max()}; those of 16 bits are read, 0 to 65535")
+        return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+    if picture.mode == "F":
+        raise ValueError("grey values in float32, and nothing tells which value is white; convert the picture to mode L")
+    return np.array(picture.convert("RGB"))
+
+
+def _is_pil(picture: Any) -> bool:
+    return isinstance(picture, getattr(sys.modules.get("PIL.Image"), "Image", ()))
+
+
+def _settle(pictures: Any) -> None:
+    """Reads the pictures of Pillow's that a batch holds more than once: threads must not read one at the same time."""
+    seen: set[int] = set()
+    for picture in () if isinstance(pictures, np.ndarray) else filter(_is_pil, pictures):
+        if id(picture) in seen:
+            try:
+                picture.load()
+                picture.getexif()
+            except Exception:  # comes again where the picture has a number
+                pass
+        seen.add(id(picture))
+
+
+def _pixels(number: int, picture: Any) -> NDArray[np.uint8]:
+    """Of picture `number` of a batch."""
+    if isinstance(picture, (str, os.PathLike)):
+        try:
+            return load(picture)
+        except RaggedVitError as error:
+            raise RaggedVitError(error.status, f"picture {number}: {error}") from error
+    if _is_pil(picture):
+        try:
+            return _of_pillow(picture)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise invalid(f"picture {number}: {_why(error)}") from error
+    found = np.asarray(picture)
+    if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3 or 0 in found.shape or found.size > 3 * MOST_PIXELS:
+        raise invalid(f"picture {number} is {found.dtype} {list(found.shape)}; expected a path, or uint8 [height, width, 3], RGB, of at most "
+                      f"{MOST_PIXELS} pixels")
+    return found
+
+
+def _resized(pixels: NDArray[np.uint8], recipe: Recipe, size: tuple[int, int], window: tuple[int, int, int, int]) -> np.ndarray:
+    """By Pillow where that gives these very values: it is many times faster."""
+    if recipe.processor == "timm" and size[0] * size[1] <= 1 << 24:  # Pillow makes all of it, not the window alone
+        try:
+            from PIL import Image, __version__
+        except ImportError:
+            pass
+        else:
+            if int(__version__.split(".")[0]) >= 13:
+                left, top, width, height = window
+                how = Image.Resampling.BICUBIC if recipe.filter == "bicubic" else Image.Resampling.BILINEAR
+                return np.asarray(Image.fromarray(np.ascontiguousarray(pixels)).resize(size, how))[top : top + height, left : left + width]
+    return resize(pixels, recipe.filter, "pillow" if recipe.processor == "timm" else "torch", size, window)
+
+
+def prepare_one(pixels: NDArray[np.uint8], recipe: Recipe, out: NDArray[np.float32]) -> None:
+    """Of uint8 [height, width, 3] the model's input, float32 [3, H, W]. Another way to make inputs takes this function's place."""
+    columns, lines, left, top = recipe.plan(pixels.shape[1], pixels.shape[0])
+    if recipe.too_thin(pixels.shape[1], pixels.shape[0]):
+        raise invalid(recipe.too_thin(pixels.shape[1], pixels.shape[0]))
+    if recipe.processor == "hf_float":
+        values = resize(pixels, recipe.filter, "float", (columns, lines), (0, 0, recipe.width, recipe.height))
+        mean, std = np.float32(recipe.mean), np.float32(recipe.std)
+        out[:] = ((values - mean) / std).transpose(2, 0, 1)
+        return
+    x0, x1 = (min(max(edge, 0), recipe.width) for edge in (-left, columns - left))
+    y0, y1 = (min(max(edge, 0), recipe.height) for edge in (-top, lines - top))
+    view = _resized(pixels, recipe, (columns, lines), (left + x0, top + y0, x1 - x0, y1 - y0))
+    if view.shape[:2] != (recipe.height, recipe.width):
+        part, view = view, np.empty((recipe.height, recipe.width, 3), np.uint8)
+        view[:] = recipe.fill
+        view[y0:y1, x0:x1] = part
+    table = recipe.table()
+    for channel in range(3):
+        np.take(table[channel], view[:, :, channel], out=out[channel])
+
+
+def prepare(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8],
+            failures: dict[int, RaggedVitError] | None = None) -> NDArray[np.float32]:
+    """A batch of a model's inputs, float32 [n, 3, height, width]. pictures: files and arrays, of different sizes; or uint8 [n, height, width,
+    3]. They are read and prepared on threads. Raises RaggedVitError for the first that cannot be, and names it: BAD_FILE, INVALID_ARGUMENT;
+    with `failures` such pictures are left out of the batch, and their numbers and errors are put there."""
+    found: dict[int, RaggedVitError] | None = None if failures is None else {}
+    out = prepare_all(recipe, pictures, found)
+    if failures is None or not found:
+        return out
+    failures.update(found)
+    return np.delete(out, list(found), axis=0)
+
+
+def prepare_all(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None) -> NDArray[np.float32]:
+    """The same, but pictures that cannot be prepared are zeros in the batch, rather than left out."""
+    out = np.empty((len(pictures), 3, recipe.height, recipe.width), np.float32)
+
+    def work(number: int) -> None:
+        pixels = _pixels(number, pictures[number])
+        try:
+            prepare_one(pixels, recipe, out[number])
+        except RaggedVitError as error:
+            raise RaggedVitError(error.status, f"picture {number}: {error}") from error
+
+    _settle(pictures)
+    done = [workers().submit(work, number) for number in range(len(pictures))]
+    try:
+        for number, one in enumerate(done):
+            try:
+                one.result()
+            except RaggedVitError as error:
+                if failures is None:
+                    raise
+                failures[number] = error
+                out[number] = 0
+    finally:  # nobody writes to the batch any more
+        for one in done:
+            one.cancel()
+        concurrent.futures.wait(done)
+    return out
+
+
+def read(pictures: Sequence[Picture] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None = None) -> list[NDArray[np.uint8]]:
+    """The pixels of each; files are read on threads. Raises for the first that is none, and names it; with `failures` its number and its error
+    are put there, and a black pixel is in its place."""
+
+    def pixels(number: int, picture: Any) -> NDArray[np.uint8]:
+        try:
+            return _pixels(number, picture)
+        except RaggedVitError as error:
+            if failures is None:
+                raise
+            failures[number] = error
+            return PIXEL
+
+    if not any(isinstance(one, (str, os.PathLike)) for one in pictures):
+        return [pixels(number, one) for number, one in enumerate(pictures)]
+    _settle(pictures)
+    return list(workers().map(pixels, range(len(pictures)), pictures))
+
+
+def are_pictures(images: Any) -> bool:
+    """Whether a batch is one of pictures, rather than of normalised values."""
+    if isinstance(images, np.ndarray):
+        return images.dtype == np.uint8 and images.ndim == 4 and images.shape[3] == 3
+    if not isinstance(images, (list, tuple)):
+        return False
+    return any(isinstance(one, (str, os.PathLike)) or (isinstance(one, np.ndarray) and one.dtype == np.uint8) or _is_pil(one)
+               for one in images)

@@ -1,0 +1,291 @@
+"""attention, pack, unpack, gather and select on the caller's arrays, in place wherever they may be used as they lie.
+
+raggedvit.attention, pack and unpack are functions of the compiled core, and gather and select ask it first. It computes what is plain:
+PyTorch tensors without a gradient, and numpy arrays that are contiguous within a row. It leaves every other call to a function here, which
+sends tensors to the modules of _torch, and other arrays to _arrays/plain.py. Neither calls back."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from ._arrays.arrays import is_symbol, is_torch, on_cuda
+from ._c.checks import INT32_MAX, UINT64_MAX, choice, flag, float32, integer, number, optional, shown
+from ._arrays.core_loader import core, ready
+from ._c.errors import invalid
+from ._arrays.plain import (INPUTS, MODES, RULES, SCORES, Selection, attention_on_cuda, attention_on_host,
+                            count_table, rows_on_cuda, rows_on_host, select_on_cuda, select_on_host)
+from ._arrays.typing import Array, ArrayT
+
+# By what is given: bits of scores, x, cls_probs, weight, bias, position_scores; of keep, counts, threshold, n_samples, mass, mask.
+_SCORING = {1: SCORES["GIVEN"], 2: SCORES["L2"], 4: SCORES["CLS_ATTENTION"], 6: SCORES["CLS_NORM"], 26: SCORES["PREDICTOR"],
+            32: SCORES["POSITION"]}
+_CHOOSING = {1: MODES["TOP_K"], 2: MODES["TOP_K"], 4: MODES["THRESHOLD"], 8: MODES["SAMPLE"], 16: MODES["MASS"]}
+_tried = None if core is None else core.try_select
+
+
+def general_attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: Any = None, *,
+            stream: int | None = None, k: Any = None, v: Any = None, key_bias: Any = None, lse: Any = False,
+            cls_probs: Any = False) -> Any:
+    """Bidirectional attention of every sequence of a ragged batch with itself.
+
+    qkv: float32, float16 or bfloat16 (CUDA) [rows, 3, heads, head_dim], head_dim a multiple of 8 up to 128; sequence i is rows
+    cu_seqlens[i] .. cu_seqlens[i + 1] - 1. With k and v it is q alone, and each is [rows, heads, head_dim]. Rows may be further apart than
+    they are long; within a row all is contiguous. cu_seqlens: int32 [n + 1], from 0, not decreasing. scale: of the logits; None: 1 /
+    sqrt(head_dim). max_len: no sequence is longer. out: [rows, heads, head_dim] of qkv's type, which is then returned; None: a new one.
+    Rows past cu_seqlens[n] are not written: undefined in a new one, or zeros if a gradient is recorded. Outputs must not overlap one
+    another, nor on CUDA an input.
+
+    key_bias: float32 [rows], added to the logits of each key. lse, cls_probs: True, or a float32 [rows, heads] to write: the logarithm of
+    each softmax's denominator; the softmax row of the first token of each sequence. With either the result is the tuple (out, lse,
+    cls_probs), with None for what was not asked for.
+
+    numpy arrays and CPU tensors of PyTorch are computed on the library's CPU device before it returns; max_len defaults to the longest.
+
+    CUDA arrays (PyTorch tensors, and whatever has __cuda_array_interface__ or DLPack) are used where they lie: the call enqueues one
+    kernel or two and returns. Nothing is read back, so cu_seqlens is not checked and max_len defaults to rows: give it, since work that no
+    sequence has is skipped but not free. stream: a CUstream as an int; None: PyTorch's current stream for its tensors, else the stream that
+    __cuda_array_interface__ names, else the legacy default stream. Other arrays than PyTorch's need an out, and their device's context
+    current in the thread. Memory must be 16-byte aligned, cu_seqlens 4-byte.
+
+    PyTorch tensors that require grad get one: for q, k, v and key_bias, from out, lse and cls_probs. Where none can be given (an out, lse
+    or cls_probs of the caller's) the call raises. Any thread may call; each has streams of its own. Raises RaggedVitError.
+    """
+    scale, max_len = optional(float32, "scale", scale), optional(integer, "max_len", max_len, 0, INT32_MAX - 1)
+    stream = optional(integer, "stream", stream, 0, UINT64_MAX)
+    if scale is not None and (not scale or math.isinf(scale)):
+        raise invalid(f"scale is {scale:g}; expected another number, or None for 1 / sqrt(head_dim)")
+    ready()
+    named = {"q" if k is not None else "qkv": qkv, "cu_seqlens": cu_seqlens, "out": out, "k": k, "v": v, "key_bias": key_bias,
+             "lse": _output(lse), "cls_probs": _output(cls_probs)}
+    if is_torch(qkv) or any(map(is_symbol, named.values())):
+        from ._torch import attention as torch_attention
+
+        return torch_attention.attention(named, scale, max_len, stream)
+    if on_cuda(qkv):
+        return attention_on_cuda(named, scale, max_len, stream)
+    if stream is not None:
+        raise invalid("a stream is given, but qkv is not on a CUDA device")
+    for name, array in named.items():
+        if array is not None and array is not True and on_cuda(array):
+            raise invalid(f"{name} is on a CUDA device, qkv is not")
+    return attention_on_host(named, scale, max_len)
+
+
+def _output(value: Any) -> Any:
+    """An output that may be asked for: None if it is not."""
+    if isinstance(value, (bool, np.bool_)):
+        return True if value else None
+    return value
+
+
+if TYPE_CHECKING:
+    @overload
+    def attention(qkv: ArrayT, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: ArrayT | None = None, *,
+                  stream: int | None = None, k: ArrayT | None = None, v: ArrayT | None = None, key_bias: Array | None = None,
+                  lse: Literal[False] | None = False, cls_probs: Literal[False] | None = False) -> ArrayT: ...
+
+    @overload
+    def attention(qkv: ArrayT, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: ArrayT | None = None, *,
+                  stream: int | None = None, k: ArrayT | None = None, v: ArrayT | None = None, key_bias: Array | None = None,
+                  lse: Literal[True] | Array, cls_probs: bool | Array | None = False) -> tuple[ArrayT, Any, Any]: ...
+
+    @overload
+    def attention(qkv: ArrayT, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: ArrayT | None = None, *,
+                  stream: int | None = None, k: ArrayT | None = None, v: ArrayT | None = None, key_bias: Array | None = None,
+                  lse: bool | Array | None = False, cls_probs: Literal[True] | Array) -> tuple[ArrayT, Any, Any]: ...
+
+    def attention(*arguments: Any, **named: Any) -> Any:
+        return general_attention(*arguments, **named)
+
+elif core is None:
+    attention = general_attention
+else:
+    attention = core.attention
+    core.hook("attention", general_attention)
+
+
+def general_pack(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
+    """Rows of a batch: out[t] = x[src_rows[t]], bit by bit.
+
+    x: [source rows, ...], contiguous. src_rows: int32 [rows], as select writes it. cu_seqlens: int32 [n + 1], the layout of the result;
+    rows at or past cu_seqlens[n] are not written: undefined in a new out, or zeros if a gradient is recorded. None: all rows are. out:
+    [rows, ...]; None: a new one. stream: as for attention. The gradient of x is unpack's, so src_rows must ascend, as those of select do
+    unless it fuses; gather takes any order."""
+    return _rows_call("pack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "out": out}, {}, stream)
+
+
+def general_unpack(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, rows: int | None = None, fill: float = 0.0, base: ArrayT | None = None,
+                   out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
+    """The inverse of pack: out[src_rows[t]] = x[t]; every other row is that of base, or `fill` in every element.
+
+    x: float32, float16 or bfloat16 [rows, ...] with a multiple of 4 elements in a row. src_rows: int32, ascending. rows: of the result;
+    None: those of base or out. base: [rows, ...]; may be out. Both x and base have gradients."""
+    numbers = {"rows": optional(integer, "rows", rows, 0, INT32_MAX - 1), "fill": float32("fill", fill)}
+    return _rows_call("unpack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "base": base, "out": out}, numbers, stream)
+
+
+def gather(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
+    """As pack, with src_rows in any order and with repetitions: the gradient of a row of x is the sum over the rows that took it."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling() and is_torch(x) and out is None and stream is None:
+        from ._torch import rows as torch_rows  # noqa: F401
+
+        return torch.ops.raggedvit.gather(x, src_rows, cu_seqlens)  # type: ignore[no-any-return]
+    found = NotImplemented if core is None else core.try_pack(x, src_rows, cu_seqlens, out, stream=stream)
+    if found is NotImplemented:
+        found = _rows_call("gather", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "out": out}, {}, stream)
+    return found  # type: ignore[no-any-return]
+
+
+def _rows_call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None) -> Any:
+    stream = optional(integer, "stream", stream, 0, UINT64_MAX)
+    ready()
+    for other in ("x", "src_rows"):
+        if arrays[other] is None:
+            raise invalid(f"{other}: None is given; expected an array")
+    x = arrays["x"]
+    if is_torch(x) or any(map(is_symbol, arrays.values())):
+        from ._torch import rows as torch_rows
+
+        return torch_rows.call(name, arrays, numbers, stream)
+    if on_cuda(x):
+        if arrays["out"] is None:
+            raise invalid("out is not given; x is no PyTorch tensor, so there is nothing to make one with")
+        return rows_on_cuda(name, arrays, numbers, stream)
+    if stream is not None:
+        raise invalid("a stream is given, but x is not on a CUDA device")
+    return rows_on_host(name, arrays, numbers)
+
+
+if TYPE_CHECKING or core is None:
+    pack, unpack = general_pack, general_unpack
+else:
+    pack, unpack = core.pack, core.unpack
+    core.hook("pack", general_pack)
+    core.hook("unpack", general_unpack)
+
+
+def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any = None, weight: Any = None, bias: Any = None,
+           position_scores: Any = None, mask: Any = None, keep: float | None = None, rule: str = "floor", counts: Any = None,
+           threshold: float | None = None, n_samples: int | None = None, mass: float | None = None, k_min: int = 0, n_prefix: int = 1,
+           prefix_competes: bool = False, fuse_x: Any = None, rows: int | None = None, max_len: int | None = None,
+           out: Selection | None = None, stream: int | None = None) -> Selection:
+    """Scores the rows of a batch, chooses those that stay, and writes their layout; pack and attention take it from there.
+
+    Scores, by what is given: scores, float32 [rows]; x, [rows, dim]: the squared L2 norm; cls_probs, float32 [rows, heads] as attention
+    writes it: its mean over the heads; both: their product with the norm (ATS); x with weight [2, dim] and bias float32 [2]: log
+    softmax(x weight^T + bias)[0] (DynamicViT); position_scores, float32 [max_len].
+    Choice, exactly one of: keep, the fraction that stays, as rule(n * keep) and at least k_min of the n rows past the prefix; counts, int32
+    [max_len + 1]: how many of n; threshold, with at least k_min; n_samples (ATS); mass, the fraction of the sum of scores; mask, bool
+    or uint8 [rows], which needs no scores.
+    The first n_prefix rows of an image always stay; prefix_competes: they also count. fuse_x, [rows, dim]: the sum of the rows that go,
+    weighted by their scores, becomes one more row of the image (EViT), in the place of the first of them. rows: of the batch at most, where
+    no array says so. max_len: no image is longer; None: rows. out: arrays to write, as CUDA arrays that are none of PyTorch's need.
+    include/raggedvit/prune.h has the details. There is no gradient: a tensor that requires one is refused."""
+    scoring = (scores is not None) | (x is not None) << 1 | (cls_probs is not None) << 2 | (weight is not None) << 3 | (
+        bias is not None) << 4 | (position_scores is not None) << 5
+    choosing = (keep is not None) | (counts is not None) << 1 | (threshold is not None) << 2 | (n_samples is not None) << 3 | (
+        mass is not None) << 4 | (mask is not None) << 5
+    score, mode = _SCORING.get(scoring), _CHOOSING.get(choosing)
+    if score is not None and mode is not None and out is None and (type(keep) is float or keep is None) and _tried is not None:
+        table = counts
+        if type(keep) is float:  # the table of counts, which is kept for the next call
+            bound = max_len if max_len is not None else rows
+            if bound is None:
+                bound = next((array.shape[0] for array in (scores, x, cls_probs, position_scores) if is_torch(array) and array.dim()), None)
+            if type(bound) is int and rule in RULES and 0 <= keep <= 1 and type(k_min) is int and not _compiling():
+                table = _counts(cu_seqlens, keep, RULES[rule], k_min, bound) if bound >= 0 and k_min >= 0 else None
+        if not _compiling() if keep is None else table is not None:
+            found = _tried(cu_seqlens, rows, mode, score, max_len, n_prefix, prefix_competes, threshold, k_min, n_samples, mass, x,
+                           cls_probs, weight, bias, position_scores, table, scores, mask, fuse_x, None, None, None, None, stream)
+            if found is not NotImplemented:
+                return Selection._make(found)
+    arrays = dict(zip(INPUTS, (x, cls_probs, weight, bias, position_scores, counts, scores, mask, fuse_x)))
+    return _general_select(cu_seqlens, arrays, keep, rule, threshold, n_samples, mass, k_min, n_prefix, prefix_competes, rows, max_len, out,
+                           stream)
+
+
+def _general_select(cu_seqlens: Any, arrays: dict[str, Any], keep: Any, rule: Any, threshold: Any, n_samples: Any, mass: Any,
+                    k_min: Any, n_prefix: Any, prefix_competes: Any, rows: Any, max_len: Any, out: Selection | None,
+                    stream: Any) -> Selection:
+    """Every argument checked; arrays of any kind."""
+    numbers = {
+        "threshold": optional(float32, "threshold", threshold), "mass": optional(number, "mass", mass),
+        "n_samples": optional(integer, "n_samples", n_samples, 1, 65536), "k_min": integer("k_min", k_min, 0, INT32_MAX - 1),
+        "n_prefix": integer("n_prefix", n_prefix, 0, INT32_MAX - 1), "competes": int(flag("prefix_competes", prefix_competes)),
+    }
+    mode, score = _mode(arrays, keep, threshold, n_samples, mass), _score(arrays)
+    if out is not None and (not isinstance(out, tuple) or len(out) != len(Selection._fields)):
+        raise invalid(f"out is {shown(out)}; expected a Selection of arrays")
+    symbolic = _compiling() or any(map(is_symbol, (cu_seqlens, *arrays.values())))
+
+    def length(array: Any) -> Any:
+        shape = getattr(array, "shape", ())
+        return shape[0] if (symbolic and array is not None) or len(shape) else None
+
+    if rows is None:
+        with_rows = [arrays[name] for name in ("scores", "x", "cls_probs", "mask", "fuse_x")]
+        rows = next((length(array) for array in with_rows if length(array) is not None), None)
+    if rows is None:
+        raise invalid("rows is not given, nor an array that has so many")
+    if max_len is None:
+        n_counts, n_positions = length(arrays["counts"]), length(arrays["position_scores"])
+        max_len = n_counts - 1 if n_counts is not None else rows if n_positions is None else n_positions
+    if not symbolic:
+        rows, max_len = integer("rows", rows, 0, INT32_MAX - 1), integer("max_len", max_len, 0, INT32_MAX - 1)
+    if keep is not None:
+        arrays["counts"] = _counts(cu_seqlens, float(number("keep", keep, 0.0)), choice("rule", rule, RULES), numbers["k_min"], max_len)
+    stream = optional(integer, "stream", stream, 0, UINT64_MAX)
+    ready()
+    if symbolic or is_torch(cu_seqlens):
+        from ._torch import select as torch_select
+
+        return torch_select.select(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out, stream)
+    if on_cuda(cu_seqlens):
+        return select_on_cuda(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out, stream)
+    if stream is not None:
+        raise invalid("a stream is given, but cu_seqlens is not on a CUDA device")
+    return select_on_host(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out)
+
+
+def _compiling() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()
+
+
+def _mode(arrays: dict[str, Any], keep: Any, threshold: Any, n_samples: Any, mass: Any) -> int:
+    given = {"keep": keep, "counts": arrays["counts"], "threshold": threshold, "n_samples": n_samples, "mass": mass, "mask": arrays["mask"]}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) != 1:
+        raise invalid(f"{' and '.join(names) or 'nothing'} of keep, counts, threshold, n_samples, mass and mask is given; expected one")
+    kinds = {"keep": "TOP_K", "counts": "TOP_K", "threshold": "THRESHOLD", "n_samples": "SAMPLE", "mass": "MASS", "mask": "MASK"}
+    return MODES[kinds[names[0]]]
+
+
+def _score(arrays: dict[str, Any]) -> int:
+    given = {name for name in ("scores", "x", "cls_probs", "weight", "bias", "position_scores") if arrays[name] is not None}
+    kinds = {("scores",): "GIVEN", ("x",): "L2", ("cls_probs",): "CLS_ATTENTION", ("cls_probs", "x"): "CLS_NORM",
+             ("bias", "weight", "x"): "PREDICTOR", ("position_scores",): "POSITION"}
+    if arrays["mask"] is not None:
+        if given:
+            raise invalid(f"{sorted(given)[0]} is given, but a mask needs no scores")
+        return SCORES["GIVEN"]
+    kind = kinds.get(tuple(sorted(given)))
+    if kind is None:
+        raise invalid(f"{', '.join(sorted(given)) or 'nothing'} is given to score by; expected scores, x, cls_probs, both of these, x with "
+                      "weight and bias, or position_scores")
+    return SCORES[kind]
+
+
+def _counts(cu_seqlens: Any, keep: float, rule: int, k_min: int, max_len: int) -> Any:
+    if is_torch(cu_seqlens) or is_symbol(cu_seqlens):
+        from ._torch import select as torch_select
+
+        return torch_select.counts(cu_seqlens.device, rule, keep, k_min, max_len)
+    if on_cuda(cu_seqlens):
+        raise invalid("keep is given; where cu_seqlens is no PyTorch tensor, give counts as an array on the device")
+    return count_table(rule, keep, k_min, max_len)
