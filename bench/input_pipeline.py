@@ -122,7 +122,7 @@ def in_place(raggedvit, model, images, fixed, n_slots, seconds):
 def patches_on_device(torch, model, grid, batch, cuda, seconds):
     """Patches on the device, through two sessions of variable resolution in turn."""
     import numpy
-    from raggedvit._layouts import new
+    from raggedvit._c.layouts import new
 
     tokens = grid[0] * grid[1]
     grids = numpy.ascontiguousarray(numpy.tile(numpy.array(grid, numpy.int32), (batch, 1)))
@@ -283,7 +283,7 @@ def main():
     import torchvision
 
     import raggedvit
-    from raggedvit._feed import grid_of
+    from raggedvit._session.staging import grid_of
 
     dry, cuda = options.dry_run, torch.cuda.is_available()
     seconds = 0.02 if dry else options.seconds

@@ -167,7 +167,7 @@ def main():
     import numpy
     import torch
     import torchvision
-    from raggedvit._library import library
+    from raggedvit._c.library import library
 
     random, results = numpy.random.default_rng(1), []
     batches = [2] if options.dry_run else [int(b) for b in options.batches.split(",")]

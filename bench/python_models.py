@@ -80,7 +80,7 @@ def waits(torch, call, wait):
 
 
 def library_waits(model, call):
-    from raggedvit._layouts import new
+    from raggedvit._c.layouts import new
 
     def total():
         found = 0
@@ -296,9 +296,9 @@ def main():
 
 
 def _has_core():
-    from raggedvit import _core_loader
+    from raggedvit._arrays import core_loader
 
-    return _core_loader.core is not None
+    return core_loader.core is not None
 
 
 if __name__ == "__main__":

@@ -58,8 +58,8 @@ import transformers.models.qwen2_5_vl.modeling_qwen2_5_vl as qwen2_5
 import transformers.models.qwen3_vl.modeling_qwen3_vl as qwen3
 
 import raggedvit
-from raggedvit._constants import CONSTANTS
-from raggedvit._layouts import new
+from raggedvit._c.constants import CONSTANTS
+from raggedvit._c.layouts import new
 
 WHERE = "cuda" if OPTIONS.backend == "cuda" else "cpu"
 DTYPE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[OPTIONS.dtype]

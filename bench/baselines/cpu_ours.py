@@ -5,9 +5,9 @@ import pathlib
 
 import numpy as np
 
-from raggedvit._constants import CONSTANTS
-from raggedvit._layouts import new
-from raggedvit._library import library
+from raggedvit._c.constants import CONSTANTS
+from raggedvit._c.layouts import new
+from raggedvit._c.library import library
 
 PARTS = {}
 KEEP = 0.2

@@ -6,7 +6,7 @@ import pathlib
 import numpy
 from PIL import Image
 
-from raggedvit._layouts import new
+from raggedvit._c.layouts import new
 
 from .sessions import Model
 

@@ -5,10 +5,10 @@ import ctypes
 
 import torch
 
-from raggedvit import _layouts
-from raggedvit._constants import CONSTANTS
-from raggedvit._layouts import new
-from raggedvit._library import Library
+from raggedvit._c import layouts
+from raggedvit._c.constants import CONSTANTS
+from raggedvit._c.layouts import new
+from raggedvit._c.library import Library
 
 DTYPES = {torch.float32: "RVIT_F32", torch.float16: "RVIT_F16", torch.bfloat16: "RVIT_BF16"}
 
@@ -24,7 +24,7 @@ class Context:
         address = tensor.data_ptr()
         storage = tensor.untyped_storage()
         buffer = self._buffer(storage)
-        return _layouts.rvit_view(buffer, address - storage.data_ptr())
+        return layouts.rvit_view(buffer, address - storage.data_ptr())
 
     def info(self):
         info = new("rvit_device_info")

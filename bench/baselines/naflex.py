@@ -7,8 +7,8 @@ import numpy
 import torch
 import torch.nn.functional as F
 
-from raggedvit._constants import CONSTANTS
-from raggedvit._layouts import new
+from raggedvit._c.constants import CONSTANTS
+from raggedvit._c.layouts import new
 
 
 def bounds_of(lengths):

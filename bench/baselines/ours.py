@@ -3,8 +3,8 @@
 import ctypes
 
 import raggedvit
-from raggedvit._constants import CONSTANTS
-from raggedvit._layouts import new
+from raggedvit._c.constants import CONSTANTS
+from raggedvit._c.layouts import new
 
 from .library import DTYPES
 

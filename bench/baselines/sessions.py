@@ -5,8 +5,8 @@ import time
 
 import torch
 
-from raggedvit._constants import CONSTANTS
-from raggedvit._layouts import new
+from raggedvit._c.constants import CONSTANTS
+from raggedvit._c.layouts import new
 
 from .clock import summarize
 
