@@ -44,7 +44,7 @@ def main():
     held_out = torch.stack([tile(sheet, i) for i in range(N_TRAIN, len(labels))]), labels[N_TRAIN:]
     model = timm.create_model("deit_tiny_patch16_224", num_classes=len(classes))
     model.load_state_dict(weights)
-    raggedvit.patch.timm(model, policy="evit", keep=0.5)
+    raggedvit.patch.timm(model, raggedvit.Policy("evit", keep=0.5))
 
     before = evaluate(model, *held_out)
     print(f"held out, before: top-1 {before[0]:.3f}, loss {before[1]:.4f}")

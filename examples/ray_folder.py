@@ -97,11 +97,11 @@ def main():
         names = sorted(pq.read_table(folder, columns=["path"])["path"].to_pylist())
     if len(set(names)) < len(names):
         sys.exit(f"{folder} has a path twice")
-    settings = {"path": str(pathlib.Path(options.model).resolve()), "outputs": options.outputs.split(","), "policy": options.policy,
-                "keep": options.keep, "options": {"image_size": options.image_size}}
+    settings = {"path": str(pathlib.Path(options.model).resolve()), "outputs": options.outputs.split(","),
+                "policy": raggedvit.Policy(options.policy, keep=options.keep), "options": {"image_size": options.image_size}}
     # The files of a job are of one list and one setting: what would mix two is refused.
     job = json.dumps({"folder": str(folder), "pictures": len(names), "sha256": hashlib.sha256("\n".join(names).encode()).hexdigest(),
-                      "shard": options.shard, "settings": settings}, indent=1)
+                      "shard": options.shard, "settings": settings}, indent=1, default=repr)
     out.mkdir(parents=True, exist_ok=True)
     if (out / "job.json").exists() and (out / "job.json").read_text() != job:
         sys.exit(f"{out} was begun with other pictures or settings:\n{(out / 'job.json').read_text()}\nnow there are:\n{job}")

@@ -32,7 +32,7 @@ def classify(models, batches):
 
     def work(first):
         for i in range(first, len(batches), len(models)):
-            results[i] = models[first].classify(batches[i], "l2", keep=0.5).logits
+            results[i] = models[first].classify(batches[i], raggedvit.Policy("l2", keep=0.5)).logits
 
     with concurrent.futures.ThreadPoolExecutor(len(models)) as threads:
         begin = time.perf_counter()

@@ -1,7 +1,7 @@
 """Token-pruned Vision Transformers, run ragged: a thin layer over the C library raggedvit.
 
     model = raggedvit.Model("deit_tiny.safetensors")
-    result = model.classify(images, policy="l2", keep=0.5)      # images: float32 [B, 3, H, W], normalised; or files and uint8 arrays
+    result = model.classify(images, Policy("l2", keep=0.5))      # images: float32 [B, 3, H, W], normalised; or files and uint8 arrays
 
 Every failure of the library is a RaggedVitError with its sentence and its status. The library is opened on first use: the file that the
 environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's libraggedvit.so.0.4. The child of a fork may
@@ -21,10 +21,11 @@ from ._session.variable_resolution import Native
 from .ops import attention, gather, pack, select, unpack
 from ._session.slots import PictureSlot, in_turns
 from ._arrays.plain import Selection
+from ._session.policy import Policy
 from ._session.result import Result
 from ._modules.save import save
 
-__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PictureSlot", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",
+__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PictureSlot", "Policy", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",
            "attention", "devices", "gather", "images", "in_turns", "pack", "patch", "policies", "save", "select", "unpack", "version"]
 
 if core_loader.core is not None:

@@ -34,7 +34,8 @@ from ._session.slots import PictureSlot
 from ._session.pipeline import HOST_HELPS, Pipeline
 from ._c.process import renews
 from ._session.result import Result, as_tensors, joined, noted, of_session
-from ._session.sessions import Prune, Session, Sessions
+from ._session.policy import Policy
+from ._session.sessions import Session, Sessions
 from ._arrays.typing import TensorT
 
 if TYPE_CHECKING:
@@ -90,11 +91,11 @@ class Model:
     """
 
     def __init__(self, path: str | os.PathLike[str], backend: str = "auto", dtype: str = "f32", image_size: int | None = None, *,
-                 index: int = -1, tier: str = "auto", n_threads: int = 0, resample: str | None = None, lenient: bool = False,
+                 policy: str | Policy = "none", index: int = -1, tier: str = "auto", n_threads: int = 0, resample: str | None = None, lenient: bool = False,
                  eps: float = 0.0, max_sessions: int = 8, poll_us: int = 0, max_batch: int | None = None, architecture: str | None = None,
                  n_heads: int = 0, activation: str | None = None, pooling: str | None = None, position: str | None = None) -> None:
         encoded = checks.path("path", path)
-        self._prepare(backend, dtype, index, tier, n_threads, poll_us, max_sessions, max_batch)
+        self._prepare(policy, backend, dtype, index, tier, n_threads, poll_us, max_sessions, max_batch)
         desc = new("rvit_checkpoint_desc", lenient=checks.flag("lenient", lenient), image_size=0 if image_size is None else image_size,
                    resample=_given("resample", resample, RESAMPLES), eps=eps, n_heads=n_heads,
                    activation=_given("activation", activation, ACTIVATIONS), pooling=_given("pooling", pooling, POOLINGS),
@@ -112,8 +113,8 @@ class Model:
         return [name.decode() for name in itertools.takewhile(lambda name: name is not None, names)] or None
 
     @classmethod
-    def from_module(cls, module: torch.nn.Module, backend: str | None = None, dtype: str | None = None, *, index: int | None = None,
-                    tier: str = "auto", n_threads: int = 0, max_sessions: int = 8, poll_us: int = 0,
+    def from_module(cls, module: torch.nn.Module, backend: str | None = None, dtype: str | None = None, *, policy: str | Policy = "none",
+                    index: int | None = None, tier: str = "auto", n_threads: int = 0, max_sessions: int = 8, poll_us: int = 0,
                     max_batch: int | None = None, _inside_only: bool = False) -> Model:
         """A model with the weights of a VisionTransformer, VisionTransformerDistilled or Eva of timm, or of a ViTForImageClassification or
         DeiTForImageClassification(WithTeacher) of Hugging Face: what it computes in eval mode. The weights are copied: see update.
@@ -126,7 +127,7 @@ class Model:
         place, ordinal = modules.place_of(module)
         same = backend is None or backend == place
         self = cls.__new__(cls)
-        self._prepare(place if backend is None else backend, modules.storage_of(module) if dtype is None else dtype,
+        self._prepare(policy, place if backend is None else backend, modules.storage_of(module) if dtype is None else dtype,
                       (ordinal if same else -1) if index is None else index, tier, n_threads, poll_us, max_sessions, max_batch)
         self._open(modules.checkpoint(self._lib, module, facts), widens=dtype is None)
         self.class_names = modules.label_names(module)
@@ -137,9 +138,14 @@ class Model:
         INVALID_ARGUMENT: the geometry or the eps differs; nothing has changed then."""
         self._update(modules.checkpoint(self._lib, module, modules.read(module)))
 
-    def _prepare(self, backend: str, dtype: str, index: int, tier: str, n_threads: int, poll_us: int, max_sessions: int,
+    def _policy_of(self, policy: str | Policy | None) -> Policy:
+        return self.policy if policy is None else Policy.of(policy)
+
+    def _prepare(self, policy: str | Policy, backend: str, dtype: str, index: int, tier: str, n_threads: int, poll_us: int, max_sessions: int,
                  max_batch: int | None) -> None:
         choice, integer = checks.choice, checks.integer
+        #: The policy of calls that name none.
+        self.policy = Policy.of(policy)
         self._limits = (integer("max_sessions", max_sessions, 1, checks.INT32_MAX),
                         checks.optional(integer, "max_batch", max_batch, 1, 1 << 20))
         self._device_desc = new("rvit_device_desc", backend=choice("backend", backend, BACKENDS), index=index,
@@ -175,7 +181,7 @@ class Model:
         self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
         self._sessions = Sessions(lib, self._device, handle, self.info, *self._limits, on_drop=_weakly(self._forget))
-        self._forwards: dict[Any, Forward] = {}
+        self._forwards: dict[Policy, Forward] = {}
         self._streams: dict[int, Handle] = {}
         self._own: Handle | None = None
         self._idle: list[Pipeline] = []  # for batches of the host
@@ -265,24 +271,18 @@ class Model:
         return self.device.backend if self.device.backend == "cpu" else f"{self.device.backend}:{self.device.index}"
 
     @overload
-    def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
+    def prepare(self, policy: str | Policy | None = None, *,
                 native: Literal[False] = False) -> Forward: ...
 
     @overload
-    def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
+    def prepare(self, policy: str | Policy | None = None, *,
                 native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
                 received_attention: int | None = None, merged: bool = False, deepstack: bool = False,
                 on_device: bool = False) -> Native: ...
 
-    def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
+    def prepare(self, policy: str | Policy | None = None, *,
                 native: bool = False, max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
@@ -295,19 +295,17 @@ class Model:
         as in classify. merged, deepstack: of towers that merge squares of patches (Qwen2.5-VL, Qwen3-VL), which run so alone. on_device:
         patches, merged rows and deepstack rows are PyTorch tensors on the model's CUDA device, and do not pass through the host.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
+        policy = self._policy_of(policy)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention,
                              merged, deepstack)
         if checks.flag("native", native):
-            return Native(self, prune, outputs, max_images, max_tokens, max_len, bool(checks.flag("on_device", on_device)))
+            return Native(self, policy, outputs, max_images, max_tokens, max_len, bool(checks.flag("on_device", on_device)))
         if outputs != Outputs() or (max_images, max_tokens, max_len, on_device) != (1, None, None, False):
             raise invalid("capacities, outputs or on_device are given, but native is False")
         refuse_tower(self)
-        return Forward(self, prune)
+        return Forward(self, policy)
 
-    def picture_slot(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                     threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                     seed: int | None = None, alpha: float | None = None, object_block: int | None = None, max_images: int = 1,
+    def picture_slot(self, policy: str | Policy | None = None, *, max_images: int = 1,
                      max_bytes: int = 1 << 24, device_bytes: int = 0, fixed_batch: bool = False, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                      projected: bool = False, normalized: bool = False, block_features: int | None = None,
                      received_attention: int | None = None) -> PictureSlot:
@@ -315,71 +313,54 @@ class Model:
         device without a copy on the host. max_images and max_bytes: how many pictures, and how many bytes of them, a batch has at most.
         device_bytes: the same of pictures that lie on the model's CUDA device, which lend adds.
         fixed_batch: every batch has exactly max_images, which makes the forward faster. All else as in classify. With two of them one is filled while the other runs: see in_turns."""
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        policy = self._policy_of(policy)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         refuse_tower(self)
-        return PictureSlot(self, prune, outputs, checks.integer("max_images", max_images, 1, 1 << 20),
+        return PictureSlot(self, policy, outputs, checks.integer("max_images", max_images, 1, 1 << 20),
                            checks.integer("max_bytes", max_bytes, 1, 1 << 32),
                            checks.integer("device_bytes", device_bytes, 0, 1 << 36), bool(checks.flag("fixed_batch", fixed_batch)))
 
     @overload
-    def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> TensorT: ...
+    def forward(self, images: TensorT, policy: str | Policy | None = None) -> TensorT: ...
 
     @overload
-    def forward(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> NDArray[np.float32]: ...
+    def forward(self, images: ArrayLike, policy: str | Policy | None = None) -> NDArray[np.float32]: ...
 
-    def forward(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> Any:
+    def forward(self, images: Any, policy: str | Policy | None = None) -> Any:
         """Logits of a batch, float32 [B, n_classes]: an array for an array, a tensor for a PyTorch tensor, on its device.
 
         images: as classify documents them; arrays and CPU tensors for any model. CUDA tensors (float32, float16, bfloat16; of the model's
         device) are read where they lie: the forward is enqueued on PyTorch's current stream, nothing is copied, and nothing waits. It then
         reports no error of single images: NaN in an image, or a model that overflows its dtype, makes that image's logits NaN, where classify
-        names it. Policy and parameters
-        are classify's, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
+        names it. policy: as classify takes it, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
         caller's must outlive the model. The forward cannot be captured into another CUDA graph. Pictures, on the device or not, are waited
         for.
         """
-        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
-        try:
-            forward = self._forwards.get(key)
-        except TypeError:  # a list of blocks
-            return self.prepare(policy, keep, blocks=blocks, threshold=threshold, mass=mass, n_samples=n_samples, merges=merges,
-                                seed=seed, alpha=alpha, object_block=object_block, tau=tau)(images)
+        policy = self._policy_of(policy)
+        forward = self._forwards.get(policy)
         if forward is None:
-            # Of a model that lives as long as this: a reference to itself would keep it until the next collection.
-            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau))
+            # The proxy avoids a reference cycle, which would keep the model until the next collection.
+            forward = Forward(self._proxy, policy)
             if len(self._forwards) >= 64:
                 self._forwards.clear()
-            self._forwards[key] = forward
+            self._forwards[policy] = forward
         return forward(images)
 
     __call__ = forward
 
     @overload
-    def classify(self, images: TensorT | Sequence[TensorT], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
+    def classify(self, images: TensorT | Sequence[TensorT], policy: str | Policy | None = None, *,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None, errors: Errors = "raise") -> Result[TensorT]: ...
 
     @overload
-    def classify(self, images: ArrayLike | Sequence[pictures.Picture], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
+    def classify(self, images: ArrayLike | Sequence[pictures.Picture], policy: str | Policy | None = None, *,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None, errors: Errors = "raise") -> Result[NDArray[np.float32]]: ...
 
-    def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
-                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
+    def classify(self, images: Any, policy: str | Policy | None = None, *,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None, errors: Errors = "raise") -> Result[Any]:
@@ -393,8 +374,7 @@ class Model:
         is named. Uint8 pictures may all lie on the model's CUDA device: PyTorch tensors, or arrays with __cuda_array_interface__ or DLPack,
         whose pixels lie side by side, lines any distance apart. They do not pass through the host: the device copies them to memory of the
         session's, behind the work on PyTorch's current stream, or on the streams that arrays name. For tensors the result is on the device.
-        policy: a name of policies(); "none" prunes nothing. keep,
-        blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau: its parameters; None is its default. mask: for policy "mask",
+        policy: a Policy, or a name of policies(); None: the model's. mask: for policy "mask",
         numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...)
         must be kept.
         features, cls_attention, pooled, projected: give these too, as Result has them. normalized: the projection is divided by its L2 norm.
@@ -410,22 +390,22 @@ class Model:
         none, UNSUPPORTED for a policy that the
         checkpoint has no weights for, and for an output that the model does not have.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
+        policy = self._policy_of(policy)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         refuse_tower(self)
-        return self._classify(images, prune, mask, outputs, wanted(errors))
+        return self._classify(images, policy, mask, outputs, wanted(errors))
 
-    def _classify(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
+    def _classify(self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
         images = unwatched(images)
         if are_on_device(images):
-            result = self._classify_on_device(images, prune, mask, outputs, failures)
+            result = self._classify_on_device(images, policy, mask, outputs, failures)
         elif is_torch(images) and images.is_cuda:
-            result = self._classify_cuda(images, prune, mask, outputs, failures)
+            result = self._classify_cuda(images, policy, mask, outputs, failures)
         else:
             found = (self._pictures(images, failures) if pictures.are_pictures(images)
                      else host_view(self, host_tensor(self, images) if is_torch(images) else images))
             in_turns = isinstance(found, list) or (self.cuda_index >= 0 and len(found) > 0)
-            result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs, failures)
+            result = (self._classify_in_slot if in_turns else self._classify_host)(found, policy, mask, outputs, failures)
             result = as_tensors(result, "cpu") if is_torch(images) else result
         return noted(result, failures)
 
@@ -447,21 +427,21 @@ class Model:
             result = of_session(self._lib, self.info, session.handle, logits, len(logits), LOGITS, failed=failures)
         return noted(as_tensors(result, "cpu") if is_torch(batch) else result, failures)
 
-    def _classify_host(self, images: np.ndarray, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result:
+    def _classify_host(self, images: np.ndarray, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result:
         images, n = as_float32(images), len(images)
-        session = self._sessions.get(prune, n, outputs)
+        session = self._sessions.get(policy, n, outputs)
         with session.lock:
-            run, masked = session.run, self._mask(mask, prune, session, n)
+            run, masked = session.run, self._mask(mask, policy, session, n)
             run.n_images, run.images, run.keep = n, images.ctypes.data, None if masked is None else masked.ctypes.data
             logits = np.empty((n, self.info.n_classes), np.float32) if self.info.n_classes else None
             self._run(session.handle, session.pointer, n, logits, failures)
             return of_session(self._lib, self.info, session.handle, logits, n, outputs, failed=failures)
 
-    def _classify_in_slot(self, images: np.ndarray | list[np.ndarray], prune: Prune, mask: Any, outputs: Outputs,
+    def _classify_in_slot(self, images: np.ndarray | list[np.ndarray], policy: Policy, mask: Any, outputs: Outputs,
                           failures: Failures | None) -> Result:
         found: list[Result[Any]] = []
         first = 0
-        with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask, failures)) as parts:
+        with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, policy, outputs, mask, failures)) as parts:
             for logits, session in parts:
                 n = len(logits)
                 failed = [image - first for image in failures if first <= image < first + n] if failures else None
@@ -470,15 +450,15 @@ class Model:
                 first += n
         return joined(found)
 
-    def _classify_on_device(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
+    def _classify_on_device(self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
         batch = DeviceBatch(self, images, failures)
         if not batch.pictures:
-            result = self._classify_host(np.zeros((batch.n, *self.info.image_shape), np.float32), prune, mask, outputs, failures)
+            result = self._classify_host(np.zeros((batch.n, *self.info.image_shape), np.float32), policy, mask, outputs, failures)
         else:
-            result = batch.classify(prune, mask, outputs, failures)
+            result = batch.classify(policy, mask, outputs, failures)
         return result if batch.tensors is None else as_tensors(result, batch.tensors)
 
-    def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
+    def _classify_cuda(self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
         if images.get_device() != self.cuda_index:
             raise elsewhere(self, images)
@@ -489,10 +469,10 @@ class Model:
         n, place = len(images), torch._C._cuda_getCurrentRawStream(self.cuda_index)
         logits = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device) if info.n_classes else None
         # Not the session of forward, whose errors nobody has asked for.
-        session = self._sessions.get(prune, n, outputs, lambda: self._stream(place), (place, "classify"))
+        session = self._sessions.get(policy, n, outputs, lambda: self._stream(place), (place, "classify"))
         with session.lock:
             self._point(session, images, logits)
-            run, masked = session.run, self._mask(mask, prune, session, n)
+            run, masked = session.run, self._mask(mask, policy, session, n)
             run.n_images, run.keep = n, None if masked is None else masked.ctypes.data
             self._run(session.handle, session.pointer, n, None, failures)
             if logits is not None:
@@ -543,10 +523,10 @@ class Model:
         for forward in list(self._prepared):
             forward.forget(session)
 
-    def _check_prune(self, prune: Prune) -> None:
+    def _check_policy(self, policy: Policy) -> None:
         """Raises what a session with this policy would, without making one."""
         desc, memory = new("rvit_session_desc"), new("rvit_memory_info")
-        prune.fill(self._lib, desc.prune)
+        policy._fill(self._lib, desc.prune)
         self._lib.rvit_session_memory(self._handle, ctypes.byref(desc), ctypes.byref(memory))
 
     def _update(self, checkpoint: Handle) -> None:
@@ -581,11 +561,11 @@ class Model:
         return self._lib.own("buffer", self._device, tensor.data_ptr(), max(1, tensor.numel() * tensor.element_size()),
                              create="rvit_cuda_buffer_wrap", keeps=(self._device,))
 
-    def _mask(self, mask: Any, prune: Prune, session: Session, n_images: int) -> Any:
+    def _mask(self, mask: Any, policy: Policy, session: Session, n_images: int) -> Any:
         """The mask as a run takes it; None for other policies."""
-        if prune.policy != "mask":
+        if policy.name != "mask":
             if mask is not None:
-                raise invalid(f"a mask is given, but the policy is {prune.policy!r}; expected 'mask'")
+                raise invalid(f"a mask is given, but the policy is {policy.name!r}; expected 'mask'")
             return None
         if session.feed is not None and self.spec.max_patches > 0:
             raise invalid("the policy is 'mask', which is not supported with pictures at their own shape")

@@ -1,7 +1,7 @@
 """Prunes modules of timm and Hugging Face in place, in the manner of ToMe's patch.
 
-    raggedvit.patch.timm(model, policy="evit", keep=0.7)       # a VisionTransformer or VisionTransformerDistilled
-    raggedvit.patch.hf(model, policy="evit", keep=0.7)         # a ViTForImageClassification or DeiTForImageClassification(WithTeacher)
+    raggedvit.patch.timm(model, Policy("evit", keep=0.7))       # a VisionTransformer or VisionTransformerDistilled
+    raggedvit.patch.hf(model, Policy("evit", keep=0.7))         # a ViTForImageClassification or DeiTForImageClassification(WithTeacher)
     raggedvit.patch.undo(model)
 
 In eval mode without gradients a call runs one recorded forward of the library, on the module's device: for CUDA tensors on PyTorch's
@@ -32,7 +32,7 @@ from ._modules import reader, modules
 from ._c.errors import RaggedVitError, Status, invalid
 from ._session.forward import Forward
 from ._c.process import renews
-from ._session.sessions import Prune
+from ._session.policy import Policy
 
 if TYPE_CHECKING:
     import torch
@@ -46,24 +46,18 @@ _NAMES.update({f"Ragged{name}": (f"transformers.models.{kind}.modeling_{kind}", 
 _UNPRUNED = ("forward_features", "forward_intermediates", "get_intermediate_layers")
 
 
-def timm(model: torch.nn.Module, policy: str = "evit", keep: float | None = None, blocks: Sequence[int] | None = None, *,
-         threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-         seed: int | None = None, dtype: str | None = None, max_batch: int | None = None, n_threads: int = 0) -> torch.nn.Module:
-    """Patches a model of timm in place, and returns it. policy, keep, blocks ...: as Model.classify documents them, but for "mask". dtype:
+def timm(model: torch.nn.Module, policy: str | Policy = "evit", *, dtype: str | None = None, max_batch: int | None = None, n_threads: int = 0) -> torch.nn.Module:
+    """Patches a model of timm in place, and returns it. policy: as Model.classify takes it, but for "mask". dtype:
     of the recorded forward, "f32", "f16" or "bf16"; None: as Model.from_module chooses. max_batch: as Model documents it. A patched model
     may be patched again, with another policy."""
-    prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed)
-    _patch(model, "timm", State(prune, dtype, max_batch, n_threads))
+    _patch(model, "timm", State(Policy.of(policy), dtype, max_batch, n_threads))
     return model
 
 
-def hf(model: torch.nn.Module, policy: str = "evit", keep: float | None = None, blocks: Sequence[int] | None = None, *,
-       threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-       seed: int | None = None, dtype: str | None = None, max_batch: int | None = None, n_threads: int = 0) -> torch.nn.Module:
+def hf(model: torch.nn.Module, policy: str | Policy = "evit", *, dtype: str | None = None, max_batch: int | None = None, n_threads: int = 0) -> torch.nn.Module:
     """Patches a classifier of Hugging Face; the rest as timm. Its output has logits, and a loss if labels are given; of a model with a
     teacher the two heads' own logits only where gradients are enabled."""
-    prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed)
-    _patch(model, "hf", State(prune, dtype, max_batch, n_threads))
+    _patch(model, "hf", State(Policy.of(policy), dtype, max_batch, n_threads))
     return model
 
 
@@ -94,7 +88,7 @@ def _patch(model: Any, kind: str, state: State) -> None:
     if found != kind:
         raise invalid(f"model is a {type(model).__name__}; use raggedvit.patch.{found}")
     state.build(model)  # before anything is changed
-    pruned.check(state.prune)
+    pruned.check(state.policy)
     if "_raggedvit_original" not in vars(type(model)):
         model.__class__ = _class_of(type(model))
     model.__dict__["_raggedvit"] = state
@@ -104,9 +98,9 @@ def _patch(model: Any, kind: str, state: State) -> None:
 class State:
     """What a patched module has besides its own: the policy, and the recorded forward, which a copy makes anew."""
 
-    def __init__(self, prune: Prune, dtype: str | None, max_batch: int | None, n_threads: int) -> None:
-        self.settings = (prune, dtype, max_batch, n_threads)
-        self.prune = prune
+    def __init__(self, policy: Policy, dtype: str | None, max_batch: int | None, n_threads: int) -> None:
+        self.settings = (policy, dtype, max_batch, n_threads)
+        self.policy = policy
         self.lock = threading.RLock()
         self.dirty = True
         self.quick = False  # on CUDA, and the logits are of the module's type as they come
@@ -142,7 +136,7 @@ class State:
         with self.lock:
             facts = modules.read(module, inside_only=True)
             modules.refuse_odd(facts)
-            prune, dtype, max_batch, n_threads = self.settings
+            policy, dtype, max_batch, n_threads = self.settings
             place = (modules.place_of(module), dtype or modules.storage_of(module))
             found = modules.weights(module)
             names, tensors = list(found), tuple(found.values())
@@ -151,8 +145,8 @@ class State:
                      and all(one is other for one, other in zip(tensors, self.weights[1][3])) and watch.same_weights(self.weights))
             if not known and (self.model is None or self.place != place or not self._updated(module, facts)):
                 model = Model.from_module(module, dtype=place[1], max_batch=max_batch, n_threads=n_threads, _inside_only=True)
-                forward = Forward(model, prune)
-                model._check_prune(prune)
+                forward = Forward(model, policy)
+                model._check_policy(policy)
                 self.model, self.forward, self.place = model, forward, place
             self.facts, self.names, self.own, self.drops = facts, names, tensors[0], modules.drops(module)
             self.structure, self.weights, self.dirty = structure, weights, False
@@ -238,7 +232,7 @@ def _timm(self: Any, x: Any, attn_mask: Any = None, is_causal: bool = False) -> 
 def _in_torch(self: Any, images: Any) -> Any:
     from ._modules import pruned
 
-    return pruned.forward(self, images, self._raggedvit.prune)
+    return pruned.forward(self, images, self._raggedvit.policy)
 
 
 def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos_encoding: Any = None, attention_mask: Any = None,

@@ -3,7 +3,7 @@ stage of its own that decodes.
 
     ds = ray.data.read_binary_files("photos", include_paths=True)
     ds.map_batches(raggedvit.ray.Classifier, batch_size=256, num_gpus=1, num_cpus=8, compute=ray.data.ActorPoolStrategy(size=2),
-                   fn_constructor_kwargs=dict(path="model.safetensors", column="bytes", policy="l2", keep=0.5)).write_parquet("labels")
+                   fn_constructor_kwargs=dict(path="model.safetensors", column="bytes", policy=Policy("l2", keep=0.5))).write_parquet("labels")
 
 Importing this imports neither Ray, Pillow nor PyTorch. Encoded pictures and files need Pillow.
 """
@@ -29,7 +29,7 @@ from ._c.errors import RaggedVitError, Status, invalid
 from ._c.info import BACKENDS
 from .model import DTYPES, Model
 from ._session.result import Result
-from ._session.sessions import Prune
+from ._session.policy import Policy
 
 __all__ = ["Classifier", "decode"]
 
@@ -102,8 +102,8 @@ class Classifier:
         embedding  float32 [embedding_dim], the projection (CLIP, SigLIP), divided by its L2 norm
         tokens   int32, how many tokens are left after the last prune stage
         mask     uint8 [tokens of an image], 1 for those; of models of one image size
-    prefix: put before the names of these columns, and of "error". policy, keep and parameters (a dict of further ones, {"blocks": [3]}): as
-    in Model.classify. recipe: how pictures are prepared: a raggedvit.images.Recipe, or a dict of fields that differ from model.recipe.
+    prefix: put before the names of these columns, and of "error". policy: as in
+    Model.classify. recipe: how pictures are prepared: a raggedvit.images.Recipe, or a dict of fields that differ from model.recipe.
     labels: names of the classes. capacity: how many pictures run at once; larger batches go in parts, and pictures of the next parts are
     decoded meanwhile.
 
@@ -118,8 +118,7 @@ class Classifier:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, column: str = "image", outputs: Sequence[str] = ("class", "label", "score"),
-                 top_k: int = 5, prefix: str = "", policy: str = "none", keep: float | None = None,
-                 parameters: Mapping[str, Any] | None = None, recipe: images.Recipe | Mapping[str, Any] | None = None,
+                 top_k: int = 5, prefix: str = "", policy: str | Policy = "none", recipe: images.Recipe | Mapping[str, Any] | None = None,
                  labels: Sequence[str] | None = None, capacity: int = 64, backend: str | None = None, index: int | None = None,
                  dtype: str = "f32", n_threads: int | None = None, decode_threads: int | None = None,
                  options: Mapping[str, Any] | None = None) -> None:
@@ -129,9 +128,8 @@ class Classifier:
         table = dict.fromkeys(OUTPUTS, 0)
         self.outputs = tuple(checks.entries("outputs", outputs, len(OUTPUTS), lambda name, value: _choice(name, value, table)))
         self.top_k = integer("top_k", top_k, 1, 1 << 20)
-        named = _named("parameters", parameters, [name for name in Prune._fields if name not in ("policy", "keep")])
-        self.prune = Prune.of(policy, keep, **named)
-        if policy == "mask":
+        self.policy = Policy.of(policy)
+        if self.policy.name == "mask":
             raise invalid("policy is 'mask', for which each call needs a mask; use Model.classify")
         fields = [field.name for field in dataclasses.fields(images.Recipe)]
         self.recipe = recipe if recipe is None or isinstance(recipe, images.Recipe) else _named("recipe", recipe, fields)
@@ -141,7 +139,7 @@ class Classifier:
         self.dtype = _choice("dtype", dtype, DTYPES)
         self.n_threads = optional(integer, "n_threads", n_threads, 0, 1 << 16)
         self.decode_threads = optional(integer, "decode_threads", decode_threads, 1, 1 << 10)
-        own = ("self", "path", "backend", "index", "dtype", "n_threads", "max_batch")
+        own = ("self", "path", "backend", "index", "dtype", "n_threads", "max_batch", "policy")
         self.options = _named("options", options, [name for name in inspect.signature(Model).parameters if name not in own])
         self._opened: _Opened | None = None
 
@@ -215,7 +213,7 @@ class Classifier:
         for name in self.outputs:
             if name in OF_HEAD and not info.n_classes:
                 raise RaggedVitError(Status.UNSUPPORTED, f"outputs has {name!r}, but the model has no head; it has 'pooled'")
-            if name in ("tokens", "mask") and recipe.max_patches and (name == "mask" or self.prune.policy == "none"):
+            if name in ("tokens", "mask") and recipe.max_patches and (name == "mask" or self.policy.name == "none"):
                 raise RaggedVitError(Status.UNSUPPORTED, f"outputs has {name!r}, but pictures run at their own shape, with any number of "
                                      "tokens" + (", and nothing is pruned" if name == "tokens" else ""))
         if "top" in self.outputs and self.top_k > info.n_classes:
@@ -231,7 +229,7 @@ class Classifier:
 
     def _classified(self, opened: _Opened, pictures: list[Array], errors: Literal["raise", "return"]) -> Result[Any]:
         asks: dict[str, Any] = {ask: value for name in self.outputs for ask, value in OUTPUTS[name].asks.items()}
-        result: Result[Any] = opened.model.classify(pictures, **self.prune._asdict(), **asks, errors=errors)
+        result: Result[Any] = opened.model.classify(pictures, self.policy, **asks, errors=errors)
         return result
 
     def _part(self, opened: _Opened, part: dict[int, Array], columns: dict[str, Array], errors: list[str]) -> None:

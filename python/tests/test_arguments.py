@@ -1,8 +1,11 @@
 """What is no argument is refused, with a sentence that names it: nothing wraps, is cut off, or fails deep inside."""
 
+import copy
 import ctypes
+import dataclasses
 import itertools
 import os
+import pickle
 import unittest
 from unittest import mock
 
@@ -10,7 +13,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import Policy, RaggedVitError, Status
 from raggedvit._c import layouts
 from raggedvit._c import library
 from raggedvit._arrays.core_loader import ready
@@ -131,12 +134,12 @@ class ModelTest(Refusals):
             ("pixelprune", "tau", ("x", NAN, -0.1)),
         ]:
             for value in values:
-                self.refused(f"^{name} is .*; expected a", classify, images, policy, **{name: value})
+                self.refused(f"^{name} is .*; expected a", Policy, policy, **{name: value})
         for value in ([2**32 + 1], [3, -1], [1.0], [[3]], [None], ["3"], np.array([[3]])):
-            self.refused(r"^blocks\[\d\] is .*; expected an integer from 0", classify, images, "l2", blocks=value)
+            self.refused(r"^blocks\[\d\] is .*; expected an integer from 0", Policy, "l2", blocks=value)
         for value in (3, "3", itertools.count(), np.array(3), range(65)):
-            self.refused("^blocks is .*; expected a sequence, of 64 entries at most", classify, images, "l2", blocks=value)
-        self.refused("^blocks has 0 entries", classify, images, "l2", blocks=())
+            self.refused("^blocks is .*; expected a sequence, of 64 entries at most", Policy, "l2", blocks=value)
+        self.refused("^blocks has 0 entries", Policy, "l2", blocks=())
         for name in ("features", "cls_attention", "pooled", "projected", "normalized"):
             for value in ("no", 2, None, np.array([1, 2])):
                 self.refused(f"^{name} is .*; expected True or False", classify, images, **{name: value})
@@ -145,18 +148,35 @@ class ModelTest(Refusals):
             for value in ("3", 12, -13, 2**32, 1.0, [1]):
                 self.refused(f"^{name} is .*; expected an integer from -12 to 11", classify, images, **{name: value})
             self.refused(f"^{name} is True; expected the number of a block", classify, images, **{name: True})
-        for policy in (3, None, ["l2"], b"l2"):
-            self.refused("^policy is .*; expected a string", classify, images, policy)
+        for policy in (3, ["l2"], b"l2", ("l2", 0.5)):
+            self.refused(r"^policy is .*; expected a name.* or a raggedvit\.Policy", classify, images, policy)
+        self.refused("^policy is 3; expected a string", Policy, 3)
+        self.assertRaisesRegex(TypeError, "keep", classify, images, "l2", keep=0.5)
         self.refused("^policy is .*NUL byte", classify, images, "l2\0x")
         self.refused("^policy is .*UTF-8", classify, images, "l2\ud800")
 
+    def test_a_policy_is_a_value(self):
+        policy = Policy("evit", keep=np.float32(0.5), blocks=np.array([3, 6]))
+        same = [Policy("evit", blocks=[3, 6], keep=0.5), pickle.loads(pickle.dumps(policy)), copy.deepcopy(policy),
+                eval(repr(policy)), dataclasses.replace(Policy("evit", keep=0.5), blocks=(3, 6))]
+        self.assertEqual(repr(policy), "Policy('evit', keep=0.5, blocks=(3, 6))")
+        self.assertEqual({policy, *same}, {policy})
+        self.assertNotEqual(policy, Policy("evit", keep=0.5))
+        self.assertNotEqual(policy, Policy("evit-fused", keep=0.5, blocks=(3, 6)))
+        self.assertIs(Policy.of("l2"), Policy.of("l2"))
+        self.assertRaises(dataclasses.FrozenInstanceError, setattr, policy, "keep", 0.7)
+        self.assertRaises(TypeError, Policy, "evit", 0.7)
+        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2, policy=policy)
+        np.testing.assert_array_equal(model(self.images), self.model.classify(self.images, policy).logits)
+        np.testing.assert_array_equal(model.classify(self.images, "none").logits, self.model.classify(self.images).logits)
+
     def test_what_means_the_same_works(self):
-        wanted, sessions = self.model.classify(self.images, "l2", keep=0.5, blocks=[2, 5]).logits, len(self.model._sessions)
+        wanted, sessions = self.model.classify(self.images, Policy("l2", keep=0.5, blocks=[2, 5])).logits, len(self.model._sessions)
         for keep, blocks in ((np.float64(0.5), np.array([2, 5])), (np.array(0.5), (b for b in (2, 5))), (0.5, range(2, 6, 3))):
-            result = self.model.classify(self.images, "l2", keep=keep, blocks=blocks, features=np.False_)
+            result = self.model.classify(self.images, Policy("l2", keep=keep, blocks=blocks), features=np.False_)
             np.testing.assert_array_equal(result.logits, wanted)
         self.assertEqual(len(self.model._sessions), sessions)
-        self.model.classify(self.images[:1], "random", seed=2**64 - 1)
+        self.model.classify(self.images[:1], Policy("random", seed=2**64 - 1))
 
     def test_images(self):
         classify, images = self.model.classify, self.images

@@ -9,7 +9,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import Policy, RaggedVitError, Status
 from raggedvit._session import failures as kept_failures
 from raggedvit._session import pipeline
 from test_pictures import noise
@@ -71,8 +71,8 @@ class FailuresTest(unittest.TestCase):
             function(*arguments, **named)
 
     def test_nan_in_one_image(self):
-        for policy in ({"policy": "l2", "keep": 0.5, "blocks": [1, 4]}, {"policy": "evit", "keep": 0.7}, {"policy": "ats", "blocks": [3]},
-                       {"policy": "ats", "blocks": [3, 7], "n_samples": 20}):
+        for policy in ({"policy": Policy("l2", keep=0.5, blocks=[1, 4])}, {"policy": Policy("evit", keep=0.7)}, {"policy": Policy("ats", blocks=[3])},
+                       {"policy": Policy("ats", blocks=[3, 7], n_samples=20)}):
             for outputs in ({}, OUTPUTS):
                 with self.subTest(**policy, outputs=bool(outputs)):
                     wanted = self.model.classify(self.images, **policy, **outputs)
@@ -83,7 +83,7 @@ class FailuresTest(unittest.TestCase):
         self.assertEqual(self.model.classify(self.images, "l2", errors="return").errors, {})
 
     def test_policies_that_judge_no_values(self):
-        for policy in ({}, {"policy": "random", "keep": 0.5}, {"policy": "tome", "blocks": [2]}, {"policy": "mask", "mask": MASK, "blocks": [2]}):
+        for policy in ({}, {"policy": Policy("random", keep=0.5)}, {"policy": Policy("tome", blocks=[2])}, {"policy": Policy("mask", blocks=[2]), "mask": MASK}):
             with self.subTest(**policy):
                 wanted = self.model.classify(self.images, **policy, **OUTPUTS)
                 found = self.model.classify(self.broken, **policy, **OUTPUTS, errors="return")
@@ -122,22 +122,22 @@ class FailuresTest(unittest.TestCase):
         self.raises("^image 2: its logits .* overflows bf16, or weights", kept_failures.check, logits, "bf16", None)
 
     def test_all_fail(self):
-        found = self.model.classify(np.full_like(self.images[:3], np.nan), "l2", keep=0.5, features=True, errors="return")
+        found = self.model.classify(np.full_like(self.images[:3], np.nan), Policy("l2", keep=0.5), features=True, errors="return")
         self.assertEqual(list(found.errors), [0, 1, 2])
         self.assertEqual(found.features.shape, (0, self.model.info.dim))
         self.assertTrue(np.isnan(found.logits).all())
-        found = self.model.classify(list(BAD.values()), "l2", keep=0.5, errors="return")
+        found = self.model.classify(list(BAD.values()), Policy("l2", keep=0.5), errors="return")
         self.assertEqual(list(found.errors), list(range(len(BAD))))
         self.assertEqual(found.cu_seqlens[0].tolist(), [0] * (len(BAD) + 1))
 
     def test_what_fails_as_a_whole_raises(self):
         self.raises("errors is 'ignore'; expected one of raise, return", self.model.classify, self.images, errors="ignore")
         self.raises(r"expected \[B, 3, 224, 224\]", self.model.classify, self.images[0], errors="return")
-        self.raises("keep is 1.5", self.model.classify, self.images, "l2", keep=1.5, errors="return")
+        self.raises("keep is 1.5", self.model.classify, self.images, Policy("l2", keep=1.5), errors="return")
         mask = np.ones((8, self.model.info.tokens))
         mask[2, 0] = 0
-        self.raises("drops prefix token 0 of image 2", self.model.classify, self.images, "mask", mask=mask, blocks=[2], errors="return")
-        self.raises("keep is 1.5", self.model.prepare("l2", keep=1.5).map, [self.images], errors="return")
+        self.raises("drops prefix token 0 of image 2", self.model.classify, self.images, Policy("mask", blocks=[2]), mask=mask, errors="return")
+        self.raises("keep is 1.5", self.model.prepare(Policy("l2", keep=1.5)).map, [self.images], errors="return")
         with mock.patch.object(self.model._lib, "rvit_session_run", side_effect=RaggedVitError(Status.DEVICE_LOST, "gone")):
             self.raises("gone", self.model.classify, self.images, "l2", errors="return")
 
@@ -147,16 +147,16 @@ class FailuresTest(unittest.TestCase):
             self.addCleanup(setattr, self.model, "recipe", self.model.recipe)
             self.model.recipe = recipe
             outputs = {"features": True, "pooled": True} if recipe.max_patches else OUTPUTS
-            wanted = self.model.classify(self.pictures, "l2", keep=0.5, **outputs)
+            wanted = self.model.classify(self.pictures, Policy("l2", keep=0.5), **outputs)
             for name, bad in BAD.items():
                 if name.startswith("thin") and (recipe.processor == "hf_float" or (recipe.max_patches and name != "thin")):
                     continue  # these take it
                 for number in (0, 3, 7):
                     with self.subTest(name, recipe=recipe, number=number):
                         batch = [*self.pictures[:number], bad, *self.pictures[number + 1 :]]
-                        found = self.model.classify(batch, "l2", keep=0.5, **outputs, errors="return")
+                        found = self.model.classify(batch, Policy("l2", keep=0.5), **outputs, errors="return")
                         self.check(found, wanted, number, f"^picture {number}[: ]")
-                        self.raises("", self.model.classify, batch, "l2", keep=0.5)
+                        self.raises("", self.model.classify, batch, Policy("l2", keep=0.5))
 
     def test_pictures_that_nothing_prunes(self):
         batch = [*self.pictures[:3], BAD["size 0"], *self.pictures[4:]]
@@ -189,15 +189,15 @@ class FailuresTest(unittest.TestCase):
         batch = self.pictures * 4
         with mock.patch.multiple(pipeline, PART_PICTURES=1 << 12, PART_IMAGES=4):
             self.assertEqual(pipeline.n_parts_of(batch), 8)
-            wanted = self.model.classify(batch, "l2", keep=0.5, **OUTPUTS)
+            wanted = self.model.classify(batch, Policy("l2", keep=0.5), **OUTPUTS)
             for number in (0, 13, 31):
                 broken = [*batch[:number], BAD["thin on the device"], *batch[number + 1 :]]
-                found = self.model.classify(broken, "l2", keep=0.5, **OUTPUTS, errors="return")
+                found = self.model.classify(broken, Policy("l2", keep=0.5), **OUTPUTS, errors="return")
                 self.check(found, wanted, number, f"^picture {number}: 9000 x 1 pixels are too thin")
 
     def test_map(self):
-        forward = self.model.prepare("l2", keep=0.5)
-        wanted = [self.model.classify(batch, "l2", keep=0.5) for batch in (self.images, self.pictures)]
+        forward = self.model.prepare(Policy("l2", keep=0.5))
+        wanted = [self.model.classify(batch, Policy("l2", keep=0.5)) for batch in (self.images, self.pictures)]
         batches = [self.images, self.broken, self.images[:, :, 1:], [*self.pictures[:2], BAD["size 0"], *self.pictures[3:]], self.images[:0],
                    self.pictures]
         found = list(forward.map(batches, errors="return"))
@@ -213,8 +213,8 @@ class FailuresTest(unittest.TestCase):
 
     def test_slots(self):
         for options in ({}, {"fixed_batch": True}):
-            slots = [self.model.picture_slot("l2", keep=0.5, max_images=8, max_bytes=1 << 20, **options) for _ in range(2)]
-            wanted = self.model.classify(self.pictures, "l2", keep=0.5)
+            slots = [self.model.picture_slot(Policy("l2", keep=0.5), max_images=8, max_bytes=1 << 20, **options) for _ in range(2)]
+            wanted = self.model.classify(self.pictures, Policy("l2", keep=0.5))
             thin = [None, (1, 9000, "rgb"), (9000, 2, "gray"), (2, 9000, "nv12"), None]
             rounds = iter(thin)
 
@@ -243,7 +243,7 @@ class FailuresTest(unittest.TestCase):
                 self.raises("^picture 3: ", slot.start)
 
     def test_native(self):
-        native = self.model.prepare("l2", keep=0.5, native=True, max_images=4, features=True)
+        native = self.model.prepare(Policy("l2", keep=0.5), native=True, max_images=4, features=True)
         patches = np.random.default_rng(1).standard_normal((4 * 20, 768)).astype(np.float32)
         wanted = native(patches, [(4, 5)] * 4)
         patches[25] = np.nan

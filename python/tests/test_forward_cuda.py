@@ -18,7 +18,7 @@ import numpy as np
 
 import support  # noqa: F401: finds the package
 import raggedvit
-from raggedvit import RaggedVitError
+from raggedvit import Policy, RaggedVitError
 from raggedvit._arrays import core_loader
 from raggedvit._session import forward as forwards
 from raggedvit._session import pipeline
@@ -200,14 +200,14 @@ class ForwardTest(unittest.TestCase):
     def check(self, core):
         with mock.patch.object(forwards, "_reads_tensors", lambda: core):
             for policy, values in POLICIES.items():
-                forward = self.model.prepare(policy, **values)
+                forward = self.model.prepare(Policy(policy, **values))
                 for n in (4, 2, 3, 6, 4, 3, 0):
                     with self.subTest(f"{policy}, {n}"):
                         images = Tensor((n, 3, SIZE, SIZE), self.x[:n])
                         found = forward(images)
                         self.assertIsInstance(found, Tensor)
                         self.assertEqual(found.shape, (n, CLASSES))
-                        np.testing.assert_allclose(found.numpy(), self.cpu.forward(self.x[:n], policy, **values), atol=1e-4)
+                        np.testing.assert_allclose(found.numpy(), self.cpu.forward(self.x[:n], Policy(policy, **values)), atol=1e-4)
                         if core and n:
                             self.assertIsNotNone(core_loader.core.forward(forward._state, images))
         return forward, images
@@ -235,7 +235,7 @@ class ForwardTest(unittest.TestCase):
         gc.collect()  # sessions of other tests, whose end waits
         images = [Tensor((n, 3, SIZE, SIZE), self.x[:n]) for n in (4, 2, 3)]
         for core in {False, self.compiled}:
-            forward, seen, held = self.model.prepare("l2", keep=0.5, blocks=[1]), [], []
+            forward, seen, held = self.model.prepare(Policy("l2", keep=0.5, blocks=[1])), [], []
             with mock.patch.object(forwards, "_reads_tensors", lambda core=core: core):
                 for _ in range(3):
                     for batch in images:
@@ -274,10 +274,10 @@ class ForwardTest(unittest.TestCase):
         with mock.patch.dict(sys.modules):
             del sys.modules["torch"]
             batches = [self.x[:4], self.x[1:2], self.x[:0], np.asfortranarray(self.x[:3].astype(np.float64)), self.x[2:6]]
-            forward = self.model.prepare("evit-fused", 0.5, blocks=[0, 1])
+            forward = self.model.prepare(Policy("evit-fused", keep=0.5, blocks=[0, 1]))
             for found, batch in zip(forward.map(batches), batches):
-                np.testing.assert_allclose(found, self.cpu.forward(batch, "evit-fused", 0.5, blocks=[0, 1]), atol=1e-4)
-            np.testing.assert_allclose(forward(batches[0]), self.cpu.forward(batches[0], "evit-fused", 0.5, blocks=[0, 1]), atol=1e-4)
+                np.testing.assert_allclose(found, self.cpu.forward(batch, Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4)
+            np.testing.assert_allclose(forward(batches[0]), self.cpu.forward(batches[0], Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4)
 
     def test_parts_of_a_batch_of_the_host(self):
         whole, parts = mock.patch.object(pipeline, "PART", 1 << 40), mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2)
@@ -286,14 +286,13 @@ class ForwardTest(unittest.TestCase):
             for policy, values in POLICIES.items():
                 for n in (5, 6) if policy == "evit-fused" else (5,):
                     with self.subTest(f"{policy}, {n}"):
-                        ask = dict(policy=policy, features=True, cls_attention=True, pooled=True, block_features=1, received_attention=-1,
-                                   **values)
+                        ask = dict(policy=Policy(policy, **values), features=True, cls_attention=True, pooled=True, block_features=1, received_attention=-1)
                         with whole:
-                            wanted, logits = self.model.classify(self.x[:n], **ask), self.model.forward(self.x[:n], policy, **values)
+                            wanted, logits = self.model.classify(self.x[:n], **ask), self.model.forward(self.x[:n], Policy(policy, **values))
                         with parts:
                             found = self.model.classify(self.x[:n], **ask)
                             # On a GPU sessions of different batches may choose different GEMMs.
-                            np.testing.assert_allclose(self.model.forward(self.x[:n], policy, **values), logits, atol=1e-4)
+                            np.testing.assert_allclose(self.model.forward(self.x[:n], Policy(policy, **values)), logits, atol=1e-4)
                         self.assertEqual((found.block_stage, found.received_stage), (wanted.block_stage, wanted.received_stage))
                         for name in ("logits", "features", "cls_attention", "pooled", "block_features", "received_attention"):
                             np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-4, err_msg=name)
@@ -308,7 +307,7 @@ class ForwardTest(unittest.TestCase):
         bad[3], bad[5] = np.nan, np.nan
         with mock.patch.dict(sys.modules), mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2):
             del sys.modules["torch"]
-            ask = dict(policy="l2", keep=0.5, blocks=[1])
+            ask = dict(policy=Policy("l2", keep=0.5, blocks=[1]))
             good = self.model.classify(self.x, **ask).logits
             self.assertRaisesRegex(RaggedVitError, "^image 3: a score is NaN", self.model.classify, bad, **ask)
             np.testing.assert_array_equal(self.model.classify(self.x, **ask).logits, good)  # of image 5 nothing is said
@@ -320,7 +319,7 @@ class ForwardTest(unittest.TestCase):
         bad[3], bad[5] = np.nan, np.nan
         with mock.patch.dict(sys.modules), mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2):
             del sys.modules["torch"]
-            ask = dict(policy="l2", keep=0.5, blocks=[1])
+            ask = dict(policy=Policy("l2", keep=0.5, blocks=[1]))
             wanted = self.model.classify(self.x, **ask, features=True)
             found = self.model.classify(bad, **ask, features=True, errors="return")
             self.assertEqual([(image, str(error)[:23]) for image, error in found.errors.items()],
@@ -330,7 +329,7 @@ class ForwardTest(unittest.TestCase):
             self.assertEqual([len(rows) > 0 for rows in found.kept[0]], [True, True, True, False, True, False])
             rows_of = np.repeat(np.arange(6), np.diff(wanted.cu_seqlens[0]))
             np.testing.assert_array_equal(found.features, wanted.features[np.isin(rows_of, others)])
-            forward = self.model.prepare("l2", 0.5, blocks=[1])
+            forward = self.model.prepare(Policy("l2", keep=0.5, blocks=[1]))
             batches = [self.x, bad, self.x[:, :, 1:], bad[:0], self.x[:2], self.x[:3]]
             found = list(forward.map(batches, errors="return"))
             self.assertEqual([list(result.errors) for result in found], [[], [3, 5], [0, 1, 2, 3, 4, 5], [], [], []])

@@ -15,7 +15,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import Status, images
+from raggedvit import Policy, Status, images
 from raggedvit.images._resize import resize
 
 try:
@@ -247,11 +247,11 @@ class ModelTest(unittest.TestCase):
         model, squash = self.model, dataclasses.replace(self.model.recipe, fit="squash", resize=(224, 224))
         recipe = model.recipe
         self.assertEqual((recipe.height, recipe.resize, recipe.fit, recipe.filter), (224, (248, 248), "crop", "bicubic"))
-        wanted = model.classify(support.tiles(5), "l2", keep=0.5)
+        wanted = model.classify(support.tiles(5), Policy("l2", keep=0.5))
         model.recipe = squash
         try:
             for batch in (np.ascontiguousarray(self.tiles), list(self.tiles), tuple(self.tiles)):
-                found = model.classify(batch, "l2", keep=0.5)
+                found = model.classify(batch, Policy("l2", keep=0.5))
                 self.assertLess(np.abs(found.logits - wanted.logits).max(), 1e-5)
                 self.assertTrue(all((a == b).all() for a, b in zip(found.kept[0], wanted.kept[0])))
         finally:

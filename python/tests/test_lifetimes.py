@@ -19,7 +19,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import Policy, RaggedVitError, Status
 from raggedvit._session import staging
 from raggedvit._session import pipeline
 from test_ray import tiny
@@ -96,7 +96,7 @@ class LifetimesTest(unittest.TestCase):
         """Ways to run a model, by name: functions that return logits."""
         native = model.prepare(native=True, max_images=4)
         slots = [model.picture_slot(max_images=4) for _ in range(2)]
-        prepared = model.prepare("l2", keep=0.5, blocks=[0])
+        prepared = model.prepare(Policy("l2", keep=0.5, blocks=[0]))
 
         def in_turns():
             left = [PICTURES[:2], PICTURES[2:]]
@@ -115,7 +115,7 @@ class LifetimesTest(unittest.TestCase):
             model._update(checkpoint)
             return model.forward(IMAGES)
 
-        return {"classify": lambda: model.classify(IMAGES, "l2", keep=0.5, blocks=[0]).logits,
+        return {"classify": lambda: model.classify(IMAGES, Policy("l2", keep=0.5, blocks=[0])).logits,
                 "pictures": lambda: model.classify(PICTURES).logits,
                 "forward": lambda: prepared(IMAGES),
                 "map": lambda: np.concatenate(list(prepared.map([IMAGES, IMAGES[:2]]))),
@@ -141,7 +141,7 @@ class LifetimesTest(unittest.TestCase):
         lib, destroyed = model._lib, []
         destroy = lib.raw.rvit_session_destroy
         with mock.patch.object(lib.raw, "rvit_session_destroy", lambda pointer: (destroyed.append(pointer.value), destroy(pointer))):
-            wanted = model.classify(IMAGES, "l2", blocks=[0], features=True)
+            wanted = model.classify(IMAGES, Policy("l2", blocks=[0]), features=True)
             run = lib.rvit_session_run
 
             def closing(session, *arguments):
@@ -150,7 +150,7 @@ class LifetimesTest(unittest.TestCase):
                 return run(session, *arguments)
 
             with mock.patch.object(lib, "rvit_session_run", closing):
-                found = model.classify(IMAGES, "l2", blocks=[0], features=True)
+                found = model.classify(IMAGES, Policy("l2", blocks=[0]), features=True)
         np.testing.assert_array_equal(found.features, wanted.features)
         self.assertEqual(len(destroyed), 1)
 

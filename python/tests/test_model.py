@@ -18,7 +18,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import Policy, RaggedVitError, Status
 from raggedvit._arrays import core_loader
 from raggedvit._c.constants import CONSTANTS
 from raggedvit._c.layouts import rvit_view
@@ -64,7 +64,7 @@ class ModelTest(support.Case):
         np.testing.assert_array_equal(model.classify(self.images, "none").logits, same.classify(self.images, "none").logits)
 
     def test_what_is_kept(self):
-        result = self.model.classify(self.images, "l2", keep=0.5)
+        result = self.model.classify(self.images, Policy("l2", keep=0.5))
         self.assertEqual(result.logits.shape, (4, 10))
         self.assertEqual(len(result.kept), 1)
         for image, kept in enumerate(result.kept[0]):
@@ -72,7 +72,7 @@ class ModelTest(support.Case):
             self.assertEqual(kept[0], 0)
             self.assertTrue((np.diff(kept) > 0).all() and kept[-1] < 197)
             self.assertEqual(len(kept), np.diff(result.cu_seqlens[0])[image])
-        self.assertEqual([len(k[0]) for k in self.model.classify(self.images, "evit", keep=0.7).kept], [139, 98, 69])
+        self.assertEqual([len(k[0]) for k in self.model.classify(self.images, Policy("evit", keep=0.7)).kept], [139, 98, 69])
         self.assertTrue((np.argmax(result, axis=1) == result.logits.argmax(1)).all())
 
     def test_every_policy(self):
@@ -85,7 +85,7 @@ class ModelTest(support.Case):
                 if policy.name == "pixelprune":
                     self.fails(Status.UNSUPPORTED, "at native resolution alone", self.model.classify, self.images, policy.name)
                     continue
-                result = self.model.classify(self.images, policy.name, **values.get(policy.name, {}))
+                result = self.model.classify(self.images, Policy(policy.name, **values.get(policy.name, {})))
                 self.assertTrue(np.isfinite(result.logits).all())
 
     def test_hiprune(self):
@@ -95,18 +95,18 @@ class ModelTest(support.Case):
         wanted = self.model.classify(self.images, "hiprune")
         self.assertEqual([len(kept) for kept in wanted.kept[0]], [99] * 4)
         given = dict(keep=0.5, blocks=[10], alpha=0.1, object_block=4)
-        np.testing.assert_array_equal(self.model.classify(self.images, "hiprune", **given).logits, wanted.logits)
+        np.testing.assert_array_equal(self.model.classify(self.images, Policy("hiprune", **given)).logits, wanted.logits)
         for other in (dict(alpha=0), dict(alpha=0.9), dict(alpha=0.9, object_block=0)):
             given.update(other)
-            found = self.model.classify(self.images, "hiprune", **given).logits
+            found = self.model.classify(self.images, Policy("hiprune", **given)).logits
             self.assertGreater(np.abs(found - wanted.logits).max(), 1e-4)
-            np.testing.assert_array_equal(self.model.forward(self.images, "hiprune", **given), found)
-            np.testing.assert_array_equal(self.model.prepare("hiprune", **given)(self.images), found)
-            wanted = self.model.classify(self.images, "hiprune", **given)
-        self.fails(Status.INVALID_ARGUMENT, "alpha is 1.5", self.model.classify, self.images, "hiprune", alpha=1.5)
-        self.fails(Status.INVALID_ARGUMENT, "object_block is 11, expected 0..10", self.model.classify, self.images, "hiprune", object_block=11)
-        self.fails(Status.INVALID_ARGUMENT, "one block, n_blocks is 2", self.model.classify, self.images, "hiprune", blocks=[5, 10])
-        self.fails(Status.INVALID_ARGUMENT, "alpha is given, but the policy l2", self.model.classify, self.images, "l2", alpha=0.2)
+            np.testing.assert_array_equal(self.model.forward(self.images, Policy("hiprune", **given)), found)
+            np.testing.assert_array_equal(self.model.prepare(Policy("hiprune", **given))(self.images), found)
+            wanted = self.model.classify(self.images, Policy("hiprune", **given))
+        self.fails(Status.INVALID_ARGUMENT, "alpha is 1.5", self.model.classify, self.images, Policy("hiprune", alpha=1.5))
+        self.fails(Status.INVALID_ARGUMENT, "object_block is 11, expected 0..10", self.model.classify, self.images, Policy("hiprune", object_block=11))
+        self.fails(Status.INVALID_ARGUMENT, "one block, n_blocks is 2", self.model.classify, self.images, Policy("hiprune", blocks=[5, 10]))
+        self.fails(Status.INVALID_ARGUMENT, "alpha is given, but the policy l2", self.model.classify, self.images, Policy("l2", alpha=0.2))
 
     def test_a_given_mask(self):
         mask = np.ones((4, 197), bool)
@@ -122,13 +122,13 @@ class ModelTest(support.Case):
         self.fails(Status.INVALID_ARGUMENT, "'mask'", self.model.classify, self.images, mask=mask)
 
     def test_features_attention_and_sizes(self):
-        result = self.model.classify(self.images, "l2", keep=0.2, features=True, cls_attention=True)
+        result = self.model.classify(self.images, Policy("l2", keep=0.2), features=True, cls_attention=True)
         rows = result.cu_seqlens[-1][-1]
         self.assertEqual(result.features.shape, (rows, 192))
         self.assertEqual(result.cls_attention.shape, (rows, 3))
         sums = np.add.reduceat(result.cls_attention, result.cu_seqlens[-1][:-1])
         np.testing.assert_allclose(sums, 1, atol=1e-5)
-        merged = self.model.classify(self.images, "tome", merges=8)
+        merged = self.model.classify(self.images, Policy("tome", merges=8))
         for sizes in merged.sizes[-1]:
             self.assertAlmostEqual(float(sizes.sum()), 197, places=3)
         self.assertEqual(self.model.classify(self.images, "none", features=True).features.shape, (4 * 197, 192))
@@ -150,10 +150,10 @@ class ModelTest(support.Case):
     def test_errors(self):
         fails, classify = self.fails, self.model.classify
         fails(Status.INVALID_ARGUMENT, "no pruning policy is called 'best'", classify, self.images, "best")
-        fails(Status.INVALID_ARGUMENT, "tome has no such parameter", classify, self.images, "tome", keep=0.5)
-        fails(Status.INVALID_ARGUMENT, "keep is 1.5", classify, self.images, "l2", keep=1.5)
-        fails(Status.INVALID_ARGUMENT, "keep is -1", classify, self.images, "l2", keep=-1)
-        fails(Status.INVALID_ARGUMENT, "block 99", classify, self.images, "l2", blocks=[99])
+        fails(Status.INVALID_ARGUMENT, "tome has no such parameter", classify, self.images, Policy("tome", keep=0.5))
+        fails(Status.INVALID_ARGUMENT, "keep is 1.5", classify, self.images, Policy("l2", keep=1.5))
+        fails(Status.INVALID_ARGUMENT, "keep is -1", Policy, "l2", keep=-1)
+        fails(Status.INVALID_ARGUMENT, "block 99", classify, self.images, Policy("l2", blocks=[99]))
         fails(Status.INVALID_ARGUMENT, "uint8", classify, np.zeros((1, 3, 224, 224), np.uint8))
         fails(Status.INVALID_ARGUMENT, r"expected \[B, 3, 224, 224\]", classify, self.images[0])
         broken = self.images.copy()
@@ -175,9 +175,9 @@ class ModelTest(support.Case):
     def test_sessions_are_kept_and_let_go(self):
         model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2, max_sessions=2)
         for keep in (0.2, 0.5, 0.8, 0.8):
-            last = model.classify(self.images[:1], "l2", keep=keep).logits
-        self.assertEqual([session.prune.keep for session in model._sessions], [0.5, 0.8])
-        np.testing.assert_array_equal(model.classify(self.images[:1], "l2", keep=0.8).logits, last)
+            last = model.classify(self.images[:1], Policy("l2", keep=keep)).logits
+        self.assertEqual([session.policy.keep for session in model._sessions], [0.5, 0.8])
+        np.testing.assert_array_equal(model.classify(self.images[:1], Policy("l2", keep=0.8)).logits, last)
         model.close()
         model.close()
         self.fails(Status.INVALID_ARGUMENT, "closed", model.classify, self.images)

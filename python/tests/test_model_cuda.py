@@ -9,7 +9,7 @@ import support
 import modules
 from modules import POLICIES, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
-from raggedvit import Status
+from raggedvit import Policy, Status
 from raggedvit._c.layouts import new
 
 if not torch.cuda.is_available():
@@ -26,24 +26,24 @@ class CudaModelTest(support.Case):
         for policy, values in POLICIES.items():
             for n in (6, 3, 1, 4, 0, 6):
                 with self.subTest(f"{policy}, {n}"):
-                    wanted = cpu.forward(x[:n], policy, **values)
-                    found = cuda.forward(x[:n].cuda(), policy, **values)
+                    wanted = cpu.forward(x[:n], Policy(policy, **values))
+                    found = cuda.forward(x[:n].cuda(), Policy(policy, **values))
                     self.assertEqual((found.device.type, found.shape, found.dtype), ("cuda", wanted.shape, torch.float32))
                     if n:
                         self.assertLess(difference(found.cpu(), wanted), 1e-4)
-                        result = cuda.classify(x[:n].cuda(), policy, **values)
+                        result = cuda.classify(x[:n].cuda(), Policy(policy, **values))
                         self.assertTrue(result.logits.is_cuda)
                         self.assertLess(difference(result.logits.cpu(), wanted), 1e-4)
-                        self.assertLess(difference(cuda.forward(x[:n].numpy(), policy, **values), wanted), 1e-4)
-                        self.assertEqual(cuda.forward(x[:n], policy, **values).device.type, "cpu")
+                        self.assertLess(difference(cuda.forward(x[:n].numpy(), Policy(policy, **values)), wanted), 1e-4)
+                        self.assertEqual(cuda.forward(x[:n], Policy(policy, **values)).device.type, "cpu")
         mask = torch.rand(6, modules.TOKENS, device="cuda") > 0.5
         mask[:, 0] = True
-        wanted = cpu.classify(x, "mask", mask=mask.cpu(), blocks=[1])
-        self.assertLess(difference(cuda.classify(x.cuda(), "mask", mask=mask, blocks=[1]).logits.cpu(), wanted.logits), 1e-4)
+        wanted = cpu.classify(x, Policy("mask", blocks=[1]), mask=mask.cpu())
+        self.assertLess(difference(cuda.classify(x.cuda(), Policy("mask", blocks=[1]), mask=mask).logits.cpu(), wanted.logits), 1e-4)
 
     def test_any_layout_and_type_of_images(self):
         x = images(4).cuda()
-        forward = raggedvit.Model.from_module(timm_module().cuda()).prepare("evit", blocks=[1])
+        forward = raggedvit.Model.from_module(timm_module().cuda()).prepare(Policy("evit", blocks=[1]))
         wanted = forward(x)
         spaced, shifted = torch.empty(8, 3, 32, 32, device="cuda"), torch.empty(x.numel() + 1, device="cuda")
         spaced[::2] = x
@@ -58,7 +58,7 @@ class CudaModelTest(support.Case):
         x = images(5).cuda()
         for dtype in ("f32", "f16"):
             model = raggedvit.Model.from_module(timm_module().cuda(), dtype=dtype)
-            forward = model.prepare("evit", blocks=[1, 2])
+            forward = model.prepare(Policy("evit", blocks=[1, 2]))
             for n in (5, 3, 2):
                 forward(x[:n])
             before = support.counts(model)
@@ -96,7 +96,7 @@ class CudaModelTest(support.Case):
     def test_streams(self):
         x = images(4).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda())
-        forward = model.prepare("evit", blocks=[1])
+        forward = model.prepare(Policy("evit", blocks=[1]))
         wanted = forward(x).cpu()
         streams = [torch.cuda.Stream() for _ in range(3)]
         torch.cuda.synchronize()
@@ -115,7 +115,7 @@ class CudaModelTest(support.Case):
         self.assertEqual(len(model._streams), 4)
 
     def test_tensors_freed_right_after_the_call(self):
-        forward = raggedvit.Model.from_module(timm_module().cuda()).prepare("evit", blocks=[1])
+        forward = raggedvit.Model.from_module(timm_module().cuda()).prepare(Policy("evit", blocks=[1]))
         batches = [images(4, seed) for seed in range(20)]
         wanted = [forward(x.cuda()).cpu() for x in batches]
         found = []
@@ -128,14 +128,14 @@ class CudaModelTest(support.Case):
     def test_threads(self):
         x = images(8).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda())
-        wanted = {n: model.forward(x[:n], "evit", blocks=[1]).cpu() for n in (1, 2, 3, 4, 8)}
+        wanted = {n: model.forward(x[:n], Policy("evit", blocks=[1])).cpu() for n in (1, 2, 3, 4, 8)}
         failures = []
 
         def work(own_stream):
             stream = torch.cuda.Stream() if own_stream else torch.cuda.default_stream()
             with torch.cuda.stream(stream):
                 for n in (1, 2, 3, 4, 8) * 6:
-                    found = model.forward(x[:n], "evit", blocks=[1])
+                    found = model.forward(x[:n], Policy("evit", blocks=[1]))
                     stream.synchronize()
                     if difference(found.cpu(), wanted[n]) > 1e-5:
                         failures.append(n)
@@ -146,10 +146,10 @@ class CudaModelTest(support.Case):
     def test_few_sessions_are_kept(self):
         x = images(4).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda(), max_sessions=2)
-        wanted = {keep: model.forward(x, "evit", keep, blocks=[1]).cpu() for keep in (0.2, 0.5, 0.8)}
+        wanted = {keep: model.forward(x, Policy("evit", keep=keep, blocks=[1])).cpu() for keep in (0.2, 0.5, 0.8)}
         for keep in (0.2, 0.5, 0.8, 0.5, 0.2):
-            self.assertLess(difference(model.forward(x, "evit", keep, blocks=[1]).cpu(), wanted[keep]), 1e-5)
-        self.assertEqual([session.prune.keep for session in model._sessions], [0.5, 0.2])
+            self.assertLess(difference(model.forward(x, Policy("evit", keep=keep, blocks=[1])).cpu(), wanted[keep]), 1e-5)
+        self.assertEqual([session.policy.keep for session in model._sessions], [0.5, 0.2])
 
     def test_memory_comes_back(self):
         x = images(4).cuda()
@@ -157,7 +157,7 @@ class CudaModelTest(support.Case):
         def use():
             model = raggedvit.Model.from_module(timm_module().cuda())
             for n in (4, 3, 2):
-                model.forward(x[:n], "evit", blocks=[1])
+                model.forward(x[:n], Policy("evit", blocks=[1]))
 
         use()
         gc.collect()
@@ -174,7 +174,7 @@ class CudaModelTest(support.Case):
         for make in (timm_module, hf_module):
             module = make()
             patch = raggedvit.patch.timm if make is timm_module else raggedvit.patch.hf
-            wanted = logits_of(patch(module, "evit", keep=0.5, blocks=[1]), x)
+            wanted = logits_of(patch(module, Policy("evit", keep=0.5, blocks=[1])), x)
             module.cuda()
             self.assertLess(difference(logits_of(module, x.cuda()).cpu(), wanted), 1e-4)
             self.assertEqual(module._raggedvit.model.device.backend, "cuda")
@@ -187,7 +187,7 @@ class CudaModelTest(support.Case):
             module.eval()
             other = make(seed=5)
             module.load_state_dict(other.state_dict())
-            self.assertLess(difference(logits_of(module, x.cuda()).cpu(), logits_of(patch(other, "evit", keep=0.5, blocks=[1]), x)), 1e-4)
+            self.assertLess(difference(logits_of(module, x.cuda()).cpu(), logits_of(patch(other, Policy("evit", keep=0.5, blocks=[1])), x)), 1e-4)
             half = logits_of(module.half(), x.cuda().half())
             self.assertEqual((half.dtype, half.device.type), (torch.float16, "cuda"))
             self.assertLess(difference(half.float().cpu(), logits_of(other, x)), 5e-2)
@@ -195,7 +195,7 @@ class CudaModelTest(support.Case):
             self.assertLess(difference(logits_of(module, x), logits_of(other, x)), 5e-2)
 
     def test_a_patched_module_refuses_other_devices(self):
-        module = raggedvit.patch.timm(timm_module().cuda(), "evit", blocks=[1])
+        module = raggedvit.patch.timm(timm_module().cuda(), Policy("evit", blocks=[1]))
         with torch.no_grad():
             for _ in range(2):
                 self.fails(Status.INVALID_ARGUMENT, "images are on cpu, the module on cuda:0", module, images(2))
@@ -203,7 +203,7 @@ class CudaModelTest(support.Case):
 
     def test_compiled_around(self):
         module, x = timm_module().cuda(), images(4).cuda()
-        wanted = logits_of(raggedvit.patch.timm(module, "evit", blocks=[1]), x).softmax(-1)
+        wanted = logits_of(raggedvit.patch.timm(module, Policy("evit", blocks=[1])), x).softmax(-1)
         compiled = torch.compile(torch.nn.Sequential(module, torch.nn.Softmax(-1)), backend="eager")
         with torch.no_grad():
             self.assertLess(difference(compiled(x).cpu(), wanted.cpu()), 1e-6)
@@ -211,12 +211,12 @@ class CudaModelTest(support.Case):
     def test_errors_that_are_returned(self):
         x = images(4).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda())
-        wanted = model.classify(x, "l2", keep=0.5, blocks=[1], pooled=True, features=True)
+        wanted = model.classify(x, Policy("l2", keep=0.5, blocks=[1]), pooled=True, features=True)
         broken = x.clone()
         broken[2, 0, 0, 0] = torch.nan
-        self.fails(Status.NOT_FINITE, "^image 2: a score is NaN", model.classify, broken, "l2", keep=0.5, blocks=[1])
+        self.fails(Status.NOT_FINITE, "^image 2: a score is NaN", model.classify, broken, Policy("l2", keep=0.5, blocks=[1]))
         self.fails(Status.NOT_FINITE, "^image 2: its logits are not finite", model.classify, broken)
-        found = model.classify(broken, "l2", keep=0.5, blocks=[1], pooled=True, features=True, errors="return")
+        found = model.classify(broken, Policy("l2", keep=0.5, blocks=[1]), pooled=True, features=True, errors="return")
         self.assertEqual(list(found.errors), [2])
         self.assertRegex(str(found.errors[2]), "^image 2: a score is NaN")
         for one, other in ((found.logits, wanted.logits), (found.pooled, wanted.pooled)):
@@ -229,7 +229,7 @@ class CudaModelTest(support.Case):
     def test_refusals(self):
         x = images(2).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda())
-        fails, forward = self.fails, model.prepare("evit", blocks=[1])
+        fails, forward = self.fails, model.prepare(Policy("evit", blocks=[1]))
         for _ in range(2):  # before a session is there and after
             fails(Status.INVALID_ARGUMENT, r"\[2, 3, 16, 32\]; expected \[B, 3, 32, 32\]", forward, x[:, :, :16])
             fails(Status.INVALID_ARGUMENT, r"\[3, 32, 32\]", forward, x[0])
@@ -250,17 +250,17 @@ class CudaModelTest(support.Case):
     @unittest.skipIf(torch.cuda.device_count() < 2, "there is one GPU alone")
     def test_two_devices(self):
         x = images(4)
-        cpu = raggedvit.Model.from_module(timm_module()).forward(x, "evit", blocks=[1])
+        cpu = raggedvit.Model.from_module(timm_module()).forward(x, Policy("evit", blocks=[1]))
         models = [raggedvit.Model.from_module(timm_module().to(f"cuda:{i}")) for i in range(2)]
         for _ in range(3):
             for current in range(2):
                 with torch.cuda.device(current):
                     for i, model in enumerate(models):
-                        found = model.forward(x.to(f"cuda:{i}"), "evit", blocks=[1])
+                        found = model.forward(x.to(f"cuda:{i}"), Policy("evit", blocks=[1]))
                         self.assertEqual(found.device.index, i)
                         self.assertLess(difference(found.cpu(), cpu), 1e-4)
         self.fails(Status.INVALID_ARGUMENT, "images are on cuda:1, the model on cuda:0", models[0].forward, x.to("cuda:1"))
-        module = raggedvit.patch.timm(timm_module().to("cuda:1"), "evit", blocks=[1])
+        module = raggedvit.patch.timm(timm_module().to("cuda:1"), Policy("evit", blocks=[1]))
         self.assertLess(difference(logits_of(module, x.to("cuda:1")).cpu(), cpu), 1e-4)
         module.to("cuda:0")
         self.assertLess(difference(logits_of(module, x.to("cuda:0")).cpu(), cpu), 1e-4)

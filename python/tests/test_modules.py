@@ -13,7 +13,7 @@ import modules
 from modules import POLICIES, SIZE, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
 import raggedvit.patch
-from raggedvit import Status
+from raggedvit import Policy, Status
 
 
 BACKENDS = ["cpu"] + ["cuda"] * any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices())
@@ -46,16 +46,16 @@ class ModuleTest(support.Case):
                 self.assertLess(difference(model.forward(x), wanted), 1e-5 * max(1, largest))
                 self.assertEqual((model.info.image_height, model.info.image_width), tuple(module.patch_embed.img_size))
                 if model.info.n_prefix > 0:
-                    self.assertEqual(model.forward(x, "l2", 0.5, blocks=[1]).shape, wanted.shape)
+                    self.assertEqual(model.forward(x, Policy("l2", keep=0.5, blocks=[1])).shape, wanted.shape)
                 if what != "rectangular":
-                    self.fails(Status.UNSUPPORTED, "only a plain Vision Transformer", raggedvit.patch.timm, module, "l2", 0.5, blocks=[1])
+                    self.fails(Status.UNSUPPORTED, "only a plain Vision Transformer", raggedvit.patch.timm, module, Policy("l2", keep=0.5, blocks=[1]))
 
     def test_rectangular_images(self):
         module = modules.timm_family("vit_base_patch16_224", img_size=(32, 48), num_heads=2)
         model, x = model_of(module), images(3, size=(32, 48))
         for given in (x, x.numpy(), x.double().numpy()):
             self.assertLess(difference(model.forward(given), logits_of(module, x)), 2e-5)
-        result = model.classify(x, "l2", keep=0.5, blocks=[1], features=True)
+        result = model.classify(x, Policy("l2", keep=0.5, blocks=[1]), features=True)
         self.assertEqual(len(result.kept[0]), 3)
         self.assertEqual((model.info.image_size, model.info.image_shape), (0, (3, 32, 48)))
         for bad in (images(3), images(3, size=(48, 32)), images(3, size=48)):
@@ -76,18 +76,18 @@ class ModuleTest(support.Case):
 
     def test_arrays_and_tensors(self):
         model, x = model_of(timm_module()), images()
-        wanted = model.classify(x.numpy(), "evit", keep=0.6, blocks=[1, 2]).logits
-        forward = model.prepare("evit", 0.6, blocks=[1, 2])
+        wanted = model.classify(x.numpy(), Policy("evit", keep=0.6, blocks=[1, 2])).logits
+        forward = model.prepare(Policy("evit", keep=0.6, blocks=[1, 2]))
         for given, kind in ((x.numpy(), np.ndarray), (x, torch.Tensor), (x.double().numpy(), np.ndarray), (x[:, :, :, :], torch.Tensor),
                             (torch.nn.Parameter(x, requires_grad=False), torch.Tensor),
                             (x.to(memory_format=torch.channels_last), torch.Tensor)):
-            for found in (model.forward(given, "evit", 0.6, blocks=(1, 2)), model.forward(given, "evit", 0.6, blocks=[1, 2]), forward(given)):
+            for found in (model.forward(given, Policy("evit", keep=0.6, blocks=(1, 2))), model.forward(given, Policy("evit", keep=0.6, blocks=[1, 2])), forward(given)):
                 self.assertIsInstance(found, kind)
                 self.assertEqual(str(found.dtype)[-7:], "float32")
                 np.testing.assert_array_equal(np.asarray(found), wanted)
         for dtype, error in ((torch.float16, 2e-2), (torch.bfloat16, 2e-1)):
             self.assertLess(difference(forward(x.to(dtype)), wanted), error)
-        result = model.classify(x, "evit", keep=0.6, blocks=[1, 2], features=True, cls_attention=True)
+        result = model.classify(x, Policy("evit", keep=0.6, blocks=[1, 2]), features=True, cls_attention=True)
         self.assertTrue(all(isinstance(t, torch.Tensor) for t in (result.logits, result.features, result.cls_attention)))
         self.assertIsInstance(result.kept[0][0], np.ndarray)
         np.testing.assert_array_equal(np.asarray(result), wanted)
@@ -96,13 +96,13 @@ class ModuleTest(support.Case):
     def test_forward_is_classify_for_every_policy(self):
         model, x = model_of(timm_module()), images()
         for policy, values in POLICIES.items():
-            np.testing.assert_array_equal(model.forward(x, policy, **values), model.classify(x, policy, **values).logits)
+            np.testing.assert_array_equal(model.forward(x, Policy(policy, **values)), model.classify(x, Policy(policy, **values)).logits)
 
     def test_any_batch_size_with_few_sessions(self):
         model, x = model_of(timm_module()), images(40)
-        wanted = model_of(timm_module(), max_batch=64).forward(x, "evit", blocks=[1])
+        wanted = model_of(timm_module(), max_batch=64).forward(x, Policy("evit", blocks=[1]))
         for n in (3, 8, 1, 17, 2, 40, 3, 33):
-            found = model.forward(x[:n], "evit", blocks=[1])
+            found = model.forward(x[:n], Policy("evit", blocks=[1]))
             self.assertLess(difference(found, wanted[:n]), 1e-5)
         self.assertEqual([(s.capacity, s.fixed) for s in model._sessions], [(8, True), (3, True), (64, False)])
         bounded = model_of(timm_module(), max_batch=8)
@@ -117,7 +117,7 @@ class ModuleTest(support.Case):
                 self.maps(model_of(timm_module(), backend=backend))
 
     def maps(self, model):
-        forward, cpu = model.prepare("evit", 0.6, blocks=[1]), model_of(timm_module()).prepare("evit", 0.6, blocks=[1])
+        forward, cpu = model.prepare(Policy("evit", keep=0.6, blocks=[1])), model_of(timm_module()).prepare(Policy("evit", keep=0.6, blocks=[1]))
         batches = [images(n, n) for n in (4, 4, 0, 3, 9, 4, 1)]
         for given, kind in ((batches, torch.Tensor), ([x.numpy() for x in batches], np.ndarray),
                             ([np.asfortranarray(x.double().numpy()) for x in batches], np.ndarray), ([x.bfloat16() for x in batches], torch.Tensor)):
@@ -146,8 +146,8 @@ class ModuleTest(support.Case):
 
     def test_it_is_freed_at_once(self):
         model, x = model_of(timm_module()), images()
-        model.forward(x, "evit", blocks=[1])
-        forward = model.prepare("evit", blocks=[1])
+        model.forward(x, Policy("evit", blocks=[1]))
+        forward = model.prepare(Policy("evit", blocks=[1]))
         gone = weakref.ref(model)
         del model
         forward(x)  # holds the model
@@ -157,17 +157,17 @@ class ModuleTest(support.Case):
     def test_update(self):
         module, other, x = timm_module(), timm_module(seed=7), images()
         model = model_of(module)
-        before = model.forward(x, "evit", blocks=[1])
+        before = model.forward(x, Policy("evit", blocks=[1]))
         sessions = set(model._sessions)
         model.update(other)
         self.assertLess(difference(model.forward(x), logits_of(other, x)), 2e-5)
-        self.assertGreater(difference(model.forward(x, "evit", blocks=[1]), before), 1e-2)
+        self.assertGreater(difference(model.forward(x, Policy("evit", blocks=[1])), before), 1e-2)
         self.assertLessEqual(sessions, set(model._sessions))
         model.update(module)
-        np.testing.assert_array_equal(model.forward(x, "evit", blocks=[1]), before)
+        np.testing.assert_array_equal(model.forward(x, Policy("evit", blocks=[1])), before)
         self.fails(Status.INVALID_ARGUMENT, "n_classes", model.update, timm_module(num_classes=8))
         self.fails(Status.INVALID_ARGUMENT, "eps", model.update, timm_module(norm_layer=lambda n, **k: torch.nn.LayerNorm(n, eps=1e-5, **k)))
-        np.testing.assert_array_equal(model.forward(x, "evit", blocks=[1]), before)
+        np.testing.assert_array_equal(model.forward(x, Policy("evit", blocks=[1])), before)
 
     def test_modules_that_are_refused(self):
         class Own(torch.nn.LayerNorm):

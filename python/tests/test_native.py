@@ -9,7 +9,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import Policy, RaggedVitError, Status
 
 
 def patches_of(image, size):
@@ -30,9 +30,9 @@ class DemoTest(unittest.TestCase):
 
     def test_own_size(self):
         """On the grid of the position table it is what classify gives, up to the order of sums."""
-        native = self.model.prepare("evit", keep=0.6, native=True, max_images=2, features=True)
+        native = self.model.prepare(Policy("evit", keep=0.6), native=True, max_images=2, features=True)
         result = native(np.concatenate(self.patches), [(14, 14)] * 2)
-        wanted = self.model.classify(self.images, "evit", keep=0.6, features=True)
+        wanted = self.model.classify(self.images, Policy("evit", keep=0.6), features=True)
         np.testing.assert_allclose(result.logits, wanted.logits, atol=1e-3)
         np.testing.assert_array_equal(result.cu_seqlens, wanted.cu_seqlens)
         np.testing.assert_array_equal(np.concatenate(result.kept[-1]), np.concatenate(wanted.kept[-1]))
@@ -56,14 +56,14 @@ class DemoTest(unittest.TestCase):
         first, step = self.patches[0][:1], np.float32(0.01)
         patches = np.concatenate([first] * 6 + [np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32)])
         for tau, kept in ((0, [0, 1, 2, 3, 4]), (0.01, [0, 1])):  # columns in turn, of which one line tells all
-            result = self.model.prepare("pixelprune", tau=tau, native=True, max_images=2)(patches, [(2, 3), (3, 4)])
+            result = self.model.prepare(Policy("pixelprune", tau=tau), native=True, max_images=2)(patches, [(2, 3), (3, 4)])
             self.assertEqual([rows.tolist() for rows in result.kept[0]], [[0, 1], kept])
         exact = self.model.prepare("pixelprune", native=True, max_images=1, max_len=13)(np.repeat(first, 12, 0), [(3, 4)])
         self.assertEqual(exact.kept[0][0].tolist(), [0, 1])
         with self.assertRaisesRegex(RaggedVitError, "tau is 1.5, expected 0..1"):
-            self.model.prepare("pixelprune", tau=1.5, native=True)
+            self.model.prepare(Policy("pixelprune", tau=1.5), native=True)
         with self.assertRaisesRegex(RaggedVitError, "tau is given, but the policy l2"):
-            self.model.prepare("l2", tau=0.1, native=True)
+            self.model.prepare(Policy("l2", tau=0.1), native=True)
 
     def test_refusals(self):
         native = self.model.prepare(native=True, max_images=2, max_tokens=60, max_len=40)
@@ -145,7 +145,7 @@ class TowerTest(support.Case):
         self.assertTrue((out[22:] == 7).all())
         self.assertEqual((found.merged.shape, [part.shape for part in found.deepstack]), ((22, 12), [(22, 12)] * 2))
         np.testing.assert_array_equal(native(self.rows, self.grids, deepstack_out=[None, stacked[0]]).deepstack[0], wanted.deepstack[0])
-        pruned = self.model.prepare("l2", keep=0.5, blocks=[1], **self.asked)
+        pruned = self.model.prepare(Policy("l2", keep=0.5, blocks=[1]), **self.asked)
         found = pruned(self.rows, self.grids, out=out[:11])
         np.testing.assert_array_equal(found.merged, pruned(self.rows, self.grids).merged)
 
@@ -205,8 +205,8 @@ class QwenTest(unittest.TestCase):
         self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
         self.check(module, model)
         for options, word in ((dict(native=True, deepstack=True), "merges those of none"), (dict(merged=True), "native is False"),
-                              (dict(native=True, policy="evit", blocks=[1]), "evit drops single patches"),
-                              (dict(native=True, policy="received", blocks=[0]), "whose attention is within windows")):
+                              (dict(native=True, policy=Policy("evit", blocks=[1])), "evit drops single patches"),
+                              (dict(native=True, policy=Policy("received", blocks=[0])), "whose attention is within windows")):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
                 model.prepare(**options)
         with self.assertRaisesRegex(RaggedVitError, "image 0 has 3 x 4 patches, expected multiples of 2 a side"):
@@ -220,7 +220,7 @@ class QwenTest(unittest.TestCase):
         for ours, theirs in zip(result.deepstack, wanted.deepstack_features, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=2e-5 * (1 + float(theirs.abs().max())))
         rows = np.random.default_rng(1).standard_normal((40, 3 * 2 * 4 * 4), np.float32)
-        pruned = model.prepare("l2", keep=0.5, blocks=[0], native=True, max_images=2, max_tokens=40, max_len=24, merged=True, deepstack=True)
+        pruned = model.prepare(Policy("l2", keep=0.5, blocks=[0]), native=True, max_images=2, max_tokens=40, max_len=24, merged=True, deepstack=True)
         result = pruned(rows, [(4, 6), (4, 4)])
         self.assertEqual([len(kept) for kept in result.kept[0]], [12, 8])
         for kept in result.kept[0]:  # whole squares
@@ -233,7 +233,7 @@ class QwenTest(unittest.TestCase):
                   self.tower("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1]))
         rows = np.random.default_rng(1).standard_normal((44, 3 * 2 * 4 * 4), np.float32)
         for _, model in towers:
-            merging = model.prepare("tome", merges=2, blocks=[0, 1], native=True, max_images=3, max_tokens=44, max_len=24, merged=True)
+            merging = model.prepare(Policy("tome", merges=2, blocks=[0, 1]), native=True, max_images=3, max_tokens=44, max_len=24, merged=True)
             result = merging(rows, [(4, 6), (4, 4), (2, 2)])
             sides = [(2, 3), (2, 2), (1, 1)]
             for kept, sizes, (height, width) in zip(result.kept[-1], result.sizes[-1], sides, strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 import support
 import test_native
 import raggedvit
-from raggedvit import RaggedVitError
+from raggedvit import Policy, RaggedVitError
 from test_cuda import why_not_torch
 
 try:
@@ -33,7 +33,7 @@ class DeviceRowsTest(unittest.TestCase):
         self.assertEqual(found.deepstack_stages, wanted.deepstack_stages)
 
     def test_the_bits_of_the_host(self):
-        for policy in ({}, dict(policy="l2", keep=0.5, blocks=[1])):
+        for policy in ({}, dict(policy=Policy("l2", keep=0.5, blocks=[1]))):
             host, native = (self.model.prepare(**policy, **self.asked, on_device=there) for there in (False, True))
             wanted = host(self.rows, self.grids)
             for rows in (self.rows.cuda(), self.rows, self.rows.numpy()):
@@ -75,7 +75,7 @@ class DeviceRowsTest(unittest.TestCase):
     def test_images_of_other_models(self):
         model = raggedvit.Model(support.CHECKPOINT, backend="cuda")
         patches = np.concatenate([test_native.patches_of(image, 16) for image in support.tiles(2)])
-        host, native = (model.prepare("evit", keep=0.6, native=True, max_images=2, on_device=there) for there in (False, True))
+        host, native = (model.prepare(Policy("evit", keep=0.6), native=True, max_images=2, on_device=there) for there in (False, True))
         np.testing.assert_array_equal(native(torch.from_numpy(patches).cuda(), [(14, 14)] * 2).logits, host(patches, [(14, 14)] * 2).logits)
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError
+from raggedvit import Policy, RaggedVitError
 
 N_BATCHES = 10_000 if os.environ.get("RVIT_TEST_CASES") == "all" else 240
 POOL, MOST, ROUNDS = 8, 5, 20
-POLICIES = ({}, {"policy": "l2", "keep": 0.5}, {"policy": "evit", "keep": 0.7}, {"policy": "evit-fused", "keep": 0.6}, {"policy": "ats"},
-            {"policy": "tome"}, {"policy": "random", "keep": 0.5}, {"policy": "received", "keep": 0.5}, {"policy": "fastervlm", "keep": 0.5},
-            {"policy": "hiprune", "keep": 0.5}, {"policy": "l2-threshold", "threshold": 20}, {"policy": "evit-paper", "keep": 0.7})
+POLICIES = ({}, {"policy": Policy("l2", keep=0.5)}, {"policy": Policy("evit", keep=0.7)}, {"policy": Policy("evit-fused", keep=0.6)}, {"policy": "ats"},
+            {"policy": "tome"}, {"policy": Policy("random", keep=0.5)}, {"policy": Policy("received", keep=0.5)}, {"policy": Policy("fastervlm", keep=0.5)},
+            {"policy": Policy("hiprune", keep=0.5)}, {"policy": Policy("l2-threshold", threshold=20)}, {"policy": Policy("evit-paper", keep=0.7)})
 
 
 def spoilt(image, kind, random):

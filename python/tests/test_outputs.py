@@ -8,7 +8,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import Policy, RaggedVitError, Status
 
 
 class DemoTest(unittest.TestCase):
@@ -26,19 +26,17 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(self.model.info.embedding_dim, 0)
 
     def test_layouts(self):
-        result = self.model.classify(self.images, "evit", keep=0.5, blocks=[3, 6], features=True, pooled=True, block_features=-2,
-                                     received_attention=3)
+        result = self.model.classify(self.images, Policy("evit", keep=0.5, blocks=[3, 6]), features=True, pooled=True, block_features=-2, received_attention=3)
         self.assertEqual((result.block_stage, result.received_stage), (1, -1))
         self.assertEqual(result.block_features.shape, (result.cu_seqlens[1][-1], 192))
         self.assertEqual(result.received_attention.shape, (3 * 197, 3))
         np.testing.assert_allclose(result.received_attention.reshape(3, 197, 3).sum(1), 1, atol=1e-5)
         np.testing.assert_allclose(result.pooled, result.features[result.cu_seqlens[1][:-1]], atol=1e-5)
         sessions = len(self.model._sessions)
-        again = self.model.classify(self.images, "evit", keep=0.5, blocks=[3, 6], features=True, pooled=True, block_features=10,
-                                    received_attention=-9)
+        again = self.model.classify(self.images, Policy("evit", keep=0.5, blocks=[3, 6]), features=True, pooled=True, block_features=10, received_attention=-9)
         np.testing.assert_array_equal(again.block_features, result.block_features)
         self.assertEqual(len(self.model._sessions), sessions)
-        other = self.model.classify(self.images, "evit", keep=0.5, blocks=[3, 6], block_features=2)
+        other = self.model.classify(self.images, Policy("evit", keep=0.5, blocks=[3, 6]), block_features=2)
         self.assertEqual((other.block_stage, other.block_features.shape), (-1, (3 * 197, 192)))
 
     def test_refusals(self):
@@ -136,15 +134,14 @@ class TowerTest(unittest.TestCase):
         path = pathlib.Path(self.folder.name) / "CLIPModel" / "model.safetensors"
         model, cpu = raggedvit.Model(path, backend="cuda"), raggedvit.Model(path, backend="cpu")
         x = self.modules.images(3)
-        ask = dict(policy="evit", keep=0.5, blocks=[1], pooled=True, projected=True, normalized=True, block_features=0,
-                   received_attention=0)
+        ask = dict(policy=Policy("evit", keep=0.5, blocks=[1]), pooled=True, projected=True, normalized=True, block_features=0, received_attention=0)
         found, wanted = model.classify(x.cuda(), **ask), cpu.classify(x, **ask)
         for name in ("logits", "pooled", "projected", "block_features", "received_attention"):
             self.assertTrue(getattr(found, name).is_cuda)
             self.close(getattr(found, name).cpu(), getattr(wanted, name), 1e-4)
 
     def alone_as_in_a_batch(self, model, x):
-        ask = dict(policy="evit", keep=0.5, blocks=[1], pooled=True, projected=True, block_features=-1, received_attention=-1)
+        ask = dict(policy=Policy("evit", keep=0.5, blocks=[1]), pooled=True, projected=True, block_features=-1, received_attention=-1)
         whole = model.classify(x, **ask)
         self.assertEqual((whole.block_stage, whole.received_stage), (0, 0))
         cu = whole.cu_seqlens[0]

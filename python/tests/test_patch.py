@@ -13,13 +13,13 @@ import support
 import modules
 from modules import POLICIES, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import Policy, RaggedVitError, Status
 
 PATCHES = {"timm": raggedvit.patch.timm, "hf": raggedvit.patch.hf}
 
 
-def patched(module, policy="evit", **values):
-    return PATCHES[raggedvit._modules.modules.kind_of(module)](module, policy, n_threads=2, **values)
+def patched(module, policy="evit", **options):
+    return PATCHES[raggedvit._modules.modules.kind_of(module)](module, policy, n_threads=2, **options)
 
 
 class PatchTest(support.Case):
@@ -46,8 +46,8 @@ class PatchTest(support.Case):
             some = POLICIES if name in ("timm", "timm distilled") else ("evit-fused", "tome")
             for policy, values in ((policy, POLICIES[policy]) for policy in some):
                 with self.subTest(f"{name}: {policy}"):
-                    wanted = model.classify(x, policy, **values).logits
-                    patched(module, policy, **values)
+                    wanted = model.classify(x, Policy(policy, **values)).logits
+                    patched(module, Policy(policy, **values))
                     self.assertLess(difference(logits_of(module, x), wanted), 1e-5)
                     module.train()
                     trained = module(x)
@@ -74,12 +74,12 @@ class PatchTest(support.Case):
         x = images(3)
         for policy, values in POLICIES.items():
             with self.subTest(policy):
-                module = patched(timm_module(), policy, **values).train()
+                module = patched(timm_module(), Policy(policy, **values)).train()
                 module(x).square().sum().backward()
                 self.assertTrue(all(p.grad is not None and torch.isfinite(p.grad).all() for p in module.parameters()))
 
     def test_the_fused_token_has_a_gradient_through_its_scores(self):
-        module = patched(timm_module(depth=2), "evit-fused", keep=0.5, blocks=[0]).train().double()
+        module = patched(timm_module(depth=2), Policy("evit-fused", keep=0.5, blocks=[0])).train().double()
         bias, step, x, values = module.blocks[0].attn.qkv.bias, 1e-5, images(3).double(), []
         module(x).square().sum().backward()
         for sign in (1, -1):
@@ -92,14 +92,14 @@ class PatchTest(support.Case):
         self.assertLess(abs(float(bias.grad[3]) - numeric), 1e-6 * max(1, abs(numeric)))
 
     def test_hugging_face_outputs(self):
-        module, x = patched(hf_module(), "evit", blocks=[1]), images()
+        module, x = patched(hf_module(), Policy("evit", blocks=[1])), images()
         labels = torch.arange(5) % 7
         with torch.no_grad():
             out = module(x, labels=labels)
             self.assertAlmostEqual(float(out.loss), float(torch.nn.functional.cross_entropy(out.logits, labels)), places=5)
             self.assertEqual(len(module(x, return_dict=False)), 1)
         module.train()(pixel_values=x, labels=labels).loss.backward()
-        teacher = patched(hf_module("DeiTForImageClassificationWithTeacher"), "evit", blocks=[1]).train()
+        teacher = patched(hf_module("DeiTForImageClassificationWithTeacher"), Policy("evit", blocks=[1])).train()
         out = teacher(x)
         self.assertLess(difference(out.logits.detach(), (out.cls_logits + out.distillation_logits).detach() / 2), 1e-6)
         for name in ("output_attentions", "output_hidden_states", "interpolate_pos_encoding"):
@@ -191,7 +191,7 @@ class PatchTest(support.Case):
         }
         for what, change in seen.items():
             with self.subTest(what):
-                module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2])
+                module = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2]))
                 before = logits_of(module, x)
                 with torch.no_grad():
                     change(module)
@@ -212,12 +212,12 @@ class PatchTest(support.Case):
         }
         for words, change in refused.items():
             with self.subTest(words):
-                module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2])
+                module = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2]))
                 with torch.no_grad():
                     module(x)
                     change(module)
                     self.fails(Status.UNSUPPORTED, words, module, x)
-        module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2])
+        module = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2]))
         wanted = logits_of(module, x)
         for owner, name in ((Attention, "forward"), (torch.nn.Linear, "forward"), (torch.nn.functional, "scaled_dot_product_attention")):
             with self.subTest(name), mock.patch.object(owner, name, lambda *arguments, **named: None), torch.no_grad():
@@ -225,7 +225,7 @@ class PatchTest(support.Case):
             np.testing.assert_array_equal(logits_of(module, x), wanted)
 
     def test_what_it_costs_to_see_changes(self):
-        module, x = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]), images(3)
+        module, x = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2])), images(3)
         wanted = logits_of(module, x)
         with mock.patch.object(raggedvit._modules.modules, "read", side_effect=AssertionError("it was read again")):
             np.testing.assert_array_equal(logits_of(module, x), wanted)
@@ -237,7 +237,7 @@ class PatchTest(support.Case):
             np.testing.assert_array_equal(logits_of(module, x), wanted)
 
     def test_what_cannot_be_seen_is_refreshed(self):
-        module, x = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]), images(3)
+        module, x = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2])), images(3)
         before = logits_of(module, x)
         module.head.weight.data.mul_(2)  # neither PyTorch nor anybody else counts it
         module.blocks[0].norm1.bias.detach().numpy()[:] = 3
@@ -247,7 +247,7 @@ class PatchTest(support.Case):
         self.assertLess(difference(after, module(x).detach()), 1e-4)
 
     def test_other_weights_for_a_call(self):
-        module, x = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]), images(3)
+        module, x = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2])), images(3)
         weights = {name: tensor + 0.1 * torch.randn_like(tensor) for name, tensor in module.state_dict().items()}
         own = logits_of(module, x)
         warnings.simplefilter("ignore")  # of what vmap does one after another
@@ -262,7 +262,7 @@ class PatchTest(support.Case):
         self.assertLess(difference(two[1], found), 1e-4)
 
     def test_a_part_in_training_mode_drops(self):
-        module, x = patched(timm_module(proj_drop_rate=0.5), "evit", keep=0.6, blocks=[1, 2]), images(3)
+        module, x = patched(timm_module(proj_drop_rate=0.5), Policy("evit", keep=0.6, blocks=[1, 2])), images(3)
         np.testing.assert_array_equal(logits_of(module, x), logits_of(module, x))
         module.blocks[3].train()
         self.assertGreater(difference(logits_of(module, x), logits_of(module, x)), 1e-3)
@@ -277,7 +277,7 @@ class PatchTest(support.Case):
                 return 2 * self.inner(x)
 
         x = images(3)
-        module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]).train()
+        module = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2])).train()
         before = module(x).detach()
         module.head = Adapter(module.head)
         module.blocks[0].mlp.fc1.register_forward_hook(lambda *_: None)
@@ -293,11 +293,11 @@ class PatchTest(support.Case):
             "blocks.0.attn.q_norm": lambda m: setattr(m.blocks[0].attn, "q_norm", torch.nn.LayerNorm(64)),
         }.items():
             with self.subTest(words):
-                module = patched(timm_module(), "evit", keep=0.6, blocks=[1, 2]).train()
+                module = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2])).train()
                 module(x)
                 change(module)
                 self.fails(Status.UNSUPPORTED, words, module, x)
-        module = patched(hf_module(), "evit", blocks=[1]).train()
+        module = patched(hf_module(), Policy("evit", blocks=[1])).train()
         module(x)
         module.vit.layers[1].attention.register_forward_hook(lambda *_: None)
         self.fails(Status.UNSUPPORTED, "layers.1.attention has forward hooks", module, x)
@@ -309,7 +309,7 @@ class PatchTest(support.Case):
         x, more, operations = images(3), images(5, 7), {}
         for policy in ("none", "evit", "evit-fused", "tome", "l2", "ats"):
             with self.subTest(policy):
-                module = patched(timm_module(), policy, **POLICIES[policy]).requires_grad_(False)
+                module = patched(timm_module(), Policy(policy, **POLICIES[policy])).requires_grad_(False)
                 wanted = logits_of(module, x)
                 with FlopCounterMode(display=False) as counter, torch.no_grad():
                     self.assertLess(difference(module(x), wanted), 1e-4)
@@ -327,29 +327,29 @@ class PatchTest(support.Case):
                     for function in (exported, traced):
                         self.assertLess(difference(function(more), logits_of(module, more)), 1e-4)
         self.assertGreater(operations["none"], operations["evit"])
-        module = patched(timm_module(), "evit", blocks=[1])
+        module = patched(timm_module(), Policy("evit", blocks=[1]))
         self.fails(Status.UNSUPPORTED, "torch.fx", torch.fx.symbolic_trace, module)
 
     def test_half(self):
         module, x = timm_module(), images()
-        wanted = raggedvit.Model.from_module(module, n_threads=2).classify(x, "evit", blocks=[1]).logits
-        patched(module, "evit", blocks=[1]).half()
+        wanted = raggedvit.Model.from_module(module, n_threads=2).classify(x, Policy("evit", blocks=[1])).logits
+        patched(module, Policy("evit", blocks=[1])).half()
         found = logits_of(module, x.half())
         self.assertEqual(found.dtype, torch.float16)
         self.assertLess(difference(found.float(), wanted), 5e-2)
         raggedvit.patch.undo(module.float())
-        patched(module, "evit", blocks=[1]).bfloat16()
+        patched(module, Policy("evit", blocks=[1])).bfloat16()
         found = logits_of(module, x.bfloat16())
         self.assertEqual((found.dtype, module._raggedvit.place[1]), (torch.bfloat16, "bf16"))
         self.assertLess(difference(found.float(), wanted), 4e-1)
         raggedvit.patch.undo(module.float())
-        stored = patched(module, "evit", blocks=[1], dtype="f16")
+        stored = patched(module, Policy("evit", blocks=[1]), dtype="f16")
         self.assertEqual((logits_of(stored, x).dtype, stored._raggedvit.place[1]), (torch.float32, "f16"))
 
     def test_copies(self):
         x = images()
         for make in (timm_module, hf_module):
-            module = patched(make(), "evit", keep=0.5, blocks=[1])
+            module = patched(make(), Policy("evit", keep=0.5, blocks=[1]))
             wanted = logits_of(module, x)
             file = io.BytesIO()
             torch.save(module, file)
@@ -360,11 +360,11 @@ class PatchTest(support.Case):
                 np.testing.assert_array_equal(logits_of(other, x), wanted)
             fresh = make(seed=9)
             fresh.load_state_dict(module.state_dict())
-            self.assertLess(difference(logits_of(patched(fresh, "evit", keep=0.5, blocks=[1]), x), wanted), 1e-6)
+            self.assertLess(difference(logits_of(patched(fresh, Policy("evit", keep=0.5, blocks=[1])), x), wanted), 1e-6)
 
     def test_around_it(self):
         module, x = timm_module(), images()
-        wanted = logits_of(patched(module, "evit", blocks=[1]), x)
+        wanted = logits_of(patched(module, Policy("evit", blocks=[1])), x)
         compiled = torch.compile(torch.nn.Sequential(module, torch.nn.Softmax(-1)), backend="eager")
         with torch.no_grad():
             self.assertLess(difference(compiled(x), wanted.softmax(-1)), 1e-6)
@@ -387,8 +387,8 @@ class PatchTest(support.Case):
 
     def test_patched_again(self):
         module, x = timm_module(), images()
-        first = logits_of(patched(module, "evit", keep=0.9, blocks=[1]), x)
-        second = logits_of(patched(module, "tome", merges=4), x)
+        first = logits_of(patched(module, Policy("evit", keep=0.9, blocks=[1])), x)
+        second = logits_of(patched(module, Policy("tome", merges=4)), x)
         self.assertGreater(difference(first, second), 1e-4)
         raggedvit.patch.undo(module)
         self.fails(Status.INVALID_ARGUMENT, "not patched", raggedvit.patch.undo, module)
@@ -396,20 +396,20 @@ class PatchTest(support.Case):
     def test_refusals(self):
         module, x = timm_module(), images()
         fails = self.fails
-        fails(Status.UNSUPPORTED, "predictors", patched, module, "dynamicvit", blocks=[1])
+        fails(Status.UNSUPPORTED, "predictors", patched, module, Policy("dynamicvit", blocks=[1]))
         fails(Status.INVALID_ARGUMENT, "mask", patched, module, "mask")
         fails(Status.INVALID_ARGUMENT, "no pruning policy", patched, module, "best")
         fails(Status.UNSUPPORTED, "'hiprune' cannot be trained", patched, module, "hiprune")
-        fails(Status.INVALID_ARGUMENT, "keep", patched, module, "evit", keep=7, blocks=[1])
+        fails(Status.INVALID_ARGUMENT, "keep", patched, module, Policy("evit", keep=7, blocks=[1]))
         fails(Status.INVALID_ARGUMENT, "block 6", patched, module)
         fails(Status.INVALID_ARGUMENT, "use raggedvit.patch.timm", raggedvit.patch.hf, module)
         fails(Status.UNSUPPORTED, "global_pool", patched, timm_module(global_pool="avg"))
         headless = timm_module(num_classes=0)
-        fails(Status.UNSUPPORTED, "has no head.*classify.images, pooled=True", patched, headless, blocks=[1])
+        fails(Status.UNSUPPORTED, "has no head.*classify.images, pooled=True", patched, headless, Policy("evit", blocks=[1]))
         pooled = raggedvit.Model.from_module(headless, n_threads=2).classify(x, pooled=True).pooled
         self.assertLess(difference(pooled, logits_of(headless, x)), 2e-5)
         self.assertFalse(hasattr(module, "_raggedvit"))
-        patched(module, "evit", blocks=[1])
+        patched(module, Policy("evit", blocks=[1]))
         fails(Status.UNSUPPORTED, "attn_mask", module, x, attn_mask=torch.ones(1))
         fails(Status.UNSUPPORTED, "forward_features", module.forward_features, x)
         fails(Status.UNSUPPORTED, "DataParallel", module._replicate_for_data_parallel)

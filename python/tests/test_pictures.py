@@ -12,7 +12,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status, images
+from raggedvit import Policy, RaggedVitError, Status, images
 from raggedvit._session import pipeline
 
 try:
@@ -41,7 +41,7 @@ class PicturesTest(support.Case):
         for change in ({}, {"processor": "hf", "filter": "bilinear", "fit": "squash", "resize": (224, 224)},
                        {"fit": "border", "fill": (3, 200, 90)}, {"resize": (224, 280), "fit": "crop"}, {"processor": "hf", "resize": (256, 256)}):
             self.model.recipe = dataclasses.replace(good, **change)
-            for policy in ({}, {"policy": "l2", "keep": 0.5, "features": True, "pooled": True}, {"policy": "tome"}):
+            for policy in ({}, {"policy": Policy("l2", keep=0.5), "features": True, "pooled": True}, {"policy": "tome"}):
                 with self.subTest(change, **policy):
                     wanted, found = self.model.classify(self.prepared(), **policy), self.model.classify(self.pictures, **policy)
                     for name in ("logits", "features", "pooled", "cu_seqlens"):
@@ -58,8 +58,8 @@ class PicturesTest(support.Case):
         self.assertEqual(self.model.classify(same[:0]).logits.shape, (0, wanted.shape[1]))
         mask = np.ones((2, self.model.info.tokens))
         mask[1, 5:9] = 0
-        found = self.model.classify(list(same), "mask", mask=mask, blocks=[2])
-        np.testing.assert_array_equal(found.logits, self.model.classify(self.prepared(same), "mask", mask=mask, blocks=[2]).logits)
+        found = self.model.classify(list(same), Policy("mask", blocks=[2]), mask=mask)
+        np.testing.assert_array_equal(found.logits, self.model.classify(self.prepared(same), Policy("mask", blocks=[2]), mask=mask).logits)
         self.assertEqual(len(found.kept[0][1]), self.model.info.tokens - 4)
 
     @unittest.skipIf(Image is None, "no Pillow here")
@@ -77,17 +77,17 @@ class PicturesTest(support.Case):
 
     def test_in_parts_and_in_turns(self):
         batch = self.pictures * 4
-        wanted = self.model.classify(self.prepared(batch), "l2", keep=0.5)
+        wanted = self.model.classify(self.prepared(batch), Policy("l2", keep=0.5))
         with mock.patch.multiple(pipeline, PART_PICTURES=1 << 16, PART_IMAGES=4):
             self.assertEqual(pipeline.n_parts_of(batch), 4)
-            found = self.model.classify(batch, "l2", keep=0.5)
+            found = self.model.classify(batch, Policy("l2", keep=0.5))
             np.testing.assert_array_equal(found.logits, wanted.logits)
             np.testing.assert_array_equal(found.cu_seqlens, wanted.cu_seqlens)
             bad = [*batch[:20], np.zeros((9, 70000, 3), np.uint8)[:, ::20000], *batch]
             self.assertEqual(len(self.model.classify(bad).logits), len(bad))
         with mock.patch.object(pipeline, "MOST_PICTURES", 1 << 16):
-            np.testing.assert_array_equal(self.model.classify(batch, "l2", keep=0.5).logits, wanted.logits)
-        forward = self.model.prepare("l2", keep=0.5)
+            np.testing.assert_array_equal(self.model.classify(batch, Policy("l2", keep=0.5)).logits, wanted.logits)
+        forward = self.model.prepare(Policy("l2", keep=0.5))
         np.testing.assert_array_equal(forward(batch), wanted.logits)
         found = list(forward.map([batch[:6], self.prepared(batch[6:12]), np.stack([batch[3]] * 2), batch[12:]]))
         np.testing.assert_array_equal(np.concatenate([found[0], found[1], found[3]]), wanted.logits)
@@ -156,19 +156,19 @@ class PicturesTest(support.Case):
             wanted.append(one.reshape(3, grid[0], 16, grid[1], 16).transpose(1, 3, 2, 4, 0).reshape(-1, 768))
             grids.append(grid)
             self.assertLessEqual(grid[0] * grid[1], 50)
-        native = self.model.prepare("l2", keep=0.5, native=True, max_images=len(grids), max_len=51)
+        native = self.model.prepare(Policy("l2", keep=0.5), native=True, max_images=len(grids), max_len=51)
         expected = native(np.concatenate(wanted), grids)
-        found = self.model.classify(self.pictures, "l2", keep=0.5)
+        found = self.model.classify(self.pictures, Policy("l2", keep=0.5))
         np.testing.assert_allclose(found.logits, expected.logits, atol=1e-4)
         np.testing.assert_array_equal(found.cu_seqlens, expected.cu_seqlens)
         for i, picture in enumerate(self.pictures):
-            np.testing.assert_array_equal(self.model.classify([picture], "l2", keep=0.5).logits[0], found.logits[i])
-        slot = self.model.picture_slot("l2", keep=0.5, max_images=8, max_bytes=1 << 20)
+            np.testing.assert_array_equal(self.model.classify([picture], Policy("l2", keep=0.5)).logits[0], found.logits[i])
+        slot = self.model.picture_slot(Policy("l2", keep=0.5), max_images=8, max_bytes=1 << 20)
         for picture in self.pictures:
             slot.add(*picture.shape[:2])[:] = picture
         slot.start()
         np.testing.assert_array_equal(slot.finish().logits, found.logits)
-        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask', which", self.model.classify, self.pictures, "mask", blocks=[1])
+        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask', which", self.model.classify, self.pictures, Policy("mask", blocks=[1]))
         self.fails(Status.INVALID_ARGUMENT, "fixed_batch is True", self.model.picture_slot, fixed_batch=True)
         self.fails(Status.UNSUPPORTED, "65535 pixels a side", self.model.classify, [np.zeros((1, 70000, 3), np.uint8)])
 
@@ -204,7 +204,7 @@ class SlotTest(unittest.TestCase):
     def test_in_turns(self):
         batches = [self.pictures, self.pictures[:2], self.pictures[::-1], self.pictures[3:]]
         for n_slots in (1, 2, 3):
-            slots = [self.model.picture_slot("l2", keep=0.5, max_images=8, max_bytes=1 << 20) for _ in range(n_slots)]
+            slots = [self.model.picture_slot(Policy("l2", keep=0.5), max_images=8, max_bytes=1 << 20) for _ in range(n_slots)]
             waiting, seen = iter(batches), []
 
             def fill(slot):
@@ -216,7 +216,7 @@ class SlotTest(unittest.TestCase):
             results = list(raggedvit.in_turns(slots, fill))
             self.assertEqual(seen, [0] * 5)
             for result, batch in zip(results, batches):
-                wanted = self.model.classify(batch, "l2", keep=0.5)
+                wanted = self.model.classify(batch, Policy("l2", keep=0.5))
                 np.testing.assert_array_equal(result.logits, wanted.logits)
                 np.testing.assert_array_equal(result.cu_seqlens, wanted.cu_seqlens)
             self.assertEqual(len(results), 4)
@@ -261,7 +261,7 @@ class SlotTest(unittest.TestCase):
             self.fails(Status.INVALID_ARGUMENT, "the slot's batch is under way", call)
         self.assertTrue(slot.pending)
         slot.finish()
-        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask'", self.model.picture_slot, "mask", blocks=[1])
+        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask'", self.model.picture_slot, Policy("mask", blocks=[1]))
         self.fails(Status.INVALID_ARGUMENT, "max_images is 0", self.model.picture_slot, max_images=0)
         self.fails(Status.INVALID_ARGUMENT, "max_bytes is 0", self.model.picture_slot, max_bytes=0)
         fixed = self.model.picture_slot(max_images=2, fixed_batch=True)
@@ -278,15 +278,15 @@ class SlotTest(unittest.TestCase):
 
     def test_threads(self):
         """Several threads classify pictures of one model, and others fill slots."""
-        wanted, failures = self.model.classify(self.pictures, "l2", keep=0.5).logits, []
+        wanted, failures = self.model.classify(self.pictures, Policy("l2", keep=0.5)).logits, []
 
         def work(number):
             try:
                 for _ in range(6):
                     if number % 2:
-                        found = self.model.classify(self.pictures, "l2", keep=0.5).logits
+                        found = self.model.classify(self.pictures, Policy("l2", keep=0.5)).logits
                     else:
-                        slot = self.model.picture_slot("l2", keep=0.5, max_images=8, max_bytes=1 << 20)
+                        slot = self.model.picture_slot(Policy("l2", keep=0.5), max_images=8, max_bytes=1 << 20)
                         for picture in self.pictures:
                             slot.add(*picture.shape[:2])[:] = picture
                         slot.start()

@@ -11,7 +11,7 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import Policy, RaggedVitError, Status
 from raggedvit._c.constants import CONSTANTS
 from raggedvit._c.layouts import new
 from test_cuda import EMULATED, why_not_plain, why_not_torch
@@ -70,7 +70,7 @@ class DevicePicturesTest(support.Case):
                 np.testing.assert_array_equal(one, other)
 
     def test_the_bits_of_the_host(self):
-        options = dict(policy="l2", keep=0.5, blocks=[1], features=True, pooled=True)
+        options = dict(policy=Policy("l2", keep=0.5, blocks=[1]), features=True, pooled=True)
         for recipe in (self.model.recipe, dataclasses.replace(self.model.recipe, fit="squash", resize=(32, 32), max_patches=12)):
             self.addCleanup(setattr, self.model, "recipe", self.model.recipe)
             self.model.recipe = recipe
@@ -79,7 +79,7 @@ class DevicePicturesTest(support.Case):
                 lent = [self.described(one, self.streams[number % 2], odd) for number, one in enumerate(self.pictures)]
                 self.same(self.model.classify(lent, **options), wanted)
             self.same(self.model.classify(lent[:1], **options), self.model.classify(self.pictures[:1], **options))
-            np.testing.assert_array_equal(self.model.forward(lent, "l2", keep=0.5, blocks=[1]), wanted.logits)
+            np.testing.assert_array_equal(self.model.forward(lent, Policy("l2", keep=0.5, blocks=[1])), wanted.logits)
 
     def test_parts_of_larger_pictures(self):
         wide, handle = self.pictures[0], self.lib.make("rvit_cuda_stream_handle", self.streams[0]).value
@@ -131,8 +131,8 @@ class DevicePicturesTest(support.Case):
         self.assertEqual(len(made), 1)
 
     def test_slots(self):
-        slot = self.model.picture_slot("l2", keep=0.5, blocks=[1], max_images=4, max_bytes=1 << 20, device_bytes=1 << 21)
-        wanted = self.model.classify(self.pictures[:3], "l2", keep=0.5, blocks=[1]).logits
+        slot = self.model.picture_slot(Policy("l2", keep=0.5, blocks=[1]), max_images=4, max_bytes=1 << 20, device_bytes=1 << 21)
+        wanted = self.model.classify(self.pictures[:3], Policy("l2", keep=0.5, blocks=[1])).logits
         for turn in range(3):
             for number, one in enumerate(self.pictures[:3]):
                 if number == turn:  # of the host
@@ -175,7 +175,7 @@ class DevicePicturesTest(support.Case):
     def test_failures(self):
         self.addCleanup(setattr, self.model, "recipe", self.model.recipe)
         self.model.recipe = dataclasses.replace(self.model.recipe, fit="border")
-        options = dict(policy="l2", keep=0.5, blocks=[1], features=True, pooled=True)
+        options = dict(policy=Policy("l2", keep=0.5, blocks=[1]), features=True, pooled=True)
         wanted = self.model.classify(self.pictures, **options)
         lent = [self.described(one) for one in self.pictures]
         address, stream = lent[1].__cuda_array_interface__["data"][0], lent[1].__cuda_array_interface__["stream"]
@@ -198,7 +198,7 @@ class DevicePicturesTest(support.Case):
 
     @unittest.skipIf(why_not_torch(), why_not_torch())
     def test_tensors(self):
-        wanted = self.model.classify(self.pictures, "l2", keep=0.5, blocks=[1], features=True)
+        wanted = self.model.classify(self.pictures, Policy("l2", keep=0.5, blocks=[1]), features=True)
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             there = [torch.from_numpy(one).cuda() for one in self.pictures]
@@ -206,7 +206,7 @@ class DevicePicturesTest(support.Case):
             for one in there:
                 one.bitwise_not_()
                 one.bitwise_not_()
-            found = self.model.classify(there, "l2", keep=0.5, blocks=[1], features=True)
+            found = self.model.classify(there, Policy("l2", keep=0.5, blocks=[1]), features=True)
         self.assertTrue(found.logits.is_cuda and found.features.is_cuda)
         np.testing.assert_array_equal(found.logits.cpu(), wanted.logits)
         np.testing.assert_array_equal(found.features.cpu(), wanted.features)

@@ -8,7 +8,7 @@ import warnings
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError
+from raggedvit import Policy, RaggedVitError
 
 try:
     import torch
@@ -115,8 +115,8 @@ class TraceTest(unittest.TestCase):
 
     def test_a_model(self):
         model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
-        forward, x = model.prepare("l2", keep=0.5), torch.randn(1, 3, 224, 224)
-        for call in (forward, lambda a: model.classify(a, "l2", keep=0.5).logits, lambda a: next(iter(forward.map([a])))):
+        forward, x = model.prepare(Policy("l2", keep=0.5)), torch.randn(1, 3, 224, 224)
+        for call in (forward, lambda a: model.classify(a, Policy("l2", keep=0.5)).logits, lambda a: next(iter(forward.map([a])))):
             for trace in (lambda f: by_jit(f, x), lambda f: torch.fx.symbolic_trace(Called(f)), lambda f: make_fx(f)(x),
                           lambda f: torch.export.export(Called(f), (x,))):
                 self.assertRaisesRegex(RaggedVitError, "record its result as a constant", trace, call)

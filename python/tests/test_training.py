@@ -5,6 +5,7 @@ import unittest
 import support  # noqa: F401: finds the package
 from modules import timm_module, torch
 import raggedvit
+from raggedvit import Policy
 
 F = torch.nn.functional
 
@@ -49,7 +50,7 @@ class TrainingTest(unittest.TestCase):
         for policy, fuse in (("evit", False), ("evit-fused", True)):
             with self.subTest(policy):
                 mine, plain = timm_module().train(), timm_module().train()
-                raggedvit.patch.timm(mine, policy, keep=0.5, blocks=(1, 2), n_threads=2)
+                raggedvit.patch.timm(mine, Policy(policy, keep=0.5, blocks=(1, 2)), n_threads=2)
                 ours = losses(mine, mine, 20)
                 theirs = losses(plain, lambda x: plain_evit(plain, x, 0.5, (1, 2), fuse), 20)
                 for step, (a, b) in enumerate(zip(ours, theirs)):
@@ -57,7 +58,7 @@ class TrainingTest(unittest.TestCase):
 
     def test_training_changes_what_the_recorded_forward_gives(self):
         module = timm_module()
-        raggedvit.patch.timm(module, "evit", keep=0.5, blocks=(1,), n_threads=2)
+        raggedvit.patch.timm(module, Policy("evit", keep=0.5, blocks=(1,)), n_threads=2)
         x, labels = torch.randn(16, 3, 32, 32, generator=torch.Generator().manual_seed(2)), torch.arange(16) % 7
 
         def evaluate():

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 import raggedvit
+from raggedvit import Policy
 import raggedvit.ray
 
 version: str = raggedvit.__version__
@@ -31,11 +32,12 @@ def of_tensors(qkv: torch.Tensor, cu_seqlens: torch.Tensor) -> torch.Tensor:
 
 
 def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[float, torch.Tensor]:
-    result = model.classify(images, "evit", keep=0.7)
+    result = model.classify(images, Policy("evit", keep=0.7))
     assert result.logits is not None
     best: NDArray[np.intp] = result.logits.argmax(1)
     tokens: int = len(result.kept[0][int(best[0])])
-    model.classify(images, "evit", keep="0.7")  # type: ignore[call-overload]
+    model.classify(images, Policy("evit", keep="0.7"))  # type: ignore[arg-type]
+    model.classify(images, "evit", keep=0.7)  # type: ignore[call-overload]
     pictures: list[raggedvit.images.Picture] = ["cat.jpg", pathlib.Path("dog.png"), np.zeros((480, 640, 3), np.uint8)]
     of_files = model.classify(pictures)
     assert of_files.logits is not None
@@ -54,7 +56,7 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
 
 
 def under_ray(pictures: list[bytes]) -> list[dict[str, Any]]:
-    classifier = raggedvit.ray.Classifier("model.safetensors", outputs=["class", "top"], policy="l2", keep=0.5, recipe={"fit": "squash"})
+    classifier = raggedvit.ray.Classifier("model.safetensors", outputs=["class", "top"], policy=Policy("l2", keep=0.5), recipe={"fit": "squash"})
     raggedvit.ray.Classifier("model.safetensors", capacity="64")  # type: ignore[arg-type]
     batch: dict[str, Any] = classifier(raggedvit.ray.decode({"image": pictures}))
     return classifier.rows(pictures) if batch else []

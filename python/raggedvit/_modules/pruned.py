@@ -20,7 +20,7 @@ from .._c.info import policies
 from .reader import Reader, kind_of, unsupported
 from .modules import backbone, expect_attention, expect_heads, refuse_replaced
 from .timm import attention_itself
-from .._session.sessions import Prune
+from .._session.policy import Policy
 
 AFTER_BLOCK = ("l2", "l2-threshold", "evit-paper", "ats-paper", "random", "fastervlm")
 BY_CLS = ("evit", "evit-fused", "evit-paper", "ats", "ats-paper", "fastervlm")
@@ -40,24 +40,24 @@ class Schedule(NamedTuple):
     seed: int
 
 
-def check(prune: Prune) -> None:
+def check(policy: Policy) -> None:
     """Refuses a policy that is not written here."""
-    if prune.policy not in SUPPORTED:
-        raise unsupported(f"policy {prune.policy!r} cannot be trained here; expected one of {', '.join(SUPPORTED)}")
+    if policy.name not in SUPPORTED:
+        raise unsupported(f"policy {policy.name!r} cannot be trained here; expected one of {', '.join(SUPPORTED)}")
 
 
-def schedule_of(prune: Prune, depth: int, n_patches: int) -> Schedule:
-    """prune has been accepted by a session of the same model."""
-    check(prune)
-    info = next(p for p in policies() if p.name == prune.policy)
+def schedule_of(policy: Policy, depth: int, n_patches: int) -> Schedule:
+    """policy has been accepted by a session of the same model."""
+    check(policy)
+    info = next(p for p in policies() if p.name == policy.name)
     defaults = range(info.blocks[0], depth) if info.to_last_block else (block + depth * (block < 0) for block in info.blocks)
-    blocks = prune.blocks or tuple(defaults)
-    merges = info.merges if prune.merges is None else prune.merges
-    if prune.policy == "none" or (prune.policy == "tome" and merges == 0):
+    blocks = tuple(policy.blocks or defaults)
+    merges = info.merges if policy.merges is None else policy.merges
+    if policy.name == "none" or (policy.name == "tome" and merges == 0):
         blocks = ()
-    return Schedule(prune.policy, blocks, (prune.keep if prune.keep is not None else info.keep) or 0.0, prune.threshold or 0.0,
-                    None if prune.keep is not None else prune.mass if prune.mass is not None else info.mass, prune.n_samples or n_patches,
-                    merges, prune.seed or 0)
+    return Schedule(policy.name, blocks, (policy.keep if policy.keep is not None else info.keep) or 0.0, policy.threshold or 0.0,
+                    None if policy.keep is not None else policy.mass if policy.mass is not None else info.mass, policy.n_samples or n_patches,
+                    merges, policy.seed or 0)
 
 
 def count(schedule: Schedule, n: int) -> int:
@@ -417,18 +417,18 @@ def check_module(module: Any) -> None:
                  "of a patched module is not supported; set_grad_checkpointing(False)")
 
 
-def forward(module: Any, images: Tensor, prune: Prune) -> Any:
+def forward(module: Any, images: Tensor, policy: Policy) -> Any:
     """What a patched module's original forward would return, pruned: logits. of Hugging Face: (logits, of CLS, of the distillation token)."""
     if kind_of(module) == "timm":
         x = module._pos_embed(module.patch_embed(images))
         n_prefix = module.num_prefix_tokens
-        schedule = schedule_of(prune, len(module.blocks), x.shape[1] - n_prefix)
+        schedule = schedule_of(policy, len(module.blocks), x.shape[1] - n_prefix)
         x = run_blocks([TimmBlock(block) for block in module.blocks], x, n_prefix, schedule)
         return module.forward_head(module.norm(x))
     inner = backbone(module)
     x = inner.embeddings(images)
     n_prefix = 2 if hasattr(inner.embeddings, "distillation_token") else 1
-    schedule = schedule_of(prune, len(inner.layers), x.shape[1] - n_prefix)
+    schedule = schedule_of(policy, len(inner.layers), x.shape[1] - n_prefix)
     x = inner.layernorm(run_blocks([HfBlock(layer) for layer in inner.layers], x, n_prefix, schedule))
     if hasattr(module, "classifier"):
         return module.classifier(x[:, 0]), None, None

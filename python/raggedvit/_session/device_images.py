@@ -22,7 +22,7 @@ from .._c.library import Handle
 from .model_type import Model
 from .outputs import Outputs
 from .result import Result, of_session
-from .sessions import Prune
+from .policy import Policy
 
 LEGACY_STREAM = 1  # what __cuda_array_interface__ and the driver call the default stream, which is 0 too
 ON_DEVICE = 2  # CU_MEMORYTYPE_DEVICE
@@ -166,7 +166,7 @@ class DeviceBatch:
             self.pictures = [picture.pixel() if number in unfit else picture for number, picture in enumerate(self.pictures)]
         self.shapes = tuple((picture.height, picture.width, 3) for picture in self.pictures)
 
-    def classify(self, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None = None) -> Result[Any]:
+    def classify(self, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None = None) -> Result[Any]:
         """What Model.classify gives, in arrays of the host; it waits for the results."""
         model, n = self.model, len(self.pictures)
         lib = model._lib
@@ -176,12 +176,12 @@ class DeviceBatch:
             room = model._room(self.spec, self.shapes) - size
         except RaggedVitError as error:
             raise named(error, 0) from None
-        session = model._sessions.get(prune, n, outputs, lambda: model._stream(self.stream), (self.stream, "device pictures"), self.spec, room,
+        session = model._sessions.get(policy, n, outputs, lambda: model._stream(self.stream), (self.stream, "device pictures"), self.spec, room,
                                       size + 64 * n)
         with session.lock:
             assert session.feed is not None and session.pixels is not None
             table, starts = session.feed.lend(lib, model.info, self.spec, self.shapes, session.pixels)
-            masked = model._mask(mask, prune, session, n)
+            masked = model._mask(mask, policy, session, n)
             run = session.run
             run.n_images, run.pictures, run.keep = n, table.ctypes.data, None if masked is None else masked.ctypes.data
             logits = np.empty((n, model.info.n_classes), np.float32) if model.info.n_classes else None

@@ -21,7 +21,8 @@ from ..images import are_pictures
 from .._c.layouts import new
 from .model_type import Model
 from .outputs import LOGITS
-from .sessions import Prune, Session, tick
+from .policy import Policy
+from .sessions import Session, tick
 from .._arrays.typing import TensorT
 
 MAX_SHAPES, MAX_STREAMS = 64, 64
@@ -104,15 +105,15 @@ class Forward:
     """model.forward with its policy settled: `forward = model.prepare("evit", keep=0.7)`, then forward(images). On CUDA tensors it is the
     cheapest way to call a model from Python."""
 
-    def __init__(self, model: Model, prune: Prune) -> None:
+    def __init__(self, model: Model, policy: Policy) -> None:
         refuse_tower(model)
         if not model.info.n_classes:
             raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits; classify(pooled=True) "
                                  "gives a row for each image, classify(features=True) one for each token")
-        if prune.policy == "mask":
+        if policy.name == "mask":
             raise invalid("policy is 'mask', for which each call needs a mask; use classify")
         self.model: Any = model  # callers find the whole Model here, not only what its parts use
-        self.prune = prune
+        self.policy = policy
         self._lanes: dict[int, Lane] = {}
         self._fast: Any = None  # the compiled core's forward, and what it knows
         self._state: Any = None
@@ -142,7 +143,7 @@ class Forward:
     def _general(self, images: Any) -> Any:
         torch, images = sys.modules.get("torch"), unwatched(images)
         if are_on_device(images):
-            return self.model._classify_on_device(images, self.prune, None, LOGITS, None).logits
+            return self.model._classify_on_device(images, self.policy, None, LOGITS, None).logits
         if torch is None or not isinstance(images, torch.Tensor):
             return self._on_host(self.model._pictures(images) if are_pictures(images) else images)
         if not images.is_cuda:
@@ -178,7 +179,7 @@ class Forward:
         that are not finite raise, as in classify. errors="return": the Result of each batch in place of its logits, as classify gives it; a batch that
         breaks a rule as a whole, in its shape for example, has NaN for logits and that error for each of its images."""
         if wanted(errors) is not None:
-            self.model._check_prune(self.prune)
+            self.model._check_policy(self.policy)
             return self._in_turns(batches, True) if self.model.cuda_index >= 0 else self._results(batches)
         if self.model.cuda_index < 0:
             return (self(batch) for batch in batches)
@@ -186,7 +187,7 @@ class Forward:
 
     def _in_turns(self, batches: Iterable[Any], errors_return: bool = False) -> Iterator[Any]:
         with self.model._pipeline() as pipeline:
-            yield from pipeline.run(batches, self.prune, errors_return)
+            yield from pipeline.run(batches, self.policy, errors_return)
 
     def _results(self, batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -194,7 +195,7 @@ class Forward:
             result: Any = None
             self.model._sessions.open()
             with refusal(batch, failures):
-                result = self.model._classify(batch, self.prune, None, LOGITS, failures)
+                result = self.model._classify(batch, self.policy, None, LOGITS, failures)
             yield result or self.model._of_map(None, np.full((len(batch), self.model.info.n_classes), np.nan, np.float32), batch, failures)
 
     def _on_host(self, images: Any) -> np.ndarray:
@@ -202,12 +203,12 @@ class Forward:
         pictures = isinstance(images, list) and are_pictures(images)
         found: Any = images if pictures else host_view(model, host_tensor(model, images) if is_torch(images) else images)
         if pictures or (model.cuda_index >= 0 and len(found)):
-            with model._pipeline() as pipeline, contextlib.closing(pipeline.parts(found, self.prune)) as parts:
+            with model._pipeline() as pipeline, contextlib.closing(pipeline.parts(found, self.policy)) as parts:
                 return np.concatenate([logits for logits, _ in parts])
         images = as_float32(found)
         logits = np.empty((len(images), model.info.n_classes), np.float32)
         if len(images):
-            session = model._sessions.get(self.prune, len(images))
+            session = model._sessions.get(self.policy, len(images))
             with session.lock:
                 session.run.n_images, session.run.images = len(images), images.ctypes.data
                 model._lib.rvit_session_run(session.handle, session.pointer, logits.ctypes.data)
@@ -235,7 +236,7 @@ class Lane:
         if len(shape) != 4 or shape[1:] != info.image_shape:
             raise misfit(model, images)
         n = shape[0]
-        session = model._sessions.get(self.forward.prune, n, LOGITS, lambda: model._stream(self.stream), self.stream)
+        session = model._sessions.get(self.forward.policy, n, LOGITS, lambda: model._stream(self.stream), self.stream)
         template = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device)
         with model._sessions.lock:  # a thread that came at the same time has the same ones
             if session.images is None or session.logits is None:

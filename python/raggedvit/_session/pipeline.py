@@ -25,7 +25,8 @@ from .._c.layouts import new
 from .._c.library import Handle
 from .model_type import Model
 from .outputs import LOGITS, Outputs
-from .sessions import Prune, Session
+from .policy import Policy
+from .sessions import Session
 
 CHUNK = 2 << 20  # bytes that one thread copies at a time
 N_SLOTS = 2
@@ -73,7 +74,7 @@ class Slot:
         self.copy.destination.buffer = self.run.device_images.buffer = self.images.pointer
         self.run.device_logits.buffer = self.logits.pointer if info.n_classes else None
 
-    def start(self, images: np.ndarray, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0) -> None:
+    def start(self, images: np.ndarray, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0) -> None:
         """Enqueues the copy of a batch and its forward."""
         if self.under_way:  # an exception of a signal's came in the way
             self.abandon()
@@ -81,7 +82,7 @@ class Slot:
         self.n, self.first, self.held = len(images), first, None
         if isinstance(images, list):
             try:
-                return self.feed(images, prune, outputs, mask)
+                return self.feed(images, policy, outputs, mask)
             except RaggedVitError as error:
                 if error.status not in HOST_HELPS or self.model.spec.max_patches:
                     raise named(error, first) from None
@@ -90,12 +91,12 @@ class Slot:
             except RaggedVitError as error:
                 raise named(error, first) from None
         if self.model.cuda_index < 0:
-            return self.plain(images, prune, outputs, mask)
+            return self.plain(images, policy, outputs, mask)
         n = self.n
         self.fed = False
         self.reserve(n)
-        self.session = self.model._sessions.get(prune, n, outputs, lambda: self.stream, ("host", self.number))
-        masked, pinned = self.model._mask(mask, prune, self.session, n), self.pinned(images)
+        self.session = self.model._sessions.get(policy, n, outputs, lambda: self.stream, ("host", self.number))
+        masked, pinned = self.model._mask(mask, policy, self.session, n), self.pinned(images)
         self.held = (images, pinned, masked)
         if pinned is not None:
             self.upload(pinned, 0, images.nbytes)
@@ -105,25 +106,25 @@ class Slot:
         with self.session.lock:
             self.lib.rvit_session_enqueue(self.session.handle, ctypes.addressof(self.run))
 
-    def feed(self, images: list[np.ndarray], prune: Prune, outputs: Outputs, mask: Any) -> None:
+    def feed(self, images: list[np.ndarray], policy: Policy, outputs: Outputs, mask: Any) -> None:
         """The same of pictures, which are copied to where the session has its own."""
         model, spec, shapes = self.model, self.model.spec, tuple(picture.shape for picture in images)
         room = model._room(spec, shapes)
-        self.fed, self.session = True, model._sessions.get(prune, self.n, outputs, lambda: self.stream, ("pictures", self.number), spec, room)
+        self.fed, self.session = True, model._sessions.get(policy, self.n, outputs, lambda: self.stream, ("pictures", self.number), spec, room)
         session = self.session
         with session.lock:
             table, places = session.feed.plan(self.lib, model.info, spec, shapes)
             fill(session.feed.copies, places, images)
             session.run.pictures = table.ctypes.data
-            self.enqueue(session, model._mask(mask, prune, session, self.n))
+            self.enqueue(session, model._mask(mask, policy, session, self.n))
 
-    def plain(self, images: np.ndarray, prune: Prune, outputs: Outputs, mask: Any) -> None:
+    def plain(self, images: np.ndarray, policy: Policy, outputs: Outputs, mask: Any) -> None:
         """The same of images that the session copies itself."""
-        self.fed, self.session = True, self.model._sessions.get(prune, self.n, outputs, place=("host", self.number))
+        self.fed, self.session = True, self.model._sessions.get(policy, self.n, outputs, place=("host", self.number))
         images, session = as_float32(images), self.session
         with session.lock:
             session.run.images = images.ctypes.data
-            self.enqueue(session, self.model._mask(mask, prune, session, self.n))
+            self.enqueue(session, self.model._mask(mask, policy, session, self.n))
 
     def enqueue(self, session: Session, masked: Any) -> None:
         session.run.n_images, session.run.keep = self.n, None if masked is None else masked.ctypes.data
@@ -236,7 +237,7 @@ class Pipeline:
         self.model = model
         self.slots = [Slot(model) for _ in range(N_SLOTS)]
 
-    def parts(self, images: Any, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None,
+    def parts(self, images: Any, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None,
               failures: Failures | None = None) -> Generator[tuple[np.ndarray, Session], None, None]:
         """The logits of each part of a batch, in order, and the session, which has the part's other results until the next is asked for. The
         next part is under way meanwhile. failures: as in Slot.finish."""
@@ -250,7 +251,7 @@ class Pipeline:
                     yield busy[0].finish(failures), busy.popleft().session
                 slot = self.slots[number % N_SLOTS]
                 busy.append(slot)
-                slot.start(images[first : first + size], prune, outputs, mask, first)
+                slot.start(images[first : first + size], policy, outputs, mask, first)
             while busy:
                 yield busy[0].finish(failures), busy.popleft().session
         except BaseException:
@@ -267,7 +268,7 @@ class Pipeline:
             return self.model._pictures(batch, failures)
         return host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)
 
-    def run(self, batches: Iterable[Any], prune: Prune, errors_return: bool = False) -> Iterator[Any]:
+    def run(self, batches: Iterable[Any], policy: Policy, errors_return: bool = False) -> Iterator[Any]:
         """The logits of each batch, in order; the next batch is under way while one's are used. errors_return: what classify gives in their
         place; of a batch that is refused as a whole the logits and the errors alone."""
         free = collections.deque(self.slots)
@@ -297,7 +298,7 @@ class Pipeline:
                 if len(images):
                     slot = free.popleft()
                     with refusal(batch, failures):
-                        slot.start(images, prune)
+                        slot.start(images, policy)
                         started = slot
                     if started is None:
                         slot.abandon()

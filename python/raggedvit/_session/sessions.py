@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 from .._c import checks
 from .._c.constants import CONSTANTS
@@ -15,6 +15,7 @@ from .._c.info import ModelInfo
 from .._c.layouts import new
 from .._c.library import Handle, Library
 from .outputs import LOGITS, Outputs
+from .policy import Policy
 from .._c.process import renews
 
 tick = time.monotonic_ns
@@ -22,62 +23,15 @@ N_EXACT = 2
 TOO_LARGE = Status.UNSUPPORTED, Status.OUT_OF_DEVICE_MEMORY, Status.OUT_OF_HOST_MEMORY
 
 
-class Prune(NamedTuple):
-    """A policy and its parameters; None is a parameter's default."""
-
-    policy: str = "none"
-    keep: float | None = None
-    blocks: tuple[int, ...] | None = None
-    threshold: float | None = None
-    mass: float | None = None
-    n_samples: int | None = None
-    merges: int | None = None
-    seed: int | None = None
-    alpha: float | None = None
-    object_block: int | None = None
-    tau: float | None = None
-
-    @classmethod
-    def of(cls, policy: Any = "none", keep: Any = None, blocks: Any = None, threshold: Any = None, mass: Any = None, n_samples: Any = None,
-           merges: Any = None, seed: Any = None, alpha: Any = None, object_block: Any = None, tau: Any = None) -> Prune:
-        """The same, checked. A negative parameter would stand for its default."""
-        optional, integer, number = checks.optional, checks.integer, checks.number
-        return cls(checks.text("policy", policy), optional(number, "keep", keep, 0.0), optional(_blocks, "blocks", blocks),
-                   optional(number, "threshold", threshold, 0.0), optional(number, "mass", mass, 0.0),
-                   optional(integer, "n_samples", n_samples, 0, checks.INT32_MAX), optional(integer, "merges", merges, 0, checks.INT32_MAX),
-                   optional(integer, "seed", seed, 0, checks.UINT64_MAX), optional(number, "alpha", alpha, 0.0),
-                   optional(integer, "object_block", object_block, 0, checks.INT32_MAX), optional(number, "tau", tau, 0.0))
-
-    def fill(self, lib: Library, desc: Any) -> None:
-        """Stores them in a rvit_prune_desc."""
-        kind = ctypes.c_int()
-        lib.rvit_prune_from_name(self.policy.encode(), ctypes.byref(kind))
-        desc.type = kind.value
-        for name in ("keep", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau"):
-            value = getattr(self, name)
-            if value is not None:
-                setattr(desc, name, value)
-        if self.blocks is not None:
-            desc.n_blocks, desc.blocks = len(self.blocks), self.blocks
-
-
-def _blocks(argument: str, value: Any) -> tuple[int, ...]:
-    most = CONSTANTS["RVIT_PRUNE_MAX_STAGES"]
-    found = checks.integers(argument, value, most, 0, checks.INT32_MAX)
-    if not found:
-        raise invalid(f"{argument} has 0 entries; expected 1 to {most}")
-    return found
-
-
 class Session:
     """A session of the library's, its lock, and what a run of it needs: `with session.lock`. `alive`: it has not been let go for another."""
 
-    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "ran", "alive", "run", "pointer", "images", "logits", "room", "feed",
+    __slots__ = ("handle", "policy", "capacity", "fixed", "lock", "ran", "alive", "run", "pointer", "images", "logits", "room", "feed",
                  "pixels", "pixel_room")
 
-    def __init__(self, handle: Handle, prune: Prune, capacity: int, fixed: bool, room: int = 0, feed: Feed | None = None,
+    def __init__(self, handle: Handle, policy: Policy, capacity: int, fixed: bool, room: int = 0, feed: Feed | None = None,
                  pixels: Handle | None = None, pixel_room: int = 0) -> None:
-        self.handle, self.prune, self.capacity, self.fixed = handle, prune, capacity, fixed
+        self.handle, self.policy, self.capacity, self.fixed = handle, policy, capacity, fixed
         self.room, self.feed = room, feed  # of one that takes pictures: bytes for them, and where they lie
         self.pixels, self.pixel_room = pixels, pixel_room  # memory of pictures on the device, in bytes
         self.lock, self.alive = threading.Lock(), True
@@ -138,17 +92,17 @@ class Sessions:
     def __len__(self) -> int:
         return sum(len(group.all()) for group in self._groups.values())
 
-    def get(self, prune: Prune, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, place: Any = None,
+    def get(self, policy: Policy, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, place: Any = None,
             pictures: Spec | None = None, room: int = 0, pixels: int = 0) -> Session:
         """The session for a batch of n. stream: makes the stream of a new one, whose runs bring their own device memory, unless they bring
         pictures; place: what tells it from others. pictures: runs bring pictures, which take `room` bytes,
         and `pixels` bytes of the device's memory."""
         with self.lock:
             self.open()
-            group = self._groups.setdefault((prune, outputs, place, pictures), _Group())
+            group = self._groups.setdefault((policy, outputs, place, pictures), _Group())
             session = group.fitting(n, room, pixels)
             if session is None:
-                session = self._add(group, prune, n, outputs, stream, pictures, room, pixels)
+                session = self._add(group, policy, n, outputs, stream, pictures, room, pixels)
             session.ran.value = tick()
             return session
 
@@ -182,7 +136,7 @@ class Sessions:
                 for group in self._groups.values():
                     group.drop(session)
 
-    def _add(self, group: _Group, prune: Prune, n: int, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
+    def _add(self, group: _Group, policy: Policy, n: int, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
              room: int, pixels: int) -> Session:
         if self.max_batch is not None and n > self.max_batch:
             raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
@@ -202,12 +156,12 @@ class Sessions:
         if old is not None and not fixed:
             room, pixels = max(room, old.room), max(pixels, old.pixel_room)
         try:
-            session = self._create(prune, capacity, fixed, outputs, stream, pictures, room, pixels)
+            session = self._create(policy, capacity, fixed, outputs, stream, pictures, room, pixels)
         except RaggedVitError as error:
             if error.status not in TOO_LARGE or (capacity, room, pixels) == asked or n == 0 or self.max_batch is not None:
                 raise
             capacity, room, pixels = asked  # what was added for later batches may be what does not fit
-            session = self._create(prune, capacity, fixed, outputs, stream, pictures, room, pixels)
+            session = self._create(policy, capacity, fixed, outputs, stream, pictures, room, pixels)
         if fixed:
             group.exact[n] = session
         else:
@@ -226,7 +180,7 @@ class Sessions:
         session.alive = False
         self.on_drop(session)
 
-    def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
+    def _create(self, policy: Policy, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
                 room: int, pixels: int) -> Session:
         desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed))
         outputs.fill(desc)
@@ -245,6 +199,6 @@ class Sessions:
             desc.recipe, desc.max_picture_bytes = ctypes.addressof(recipe), room + self.lib.rvit_images_table_size(capacity)
             if pictures.max_patches:
                 desc.native, desc.max_len = 1, self.info.n_prefix + pictures.max_patches
-        prune.fill(self.lib, desc.prune)
+        policy._fill(self.lib, desc.prune)
         handle = self.lib.own("session", model, ctypes.byref(desc), keeps=keeps)
-        return Session(handle, prune, capacity, fixed, room, None if pictures is None else Feed(self.lib, handle), memory, pixels)
+        return Session(handle, policy, capacity, fixed, room, None if pictures is None else Feed(self.lib, handle), memory, pixels)

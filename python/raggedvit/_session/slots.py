@@ -22,7 +22,7 @@ from .model_type import Model
 from .outputs import Outputs
 from .._c.process import renews
 from .result import Result, noted, of_session
-from .sessions import Prune
+from .policy import Policy
 
 
 class PictureSlot:
@@ -42,14 +42,14 @@ class PictureSlot:
     It keeps the model alive. Only one thread may use a slot at a time; several may write to the places that add gave.
     """
 
-    def __init__(self, model: Model, prune: Prune, outputs: Outputs, max_images: int, max_bytes: int, device_bytes: int,
+    def __init__(self, model: Model, policy: Policy, outputs: Outputs, max_images: int, max_bytes: int, device_bytes: int,
                  fixed_batch: bool) -> None:
         self._spec = spec = model.spec
         if not spec.on_device(model.info):
             raise invalid("the model's recipe asks for a resize in float32, which the device does not do; use classify")
         if fixed_batch and spec.max_patches:
             raise invalid("fixed_batch is True, but the model runs pictures at their own shape, whose number of tokens is not fixed")
-        if prune.policy == "mask":
+        if policy.name == "mask":
             raise invalid("the policy is 'mask', which is not supported with picture slots")
         if device_bytes and model.cuda_index < 0:
             raise invalid(f"device_bytes is {device_bytes}, but the model is on {model.place}, not on a CUDA device")
@@ -63,7 +63,7 @@ class PictureSlot:
         if spec.max_patches:
             desc.native, desc.max_len = 1, model.info.n_prefix + spec.max_patches
         outputs.fill(desc)
-        prune.fill(self._lib, desc.prune)
+        policy._fill(self._lib, desc.prune)
         keeps: tuple[Any, ...] = (self.stream, model._handle)
         self._pixels: Handle | None = None  # memory of pictures on the device
         self._device_bytes = device_bytes

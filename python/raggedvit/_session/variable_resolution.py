@@ -21,7 +21,7 @@ from .model_type import Model
 from .outputs import Outputs
 from .._c.process import renews
 from .result import Result, noted, of_session
-from .sessions import Prune
+from .policy import Policy
 
 
 def _values(argument: str, value: Any) -> np.ndarray:
@@ -32,16 +32,16 @@ class Native:
     """A function of patches and grids: Model.prepare(native=True) makes it. It keeps the model alive. Threads may share it; their calls
     wait for one another."""
 
-    def __init__(self, model: Model, prune: Prune, outputs: Outputs, max_images: Any, max_tokens: Any, max_len: Any,
+    def __init__(self, model: Model, policy: Policy, outputs: Outputs, max_images: Any, max_tokens: Any, max_len: Any,
                  on_device: bool) -> None:
-        if prune.policy == "mask":
+        if policy.name == "mask":
             raise invalid("the policy is 'mask', which is not supported with native")
         most, optional, integer = checks.INT32_MAX, checks.optional, checks.integer
         desc = new("rvit_session_desc", native=1, max_images=integer("max_images", max_images, 1, 1 << 20),
                    max_tokens=optional(integer, "max_tokens", max_tokens, 1, most) or 0,
                    max_len=optional(integer, "max_len", max_len, 1, most) or 0)
         outputs.fill(desc)
-        prune.fill(model._lib, desc.prune)
+        policy._fill(model._lib, desc.prune)
         self._model, self._outputs = model, outputs
         self.forked()
         renews(self)
