@@ -23,7 +23,7 @@ def open_models(backend, n):
     n_gpus = sum(device.backend == "cuda" and device.index >= 0 for device in raggedvit.devices())
     backend = backend or ("cuda" if n_gpus > 1 else "cpu")
     n = n or (n_gpus if backend == "cuda" else 2)
-    return [raggedvit.Model(CHECKPOINT, backend, index=0 if backend == "cpu" else i, n_threads=1) for i in range(n)]
+    return [raggedvit.Model(CHECKPOINT, backend if backend == "cpu" else f"{backend}:{i}", n_threads=1) for i in range(n)]
 
 
 def classify(models, batches):

@@ -101,7 +101,7 @@ CORE_FUNCTION(try_select);
 PyObject *core_backward_workspace(PyObject *self, PyObject *arguments);
 
 /* forward_door.c. _core.forward_state(device, channels, height, width, classes), forward_add(state, owner, locked, stream, n, session,
-   images, logits, ran), forward_clear(state), forward(state, images): see Forward in _session/forward.py. */
+   images, logits, ran), forward_clear(state), forward(state, images): see Prepared in _session/prepared.py. */
 PyObject *core_forward_state(PyObject *module, PyObject *arguments);
 PyObject *core_forward_add(PyObject *module, PyObject *arguments);
 PyObject *core_forward_clear(PyObject *module, PyObject *state);

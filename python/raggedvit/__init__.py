@@ -10,23 +10,26 @@ use it too, with models of its own, or those of its parent's that are on the CPU
 
 from . import images, patch
 from ._arrays import core_loader
-from ._torch import compile as compile_hook
+from ._arrays.plain import Selection
 from ._c.constants import CONSTANTS as _CONSTANTS
 from ._c.errors import RaggedVitError, Status
-from ._session.forward import Forward
 from ._c.info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._c.library import library
-from .model import Model
-from ._session.variable_resolution import Native
-from .ops import attention, gather, pack, select, unpack
-from ._session.slots import PictureSlot, in_turns
-from ._arrays.plain import Selection
-from ._session.policy import Policy
-from ._session.result import Result
 from ._modules.save import save
+from ._session.patches import VariableResolution
+from ._session.policy import Policy
+from ._session.prepared import Prepared
+from ._session.result import Result
+from ._session.slots import InputSlot, double_buffer
+from ._torch import compile as compile_hook
+from .model import Model
+from .ops import attention, gather, pack, select, unpack
 
-__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PictureSlot", "Policy", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",
-           "attention", "devices", "gather", "images", "in_turns", "pack", "patch", "policies", "save", "select", "unpack", "version"]
+__all__ = [
+    "DeviceInfo", "InputSlot", "Model", "ModelInfo", "Policy", "PolicyInfo", "Prepared", "RaggedVitError", "Result", "Selection", "Status",
+    "VariableResolution", "attention", "devices", "double_buffer", "gather", "images", "pack", "patch", "policies", "save", "select",
+    "unpack", "version",
+]
 
 if core_loader.core is not None:
     compile_hook.watch()

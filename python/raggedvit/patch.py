@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Callable, Sequence
 
 from ._modules import reader, modules
 from ._c.errors import RaggedVitError, Status, invalid
-from ._session.forward import Forward
+from ._session.prepared import Prepared
 from ._c.process import renews
 from ._session.policy import Policy
 
@@ -106,8 +106,8 @@ class State:
         self.quick = False  # on CUDA, and the logits are of the module's type as they come
         self.drops = False  # a part of the module, which is not in training mode, is so, and drops something
         self.model: Model | None = None
-        self.forward: Forward | None = None
-        self.place: Any = None  # of the weights that the model was made of, and their type
+        self.forward: Prepared | None = None
+        self.home: Any = None  # device and type of the weights that the model was made of
         self.facts: Any = None
         self.names: list[str] = []
         self.structure: Any = None  # what was seen when the forward was recorded: see _modules/watch.py
@@ -137,17 +137,17 @@ class State:
             facts = modules.read(module, inside_only=True)
             modules.refuse_odd(facts)
             policy, dtype, max_batch, n_threads = self.settings
-            place = (modules.place_of(module), dtype or modules.storage_of(module))
+            home = (modules.device_of(module), dtype or modules.storage_of(module))
             found = modules.weights(module)
             names, tensors = list(found), tuple(found.values())
             structure, weights = watch.of_structure(module), watch.of_weights(tensors)
-            known = (not self.dirty and self.model is not None and (self.place, self.facts, self.names) == (place, facts, names)
+            known = (not self.dirty and self.model is not None and (self.home, self.facts, self.names) == (home, facts, names)
                      and all(one is other for one, other in zip(tensors, self.weights[1][3])) and watch.same_weights(self.weights))
-            if not known and (self.model is None or self.place != place or not self._updated(module, facts)):
-                model = Model.from_module(module, dtype=place[1], max_batch=max_batch, n_threads=n_threads, _inside_only=True)
-                forward = Forward(model, policy)
+            if not known and (self.model is None or self.home != home or not self._updated(module, facts)):
+                model = Model.from_module(module, dtype=home[1], max_batch=max_batch, n_threads=n_threads, _inside_only=True)
+                forward = Prepared(model, policy)
                 model._check_policy(policy)
-                self.model, self.forward, self.place = model, forward, place
+                self.model, self.forward, self.home = model, forward, home
             self.facts, self.names, self.own, self.drops = facts, names, tensors[0], modules.drops(module)
             self.structure, self.weights, self.dirty = structure, weights, False
             self.quick = self.own.is_cuda and self.own.dtype is sys.modules["torch"].float32 and not self.drops

@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from typing import Any, Literal, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,13 @@ from numpy.typing import NDArray
 from . import images
 from ._c import checks
 from ._c.errors import RaggedVitError, Status, invalid
-from ._c.info import BACKENDS
-from .model import DTYPES, Model
+from ._c.info import device_of, precision_of
+from .model import Model
 from ._session.result import Result
 from ._session.policy import Policy
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Classifier", "decode"]
 
@@ -107,8 +110,8 @@ class Classifier:
     labels: names of the classes. capacity: how many pictures run at once; larger batches go in parts, and pictures of the next parts are
     decoded meanwhile.
 
-    backend: None: where Ray has assigned a GPU to the worker, "cuda", else "cpu" (a worker without one sees the GPUs of others); without
-    Ray, "auto". index: None: for CUDA 0, the first GPU that CUDA_VISIBLE_DEVICES shows. n_threads: of the CPU backend; None: as many as Ray
+    device: as Model takes it; "cuda" is the first GPU that CUDA_VISIBLE_DEVICES shows. None: where Ray has assigned a GPU to the worker,
+    "cuda", else "cpu" (a worker without one sees the GPUs of others); without Ray, "auto". n_threads: of the CPU backend; None: as many as Ray
     has assigned CPUs to the worker (OMP_NUM_THREADS is not read), without Ray all. decode_threads: None: the same, at most 16. options: a
     dict of further arguments of Model, {"image_size": 384}.
 
@@ -119,8 +122,8 @@ class Classifier:
 
     def __init__(self, path: str | os.PathLike[str], *, column: str = "image", outputs: Sequence[str] = ("class", "label", "score"),
                  top_k: int = 5, prefix: str = "", policy: str | Policy = "none", recipe: images.Recipe | Mapping[str, Any] | None = None,
-                 labels: Sequence[str] | None = None, capacity: int = 64, backend: str | None = None, index: int | None = None,
-                 dtype: str = "f32", n_threads: int | None = None, decode_threads: int | None = None,
+                 labels: Sequence[str] | None = None, capacity: int = 64, device: str | torch.device | None = None, dtype: str | torch.dtype = "f32",
+                 n_threads: int | None = None, decode_threads: int | None = None,
                  options: Mapping[str, Any] | None = None) -> None:
         optional, integer = checks.optional, checks.integer
         self.path = os.fsdecode(checks.path("path", path))
@@ -135,11 +138,12 @@ class Classifier:
         self.recipe = recipe if recipe is None or isinstance(recipe, images.Recipe) else _named("recipe", recipe, fields)
         self.labels = None if labels is None else checks.entries("labels", labels, 1 << 20, checks.text)
         self.capacity = integer("capacity", capacity, 1, 1 << 16)
-        self.backend, self.index = optional(_choice, "backend", backend, BACKENDS), optional(integer, "index", index, -1, checks.INT32_MAX)
-        self.dtype = _choice("dtype", dtype, DTYPES)
+        optional(device_of, "device", device)
+        self.device = None if device is None else str(device)
+        self.dtype = precision_of("dtype", dtype)
         self.n_threads = optional(integer, "n_threads", n_threads, 0, 1 << 16)
         self.decode_threads = optional(integer, "decode_threads", decode_threads, 1, 1 << 10)
-        own = ("self", "path", "backend", "index", "dtype", "n_threads", "max_batch", "policy")
+        own = ("self", "path", "device", "dtype", "n_threads", "max_batch", "policy")
         self.options = _named("options", options, [name for name in inspect.signature(Model).parameters if name not in own])
         self._opened: _Opened | None = None
 
@@ -199,11 +203,11 @@ class Classifier:
 
     def _made(self) -> _Opened:
         cpus, gpus = _assigned()
-        backend = self.backend or ("auto" if gpus is None else "cuda" if gpus else "cpu")
-        index = self.index if self.index is not None else 0 if backend == "cuda" else -1
+        device = self.device or ("auto" if gpus is None else "cuda" if gpus else "cpu")
+        device = "cuda:0" if device == "cuda" else device  # of those that CUDA_VISIBLE_DEVICES shows
         usable = len(os.sched_getaffinity(0)) if cpus is None else cpus
         n_threads = self.n_threads if self.n_threads is not None else 0 if cpus is None else cpus
-        model = Model(self.path, backend, self.dtype, index=index, n_threads=n_threads, max_batch=self.capacity, **self.options)
+        model = Model(self.path, device, self.dtype, n_threads=n_threads, max_batch=self.capacity, **self.options)
         if isinstance(self.recipe, images.Recipe):
             model.recipe = self.recipe
         elif self.recipe is not None:

@@ -91,18 +91,18 @@ class StructTest(Refusals):
 class ModelTest(Refusals):
     @classmethod
     def setUpClass(cls):
-        cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         cls.images = np.random.default_rng(1).standard_normal((2, 3, 224, 224)).astype(np.float32)
 
     def test_the_model(self):
-        for name in ("index", "n_threads", "poll_us", "image_size", "max_sessions"):
+        for name in ("n_threads", "poll_us", "image_size", "max_sessions"):
             for value in (2**32, 2**32 + 224, -(2**32), "8", 1.5, [1], "", NAN):
                 self.refused(f"^{name} is .*; expected an integer from", raggedvit.Model, support.CHECKPOINT,
-                             **{"backend": "cpu", name: value})
-        for name in ("backend", "dtype", "tier", "resample", "activation", "pooling", "position"):
+                             **{"device": "cpu", name: value})
+        for name in ("device", "dtype", "tier", "resample", "activation", "pooling", "position"):
             for value in (5, ["cpu"], {}, "cpu\0", b"cpu", self.images):
                 self.refused(f"^{name} is .*; expected one of", raggedvit.Model, support.CHECKPOINT, **{name: value})
-        for name in ("backend", "dtype", "tier"):
+        for name in ("device", "dtype", "tier"):
             self.refused(f"^{name} is None; expected one of", raggedvit.Model, support.CHECKPOINT, **{name: None})
         self.refused("^architecture is 7; expected a string", raggedvit.Model, support.CHECKPOINT, architecture=7)
         self.refused("architecture 'vit_of_nobody' is not", raggedvit.Model, support.CHECKPOINT, architecture="vit_of_nobody")
@@ -111,14 +111,14 @@ class ModelTest(Refusals):
             ("lenient", "no", "True or False"), ("lenient", 2, "True or False"), ("eps", "x", "a number"), ("eps", NAN, "a number"),
             ("eps", 1e-60, "range of float32"), ("eps", 1e300, "range of float32"), ("max_sessions", 0, "from 1"),
         ]:
-            self.refused(f"^{name} is .*; expected .*{words}", raggedvit.Model, support.CHECKPOINT, **{"backend": "cpu", name: value})
+            self.refused(f"^{name} is .*; expected .*{words}", raggedvit.Model, support.CHECKPOINT, **{"device": "cpu", name: value})
 
     def test_the_path(self):
         for path in (str(support.CHECKPOINT) + "\0junk", os.fsencode(support.CHECKPOINT) + b"\0"):
-            self.refused("^path is .*NUL byte", raggedvit.Model, path, backend="cpu")
+            self.refused("^path is .*NUL byte", raggedvit.Model, path, device="cpu")
         for path in (None, 3, [support.CHECKPOINT], "\ud800"):
-            self.refused("^path is .*; expected a path", raggedvit.Model, path, backend="cpu")
-        raggedvit.Model(os.fsencode(support.CHECKPOINT), backend="cpu", lenient=np.True_, image_size=np.int32(160), index=np.int64(0))
+            self.refused("^path is .*; expected a path", raggedvit.Model, path, device="cpu")
+        raggedvit.Model(os.fsencode(support.CHECKPOINT), device="cpu", lenient=np.True_, image_size=np.int32(160))
 
     def test_parameters(self):
         classify, images = self.model.classify, self.images[:1]
@@ -166,7 +166,7 @@ class ModelTest(Refusals):
         self.assertIs(Policy.of("l2"), Policy.of("l2"))
         self.assertRaises(dataclasses.FrozenInstanceError, setattr, policy, "keep", 0.7)
         self.assertRaises(TypeError, Policy, "evit", 0.7)
-        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2, policy=policy)
+        model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2, policy=policy)
         np.testing.assert_array_equal(model(self.images), self.model.classify(self.images, policy).logits)
         np.testing.assert_array_equal(model.classify(self.images, "none").logits, self.model.classify(self.images).logits)
 

@@ -229,7 +229,7 @@ class InterfaceTest(unittest.TestCase):
         if EMULATED:
             self.skipTest("slow on the emulated driver")
         for dtype, tolerance in (("f32", 1e-4), ("f16", 4e-2)):
-            logits = raggedvit.Model(support.CHECKPOINT, backend="cuda", dtype=dtype).classify(support.tiles(64), "none").logits
+            logits = raggedvit.Model(support.CHECKPOINT, device="cuda", dtype=dtype).classify(support.tiles(64), "none").logits
             self.assertLess(np.abs(logits - support.reference_logits()).max(), tolerance)
 
 

@@ -24,7 +24,7 @@ OUTPUTS = {"features": True, "cls_attention": True, "pooled": True, "block_featu
 class FailuresTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         cls.model.recipe = dataclasses.replace(cls.model.recipe, fit="border")  # which refuses thin pictures
         cls.images = support.tiles(8)
         cls.broken = cls.images.copy()
@@ -91,13 +91,13 @@ class FailuresTest(unittest.TestCase):
                 self.assertEqual(found.errors[5].status, Status.INVALID_ARGUMENT)
                 self.raises("^image 5: its logits", self.model.classify, self.broken, **policy)
                 if "mask" not in policy:
-                    self.raises("^image 5: its logits", self.model.forward, self.broken, **policy)
+                    self.raises("^image 5: its logits", self.model, self.broken, **policy)
 
     def test_a_model_that_overflows(self):
         with tempfile.TemporaryDirectory() as folder:
             path = support.massive(folder)
-            model = raggedvit.Model(path, backend="cpu", n_threads=2, dtype="f16")
-            self.assertEqual(raggedvit.Model(path, backend="cpu", n_threads=2).classify(self.images[:2]).errors, {})
+            model = raggedvit.Model(path, device="cpu", n_threads=2, dtype="f16")
+            self.assertEqual(raggedvit.Model(path, device="cpu", n_threads=2).classify(self.images[:2]).errors, {})
         words = "the model overflows float16; use bf16 or f32$"
         for policy in ("none", "tome", "l2"):
             for batch in (self.images[:3], self.pictures[:3]):
@@ -108,7 +108,7 @@ class FailuresTest(unittest.TestCase):
                     self.assertRegex(str(error), words)
                 self.assertTrue(np.isnan(found.logits).all())
                 self.raises(words, model.classify, batch, policy)
-                self.raises(words, model.forward, batch, policy)
+                self.raises(words, model, batch, policy)
                 for one in model.prepare(policy).map([batch], errors="return"):
                     self.assertEqual(list(one.errors), [0, 1, 2])
 
@@ -213,7 +213,7 @@ class FailuresTest(unittest.TestCase):
 
     def test_slots(self):
         for options in ({}, {"fixed_batch": True}):
-            slots = [self.model.picture_slot(Policy("l2", keep=0.5), max_images=8, max_bytes=1 << 20, **options) for _ in range(2)]
+            slots = [self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20, **options) for _ in range(2)]
             wanted = self.model.classify(self.pictures, Policy("l2", keep=0.5))
             thin = [None, (1, 9000, "rgb"), (9000, 2, "gray"), (2, 9000, "nv12"), None]
             rounds = iter(thin)
@@ -227,13 +227,13 @@ class FailuresTest(unittest.TestCase):
                         slot.add(*picture.shape[:2])[:] = picture
                 return bad != 0
 
-            found = list(raggedvit.in_turns(slots, fill, errors="return"))
+            found = list(raggedvit.double_buffer(slots, fill, errors="return"))
             self.assertEqual([list(result.errors) for result in found], [[], [3], [3], [3], []])
             for result in found[1:4]:
                 self.check(result, wanted, 3, "^picture 3: .* too thin")
             np.testing.assert_array_equal(found[4].logits, wanted.logits)
             rounds = iter(thin)
-            self.raises("^picture 3: .* too thin", list, raggedvit.in_turns(slots, fill))
+            self.raises("^picture 3: .* too thin", list, raggedvit.double_buffer(slots, fill))
             slot = slots[0]  # what failed stays in the slot
             rounds = iter(thin[1:])
             fill(slot)
@@ -243,7 +243,7 @@ class FailuresTest(unittest.TestCase):
                 self.raises("^picture 3: ", slot.start)
 
     def test_native(self):
-        native = self.model.prepare(Policy("l2", keep=0.5), native=True, max_images=4, features=True)
+        native = self.model.prepare(Policy("l2", keep=0.5), inputs="patches", max_images=4, features=True)
         patches = np.random.default_rng(1).standard_normal((4 * 20, 768)).astype(np.float32)
         wanted = native(patches, [(4, 5)] * 4)
         patches[25] = np.nan

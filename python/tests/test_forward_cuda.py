@@ -207,7 +207,7 @@ class ForwardTest(unittest.TestCase):
                         found = forward(images)
                         self.assertIsInstance(found, Tensor)
                         self.assertEqual(found.shape, (n, CLASSES))
-                        np.testing.assert_allclose(found.numpy(), self.cpu.forward(self.x[:n], Policy(policy, **values)), atol=1e-4)
+                        np.testing.assert_allclose(found.numpy(), self.cpu(self.x[:n], Policy(policy, **values)), atol=1e-4)
                         if core and n:
                             self.assertIsNotNone(core_loader.core.forward(forward._state, images))
         return forward, images
@@ -259,7 +259,7 @@ class ForwardTest(unittest.TestCase):
 
     @unittest.skipIf(os.environ.get("RVIT_TEST_CUDA_EMULATED") == "1", "the emulation takes what lies above a thread's stack for that stack")
     def test_threads(self):
-        wanted = self.cpu.forward(self.x[:2])
+        wanted = self.cpu(self.x[:2])
         for core in {False, self.compiled}:
             forward, images = self.model.prepare("none"), Tensor((2, 3, SIZE, SIZE), self.x[:2])
             with mock.patch.object(forwards, "_reads_tensors", lambda core=core: core):
@@ -276,8 +276,8 @@ class ForwardTest(unittest.TestCase):
             batches = [self.x[:4], self.x[1:2], self.x[:0], np.asfortranarray(self.x[:3].astype(np.float64)), self.x[2:6]]
             forward = self.model.prepare(Policy("evit-fused", keep=0.5, blocks=[0, 1]))
             for found, batch in zip(forward.map(batches), batches):
-                np.testing.assert_allclose(found, self.cpu.forward(batch, Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4)
-            np.testing.assert_allclose(forward(batches[0]), self.cpu.forward(batches[0], Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4)
+                np.testing.assert_allclose(found, self.cpu(batch, Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4)
+            np.testing.assert_allclose(forward(batches[0]), self.cpu(batches[0], Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4)
 
     def test_parts_of_a_batch_of_the_host(self):
         whole, parts = mock.patch.object(pipeline, "PART", 1 << 40), mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2)
@@ -288,11 +288,11 @@ class ForwardTest(unittest.TestCase):
                     with self.subTest(f"{policy}, {n}"):
                         ask = dict(policy=Policy(policy, **values), features=True, cls_attention=True, pooled=True, block_features=1, received_attention=-1)
                         with whole:
-                            wanted, logits = self.model.classify(self.x[:n], **ask), self.model.forward(self.x[:n], Policy(policy, **values))
+                            wanted, logits = self.model.classify(self.x[:n], **ask), self.model(self.x[:n], Policy(policy, **values))
                         with parts:
                             found = self.model.classify(self.x[:n], **ask)
                             # On a GPU sessions of different batches may choose different GEMMs.
-                            np.testing.assert_allclose(self.model.forward(self.x[:n], Policy(policy, **values)), logits, atol=1e-4)
+                            np.testing.assert_allclose(self.model(self.x[:n], Policy(policy, **values)), logits, atol=1e-4)
                         self.assertEqual((found.block_stage, found.received_stage), (wanted.block_stage, wanted.received_stage))
                         for name in ("logits", "features", "cls_attention", "pooled", "block_features", "received_attention"):
                             np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-4, err_msg=name)
@@ -312,7 +312,7 @@ class ForwardTest(unittest.TestCase):
             self.assertRaisesRegex(RaggedVitError, "^image 3: a score is NaN", self.model.classify, bad, **ask)
             np.testing.assert_array_equal(self.model.classify(self.x, **ask).logits, good)  # of image 5 nothing is said
             bad[3] = 0
-            self.assertRaisesRegex(RaggedVitError, "^image 5: a score is NaN", self.model.forward, bad, **ask)
+            self.assertRaisesRegex(RaggedVitError, "^image 5: a score is NaN", self.model, bad, **ask)
 
     def test_errors_that_are_returned(self):
         bad, others = self.x.copy(), [0, 1, 2, 4]
@@ -338,7 +338,7 @@ class ForwardTest(unittest.TestCase):
                     np.testing.assert_array_equal(result.kept[0][image], wanted.kept[0][image])
             for result, batch in zip(found, batches):
                 if batch.shape[2] == SIZE and not np.isnan(batch).any():
-                    np.testing.assert_allclose(result, self.cpu.forward(batch, **ask), atol=1e-4)
+                    np.testing.assert_allclose(result, self.cpu(batch, **ask), atol=1e-4)
             np.testing.assert_allclose(found[1].logits[others], wanted.logits[others], atol=1e-4)
             self.assertRaisesRegex(RaggedVitError, "^image 3: ", list, forward.map(batches[:2]))
             with self.assertRaisesRegex(RaggedVitError, "more than max_batch, 4"):

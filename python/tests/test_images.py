@@ -240,7 +240,7 @@ class ModelTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         cls.tiles = support.png_rows(support.DATA / "cifar10_test_1000.png", 32).reshape(32, 40, 32, 3).transpose(1, 0, 2, 3)[:5]
 
     def test_uint8_arrays(self):
@@ -279,12 +279,12 @@ class ModelTest(unittest.TestCase):
             path = pathlib.Path(folder) / "model.safetensors"
             os.symlink(support.CHECKPOINT.resolve(), path)
             path.with_name("config.json").write_text('{"architecture": "vit", "model_args": {"num_heads": 3}}')
-            model = raggedvit.Model(path, backend="cpu", n_threads=1)
+            model = raggedvit.Model(path, device="cpu", n_threads=1)
             self.fails(Status.UNSUPPORTED, "tells the mean and the standard deviation.*set model.recipe", model.classify, [self.tiles[0]])
             model.recipe = self.model.recipe
             self.assertEqual(model.classify([self.tiles[0]]).logits.shape, (1, 10))
             path.with_name("config.json").write_text('{"architecture": "deit_tiny_patch16_224", "pretrained_cfg": {"interpolation": "lanczos"}}')
-            model = raggedvit.Model(path, backend="cpu", n_threads=1)
+            model = raggedvit.Model(path, device="cpu", n_threads=1)
             self.fails(Status.UNSUPPORTED, "in a way that is not known here", model.classify, [self.tiles[0]])
 
 

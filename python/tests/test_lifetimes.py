@@ -32,7 +32,7 @@ PICTURES = [np.full((40 + i, 60, 3), 20 * i, np.uint8)[:, ::-1] for i in range(4
 
 
 def small():
-    return raggedvit.Model(LifetimesTest.path, backend="cpu", n_threads=1)
+    return raggedvit.Model(LifetimesTest.path, device="cpu", n_threads=1)
 
 
 class Interrupt(BaseException):
@@ -94,11 +94,11 @@ class LifetimesTest(unittest.TestCase):
 
     def works(self, model):
         """Ways to run a model, by name: functions that return logits."""
-        native = model.prepare(native=True, max_images=4)
-        slots = [model.picture_slot(max_images=4) for _ in range(2)]
+        native = model.prepare(inputs="patches", max_images=4)
+        slots = [model.prepare(inputs="slot", max_images=4) for _ in range(2)]
         prepared = model.prepare(Policy("l2", keep=0.5, blocks=[0]))
 
-        def in_turns():
+        def double_buffered():
             left = [PICTURES[:2], PICTURES[2:]]
             for slot in slots:
                 slot.abandon()
@@ -108,20 +108,20 @@ class LifetimesTest(unittest.TestCase):
                     slot.add(*picture.shape[:2])[:] = picture
                 return bool(left and left.pop(0))
 
-            return np.concatenate([result.logits for result in raggedvit.in_turns(slots, fill)])
+            return np.concatenate([result.logits for result in raggedvit.double_buffer(slots, fill)])
 
         def updated():
             checkpoint = model._lib.own("checkpoint", os.fsencode(self.path), None, create="rvit_checkpoint_open")
             model._update(checkpoint)
-            return model.forward(IMAGES)
+            return model(IMAGES)
 
         return {"classify": lambda: model.classify(IMAGES, Policy("l2", keep=0.5, blocks=[0])).logits,
                 "pictures": lambda: model.classify(PICTURES).logits,
                 "forward": lambda: prepared(IMAGES),
                 "map": lambda: np.concatenate(list(prepared.map([IMAGES, IMAGES[:2]]))),
-                "map of pictures": lambda: np.concatenate([r.logits for r in prepared._in_turns([PICTURES, IMAGES, PICTURES[:2]], True)]),
+                "map of pictures": lambda: np.concatenate([r.logits for r in prepared._overlapped([PICTURES, IMAGES, PICTURES[:2]], True)]),
                 "native": lambda: native(ROWS, GRIDS).logits,
-                "slots": in_turns,
+                "slots": double_buffered,
                 "update": updated}
 
     def test_an_exception_of_a_signal_leaves_nothing_held(self):
@@ -179,12 +179,12 @@ class LifetimesTest(unittest.TestCase):
 
     def test_what_is_left_of_a_closed_model(self):
         model = small()
-        slot, native = model.picture_slot(max_images=4), model.prepare(native=True)
+        slot, native = model.prepare(inputs="slot", max_images=4), model.prepare(inputs="patches")
         place, memory, mapped = slot.add(40, 60), slot.memory, model.prepare().map([IMAGES, IMAGES])
         next(mapped)
         model.close()
-        for work in (slot.start, lambda: native(ROWS[:16], GRIDS[:1]), lambda: next(mapped), lambda: model.prepare(native=True),
-                     model.picture_slot, lambda: model._update(None)):
+        for work in (slot.start, lambda: native(ROWS[:16], GRIDS[:1]), lambda: next(mapped), lambda: model.prepare(inputs="patches"),
+                     lambda: model.prepare(inputs="slot"), lambda: model._update(None)):
             with self.assertRaisesRegex(RaggedVitError, "the model is closed") as raised:
                 work()
             self.assertEqual(raised.exception.status, Status.INVALID_ARGUMENT)
@@ -197,7 +197,7 @@ class LifetimesTest(unittest.TestCase):
                 "x = np.zeros((4, 3, 64, 64), np.float32)\n"
                 "atexit.register(lambda: print(m.classify(x).logits.shape))\n"  # after whatever the package does then
                 "import raggedvit\n"
-                "m = raggedvit.Model(sys.argv[1], backend='cpu', n_threads=2)\n"
+                "m = raggedvit.Model(sys.argv[1], device='cpu', n_threads=2)\n"
                 "def work():\n"
                 "    while True: m.classify(x, 'l2', keep=.5, blocks=[0])\n"
                 "m.classify(x)\n"
@@ -210,7 +210,7 @@ class LifetimesTest(unittest.TestCase):
 
     def test_the_child_of_a_fork(self):
         model, prepared = small(), raggedvit.images.prepare
-        native, slot = model.prepare(native=True), model.picture_slot(max_images=4)
+        native, slot = model.prepare(inputs="patches"), model.prepare(inputs="slot", max_images=4)
         wanted = model.classify(PICTURES).logits, prepared(model.recipe, PICTURES), native(ROWS[:16], GRIDS[:1]).logits
         session = next(iter(model._sessions))
         with contextlib.ExitStack() as held:

@@ -27,7 +27,7 @@ from raggedvit._c.layouts import rvit_view
 class ModelTest(support.Case):
     @classmethod
     def setUpClass(cls):
-        cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         cls.images = support.tiles(4)
 
     def test_logits_are_those_of_timm(self):
@@ -37,30 +37,30 @@ class ModelTest(support.Case):
 
     def test_16_bits(self):
         for dtype, least, most in (("f16", 0, 4e-3), ("bf16", 1e-3, 3.2e-2)):
-            model = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype=dtype, n_threads=2)
+            model = raggedvit.Model(support.CHECKPOINT, device="cpu", dtype=dtype, n_threads=2)
             difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
             self.assertTrue(least < difference < most, (dtype, difference))
 
     def test_8_bits(self):
         for dtype, least, most in (("int8", 4e-3, 0.2), ("fp8", 8e-3, 0.4)):
-            model = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype=dtype, n_threads=2)
+            model = raggedvit.Model(support.CHECKPOINT, device="cpu", dtype=dtype, n_threads=2)
             difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
             self.assertTrue(least < difference < most, (dtype, difference))
             self.assertEqual((model.dtype, model.dtype_reason), (dtype, ""))
-        self.fails(Status.INVALID_ARGUMENT, "dtype is 'int4'", raggedvit.Model, support.CHECKPOINT, backend="cpu", dtype="int4")
+        self.fails(Status.INVALID_ARGUMENT, "dtype is 'int4'", raggedvit.Model, support.CHECKPOINT, device="cpu", dtype="int4")
 
     @unittest.skipUnless(any(d.backend == "vulkan" and d.index >= 0 for d in raggedvit.devices()), "no Vulkan device")
     def test_8_bits_on_vulkan(self):
-        model = raggedvit.Model(support.CHECKPOINT, backend="vulkan", dtype="int8")
+        model = raggedvit.Model(support.CHECKPOINT, device="vulkan", dtype="int8")
         difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
         self.assertTrue(4e-3 < difference < 0.2, difference)
-        self.fails(Status.UNSUPPORTED, "int8, not e4m3", raggedvit.Model, support.CHECKPOINT, backend="vulkan", dtype="fp8")
+        self.fails(Status.UNSUPPORTED, "int8, not e4m3", raggedvit.Model, support.CHECKPOINT, device="vulkan", dtype="fp8")
 
     def test_auto_is_one_of_the_others(self):
-        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype="auto", n_threads=2)
+        model = raggedvit.Model(support.CHECKPOINT, device="cpu", dtype="auto", n_threads=2)
         self.assertIn(model.dtype, ("f32", "bf16", "int8"))
         self.assertTrue(model.dtype_reason)
-        same = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype=model.dtype, n_threads=2)
+        same = raggedvit.Model(support.CHECKPOINT, device="cpu", dtype=model.dtype, n_threads=2)
         np.testing.assert_array_equal(model.classify(self.images, "none").logits, same.classify(self.images, "none").logits)
 
     def test_what_is_kept(self):
@@ -100,7 +100,7 @@ class ModelTest(support.Case):
             given.update(other)
             found = self.model.classify(self.images, Policy("hiprune", **given)).logits
             self.assertGreater(np.abs(found - wanted.logits).max(), 1e-4)
-            np.testing.assert_array_equal(self.model.forward(self.images, Policy("hiprune", **given)), found)
+            np.testing.assert_array_equal(self.model(self.images, Policy("hiprune", **given)), found)
             np.testing.assert_array_equal(self.model.prepare(Policy("hiprune", **given))(self.images), found)
             wanted = self.model.classify(self.images, Policy("hiprune", **given))
         self.fails(Status.INVALID_ARGUMENT, "alpha is 1.5", self.model.classify, self.images, Policy("hiprune", alpha=1.5))
@@ -160,20 +160,28 @@ class ModelTest(support.Case):
         broken[2, 0, 100, 100] = np.nan
         fails(Status.INVALID_ARGUMENT, "image 2: a score is NaN", classify, broken, "l2")
         self.assertTrue(np.isfinite(classify(self.images).logits).all())
-        fails(Status.BAD_FILE, "no such file", raggedvit.Model, "/nonexistent.safetensors", backend="cpu")
-        fails(Status.BAD_FILE, "README.md", raggedvit.Model, support.DATA / "README.md", backend="cpu")
-        fails(Status.INVALID_ARGUMENT, "backend is 'tpu'", raggedvit.Model, support.CHECKPOINT, backend="tpu")
-        fails(Status.INVALID_ARGUMENT, "patch", raggedvit.Model, support.CHECKPOINT, backend="cpu", image_size=225)
+        fails(Status.BAD_FILE, "there is no such file", raggedvit.Model, "/nonexistent.safetensors", device="cpu")
+        fails(Status.BAD_FILE, "README.md", raggedvit.Model, support.DATA / "README.md", device="cpu")
+        fails(Status.INVALID_ARGUMENT, "device is 'tpu'", raggedvit.Model, support.CHECKPOINT, device="tpu")
+        fails(Status.INVALID_ARGUMENT, "patch", raggedvit.Model, support.CHECKPOINT, device="cpu", image_size=225)
         error = pickle.loads(pickle.dumps(RaggedVitError(Status.BAD_FILE, "x")))
         self.assertEqual((error.status, str(error)), (Status.BAD_FILE, "x"))
 
     def test_another_resolution(self):
-        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", image_size=160, n_threads=2)
+        model = raggedvit.Model(support.CHECKPOINT, device="cpu", image_size=160, n_threads=2)
         self.assertEqual((model.info.tokens, model.info.trained_size), (101, 224))
         self.assertEqual(model.classify(self.images[:, :, :160, :160]).logits.shape, (4, 10))
 
+    def test_devices_and_a_context(self):
+        with raggedvit.Model(support.CHECKPOINT, "cpu:0", n_threads=2) as model:
+            self.assertEqual((str(model.device), model.cuda_index), ("cpu", -1))
+            np.testing.assert_array_equal(model(self.images[:1]), self.model(self.images[:1]))
+        self.fails(Status.INVALID_ARGUMENT, "closed", model, self.images)
+        for device in ("cuda:x", "cuda:-1", "auto:0", "cpu:", "cuda:1:2", "gpu"):
+            self.fails(Status.INVALID_ARGUMENT, f"device is '{device}'; expected one of auto, cpu,", raggedvit.Model, support.CHECKPOINT, device)
+
     def test_sessions_are_kept_and_let_go(self):
-        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2, max_sessions=2)
+        model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2, max_sessions=2)
         for keep in (0.2, 0.5, 0.8, 0.8):
             last = model.classify(self.images[:1], Policy("l2", keep=keep)).logits
         self.assertEqual([session.policy.keep for session in model._sessions], [0.5, 0.8])
@@ -181,7 +189,7 @@ class ModelTest(support.Case):
         model.close()
         model.close()
         self.fails(Status.INVALID_ARGUMENT, "closed", model.classify, self.images)
-        other = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        other = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         other.classify(self.images[:1])
         other.itself = other  # garbage only a cycle collection finds
         del other, model
@@ -201,7 +209,7 @@ class ModelTest(support.Case):
 
     def test_a_batch_is_not_refused_for_what_later_ones_may_need(self):
         """The forward of all sizes is made for more than was asked for, unless the device has no room for that."""
-        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         self.addCleanup(model.close)
         create, capacities = model._sessions._create, []
 
@@ -241,7 +249,7 @@ class ModelTest(support.Case):
                 shutil.copy(reference / "model.safetensors", model)
                 model.with_name("config.json").write_text(json.dumps({**config, field: names}))
                 wanted = list(names.values()) if isinstance(names, dict) else names
-                self.assertEqual(raggedvit.Model(model, backend="cpu").class_names, wanted)
+                self.assertEqual(raggedvit.Model(model, device="cpu").class_names, wanted)
 
     def test_the_library_is_named_or_missed(self):
         code = "import raggedvit\ntry: raggedvit.version()\nexcept raggedvit.RaggedVitError as e: print(e.status.name, e)"
@@ -300,7 +308,7 @@ class ModelTest(support.Case):
 
     def test_the_interpreter_ends_with_everything_alive(self):
         code = ("import support, raggedvit, numpy as np\n"
-                "m = raggedvit.Model(support.CHECKPOINT, backend='cpu', n_threads=2)\n"
+                "m = raggedvit.Model(support.CHECKPOINT, device='cpu', n_threads=2)\n"
                 "r = m.classify(support.tiles(1))\n"
                 "raggedvit.attention(np.ones((4, 3, 1, 8), np.float32), [0, 4])\n"
                 "print('done')")

@@ -26,16 +26,16 @@ class CudaModelTest(support.Case):
         for policy, values in POLICIES.items():
             for n in (6, 3, 1, 4, 0, 6):
                 with self.subTest(f"{policy}, {n}"):
-                    wanted = cpu.forward(x[:n], Policy(policy, **values))
-                    found = cuda.forward(x[:n].cuda(), Policy(policy, **values))
+                    wanted = cpu(x[:n], Policy(policy, **values))
+                    found = cuda(x[:n].cuda(), Policy(policy, **values))
                     self.assertEqual((found.device.type, found.shape, found.dtype), ("cuda", wanted.shape, torch.float32))
                     if n:
                         self.assertLess(difference(found.cpu(), wanted), 1e-4)
                         result = cuda.classify(x[:n].cuda(), Policy(policy, **values))
                         self.assertTrue(result.logits.is_cuda)
                         self.assertLess(difference(result.logits.cpu(), wanted), 1e-4)
-                        self.assertLess(difference(cuda.forward(x[:n].numpy(), Policy(policy, **values)), wanted), 1e-4)
-                        self.assertEqual(cuda.forward(x[:n], Policy(policy, **values)).device.type, "cpu")
+                        self.assertLess(difference(cuda(x[:n].numpy(), Policy(policy, **values)), wanted), 1e-4)
+                        self.assertEqual(cuda(x[:n], Policy(policy, **values)).device.type, "cpu")
         mask = torch.rand(6, modules.TOKENS, device="cuda") > 0.5
         mask[:, 0] = True
         wanted = cpu.classify(x, Policy("mask", blocks=[1]), mask=mask.cpu())
@@ -128,14 +128,14 @@ class CudaModelTest(support.Case):
     def test_threads(self):
         x = images(8).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda())
-        wanted = {n: model.forward(x[:n], Policy("evit", blocks=[1])).cpu() for n in (1, 2, 3, 4, 8)}
+        wanted = {n: model(x[:n], Policy("evit", blocks=[1])).cpu() for n in (1, 2, 3, 4, 8)}
         failures = []
 
         def work(own_stream):
             stream = torch.cuda.Stream() if own_stream else torch.cuda.default_stream()
             with torch.cuda.stream(stream):
                 for n in (1, 2, 3, 4, 8) * 6:
-                    found = model.forward(x[:n], Policy("evit", blocks=[1]))
+                    found = model(x[:n], Policy("evit", blocks=[1]))
                     stream.synchronize()
                     if difference(found.cpu(), wanted[n]) > 1e-5:
                         failures.append(n)
@@ -146,9 +146,9 @@ class CudaModelTest(support.Case):
     def test_few_sessions_are_kept(self):
         x = images(4).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda(), max_sessions=2)
-        wanted = {keep: model.forward(x, Policy("evit", keep=keep, blocks=[1])).cpu() for keep in (0.2, 0.5, 0.8)}
+        wanted = {keep: model(x, Policy("evit", keep=keep, blocks=[1])).cpu() for keep in (0.2, 0.5, 0.8)}
         for keep in (0.2, 0.5, 0.8, 0.5, 0.2):
-            self.assertLess(difference(model.forward(x, Policy("evit", keep=keep, blocks=[1])).cpu(), wanted[keep]), 1e-5)
+            self.assertLess(difference(model(x, Policy("evit", keep=keep, blocks=[1])).cpu(), wanted[keep]), 1e-5)
         self.assertEqual([session.policy.keep for session in model._sessions], [0.5, 0.2])
 
     def test_memory_comes_back(self):
@@ -157,7 +157,7 @@ class CudaModelTest(support.Case):
         def use():
             model = raggedvit.Model.from_module(timm_module().cuda())
             for n in (4, 3, 2):
-                model.forward(x[:n], Policy("evit", blocks=[1]))
+                model(x[:n], Policy("evit", blocks=[1]))
 
         use()
         gc.collect()
@@ -238,7 +238,7 @@ class CudaModelTest(support.Case):
             fails(Status.INVALID_ARGUMENT, "images require a gradient", forward, x.clone().requires_grad_())
             with torch.no_grad():
                 forward(x.clone().requires_grad_())
-        fails(Status.INVALID_ARGUMENT, "images are on cuda:0, the model on cpu", raggedvit.Model.from_module(timm_module()).forward, x)
+        fails(Status.INVALID_ARGUMENT, "images are on cuda:0, the model on cpu", raggedvit.Model.from_module(timm_module()), x)
         torch.cuda.synchronize()
         with self.assertRaises(Exception) as caught:
             with torch.cuda.graph(torch.cuda.CUDAGraph()):
@@ -250,16 +250,16 @@ class CudaModelTest(support.Case):
     @unittest.skipIf(torch.cuda.device_count() < 2, "there is one GPU alone")
     def test_two_devices(self):
         x = images(4)
-        cpu = raggedvit.Model.from_module(timm_module()).forward(x, Policy("evit", blocks=[1]))
+        cpu = raggedvit.Model.from_module(timm_module())(x, Policy("evit", blocks=[1]))
         models = [raggedvit.Model.from_module(timm_module().to(f"cuda:{i}")) for i in range(2)]
         for _ in range(3):
             for current in range(2):
                 with torch.cuda.device(current):
                     for i, model in enumerate(models):
-                        found = model.forward(x.to(f"cuda:{i}"), Policy("evit", blocks=[1]))
+                        found = model(x.to(f"cuda:{i}"), Policy("evit", blocks=[1]))
                         self.assertEqual(found.device.index, i)
                         self.assertLess(difference(found.cpu(), cpu), 1e-4)
-        self.fails(Status.INVALID_ARGUMENT, "images are on cuda:1, the model on cuda:0", models[0].forward, x.to("cuda:1"))
+        self.fails(Status.INVALID_ARGUMENT, "images are on cuda:1, the model on cuda:0", models[0], x.to("cuda:1"))
         module = raggedvit.patch.timm(timm_module().to("cuda:1"), Policy("evit", blocks=[1]))
         self.assertLess(difference(logits_of(module, x.to("cuda:1")).cpu(), cpu), 1e-4)
         module.to("cuda:0")

@@ -30,7 +30,7 @@ class ModuleTest(support.Case):
             with self.subTest(name):
                 module = make()
                 model = model_of(module)
-                logits = model.forward(x)
+                logits = model(x)
                 self.assertIsInstance(logits, torch.Tensor)
                 self.assertLess(difference(logits, logits_of(module, x)), 2e-5)
                 self.assertEqual(model.device.backend, "cpu")
@@ -43,10 +43,10 @@ class ModuleTest(support.Case):
                 wanted = logits_of(module, x)
                 model = model_of(module)
                 largest = float(wanted.abs().max())
-                self.assertLess(difference(model.forward(x), wanted), 1e-5 * max(1, largest))
+                self.assertLess(difference(model(x), wanted), 1e-5 * max(1, largest))
                 self.assertEqual((model.info.image_height, model.info.image_width), tuple(module.patch_embed.img_size))
                 if model.info.n_prefix > 0:
-                    self.assertEqual(model.forward(x, Policy("l2", keep=0.5, blocks=[1])).shape, wanted.shape)
+                    self.assertEqual(model(x, Policy("l2", keep=0.5, blocks=[1])).shape, wanted.shape)
                 if what != "rectangular":
                     self.fails(Status.UNSUPPORTED, "only a plain Vision Transformer", raggedvit.patch.timm, module, Policy("l2", keep=0.5, blocks=[1]))
 
@@ -54,12 +54,12 @@ class ModuleTest(support.Case):
         module = modules.timm_family("vit_base_patch16_224", img_size=(32, 48), num_heads=2)
         model, x = model_of(module), images(3, size=(32, 48))
         for given in (x, x.numpy(), x.double().numpy()):
-            self.assertLess(difference(model.forward(given), logits_of(module, x)), 2e-5)
+            self.assertLess(difference(model(given), logits_of(module, x)), 2e-5)
         result = model.classify(x, Policy("l2", keep=0.5, blocks=[1]), features=True)
         self.assertEqual(len(result.kept[0]), 3)
         self.assertEqual((model.info.image_size, model.info.image_shape), (0, (3, 32, 48)))
         for bad in (images(3), images(3, size=(48, 32)), images(3, size=48)):
-            for function in (model.forward, model.classify):
+            for function in (model, model.classify):
                 self.fails(Status.INVALID_ARGUMENT, r"expected \[B, 3, 32, 48\]", function, bad)
 
     def test_names_of_the_labels(self):
@@ -72,7 +72,15 @@ class ModuleTest(support.Case):
             module = timm_module().to(dtype)
             model = model_of(module)
             self.assertEqual(raggedvit._modules.modules.storage_of(module), stored)
-            self.assertLess(difference(model.forward(x), logits_of(module.float(), x)), error)
+            self.assertLess(difference(model(x), logits_of(module.float(), x)), error)
+
+    def test_names_of_pytorch(self):
+        module = timm_module().half()
+        for options, stored in (({}, "f16"), ({"dtype": torch.float32}, "f32"), ({"device": torch.device("cpu"), "dtype": torch.bfloat16}, "bf16")):
+            model = model_of(module, **options)
+            self.assertEqual((model.dtype, str(model.device)), (stored, "cpu"))
+        for options in ({"dtype": torch.int8}, {"device": torch.device("meta")}, {"device": torch.float16}):
+            self.fails(Status.INVALID_ARGUMENT, f"{next(iter(options))} is .*; expected one of", model_of, module, **options)
 
     def test_arrays_and_tensors(self):
         model, x = model_of(timm_module()), images()
@@ -81,7 +89,7 @@ class ModuleTest(support.Case):
         for given, kind in ((x.numpy(), np.ndarray), (x, torch.Tensor), (x.double().numpy(), np.ndarray), (x[:, :, :, :], torch.Tensor),
                             (torch.nn.Parameter(x, requires_grad=False), torch.Tensor),
                             (x.to(memory_format=torch.channels_last), torch.Tensor)):
-            for found in (model.forward(given, Policy("evit", keep=0.6, blocks=(1, 2))), model.forward(given, Policy("evit", keep=0.6, blocks=[1, 2])), forward(given)):
+            for found in (model(given, Policy("evit", keep=0.6, blocks=(1, 2))), model(given, Policy("evit", keep=0.6, blocks=[1, 2])), forward(given)):
                 self.assertIsInstance(found, kind)
                 self.assertEqual(str(found.dtype)[-7:], "float32")
                 np.testing.assert_array_equal(np.asarray(found), wanted)
@@ -96,25 +104,25 @@ class ModuleTest(support.Case):
     def test_forward_is_classify_for_every_policy(self):
         model, x = model_of(timm_module()), images()
         for policy, values in POLICIES.items():
-            np.testing.assert_array_equal(model.forward(x, Policy(policy, **values)), model.classify(x, Policy(policy, **values)).logits)
+            np.testing.assert_array_equal(model(x, Policy(policy, **values)), model.classify(x, Policy(policy, **values)).logits)
 
     def test_any_batch_size_with_few_sessions(self):
         model, x = model_of(timm_module()), images(40)
-        wanted = model_of(timm_module(), max_batch=64).forward(x, Policy("evit", blocks=[1]))
+        wanted = model_of(timm_module(), max_batch=64)(x, Policy("evit", blocks=[1]))
         for n in (3, 8, 1, 17, 2, 40, 3, 33):
-            found = model.forward(x[:n], Policy("evit", blocks=[1]))
+            found = model(x[:n], Policy("evit", blocks=[1]))
             self.assertLess(difference(found, wanted[:n]), 1e-5)
         self.assertEqual([(s.capacity, s.fixed) for s in model._sessions], [(8, True), (3, True), (64, False)])
         bounded = model_of(timm_module(), max_batch=8)
         for n in (1, 8, 5):
-            bounded.forward(x[:n])
+            bounded(x[:n])
         self.assertEqual([(s.capacity, s.fixed) for s in bounded._sessions], [(8, False)])
-        self.fails(Status.INVALID_ARGUMENT, "images are 9, more than max_batch, 8", bounded.forward, x[:9])
+        self.fails(Status.INVALID_ARGUMENT, "images are 9, more than max_batch, 8", bounded, x[:9])
 
     def test_map(self):
         for backend in BACKENDS:
             with self.subTest(backend):
-                self.maps(model_of(timm_module(), backend=backend))
+                self.maps(model_of(timm_module(), device=backend))
 
     def maps(self, model):
         forward, cpu = model.prepare(Policy("evit", keep=0.6, blocks=[1])), model_of(timm_module()).prepare(Policy("evit", keep=0.6, blocks=[1]))
@@ -146,7 +154,7 @@ class ModuleTest(support.Case):
 
     def test_it_is_freed_at_once(self):
         model, x = model_of(timm_module()), images()
-        model.forward(x, Policy("evit", blocks=[1]))
+        model(x, Policy("evit", blocks=[1]))
         forward = model.prepare(Policy("evit", blocks=[1]))
         gone = weakref.ref(model)
         del model
@@ -157,17 +165,17 @@ class ModuleTest(support.Case):
     def test_update(self):
         module, other, x = timm_module(), timm_module(seed=7), images()
         model = model_of(module)
-        before = model.forward(x, Policy("evit", blocks=[1]))
+        before = model(x, Policy("evit", blocks=[1]))
         sessions = set(model._sessions)
         model.update(other)
-        self.assertLess(difference(model.forward(x), logits_of(other, x)), 2e-5)
-        self.assertGreater(difference(model.forward(x, Policy("evit", blocks=[1])), before), 1e-2)
+        self.assertLess(difference(model(x), logits_of(other, x)), 2e-5)
+        self.assertGreater(difference(model(x, Policy("evit", blocks=[1])), before), 1e-2)
         self.assertLessEqual(sessions, set(model._sessions))
         model.update(module)
-        np.testing.assert_array_equal(model.forward(x, Policy("evit", blocks=[1])), before)
+        np.testing.assert_array_equal(model(x, Policy("evit", blocks=[1])), before)
         self.fails(Status.INVALID_ARGUMENT, "n_classes", model.update, timm_module(num_classes=8))
         self.fails(Status.INVALID_ARGUMENT, "eps", model.update, timm_module(norm_layer=lambda n, **k: torch.nn.LayerNorm(n, eps=1e-5, **k)))
-        np.testing.assert_array_equal(model.forward(x, Policy("evit", blocks=[1])), before)
+        np.testing.assert_array_equal(model(x, Policy("evit", blocks=[1])), before)
 
     def test_modules_that_are_refused(self):
         class Own(torch.nn.LayerNorm):
@@ -330,7 +338,7 @@ class ModuleTest(support.Case):
         forward = type(timm.blocks[0].attn).forward
         with mock.patch.object(type(timm.blocks[0].attn), "forward", torch.no_grad()(forward)):
             for module in (timm, hf):
-                self.assertLess(difference(model_of(module).forward(x), logits_of(module, x)), 2e-5)
+                self.assertLess(difference(model_of(module)(x), logits_of(module, x)), 2e-5)
 
     @staticmethod
     def with_extra():
@@ -343,18 +351,18 @@ class ModuleTest(support.Case):
         for words, given in ((r"\[5, 3, 16, 16\]; expected \[B, 3, 32, 32\]", x[:, :, :16, :16].contiguous()), ("int64", x.long()),
                              (r"\[3, 32, 32\]", x[0]), ("images require a gradient", x.clone().requires_grad_()),
                              ("images are on meta, the model on cpu", x.to("meta"))):
-            self.fails(Status.INVALID_ARGUMENT, words, model.forward, given)
+            self.fails(Status.INVALID_ARGUMENT, words, model, given)
             self.fails(Status.INVALID_ARGUMENT, words, model.classify, given)
         with torch.no_grad():
-            model.forward(x.clone().requires_grad_())
-        self.fails(Status.INVALID_ARGUMENT, "mask", model.forward, x, "mask")
-        self.fails(Status.INVALID_ARGUMENT, "keep is 2", model.forward, x, "evit", 2)
+            model(x.clone().requires_grad_())
+        self.fails(Status.INVALID_ARGUMENT, "mask", model, x, "mask")
+        self.fails(Status.INVALID_ARGUMENT, "keep is 2", model, x, Policy("evit", keep=2))
         headless = model_of(timm_module(num_classes=0))
-        self.fails(Status.UNSUPPORTED, "no head.*pooled=True", headless.forward, x)
+        self.fails(Status.UNSUPPORTED, "no head.*pooled=True", headless, x)
         self.assertEqual(headless.classify(x, features=True).features.shape, (5 * modules.TOKENS, 128))
         self.assertEqual(model.info.image_size, SIZE)
         model.close()
-        self.fails(Status.INVALID_ARGUMENT, "closed", model.forward, x)
+        self.fails(Status.INVALID_ARGUMENT, "closed", model, x)
 
 
 if __name__ == "__main__":

@@ -24,13 +24,13 @@ class DemoTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         cls.images = support.tiles(2)
         cls.patches = [patches_of(image, 16) for image in cls.images]
 
     def test_own_size(self):
         """On the grid of the position table it is what classify gives, up to the order of sums."""
-        native = self.model.prepare(Policy("evit", keep=0.6), native=True, max_images=2, features=True)
+        native = self.model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, features=True)
         result = native(np.concatenate(self.patches), [(14, 14)] * 2)
         wanted = self.model.classify(self.images, Policy("evit", keep=0.6), features=True)
         np.testing.assert_allclose(result.logits, wanted.logits, atol=1e-3)
@@ -39,7 +39,7 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(result.features.shape, wanted.features.shape)
 
     def test_alone_as_in_a_batch(self):
-        native = self.model.prepare("l2", native=True, max_images=3, max_tokens=400, max_len=300, block_features=0)
+        native = self.model.prepare("l2", inputs="patches", max_images=3, max_tokens=400, max_len=300, block_features=0)
         grids = [(3, 5), (14, 14), (1, 9)]
         parts = [self.patches[0][:15], self.patches[1], self.patches[0][:9]]
         result = native(np.concatenate(parts), np.array(grids))
@@ -56,17 +56,17 @@ class DemoTest(unittest.TestCase):
         first, step = self.patches[0][:1], np.float32(0.01)
         patches = np.concatenate([first] * 6 + [np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32)])
         for tau, kept in ((0, [0, 1, 2, 3, 4]), (0.01, [0, 1])):  # columns in turn, of which one line tells all
-            result = self.model.prepare(Policy("pixelprune", tau=tau), native=True, max_images=2)(patches, [(2, 3), (3, 4)])
+            result = self.model.prepare(Policy("pixelprune", tau=tau), inputs="patches", max_images=2)(patches, [(2, 3), (3, 4)])
             self.assertEqual([rows.tolist() for rows in result.kept[0]], [[0, 1], kept])
-        exact = self.model.prepare("pixelprune", native=True, max_images=1, max_len=13)(np.repeat(first, 12, 0), [(3, 4)])
+        exact = self.model.prepare("pixelprune", inputs="patches", max_images=1, max_len=13)(np.repeat(first, 12, 0), [(3, 4)])
         self.assertEqual(exact.kept[0][0].tolist(), [0, 1])
         with self.assertRaisesRegex(RaggedVitError, "tau is 1.5, expected 0..1"):
-            self.model.prepare(Policy("pixelprune", tau=1.5), native=True)
+            self.model.prepare(Policy("pixelprune", tau=1.5), inputs="patches")
         with self.assertRaisesRegex(RaggedVitError, "tau is given, but the policy l2"):
-            self.model.prepare(Policy("l2", tau=0.1), native=True)
+            self.model.prepare(Policy("l2", tau=0.1), inputs="patches")
 
     def test_refusals(self):
-        native = self.model.prepare(native=True, max_images=2, max_tokens=60, max_len=40)
+        native = self.model.prepare(inputs="patches", max_images=2, max_tokens=60, max_len=40)
         row = self.patches[0]
         for patches, grids, word in ((row[:20], [(0, 4), (4, 5)], "image 0 has 0 x 4 patches"),
                                      (row[:49], [(7, 7)], "image 0 has 7 x 7 patches and so 50 tokens, the session's max_len is 40"),
@@ -77,9 +77,11 @@ class DemoTest(unittest.TestCase):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word) as caught:
                 native(patches, grids)
             self.assertEqual(caught.exception.status, Status.INVALID_ARGUMENT)
-        for options, word in ((dict(max_tokens=9), "native is False"), (dict(features=True), "native is False"),
-                              (dict(native=True, max_len=1), "max_len is 1"), (dict(native=True, policy="mask"), "not supported with native"),
-                              (dict(native=2), "native is 2")):
+        for options in (dict(max_tokens=9), dict(features=True), dict(inputs="patches", max_bytes=9), dict(inputs="slot", max_len=9)):
+            with self.subTest(options), self.assertRaises(TypeError):
+                self.model.prepare(**options)
+        for options, word in ((dict(inputs="patches", max_len=1), "max_len is 1"), (dict(inputs="patches", policy="mask"), "not supported with inputs"),
+                              (dict(inputs="pixels"), "inputs is 'pixels'; expected one of images, patches, slot")):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
                 self.model.prepare(**options)
 
@@ -103,8 +105,8 @@ class NaFlexTest(unittest.TestCase):
             wanted = module(pixel_values=rows, pixel_attention_mask=mask.int(), spatial_shapes=grids).pooler_output
         with tempfile.TemporaryDirectory() as folder:
             module.save_pretrained(folder)
-            model = raggedvit.Model(pathlib.Path(folder) / "model.safetensors", backend="cpu", n_threads=2)
-        result = model.prepare(native=True, max_images=3)(rows[mask], grids)
+            model = raggedvit.Model(pathlib.Path(folder) / "model.safetensors", device="cpu", n_threads=2)
+        result = model.prepare(inputs="patches", max_images=3)(rows[mask], grids)
         np.testing.assert_allclose(result.logits, wanted, atol=2e-5 * (1 + float(wanted.abs().max())))
 
 
@@ -126,12 +128,12 @@ def qwen3_tower(folder):
 class TowerTest(support.Case):
     """What needs no other library."""
 
-    grids, asked = [(4, 6), (2, 2), (10, 6)], dict(native=True, max_images=4, max_tokens=100, max_len=60, merged=True, deepstack=True)
+    grids, asked = [(4, 6), (2, 2), (10, 6)], dict(inputs="patches", max_images=4, max_tokens=100, max_len=60, merged=True, deepstack=True)
 
     @classmethod
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
-            cls.model = raggedvit.Model(qwen3_tower(folder), backend="cpu", n_threads=2)
+            cls.model = raggedvit.Model(qwen3_tower(folder), device="cpu", n_threads=2)
         cls.rows = np.random.default_rng(2).standard_normal((88, 96), np.float32)
 
     def test_rows_go_where_the_caller_says(self):
@@ -161,10 +163,11 @@ class TowerTest(support.Case):
         bare = self.model.prepare(**{**self.asked, "merged": False})
         self.fails(status, "out is given, but prepare was not asked", bare, self.rows, self.grids, out=np.zeros((22, 12), np.float32))
         self.fails(status, "on_device is True, but the model is on cpu", self.model.prepare, on_device=True, **self.asked)
-        self.fails(status, "or on_device are given, but native is False", self.model.prepare, on_device=True)
+        self.assertRaisesRegex(TypeError, "on_device", self.model.prepare, on_device=True)
         picture = np.zeros((40, 40, 3), np.uint8)
-        for call in (lambda: self.model.classify([picture]), lambda: self.model.forward([picture]), self.model.prepare, self.model.picture_slot):
-            self.fails(Status.UNSUPPORTED, r"model.prepare\(native=True, merged=True\) makes a function", call)
+        for call in (lambda: self.model.classify([picture]), lambda: self.model([picture]), self.model.prepare,
+                     lambda: self.model.prepare(inputs="slot")):
+            self.fails(Status.UNSUPPORTED, r"model.prepare\(inputs=.patches., merged=True\) returns a function", call)
 
 
 class QwenTest(unittest.TestCase):
@@ -184,7 +187,7 @@ class QwenTest(unittest.TestCase):
         module = modules.randomize(kind(kind.config_class(**self.sizes, **more)))
         with tempfile.TemporaryDirectory() as folder:
             module.save_pretrained(folder)
-            return module, raggedvit.Model(pathlib.Path(folder) / "model.safetensors", backend="cpu", n_threads=2)
+            return module, raggedvit.Model(pathlib.Path(folder) / "model.safetensors", device="cpu", n_threads=2)
 
     def check(self, module, model):
         import torch
@@ -194,7 +197,7 @@ class QwenTest(unittest.TestCase):
         with torch.no_grad():
             wanted = module(rows, grid_thw=grids)
         found = dict(merged=True, deepstack=model.info.n_deepstack > 0, features=True)
-        native = model.prepare(native=True, max_images=4, max_tokens=92, max_len=24, **found)
+        native = model.prepare(inputs="patches", max_images=4, max_tokens=92, max_len=24, **found)
         result = native(rows, [(4, 6), (6, 4), (6, 4), (2, 10)])  # the second is a video
         np.testing.assert_allclose(result.merged, wanted.pooler_output, atol=2e-5 * (1 + float(wanted.pooler_output.abs().max())))
         self.assertEqual(result.features.shape, (92, 32))
@@ -204,13 +207,13 @@ class QwenTest(unittest.TestCase):
         module, model = self.tower("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1])
         self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
         self.check(module, model)
-        for options, word in ((dict(native=True, deepstack=True), "merges those of none"), (dict(merged=True), "native is False"),
-                              (dict(native=True, policy=Policy("evit", blocks=[1])), "evit drops single patches"),
-                              (dict(native=True, policy=Policy("received", blocks=[0])), "whose attention is within windows")):
+        for options, word in ((dict(inputs="patches", deepstack=True), "merges those of none"),
+                              (dict(inputs="patches", policy=Policy("evit", blocks=[1])), "evit drops single patches"),
+                              (dict(inputs="patches", policy=Policy("received", blocks=[0])), "whose attention is within windows")):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
                 model.prepare(**options)
         with self.assertRaisesRegex(RaggedVitError, "image 0 has 3 x 4 patches, expected multiples of 2 a side"):
-            model.prepare(native=True)(np.zeros((12, 96), np.float32), [(3, 4)])
+            model.prepare(inputs="patches")(np.zeros((12, 96), np.float32), [(3, 4)])
         with self.assertRaisesRegex(RaggedVitError, "gives a row for each square of patches, and no logits"):
             model.classify(np.zeros((1, *model.info.image_shape), np.float32))
 
@@ -220,7 +223,7 @@ class QwenTest(unittest.TestCase):
         for ours, theirs in zip(result.deepstack, wanted.deepstack_features, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=2e-5 * (1 + float(theirs.abs().max())))
         rows = np.random.default_rng(1).standard_normal((40, 3 * 2 * 4 * 4), np.float32)
-        pruned = model.prepare(Policy("l2", keep=0.5, blocks=[0]), native=True, max_images=2, max_tokens=40, max_len=24, merged=True, deepstack=True)
+        pruned = model.prepare(Policy("l2", keep=0.5, blocks=[0]), inputs="patches", max_images=2, max_tokens=40, max_len=24, merged=True, deepstack=True)
         result = pruned(rows, [(4, 6), (4, 4)])
         self.assertEqual([len(kept) for kept in result.kept[0]], [12, 8])
         for kept in result.kept[0]:  # whole squares
@@ -233,7 +236,7 @@ class QwenTest(unittest.TestCase):
                   self.tower("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1]))
         rows = np.random.default_rng(1).standard_normal((44, 3 * 2 * 4 * 4), np.float32)
         for _, model in towers:
-            merging = model.prepare(Policy("tome", merges=2, blocks=[0, 1]), native=True, max_images=3, max_tokens=44, max_len=24, merged=True)
+            merging = model.prepare(Policy("tome", merges=2, blocks=[0, 1]), inputs="patches", max_images=3, max_tokens=44, max_len=24, merged=True)
             result = merging(rows, [(4, 6), (4, 4), (2, 2)])
             sides = [(2, 3), (2, 2), (1, 1)]
             for kept, sizes, (height, width) in zip(result.kept[-1], result.sizes[-1], sides, strict=True):

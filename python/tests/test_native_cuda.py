@@ -22,7 +22,7 @@ class DeviceRowsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
-            cls.model = raggedvit.Model(test_native.qwen3_tower(folder), backend="cuda")
+            cls.model = raggedvit.Model(test_native.qwen3_tower(folder), device="cuda")
         cls.rows = torch.from_numpy(np.random.default_rng(2).standard_normal((88, 96), np.float32))
         cls.grids, cls.asked = test_native.TowerTest.grids, test_native.TowerTest.asked
 
@@ -73,9 +73,9 @@ class DeviceRowsTest(unittest.TestCase):
                 self.same(one, expected)
 
     def test_images_of_other_models(self):
-        model = raggedvit.Model(support.CHECKPOINT, backend="cuda")
+        model = raggedvit.Model(support.CHECKPOINT, device="cuda")
         patches = np.concatenate([test_native.patches_of(image, 16) for image in support.tiles(2)])
-        host, native = (model.prepare(Policy("evit", keep=0.6), native=True, max_images=2, on_device=there) for there in (False, True))
+        host, native = (model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, on_device=there) for there in (False, True))
         np.testing.assert_array_equal(native(torch.from_numpy(patches).cuda(), [(14, 14)] * 2).logits, host(patches, [(14, 14)] * 2).logits)
 
 

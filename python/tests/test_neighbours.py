@@ -34,7 +34,7 @@ class NeighboursTest(unittest.TestCase):
         backend, random = os.environ.get("RVIT_TEST_BACKEND", "cpu"), np.random.default_rng(4)
         images = random.standard_normal((POOL, 3, 32, 32), np.float32)
         names = ["f32", "f16", "bf16", "fp8" if backend == "cuda" else "int8"]
-        models = {dtype: raggedvit.Model(support.CHECKPOINT, backend=backend, dtype=dtype, image_size=32, n_threads=2) for dtype in names}
+        models = {dtype: raggedvit.Model(support.CHECKPOINT, device=backend, dtype=dtype, image_size=32, n_threads=2) for dtype in names}
         n = n_failed = 0
         while n < N_BATCHES:
             for dtype, model in models.items():
@@ -66,7 +66,7 @@ class NeighboursTest(unittest.TestCase):
                 self.assertEqual(kept[i].tobytes(), one[i].tobytes(), what)
         if found.errors:
             with self.assertRaisesRegex(RaggedVitError, f"^image {bad}: "):
-                model.forward(batch, **policy)
+                model(batch, **policy)
         return len(found.errors)
 
 

@@ -16,7 +16,7 @@ class DemoTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         cls.images = support.tiles(3)
 
     def test_what_is_not_asked_for(self):
@@ -70,7 +70,7 @@ class TowerTest(unittest.TestCase):
         module = self.modules.randomize(getattr(transformers, name)(made))
         folder = pathlib.Path(self.folder.name) / name
         module.save_pretrained(folder)
-        return module, raggedvit.Model(folder / "model.safetensors", backend="cpu", n_threads=2)
+        return module, raggedvit.Model(folder / "model.safetensors", device="cpu", n_threads=2)
 
     def close(self, found, wanted, most=2e-5):
         wanted = wanted.detach()
@@ -114,7 +114,7 @@ class TowerTest(unittest.TestCase):
             module = self.modules.timm_module(**options)
             path = pathlib.Path(self.folder.name) / "timm.safetensors"
             save_file(module.state_dict(), path)
-            model = raggedvit.Model(path, backend="cpu", n_threads=2, architecture="vit", n_heads=2, pooling=pooling)
+            model = raggedvit.Model(path, device="cpu", n_threads=2, architecture="vit", n_heads=2, pooling=pooling)
             with self.subTest(pooling, **options), self.torch.no_grad():
                 rows = module.forward_features(x)
                 wanted = rows[:, :2].flatten(1) if options.get("distilled") else module.forward_head(rows, pre_logits=True)
@@ -132,7 +132,7 @@ class TowerTest(unittest.TestCase):
             self.skipTest("no CUDA device")
         self.saved("CLIPModel", "CLIPConfig")
         path = pathlib.Path(self.folder.name) / "CLIPModel" / "model.safetensors"
-        model, cpu = raggedvit.Model(path, backend="cuda"), raggedvit.Model(path, backend="cpu")
+        model, cpu = raggedvit.Model(path, device="cuda"), raggedvit.Model(path, device="cpu")
         x = self.modules.images(3)
         ask = dict(policy=Policy("evit", keep=0.5, blocks=[1]), pooled=True, projected=True, normalized=True, block_features=0, received_attention=0)
         found, wanted = model.classify(x.cuda(), **ask), cpu.classify(x, **ask)

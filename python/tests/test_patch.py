@@ -340,11 +340,11 @@ class PatchTest(support.Case):
         raggedvit.patch.undo(module.float())
         patched(module, Policy("evit", blocks=[1])).bfloat16()
         found = logits_of(module, x.bfloat16())
-        self.assertEqual((found.dtype, module._raggedvit.place[1]), (torch.bfloat16, "bf16"))
+        self.assertEqual((found.dtype, module._raggedvit.home[1]), (torch.bfloat16, "bf16"))
         self.assertLess(difference(found.float(), wanted), 4e-1)
         raggedvit.patch.undo(module.float())
         stored = patched(module, Policy("evit", blocks=[1]), dtype="f16")
-        self.assertEqual((logits_of(stored, x).dtype, stored._raggedvit.place[1]), (torch.float32, "f16"))
+        self.assertEqual((logits_of(stored, x).dtype, stored._raggedvit.home[1]), (torch.float32, "f16"))
 
     def test_copies(self):
         x = images()

@@ -30,7 +30,7 @@ def noise(*sizes, seed=1):
 
 class PicturesTest(support.Case):
     def setUp(self):
-        self.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        self.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         self.pictures = noise(*SIZES)
 
     def prepared(self, pictures=None):
@@ -75,7 +75,7 @@ class PicturesTest(support.Case):
             np.testing.assert_array_equal(self.model.classify([grey]).logits,
                                           self.model.classify([np.asarray(grey.convert("RGB"))]).logits)
 
-    def test_in_parts_and_in_turns(self):
+    def test_in_parts_and_overlapped(self):
         batch = self.pictures * 4
         wanted = self.model.classify(self.prepared(batch), Policy("l2", keep=0.5))
         with mock.patch.multiple(pipeline, PART_PICTURES=1 << 16, PART_IMAGES=4):
@@ -125,7 +125,7 @@ class PicturesTest(support.Case):
         float32 = dataclasses.replace(self.model.recipe, processor="hf_float", fit="squash", resize=(224, 224))
         self.model.recipe = float32
         np.testing.assert_array_equal(self.model.classify(self.pictures).logits, self.model.classify(self.prepared()).logits)
-        self.fails(Status.INVALID_ARGUMENT, "resize in float32", self.model.picture_slot)
+        self.fails(Status.INVALID_ARGUMENT, "resize in float32", self.model.prepare, inputs="slot")
         self.model.recipe = dataclasses.replace(float32, processor="timm")
         wide = [*self.pictures[:2], np.zeros((1, 70000, 3), np.uint8)]
         np.testing.assert_array_equal(self.model.classify(wide).logits, self.model.classify(self.prepared(wide)).logits)
@@ -156,26 +156,26 @@ class PicturesTest(support.Case):
             wanted.append(one.reshape(3, grid[0], 16, grid[1], 16).transpose(1, 3, 2, 4, 0).reshape(-1, 768))
             grids.append(grid)
             self.assertLessEqual(grid[0] * grid[1], 50)
-        native = self.model.prepare(Policy("l2", keep=0.5), native=True, max_images=len(grids), max_len=51)
+        native = self.model.prepare(Policy("l2", keep=0.5), inputs="patches", max_images=len(grids), max_len=51)
         expected = native(np.concatenate(wanted), grids)
         found = self.model.classify(self.pictures, Policy("l2", keep=0.5))
         np.testing.assert_allclose(found.logits, expected.logits, atol=1e-4)
         np.testing.assert_array_equal(found.cu_seqlens, expected.cu_seqlens)
         for i, picture in enumerate(self.pictures):
             np.testing.assert_array_equal(self.model.classify([picture], Policy("l2", keep=0.5)).logits[0], found.logits[i])
-        slot = self.model.picture_slot(Policy("l2", keep=0.5), max_images=8, max_bytes=1 << 20)
+        slot = self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20)
         for picture in self.pictures:
             slot.add(*picture.shape[:2])[:] = picture
         slot.start()
         np.testing.assert_array_equal(slot.finish().logits, found.logits)
         self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask', which", self.model.classify, self.pictures, Policy("mask", blocks=[1]))
-        self.fails(Status.INVALID_ARGUMENT, "fixed_batch is True", self.model.picture_slot, fixed_batch=True)
+        self.fails(Status.INVALID_ARGUMENT, "fixed_batch is True", self.model.prepare, inputs="slot", fixed_batch=True)
         self.fails(Status.UNSUPPORTED, "65535 pixels a side", self.model.classify, [np.zeros((1, 70000, 3), np.uint8)])
 
 
 class SlotTest(unittest.TestCase):
     def setUp(self):
-        self.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        self.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         self.pictures = noise(*SIZES)
 
     fails = PicturesTest.fails
@@ -184,7 +184,7 @@ class SlotTest(unittest.TestCase):
         wanted = self.model.classify(self.pictures[:2]).logits
         grey = self.pictures[0][:, :, 0]
         wanted_grey = self.model.classify([np.repeat(grey[:, :, None], 3, axis=2)]).logits
-        slot = self.model.picture_slot(max_images=6, max_bytes=1 << 17)
+        slot = self.model.prepare(inputs="slot", max_images=6, max_bytes=1 << 17)
         for name, channels in (("rgb", [0, 1, 2]), ("bgr", [2, 1, 0]), ("rgba", [0, 1, 2, 0])):
             for picture in self.pictures[:2]:
                 slot.add(*picture.shape[:2], name)[:] = picture[:, :, channels]
@@ -201,10 +201,10 @@ class SlotTest(unittest.TestCase):
         np.testing.assert_array_equal(logits[0], wanted_grey[0])
         np.testing.assert_array_equal(logits[1], logits[2])
 
-    def test_in_turns(self):
+    def test_double_buffer(self):
         batches = [self.pictures, self.pictures[:2], self.pictures[::-1], self.pictures[3:]]
         for n_slots in (1, 2, 3):
-            slots = [self.model.picture_slot(Policy("l2", keep=0.5), max_images=8, max_bytes=1 << 20) for _ in range(n_slots)]
+            slots = [self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20) for _ in range(n_slots)]
             waiting, seen = iter(batches), []
 
             def fill(slot):
@@ -213,7 +213,7 @@ class SlotTest(unittest.TestCase):
                     slot.add(*picture.shape[:2])[:] = picture
                 return len(slot) > 0
 
-            results = list(raggedvit.in_turns(slots, fill))
+            results = list(raggedvit.double_buffer(slots, fill))
             self.assertEqual(seen, [0] * 5)
             for result, batch in zip(results, batches):
                 wanted = self.model.classify(batch, Policy("l2", keep=0.5))
@@ -221,15 +221,15 @@ class SlotTest(unittest.TestCase):
                 np.testing.assert_array_equal(result.cu_seqlens, wanted.cu_seqlens)
             self.assertEqual(len(results), 4)
         waiting = iter(batches)
-        for result in raggedvit.in_turns(slots, fill):
+        for result in raggedvit.double_buffer(slots, fill):
             break
         self.assertFalse(any(slot.pending for slot in slots))
         with self.assertRaises(ZeroDivisionError):
-            list(raggedvit.in_turns(slots, lambda slot: slot.add(20, 20).fill(1) or len(slot) / (len(seen) and 0)))
+            list(raggedvit.double_buffer(slots, lambda slot: slot.add(20, 20).fill(1) or len(slot) / (len(seen) and 0)))
         self.assertFalse(any(slot.pending or len(slot) for slot in slots))
 
     def test_memory_is_the_sessions(self):
-        slot = self.model.picture_slot(max_images=3, max_bytes=1 << 20)
+        slot = self.model.prepare(inputs="slot", max_images=3, max_bytes=1 << 20)
         first, second = slot.add(40, 50), slot.add(33, 21)
         address = slot.memory.ctypes.data
         self.assertEqual((first.ctypes.data - address, (second.ctypes.data - address) % 64), (0, 0))
@@ -246,7 +246,7 @@ class SlotTest(unittest.TestCase):
         first[:] = 8  # lives as long as anything refers to it
 
     def test_refusals(self):
-        slot = self.model.picture_slot(max_images=2, max_bytes=1 << 16)
+        slot = self.model.prepare(inputs="slot", max_images=2, max_bytes=1 << 16)
         self.fails(Status.INVALID_ARGUMENT, "no batch of the slot is under way", slot.finish)
         self.fails(Status.INVALID_ARGUMENT, "the slot is full", slot.add, 300, 300)
         self.fails(Status.INVALID_ARGUMENT, "height is 0", slot.add, 0, 3)
@@ -261,17 +261,17 @@ class SlotTest(unittest.TestCase):
             self.fails(Status.INVALID_ARGUMENT, "the slot's batch is under way", call)
         self.assertTrue(slot.pending)
         slot.finish()
-        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask'", self.model.picture_slot, Policy("mask", blocks=[1]))
-        self.fails(Status.INVALID_ARGUMENT, "max_images is 0", self.model.picture_slot, max_images=0)
-        self.fails(Status.INVALID_ARGUMENT, "max_bytes is 0", self.model.picture_slot, max_bytes=0)
-        fixed = self.model.picture_slot(max_images=2, fixed_batch=True)
+        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask'", self.model.prepare, Policy("mask", blocks=[1]), inputs="slot")
+        self.fails(Status.INVALID_ARGUMENT, "max_images is 0", self.model.prepare, inputs="slot", max_images=0)
+        self.fails(Status.INVALID_ARGUMENT, "max_bytes is 0", self.model.prepare, inputs="slot", max_bytes=0)
+        fixed = self.model.prepare(inputs="slot", max_images=2, fixed_batch=True)
         fixed.add(9, 9)[:] = 0
         self.fails(Status.INVALID_ARGUMENT, "n_images is 1", fixed.start)
         fixed.add(9, 9)[:] = 0
         fixed.start()
         fixed.finish()
         self.model.recipe = dataclasses.replace(self.model.recipe, fit="border")
-        thin = self.model.picture_slot(max_images=2)
+        thin = self.model.prepare(inputs="slot", max_images=2)
         thin.add(20, 20)[:] = 0
         thin.add(4000, 1)[:] = 0
         self.fails(Status.UNSUPPORTED, "^picture 1: 1 x 4000 pixels are too thin", thin.start)
@@ -286,7 +286,7 @@ class SlotTest(unittest.TestCase):
                     if number % 2:
                         found = self.model.classify(self.pictures, Policy("l2", keep=0.5)).logits
                     else:
-                        slot = self.model.picture_slot(Policy("l2", keep=0.5), max_images=8, max_bytes=1 << 20)
+                        slot = self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20)
                         for picture in self.pictures:
                             slot.add(*picture.shape[:2])[:] = picture
                         slot.start()

@@ -38,8 +38,8 @@ class DevicePicturesTest(support.Case):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "model.safetensors")
             checkpoint(path)
-            cls.model = raggedvit.Model(path, backend="cuda", max_batch=8, **PLAIN)  # one forward for batches of all sizes
-            cls.on_cpu = raggedvit.Model(path, backend="cpu", **PLAIN)
+            cls.model = raggedvit.Model(path, device="cuda", max_batch=8, **PLAIN)  # one forward for batches of all sizes
+            cls.on_cpu = raggedvit.Model(path, device="cpu", **PLAIN)
         cls.lib = cls.model._lib
         recipe = raggedvit.images.Recipe(32, 32, (0.5, 0.4, 0.3), (0.2, 0.3, 0.4), (36, 36))
         cls.model.recipe = cls.on_cpu.recipe = recipe
@@ -79,7 +79,7 @@ class DevicePicturesTest(support.Case):
                 lent = [self.described(one, self.streams[number % 2], odd) for number, one in enumerate(self.pictures)]
                 self.same(self.model.classify(lent, **options), wanted)
             self.same(self.model.classify(lent[:1], **options), self.model.classify(self.pictures[:1], **options))
-            np.testing.assert_array_equal(self.model.forward(lent, Policy("l2", keep=0.5, blocks=[1])), wanted.logits)
+            np.testing.assert_array_equal(self.model(lent, Policy("l2", keep=0.5, blocks=[1])), wanted.logits)
 
     def test_parts_of_larger_pictures(self):
         wide, handle = self.pictures[0], self.lib.make("rvit_cuda_stream_handle", self.streams[0]).value
@@ -131,25 +131,25 @@ class DevicePicturesTest(support.Case):
         self.assertEqual(len(made), 1)
 
     def test_slots(self):
-        slot = self.model.picture_slot(Policy("l2", keep=0.5, blocks=[1]), max_images=4, max_bytes=1 << 20, device_bytes=1 << 21)
+        slot = self.model.prepare(Policy("l2", keep=0.5, blocks=[1]), inputs="slot", max_images=4, max_bytes=1 << 20, device_bytes=1 << 21)
         wanted = self.model.classify(self.pictures[:3], Policy("l2", keep=0.5, blocks=[1])).logits
         for turn in range(3):
             for number, one in enumerate(self.pictures[:3]):
                 if number == turn:  # of the host
                     slot.add(*one.shape[:2])[:] = one
                 else:
-                    slot.lend(self.described(one, self.streams[number % 2], turn))
+                    slot.add_device_image(self.described(one, self.streams[number % 2], turn))
             slot.start()
             with self.assertRaisesRegex(RaggedVitError, "under way"):
-                slot.lend(self.described(self.pictures[0]))
+                slot.add_device_image(self.described(self.pictures[0]))
             np.testing.assert_array_equal(slot.finish().logits, wanted)
             slot.clear()
-        slot.lend(self.described(self.pictures[1]))
-        self.fails(Status.INVALID_ARGUMENT, "^the picture is in host memory; add gives", slot.lend, self.pictures[0])
+        slot.add_device_image(self.described(self.pictures[1]))
+        self.fails(Status.INVALID_ARGUMENT, "^the picture is in host memory; add gives", slot.add_device_image, self.pictures[0])
         large = Interface(self.upload(np.zeros((1024, 700, 3), np.uint8)), (1024, 700, 3), None, None)
-        self.fails(Status.INVALID_ARGUMENT, "bytes of 2097152 on the device", slot.lend, large)
-        self.fails(Status.INVALID_ARGUMENT, "device_bytes makes it", self.model.picture_slot().lend, large)
-        self.fails(Status.INVALID_ARGUMENT, "device_bytes is 8, but the model is on cpu", self.on_cpu.picture_slot, device_bytes=8)
+        self.fails(Status.INVALID_ARGUMENT, "bytes of 2097152 on the device", slot.add_device_image, large)
+        self.fails(Status.INVALID_ARGUMENT, "device_bytes makes it", self.model.prepare(inputs="slot").add_device_image, large)
+        self.fails(Status.INVALID_ARGUMENT, "device_bytes is 8, but the model is on cpu", self.on_cpu.prepare, inputs="slot", device_bytes=8)
 
     def test_refusals(self):
         good = self.described(self.pictures[0])

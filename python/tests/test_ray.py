@@ -52,13 +52,13 @@ def encoded(picture, kind="JPEG"):
 
 def small(**changes):
     """The demo's checkpoint at 64 x 64 pixels."""
-    return Classifier(support.CHECKPOINT, **{"n_threads": 2, "options": {"image_size": 64}, "capacity": 8, "backend": "cpu", **changes})
+    return Classifier(support.CHECKPOINT, **{"n_threads": 2, "options": {"image_size": 64}, "capacity": 8, "device": "cpu", **changes})
 
 
 class ClassifierTest(support.Case):
     @classmethod
     def setUpClass(cls):
-        cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2, image_size=64)
+        cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2, image_size=64)
 
     def test_columns(self):
         found = pictures(19)
@@ -237,7 +237,7 @@ class ClassifierTest(support.Case):
         labels = [f"class {i}" for i in range(10)]
         classifier = small(outputs=["logits", "label"], recipe=changes, labels=labels)
         out = classifier({"image": column([tile])})
-        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2, image_size=64)
+        model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2, image_size=64)
         model.recipe = classifier.model.recipe
         self.assertEqual(model.recipe.fit, "squash")
         wanted = model.classify([tile]).logits
@@ -247,7 +247,7 @@ class ClassifierTest(support.Case):
         self.assertTrue((whole["logits"] == wanted).all())
 
     def test_what_is_assigned(self):
-        """By a stand-in for Ray: n_threads and the backend are those of the worker."""
+        """By a stand-in for Ray: n_threads and the device are those of the worker."""
         for resources, cpus, gpus in (({"CPU": 3.0}, 3, 0), ({"CPU": 0.5}, 1, 0), ({"GPU": 1.0}, 1, 1.0), ({}, 1, 0)):
             worker = mock.Mock()
             worker.get_runtime_context.return_value.get_assigned_resources.return_value = resources
@@ -255,16 +255,15 @@ class ClassifierTest(support.Case):
                 self.assertEqual(raggedvit.ray._assigned(), (cpus, gpus))
                 with mock.patch.object(raggedvit.ray, "Model", side_effect=ValueError) as opened:
                     self.assertRaises(ValueError, Classifier("model").__call__, {"image": column([])})
-            self.assertEqual((opened.call_args.args[1], opened.call_args.kwargs["index"], opened.call_args.kwargs["n_threads"]),
-                             ("cuda" if gpus else "cpu", 0 if gpus else -1, cpus))
+            self.assertEqual((opened.call_args.args[1], opened.call_args.kwargs["n_threads"]), ("cuda:0" if gpus else "cpu", cpus))
         with mock.patch.dict("sys.modules", {"ray": mock.Mock(**{"get_runtime_context.side_effect": AssertionError})}):
             self.assertEqual(raggedvit.ray._assigned(), (None, None))
 
     def test_embeddings(self):
         with tempfile.TemporaryDirectory() as folder:
             path, found = siglip(folder), pictures(3)
-            out = Classifier(path, outputs=["embedding"], backend="cpu", n_threads=1)({"image": column([found[0], 7, found[2]])})
-            wanted = raggedvit.Model(path, backend="cpu", n_threads=1).classify([found[0], found[2]], projected=True, normalized=True).projected
+            out = Classifier(path, outputs=["embedding"], device="cpu", n_threads=1)({"image": column([found[0], 7, found[2]])})
+            wanted = raggedvit.Model(path, device="cpu", n_threads=1).classify([found[0], found[2]], projected=True, normalized=True).projected
             self.assertEqual(out["embedding"].shape, (3, WIDTH))
             self.assertTrue((out["embedding"][[0, 2]] == wanted).all())
             self.assertTrue(np.isnan(out["embedding"][1]).all())
@@ -273,8 +272,8 @@ class ClassifierTest(support.Case):
     def test_a_model_without_a_head(self):
         with tempfile.TemporaryDirectory() as folder:
             path, batch = tiny(folder, 0), {"image": column(pictures(3))}
-            self.assertEqual(Classifier(path, outputs=["pooled"], backend="cpu", n_threads=1)(batch)["pooled"].shape, (3, WIDTH))
-            self.fails(Status.UNSUPPORTED, "outputs has 'class', but the model has no head; it has 'pooled'", Classifier(path, backend="cpu"), batch)
+            self.assertEqual(Classifier(path, outputs=["pooled"], device="cpu", n_threads=1)(batch)["pooled"].shape, (3, WIDTH))
+            self.fails(Status.UNSUPPORTED, "outputs has 'class', but the model has no head; it has 'pooled'", Classifier(path, device="cpu"), batch)
 
     def test_pictures_that_cannot_be_run_fail_alone(self):
         """What is found only where the batch runs: pictures too thin to be made to fit."""
@@ -291,8 +290,8 @@ class ClassifierTest(support.Case):
     def test_arguments_that_are_none(self):
         for words, changes in (("column is 3; expected a string", {"column": 3}), ("outputs.0. is 'clas'; expected one of class, label", {"outputs": ["clas"]}),
                                ("outputs is 'class'; expected a sequence", {"outputs": "class"}), ("top_k is 0", {"top_k": 0}),
-                               ("capacity is 0", {"capacity": 0}), ("backend is 'gpu'", {"backend": "gpu"}), ("dtype is 'f64'", {"dtype": "f64"}),
-                               ("n_threads is -1", {"n_threads": -1}), ("decode_threads is 0", {"decode_threads": 0}), ("index is -2", {"index": -2}),
+                               ("capacity is 0", {"capacity": 0}), ("device is 'gpu'", {"device": "gpu"}), ("dtype is 'f64'", {"dtype": "f64"}),
+                               ("n_threads is -1", {"n_threads": -1}), ("decode_threads is 0", {"decode_threads": 0}), ("device is 'cuda:-2'", {"device": "cuda:-2"}),
                                ("policy is 3; expected a name", {"policy": 3}),
                                ("policy is 'mask'", {"policy": "mask"}),
                                ("recipe has 'fill_in'", {"recipe": {"fill_in": 3}}), ("labels.1. is 3", {"labels": ["a", 3]}),
@@ -336,13 +335,13 @@ class OnGpuTest(unittest.TestCase):
         good = [i for i in range(11) if i != 4]
         worker = mock.Mock()
         worker.get_runtime_context.return_value.get_assigned_resources.return_value = {"GPU": 0.5, "CPU": 2.0}
-        classifier = small(backend=None, n_threads=None, capacity=4, policy=Policy("l2", keep=0.5), outputs=["logits", "tokens"], options={"image_size": 32})
+        classifier = small(device=None, n_threads=None, capacity=4, policy=Policy("l2", keep=0.5), outputs=["logits", "tokens"], options={"image_size": 32})
         with mock.patch.dict("sys.modules", {"ray": worker}):
             out = classifier({"image": column(found)})
         device = classifier.model.device
         self.assertEqual((device.backend, device.index), ("cuda", 0))
         self.assertEqual([i for i in range(11) if out["error"][i]], [4])
-        wanted = raggedvit.Model(support.CHECKPOINT, backend="cpu", image_size=32).classify([found[i] for i in good], Policy("l2", keep=0.5))
+        wanted = raggedvit.Model(support.CHECKPOINT, device="cpu", image_size=32).classify([found[i] for i in good], Policy("l2", keep=0.5))
         self.assertLess(np.abs(out["logits"][good] - wanted.logits).max(), 1e-3)
         self.assertEqual(out["tokens"][good].tolist(), [len(kept) for kept in wanted.kept[-1]])
         before = [session.handle.pointer.value for session in classifier.model._sessions]

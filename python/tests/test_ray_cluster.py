@@ -78,7 +78,7 @@ class ClusterTest(unittest.TestCase):
             (cls.folder / "photos" / ("more" if i % 2 else "") / f"{i:03d}.png").write_bytes(encoded(picture, "PNG"))
         for i in range(N_BROKEN):
             (cls.folder / "photos" / f"broken{i}.jpg").write_bytes(b"\xff\xd8\xff broken")
-        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=1, image_size=64)
+        model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=1, image_size=64)
         cls.logits = model.classify(cls.pictures).logits
 
     @classmethod

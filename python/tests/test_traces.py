@@ -114,7 +114,7 @@ class TraceTest(unittest.TestCase):
         self.assertRaisesRegex(RaggedVitError, "^out is a view that negates", raggedvit.pack, negated, cu[:1], out=negated[:1])
 
     def test_a_model(self):
-        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         forward, x = model.prepare(Policy("l2", keep=0.5)), torch.randn(1, 3, 224, 224)
         for call in (forward, lambda a: model.classify(a, Policy("l2", keep=0.5)).logits, lambda a: next(iter(forward.map([a])))):
             for trace in (lambda f: by_jit(f, x), lambda f: torch.fx.symbolic_trace(Called(f)), lambda f: make_fx(f)(x),

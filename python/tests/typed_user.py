@@ -52,7 +52,7 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     on_device: bool = of_frames.logits.is_cuda
     for_tensors = model.classify(torch.from_numpy(images))
     assert for_tensors.logits is not None
-    return float(model.forward(images)[0, tokens]) if on_device else 0.0, for_tensors.logits.relu() + model.prepare("l2")(torch.from_numpy(images))
+    return float(model(images)[0, tokens]) if on_device else 0.0, for_tensors.logits.relu() + model.prepare("l2")(torch.from_numpy(images))
 
 
 def under_ray(pictures: list[bytes]) -> list[dict[str, Any]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import dataclass
 from typing import Any
 
+from . import checks
 from .constants import CONSTANTS
-from .errors import RaggedVitError, Status
+from .errors import RaggedVitError, Status, invalid
 from .layouts import new
 from .library import library
 
@@ -18,21 +20,53 @@ def named(prefix: str) -> dict[str, int]:
 
 
 BACKENDS = named("RVIT_BACKEND_")
+PRECISIONS = named("RVIT_PRECISION_")
 TIERS = named("RVIT_TIER_")
 KINDS = named("RVIT_DEVICE_KIND_")
 PARAMETERS = {name: CONSTANTS["RVIT_PRUNE_" + name.removeprefix("n_").upper()] for name in (
     "keep", "blocks", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau")}
+TORCH_DTYPES = {"torch.float32": "f32", "torch.float16": "f16", "torch.bfloat16": "bf16"}
 
 
 def name_of(table: dict[str, int], value: int) -> str:
     return next((name for name, number in table.items() if number == value), str(value))
 
 
+def device_of(argument: str, device: Any) -> tuple[int, int]:
+    """Returns the backend and the index that "cuda", "cuda:1" or a torch.device stands for; index -1: the library's choice."""
+    text = str(device) if isinstance(device, str) or type(device).__module__ == "torch" else ""
+    name, colon, number = text.partition(":")
+    if name not in BACKENDS or (colon and (name == "auto" or not re.fullmatch("[0-9]{1,9}", number))):
+        raise invalid(f"{argument} is {checks.shown(device)}; expected one of {', '.join(BACKENDS)}, one with an index, such as 'cuda:0', "
+                      "or a torch.device")
+    return BACKENDS[name], int(number) if colon else -1
+
+
+def precision_of(argument: str, dtype: Any) -> str:
+    """Returns the name of a precision: "f16" for "f16" and for torch.float16."""
+    name = TORCH_DTYPES.get(str(dtype), dtype) if type(dtype).__module__ == "torch" else dtype
+    checks.choice(argument, name, PRECISIONS)
+    return str(name)
+
+
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A device, or with index -1 a backend that cannot be used: note says why. kind: discrete, integrated, virtual, other, cpu or unknown.
-    uuid and pci_address are the same for one GPU through CUDA and Vulkan. memory_free is in bytes, 0 where it is not known, as it is for CUDA
-    before a model is on the device."""
+    """A device, or a backend that cannot be used. str() is its name as PyTorch has it: "cpu", "cuda:0"; or "vulkan:0".
+
+    Attributes:
+        backend: "cpu", "cuda" or "vulkan".
+        index: Number of the device within its backend; -1 for a backend that cannot be used.
+        name: Name of the device.
+        driver: Name and version of the driver.
+        tier: The tier of Vulkan kernels that "auto" selects.
+        is_software: Whether the processor emulates the device.
+        memory_size: Bytes of device memory; 0 if unknown.
+        uuid: Identifies a GPU; the same through CUDA and Vulkan.
+        note: Why the backend, or a higher tier, is not used; else empty.
+        kind: "discrete", "integrated", "virtual", "other", "cpu" or "unknown".
+        memory_free: Free bytes of device memory; 0 if unknown, as for CUDA before a model is on the device.
+        pci_address: Identifies a GPU, as uuid does.
+    """
 
     backend: str
     index: int
@@ -46,6 +80,9 @@ class DeviceInfo:
     kind: str
     memory_free: int
     pci_address: str
+
+    def __str__(self) -> str:
+        return self.backend if self.backend == "cpu" else f"{self.backend}:{self.index}"
 
     @classmethod
     def of(cls, info: Any) -> DeviceInfo:

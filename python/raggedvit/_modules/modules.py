@@ -209,7 +209,7 @@ def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
     return made
 
 
-def place_of(module: Any) -> tuple[str, int]:
+def device_of(module: Any) -> tuple[str, int]:
     """The backend and the index of the device that a module is on."""
     devices = {tensor.device for tensor in weights(module).values()}
     if len(devices) != 1:

@@ -123,7 +123,7 @@ def _picture(number: int, found: DeviceArray, model: Model) -> DevicePicture:
     """Picture `number` of a batch."""
     name, shape, strides = f"picture {number}", found.shape, found.strides
     if found.device is not None and found.device != model.cuda_index:
-        raise invalid(f"{name} is on cuda:{found.device}, the model on {model.place}; move one of them")
+        raise invalid(f"{name} is on cuda:{found.device}, the model on {model.device}; move one of them")
     if found.dtype != "uint8" or len(shape) != 3 or shape[2] != 3 or 0 in shape or max(shape) > MOST_SIDE:
         raise invalid(f"{name} is {found.dtype} {list(shape)}; expected uint8 [height, width, 3], RGB, of 1 to {MOST_SIDE} pixels a side")
     height, width, _ = shape
@@ -147,7 +147,7 @@ class DeviceBatch:
         """failures: where the errors of single pictures go; one pixel of another is in the place of each, unless all have failed and there are
         none."""
         if model.cuda_index < 0:
-            raise invalid(f"pictures are on a CUDA device, the model on {model.place}; move one of them")
+            raise invalid(f"pictures are on a CUDA device, the model on {model.device}; move one of them")
         self.model, self.spec = model, model.spec
         if not self.spec.on_device(model.info):
             raise RaggedVitError(Status.UNSUPPORTED, "the device does not prepare pictures for this model: a resize in float32, or patches of an "

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from .failures import Failures
 from .staging import Shapes, Spec
 from ..images import Recipe
-from .._c.info import ModelInfo
+from .._c.info import DeviceInfo, ModelInfo
 from .._c.library import Handle, Library
 from .outputs import Outputs
 from .result import Result
@@ -21,6 +21,7 @@ class Model(Protocol):
     """What its parts use of raggedvit.Model, which says what each of these does."""
 
     info: ModelInfo
+    device: DeviceInfo
     dtype: str
     cuda_index: int
     _lib: Library
@@ -29,9 +30,6 @@ class Model(Protocol):
     _prepared: weakref.WeakSet[Any]
     _slots: weakref.WeakSet[Any]
     _others: weakref.WeakSet[Any]
-
-    @property
-    def place(self) -> str: ...
 
     @property
     def recipe(self) -> Recipe: ...

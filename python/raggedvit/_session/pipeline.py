@@ -20,7 +20,7 @@ from .device_images import are_on_device
 from .._c.errors import RaggedVitError, Status, invalid
 from .failures import Failures, add, check, of_run, refusal
 from .staging import Copies, fill, named
-from .forward import as_float32, host_tensor, host_view, unwatched
+from .prepared import as_float32, host_tensor, host_view, unwatched
 from .._c.layouts import new
 from .._c.library import Handle
 from .model_type import Model
@@ -263,7 +263,7 @@ class Pipeline:
         """A batch of the caller's as slots take it: an array of images, or a list of pictures."""
         batch = unwatched(batch)
         if are_on_device(batch):
-            raise invalid("a batch of pictures is on a CUDA device, where map copies nothing; give it to forward or classify")
+            raise invalid("a batch of pictures is on a CUDA device, where map copies nothing; give it to the model or to classify")
         if pictures.are_pictures(batch):
             return self.model._pictures(batch, failures)
         return host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)

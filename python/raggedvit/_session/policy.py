@@ -11,10 +11,8 @@ from typing import Any, Sequence
 from .._c import checks
 from .._c.constants import CONSTANTS
 from .._c.errors import invalid
+from .._c.info import PARAMETERS
 from .._c.library import Library
-
-#: The parameters, by the names of the fields of rvit_prune_desc.
-PARAMETERS = ("keep", "blocks", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau")
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,37 +23,47 @@ from .outputs import Outputs
 from .._c.process import renews
 from .result import Result, noted, of_session
 from .policy import Policy
+from .prepared import refuse_tower
 
 
-class PictureSlot:
-    """A recorded forward, and memory for the pictures of one batch, which the device reads: Model.picture_slot makes it. Fill one while
-    another runs:
+class InputSlot:
+    """A recorded forward with memory for the pictures of one batch, which callers write to and the device reads.
 
-        slots = [model.picture_slot(max_images=64, max_bytes=64 * 480 * 640 * 3) for _ in range(2)]
+    Model.prepare(inputs="slot") returns it. Pictures reach the device without a copy on the host. Fill one slot
+    while another runs:
 
-        def fill(slot):                            # into memory that is free; False: there are no more
+        slots = [model.prepare(inputs="slot", max_images=64, max_bytes=64 * 480 * 640 * 3) for _ in range(2)]
+
+        def fill(slot):  # writes to a free slot; False: there are no more batches
             for jpeg in itertools.islice(jpegs, 64):
                 decode(jpeg, out=slot.add(480, 640))
             return len(slot) > 0
 
-        for result in raggedvit.in_turns(slots, fill):
+        for result in raggedvit.double_buffer(slots, fill):
             ...
 
-    It keeps the model alive. Only one thread may use a slot at a time; several may write to the places that add gave.
+    It keeps the model alive. Only one thread may use a slot at a time, but several may write to the memory that add
+    has returned.
     """
 
-    def __init__(self, model: Model, policy: Policy, outputs: Outputs, max_images: int, max_bytes: int, device_bytes: int,
-                 fixed_batch: bool) -> None:
+    def __init__(self, model: Model, policy: Policy, *, max_images: int = 1, max_bytes: int = 1 << 24, device_bytes: int = 0,
+                 fixed_batch: bool = False, **outputs: Any) -> None:
+        wanted_outputs = Outputs.of(model.info.depth, **outputs)
+        refuse_tower(model)
+        max_images = checks.integer("max_images", max_images, 1, 1 << 20)
+        max_bytes = checks.integer("max_bytes", max_bytes, 1, 1 << 32)
+        device_bytes = checks.integer("device_bytes", device_bytes, 0, 1 << 36)
+        fixed_batch = checks.flag("fixed_batch", fixed_batch)
         self._spec = spec = model.spec
         if not spec.on_device(model.info):
             raise invalid("the model's recipe asks for a resize in float32, which the device does not do; use classify")
         if fixed_batch and spec.max_patches:
             raise invalid("fixed_batch is True, but the model runs pictures at their own shape, whose number of tokens is not fixed")
         if policy.name == "mask":
-            raise invalid("the policy is 'mask', which is not supported with picture slots")
+            raise invalid("the policy is 'mask', which is not supported with slots")
         if device_bytes and model.cuda_index < 0:
-            raise invalid(f"device_bytes is {device_bytes}, but the model is on {model.place}, not on a CUDA device")
-        self._lib, self._model, self._outputs = model._lib, model, outputs
+            raise invalid(f"device_bytes is {device_bytes}, but the model is on {model.device}, not on a CUDA device")
+        self._lib, self._model, self._outputs = model._lib, model, wanted_outputs
         recipe = spec.struct()
         # Weights of the resize take a small part of what pictures take, unless they are very thin.
         room = max_bytes + max_bytes // 8 + 16384 * max_images + self._lib.rvit_images_table_size(max_images)
@@ -62,7 +72,7 @@ class PictureSlot:
         desc.recipe, desc.stream = ctypes.addressof(recipe), self.stream.pointer.value
         if spec.max_patches:
             desc.native, desc.max_len = 1, model.info.n_prefix + spec.max_patches
-        outputs.fill(desc)
+        wanted_outputs.fill(desc)
         policy._fill(self._lib, desc.prune)
         keeps: tuple[Any, ...] = (self.stream, model._handle)
         self._pixels: Handle | None = None  # memory of pictures on the device
@@ -92,7 +102,7 @@ class PictureSlot:
 
     @property
     def memory(self) -> NDArray[np.uint8]:
-        """All of the memory, uint8 [bytes]: add gives parts of it. Neither read nor write it between start and finish."""
+        """All of the memory, uint8 [bytes], of which add returns parts. Do not touch it between start and finish."""
         return self._feed.memory
 
     @property
@@ -105,9 +115,20 @@ class PictureSlot:
         return self._n
 
     def add(self, height: int, width: int, format: str = "rgb") -> NDArray[np.uint8]:
-        """Memory of the next picture, to be written before start: uint8 [height, width, 3] ("rgb", "bgr"), [height, width, 4] ("rgba"),
-        [height, width] ("gray"), or for "nv12" (BT.601, limited range) [height + height / 2, width], both even. INVALID_ARGUMENT: the slot
-        is full, or its batch under way."""
+        """Adds a picture, and returns the memory to write it to before start.
+
+        Args:
+            height: Lines of the picture.
+            width: Columns of the picture.
+            format: "rgb", "bgr", "rgba", "gray" or "nv12" (BT.601, limited range, both sides even).
+
+        Returns:
+            uint8 [height, width, 3], for "rgba" [height, width, 4], for "gray" [height, width], for "nv12" [height +
+            height / 2, width].
+
+        Raises:
+            RaggedVitError: INVALID_ARGUMENT if the slot is full, or its batch is under way.
+        """
         kind, size = checks.choice("format", format, FORMATS), PIXEL_SIZES[format]
         height, width = checks.integer("height", height, 1, MOST_SIDE), checks.integer("width", width, 1, MOST_SIDE)
         if format == "nv12" and (height % 2 or width % 2):
@@ -124,15 +145,23 @@ class PictureSlot:
         shape = (lines, width) if size == 1 else (lines, width, size)
         return self._feed.memory[begin:end].reshape(shape)
 
-    def lend(self, picture: Any) -> None:
-        """Adds a picture that lies on the model's CUDA device: uint8 [height, width, 3], as classify takes them. It is copied to the slot's
-        memory there, behind the work on PyTorch's current stream, for a tensor, or on the stream that an array names. A tensor is free at
-        once, in the order of that stream; leave any other array as it is until finish. INVALID_ARGUMENT: the slot is full (device_bytes
-        of picture_slot), or its batch under way."""
+    def add_device_image(self, picture: Any) -> None:
+        """Adds a picture that lies on the model's CUDA device.
+
+        The device copies it to the slot's memory there, behind the work on PyTorch's current stream, for a tensor, or
+        on the stream that an array names. A tensor may be reused at once, in the order of that stream; do not change
+        any other array until finish.
+
+        Args:
+            picture: uint8 [height, width, 3], as classify takes them.
+
+        Raises:
+            RaggedVitError: INVALID_ARGUMENT if the slot is full (device_bytes), or its batch is under way.
+        """
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
         if self._pixels is None:
-            raise invalid("the slot has no memory on the device; picture_slot's device_bytes makes it")
+            raise invalid("the slot has no memory on the device; prepare(inputs='slot', device_bytes=...) makes it")
         if not on_cuda(picture):
             raise invalid("the picture is in host memory; add gives memory to write it to")
         batch = DeviceBatch(self._model, [picture])
@@ -160,8 +189,12 @@ class PictureSlot:
         return row
 
     def start(self, errors: Errors = "raise") -> None:
-        """Enqueues the batch: one transfer and one dispatch. Nothing is copied or allocated, nothing waits. errors: as in Model.classify: with
-        "return" a picture that cannot be resized fails alone, and finish tells which did."""
+        """Enqueues the batch, as one transfer and one dispatch. Nothing is copied or allocated, and nothing waits.
+
+        Args:
+            errors: As for Model.classify. With "return" a picture that cannot be resized fails by itself, and finish says
+                which did.
+        """
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
         self._failures, self._run.n_images = wanted(errors), self._n
@@ -193,7 +226,10 @@ class PictureSlot:
         return bool(unfit)
 
     def finish(self) -> Result[NDArray[np.float32]]:
-        """Waits for the batch, and returns what classify gives. The pictures stay: start runs them again, clear makes room."""
+        """Waits for the batch, and returns what Model.classify returns.
+
+        The pictures stay: start runs them again, clear removes them.
+        """
         if not self._pending:
             raise invalid("no batch of the slot is under way; start it first")
         if not self._enqueued:
@@ -215,14 +251,14 @@ class PictureSlot:
         return noted(of_session(self._lib, self._model.info, self._session, logits, self._n, self._outputs, failed=failures), failures)
 
     def abandon(self) -> None:
-        """Waits for a batch under way, and forgets what it gave, and the pictures."""
+        """Waits for a batch under way, and drops its results and the pictures."""
         if self._pending:
             self._lib.raw.rvit_session_wait(self._session)
         self._pending = False
         self.clear()
 
     def clear(self) -> None:
-        """Forgets the pictures, so that their memory is free."""
+        """Removes the pictures, so that their memory is free."""
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
         if self._owners:
@@ -231,11 +267,17 @@ class PictureSlot:
         self._owners.clear()
 
 
-def in_turns(slots: Sequence[PictureSlot], fill: Callable[[PictureSlot], Any],
-             errors: Errors = "raise") -> Iterator[Result[NDArray[np.float32]]]:
-    """The results of batch after batch. fill(slot) adds the pictures of the next one to an empty slot and writes them; what it returns says
-    whether there was one. It runs while the other slots' batches do. errors: as in PictureSlot.start."""
-    busy: list[PictureSlot] = []
+def double_buffer(slots: Sequence[InputSlot], fill: Callable[[InputSlot], Any],
+                  errors: Errors = "raise") -> Iterator[Result[NDArray[np.float32]]]:
+    """Returns an iterator over the results of batches that are filled and run in turn.
+
+    Args:
+        slots: Two or more slots of one model.
+        fill: A function that adds the pictures of the next batch to an empty slot and writes them. It returns whether
+            there was a batch. It runs while the batches of the other slots do.
+        errors: As for InputSlot.start.
+    """
+    busy: list[InputSlot] = []
     free = list(slots)
     try:
         while True:

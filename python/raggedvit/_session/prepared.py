@@ -39,7 +39,7 @@ def misfit(model: Model, images: Any) -> RaggedVitError:
 
 
 def elsewhere(model: Model, images: Any) -> RaggedVitError:
-    return invalid(f"images are on {images.device}, the model on {model.place}; move one of them")
+    return invalid(f"images are on {images.device}, the model on {model.device}; move one of them")
 
 
 def host_view(model: Model, images: Any) -> np.ndarray:
@@ -98,12 +98,15 @@ def refuse_tower(model: Model) -> None:
     """The vision towers of Qwen2.5-VL and Qwen3-VL, which have neither one shape of images nor logits."""
     if model.info.merge:
         raise RaggedVitError(Status.UNSUPPORTED, f"the model, {model.info.architecture}, gives a row for each square of patches, and no "
-                             "logits: model.prepare(native=True, merged=True) makes a function of the patches and grids of its processor")
+                             "logits: model.prepare(inputs=\"patches\", merged=True) returns a function of the patches and grids of its processor")
 
 
-class Forward:
-    """model.forward with its policy settled: `forward = model.prepare("evit", keep=0.7)`, then forward(images). On CUDA tensors it is the
-    cheapest way to call a model from Python."""
+class Prepared:
+    """A model and a policy as one function of images: `prepared = model.prepare("evit")`, then `prepared(images)`.
+
+    It returns what `model(images, policy)` returns. On CUDA tensors it is the cheapest way to call a model from
+    Python.
+    """
 
     def __init__(self, model: Model, policy: Policy) -> None:
         refuse_tower(model)
@@ -111,7 +114,7 @@ class Forward:
             raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits; classify(pooled=True) "
                                  "gives a row for each image, classify(features=True) one for each token")
         if policy.name == "mask":
-            raise invalid("policy is 'mask', for which each call needs a mask; use classify")
+            raise invalid("policy is 'mask', which needs a mask for each call; use classify")
         self.model: Any = model  # callers find the whole Model here, not only what its parts use
         self.policy = policy
         self._lanes: dict[int, Lane] = {}
@@ -126,6 +129,7 @@ class Forward:
     def __call__(self, images: ArrayLike) -> NDArray[np.float32]: ...
 
     def __call__(self, images: Any) -> Any:
+        """Returns the logits of a batch, as Model.__call__ does."""
         if self._fast is not None:
             logits = self._fast(self._state, images)
             if logits is not None:
@@ -174,18 +178,27 @@ class Forward:
         return lane
 
     def map(self, batches: Iterable[Any], errors: Errors = "raise") -> Iterator[Any]:
-        """The logits of each batch of an iterable, in order, of arrays or CPU tensors. On a CUDA device a batch is copied while the one
-        before is computed, and memory that is pinned is copied from where it is: leave a batch as it is until its logits have come. Results
-        that are not finite raise, as in classify. errors="return": the Result of each batch in place of its logits, as classify gives it; a batch that
-        breaks a rule as a whole, in its shape for example, has NaN for logits and that error for each of its images."""
+        """Returns an iterator over the logits of each batch, in order.
+
+        On a CUDA device one batch is copied while the batch before is computed. Pinned memory is copied in place, so
+        do not change a batch until its logits have come.
+
+        Args:
+            batches: An iterable of arrays, CPU tensors or lists of pictures.
+            errors: As for Model.classify. With "return" the iterator yields Results. A batch that breaks a rule as a
+                whole (its shape, for example) has NaN for logits, and that error for each of its images.
+
+        Raises:
+            RaggedVitError: As Model.classify, also for results that are not finite.
+        """
         if wanted(errors) is not None:
             self.model._check_policy(self.policy)
-            return self._in_turns(batches, True) if self.model.cuda_index >= 0 else self._results(batches)
+            return self._overlapped(batches, True) if self.model.cuda_index >= 0 else self._results(batches)
         if self.model.cuda_index < 0:
             return (self(batch) for batch in batches)
-        return self._in_turns(batches)
+        return self._overlapped(batches)
 
-    def _in_turns(self, batches: Iterable[Any], errors_return: bool = False) -> Iterator[Any]:
+    def _overlapped(self, batches: Iterable[Any], errors_return: bool = False) -> Iterator[Any]:
         with self.model._pipeline() as pipeline:
             yield from pipeline.run(batches, self.policy, errors_return)
 
@@ -216,9 +229,9 @@ class Forward:
 
 
 class Lane:
-    """A Forward on one CUDA stream of PyTorch's."""
+    """A Prepared on one CUDA stream of PyTorch's."""
 
-    def __init__(self, forward: Forward, torch: Any, stream: int, index: int) -> None:
+    def __init__(self, forward: Prepared, torch: Any, stream: int, index: int) -> None:
         model = forward.model
         self.forward = weakref.proxy(forward)  # which holds this
         self.model, self.torch, self.stream, self.index = model, torch, stream, index

@@ -15,7 +15,7 @@ from .._arrays.arrays import host_array, is_torch, refuse_shared
 from .._c.errors import RaggedVitError, Status, invalid
 from .failures import Errors, wanted
 from .staging import copy_bytes
-from .forward import unwatched
+from .prepared import unwatched
 from .._c.layouts import new
 from .model_type import Model
 from .outputs import Outputs
@@ -28,26 +28,31 @@ def _values(argument: str, value: Any) -> np.ndarray:
     return host_array(argument, value.detach().cpu() if is_torch(value) else value)
 
 
-class Native:
-    """A function of patches and grids: Model.prepare(native=True) makes it. It keeps the model alive. Threads may share it; their calls
-    wait for one another."""
+class VariableResolution:
+    """A function of patches and grids, for images of different shapes in one batch.
 
-    def __init__(self, model: Model, policy: Policy, outputs: Outputs, max_images: Any, max_tokens: Any, max_len: Any,
-                 on_device: bool) -> None:
+    Model.prepare(inputs="patches") returns it. It keeps the model alive. Threads may share it; their calls wait for one
+    another.
+    """
+
+    def __init__(self, model: Model, policy: Policy, *, max_images: Any = 1, max_tokens: Any = None, max_len: Any = None,
+                 on_device: bool = False, **outputs: Any) -> None:
+        wanted_outputs = Outputs.of(model.info.depth, **outputs)
+        on_device = checks.flag("on_device", on_device)
         if policy.name == "mask":
-            raise invalid("the policy is 'mask', which is not supported with native")
+            raise invalid("the policy is 'mask', which is not supported with inputs='patches'")
         most, optional, integer = checks.INT32_MAX, checks.optional, checks.integer
         desc = new("rvit_session_desc", native=1, max_images=integer("max_images", max_images, 1, 1 << 20),
                    max_tokens=optional(integer, "max_tokens", max_tokens, 1, most) or 0,
                    max_len=optional(integer, "max_len", max_len, 1, most) or 0)
-        outputs.fill(desc)
+        wanted_outputs.fill(desc)
         policy._fill(model._lib, desc.prune)
-        self._model, self._outputs = model, outputs
+        self._model, self._outputs = model, wanted_outputs
         self.forked()
         renews(self)
         self._width = model.info.channels * model.info.patch_size**2 * max(model.info.patch_frames, 1)
         self._capacity = desc.max_tokens or desc.max_images * (desc.max_len or model.info.tokens)
-        self._device = _DeviceRows(model, outputs, desc, self._capacity, self._width) if on_device else None
+        self._device = _DeviceRows(model, wanted_outputs, desc, self._capacity, self._width) if on_device else None
         keeps = (model._handle, *(self._device.handles if self._device else ()))
         self._session = model._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
         self._input: Any = None if on_device else model._lib.rvit_session_input(self._session)
@@ -59,27 +64,29 @@ class Native:
         self.lock = threading.Lock()
 
     def __call__(self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None, errors: Errors = "raise") -> Result[Any]:
-        """Logits of a batch, and what was kept of it, as Model.classify gives them.
+        """Returns what Model.classify returns, with the outputs that prepare was asked for.
 
-        grids: integers [B, 2], lines and columns of each image's grid of patches. patches: floating point [sum of lines * columns,
-        patch_size * patch_size * channels], normalised: those of one image behind those of another, line after line, the values of each in
-        the order (y, x, channel): the rows of a processor's pixel_values that its mask does not leave out. Of towers that merge squares
-        of patches they are the pixel_values of their processor, and grids its image_grid_thw without the first column, which is 1; a
-        video of t pairs of frames is t images. Arrays, or PyTorch tensors, which are copied to the host.
+        With prepare's on_device, everything is ordered on PyTorch's current stream, as if PyTorch had computed it. The
+        call waits for the forward, but not for the copies of rows behind it. Outputs other than merged and deepstack
+        rows are arrays of the host.
 
-        out, deepstack_out: where merged rows go, [rows, info.merged_dim] of float32, and those of deepstack, a sequence of info.n_deepstack
-        of the same: arrays of the caller's, of at least as many rows as there are squares. The result has their first rows. Without
-        them it has new memory, which takes longer to be touched for the first time than to be copied to.
+        Args:
+            patches: Normalised floating point [sum of lines * columns, patch_size * patch_size * channels]: the patches
+                of one image behind those of another, line after line, the values of each in the order (y, x, channel).
+                These are the rows of a processor's pixel_values that its mask does not leave out; for vision encoders
+                that merge groups of patches, all pixel_values of their processor. Arrays or PyTorch tensors, which are
+                copied to the host; with on_device, a tensor on the model's CUDA device of any floating type is not.
+            grids: Integers [B, 2]: lines and columns of each image's grid of patches. For encoders that merge groups,
+                image_grid_thw without its first column, which is 1; a video of t pairs of frames is t images.
+            out: Where the merged rows go: float32 [rows, info.merged_dim], with at least as many rows as there are merge
+                groups; the result has the first of them. With on_device, a tensor there of any floating type. None: new
+                memory, whose first touch takes longer than the copy.
+            deepstack_out: The same for deepstack rows: a sequence of info.n_deepstack arrays.
+            errors: As for Model.classify. Grids that break a rule raise in any case. Rows that stay on the device are not
+                checked for NaN.
 
-        With prepare's on_device, patches may be a tensor on the model's CUDA device, of any floating type; others are copied there. Merged
-        and deepstack rows are tensors there: new ones of float32, or the first rows of out and deepstack_out, tensors on that device of any
-        floating type. All is ordered on PyTorch's current stream, as if PyTorch had computed it; the call waits for the forward, but not for
-        the copies of rows behind it. Other outputs are arrays of the host.
-
-        errors: as in Model.classify; grids that break a rule raise all the same. Rows that stay on the device are not looked at: NaN in
-        them is for the caller to find.
-
-        Raises RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
+        Raises:
+            RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
         """
         failures, patches = wanted(errors), unwatched(patches, "patches")
         self._model._sessions.open()
@@ -161,7 +168,7 @@ class _DeviceRows:
     def __init__(self, model: Model, outputs: Outputs, desc: Any, tokens: int, width: int) -> None:
         torch = sys.modules.get("torch")
         if model.cuda_index < 0 or torch is None:
-            raise invalid(f"on_device is True, but the model is on {model.place}" if model.cuda_index < 0 else
+            raise invalid(f"on_device is True, but the model is on {model.device}" if model.cuda_index < 0 else
                           "on_device is True, but PyTorch, whose tensors it is about, is not imported")
         self.torch, self.model, info = torch, model, model.info
         self.device = torch.device("cuda", model.cuda_index)
@@ -190,7 +197,7 @@ class _DeviceRows:
         if not found.is_floating_point():
             raise invalid(f"patches is {str(found.dtype)[6:]} {list(found.shape)}; expected floating point")
         if found.is_cuda and found.device != self.device:
-            raise invalid(f"patches is on {found.device}, the model on {self.model.place}; move one of them")
+            raise invalid(f"patches is on {found.device}, the model on {self.model.device}; move one of them")
         return found
 
     def take(self, patches: Any) -> None:
