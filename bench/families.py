@@ -32,8 +32,8 @@ MODELS = {
     "dinov3_b16_224": ("vit_base_patch16_dinov3", {"num_classes": 1000, "img_size": 224}),
     "dinov3_b16_512": ("vit_base_patch16_dinov3", {"num_classes": 1000, "img_size": 512}),
 }
-POLICIES = {"dense": {"policy": "none"}, "l2": {"policy": "l2", "keep": 0.5}, "evit": {"policy": "evit", "keep": 0.5},
-            "received": {"policy": "received", "keep": 0.5}}
+POLICIES = {"dense": {"name": "none"}, "l2": {"name": "l2", "keep": 0.5}, "evit": {"name": "evit", "keep": 0.5},
+            "received": {"name": "received", "keep": 0.5}}
 
 
 def parse():
@@ -192,7 +192,7 @@ def row_of(torch, raggedvit, clock, name, path, theirs, opened, wanted, batch, d
     row = {"model": name, "batch": batch, "dtype": dtype, "policy": policy}
     images, reference = wanted
     given = images.to(kind)
-    forward = opened.prepare(**POLICIES[policy], **({"blocks": (0,)} if len(theirs.blocks) < 4 and policy != "dense" else {}))
+    forward = opened.prepare(raggedvit.Policy(**POLICIES[policy], **({"blocks": (0,)} if len(theirs.blocks) < 4 and policy != "dense" else {})))
     graph = Graph("pytorch graph", (lambda: theirs(given)) if policy == "dense" else (lambda pruned=Pruned(torch, theirs, policy): pruned(given)),
                   clock)
     logits = forward(given)

@@ -143,7 +143,7 @@ def kernels_of(torch, baseline, runs=5):
 def host_rates(torch, raggedvit, batch, path, device, dtype, baseline, seconds):
     """Batches from float32 on the host to logits there: milliseconds of the fastest of a few calls."""
     opened = raggedvit.Model(path, device, dtype)
-    forward = opened.prepare(native=True, max_images=len(batch.grids), max_tokens=batch.bounds[-1], max_len=batch.longest)
+    forward = opened.prepare(inputs="patches", max_images=len(batch.grids), max_tokens=batch.bounds[-1], max_len=batch.longest)
     values = torch.from_numpy(batch.host)
 
     def theirs():

@@ -109,7 +109,7 @@ def timm_model(torch, shape, weights, policy):
     model.eval()
     if torch.cuda.is_available():
         model.cuda()
-    return raggedvit.patch.timm(model, dtype="f16", **policy)
+    return raggedvit.patch.timm(model, policy, dtype="f16")
 
 
 OURS = ("Model.prepare", "Model.forward", "patched timm")
@@ -124,15 +124,15 @@ def device_calls(torch, bench, name, batch, keep):
     zoo, clock = bench["zoo"], bench["clock"]
     zoo.use(name)
     images, theirs = zoo.images(batch)
-    policy = {"policy": "none"} if keep is None else {"policy": "l2", "keep": keep}
+    policy = raggedvit.Policy("none") if keep is None else raggedvit.Policy("l2", keep=keep)
     session = Sessions(zoo.ours, images, keep, 1)
     path = zoo.folder / f"{zoo.shape(name).name}.safetensors"
     model = raggedvit.Model(path, "cuda" if torch.cuda.is_available() else "cpu", "f16")
-    forward = model.prepare(**policy)
+    forward = model.prepare(policy)
     patched = timm_model(torch, zoo.shape(name), {k: v.float().cpu() for k, v in zoo.weights.items()}, policy)
     graph = Graph("pytorch graph", zoo.forward(theirs, keep), clock)
     wait = clock.synchronize if hasattr(clock, "synchronize") else (lambda: None)
-    calls = {"C session": session.enqueue, "Model.prepare": lambda: forward(images), "Model.forward": lambda: model.forward(images, **policy),
+    calls = {"C session": session.enqueue, "Model.prepare": lambda: forward(images), "Model.forward": lambda: model(images, policy),
              "patched timm": lambda: patched(images), "pytorch graph": graph.enqueue}
     if not torch.cuda.is_available():  # a session of the host takes one run at a time
         calls["C session"] = lambda: (session.enqueue(), session.wait())
@@ -178,8 +178,8 @@ def host_row(torch, bench, name, batch, keep, seconds):
     zoo.use(name)
     cuda = torch.cuda.is_available()
     model = raggedvit.Model(zoo.folder / f"{zoo.shape(name).name}.safetensors", "cuda" if cuda else "cpu", "f16")
-    policy = {"policy": "none"} if keep is None else {"policy": "l2", "keep": keep}
-    forward = model.prepare(**policy)
+    policy = raggedvit.Policy("none") if keep is None else raggedvit.Policy("l2", keep=keep)
+    forward = model.prepare(policy)
     size = zoo.shape(name).size
     pageable = [np.random.default_rng(i).standard_normal((batch, 3, size, size), np.float32) for i in range(4)]
     tensors = [torch.from_numpy(x).pin_memory() if cuda else torch.from_numpy(x) for x in pageable]
@@ -202,7 +202,7 @@ def host_row(torch, bench, name, batch, keep, seconds):
     def classified(source):
         def run(n):
             for i in range(n):
-                model.classify(source[i % 4], **policy)
+                model.classify(source[i % 4], policy)
         return run
 
     def pytorch(source, pin):

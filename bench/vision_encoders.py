@@ -174,7 +174,7 @@ def main():
         exact.load_state_dict(module.state_dict())
         with tempfile.TemporaryDirectory() as folder:
             module.save_pretrained(folder, max_shard_size="100GB")
-            model = raggedvit.Model(pathlib.Path(folder) / "model.safetensors", backend=OPTIONS.backend, dtype=OPTIONS.dtype)
+            model = raggedvit.Model(pathlib.Path(folder) / "model.safetensors", device=OPTIONS.backend, dtype=OPTIONS.dtype)
         results += [measure(name, label, batch, model, module, exact) for label, batch in chosen.items()]
         del module, exact, model
     device = torch.cuda.get_device_name() if WHERE == "cuda" else "CPU"

@@ -100,9 +100,9 @@ def library_path() -> None:
 
 def run(options: argparse.Namespace, path: str, capacity: int, n_gpus: int, cpus: int) -> dict[str, Any]:
     """cpus: of each actor."""
-    settings = dict(path=path, outputs=["class"], policy=options.policy, keep=options.keep, dtype=options.dtype, capacity=capacity)
+    settings = dict(path=path, outputs=["class"], policy=raggedvit.Policy(options.policy, keep=options.keep), dtype=options.dtype, capacity=capacity)
     if options.dry_run:
-        settings |= dict(backend="cpu", options={"image_size": 32}, n_threads=1)
+        settings |= dict(device="cpu", options={"image_size": 32}, n_threads=1)
     else:
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(n_gpus)))
     actors, cores = n_gpus * options.actors, len(os.sched_getaffinity(0))
