@@ -1,4 +1,4 @@
-/* What tensors must be like. */
+/* Checks of arrays: shape, strides, type, and lengths. */
 #include <stdio.h>
 #include <string.h>
 
@@ -112,7 +112,7 @@ static void show_device(const core_array *array, char text[24])
 
 int core_check_device(const core_array *array, const core_array *first, core_error *error)
 {
-    if (!core_given(array))
+    if (!core_is_present(array))
         return 0;
     if (array->device_type == first->device_type && (array->device == first->device || array->device < 0 || first->device < 0))
         return 0;
@@ -146,7 +146,7 @@ int core_check_ints(const core_array *array, const char *expected, core_error *e
 int core_check_floats(const core_array *array, int64_t n, int64_t m, core_error *error)
 {
     char text[160];
-    if (!core_given(array))
+    if (!core_is_present(array))
         return 0;
     if (array->type == CORE_F32 && array->ndim == (m == 0 ? 1 : 2) && array->shape[0] == n && (m == 0 || array->shape[1] == m) &&
         dense(array, 0))

@@ -7,7 +7,7 @@
 enum { SLOT_CU, SLOT_Q, SLOT_K, SLOT_V, SLOT_BIAS, SLOT_OUT, SLOT_LSE, SLOT_CLS };
 _Static_assert((int)SLOT_CLS < (int)CORE_ATTENTION_SLOTS, "those that follow are free");
 
-/* One of q, k, v, apart or packed: its type, device and memory. */
+/* Checks the type, the device and the memory of q, k or v, or of a packed qkv. */
 static int check_operand(const core_attention *call, const core_array *array, core_error *error)
 {
     char text[160];
@@ -34,9 +34,9 @@ static int check_operand(const core_attention *call, const core_array *array, co
 static int check_shape(core_attention *call, core_error *error)
 {
     const core_array *const q = &call->q;
-    const int packed = !core_given(&call->k);
+    const int packed = !core_is_present(&call->k);
     char text[160];
-    if (core_given(&call->k) != core_given(&call->v))
+    if (core_is_present(&call->k) != core_is_present(&call->v))
         return core_fail(error, RVIT_INVALID_ARGUMENT, "k and v are given together or not at all");
     if (packed && (q->ndim != 4 || q->shape[1] != 3))
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected [rows, 3, heads, head_dim]", q->name, core_shown(q, text));
@@ -61,7 +61,7 @@ int core_attention_prepare(core_attention *call, core_error *error)
     const core_array *const q = &call->q;
     if (check_shape(call, error) < 0 || check_operand(call, q, error) < 0)
         return -1;
-    if (core_given(&call->k) && (check_operand(call, &call->k, error) < 0 || check_operand(call, &call->v, error) < 0))
+    if (core_is_present(&call->k) && (check_operand(call, &call->k, error) < 0 || check_operand(call, &call->v, error) < 0))
         return -1;
     if (core_check_device(&call->cu_seqlens, q, error) < 0 || core_check_ints(&call->cu_seqlens, "n + 1", error) < 0)
         return -1;
@@ -92,7 +92,7 @@ static int check_written(const core_attention *call, const core_array *array, co
 {
     if (core_check_device(array, &call->q, error) < 0)
         return -1;
-    return core_given(array) && array->read_only ? core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", array->name) : 0;
+    return core_is_present(array) && array->read_only ? core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", array->name) : 0;
 }
 
 static int check_out(const core_attention *call, core_error *error)
@@ -125,12 +125,12 @@ static int check_outputs(const core_attention *call, core_error *error)
     return 0;
 }
 
-static int view_operands(core_attention *call, core_place *place, rvit_attention_args *args, core_error *error)
+static int view_operands(core_attention *call, core_context *ctx, rvit_attention_args *args, core_error *error)
 {
     const int64_t width = call->heads * call->head_dim, size = core_type_size(call->q.type);
-    if (!core_given(&call->k)) {
+    if (!core_is_present(&call->k)) {
         const int64_t step = call->rows > 1 ? call->q.step[0] : 3 * width;
-        if (core_view(place, SLOT_Q, &call->q, ((call->rows - 1) * step + 3 * width) * size, &args->q, error) < 0)
+        if (core_view(ctx, SLOT_Q, &call->q, ((call->rows - 1) * step + 3 * width) * size, &args->q, error) < 0)
             return -1;
         args->k = (rvit_view){args->q.buffer, args->q.offset + width * size};
         args->v = (rvit_view){args->q.buffer, args->q.offset + 2 * width * size};
@@ -142,13 +142,13 @@ static int view_operands(core_attention *call, core_place *place, rvit_attention
     int64_t *const steps[] = {&args->q_stride, &args->k_stride, &args->v_stride};
     for (int i = 0; i < 3; i++) {
         *steps[i] = call->rows > 1 ? arrays[i]->step[0] : width;
-        if (core_view(place, SLOT_Q + i, arrays[i], ((call->rows - 1) * *steps[i] + width) * size, views[i], error) < 0)
+        if (core_view(ctx, SLOT_Q + i, arrays[i], ((call->rows - 1) * *steps[i] + width) * size, views[i], error) < 0)
             return -1;
     }
     return 0;
 }
 
-int core_attention_args(core_attention *call, core_place *place, rvit_attention_args *args, core_error *error)
+int core_attention_args(core_attention *call, core_context *ctx, rvit_attention_args *args, core_error *error)
 {
     *args = (rvit_attention_args){.struct_size = sizeof *args,
                                   .dtype = (rvit_dtype)call->q.type,
@@ -160,13 +160,13 @@ int core_attention_args(core_attention *call, core_place *place, rvit_attention_
                                   .scale = (float)call->scale};
     const int64_t width = call->heads * call->head_dim, size = core_type_size(call->q.type), probs = 4 * call->rows * call->heads;
     args->out_stride = call->rows > 1 ? call->out.step[0] : width;
-    if (core_view(place, SLOT_CU, &call->cu_seqlens, 4 * (call->images + 1), &args->cu_seqlens, error) < 0 ||
-        view_operands(call, place, args, error) < 0 ||
-        core_view(place, SLOT_OUT, &call->out, ((call->rows - 1) * args->out_stride + width) * size, &args->out, error) < 0 ||
-        core_view(place, SLOT_BIAS, &call->key_bias, 4 * call->rows, &args->key_bias, error) < 0 ||
-        core_view(place, SLOT_LSE, &call->lse, probs, &args->lse, error) < 0)
+    if (core_view(ctx, SLOT_CU, &call->cu_seqlens, 4 * (call->images + 1), &args->cu_seqlens, error) < 0 ||
+        view_operands(call, ctx, args, error) < 0 ||
+        core_view(ctx, SLOT_OUT, &call->out, ((call->rows - 1) * args->out_stride + width) * size, &args->out, error) < 0 ||
+        core_view(ctx, SLOT_BIAS, &call->key_bias, 4 * call->rows, &args->key_bias, error) < 0 ||
+        core_view(ctx, SLOT_LSE, &call->lse, probs, &args->lse, error) < 0)
         return -1;
-    return core_view(place, SLOT_CLS, &call->cls_probs, probs, &args->cls_probs, error);
+    return core_view(ctx, SLOT_CLS, &call->cls_probs, probs, &args->cls_probs, error);
 }
 
 int core_attention_run(core_attention *call, core_error *error)
@@ -175,9 +175,9 @@ int core_attention_run(core_attention *call, core_error *error)
         return -1;
     if (call->rows == 0 || call->images == 0)
         return 0;
-    core_place *const place = core_place_get(&call->q, &call->where, error);
+    core_context *const ctx = core_context_get(&call->q, &call->where, error);
     rvit_attention_args args;
-    if (place == NULL || core_attention_args(call, place, &args, error) < 0)
+    if (ctx == NULL || core_attention_args(call, ctx, &args, error) < 0)
         return -1;
-    return core_checked(error, rv.rvit_attention(place->stream, &args));
+    return core_checked(error, rv.rvit_attention(ctx->stream, &args));
 }

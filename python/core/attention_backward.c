@@ -33,22 +33,22 @@ int core_backward_prepare(core_backward *call, int wants_key_bias, core_error *e
     if (core_attention_prepare(forward, error) < 0 || check_like_out(forward, &forward->out, error) < 0 ||
         check_like_out(forward, &call->d_out, error) < 0)
         return -1;
-    if (!core_given(&forward->lse))
+    if (!core_is_present(&forward->lse))
         return core_fail(error, RVIT_INVALID_ARGUMENT, "lse is not given");
-    if (core_given(&call->d_cls_probs) && !core_given(&forward->cls_probs))
+    if (core_is_present(&call->d_cls_probs) && !core_is_present(&forward->cls_probs))
         return core_fail(error, RVIT_INVALID_ARGUMENT, "d_cls_probs is given, cls_probs is not");
     if (check_probs(forward, &forward->lse, error) < 0 || check_probs(forward, &forward->cls_probs, error) < 0 ||
         check_probs(forward, &call->d_lse, error) < 0 || check_probs(forward, &call->d_cls_probs, error) < 0)
         return -1;
     core_describe(&call->d_q, "d_q", &forward->q, forward->q.type, forward->q.ndim, forward->q.shape);
     call->d_k.device_type = call->d_v.device_type = call->d_key_bias.device_type = 0;
-    if (core_given(&forward->k)) {
+    if (core_is_present(&forward->k)) {
         core_describe(&call->d_k, "d_k", &forward->q, forward->q.type, 3, forward->k.shape);
         core_describe(&call->d_v, "d_v", &forward->q, forward->q.type, 3, forward->v.shape);
     }
     if (wants_key_bias)
         core_describe(&call->d_key_bias, "d_key_bias", &forward->q, CORE_F32, 1, &forward->rows);
-    rvit_buffer *const any = (rvit_buffer *)(uintptr_t)call; /* only whether one is given is looked at */
+    rvit_buffer *const any = (rvit_buffer *)(uintptr_t)call; /* the library only checks whether it is NULL */
     const rvit_attention_backward_args args = {.struct_size = sizeof args,
                                                .rows = forward->rows,
                                                .n_heads = (int32_t)forward->heads,
@@ -60,32 +60,32 @@ int core_backward_prepare(core_backward *call, int wants_key_bias, core_error *e
     return 0;
 }
 
-static int view_gradients(core_backward *call, core_place *place, rvit_attention_backward_args *args, core_error *error)
+static int view_gradients(core_backward *call, core_context *ctx, rvit_attention_backward_args *args, core_error *error)
 {
     const core_attention *const forward = &call->forward;
     const int64_t width = forward->heads * forward->head_dim, size = core_type_size(forward->q.type);
-    if (!core_given(&call->d_k)) {
-        if (core_view(place, SLOT_D_Q, &call->d_q, 3 * forward->rows * width * size, &args->d_q, error) < 0)
+    if (!core_is_present(&call->d_k)) {
+        if (core_view(ctx, SLOT_D_Q, &call->d_q, 3 * forward->rows * width * size, &args->d_q, error) < 0)
             return -1;
         args->d_k = (rvit_view){args->d_q.buffer, args->d_q.offset + width * size};
         args->d_v = (rvit_view){args->d_q.buffer, args->d_q.offset + 2 * width * size};
         args->d_q_stride = args->d_k_stride = args->d_v_stride = 3 * width;
         return 0;
     }
-    if (core_view(place, SLOT_D_Q, &call->d_q, forward->rows * width * size, &args->d_q, error) < 0 ||
-        core_view(place, SLOT_D_K, &call->d_k, forward->rows * width * size, &args->d_k, error) < 0)
+    if (core_view(ctx, SLOT_D_Q, &call->d_q, forward->rows * width * size, &args->d_q, error) < 0 ||
+        core_view(ctx, SLOT_D_K, &call->d_k, forward->rows * width * size, &args->d_k, error) < 0)
         return -1;
-    return core_view(place, SLOT_D_V, &call->d_v, forward->rows * width * size, &args->d_v, error);
+    return core_view(ctx, SLOT_D_V, &call->d_v, forward->rows * width * size, &args->d_v, error);
 }
 
-static int view_probs(core_backward *call, core_place *place, rvit_attention_backward_args *args, core_error *error)
+static int view_probs(core_backward *call, core_context *ctx, rvit_attention_backward_args *args, core_error *error)
 {
     const int64_t size = 4 * call->forward.rows * call->forward.heads;
-    if (core_view(place, SLOT_D_CLS, &call->d_cls_probs, size, &args->d_cls_probs, error) < 0 ||
-        core_view(place, SLOT_D_LSE, &call->d_lse, size, &args->d_lse, error) < 0 ||
-        core_view(place, SLOT_D_BIAS, &call->d_key_bias, 4 * call->forward.rows, &args->d_key_bias, error) < 0)
+    if (core_view(ctx, SLOT_D_CLS, &call->d_cls_probs, size, &args->d_cls_probs, error) < 0 ||
+        core_view(ctx, SLOT_D_LSE, &call->d_lse, size, &args->d_lse, error) < 0 ||
+        core_view(ctx, SLOT_D_BIAS, &call->d_key_bias, 4 * call->forward.rows, &args->d_key_bias, error) < 0)
         return -1;
-    return core_view(place, SLOT_WORKSPACE, &call->workspace, call->workspace.shape[0], &args->workspace, error);
+    return core_view(ctx, SLOT_WORKSPACE, &call->workspace, call->workspace.shape[0], &args->workspace, error);
 }
 
 int core_backward_run(core_backward *call, core_error *error)
@@ -93,9 +93,9 @@ int core_backward_run(core_backward *call, core_error *error)
     core_attention *const forward = &call->forward;
     if (forward->rows == 0 || forward->images == 0)
         return 0;
-    core_place *const place = core_place_get(&forward->q, &forward->where, error);
+    core_context *const ctx = core_context_get(&forward->q, &forward->where, error);
     rvit_attention_args f;
-    if (place == NULL || core_attention_args(forward, place, &f, error) < 0)
+    if (ctx == NULL || core_attention_args(forward, ctx, &f, error) < 0)
         return -1;
     rvit_attention_backward_args args = {.struct_size = sizeof args,
                                          .dtype = f.dtype,
@@ -118,10 +118,10 @@ int core_backward_run(core_backward *call, core_error *error)
                                          .lse = f.lse};
     const int64_t width = forward->heads * forward->head_dim, size = core_type_size(forward->q.type);
     args.d_out_stride = forward->rows > 1 ? call->d_out.step[0] : width;
-    if (core_given(&call->d_cls_probs))
+    if (core_is_present(&call->d_cls_probs))
         args.cls_probs = f.cls_probs;
-    if (core_view(place, SLOT_D_OUT, &call->d_out, ((forward->rows - 1) * args.d_out_stride + width) * size, &args.d_out, error) < 0 ||
-        view_gradients(call, place, &args, error) < 0 || view_probs(call, place, &args, error) < 0)
+    if (core_view(ctx, SLOT_D_OUT, &call->d_out, ((forward->rows - 1) * args.d_out_stride + width) * size, &args.d_out, error) < 0 ||
+        view_gradients(call, ctx, &args, error) < 0 || view_probs(call, ctx, &args, error) < 0)
         return -1;
-    return core_checked(error, rv.rvit_attention_backward(place->stream, &args));
+    return core_checked(error, rv.rvit_attention_backward(ctx->stream, &args));
 }

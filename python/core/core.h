@@ -1,8 +1,8 @@
-/* What the files of the module raggedvit._core share.
+/* Shared by the files of the module raggedvit._core.
 
-   The module has two doors to the same calls of the C library: functions for Python (door.c, attention_door.c, rows_door.c) and kernels for
-   PyTorch's dispatcher (torch_ops.c), which run without the GIL. Both describe their tensors as core_arrays. Nothing below this line of
-   the header needs the GIL, except where it says so. */
+   The module binds the same calls of the C library twice: as functions for Python (*_binding.c) and as kernels for PyTorch's dispatcher
+   (torch_ops.c), which run without the GIL. Both describe their tensors as core_arrays. Nothing in this header needs the GIL, except where
+   a comment says so. */
 #ifndef RVIT_PYTHON_CORE_H
 #define RVIT_PYTHON_CORE_H
 
@@ -16,7 +16,7 @@
 
 #include "dlpack.h"
 
-/* A failure: a sentence, and its rvit_status. */
+/* A failure: a message and its rvit_status. */
 typedef struct core_error {
     rvit_status status;
     char text[600];
@@ -75,7 +75,7 @@ int core_type_size(int type);
 
 enum { CORE_MAX_DIMS = 8 };
 
-/* A tensor of the caller's. name is that of the argument. */
+/* A caller's tensor. name: the argument. */
 typedef struct core_array {
     const char *name;
     uint64_t data;
@@ -88,12 +88,12 @@ typedef struct core_array {
     int64_t shape[CORE_MAX_DIMS], step[CORE_MAX_DIMS]; /* step: in elements */
 } core_array;
 
-static inline int core_given(const core_array *array)
+static inline int core_is_present(const core_array *array)
 {
     return array->device_type != 0;
 }
 
-/* "float32 [3, 4]", for sentences. */
+/* "float32 [3, 4]", for error messages. */
 const char *core_shown(const core_array *array, char text[160]);
 /* Sets type and dtype. */
 void core_array_type(core_array *array, dl_type dtype);
@@ -105,7 +105,7 @@ int core_array_lay(core_array *array, int64_t ndim, const int64_t *shape, const 
 /* A new array, contiguous and without memory, on the device of another. */
 void core_describe(core_array *out, const char *name, const core_array *like, int type, int32_t ndim, const int64_t *shape);
 
-/* Rules of arrays, each with its sentence. core_check_device and core_check_floats pass an absent array. */
+/* Checks of arrays, each with its error message. core_check_device and core_check_floats accept an absent array. */
 int core_check_device(const core_array *array, const core_array *first, core_error *error);
 /* int32 [n], contiguous. */
 int core_check_ints(const core_array *array, const char *expected, core_error *error);
@@ -120,10 +120,10 @@ int64_t core_span(const core_array *array);
 /* cu_seqlens in host memory: checks it; max_len below 0 becomes the longest. */
 int core_check_lengths(const core_array *cu_seqlens, int64_t *max_len, int64_t rows, core_error *error);
 
-/* place.c. A thread's stream of a device and its wrapped buffers, one for each argument, which each call points at its arrays. Places
-   outlive their thread and serve the next one: nothing is destroyed while the process runs. */
+/* context.c. A thread's execution context on a device: a stream, and a wrapped buffer for each argument, which each call points at its
+   arrays. Contexts outlive their thread and serve the next one: nothing is destroyed while the process runs. */
 enum { CORE_SLOTS = 16 };
-typedef struct core_place {
+typedef struct core_context {
     int32_t device_type;
     uint64_t context; /* CUDA: the CUcontext */
     rvit_stream *stream;
@@ -135,22 +135,22 @@ typedef struct core_place {
         uint64_t address;
         int64_t length;
     } points[CORE_SLOTS]; /* where each buffer points */
-    struct core_place *next;
-} core_place;
+    struct core_context *next;
+} core_context;
 
 /* Where a call runs. context 0: PyTorch's, of the arrays' device. */
 typedef struct core_where {
     uint64_t context, stream;
 } core_where;
 
-core_place *core_place_get(const core_array *first, const core_where *where, core_error *error);
-/* Points the place's buffer number `slot` at an array of `size` bytes. An array of no bytes gets whatever memory slot 0 has: give that one
-   first. An absent one leaves the view as it is. */
-int core_view(core_place *place, int slot, const core_array *array, int64_t size, rvit_view *out_view, core_error *error);
-/* Working memory of the caller's for one call of select. size 0: the stream's own. */
-int core_place_workspace(core_place *place, uint64_t address, int64_t size, core_error *error);
-/* The stream of the place that this thread used last, or NULL. */
-rvit_stream *core_place_last(void);
+core_context *core_context_get(const core_array *first, const core_where *where, core_error *error);
+/* Points the context's buffer number `slot` at an array of `size` bytes. An array of no bytes gets the memory of slot 0, so set that slot
+   first. An absent array leaves the view unchanged. */
+int core_view(core_context *ctx, int slot, const core_array *array, int64_t size, rvit_view *out_view, core_error *error);
+/* Sets the caller's working memory for one call of select. size 0: the stream's own. */
+int core_context_workspace(core_context *ctx, uint64_t address, int64_t size, core_error *error);
+/* The stream of the context that this thread used last, or NULL. */
+rvit_stream *core_context_last(void);
 /* The CUcontext of PyTorch's device `index`, asked for in Python with the GIL taken. */
 int core_torch_context(int32_t index, uint64_t *out_context, core_error *error);
 
@@ -159,7 +159,7 @@ typedef struct core_attention {
     core_array q, k, v; /* k absent: q is a packed qkv */
     core_array cu_seqlens, key_bias, out, lse, cls_probs;
     double scale;    /* 0: the default */
-    int64_t max_len; /* below 0: none given */
+    int64_t max_len; /* below 0: not set */
     core_where where;
     /* set by prepare */
     int64_t rows, heads, head_dim, images;
@@ -172,9 +172,9 @@ void core_attention_describe_out(const core_attention *call, core_array *out);
 void core_attention_describe_probs(const core_attention *call, const char *name, core_array *probs);
 /* Checks the outputs and enqueues. */
 int core_attention_run(core_attention *call, core_error *error);
-/* The library's args, of a call whose outputs are set. Their buffers are the place's first ones. */
+/* The library's args, of a call whose outputs are set. They use the context's first buffers. */
 enum { CORE_ATTENTION_SLOTS = 8 };
-int core_attention_args(core_attention *call, core_place *place, rvit_attention_args *args, core_error *error);
+int core_attention_args(core_attention *call, core_context *ctx, rvit_attention_args *args, core_error *error);
 
 /* attention_backward.c. The gradient of a call of attention: forward holds its inputs and outputs. */
 typedef struct core_backward {

@@ -1,4 +1,4 @@
-/* The library's functions, and errors. */
+/* Looks up the library's functions, and turns their failures into errors. */
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>

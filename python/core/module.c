@@ -1,5 +1,5 @@
 /* The module raggedvit._core. */
-#include "door.h"
+#include "bindings.h"
 
 static PyObject *open_library(PyObject *module, PyObject *handle)
 {
@@ -17,13 +17,13 @@ static PyObject *open_library(PyObject *module, PyObject *handle)
 static PyObject *last_stream(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
-    return PyLong_FromVoidPtr(core_place_last());
+    return PyLong_FromVoidPtr(core_context_last());
 }
 
 #define FAST(name) ((PyCFunction)(void (*)(void))(name)), METH_FASTCALL | METH_KEYWORDS
 
 static PyMethodDef methods[] = {
-    {"attention", FAST(core_door_attention),
+    {"attention", FAST(core_bind_attention),
      PyDoc_STR("attention($module, qkv, cu_seqlens, scale=None, max_len=None, out=None, *, stream=None, k=None,\n"
                "          v=None, key_bias=None, lse=False, cls_probs=False)\n--\n\n"
                "Bidirectional attention of every sequence of a ragged batch with itself.\n\n"
@@ -36,10 +36,10 @@ static PyMethodDef methods[] = {
                "each sequence's first token. With either the result is (out, lse, cls_probs).\n\n"
                "Takes PyTorch tensors, which get gradients where they require grad, numpy arrays, and CUDA arrays with\n"
                "__cuda_array_interface__ or DLPack. Raises RaggedVitError.")},
-    {"pack", FAST(core_door_pack),
+    {"pack", FAST(core_bind_pack),
      PyDoc_STR("pack($module, x, src_rows, cu_seqlens=None, out=None, *, stream=None)\n--\n\n"
                "Rows of a batch: out[t] = x[src_rows[t]].")},
-    {"unpack", FAST(core_door_unpack),
+    {"unpack", FAST(core_bind_unpack),
      PyDoc_STR("unpack($module, x, src_rows, cu_seqlens=None, rows=None, fill=0.0, base=None, out=None, *,\n"
                "       stream=None)\n--\n\n"
                "The inverse of pack: out[src_rows[t]] = x[t]; every other row is that of base, or fill.")},

@@ -1,5 +1,5 @@
-/* Arguments as core_arrays and numbers, and new tensors. */
-#include "door.h"
+/* Reads Python arguments as core_arrays and numbers, and makes new tensors. */
+#include "bindings.h"
 
 #include <string.h>
 
@@ -134,7 +134,7 @@ static int read_numpy(PyObject *value, core_array *out, core_error *error)
     return failed;
 }
 
-/* An attribute that is an integer; None: -1. */
+/* Reads an integer attribute; None is -1. */
 static int64_t attribute(PyObject *value, const char *name, int *wrong)
 {
     PyObject *const found = PyObject_GetAttrString(value, name);
@@ -157,7 +157,7 @@ static int described_type(PyObject *value)
     return type;
 }
 
-/* How many there are; -1: no tuple of int64. */
+/* Returns the number of entries; -1: it is no tuple of int64. */
 static int read_sizes(PyObject *value, const char *name, int64_t *out)
 {
     PyObject *const sizes = PyObject_GetAttrString(value, name);
@@ -216,7 +216,7 @@ int core_read(core_reader *reader, PyObject *value, const char *name, core_array
     return failed;
 }
 
-/* A hook that is not given yet counts as one that says yes. */
+/* A hook that is not set yet counts as one that returns true. */
 static long called(core_hook_id id)
 {
     PyObject *const hook = core_hook(id), *const found = hook == NULL ? NULL : PyObject_CallNoArgs(hook);
@@ -226,7 +226,7 @@ static long called(core_hook_id id)
     return number;
 }
 
-/* Whether forward-mode differentiation follows a tensor: within a level of it each one is asked. */
+/* Whether forward-mode differentiation follows a tensor. Within a level of it each tensor is asked. */
 static int has_tangent(const core_reader *reader)
 {
     PyObject *const module = core_hook(CORE_HOOK_FORWARD_AD), *const level = module == NULL ? NULL : PyObject_GetAttr(module, text_level);

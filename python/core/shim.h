@@ -49,7 +49,7 @@ typedef struct shim_table {
     /* A new Python object for a tensor, with the GIL. Not of the shim: what every extension of PyTorch's links, under the name that C++
        gives `PyObject *THPVariable_Wrap(const at::TensorBase &)`; NULL where that name is not found. A handle is an at::Tensor *. */
     void *(*wrap)(const shim_tensor *tensor);
-    /* C++'s operator delete: an optional argument that is given is a pointer to its value, which the kernel deletes. */
+    /* C++'s operator delete: an optional argument that is present is a pointer to its value, which the kernel deletes. */
     void (*operator_delete)(void *memory);
 } shim_table;
 

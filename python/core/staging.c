@@ -1,6 +1,6 @@
 /* Batches of the host on their way to the device: several threads copy a batch to pinned memory in chunks, and the caller enqueues the
    device's copy of each chunk as soon as it and those before it are there. Pictures are copied by the same threads, piece by piece. */
-#include "door.h"
+#include "bindings.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 
 enum { MAX_WORKERS = 7, MAX_CHUNKS = 1024, LEAST_CHUNK = 1 << 20 };
 
-/* What Python gives of a piece of memory to copy: addresses and bytes. */
+/* A piece of memory to copy, as Python passes it: addresses and bytes. */
 typedef struct piece {
     uint64_t to, from, size;
 } piece;
@@ -29,7 +29,7 @@ typedef struct job {
     int64_t n_done;
     uint8_t done[MAX_CHUNKS];
     struct job *behind; /* this and the rest under the lock of the list */
-    int workers;        /* that are at it */
+    int workers;        /* that work on it */
     pthread_cond_t left;
 } job;
 
@@ -92,7 +92,7 @@ static void start_workers(void)
     for (int n = 0; n < MAX_WORKERS && n < processors - 1; n++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, worker, NULL) != 0)
-            break; /* the caller copies what they do not */
+            break; /* the caller copies the rest */
         pthread_detach(thread);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -113,7 +113,7 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, forked);
 }
 
-/* Hands the job to the workers, and says whether it did: one of a single chunk is the caller's alone. */
+/* Hands the job to the workers and returns whether it did; the caller copies a single chunk itself. */
 static int begin(job *work)
 {
     pthread_mutex_init(&work->lock, NULL);
@@ -134,7 +134,7 @@ static int begin(job *work)
     return 1;
 }
 
-/* Of a job that is done. handed: what begin said. */
+/* Ends a job that is done. handed: what begin returned. */
 static void end(job *work, int handed)
 {
     if (handed) {
@@ -191,7 +191,7 @@ static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
             continue;
         args->source.offset = args->destination.offset = base + sent * work->chunk;
         args->size = (stop == work->n_chunks ? work->size : stop * work->chunk) - sent * work->chunk;
-        if (status == RVIT_OK) /* else what the workers still copy is waited for */
+        if (status == RVIT_OK) /* else only wait for what the workers still copy */
             status = rv.rvit_copy(stream, args);
         sent = stop;
     }

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "door.h"
+#include "bindings.h"
 #include "shim.h"
 
 static shim_table shim;
@@ -11,7 +11,7 @@ static struct {
     int32_t cpu, cuda, types[CORE_OTHER];
 } numbers; /* PyTorch's */
 
-/* A kernel's call: the handles that it was given, to be deleted at its end. */
+/* A kernel's call: the handles of its arguments, which it deletes at its end. */
 typedef struct kernel_call {
     shim_tensor *owned[16];
     int n_owned;
@@ -31,7 +31,7 @@ static int dtype_of(int32_t number)
     return CORE_OTHER;
 }
 
-/* Of a type that no array here may have, for a sentence. */
+/* Name of a type that no array here may have, for error messages. */
 static dl_type other_type(int32_t number)
 {
     if (number == shim.aoti_torch_dtype_int64())
@@ -99,7 +99,7 @@ static void read_scale(shim_value argument, core_attention *out, int *wrong)
     }
 }
 
-/* Both optional numbers are taken whatever they hold: they are memory to be freed. */
+/* Reads both optional numbers in any case: they are memory to be freed. */
 static int read_numbers(kernel_call *call, shim_value scale, shim_value max_len, core_attention *out)
 {
     shim_value value;
@@ -156,14 +156,14 @@ static shim_tensor *make(kernel_call *call, core_array *array, int zero)
 }
 
 /* Whether rows may lie past the last image: on the CPU the host can tell. */
-static int has_spare_rows(const core_attention *forward)
+static int has_padding_rows(const core_attention *forward)
 {
     if (forward->q.device_type != DL_CPU)
         return 1;
     return ((const int32_t *)(uintptr_t)forward->cu_seqlens.data)[forward->images] < forward->rows;
 }
 
-/* Gives back what the call was given; throws if it failed, after it has deleted its results. */
+/* Deletes the call's handles. Throws if the call failed, after it has deleted its results. */
 static void finish(kernel_call *call, int failed, shim_value *stack, shim_tensor *const *results, int n_results)
 {
     for (int i = 0; i < call->n_owned; i++)
@@ -180,7 +180,7 @@ static void finish(kernel_call *call, int failed, shim_value *stack, shim_tensor
     }
 }
 
-/* The arrays that are not there. */
+/* Stand for arrays that are absent. */
 static void no_extras(core_attention *forward)
 {
     forward->k.device_type = forward->v.device_type = forward->key_bias.device_type = 0;
@@ -208,11 +208,11 @@ static void attention_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n
     finish(&call, failed, stack, &out, 1);
 }
 
-/* A result; one that is not given has no elements. */
+/* Pushes a result; an absent one has no elements. */
 static shim_tensor *make_result(kernel_call *call, const core_attention *forward, core_array *array, const char *name, int type, int zero)
 {
     core_array none;
-    if (core_given(array))
+    if (core_is_present(array))
         return make(call, array, zero);
     core_describe(&none, name, &forward->q, type, 1, (const int64_t[]){0});
     return make(call, &none, 0);
@@ -245,7 +245,7 @@ static void forward_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_r
     failed |= read_numbers(&call, stack[5], stack[6], &forward) < 0;
     failed = failed || find_stream(&call, &forward) < 0 || core_attention_prepare(&forward, &call.error) < 0;
     if (!failed) {
-        const int zero = wants_zero && has_spare_rows(&forward);
+        const int zero = wants_zero && has_padding_rows(&forward);
         core_attention_describe_out(&forward, &forward.out);
         failed = (results[0] = make(&call, &forward.out, zero)) == NULL ||
                  (results[1] = make_probs(&call, &forward, "lse", 1, zero, &forward.lse)) == NULL ||
@@ -281,13 +281,13 @@ static void backward_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_
     failed |= read_numbers(&call, stack[11], stack[12], forward) < 0;
     failed = failed || find_stream(&call, forward) < 0 || core_backward_prepare(&b, wants_bias, &call.error) < 0;
     if (!failed) {
-        const int zero = forward->images == 0 || has_spare_rows(forward);
+        const int zero = forward->images == 0 || has_padding_rows(forward);
         failed = (results[0] = make_result(&call, forward, &b.d_q, "d_q", forward->q.type, zero)) == NULL ||
                  (results[1] = make_result(&call, forward, &b.d_k, "d_k", forward->q.type, zero)) == NULL ||
                  (results[2] = make_result(&call, forward, &b.d_v, "d_v", forward->q.type, zero)) == NULL ||
                  (results[3] = make_result(&call, forward, &b.d_key_bias, "d_key_bias", CORE_F32, zero)) == NULL ||
                  (workspace = make(&call, &b.workspace, 0)) == NULL || core_backward_run(&b, &call.error) < 0;
-        if (workspace != NULL) /* later work of the same stream may have it */
+        if (workspace != NULL) /* later work of the same stream may reuse it */
             call.owned[call.n_owned++] = workspace;
     }
     finish(&call, failed, stack, results, 4);
@@ -367,7 +367,7 @@ PyObject *core_torch_ops(PyObject *module, PyObject *unused)
     if (core_shim_open() < 0)
         Py_RETURN_FALSE;
     for (int i = 0; i < 2; i++) {
-        shim_library *library = NULL; /* kept for ever */
+        shim_library *library = NULL; /* never deleted */
         if (shim.aoti_torch_library_init_impl("raggedvit", keys[i], "torch_ops.c", 0, &library) != 0)
             Py_RETURN_FALSE;
         for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++)

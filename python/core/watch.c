@@ -1,5 +1,5 @@
-/* Whether what a patched module's forward was made of is as it was: see Watch in _modules/watch.py. */
-#include "door.h"
+/* Tells whether a patched module is as it was when its forward was recorded: see Watch in _modules/watch.py. */
+#include "bindings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static PyObject **borrow(PyObject *tuple, Py_ssize_t *out_n)
     return objects;
 }
 
-/* What a tensor is now. -1, without an exception: none of the kind that can be read. */
+/* Reads the present state of a tensor. Returns -1, without an exception, for a kind that cannot be read. */
 static int look(PyObject *object, PyObject *version_name, dl_tensor *out_tensor, int64_t *out_version)
 {
     const dl_exchange *const exchange = core_exchange_of(object);

@@ -1,5 +1,5 @@
-/* The forward of a recorded session on CUDA tensors: what raggedvit.Forward calls once a batch size has been met on a stream. */
-#include "door.h"
+/* Runs a recorded session on CUDA tensors: raggedvit.Prepared calls it once a batch size has been met on a stream. */
+#include "bindings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,12 +9,12 @@ enum { MAX_PLANS = 32 };
 
 /* A session for batches of n on a stream. */
 typedef struct plan {
-    PyObject *owner;  /* keeps what the others point at */
+    PyObject *owner;  /* keeps alive what the other fields point to */
     PyObject *locked; /* () -> whether the package uses the session now */
     uint64_t stream;
     int64_t n;
     rvit_session *session;
-    rvit_buffer *images, *logits; /* wrapped, and pointed at each run's tensors */
+    rvit_buffer *images, *logits; /* wrapped; each run points them at its tensors */
     int64_t *ran;                 /* when it last ran, in nanoseconds of CLOCK_MONOTONIC */
 } plan;
 
@@ -27,7 +27,7 @@ typedef struct forward_state {
 
 static const char *const capsule_name = "raggedvit.forward";
 
-/* What an owner's end sets off may come back here: the state has let go of it by then. */
+/* Destroying an owner may re-enter this file, so the state drops it first. */
 static void let_go(plan *plans, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -88,7 +88,7 @@ PyObject *core_forward_add(PyObject *module, PyObject *arguments)
     while (at < state->n_plans && (state->plans[at].n != n || state->plans[at].stream != stream))
         at++;
     if (at == MAX_PLANS) {
-        clear(state); /* they are added again when they are next needed */
+        clear(state); /* the package adds them again when it needs them */
         at = state->n_plans;
     }
     plan old = state->plans[at];
@@ -148,7 +148,7 @@ static int says_no(PyObject *question)
     return is_false;
 }
 
-/* A graph cannot be captured into another. */
+/* One graph cannot be captured into another. */
 static int capturing(void)
 {
     return !says_no(core_hook(CORE_HOOK_CAPTURING));
@@ -199,7 +199,7 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     PyObject *const result = core_new(&reader, &logits, &error);
     if (result == NULL)
         return core_raise(&error);
-    /* New objects may set off Python's garbage collection, and that other threads: the plan may have gone, or its session be in use. */
+    /* New objects may start Python's garbage collection, and that other threads: the plan may be gone, or its session in use. */
     p = plan_for(state, reader.where.stream, images.shape[0]);
     if (p == NULL || !says_no(p->locked)) {
         Py_DECREF(result);

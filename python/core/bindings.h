@@ -1,28 +1,28 @@
-/* The side of the module that holds the GIL: reading arguments, making tensors, calling back into the package. */
-#ifndef RVIT_PYTHON_DOOR_H
-#define RVIT_PYTHON_DOOR_H
+/* The part of the module that holds the GIL: it reads arguments, makes tensors and calls back into the package. */
+#ifndef RVIT_PYTHON_BINDINGS_H
+#define RVIT_PYTHON_BINDINGS_H
 
 #include <Python.h>
 
 #include "core.h"
 
 /* Objects that the package gives the module: _core.hook("error", RaggedVitError). */
-#define CORE_HOOKS(X)                                                                                            \
-    X(ERROR, "error")                   /* RaggedVitError */                                                     \
-    X(CONTEXT, "context")               /* (CUDA device index) -> CUcontext of PyTorch's, as an int */           \
-    X(DESCRIBED, "described")           /* the class of described arrays: _arrays.Described */                   \
-    X(NUMPY_ARRAY, "numpy_array")       /* numpy.ndarray */                                                      \
-    X(NUMPY_EMPTY, "numpy_empty")       /* numpy.empty */                                                        \
-    X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                              \
-    X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */                   \
-    X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */                   \
-    X(TRACING, "tracing")               /* () -> whether torch.jit.trace records */                              \
-    X(FORWARD_AD, "forward_ad")         /* the module torch.autograd.forward_ad */                               \
-    X(HAS_TANGENT, "has_tangent")       /* (a tensor) -> whether it has a tangent */                             \
-    X(IS_NEGATIVE, "is_negative")       /* torch.Tensor.is_neg */                                                \
-    X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */       \
-    X(ATTENTION, "attention")           /* what computes a call that its function in C leaves: same arguments */ \
-    X(PACK, "pack")                                                                                              \
+#define CORE_HOOKS(X)                                                                                        \
+    X(ERROR, "error")                   /* RaggedVitError */                                                 \
+    X(CONTEXT, "context")               /* (CUDA device index) -> CUcontext of PyTorch's, as an int */       \
+    X(DESCRIBED, "described")           /* the class of described arrays: DeviceArray   */                   \
+    X(NUMPY_ARRAY, "numpy_array")       /* numpy.ndarray */                                                  \
+    X(NUMPY_EMPTY, "numpy_empty")       /* numpy.empty */                                                    \
+    X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                          \
+    X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */               \
+    X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */               \
+    X(TRACING, "tracing")               /* () -> whether torch.jit.trace records */                          \
+    X(FORWARD_AD, "forward_ad")         /* the module torch.autograd.forward_ad */                           \
+    X(HAS_TANGENT, "has_tangent")       /* (a tensor) -> whether it has a tangent */                         \
+    X(IS_NEGATIVE, "is_negative")       /* torch.Tensor.is_neg */                                            \
+    X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */   \
+    X(ATTENTION, "attention")           /* the Python function for calls that C passes on: same arguments */ \
+    X(PACK, "pack")                                                                                          \
     X(UNPACK, "unpack")
 typedef enum core_hook_id {
 #define X(id, name) CORE_HOOK_##id,
@@ -30,7 +30,7 @@ typedef enum core_hook_id {
 #undef X
         CORE_N_HOOKS
 } core_hook_id;
-/* Borrowed; NULL: not given yet. */
+/* A borrowed reference; NULL: not set yet. */
 PyObject *core_hook(core_hook_id id);
 PyObject *core_hook_set(PyObject *module, PyObject *arguments);
 
@@ -51,7 +51,8 @@ typedef struct core_reader {
 
 /* Describes a tensor; NULL: the argument is absent. Fails, without a Python exception, on what is no plain tensor of the call's family. */
 int core_read(core_reader *reader, PyObject *value, const char *name, core_array *out, core_error *error);
-/* Once all tensors are read: whether autograd or a mode of PyTorch's wants to know of the call; the stream, where none is given. */
+/* Once all tensors are read: whether autograd or a mode of PyTorch's wants to know of the call; the stream, unless the caller has passed
+ * one. */
 int core_reader_finish(core_reader *reader, const core_array *first, PyObject *stream, core_error *error);
 /* A new tensor of the family, as described; sets its data. */
 PyObject *core_new(const core_reader *reader, core_array *array, core_error *error);
@@ -64,19 +65,19 @@ const dl_exchange *core_exchange_of(PyObject *tensor);
 int core_read_int(PyObject *value, const char *name, int64_t *out, core_error *error);
 int core_read_float(PyObject *value, const char *name, double *out, core_error *error);
 
-/* A function for Python: its names, as they are interned; the first n_positional may be given by position. */
+/* A Python function: the interned names of its arguments. The first n_positional may be passed by position. */
 typedef struct core_signature {
     const char *function;
     const char *const *names;
     int n, n_positional, n_required;
-    core_hook_id leaves_to;
+    core_hook_id passed_to;
     PyObject *(*body)(PyObject *const *values, core_error *error);
     PyObject *interned[CORE_MAX_ARGUMENTS];
 } core_signature;
 /* values [n]: NULL for an argument that is absent or None. */
 int core_parse(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, PyObject **values);
-/* Computes the call; if it cannot: leaves it to the package's function for it, or raises why, or returns NotImplemented. */
-typedef enum core_or_else { CORE_OR_LEAVE, CORE_OR_RAISE, CORE_OR_NOT } core_or_else;
+/* Computes the call. If it cannot, it passes it on to the package's Python function, raises, or returns NotImplemented. */
+typedef enum core_or_else { CORE_OR_PASS_ON, CORE_OR_RAISE, CORE_OR_NOT } core_or_else;
 PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, core_or_else or_else);
 
 #define CORE_FUNCTION(name) PyObject *core_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
@@ -86,21 +87,21 @@ PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ss
         (void)self;                                                    \
         return core_call(&signature, arguments, n, keywords, or_else); \
     }
-CORE_FUNCTION(door_attention);
+CORE_FUNCTION(bind_attention);
 CORE_FUNCTION(strict_attention);
 CORE_FUNCTION(try_attention);
 CORE_FUNCTION(strict_attention_backward);
-CORE_FUNCTION(door_pack);
+CORE_FUNCTION(bind_pack);
 CORE_FUNCTION(strict_pack);
 CORE_FUNCTION(try_pack);
-CORE_FUNCTION(door_unpack);
+CORE_FUNCTION(bind_unpack);
 CORE_FUNCTION(strict_unpack);
 CORE_FUNCTION(strict_select);
 CORE_FUNCTION(try_select);
 /* _core.backward_workspace(rows, heads, key_bias_grad): bytes. */
 PyObject *core_backward_workspace(PyObject *self, PyObject *arguments);
 
-/* forward_door.c. _core.forward_state(device, channels, height, width, classes), forward_add(state, owner, locked, stream, n, session,
+/* forward_binding.c. _core.forward_state(device, channels, height, width, classes), forward_add(state, owner, locked, stream, n, session,
    images, logits, ran), forward_clear(state), forward(state, images): see Prepared in _session/prepared.py. */
 PyObject *core_forward_state(PyObject *module, PyObject *arguments);
 PyObject *core_forward_add(PyObject *module, PyObject *arguments);

@@ -1,5 +1,5 @@
-/* raggedvit.select, as the package calls it: the values are given in this order; an output of None is made. */
-#include "door.h"
+/* Python binding of raggedvit.select. The package passes all values, in this order; for an output of None it makes a new one. */
+#include "bindings.h"
 
 #include <math.h>
 
@@ -78,7 +78,7 @@ static int read_all(core_reader *reader, PyObject *const *values, select_call *c
 static int check_bytes(const core_array *array, int64_t rows, core_error *error)
 {
     char text[160];
-    if (!core_given(array))
+    if (!core_is_present(array))
         return 0;
     if ((array->type == CORE_BOOL || array->type == CORE_U8) && array->ndim == 1 && array->shape[0] == rows &&
         core_row_width(array, 0) >= 0)
@@ -90,7 +90,7 @@ static int check_bytes(const core_array *array, int64_t rows, core_error *error)
 static int check_int_count(const core_array *array, int64_t n, core_error *error)
 {
     char text[160], wanted[24];
-    if (!core_given(array))
+    if (!core_is_present(array))
         return 0;
     PyOS_snprintf(wanted, sizeof wanted, "%lld", (long long)n);
     if (core_check_ints(array, wanted, error) < 0)
@@ -122,13 +122,13 @@ static int check_inputs(select_call *call, rvit_select_args *args, core_error *e
     int64_t stride = 0;
     const core_array *const x = at(call, A_X), *const fuse = at(call, A_FUSE_X), *const cls = at(call, A_CLS_PROBS);
     char text[160];
-    if (core_given(x)) {
+    if (core_is_present(x)) {
         if (check_rows(x, rows, &args->x_stride, error) < 0)
             return -1;
         args->dtype = (rvit_dtype)x->type;
         args->dim = (int32_t)core_row_width(x, 1);
     }
-    if (core_given(fuse)) {
+    if (core_is_present(fuse)) {
         if (check_rows(fuse, rows, &stride, error) < 0)
             return -1;
         args->fuse_dtype = (rvit_dtype)fuse->type;
@@ -136,7 +136,7 @@ static int check_inputs(select_call *call, rvit_select_args *args, core_error *e
         if (rows > 1 && stride != args->fuse_dim)
             return core_fail(error, RVIT_INVALID_ARGUMENT, "fuse_x is not contiguous");
     }
-    if (core_given(cls)) {
+    if (core_is_present(cls)) {
         if (cls->ndim != 2)
             return core_fail(error, RVIT_INVALID_ARGUMENT, "cls_probs is %s; expected float32 [rows, heads]", core_shown(cls, text));
         if (core_check_floats(cls, rows, cls->shape[1], error) < 0)
@@ -146,8 +146,8 @@ static int check_inputs(select_call *call, rvit_select_args *args, core_error *e
         args->n_heads = (int32_t)cls->shape[1];
     }
     const core_array *const weight = at(call, A_WEIGHT);
-    if (core_given(weight) && (!core_given(x) || weight->type != x->type || weight->ndim != 2 || weight->shape[0] != 2 ||
-                               weight->shape[1] != args->dim || core_row_width(weight, 0) < 0))
+    if (core_is_present(weight) && (!core_is_present(x) || weight->type != x->type || weight->ndim != 2 || weight->shape[0] != 2 ||
+                                    weight->shape[1] != args->dim || core_row_width(weight, 0) < 0))
         return core_fail(error, RVIT_INVALID_ARGUMENT, "weight is %s; expected [2, %d] of the type of x", core_shown(weight, text),
                          (int)args->dim);
     if (core_check_floats(at(call, A_BIAS), 2, 0, error) < 0 || core_check_floats(at(call, A_POSITIONS), args->max_len, 0, error) < 0 ||
@@ -160,7 +160,7 @@ static int check_inputs(select_call *call, rvit_select_args *args, core_error *e
 static int check_outputs(select_call *call, const rvit_select_args *args, core_error *error)
 {
     for (int i = A_SCORES; i < STREAM; i++)
-        if (core_given(at(call, i)) && at(call, i)->read_only && i != A_MASK && (i != A_SCORES || args->score != RVIT_SCORE_GIVEN))
+        if (core_is_present(at(call, i)) && at(call, i)->read_only && i != A_MASK && (i != A_SCORES || args->score != RVIT_SCORE_GIVEN))
             return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", at(call, i)->name);
     if (check_int_count(at(call, A_CU), args->n_images + (int64_t)1, error) < 0 ||
         check_int_count(at(call, A_SRC_ROWS), args->rows, error) < 0 || check_bytes(at(call, A_KEEP), args->rows, error) < 0)
@@ -168,18 +168,18 @@ static int check_outputs(select_call *call, const rvit_select_args *args, core_e
     return check_int_count(at(call, A_ERROR), 1, error);
 }
 
-/* What is not given follows from the arrays. */
+/* Values that are absent follow from the arrays. */
 static void infer_sizes(select_call *call)
 {
     static const int with_rows[] = {A_SCORES, A_X, A_CLS_PROBS, A_MASK, A_FUSE_X};
     for (size_t i = 0; i < sizeof with_rows / sizeof *with_rows && call->numbers[ROWS] < 0; i++)
-        if (core_given(at(call, with_rows[i])) && at(call, with_rows[i])->ndim > 0)
+        if (core_is_present(at(call, with_rows[i])) && at(call, with_rows[i])->ndim > 0)
             call->numbers[ROWS] = at(call, with_rows[i])->shape[0];
     if (call->numbers[MAX_LEN] >= 0)
         return;
-    if (core_given(at(call, A_COUNTS)) && at(call, A_COUNTS)->ndim > 0)
+    if (core_is_present(at(call, A_COUNTS)) && at(call, A_COUNTS)->ndim > 0)
         call->numbers[MAX_LEN] = at(call, A_COUNTS)->shape[0] - 1;
-    else if (core_given(at(call, A_POSITIONS)) && at(call, A_POSITIONS)->ndim > 0)
+    else if (core_is_present(at(call, A_POSITIONS)) && at(call, A_POSITIONS)->ndim > 0)
         call->numbers[MAX_LEN] = at(call, A_POSITIONS)->shape[0];
     else
         call->numbers[MAX_LEN] = call->numbers[ROWS];
@@ -222,18 +222,17 @@ static int run(select_call *call, rvit_select_args *args, const core_array *work
                                    AT(counts),   AT(scores),    AT(keep_in), AT(fuse_x), AT(out_cu_seqlens),
                                    AT(src_rows), AT(keep),      AT(error)};
 #undef AT
-    core_place *const place = core_place_get(&call->cu_seqlens, &call->where, error);
-    if (place == NULL || core_view(place, 0, &call->cu_seqlens, 4 * call->cu_seqlens.shape[0], &args->cu_seqlens, error) < 0 ||
-        core_place_workspace(place, workspace->data, workspace->shape[0], error) < 0)
+    core_context *const ctx = core_context_get(&call->cu_seqlens, &call->where, error);
+    if (ctx == NULL || core_view(ctx, 0, &call->cu_seqlens, 4 * call->cu_seqlens.shape[0], &args->cu_seqlens, error) < 0 ||
+        core_context_workspace(ctx, workspace->data, workspace->shape[0], error) < 0)
         return -1;
     for (int i = 0; i < N_ARRAYS; i++)
-        if (core_view(place, 1 + i, &call->arrays[i], core_span(&call->arrays[i]), (rvit_view *)(void *)((char *)args + views[i]), error) <
-            0)
+        if (core_view(ctx, 1 + i, &call->arrays[i], core_span(&call->arrays[i]), (rvit_view *)(void *)((char *)args + views[i]), error) < 0)
             return -1;
-    return core_checked(error, rv.rvit_select(place->stream, args));
+    return core_checked(error, rv.rvit_select(ctx->stream, args));
 }
 
-/* The outputs that were not given. */
+/* Makes the outputs that are absent. */
 static int make_outputs(const core_reader *reader, select_call *call, const rvit_select_args *args, PyObject **outputs, core_error *error)
 {
     static const struct {
@@ -241,7 +240,7 @@ static int make_outputs(const core_reader *reader, select_call *call, const rvit
     } made[] = {{A_CU, CORE_I32}, {A_SRC_ROWS, CORE_I32}, {A_KEEP, CORE_BOOL}, {A_SCORES, CORE_F32}, {A_ERROR, CORE_I32}};
     for (int i = 0; i < 5; i++) {
         core_array *const array = at(call, made[i].argument);
-        if (core_given(array) || (made[i].argument == A_SCORES && args->mode == RVIT_SELECT_MASK))
+        if (core_is_present(array) || (made[i].argument == A_SCORES && args->mode == RVIT_SELECT_MASK))
             continue;
         const int64_t n = i == 0 ? args->n_images + (int64_t)1 : i == 4 ? 1 : args->rows;
         core_describe(array, names[made[i].argument], &call->cu_seqlens, made[i].type, 1, &n);
@@ -252,7 +251,7 @@ static int make_outputs(const core_reader *reader, select_call *call, const rvit
     return 0;
 }
 
-/* In host memory an error of an image raises. */
+/* In host memory, an error of an image raises. */
 static int check_error(const core_array *reported, core_error *error)
 {
     static const char *const why[] = {"has a NaN score", "has a mask that drops a prefix row",
@@ -265,9 +264,9 @@ static int check_error(const core_array *reported, core_error *error)
 
 static int enqueue(const core_reader *reader, select_call *call, rvit_select_args *args, core_error *error)
 {
-    /* On a CUDA device the framework gives working memory: it serves inside a graph's capture, and on any stream. */
-    const int lends = reader->family == CORE_TORCH && call->cu_seqlens.device_type == DL_CUDA;
-    const int64_t size = lends ? rv.rvit_cuda_select_workspace(args->n_images, args->rows) : 0;
+    /* On a CUDA device the framework provides working memory, which works inside a graph capture and on any stream. */
+    const int provides = reader->family == CORE_TORCH && call->cu_seqlens.device_type == DL_CUDA;
+    const int64_t size = provides ? rv.rvit_cuda_select_workspace(args->n_images, args->rows) : 0;
     PyObject *owner = NULL;
     core_array workspace;
     core_describe(&workspace, "the workspace", &call->cu_seqlens, CORE_U8, 1, &size);
@@ -280,11 +279,11 @@ static int enqueue(const core_reader *reader, select_call *call, rvit_select_arg
     } else {
         failed = run(call, args, &workspace, error);
     }
-    Py_XDECREF(owner); /* the caching allocator gives it to later work of the same stream alone */
+    Py_XDECREF(owner); /* the caching allocator reuses it only for later work of the same stream */
     return failed < 0 ? -1 : check_error(at(call, A_ERROR), error);
 }
 
-/* (cu_seqlens, src_rows, keep, scores, error): new, or as given. */
+/* Returns (cu_seqlens, src_rows, keep, scores, error): new arrays, or the caller's. */
 static PyObject *body(PyObject *const *values, core_error *error)
 {
     static const int arguments[] = {A_CU, A_SRC_ROWS, A_KEEP, A_SCORES, A_ERROR};
@@ -309,7 +308,7 @@ static PyObject *body(PyObject *const *values, core_error *error)
 }
 
 static core_signature signature = {
-    .function = "select", .names = names, .n = N, .n_positional = N, .n_required = 1, .leaves_to = CORE_HOOK_ATTENTION, .body = body};
+    .function = "select", .names = names, .n = N, .n_positional = N, .n_required = 1, .passed_to = CORE_HOOK_ATTENTION, .body = body};
 
 CORE_DEFINE(strict_select, signature, CORE_OR_RAISE)
 CORE_DEFINE(try_select, signature, CORE_OR_NOT)

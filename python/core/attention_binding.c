@@ -1,10 +1,10 @@
-/* raggedvit.attention. */
-#include "door.h"
+/* Python binding of raggedvit.attention. */
+#include "bindings.h"
 
 static const char *const names[] = {"qkv", "cu_seqlens", "scale", "max_len", "out", "stream", "k", "v", "key_bias", "lse", "cls_probs"};
 enum { QKV, CU_SEQLENS, SCALE, MAX_LEN, OUT, STREAM, K, V, KEY_BIAS, LSE, CLS_PROBS, N };
 
-/* True: to be made; False: absent; else an array. */
+/* True: make a new array; False: absent; else an array to write. */
 static int read_output(core_reader *reader, PyObject **value, const char *name, core_array *out, core_error *error)
 {
     if (*value == Py_False)
@@ -91,8 +91,8 @@ static core_signature signature = {.function = "attention",
                                    .n = N,
                                    .n_positional = STREAM,
                                    .n_required = 2,
-                                   .leaves_to = CORE_HOOK_ATTENTION,
+                                   .passed_to = CORE_HOOK_ATTENTION,
                                    .body = body};
-CORE_DEFINE(door_attention, signature, CORE_OR_LEAVE)
+CORE_DEFINE(bind_attention, signature, CORE_OR_PASS_ON)
 CORE_DEFINE(strict_attention, signature, CORE_OR_RAISE)
 CORE_DEFINE(try_attention, signature, CORE_OR_NOT)

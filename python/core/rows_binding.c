@@ -1,5 +1,5 @@
-/* raggedvit.pack and raggedvit.unpack. */
-#include "door.h"
+/* Python bindings of raggedvit.pack and raggedvit.unpack. */
+#include "bindings.h"
 
 #include <string.h>
 
@@ -32,7 +32,7 @@ static int check_layout(rows_call *call, core_error *error)
     if (whole_rows(&call->x, call->width, error) < 0 || core_check_device(&call->src_rows, &call->x, error) < 0 ||
         core_check_ints(&call->src_rows, "rows", error) < 0)
         return -1;
-    if (!core_given(&call->cu_seqlens))
+    if (!core_is_present(&call->cu_seqlens))
         return 0;
     if (core_check_device(&call->cu_seqlens, &call->x, error) < 0 || core_check_ints(&call->cu_seqlens, "n + 1", error) < 0)
         return -1;
@@ -41,13 +41,13 @@ static int check_layout(rows_call *call, core_error *error)
     return 0;
 }
 
-/* In host memory: the rows that are live must be `0 .. rows - 1`, and for unpack ascend. */
+/* In host memory: the numbers of live rows must be in 0 .. rows - 1, and must ascend for unpack. */
 static int check_host_rows(const rows_call *call, int64_t rows, int ascending, core_error *error)
 {
     if (call->x.device_type != DL_CPU)
         return 0;
     int64_t live = call->src_rows.shape[0], longest = -1;
-    if (core_given(&call->cu_seqlens)) {
+    if (core_is_present(&call->cu_seqlens)) {
         if (core_check_lengths(&call->cu_seqlens, &longest, live, error) < 0)
             return -1;
         live = ((const int32_t *)(uintptr_t)call->cu_seqlens.data)[call->cu_seqlens.shape[0] - 1];
@@ -78,7 +78,7 @@ static int check_out(const rows_call *call, int64_t rows, const core_array *out,
     return whole_rows(out, call->width, error);
 }
 
-/* The output: given and checked, or made. */
+/* Checks the caller's output, or makes a new one. */
 static PyObject *output(const core_reader *reader, rows_call *call, PyObject *given, int64_t rows, core_error *error)
 {
     if (given == NULL) {
@@ -101,21 +101,21 @@ static int64_t bytes(const core_array *array, int64_t width)
     return array->shape[0] * width * core_type_size(array->type);
 }
 
-static int views(rows_call *call, core_place **out_place, rvit_view *x, rvit_view *src_rows, rvit_view *live, rvit_view *out,
+static int views(rows_call *call, core_context **out_ctx, rvit_view *x, rvit_view *src_rows, rvit_view *live, rvit_view *out,
                  core_error *error)
 {
-    core_place *const place = *out_place = core_place_get(&call->x, &call->where, error);
-    if (place == NULL)
+    core_context *const ctx = *out_ctx = core_context_get(&call->x, &call->where, error);
+    if (ctx == NULL)
         return -1;
     *live = (rvit_view){NULL, 0};
-    if (core_view(place, SLOT_CU, &call->cu_seqlens, 4 * call->cu_seqlens.shape[0], live, error) < 0)
+    if (core_view(ctx, SLOT_CU, &call->cu_seqlens, 4 * call->cu_seqlens.shape[0], live, error) < 0)
         return -1;
-    if (core_given(&call->cu_seqlens))
+    if (core_is_present(&call->cu_seqlens))
         live->offset += 4 * (call->cu_seqlens.shape[0] - 1);
-    if (core_view(place, SLOT_ROWS, &call->src_rows, 4 * call->src_rows.shape[0], src_rows, error) < 0 ||
-        core_view(place, SLOT_X, &call->x, bytes(&call->x, call->width), x, error) < 0)
+    if (core_view(ctx, SLOT_ROWS, &call->src_rows, 4 * call->src_rows.shape[0], src_rows, error) < 0 ||
+        core_view(ctx, SLOT_X, &call->x, bytes(&call->x, call->width), x, error) < 0)
         return -1;
-    return core_view(place, SLOT_OUT, &call->out, bytes(&call->out, call->width), out, error);
+    return core_view(ctx, SLOT_OUT, &call->out, bytes(&call->out, call->width), out, error);
 }
 
 static int run_pack(rows_call *call, core_error *error)
@@ -127,10 +127,10 @@ static int run_pack(rows_call *call, core_error *error)
                            .rows = {.capacity = rows},
                            .source_rows = call->x.shape[0],
                            .row_size = call->width * core_type_size(call->x.type)};
-    core_place *place = NULL;
-    if (views(call, &place, &args.source, &args.src_rows, &args.rows.live, &args.destination, error) < 0)
+    core_context *ctx = NULL;
+    if (views(call, &ctx, &args.source, &args.src_rows, &args.rows.live, &args.destination, error) < 0)
         return -1;
-    return core_checked(error, rv.rvit_pack(place->stream, &args));
+    return core_checked(error, rv.rvit_pack(ctx->stream, &args));
 }
 
 static int run_unpack(rows_call *call, core_error *error)
@@ -146,26 +146,26 @@ static int run_unpack(rows_call *call, core_error *error)
                              .destination_rows = {.capacity = rows},
                              .dim = (int32_t)call->width,
                              .fill = (float)call->fill};
-    core_place *place = NULL;
-    /* Arrays without bytes stand where another one is. */
+    core_context *ctx = NULL;
+    /* An array without bytes takes the address of another one. */
     if (call->src_rows.shape[0] == 0) {
         call->cu_seqlens.device_type = 0;
         args.rows.capacity = 0;
     }
-    if (views(call, &place, &args.source, &args.src_rows, &args.rows.live, &args.destination, error) < 0)
+    if (views(call, &ctx, &args.source, &args.src_rows, &args.rows.live, &args.destination, error) < 0)
         return -1;
     if (args.source.buffer == NULL)
         args.source.buffer = args.destination.buffer;
     if (args.src_rows.buffer == NULL)
         args.src_rows.buffer = args.destination.buffer;
-    if (core_given(&call->base) && call->base.data == call->out.data)
+    if (core_is_present(&call->base) && call->base.data == call->out.data)
         args.base = args.destination;
-    else if (core_view(place, SLOT_BASE, &call->base, bytes(&call->base, call->width), &args.base, error) < 0)
+    else if (core_view(ctx, SLOT_BASE, &call->base, bytes(&call->base, call->width), &args.base, error) < 0)
         return -1;
-    return core_checked(error, rv.rvit_unpack(place->stream, &args));
+    return core_checked(error, rv.rvit_unpack(ctx->stream, &args));
 }
 
-/* Runs the call into its output, in host memory without the GIL. NULL: there is none, or it failed. */
+/* Runs the call into its output, in host memory without the GIL. Returns NULL if there is no output, or the call failed. */
 static PyObject *finish(rows_call *call, PyObject *out, core_error *error)
 {
     int failed;
@@ -203,11 +203,11 @@ static PyObject *pack_body(PyObject *const *values, core_error *error)
 static const char *const unpack_names[] = {"x", "src_rows", "cu_seqlens", "rows", "fill", "base", "out", "stream"};
 enum { X, SRC_ROWS, CU_SEQLENS, ROWS, FILL, BASE, OUT, STREAM };
 
-/* The number of rows of the result: given, or that of base or out. */
+/* The number of rows of the result: the argument, or that of base or out. */
 static int unpacked_rows(const rows_call *call, int64_t *rows, core_error *error)
 {
-    const core_array *const like = core_given(&call->base) ? &call->base : &call->out;
-    if (core_given(like) && like->ndim > 0) {
+    const core_array *const like = core_is_present(&call->base) ? &call->base : &call->out;
+    if (core_is_present(like) && like->ndim > 0) {
         if (*rows >= 0 && *rows != like->shape[0])
             return core_fail(error, RVIT_INVALID_ARGUMENT, "rows is %lld; %s has %lld", (long long)*rows, like->name,
                              (long long)like->shape[0]);
@@ -247,22 +247,22 @@ static PyObject *unpack_body(PyObject *const *values, core_error *error)
                   (long long)call.x.shape[0]);
         return NULL;
     }
-    if (check_host_rows(&call, rows, 1, error) < 0 || (core_given(&call.base) && check_out(&call, rows, &call.base, error) < 0))
+    if (check_host_rows(&call, rows, 1, error) < 0 || (core_is_present(&call.base) && check_out(&call, rows, &call.base, error) < 0))
         return NULL;
     return finish(&call, output(&reader, &call, values[OUT], rows, error), error);
 }
 
 static core_signature pack_signature = {
-    .function = "pack", .names = pack_names, .n = 5, .n_positional = 4, .n_required = 2, .leaves_to = CORE_HOOK_PACK, .body = pack_body};
+    .function = "pack", .names = pack_names, .n = 5, .n_positional = 4, .n_required = 2, .passed_to = CORE_HOOK_PACK, .body = pack_body};
 static core_signature unpack_signature = {.function = "unpack",
                                           .names = unpack_names,
                                           .n = 8,
                                           .n_positional = 7,
                                           .n_required = 2,
-                                          .leaves_to = CORE_HOOK_UNPACK,
+                                          .passed_to = CORE_HOOK_UNPACK,
                                           .body = unpack_body};
-CORE_DEFINE(door_pack, pack_signature, CORE_OR_LEAVE)
+CORE_DEFINE(bind_pack, pack_signature, CORE_OR_PASS_ON)
 CORE_DEFINE(strict_pack, pack_signature, CORE_OR_RAISE)
 CORE_DEFINE(try_pack, pack_signature, CORE_OR_NOT)
-CORE_DEFINE(door_unpack, unpack_signature, CORE_OR_LEAVE)
+CORE_DEFINE(bind_unpack, unpack_signature, CORE_OR_PASS_ON)
 CORE_DEFINE(strict_unpack, unpack_signature, CORE_OR_RAISE)

@@ -1,4 +1,4 @@
-/* Where calls run: a thread's streams and wrapped buffers. */
+/* Execution contexts: the streams and wrapped buffers of each thread. */
 #include <Python.h>
 
 #include <pthread.h>
@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 #include "core.h"
-#include "door.h"
+#include "bindings.h"
 
-static __thread core_place *places; /* of this thread; the last used one first */
-static pthread_key_t ending;        /* its destructor gives a thread's places back */
+static __thread core_context *contexts; /* of this thread; the most recently used one first */
+static pthread_key_t ending;            /* its destructor returns the contexts of a thread that ends */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static core_place *spare; /* of threads that ended */
+static core_context *unused; /* returned by threads that have ended */
 static struct {
     int32_t type;
     uint64_t context;
@@ -22,19 +22,19 @@ static _Atomic uint64_t torch_contexts[64];
 
 static void give_back(void *first)
 {
-    core_place *last = first;
+    core_context *last = first;
     while (last->next != NULL)
         last = last->next;
     pthread_mutex_lock(&lock);
-    last->next = spare;
-    spare = first;
+    last->next = unused;
+    unused = first;
     pthread_mutex_unlock(&lock);
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int no_key;
 
-/* Another thread of the parent may have held the lock. */
+/* In the child of a fork: another thread of the parent may have held the lock. */
 static void forked(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -89,11 +89,11 @@ static int device_of(int32_t type, uint64_t context, rvit_device **out_device, c
     return 0;
 }
 
-static core_place *take_spare(int32_t type, uint64_t context)
+static core_context *take_unused(int32_t type, uint64_t context)
 {
-    for (core_place **at = &spare; *at != NULL; at = &(*at)->next)
+    for (core_context **at = &unused; *at != NULL; at = &(*at)->next)
         if ((*at)->device_type == type && (*at)->context == context) {
-            core_place *const found = *at;
+            core_context *const found = *at;
             *at = found->next;
             return found;
         }
@@ -101,118 +101,118 @@ static core_place *take_spare(int32_t type, uint64_t context)
 }
 
 /* With the lock. */
-static core_place *make(int32_t type, uint64_t context, uint64_t stream, core_error *error)
+static core_context *make(int32_t type, uint64_t context, uint64_t stream, core_error *error)
 {
-    core_place *place = take_spare(type, context);
-    if (place != NULL)
-        return place;
+    core_context *ctx = take_unused(type, context);
+    if (ctx != NULL)
+        return ctx;
     rvit_device *device = NULL;
     if (device_of(type, context, &device, error) < 0)
         return NULL;
-    place = calloc(1, sizeof *place);
-    if (place == NULL) {
+    ctx = calloc(1, sizeof *ctx);
+    if (ctx == NULL) {
         core_fail(error, RVIT_OUT_OF_HOST_MEMORY, "no memory for a stream's record");
         return NULL;
     }
-    const rvit_status status = type == DL_CPU ? rv.rvit_stream_create(device, &place->stream)
-                                              : rv.rvit_cuda_stream_wrap(device, (void *)(uintptr_t)stream, &place->stream);
+    const rvit_status status = type == DL_CPU ? rv.rvit_stream_create(device, &ctx->stream)
+                                              : rv.rvit_cuda_stream_wrap(device, (void *)(uintptr_t)stream, &ctx->stream);
     if (core_checked(error, status) < 0) {
-        free(place);
+        free(ctx);
         return NULL;
     }
-    place->device_type = type;
-    place->context = context;
-    place->cu_stream = stream;
-    place->device = device;
-    return place;
+    ctx->device_type = type;
+    ctx->context = context;
+    ctx->cu_stream = stream;
+    ctx->device = device;
+    return ctx;
 }
 
-/* The place of this thread, made if need be, at the head of its list. */
-static core_place *find(int32_t type, uint64_t context, uint64_t stream, core_error *error)
+/* Finds or makes the context of this thread and moves it to the head of the list. */
+static core_context *find(int32_t type, uint64_t context, uint64_t stream, core_error *error)
 {
-    core_place **at = &places;
+    core_context **at = &contexts;
     while (*at != NULL && ((*at)->device_type != type || (*at)->context != context))
         at = &(*at)->next;
-    core_place *place = *at;
-    if (place != NULL) {
-        *at = place->next;
+    core_context *ctx = *at;
+    if (ctx != NULL) {
+        *at = ctx->next;
     } else {
         pthread_once(&once, make_key);
         pthread_mutex_lock(&lock);
-        place = make(type, context, stream, error);
+        ctx = make(type, context, stream, error);
         pthread_mutex_unlock(&lock);
-        if (place == NULL)
+        if (ctx == NULL)
             return NULL;
     }
-    place->next = places;
-    places = place;
+    ctx->next = contexts;
+    contexts = ctx;
     if (no_key == 0)
-        (void)pthread_setspecific(ending, places);
-    return place;
+        (void)pthread_setspecific(ending, contexts);
+    return ctx;
 }
 
-core_place *core_place_get(const core_array *first, const core_where *where, core_error *error)
+core_context *core_context_get(const core_array *first, const core_where *where, core_error *error)
 {
     const int32_t type = first->device_type;
     uint64_t context = 0;
     if (type != DL_CPU && (context = where->context) == 0 && core_torch_context(first->device, &context, error) < 0)
         return NULL;
-    core_place *place = places;
-    if (place == NULL || place->device_type != type || place->context != context)
-        place = find(type, context, where->stream, error);
-    if (place == NULL || type == DL_CPU || place->cu_stream == where->stream)
-        return place;
+    core_context *ctx = contexts;
+    if (ctx == NULL || ctx->device_type != type || ctx->context != context)
+        ctx = find(type, context, where->stream, error);
+    if (ctx == NULL || type == DL_CPU || ctx->cu_stream == where->stream)
+        return ctx;
     rvit_status status = RVIT_OK;
-    if (place->dirty) /* the next stream would use the working memory that this one still uses */
-        status = rv.rvit_stream_synchronize(place->stream);
+    if (ctx->dirty) /* the next stream would use working memory that this one still uses */
+        status = rv.rvit_stream_synchronize(ctx->stream);
     if (status == RVIT_OK)
-        status = rv.rvit_cuda_stream_set(place->stream, (void *)(uintptr_t)where->stream);
+        status = rv.rvit_cuda_stream_set(ctx->stream, (void *)(uintptr_t)where->stream);
     if (core_checked(error, status) < 0)
         return NULL;
-    place->dirty = 0;
-    place->cu_stream = where->stream;
-    return place;
+    ctx->dirty = 0;
+    ctx->cu_stream = where->stream;
+    return ctx;
 }
 
-rvit_stream *core_place_last(void)
+rvit_stream *core_context_last(void)
 {
-    return places == NULL ? NULL : places->stream;
+    return contexts == NULL ? NULL : contexts->stream;
 }
 
-int core_view(core_place *place, int slot, const core_array *array, int64_t size, rvit_view *out_view, core_error *error)
+int core_view(core_context *ctx, int slot, const core_array *array, int64_t size, rvit_view *out_view, core_error *error)
 {
-    if (!core_given(array))
+    if (!core_is_present(array))
         return 0;
     if (size == 0) {
-        *out_view = (rvit_view){place->buffers[0], 0};
+        *out_view = (rvit_view){ctx->buffers[0], 0};
         return 0;
     }
-    /* A buffer begins at a multiple of 16; whether its argument must is for the op to say. */
+    /* A buffer begins at a multiple of 16. The op checks whether its argument must. */
     const uint64_t offset = array->data % 16, address = array->data - offset;
-    rvit_buffer **const buffer = &place->buffers[slot];
+    rvit_buffer **const buffer = &ctx->buffers[slot];
     void *const host = (void *)(uintptr_t)address;
     const int64_t length = size + (int64_t)offset;
     *out_view = (rvit_view){*buffer, (int64_t)offset};
-    if (*buffer != NULL && place->points[slot].address == address && place->points[slot].length == length)
+    if (*buffer != NULL && ctx->points[slot].address == address && ctx->points[slot].length == length)
         return 0;
     rvit_status status;
-    if (place->device_type == DL_CPU)
-        status = *buffer == NULL ? rv.rvit_buffer_wrap(place->device, host, length, buffer) : rv.rvit_buffer_set(*buffer, host, length);
+    if (ctx->device_type == DL_CPU)
+        status = *buffer == NULL ? rv.rvit_buffer_wrap(ctx->device, host, length, buffer) : rv.rvit_buffer_set(*buffer, host, length);
     else
-        status = *buffer == NULL ? rv.rvit_cuda_buffer_wrap(place->device, address, length, buffer)
+        status = *buffer == NULL ? rv.rvit_cuda_buffer_wrap(ctx->device, address, length, buffer)
                                  : rv.rvit_cuda_buffer_set(*buffer, address, length);
     if (status != RVIT_OK)
         return core_fail(error, status, "%s: %s", array->name, rv.rvit_status_detail());
-    place->points[slot].address = address;
-    place->points[slot].length = length;
+    ctx->points[slot].address = address;
+    ctx->points[slot].length = length;
     out_view->buffer = *buffer;
     return 0;
 }
 
-int core_place_workspace(core_place *place, uint64_t address, int64_t size, core_error *error)
+int core_context_workspace(core_context *ctx, uint64_t address, int64_t size, core_error *error)
 {
-    if (place->device_type == DL_CPU)
+    if (ctx->device_type == DL_CPU)
         return 0;
-    place->dirty |= size == 0;
-    return core_checked(error, rv.rvit_cuda_stream_set_workspace(place->stream, address, size));
+    ctx->dirty |= size == 0;
+    return core_checked(error, rv.rvit_cuda_stream_set_workspace(ctx->stream, address, size));
 }

@@ -1,5 +1,5 @@
-/* Functions for Python: arguments by position and by name, failures, and the calls that are left to the package. */
-#include "door.h"
+/* What all Python bindings share: parsing arguments, raising errors, and passing a call on to the package's Python function. */
+#include "bindings.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ PyObject *core_hook_set(PyObject *module, PyObject *arguments)
         return NULL;
     for (int i = 0; i < CORE_N_HOOKS; i++)
         if (strcmp(name, names[i]) == 0) {
-            if (hooks[i] == NULL) /* given once: a call of another thread may be using it */
+            if (hooks[i] == NULL) /* set once: a call of another thread may be using it */
                 hooks[i] = Py_NewRef(object);
             Py_RETURN_NONE;
         }
@@ -105,7 +105,7 @@ static PyObject *leave(const core_signature *signature, PyObject *const *argumen
     for (Py_ssize_t i = 0; keywords != NULL && i < PyTuple_Size(keywords); i++)
         if (PyDict_SetItem(by_name, PyTuple_GetItem(keywords, i), arguments[n + i]) < 0)
             goto end;
-    result = PyObject_Call(core_hook(signature->leaves_to), positional, by_name);
+    result = PyObject_Call(core_hook(signature->passed_to), positional, by_name);
 end:
     Py_XDECREF(positional);
     Py_XDECREF(by_name);

@@ -1,5 +1,5 @@
-/* The gradient of attention as the package calls it where PyTorch is too old for kernels in C: every value is given, in this order. */
-#include "door.h"
+/* Python binding of attention's gradient, for a PyTorch that is too old for kernels in C. It takes all values, in this order. */
+#include "bindings.h"
 
 static const char *const names[] = {"d_out", "q",           "k",   "v",   "out", "lse",        "cu_seqlens", "key_bias", "cls_probs",
                                     "d_lse", "d_cls_probs", "d_q", "d_k", "d_v", "d_key_bias", "workspace",  "scale",    "max_len"};
@@ -25,15 +25,15 @@ static PyObject *body(PyObject *const *values, core_error *error)
         core_reader_finish(&reader, &forward->q, NULL, error) < 0)
         return NULL;
     forward->where = reader.where;
-    if (core_backward_prepare(&call, core_given(&made[3]), error) < 0)
+    if (core_backward_prepare(&call, core_is_present(&made[3]), error) < 0)
         return NULL;
     for (int i = 0; i < N_MADE; i++) {
-        if (core_given(&made[i]) && (core_check_device(&made[i], &forward->q, error) < 0 || made[i].read_only)) {
+        if (core_is_present(&made[i]) && (core_check_device(&made[i], &forward->q, error) < 0 || made[i].read_only)) {
             if (made[i].read_only)
                 core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", made[i].name);
             return NULL;
         }
-        if (core_given(outputs[i]) && (!core_given(&made[i]) || core_span(&made[i]) < core_span(outputs[i]))) {
+        if (core_is_present(outputs[i]) && (!core_is_present(&made[i]) || core_span(&made[i]) < core_span(outputs[i]))) {
             core_fail(error, RVIT_INVALID_ARGUMENT, "%s is too small", outputs[i]->name);
             return NULL;
         }
@@ -49,7 +49,7 @@ static core_signature signature = {.function = "attention_backward",
                                    .n = N,
                                    .n_positional = N,
                                    .n_required = 2,
-                                   .leaves_to = CORE_HOOK_ATTENTION,
+                                   .passed_to = CORE_HOOK_ATTENTION,
                                    .body = body};
 
 CORE_DEFINE(strict_attention_backward, signature, CORE_OR_RAISE)
