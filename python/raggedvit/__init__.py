@@ -1,11 +1,12 @@
-"""Token-pruned Vision Transformers, run ragged: a thin layer over the C library raggedvit.
+"""Token-pruned Vision Transformers on ragged batches: a thin layer over the C library raggedvit.
 
     model = raggedvit.Model("deit_tiny.safetensors")
-    result = model.classify(images, Policy("l2", keep=0.5))      # images: float32 [B, 3, H, W], normalised; or files and uint8 arrays
+    logits = model(images)  # float32 [B, 3, H, W], normalised; or files and uint8 arrays
+    result = model.classify(images, raggedvit.Policy("l2", keep=0.5))
 
-Every failure of the library is a RaggedVitError with its sentence and its status. The library is opened on first use: the file that the
-environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's libraggedvit.so.0.4. The child of a fork may
-use it too, with models of its own, or those of its parent's that are on the CPU.
+Every failure of the library raises RaggedVitError with a message and a status. The library is opened on first use: the
+file that the environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's
+libraggedvit.so.0. The child of a fork may use it too, with models of its own, or with those of its parent on the CPU.
 """
 
 from . import images, patch
@@ -34,10 +35,10 @@ __all__ = [
 if core_loader.core is not None:
     compile_hook.watch()
 
-#: The version of this package, as "0.4.0". The library need not be there.
+#: The version of this package, such as "0.3.0". It needs no library.
 __version__: str = ".".join(str(_CONSTANTS[f"RVIT_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def version() -> str:
-    """The version of the library that is in use, as "0.4.0"."""
+    """Returns the version of the library in use, such as "0.3.0"."""
     return library().version()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Sequence, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import images as pictures
+from ._arrays.typing import TensorT
 from ._c import checks
 from ._c.constants import CONSTANTS
 from ._c.info import device_of, named
@@ -22,10 +22,10 @@ from ._session.failures import Errors, wanted
 from ._session.outputs import Outputs
 from ._session.patches import VariableResolution
 from ._session.policy import Policy
-from ._session.prepared import Prepared, refuse_tower
+from ._session.prepared import Prepared, refuse_encoder
 from ._session.result import Result
 from ._session.slots import InputSlot
-from ._arrays.typing import TensorT
+from .images import RawImage
 
 if TYPE_CHECKING:
     import torch
@@ -205,7 +205,7 @@ class Model(ModelBase):
         PyTorch's current stream, nothing is copied, and nothing waits. Such a call reports no errors of single
         images: NaN in an image, or a model that overflows its dtype, makes the logits of that image NaN. classify
         names the image. A stream of the caller's must outlive the model. The forward cannot be captured into
-        another CUDA graph. The call waits for all other images, pictures on the device included.
+        another CUDA graph. The call waits for all other images, images on the device included.
 
         Args:
             images: As for classify.
@@ -235,7 +235,7 @@ class Model(ModelBase):
                  errors: Errors = "raise") -> Result[TensorT]: ...
 
     @overload
-    def classify(self, images: ArrayLike | Sequence[pictures.Picture], policy: str | Policy | None = None, *, mask: Any = None,
+    def classify(self, images: ArrayLike | Sequence[RawImage], policy: str | Policy | None = None, *, mask: Any = None,
                  features: bool = False, cls_attention: bool = False, pooled: bool = False, projected: bool = False,
                  normalized: bool = False, block_features: int | None = None, received_attention: int | None = None,
                  errors: Errors = "raise") -> Result[NDArray[np.float32]]: ...
@@ -254,10 +254,10 @@ class Model(ModelBase):
                 * A normalised batch: floating point [B, channels, image_height, image_width], an array (or what numpy
                   makes one of) or a PyTorch tensor, on the CPU or on the model's CUDA device. A contiguous float32
                   batch is read in place.
-                * Pictures: a list of files, Pillow images and uint8 arrays [height, width, 3] of any sizes, or a uint8
+                * Images: a list of files, Pillow images and uint8 arrays [height, width, 3] of any sizes, or a uint8
                   array [B, height, width, 3]. Threads read the files. The device resizes, crops and normalises by
                   model.recipe, with the bits of raggedvit.images.prepare; the host does what the device cannot. With
-                  recipe.max_patches (NaFlex) each picture keeps its own shape.
+                  recipe.max_patches (NaFlex) each image keeps its own shape.
                 * The same in the memory of the model's CUDA device: uint8 PyTorch tensors, or arrays with
                   __cuda_array_interface__ or DLPack. Pixels lie side by side, lines any distance apart. The device
                   copies them to memory of the session, behind the work on PyTorch's current stream or on the streams
@@ -274,7 +274,7 @@ class Model(ModelBase):
                 before the last).
             received_attention: Block of which to return the attention that each row receives.
             errors: "raise" raises for the first image that fails, and names it. "return" gives the others their
-                results; Result.errors says which failed and why: pictures that cannot be prepared, scores that are NaN
+                results; Result.errors says which failed and why: images that cannot be prepared, scores that are NaN
                 or cannot be added up, and results that are not finite.
 
         Returns:
@@ -287,7 +287,7 @@ class Model(ModelBase):
         """
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         policy = self._policy_of(policy)
-        refuse_tower(self)
+        refuse_encoder(self)
         return self._classify(images, policy, mask, outputs, wanted(errors))
 
     @overload
@@ -317,7 +317,7 @@ class Model(ModelBase):
                   takes no further options.
                 * "patches": patches and grids, for images of different shapes in one batch. Returns a
                   VariableResolution, a function with a session and memory of its own.
-                * "slot": pictures that the caller writes into memory which the device reads. Returns an InputSlot. With
+                * "slot": images that the caller writes into memory which the device reads. Returns an InputSlot. With
                   two of them, raggedvit.double_buffer fills one while the other runs.
             **options: Outputs, as for classify, and
 
@@ -329,8 +329,8 @@ class Model(ModelBase):
                   device, and do not pass through the host.
                 * merged, deepstack (patches): Also return these rows of the vision encoders of Qwen2.5-VL and
                   Qwen3-VL, which run only in this way.
-                * max_bytes (slot): Bytes of host memory for the pictures of a batch.
-                * device_bytes (slot): Bytes for pictures that lie on the CUDA device (InputSlot.add_device_image).
+                * max_bytes (slot): Bytes of host memory for the images of a batch.
+                * device_bytes (slot): Bytes for images that lie on the CUDA device (InputSlot.add_device_image).
                 * fixed_batch (slot): Every batch has exactly max_images, which makes the forward faster.
 
         Raises:

@@ -1,8 +1,8 @@
-"""attention, pack, unpack, gather and select on the caller's arrays, in place wherever they may be used as they lie.
+"""attention, pack, unpack, gather and select on the caller's arrays, in place where the layout allows it.
 
-raggedvit.attention, pack and unpack are functions of the compiled core, and gather and select ask it first. It computes what is plain:
-PyTorch tensors without a gradient, and numpy arrays that are contiguous within a row. It leaves every other call to a function here, which
-sends tensors to the modules of _torch, and other arrays to _arrays/plain.py. Neither calls back."""
+raggedvit.attention, pack and unpack are functions of the compiled core, and gather and select try it first. It computes
+the plain cases: PyTorch tensors without a gradient, and numpy arrays that are contiguous within a row. It passes every
+other call on to a function here, which sends tensors to the modules of _torch and other arrays to _arrays/plain.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from ._arrays.plain import (INPUTS, MODES, RULES, SCORES, Selection, attention_o
                             count_table, rows_on_cuda, rows_on_host, select_on_cuda, select_on_host)
 from ._arrays.typing import Array, ArrayT
 
-# By what is given: bits of scores, x, cls_probs, weight, bias, position_scores; of keep, counts, threshold, n_samples, mass, mask.
+# Bit masks of the arguments that are present: scores, x, cls_probs, weight, bias, position_scores; and keep, counts, threshold,
+# n_samples, mass, mask.
 _SCORING = {1: SCORES["GIVEN"], 2: SCORES["L2"], 4: SCORES["CLS_ATTENTION"], 6: SCORES["CLS_NORM"], 26: SCORES["PREDICTOR"],
             32: SCORES["POSITION"]}
 _CHOOSING = {1: MODES["TOP_K"], 2: MODES["TOP_K"], 4: MODES["THRESHOLD"], 8: MODES["SAMPLE"], 16: MODES["MASS"]}
@@ -30,29 +31,39 @@ _tried = None if core is None else core.try_select
 def general_attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: Any = None, *,
             stream: int | None = None, k: Any = None, v: Any = None, key_bias: Any = None, lse: Any = False,
             cls_probs: Any = False) -> Any:
-    """Bidirectional attention of every sequence of a ragged batch with itself.
+    """Bidirectional self-attention of every sequence of a ragged batch.
 
-    qkv: float32, float16 or bfloat16 (CUDA) [rows, 3, heads, head_dim], head_dim a multiple of 8 up to 128; sequence i is rows
-    cu_seqlens[i] .. cu_seqlens[i + 1] - 1. With k and v it is q alone, and each is [rows, heads, head_dim]. Rows may be further apart than
-    they are long; within a row all is contiguous. cu_seqlens: int32 [n + 1], from 0, not decreasing. scale: of the logits; None: 1 /
-    sqrt(head_dim). max_len: no sequence is longer. out: [rows, heads, head_dim] of qkv's type, which is then returned; None: a new one.
-    Rows past cu_seqlens[n] are not written: undefined in a new one, or zeros if a gradient is recorded. Outputs must not overlap one
-    another, nor on CUDA an input.
+    numpy arrays and CPU tensors are computed on the library's CPU device before the call returns. CUDA arrays (PyTorch
+    tensors, and arrays with __cuda_array_interface__ or DLPack) are used in place: the call enqueues one or two kernels
+    and returns. Their memory must be 16-byte aligned, that of cu_seqlens 4-byte.
 
-    key_bias: float32 [rows], added to the logits of each key. lse, cls_probs: True, or a float32 [rows, heads] to write: the logarithm of
-    each softmax's denominator; the softmax row of the first token of each sequence. With either the result is the tuple (out, lse,
-    cls_probs), with None for what was not asked for.
+    PyTorch tensors that require grad get gradients: for q, k, v and key_bias, from out, lse and cls_probs. Any thread may
+    call; each has streams of its own.
 
-    numpy arrays and CPU tensors of PyTorch are computed on the library's CPU device before it returns; max_len defaults to the longest.
+    Args:
+        qkv: float32, float16 or bfloat16 (CUDA) [rows, 3, heads, head_dim], head_dim a multiple of 8 up to 128. Sequence
+            i is rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. With k and v it is only q, [rows, heads, head_dim]. Rows may
+            be further apart than they are long, but must be contiguous inside.
+        cu_seqlens: int32 [n + 1], from 0, not decreasing. On CUDA it is not checked, because nothing is read back.
+        scale: Of the logits; None: 1 / sqrt(head_dim).
+        max_len: A bound of the sequence lengths; None: the longest, on CUDA the number of rows. Set it on CUDA, because
+            work past a sequence is skipped but not free.
+        out: [rows, heads, head_dim] of qkv's type to write and return; None: a new array. Outputs must not overlap one
+            another, nor an input on CUDA. CUDA arrays that are not PyTorch's need one.
+        stream: A CUstream as an int; None: PyTorch's current stream for its tensors, else the stream that
+            __cuda_array_interface__ names, else the legacy default stream. For arrays that are not PyTorch's the context
+            of their device must be current in the thread.
+        k, v: [rows, heads, head_dim].
+        key_bias: float32 [rows], added to the logits of each key.
+        lse: True, or a float32 [rows, heads] to write: the logarithm of each softmax's denominator.
+        cls_probs: True, or a float32 [rows, heads] to write: the softmax row of the first token of each sequence.
 
-    CUDA arrays (PyTorch tensors, and whatever has __cuda_array_interface__ or DLPack) are used where they lie: the call enqueues one
-    kernel or two and returns. Nothing is read back, so cu_seqlens is not checked and max_len defaults to rows: give it, since work that no
-    sequence has is skipped but not free. stream: a CUstream as an int; None: PyTorch's current stream for its tensors, else the stream that
-    __cuda_array_interface__ names, else the legacy default stream. Other arrays than PyTorch's need an out, and their device's context
-    current in the thread. Memory must be 16-byte aligned, cu_seqlens 4-byte.
+    Returns:
+        out; with lse or cls_probs the tuple (out, lse, cls_probs), with None for what was not requested. Rows past
+        cu_seqlens[n] are not written: they are undefined in a new array, or zeros if a gradient is recorded.
 
-    PyTorch tensors that require grad get one: for q, k, v and key_bias, from out, lse and cls_probs. Where none can be given (an out, lse
-    or cls_probs of the caller's) the call raises. Any thread may call; each has streams of its own. Raises RaggedVitError.
+    Raises:
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments, and for an out, lse or cls_probs where a gradient is needed.
     """
     scale, max_len = optional(float32, "scale", scale), optional(integer, "max_len", max_len, 0, INT32_MAX - 1)
     stream = optional(integer, "stream", stream, 0, UINT64_MAX)
@@ -76,7 +87,7 @@ def general_attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max
 
 
 def _output(value: Any) -> Any:
-    """An output that may be asked for: None if it is not."""
+    """Normalises an optional output: True, an array, or None."""
     if isinstance(value, (bool, np.bool_)):
         return True if value else None
     return value
@@ -109,27 +120,67 @@ else:
 
 
 def general_pack(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
-    """Rows of a batch: out[t] = x[src_rows[t]], bit by bit.
+    """Copies rows of a batch: out[t] = x[src_rows[t]].
 
-    x: [source rows, ...], contiguous. src_rows: int32 [rows], as select writes it. cu_seqlens: int32 [n + 1], the layout of the result;
-    rows at or past cu_seqlens[n] are not written: undefined in a new out, or zeros if a gradient is recorded. None: all rows are. out:
-    [rows, ...]; None: a new one. stream: as for attention. The gradient of x is unpack's, so src_rows must ascend, as those of select do
-    unless it fuses; gather takes any order."""
+    The gradient of x is unpack's, so src_rows must ascend, as select writes it unless it fuses. gather takes any order.
+
+    Args:
+        x: [source rows, ...], contiguous.
+        src_rows: int32 [rows].
+        cu_seqlens: int32 [n + 1], the layout of the result. Rows at or past cu_seqlens[n] are not written: they are
+            undefined in a new array, or zeros if a gradient is recorded. None: all rows are written.
+        out: [rows, ...] to write; None: a new array.
+        stream: As for attention.
+
+    Returns:
+        out.
+
+    Raises:
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments.
+    """
     return _rows_call("pack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "out": out}, {}, stream)
 
 
 def general_unpack(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, rows: int | None = None, fill: float = 0.0, base: ArrayT | None = None,
                    out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
-    """The inverse of pack: out[src_rows[t]] = x[t]; every other row is that of base, or `fill` in every element.
+    """The inverse of pack: out[src_rows[t]] = x[t].
 
-    x: float32, float16 or bfloat16 [rows, ...] with a multiple of 4 elements in a row. src_rows: int32, ascending. rows: of the result;
-    None: those of base or out. base: [rows, ...]; may be out. Both x and base have gradients."""
+    Every other row is that of base, or has `fill` in every element. Both x and base have gradients.
+
+    Args:
+        x: float32, float16 or bfloat16 [rows, ...] with a multiple of 4 elements per row.
+        src_rows: int32, ascending.
+        cu_seqlens: int32 [n + 1], the layout of x; None: all rows of x are used.
+        rows: Rows of the result; None: those of base or out.
+        fill: Value of the other rows, without base.
+        base: [rows, ...]; may be out.
+        out: [rows, ...] to write; None: a new array.
+        stream: As for attention.
+
+    Returns:
+        out.
+
+    Raises:
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments.
+    """
     numbers = {"rows": optional(integer, "rows", rows, 0, INT32_MAX - 1), "fill": float32("fill", fill)}
     return _rows_call("unpack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "base": base, "out": out}, numbers, stream)
 
 
 def gather(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
-    """As pack, with src_rows in any order and with repetitions: the gradient of a row of x is the sum over the rows that took it."""
+    """Copies rows as pack does, with src_rows in any order and with repetitions.
+
+    The gradient of a row of x is the sum over its copies.
+
+    Args:
+        x, src_rows, cu_seqlens, out, stream: As for pack.
+
+    Returns:
+        out.
+
+    Raises:
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments.
+    """
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling() and is_torch(x) and out is None and stream is None:
         from ._torch import rows as torch_rows  # noqa: F401
@@ -174,18 +225,43 @@ def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any
            threshold: float | None = None, n_samples: int | None = None, mass: float | None = None, k_min: int = 0, n_prefix: int = 1,
            prefix_competes: bool = False, fuse_x: Any = None, rows: int | None = None, max_len: int | None = None,
            out: Selection | None = None, stream: int | None = None) -> Selection:
-    """Scores the rows of a batch, chooses those that stay, and writes their layout; pack and attention take it from there.
+    """Scores the rows of a batch, chooses the rows to keep, and writes their layout for pack and attention.
 
-    Scores, by what is given: scores, float32 [rows]; x, [rows, dim]: the squared L2 norm; cls_probs, float32 [rows, heads] as attention
-    writes it: its mean over the heads; both: their product with the norm (ATS); x with weight [2, dim] and bias float32 [2]: log
-    softmax(x weight^T + bias)[0] (DynamicViT); position_scores, float32 [max_len].
-    Choice, exactly one of: keep, the fraction that stays, as rule(n * keep) and at least k_min of the n rows past the prefix; counts, int32
-    [max_len + 1]: how many of n; threshold, with at least k_min; n_samples (ATS); mass, the fraction of the sum of scores; mask, bool
-    or uint8 [rows], which needs no scores.
-    The first n_prefix rows of an image always stay; prefix_competes: they also count. fuse_x, [rows, dim]: the sum of the rows that go,
-    weighted by their scores, becomes one more row of the image (EViT), in the place of the first of them. rows: of the batch at most, where
-    no array says so. max_len: no image is longer; None: rows. out: arrays to write, as CUDA arrays that are none of PyTorch's need.
-    include/raggedvit/prune.h has the details. There is no gradient: a tensor that requires one is refused."""
+    The scores are one of: scores; the squared L2 norm of x; the mean of cls_probs over the heads; with x and cls_probs,
+    that mean times the L2 norm (ATS); with x, weight and bias, log softmax(x weight^T + bias)[0] (DynamicViT);
+    position_scores. Exactly one of keep, counts, threshold, n_samples, mass and mask chooses the rows.
+    include/raggedvit/prune.h has the details. There is no gradient: tensors that require one are refused.
+
+    Args:
+        cu_seqlens: int32 [n + 1], the layout of the batch.
+        scores: float32 [rows].
+        x: [rows, dim].
+        cls_probs: float32 [rows, heads], as attention writes it.
+        weight, bias: [2, dim] and float32 [2].
+        position_scores: float32 [max_len].
+        mask: bool or uint8 [rows]; it needs no scores.
+        keep: Fraction to keep: rule(n * keep), and at least k_min, of the n rows past the prefix.
+        rule: "floor" or "ceil".
+        counts: int32 [max_len + 1]: how many of n rows to keep.
+        threshold: Lowest score of a row that is kept; at least k_min rows are.
+        n_samples: Number of samples (ATS).
+        mass: Fraction of the sum of the scores to keep.
+        k_min: Smallest number of rows to keep.
+        n_prefix: The first rows of each image, which are always kept.
+        prefix_competes: Whether the prefix rows count among the n rows.
+        fuse_x: [rows, dim]: the sum of the dropped rows, weighted by their scores, becomes one more row of the image
+            (EViT), in place of the first dropped row.
+        rows: Largest number of rows of the batch, if no array has it.
+        max_len: A bound of the image lengths; None: rows.
+        out: Arrays to write, which CUDA arrays that are not PyTorch's need.
+        stream: As for attention.
+
+    Returns:
+        A Selection.
+
+    Raises:
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments and, in host memory, for images whose scores cannot be used.
+    """
     scoring = (scores is not None) | (x is not None) << 1 | (cls_probs is not None) << 2 | (weight is not None) << 3 | (
         bias is not None) << 4 | (position_scores is not None) << 5
     choosing = (keep is not None) | (counts is not None) << 1 | (threshold is not None) << 2 | (n_samples is not None) << 3 | (
@@ -193,7 +269,7 @@ def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any
     score, mode = _SCORING.get(scoring), _CHOOSING.get(choosing)
     if score is not None and mode is not None and out is None and (type(keep) is float or keep is None) and _tried is not None:
         table = counts
-        if type(keep) is float:  # the table of counts, which is kept for the next call
+        if type(keep) is float:  # the table of counts, which is cached
             bound = max_len if max_len is not None else rows
             if bound is None:
                 bound = next((array.shape[0] for array in (scores, x, cls_probs, position_scores) if is_torch(array) and array.dim()), None)
@@ -212,7 +288,7 @@ def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any
 def _general_select(cu_seqlens: Any, arrays: dict[str, Any], keep: Any, rule: Any, threshold: Any, n_samples: Any, mass: Any,
                     k_min: Any, n_prefix: Any, prefix_competes: Any, rows: Any, max_len: Any, out: Selection | None,
                     stream: Any) -> Selection:
-    """Every argument checked; arrays of any kind."""
+    """Checks every argument; takes arrays of any kind."""
     numbers = {
         "threshold": optional(float32, "threshold", threshold), "mass": optional(number, "mass", mass),
         "n_samples": optional(integer, "n_samples", n_samples, 1, 65536), "k_min": integer("k_min", k_min, 0, INT32_MAX - 1),

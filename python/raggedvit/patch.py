@@ -1,32 +1,35 @@
-"""Prunes modules of timm and Hugging Face in place, in the manner of ToMe's patch.
+"""Prunes modules of timm and Hugging Face in place, as ToMe's patch does.
 
     raggedvit.patch.timm(model, Policy("evit", keep=0.7))       # a VisionTransformer or VisionTransformerDistilled
     raggedvit.patch.hf(model, Policy("evit", keep=0.7))         # a ViTForImageClassification or DeiTForImageClassification(WithTeacher)
     raggedvit.patch.undo(model)
 
-In eval mode without gradients a call runs one recorded forward of the library, on the module's device: for CUDA tensors on PyTorch's
-current stream, without waiting. Otherwise the same pruning runs in PyTorch, with autograd and the module's dropout: in training (also of a
-single part that drops something), where gradients are enabled, and where PyTorch is to see the operators (FlopCounterMode and other modes,
-torch.export, torch.jit.trace, torch.func). The module keeps its parameters, its state_dict and its type in isinstance.
+In eval mode without gradients a call runs one recorded forward of the library, on the module's device: for CUDA
+tensors on PyTorch's current stream, without waiting. Otherwise the same pruning runs in PyTorch, with autograd and the
+module's dropout: in training (also of a single part that drops something), where gradients are enabled, and where
+PyTorch must see the operators (FlopCounterMode and other modes, torch.export, torch.jit.trace, torch.func). The module
+keeps its parameters, its state_dict and its type in isinstance.
 
-The recorded forward has a copy of the weights. Each call compares the module, at any depth, with what it was: parts, parameters, settings,
-hooks, classes and the functions that they run, and for each weight its memory and PyTorch's count of changes in place. What has changed is
-taken in, or refused where the library does not compute it. One kind of change leaves no trace: values written past PyTorch, through .data,
-detach().numpy() or a pointer, or into tensors made in inference mode. Call refresh(model) after one; training mode and a call with gradients
-enabled do so too. Until the next call the weights of before are held. Threads may call a patched module while nobody changes it.
+The recorded forward has a copy of the weights. Each call compares the module, at any depth, with its state at the
+recording: parts, parameters, settings, hooks, classes and the functions that they run, and for each weight its memory
+and PyTorch's count of changes in place. A change is taken in, or refused if the library does not compute it. One kind
+of change leaves no trace: values written past PyTorch, through .data, detach().numpy() or a pointer, or into tensors
+made in inference mode. Call refresh(model) after one; training mode and a call with gradients enabled do so too. The
+old weights are held until the next call. Threads may call a patched module while no thread changes it.
 
-Refused with a RaggedVitError: modules that the library does not compute exactly, modules that are more than a plain Vision Transformer
-(their pruned training is not written: Model.from_module runs them in eval mode), modules without a head, forward hooks inside the module,
-forwards and functions of PyTorch that code has replaced, methods that a patched module does not prune (forward_features and the like),
-torch.fx, nn.DataParallel. In PyTorch's way a part may be anything, an adapter, say, but for the blocks and their attention. torch.compile
-breaks the graph at a patched module. Copies (deepcopy, pickle) record forwards of their own.
+Refused with a RaggedVitError: modules that the library does not compute exactly, modules that are more than a plain
+Vision Transformer (their pruned training is not implemented; Model.from_module runs them in eval mode), modules without
+a head, forward hooks inside the module, forwards and functions of PyTorch that code has replaced, methods that a
+patched module does not prune (forward_features and the like), torch.fx, nn.DataParallel. Where the pruning runs in
+PyTorch, a part may be anything, for example an adapter, except for the blocks and their attention. torch.compile breaks
+the graph at a patched module. Copies (deepcopy, pickle) record forwards of their own.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Callable
 
 from ._modules import reader, modules
 from ._c.errors import RaggedVitError, Status, invalid
@@ -42,27 +45,52 @@ if TYPE_CHECKING:
 _classes: dict[Any, Any] = {}
 _NAMES = {f"Ragged{name}": (home, name) for name, home in reader.TIMM.items()}
 _NAMES.update({f"Ragged{name}": (f"transformers.models.{kind}.modeling_{kind}", name) for name, kind in reader.HF.items()})
-# What would run without pruning, or by other means than forward.
+# Methods that would not prune, or do not go through forward.
 _UNPRUNED = ("forward_features", "forward_intermediates", "get_intermediate_layers")
 
 
 def timm(model: torch.nn.Module, policy: str | Policy = "evit", *, dtype: str | None = None, max_batch: int | None = None, n_threads: int = 0) -> torch.nn.Module:
-    """Patches a model of timm in place, and returns it. policy: as Model.classify takes it, but for "mask". dtype:
-    of the recorded forward, "f32", "f16" or "bf16"; None: as Model.from_module chooses. max_batch: as Model documents it. A patched model
-    may be patched again, with another policy."""
+    """Patches a timm model in place. A patched model may be patched again, with another policy.
+
+    Args:
+        model: A VisionTransformer or VisionTransformerDistilled.
+        policy: As for Model.classify, but not "mask".
+        dtype: Type of the recorded forward: "f32", "f16" or "bf16", or a torch.dtype; None: as for Model.from_module.
+        max_batch: As for Model.
+        n_threads: As for Model.
+
+    Returns:
+        The same model.
+
+    Raises:
+        RaggedVitError: UNSUPPORTED names the part, or the policy, that is not supported.
+    """
     _patch(model, "timm", State(Policy.of(policy), dtype, max_batch, n_threads))
     return model
 
 
 def hf(model: torch.nn.Module, policy: str | Policy = "evit", *, dtype: str | None = None, max_batch: int | None = None, n_threads: int = 0) -> torch.nn.Module:
-    """Patches a classifier of Hugging Face; the rest as timm. Its output has logits, and a loss if labels are given; of a model with a
-    teacher the two heads' own logits only where gradients are enabled."""
+    """Patches a classifier of Hugging Face in place.
+
+    Its output has logits, and a loss if there are labels. A model with a teacher has the logits of its two heads only
+    where gradients are enabled.
+
+    Args:
+        model: A ViTForImageClassification or DeiTForImageClassification(WithTeacher).
+        policy, dtype, max_batch, n_threads: As for timm.
+
+    Returns:
+        The same model.
+
+    Raises:
+        RaggedVitError: As timm.
+    """
     _patch(model, "hf", State(Policy.of(policy), dtype, max_batch, n_threads))
     return model
 
 
 def undo(model: torch.nn.Module) -> torch.nn.Module:
-    """Gives a patched model its own forward back, and frees what was recorded."""
+    """Removes the patch of a model, and frees what was recorded. Returns the same model."""
     _state(model)
     model.__class__ = reader.original_class(model)
     del model.__dict__["_raggedvit"]
@@ -70,7 +98,7 @@ def undo(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def refresh(model: torch.nn.Module) -> None:
-    """Makes the next call take the weights as they are then: after values were written past PyTorch (.data, numpy, a pointer)."""
+    """Makes the next call read the weights again. Needed after values were written past PyTorch (.data, numpy, a pointer)."""
     _state(model).dirty = True
 
 
@@ -96,23 +124,23 @@ def _patch(model: Any, kind: str, state: State) -> None:
 
 
 class State:
-    """What a patched module has besides its own: the policy, and the recorded forward, which a copy makes anew."""
+    """The patch of a module: the policy, and the recorded forward, which each copy records for itself."""
 
     def __init__(self, policy: Policy, dtype: str | None, max_batch: int | None, n_threads: int) -> None:
         self.settings = (policy, dtype, max_batch, n_threads)
         self.policy = policy
         self.lock = threading.RLock()
         self.dirty = True
-        self.quick = False  # on CUDA, and the logits are of the module's type as they come
-        self.drops = False  # a part of the module, which is not in training mode, is so, and drops something
+        self.quick = False  # on CUDA, and the logits need no conversion to the module's type
+        self.drops = False  # a part is in training mode and drops something, though the module is not
         self.model: Model | None = None
         self.forward: Prepared | None = None
         self.home: Any = None  # device and type of the weights that the model was made of
         self.facts: Any = None
         self.names: list[str] = []
-        self.structure: Any = None  # what was seen when the forward was recorded: see _modules/watch.py
+        self.structure: Any = None  # the module's state when the forward was recorded: see _modules/watch.py
         self.weights: Any = None
-        self.in_torch: Any = None  # the structure that PyTorch's way was last checked for
+        self.in_torch: Any = None  # the structure that was last checked for running in PyTorch
         self.own: Any = None  # the first weight
         renews(self)
 
@@ -129,7 +157,7 @@ class State:
         return State(*self.settings)
 
     def build(self, module: Any) -> None:
-        """The recorded forward for the module as it is; the one there is, with its weights, where that can be."""
+        """Records a forward for the module as it is now, or updates the weights of the present one if that suffices."""
         from ._modules import watch
         from .model import Model
 
@@ -163,14 +191,14 @@ class State:
         return True
 
     def renew(self, module: Any) -> None:
-        """Makes the recorded forward that of the module as it is now."""
+        """Rebuilds the recorded forward if the module has changed."""
         from ._modules import watch
 
         if self.dirty or not (watch.same_structure(self.structure, module) and watch.same_weights(self.weights)):
             self.build(module)
 
     def check_in_torch(self, module: Any) -> None:
-        """Refuses what PyTorch's way would not compute."""
+        """Refuses a module that the pruned forward in PyTorch does not compute."""
         from ._modules import pruned, watch
 
         if self.in_torch is None or not watch.same_structure(self.in_torch, module):
@@ -180,7 +208,7 @@ class State:
 
 
 def _recorded(module: Any, images: Any) -> Any:
-    """A module's logits by its recorded forward."""
+    """Returns a module's logits from its recorded forward."""
     state = module._raggedvit
     forward, own = state.forward, state.own
     if images.device != own.device:
@@ -190,7 +218,7 @@ def _recorded(module: Any, images: Any) -> Any:
 
 
 def _runs_recorded(module: Any, images: Any) -> bool:
-    """Whether a call is the recorded forward's, which is then that of the module as it is; else PyTorch's, which may then run."""
+    """Whether a call runs the recorded forward, which is then up to date; else it runs in PyTorch, which is then checked."""
     state = module._raggedvit
     if module.training or sys.modules["torch"].is_grad_enabled():
         state.dirty = True  # weights are about to change, for all that is known
@@ -267,7 +295,7 @@ def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos
 
 
 def _forward_of(kind: str) -> Callable[..., Any]:
-    """The forward of patched modules. torch.compile does not look into it; the first lines are for what is hot: a module of timm on CUDA."""
+    """Returns the forward of patched modules, which torch.compile does not trace. Its first lines are the hot path: timm on CUDA."""
     import torch
 
     from ._modules.watch import same_structure, same_weights
@@ -313,8 +341,10 @@ def _unpruned(name: str) -> Callable[..., Any]:
 
 
 def _class_of(original: Any) -> Any:
-    """The class of patched modules: the same but for forward. Its name is the original's, for those who look at that; pickle finds it here
-    by its qualified name."""
+    """Returns the class of patched modules: the original's with another forward, and with its name for code that looks at it.
+
+    pickle finds it here by its qualified name.
+    """
     if original not in _classes:
         kind = "timm" if original.__module__.startswith("timm.") else "hf"
         methods: dict[str, Any] = {name: _unpruned(name) for name in _UNPRUNED if hasattr(original, name)}
@@ -326,7 +356,7 @@ def _class_of(original: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """The classes of patched modules, for pickle."""
+    """Provides the classes of patched modules to pickle."""
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -1,11 +1,12 @@
-"""Many pictures through a model under Ray: a class for Dataset.map_batches, the same for a deployment of Ray Serve, and a function for a
-stage of its own that decodes.
+"""Runs many images through a model under Ray.
+
+Classifier is for Dataset.map_batches of Ray Data and for deployments of Ray Serve; decode is a stage that only decodes.
 
     ds = ray.data.read_binary_files("photos", include_paths=True)
     ds.map_batches(raggedvit.ray.Classifier, batch_size=256, num_gpus=1, num_cpus=8, compute=ray.data.ActorPoolStrategy(size=2),
                    fn_constructor_kwargs=dict(path="model.safetensors", column="bytes", policy=Policy("l2", keep=0.5))).write_parquet("labels")
 
-Importing this imports neither Ray, Pillow nor PyTorch. Encoded pictures and files need Pillow.
+Importing this imports neither Ray, Pillow nor PyTorch. Encoded images and files need Pillow.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Batch = dict[str, Any]
 
 
 class _Output(NamedTuple):
-    """What is asked of classify for an output, and the columns that it becomes, with their values where a picture failed."""
+    """An output: the arguments of classify that it needs, and its columns with their values for failed images."""
 
     asks: dict[str, bool]
     columns: dict[str, Any]
@@ -60,8 +61,8 @@ OUTPUTS = {
 }
 OF_HEAD = ("class", "label", "score", "top", "logits")
 
-#: What is wrong with a picture, and not with the model or the device.
-OF_PICTURES = (Status.INVALID_ARGUMENT, Status.UNSUPPORTED, Status.BAD_FILE)
+#: Errors that are the image's, and not the model's or the device's.
+OF_IMAGES = (Status.INVALID_ARGUMENT, Status.UNSUPPORTED, Status.BAD_FILE)
 
 _opening = threading.Lock()
 
@@ -76,48 +77,61 @@ os.register_at_fork(after_in_child=_forked)
 
 @dataclass
 class _Opened:
-    """What a process has of its own."""
+    """What each process opens for itself."""
 
     process: int
     model: Model
     pool: concurrent.futures.ThreadPoolExecutor
     names: list[str] | None
-    row: dict[str, Array]  # of one picture: the columns, their types and widths
+    row: dict[str, Array]  # the columns of one image, for their types and widths
 
 
 class Classifier:
-    """A model that takes a batch of Ray's, a dict of columns, and returns one. Every other column comes back as it was (an id, a path:
-    results of several actors come in any order); the pictures do not. A picture that cannot be read or run has a sentence in the column
-    "error", which is "" for all others, and it changes nothing for them.
+    """Classifies the images of a Ray batch, a dict of columns, and returns a batch.
 
-    The object can be pickled and copied. The model is opened by the first call in each process, a child of a fork included, on the worker's
-    own machine: path must lead to the file there. One session of `capacity` pictures is recorded then, and runs batches of any size; it
-    is recorded again, with twice the memory, where pictures need more.
+    All other columns come back unchanged (an id, a path: the results of several actors come in any order); the images do
+    not. An image that cannot be read or run has an error message in the column "error", which is "" for all others. It
+    changes nothing for them.
 
-    path: as Model takes it. column: the pictures: encoded JPEG, PNG, ... (bytes), names of files (strings), or uint8 arrays [height, width,
-    3], RGB, of any sizes; or one uint8 array [n, height, width, 3]. outputs: columns to return, of
-        class    int64, the best class; -1 for a failed picture, as in all below: "", NaN or 0
-        label    its name, as the checkpoint's metadata or `labels` has it; else its number, as text
-        score    float32, its softmax
-        top      top_classes int64 [top_k] and top_scores float32 [top_k], best first
-        logits   float32 [n_classes]
-        pooled   float32 [width], what the head reads
-        embedding  float32 [embedding_dim], the projection (CLIP, SigLIP), divided by its L2 norm
-        tokens   int32, how many tokens are left after the last prune stage
-        mask     uint8 [tokens of an image], 1 for those; of models of one image size
-    prefix: put before the names of these columns, and of "error". policy: as in
-    Model.classify. recipe: how pictures are prepared: a raggedvit.images.Recipe, or a dict of fields that differ from model.recipe.
-    labels: names of the classes. capacity: how many pictures run at once; larger batches go in parts, and pictures of the next parts are
-    decoded meanwhile.
+    The object can be pickled and copied. The first call in each process, a child of a fork included, opens the model on
+    the worker's own machine, so `path` must lead to the file there. It records one session of `capacity` images, which
+    runs batches of any size. The session is recorded again, with twice the memory, if images need more.
 
-    device: as Model takes it; "cuda" is the first GPU that CUDA_VISIBLE_DEVICES shows. None: where Ray has assigned a GPU to the worker,
-    "cuda", else "cpu" (a worker without one sees the GPUs of others); without Ray, "auto". n_threads: of the CPU backend; None: as many as Ray
-    has assigned CPUs to the worker (OMP_NUM_THREADS is not read), without Ray all. decode_threads: None: the same, at most 16. options: a
-    dict of further arguments of Model, {"image_size": 384}.
+    Args:
+        path: As for Model.
+        column: The column of images: encoded JPEG, PNG, ... (bytes), names of files (strings), or uint8 arrays [height,
+            width, 3], RGB, of any sizes; or one uint8 array [n, height, width, 3].
+        outputs: The columns to return:
 
-    Raises RaggedVitError: INVALID_ARGUMENT for arguments at once, and for a batch that is none: no such column, a column of another type, a
-    column that an output would overwrite. The first call raises what Model raises, and UNSUPPORTED for outputs that the model does not
-    have. Errors of the device (DEVICE_LOST, OUT_OF_DEVICE_MEMORY, ...) are raised: they are not the picture's.
+            * class: int64, the best class; -1 for a failed image. In the other columns a failed image has "", NaN or 0.
+            * label: Its name from the checkpoint's metadata or `labels`; else its number, as text.
+            * score: float32, its softmax.
+            * top: top_classes int64 [top_k] and top_scores float32 [top_k], best first.
+            * logits: float32 [n_classes].
+            * pooled: float32 [width], what the head reads.
+            * embedding: float32 [embedding_dim], the projection (CLIP, SigLIP), divided by its L2 norm.
+            * tokens: int32, the number of tokens after the last prune stage.
+            * mask: uint8 [tokens of an image], 1 for these tokens; only for models of one image size.
+        top_k: Number of classes in "top".
+        prefix: Put before the names of these columns, and of "error".
+        policy: As for Model.classify, but not "mask".
+        recipe: How images are prepared: a raggedvit.images.Recipe, or a dict of fields that differ from model.recipe.
+        labels: Names of the classes.
+        capacity: How many images run at once. Larger batches are split, and the images of the next parts are decoded
+            meanwhile.
+        device: As for Model; "cuda" is the first GPU that CUDA_VISIBLE_DEVICES shows. None: "cuda" if Ray has assigned a
+            GPU to the worker, else "cpu" (a worker without one sees the GPUs of others); without Ray, "auto".
+        dtype: As for Model.
+        n_threads: Threads of the CPU backend; None: as many as Ray has assigned CPUs to the worker (OMP_NUM_THREADS is
+            not read), without Ray all.
+        decode_threads: Threads that decode; None: the same number, at most 16.
+        options: Further arguments of Model, for example {"image_size": 384}.
+
+    Raises:
+        RaggedVitError: INVALID_ARGUMENT at once for wrong arguments, and for a batch without such a column, with a column
+            of another type, or with a column that an output would overwrite. The first call raises what Model raises,
+            and UNSUPPORTED for outputs that the model does not have. Errors of the device (DEVICE_LOST,
+            OUT_OF_DEVICE_MEMORY, ...) are raised, because they are not the image's.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, column: str = "image", outputs: Sequence[str] = ("class", "label", "score"),
@@ -155,15 +169,15 @@ class Classifier:
 
     @property
     def model(self) -> Model:
-        """The model of this process, opened if it is not yet."""
+        """The model of this process; opened on first use."""
         return self._open().model
 
     def __call__(self, batch: Batch) -> Batch:
-        found, errors = _pictures(batch, self.column, self.prefix)
+        found, errors = _images_of(batch, self.column, self.prefix)
         opened = self._open()
         n, out = len(found), _others(batch, self.column, self.prefix, list(opened.row))
         columns = {name: np.full((n, *one.shape[1:]), _failed(name), one.dtype) for name, one in opened.row.items()}
-        # Threads decode; what is decoded needs none.
+        # Threads decode; arrays need no thread.
         reading: collections.deque[tuple[int, Any]] = collections.deque(
             (i, found[i] if isinstance(found[i], np.ndarray) else opened.pool.submit(_pixels, found[i])) for i in range(n) if not errors[i])
         try:
@@ -174,7 +188,7 @@ class Classifier:
                     try:
                         part[i] = _pixels(one) if isinstance(one, np.ndarray) else one.result()
                     except RaggedVitError as error:
-                        errors[i] = _sentence(error)
+                        errors[i] = _message(error)
                 self._part(opened, part, columns, errors)
         finally:
             for _, one in reading:
@@ -184,13 +198,20 @@ class Classifier:
         out[self.prefix + "error"] = _objects(errors)
         return out
 
-    def rows(self, pictures: Sequence[Any]) -> list[dict[str, Any]]:
-        """For each picture its outputs, as Python's own values; for one that failed the sentence alone: {"error": ...}."""
-        out = self({self.column: list(pictures)})
+    def rows(self, images: Sequence[Any]) -> list[dict[str, Any]]:
+        """Classifies images and returns a dict of plain Python values for each.
+
+        Args:
+            images: Encoded images, names of files, or uint8 arrays.
+
+        Returns:
+            The outputs of each image; for one that failed only {"error": message}.
+        """
+        out = self({self.column: list(images)})
         errors = out.pop(self.prefix + "error")
         return [{self.prefix + "error": errors[i]} if errors[i] else
                 {name: value[i] if isinstance(value[i], str) else value[i].tolist() for name, value in out.items()}
-                for i in range(len(pictures))]
+                for i in range(len(images))]
 
     def _open(self) -> _Opened:
         opened = self._opened
@@ -218,7 +239,7 @@ class Classifier:
             if name in OF_HEAD and not info.n_classes:
                 raise RaggedVitError(Status.UNSUPPORTED, f"outputs has {name!r}, but the model has no head; it has 'pooled'")
             if name in ("tokens", "mask") and recipe.max_patches and (name == "mask" or self.policy.name == "none"):
-                raise RaggedVitError(Status.UNSUPPORTED, f"outputs has {name!r}, but pictures run at their own shape, with any number of "
+                raise RaggedVitError(Status.UNSUPPORTED, f"outputs has {name!r}, but images run at their own shape, with any number of "
                                      "tokens" + (", and nothing is pruned" if name == "tokens" else ""))
         if "top" in self.outputs and self.top_k > info.n_classes:
             raise invalid(f"top_k is {self.top_k}, but the model has {info.n_classes} classes")
@@ -226,18 +247,18 @@ class Classifier:
             raise invalid(f"labels has {len(self.labels)} names, but the model has {info.n_classes} classes")
         pool = concurrent.futures.ThreadPoolExecutor(self.decode_threads or min(images.MOST_THREADS, usable), "raggedvit-decode")
         opened = _Opened(os.getpid(), model, pool, names, {})
-        # One picture records the session before there is work, and shows what columns there are.
+        # One image records the session before there is work, and shows what columns there are.
         noise = np.random.default_rng(0).integers(0, 256, (recipe.height, recipe.width, 3), np.uint8)
         opened.row = self._columns(opened, self._classified(opened, [noise], "raise"), 1)
         return opened
 
-    def _classified(self, opened: _Opened, pictures: list[Array], errors: Literal["raise", "return"]) -> Result[Any]:
+    def _classified(self, opened: _Opened, images: list[Array], errors: Literal["raise", "return"]) -> Result[Any]:
         asks: dict[str, Any] = {ask: value for name in self.outputs for ask, value in OUTPUTS[name].asks.items()}
-        result: Result[Any] = opened.model.classify(pictures, self.policy, **asks, errors=errors)
+        result: Result[Any] = opened.model.classify(images, self.policy, **asks, errors=errors)
         return result
 
     def _part(self, opened: _Opened, part: dict[int, Array], columns: dict[str, Array], errors: list[str]) -> None:
-        """Runs pictures by their rows, and writes what they give into these rows."""
+        """Runs the images of some rows, and writes their outputs into these rows."""
         if not part:
             return
         result = self._classified(opened, list(part.values()), "return")
@@ -248,10 +269,10 @@ class Classifier:
         for name, values in found.items():
             columns[name][rows[good]] = values[good]
         for j, error in result.errors.items():
-            errors[rows[j]] = str(error).removeprefix(f"picture {j}: ")
+            errors[rows[j]] = str(error).removeprefix(f"image {j}: ")
 
     def _columns(self, opened: _Opened, result: Result[Any], n: int) -> dict[str, Array]:
-        """The columns of n pictures."""
+        """Returns the columns of n images."""
         info, found = opened.model.info, dict[str, Any]()
         if any(name in OF_HEAD for name in self.outputs):
             logits: Any = result.logits
@@ -261,7 +282,7 @@ class Classifier:
                 names = opened.names
                 found["label"] = _objects([str(i) if names is None else names[i] for i in best[:, 0].tolist()])
             if "score" in self.outputs or "top" in self.outputs:
-                with np.errstate(invalid="ignore"):  # of pictures that failed
+                with np.errstate(invalid="ignore"):  # images that failed
                     powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
                     scores = np.take_along_axis(powers, best, 1) / powers.sum(1, keepdims=True)
                 found["top_scores"] = scores.astype(np.float32)
@@ -280,7 +301,7 @@ class Classifier:
 
 
 def _best(logits: Array, k: int) -> Array:
-    """The classes of the k largest logits of each row, int64 [n, k], the largest first."""
+    """Returns the classes of the k largest logits of each row, int64 [n, k], the largest first."""
     if k == 1:
         return np.expand_dims(logits.argmax(1), 1)
     some = np.sort(np.argpartition(-logits, k - 1, axis=1)[:, :k], axis=1)
@@ -289,22 +310,31 @@ def _best(logits: Array, k: int) -> Array:
 
 
 def decode(batch: Batch, column: str = "image", prefix: str = "") -> Batch:
-    """A stage that decodes, for map_batches before a Classifier on GPUs: the column of encoded pictures or of files becomes one of uint8
-    arrays [height, width, 3]. It adds the column "error"; a picture that cannot be read has its sentence there, and an array [0, 0, 3]. A
-    Classifier with the same prefix does not run such rows, and keeps their sentences."""
-    found, errors = _pictures(batch, checks.text("column", column), checks.text("prefix", prefix))
+    """Decodes a column of images: a stage of map_batches before a Classifier on GPUs.
+
+    Args:
+        batch: A batch of Ray, a dict of columns.
+        column: The column of encoded images or of names of files.
+        prefix: Put before the name of the column "error".
+
+    Returns:
+        The batch with uint8 arrays [height, width, 3] in that column, and a column "error". An image that cannot be
+        read has its error message there, and an array [0, 0, 3]. A Classifier with the same prefix does not run such
+        rows, and keeps their messages.
+    """
+    found, errors = _images_of(batch, checks.text("column", column), checks.text("prefix", prefix))
     out = _others(batch, column, prefix, [])
     pixels = [np.zeros((0, 0, 3), np.uint8)] * len(found)
-    for i, picture in enumerate(found):
+    for i, image in enumerate(found):
         try:
-            pixels[i] = pixels[i] if errors[i] else _pixels(picture)
+            pixels[i] = pixels[i] if errors[i] else _pixels(image)
         except RaggedVitError as error:
-            errors[i] = _sentence(error)
+            errors[i] = _message(error)
     return {**out, column: _objects(pixels), prefix + "error": _objects(errors)}
 
 
 def _assigned() -> tuple[int | None, float | None]:
-    """CPUs (at least 1) and GPUs that Ray has assigned to this worker; None, None where this is none."""
+    """Returns the CPUs (at least 1) and GPUs that Ray has assigned to this worker; (None, None) outside a worker."""
     ray: Any = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
         return None, None
@@ -321,7 +351,7 @@ def _choice(argument: str, value: Any, table: dict[str, int]) -> str:
 
 
 def _named(argument: str, value: Any, names: Sequence[str]) -> dict[str, Any]:
-    """A dict whose keys are of these names."""
+    """Checks a dict of options whose keys must be among these names."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -337,15 +367,15 @@ def _failed(column: str) -> Any:
 
 
 def _objects(values: Sequence[Any]) -> Array:
-    """An array of objects: of arrays of one shape numpy would make one array."""
+    """Makes an array of objects. From arrays of one shape numpy would make a single array."""
     out = np.empty(len(values), object)
     for i, value in enumerate(values):
         out[i] = value
     return out
 
 
-def _pictures(batch: Any, column: str, prefix: str) -> tuple[Any, list[str]]:
-    """The pictures of a batch, and the sentence of each that an earlier stage could not read."""
+def _images_of(batch: Any, column: str, prefix: str) -> tuple[Any, list[str]]:
+    """Returns the images of a batch, and the error message of each that an earlier stage could not read."""
     if not isinstance(batch, dict):
         raise invalid(f"the batch is a {type(batch).__name__}; expected a dict of columns (map_batches' batch_format=\"numpy\")")
     if column not in batch:
@@ -354,7 +384,7 @@ def _pictures(batch: Any, column: str, prefix: str) -> tuple[Any, list[str]]:
     found = batch[column]
     encoded = not isinstance(found, np.ndarray) or found.dtype.kind in "OSU" or not len(found)
     if not encoded and (found.dtype != np.uint8 or found.ndim != 4 or found.shape[3] != 3):
-        raise invalid(f"column {column!r} is {found.dtype} {list(found.shape)}; expected encoded pictures (bytes), names of files, or "
+        raise invalid(f"column {column!r} is {found.dtype} {list(found.shape)}; expected encoded images (bytes), names of files, or "
                       "uint8 [height, width, 3], RGB")
     if not isinstance(found, (np.ndarray, list, tuple)):
         raise invalid(f"column {column!r} is a {type(found).__name__}; expected an array or a list")
@@ -368,7 +398,7 @@ def _pictures(batch: Any, column: str, prefix: str) -> tuple[Any, list[str]]:
 
 
 def _others(batch: Batch, column: str, prefix: str, added: Sequence[str]) -> Batch:
-    """All other columns, of which none may have the name of one that is added."""
+    """Returns all other columns. None of them may have the name of an added column."""
     out = {name: value for name, value in batch.items() if name not in (column, prefix + "error")}
     for name in added:
         if prefix + name in out:
@@ -376,27 +406,27 @@ def _others(batch: Batch, column: str, prefix: str, added: Sequence[str]) -> Bat
     return out
 
 
-def _pixels(picture: Any) -> NDArray[np.uint8]:
-    """Of one element of a column."""
+def _pixels(image: Any) -> NDArray[np.uint8]:
+    """Returns the pixels of one element of a column."""
     try:
-        if isinstance(picture, (bytes, bytearray, memoryview)):
-            return images.decode(picture)
-        if isinstance(picture, (str, os.PathLike)):
-            return images.load(picture)
+        if isinstance(image, (bytes, bytearray, memoryview)):
+            return images.decode(image)
+        if isinstance(image, (str, os.PathLike)):
+            return images.load(image)
     except MemoryError:
-        raise invalid("the picture takes more memory than there is") from None
-    if picture is None:
-        raise invalid("there is no picture in this row (null)")
-    what = f"{picture.dtype} {list(picture.shape)}" if isinstance(picture, np.ndarray) else f"a {type(picture).__name__}"
-    if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or not picture.size:
-        raise invalid(f"the picture is {what}; expected encoded bytes, the name of a file, or uint8 [height, width, 3], RGB")
-    if picture.size > 3 * images.MOST_PIXELS:
-        raise invalid(f"the picture is {what}; {images.MOST_PIXELS} pixels in all are handled")
-    return picture
+        raise invalid("the image takes more memory than there is") from None
+    if image is None:
+        raise invalid("there is no image in this row (null)")
+    what = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else f"a {type(image).__name__}"
+    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
+        raise invalid(f"the image is {what}; expected encoded bytes, the name of a file, or uint8 [height, width, 3], RGB")
+    if image.size > 3 * images.MOST_PIXELS:
+        raise invalid(f"the image is {what}; {images.MOST_PIXELS} pixels in all are handled")
+    return image
 
 
-def _sentence(error: RaggedVitError) -> str:
-    """Of a picture that cannot be read. Raises what is not its fault, as a Pillow that is not there."""
-    if error.status not in OF_PICTURES:
+def _message(error: RaggedVitError) -> str:
+    """Returns the message of an image's error. Raises errors that are not the image's, such as a missing Pillow."""
+    if error.status not in OF_IMAGES:
         raise error
     return str(error)

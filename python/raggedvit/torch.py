@@ -1,11 +1,11 @@
-"""raggedvit's operators for PyTorch: `import raggedvit.torch`, then torch.ops.raggedvit.attention and the others, in torch.compile too.
+"""PyTorch operators: `import raggedvit.torch` registers torch.ops.raggedvit.attention and the others, also for torch.compile.
 
     torch.ops.raggedvit.attention(qkv, cu_seqlens, scale=None, max_len=None) -> Tensor
     torch.ops.raggedvit.attention_forward(q, k, v, cu_seqlens, key_bias=None, scale=None, max_len=None, cls_probs=False)
         -> (out, lse, cls_probs)
 
-Arguments mean what raggedvit.attention documents; k and v of None: q is a packed qkv. Both have gradients. flash_attn_varlen_func takes the
-arguments of FlashAttention's. Needs PyTorch 2.4 or later.
+The arguments are those of raggedvit.attention; if k and v are None, q is a packed qkv. Both operators have gradients.
+flash_attn_varlen_func has the arguments of FlashAttention's function. Needs PyTorch 2.4 or later.
 """
 
 from __future__ import annotations
@@ -29,8 +29,23 @@ def flash_attn_varlen_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu
                            causal: bool = False, window_size: Any = (-1, -1), softcap: float = 0.0,
                            alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False, return_attn_probs: bool = False,
                            block_table: Optional[torch.Tensor] = None) -> torch.Tensor:
-    """FlashAttention's function of this name, for self-attention without a mask: q, k, v [rows, heads, head_dim] of one shape, and the same
-    cu_seqlens for queries and keys. What else its arguments can ask for raises RaggedVitError. The result is deterministic in any case."""
+    """FlashAttention's function of this name, for self-attention without a mask.
+
+    The result is always deterministic. Arguments that are not listed must have their default values.
+
+    Args:
+        q, k, v: [rows, heads, head_dim], all of one shape.
+        cu_seqlens_q, cu_seqlens_k: The same layout; on CUDA the same tensor.
+        max_seqlen_q, max_seqlen_k: Bounds of the sequence lengths.
+        softmax_scale: Of the logits; None: 1 / sqrt(head_dim).
+        deterministic: Ignored.
+
+    Returns:
+        [rows, heads, head_dim].
+
+    Raises:
+        RaggedVitError: UNSUPPORTED for anything else that the arguments can request.
+    """
     if (cu_seqlens_k is not cu_seqlens_q or max_seqlen_k != max_seqlen_q or dropout_p or causal or softcap or window_size != _ANYWHERE
             or alibi_slopes is not None or return_attn_probs or block_table is not None):
         _refuse(cu_seqlens_q, cu_seqlens_k, dropout_p, causal, softcap, window_size, alibi_slopes, return_attn_probs, block_table)
@@ -47,10 +62,10 @@ def _refuse(cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, dropout_p: f
             ("alibi_slopes", _GIVEN, alibi_slopes is None), ("return_attn_probs", return_attn_probs, _is(return_attn_probs, False)),
             ("block_table", _GIVEN, block_table is None)):
         if not same:
-            raise RaggedVitError(Status.UNSUPPORTED, f"{name} is {value if value is _GIVEN else shown(value)}, which this library's attention does not have")
+            raise RaggedVitError(Status.UNSUPPORTED, f"{name} is {value if value is _GIVEN else shown(value)}, which this library's attention does not support")
     if not _same(cu_seqlens_q, cu_seqlens_k):
-        raise RaggedVitError(Status.UNSUPPORTED, "cu_seqlens_k is another tensor than cu_seqlens_q: queries and keys must be those of the "
-                             "same sequences, and on a CUDA device the lengths are not read back to compare them: give one tensor twice")
+        raise RaggedVitError(Status.UNSUPPORTED, "cu_seqlens_k is another tensor than cu_seqlens_q: queries and keys must have the same sequences, "
+                             "and on a CUDA device the lengths are not read back to compare them: pass one tensor twice")
 
 
 def _is(value: Any, wanted: Any) -> bool:

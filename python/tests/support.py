@@ -130,10 +130,10 @@ def reference_attention(qkv, cu_seqlens, scale=None):
     return out
 
 
-def batch(lengths, heads=3, dim=64, dtype=np.float32, seed=1, spare=0):
-    """(qkv, cu_seqlens), `spare` rows of NaN at the end."""
+def batch(lengths, heads=3, dim=64, dtype=np.float32, seed=1, padding=0):
+    """(qkv, cu_seqlens), `padding` rows of NaN at the end."""
     cu = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    qkv = np.random.default_rng(seed).standard_normal((cu[-1] + spare, 3, heads, dim)).astype(dtype)
+    qkv = np.random.default_rng(seed).standard_normal((cu[-1] + padding, 3, heads, dim)).astype(dtype)
     qkv[cu[-1] :] = np.nan
     return qkv, cu
 

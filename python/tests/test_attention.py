@@ -26,7 +26,7 @@ class AttentionTest(unittest.TestCase):
         for lengths in LENGTHS:
             for heads, dim in ((3, 64), (2, 8), (1, 128)):
                 with self.subTest(lengths=lengths, heads=heads, dim=dim):
-                    qkv, cu = support.batch(lengths, heads, dim, spare=3)
+                    qkv, cu = support.batch(lengths, heads, dim, padding=3)
                     self.close(raggedvit.attention(qkv, cu), qkv, cu, 1e-5)
                     half = qkv.astype(np.float16)
                     out = raggedvit.attention(half, cu)
@@ -34,7 +34,7 @@ class AttentionTest(unittest.TestCase):
                     self.close(out, half, cu, 4e-3)
 
     def test_options(self):
-        qkv, cu = support.batch([20, 0, 50], spare=2)
+        qkv, cu = support.batch([20, 0, 50], padding=2)
         self.close(raggedvit.attention(qkv, cu, scale=0.3, max_len=60), qkv, cu, 1e-5, scale=0.3)
         out = np.full((72, 3, 64), 7, np.float32)
         self.assertIs(raggedvit.attention(qkv, cu, out=out), out)

@@ -53,7 +53,7 @@ class TorchTest(unittest.TestCase):
         for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 4e-3), (torch.bfloat16, 3e-2)):
             for lengths in ([7], [20, 0, 197, 1], [0, 0], [33] * 9):
                 with self.subTest(dtype=dtype, lengths=lengths):
-                    qkv, cu = self.batch(lengths, dtype, spare=3)
+                    qkv, cu = self.batch(lengths, dtype, padding=3)
                     self.close(raggedvit.attention(qkv, cu, max_len=197), qkv, cu, tolerance)
                     self.close(raggedvit.attention(qkv, cu), qkv, cu, tolerance)
 
@@ -151,7 +151,7 @@ class InterfaceTest(unittest.TestCase):
         for dtype, tolerance in ((np.float32, 1e-5), (np.float16, 4e-3)):
             for lengths in ([20, 0, 50, 1], [7], [33] * 4):
                 with self.subTest(dtype=dtype, lengths=lengths):
-                    qkv, cu = support.batch(lengths, heads=2, dtype=dtype, spare=2)
+                    qkv, cu = support.batch(lengths, heads=2, dtype=dtype, padding=2)
                     out = np.full_like(qkv[:, 0], 7)
                     memory = [self.upload(a) for a in (qkv, cu, out)]
                     result = raggedvit.attention(memory[0][1], memory[1][1], max_len=max(lengths), out=memory[2][1])
@@ -173,7 +173,7 @@ class InterfaceTest(unittest.TestCase):
 
     def test_pipeline(self):
         """Scores, selection, packing and unpacking, against the same on the CPU device."""
-        qkv, cu = support.batch([20, 0, 50], heads=2, spare=2)
+        qkv, cu = support.batch([20, 0, 50], heads=2, padding=2)
         n, rows, live, dim = len(cu) - 1, len(qkv), cu[-1], 128
         wide = np.float32
         out, _, probs = raggedvit.attention(qkv, cu, cls_probs=True)

@@ -12,7 +12,7 @@ import raggedvit
 from raggedvit import Policy, RaggedVitError, Status
 from raggedvit._session import failures as kept_failures
 from raggedvit._session import pipeline
-from test_pictures import noise
+from test_raw_images import noise
 
 SIZES = ((48, 64), (101, 30), (33, 33), (90, 90), (7, 90), (60, 33), (40, 40), (20, 80))
 BAD = {"shape": np.zeros((5, 5), np.uint8), "size 0": np.zeros((0, 5, 3), np.uint8), "dtype": np.zeros((5, 5, 3), np.float32),
@@ -25,11 +25,11 @@ class FailuresTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
-        cls.model.recipe = dataclasses.replace(cls.model.recipe, fit="border")  # which refuses thin pictures
+        cls.model.recipe = dataclasses.replace(cls.model.recipe, fit="border")  # which refuses thin images
         cls.images = support.tiles(8)
         cls.broken = cls.images.copy()
         cls.broken[5, 1, 100, 100] = np.nan
-        cls.pictures = noise(*SIZES)
+        cls.raw_images = noise(*SIZES)
 
     def check(self, found, wanted, bad, words):
         """Result `found` has the rows of `wanted`, but for those of image `bad`."""
@@ -100,7 +100,7 @@ class FailuresTest(unittest.TestCase):
             self.assertEqual(raggedvit.Model(path, device="cpu", n_threads=2).classify(self.images[:2]).errors, {})
         words = "the model overflows float16; use bf16 or f32$"
         for policy in ("none", "tome", "l2"):
-            for batch in (self.images[:3], self.pictures[:3]):
+            for batch in (self.images[:3], self.raw_images[:3]):
                 found = model.classify(batch, policy, features=True, errors="return")
                 self.assertEqual(list(found.errors), [0, 1, 2])
                 for error in found.errors.values():
@@ -141,43 +141,43 @@ class FailuresTest(unittest.TestCase):
         with mock.patch.object(self.model._lib, "rvit_session_run", side_effect=RaggedVitError(Status.DEVICE_LOST, "gone")):
             self.raises("gone", self.model.classify, self.images, "l2", errors="return")
 
-    def test_one_bad_picture(self):
+    def test_one_bad_image(self):
         for recipe in (self.model.recipe, dataclasses.replace(self.model.recipe, processor="hf_float", fit="squash", resize=(224, 224)),
                        dataclasses.replace(self.model.recipe, fit="squash", resize=(224, 224), max_patches=50)):
             self.addCleanup(setattr, self.model, "recipe", self.model.recipe)
             self.model.recipe = recipe
             outputs = {"features": True, "pooled": True} if recipe.max_patches else OUTPUTS
-            wanted = self.model.classify(self.pictures, Policy("l2", keep=0.5), **outputs)
+            wanted = self.model.classify(self.raw_images, Policy("l2", keep=0.5), **outputs)
             for name, bad in BAD.items():
                 if name.startswith("thin") and (recipe.processor == "hf_float" or (recipe.max_patches and name != "thin")):
                     continue  # these take it
                 for number in (0, 3, 7):
                     with self.subTest(name, recipe=recipe, number=number):
-                        batch = [*self.pictures[:number], bad, *self.pictures[number + 1 :]]
+                        batch = [*self.raw_images[:number], bad, *self.raw_images[number + 1 :]]
                         found = self.model.classify(batch, Policy("l2", keep=0.5), **outputs, errors="return")
-                        self.check(found, wanted, number, f"^picture {number}[: ]")
+                        self.check(found, wanted, number, f"^image {number}[: ]")
                         self.raises("", self.model.classify, batch, Policy("l2", keep=0.5))
 
-    def test_pictures_that_nothing_prunes(self):
-        batch = [*self.pictures[:3], BAD["size 0"], *self.pictures[4:]]
-        self.check(self.model.classify(batch, **OUTPUTS, errors="return"), self.model.classify(self.pictures, **OUTPUTS), 3, "^picture 3 is uint8")
+    def test_images_that_nothing_prunes(self):
+        batch = [*self.raw_images[:3], BAD["size 0"], *self.raw_images[4:]]
+        self.check(self.model.classify(batch, **OUTPUTS, errors="return"), self.model.classify(self.raw_images, **OUTPUTS), 3, "^image 3 is uint8")
         found = self.model.classify(np.zeros((2, 0, 5, 3), np.uint8), errors="return")
         self.assertEqual(list(found.errors), [0, 1])
 
     def test_the_forward_recorded_for_a_batch_serves_it_with_failures(self):
-        self.model.classify(self.pictures, "tome", errors="return")
+        self.model.classify(self.raw_images, "tome", errors="return")
         with mock.patch.object(self.model._sessions, "_create", side_effect=AssertionError):
-            found = self.model.classify([*self.pictures[:7], "/nowhere.png"], "tome", errors="return")
+            found = self.model.classify([*self.raw_images[:7], "/nowhere.png"], "tome", errors="return")
         self.assertEqual(list(found.errors), [7])
         self.assertEqual([len(rows) > 0 for rows in found.sizes[0]], [True] * 7 + [False])
 
-    def test_a_bad_picture_leaves_the_others_to_the_device(self):
+    def test_a_bad_image_leaves_the_others_to_the_device(self):
         with mock.patch.object(raggedvit.images, "prepare_all", side_effect=AssertionError):
-            found = self.model.classify([*self.pictures[:7], BAD["thin on the device"]], errors="return")
-        self.assertRegex(str(found.errors[7]), "^picture 7: 9000 x 1 pixels are too thin")
+            found = self.model.classify([*self.raw_images[:7], BAD["thin on the device"]], errors="return")
+        self.assertRegex(str(found.errors[7]), "^image 7: 9000 x 1 pixels are too thin")
 
-    def test_wide_pictures_that_the_host_prepares(self):
-        wide = [*self.pictures[:2], np.zeros((300, 70000, 3), np.uint8)]
+    def test_wide_images_that_the_host_prepares(self):
+        wide = [*self.raw_images[:2], np.zeros((300, 70000, 3), np.uint8)]
         self.model.recipe, before = dataclasses.replace(self.model.recipe, fit="squash", resize=(224, 224)), self.model.recipe
         self.addCleanup(setattr, self.model, "recipe", before)
         wanted = self.model.classify(wide, "l2")
@@ -186,24 +186,24 @@ class FailuresTest(unittest.TestCase):
         np.testing.assert_array_equal(found.logits[:3], wanted.logits)
 
     def test_in_parts(self):
-        batch = self.pictures * 4
-        with mock.patch.multiple(pipeline, PART_PICTURES=1 << 12, PART_IMAGES=4):
+        batch = self.raw_images * 4
+        with mock.patch.multiple(pipeline, PART_RAW=1 << 12, PART_IMAGES=4):
             self.assertEqual(pipeline.n_parts_of(batch), 8)
             wanted = self.model.classify(batch, Policy("l2", keep=0.5), **OUTPUTS)
             for number in (0, 13, 31):
                 broken = [*batch[:number], BAD["thin on the device"], *batch[number + 1 :]]
                 found = self.model.classify(broken, Policy("l2", keep=0.5), **OUTPUTS, errors="return")
-                self.check(found, wanted, number, f"^picture {number}: 9000 x 1 pixels are too thin")
+                self.check(found, wanted, number, f"^image {number}: 9000 x 1 pixels are too thin")
 
     def test_map(self):
         forward = self.model.prepare(Policy("l2", keep=0.5))
-        wanted = [self.model.classify(batch, Policy("l2", keep=0.5)) for batch in (self.images, self.pictures)]
-        batches = [self.images, self.broken, self.images[:, :, 1:], [*self.pictures[:2], BAD["size 0"], *self.pictures[3:]], self.images[:0],
-                   self.pictures]
+        wanted = [self.model.classify(batch, Policy("l2", keep=0.5)) for batch in (self.images, self.raw_images)]
+        batches = [self.images, self.broken, self.images[:, :, 1:], [*self.raw_images[:2], BAD["size 0"], *self.raw_images[3:]], self.images[:0],
+                   self.raw_images]
         found = list(forward.map(batches, errors="return"))
         self.assertEqual([list(result.errors) for result in found], [[], [5], list(range(8)), [2], [], []])
         self.check(found[1], wanted[0], 5, "^image 5: a score is NaN")
-        self.check(found[3], wanted[1], 2, "^picture 2 is uint8")
+        self.check(found[3], wanted[1], 2, "^image 2 is uint8")
         self.assertTrue(np.isnan(found[2].logits).all())
         self.assertRegex(str(found[2].errors[7]), r"expected \[B, 3, 224, 224\]")
         for result, other in ((found[0], wanted[0]), (found[5], wanted[1])):
@@ -214,35 +214,35 @@ class FailuresTest(unittest.TestCase):
     def test_slots(self):
         for options in ({}, {"fixed_batch": True}):
             slots = [self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20, **options) for _ in range(2)]
-            wanted = self.model.classify(self.pictures, Policy("l2", keep=0.5))
+            wanted = self.model.classify(self.raw_images, Policy("l2", keep=0.5))
             thin = [None, (1, 9000, "rgb"), (9000, 2, "gray"), (2, 9000, "nv12"), None]
             rounds = iter(thin)
 
             def fill(slot):
                 bad = next(rounds, 0)
-                for number, picture in enumerate(self.pictures if bad != 0 else ()):
+                for number, raw_image in enumerate(self.raw_images if bad != 0 else ()):
                     if number == 3 and bad is not None:
                         slot.add(*bad)[:] = 7
                     else:
-                        slot.add(*picture.shape[:2])[:] = picture
+                        slot.add(*raw_image.shape[:2])[:] = raw_image
                 return bad != 0
 
             found = list(raggedvit.double_buffer(slots, fill, errors="return"))
             self.assertEqual([list(result.errors) for result in found], [[], [3], [3], [3], []])
             for result in found[1:4]:
-                self.check(result, wanted, 3, "^picture 3: .* too thin")
+                self.check(result, wanted, 3, "^image 3: .* too thin")
             np.testing.assert_array_equal(found[4].logits, wanted.logits)
             rounds = iter(thin)
-            self.raises("^picture 3: .* too thin", list, raggedvit.double_buffer(slots, fill))
+            self.raises("^image 3: .* too thin", list, raggedvit.double_buffer(slots, fill))
             slot = slots[0]  # what failed stays in the slot
             rounds = iter(thin[1:])
             fill(slot)
             for _ in range(2):
                 slot.start(errors="return")
                 self.assertEqual(list(slot.finish().errors), [3])
-                self.raises("^picture 3: ", slot.start)
+                self.raises("^image 3: ", slot.start)
 
-    def test_native(self):
+    def test_variable_resolution(self):
         native = self.model.prepare(Policy("l2", keep=0.5), inputs="patches", max_images=4, features=True)
         patches = np.random.default_rng(1).standard_normal((4 * 20, 768)).astype(np.float32)
         wanted = native(patches, [(4, 5)] * 4)

@@ -22,7 +22,7 @@ from raggedvit import Policy, RaggedVitError
 from raggedvit._arrays import core_loader
 from raggedvit._session import forward as forwards
 from raggedvit._session import pipeline
-from raggedvit._c.layouts import new, rvit_view
+from raggedvit._c.layouts import rvit_view
 
 SIZE, DIM, DEPTH, CLASSES = 32, 64, 3, 5
 PLAIN = {"architecture": "vit", "n_heads": 1}  # what the weights do not tell

@@ -1,4 +1,4 @@
-"""Pictures of any size: bit for bit what timm and transformers make of them, files as viewers show them, and classify on both."""
+"""Images of any size: bit for bit what timm and transformers make of them, files as viewers show them, and classify on both."""
 
 import dataclasses
 import io
@@ -29,7 +29,7 @@ PHOTO = support.DATA / "chelsea.png"
 
 
 def noise(width, height):
-    """The pictures of tests/test_preprocess.c."""
+    """The images of tests/test_preprocess.c."""
     x, out = 12345, bytearray()
     for _ in range(width * height * 3):
         x = (x * 1664525 + 1013904223) & 0xFFFFFFFF
@@ -88,7 +88,7 @@ class RecipeTest(support.Case):
             found += 1
         self.assertEqual(found, 13 + len(HF))
 
-    def test_pictures_equal_those_of_timm_and_transformers(self):
+    def test_images_equal_those_of_timm_and_transformers(self):
         with mock.patch.dict("sys.modules", {"PIL": None}):
             self.compare()
 
@@ -99,14 +99,14 @@ class RecipeTest(support.Case):
     @needs_pillow
     def test_resize_is_pillows(self):
         if int(pillow_version.split(".")[0]) < 13:
-            self.skipTest("older Pillow shrinks tall pictures in another order")
+            self.skipTest("older Pillow shrinks tall images in another order")
         for (w, h), size in (((451, 300), (372, 248)), ((333, 500), (256, 384)), ((37, 600), (224, 24)), ((1, 9), (6, 3)), ((7, 5), (64, 48))):
-            picture = noise(w, h)
+            raw_image = noise(w, h)
             for filter, how in (("bilinear", Image.Resampling.BILINEAR), ("bicubic", Image.Resampling.BICUBIC)):
-                wanted = np.asarray(Image.fromarray(picture).resize(size, how))
+                wanted = np.asarray(Image.fromarray(raw_image).resize(size, how))
                 window = (size[0] // 3, size[1] // 4, size[0] // 2, size[1] // 2)
                 x, y, width, height = window
-                found = resize(picture, filter, "pillow", size, window)
+                found = resize(raw_image, filter, "pillow", size, window)
                 self.assertTrue((found == wanted[y : y + height, x : x + width]).all(), (w, h, size, filter))
 
     def test_recipes_that_are_none(self):
@@ -117,16 +117,16 @@ class RecipeTest(support.Case):
                               ("without a crop", {"processor": "hf_float", "resize": (30, 30)})):
             self.fails(Status.INVALID_ARGUMENT, words, dataclasses.replace, good, **change)
 
-    def test_pictures_that_are_none(self):
+    def test_images_that_are_none(self):
         recipe, good = HF["ViT"], noise(9, 7)
         for bad in (good.astype(np.float32), good[:, :, 0], good.transpose(2, 0, 1), np.zeros((0, 5, 3), np.uint8), 7):
-            self.fails(Status.INVALID_ARGUMENT, r"^picture 1 is .*; expected a path, or uint8 \[height, width, 3\]", images.prepare, recipe,
+            self.fails(Status.INVALID_ARGUMENT, r"^image 1 is .*; expected a path, or uint8 \[height, width, 3\]", images.prepare, recipe,
                        [good, bad, good])
             failures = {}
             batch = images.prepare(recipe, [good, bad, good[:, ::-1]], failures)
             self.assertEqual([(number, error.status) for number, error in failures.items()], [(1, Status.INVALID_ARGUMENT)])
             self.assertTrue((batch == images.prepare(recipe, [good, good[:, ::-1]])).all())
-        self.fails(Status.INVALID_ARGUMENT, "^picture 0: 1 x 4000 pixels are too thin", images.prepare,
+        self.fails(Status.INVALID_ARGUMENT, "^image 0: 1 x 4000 pixels are too thin", images.prepare,
                    dataclasses.replace(recipe, fit="border"), [noise(1, 4000)])
 
 
@@ -142,12 +142,12 @@ class FileTest(unittest.TestCase):
         return pathlib.Path(self.folder.name) / name
 
     def test_orientations(self):
-        picture = Image.fromarray(noise(10, 7))
+        raw_image = Image.fromarray(noise(10, 7))
         for number in range(1, 9):
             exif = Image.Exif()
             exif[0x112] = number
             for kind in ("jpg", "png"):
-                picture.save(self.path(f"a.{kind}"), exif=exif)
+                raw_image.save(self.path(f"a.{kind}"), exif=exif)
                 with Image.open(self.path(f"a.{kind}")) as file:
                     wanted = np.asarray(ImageOps.exif_transpose(file).convert("RGB"))
                 found = images.load(self.path(f"a.{kind}"))
@@ -159,36 +159,36 @@ class FileTest(unittest.TestCase):
         Image.fromarray(grey).save(self.path("16.png"))
         self.assertTrue((images.load(self.path("16.png")) == (grey >> 8)[:, :, None]).all())
         for mode in ("L", "LA", "P", "RGBA", "CMYK", "1"):
-            picture = Image.fromarray(noise(10, 7)).convert(mode)
+            raw_image = Image.fromarray(noise(10, 7)).convert(mode)
             for kind in {"CMYK": ("jpg",), "LA": ("png",)}.get(mode, ("png", "webp", "bmp", "tif")):
                 name = self.path(f"{mode}.{kind}")
-                picture.save(name, **({"lossless": True} if kind == "webp" else {}))
+                raw_image.save(name, **({"lossless": True} if kind == "webp" else {}))
                 with Image.open(name) as file:
                     self.assertTrue((images.load(name) == np.asarray(file.convert("RGB"))).all(), mode)
 
-    def test_pillows_pictures_are_their_files(self):
+    def test_pillows_images_are_their_files(self):
         """Opened, loaded, or made in memory: what they are as a file is what they are."""
         exif = Image.Exif()
         exif[0x112] = 6
         grey = Image.fromarray(np.arange(70, dtype=np.uint16).reshape(7, 10) * 900)
         colours = Image.fromarray(noise(10, 7))
-        pictures = [(colours, "jpg", {"exif": exif}), (colours, "webp", {"exif": exif, "lossless": True}), (grey, "png", {"exif": exif}),
+        raw_images = [(colours, "jpg", {"exif": exif}), (colours, "webp", {"exif": exif, "lossless": True}), (grey, "png", {"exif": exif}),
                     (colours.convert("CMYK"), "jpg", {"exif": exif})]
-        pictures += [(colours.convert(mode), "png", {"exif": exif}) for mode in ("1", "L", "LA", "P", "RGB", "RGBA")]
-        for picture, kind, options in pictures:
-            path = self.path(f"{picture.mode.replace(';', '')}.{kind}")
-            picture.save(path, **options)
+        raw_images += [(colours.convert(mode), "png", {"exif": exif}) for mode in ("1", "L", "LA", "P", "RGB", "RGBA")]
+        for raw_image, kind, options in raw_images:
+            path = self.path(f"{raw_image.mode.replace(';', '')}.{kind}")
+            raw_image.save(path, **options)
             wanted = images.load(path)
             self.assertEqual(wanted.shape, (10, 7, 3))
             with Image.open(path) as file:
                 for found in (file, file.copy(), file.convert("RGB") if file.mode[0] != "I" else file):
-                    np.testing.assert_array_equal(images.read([found])[0], wanted, picture.mode)
+                    np.testing.assert_array_equal(images.read([found])[0], wanted, raw_image.mode)
                     np.testing.assert_array_equal(images.prepare(HF["ViT"], [found]), images.prepare(HF["ViT"], [path]))
                 np.testing.assert_array_equal(images.read([ImageOps.exif_transpose(file)])[0], wanted)  # not turned twice
         self.assertEqual(images.read([grey])[0].tolist(), [[[value >> 8] * 3 for value in line] for line in np.asarray(grey).tolist()])
         np.testing.assert_array_equal(images.read([Image.fromarray(np.asarray(grey).astype(np.int32))])[0], images.read([grey])[0])
 
-    def test_a_picture_of_pillows_many_times(self):
+    def test_a_image_of_pillows_many_times(self):
         Image.fromarray(noise(300, 300)).save(self.path("once.jpg"))
         wanted = images.prepare(HF["ViT"], [self.path("once.jpg")])
         for _ in range(20):
@@ -196,27 +196,27 @@ class FileTest(unittest.TestCase):
                 for found in images.prepare(HF["ViT"], [file] * 4):
                     np.testing.assert_array_equal(found, wanted[0])
 
-    def test_pillows_pictures_that_are_none(self):
+    def test_pillows_images_that_are_none(self):
         wide = Image.fromarray(np.full((4, 4), 70000, np.int32))
         cut = io.BytesIO()
         Image.fromarray(noise(50, 40)).save(cut, "JPEG")
         with Image.open(io.BytesIO(cut.getvalue()[:1500])) as file:
-            for picture, words in ((wide, "grey values from 70000 to 70000"), (Image.new("F", (4, 4)), "float32"), (file, "truncated"),
+            for raw_image, words in ((wide, "grey values from 70000 to 70000"), (Image.new("F", (4, 4)), "float32"), (file, "truncated"),
                                    (Image.new("La", (4, 4)), "conversion"), (Image.new("RGB", (0, 4)), "0 x 4")):
-                self.fails(Status.INVALID_ARGUMENT, f"^picture 1: .*{words}", images.prepare, HF["ViT"], [noise(9, 9), picture])
-                self.fails(Status.INVALID_ARGUMENT, f"^picture 0: .*{words}", images.read, [picture])
-        for picture in (wide, Image.new("F", (4, 4))):
-            picture.save(self.path("wide.tif"))
+                self.fails(Status.INVALID_ARGUMENT, f"^image 1: .*{words}", images.prepare, HF["ViT"], [noise(9, 9), raw_image])
+                self.fails(Status.INVALID_ARGUMENT, f"^image 0: .*{words}", images.read, [raw_image])
+        for raw_image in (wide, Image.new("F", (4, 4))):
+            raw_image.save(self.path("wide.tif"))
             self.fails(Status.BAD_FILE, "wide.tif: grey values", images.load, self.path("wide.tif"))
         with mock.patch.object(images, "MOST_PIXELS", 100):
-            self.fails(Status.INVALID_ARGUMENT, "^picture 0: 50 x 40 pixels; 100 in all", images.read, [Image.new("L", (50, 40))])
+            self.fails(Status.INVALID_ARGUMENT, "^image 0: 50 x 40 pixels; 100 in all", images.read, [Image.new("L", (50, 40))])
 
     def test_files_that_are_none(self):
         Image.fromarray(noise(50, 40)).save(self.path("whole.jpg"))
         self.path("cut.jpg").write_bytes(self.path("whole.jpg").read_bytes()[:1500])
-        self.path("text.jpg").write_text("no picture")
+        self.path("text.jpg").write_text("no image")
         for name, words in (("cut.jpg", "truncated"), ("text.jpg", "cannot identify"), ("none.jpg", "No such file"), ("", "directory")):
-            self.fails(Status.BAD_FILE, f"^picture 1: {re.escape(str(self.path(name)))}: .*{words}", images.prepare, HF["ViT"],
+            self.fails(Status.BAD_FILE, f"^image 1: {re.escape(str(self.path(name)))}: .*{words}", images.prepare, HF["ViT"],
                        [self.path("whole.jpg"), str(self.path(name)), self.path("whole.jpg")])
         self.fails(Status.INVALID_ARGUMENT, "NUL|path", images.load, "a\0b")
         with mock.patch.object(images, "MOST_PIXELS", 100):
@@ -228,7 +228,7 @@ class FileTest(unittest.TestCase):
         for kind in (bytes, bytearray, memoryview):
             self.assertTrue((images.decode(kind(data)) == images.load(self.path("whole.jpg"))).all())
         self.fails(Status.BAD_FILE, "^image file is truncated", images.decode, data[:1500])
-        self.fails(Status.BAD_FILE, "^cannot identify the format of the picture$", images.decode, b"no picture")
+        self.fails(Status.BAD_FILE, "^cannot identify the format of the image$", images.decode, b"no image")
 
     def test_without_pillow(self):
         with mock.patch.dict("sys.modules", {"PIL": None}):
@@ -257,8 +257,8 @@ class ModelTest(unittest.TestCase):
         finally:
             model.recipe = recipe
         found = model.classify([self.tiles[0], noise(500, 375), noise(31, 90)]).logits
-        for i, picture in enumerate((self.tiles[0], noise(500, 375), noise(31, 90))):
-            self.assertTrue((model.classify([picture]).logits[0] == found[i]).all())
+        for i, raw_image in enumerate((self.tiles[0], noise(500, 375), noise(31, 90))):
+            self.assertTrue((model.classify([raw_image]).logits[0] == found[i]).all())
         self.assertEqual(model.classify(np.zeros((0, 9, 9, 3), np.uint8)).logits.shape, (0, 10))
 
     @needs_pillow
@@ -269,10 +269,10 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(found[0].argmax(), 3)
         chance = np.exp(found[0]) / np.exp(found[0]).sum()
         self.assertAlmostEqual(chance[3], 0.822, 3)  # what the command line tool says
-        self.fails(Status.BAD_FILE, "^picture 1: none.jpg: .*No such file", self.model.classify, [PHOTO, "none.jpg"])
+        self.fails(Status.BAD_FILE, "^image 1: none.jpg: .*No such file", self.model.classify, [PHOTO, "none.jpg"])
 
     def test_what_is_refused(self):
-        self.fails(Status.INVALID_ARGUMENT, "^picture 1 is float32", self.model.classify, [self.tiles[0], np.zeros((3, 224, 224), np.float32)])
+        self.fails(Status.INVALID_ARGUMENT, "^image 1 is float32", self.model.classify, [self.tiles[0], np.zeros((3, 224, 224), np.float32)])
         self.fails(Status.INVALID_ARGUMENT, r"the recipe makes images of \[3, 28, 28\], the model takes \[3, 224, 224\]", setattr, self.model,
                    "recipe", HF["ViT"])
         with tempfile.TemporaryDirectory() as folder:

@@ -104,8 +104,8 @@ class LifetimesTest(unittest.TestCase):
                 slot.abandon()
 
             def fill(slot):
-                for picture in left[0] if left else ():
-                    slot.add(*picture.shape[:2])[:] = picture
+                for raw_image in left[0] if left else ():
+                    slot.add(*raw_image.shape[:2])[:] = raw_image
                 return bool(left and left.pop(0))
 
             return np.concatenate([result.logits for result in raggedvit.double_buffer(slots, fill)])
@@ -116,16 +116,16 @@ class LifetimesTest(unittest.TestCase):
             return model(IMAGES)
 
         return {"classify": lambda: model.classify(IMAGES, Policy("l2", keep=0.5, blocks=[0])).logits,
-                "pictures": lambda: model.classify(PICTURES).logits,
+                "images": lambda: model.classify(PICTURES).logits,
                 "forward": lambda: prepared(IMAGES),
                 "map": lambda: np.concatenate(list(prepared.map([IMAGES, IMAGES[:2]]))),
-                "map of pictures": lambda: np.concatenate([r.logits for r in prepared._overlapped([PICTURES, IMAGES, PICTURES[:2]], True)]),
+                "map of images": lambda: np.concatenate([r.logits for r in prepared._overlapped([PICTURES, IMAGES, PICTURES[:2]], True)]),
                 "native": lambda: native(ROWS, GRIDS).logits,
                 "slots": double_buffered,
                 "update": updated}
 
     def test_an_exception_of_a_signal_leaves_nothing_held(self):
-        # A batch of pictures is in pieces that threads copy, as large ones are.
+        # A batch of images is in pieces that threads copy, as large ones are.
         with mock.patch.object(staging, "CHUNK", 1 << 10), mock.patch.object(pipeline, "CHUNK", 1 << 10):
             for name, work in self.works(small()).items():
                 with self.subTest(name):

@@ -1,6 +1,5 @@
 """Models and patched modules on CUDA tensors, on a GPU with PyTorch: the results of the CPU, without waiting, on any stream and device."""
 
-import ctypes
 import functools
 import gc
 import unittest
@@ -10,7 +9,6 @@ import modules
 from modules import POLICIES, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
 from raggedvit import Policy, Status
-from raggedvit._c.layouts import new
 
 if not torch.cuda.is_available():
     raise unittest.SkipTest("there is no GPU that PyTorch can use")

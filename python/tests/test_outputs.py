@@ -45,7 +45,7 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(caught.exception.status, Status.UNSUPPORTED)
 
 
-class TowerTest(unittest.TestCase):
+class EncoderTest(unittest.TestCase):
     """Tiny random models of timm and Hugging Face, in float32."""
 
     @classmethod
@@ -62,9 +62,9 @@ class TowerTest(unittest.TestCase):
             import transformers
         except ImportError:
             raise unittest.SkipTest("transformers is not installed")
-        tower = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=2)
-        vision = dict(tower, image_size=32, patch_size=8)
-        text = dict(tower, vocab_size=50, max_position_embeddings=16, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+        encoder = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=2)
+        vision = dict(encoder, image_size=32, patch_size=8)
+        text = dict(encoder, vocab_size=50, max_position_embeddings=16, bos_token_id=1, eos_token_id=2, pad_token_id=0)
         made = getattr(transformers, config)(text_config=text, vision_config=vision, **({"projection_dim": 24} if name == "CLIPModel" else {}))
         made._attn_implementation = "eager"
         module = self.modules.randomize(getattr(transformers, name)(made))

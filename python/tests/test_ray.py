@@ -28,7 +28,7 @@ needs_pillow = unittest.skipIf(Image is None, "no Pillow here")
 SHAPES = [(48, 64), (64, 48), (33, 90), (70, 70), (20, 31)]
 
 
-def pictures(n, seed=3):
+def raw_images(n, seed=3):
     random = np.random.default_rng(seed)
     return [random.integers(0, 256, (*SHAPES[i % len(SHAPES)], 3), np.uint8) for i in range(n)]
 
@@ -44,9 +44,9 @@ def column(values):
     return out
 
 
-def encoded(picture, kind="JPEG"):
+def encoded(raw_image, kind="JPEG"):
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, kind, **({"quality": 95} if kind == "JPEG" else {}))
+    Image.fromarray(raw_image).save(file, kind, **({"quality": 95} if kind == "JPEG" else {}))
     return file.getvalue()
 
 
@@ -61,7 +61,7 @@ class ClassifierTest(support.Case):
         cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2, image_size=64)
 
     def test_columns(self):
-        found = pictures(19)
+        found = raw_images(19)
         classifier = small(outputs=["class", "label", "score", "top", "logits", "pooled", "tokens", "mask"], top_k=3, policy=Policy("l2", keep=0.5))
         ids = np.arange(100, 119)
         out = classifier({"id": ids, "image": column(found), "path": column(list("abcdefghijklmnopqrs"))})
@@ -86,7 +86,7 @@ class ClassifierTest(support.Case):
         self.assertEqual((dense["tokens"].tolist(), dense["mask"].sum()), ([self.model.info.tokens], self.model.info.tokens))
 
     def test_batches_of_every_size_share_the_sessions(self):
-        classifier, found = small(outputs=["logits"]), pictures(21)
+        classifier, found = small(outputs=["logits"]), raw_images(21)
         wanted = self.model.classify(found).logits
         self.assertTrue((classifier({"image": column(found)})["logits"] == wanted).all())
         before = [session.handle.pointer.value for session in classifier.model._sessions]
@@ -103,14 +103,14 @@ class ClassifierTest(support.Case):
                          {"id": (0,), "class": (0,), "top_classes": (0, 2), "top_scores": (0, 2), "error": (0,)})
 
     def test_one_array(self):
-        stack = np.stack([pictures(1, seed)[0] for seed in range(5)])
+        stack = np.stack([raw_images(1, seed)[0] for seed in range(5)])
         out = small(outputs=["logits"])({"image": stack})
         self.assertTrue((out["logits"] == self.model.classify(stack).logits).all())
 
     @needs_pillow
-    def test_encoded_pictures_and_files(self):
-        found = pictures(6)
-        data = [encoded(picture, kind) for picture, kind in zip(found, ["PNG", "JPEG"] * 3)]
+    def test_encoded_images_and_files(self):
+        found = raw_images(6)
+        data = [encoded(raw_image, kind) for raw_image, kind in zip(found, ["PNG", "JPEG"] * 3)]
         whole = [np.asarray(Image.open(io.BytesIO(one))) for one in data]
         wanted = self.model.classify(whole).logits
         classifier = small(outputs=["logits"], column="bytes")
@@ -126,11 +126,11 @@ class ClassifierTest(support.Case):
             self.assertRegex(out["error"][1], r"2\.jpg: .*No such file")
 
     @needs_pillow
-    def test_broken_pictures_fail_alone(self):
-        found, classifier = pictures(10), small(outputs=["class", "label", "score", "top", "logits", "tokens", "mask"], top_k=2)
+    def test_broken_images_fail_alone(self):
+        found, classifier = raw_images(10), small(outputs=["class", "label", "score", "top", "logits", "tokens", "mask"], top_k=2)
         wanted = self.model.classify(found).logits
         jpeg = encoded(found[0])
-        broken = {1: (jpeg[: len(jpeg) // 2], "truncated"), 2: (b"no picture", "^cannot identify the format of the picture$"), 3: (None, "null"), 4: (7, "is a int"),
+        broken = {1: (jpeg[: len(jpeg) // 2], "truncated"), 2: (b"no image", "^cannot identify the format of the image$"), 3: (None, "null"), 4: (7, "is a int"),
                   5: (np.zeros((5, 6), np.uint8), r"is uint8 \[5, 6\]"), 6: (found[6].astype(np.float32), "is float32"), 7: (b"", "cannot identify"),
                   8: (np.zeros((0, 9, 3), np.uint8), r"is uint8 \[0, 9, 3\]")}
         out = classifier({"id": np.arange(10), "image": column([broken[i][0] if i in broken else found[i] for i in range(10)])})
@@ -148,13 +148,13 @@ class ClassifierTest(support.Case):
 
     @needs_pillow
     def test_a_stage_that_decodes(self):
-        found = pictures(3)
+        found = raw_images(3)
         data = [encoded(found[0], "PNG"), b"broken", encoded(found[2], "PNG")]
         batch = decode({"id": np.arange(3), "bytes": column(data)}, "bytes")
         self.assertEqual([one.shape for one in batch["bytes"]], [(48, 64, 3), (0, 0, 3), (33, 90, 3)])
         self.assertEqual((list(batch), batch["error"][0]), (["id", "bytes", "error"], ""))
         out = small(outputs=["logits"], column="bytes")(batch)
-        self.assertEqual(out["error"].tolist(), ["", "cannot identify the format of the picture", ""])
+        self.assertEqual(out["error"].tolist(), ["", "cannot identify the format of the image", ""])
         self.assertTrue((out["logits"][[0, 2]] == self.model.classify([found[0], found[2]]).logits).all())
         self.assertEqual(len(decode({"image": np.array([])})["image"]), 0)  # of an empty block
         self.fails(Status.INVALID_ARGUMENT, "has no column 'image'", decode, {"bytes": column(data)})
@@ -170,7 +170,7 @@ class ClassifierTest(support.Case):
         self.assertEqual(subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout, "[]\n")
 
     def test_copies_open_their_own_model(self):
-        found, classifier = pictures(3), small(outputs=["logits"])
+        found, classifier = raw_images(3), small(outputs=["logits"])
         wanted = classifier({"image": column(found)})["logits"]
         data = pickle.dumps(classifier)
         self.assertLess(len(data), 2000)
@@ -182,7 +182,7 @@ class ClassifierTest(support.Case):
 
     def test_a_forked_child_opens_its_own_model(self):
         large = np.random.default_rng(1).integers(0, 256, (1500, 1500, 3), np.uint8)  # copied by threads, which the child does not have
-        found, classifier = [*pictures(3), large], small(outputs=["logits"])
+        found, classifier = [*raw_images(3), large], small(outputs=["logits"])
         wanted, model = classifier({"image": column(found)})["logits"], classifier.model
         reader, writer = os.pipe()
         child = os.fork()
@@ -199,7 +199,7 @@ class ClassifierTest(support.Case):
         self.assertTrue((classifier({"image": column(found)})["logits"] == wanted).all())
 
     def test_threads(self):
-        found, classifier = pictures(12), small(outputs=["logits"])
+        found, classifier = raw_images(12), small(outputs=["logits"])
         wanted = self.model.classify(found).logits
 
         def work():
@@ -209,7 +209,7 @@ class ClassifierTest(support.Case):
         support.in_threads(work, work, work)
 
     def test_rows(self):
-        found = pictures(3)
+        found = raw_images(3)
         one, bad, three = small(outputs=["class", "label", "top"], top_k=2).rows([found[0], b"", found[2]] if Image else [found[0], 7, found[2]])
         self.assertEqual((list(bad), list(one)), (["error"], ["class", "label", "top_classes", "top_scores"]))
         self.assertEqual((type(one["class"]), type(one["label"]), one["class"]), (int, str, one["top_classes"][0]))
@@ -220,12 +220,12 @@ class ClassifierTest(support.Case):
         classifier = small()
         lost = RaggedVitError(Status.DEVICE_LOST, "the device is lost")
         with mock.patch.object(classifier.model, "classify", side_effect=lost):
-            self.fails(Status.DEVICE_LOST, "the device is lost", classifier, {"image": column(pictures(3))})
+            self.fails(Status.DEVICE_LOST, "the device is lost", classifier, {"image": column(raw_images(3))})
 
     def test_results_that_are_no_numbers(self):
-        found, classifier = pictures(3), small()
+        found, classifier = raw_images(3), small()
         result = self.model.classify(found)
-        result.errors[1] = RaggedVitError(Status.NOT_FINITE, "picture 1: its logits are not finite")
+        result.errors[1] = RaggedVitError(Status.NOT_FINITE, "image 1: its logits are not finite")
         with mock.patch.object(classifier.model, "classify", return_value=result):
             out = classifier({"image": column(found)})
         self.assertEqual(out["error"][1], "its logits are not finite")
@@ -261,7 +261,7 @@ class ClassifierTest(support.Case):
 
     def test_embeddings(self):
         with tempfile.TemporaryDirectory() as folder:
-            path, found = siglip(folder), pictures(3)
+            path, found = siglip(folder), raw_images(3)
             out = Classifier(path, outputs=["embedding"], device="cpu", n_threads=1)({"image": column([found[0], 7, found[2]])})
             wanted = raggedvit.Model(path, device="cpu", n_threads=1).classify([found[0], found[2]], projected=True, normalized=True).projected
             self.assertEqual(out["embedding"].shape, (3, WIDTH))
@@ -271,13 +271,13 @@ class ClassifierTest(support.Case):
 
     def test_a_model_without_a_head(self):
         with tempfile.TemporaryDirectory() as folder:
-            path, batch = tiny(folder, 0), {"image": column(pictures(3))}
+            path, batch = tiny(folder, 0), {"image": column(raw_images(3))}
             self.assertEqual(Classifier(path, outputs=["pooled"], device="cpu", n_threads=1)(batch)["pooled"].shape, (3, WIDTH))
             self.fails(Status.UNSUPPORTED, "outputs has 'class', but the model has no head; it has 'pooled'", Classifier(path, device="cpu"), batch)
 
-    def test_pictures_that_cannot_be_run_fail_alone(self):
-        """What is found only where the batch runs: pictures too thin to be made to fit."""
-        found = pictures(7)
+    def test_images_that_cannot_be_run_fail_alone(self):
+        """What is found only where the batch runs: images too thin to be made to fit."""
+        found = raw_images(7)
         for i in (2, 5):
             found[i] = np.zeros((1, 4000, 3), np.uint8)
         classifier = small(outputs=["logits"], recipe={"fit": "border", "resize": (64, 64)})
@@ -300,7 +300,7 @@ class ClassifierTest(support.Case):
                 self.fails(Status.INVALID_ARGUMENT, words, Classifier, **{"path": "model.safetensors", **changes})
 
     def test_what_the_first_call_refuses(self):
-        batch = {"image": column(pictures(1))}
+        batch = {"image": column(raw_images(1))}
         for status, words, changes in ((Status.INVALID_ARGUMENT, "top_k is 11, but the model has 10 classes", {"outputs": ["top"], "top_k": 11}),
                                        (Status.INVALID_ARGUMENT, "labels has 2 names, but the model has 10 classes", {"labels": ["a", "b"]}),
                                        (Status.UNSUPPORTED, "project", {"outputs": ["embedding"]}),
@@ -311,7 +311,7 @@ class ClassifierTest(support.Case):
                 self.fails(status, words, small(**changes) if "path" not in changes else Classifier(changes["path"]), batch)
 
     def test_batches_that_are_none(self):
-        classifier, found = small(), column(pictures(2))
+        classifier, found = small(), column(raw_images(2))
         for words, batch in (("has no column 'image', but 'id', 'img'; the argument column names it", {"id": found, "img": found}),
                              ("has no column 'image', but none at all", {}), ("the batch is a list; expected a dict of columns", [found]),
                              (r"column 'image' is float32 \[2, 9, 9, 3\]; expected encoded", {"image": np.zeros((2, 9, 9, 3), np.float32)}),
@@ -330,7 +330,7 @@ class ClassifierTest(support.Case):
 class OnGpuTest(unittest.TestCase):
     def test_a_worker_with_a_gpu(self):
         """What a stand-in for Ray assigns."""
-        found = pictures(11)
+        found = raw_images(11)
         found[4] = np.zeros((3, 3), np.uint8)
         good = [i for i in range(11) if i != 4]
         worker = mock.Mock()
@@ -374,7 +374,7 @@ def written(folder, shapes, linear, norms, config, processor):
 
 
 def siglip(folder):
-    """A tiny SigLIP vision tower, whose embedding is what its attention pools."""
+    """A tiny SigLIP vision encoder, whose embedding is what its attention pools."""
     base = "vision_model."
     shapes = {"embeddings.position_embedding.weight": [16, WIDTH], "embeddings.patch_embedding.weight": [WIDTH, 3, 16, 16],
               "embeddings.patch_embedding.bias": [WIDTH], "head.probe": [1, 1, WIDTH], "head.attention.in_proj_weight": [3 * WIDTH, WIDTH],

@@ -23,7 +23,7 @@ import numpy as np
 import support
 import raggedvit
 import raggedvit.ray
-from test_ray import encoded, pictures
+from test_ray import encoded, raw_images
 
 try:
     import pyarrow
@@ -72,14 +72,14 @@ class ClusterTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        cls.pictures = pictures(142)
+        cls.raw_images = raw_images(142)
         (cls.folder / "photos" / "more").mkdir(parents=True)
-        for i, picture in enumerate(cls.pictures):
-            (cls.folder / "photos" / ("more" if i % 2 else "") / f"{i:03d}.png").write_bytes(encoded(picture, "PNG"))
+        for i, raw_image in enumerate(cls.raw_images):
+            (cls.folder / "photos" / ("more" if i % 2 else "") / f"{i:03d}.png").write_bytes(encoded(raw_image, "PNG"))
         for i in range(N_BROKEN):
             (cls.folder / "photos" / f"broken{i}.jpg").write_bytes(b"\xff\xd8\xff broken")
         model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=1, image_size=64)
-        cls.logits = model.classify(cls.pictures).logits
+        cls.logits = model.classify(cls.raw_images).logits
 
     @classmethod
     def restore(cls):
@@ -87,7 +87,7 @@ class ClusterTest(unittest.TestCase):
         os.environ.update(cls.environment)
 
     def test_two_workers_give_what_one_process_gives(self):
-        rows = [{"id": i, "image": picture} for i, picture in enumerate(self.pictures)]
+        rows = [{"id": i, "image": raw_image} for i, raw_image in enumerate(self.raw_images)]
         rows[17]["image"] = np.zeros((4, 4, 1), np.uint8)
         data = ray.data.from_items(rows, override_num_blocks=6)
         (self.folder / "meeting").mkdir()
@@ -103,18 +103,18 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual({(row["backend"], row["threads"]) for row in found}, {("cpu", 1)})
         self.assertEqual(len({row["worker"] for row in found}), 2)
 
-    def test_encoded_pictures_decoded_in_a_stage_of_their_own(self):
+    def test_encoded_images_decoded_in_a_stage_of_their_own(self):
         data = ray.data.read_binary_files(str(self.folder / "photos"), include_paths=True, override_num_blocks=5)
         decoded = data.map_batches(raggedvit.ray.decode, fn_kwargs={"column": "bytes"}, batch_size=7)
         out = decoded.map_batches(raggedvit.ray.Classifier, fn_constructor_kwargs={**SETTINGS, "column": "bytes"}, batch_size=16, num_cpus=1,
                                   compute=ray.data.ActorPoolStrategy(size=1))
         out.write_parquet(str(self.folder / "decoded"))
         table = parquet.read_table(self.folder / "decoded").to_pylist()  # the files agree on the types, though few have an error
-        self.assertEqual(len(table), len(self.pictures) + N_BROKEN)
+        self.assertEqual(len(table), len(self.raw_images) + N_BROKEN)
         for row in table:
             name = pathlib.Path(row["path"]).stem
             if name.startswith("broken"):
-                self.assertEqual((row["error"], row["class"]), ("cannot identify the format of the picture", -1))
+                self.assertEqual((row["error"], row["class"]), ("cannot identify the format of the image", -1))
             else:
                 self.assertEqual((row["error"], row["class"]), ("", self.logits[int(name)].argmax()))
 
@@ -144,7 +144,7 @@ class ClusterTest(unittest.TestCase):
     def check(self, out):
         found = self.rows(out)
         self.assertEqual(set(found), {str(path.relative_to(self.folder / "photos")) for path in (self.folder / "photos").rglob("*.*g")})
-        self.assertEqual(len(found), len(self.pictures) + N_BROKEN)
+        self.assertEqual(len(found), len(self.raw_images) + N_BROKEN)
         for name, row in found.items():
             if "broken" in name:
                 self.assertRegex(row["error"], "cannot identify")
@@ -152,7 +152,7 @@ class ClusterTest(unittest.TestCase):
                 self.assertEqual((row["error"], row["class"]), ("", self.logits[int(pathlib.Path(name).stem)].argmax()))
         self.assertEqual([path.name for path in out.iterdir() if path.name.startswith(".")], [])
 
-    def test_a_parquet_file_of_pictures(self):
+    def test_a_parquet_file_of_images(self):
         names = [str(path.relative_to(self.folder / "photos")) for path in (self.folder / "photos").rglob("*.*g")]
         columns = {"path": names, "bytes": [(self.folder / "photos" / name).read_bytes() for name in names]}
         parquet.write_table(pyarrow.table(columns), self.folder / "photos.parquet", row_group_size=16)
@@ -194,7 +194,7 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(process.returncode, 0)
         self.assertTrue(all((out / name).stat().st_mtime_ns == time for name, time in some.items()))
         with self.job(out, "--policy", "l2") as process:
-            self.assertRegex(process.communicate()[1], "was begun with other pictures or settings")
+            self.assertRegex(process.communicate()[1], "was begun with other images or settings")
         self.assertEqual(process.returncode, 1)
 
     def test_a_worker_killed_in_one_job(self):
@@ -230,13 +230,13 @@ class ClusterTest(unittest.TestCase):
             from ray import serve
 
         @serve.deployment(ray_actor_options={"num_cpus": 1})
-        class Pictures:
+        class Images:
             def __init__(self, settings):
                 self.classifier = raggedvit.ray.Classifier(**settings)
 
             @serve.batch(max_batch_size=8, batch_wait_timeout_s=0.01)
-            async def answers(self, pictures):
-                return [{**row, "together": len(pictures)} for row in self.classifier.rows(pictures)]
+            async def answers(self, raw_images):
+                return [{**row, "together": len(raw_images)} for row in self.classifier.rows(raw_images)]
 
             async def __call__(self, request):
                 return await self.answers(await request.body())
@@ -245,18 +245,18 @@ class ClusterTest(unittest.TestCase):
             port = free.getsockname()[1]
         serve.start(http_options={"host": "127.0.0.1", "port": port})
         self.addCleanup(serve.shutdown)
-        serve.run(Pictures.bind({**SETTINGS, "outputs": ["class", "label", "top"]}))
+        serve.run(Images.bind({**SETTINGS, "outputs": ["class", "label", "top"]}))
         answers = [None] * 24
 
         def ask(i):
-            data = b"broken" if i == 5 else encoded(self.pictures[i], "PNG")
+            data = b"broken" if i == 5 else encoded(self.raw_images[i], "PNG")
             with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}", data), timeout=30) as answer:
                 answers[i] = json.load(answer)
 
         support.in_threads(*[lambda i=i: ask(i) for i in range(24)])
         for i, answer in enumerate(answers):
             if i == 5:
-                self.assertEqual(answer["error"], "cannot identify the format of the picture")
+                self.assertEqual(answer["error"], "cannot identify the format of the image")
             else:
                 self.assertEqual(answer["class"], int(self.logits[i].argmax()))
                 self.assertEqual(answer["top_classes"], np.argsort(-self.logits[i], kind="stable")[:5].tolist())

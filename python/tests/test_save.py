@@ -64,7 +64,7 @@ class SaveTest(support.Case):
                 for name, tensor in safetensors.load_file(self.path).items():
                     self.assertTrue((tensor == module.state_dict()[name].to(tensor.dtype)).all())
 
-    def test_pictures_and_labels(self):
+    def test_images_and_labels(self):
         module = timm_family("vit_base_patch16_clip_224")
         names = [f"kind {i}, or so" for i in range(7)]
         module.pretrained_cfg = {**module.pretrained_cfg, "crop_mode": "squash", "crop_pct": 0.8, "interpolation": "bilinear", "label_names": names}
@@ -104,7 +104,7 @@ class SaveTest(support.Case):
         fails(Status.INVALID_ARGUMENT, "ends in .safetensors", raggedvit.save, module, folder / "model.pt")
         fails(Status.BAD_FILE, "cannot be written", raggedvit.save, module, folder / "nowhere" / "a.safetensors")
         os.mkfifo(folder / "pipe.safetensors")
-        fails(Status.INVALID_ARGUMENT, "is there and no file", raggedvit.save, module, folder / "pipe.safetensors")
+        fails(Status.INVALID_ARGUMENT, "exists and is no file", raggedvit.save, module, folder / "pipe.safetensors")
         fails(Status.INVALID_ARGUMENT, "expected an image processor", raggedvit.save, module, self.path, processor=3)
         fails(Status.UNSUPPORTED, "module: blocks.0.attn.q_norm", raggedvit.save, timm_module(qk_norm=True), self.path)
         (folder / "config.json").write_text("{}")

@@ -22,18 +22,18 @@ except ImportError:
 LENGTHS = [[], [0], [1], [63], [64], [65], [197], [577], [20, 0, 197, 1, 64], [0, 0, 3]]
 
 
-def tensors(lengths, heads=2, dim=32, spare=0, dtype=None, seed=1):
-    qkv, cu = support.batch(lengths, heads, dim, seed=seed, spare=spare)
+def tensors(lengths, heads=2, dim=32, padding=0, dtype=None, seed=1):
+    qkv, cu = support.batch(lengths, heads, dim, seed=seed, padding=padding)
     return torch.from_numpy(qkv).to(dtype or torch.float32), torch.from_numpy(cu)
 
 
 @unittest.skipUnless(torch, "PyTorch is not here")
 class GradientTest(unittest.TestCase):
-    def compare(self, lengths, heads, dim, dtype=None, bias=True, strided=False, spare=2, probs=True):
+    def compare(self, lengths, heads, dim, dtype=None, bias=True, strided=False, padding=2, probs=True):
         """Every gradient is at most twice as far from float64's as PyTorch's is that computes in the same precision."""
         dtype = dtype or torch.float32
         generator = torch.Generator().manual_seed(sum(lengths) + dim)
-        rows, live, scale = sum(lengths) + spare, sum(lengths), dim**-0.5
+        rows, live, scale = sum(lengths) + padding, sum(lengths), dim**-0.5
         cu = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32)
         base = torch.randn(rows, 5 if strided else 3, heads, dim, generator=generator).to(dtype)
         base[live:] = float("nan")
@@ -98,7 +98,7 @@ class GradientTest(unittest.TestCase):
 
     def test_padding_rows_poison_no_weight(self):
         """A linear layer around the op: rows past the last image must not reach the gradient of its weight."""
-        qkv, cu = tensors([20, 5], spare=7)
+        qkv, cu = tensors([20, 5], padding=7)
         layer = torch.nn.Linear(192, 192)
         x = torch.nan_to_num(qkv.reshape(32, 192))
         raggedvit.attention(layer(x).reshape(32, 3, 2, 32), cu).sum().backward()
@@ -221,7 +221,7 @@ class OperatorTest(unittest.TestCase):
 
     def test_kernels_in_python(self):
         """What an older PyTorch runs in place of the kernels in C."""
-        qkv, cu = tensors([20, 0, 11], spare=2)
+        qkv, cu = tensors([20, 0, 11], padding=2)
         bias, wanted = torch.randn(33), raggedvit.attention(qkv, cu)
         self.assertTrue(torch.equal(operators._attention_python(qkv, cu)[:31], wanted[:31]))
         in_c = torch.ops.raggedvit._attention_forward(qkv, None, None, cu, bias, None, None, True, True)
@@ -234,7 +234,7 @@ class OperatorTest(unittest.TestCase):
 
     def test_tensors_that_the_core_cannot_read(self):
         """As those of a PyTorch without DLPack's exchange API: the Python side describes them."""
-        qkv, cu = tensors([20, 0, 11], spare=2)
+        qkv, cu = tensors([20, 0, 11], padding=2)
         x, src, asc = torch.randn(31, 8), torch.tensor([0, 2, 30], dtype=torch.int32), torch.tensor([0, 3], dtype=torch.int32)
 
         def all_of_them():

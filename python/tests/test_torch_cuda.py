@@ -30,8 +30,8 @@ def why_not():
     return "" if cuda else "the library has no CUDA device"
 
 
-def tensors(lengths, dtype=None, heads=3, dim=64, spare=0, device="cuda", seed=1):
-    qkv, cu = support.batch(lengths, heads, dim, seed=seed, spare=spare)
+def tensors(lengths, dtype=None, heads=3, dim=64, padding=0, device="cuda", seed=1):
+    qkv, cu = support.batch(lengths, heads, dim, seed=seed, padding=padding)
     return torch.from_numpy(qkv).to(device, dtype or torch.float16), torch.from_numpy(cu).to(device)
 
 
@@ -42,7 +42,7 @@ class ForwardTest(unittest.TestCase):
             for lengths in LENGTHS:
                 for heads, dim in ((3, 64), (2, 32), (1, 128)):
                     with self.subTest(dtype=dtype, lengths=lengths, dim=dim):
-                        qkv, cu = tensors(lengths, dtype, heads, dim, spare=3)
+                        qkv, cu = tensors(lengths, dtype, heads, dim, padding=3)
                         live, scale = sum(lengths), dim**-0.5
                         bias = torch.randn(live + 3, device="cuda")
                         longest = max(lengths, default=0)
@@ -61,7 +61,7 @@ class ForwardTest(unittest.TestCase):
 
     def test_pipeline(self):
         """On the GPU and on the CPU device the same rows stay, bit for bit."""
-        qkv, cu = tensors([20, 0, 197, 1], torch.float32, spare=5)
+        qkv, cu = tensors([20, 0, 197, 1], torch.float32, padding=5)
         rows, live = len(qkv), 218
         _, _, probs = raggedvit.attention(qkv, cu, max_len=197, cls_probs=True)
         x = qkv.reshape(rows, -1)
@@ -255,9 +255,9 @@ class GraphTest(unittest.TestCase):
 
 @unittest.skipIf(why_not(), why_not())
 class GradientTest(unittest.TestCase):
-    def compare(self, lengths, dtype, heads=3, dim=64, bias=True, strided=False, spare=2, probs=True):
+    def compare(self, lengths, dtype, heads=3, dim=64, bias=True, strided=False, padding=2, probs=True):
         generator = torch.Generator("cuda").manual_seed(sum(lengths) + dim)
-        rows, live, scale = sum(lengths) + spare, sum(lengths), dim**-0.5
+        rows, live, scale = sum(lengths) + padding, sum(lengths), dim**-0.5
         cu = torch.tensor([0, *np.cumsum(lengths)], dtype=torch.int32, device="cuda")
         base = torch.randn(rows, 5 if strided else 3, heads, dim, generator=generator, device="cuda").to(dtype)
         base[live:] = float("nan")

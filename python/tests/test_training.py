@@ -2,7 +2,7 @@
 
 import unittest
 
-import support  # noqa: F401: finds the package
+import support  # noqa: F401 (finds the package)
 from modules import timm_module, torch
 import raggedvit
 from raggedvit import Policy

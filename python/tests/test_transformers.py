@@ -67,32 +67,32 @@ class TransformersTest(unittest.TestCase):
             with counted() as calls:
                 return eager, model(*arguments, **named), calls.call_count
 
-    def packed_tower(self, tower, layers, columns, grids=GRIDS):
+    def packed_encoder(self, encoder, layers, columns, grids=GRIDS):
         rows = sum(t * h * w for t, h, w in grids)
         pixels = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
-        eager, found, calls = self.outputs(randomised(tower), pixels, torch.tensor(grids))
+        eager, found, calls = self.outputs(randomised(encoder), pixels, torch.tensor(grids))
         self.same(eager.last_hidden_state, found.last_hidden_state)
         self.same(eager.pooler_output, found.pooler_output)
         self.assertGreater(float(eager.last_hidden_state.std()), 0.01)
         self.assertEqual(calls, layers)  # one a layer, whatever the images are
 
-    def test_qwen2_5_vl_vision_tower(self):
+    def test_qwen2_5_vl_vision_encoder(self):
         config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(vision_config={
             "depth": 4, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 32, "window_size": 56,
             "fullatt_block_indexes": [1, 3]}).vision_config
-        tower = modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config)
-        self.packed_tower(tower, 4, 3 * 2 * 14 * 14)
+        encoder = modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config)
+        self.packed_encoder(encoder, 4, 3 * 2 * 14 * 14)
 
-    def test_qwen3_vl_vision_tower(self):
+    def test_qwen3_vl_vision_encoder(self):
         config = names("qwen3_vl", "Qwen3VLConfig")(vision_config={
             "depth": 3, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 32, "num_position_embeddings": 64,
             "deepstack_visual_indexes": [1]}).vision_config
-        self.packed_tower(names("qwen3_vl", "Qwen3VLVisionModel")._from_config(config), 3, 3 * 2 * 16 * 16)
+        self.packed_encoder(names("qwen3_vl", "Qwen3VLVisionModel")._from_config(config), 3, 3 * 2 * 16 * 16)
 
-    def test_glm4v_vision_tower(self):
+    def test_glm4v_vision_encoder(self):
         config = names("glm4v", "Glm4vConfig")(vision_config={
             "depth": 2, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 64, "image_size": 112}).vision_config
-        self.packed_tower(names("glm4v", "Glm4vVisionModel")._from_config(config), 2, 3 * 2 * 14 * 14, [g for g in GRIDS if g[0] == 1])
+        self.packed_encoder(names("glm4v", "Glm4vVisionModel")._from_config(config), 2, 3 * 2 * 14 * 14, [g for g in GRIDS if g[0] == 1])
 
     def test_encoders_of_whole_images(self):
         pixels = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(2))
@@ -237,10 +237,10 @@ class TransformersTest(unittest.TestCase):
         config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(vision_config={
             "depth": 2, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 32, "window_size": 56,
             "fullatt_block_indexes": [1]}).vision_config
-        tower = randomised(modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config))
+        encoder = randomised(modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config))
         pixels = torch.randn(sum(t * h * w for t, h, w in GRIDS), 1176, generator=torch.Generator().manual_seed(1))
         for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.1)):
-            for model, arguments in ((tower, (pixels, torch.tensor(GRIDS))), (self.siglip2(), self.padded_batch())):
+            for model, arguments in ((encoder, (pixels, torch.tensor(GRIDS))), (self.siglip2(), self.padded_batch())):
                 with self.subTest(model=type(model).__name__, dtype=str(dtype)):
                     given = [t.cuda().to(dtype) if t.is_floating_point() else t.cuda() for t in arguments]
                     eager, found, _ = self.outputs(model.to("cuda", dtype), *given)

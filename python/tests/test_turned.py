@@ -1,4 +1,4 @@
-"""The command line tool and the package turn the same pictures the same way, whatever EXIF and XMP hold, and a picture of Pillow's is turned
+"""The command line tool and the package turn the same images the same way, whatever EXIF and XMP hold, and an image of Pillow's is turned
 as its file is. tests/test_orientation.c has each kind by name."""
 
 import io
@@ -13,7 +13,7 @@ import zlib
 
 import numpy as np
 
-import support
+import support  # noqa: F401 (finds the package)
 from raggedvit import images
 from raggedvit._c.library import find
 
@@ -100,7 +100,7 @@ class Maker:
 @unittest.skipIf(int(pillow_version.split(".")[0]) < 13, "no Pillow 13 here, whose rule the tool follows")
 @unittest.skipUnless(TOOL.exists(), "no tool beside the library")
 class TurnedTest(unittest.TestCase):
-    def test_tool_package_and_pillows_pictures(self):
+    def test_tool_package_and_pillows_images(self):
         for kind in ("jpeg", "png", "webp"):
             with self.subTest(kind), tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # Pillow's, of EXIF data

@@ -69,9 +69,9 @@ class ZeroShotTest(unittest.TestCase):
 
     def model(self, name, config, **options):
         folder = self.folder / name
-        tower = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=2)
-        text = dict(tower, vocab_size=50, max_position_embeddings=16, bos_token_id=1, eos_token_id=2, pad_token_id=0)
-        made = getattr(self.transformers, config)(text_config=text, vision_config=dict(tower, image_size=SIZE, patch_size=8), **options)
+        encoder = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=2)
+        text = dict(encoder, vocab_size=50, max_position_embeddings=16, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+        made = getattr(self.transformers, config)(text_config=text, vision_config=dict(encoder, image_size=SIZE, patch_size=8), **options)
         module = modules.randomize(getattr(self.transformers, name)(made))
         with torch.no_grad():
             module.logit_scale.fill_(1.7)
@@ -130,10 +130,10 @@ class ZeroShotTest(unittest.TestCase):
 
         # The vision half alone does not hold the scale.
         config = self.transformers.CLIPVisionConfig(**{**module.config.vision_config.to_dict(), "projection_dim": 24})
-        tower = self.transformers.CLIPVisionModelWithProjection(config).eval()
-        tower.load_state_dict({name: value for name, value in module.state_dict().items() if name in tower.state_dict()})
-        tower.save_pretrained(self.folder / "clip tower")
-        result = self.results(self.folder / "clip tower" / "model.safetensors", self.write(embeddings))
+        encoder = self.transformers.CLIPVisionModelWithProjection(config).eval()
+        encoder.load_state_dict({name: value for name, value in module.state_dict().items() if name in encoder.state_dict()})
+        encoder.save_pretrained(self.folder / "clip encoder")
+        result = self.results(self.folder / "clip encoder" / "model.safetensors", self.write(embeddings))
         self.compare(result, 100 / np.exp(1.7) * logits, (100 / np.exp(1.7) * logits).softmax(-1), 2e-4)
 
     def test_the_script(self):
@@ -171,11 +171,11 @@ class ZeroShotTest(unittest.TestCase):
         self.assertEqual((result["texts"]["scores"], result["texts"]["bias"]), ("sigmoid", -2.5))
         self.compare(result, logits, logits.sigmoid())
         # The vision half alone: scale and bias come from the texts' file, or there are only cosines.
-        tower = self.transformers.SiglipVisionModel(module.config.vision_config).eval()
-        tower.load_state_dict({name: value for name, value in module.state_dict().items() if name.startswith("vision_model.")} if any(
-            name.startswith("vision_model.") for name in tower.state_dict()) else module.vision_model.state_dict())
-        tower.save_pretrained(self.folder / "tower")
-        checkpoint = self.folder / "tower" / "model.safetensors"
+        encoder = self.transformers.SiglipVisionModel(module.config.vision_config).eval()
+        encoder.load_state_dict({name: value for name, value in module.state_dict().items() if name.startswith("vision_model.")} if any(
+            name.startswith("vision_model.") for name in encoder.state_dict()) else module.vision_model.state_dict())
+        encoder.save_pretrained(self.folder / "encoder")
+        checkpoint = self.folder / "encoder" / "model.safetensors"
         self.compare(self.results(checkpoint, self.write(embeddings, module)), logits, logits.sigmoid())
         result = self.results(checkpoint, self.write(embeddings))
         self.assertEqual(result["texts"]["scores"], "cosine")

@@ -38,14 +38,14 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     tokens: int = len(result.kept[0][int(best[0])])
     model.classify(images, Policy("evit", keep="0.7"))  # type: ignore[arg-type]
     model.classify(images, "evit", keep=0.7)  # type: ignore[call-overload]
-    pictures: list[raggedvit.images.Picture] = ["cat.jpg", pathlib.Path("dog.png"), np.zeros((480, 640, 3), np.uint8)]
-    of_files = model.classify(pictures)
+    raw_images: list[raggedvit.images.RawImage] = ["cat.jpg", pathlib.Path("dog.png"), np.zeros((480, 640, 3), np.uint8)]
+    of_files = model.classify(raw_images)
     assert of_files.logits is not None
     frames: NDArray[np.float32] = raggedvit.images.prepare(model.recipe, [raggedvit.images.load("cat.jpg")])
     model.recipe = dataclasses.replace(model.recipe, mean=(0.5, 0.5, 0.5), fit=frames)  # type: ignore[arg-type]
     result.logits.relu()  # type: ignore[attr-defined]
-    failures: dict[int, raggedvit.RaggedVitError] = model.classify(pictures, errors="return").errors
-    model.classify(pictures, errors="ignore" if failures else "raise")  # type: ignore[call-overload]
+    failures: dict[int, raggedvit.RaggedVitError] = model.classify(raw_images, errors="return").errors
+    model.classify(raw_images, errors="ignore" if failures else "raise")  # type: ignore[call-overload]
     frames_there = [torch.zeros(480, 640, 3, dtype=torch.uint8, device="cuda")]
     of_frames = model.classify(frames_there)
     assert of_frames.logits is not None
@@ -55,11 +55,11 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     return float(model(images)[0, tokens]) if on_device else 0.0, for_tensors.logits.relu() + model.prepare("l2")(torch.from_numpy(images))
 
 
-def under_ray(pictures: list[bytes]) -> list[dict[str, Any]]:
+def under_ray(raw_images: list[bytes]) -> list[dict[str, Any]]:
     classifier = raggedvit.ray.Classifier("model.safetensors", outputs=["class", "top"], policy=Policy("l2", keep=0.5), recipe={"fit": "squash"})
     raggedvit.ray.Classifier("model.safetensors", capacity="64")  # type: ignore[arg-type]
-    batch: dict[str, Any] = classifier(raggedvit.ray.decode({"image": pictures}))
-    return classifier.rows(pictures) if batch else []
+    batch: dict[str, Any] = classifier(raggedvit.ray.decode({"image": raw_images}))
+    return classifier.rows(raw_images) if batch else []
 
 
 def failed(error: raggedvit.RaggedVitError) -> bool:

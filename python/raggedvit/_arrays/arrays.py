@@ -1,5 +1,6 @@
-"""Arrays of the caller's: in host memory as numpy's; other libraries' CUDA arrays, without importing them: PyTorch tensors,
-__cuda_array_interface__, DLPack."""
+"""Describes the caller's arrays without importing other libraries.
+
+Host arrays are read as numpy arrays; CUDA arrays are PyTorch tensors, or have __cuda_array_interface__ or DLPack."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ DLPACK_KINDS = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16", (0,
 
 @dataclass
 class DeviceArray:
-    """Where an array lies. strides are in elements. `owner` keeps the memory alive."""
+    """The memory and layout of an array. strides are in elements; `owner` keeps the memory alive."""
 
     address: int
     shape: tuple[int, ...]
@@ -30,7 +31,7 @@ class DeviceArray:
     dtype: str
     stream: int | None
     owner: Any
-    device: int | None = None  # where it is known
+    device: int | None = None  # None: unknown
     read_only: bool = False
     context: int = 0  # CUcontext; 0: PyTorch's of the device
     host: bool = False  # in host memory
@@ -63,14 +64,14 @@ def reason(error: Exception) -> str:
 
 
 def host_array(argument: str, value: Any) -> np.ndarray:
-    """A value as numpy reads it, in place if it can."""
+    """Returns a value as a numpy array, in place if possible."""
     if isinstance(value, np.ma.MaskedArray):
         raise invalid(f"{argument}: a masked array is not supported")
     try:
         array = value.numpy() if is_torch(value) else np.asarray(value)
     except MemoryError:
         raise
-    except Exception as error:  # of the value's own __array__, too
+    except Exception as error:  # also of the value's own __array__
         raise invalid(f"{argument} cannot be read as an array: {reason(error)}") from error
     if array.ndim == 0 and array.dtype.kind not in "biuf":
         raise invalid(f"{argument}: {shown(value)} is given; expected an array")
@@ -78,7 +79,7 @@ def host_array(argument: str, value: Any) -> np.ndarray:
 
 
 def number_array(argument: str, value: Any) -> np.ndarray:
-    """The same, of numbers: items of 0 bytes, objects and records are refused."""
+    """As host_array, but refuses items of 0 bytes, objects and records."""
     array = host_array(argument, value)
     if array.dtype.itemsize == 0 or array.dtype.hasobject or array.dtype.names is not None:
         raise invalid(f"{argument} is {array.dtype} {list(array.shape)}; expected numbers")
@@ -86,7 +87,7 @@ def number_array(argument: str, value: Any) -> np.ndarray:
 
 
 def integers(argument: str, value: Any) -> np.ndarray:
-    """A contiguous int32 array of any integers."""
+    """Returns a contiguous int32 array of any integers."""
     array = number_array(argument, value)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise invalid(f"{argument} is {array.dtype} {list(array.shape)}; expected int32 in one dimension")
@@ -101,12 +102,12 @@ def is_torch(array: Any) -> bool:
 
 
 def is_symbol(array: Any) -> bool:
-    """Whether a value stands for a tensor in a trace of torch.fx."""
+    """Whether a value is a proxy for a tensor in a trace of torch.fx."""
     return "torch" in sys.modules and not is_torch(array) and not isinstance(array, type) and hasattr(type(array), "__torch_function__")
 
 
 def _memory(array: Any) -> np.ndarray:
-    """The elements of a numpy array or a CPU tensor, as numpy's."""
+    """Returns the elements of a numpy array or a CPU tensor as a numpy array."""
     if not is_torch(array):
         return array  # type: ignore[no-any-return]
     torch, array = sys.modules["torch"], array.detach()
@@ -115,12 +116,12 @@ def _memory(array: Any) -> np.ndarray:
 
 
 def may_share(array: Any, others: Iterable[Any]) -> bool:
-    """Whether an output lies among other arrays of the host."""
+    """Whether an output may share memory with other arrays of the host."""
     return any(np.may_share_memory(_memory(array), _memory(other)) for other in others)
 
 
 def refuse_shared(outputs: dict[str, Any]) -> None:
-    """Refuses outputs in host memory that have an element twice, or one that another output has."""
+    """Refuses outputs in host memory that overlap themselves or one another."""
     found = [(name, _memory(array)) for name, array in outputs.items() if array is not None]
     for i, (name, array) in enumerate(found):
         if array.size and any(step == 0 and length > 1 for step, length in zip(array.strides, array.shape)):
@@ -148,12 +149,12 @@ def on_cuda(array: Any) -> bool:
             return True
         device = getattr(array, "__dlpack_device__", None)
         return device is not None and int(device()[0]) in (DLPACK_CUDA, DLPACK_CUDA_MANAGED)
-    except Exception as error:  # of the array's own
+    except Exception as error:  # of the array's own code
         raise invalid(f"a {type(array).__name__} does not say where it lies: {reason(error)}") from error
 
 
 def device_array(array: Any, argument: str, stream: int | None = None) -> DeviceArray:
-    """Describes a CUDA array. stream: where it will be used, for the exporter of a DLPack capsule to order itself before."""
+    """Describes a CUDA array. stream: the stream that will use it, before which the exporter of a DLPack capsule orders its work."""
     found = _device_array(array, argument, stream)
     if found.dtype not in ELEMENTS:
         raise invalid(f"{argument} is {found.dtype}; expected one of {', '.join(ELEMENTS)}")
@@ -170,25 +171,25 @@ def _device_array(array: Any, argument: str, stream: int | None) -> DeviceArray:
         return from_interface(interface, array, argument)
     try:
         capsule = array.__dlpack__(stream=stream or 1)
-    except Exception as error:  # of the exporter's
+    except Exception as error:  # of the exporter's code
         raise invalid(f"{argument} gives no DLPack capsule: {reason(error)}") from error
     return from_dlpack(capsule, argument)
 
 
 def tensor_array(tensor: Any) -> DeviceArray:
-    """Describes a tensor of PyTorch's."""
+    """Describes a PyTorch tensor."""
     return DeviceArray(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype)[6:], 0, tensor,
                        tensor.device.index or 0, host=tensor.device.type == "cpu")
 
 
 def on_stream(arrays: list[DeviceArray], stream: int | None) -> None:
-    """Where arrays that are none of PyTorch's are used: on a stream, in the context of this thread. The first array says so."""
+    """Sets the stream, and this thread's context, for arrays that are not PyTorch's. The first array holds them."""
     arrays[0].stream = arrays[0].stream or 0 if stream is None else stream
     arrays[0].context = current_context()
 
 
 def current_context() -> int:
-    """The CUcontext of this thread, for arrays that do not say on which device they are."""
+    """Returns the CUcontext of this thread, for arrays that do not name their device."""
     context = ctypes.c_void_p()
     try:
         failed = ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
@@ -215,7 +216,7 @@ def from_interface(interface: dict[str, Any], owner: Any, argument: str) -> Devi
 
 
 def _steps(argument: str, strides: Any, size: int, rank: int) -> tuple[int, ...]:
-    """Strides in elements, of those in bytes."""
+    """Converts strides from bytes to elements."""
     found = checks.integers(f"{argument}.strides", strides, rank, -(2**63), 2**63 - 1)
     if len(found) != rank or any(stride % size for stride in found):
         raise invalid(f"the strides of {argument} are {shown(strides)}; expected {rank} multiples of its element size, {size}")
@@ -223,7 +224,7 @@ def _steps(argument: str, strides: Any, size: int, rank: int) -> tuple[int, ...]
 
 
 def from_dlpack(capsule: Any, argument: str) -> DeviceArray:
-    """Reads a capsule without consuming it: it frees the exporter's tensor when it goes."""
+    """Reads a capsule without consuming it. The capsule frees the exporter's tensor when it is destroyed."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     try:

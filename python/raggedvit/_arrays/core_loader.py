@@ -1,4 +1,4 @@
-"""The compiled core: the module _core of this package, or the file that a build leaves beside the library that RAGGEDVIT_LIBRARY names."""
+"""Loads the compiled core: the module _core of this package, or the file beside the library that RAGGEDVIT_LIBRARY names."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ _opened = False
 
 
 def ready() -> Any:
-    """The core, once it has the library's functions."""
+    """Returns the core, after it has looked up the library's functions."""
     global _opened
     if not _opened:
         if core is None:
             raise RaggedVitError(Status.UNAVAILABLE, "the package has no compiled core (raggedvit/_core.abi3.so): build the target "
                                  "raggedvit_python_core, or install a wheel")
-        core.open(library().raw._handle)  # of dlopen: the process holds one copy of the library
+        core.open(library().raw._handle)  # a handle of dlopen, so that the process holds one copy of the library
         _opened = True
     return core
 
 
 def _torch_context(index: int) -> int:
-    """PyTorch's context of a device, as its CUcontext."""
+    """Returns the CUcontext that PyTorch uses on a device."""
     torch = sys.modules["torch"]
     with torch.cuda.device(index):
-        torch.zeros(1, device=f"cuda:{index}")  # makes the context, and makes it current
+        torch.zeros(1, device=f"cuda:{index}")  # creates the context and makes it current
         context = ctypes.c_void_p()
         ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
     return context.value or 0

@@ -1,5 +1,7 @@
-"""Attention, pack, unpack and select of arrays that are not PyTorch's: numpy arrays, which the library's CPU device computes, and arrays of
-other libraries on a CUDA device, which describe themselves. All of it ends in the core's strict functions, and so do tensors of PyTorch."""
+"""Attention, pack, unpack and select of arrays that are not PyTorch's.
+
+The library's CPU device computes numpy arrays; CUDA arrays of other libraries are used in place. All calls end in the
+strict functions of the core, and so do those of PyTorch tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ INPUTS = ("x", "cls_probs", "weight", "bias", "position_scores", "counts", "scor
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
-    """A new array at a multiple of 16, which numpy does not promise."""
+    """Makes a 16-byte aligned array, which numpy does not guarantee."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + 16, np.uint8)
     begin = -memory.ctypes.data % 16
@@ -35,7 +37,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def usable(array: Any) -> Any:
-    """The array, or a copy that is at a multiple of 16 and contiguous within its rows, which are multiples of 8 elements apart."""
+    """Returns the array, or a copy that is 16-byte aligned with contiguous rows, multiples of 8 elements apart."""
     if type(array) is np.ndarray and array.size == 0:
         return array
     if type(array) is np.ndarray and array.ndim and array.dtype.isnative and array.ctypes.data % 16 == 0 and array[0].flags.c_contiguous:
@@ -48,7 +50,7 @@ def usable(array: Any) -> Any:
 
 
 def whole(name: str, value: Any) -> Any:
-    """An array that is contiguous at a multiple of 16."""
+    """Returns a contiguous, 16-byte aligned array."""
     array = number_array(name, value)
     if type(array) is np.ndarray and array.flags.c_contiguous and array.dtype.isnative and array.ctypes.data % 16 == 0:
         return array
@@ -58,14 +60,14 @@ def whole(name: str, value: Any) -> Any:
 
 
 def strict_attention(named: dict[str, Any], scale: float | None, max_len: int | None, stream: int | None = None) -> Any:
-    """The core's attention of arrays that it must take as they are."""
+    """Calls the core's attention, which uses all arrays in place."""
     qkv = named["q"] if "q" in named else named["qkv"]
     return ready().strict_attention(qkv, named["cu_seqlens"], scale, max_len, named["out"], stream=stream, k=named["k"], v=named["v"],
                                     key_bias=named["key_bias"], lse=named["lse"], cls_probs=named["cls_probs"])
 
 
 def attention_on_host(named: dict[str, Any], scale: float | None, max_len: int | None) -> Any:
-    """numpy arrays: those that the core cannot use as they are travel through copies."""
+    """Attention of numpy arrays. Those that the core cannot use in place are copied."""
     first = next(iter(named))
     arrays: dict[str, Any] = {}
     for name in (first, "k", "v", "key_bias"):
@@ -102,7 +104,7 @@ def attention_on_host(named: dict[str, Any], scale: float | None, max_len: int |
 
 
 def attention_on_cuda(named: dict[str, Any], scale: float | None, max_len: int | None, stream: int | None) -> Any:
-    """Arrays of other libraries than PyTorch, as they describe themselves."""
+    """Attention of CUDA arrays that are not PyTorch's."""
     first = next(iter(named))
     if named["out"] is None:
         raise invalid("out is not given; qkv is no PyTorch tensor, so there is nothing to make one with")
@@ -126,7 +128,7 @@ def attention_on_cuda(named: dict[str, Any], scale: float | None, max_len: int |
 
 
 def strict_rows(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None = None) -> Any:
-    """The core's function, of arrays that it must take as they are."""
+    """Calls the core's function, which uses all arrays in place."""
     return getattr(ready(), "strict_" + ("pack" if name == "gather" else name))(**arrays, **numbers, stream=stream)
 
 
@@ -160,7 +162,7 @@ def rows_on_host(name: str, arrays: dict[str, Any], numbers: dict[str, Any]) -> 
 
 
 def rows_on_cuda(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None) -> Any:
-    """CUDA arrays of other libraries than PyTorch."""
+    """pack, unpack and gather of CUDA arrays that are not PyTorch's."""
     found = {"x": device_array(arrays["x"], "x", stream)}
     if stream is None:
         stream = found["x"].stream or 0
@@ -173,10 +175,16 @@ def rows_on_cuda(name: str, arrays: dict[str, Any], numbers: dict[str, Any], str
 
 
 class Selection(NamedTuple):
-    """What select returns. cu_seqlens: int32 [n + 1], the layout of the rows that stay. src_rows: int32 [rows], where each of them was; the
-    rest is undefined. keep: bool [rows]; undefined past the last row. scores: float32 [rows], None for a mask. error: int32 [1]: 0, or
-    1 + 3 i: image i has a NaN score; 2 + 3 i: the mask drops a prefix row of image i; 3 + 3 i: its scores cannot be added up. In host
-    memory an error raises."""
+    """What select returns.
+
+    Attributes:
+        cu_seqlens: int32 [n + 1], the layout of the kept rows.
+        src_rows: int32 [rows], the former number of each kept row; the rest is undefined.
+        keep: bool [rows], which rows are kept; undefined past the last row.
+        scores: float32 [rows]; None for a mask.
+        error: int32 [1]: 0; or 1 + 3 i: image i has a NaN score; 2 + 3 i: the mask drops a prefix row of image i; 3 + 3 i:
+            its scores cannot be added up. In host memory an error raises.
+    """
 
     cu_seqlens: Any
     src_rows: Any
@@ -194,7 +202,7 @@ def count_table(rule: int, keep: float, k_min: int, max_len: int) -> np.ndarray:
 
 def strict_select(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, numbers: dict[str, Any],
                   arrays: dict[str, Any], out: Selection, stream: int | None) -> None:
-    """The core's select, of arrays that it must take as they are."""
+    """Calls the core's select, which uses all arrays in place."""
     given = [out.scores if name == "scores" else arrays[name] for name in INPUTS]
     if mode == MODES["MASK"]:
         given[INPUTS.index("scores")] = None
@@ -204,7 +212,7 @@ def strict_select(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: in
 
 
 def raise_error(error: int) -> None:
-    """What the op reports of an image."""
+    """Raises the error that the op has reported for an image."""
     if error:
         image, kind = divmod(error - 1, 3)
         why = ("has a NaN score", "has a mask that drops a prefix row", "has scores that cannot be added up: negative, infinite or all 0")

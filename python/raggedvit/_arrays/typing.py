@@ -1,4 +1,4 @@
-"""Kinds of arrays, for type hints alone: what is given is what comes back."""
+"""Kinds of arrays, only for type hints: a call returns the kind that it is given."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class Array(Protocol):
-    """numpy's, PyTorch's, CuPy's, JAX's."""
+    """An array of numpy, PyTorch, CuPy or JAX."""
 
     @property
     def shape(self) -> Any: ...
@@ -16,7 +16,7 @@ class Array(Protocol):
 
 
 class Tensor(Array, Protocol):
-    """PyTorch's alone; nothing of it is imported."""
+    """A PyTorch tensor, without importing PyTorch."""
 
     @property
     def requires_grad(self) -> bool: ...

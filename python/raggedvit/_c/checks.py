@@ -1,5 +1,6 @@
-"""Checks of what a caller gives: each takes an argument's name and its value, and returns the value as it will be used, or raises
-INVALID_ARGUMENT with a sentence. No integer wraps, no float becomes another number, no string ends at a NUL byte."""
+"""Checks of arguments. Each takes the name and the value of an argument and returns the value to use.
+
+Otherwise it raises INVALID_ARGUMENT. No integer wraps, no float becomes another number, no string ends at a NUL byte."""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ _short.maxstring = _short.maxother = 80
 
 
 def shown(value: Any) -> str:
-    """A value for a sentence: one line, not long."""
+    """Returns a value as one short line for an error message."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
     try:
         return " ".join(_short.repr(value).split())
-    except Exception:  # a __repr__ of the caller's, or an integer with more digits than Python prints
+    except Exception:  # the caller's __repr__ fails, or an integer has more digits than Python prints
         return f"a {type(value).__name__}"
 
 
@@ -40,7 +41,7 @@ def integer(argument: str, value: Any, low: int, high: int) -> int:
 
 
 def number(argument: str, value: Any, low: float = -math.inf) -> float:
-    """A float that is not NaN, at least `low`."""
+    """Returns a float that is not NaN and at least `low`."""
     kind = type(value)
     try:  # float() would also read a string
         found = float(value) if hasattr(kind, "__float__") or hasattr(kind, "__index__") else math.nan
@@ -52,7 +53,7 @@ def number(argument: str, value: Any, low: float = -math.inf) -> float:
 
 
 def float32(argument: str, value: Any) -> float:
-    """A number that float32 holds: one that is not 0 stays so, and one that is finite."""
+    """Returns a number that float32 can hold without becoming 0 or infinite."""
     found = number(argument, value)
     stored = ctypes.c_float(found).value
     if (stored == 0) != (found == 0) or math.isinf(stored) != math.isinf(found):
@@ -61,7 +62,7 @@ def float32(argument: str, value: Any) -> float:
 
 
 def flag(argument: str, value: Any) -> bool:
-    found = value.item() if getattr(value, "shape", None) == () else value  # numpy's bool is no bool
+    found = value.item() if getattr(value, "shape", None) == () else value  # a numpy bool is no bool
     if not isinstance(found, int) or found not in (0, 1):
         raise invalid(f"{argument} is {shown(value)}; expected True or False")
     return bool(found)
@@ -74,7 +75,7 @@ def choice(argument: str, value: Any, table: dict[str, int]) -> int:
 
 
 def entries(argument: str, value: Any, most: int, check: Callable[[str, Any], Any]) -> list[Any]:
-    """The entries of an iterable, each checked."""
+    """Returns the checked entries of an iterable."""
     try:
         found = None if isinstance(value, (str, bytes)) else list(itertools.islice(iter(value), most + 1))
     except TypeError:
@@ -86,7 +87,7 @@ def entries(argument: str, value: Any, most: int, check: Callable[[str, Any], An
 
 def integers(argument: str, value: Any, most: int, low: int, high: int) -> tuple[int, ...]:
     if type(value) is tuple and len(value) <= most and all(type(n) is int and low <= n <= high for n in value):
-        return value  # as most are
+        return value  # the common case
     return tuple(entries(argument, value, most, lambda name, entry: integer(name, entry, low, high)))
 
 
@@ -114,5 +115,5 @@ def path(argument: str, value: Any) -> bytes:
 
 
 def optional(check: Callable[..., Any], argument: str, value: Any, *limits: Any) -> Any:
-    """None is left as it is: it stands for a default."""
+    """Checks a value unless it is None, which stands for a default."""
     return None if value is None else check(argument, value, *limits)

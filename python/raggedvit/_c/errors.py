@@ -1,4 +1,4 @@
-"""What the package raises."""
+"""The exception of the package, and its status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .constants import CONSTANTS
 
 
 class Status(enum.IntEnum):
-    """rvit_status: what a failed call returned."""
+    """The status of a failed call (rvit_status)."""
 
     INVALID_ARGUMENT = CONSTANTS["RVIT_INVALID_ARGUMENT"]
     UNSUPPORTED = CONSTANTS["RVIT_UNSUPPORTED"]
@@ -23,7 +23,13 @@ class Status(enum.IntEnum):
 
 
 class RaggedVitError(RuntimeError):
-    """A call failed. str() is a sentence on which argument or file is wrong, what was expected and what was found."""
+    """A failed call. str() names the argument or the file, what was found, and what was expected.
+
+    Attributes:
+        status (Status): The kind of failure.
+    """
+
+    __module__ = "raggedvit"
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)

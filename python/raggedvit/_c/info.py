@@ -1,4 +1,4 @@
-"""What can be listed: devices, policies, and what is known of a model."""
+"""What the library lists: devices, policies, and the geometry of a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .library import library
 
 
 def named(prefix: str) -> dict[str, int]:
-    """An enum's values by their names in lower case: "cuda" is RVIT_BACKEND_CUDA."""
+    """Returns an enum's values by their names in lower case: "cuda" is RVIT_BACKEND_CUDA."""
     return {name[len(prefix):].lower(): value for name, value in CONSTANTS.items() if name.startswith(prefix)}
 
 
@@ -94,8 +94,19 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class PolicyInfo:
-    """A pruning policy: its name, where it is defined, and its parameters with their defaults (None: none). A block below 0 counts from the
-    end of the model: -1 is its last."""
+    """A pruning policy and the defaults of its parameters. None: no default.
+
+    Attributes:
+        name: Name of the policy.
+        summary: What it does.
+        source: Where it is published.
+        site: Where in a block it prunes.
+        parameters: The parameters of Policy that it uses.
+        keep, threshold, mass, n_samples, merges, alpha, tau: Defaults of these parameters.
+        blocks: The blocks that prune; one below 0 counts from the end of the model (-1 is its last).
+        to_last_block: Whether every block from blocks[0] to the last one prunes.
+        object_part: The default of object_block as a fraction of the model's blocks (include/raggedvit/prune.h).
+    """
 
     name: str
     summary: str
@@ -110,13 +121,13 @@ class PolicyInfo:
     n_samples: int
     merges: int
     alpha: float | None
-    object_part: float | None  # of the model's blocks: where the object block is, as include/raggedvit/prune.h says
+    object_part: float | None
     tau: float | None
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A model's geometry, as include/raggedvit/session.h describes rvit_model_info."""
+    """A model's geometry. include/raggedvit/session.h documents the fields under rvit_model_info."""
 
     architecture: str
     family: str
@@ -150,7 +161,7 @@ class ModelInfo:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Of one image: channels, lines, columns."""
+        """Channels, lines and columns of one image."""
         return self.channels, self.image_height, self.image_width
 
     @classmethod
@@ -162,8 +173,14 @@ class ModelInfo:
 
 
 def devices(unusable: bool = False) -> list[DeviceInfo]:
-    """Every device that can be used, of every backend that is built in, in the order of preference. unusable: backends that cannot be used,
-    too: one entry of index -1 for each, whose note says why."""
+    """Lists the devices of all built-in backends, in order of preference.
+
+    Args:
+        unusable: Also list each backend that cannot be used, as an entry of index -1 whose note says why.
+
+    Returns:
+        A list of DeviceInfo.
+    """
     lib, n = library(), ctypes.c_int32()
     lib.rvit_device_list(None, 0, ctypes.byref(n))
     kind = type(new("rvit_device_info"))
@@ -175,11 +192,15 @@ def devices(unusable: bool = False) -> list[DeviceInfo]:
 
 
 def policies() -> list[PolicyInfo]:
-    """Every pruning policy there is; "none" among them."""
+    """Lists all pruning policies, "none" included.
+
+    Returns:
+        A list of PolicyInfo.
+    """
     lib, info = library(), new("rvit_prune_info")
     found: list[PolicyInfo] = []
 
-    def given(value: float) -> float | None:
+    def default(value: float) -> float | None:
         return None if value < 0 else value
 
     while True:
@@ -192,7 +213,7 @@ def policies() -> list[PolicyInfo]:
         text = {field: getattr(info, field).decode() for field in ("name", "summary", "source", "site")}
         n = info.n_default_blocks
         found.append(PolicyInfo(
-            **text, parameters=tuple(name for name, bit in PARAMETERS.items() if info.parameters & bit), keep=given(info.default_keep),
-            blocks=tuple(info.default_blocks[: 1 if n < 0 else n]), to_last_block=n < 0, threshold=given(info.default_threshold),
-            mass=given(info.default_mass), n_samples=info.default_samples, merges=info.default_merges,
-            alpha=given(info.default_alpha), object_part=given(info.default_object_part), tau=given(info.default_tau)))
+            **text, parameters=tuple(name for name, bit in PARAMETERS.items() if info.parameters & bit), keep=default(info.default_keep),
+            blocks=tuple(info.default_blocks[: 1 if n < 0 else n]), to_last_block=n < 0, threshold=default(info.default_threshold),
+            mass=default(info.default_mass), n_samples=info.default_samples, merges=info.default_merges,
+            alpha=default(info.default_alpha), object_part=default(info.default_object_part), tau=default(info.default_tau)))

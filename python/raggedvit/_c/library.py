@@ -1,4 +1,4 @@
-"""The shared library: where it is found, its functions, its errors, and the ownership of its objects."""
+"""The shared library: finding it, calling its functions, raising its errors, and owning its objects."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from .structs import check_of
 
 
 class Library:
-    """Functions as attributes: those that return a rvit_status raise RaggedVitError on a failure. `raw` holds them as they are, for hot
-    paths."""
+    """The library's functions as attributes. Those that return a rvit_status raise RaggedVitError on failure.
+
+    `raw` has the unchecked functions, for hot paths.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fsdecode(checks.path("the library's path (RAGGEDVIT_LIBRARY)", path))
@@ -31,7 +33,7 @@ class Library:
         if tuple(int(part) for part in found.split(".")[:2]) != wanted:
             raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} is version {found}, this package is for {wanted[0]}.{wanted[1]}")
         for name, (result, arguments, _) in FUNCTIONS.items():
-            function = getattr(self.raw, name, None)  # cuda.h's are missing from a build without the backend
+            function = getattr(self.raw, name, None)  # a build without the CUDA backend lacks those of cuda.h
             if function is not None:
                 function.restype, function.argtypes = result, arguments
 
@@ -39,7 +41,7 @@ class Library:
         return str(self.raw.rvit_version().decode())
 
     def check(self, status: int) -> None:
-        """Raises what a status other than RVIT_OK stands for. In the thread of the failed call, before its next one."""
+        """Raises a status other than RVIT_OK. Call it in the thread of the failed call, before the next call."""
         if status:
             raise RaggedVitError(status, self.raw.rvit_status_detail().decode(errors="replace"))
 
@@ -61,35 +63,38 @@ class Library:
         return call
 
     def make(self, name: str, *arguments: Any) -> ctypes.c_void_p:
-        """What a function leaves in its last argument, an out-parameter of pointer type."""
+        """Calls a function and returns its last argument, an out-parameter of pointer type."""
         out = ctypes.c_void_p()
         getattr(self, name)(*arguments, ctypes.byref(out))
         return out
 
     def own(self, kind: str, *arguments: Any, create: str | None = None, keeps: tuple[Any, ...] = ()) -> Handle:
-        """rvit_<kind>_create, or the function `create`, as an object that is destroyed when nothing refers to it any more."""
+        """Calls rvit_<kind>_create, or the function `create`, and returns an object that owns the result."""
         pointer = self.make(create or f"rvit_{kind}_create", *arguments)
         return Handle(pointer, getattr(self.raw, f"rvit_{kind}_destroy"), keeps)
 
 
 def refuse_copy(what: str) -> NoReturn:
-    raise RaggedVitError(Status.UNSUPPORTED, f"{what} is memory and work of a device, which cannot be pickled or copied; make another one, in "
+    raise RaggedVitError(Status.UNSUPPORTED, f"{what} is memory and work of a device, which cannot be pickled or copied; make another one in "
                          "the process that uses it")
 
 
 class Handle:
-    """An object of the library's; ctypes passes it as its pointer. It is destroyed once nothing refers to it, and in no other way: whoever
-    uses one refers to it, in a frame or an object, and so no thread can take it from another. `keeps` are freed after it."""
+    """An object of the library; ctypes passes it as its pointer.
+
+    It is destroyed only when nothing refers to it. Every user holds a reference, so no thread can destroy it under
+    another. `keeps` are freed after it.
+    """
 
     def __init__(self, pointer: ctypes.c_void_p, destroy: Any, keeps: tuple[Any, ...] = ()) -> None:
         self.pointer = self._as_parameter_ = pointer
-        # The finalizer holds keeps: they outlive the call of destroy even when all of it becomes garbage in one cycle.
+        # The finalizer holds keeps, so that they outlive destroy even if all become garbage in one cycle.
         end = weakref.finalize(self, Handle._end, os.getpid(), destroy, pointer, keeps)
-        end.atexit = False  # threads that do not end with the interpreter may still use it, and so may what ends after this: the process frees it
+        end.atexit = False  # at exit other threads and objects may still use it; the process frees it
 
     @staticmethod
     def _end(process: int, destroy: Any, pointer: ctypes.c_void_p, keeps: tuple[Any, ...]) -> None:
-        # A child of a fork ends, too, and must leave the parent's objects alone: a driver would wait for threads that are not there.
+        # The child of a fork must not destroy the parent's objects: a driver would wait for threads that do not exist there.
         if process == os.getpid():
             destroy(pointer)
 
@@ -101,7 +106,7 @@ _library: Library | None = None
 
 
 def find() -> str:
-    """The file that RAGGEDVIT_LIBRARY names alone; else the one inside this package, else the system's."""
+    """Returns the file that RAGGEDVIT_LIBRARY names; else the one inside this package, else the system's."""
     named = os.environ.get("RAGGEDVIT_LIBRARY")
     if named:
         return named
@@ -110,10 +115,10 @@ def find() -> str:
 
 
 def library() -> Library:
-    """The library, opened on first use. UNAVAILABLE says what was tried."""
+    """Returns the library, which is opened on first use. UNAVAILABLE says what was tried."""
     global _library
     if _library is None:
-        found = Library(find())  # no lock, which a fork could leave held: of two threads that come at once one keeps what the other opened
+        found = Library(find())  # without a lock, which a fork could leave held; if two threads open it, one of the two is kept
         if _library is None:
             _library = found
     return _library

@@ -1,8 +1,10 @@
-"""What belongs to one process. The child of a fork has neither its parent's threads nor anybody who will release a lock that another thread
-held: pools are made anew there, and so are locks.
+"""State that belongs to one process.
 
-Locks of this package are entered by `with` on the lock itself, whose __enter__ is in C: between it and the body no signal's exception can
-come, which would leave the lock held for ever."""
+The child of a fork has none of its parent's threads, and no thread that releases a lock which another thread held: it
+makes new pools and new locks.
+
+This package enters a lock by `with` on the lock itself, whose __enter__ is in C. No exception of a signal can come
+between it and the body, which would leave the lock held for ever."""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def renews(owner: Any) -> None:
-    """In the child of a fork owner.forked() is called, which makes its locks anew."""
+    """Has owner.forked() called in the child of a fork, to make new locks."""
     _owners.add(owner)
 
 
@@ -29,10 +31,10 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Threads:
-    """A pool of threads that all models of the process share, made when it is first needed."""
+    """A pool of threads that all models of the process share. It is made on first use."""
 
     def __init__(self, name: str, most: int, others: int = 0) -> None:
-        """others: processors that are left to other threads."""
+        """others: number of processors to leave to other threads."""
         self.name, self.most, self.others = name, most, others
         self.forked()
         renews(self)

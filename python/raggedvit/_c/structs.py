@@ -1,4 +1,4 @@
-"""ctypes types that check what is stored in them: ctypes alone cuts an integer off to its width."""
+"""ctypes types that check their values. ctypes itself truncates an integer to its width."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _arrays(kind: Any) -> Check:
 
 @functools.lru_cache(maxsize=None)
 def check_of(kind: Any) -> Check:
-    """What a value must pass to be stored as a ctypes type. ctypes refuses what is no pointer and no bytes itself."""
+    """Returns the check of values for a ctypes type. ctypes itself refuses what is no pointer or no bytes."""
     if issubclass(kind, Structure):
         return _instances(kind)
     if issubclass(kind, Array):
@@ -57,7 +57,7 @@ def check_of(kind: Any) -> Check:
 
 
 class Struct(Structure):
-    """A struct whose fields take only what fits them. An array field takes a sequence; the rest of it is zero."""
+    """A struct whose fields accept only values that fit. An array field takes a sequence; its rest is zero."""
 
     _checks: dict[str, Check]
 
@@ -80,7 +80,7 @@ class _Entries:
 
 
 def array(kind: Any, n: int) -> Any:
-    """An array type, kind * n, whose entries take only what fits them."""
+    """Returns an array type, kind * n, whose entries accept only values that fit."""
     return type(Array)(f"{kind.__name__}_{n}", (_Entries, Array), {"_type_": kind, "_length_": n})
 
 

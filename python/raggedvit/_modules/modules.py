@@ -1,5 +1,6 @@
-"""Vision Transformers of timm and Hugging Face as the library reads them: the facts that no weight tells, the weights, and the refusal of
-whatever is not certainly right. No library is imported here: a module brings its own."""
+"""Reads Vision Transformers of timm and Hugging Face: their weights, and the facts that the weights do not tell.
+
+It refuses whatever the library may not compute as the module does. It imports neither library: a module has its own."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ FLOATS = {"torch.float32": "RVIT_F32", "torch.float16": "RVIT_F16", "torch.bfloa
 
 
 def refuse_odd(facts: Facts) -> None:
-    """Of modules that are to be patched: their training in PyTorch knows plain models alone."""
+    """Refuses to patch modules that are more than plain, because their training in PyTorch is not implemented."""
     if facts.odd:
         raise unsupported(f"module: {facts.odd}: only a plain Vision Transformer (head on the CLS token, exact GELU, LayerNorm, heads of "
                           f"{HEAD_DIM} columns) can be patched; Model.from_module runs this one")
@@ -38,7 +39,7 @@ def _replaced(torch: Any, parts: Iterable[tuple[str, Any]], hooks: Iterable[tupl
     for where, part in parts:
         cls = original_class(part)
         if cls.__module__.partition(".")[0] not in LIBRARIES:
-            continue  # whoever reads the part refuses it by its class
+            continue  # reading the part refuses its class
         if cls not in known:
             known[cls] = functions_of(cls)
             for function in known[cls].values():
@@ -51,15 +52,17 @@ def _replaced(torch: Any, parts: Iterable[tuple[str, Any]], hooks: Iterable[tupl
 
 
 def refuse_replaced(parts: Iterable[tuple[str, Any]], inside_only: bool = False, skips: str = "the recorded forward") -> None:
-    """Refuses hooks, and functions that are not the library's. inside_only: hooks of the module itself, of no name, run all the same,
-    because it is still called as a module."""
+    """Refuses hooks, and functions that are not the original library's.
+
+    inside_only: allows hooks of the module itself, which has no name. They still run, because it is called as a module.
+    """
     parts = list(parts)
     for sentence in _replaced(sys.modules["torch"], parts, [part for part in parts if part[0] or not inside_only]):
         raise unsupported(f"{sentence}, which {skips} would skip; remove it")
 
 
 def read(module: Any, inside_only: bool = False) -> Facts:
-    """The facts of a module that the library computes as the module does. UNSUPPORTED names what stands in the way."""
+    """Returns the facts of a module. UNSUPPORTED names the part that the library does not compute as the module does."""
     kind = kind_of(module)
     refuse_replaced(module.named_modules(), inside_only)
     if kind == "hf":
@@ -81,7 +84,7 @@ def backbone(m: Any) -> Any:
 
 
 def expect_attention(r: Reader, where: str, attention: Any) -> None:
-    """That the function which transformers looks up for an attention layer is one of its own, or ours."""
+    """Expects that transformers' attention function for a layer is one of its own, or ours."""
     home, name = sys.modules[type(attention).__module__], attention.config._attn_implementation
     try:
         function: Any = home.ALL_ATTENTION_FUNCTIONS.get_interface(name, home.eager_attention_forward)
@@ -131,7 +134,7 @@ def _read_hf(r: Reader, m: Any) -> Facts:
 
 
 def label_names(module: Any) -> list[str] | None:
-    """What a module calls its classes: Hugging Face's config, timm's pretrained_cfg; None: nothing does."""
+    """Returns the class names of Hugging Face's config or timm's pretrained_cfg; None: there are none."""
     labels = getattr(getattr(module, "config", None), "id2label", None)
     if isinstance(labels, dict):
         return [str(labels[i]) for i in sorted(labels)]
@@ -141,13 +144,13 @@ def label_names(module: Any) -> list[str] | None:
 
 
 def pretrained_cfg(module: Any) -> dict[str, Any]:
-    """timm's; {}: there is none."""
+    """Returns timm's pretrained_cfg; {}: there is none."""
     found = getattr(module, "pretrained_cfg", None)
     return dict(found) if isinstance(found, dict) else found.to_dict() if hasattr(found, "to_dict") else {}
 
 
 def weights(module: Any) -> dict[str, Any]:
-    """The parameters and the buffers that belong to a module's state, by their names."""
+    """Returns the parameters and buffers of a module's state by their names."""
     torch, found = sys.modules["torch"], {}
     for prefix, part in module.named_modules(remove_duplicate=False):
         for name, tensor in [*part._parameters.items(), *part._buffers.items()]:
@@ -169,13 +172,13 @@ def weights(module: Any) -> dict[str, Any]:
 
 
 def drops(module: Any) -> bool:
-    """Whether a part of a module is in training mode, and drops something there."""
+    """Whether a part of a module is in training mode and drops something."""
     return any(part.training and any(getattr(part, name, 0) for name in ("p", "drop_prob", "prob", "attention_dropout"))
                for part in module.modules())
 
 
 def tensors(module: Any) -> dict[str, Any]:
-    """The weights by their names, on the CPU, contiguous: those of the module itself where they are."""
+    """Returns the weights by their names, contiguous on the CPU; the module's own memory where it is that."""
     torch, found = sys.modules["torch"], {}
     for name, tensor in weights(module).items():
         tensor = tensor.detach()
@@ -186,7 +189,7 @@ def tensors(module: Any) -> dict[str, Any]:
 
 
 def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
-    """A checkpoint of a module's tensors, which live as long as it does."""
+    """Makes a checkpoint of a module's tensors, and keeps them alive."""
     held = tensors(module)
     n = len(held)
     descs = (type(new("rvit_tensor_desc")) * n)()
@@ -210,7 +213,7 @@ def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
 
 
 def device_of(module: Any) -> tuple[str, int]:
-    """The backend and the index of the device that a module is on."""
+    """Returns the backend and the index of a module's device."""
     devices = {tensor.device for tensor in weights(module).values()}
     if len(devices) != 1:
         raise unsupported(f"module is on {len(devices)} devices: {', '.join(sorted(map(str, devices)))}; expected one")
@@ -221,6 +224,6 @@ def device_of(module: Any) -> tuple[str, int]:
 
 
 def storage_of(module: Any) -> str:
-    """The type of weights and activations that is the module's; "f32" for a mixture, and for those that are wider."""
+    """Returns the dtype of a module's weights; "f32" for mixed and for wider types."""
     kinds = {str(tensor.dtype) for tensor in weights(module).values()}
     return "f16" if kinds == {"torch.float16"} else "bf16" if kinds == {"torch.bfloat16"} else "f32"

@@ -1,8 +1,8 @@
-"""The pruned forward in PyTorch, with autograd: what a patched module runs while it is trained. It computes what the library computes: the
-same schedule, and from equal scores the same choice of tokens.
+"""The pruned forward in PyTorch, with autograd, which a patched module runs in training.
 
-Gradients are those of the published methods: rows are gathered, top-k has none; EViT's fused token has them through the scores that weight
-it; ToMe matches without them and averages with them."""
+It follows the library's schedule, and from equal scores it chooses the same tokens. Gradients are those of the published
+methods: they pass through gathered rows but not through top-k; EViT's fused token passes them to the scores that weight
+it; ToMe's averages pass them to the rows, but its matching has none."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ SUPPORTED = ("none", "evit", "evit-fused", "ats", "tome", "received", *AFTER_BLO
 
 
 class Schedule(NamedTuple):
-    """A policy for a model, its defaults filled in."""
+    """A policy for one model, with its defaults."""
 
     policy: str
     blocks: tuple[int, ...]
     keep: float
     threshold: float
-    mass: float | None  # None: a fixed number is kept
+    mass: float | None  # None: a fixed fraction is kept
     n_samples: int
     merges: int
     seed: int
 
 
 def check(policy: Policy) -> None:
-    """Refuses a policy that is not written here."""
+    """Refuses a policy that is not implemented here."""
     if policy.name not in SUPPORTED:
         raise unsupported(f"policy {policy.name!r} cannot be trained here; expected one of {', '.join(SUPPORTED)}")
 
 
 def schedule_of(policy: Policy, depth: int, n_patches: int) -> Schedule:
-    """policy has been accepted by a session of the same model."""
+    """Returns the schedule of a policy that a session of the same model has accepted."""
     check(policy)
     info = next(p for p in policies() if p.name == policy.name)
     defaults = range(info.blocks[0], depth) if info.to_last_block else (block + depth * (block < 0) for block in info.blocks)
@@ -61,7 +61,7 @@ def schedule_of(policy: Policy, depth: int, n_patches: int) -> Schedule:
 
 
 def count(schedule: Schedule, n: int) -> int:
-    """How many of n competing rows stay."""
+    """Returns how many of n competing rows are kept."""
     n = int(n)  # torch.jit.trace has tensors for sizes
     if n == 0:
         return 0
@@ -76,11 +76,11 @@ class Rows:
         self.x, self.lengths, self.sizes = x, lengths, sizes
 
     def live(self) -> Tensor | None:
-        """bool [B, L]: what is no padding."""
+        """Returns bool [B, L]: True for rows that are not padding."""
         return None if self.lengths is None else torch.arange(self.x.shape[1], device=self.x.device) < self.lengths[:, None]
 
     def key_bias(self) -> Tensor | None:
-        """What attention adds to the logits of each key, [B, 1, 1, L]."""
+        """Returns what attention adds to the logits of each key, [B, 1, 1, L]."""
         bias = None if self.sizes is None else self.sizes.log().to(self.x.dtype)
         live = self.live()
         if live is not None:
@@ -89,7 +89,7 @@ class Rows:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
-    """Attention of padded rows, [B, H, L, d]: the one place that a ragged kernel with gradients would take."""
+    """Attention of padded rows, [B, H, L, d]. A ragged kernel with gradients would replace this function."""
     return F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.to(q.dtype), dropout_p=dropout)
 
 
@@ -103,7 +103,7 @@ def cls_attention(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def received_attention(q: Tensor, k: Tensor, rows: Rows) -> Tensor:
-    """What each row is given by all rows of its image, averaged over them and the heads: float32 or wider, [B, L]."""
+    """The attention that each row receives, averaged over the rows of its image and the heads: float32 or wider, [B, L]."""
     logits = wide(q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
     bias, live = rows.key_bias(), rows.live()
     probs: Tensor = (logits if bias is None else logits + wide(bias)).softmax(-1)
@@ -119,19 +119,19 @@ def wide(x: Tensor) -> Tensor:
 
 
 def ranks(scores: Tensor, descending: bool = True) -> Tensor:
-    """The place of each row in the order of scores; ties by index; NaN is the lowest score."""
+    """Returns the rank of each row by score; ties by index; NaN is the lowest score."""
     order = scores.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf).argsort(dim=1, descending=descending, stable=True)
     return torch.empty_like(order).scatter_(1, order, torch.arange(scores.shape[1], device=scores.device).expand_as(order))
 
 
 def top_k(scores: Tensor, k: Tensor | int, competing: Tensor) -> Tensor:
-    """bool [B, L]: the k best competing rows by (score descending, index ascending)."""
+    """Returns bool [B, L]: the k best competing rows by (score descending, index ascending)."""
     order = ranks(scores.masked_fill(~competing, -math.inf))
     return (order < (k if isinstance(k, int) else k[:, None])) & competing
 
 
 def integers(scores: np.ndarray) -> np.ndarray:
-    """Scores as the library adds them: 24 significant bits, shifted so that the largest has 32."""
+    """Returns scores as the integers that the library adds: 24 significant bits, shifted so that the largest has 32."""
     bits = scores.astype(np.float32).view(np.uint32).astype(np.int64) & 0x7FFFFFFF
     exponent = np.maximum(bits >> 23, 1)
     significand = (bits & 0x7FFFFF) | np.where(bits >> 23 > 0, 0x800000, 0)
@@ -156,7 +156,7 @@ def sampled(scores: np.ndarray, n_samples: int) -> np.ndarray:
         sums.append(sums[-1] + int(whole[order[rank]]))
     first, steps = next(c for c in sums if c > 0), max(n_samples - 1, 1)
     keep = np.zeros(n, bool)
-    last = lowest = 0  # last and first rank of the largest sum that is not above the point
+    last = lowest = 0  # last and first rank of the largest sum up to the point
     for sample in range(n_samples):
         point = first * steps + sample * (sums[-1] - first)
         while last + 1 < n and sums[last + 1] * steps <= point:
@@ -168,7 +168,7 @@ def sampled(scores: np.ndarray, n_samples: int) -> np.ndarray:
 
 
 def heaviest(scores: np.ndarray, mass: float) -> np.ndarray:
-    """The best rows of one image while their sum is at most a share of all: bool [n]."""
+    """Keeps the best rows of one image while their sum is at most a fraction of the sum of all: bool [n]."""
     n = len(scores)
     if n < 2:
         return np.ones(n, bool)
@@ -184,7 +184,7 @@ def heaviest(scores: np.ndarray, mass: float) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def random_scores(seed: int, stage: int, n: int) -> list[float]:
-    """Scores of places, the same for equal seeds everywhere: steps of splitmix64."""
+    """Returns random scores of positions by splitmix64; equal seeds give equal scores on every device."""
     mask = 2**64 - 1
 
     def step(state: int) -> tuple[int, int]:
@@ -202,7 +202,7 @@ def random_scores(seed: int, stage: int, n: int) -> list[float]:
 
 
 def keep_mask(schedule: Schedule, stage: int, rows: Rows, n_prefix: int, scores: Tensor) -> tuple[Tensor, int | None]:
-    """What a stage keeps, bool [B, L], and how many rows an image if that is the same for all."""
+    """Returns which rows a stage keeps, bool [B, L], and the number per image if it is the same for all."""
     batch, length = scores.shape
     prefix = torch.arange(length, device=scores.device) < n_prefix
     live = rows.live()
@@ -223,13 +223,13 @@ def keep_mask(schedule: Schedule, stage: int, rows: Rows, n_prefix: int, scores:
 
 
 def at_least(value: float) -> float:
-    """The smallest float32 that is at least a value."""
+    """Returns the smallest float32 that is not below a value."""
     nearest = np.float32(value)
     return float(np.nextafter(nearest, np.float32(np.inf)) if float(nearest) < value else nearest)
 
 
 def expect_values(policy: str, x: Tensor) -> None:
-    """Refuses to settle, for all later calls of a recording, what the values of these images decide."""
+    """Refuses a trace that would fix, for all later calls, what depends on the values of these images."""
     if (torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._functorch.is_functorch_wrapped_tensor(x)
             or type(x) not in (Tensor, torch.nn.Parameter)):
         raise unsupported(f"policy {policy!r} keeps as many tokens as the images' values say, which torch.export, torch.jit.trace and "
@@ -237,7 +237,7 @@ def expect_values(policy: str, x: Tensor) -> None:
 
 
 def _summed(schedule: Schedule, scores: Tensor, competing: Tensor) -> Tensor:
-    """The choices that add scores up, made by the host."""
+    """Makes the choices that sum scores, on the host."""
     expect_values(schedule.policy, scores)
     values, places = scores.detach().cpu().numpy(), competing.cpu().numpy()
     kept = np.zeros(values.shape, bool)
@@ -250,7 +250,7 @@ def _summed(schedule: Schedule, scores: Tensor, competing: Tensor) -> Tensor:
 
 
 def gather(rows: Rows, keep: Tensor, fixed: int | None, policy: str) -> Rows:
-    """The kept rows of each image, in order."""
+    """Gathers the kept rows of each image, in order."""
     if fixed is None:
         expect_values(policy, keep)
     lengths = None if fixed is not None else keep.sum(1)
@@ -261,8 +261,10 @@ def gather(rows: Rows, keep: Tensor, fixed: int | None, policy: str) -> Rows:
 
 
 def select(schedule: Schedule, stage: int, rows: Rows, n_prefix: int, probs: Tensor | None, values: Tensor | None) -> Rows:
-    """A prune stage that drops rows. probs: the attention that the policy scores by; values: [B, L, D], whose norms ats multiplies it
-    with."""
+    """Runs a prune stage that drops rows.
+
+    probs: the attention that the policy scores by. values: [B, L, D]; ats multiplies the attention by their norms.
+    """
     policy, x = schedule.policy, rows.x
     if policy == "random":
         places = torch.tensor(random_scores(schedule.seed, stage, x.shape[1]), device=x.device)
@@ -286,7 +288,10 @@ def select(schedule: Schedule, stage: int, rows: Rows, n_prefix: int, probs: Ten
 
 @torch.no_grad()
 def match(k: Tensor, n_prefix: int, merges: int) -> tuple[Tensor, int] | None:
-    """ToMe's pairs of one batch without padding: the row after merging that each row goes to, int64 [B, L], and how many rows are left."""
+    """Finds ToMe's pairs in a batch without padding.
+
+    Returns the row that each row is merged into, int64 [B, L], and how many rows are left.
+    """
     batch, _, length, _ = k.shape
     merges = min(merges, (length - n_prefix) // 2)
     if merges == 0:
@@ -307,7 +312,7 @@ def match(k: Tensor, n_prefix: int, merges: int) -> tuple[Tensor, int] | None:
 
 
 def merge(rows: Rows, k: Tensor, n_prefix: int, merges: int) -> Rows:
-    """Rows that are alike become their mean, weighted by how many tokens each stands for."""
+    """Replaces similar rows by their mean, weighted by the number of tokens that each stands for."""
     found = match(k, n_prefix, merges)
     sizes = torch.ones_like(rows.x[:, :, 0], dtype=torch.float32) if rows.sizes is None else rows.sizes
     if found is None:
@@ -320,7 +325,7 @@ def merge(rows: Rows, k: Tensor, n_prefix: int, merges: int) -> Rows:
 
 
 class TimmBlock:
-    """A block of timm's, in the parts between which the library prunes."""
+    """A timm block, split where the library prunes."""
 
     def __init__(self, block: Any) -> None:
         self.block, self.attention = block, block.attn
@@ -341,7 +346,7 @@ class TimmBlock:
 
 
 class HfBlock:
-    """The same of Hugging Face's ViT and DeiT."""
+    """A block of Hugging Face's ViT or DeiT, split where the library prunes."""
 
     def __init__(self, layer: Any) -> None:
         self.layer, self.attention = layer, layer.attention
@@ -364,7 +369,7 @@ class HfBlock:
 
 
 def run_blocks(blocks: list[Any], x: Tensor, n_prefix: int, schedule: Schedule) -> Tensor:
-    """The prefix rows that the blocks leave: [B, n_prefix, D]."""
+    """Runs the blocks and returns the prefix rows: [B, n_prefix, D]."""
     rows, stage = Rows(x), 0
     for index, block in enumerate(blocks):
         prunes = stage < len(schedule.blocks) and schedule.blocks[stage] == index
@@ -389,8 +394,11 @@ def run_blocks(blocks: list[Any], x: Tensor, n_prefix: int, schedule: Schedule) 
 
 
 def check_module(module: Any) -> None:
-    """Refuses a module in which forward, below, would leave something out. What forward calls as a module may be anything: an adapter, say.
-    The blocks and their attention it takes apart: these must be as the library ships them, without hooks, and so must what holds them."""
+    """Refuses a module in which forward, below, would skip something.
+
+    forward calls most parts as modules, which may be anything, for example an adapter. It splits the blocks and their
+    attention: these, and the parts that hold them, must be the original ones, without hooks.
+    """
     r, timm = Reader(module), kind_of(module) == "timm"
     inner = module if timm else backbone(module)
     apart = [("" if timm else "its backbone", inner), ("its blocks", inner.blocks if timm else inner.layers)]
@@ -418,7 +426,7 @@ def check_module(module: Any) -> None:
 
 
 def forward(module: Any, images: Tensor, policy: Policy) -> Any:
-    """What a patched module's original forward would return, pruned: logits. of Hugging Face: (logits, of CLS, of the distillation token)."""
+    """Returns the pruned logits of a patched module; for Hugging Face (logits, those of CLS, those of the distillation token)."""
     if kind_of(module) == "timm":
         x = module._pos_embed(module.patch_embed(images))
         n_prefix = module.num_prefix_tokens

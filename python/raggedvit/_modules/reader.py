@@ -1,4 +1,4 @@
-"""Reads a module of timm or Hugging Face part by part: its class, what is refused, and what was found."""
+"""Checks the parts of a module of timm or Hugging Face, and collects what they tell."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .._c.errors import RaggedVitError, Status
 HEAD_DIM = 64  # of the modules that can be patched
 TIMM = {"VisionTransformer": "timm.models.vision_transformer", "VisionTransformerDistilled": "timm.models.deit", "Eva": "timm.models.eva"}
 HF = {"ViTForImageClassification": "vit", "DeiTForImageClassification": "deit", "DeiTForImageClassificationWithTeacher": "deit"}
-# What wraps a module, and how to get at it.
+# Wrappers of modules, and how to reach the module inside.
 WRAPPERS = {"OptimizedModule": "module._orig_mod", "DataParallel": "module.module", "DistributedDataParallel": "module.module",
             "PeftModel": "module.merge_and_unload()"}
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the weights do not tell, and what they must turn out to tell."""
+    """Facts of a module that the weights do not tell, and facts that the checkpoint must confirm."""
 
     kind: str  # "timm" or "hf"
-    config: str  # all of it, as the text of a config.json
+    config: str  # these facts as the text of a config.json
     image_height: int
     image_width: int
     n_prefix: int
@@ -30,7 +30,7 @@ class Facts:
     depth: int
     n_classes: int
     distilled: bool
-    odd: str = ""  # the part that makes it more than a plain model; only plain models can be patched
+    odd: str = ""  # the part that is more than plain; only plain models can be patched
 
 
 def unsupported(sentence: str) -> RaggedVitError:
@@ -38,7 +38,7 @@ def unsupported(sentence: str) -> RaggedVitError:
 
 
 def original_class(module: Any) -> Any:
-    """The class that a patched module had, or has."""
+    """Returns the class of a module, for a patched one its original class."""
     return getattr(type(module), "_raggedvit_original", type(module))
 
 
@@ -59,7 +59,7 @@ def kind_of(module: Any) -> str:
 
 
 class Reader:
-    """Looks at a module's parts; each check names the part that it refuses."""
+    """Checks the parts of a module. Each check names the part that it refuses."""
 
     def __init__(self, module: Any) -> None:
         self.torch: Any = sys.modules["torch"]
@@ -74,7 +74,10 @@ class Reader:
             raise self.refuse(where, what)
 
     def is_a(self, part: Any, home: str, *names: str) -> bool:
-        """home: torch, timm or transformers. Other parts of these have classes of the same names, which compute something else."""
+        """Whether a part has one of these classes of `home`: torch, timm or transformers.
+
+        Other modules of these packages have classes of the same names that compute something else.
+        """
         cls = original_class(part)
         if home == "torch":
             return cls in [getattr(self.torch.nn, name) for name in names]
@@ -108,12 +111,12 @@ class Reader:
         return self.kinds.pop()
 
     def nothing(self, where: str, part: Any, *names: str) -> None:
-        """A part that passes on what it is given when the module is evaluated."""
+        """Expects a part that is the identity in eval mode."""
         passes = type(part) in (self.torch.nn.Identity, self.torch.nn.Dropout) or self.is_a(part, "timm", *names)
         self.expect(part is None or passes, where, f"is a {type(part).__qualname__}; expected none")
 
     def heads(self, module: Any, *names: str) -> int:
-        """The number of classes; 0 without a head."""
+        """Returns the number of classes; 0 without a head."""
         for where in names:
             part = getattr(module, where)
             if type(part) is not self.torch.nn.Identity:
@@ -138,5 +141,5 @@ class Reader:
 
 
 def config_text(**arguments: Any) -> str:
-    """A config.json in timm's manner, with arguments that timm does not have where a module is more than its arguments tell."""
+    """Returns a config.json in timm's style, with additional arguments for facts that timm's arguments do not have."""
     return json.dumps({"architecture": "a module", "model_args": arguments})

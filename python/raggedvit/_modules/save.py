@@ -1,4 +1,4 @@
-"""Modules as .safetensors files that lose nothing: the weights, and in the file's metadata all that no weight tells."""
+"""Saves modules as .safetensors files that lose nothing: the facts that weights do not tell go to the metadata."""
 
 from __future__ import annotations
 
@@ -20,44 +20,53 @@ from .reader import Facts
 if TYPE_CHECKING:
     import torch
 
-#: Files that are believed before what a checkpoint beside them says of itself.
-BELIEVED = ("config.json", "preprocessor_config.json", "processor_config.json", "open_clip_config.json", "hf_quant_config.json")
-#: What a pretrained_cfg says of pictures.
-PICTURES = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
+#: Files that override the metadata of a checkpoint beside them.
+OVERRIDES = ("config.json", "preprocessor_config.json", "processor_config.json", "open_clip_config.json", "hf_quant_config.json")
+#: The keys of a pretrained_cfg on preprocessing.
+PREPROCESSING = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 NAMES = {"torch.float32": ("F32", 4), "torch.float16": ("F16", 2), "torch.bfloat16": ("BF16", 2)}
-#: What a file must say as its module does.
+#: Facts in which a file must agree with its module.
 SAME = ("family", "image_height", "image_width", "patch_size", "channels", "dim", "n_heads", "depth", "mlp_dim", "n_prefix", "tokens", "n_classes", "eps",
         "n_parameters", "distilled", "n_registers", "activation", "pooling", "position", "rms_norm", "gated", "final_norm", "norm_pre", "resample")
 
 
 def save(module: torch.nn.Module, path: str | os.PathLike[str], *, processor: Any = None) -> None:
-    """Writes a module as a .safetensors file that Model, the command line tool and C read as what Model.from_module makes of it, to the bit. The
-    file has the weights, in the module's types, and in its metadata every fact that they do not tell (heads, activation, eps, pooling,
-    positions), how pictures are prepared, and the names of the classes, as far as the module has them.
+    """Writes a module as a .safetensors file.
 
-    module: of a class that Model.from_module reads. processor: Hugging Face's image processor of the model, whose modules do not have it; of
-    timm's modules their pretrained_cfg tells the same.
+    Model, the command line tool and C read it, to the bit, as what Model.from_module makes of the module. The file has
+    the weights in the module's types. Its metadata has every fact that they do not tell (heads, activation, eps,
+    pooling, positions), how images are prepared, and the names of the classes, as far as the module has them.
 
-    The file is written beside `path` under another name, and put in its place when it is whole. UNSUPPORTED names what from_module refuses.
-    INVALID_ARGUMENT: path is no name of a .safetensors file, or there is something else than a file, or a config.json or the like lies
-    beside it, which would be believed in place of the metadata. BAD_FILE: it cannot be written, or the processor's settings contradict the
-    module."""
+    The file is written under another name beside `path`, and renamed when it is complete.
+
+    Args:
+        module: Of a class that Model.from_module reads.
+        path: Name of a .safetensors file.
+        processor: Hugging Face's image processor of the model, which its modules do not have. timm's modules have the
+            same in their pretrained_cfg.
+
+    Raises:
+        RaggedVitError: UNSUPPORTED names what from_module refuses. INVALID_ARGUMENT: path is no name of a .safetensors
+            file, there is something other than a file, or a config.json or the like lies beside it, which would
+            override the metadata. BAD_FILE: the file cannot be written, or the processor's settings contradict the
+            module.
+    """
     target = os.path.realpath(os.fsdecode(checks.path("path", path)))
     folder, base = os.path.split(target)
     if not base.endswith(".safetensors"):
         raise invalid(f"path is {target}; expected a name that ends in .safetensors")
     if os.path.lexists(target) and not os.path.isfile(target):
-        raise invalid(f"path is {target}, which is there and no file")
-    for name in BELIEVED:
+        raise invalid(f"path is {target}, which exists and is no file")
+    for name in OVERRIDES:
         if os.path.lexists(os.path.join(folder, name)):
-            raise invalid(f"path is {target}, but {name} lies beside it and would be believed before what the file says; give another folder")
+            raise invalid(f"path is {target}, but {name} lies beside it and would override the file's metadata; choose another folder")
     lib, facts = library(), modules.read(module)
-    wanted = _told(lib, modules.checkpoint(lib, module, facts))
+    wanted = _facts_of(lib, modules.checkpoint(lib, module, facts))
     metadata = _metadata(module, facts, processor)
     part = os.path.join(folder, f".{base[:64]}.{secrets.token_hex(8)}.safetensors")
     try:
         _write(part, modules.tensors(module), metadata, stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None)
-        found = _told(lib, lib.own("checkpoint", os.fsencode(part), None, create="rvit_checkpoint_open"))
+        found = _facts_of(lib, lib.own("checkpoint", os.fsencode(part), None, create="rvit_checkpoint_open"))
         for name in SAME:
             if found[name] != wanted[name]:
                 raise RaggedVitError(Status.INTERNAL, f"module: its {name} is {wanted[name]}, but reads as {found[name]} once it is saved")
@@ -75,14 +84,14 @@ def save(module: torch.nn.Module, path: str | os.PathLike[str], *, processor: An
 
 def _metadata(module: Any, facts: Facts, processor: Any) -> dict[str, str]:
     config, cfg, names = json.loads(facts.config), modules.pretrained_cfg(module), modules.label_names(module)
-    told = {key: cfg[key] for key in PICTURES if cfg.get(key) is not None}
+    settings = {key: cfg[key] for key in PREPROCESSING if cfg.get(key) is not None}
     if processor is not None:
         if not hasattr(processor, "to_dict"):
             raise invalid(f"processor is {checks.shown(processor)}; expected an image processor of Hugging Face's")
-        # to_json_string knows how to write what is no plain value.
+        # to_json_string also writes values that are not plain.
         config["preprocessor_config"] = json.loads(processor.to_json_string())
-    elif "mean" in told and "std" in told:
-        config["pretrained_cfg"] = {**told, "input_size": [3, facts.image_height, facts.image_width]}
+    elif "mean" in settings and "std" in settings:
+        config["pretrained_cfg"] = {**settings, "input_size": [3, facts.image_height, facts.image_width]}
     metadata = {"format": "pt"}
     if names:
         config["label_names"] = names
@@ -92,16 +101,16 @@ def _metadata(module: Any, facts: Facts, processor: Any) -> dict[str, str]:
     return metadata
 
 
-def _told(lib: Library, checkpoint: Handle) -> dict[str, Any]:
+def _facts_of(lib: Library, checkpoint: Handle) -> dict[str, Any]:
     info = new("rvit_model_info")
     lib.rvit_checkpoint_get_info(checkpoint, ctypes.byref(info))
     return {name: getattr(info, name) for name in SAME}
 
 
 def _write(path: str, tensors: dict[str, Any], metadata: dict[str, str], mode: int | None) -> None:
-    """mode: of the file that this one replaces."""
+    """Writes the file. mode: of the file that it replaces."""
     header: dict[str, Any] = {"__metadata__": metadata}
-    # As safetensors has them: types of more bytes first, so that all are aligned.
+    # In the order of safetensors: larger types first, so that all tensors are aligned.
     order = sorted(tensors, key=lambda name: (-NAMES[str(tensors[name].dtype)][1], name))
     end = 0
     for name in order:

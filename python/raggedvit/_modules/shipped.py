@@ -1,5 +1,7 @@
-"""The functions that a call of a module runs, and whether they are those that its library ships. Code of others replaces them on a class, on
-an instance and in PyTorch, or adds hooks; a recorded forward would go on computing the original."""
+"""Finds the functions that a call of a module runs, and whether they are the original ones of its library.
+
+Other code may replace them on a class, on an instance or in PyTorch, or add hooks. A recorded forward would go on
+computing the original."""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ import types
 from typing import Any, Iterator
 
 LIBRARIES = ("torch", "timm", "transformers", "raggedvit")
-# Hooks of these modules look on and change nothing: FlopCounterMode's, and those that transformers leaves once outputs were captured.
+# Hooks of these modules only watch: FlopCounterMode's, and those that transformers leaves after it has captured outputs.
 WATCHERS = ("torch.utils.module_tracker", "transformers.utils.output_capturing")
 
 
 class Function:
-    """A function by where it is looked up: owner is a class or a module of Python's."""
+    """A function, and where it is looked up: owner is a class or a Python module."""
 
     def __init__(self, owner: Any, name: str) -> None:
         self.owner, self.name, self.value = owner, name, getattr(owner, name)
@@ -28,8 +30,7 @@ class Function:
 
 
 def foreign_to(value: Any, cls: Any = None, name: str = "") -> str | None:
-    """What a function is instead of a library's, for a sentence; None: it is one of a library's, and the method `name` of cls where that is
-    given."""
+    """Describes a function that is not the library's, for an error message. None: it is, and is the method `name` of cls if that is set."""
     while True:
         home = _home(value)
         if home.partition(".")[0] not in LIBRARIES:
@@ -40,24 +41,26 @@ def foreign_to(value: Any, cls: Any = None, name: str = "") -> str | None:
         value = inner
     if cls is not None and isinstance(value, types.FunctionType) and "." in value.__qualname__:
         own = {(base.__module__, f"{base.__qualname__}.{name}") for base in cls.__mro__}
-        if (value.__module__, value.__qualname__) not in own:  # another method of the library's
+        if (value.__module__, value.__qualname__) not in own:  # another method of the library
             return f"{value.__module__}.{value.__qualname__}"
     return None
 
 
 def _home(value: Any) -> str:
-    """The module whose code runs."""
+    """Returns the module whose code runs."""
     value = getattr(value, "__func__", value)
     if isinstance(value, types.FunctionType):
         home = str(value.__globals__.get("__name__", ""))
-        # A decorator of Python's own is as good as what it wraps.
+        # A decorator of the standard library counts as what it wraps.
         return "torch" if "__wrapped__" in vars(value) and home.partition(".")[0] in sys.stdlib_module_names else home
     return "torch" if isinstance(value, types.BuiltinFunctionType) else type(value).__module__
 
 
 def functions_of(cls: Any) -> dict[tuple[Any, str], Function]:
-    """What a call of a module of a class runs, as far as its library's code names it: methods, functions of its library, and those of
-    PyTorch that these call."""
+    """Returns what a call of a module of this class runs, as far as its library's code names it.
+
+    These are methods, functions of its library, and the functions of PyTorch that these call.
+    """
     found: dict[tuple[Any, str], Function] = {}
     module = sys.modules["torch"].nn.Module
     for name in ("__getattr__", "_call_impl", "_wrapped_call_impl"):

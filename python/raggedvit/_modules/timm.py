@@ -1,5 +1,6 @@
-"""timm's Vision Transformers as the library reads them: each part is looked at, and what no weight tells becomes the text of a config.json.
-What is not certainly computed as the module does it is refused, with the name of the part."""
+"""Reads timm's Vision Transformers: checks each part, and writes the facts that weights do not tell as a config.json.
+
+A part that the library may not compute as the module does is refused by its name."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def _embedding(r: Reader, m: Any) -> None:
 
 
 def attention_itself(r: Reader, where: str, attention: Any, dim: int) -> int:
-    """What an attention does beside its products, of which it has the number of heads."""
+    """Checks an attention except for its linear layers, and returns the number of heads."""
     r.part(where, attention, "timm", "Attention", "EvaAttention", "AttentionRope")
     r.expect(getattr(attention, "gate", None) is None, f"{where}.gate", "is given; gated attention is not supported")
     for part in ("q_norm", "k_norm", "attn_drop"):
@@ -124,7 +125,7 @@ def _mlp(r: Reader, where: str, mlp: Any) -> tuple[str, bool]:
 
 
 def _positions(r: Reader, m: Any, args: dict[str, Any]) -> str:
-    """Which positions the module has; how they turn goes into args."""
+    """Returns the kind of positions; the parameters of rotary positions go to args."""
     rope, table = getattr(m, "rope", None), m.pos_embed is not None
     r.expect(table or rope is not None, "pos_embed", "is missing, and so is rope")
     if rope is None:
@@ -137,7 +138,7 @@ def _positions(r: Reader, m: Any, args: dict[str, Any]) -> str:
     else:
         r.expect(rope.normalize_coords == "separate" and rope.min_period is None and rope.max_period is None, "rope",
                  "normalises its coordinates otherwise, or has periods of its own")
-    halves = bool(getattr(rope, "rotate_half", False))  # older timm: that table has neighbours alone
+    halves = bool(getattr(rope, "rotate_half", False))  # older timm rotates neighbouring columns only
     for i, block in enumerate(m.blocks):
         attention = block.attn
         r.expect(bool(attention.rotate_half) == halves and attention.num_prefix_tokens == m.num_prefix_tokens, f"blocks.{i}.attn",

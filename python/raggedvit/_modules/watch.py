@@ -1,5 +1,6 @@
-"""What a forward was made of, and whether it is still as it was: each call of a patched module compares, a few nanoseconds a value
-(core/watch.c)."""
+"""Records the state of a module when its forward was recorded, and compares it in each call of a patched module.
+
+The comparison takes a few nanoseconds per value (core/watch.c)."""
 
 from __future__ import annotations
 
@@ -13,13 +14,15 @@ from .reader import original_class
 from .shipped import functions_of
 from .._torch.eager import READS_TENSORS
 
-# What the core compares with (without a core that reads tensors: their facts), and the tuples that hold it.
+# What the core compares with (without a core that reads tensors, their facts), and the tuples that keep it alive.
 Watch = tuple[Any, tuple[tuple[Any, ...], ...]]
 
 
 def of_structure(module: Any) -> Watch:
-    """Which parts, parameters, settings and hooks a module has, at any depth, of which classes, and the functions that these run. Hooks of
-    the module itself are left out: they run all the same. The module itself is not held, nor its patch."""
+    """Records a module's parts, parameters, settings, hooks and classes, at any depth, and the functions that these run.
+
+    Hooks of the module itself are left out, because they still run. The module and its patch are not kept alive.
+    """
     items: list[Any] = []
     kinds: list[Any] = []
     attributes: list[Any] = []
@@ -42,7 +45,7 @@ def of_structure(module: Any) -> Watch:
     for part in inner:
         add(vars(part))
         kinds.extend((part, type(part)))
-    # All of one kind after another: a processor predicts how many entries the next one has, and half of the time goes.
+    # Grouped by kind: branch prediction then knows the number of entries, which halves the time.
     for name, those in (("_parameters", parts), ("_buffers", parts), ("_modules", parts), ("_forward_hooks", inner), ("_forward_pre_hooks", inner)):
         for part in those:
             add(vars(part)[name])
@@ -63,8 +66,10 @@ def of_structure(module: Any) -> Watch:
 
 
 def of_weights(tensors: Iterable[Any]) -> Watch:
-    """Which memory tensors have, how it is read, and PyTorch's count of changes in place. The memory is held: freed, its address could come
-    back with other weights."""
+    """Records the memory of tensors, their layout, and PyTorch's count of changes in place.
+
+    The memory is kept alive: once freed, its address could return with other weights.
+    """
     tensors = tuple(tensors)
     held = (), (), (), tensors, tuple(tensor.detach() for tensor in tensors)
     return ready().watch(*held[:4]) if READS_TENSORS else _facts(tensors), held

@@ -1,4 +1,4 @@
-"""What Model is made of: a device, the weights there, sessions, and the ways that a batch runs through them."""
+"""The internals of Model: a device, the weights there, sessions, and the ways that a batch runs through them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .. import images as pictures
 from .._arrays.arrays import host_array, is_torch
 from .._c import checks
 from .._c.errors import RaggedVitError, Status, invalid
@@ -19,12 +18,13 @@ from .._c.info import TIERS, DeviceInfo, ModelInfo, PRECISIONS, name_of, precisi
 from .._c.layouts import new
 from .._c.library import Handle, Library, library
 from .._c.process import renews
+from ..images import PIXEL, Recipe, are_raw, prepare_all, read
 from .device_images import DeviceBatch, are_on_device
 from .failures import Failures, add, check, of_run
 from .outputs import LOGITS, Outputs
 from .pipeline import HOST_HELPS, Pipeline
 from .policy import Policy
-from .prepared import Prepared, as_float32, converted, elsewhere, host_tensor, host_view, misfit, unwatched
+from .prepared import Prepared, as_float32, converted, elsewhere, host_tensor, host_view, misfit, untraced
 from .result import Result, as_tensors, joined, noted, of_session
 from .sessions import Session, Sessions
 from .staging import MOST_SIDE, Shapes, Spec, named as numbered, room_of
@@ -43,7 +43,7 @@ def _weakly(method: Any) -> Any:
 
 
 class ModelBase:
-    """A model on a device, as its parts use it. Model adds what users call."""
+    """A model on a device, without the methods that users call."""
 
     def _configure(self, policy: str | Policy, device: tuple[int, int], dtype: Any, tier: str, n_threads: int, poll_us: int,
                    max_sessions: int, max_batch: int | None) -> None:
@@ -80,7 +80,7 @@ class ModelBase:
         self.device: DeviceInfo = DeviceInfo.of(device_info)
         #: PyTorch's index of the CUDA device; -1 for other devices.
         self.cuda_index: int = self.device.index if self.device.backend == "cuda" else -1
-        self._recipe: pictures.Recipe | None = None
+        self._recipe: Recipe | None = None
         self._rooms: dict[tuple[Spec, Shapes], int] = {}
         self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Prepared] = weakref.WeakSet()
@@ -95,22 +95,26 @@ class ModelBase:
         renews(self)
 
     def forked(self) -> None:
-        """In the child of a fork, too, where nobody would release it."""
+        """Makes the lock, also in the child of a fork, where no thread would release it."""
         self._lock = threading.Lock()
 
     @property
-    def recipe(self) -> pictures.Recipe:
-        """How classify prepares pictures. UNSUPPORTED: the model's files do not tell it, or ask for what is not known here; set it then."""
+    def recipe(self) -> Recipe:
+        """How classify prepares raw images. Set it for a model whose files do not say so.
+
+        Raises:
+            RaggedVitError: UNSUPPORTED if the model's files do not say it, or prepare images in an unknown way.
+        """
         if self._recipe is None:
             if self.info.channels != 3:
-                raise RaggedVitError(Status.UNSUPPORTED, f"the model takes images of {self.info.channels} channels; pictures are RGB")
+                raise RaggedVitError(Status.UNSUPPORTED, f"the model takes images of {self.info.channels} channels; raw images are RGB")
             info = new("rvit_model_info")
             self._lib.rvit_model_get_info(self._handle, ctypes.byref(info))
-            self._recipe = pictures.Recipe.of(info)
+            self._recipe = Recipe.of(info)
         return self._recipe
 
     @recipe.setter
-    def recipe(self, recipe: pictures.Recipe) -> None:
+    def recipe(self, recipe: Recipe) -> None:
         size = (3, recipe.height, recipe.width)
         if size != self.info.image_shape:
             raise invalid(f"the recipe makes images of {list(size)}, the model takes {list(self.info.image_shape)}")
@@ -118,19 +122,19 @@ class ModelBase:
 
     @property
     def spec(self) -> Spec:
-        """What the device does with pictures."""
+        """How sessions prepare raw images."""
         return Spec(self.recipe, self.recipe.max_patches)
 
     @property
     def _handle(self) -> Handle:
-        """INVALID_ARGUMENT: the model is closed."""
+        """The library's model. INVALID_ARGUMENT: it is closed."""
         return self._sessions.open()
 
     def _policy_of(self, policy: str | Policy | None) -> Policy:
         return self._policy if policy is None else Policy.of(policy)
 
     def _room(self, spec: Spec, shapes: Shapes) -> int:
-        """Bytes that pictures of these shapes take."""
+        """Returns the bytes that raw images of these shapes take in a session's memory."""
         found = self._rooms.get((spec, shapes))
         if found is None:
             if len(self._rooms) >= 64:
@@ -139,7 +143,7 @@ class ModelBase:
         return found
 
     def _unfit(self, spec: Spec, shapes: Shapes) -> Failures:
-        """The pictures of a batch that the device refuses for their shape; the status of those that the host can prepare is in HOST_HELPS."""
+        """Returns the images of a batch whose shape the device refuses. Those with a status of HOST_HELPS the host can prepare."""
         found: Failures = {}
         try:
             self._room(spec, shapes)
@@ -149,44 +153,46 @@ class ModelBase:
                 try:
                     self._room(spec, (shape,))
                 except RaggedVitError as error:
-                    found[number] = invalid(f"picture {number}: {thin}") if thin else numbered(error, number)
+                    found[number] = invalid(f"image {number}: {thin}") if thin else numbered(error, number)
         return found
 
-    def _pictures(self, images: Any, failures: Failures | None = None) -> Any:
-        """A batch of pictures: as a list of arrays where the device prepares them, else as the model's input. failures: where the errors of
-        those go that cannot be prepared; others are in their place."""
+    def _read_images(self, images: Any, failures: Failures | None = None) -> Any:
+        """Reads raw images: returns a list of arrays if the device prepares them, else the model's input.
+
+        failures: receives the errors of those that cannot be prepared; one pixel replaces each.
+        """
         spec = self.spec
-        found = pictures.read(images, failures)
+        found = read(images, failures)
         able = spec.on_device(self.info)
-        fit = able and all(max(picture.shape) <= MOST_SIDE for picture in found)
+        fit = able and all(max(image.shape) <= MOST_SIDE for image in found)
         if failures is not None and able and (fit or spec.max_patches):
-            unfit = self._unfit(spec, tuple(picture.shape for picture in found))
+            unfit = self._unfit(spec, tuple(image.shape for image in found))
             fit = fit and not any(error.status in HOST_HELPS for error in unfit.values())
             if fit or spec.max_patches:
                 add(failures, unfit)
-                found, fit = [pictures.PIXEL if number in unfit else picture for number, picture in enumerate(found)], True
+                found, fit = [PIXEL if number in unfit else image for number, image in enumerate(found)], True
         if fit and found:
             return found
         if spec.max_patches:
-            raise RaggedVitError(Status.UNSUPPORTED, f"pictures of more than {MOST_SIDE} pixels a side are not handled at their own shape")
-        return pictures.prepare_all(spec.recipe, found, failures)
+            raise RaggedVitError(Status.UNSUPPORTED, f"images of more than {MOST_SIDE} pixels a side are not supported at their own shape")
+        return prepare_all(spec.recipe, found, failures)
 
     def _check_policy(self, policy: Policy) -> None:
-        """Raises what a session with this policy would, without making one."""
+        """Raises what creating a session with this policy would raise."""
         desc, memory = new("rvit_session_desc"), new("rvit_memory_info")
         policy._fill(self._lib, desc.prune)
         self._lib.rvit_session_memory(self._handle, ctypes.byref(desc), ctypes.byref(memory))
 
     def _mask(self, mask: Any, policy: Policy, session: Session, n_images: int) -> Any:
-        """The mask as a run takes it; None for other policies."""
+        """Returns the mask as a run takes it; None for other policies."""
         if policy.name != "mask":
             if mask is not None:
-                raise invalid(f"a mask is given, but the policy is {policy.name!r}; expected 'mask'")
+                raise invalid(f"there is a mask, but the policy is {policy.name!r}; expected 'mask'")
             return None
-        if session.feed is not None and self.spec.max_patches > 0:
-            raise invalid("the policy is 'mask', which is not supported with pictures at their own shape")
+        if session.staging is not None and self.spec.max_patches > 0:
+            raise invalid("the policy is 'mask', which is not supported with images at their own shape")
         if mask is None:
-            raise invalid(f"the policy is 'mask', but no mask is given; expected [{n_images}, {self.info.tokens}]")
+            raise invalid(f"the policy is 'mask', but there is no mask; expected [{n_images}, {self.info.tokens}]")
         stages = self._lib.rvit_session_n_stages(session.handle)
         mask = host_array("mask", mask.cpu() if is_torch(mask) else mask)
         wanted = (stages, n_images, self.info.tokens)
@@ -200,13 +206,13 @@ class ModelBase:
         return np.ascontiguousarray(mask != 0, np.uint8)
 
     def _classify(self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
-        images = unwatched(images)
+        images = untraced(images)
         if are_on_device(images):
             result = self._classify_on_device(images, policy, mask, outputs, failures)
         elif is_torch(images) and images.is_cuda:
             result = self._classify_cuda(images, policy, mask, outputs, failures)
         else:
-            found = (self._pictures(images, failures) if pictures.are_pictures(images)
+            found = (self._read_images(images, failures) if are_raw(images)
                      else host_view(self, host_tensor(self, images) if is_torch(images) else images))
             overlaps = isinstance(found, list) or (self.cuda_index >= 0 and len(found) > 0)
             result = (self._classify_in_slot if overlaps else self._classify_host)(found, policy, mask, outputs, failures)
@@ -231,14 +237,14 @@ class ModelBase:
             for logits, session in parts:
                 n = len(logits)
                 failed = [image - first for image in failures if first <= image < first + n] if failures else None
-                given = logits if self.info.n_classes else None
-                found.append(of_session(self._lib, self.info, session.handle, given, n, outputs, failed=failed))
+                own = logits if self.info.n_classes else None
+                found.append(of_session(self._lib, self.info, session.handle, own, n, outputs, failed=failed))
                 first += n
         return joined(found)
 
     def _classify_on_device(self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
         batch = DeviceBatch(self, images, failures)
-        if not batch.pictures:
+        if not batch.images:
             result = self._classify_host(np.zeros((batch.n, *self.info.image_shape), np.float32), policy, mask, outputs, failures)
         else:
             result = batch.classify(policy, mask, outputs, failures)
@@ -252,10 +258,10 @@ class ModelBase:
             raise misfit(self, images)
         images = images if images.dtype == torch.float32 else converted(torch, images)
         images = images.clone(memory_format=torch.contiguous_format) if images.data_ptr() % 16 else images.contiguous()
-        n, place = len(images), torch._C._cuda_getCurrentRawStream(self.cuda_index)
+        n, stream = len(images), torch._C._cuda_getCurrentRawStream(self.cuda_index)
         logits = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device) if info.n_classes else None
         # Not the session of __call__, which reports no errors of images.
-        session = self._sessions.get(policy, n, outputs, lambda: self._stream(place), (place, "classify"))
+        session = self._sessions.get(policy, n, outputs, lambda: self._stream(stream), (stream, "classify"))
         with session.lock:
             self._point(session, images, logits)
             run, masked = session.run, self._mask(mask, policy, session, n)
@@ -265,19 +271,19 @@ class ModelBase:
                 check(logits, self.dtype, failures)
             return as_tensors(of_session(self._lib, self.info, session.handle, logits, n, outputs, failed=failures), images.device)
 
-    def _run(self, session: Handle, run: int, n: int, logits: np.ndarray | None, failures: Failures | None, what: str = "image") -> None:
-        """Runs a session, and waits for it. failures: where the errors of single images go."""
+    def _run(self, session: Handle, run: int, n: int, logits: np.ndarray | None, failures: Failures | None) -> None:
+        """Runs a session, and waits for it. failures: receives the errors of single images."""
         try:
             self._lib.rvit_session_run(session, run, None if logits is None else logits.ctypes.data)
         except RaggedVitError as error:
             if failures is None:
                 raise
-            add(failures, {image: numbered(one, 0, what) for image, one in of_run(self._lib, session, n, error).items()})
+            add(failures, {image: numbered(one, 0) for image, one in of_run(self._lib, session, n, error).items()})
             if logits is not None and logits.nbytes:
                 ctypes.memmove(logits.ctypes.data, self._lib.rvit_session_logits(session), logits.nbytes)
 
     def _of_map(self, session: Session | None, logits: np.ndarray, batch: Any, failures: Failures) -> Result[Any]:
-        """What Prepared.map gives of a batch that ran, or was refused as a whole, where errors are returned."""
+        """Returns the Result of a batch of Prepared.map that ran, or was refused as a whole."""
         result: Result[Any] = Result(logits)
         if session is not None:
             result = of_session(self._lib, self.info, session.handle, logits, len(logits), LOGITS, failed=failures)
@@ -295,7 +301,7 @@ class ModelBase:
 
     @contextlib.contextmanager
     def _pipeline(self) -> Iterator[Pipeline]:
-        """A pipeline for batches of the host; several may be in use."""
+        """Provides a pipeline for batches of the host; several may be in use."""
         with self._lock:
             pipeline = self._idle.pop() if self._idle else None
         if pipeline is None:
@@ -322,15 +328,17 @@ class ModelBase:
         self._sessions.holding_all([other.lock for other in self._others], work)
 
     def _stream(self, stream: int) -> Handle:
-        """A CUDA stream of the caller's, as one of the library's for one session: of those only one thread at a time may use one, and
-        sessions of several threads share the caller's."""
+        """Wraps a caller's CUDA stream for one session.
+
+        Only one thread at a time may use a stream of the library, and sessions of several threads share the caller's.
+        """
         with self._lock:
             if stream not in self._streams:
                 self._streams[stream] = self._wrapped_stream(stream)  # to wait for all work on it
         return self._wrapped_stream(stream)
 
     def _own_stream(self) -> int:
-        """A CUDA stream for what comes with none."""
+        """Returns a CUDA stream for arrays that have none."""
         with self._lock:
             if self._own is None:
                 self._own = self._lib.own("stream", self._device, keeps=(self._device,))

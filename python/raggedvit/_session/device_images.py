@@ -1,6 +1,7 @@
-"""Pictures that lie in the memory of a CUDA device already. They are copied there, by the device, to where a session has its pictures: that
-is the same memory in every run, which a recorded forward reads. The copies are enqueued on the stream that the caller works on, and so is
-the forward."""
+"""Raw images that lie in the memory of a CUDA device.
+
+The device copies them to the memory of a session, which is the same in every run, so that a recorded forward can read
+it. The copies and the forward are enqueued on the stream that the caller works on."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ class Copy2D(ctypes.Structure):
         ("width", ctypes.c_size_t), ("height", ctypes.c_size_t)]
 
 
-class DevicePicture(NamedTuple):
-    """RGB8: lines of 3 * width bytes, `stride` apart. stream: where the memory is written, which is to be waited for; None: nowhere."""
+class DeviceImage(NamedTuple):
+    """RGB8: lines of 3 * width bytes, `stride` apart. stream: writes the memory and must be waited for; None: no wait."""
 
     address: int
     height: int
@@ -47,7 +48,7 @@ class DevicePicture(NamedTuple):
     stride: int
     stream: int | None
 
-    def pixel(self) -> DevicePicture:
+    def pixel(self) -> DeviceImage:
         return self._replace(height=1, width=1, stride=3)
 
 
@@ -78,18 +79,18 @@ def _current(context: ctypes.c_void_p) -> Iterator[None]:
 
 
 def _wait(stream: int, other: int) -> None:
-    """Makes a stream go on behind what is enqueued on another."""
+    """Makes a stream wait for the work that is enqueued on another."""
     event = ctypes.c_void_p()
     _call("cuEventCreate", ctypes.byref(event), NO_TIMING)
     try:
         _call("cuEventRecord", event, other)
         _call("cuStreamWaitEvent", stream, event, 0)
     finally:
-        _driver().cuEventDestroy_v2(event)  # goes once nothing waits for it
+        _driver().cuEventDestroy_v2(event)  # destroyed once nothing waits for it
 
 
 def are_on_device(images: Any) -> bool:
-    """Whether a batch is one of pictures of which at least one lies on a CUDA device."""
+    """Whether a batch has raw images, and at least one of them lies on a CUDA device."""
     if isinstance(images, (list, tuple)):
         return any(not isinstance(one, (np.ndarray, str, os.PathLike)) and on_cuda(one) for one in images)
     if isinstance(images, np.ndarray) or not on_cuda(images):
@@ -98,30 +99,32 @@ def are_on_device(images: Any) -> bool:
 
 
 def _stream_of(model: Model, images: Any) -> int:
-    """Where tensors are given, PyTorch's current one; else one of the model's own, which waits for those that the arrays name."""
+    """PyTorch's current stream if there are tensors; else one of the model's own, which waits for those the arrays name."""
     if is_torch(images) or (isinstance(images, (list, tuple)) and any(is_torch(one) for one in images)):
         return int(sys.modules["torch"]._C._cuda_getCurrentRawStream(model.cuda_index))
     return model._own_stream()
 
 
 def _described(images: Any, stream: int, failures: Failures | None) -> list[DeviceArray | None]:
-    """The pictures of a batch: those of a list, or those that an array [B, height, width, 3] has one behind another. failures: where the errors
-    of those go that are none, and are None here."""
+    """Describes the images of a batch: a list, or an array [B, height, width, 3].
+
+    failures: receives the errors of those that are no images; they are None in the result.
+    """
     if isinstance(images, (list, tuple)):
         host = [number for number, one in enumerate(images) if not on_cuda(one)]
         if host:
-            raise invalid(f"picture {host[0]} is in host memory, and others of the batch are on a CUDA device; bring all to one side")
-        return [attempt(number, failures, device_array, one, f"picture {number}", stream) for number, one in enumerate(images)]
+            raise invalid(f"image {host[0]} is in host memory, and others of the batch are on a CUDA device; move all to one side")
+        return [attempt(number, failures, device_array, one, f"image {number}", stream) for number, one in enumerate(images)]
     whole = device_array(images, "images", stream)
     if len(whole.shape) != 4:
-        raise invalid(f"images are uint8 {list(whole.shape)}; expected pictures [B, height, width, 3], or a list of [height, width, 3]")
+        raise invalid(f"images are uint8 {list(whole.shape)}; expected [B, height, width, 3], or a list of [height, width, 3]")
     return [dataclasses.replace(whole, address=whole.address + number * whole.strides[0], shape=whole.shape[1:], strides=whole.strides[1:])
             for number in range(whole.shape[0])]
 
 
-def _picture(number: int, found: DeviceArray, model: Model) -> DevicePicture:
-    """Picture `number` of a batch."""
-    name, shape, strides = f"picture {number}", found.shape, found.strides
+def _image(number: int, found: DeviceArray, model: Model) -> DeviceImage:
+    """Checks image `number` of a batch."""
+    name, shape, strides = f"image {number}", found.shape, found.strides
     if found.device is not None and found.device != model.cuda_index:
         raise invalid(f"{name} is on cuda:{found.device}, the model on {model.device}; move one of them")
     if found.dtype != "uint8" or len(shape) != 3 or shape[2] != 3 or 0 in shape or max(shape) > MOST_SIDE:
@@ -131,78 +134,79 @@ def _picture(number: int, found: DeviceArray, model: Model) -> DevicePicture:
     if strides[2] != 1 or (width > 1 and strides[1] != 3) or stride < 3 * width:
         raise invalid(f"{name} has the strides {list(strides)}; expected {3 * width} or more, 3, 1: whole pixels side by side, lines from "
                       "top to bottom")
-    if not is_torch(found.owner):  # PyTorch knows where its memory is: what others say, the driver must know
+    if not is_torch(found.owner):  # PyTorch is trusted; the driver must confirm the addresses of other arrays
         begin, end = found.address // 16 * 16, found.address + stride * (height - 1) + 3 * width
         try:
             model._lib.own("buffer", model._device, begin, end - begin, create="rvit_cuda_buffer_wrap")
         except RaggedVitError as error:
             raise RaggedVitError(Status(error.status), f"{name}: {error}") from None
-    return DevicePicture(found.address, height, width, stride, None if is_torch(found.owner) else found.stream)
+    return DeviceImage(found.address, height, width, stride, None if is_torch(found.owner) else found.stream)
 
 
 class DeviceBatch:
-    """Pictures on the model's device, and the stream that they are used on."""
+    """Raw images on the model's device, and the stream on which they are used."""
 
     def __init__(self, model: Model, images: Any, failures: Failures | None = None) -> None:
-        """failures: where the errors of single pictures go; one pixel of another is in the place of each, unless all have failed and there are
-        none."""
+        """failures: receives the errors of single images. One pixel of another image replaces each; none is left if all fail."""
         if model.cuda_index < 0:
-            raise invalid(f"pictures are on a CUDA device, the model on {model.device}; move one of them")
+            raise invalid(f"images are on a CUDA device, the model on {model.device}; move one of them")
         self.model, self.spec = model, model.spec
         if not self.spec.on_device(model.info):
-            raise RaggedVitError(Status.UNSUPPORTED, "the device does not prepare pictures for this model: a resize in float32, or patches of an "
-                                 "odd size; bring them to the host")
+            raise RaggedVitError(Status.UNSUPPORTED, "the device does not prepare images for this model: a resize in float32, or patches of an "
+                                 "odd size; move them to the host")
         self.stream = _stream_of(model, images)
         arrays = _described(images, self.stream, failures)
         self.n, found = len(arrays), [one for one in arrays if one is not None]
         self.owners = [one.owner for one in found]
-        self.tensors = next((one.owner.device for one in found if is_torch(one.owner)), None)  # of the results; None: arrays
-        pictures = [None if one is None else attempt(number, failures, _picture, number, one, model) for number, one in enumerate(arrays)]
-        good = next((picture for picture in pictures if picture is not None), None)
-        self.pictures = [] if good is None else [good.pixel() if picture is None else picture for picture in pictures]
+        self.tensors = next((one.owner.device for one in found if is_torch(one.owner)), None)  # device of the results; None: they are arrays
+        checked = [None if one is None else attempt(number, failures, _image, number, one, model) for number, one in enumerate(arrays)]
+        good = next((image for image in checked if image is not None), None)
+        self.images = [] if good is None else [good.pixel() if image is None else image for image in checked]
         if failures is not None:
-            unfit = model._unfit(self.spec, tuple((picture.height, picture.width, 3) for picture in self.pictures))
+            unfit = model._unfit(self.spec, tuple((image.height, image.width, 3) for image in self.images))
             add(failures, unfit)
-            self.pictures = [picture.pixel() if number in unfit else picture for number, picture in enumerate(self.pictures)]
-        self.shapes = tuple((picture.height, picture.width, 3) for picture in self.pictures)
+            self.images = [image.pixel() if number in unfit else image for number, image in enumerate(self.images)]
+        self.shapes = tuple((image.height, image.width, 3) for image in self.images)
 
     def classify(self, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None = None) -> Result[Any]:
-        """What Model.classify gives, in arrays of the host; it waits for the results."""
-        model, n = self.model, len(self.pictures)
+        """Returns what Model.classify returns, in arrays of the host. It waits for the results."""
+        model, n = self.model, len(self.images)
         lib = model._lib
         size = sum(height * width * 3 for height, width, _ in self.shapes)
         try:
-            # The region has the table and the weights of the resize: the pictures' bytes lie elsewhere.
+            # The staging buffer has only the descriptors and the resize weights: the images lie elsewhere.
             room = model._room(self.spec, self.shapes) - size
         except RaggedVitError as error:
             raise named(error, 0) from None
-        session = model._sessions.get(policy, n, outputs, lambda: model._stream(self.stream), (self.stream, "device pictures"), self.spec, room,
+        session = model._sessions.get(policy, n, outputs, lambda: model._stream(self.stream), (self.stream, "device images"), self.spec, room,
                                       size + 64 * n)
         with session.lock:
-            assert session.feed is not None and session.pixels is not None
-            table, starts = session.feed.lend(lib, model.info, self.spec, self.shapes, session.pixels)
+            assert session.staging is not None and session.pixels is not None
+            table, starts = session.staging.plan_on_device(lib, model.info, self.spec, self.shapes, session.pixels)
             masked = model._mask(mask, policy, session, n)
             run = session.run
             run.n_images, run.pictures, run.keep = n, table.ctypes.data, None if masked is None else masked.ctypes.data
             logits = np.empty((n, model.info.n_classes), np.float32) if model.info.n_classes else None
             try:
                 self.copy(session.pixels, starts)
-                model._run(session.handle, session.pointer, n, logits, failures, "picture")
+                model._run(session.handle, session.pointer, n, logits, failures, "image")
             except RaggedVitError as error:
-                lib.raw.rvit_stream_synchronize(model._stream(self.stream))  # nothing reads the caller's memory any more
+                lib.raw.rvit_stream_synchronize(model._stream(self.stream))  # so that nothing reads the caller's memory any more
                 raise named(error, 0) from None
             return of_session(lib, model.info, session.handle, logits, n, outputs, failed=failures)
 
     def copy(self, pixels: Handle, starts: list[int], user: int | None = None) -> None:
-        """Enqueues the copies to `starts` in memory of the device, behind what the pictures' own streams do. user: a stream that goes on behind
-        them; None: it is the same."""
+        """Enqueues the copies to the offsets `starts` of device memory, behind the work of the images' streams.
+
+        user: the stream that uses the copies; None: the same one.
+        """
         lib, found = self.model._lib, ctypes.c_uint64()
         lib.rvit_cuda_buffer_address(pixels, ctypes.byref(found))
         own, address = self.stream or LEGACY_STREAM, found.value
         with _current(lib.make("rvit_cuda_device_context", self.model._device)):
-            for stream in {picture.stream or LEGACY_STREAM for picture in self.pictures if picture.stream is not None} - {own}:
+            for stream in {image.stream or LEGACY_STREAM for image in self.images if image.stream is not None} - {own}:
                 _wait(self.stream, stream)
-            for to, source, lines, size, stride in _runs(self.pictures, starts):
+            for to, source, lines, size, stride in _runs(self.images, starts):
                 if lines == 1:
                     _call("cuMemcpyDtoDAsync_v2", address + to, source, size, self.stream)
                     continue
@@ -213,21 +217,24 @@ class DeviceBatch:
                 _wait(user, self.stream)
 
 
-def _runs(pictures: list[DevicePicture], starts: list[int]) -> Iterator[tuple[int, int, int, int, int]]:
-    """Copies, (to, from, lines, bytes of a line, bytes between lines): one for pictures that follow one another on both sides."""
+def _runs(images: list[DeviceImage], starts: list[int]) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yields copies as (destination, source, lines, bytes of a line, bytes between lines).
+
+    Images that follow one another on both sides are one copy.
+    """
     to = source = size = 0
-    for start, picture in zip(starts, pictures):
-        line = 3 * picture.width
-        whole = picture.stride == line or picture.height == 1
-        if size and whole and to + size == start and source + size == picture.address:
-            size += line * picture.height
+    for start, image in zip(starts, images):
+        line = 3 * image.width
+        whole = image.stride == line or image.height == 1
+        if size and whole and to + size == start and source + size == image.address:
+            size += line * image.height
             continue
         if size:
             yield to, source, 1, size, size
             size = 0
         if whole:
-            to, source, size = start, picture.address, line * picture.height
+            to, source, size = start, image.address, line * image.height
         else:
-            yield start, picture.address, picture.height, line, picture.stride
+            yield start, image.address, image.height, line, image.stride
     if size:
         yield to, source, 1, size, size

@@ -1,5 +1,6 @@
-"""Images of a batch that fail while others do not: which they are, and why. A batch that runs all the same has, in the place of a picture
-that cannot be prepared, one pixel that can, so that it stays as large as the forward that was recorded for it."""
+"""Images of a batch that fail while others do not: which ones, and why.
+
+One valid pixel replaces an image that cannot be prepared, so that the batch keeps the size of its recorded forward."""
 
 from __future__ import annotations
 
@@ -14,19 +15,22 @@ from .._arrays.arrays import is_torch
 from .._c.errors import RaggedVitError, Status
 from .._c.library import Handle, Library
 
-#: By the number of the image in its batch; None where the first failure raises.
+#: Errors by the number of the image in its batch.
 Failures = dict[int, RaggedVitError]
 Errors = Literal["raise", "return"]
 T = TypeVar("T")
 
 
 def wanted(errors: str) -> Failures | None:
-    """What the argument `errors` asks for."""
+    """Returns an empty dict for errors="return", None for errors="raise"."""
     return {} if checks.choice("errors", errors, {"raise": 0, "return": 1}) else None
 
 
 def of_run(lib: Library, session: Handle, n: int, error: RaggedVitError) -> Failures:
-    """The images of a run of n that have no result, where its wait raised `error`; raises that if the run failed as a whole."""
+    """Returns the images of a run of n that have no result, after its wait raised `error`.
+
+    Raises `error` if the run failed as a whole.
+    """
     found: Failures = {}
     for image in range(n):
         try:
@@ -39,7 +43,7 @@ def of_run(lib: Library, session: Handle, n: int, error: RaggedVitError) -> Fail
 
 
 def check(logits: Any, dtype: str, failures: Failures | None, first: int = 0) -> None:
-    """Notes the images whose logits are not finite, where a session has left these in memory of ours and has not looked at them."""
+    """Finds the images whose logits are not finite. Needed where the session has not checked the logits itself."""
     sums = logits.sum(1, dtype=sys.modules["torch"].float64).cpu().numpy() if is_torch(logits) else logits.sum(1, dtype=np.float64)
     for image in np.flatnonzero(~np.isfinite(sums)).tolist():
         error = RaggedVitError(Status.NOT_FINITE, f"image {first + image}: its logits are not finite: its pixels are not finite, or the "
@@ -51,7 +55,7 @@ def check(logits: Any, dtype: str, failures: Failures | None, first: int = 0) ->
 
 @contextlib.contextmanager
 def refusal(batch: Any, failures: Failures | None) -> Iterator[None]:
-    """What breaks a rule for a batch as a whole is an error of each of its images."""
+    """Makes an INVALID_ARGUMENT for a batch as a whole the error of each of its images."""
     try:
         yield
     except RaggedVitError as error:
@@ -61,7 +65,7 @@ def refusal(batch: Any, failures: Failures | None) -> Iterator[None]:
 
 
 def attempt(image: int, failures: Failures | None, function: Callable[..., T], *arguments: Any) -> T | None:
-    """What a function makes of an image; None: it failed."""
+    """Calls a function for an image. Returns None, and stores the error, if it fails."""
     try:
         return function(*arguments)
     except RaggedVitError as error:
@@ -72,6 +76,6 @@ def attempt(image: int, failures: Failures | None, function: Callable[..., T], *
 
 
 def add(failures: Failures, found: Failures) -> None:
-    """What an image failed of first stays."""
+    """Adds errors; the first error of an image stays."""
     for image, error in found.items():
         failures.setdefault(image, error)

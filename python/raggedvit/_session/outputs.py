@@ -1,4 +1,4 @@
-"""What a classify gives beside logits and kept tokens, by name."""
+"""The optional outputs of a run, by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._c.errors import invalid
 
 
 class Outputs(NamedTuple):
-    """What is asked for. block_features, received_attention: the block, from 0; None: not asked for."""
+    """The requested outputs. block_features, received_attention: the block, counted from 0; None: not requested."""
 
     features: bool = False
     cls_attention: bool = False
@@ -25,7 +25,7 @@ class Outputs(NamedTuple):
     @classmethod
     def of(cls, depth: int, features: Any = False, cls_attention: Any = False, pooled: Any = False, projected: Any = False,
            normalized: Any = False, block_features: Any = None, received_attention: Any = None, merged: Any = False, deepstack: Any = False) -> Outputs:
-        """The same, checked; a block may be counted from the end of `depth` blocks."""
+        """Checks the arguments. A block below 0 counts from the end of the `depth` blocks."""
         flag = checks.flag
 
         def block(argument: str, value: Any) -> int | None:

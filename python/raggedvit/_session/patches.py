@@ -1,4 +1,4 @@
-"""Images of any grids in one batch: a session of native resolution, and what a run of it takes and gives."""
+"""VariableResolution: images of different grids in one batch, as patches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._arrays.arrays import host_array, is_torch, refuse_shared
 from .._c.errors import RaggedVitError, Status, invalid
 from .failures import Errors, wanted
 from .staging import copy_bytes
-from .prepared import unwatched
+from .prepared import untraced
 from .._c.layouts import new
 from .model_type import Model
 from .outputs import Outputs
@@ -60,7 +60,7 @@ class VariableResolution:
         model._others.add(self)
 
     def forked(self) -> None:
-        """In the child of a fork, too, where nobody would release it."""
+        """Makes the lock, also in the child of a fork, where no thread would release it."""
         self.lock = threading.Lock()
 
     def __call__(self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None, errors: Errors = "raise") -> Result[Any]:
@@ -88,51 +88,51 @@ class VariableResolution:
         Raises:
             RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
         """
-        failures, patches = wanted(errors), unwatched(patches, "patches")
+        failures, patches = wanted(errors), untraced(patches, "patches")
         self._model._sessions.open()
         info = self._model.info
-        cells = _values("grids", grids)
-        if cells.ndim != 2 or cells.shape[1] != 2 or cells.dtype.kind not in "iu":
-            raise invalid(f"grids is {cells.dtype} {list(cells.shape)}; expected integers [B, 2]: lines and columns of each image")
+        found = _values("grids", grids)
+        if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
+            raise invalid(f"grids is {found.dtype} {list(found.shape)}; expected integers [B, 2]: lines and columns of each image")
         values = self._device.floating(patches) if self._device else _values("patches", patches)
         if values.ndim != 2 or values.shape[1] != self._width or (not self._device and values.dtype.kind != "f"):
             raise invalid(f"patches is {str(values.dtype).replace('torch.', '')} {list(values.shape)}; expected floating point [patches of all "
                           f"images, {self._width}]")
-        sides = np.clip(cells, -1, 1 << 16).astype(np.int64)
+        sides = np.clip(found, -1, 1 << 16).astype(np.int64)
         sizes = sides.prod(axis=1)
-        if ((sides > 0) & (sides < 1 << 15)).all() and int(sizes.sum()) != len(values):  # the library names others
+        if ((sides > 0) & (sides < 1 << 15)).all() and int(sizes.sum()) != len(values):  # the library names the image of other errors
             raise invalid(f"patches has {len(values)} rows, but the grids are of {int(sizes.sum())} patches")
         bounds = np.ascontiguousarray(sides, np.int32)
         n = len(bounds)
-        places = _Places(self._outputs, info.n_deepstack, info.merged_dim, out, deepstack_out, self._device)
+        merged = _MergedRows(self._outputs, info.n_deepstack, info.merged_dim, out, deepstack_out, self._device)
         logits = np.empty((n, info.n_classes), np.float32) if info.n_classes else None
         with self.lock:
             self._run.n_images, self._run.grids = n, bounds.ctypes.data
             if self._device:
                 self._device.take(values)
-            elif len(values) <= self._capacity:  # else the library names the image that is too much
+            elif len(values) <= self._capacity:  # else the library names the image that does not fit
                 values = np.ascontiguousarray(values, np.float32)
                 copy_bytes(self._input, values.ctypes.data, values.nbytes)
             self._model._run(self._session, ctypes.addressof(self._run), n, logits, failures)
             try:
-                return noted(of_session(self._model._lib, info, self._session, logits, n, self._outputs, places.rows, failures), failures)
+                return noted(of_session(self._model._lib, info, self._session, logits, n, self._outputs, merged.rows, failures), failures)
             finally:
                 if self._device:
-                    self._device.given()
+                    self._device.returned()
 
 
-class _Places:
-    """Where merged rows go: memory of the caller's, or new memory."""
+class _MergedRows:
+    """Where merged rows go: the caller's memory, or new memory."""
 
     def __init__(self, outputs: Outputs, n_deepstack: int, width: int, out: Any, deepstack_out: Any, device: _DeviceRows | None) -> None:
-        for name, value, wanted in (("out", out, outputs.merged), ("deepstack_out", deepstack_out, outputs.deepstack)):
-            if value is not None and not wanted:
+        for name, value, requested in (("out", out, outputs.merged), ("deepstack_out", deepstack_out, outputs.deepstack)):
+            if value is not None and not requested:
                 raise invalid(f"{name} is given, but prepare was not asked for such rows")
         stacked: list[Any] = [None] * n_deepstack if deepstack_out is None else list(deepstack_out)
         if len(stacked) != n_deepstack:
             raise invalid(f"deepstack_out has {len(stacked)} arrays; expected {n_deepstack}, one for each of info.n_deepstack")
-        self.device, self.given = device, [*stacked, out]  # of merger -1, the last one, at -1
-        for number, value in enumerate(self.given):
+        self.device, self.outputs = device, [*stacked, out]  # that of merger -1, the last one, at -1
+        for number, value in enumerate(self.outputs):
             if value is not None:
                 self._check("out" if number == n_deepstack else f"deepstack_out[{number}]", value, width)
         if not device:
@@ -147,36 +147,36 @@ class _Places:
             raise invalid(f"{name} is {list(value.shape)}; expected [rows, {width}]")
 
     def rows(self, number: int, address: int | None, shape: tuple[int, int]) -> Any:
-        """The rows of merger `number`, which the library lends at `address`, or that lie on the device."""
-        given = self.given[number]
-        if given is not None and len(given) < shape[0]:
-            raise invalid(f"{'out' if number < 0 else f'deepstack_out[{number}]'} has {len(given)} rows, but the batch has {shape[0]} squares")
+        """Returns the rows of merger `number`: those at `address` in the library's memory, or on the device."""
+        own = self.outputs[number]
+        if own is not None and len(own) < shape[0]:
+            raise invalid(f"{'out' if number < 0 else f'deepstack_out[{number}]'} has {len(own)} rows, but the batch has {shape[0]} merge groups")
         if self.device:
             found = self.device.rows(number, shape[0])
-            return found.clone() if given is None else given[: shape[0]].copy_(found)
-        out = np.empty(shape, np.float32) if given is None else given[: shape[0]]
+            return found.clone() if own is None else own[: shape[0]].copy_(found)
+        out = np.empty(shape, np.float32) if own is None else own[: shape[0]]
         if out.nbytes:
             if address is None:
-                raise RaggedVitError(Status.INTERNAL, "the library gave no merged rows")
+                raise RaggedVitError(Status.INTERNAL, "the library has no merged rows")
             copy_bytes(out.ctypes.data, address, out.nbytes)
         return out
 
 
 class _DeviceRows:
-    """Tensors that a session reads patches from and writes merged rows to, in every run, and the stream of the runs."""
+    """Tensors that the session reads patches from and writes merged rows to in every run, and the stream of the runs."""
 
     def __init__(self, model: Model, outputs: Outputs, desc: Any, tokens: int, width: int) -> None:
         torch = sys.modules.get("torch")
         if model.cuda_index < 0 or torch is None:
             raise invalid(f"on_device is True, but the model is on {model.device}" if model.cuda_index < 0 else
-                          "on_device is True, but PyTorch, whose tensors it is about, is not imported")
+                          "on_device is True, but PyTorch is not imported")
         self.torch, self.model, info = torch, model, model.info
         self.device = torch.device("cuda", model.cuda_index)
-        squares = tokens // info.merge**2 if info.merge else 0
+        groups = tokens // info.merge**2 if info.merge else 0
         self.patches = self._tensor(tokens, width)
-        self.merged: Any = self._tensor(squares, info.merged_dim) if outputs.merged else None
-        self.deepstack: Any = self._tensor(info.n_deepstack, squares, info.merged_dim) if outputs.deepstack else None
-        self.done = torch.cuda.Event()  # behind the copies of the rows that the last call gave
+        self.merged: Any = self._tensor(groups, info.merged_dim) if outputs.merged else None
+        self.deepstack: Any = self._tensor(info.n_deepstack, groups, info.merged_dim) if outputs.deepstack else None
+        self.done = torch.cuda.Event()  # recorded behind the copies of the last call's rows
         self.stream = model._stream(self._current())
         self.handles = [self.stream]
         for field, tensor in (("images", self.patches), ("merged", self.merged), ("deepstack", self.deepstack)):
@@ -192,7 +192,7 @@ class _DeviceRows:
         return int(self.torch._C._cuda_getCurrentRawStream(self.model.cuda_index))
 
     def floating(self, patches: Any) -> Any:
-        """Patches as a tensor, wherever they lie."""
+        """Returns patches as a tensor on their device."""
         found = patches.detach() if is_torch(patches) else self.torch.from_numpy(np.ascontiguousarray(host_array("patches", patches)))
         if not found.is_floating_point():
             raise invalid(f"patches is {str(found.dtype)[6:]} {list(found.shape)}; expected floating point")
@@ -201,18 +201,18 @@ class _DeviceRows:
         return found
 
     def take(self, patches: Any) -> None:
-        """Enqueues the copy of a batch's patches, and what follows, on PyTorch's current stream."""
+        """Enqueues the copy of a batch's patches on PyTorch's current stream, which the run then uses."""
         if len(patches) > len(self.patches):
             raise invalid(f"patches has {len(patches)} rows, more than the {len(self.patches)} of max_tokens")
         current = self.torch.cuda.current_stream(self.device)
-        current.wait_event(self.done)  # on another stream, perhaps
+        current.wait_event(self.done)  # which may be of another stream
         for tensor in (self.patches, self.merged, self.deepstack):
             if tensor is not None:
                 tensor.record_stream(current)
         self.model._lib.rvit_cuda_stream_set(self.stream, self._current() or None)
         self.patches[: len(patches)].copy_(patches)
 
-    def given(self) -> None:
+    def returned(self) -> None:
         self.done.record(self.torch.cuda.current_stream(self.device))
 
     def check(self, name: str, value: Any, width: int) -> None:

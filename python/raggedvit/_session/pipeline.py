@@ -1,6 +1,8 @@
-"""Batches of the host through two slots that take turns, so that one batch, or part of a large batch, is copied while the one before is
-computed. Pictures are copied by several threads to where a session has its own, which the device reads. Images, on a CUDA device, go through
-pinned staging memory that several threads fill in chunks, each chunk copied by the device while the next ones are filled."""
+"""Runs batches of the host through two slots, so that one batch, or part of one, is copied while the one before is computed.
+
+Several threads copy raw images to the session's own memory, which the device reads. Normalised batches reach a CUDA
+device through pinned staging memory: several threads fill it in chunks, and the device copies each chunk on while the
+next ones are filled."""
 
 from __future__ import annotations
 
@@ -12,7 +14,6 @@ from typing import Any, Generator, Iterable, Iterator
 
 import numpy as np
 
-from .. import images as pictures
 from .._arrays.arrays import is_torch
 from .._c.constants import CONSTANTS
 from .._arrays.core_loader import core, ready
@@ -20,9 +21,10 @@ from .device_images import are_on_device
 from .._c.errors import RaggedVitError, Status, invalid
 from .failures import Failures, add, check, of_run, refusal
 from .staging import Copies, fill, named
-from .prepared import as_float32, host_tensor, host_view, unwatched
+from .prepared import as_float32, host_tensor, host_view, untraced
 from .._c.layouts import new
 from .._c.library import Handle
+from ..images import are_raw, prepare
 from .model_type import Model
 from .outputs import LOGITS, Outputs
 from .policy import Policy
@@ -30,11 +32,11 @@ from .sessions import Session
 
 CHUNK = 2 << 20  # bytes that one thread copies at a time
 N_SLOTS = 2
-PART = 16 << 20  # bytes, and images, that a part of a batch has at least
+PART = 16 << 20  # smallest part of a normalised batch, in bytes and in images
 PART_IMAGES = 16
-PART_PICTURES, MOST_PICTURES = 8 << 20, 128 << 20  # bytes that a part of a batch of pictures has at least, and about at most
+PART_RAW, MOST_RAW = 8 << 20, 128 << 20  # bytes of the smallest and about the largest part of a raw batch
 
-#: What the host can do instead where a device refuses pictures or the memory for them.
+#: Failures of a device to prepare images, after which the host prepares them.
 HOST_HELPS = (Status.UNSUPPORTED, Status.OUT_OF_HOST_MEMORY, Status.OUT_OF_DEVICE_MEMORY)
 
 _numbers = itertools.count()
@@ -50,11 +52,11 @@ class Slot:
         self.staging: Handle | None = None  # pinned
         self.images: Handle | None = None  # on the device
         self.logits: Handle | None = None  # pinned; the head writes there
-        self.held: Any = None  # what the device may be reading: pinned memory of the caller's
+        self.held: Any = None  # memory of the caller's that the device may be reading
         self.session: Any = None
         self.n = 0
         self.first = 0  # the number of its first image in the caller's batch
-        self.fed = False  # the batch under way is one of pictures
+        self.in_session = False  # the session has the batch's images and logits in its own memory
         self.copies = Copies()  # to the staging memory
         self.under_way = False  # a batch was begun, and neither finished nor abandoned
         self.copy = new("rvit_copy_args")
@@ -76,24 +78,24 @@ class Slot:
 
     def start(self, images: np.ndarray, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0) -> None:
         """Enqueues the copy of a batch and its forward."""
-        if self.under_way:  # an exception of a signal's came in the way
+        if self.under_way:  # a signal's exception has interrupted it
             self.abandon()
         self.under_way = True
         self.n, self.first, self.held = len(images), first, None
         if isinstance(images, list):
             try:
-                return self.feed(images, policy, outputs, mask)
+                return self.start_raw(images, policy, outputs, mask)
             except RaggedVitError as error:
                 if error.status not in HOST_HELPS or self.model.spec.max_patches:
                     raise named(error, first) from None
             try:
-                images = pictures.prepare(self.model.recipe, images)
+                images = prepare(self.model.recipe, images)
             except RaggedVitError as error:
                 raise named(error, first) from None
         if self.model.cuda_index < 0:
-            return self.plain(images, policy, outputs, mask)
+            return self.start_in_session(images, policy, outputs, mask)
         n = self.n
-        self.fed = False
+        self.in_session = False
         self.reserve(n)
         self.session = self.model._sessions.get(policy, n, outputs, lambda: self.stream, ("host", self.number))
         masked, pinned = self.model._mask(mask, policy, self.session, n), self.pinned(images)
@@ -106,21 +108,21 @@ class Slot:
         with self.session.lock:
             self.lib.rvit_session_enqueue(self.session.handle, ctypes.addressof(self.run))
 
-    def feed(self, images: list[np.ndarray], policy: Policy, outputs: Outputs, mask: Any) -> None:
-        """The same of pictures, which are copied to where the session has its own."""
-        model, spec, shapes = self.model, self.model.spec, tuple(picture.shape for picture in images)
+    def start_raw(self, images: list[np.ndarray], policy: Policy, outputs: Outputs, mask: Any) -> None:
+        """Copies raw images to the session's own memory, and enqueues their forward."""
+        model, spec, shapes = self.model, self.model.spec, tuple(image.shape for image in images)
         room = model._room(spec, shapes)
-        self.fed, self.session = True, model._sessions.get(policy, self.n, outputs, lambda: self.stream, ("pictures", self.number), spec, room)
+        self.in_session, self.session = True, model._sessions.get(policy, self.n, outputs, lambda: self.stream, ("raw", self.number), spec, room)
         session = self.session
         with session.lock:
-            table, places = session.feed.plan(self.lib, model.info, spec, shapes)
-            fill(session.feed.copies, places, images)
+            table, places = session.staging.plan(self.lib, model.info, spec, shapes)
+            fill(session.staging.copies, places, images)
             session.run.pictures = table.ctypes.data
             self.enqueue(session, model._mask(mask, policy, session, self.n))
 
-    def plain(self, images: np.ndarray, policy: Policy, outputs: Outputs, mask: Any) -> None:
-        """The same of images that the session copies itself."""
-        self.fed, self.session = True, self.model._sessions.get(policy, self.n, outputs, place=("host", self.number))
+    def start_in_session(self, images: np.ndarray, policy: Policy, outputs: Outputs, mask: Any) -> None:
+        """Enqueues the forward of a batch that the session copies itself."""
+        self.in_session, self.session = True, self.model._sessions.get(policy, self.n, outputs, key=("host", self.number))
         images, session = as_float32(images), self.session
         with session.lock:
             session.run.images = images.ctypes.data
@@ -131,7 +133,7 @@ class Slot:
         self.lib.rvit_session_enqueue(session.handle, session.pointer)
 
     def pinned(self, images: np.ndarray) -> Handle | None:
-        """A batch in memory that the driver knows, as a buffer: the device copies from there."""
+        """Returns a batch in pinned memory as a buffer that the device copies from; None: it is not pinned."""
         if images.dtype != np.float32 or not images.flags.c_contiguous or images.ctypes.data % 16:
             return None
         try:
@@ -143,7 +145,7 @@ class Slot:
             return None
 
     def fill(self, images: np.ndarray) -> None:
-        """Copies a batch to the staging memory, and each chunk on to the device as soon as it is there."""
+        """Copies a batch to the staging memory in chunks, and enqueues the copy of each to the device."""
         assert self.staging is not None
         self.copies.end()
         address = self.lib.rvit_buffer_host(self.staging)
@@ -179,19 +181,20 @@ class Slot:
         self.lib.rvit_copy(self.stream, ctypes.byref(self.copy))
 
     def finish(self, failures: Failures | None = None) -> np.ndarray:
-        """Waits for the batch under way, and returns its logits: [n, 0] without a head. failures: where the errors of single images go, by
-        their numbers in the caller's batch."""
-        what = "picture" if self.fed else "image"
+        """Waits for the batch under way, and returns its logits: [n, 0] without a head.
+
+        failures: receives the errors of single images, by their numbers in the caller's batch.
+        """
         try:
             with self.session.lock:
                 self.lib.rvit_session_wait(self.session.handle)
         except RaggedVitError as error:
             if failures is None:
-                raise named(error, self.first, what) from None
+                raise named(error, self.first) from None
             found = of_run(self.lib, self.session.handle, self.n, error)
-            add(failures, {self.first + image: named(one, self.first, what) for image, one in found.items()})
+            add(failures, {self.first + image: named(one, self.first) for image, one in found.items()})
         self.held, self.under_way = None, False
-        if self.fed:
+        if self.in_session:
             return self.own_logits()
         assert self.logits is not None
         logits = np.empty((self.n, self.model.info.n_classes), np.float32)
@@ -200,14 +203,14 @@ class Slot:
         return logits
 
     def own_logits(self) -> np.ndarray:
-        """Of a session that has its logits itself."""
+        """Copies the logits out of the session's own memory."""
         logits = np.empty((self.n, self.model.info.n_classes), np.float32)
         if logits.nbytes:
             ctypes.memmove(logits.ctypes.data, self.lib.rvit_session_logits(self.session.handle), logits.nbytes)
         return logits
 
     def abandon(self) -> None:
-        """Waits for whatever is enqueued, after a failure, and forgets what it reports."""
+        """After a failure: waits for all enqueued work and ignores its errors."""
         if self.session is not None:
             with self.session.lock:
                 self.lib.raw.rvit_session_wait(self.session.handle)
@@ -221,17 +224,17 @@ def _copy(destination: np.ndarray, source: np.ndarray) -> None:
 
 
 def n_parts_of(images: Any) -> int:
-    """In how many parts a batch goes through two slots fastest."""
+    """Returns into how many parts to cut a batch so that two slots run it fastest."""
     if not isinstance(images, list):
         return min(4 * images.size // PART, len(images) // PART_IMAGES)
-    size, parts = sum(picture.nbytes for picture in images), 1
-    while 2 * parts <= min(size // PART_PICTURES, len(images) // PART_IMAGES) or (size > parts * MOST_PICTURES and parts < len(images)):
+    size, parts = sum(image.nbytes for image in images), 1
+    while 2 * parts <= min(size // PART_RAW, len(images) // PART_IMAGES) or (size > parts * MOST_RAW and parts < len(images)):
         parts *= 2
     return min(parts, len(images))
 
 
 class Pipeline:
-    """Slots that take turns; of one caller at a time, who takes it from the model and gives it back."""
+    """Slots that are used in turn. One caller at a time takes a pipeline from the model, and returns it."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -239,8 +242,10 @@ class Pipeline:
 
     def parts(self, images: Any, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None,
               failures: Failures | None = None) -> Generator[tuple[np.ndarray, Session], None, None]:
-        """The logits of each part of a batch, in order, and the session, which has the part's other results until the next is asked for. The
-        next part is under way meanwhile. failures: as in Slot.finish."""
+        """Yields the logits of each part of a batch, in order, and its session, while the next part is under way.
+
+        The session has the other results of the part until the next one is requested. failures: as for Slot.finish.
+        """
         n_parts = n_parts_of(images)
         if mask is not None or n_parts < 2 or self.model._sessions.most < N_SLOTS:
             n_parts = 1
@@ -260,17 +265,19 @@ class Pipeline:
             raise
 
     def taken(self, batch: Any, failures: Failures | None = None) -> Any:
-        """A batch of the caller's as slots take it: an array of images, or a list of pictures."""
-        batch = unwatched(batch)
+        """Returns the caller's batch as slots take it: a normalised array, or a list of raw images."""
+        batch = untraced(batch)
         if are_on_device(batch):
-            raise invalid("a batch of pictures is on a CUDA device, where map copies nothing; give it to the model or to classify")
-        if pictures.are_pictures(batch):
-            return self.model._pictures(batch, failures)
+            raise invalid("a batch of images is on a CUDA device, where map copies nothing; give it to the model or to classify")
+        if are_raw(batch):
+            return self.model._read_images(batch, failures)
         return host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)
 
     def run(self, batches: Iterable[Any], policy: Policy, errors_return: bool = False) -> Iterator[Any]:
-        """The logits of each batch, in order; the next batch is under way while one's are used. errors_return: what classify gives in their
-        place; of a batch that is refused as a whole the logits and the errors alone."""
+        """Yields the logits of each batch, in order, while the next batch is under way.
+
+        errors_return: yields Results instead; that of a batch that is refused as a whole has only logits and errors.
+        """
         free = collections.deque(self.slots)
         busy: collections.deque[tuple[Slot | None, Any, Failures | None]] = collections.deque()
 

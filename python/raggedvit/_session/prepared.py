@@ -1,5 +1,4 @@
-"""Logits alone, from whatever holds the images: CUDA tensors to CUDA tensors on PyTorch's current stream, arrays of the host through the
-library's memory."""
+"""Prepared: the logits of images. CUDA tensors run on PyTorch's current stream, arrays of the host through the library's memory."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from .._arrays.core_loader import core, ready
 from .device_images import are_on_device
 from .._c.errors import RaggedVitError, Status, invalid
 from .failures import Errors, Failures, refusal, wanted
-from ..images import are_pictures
+from ..images import are_raw
 from .._c.layouts import new
 from .model_type import Model
 from .outputs import LOGITS
@@ -43,7 +42,7 @@ def elsewhere(model: Model, images: Any) -> RaggedVitError:
 
 
 def host_view(model: Model, images: Any) -> np.ndarray:
-    """Images of the host, of any floating-point type and layout."""
+    """Returns a normalised batch of the host as an array, of any floating-point type and layout."""
     try:
         info, found = model.info, host_array("images", images)
     except RaggedVitError as error:
@@ -57,7 +56,7 @@ def host_view(model: Model, images: Any) -> np.ndarray:
 
 
 def as_float32(images: np.ndarray) -> np.ndarray:
-    """Contiguous; as they are if they are that."""
+    """Returns a contiguous float32 batch; the same array if it is one."""
     try:
         with np.errstate(over="raise"):
             return np.ascontiguousarray(images, np.float32)
@@ -66,15 +65,18 @@ def as_float32(images: np.ndarray) -> np.ndarray:
 
 
 def host_tensor(model: Model, images: Any) -> Any:
-    """A CPU tensor as numpy reads it."""
+    """Returns a CPU tensor in a type that numpy has."""
     if images.device.type != "cpu":
         raise elsewhere(model, images)
     images = images.detach()
     return images.float() if images.dtype == sys.modules["torch"].bfloat16 else images
 
 
-def unwatched(images: Any, argument: str = "images") -> Any:
-    """The same; a tensor as what its memory holds. Refuses what a recorded forward would leave out: gradients, tangents and traces."""
+def untraced(images: Any, argument: str = "images") -> Any:
+    """Returns images as a recorded forward can read them: a tensor without lazy conjugation or negation.
+
+    Refuses what a recorded forward would ignore: gradients, tangents and traces.
+    """
     if "torch" not in sys.modules:
         return images
     from .._torch import tracing
@@ -94,10 +96,10 @@ def unwatched(images: Any, argument: str = "images") -> Any:
     return tracing.in_memory({argument: images})[argument]
 
 
-def refuse_tower(model: Model) -> None:
-    """The vision towers of Qwen2.5-VL and Qwen3-VL, which have neither one shape of images nor logits."""
+def refuse_encoder(model: Model) -> None:
+    """Refuses the vision encoders of Qwen2.5-VL and Qwen3-VL, which have no logits and images of any shape."""
     if model.info.merge:
-        raise RaggedVitError(Status.UNSUPPORTED, f"the model, {model.info.architecture}, gives a row for each square of patches, and no "
+        raise RaggedVitError(Status.UNSUPPORTED, f"the model, {model.info.architecture}, returns a row for each merge group of patches, and no "
                              "logits: model.prepare(inputs=\"patches\", merged=True) returns a function of the patches and grids of its processor")
 
 
@@ -109,16 +111,16 @@ class Prepared:
     """
 
     def __init__(self, model: Model, policy: Policy) -> None:
-        refuse_tower(model)
+        refuse_encoder(model)
         if not model.info.n_classes:
             raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits; classify(pooled=True) "
-                                 "gives a row for each image, classify(features=True) one for each token")
+                                 "returns a row for each image, classify(features=True) one for each token")
         if policy.name == "mask":
             raise invalid("policy is 'mask', which needs a mask for each call; use classify")
-        self.model: Any = model  # callers find the whole Model here, not only what its parts use
+        self.model: Any = model  # Any: the whole Model, not only the Protocol
         self.policy = policy
         self._lanes: dict[int, Lane] = {}
-        self._fast: Any = None  # the compiled core's forward, and what it knows
+        self._fast: Any = None  # the compiled core's forward, and its state
         self._state: Any = None
         model._prepared.add(self)
 
@@ -137,7 +139,7 @@ class Prepared:
         return self._general(images)
 
     def forget(self, session: Session) -> None:
-        """Lets go of a session."""
+        """Drops a session."""
         if self._fast is not None:
             core.forward_clear(self._state)
         for lane in list(self._lanes.values()):
@@ -145,11 +147,11 @@ class Prepared:
                 lane.plans.pop(shape, None)
 
     def _general(self, images: Any) -> Any:
-        torch, images = sys.modules.get("torch"), unwatched(images)
+        torch, images = sys.modules.get("torch"), untraced(images)
         if are_on_device(images):
             return self.model._classify_on_device(images, self.policy, None, LOGITS, None).logits
         if torch is None or not isinstance(images, torch.Tensor):
-            return self._on_host(self.model._pictures(images) if are_pictures(images) else images)
+            return self._on_host(self.model._read_images(images) if are_raw(images) else images)
         if not images.is_cuda:
             return torch.from_numpy(self._on_host(images))
         if type(images) is not torch.Tensor:
@@ -184,7 +186,7 @@ class Prepared:
         do not change a batch until its logits have come.
 
         Args:
-            batches: An iterable of arrays, CPU tensors or lists of pictures.
+            batches: An iterable of arrays, CPU tensors or lists of images.
             errors: As for Model.classify. With "return" the iterator yields Results. A batch that breaks a rule as a
                 whole (its shape, for example) has NaN for logits, and that error for each of its images.
 
@@ -213,9 +215,9 @@ class Prepared:
 
     def _on_host(self, images: Any) -> np.ndarray:
         model = self.model
-        pictures = isinstance(images, list) and are_pictures(images)
-        found: Any = images if pictures else host_view(model, host_tensor(model, images) if is_torch(images) else images)
-        if pictures or (model.cuda_index >= 0 and len(found)):
+        raw = isinstance(images, list) and are_raw(images)
+        found: Any = images if raw else host_view(model, host_tensor(model, images) if is_torch(images) else images)
+        if raw or (model.cuda_index >= 0 and len(found)):
             with model._pipeline() as pipeline, contextlib.closing(pipeline.parts(found, self.policy)) as parts:
                 return np.concatenate([logits for logits, _ in parts])
         images = as_float32(found)
@@ -229,21 +231,21 @@ class Prepared:
 
 
 class Lane:
-    """A Prepared on one CUDA stream of PyTorch's."""
+    """What a Prepared runs on one CUDA stream of PyTorch."""
 
     def __init__(self, forward: Prepared, torch: Any, stream: int, index: int) -> None:
         model = forward.model
-        self.forward = weakref.proxy(forward)  # which holds this
+        self.forward = weakref.proxy(forward)  # which owns this
         self.model, self.torch, self.stream, self.index = model, torch, stream, index
         lib = model._lib
         self.empty_like, self.float32, self.capturing = torch.empty_like, torch.float32, torch._C._cuda_isCurrentStreamCapturing
         self.set_buffer, self.enqueue = lib.raw.rvit_cuda_buffer_set, lib.raw.rvit_session_enqueue
-        # Shape of a batch -> what runs it: session, its pointers, a tensor that logits are made like, bytes of images and of logits, and what
-        # one of the pointers is of.
+        # By the shape of a batch: session, its pointers, a template for logits, bytes of images and of logits, and the owner of one of the
+        # pointers.
         self.plans: dict[Any, tuple[Any, ...]] = {}
 
     def plan(self, images: Any) -> tuple[Any, ...]:
-        """What runs a batch of this shape; checked when it is first met."""
+        """Makes what runs a batch of this shape, and checks the shape."""
         model, torch, info = self.model, self.torch, self.model.info
         shape = tuple(images.shape)
         if len(shape) != 4 or shape[1:] != info.image_shape:
@@ -251,7 +253,7 @@ class Lane:
         n = shape[0]
         session = model._sessions.get(self.forward.policy, n, LOGITS, lambda: model._stream(self.stream), self.stream)
         template = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device)
-        with model._sessions.lock:  # a thread that came at the same time has the same ones
+        with model._sessions.lock:  # another thread may do the same at this time
             if session.images is None or session.logits is None:
                 # Buffers of any memory of the device: each run points them at its own.
                 session.images, session.logits = model._wrapped(template), model._wrapped(template)
@@ -267,14 +269,14 @@ class Lane:
         return made
 
     def arm(self, plan: tuple[Any, ...]) -> None:
-        """Tells the compiled core of a plan: from now on it makes such calls alone."""
+        """Hands a plan to the compiled core, which makes such calls itself from now on."""
         session, handle, _, images, logits, template, *_ = plan
         core.forward_add(self.forward._state, plan, session.lock.locked, self.stream, len(template), handle, images, logits,
                          ctypes.addressof(session.ran))
 
 
 def _forward(lane: Lane, images: Any) -> Any:
-    """CUDA tensor in, CUDA tensor out, where the compiled core does not do it."""
+    """Runs a CUDA tensor that the compiled core has passed on."""
     if lane.capturing():
         raise RaggedVitError(Status.UNSUPPORTED, "the current stream captures a CUDA graph, and the forward is a graph of its own, which "
                              "cannot be captured; call it outside torch.cuda.graph")
@@ -303,7 +305,7 @@ def _forward(lane: Lane, images: Any) -> Any:
 
 
 def _reads_tensors() -> bool:
-    """Whether there is a compiled core that reads PyTorch's tensors."""
+    """Whether the compiled core can read PyTorch tensors."""
     if core is None:
         return False
     from .._torch.eager import READS_TENSORS

@@ -1,4 +1,4 @@
-"""What a forward gives beside its logits, read from its session, and what it says of images that failed."""
+"""Results: what a run leaves in its session, without the images that failed."""
 
 from __future__ import annotations
 
@@ -19,50 +19,59 @@ from .._c.library import Handle, Library
 from .outputs import Outputs
 from .._arrays.typing import ArrayT
 
-#: The arrays of a Result that are asked for by name.
+#: The optional arrays of a Result, by name.
 NAMED = ("features", "cls_attention", "pooled", "projected", "block_features", "received_attention")
 
 
 @dataclass
 class Result(Generic[ArrayT]):
-    """What a classify gives: arrays of its own, which nothing overwrites. For images in a PyTorch tensor, logits and the outputs that are
-    asked for by name are tensors on its device; the rest are numpy arrays."""
+    """What Model.classify returns, in arrays of its own that nothing overwrites.
 
-    #: float32 [B, n_classes]; None for a model without a head.
+    For images in a PyTorch tensor, logits and the optional outputs are tensors on its device; the rest are numpy arrays.
+    An output that was not requested is None. A stage of -1 stands for all tokens of all images.
+
+    Attributes:
+        logits: float32 [B, n_classes]; None for a model without a head.
+        cu_seqlens: For each prune stage, int32 [B + 1]: image i has cu[i + 1] - cu[i] tokens after it, prefix tokens
+            included.
+        kept: For each stage, for each image: int32, the token of the unpruned image that each row holds (prefix first;
+            patch n is n_prefix + n), or -1 for EViT's fused token.
+        sizes: For "tome", for each stage, for each image: float32, the number of tokens that each row is the mean of.
+            Otherwise empty.
+        features: float32 [rows, dim]: the rows of the last stage (without one, of all tokens) after the final norm,
+            image after image.
+        cls_attention: float32 [rows, n_heads]: the CLS row of the last block's attention.
+        pooled: float32 [B, dim]: what the head reads, after its norm; CLS row and mean, or CLS row and distillation
+            token, are side by side.
+        projected: float32 [B, info.embedding_dim]: the vectors that are compared with those of texts (CLIP, SigLIP).
+        block_features: float32 [rows, dim]: the rows that a block leaves, before any norm.
+        block_stage: The stage whose cu_seqlens and kept belong to block_features.
+        received_attention: float32 [rows, n_heads]: the attention that each row receives in a block, the mean over all
+            rows.
+        received_stage: The stage whose cu_seqlens and kept belong to received_attention.
+        merged: float32 [merge groups, info.merged_dim]: the merger's row for each group of info.merge * info.merge
+            patches, image after image, the groups of an image line after line.
+        deepstack: info.n_deepstack of the same, from the rows that earlier blocks leave.
+        deepstack_stages: For each of deepstack, the stage of its rows.
+        errors: With errors="return", the error of each image that failed, by its number. Such an image has NaN in
+            logits, pooled and projected, and in rows of all tokens; after a stage it has no rows.
+    """
+
     logits: ArrayT | None
-    #: int32 [B + 1] for each prune stage: tokens of image i after it, prefix tokens included: cu[i + 1] - cu[i].
     cu_seqlens: list[NDArray[np.int32]] = field(default_factory=list)
-    #: For each stage, for each image: int32, the token of the unpruned image that each row holds (prefix first; patch n is n_prefix + n);
-    #: -1 for EViT's fused token.
     kept: list[list[NDArray[np.int32]]] = field(default_factory=list)
-    #: tome: for each stage, for each image: float32, how many tokens each row is the mean of. Otherwise empty.
     sizes: list[list[NDArray[np.float32]]] = field(default_factory=list)
-    #: float32 [rows, dim], if asked for: the rows of the last stage (of all tokens without one) after the final layernorm, image after
-    #: image.
     features: ArrayT | None = None
-    #: float32 [rows, n_heads], if asked for: the CLS row of the last block's attention.
     cls_attention: ArrayT | None = None
-    #: float32 [B, dim], if asked for: what the head reads, after its norm; CLS row and mean, or CLS row and distillation token side by side.
     pooled: ArrayT | None = None
-    #: float32 [B, info.embedding_dim], if asked for: the vectors that are compared with those of texts (CLIP, SigLIP).
     projected: ArrayT | None = None
-    #: float32 [rows, dim], if asked for: the rows that a block leaves, before any norm. block_stage: the stage whose cu_seqlens and kept they
-    #: have; -1: all tokens of all images.
     block_features: ArrayT | None = None
     block_stage: int | None = None
-    #: float32 [rows, n_heads], if asked for: the attention that the rows receive in a block, the mean over all rows; received_stage as
-    #: block_stage.
     received_attention: ArrayT | None = None
     received_stage: int | None = None
-    #: float32 [squares, info.merged_dim], if asked for: what becomes of each square of info.merge * info.merge patches, image after image, the
-    #: squares of an image line after line.
     merged: ArrayT | None = None
-    #: info.n_deepstack of the same, if asked for: of the rows that earlier blocks leave. deepstack_stages: for each the stage whose
-    #: cu_seqlens and kept its rows have; -1: those of all tokens.
     deepstack: list[ArrayT] | None = None
     deepstack_stages: list[int] | None = None
-    #: With errors="return": what failed of the batch: image -> its error. Such an image has NaN in logits, pooled and projected, and in rows
-    #: of all tokens; after a stage it has no rows. Otherwise empty.
     errors: dict[int, RaggedVitError] = field(default_factory=dict)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
@@ -73,23 +82,23 @@ class Result(Generic[ArrayT]):
 
 
 def _copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """A copy of what the library lends."""
+    """Copies memory of the library."""
     out = np.empty(shape, dtype)
     if out.nbytes:
         if address is None:
-            raise RaggedVitError(Status.INTERNAL, "the library gave no such result")
+            raise RaggedVitError(Status.INTERNAL, "the library has no such result")
         copy_bytes(out.ctypes.data, address, out.nbytes)
     return out
 
 
 def _merged_rows(number: int, address: int | None, shape: tuple[int, int]) -> Any:
-    """What a result has of merger `number`, -1: the last one, where nobody says where its rows go."""
+    """Returns the rows of merger `number` (-1: the last one) in a new array."""
     return _copied(address, shape, np.float32)
 
 
 def of_session(lib: Library, info: ModelInfo, session: Handle, logits: Any, n: int, outputs: Outputs, merged_rows: Any = _merged_rows,
                failed: Iterable[int] | None = None) -> Result[Any]:
-    """The results of a session's last run, of n images. failed: the images that have no result."""
+    """Returns the results of a session's last run, of n images. failed: the images that have no result."""
     result: Result[Any] = Result(logits)
     stages = lib.rvit_session_n_stages(session)
     cls_stage = -1
@@ -140,14 +149,14 @@ def of_session(lib: Library, info: ModelInfo, session: Handle, logits: Any, n: i
 
 
 def _by_image(address: int | None, cu_seqlens: NDArray[np.int32], dtype: Any) -> list[np.ndarray]:
-    """The rows of each image, cut from the library's one array of all rows."""
+    """Cuts the library's array of all rows into those of each image."""
     bounds = cu_seqlens.tolist()
     rows = _copied(address, (bounds[-1],), dtype)
     return [rows[begin:end] for begin, end in zip(bounds, bounds[1:])]
 
 
 def joined(parts: list[Result[Any]]) -> Result[Any]:
-    """The results of a batch from those of its parts."""
+    """Joins the results of the parts of a batch."""
     if len(parts) == 1:
         return parts[0]
 
@@ -177,16 +186,19 @@ def as_tensors(result: Result[Any], device: Any) -> Result[Any]:
 
 
 def noted(result: Result[Any], failures: Failures | None) -> Result[Any]:
-    """The result of a batch, with its failures in order."""
+    """Adds the failures of a batch, in order, to its result."""
     if failures:
         result.errors = dict(sorted(failures.items()))
     return result
 
 
 def _withhold(result: Result[Any], failed: Iterable[int], layouts: Sequence[NDArray[np.int32]], cls_stage: int, area: int) -> None:
-    """Makes a result say nothing of the images that failed: NaN in what has one row an image, and in rows of all tokens; no rows in what
-    follows a stage. layouts: the cu_seqlens of each stage, and last those of all tokens; cls_stage: whose rows cls_attention has; area: rows
-    of a square."""
+    """Removes the images that failed from a result.
+
+    Arrays with one row per image, and rows of all tokens, get NaN; rows after a stage are left out. layouts: the
+    cu_seqlens of each stage, and last those of all tokens. cls_stage: the stage of cls_attention's rows. area: rows of a
+    merge group.
+    """
     numbers, n = sorted(failed), len(layouts[-1]) - 1
     good = np.ones(n, bool)
     good[numbers] = False
@@ -195,17 +207,17 @@ def _withhold(result: Result[Any], failed: Iterable[int], layouts: Sequence[NDAr
         if value is not None:
             value[numbers] = np.nan
 
-    def rows(value: Any, stage: int, unit: int = 1) -> Any:
+    def rows(value: Any, stage: int, group: int = 1) -> Any:
         if value is None:
             return None
-        mine = np.repeat(good, np.diff(layouts[stage]) // unit)
-        places = np.flatnonzero(mine if stage >= 0 else ~mine)
-        at = sys.modules["torch"].from_numpy(places).to(value.device) if is_torch(value) else places
+        mine = np.repeat(good, np.diff(layouts[stage]) // group)
+        found = np.flatnonzero(mine if stage >= 0 else ~mine)
+        at = sys.modules["torch"].from_numpy(found).to(value.device) if is_torch(value) else found
         if stage < 0:
             value[at] = np.nan
             return value
-        value[: len(places)] = value[at]  # memory of the caller's, perhaps
-        return value[: len(places)]
+        value[: len(found)] = value[at]  # in place: this may be the caller's memory
+        return value[: len(found)]
 
     last = len(result.cu_seqlens) - 1
     result.features, result.cls_attention = rows(result.features, last), rows(result.cls_attention, cls_stage)

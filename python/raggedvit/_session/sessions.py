@@ -1,4 +1,4 @@
-"""The recorded forwards of a model: of a policy's first two batch sizes one each, the fastest there is, and one that serves all others."""
+"""The sessions of a model. Each policy has one for each of its first two batch sizes, and one that serves all other sizes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import threading
 import time
 from typing import Any, Callable
 
-from .._c import checks
 from .._c.constants import CONSTANTS
 from .._c.errors import RaggedVitError, Status, invalid
-from .staging import Feed, Spec
+from .staging import StagingBuffer, Spec
 from .._c.info import ModelInfo
 from .._c.layouts import new
 from .._c.library import Handle, Library
@@ -24,26 +23,26 @@ TOO_LARGE = Status.UNSUPPORTED, Status.OUT_OF_DEVICE_MEMORY, Status.OUT_OF_HOST_
 
 
 class Session:
-    """A session of the library's, its lock, and what a run of it needs: `with session.lock`. `alive`: it has not been let go for another."""
+    """A session of the library with its lock, and what a run needs. `alive`: Sessions has not dropped it."""
 
-    __slots__ = ("handle", "policy", "capacity", "fixed", "lock", "ran", "alive", "run", "pointer", "images", "logits", "room", "feed",
+    __slots__ = ("handle", "policy", "capacity", "fixed", "lock", "ran", "alive", "run", "pointer", "images", "logits", "room", "staging",
                  "pixels", "pixel_room")
 
-    def __init__(self, handle: Handle, policy: Policy, capacity: int, fixed: bool, room: int = 0, feed: Feed | None = None,
+    def __init__(self, handle: Handle, policy: Policy, capacity: int, fixed: bool, room: int = 0, staging: StagingBuffer | None = None,
                  pixels: Handle | None = None, pixel_room: int = 0) -> None:
         self.handle, self.policy, self.capacity, self.fixed = handle, policy, capacity, fixed
-        self.room, self.feed = room, feed  # of one that takes pictures: bytes for them, and where they lie
-        self.pixels, self.pixel_room = pixels, pixel_room  # memory of pictures on the device, in bytes
+        self.room, self.staging = room, staging  # for raw images: bytes for them, and where they lie
+        self.pixels, self.pixel_room = pixels, pixel_room  # device memory for raw images, and its bytes
         self.lock, self.alive = threading.Lock(), True
-        self.ran = ctypes.c_int64(tick())  # when it last ran, which the compiled core writes too
+        self.ran = ctypes.c_int64(tick())  # time of the last run; the compiled core writes it too
         self.run = new("rvit_run_args")
         self.pointer = ctypes.addressof(self.run)
-        self.images: Handle | None = None  # wrapped buffers, of a session whose runs bring their memory
+        self.images: Handle | None = None  # wrapped buffers, if each run has its own memory
         self.logits: Handle | None = None
 
 
 def _holding(locks: list[Any], work: Callable[[], None]) -> None:
-    """By `with` of each lock in turn, which no exception of a signal's can leave held."""
+    """Calls a function while holding all locks. `with` releases each of them even if a signal raises."""
     if not locks:
         return work()
     with locks[0]:
@@ -74,46 +73,49 @@ class _Group:
 
 
 class Sessions:
-    """At most `most` sessions of a model, the least recently used of which goes first."""
+    """At most `most` sessions of a model; the least recently used one is dropped first."""
 
     def __init__(self, lib: Library, device: Handle, model: Handle, info: ModelInfo, most: int, max_batch: int | None,
                  on_drop: Callable[[Session], None]) -> None:
         self.device, self.info = device, info
         self.lib, self.most, self.max_batch, self.on_drop = lib, most, max_batch, on_drop
-        self.model: Handle | None = model  # None: it is closed
+        self.model: Handle | None = model  # None: closed
         self.lock = threading.RLock()
         self._groups: dict[Any, _Group] = {}
         renews(self)
 
     def __iter__(self) -> Any:
-        """The sessions there are, from the least recently used on."""
+        """The sessions, the least recently used one first."""
         return iter(sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.ran.value))
 
     def __len__(self) -> int:
         return sum(len(group.all()) for group in self._groups.values())
 
-    def get(self, policy: Policy, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, place: Any = None,
-            pictures: Spec | None = None, room: int = 0, pixels: int = 0) -> Session:
-        """The session for a batch of n. stream: makes the stream of a new one, whose runs bring their own device memory, unless they bring
-        pictures; place: what tells it from others. pictures: runs bring pictures, which take `room` bytes,
-        and `pixels` bytes of the device's memory."""
+    def get(self, policy: Policy, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, key: Any = None,
+            spec: Spec | None = None, room: int = 0, pixels: int = 0) -> Session:
+        """Returns the session for a batch of n.
+
+        stream: makes the stream of a new session. Without a spec, each of its runs has its own device memory.
+        key: tells apart sessions of the same policy. spec: runs have raw images, which take `room` bytes of the
+        session's memory and `pixels` bytes of device memory.
+        """
         with self.lock:
             self.open()
-            group = self._groups.setdefault((policy, outputs, place, pictures), _Group())
+            group = self._groups.setdefault((policy, outputs, key, spec), _Group())
             session = group.fitting(n, room, pixels)
             if session is None:
-                session = self._add(group, policy, n, outputs, stream, pictures, room, pixels)
+                session = self._add(group, policy, n, outputs, stream, spec, room, pixels)
             session.ran.value = tick()
             return session
 
     def open(self) -> Handle:
-        """The model. INVALID_ARGUMENT: it is closed."""
+        """Returns the model's handle. INVALID_ARGUMENT: the model is closed."""
         if self.model is None:
             raise invalid("the model is closed")
         return self.model
 
     def close(self) -> None:
-        """Lets go of the model and of the sessions, which are destroyed once no thread uses them any more."""
+        """Drops the model and the sessions. They are destroyed once no thread uses them."""
         with self.lock:
             self.model = None
             for session in self:
@@ -121,12 +123,12 @@ class Sessions:
             self._groups.clear()
 
     def holding_all(self, others: list[Any], work: Callable[[], None]) -> None:
-        """Calls a function while no session runs, and none is made. others: locks of sessions that are not here."""
+        """Calls a function while no session runs and none is created. others: locks of sessions that are not kept here."""
         with self.lock:
             _holding([*(session.lock for session in self), *others], work)
 
     def forked(self) -> None:
-        """In the child of a fork: a session that another thread was using is of no use any more."""
+        """In the child of a fork, drops the sessions that other threads were using."""
         self.lock = threading.RLock()
         for session in self:
             used, session.lock = session.lock.locked(), threading.Lock()
@@ -136,12 +138,12 @@ class Sessions:
                 for group in self._groups.values():
                     group.drop(session)
 
-    def _add(self, group: _Group, policy: Policy, n: int, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
+    def _add(self, group: _Group, policy: Policy, n: int, outputs: Outputs, stream: Callable[[], Handle] | None, spec: Spec | None,
              room: int, pixels: int) -> Session:
         if self.max_batch is not None and n > self.max_batch:
             raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
-        native = pictures is not None and pictures.max_patches > 0
-        fixed = n > 0 and (n in group.exact or len(group.exact) < N_EXACT) and self.max_batch is None and not native
+        variable = spec is not None and spec.max_patches > 0
+        fixed = n > 0 and (n in group.exact or len(group.exact) < N_EXACT) and self.max_batch is None and not variable
         asked = n, room, pixels
         room, pixels = (1 << (size - 1).bit_length() if size else 0 for size in (room, pixels))
         old = group.exact.get(n) if fixed else group.shared
@@ -156,12 +158,12 @@ class Sessions:
         if old is not None and not fixed:
             room, pixels = max(room, old.room), max(pixels, old.pixel_room)
         try:
-            session = self._create(policy, capacity, fixed, outputs, stream, pictures, room, pixels)
+            session = self._create(policy, capacity, fixed, outputs, stream, spec, room, pixels)
         except RaggedVitError as error:
             if error.status not in TOO_LARGE or (capacity, room, pixels) == asked or n == 0 or self.max_batch is not None:
                 raise
-            capacity, room, pixels = asked  # what was added for later batches may be what does not fit
-            session = self._create(policy, capacity, fixed, outputs, stream, pictures, room, pixels)
+            capacity, room, pixels = asked  # without the extra memory for later batches it may fit
+            session = self._create(policy, capacity, fixed, outputs, stream, spec, room, pixels)
         if fixed:
             group.exact[n] = session
         else:
@@ -180,7 +182,7 @@ class Sessions:
         session.alive = False
         self.on_drop(session)
 
-    def _create(self, policy: Policy, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
+    def _create(self, policy: Policy, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None, spec: Spec | None,
                 room: int, pixels: int) -> Session:
         desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed))
         outputs.fill(desc)
@@ -188,17 +190,17 @@ class Sessions:
         keeps: tuple[Any, ...] = (model,)
         if stream is not None:
             own = stream()
-            desc.run_views, desc.stream = int(pictures is None), own.pointer.value
+            desc.run_views, desc.stream = int(spec is None), own.pointer.value
             keeps = (own, model)
         memory = None
         if pixels:
             memory = self.lib.own("buffer", self.device, pixels, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.device,))
             desc.pixels.buffer, desc.pixels_size, keeps = memory.pointer, pixels, (*keeps, memory)
-        if pictures is not None:
-            recipe = pictures.struct()
+        if spec is not None:
+            recipe = spec.struct()
             desc.recipe, desc.max_picture_bytes = ctypes.addressof(recipe), room + self.lib.rvit_images_table_size(capacity)
-            if pictures.max_patches:
-                desc.native, desc.max_len = 1, self.info.n_prefix + pictures.max_patches
+            if spec.max_patches:
+                desc.native, desc.max_len = 1, self.info.n_prefix + spec.max_patches
         policy._fill(self.lib, desc.prune)
         handle = self.lib.own("session", model, ctypes.byref(desc), keeps=keeps)
-        return Session(handle, policy, capacity, fixed, room, None if pictures is None else Feed(self.lib, handle), memory, pixels)
+        return Session(handle, policy, capacity, fixed, room, None if spec is None else StagingBuffer(self.lib, handle), memory, pixels)

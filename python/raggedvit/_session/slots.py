@@ -1,4 +1,4 @@
-"""Pictures without a copy: slots with memory that the device reads, which callers decode into."""
+"""InputSlot: memory that the device reads, which callers decode images into."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._c.constants import CONSTANTS
 from .device_images import DeviceBatch
 from .._c.errors import RaggedVitError, invalid
 from .failures import Errors, Failures, add, of_run, wanted
-from .staging import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, Feed, Spec, grid_of, named, rounded
+from .staging import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, StagingBuffer, grid_of, named, rounded
 from .._c.layouts import new
 from .._c.library import Handle
 from .model_type import Model
@@ -23,13 +23,13 @@ from .outputs import Outputs
 from .._c.process import renews
 from .result import Result, noted, of_session
 from .policy import Policy
-from .prepared import refuse_tower
+from .prepared import refuse_encoder
 
 
 class InputSlot:
-    """A recorded forward with memory for the pictures of one batch, which callers write to and the device reads.
+    """A recorded forward with memory for the images of one batch, which callers write to and the device reads.
 
-    Model.prepare(inputs="slot") returns it. Pictures reach the device without a copy on the host. Fill one slot
+    Model.prepare(inputs="slot") returns it. Images reach the device without a copy on the host. Fill one slot
     while another runs:
 
         slots = [model.prepare(inputs="slot", max_images=64, max_bytes=64 * 480 * 640 * 3) for _ in range(2)]
@@ -49,23 +49,23 @@ class InputSlot:
     def __init__(self, model: Model, policy: Policy, *, max_images: int = 1, max_bytes: int = 1 << 24, device_bytes: int = 0,
                  fixed_batch: bool = False, **outputs: Any) -> None:
         wanted_outputs = Outputs.of(model.info.depth, **outputs)
-        refuse_tower(model)
+        refuse_encoder(model)
         max_images = checks.integer("max_images", max_images, 1, 1 << 20)
         max_bytes = checks.integer("max_bytes", max_bytes, 1, 1 << 32)
         device_bytes = checks.integer("device_bytes", device_bytes, 0, 1 << 36)
         fixed_batch = checks.flag("fixed_batch", fixed_batch)
         self._spec = spec = model.spec
         if not spec.on_device(model.info):
-            raise invalid("the model's recipe asks for a resize in float32, which the device does not do; use classify")
+            raise invalid("the model's recipe needs a resize in float32, which the device does not support; use classify")
         if fixed_batch and spec.max_patches:
-            raise invalid("fixed_batch is True, but the model runs pictures at their own shape, whose number of tokens is not fixed")
+            raise invalid("fixed_batch is True, but the model runs each image at its own shape, with any number of tokens")
         if policy.name == "mask":
             raise invalid("the policy is 'mask', which is not supported with slots")
         if device_bytes and model.cuda_index < 0:
             raise invalid(f"device_bytes is {device_bytes}, but the model is on {model.device}, not on a CUDA device")
         self._lib, self._model, self._outputs = model._lib, model, wanted_outputs
         recipe = spec.struct()
-        # Weights of the resize take a small part of what pictures take, unless they are very thin.
+        # Resize weights take a small fraction of the bytes of images, unless these are very thin.
         room = max_bytes + max_bytes // 8 + 16384 * max_images + self._lib.rvit_images_table_size(max_images)
         desc = new("rvit_session_desc", max_images=max_images, max_picture_bytes=room, fixed_batch=int(fixed_batch))
         self.stream = self._lib.own("stream", model._device, keeps=(model._device,))  # Model.update waits for it
@@ -75,35 +75,35 @@ class InputSlot:
         wanted_outputs.fill(desc)
         policy._fill(self._lib, desc.prune)
         keeps: tuple[Any, ...] = (self.stream, model._handle)
-        self._pixels: Handle | None = None  # memory of pictures on the device
+        self._pixels: Handle | None = None  # memory of images on the device
         self._device_bytes = device_bytes
         if device_bytes:
             self._pixels = self._lib.own("buffer", model._device, device_bytes, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(model._device,))
             desc.pixels.buffer, desc.pixels_size, keeps = self._pixels.pointer, device_bytes, (*keeps, self._pixels)
         self._session = self._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
         model._slots.add(self)
-        self._feed = Feed(self._lib, self._session)
+        self._staging = StagingBuffer(self._lib, self._session)
         self._table = np.zeros(max_images, IMAGE)
         self._table["struct_size"] = IMAGE.itemsize
         self._grids: dict[tuple[int, int], tuple[int, int]] = {}
         self._run = new("rvit_run_args", pictures=self._table.ctypes.data)
-        self._n = self._end = self._lent = 0  # pictures; where the next one begins, on the host and on the device
-        self._owners: list[Any] = []  # of memory that is copied from, perhaps still
+        self._n = self._end = self._device_end = 0  # images; where the next one begins, on the host and on the device
+        self._owners: list[Any] = []  # of memory that copies may still read
         self._pending = False
-        self._enqueued = False  # what is pending is on its way: start was not interrupted
+        self._enqueued = False  # start was not interrupted
         self._failures: Failures | None = None  # of the batch under way
         self.forked()
         renews(self)
         model._others.add(self)
 
     def forked(self) -> None:
-        """In the child of a fork, too, where nobody would release it."""
+        """Makes the lock, also in the child of a fork, where no thread would release it."""
         self.lock = threading.Lock()  # held while a batch is enqueued, which Model.update waits for
 
     @property
     def memory(self) -> NDArray[np.uint8]:
         """All of the memory, uint8 [bytes], of which add returns parts. Do not touch it between start and finish."""
-        return self._feed.memory
+        return self._staging.memory
 
     @property
     def pending(self) -> bool:
@@ -111,15 +111,15 @@ class InputSlot:
         return self._pending
 
     def __len__(self) -> int:
-        """Pictures that were added."""
+        """The number of images that were added."""
         return self._n
 
     def add(self, height: int, width: int, format: str = "rgb") -> NDArray[np.uint8]:
-        """Adds a picture, and returns the memory to write it to before start.
+        """Adds an image, and returns the memory to write it to before start.
 
         Args:
-            height: Lines of the picture.
-            width: Columns of the picture.
+            height: Lines of the image.
+            width: Columns of the image.
             format: "rgb", "bgr", "rgba", "gray" or "nv12" (BT.601, limited range, both sides even).
 
         Returns:
@@ -132,28 +132,28 @@ class InputSlot:
         kind, size = checks.choice("format", format, FORMATS), PIXEL_SIZES[format]
         height, width = checks.integer("height", height, 1, MOST_SIDE), checks.integer("width", width, 1, MOST_SIDE)
         if format == "nv12" and (height % 2 or width % 2):
-            raise invalid(f"a picture is nv12 {height} x {width}; expected an even height and width")
+            raise invalid(f"the image is nv12 {height} x {width}; expected an even height and width")
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
         lines = height + height // 2 if format == "nv12" else height
         begin, end = self._end, self._end + lines * width * size
-        if self._n == len(self._table) or end > len(self._feed.memory):
-            raise invalid(f"the slot is full: picture {self._n} of {len(self._table)}, {end} bytes of {len(self._feed.memory)}")
+        if self._n == len(self._table) or end > len(self._staging.memory):
+            raise invalid(f"the slot is full: image {self._n} of {len(self._table)}, {end} bytes of {len(self._staging.memory)}")
         row = self._next(height, width)
-        row["data"], row["format"], row["view"] = self._feed.address + begin, kind, (0, 0)
+        row["data"], row["format"], row["view"] = self._staging.address + begin, kind, (0, 0)
         self._end = rounded(end)
         shape = (lines, width) if size == 1 else (lines, width, size)
-        return self._feed.memory[begin:end].reshape(shape)
+        return self._staging.memory[begin:end].reshape(shape)
 
-    def add_device_image(self, picture: Any) -> None:
-        """Adds a picture that lies on the model's CUDA device.
+    def add_device_image(self, image: Any) -> None:
+        """Adds an image that lies on the model's CUDA device.
 
         The device copies it to the slot's memory there, behind the work on PyTorch's current stream, for a tensor, or
         on the stream that an array names. A tensor may be reused at once, in the order of that stream; do not change
         any other array until finish.
 
         Args:
-            picture: uint8 [height, width, 3], as classify takes them.
+            image: uint8 [height, width, 3], as classify takes them.
 
         Raises:
             RaggedVitError: INVALID_ARGUMENT if the slot is full (device_bytes), or its batch is under way.
@@ -161,30 +161,30 @@ class InputSlot:
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
         if self._pixels is None:
-            raise invalid("the slot has no memory on the device; prepare(inputs='slot', device_bytes=...) makes it")
-        if not on_cuda(picture):
-            raise invalid("the picture is in host memory; add gives memory to write it to")
-        batch = DeviceBatch(self._model, [picture])
+            raise invalid("the slot has no device memory; prepare(inputs='slot', device_bytes=...) reserves it")
+        if not on_cuda(image):
+            raise invalid("the image is in host memory; add returns memory to write it to")
+        batch = DeviceBatch(self._model, [image])
         height, width, _ = batch.shapes[0]
-        begin, end = self._lent, self._lent + 3 * height * width
+        begin, end = self._device_end, self._device_end + 3 * height * width
         if self._n == len(self._table) or end > self._device_bytes:
-            raise invalid(f"the slot is full: picture {self._n} of {len(self._table)}, {end} bytes of {self._device_bytes} on the device")
+            raise invalid(f"the slot is full: image {self._n} of {len(self._table)}, {end} bytes of {self._device_bytes} on the device")
         user = int(self._lib.make("rvit_cuda_stream_handle", self.stream).value or 0)
         batch.copy(self._pixels, [begin], user)
         self._owners += batch.owners
         row = self._next(height, width)
         row["data"], row["format"], row["view"] = 0, FORMATS["rgb"], (self._pixels.pointer.value, begin)
-        self._lent = rounded(end)
+        self._device_end = rounded(end)
 
     def _next(self, height: int, width: int) -> Any:
-        """The row of the table for one more picture."""
+        """Returns the descriptor of one more image."""
         row = self._table[self._n]
         row["height"], row["width"] = height, width
         if self._spec.max_patches:
             info, key = self._model.info, (height, width)
             if key not in self._grids:
                 self._grids[key] = grid_of(self._lib, height, width, info.patch_size, self._spec.max_patches)
-            row["target_height"], row["target_width"] = (info.patch_size * cells for cells in self._grids[key])
+            row["target_height"], row["target_width"] = (info.patch_size * side for side in self._grids[key])
         self._n += 1
         return row
 
@@ -192,7 +192,7 @@ class InputSlot:
         """Enqueues the batch, as one transfer and one dispatch. Nothing is copied or allocated, and nothing waits.
 
         Args:
-            errors: As for Model.classify. With "return" a picture that cannot be resized fails by itself, and finish says
+            errors: As for Model.classify. With "return" an image that cannot be resized fails by itself, and finish says
                 which did.
         """
         if self._pending:
@@ -210,7 +210,7 @@ class InputSlot:
             self._enqueued = True
 
     def _without_unfit(self, failures: Failures) -> bool:
-        """Enqueues the batch with one pixel of each picture that cannot be resized; False: there is none."""
+        """Enqueues the batch with one pixel in place of each image that cannot be resized. Returns False if there is none."""
         shapes = tuple((int(row["height"]), int(row["width"]), 3) for row in self._table[: self._n])
         unfit, kept, n = self._model._unfit(self._spec, shapes), self._table.copy(), self._n
         try:
@@ -228,7 +228,7 @@ class InputSlot:
     def finish(self) -> Result[NDArray[np.float32]]:
         """Waits for the batch, and returns what Model.classify returns.
 
-        The pictures stay: start runs them again, clear removes them.
+        The images stay: start runs them again, clear removes them.
         """
         if not self._pending:
             raise invalid("no batch of the slot is under way; start it first")
@@ -251,19 +251,19 @@ class InputSlot:
         return noted(of_session(self._lib, self._model.info, self._session, logits, self._n, self._outputs, failed=failures), failures)
 
     def abandon(self) -> None:
-        """Waits for a batch under way, and drops its results and the pictures."""
+        """Waits for a batch under way, and drops its results and the images."""
         if self._pending:
             self._lib.raw.rvit_session_wait(self._session)
         self._pending = False
         self.clear()
 
     def clear(self) -> None:
-        """Removes the pictures, so that their memory is free."""
+        """Removes the images, so that their memory is free."""
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
         if self._owners:
             self._lib.raw.rvit_stream_synchronize(self.stream)  # it waits for the copies
-        self._n = self._end = self._lent = 0
+        self._n = self._end = self._device_end = 0
         self._owners.clear()
 
 
@@ -273,7 +273,7 @@ def double_buffer(slots: Sequence[InputSlot], fill: Callable[[InputSlot], Any],
 
     Args:
         slots: Two or more slots of one model.
-        fill: A function that adds the pictures of the next batch to an empty slot and writes them. It returns whether
+        fill: A function that adds the images of the next batch to an empty slot and writes them. It returns whether
             there was a batch. It runs while the batches of the other slots do.
         errors: As for InputSlot.start.
     """

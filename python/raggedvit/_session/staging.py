@@ -1,5 +1,6 @@
-"""Sessions that take pictures: where pictures lie in the memory of one, what a run is told of them, and threads that copy them there. The
-device resizes, crops and normalises them, to the values of raggedvit.images bit for bit."""
+"""Raw images in the memory of a session: their layout, their descriptors, and the threads that copy them there.
+
+The device resizes, crops and normalises them, with the bits of raggedvit.images."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._c import checks
-from .. import images as pictures
 from .._c.constants import CONSTANTS
 from .._arrays.core_loader import core, ready
 from .._c.errors import Status, RaggedVitError
@@ -21,29 +21,32 @@ from .._c.info import ModelInfo
 from .._c.layouts import TYPES, new
 from .._c.library import Handle, Library
 from .._c.process import Threads, renews
+from ..images import FILTERS, FITS, PROCESSORS, Recipe
 
 IMAGE = np.dtype(TYPES["rvit_image"])
 CHUNK = 1 << 20  # bytes that one thread copies at a time
 MOST_TABLES = 64
 ALIGNMENT = 64
 MOST_SIDE = CONSTANTS["RVIT_IMAGE_MAX_SIDE"]
-#: Formats of pictures as the library has them, and the bytes of a pixel (of nv12 those of its luma).
+#: Image formats of the library, and the bytes of a pixel (for nv12, of its luma).
 FORMATS = {"rgb": CONSTANTS["RVIT_IMAGE_RGB8"], "bgr": CONSTANTS["RVIT_IMAGE_BGR8"], "rgba": CONSTANTS["RVIT_IMAGE_RGBA8"],
            "gray": CONSTANTS["RVIT_IMAGE_GRAY8"], "nv12": CONSTANTS["RVIT_IMAGE_NV12"]}
 PIXEL_SIZES = {"rgb": 3, "bgr": 3, "rgba": 4, "gray": 1, "nv12": 1}
 
 Shapes = tuple[tuple[int, ...], ...]
 
-#: The threads that copy pictures and images to where the device reads them.
+#: The threads that copy images to where the device reads them.
 copiers = Threads("raggedvit-copy", 8, others=1)
 
 
 class Copies:
-    """Copies of one batch after another to the same memory, by several threads. Those that a signal's exception has left behind end before the
-    next batch begins."""
+    """Copies batches to the same memory with several threads.
+
+    Copies that are left over because a signal raised end before the next batch begins.
+    """
 
     def __init__(self) -> None:
-        self._turn: object = None  # of the batch whose copies may begin
+        self._turn: object = None  # identifies the batch whose copies may begin
         self.forked()
         renews(self)
 
@@ -62,7 +65,7 @@ class Copies:
         return [copiers().submit(work, lock, piece) for lock, piece in zip(self._locks, pieces)]
 
     def end(self) -> None:
-        """Nobody writes to the memory any more."""
+        """Waits until no thread writes to the memory."""
         self._turn = None
         for lock in self._locks:
             with lock:
@@ -74,30 +77,30 @@ def rounded(size: int) -> int:
 
 
 class Spec(NamedTuple):
-    """What a session does with pictures. max_patches: above 0: native resolution, each picture at a grid of its own of so many patches."""
+    """How a session prepares raw images. max_patches: above 0, each image has its own grid of at most so many patches."""
 
-    recipe: pictures.Recipe
+    recipe: Recipe
     max_patches: int = 0
 
     def on_device(self, info: ModelInfo) -> bool:
-        """Whether the device can prepare them as the recipe says; a picture or a session may still be refused."""
+        """Whether the device supports the recipe. It may still refuse an image or a session."""
         return self.recipe.processor != "hf_float" and info.channels == 3 and info.patch_size % 2 == 0
 
     def struct(self) -> Any:
         r = self.recipe
-        return new("rvit_image_recipe", fit=pictures.FITS[r.fit], filter=pictures.FILTERS[r.filter], processor=pictures.PROCESSORS[r.processor],
+        return new("rvit_image_recipe", fit=FITS[r.fit], filter=FILTERS[r.filter], processor=PROCESSORS[r.processor],
                    height=r.height, width=r.width, resize_height=r.resize[0], resize_width=r.resize[1], mean=r.mean, std=r.std, fill=r.fill)
 
 
 def grid_of(lib: Library, height: int, width: int, patch_size: int, max_patches: int) -> tuple[int, int]:
-    """NaFlex's: lines and columns of patches."""
+    """Returns the lines and columns of patches by the size rule of NaFlex."""
     grid = (ctypes.c_int32 * 2)()
     lib.rvit_naflex_grid(height, width, patch_size, max_patches, grid)
     return grid[0], grid[1]
 
 
 def table_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> np.ndarray:
-    """What a run is told of RGB pictures of these shapes, but for where they lie."""
+    """Returns the descriptors of RGB images of these shapes, without their addresses."""
     table = np.zeros(len(shapes), IMAGE)
     table["struct_size"] = IMAGE.itemsize
     table["height"], table["width"] = [shape[0] for shape in shapes], [shape[1] for shape in shapes]
@@ -109,8 +112,10 @@ def table_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> np.nd
 
 
 def room_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> int:
-    """Bytes that pictures of these shapes take in a session's memory beside its table, and the weights of their resize. Names the picture
-    that cannot be resized."""
+    """Returns the bytes that images of these shapes and their resize weights take in a session's memory, without its table.
+
+    The error names the image that cannot be resized.
+    """
     n, size, recipe, table = len(shapes), ctypes.c_int64(), spec.struct(), table_of(lib, info, spec, shapes)
     args = new("rvit_images_args", n_images=n, max_images=n, max_rows=checks.INT32_MAX - 1, patch_size=info.patch_size)
     args.recipe, args.images = ctypes.addressof(recipe), table.ctypes.data
@@ -118,8 +123,8 @@ def room_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> int:
     return int(size.value) - int(lib.rvit_images_table_size(n)) + ALIGNMENT * (n + 1)
 
 
-class Feed:
-    """The memory of a session for pictures, as long as anything refers to it."""
+class StagingBuffer:
+    """The memory of a session for raw images. It lives as long as anything refers to it."""
 
     def __init__(self, lib: Library, session: Handle) -> None:
         size = ctypes.c_int64()
@@ -129,32 +134,32 @@ class Feed:
         self.memory: NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
         self.copies = Copies()
         self._tables: dict[Shapes, tuple[np.ndarray, list[NDArray[np.uint8]]]] = {}
-        self._lent: dict[Shapes, tuple[np.ndarray, list[int]]] = {}
+        self._on_device: dict[Shapes, tuple[np.ndarray, list[int]]] = {}
 
     def plan(self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> tuple[np.ndarray, list[NDArray[np.uint8]]]:
-        """What a run is told of RGB pictures of these shapes, one behind another, and the places to write them to."""
+        """Returns the descriptors of RGB images that lie one behind another, and the arrays to write them to."""
         found = self._tables.get(shapes)
         if found is None:
             table = table_of(lib, info, spec, shapes)
             sizes = [rounded(shape[0] * shape[1] * 3) for shape in shapes]
             starts = [0, *itertools.accumulate(sizes)]
             table["data"] = [self.address + start for start in starts[:-1]]
-            places = [self.memory[start : start + shape[0] * shape[1] * 3].reshape(shape) for start, shape in zip(starts, shapes)]
+            targets = [self.memory[start : start + shape[0] * shape[1] * 3].reshape(shape) for start, shape in zip(starts, shapes)]
             if len(self._tables) >= MOST_TABLES:
                 self._tables.clear()
-            found = self._tables[shapes] = table, places
+            found = self._tables[shapes] = table, targets
         return found
 
-    def lend(self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes, pixels: Handle) -> tuple[np.ndarray, list[int]]:
-        """The same of pictures in a session's memory on the device, and where they begin there."""
-        found = self._lent.get(shapes)
+    def plan_on_device(self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes, pixels: Handle) -> tuple[np.ndarray, list[int]]:
+        """Returns the descriptors of RGB images in a session's device memory, and their offsets there."""
+        found = self._on_device.get(shapes)
         if found is None:
             table = table_of(lib, info, spec, shapes)
             starts = [0, *itertools.accumulate(rounded(shape[0] * shape[1] * 3) for shape in shapes)][:-1]
             table["view"]["buffer"], table["view"]["offset"] = pixels.pointer.value, starts
-            if len(self._lent) >= MOST_TABLES:
-                self._lent.clear()
-            found = self._lent[shapes] = table, starts
+            if len(self._on_device) >= MOST_TABLES:
+                self._on_device.clear()
+            found = self._on_device[shapes] = table, starts
         return found
 
 
@@ -163,17 +168,17 @@ def _copy(pieces: list[tuple[np.ndarray, np.ndarray]]) -> None:
         np.copyto(destination, source)
 
 
-def fill(copies: Copies, places: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
-    """Copies pictures, several threads at a time where that pays."""
+def fill(copies: Copies, targets: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
+    """Copies images, with several threads if there are many bytes."""
     copies.end()
-    if core is not None and all(picture.flags.c_contiguous for picture in found):
-        _gather(places, found)
+    if core is not None and all(image.flags.c_contiguous for image in found):
+        _gather(targets, found)
         return
     pieces = []
-    for place, picture in zip(places, found):
-        lines = max(1, CHUNK * len(place) // max(1, place.nbytes))
-        pieces += [(place[i : i + lines], picture[i : i + lines]) for i in range(0, len(place), lines)]
-    total = sum(place.nbytes for place in places)
+    for target, image in zip(targets, found):
+        lines = max(1, CHUNK * len(target) // max(1, target.nbytes))
+        pieces += [(target[i : i + lines], image[i : i + lines]) for i in range(0, len(target), lines)]
+    total = sum(target.nbytes for target in targets)
     threads = min(1 + copiers.n, total // CHUNK)
     if threads < 2:
         _copy(pieces)
@@ -188,31 +193,31 @@ def fill(copies: Copies, places: Sequence[np.ndarray], found: Sequence[np.ndarra
         copies.end()
 
 
-def _gather(places: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
-    """The same by the compiled core's threads, which need no interpreter."""
-    _copy_in_pieces((place.__array_interface__["data"][0], picture.__array_interface__["data"][0], place.nbytes)
-                    for place, picture in zip(places, found))
+def _gather(targets: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
+    """As fill, with the threads of the compiled core, which need no interpreter."""
+    _copy_in_pieces((target.__array_interface__["data"][0], image.__array_interface__["data"][0], target.nbytes)
+                    for target, image in zip(targets, found))
 
 
 def _copy_in_pieces(copies: Iterable[tuple[int, int, int]]) -> None:
-    """copies: to, from and bytes of each."""
+    """Copies memory in pieces. copies: destination, source and bytes of each."""
     pieces = [(to + at, source + at, min(CHUNK, size - at)) for to, source, size in copies for at in range(0, size, CHUNK)]
     table = np.array(pieces, np.uint64)
     ready().gather(table.ctypes.data, len(table))
 
 
 def copy_bytes(to: int, source: int, size: int) -> None:
-    """Copies memory, by several threads where it is much: they also touch for the first time what was never written."""
+    """Copies memory, with several threads if it is large. Memory that was never written is also touched faster so."""
     if core is None or size < 4 * CHUNK:
         ctypes.memmove(to, source, size)
     else:
         _copy_in_pieces([(to, source, size)])
 
 
-def named(error: RaggedVitError, first: int, what: str = "picture") -> RaggedVitError:
-    """An error of image i of a run, as one of picture first + i of the caller's."""
+def named(error: RaggedVitError, first: int) -> RaggedVitError:
+    """Returns an error of image i of a run as one of image first + i of the caller's batch."""
     head, _, rest = str(error).partition(":")
     word, _, number = head.partition(" ")
     if word not in ("image", "picture") or not number.isdigit():
         return error
-    return RaggedVitError(Status(error.status), f"{what} {first + int(number)}:{rest}")
+    return RaggedVitError(Status(error.status), f"image {first + int(number)}:{rest}")

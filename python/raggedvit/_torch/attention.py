@@ -1,5 +1,7 @@
-"""Attention of PyTorch tensors that the core does not take as they come: those that require grad, subclasses and fake tensors, calls
-under a mode of PyTorch's, and memory that the library cannot use in place."""
+"""Attention of PyTorch tensors that the core passes on.
+
+These require grad, are subclasses or fake tensors, come under a mode of PyTorch, or have memory that the library cannot
+use in place."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""torch.compile and the functions in C: Dynamo cannot look into them, so it gets a Python function for each that calls the operators. They
-are registered when torch._dynamo is there or as soon as it is imported, which `import torch` alone does not do."""
+"""Makes the functions in C work under torch.compile.
+
+Dynamo cannot trace them, so each gets a Python substitute that calls the operators. The substitutes are registered as
+soon as torch._dynamo is imported, which `import torch` does not do."""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ def _register() -> None:
     try:
         from . import substitutes  # noqa: F401
     except RaggedVitError:
-        pass  # no library to be found: the first call says so, not this import of PyTorch's
+        pass  # there is no library: the first call will say so, not this import of PyTorch
 
 
 class _Dynamo:
-    """Finds nothing, but sees torch._dynamo being imported."""
+    """An import hook that finds nothing, but notices the import of torch._dynamo."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch._dynamo":

@@ -1,5 +1,6 @@
-"""Attention, pack, unpack and select of plain tensors of PyTorch's, without autograd. On the CPU those that the library cannot use in place
-travel through copies. Importing this tells the core of PyTorch."""
+"""Attention, pack, unpack and select of plain PyTorch tensors, without autograd.
+
+CPU tensors that the library cannot use in place are copied. Importing this module sets the core's PyTorch hooks."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if core is not None:
                            ("forward_ad", forward_ad), ("has_tangent", has_tangent), ("is_negative", torch.Tensor.is_neg)):
         core.hook(_name, _object)
 READS_TENSORS = core is not None and all([core.tensor_type(kind) for kind in (torch.Tensor, torch.nn.Parameter)])
-"""Whether the core reads this PyTorch's tensors itself: from 2.10 on, or with the package torch-c-dlpack-ext."""
+"""Whether the core can read the tensors of this PyTorch: from 2.10 on, or with the package torch-c-dlpack-ext."""
 OUTPUTS = ("out", "lse", "cls_probs")
 
 
@@ -50,7 +51,7 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
 
 
 def usable(tensor: torch.Tensor) -> bool:
-    """Whether the library reads a CPU tensor in place: at a multiple of 16, contiguous within a row, rows multiples of 8 elements apart."""
+    """Whether the library can use a CPU tensor in place: 16-byte aligned, contiguous rows, multiples of 8 elements apart."""
     if tensor.numel() == 0 or tensor.dim() == 0:
         return True
     row = tensor[0]

@@ -1,8 +1,8 @@
 """The operators of torch.ops.raggedvit: schemas, kernels, shapes and gradients.
 
-Each differentiable operator has a twin whose name begins with _. The twin computes and knows no gradient: it is what compiled graphs hold.
-The twins of attention are in C (core/torch_ops.c) where PyTorch has its stable shim, from 2.10 on, else in Python. The operator itself is
-a Python function that asks whether a gradient is wanted, and costs little where it is not."""
+Each differentiable operator has a twin whose name begins with _. The twin computes without a gradient, and compiled
+graphs hold it. The twins of attention are in C (core/torch_ops.c) if PyTorch has its stable shim, from 2.10 on, else in
+Python. The operator itself is a Python function that checks whether a gradient is needed, and costs little if not."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _backward_shape(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optional[T
 
 
 def failed(error: RuntimeError) -> Exception:
-    """What a kernel in C, or PyTorch, threw, as this package's error."""
+    """Returns what a kernel in C, or PyTorch, has thrown as an error of this package."""
     if "functorch transforms" in str(error):
         return RaggedVitError(Status.UNSUPPORTED, "torch.func (grad, vjp, jacrev, ...) does not reach the gradients of attention, pack, gather "
                               "and unpack: use torch.autograd")
@@ -134,7 +134,7 @@ class _Attention(torch.autograd.Function):
 
 
 class _Once(torch.autograd.Function):
-    """The backward, whose own gradient is refused."""
+    """The backward; its own gradient is refused."""
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> Any:
@@ -191,7 +191,7 @@ def _backward_autograd(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optiona
 for _name, _python, _shape, _autograd in (("attention", _attention_python, _attention_shape, _attention_autograd),
                                           ("attention_forward", _forward_python, _forward_shape, _forward_autograd),
                                           ("attention_backward", _backward_python, _backward_shape, _backward_autograd)):
-    # In inference_mode, which skips Autograd, the same function runs as the kernel: its errors are this package's.
+    # inference_mode skips Autograd. The same function is then the kernel, so that errors are this package's.
     for _key in ("Autograd", "CPU", "CUDA"):
         _library.impl(_name, _autograd, _key)
     if not IN_C:

@@ -24,7 +24,7 @@ OPERATORS = {"pack": torch.ops.raggedvit.pack, "unpack": torch.ops.raggedvit.unp
 
 
 def call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int | None) -> Any:
-    """A call of pack, gather or unpack on tensors that the core does not take as they come."""
+    """Calls pack, gather or unpack on tensors that the core has passed on."""
     inputs = {other: array for other, array in arrays.items() if other != "out"}
     if any(map(is_symbol, arrays.values())):
         if arrays["out"] is not None or stream is not None:
@@ -95,11 +95,11 @@ class _Gather(_Pack):
     def backward(ctx: Any, d_out: Tensor) -> Any:
         src_rows, cu_seqlens = ctx.saved_tensors
         rows = src_rows.to(torch.int64)
-        if cu_seqlens is not None:  # rows that are not live, and what stands in them, go to a row that is cut off
+        if cu_seqlens is not None:  # rows past the last image go to an extra row, which is dropped
             live = torch.arange(len(rows), device=rows.device) < cu_seqlens[-1]
             rows = torch.where(live, rows, ctx.rows)
         sums = d_out.new_zeros((ctx.rows + 1, *d_out.shape[1:]))
-        # Of the two ways to add up, the one whose order is fixed: index_put sorts on CUDA, index_add goes row by row on the CPU.
+        # The deterministic way to sum: index_put sorts on CUDA, index_add goes row by row on the CPU.
         sums = sums.index_add(0, rows, d_out) if d_out.device.type == "cpu" else sums.index_put((rows,), d_out, accumulate=True)
         return sums[: ctx.rows], None, None
 

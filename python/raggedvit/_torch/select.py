@@ -8,8 +8,8 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import operators, eager
-from .._arrays import plain  # noqa: F401 (operators defines the namespace)
+from . import eager, operators  # noqa: F401 (operators defines the namespace)
+from .._arrays import plain
 from .._arrays.arrays import is_symbol, is_torch, refuse_shared
 from .._c.errors import RaggedVitError, Status, invalid
 from .tracing import in_memory, has_tangent, is_direct, is_wrapped, no_modes, wants_grad
@@ -29,9 +29,9 @@ def _counts_of(device: torch.device, rule: int, keep: float, k_min: int, max_len
 
 
 def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: int) -> Tensor:
-    """The table of rvit_count_table, on the device."""
+    """Returns the table of rvit_count_table on the device."""
     if type(max_len) is int and not torch.compiler.is_compiling() and no_modes() and torch._C._functorch.peek_interpreter_stack() is None:
-        # else it may be a fake tensor, or a transform's, which no cache may hold
+        # otherwise the table may be a fake tensor or a transform's, which must not be cached
         return _counts_of(device, rule, keep, k_min, max_len)
     n = torch.arange(max_len + 1, device=device)
     table = torch.ceil(keep * n.double()) if rule == plain.RULES["ceil"] else torch.trunc(n.double() * keep)
@@ -101,7 +101,7 @@ def _kernel(cu_seqlens: Tensor, rows: int, choice: int, score: int, max_len: int
 
 
 def _own_scores(cu_seqlens: Tensor, scores: Optional[Tensor], mode: int, score: int) -> Tensor:
-    """The operator's result may not be one of its arguments."""
+    """Returns the scores to return: an operator must not return one of its arguments."""
     if scores is None or score == plain.SCORES["GIVEN"]:
         return cu_seqlens.new_empty(0, dtype=torch.float32)
     return scores

@@ -1,4 +1,4 @@
-"""What torch.compile traces in place of the functions in C: the operators."""
+"""Substitutes that torch.compile traces for the functions in C. They call the operators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _only(name: str, value: Any) -> None:
 
 
 def _replaces(function: Any) -> Any:
-    """PyTorch before 2.5 cannot be told: a compiled graph then breaks at the call."""
+    """Registers a substitute. PyTorch before 2.5 has none: a compiled graph then breaks at the call."""
     substitute = getattr(torch.compiler, "substitute_in_graph", None)
     return (lambda other: other) if substitute is None else substitute(function, skip_signature_check=True)
 

@@ -1,4 +1,4 @@
-"""What PyTorch wants of a call besides its values: gradients, tangents and traces; and views that memory alone does not describe."""
+"""Detects gradients, tangents and traces, and resolves lazy views."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def no_modes() -> bool:
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is one of torch.func's: of vmap, grad or functionalize."""
+    """Whether a tensor belongs to a transform of torch.func: vmap, grad or functionalize."""
     return torch._C._functorch.maybe_get_level(tensor) != -1 or torch._is_functional_tensor(tensor)
 
 
 def is_tracing() -> bool:
-    """Whether what is computed now is recorded: by torch.jit.trace, which exporters use, or by make_fx."""
+    """Whether PyTorch records the computation: torch.jit.trace, which exporters use, or make_fx."""
     return torch._C._is_tracing() or torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
 
 
 def is_fake(tensor: Any) -> bool:
-    """Whether a tensor is one without values: of torch.export and of compilers."""
+    """Whether a tensor has no values, as those of torch.export and of compilers."""
     module = sys.modules.get("torch._subclasses.fake_tensor")
     return module is not None and isinstance(tensor, module.FakeTensor)
 
@@ -53,13 +53,13 @@ def refuse_tangent(function: str, *tensors: Any) -> None:
 
 
 def is_direct(tensors: list[torch.Tensor]) -> bool:
-    """Whether the library may compute with the memory of tensors, unseen by PyTorch. Else the operator is called, which PyTorch sees."""
+    """Whether the library may use the memory of tensors without PyTorch seeing it. Otherwise PyTorch must see the operator."""
     return (tensors[0].device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not torch._C._is_tracing()
             and not any(map(is_wrapped, tensors)) and not any(map(has_tangent, tensors)))
 
 
 def in_memory(named: dict[str, Any], outputs: Iterable[str] = ()) -> dict[str, Any]:
-    """The same arguments, tensors among them as what their memory holds: no view that negates or conjugates."""
+    """Returns the arguments with lazily negated or conjugated tensors resolved."""
     found = dict(named)
     for name, tensor in named.items():
         if not is_torch(tensor):

@@ -1,9 +1,10 @@
-"""Pictures as models see them: files and uint8 arrays of any size become float32 batches, bit for bit as timm's transform or
-transformers' processor makes them.
+"""Prepares images for models: files and uint8 arrays of any size become float32 batches.
 
-    batch = raggedvit.images.prepare(model.recipe, ["cat.jpg", frame])      # float32 [2, 3, H, W]; Model.classify does it by itself
+The batches have the bits that timm's transform or transformers' processor gives.
 
-Reading files needs Pillow (pip install "raggedvit[images]"); arrays need nothing.
+    batch = raggedvit.images.prepare(model.recipe, ["cat.jpg", frame])  # float32 [2, 3, H, W]
+
+Model.classify does this itself. Reading files needs Pillow (pip install "raggedvit[images]"); arrays need nothing.
 """
 
 from __future__ import annotations
@@ -25,34 +26,42 @@ from .._c.info import name_of, named
 from .._c.process import Threads
 from ._resize import resize
 
-__all__ = ["Picture", "Recipe", "decode", "load", "prepare"]
+__all__ = ["RawImage", "Recipe", "decode", "load", "prepare"]
 
-#: A file, or uint8 [height, width, 3], RGB; pictures of Pillow's are taken too, and are what their file is: of 16 bits the upper 8 are used,
-#: and getexif() tells how they are turned.
-Picture = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
+#: A file, or uint8 [height, width, 3], RGB. Pillow images are taken too and treated as their file: of 16 bits the
+#: upper 8 are used, and getexif() has the orientation.
+RawImage = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
 
 MOST_PIXELS = 200_000_000
 MOST_THREADS = 16
-#: Of EXIF's orientations, how Pillow turns a picture upright. The tool's own table is in tools/cli/orientation.c.
+#: How Pillow turns an image upright, by EXIF orientation. The command line tool has its table in tools/cli/orientation.c.
 ORIENTATION = 0x112
 TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
-PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # a picture that every recipe takes
+PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # an image that every recipe takes
 FITS, FILTERS, PROCESSORS = named("RVIT_FIT_"), named("RVIT_FILTER_"), named("RVIT_PROCESSOR_")
 
-#: The threads that read and prepare pictures.
-workers = Threads("raggedvit-picture", MOST_THREADS)
+#: The threads that read and prepare images.
+workers = Threads("raggedvit-image", MOST_THREADS)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a picture becomes a model's input, as the files beside the weights tell it; dataclasses.replace makes another.
+    """How an image becomes a model's input, as the files beside the weights say.
 
-    fit: "crop" (the edges are made to cover the resized size, the centre is cut out), "squash" (both edges get the resized size, the centre
-    is cut out) or "border" (they are made to fit into it, the rest is filled); filter: "bilinear" or "bicubic"; processor: whose rounding:
-    "timm" (Pillow 13), "hf" (transformers on torchvision), "hf_float" (the same in float32, for "squash" without a crop). resize: (height,
-    width) before the crop; if both are equal, "crop" makes it the length of the shorter edge. mean and std are of values from 0 to 1.
-    max_patches: above 0, for NaFlex models: classify runs each picture at its own shape, in at most so many patches; prepare, which makes
-    batches of one shape, squashes them.
+    dataclasses.replace makes another recipe.
+
+    Attributes:
+        height, width: Size of the model's input.
+        mean, std: Of each channel, for values from 0 to 1.
+        resize: (height, width) before the crop. If both are equal, "crop" makes it the length of the shorter edge.
+        fit: "crop" resizes until the image covers `resize`, and cuts out the centre. "squash" resizes both edges to
+            `resize`, and cuts out the centre. "border" resizes until the image fits into `resize`, and fills the rest.
+        filter: "bilinear" or "bicubic".
+        processor: Whose rounding: "timm" (Pillow 13), "hf" (transformers on torchvision), or "hf_float" (the same in
+            float32, for "squash" without a crop).
+        fill: Colour of the border.
+        max_patches: Above 0, for NaFlex models: classify runs each image at its own shape, in at most so many patches.
+            prepare, which makes batches of one shape, squashes them.
     """
 
     height: int
@@ -68,20 +77,26 @@ class Recipe:
 
     @classmethod
     def of(cls, info: Any) -> Recipe:
-        """Of a rvit_model_info. What nothing tells is as for DeiT, but for mean and std: UNSUPPORTED."""
+        """Returns the recipe of a rvit_model_info.
+
+        Values that no file tells are those of DeiT. Mean and std have no default.
+
+        Raises:
+            RaggedVitError: UNSUPPORTED if mean and std are unknown, or an image is prepared in an unknown way.
+        """
         fit, filter, processor = (name_of(table, value) for table, value in
                                   ((FITS, info.fit), (FILTERS, info.filter), (PROCESSORS, info.processor)))
         if fit == "other" or filter not in ("unknown", "bilinear", "bicubic"):
-            raise RaggedVitError(Status.UNSUPPORTED, "the model's files ask for pictures to be prepared in a way that is not known here; "
+            raise RaggedVitError(Status.UNSUPPORTED, "the model's files ask for images to be prepared in a way that is not known here; "
                                  "set model.recipe")
         if not info.std[0] > 0:
-            raise RaggedVitError(Status.UNSUPPORTED, "no file beside the model tells the mean and the standard deviation of its pictures; "
+            raise RaggedVitError(Status.UNSUPPORTED, "no file beside the model tells the mean and the standard deviation of its images; "
                                  "set model.recipe, or give normalised images")
         height, width = info.image_height, info.image_width
         fit, filter = fit.replace("unknown", "crop"), filter.replace("unknown", "bicubic")
         share = 0.9 if fit == "crop" and min(height, width) < 384 else 1.0
-        told = info.resize_height > 0
-        size = (info.resize_height, info.resize_width) if told else (math.floor(height / share), math.floor(width / share))
+        is_set = info.resize_height > 0
+        size = (info.resize_height, info.resize_width) if is_set else (math.floor(height / share), math.floor(width / share))
         return cls(height, width, tuple(info.mean), tuple(info.std), size, fit, filter, processor.replace("unknown", "timm"),
                    tuple(info.fill), info.max_patches)
 
@@ -102,7 +117,11 @@ class Recipe:
             raise invalid("the processor hf_float resizes both edges, without a crop")
 
     def plan(self, width: int, height: int) -> tuple[int, int, int, int]:
-        """The size (width, height) of a picture after the resize, and where the input begins in it (left, top); below 0: beyond its edge."""
+        """Returns the geometry of an image of this size.
+
+        Returns:
+            (width, height, left, top): its size after the resize, and where the input begins in it; below 0: outside.
+        """
         lines, columns = self.resize
         if self.fit == "border" or (self.fit == "crop" and lines != columns):
             ratio = (max if self.fit == "border" else min)(height / lines, width / columns)
@@ -114,7 +133,7 @@ class Recipe:
         return columns, lines, self._offset(columns, self.width), self._offset(lines, self.height)
 
     def too_thin(self, width: int, height: int) -> str:
-        """Why a picture cannot be resized; empty: it can."""
+        """Returns why an image of this size cannot be resized; empty: it can."""
         columns, lines, _, _ = self.plan(width, height)
         return "" if columns > 0 and lines > 0 else f"{width} x {height} pixels are too thin to be resized to {self.resize[1]} x {self.resize[0]}"
 
@@ -125,7 +144,7 @@ class Recipe:
         return half + (1 if self.processor == "timm" and odd and half % 2 else 0)
 
     def table(self) -> NDArray[np.float32]:
-        """What each of 256 values becomes: float32 [3, 256]."""
+        """Returns what each of the 256 pixel values becomes: float32 [3, 256]."""
         values, of = np.arange(256, dtype=np.float32), np.float32
         rows = []
         for mean, std in zip(map(of, self.mean), map(of, self.std)):
@@ -139,24 +158,46 @@ class Recipe:
 
 
 def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
-    """The pixels of a file as every viewer shows it, uint8 [height, width, 3]: turned upright as its EXIF data says, or its XMP where that is
-    silent; grey, palettes and CMYK become RGB, alpha is dropped, of 16 bits the upper 8 are used, of an animation the first picture. Float
-    values, and integers beyond 16 bits, are refused: nothing tells what is white. Needs Pillow. BAD_FILE names the file."""
+    """Returns the pixels of a file as viewers show it. Needs Pillow.
+
+    The image is turned upright as its EXIF data says, or else its XMP. Grey, palettes and CMYK become RGB, alpha is
+    dropped, of 16 bits the upper 8 are used, and of an animation the first image.
+
+    Args:
+        path: An image file of a format that Pillow reads.
+
+    Returns:
+        uint8 [height, width, 3].
+
+    Raises:
+        RaggedVitError: BAD_FILE names the file. Float values, and integers beyond 16 bits, are refused, because nothing
+            tells which value is white.
+    """
     name = os.fsdecode(checks.path("path", path))
     return _read(name, f"{name}: ")
 
 
 def decode(data: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
-    """The same of a file's bytes."""
+    """Returns the pixels of an encoded image, as load does.
+
+    Args:
+        data: The bytes of an image file.
+
+    Returns:
+        uint8 [height, width, 3].
+
+    Raises:
+        RaggedVitError: As load.
+    """
     return _read(io.BytesIO(data), "")
 
 
 def _read(source: str | io.BytesIO, name: str) -> NDArray[np.uint8]:
-    """name: begins the sentence of an error."""
+    """Reads a file. name: how an error message begins."""
     try:
         from PIL import Image
     except ImportError as error:
-        raise RaggedVitError(Status.UNAVAILABLE, 'reading picture files needs Pillow: pip install "raggedvit[images]"') from error
+        raise RaggedVitError(Status.UNAVAILABLE, 'reading image files needs Pillow: pip install "raggedvit[images]"') from error
     try:
         with Image.open(source) as file:
             return _of_pillow(file)
@@ -167,78 +208,78 @@ def _read(source: str | io.BytesIO, name: str) -> NDArray[np.uint8]:
 
 
 def _why(error: Exception, is_named: bool = False) -> str:
-    """What a plugin of Pillow's says, each of which has errors of its own."""
+    """The message of an error of Pillow; each of its plugins has errors of its own."""
     if type(error).__name__ == "UnidentifiedImageError" and not is_named:  # Pillow names an object of Python's
-        return "cannot identify the format of the picture"
+        return "cannot identify the format of the image"
     return str(error) if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {error}"
 
 
-def _of_pillow(picture: Any) -> NDArray[np.uint8]:
-    """Of a picture of Pillow's, whether it was just opened or made elsewhere."""
+def _of_pillow(image: Any) -> NDArray[np.uint8]:
+    """Returns the pixels of a Pillow image, just opened or made elsewhere."""
     from PIL import Image
 
-    if not 0 < picture.width * picture.height <= MOST_PIXELS:
-        raise ValueError(f"{picture.width} x {picture.height} pixels; {MOST_PIXELS} in all are handled")
-    picture.load()
+    if not 0 < image.width * image.height <= MOST_PIXELS:
+        raise ValueError(f"{image.width} x {image.height} pixels; {MOST_PIXELS} in all are handled")
+    image.load()
     try:
-        how = TURNS.get(picture.getexif().get(ORIENTATION, 1))
+        how = TURNS.get(image.getexif().get(ORIENTATION, 1))
     except MemoryError:
         raise
-    except Exception:  # damaged EXIF data is passed over, which ImageOps.exif_transpose does not do for every kind of file
+    except Exception:  # damaged EXIF data is ignored, as ImageOps.exif_transpose does for some kinds of files only
         how = None
     if how is not None:
-        picture = picture.transpose(Image.Transpose[how])
-    if picture.mode.startswith("I"):  # grey of 16 bits, which convert would clip
-        grey = np.asarray(picture)
+        image = image.transpose(Image.Transpose[how])
+    if image.mode.startswith("I"):  # grey of 16 bits, which convert would clip
+        grey = np.asarray(image)
         if grey.size and not 0 <= grey.min() <= grey.max() <= 0xFFFF:
             raise ValueError(f"grey values from {grey.min()} to {grey.max()}; those of 16 bits are read, 0 to 65535")
         return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
-    if picture.mode == "F":
-        raise ValueError("grey values in float32, and nothing tells which value is white; convert the picture to mode L")
-    return np.array(picture.convert("RGB"))
+    if image.mode == "F":
+        raise ValueError("grey values in float32, and nothing tells which value is white; convert the image to mode L")
+    return np.array(image.convert("RGB"))
 
 
-def _is_pil(picture: Any) -> bool:
-    return isinstance(picture, getattr(sys.modules.get("PIL.Image"), "Image", ()))
+def _is_pil(image: Any) -> bool:
+    return isinstance(image, getattr(sys.modules.get("PIL.Image"), "Image", ()))
 
 
-def _settle(pictures: Any) -> None:
-    """Reads the pictures of Pillow's that a batch holds more than once: threads must not read one at the same time."""
+def _load_shared(images: Any) -> None:
+    """Loads Pillow images that a batch holds more than once: two threads must not load one at the same time."""
     seen: set[int] = set()
-    for picture in () if isinstance(pictures, np.ndarray) else filter(_is_pil, pictures):
-        if id(picture) in seen:
+    for image in () if isinstance(images, np.ndarray) else filter(_is_pil, images):
+        if id(image) in seen:
             try:
-                picture.load()
-                picture.getexif()
-            except Exception:  # comes again where the picture has a number
+                image.load()
+                image.getexif()
+            except Exception:  # raised again where the image has a number
                 pass
-        seen.add(id(picture))
+        seen.add(id(image))
 
 
-def _pixels(number: int, picture: Any) -> NDArray[np.uint8]:
-    """Of picture `number` of a batch."""
-    if isinstance(picture, (str, os.PathLike)):
+def _pixels(number: int, image: Any) -> NDArray[np.uint8]:
+    """Returns the pixels of image `number` of a batch."""
+    if isinstance(image, (str, os.PathLike)):
         try:
-            return load(picture)
+            return load(image)
         except RaggedVitError as error:
-            raise RaggedVitError(error.status, f"picture {number}: {error}") from error
-    if _is_pil(picture):
+            raise RaggedVitError(error.status, f"image {number}: {error}") from error
+    if _is_pil(image):
         try:
-            return _of_pillow(picture)
+            return _of_pillow(image)
         except MemoryError:
             raise
         except Exception as error:
-            raise invalid(f"picture {number}: {_why(error)}") from error
-    found = np.asarray(picture)
+            raise invalid(f"image {number}: {_why(error)}") from error
+    found = np.asarray(image)
     if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3 or 0 in found.shape or found.size > 3 * MOST_PIXELS:
-        raise invalid(f"picture {number} is {found.dtype} {list(found.shape)}; expected a path, or uint8 [height, width, 3], RGB, of at most "
+        raise invalid(f"image {number} is {found.dtype} {list(found.shape)}; expected a path, or uint8 [height, width, 3], RGB, of at most "
                       f"{MOST_PIXELS} pixels")
     return found
 
 
 def _resized(pixels: NDArray[np.uint8], recipe: Recipe, size: tuple[int, int], window: tuple[int, int, int, int]) -> np.ndarray:
-    """By Pillow where that gives these very values: it is many times faster."""
-    if recipe.processor == "timm" and size[0] * size[1] <= 1 << 24:  # Pillow makes all of it, not the window alone
+    """Resizes with Pillow where that gives the same values, because it is many times faster."""
+    if recipe.processor == "timm" and size[0] * size[1] <= 1 << 24:  # Pillow resizes all of it, not only the window
         try:
             from PIL import Image, __version__
         except ImportError:
@@ -252,7 +293,7 @@ def _resized(pixels: NDArray[np.uint8], recipe: Recipe, size: tuple[int, int], w
 
 
 def prepare_one(pixels: NDArray[np.uint8], recipe: Recipe, out: NDArray[np.float32]) -> None:
-    """Of uint8 [height, width, 3] the model's input, float32 [3, H, W]. Another way to make inputs takes this function's place."""
+    """Writes the model's input, float32 [3, H, W], for uint8 [height, width, 3]."""
     columns, lines, left, top = recipe.plan(pixels.shape[1], pixels.shape[0])
     if recipe.too_thin(pixels.shape[1], pixels.shape[0]):
         raise invalid(recipe.too_thin(pixels.shape[1], pixels.shape[0]))
@@ -273,32 +314,43 @@ def prepare_one(pixels: NDArray[np.uint8], recipe: Recipe, out: NDArray[np.float
         np.take(table[channel], view[:, :, channel], out=out[channel])
 
 
-def prepare(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8],
+def prepare(recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8],
             failures: dict[int, RaggedVitError] | None = None) -> NDArray[np.float32]:
-    """A batch of a model's inputs, float32 [n, 3, height, width]. pictures: files and arrays, of different sizes; or uint8 [n, height, width,
-    3]. They are read and prepared on threads. Raises RaggedVitError for the first that cannot be, and names it: BAD_FILE, INVALID_ARGUMENT;
-    with `failures` such pictures are left out of the batch, and their numbers and errors are put there."""
+    """Reads and prepares images on threads.
+
+    Args:
+        recipe: How, for example model.recipe.
+        images: Files and arrays of different sizes, or uint8 [n, height, width, 3].
+        failures: A dict that receives the error of each image that cannot be prepared, by its number. The batch then
+            leaves such images out.
+
+    Returns:
+        float32 [n, 3, height, width].
+
+    Raises:
+        RaggedVitError: BAD_FILE or INVALID_ARGUMENT names the first image that cannot be prepared, without `failures`.
+    """
     found: dict[int, RaggedVitError] | None = None if failures is None else {}
-    out = prepare_all(recipe, pictures, found)
+    out = prepare_all(recipe, images, found)
     if failures is None or not found:
         return out
     failures.update(found)
     return np.delete(out, list(found), axis=0)
 
 
-def prepare_all(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None) -> NDArray[np.float32]:
-    """The same, but pictures that cannot be prepared are zeros in the batch, rather than left out."""
-    out = np.empty((len(pictures), 3, recipe.height, recipe.width), np.float32)
+def prepare_all(recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None) -> NDArray[np.float32]:
+    """As prepare, but images that cannot be prepared are zeros in the batch instead of left out."""
+    out = np.empty((len(images), 3, recipe.height, recipe.width), np.float32)
 
     def work(number: int) -> None:
-        pixels = _pixels(number, pictures[number])
+        pixels = _pixels(number, images[number])
         try:
             prepare_one(pixels, recipe, out[number])
         except RaggedVitError as error:
-            raise RaggedVitError(error.status, f"picture {number}: {error}") from error
+            raise RaggedVitError(error.status, f"image {number}: {error}") from error
 
-    _settle(pictures)
-    done = [workers().submit(work, number) for number in range(len(pictures))]
+    _load_shared(images)
+    done = [workers().submit(work, number) for number in range(len(images))]
     try:
         for number, one in enumerate(done):
             try:
@@ -308,34 +360,33 @@ def prepare_all(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8],
                     raise
                 failures[number] = error
                 out[number] = 0
-    finally:  # nobody writes to the batch any more
+    finally:  # from here on no thread writes to the batch
         for one in done:
             one.cancel()
         concurrent.futures.wait(done)
     return out
 
 
-def read(pictures: Sequence[Picture] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None = None) -> list[NDArray[np.uint8]]:
-    """The pixels of each; files are read on threads. Raises for the first that is none, and names it; with `failures` its number and its error
-    are put there, and a black pixel is in its place."""
+def read(images: Sequence[RawImage] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None = None) -> list[NDArray[np.uint8]]:
+    """Returns the pixels of each image; threads read files. With `failures` an image that fails becomes a black pixel."""
 
-    def pixels(number: int, picture: Any) -> NDArray[np.uint8]:
+    def pixels(number: int, image: Any) -> NDArray[np.uint8]:
         try:
-            return _pixels(number, picture)
+            return _pixels(number, image)
         except RaggedVitError as error:
             if failures is None:
                 raise
             failures[number] = error
             return PIXEL
 
-    if not any(isinstance(one, (str, os.PathLike)) for one in pictures):
-        return [pixels(number, one) for number, one in enumerate(pictures)]
-    _settle(pictures)
-    return list(workers().map(pixels, range(len(pictures)), pictures))
+    if not any(isinstance(one, (str, os.PathLike)) for one in images):
+        return [pixels(number, one) for number, one in enumerate(images)]
+    _load_shared(images)
+    return list(workers().map(pixels, range(len(images)), images))
 
 
-def are_pictures(images: Any) -> bool:
-    """Whether a batch is one of pictures, rather than of normalised values."""
+def are_raw(images: Any) -> bool:
+    """Whether a batch is one of raw images: files, Pillow images and uint8 arrays, rather than normalised values."""
     if isinstance(images, np.ndarray):
         return images.dtype == np.uint8 and images.ndim == 4 and images.shape[3] == 3
     if not isinstance(images, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Resizing with antialiasing, bit-equal to the libraries that models were trained with: what tools/cli/resize.c does, in numpy."""
+"""Resizing with antialiasing in numpy, bit-equal to the libraries that models were trained with, as tools/cli/resize.c."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PILLOW_BITS = 22  # of a weight's fraction
 
 @dataclass(frozen=True)
 class Axis:
-    """The taps of a stretch of an axis's outputs: weights [n, taps] of the inputs from first [n] on; 0 past the end of each."""
+    """Resize weights along one axis: output i is the sum of weights[i, j] * input[first[i] + j]. Unused weights are 0."""
 
     first: NDArray[np.int64]
     weights: NDArray[np.float64]
@@ -21,7 +21,7 @@ class Axis:
 
 
 def axis_taps(filter: str, size: int, full: int, start: int, n: int) -> Axis:
-    """Outputs start .. start + n - 1 of `size` pixels that become `full`."""
+    """Returns the taps of outputs start .. start + n - 1 when `size` pixels become `full`."""
     scale = size / full
     widened = max(scale, 1.0)
     support = (2.0 if filter == "bicubic" else 1.0) * widened
@@ -30,7 +30,7 @@ def axis_taps(filter: str, size: int, full: int, start: int, n: int) -> Axis:
     count = np.minimum(centres + support + 0.5, size).astype(np.int64) - first
     weights = np.zeros((n, int(count.max())))
     total = np.zeros(n)
-    for tap in range(weights.shape[1]):  # one after another, as the sums of the libraries
+    for tap in range(weights.shape[1]):  # in this order, which is that of the libraries' sums
         x = np.abs((first + tap - centres + 0.5) * (1.0 / widened))
         if filter == "bicubic":
             near, far = ((-0.5 + 2.0) * x - (-0.5 + 3.0)) * x * x + 1.0, (((x - 5.0) * x + 8.0) * x - 4.0) * -0.5
@@ -43,7 +43,7 @@ def axis_taps(filter: str, size: int, full: int, start: int, n: int) -> Axis:
 
 
 def torch_bits(filter: str, size: int, full: int) -> int:
-    """PyTorch gives an axis as many fraction bits as keep its largest weight within 16 bits."""
+    """Returns the fraction bits of an axis in PyTorch: as many as keep its largest weight within 16 bits."""
     largest, bits = float(axis_taps(filter, size, full, 0, full).weights.max()), 0
     while bits < PILLOW_BITS and int(0.5 + largest * (1 << (bits + 1))) < 1 << 15:
         bits += 1
@@ -51,7 +51,7 @@ def torch_bits(filter: str, size: int, full: int) -> int:
 
 
 def _shrink(lines: np.ndarray, axis: Axis, begin: int, along: int, bits: int | None) -> np.ndarray:
-    """Applies taps along an axis of pixels, of which the first has number `begin`. bits: of fixed point; None: in float32."""
+    """Applies taps along an axis whose first pixel has the number `begin`. bits: of fixed point; None: float32."""
     shape: list[Any] = [1, 1, 1]
     shape[along] = -1
     if bits is None:
@@ -66,17 +66,20 @@ def _shrink(lines: np.ndarray, axis: Axis, begin: int, along: int, bits: int | N
     return np.asarray(total) if bits is None else np.clip(np.asarray(total) >> bits, 0, 255).astype(np.uint8)
 
 
-def resize(picture: NDArray[np.uint8], filter: str, sums: str, size: tuple[int, int], window: tuple[int, int, int, int]) -> np.ndarray:
-    """A window (left, top, width, height) of a picture [h, w, 3] that is resized to size (width, height). sums: whose: "pillow" (13), "torch"
-    (for 8-bit values), or "float" (PyTorch's in float32, from 0 to 1). Nothing outside the window is computed."""
-    (h, w), (left, top, width, height) = picture.shape[:2], window
+def resize(image: NDArray[np.uint8], filter: str, sums: str, size: tuple[int, int], window: tuple[int, int, int, int]) -> np.ndarray:
+    """Resizes an image [h, w, 3] to size (width, height), and returns a window (left, top, width, height) of it.
+
+    Nothing outside the window is computed. sums: whose arithmetic: "pillow" (13), "torch" (of 8-bit values), or "float"
+    (PyTorch's in float32, from 0 to 1).
+    """
+    (h, w), (left, top, width, height) = image.shape[:2], window
     across, down = axis_taps(filter, w, size[0], left, width), axis_taps(filter, h, size[1], top, height)
     x0, y0 = int(across.first[0]), int(down.first[0])
-    part: np.ndarray = picture[y0 : down.end, x0 : across.end]
+    part: np.ndarray = image[y0 : down.end, x0 : across.end]
     if sums == "float":
         part = part.astype(np.float32) * np.float32(1 / 255)
         return _shrink(_shrink(part, across, x0, 1, None), down, y0, 0, None)
     bits = (PILLOW_BITS, PILLOW_BITS) if sums == "pillow" else (torch_bits(filter, w, size[0]), torch_bits(filter, h, size[1]))
-    if sums == "pillow" and size[1] < h and h - size[1] > 2 * (w - size[0]):  # lines first, where they shrink by far more
+    if sums == "pillow" and size[1] < h and h - size[1] > 2 * (w - size[0]):  # Pillow shrinks the lines first if they shrink by far more
         return _shrink(_shrink(part, down, y0, 0, bits[1]), across, x0, 1, bits[0])
     return _shrink(_shrink(part, across, x0, 1, bits[0]), down, y0, 0, bits[1])

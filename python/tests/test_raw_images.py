@@ -1,4 +1,4 @@
-"""Pictures on their way to the device: classify, map and slots give the bits of what the host prepares."""
+"""Images on their way to the device: classify, map and slots give the bits of what the host prepares."""
 
 import dataclasses
 import gc
@@ -28,13 +28,13 @@ def noise(*sizes, seed=1):
     return [random.integers(0, 256, (height, width, 3), np.uint8) for height, width in sizes]
 
 
-class PicturesTest(support.Case):
+class ImagesTest(support.Case):
     def setUp(self):
         self.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
-        self.pictures = noise(*SIZES)
+        self.raw_images = noise(*SIZES)
 
-    def prepared(self, pictures=None):
-        return images.prepare(self.model.recipe, self.pictures if pictures is None else pictures)
+    def prepared(self, raw_images=None):
+        return images.prepare(self.model.recipe, self.raw_images if raw_images is None else raw_images)
 
     def test_classify_gives_the_bits_of_the_host(self):
         good = self.model.recipe
@@ -43,14 +43,14 @@ class PicturesTest(support.Case):
             self.model.recipe = dataclasses.replace(good, **change)
             for policy in ({}, {"policy": Policy("l2", keep=0.5), "features": True, "pooled": True}, {"policy": "tome"}):
                 with self.subTest(change, **policy):
-                    wanted, found = self.model.classify(self.prepared(), **policy), self.model.classify(self.pictures, **policy)
+                    wanted, found = self.model.classify(self.prepared(), **policy), self.model.classify(self.raw_images, **policy)
                     for name in ("logits", "features", "pooled", "cu_seqlens"):
                         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
                     for stage, expected in zip(found.kept, wanted.kept):
                         for one, other in zip(stage, expected):
                             np.testing.assert_array_equal(one, other)
 
-    def test_what_is_a_picture(self):
+    def test_what_is_a_image(self):
         same = np.stack(noise((40, 50), (40, 50)))
         wanted = self.model.classify(self.prepared(same)).logits
         for batch in (same, list(same), list(same[:, :, ::-1][:, :, ::-1]), [np.asfortranarray(one) for one in same], tuple(same)):
@@ -63,29 +63,29 @@ class PicturesTest(support.Case):
         self.assertEqual(len(found.kept[0][1]), self.model.info.tokens - 4)
 
     @unittest.skipIf(Image is None, "no Pillow here")
-    def test_files_and_pillows_pictures(self):
+    def test_files_and_pillows_images(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "one.png")
-            Image.fromarray(self.pictures[0]).save(path)
-            found = self.model.classify([path, Image.fromarray(self.pictures[1]), self.pictures[2]])
-            np.testing.assert_array_equal(found.logits, self.model.classify(self.pictures[:3]).logits)
-            np.testing.assert_array_equal(self.model.classify([Image.fromarray(self.pictures[1])]).logits[0],
-                                          self.model.classify(self.pictures[1:2]).logits[0])
-            grey = Image.fromarray(self.pictures[0]).convert("L")
+            Image.fromarray(self.raw_images[0]).save(path)
+            found = self.model.classify([path, Image.fromarray(self.raw_images[1]), self.raw_images[2]])
+            np.testing.assert_array_equal(found.logits, self.model.classify(self.raw_images[:3]).logits)
+            np.testing.assert_array_equal(self.model.classify([Image.fromarray(self.raw_images[1])]).logits[0],
+                                          self.model.classify(self.raw_images[1:2]).logits[0])
+            grey = Image.fromarray(self.raw_images[0]).convert("L")
             np.testing.assert_array_equal(self.model.classify([grey]).logits,
                                           self.model.classify([np.asarray(grey.convert("RGB"))]).logits)
 
     def test_in_parts_and_overlapped(self):
-        batch = self.pictures * 4
+        batch = self.raw_images * 4
         wanted = self.model.classify(self.prepared(batch), Policy("l2", keep=0.5))
-        with mock.patch.multiple(pipeline, PART_PICTURES=1 << 16, PART_IMAGES=4):
+        with mock.patch.multiple(pipeline, PART_RAW=1 << 16, PART_IMAGES=4):
             self.assertEqual(pipeline.n_parts_of(batch), 4)
             found = self.model.classify(batch, Policy("l2", keep=0.5))
             np.testing.assert_array_equal(found.logits, wanted.logits)
             np.testing.assert_array_equal(found.cu_seqlens, wanted.cu_seqlens)
             bad = [*batch[:20], np.zeros((9, 70000, 3), np.uint8)[:, ::20000], *batch]
             self.assertEqual(len(self.model.classify(bad).logits), len(bad))
-        with mock.patch.object(pipeline, "MOST_PICTURES", 1 << 16):
+        with mock.patch.object(pipeline, "MOST_RAW", 1 << 16):
             np.testing.assert_array_equal(self.model.classify(batch, Policy("l2", keep=0.5)).logits, wanted.logits)
         forward = self.model.prepare(Policy("l2", keep=0.5))
         np.testing.assert_array_equal(forward(batch), wanted.logits)
@@ -101,14 +101,14 @@ class PicturesTest(support.Case):
             for chunk in (1 << 20, 1 << 12, 1000):
                 with self.subTest(core=core is not None, chunk=chunk), mock.patch.multiple(staging, core=core, CHUNK=chunk):
                     for batch in (found, found[:4], found[1:2], []):
-                        places = [np.zeros(picture.shape, np.uint8) for picture in batch]
+                        places = [np.zeros(raw_image.shape, np.uint8) for raw_image in batch]
                         staging.fill(copies, places, batch)
-                        for place, picture in zip(places, batch):
-                            np.testing.assert_array_equal(place, picture)
+                        for place, raw_image in zip(places, batch):
+                            np.testing.assert_array_equal(place, raw_image)
 
     def test_memory_grows_by_doubling_and_is_kept(self):
         rooms = lambda: sorted(session.room for session in self.model._sessions if session.feed is not None)
-        self.model.classify(self.pictures[:1])
+        self.model.classify(self.raw_images[:1])
         first = rooms()
         self.assertEqual(len(first), 1)
         self.assertEqual(first[0] & (first[0] - 1), 0)
@@ -124,51 +124,51 @@ class PicturesTest(support.Case):
     def test_what_the_device_does_not_do(self):
         float32 = dataclasses.replace(self.model.recipe, processor="hf_float", fit="squash", resize=(224, 224))
         self.model.recipe = float32
-        np.testing.assert_array_equal(self.model.classify(self.pictures).logits, self.model.classify(self.prepared()).logits)
+        np.testing.assert_array_equal(self.model.classify(self.raw_images).logits, self.model.classify(self.prepared()).logits)
         self.fails(Status.INVALID_ARGUMENT, "resize in float32", self.model.prepare, inputs="slot")
         self.model.recipe = dataclasses.replace(float32, processor="timm")
-        wide = [*self.pictures[:2], np.zeros((1, 70000, 3), np.uint8)]
+        wide = [*self.raw_images[:2], np.zeros((1, 70000, 3), np.uint8)]
         np.testing.assert_array_equal(self.model.classify(wide).logits, self.model.classify(self.prepared(wide)).logits)
         self.model.recipe = dataclasses.replace(float32, processor="hf")  # PyTorch's resize of a long axis is not done there
-        with mock.patch.object(pipeline.Slot, "feed", side_effect=RaggedVitError(Status.OUT_OF_DEVICE_MEMORY, "image 0: no")):
-            np.testing.assert_array_equal(self.model.classify(self.pictures).logits, self.model.classify(self.prepared()).logits)
+        with mock.patch.object(pipeline.Slot, "start_raw", side_effect=RaggedVitError(Status.OUT_OF_DEVICE_MEMORY, "image 0: no")):
+            np.testing.assert_array_equal(self.model.classify(self.raw_images).logits, self.model.classify(self.prepared()).logits)
 
-    def test_errors_name_the_picture(self):
+    def test_errors_name_the_image(self):
         self.model.recipe = dataclasses.replace(self.model.recipe, fit="border")
-        thin = [*self.pictures[:2], np.zeros((40, 5000, 3), np.uint8), np.zeros((4000, 1, 3), np.uint8)]
-        self.fails(Status.INVALID_ARGUMENT, "^picture 3: 1 x 4000 pixels are too thin", self.model.classify, thin)
-        for bad in (self.pictures[0].astype(np.float32), self.pictures[0][:, :, 0], np.zeros((0, 5, 3), np.uint8)):
-            self.fails(Status.INVALID_ARGUMENT, r"^picture 1 is .*; expected a path, or uint8", self.model.classify, [self.pictures[0], bad])
-        self.fails(Status.BAD_FILE if Image else Status.UNAVAILABLE, "^picture 1: ", self.model.classify, [self.pictures[0], "/nowhere.png"])
-        with mock.patch.multiple(pipeline, PART_PICTURES=1, PART_IMAGES=2):
-            self.fails(Status.INVALID_ARGUMENT, "^picture 7: 1 x 4000 pixels are too thin", self.model.classify, self.pictures[:4] + thin)
-        self.assertEqual(len(self.model.classify(self.pictures).logits), len(self.pictures))
+        thin = [*self.raw_images[:2], np.zeros((40, 5000, 3), np.uint8), np.zeros((4000, 1, 3), np.uint8)]
+        self.fails(Status.INVALID_ARGUMENT, "^image 3: 1 x 4000 pixels are too thin", self.model.classify, thin)
+        for bad in (self.raw_images[0].astype(np.float32), self.raw_images[0][:, :, 0], np.zeros((0, 5, 3), np.uint8)):
+            self.fails(Status.INVALID_ARGUMENT, r"^image 1 is .*; expected a path, or uint8", self.model.classify, [self.raw_images[0], bad])
+        self.fails(Status.BAD_FILE if Image else Status.UNAVAILABLE, "^image 1: ", self.model.classify, [self.raw_images[0], "/nowhere.png"])
+        with mock.patch.multiple(pipeline, PART_RAW=1, PART_IMAGES=2):
+            self.fails(Status.INVALID_ARGUMENT, "^image 7: 1 x 4000 pixels are too thin", self.model.classify, self.raw_images[:4] + thin)
+        self.assertEqual(len(self.model.classify(self.raw_images).logits), len(self.raw_images))
 
     def test_own_shapes(self):
         recipe = self.model.recipe
         self.model.recipe = dataclasses.replace(recipe, fit="squash", resize=(224, 224), max_patches=50)
         wanted, grids = [], []
         from raggedvit._session.staging import grid_of
-        for picture in self.pictures:
-            grid = grid_of(self.model._lib, *picture.shape[:2], 16, 50)
+        for raw_image in self.raw_images:
+            grid = grid_of(self.model._lib, *raw_image.shape[:2], 16, 50)
             size = (16 * grid[0], 16 * grid[1])
-            one = images.prepare(dataclasses.replace(recipe, height=size[0], width=size[1], fit="squash", resize=size), [picture])[0]
+            one = images.prepare(dataclasses.replace(recipe, height=size[0], width=size[1], fit="squash", resize=size), [raw_image])[0]
             wanted.append(one.reshape(3, grid[0], 16, grid[1], 16).transpose(1, 3, 2, 4, 0).reshape(-1, 768))
             grids.append(grid)
             self.assertLessEqual(grid[0] * grid[1], 50)
         native = self.model.prepare(Policy("l2", keep=0.5), inputs="patches", max_images=len(grids), max_len=51)
         expected = native(np.concatenate(wanted), grids)
-        found = self.model.classify(self.pictures, Policy("l2", keep=0.5))
+        found = self.model.classify(self.raw_images, Policy("l2", keep=0.5))
         np.testing.assert_allclose(found.logits, expected.logits, atol=1e-4)
         np.testing.assert_array_equal(found.cu_seqlens, expected.cu_seqlens)
-        for i, picture in enumerate(self.pictures):
-            np.testing.assert_array_equal(self.model.classify([picture], Policy("l2", keep=0.5)).logits[0], found.logits[i])
+        for i, raw_image in enumerate(self.raw_images):
+            np.testing.assert_array_equal(self.model.classify([raw_image], Policy("l2", keep=0.5)).logits[0], found.logits[i])
         slot = self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20)
-        for picture in self.pictures:
-            slot.add(*picture.shape[:2])[:] = picture
+        for raw_image in self.raw_images:
+            slot.add(*raw_image.shape[:2])[:] = raw_image
         slot.start()
         np.testing.assert_array_equal(slot.finish().logits, found.logits)
-        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask', which", self.model.classify, self.pictures, Policy("mask", blocks=[1]))
+        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask', which", self.model.classify, self.raw_images, Policy("mask", blocks=[1]))
         self.fails(Status.INVALID_ARGUMENT, "fixed_batch is True", self.model.prepare, inputs="slot", fixed_batch=True)
         self.fails(Status.UNSUPPORTED, "65535 pixels a side", self.model.classify, [np.zeros((1, 70000, 3), np.uint8)])
 
@@ -176,18 +176,18 @@ class PicturesTest(support.Case):
 class SlotTest(unittest.TestCase):
     def setUp(self):
         self.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
-        self.pictures = noise(*SIZES)
+        self.raw_images = noise(*SIZES)
 
-    fails = PicturesTest.fails
+    fails = ImagesTest.fails
 
     def test_formats(self):
-        wanted = self.model.classify(self.pictures[:2]).logits
-        grey = self.pictures[0][:, :, 0]
+        wanted = self.model.classify(self.raw_images[:2]).logits
+        grey = self.raw_images[0][:, :, 0]
         wanted_grey = self.model.classify([np.repeat(grey[:, :, None], 3, axis=2)]).logits
         slot = self.model.prepare(inputs="slot", max_images=6, max_bytes=1 << 17)
         for name, channels in (("rgb", [0, 1, 2]), ("bgr", [2, 1, 0]), ("rgba", [0, 1, 2, 0])):
-            for picture in self.pictures[:2]:
-                slot.add(*picture.shape[:2], name)[:] = picture[:, :, channels]
+            for raw_image in self.raw_images[:2]:
+                slot.add(*raw_image.shape[:2], name)[:] = raw_image[:, :, channels]
         slot.start()
         np.testing.assert_array_equal(slot.finish().logits, np.concatenate([wanted] * 3))
         slot.clear()
@@ -202,15 +202,15 @@ class SlotTest(unittest.TestCase):
         np.testing.assert_array_equal(logits[1], logits[2])
 
     def test_double_buffer(self):
-        batches = [self.pictures, self.pictures[:2], self.pictures[::-1], self.pictures[3:]]
+        batches = [self.raw_images, self.raw_images[:2], self.raw_images[::-1], self.raw_images[3:]]
         for n_slots in (1, 2, 3):
             slots = [self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20) for _ in range(n_slots)]
             waiting, seen = iter(batches), []
 
             def fill(slot):
                 seen.append(len(slot))
-                for picture in next(waiting, ()):
-                    slot.add(*picture.shape[:2])[:] = picture
+                for raw_image in next(waiting, ()):
+                    slot.add(*raw_image.shape[:2])[:] = raw_image
                 return len(slot) > 0
 
             results = list(raggedvit.double_buffer(slots, fill))
@@ -238,7 +238,7 @@ class SlotTest(unittest.TestCase):
         first[:], second[:] = 7, 9
         slot.start()
         slot.start_again = slot.finish()
-        slot.start()  # the pictures stay
+        slot.start()  # the images stay
         np.testing.assert_array_equal(slot.finish().logits, slot.start_again.logits)
         self.assertTrue((first == 7).all() and (second == 9).all())
         del slot
@@ -255,7 +255,7 @@ class SlotTest(unittest.TestCase):
         self.fails(Status.INVALID_ARGUMENT, "nv12 5 x 4", slot.add, 5, 4, "nv12")
         slot.add(4, 4)
         slot.add(4, 4)
-        self.fails(Status.INVALID_ARGUMENT, "the slot is full: picture 2 of 2", slot.add, 4, 4)
+        self.fails(Status.INVALID_ARGUMENT, "the slot is full: image 2 of 2", slot.add, 4, 4)
         slot.start()
         for call in (slot.start, slot.clear, lambda: slot.add(1, 1)):
             self.fails(Status.INVALID_ARGUMENT, "the slot's batch is under way", call)
@@ -274,21 +274,21 @@ class SlotTest(unittest.TestCase):
         thin = self.model.prepare(inputs="slot", max_images=2)
         thin.add(20, 20)[:] = 0
         thin.add(4000, 1)[:] = 0
-        self.fails(Status.UNSUPPORTED, "^picture 1: 1 x 4000 pixels are too thin", thin.start)
+        self.fails(Status.UNSUPPORTED, "^image 1: 1 x 4000 pixels are too thin", thin.start)
 
     def test_threads(self):
-        """Several threads classify pictures of one model, and others fill slots."""
-        wanted, failures = self.model.classify(self.pictures, Policy("l2", keep=0.5)).logits, []
+        """Several threads classify images of one model, and others fill slots."""
+        wanted, failures = self.model.classify(self.raw_images, Policy("l2", keep=0.5)).logits, []
 
         def work(number):
             try:
                 for _ in range(6):
                     if number % 2:
-                        found = self.model.classify(self.pictures, Policy("l2", keep=0.5)).logits
+                        found = self.model.classify(self.raw_images, Policy("l2", keep=0.5)).logits
                     else:
                         slot = self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20)
-                        for picture in self.pictures:
-                            slot.add(*picture.shape[:2])[:] = picture
+                        for raw_image in self.raw_images:
+                            slot.add(*raw_image.shape[:2])[:] = raw_image
                         slot.start()
                         found = slot.finish().logits
                     np.testing.assert_array_equal(found, wanted)

@@ -110,8 +110,8 @@ class NaFlexTest(unittest.TestCase):
         np.testing.assert_allclose(result.logits, wanted, atol=2e-5 * (1 + float(wanted.abs().max())))
 
 
-def qwen3_tower(folder):
-    """A small tower of Qwen3-VL with random weights, of the names and shapes that a dump lists: the file's path."""
+def qwen3_encoder(folder):
+    """A small encoder of Qwen3-VL with random weights, of the names and shapes that a dump lists: the file's path."""
     dump = json.loads((support.ROOT / "tests/model/data/qwen3_vl.json").read_text())
     random, header, data = np.random.default_rng(1), {}, b""
     for name, shape, mean, *_ in dump["tensors"]:
@@ -125,7 +125,7 @@ def qwen3_tower(folder):
     return path
 
 
-class TowerTest(support.Case):
+class EncoderTest(support.Case):
     """What needs no other library."""
 
     grids, asked = [(4, 6), (2, 2), (10, 6)], dict(inputs="patches", max_images=4, max_tokens=100, max_len=60, merged=True, deepstack=True)
@@ -133,7 +133,7 @@ class TowerTest(support.Case):
     @classmethod
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
-            cls.model = raggedvit.Model(qwen3_tower(folder), device="cpu", n_threads=2)
+            cls.model = raggedvit.Model(qwen3_encoder(folder), device="cpu", n_threads=2)
         cls.rows = np.random.default_rng(2).standard_normal((88, 96), np.float32)
 
     def test_rows_go_where_the_caller_says(self):
@@ -153,7 +153,7 @@ class TowerTest(support.Case):
 
     def test_refusals(self):
         status, native = Status.INVALID_ARGUMENT, self.model.prepare(**self.asked)
-        for words, out in (("out has 21 rows, but the batch has 22 squares", np.zeros((21, 12), np.float32)),
+        for words, out in (("out has 21 rows, but the batch has 22 merge groups", np.zeros((21, 12), np.float32)),
                            (r"out is \[22, 11\]; expected \[rows, 12\]", np.zeros((22, 11), np.float32)),
                            ("out is ndarray; expected a writable, contiguous", np.zeros((22, 12))),
                            ("out is ndarray; expected a writable, contiguous", np.zeros((22, 24), np.float32)[:, ::2])):
@@ -164,25 +164,25 @@ class TowerTest(support.Case):
         self.fails(status, "out is given, but prepare was not asked", bare, self.rows, self.grids, out=np.zeros((22, 12), np.float32))
         self.fails(status, "on_device is True, but the model is on cpu", self.model.prepare, on_device=True, **self.asked)
         self.assertRaisesRegex(TypeError, "on_device", self.model.prepare, on_device=True)
-        picture = np.zeros((40, 40, 3), np.uint8)
-        for call in (lambda: self.model.classify([picture]), lambda: self.model([picture]), self.model.prepare,
+        raw_image = np.zeros((40, 40, 3), np.uint8)
+        for call in (lambda: self.model.classify([raw_image]), lambda: self.model([raw_image]), self.model.prepare,
                      lambda: self.model.prepare(inputs="slot")):
             self.fails(Status.UNSUPPORTED, r"model.prepare\(inputs=.patches., merged=True\) returns a function", call)
 
 
 class QwenTest(unittest.TestCase):
-    """Vision towers of transformers that merge squares of patches."""
+    """Vision encoders of transformers that merge groups of patches."""
 
     sizes = dict(patch_size=4, hidden_size=32, num_heads=2, depth=3, out_hidden_size=12, intermediate_size=44)
 
-    def tower(self, name, **more):
+    def encoder(self, name, **more):
         import modules  # skips without PyTorch
 
         try:
             import transformers.models.qwen2_5_vl.modeling_qwen2_5_vl as old
             import transformers.models.qwen3_vl.modeling_qwen3_vl as new
         except ImportError:
-            raise unittest.SkipTest("transformers has not the towers of Qwen2.5-VL and Qwen3-VL")
+            raise unittest.SkipTest("transformers has not the encoders of Qwen2.5-VL and Qwen3-VL")
         kind = getattr(old if hasattr(old, name) else new, name)
         module = modules.randomize(kind(kind.config_class(**self.sizes, **more)))
         with tempfile.TemporaryDirectory() as folder:
@@ -204,7 +204,7 @@ class QwenTest(unittest.TestCase):
         return wanted, result
 
     def test_qwen2_5(self):
-        module, model = self.tower("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1])
+        module, model = self.encoder("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1])
         self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
         self.check(module, model)
         for options, word in ((dict(inputs="patches", deepstack=True), "merges those of none"),
@@ -214,11 +214,11 @@ class QwenTest(unittest.TestCase):
                 model.prepare(**options)
         with self.assertRaisesRegex(RaggedVitError, "image 0 has 3 x 4 patches, expected multiples of 2 a side"):
             model.prepare(inputs="patches")(np.zeros((12, 96), np.float32), [(3, 4)])
-        with self.assertRaisesRegex(RaggedVitError, "gives a row for each square of patches, and no logits"):
+        with self.assertRaisesRegex(RaggedVitError, "returns a row for each merge group of patches, and no logits"):
             model.classify(np.zeros((1, *model.info.image_shape), np.float32))
 
     def test_qwen3(self):
-        module, model = self.tower("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1])
+        module, model = self.encoder("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1])
         wanted, result = self.check(module, model)
         for ours, theirs in zip(result.deepstack, wanted.deepstack_features, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=2e-5 * (1 + float(theirs.abs().max())))
@@ -226,25 +226,25 @@ class QwenTest(unittest.TestCase):
         pruned = model.prepare(Policy("l2", keep=0.5, blocks=[0]), inputs="patches", max_images=2, max_tokens=40, max_len=24, merged=True, deepstack=True)
         result = pruned(rows, [(4, 6), (4, 4)])
         self.assertEqual([len(kept) for kept in result.kept[0]], [12, 8])
-        for kept in result.kept[0]:  # whole squares
+        for kept in result.kept[0]:  # whole merge groups
             np.testing.assert_array_equal(kept.reshape(-1, 4), kept[::4, None] // 4 * 4 + np.arange(4))
         self.assertEqual((result.merged.shape, [len(part) for part in result.deepstack], result.deepstack_stages),
                          ((5, model.info.merged_dim), [10, 5], [-1, 0]))
 
     def test_tome_of_squares(self):
-        towers = (self.tower("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1]),
-                  self.tower("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1]))
+        encoders = (self.encoder("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1]),
+                  self.encoder("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1]))
         rows = np.random.default_rng(1).standard_normal((44, 3 * 2 * 4 * 4), np.float32)
-        for _, model in towers:
+        for _, model in encoders:
             merging = model.prepare(Policy("tome", merges=2, blocks=[0, 1]), inputs="patches", max_images=3, max_tokens=44, max_len=24, merged=True)
             result = merging(rows, [(4, 6), (4, 4), (2, 2)])
             sides = [(2, 3), (2, 2), (1, 1)]
             for kept, sizes, (height, width) in zip(result.kept[-1], result.sizes[-1], sides, strict=True):
-                squares = kept[::4] // 4
-                np.testing.assert_array_equal(kept.reshape(-1, 4), squares[:, None] * 4 + np.arange(4))
+                groups = kept[::4] // 4
+                np.testing.assert_array_equal(kept.reshape(-1, 4), groups[:, None] * 4 + np.arange(4))
                 np.testing.assert_array_equal(sizes.reshape(-1, 4), np.repeat(sizes[::4, None], 4, 1))
                 self.assertEqual(sizes.sum(), 4 * height * width)
-                self.assertTrue((np.diff(squares) > 0).all())
+                self.assertTrue((np.diff(groups) > 0).all())
             self.assertEqual(len(result.merged), sum(map(len, result.kept[-1])) // 4)
             self.assertEqual([len(kept) // 4 for kept in result.kept[-1]], [2, 1, 1])
 

@@ -6,7 +6,7 @@ import unittest
 import numpy as np
 
 import support
-import test_native
+import test_variable_resolution
 import raggedvit
 from raggedvit import Policy, RaggedVitError
 from test_cuda import why_not_torch
@@ -22,9 +22,9 @@ class DeviceRowsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as folder:
-            cls.model = raggedvit.Model(test_native.qwen3_tower(folder), device="cuda")
+            cls.model = raggedvit.Model(test_variable_resolution.qwen3_encoder(folder), device="cuda")
         cls.rows = torch.from_numpy(np.random.default_rng(2).standard_normal((88, 96), np.float32))
-        cls.grids, cls.asked = test_native.TowerTest.grids, test_native.TowerTest.asked
+        cls.grids, cls.asked = test_variable_resolution.EncoderTest.grids, test_variable_resolution.EncoderTest.asked
 
     def same(self, found, wanted):
         for ours, theirs in zip([found.merged, *found.deepstack], [wanted.merged, *wanted.deepstack], strict=True):
@@ -74,7 +74,7 @@ class DeviceRowsTest(unittest.TestCase):
 
     def test_images_of_other_models(self):
         model = raggedvit.Model(support.CHECKPOINT, device="cuda")
-        patches = np.concatenate([test_native.patches_of(image, 16) for image in support.tiles(2)])
+        patches = np.concatenate([test_variable_resolution.patches_of(image, 16) for image in support.tiles(2)])
         host, native = (model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, on_device=there) for there in (False, True))
         np.testing.assert_array_equal(native(torch.from_numpy(patches).cuda(), [(14, 14)] * 2).logits, host(patches, [(14, 14)] * 2).logits)
 
