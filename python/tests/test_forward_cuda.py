@@ -20,7 +20,7 @@ import support  # noqa: F401: finds the package
 import raggedvit
 from raggedvit import Policy, RaggedVitError
 from raggedvit._arrays import core_loader
-from raggedvit._session import forward as forwards
+from raggedvit._session import prepared as prepared_module
 from raggedvit._session import pipeline
 from raggedvit._c.layouts import rvit_view
 
@@ -198,7 +198,7 @@ class ForwardTest(unittest.TestCase):
             patch.stop()
 
     def check(self, core):
-        with mock.patch.object(forwards, "_reads_tensors", lambda: core):
+        with mock.patch.object(prepared_module, "_reads_tensors", lambda: core):
             for policy, values in POLICIES.items():
                 forward = self.model.prepare(Policy(policy, **values))
                 for n in (4, 2, 3, 6, 4, 3, 0):
@@ -236,7 +236,7 @@ class ForwardTest(unittest.TestCase):
         images = [Tensor((n, 3, SIZE, SIZE), self.x[:n]) for n in (4, 2, 3)]
         for core in {False, self.compiled}:
             forward, seen, held = self.model.prepare(Policy("l2", keep=0.5, blocks=[1])), [], []
-            with mock.patch.object(forwards, "_reads_tensors", lambda core=core: core):
+            with mock.patch.object(prepared_module, "_reads_tensors", lambda core=core: core):
                 for _ in range(3):
                     for batch in images:
                         held.append(forward(batch))
@@ -246,7 +246,7 @@ class ForwardTest(unittest.TestCase):
 
     def test_a_bound_on_batches_and_refusals(self):
         forward = self.small.prepare("none")
-        with mock.patch.object(Tensor, "model", self.small), mock.patch.object(forwards, "_reads_tensors", lambda: False):
+        with mock.patch.object(Tensor, "model", self.small), mock.patch.object(prepared_module, "_reads_tensors", lambda: False):
             for shape, words in (((5, 3, SIZE, SIZE), "more than max_batch, 4"), ((2, 3, SIZE, 16), r"expected \[B, 3, 32, 32\]"),
                                  ((0, 3, 3, 3), r"expected \[B, 3, 32, 32\]")):
                 self.assertRaisesRegex(RaggedVitError, words, forward, Tensor(shape))
@@ -262,7 +262,7 @@ class ForwardTest(unittest.TestCase):
         wanted = self.cpu(self.x[:2])
         for core in {False, self.compiled}:
             forward, images = self.model.prepare("none"), Tensor((2, 3, SIZE, SIZE), self.x[:2])
-            with mock.patch.object(forwards, "_reads_tensors", lambda core=core: core):
+            with mock.patch.object(prepared_module, "_reads_tensors", lambda core=core: core):
                 forward(images)
                 found = []
                 support.in_threads(*[lambda: found.extend(forward(images) for _ in range(3))] * 4)
