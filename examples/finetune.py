@@ -1,5 +1,7 @@
-"""Fine-tunes a pruned Vision Transformer on the CPU with PyTorch and timm. EViT keeps half of the tokens at each of three blocks. Of the
-demo's 1000 tiles 800 are to train on and 200 are held out. Two minutes on two cores.
+"""Fine-tunes a pruned Vision Transformer on the CPU with PyTorch and timm.
+
+EViT keeps half of the tokens at each of three blocks. It trains on 800 of the demo's 1000 tiles and holds out 200. It
+takes two minutes on two cores.
 
     PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so python3 examples/finetune.py
 """

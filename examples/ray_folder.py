@@ -1,13 +1,15 @@
-"""Classifies the pictures of a folder, or of a Parquet file with columns path and bytes, on several workers of Ray, into a folder of Parquet
-files. Workers may die, the whole job may be stopped and started again: no picture is lost, none is there twice, and what is done is not
-done again.
+"""Classifies a folder of images on several workers of Ray, into a folder of Parquet files.
 
-    PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so python3 examples/ray_folder.py photos labels --actors 2 --cpus 4
-    ... examples/ray_folder.py photos labels --model vit.safetensors --policy l2 --keep 0.5 --actors 8 --gpus 1 --cpus 12
+The images may also be in a Parquet file with columns path and bytes. Workers may die, and the whole job may be stopped
+and started again: no image is lost or there twice, and finished work is not repeated.
 
-The sorted names are cut into shards. A shard is one task and one file, part-NUMBER.parquet, which appears whole or not at all. A task
-that Ray runs again, after its worker died or because an answer was lost, even one that an older job left behind, puts the same rows into
-the same file. So Ray's retries need no care, the files tell what is left to do, and nothing else has to be remembered.
+    export PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so.0
+    python3 examples/ray_folder.py photos labels --actors 2 --cpus 4
+    python3 examples/ray_folder.py photos labels --model vit.safetensors --policy l2 --keep 0.5 --actors 8 --gpus 1
+
+The sorted names are cut into shards. A shard is one task and one file, part-NUMBER.parquet, which appears whole or not
+at all. A task that Ray runs again, because its worker died or an answer was lost, puts the same rows into the same
+file, and so does a task of an older job. So Ray's retries need no care, and the files show what is left to do.
 """
 
 import argparse
@@ -27,11 +29,12 @@ import ray
 
 DEMO = pathlib.Path(__file__).resolve().parent / "data" / "deit_tiny_cifar10.safetensors"
 MOST_ATTEMPTS = 5
-PICTURES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".avif", ".gif", ".tif", ".tiff")  # what Pillow reads
+# what Pillow reads
+PICTURES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".avif", ".gif", ".tif", ".tiff")
 
 
 class Shards:
-    """An actor: classifies shards, writes their files, and tells what it did."""
+    """An actor: classifies shards, writes their files, and reports them."""
 
     def __init__(self, folder, out, settings):
         self.folder, self.out, self.classify = folder, out, raggedvit.ray.Classifier(**settings)
@@ -42,13 +45,13 @@ class Shards:
                 attempts.write(b"x")
                 if attempts.tell() > MOST_ATTEMPTS:
                     raise RuntimeError(f"the worker of shard {number}, {names[0]} to {names[-1]}, has died {MOST_ATTEMPTS} times")
-            found = self.classify({"path": np.asarray(names, object), "image": pictures(self.folder, names)})
+            found = self.classify({"path": np.asarray(names, object), "image": raw_images(self.folder, names)})
             table = pa.table({name: pa.array(list(values)) for name, values in found.items()})
             write(self.out / f"part-{number:06d}.parquet", lambda file: pq.write_table(table, file))
         return {"shard": batch["shard"], "worker": np.full(len(batch["shard"]), os.getpid())}
 
 
-def pictures(source, names):
+def raw_images(source, names):
     """The files, or their bytes. A Parquet file that is sorted by path is not read as a whole for each shard."""
     if source.is_dir():
         return [str(source / name) for name in names]
@@ -58,7 +61,7 @@ def pictures(source, names):
 
 
 def write(path, put):
-    """A file, under a name of its own, and renamed when it is whole and on the disk."""
+    """Writes a file under a temporary name, and renames it when it is whole and on the disk."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with open(temporary, "wb") as file:
         put(file)
@@ -69,14 +72,14 @@ def write(path, put):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path, help="of pictures, or a Parquet file; all workers see it")
+    parser.add_argument("folder", type=pathlib.Path, help="of images, or a Parquet file; all workers see it")
     parser.add_argument("out", type=pathlib.Path, help="folder of the Parquet files, on one too")
     parser.add_argument("--model", default=str(DEMO))
     parser.add_argument("--outputs", default="class,label,score", help="columns, as raggedvit.ray.Classifier has them")
     parser.add_argument("--policy", default="none")
     parser.add_argument("--keep", type=float)
     parser.add_argument("--image-size", type=int)
-    parser.add_argument("--shard", type=int, default=512, help="pictures of a shard")
+    parser.add_argument("--shard", type=int, default=512, help="images of a shard")
     parser.add_argument("--actors", type=int, default=1)
     parser.add_argument("--gpus", type=float, default=0, help="of each actor; 0.5: two share one")
     parser.add_argument("--cpus", type=float, default=1, help="of each actor: threads that decode and, without a GPU, compute")
@@ -92,25 +95,25 @@ def main():
         names = [name for name in files if pathlib.Path(name).suffix.lower() in PICTURES]
         left_out = sorted(set(files) - set(names))
         if left_out:
-            print(f"{len(left_out)} files are left out, as their names are none of a picture: {', '.join(left_out[:8])}", flush=True)
+            print(f"{len(left_out)} files are left out, because their names are not those of images: {', '.join(left_out[:8])}", flush=True)
     else:
         names = sorted(pq.read_table(folder, columns=["path"])["path"].to_pylist())
     if len(set(names)) < len(names):
         sys.exit(f"{folder} has a path twice")
     settings = {"path": str(pathlib.Path(options.model).resolve()), "outputs": options.outputs.split(","),
                 "policy": raggedvit.Policy(options.policy, keep=options.keep), "options": {"image_size": options.image_size}}
-    # The files of a job are of one list and one setting: what would mix two is refused.
-    job = json.dumps({"folder": str(folder), "pictures": len(names), "sha256": hashlib.sha256("\n".join(names).encode()).hexdigest(),
+    # The files of a job have one list and one setting; a mixture is refused.
+    job = json.dumps({"folder": str(folder), "images": len(names), "sha256": hashlib.sha256("\n".join(names).encode()).hexdigest(),
                       "shard": options.shard, "settings": settings}, indent=1, default=repr)
     out.mkdir(parents=True, exist_ok=True)
     if (out / "job.json").exists() and (out / "job.json").read_text() != job:
-        sys.exit(f"{out} was begun with other pictures or settings:\n{(out / 'job.json').read_text()}\nnow there are:\n{job}")
+        sys.exit(f"{out} was begun with other images or settings:\n{(out / 'job.json').read_text()}\nnow there are:\n{job}")
     write(out / "job.json", lambda file: file.write(job.encode()))
     for left in out.glob(".part-*"):
         left.unlink(missing_ok=True)
     parts = [out / f"part-{i:06d}.parquet" for i in range(-(-len(names) // options.shard))]
     todo = [{"shard": i, "names": names[i * options.shard : (i + 1) * options.shard]} for i, part in enumerate(parts) if not part.exists()]
-    print(f"{len(names)} pictures in {len(parts)} shards, of which {len(parts) - len(todo)} are done", flush=True)
+    print(f"{len(names)} images in {len(parts)} shards, of which {len(parts) - len(todo)} are done", flush=True)
     workers = set()
     if todo:
         ray.init(include_dashboard=False)  # or the cluster that RAY_ADDRESS names
@@ -126,13 +129,13 @@ def main():
 
     tables = [pq.read_table(part, columns=["path", "error"]) for part in parts]
     rows = [name for table in tables for name in table["path"].to_pylist()]
-    report = {"pictures": len(names), "rows": len(rows), "duplicates": len(rows) - len(set(rows)), "missing": len(set(names) - set(rows)),
+    report = {"images": len(names), "rows": len(rows), "duplicates": len(rows) - len(set(rows)), "missing": len(set(names) - set(rows)),
               "failed": sum(bool(sentence) for table in tables for sentence in table["error"].to_pylist()), "shards": len(parts),
               "shards_run": len(todo), "workers": len(workers), "seconds": round(time.monotonic() - begin, 1)}
     print(json.dumps(report))
     if options.report:
         options.report.write_text(json.dumps(report, indent=1) + "\n")
-    sys.exit(0 if rows == names else "the rows are not those of the pictures")
+    sys.exit(0 if rows == names else "the rows are not those of the images")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Several devices in one process: a thread for each, with a model of its own, and the batches of a run dealt out to them. The threads hold
-the interpreter's lock only to hand a batch over. Checks that all devices give the logits of the first one.
+"""Uses several devices in one process: each has a thread with a model of its own, which runs its part of the batches.
 
-    PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so python3 examples/several_devices.py [BACKEND [DEVICES [ROUNDS]]]
+The threads hold the interpreter's lock only to pass a batch on. Checks that all devices return the logits of the first.
+
+    export PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so.0
+    python3 examples/several_devices.py [BACKEND [DEVICES [ROUNDS]]]
 
 Without BACKEND: all CUDA devices if there are two or more, else two CPU devices of one thread each.
 """

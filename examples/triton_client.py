@@ -1,9 +1,10 @@
-"""Sends a picture file to a server with raggedvit's backend, as it is, and again as pixels, half of the patches dropped.
+"""Sends an image file to a server with raggedvit's backend, then its pixels, then these with half of the patches
+dropped.
 
-usage: triton_client.py HOST:PORT MODEL PICTURE      with pip install 'tritonclient[http]' pillow
+usage: triton_client.py HOST:PORT MODEL IMAGE      with pip install 'tritonclient[http]' pillow
 
-The server decodes, resizes and normalises, and batches the request with those of other clients. MODEL is one whose entry declares the
-setting "l2 keep=0.5" (docs/serving.md)."""
+The server decodes, resizes and normalises, and batches the request with those of other clients. The entry of MODEL must
+declare the setting "l2 keep=0.5" (docs/serving.md)."""
 
 import sys
 
@@ -29,7 +30,7 @@ def main():
     address, model, path = sys.argv[1:]
     client = triton.InferenceServerClient(address)
 
-    # The bytes of the file: BYTES [1, 1], a picture a row.
+    # The bytes of the file: BYTES [1, 1], an image a row.
     with open(path, "rb") as file:
         encoded = np.array([[file.read()]], dtype=np.object_)
     tensor = triton.InferInput("ENCODED", list(encoded.shape), "BYTES")
@@ -43,7 +44,8 @@ def main():
     tensor.set_data_from_numpy(pixels)
     again, again_scores, _ = ask(client, model, tensor, policy="none")
     if again != labels or not np.array_equal(scores, again_scores):
-        sys.exit("the file and its pixels give other answers")  # of a JPEG with EXIF data, which the server turns upright, they do
+        # of a JPEG with EXIF data, which the server turns upright, they do
+        sys.exit("the file and its pixels give other answers")
     pruned, pruned_scores, tokens = ask(client, model, tensor, policy="l2", keep=0.5)
     print(f"half of the patches dropped: {pruned[0]} {pruned_scores[0]:.1%}, {tokens} tokens")
     if tokens >= all_tokens:

@@ -281,9 +281,9 @@ class Model(ModelBase):
             A Result. For images in a PyTorch tensor its arrays are tensors on the same device.
 
         Raises:
-            RaggedVitError: INVALID_ARGUMENT for wrong arguments and for pixels that give no result; NOT_FINITE where the
-                model overflows; UNSUPPORTED for a policy that the checkpoint has no weights for, and for an output that
-                the model does not have.
+            RaggedVitError: INVALID_ARGUMENT for wrong arguments and for pixels that give no result; NOT_FINITE where
+                the model overflows; UNSUPPORTED for a policy that the checkpoint has no weights for, and for an
+                output that the model does not have.
         """
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         policy = self._policy_of(policy)

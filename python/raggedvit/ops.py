@@ -20,8 +20,8 @@ from ._arrays.plain import (INPUTS, MODES, RULES, SCORES, Selection, attention_o
                             count_table, rows_on_cuda, rows_on_host, select_on_cuda, select_on_host)
 from ._arrays.typing import Array, ArrayT
 
-# Bit masks of the arguments that are present: scores, x, cls_probs, weight, bias, position_scores; and keep, counts, threshold,
-# n_samples, mass, mask.
+# Bit masks of the arguments that are present: scores, x, cls_probs, weight, bias, position_scores; and keep, counts,
+# threshold, n_samples, mass, mask.
 _SCORING = {1: SCORES["GIVEN"], 2: SCORES["L2"], 4: SCORES["CLS_ATTENTION"], 6: SCORES["CLS_NORM"], 26: SCORES["PREDICTOR"],
             32: SCORES["POSITION"]}
 _CHOOSING = {1: MODES["TOP_K"], 2: MODES["TOP_K"], 4: MODES["THRESHOLD"], 8: MODES["SAMPLE"], 16: MODES["MASS"]}
@@ -37,13 +37,13 @@ def general_attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max
     tensors, and arrays with __cuda_array_interface__ or DLPack) are used in place: the call enqueues one or two kernels
     and returns. Their memory must be 16-byte aligned, that of cu_seqlens 4-byte.
 
-    PyTorch tensors that require grad get gradients: for q, k, v and key_bias, from out, lse and cls_probs. Any thread may
-    call; each has streams of its own.
+    PyTorch tensors that require grad get gradients: for q, k, v and key_bias, from out, lse and cls_probs. Any thread
+    may call; each has streams of its own.
 
     Args:
-        qkv: float32, float16 or bfloat16 (CUDA) [rows, 3, heads, head_dim], head_dim a multiple of 8 up to 128. Sequence
-            i is rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. With k and v it is only q, [rows, heads, head_dim]. Rows may
-            be further apart than they are long, but must be contiguous inside.
+        qkv: float32, float16 or bfloat16 (CUDA) [rows, 3, heads, head_dim], head_dim a multiple of 8 up to 128.
+            Sequence i is rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. With k and v it is only q, [rows, heads,
+            head_dim]. Rows may be further apart than they are long, but must be contiguous inside.
         cu_seqlens: int32 [n + 1], from 0, not decreasing. On CUDA it is not checked, because nothing is read back.
         scale: Of the logits; None: 1 / sqrt(head_dim).
         max_len: A bound of the sequence lengths; None: the longest, on CUDA the number of rows. Set it on CUDA, because
@@ -51,8 +51,8 @@ def general_attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max
         out: [rows, heads, head_dim] of qkv's type to write and return; None: a new array. Outputs must not overlap one
             another, nor an input on CUDA. CUDA arrays that are not PyTorch's need one.
         stream: A CUstream as an int; None: PyTorch's current stream for its tensors, else the stream that
-            __cuda_array_interface__ names, else the legacy default stream. For arrays that are not PyTorch's the context
-            of their device must be current in the thread.
+            __cuda_array_interface__ names, else the legacy default stream. For arrays that are not PyTorch's the
+            context of their device must be current in the thread.
         k, v: [rows, heads, head_dim].
         key_bias: float32 [rows], added to the logits of each key.
         lse: True, or a float32 [rows, heads] to write: the logarithm of each softmax's denominator.
@@ -63,7 +63,8 @@ def general_attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max
         cu_seqlens[n] are not written: they are undefined in a new array, or zeros if a gradient is recorded.
 
     Raises:
-        RaggedVitError: INVALID_ARGUMENT for wrong arguments, and for an out, lse or cls_probs where a gradient is needed.
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments, and for an out, lse or cls_probs where a gradient is
+            needed.
     """
     scale, max_len = optional(float32, "scale", scale), optional(integer, "max_len", max_len, 0, INT32_MAX - 1)
     stream = optional(integer, "stream", stream, 0, UINT64_MAX)
@@ -260,7 +261,8 @@ def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any
         A Selection.
 
     Raises:
-        RaggedVitError: INVALID_ARGUMENT for wrong arguments and, in host memory, for images whose scores cannot be used.
+        RaggedVitError: INVALID_ARGUMENT for wrong arguments and, in host memory, for images whose scores cannot be
+            used.
     """
     scoring = (scores is not None) | (x is not None) << 1 | (cls_probs is not None) << 2 | (weight is not None) << 3 | (
         bias is not None) << 4 | (position_scores is not None) << 5

@@ -1,7 +1,7 @@
 """Prunes modules of timm and Hugging Face in place, as ToMe's patch does.
 
-    raggedvit.patch.timm(model, Policy("evit", keep=0.7))       # a VisionTransformer or VisionTransformerDistilled
-    raggedvit.patch.hf(model, Policy("evit", keep=0.7))         # a ViTForImageClassification or DeiTForImageClassification(WithTeacher)
+    raggedvit.patch.timm(model, Policy("evit", keep=0.7))  # a VisionTransformer or VisionTransformerDistilled
+    raggedvit.patch.hf(model, "evit")  # a ViTForImageClassification or DeiTForImageClassification(WithTeacher)
     raggedvit.patch.undo(model)
 
 In eval mode without gradients a call runs one recorded forward of the library, on the module's device: for CUDA
@@ -98,7 +98,7 @@ def undo(model: torch.nn.Module) -> torch.nn.Module:
 
 
 def refresh(model: torch.nn.Module) -> None:
-    """Makes the next call read the weights again. Needed after values were written past PyTorch (.data, numpy, a pointer)."""
+    """Makes the next call read the weights again: after values were written past PyTorch (.data, numpy, a pointer)."""
     _state(model).dirty = True
 
 
@@ -218,7 +218,7 @@ def _recorded(module: Any, images: Any) -> Any:
 
 
 def _runs_recorded(module: Any, images: Any) -> bool:
-    """Whether a call runs the recorded forward, which is then up to date; else it runs in PyTorch, which is then checked."""
+    """Whether a call runs the recorded forward, which is then up to date; else the module is checked for PyTorch."""
     state = module._raggedvit
     if module.training or sys.modules["torch"].is_grad_enabled():
         state.dirty = True  # weights are about to change, for all that is known
@@ -231,7 +231,7 @@ def _runs_recorded(module: Any, images: Any) -> bool:
 
 
 def _looked_at(images: Any) -> bool:
-    """Whether PyTorch is to see the operators of a call: FlopCounterMode and other modes, torch.export, torch.jit.trace, torch.func."""
+    """Whether PyTorch must see the operators of a call: under modes, torch.export, torch.jit.trace and torch.func."""
     import torch
 
     return bool(torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None
@@ -295,7 +295,8 @@ def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos
 
 
 def _forward_of(kind: str) -> Callable[..., Any]:
-    """Returns the forward of patched modules, which torch.compile does not trace. Its first lines are the hot path: timm on CUDA."""
+    """Returns the forward of patched modules, which torch.compile does not trace. The hot path, timm on CUDA, is
+    first."""
     import torch
 
     from ._modules.watch import same_structure, same_weights
@@ -341,7 +342,7 @@ def _unpruned(name: str) -> Callable[..., Any]:
 
 
 def _class_of(original: Any) -> Any:
-    """Returns the class of patched modules: the original's with another forward, and with its name for code that looks at it.
+    """Returns the class of patched modules: the original with another forward, and with the original name.
 
     pickle finds it here by its qualified name.
     """

@@ -3,8 +3,10 @@
 Classifier is for Dataset.map_batches of Ray Data and for deployments of Ray Serve; decode is a stage that only decodes.
 
     ds = ray.data.read_binary_files("photos", include_paths=True)
-    ds.map_batches(raggedvit.ray.Classifier, batch_size=256, num_gpus=1, num_cpus=8, compute=ray.data.ActorPoolStrategy(size=2),
-                   fn_constructor_kwargs=dict(path="model.safetensors", column="bytes", policy=Policy("l2", keep=0.5))).write_parquet("labels")
+    ds = ds.map_batches(
+        raggedvit.ray.Classifier, batch_size=256, num_gpus=1, num_cpus=8, compute=ray.data.ActorPoolStrategy(size=2),
+        fn_constructor_kwargs=dict(path="model.safetensors", column="bytes", policy=raggedvit.Policy("l2", keep=0.5)))
+    ds.write_parquet("labels")
 
 Importing this imports neither Ray, Pillow nor PyTorch. Encoded images and files need Pillow.
 """
@@ -89,9 +91,9 @@ class _Opened:
 class Classifier:
     """Classifies the images of a Ray batch, a dict of columns, and returns a batch.
 
-    All other columns come back unchanged (an id, a path: the results of several actors come in any order); the images do
-    not. An image that cannot be read or run has an error message in the column "error", which is "" for all others. It
-    changes nothing for them.
+    All other columns come back unchanged (an id, a path: the results of several actors come in any order); the images
+    do not. An image that cannot be read or run has an error message in the column "error", which is "" for all
+    others. It changes nothing for them.
 
     The object can be pickled and copied. The first call in each process, a child of a fork included, opens the model on
     the worker's own machine, so `path` must lead to the file there. It records one session of `capacity` images, which
@@ -119,8 +121,9 @@ class Classifier:
         labels: Names of the classes.
         capacity: How many images run at once. Larger batches are split, and the images of the next parts are decoded
             meanwhile.
-        device: As for Model; "cuda" is the first GPU that CUDA_VISIBLE_DEVICES shows. None: "cuda" if Ray has assigned a
-            GPU to the worker, else "cpu" (a worker without one sees the GPUs of others); without Ray, "auto".
+        device: As for Model; "cuda" is the first GPU that CUDA_VISIBLE_DEVICES shows. None: "cuda" if Ray has
+            assigned a GPU to the worker, else "cpu" (a worker without one sees the GPUs of others); without Ray,
+            "auto".
         dtype: As for Model.
         n_threads: Threads of the CPU backend; None: as many as Ray has assigned CPUs to the worker (OMP_NUM_THREADS is
             not read), without Ray all.
@@ -128,9 +131,9 @@ class Classifier:
         options: Further arguments of Model, for example {"image_size": 384}.
 
     Raises:
-        RaggedVitError: INVALID_ARGUMENT at once for wrong arguments, and for a batch without such a column, with a column
-            of another type, or with a column that an output would overwrite. The first call raises what Model raises,
-            and UNSUPPORTED for outputs that the model does not have. Errors of the device (DEVICE_LOST,
+        RaggedVitError: INVALID_ARGUMENT at once for wrong arguments, and for a batch without such a column, with a
+            column of another type, or with a column that an output would overwrite. The first call raises what Model
+            raises, and UNSUPPORTED for outputs that the model does not have. Errors of the device (DEVICE_LOST,
             OUT_OF_DEVICE_MEMORY, ...) are raised, because they are not the image's.
     """
 

@@ -1,4 +1,4 @@
-"""PyTorch operators: `import raggedvit.torch` registers torch.ops.raggedvit.attention and the others, also for torch.compile.
+"""PyTorch operators: `import raggedvit.torch` registers torch.ops.raggedvit.attention and the others.
 
     torch.ops.raggedvit.attention(qkv, cu_seqlens, scale=None, max_len=None) -> Tensor
     torch.ops.raggedvit.attention_forward(q, k, v, cu_seqlens, key_bias=None, scale=None, max_len=None, cls_probs=False)

@@ -26,8 +26,8 @@ from .torch import flash_attn_varlen_func
 NAME = "raggedvit"
 TESTED = "5.23"
 
-#: Model families whose encoders ask is_flash_attention_requested and, if it is true, call attention once with cu_seqlens
-#: instead of once per image. Other families that ask it do something else.
+#: Model families whose encoders ask is_flash_attention_requested and, if it is true, call attention once with
+#: cu_seqlens instead of once per image. Other families that ask it do something else.
 PACKED = frozenset((
     "cohere_compass", "cosmos3_edge", "dots3_note", "ernie4_5_vl_moe", "exaone4_5", "glm4v", "glm4v_moe", "glm5_next", "glm_image", "glm_ocr",
     "hunyuan_vl", "inkling2", "kimi_k25", "lfm3_vl", "minicpm_ocr", "minicpmv4_6", "minicpmv4_7", "minimax_m3_vl", "muse_glimmer",
@@ -192,7 +192,8 @@ def _lasting_multiples(n: int, length: int, device: torch.device) -> torch.Tenso
 def _even_lengths(query: torch.Tensor, n: int, length: int) -> torch.Tensor:
     """Returns the cu_seqlens of n sequences of one length."""
     lasting = not torch.compiler.is_compiling() and type(query) in (torch.Tensor, torch.nn.Parameter)
-    if lasting and query.is_cuda and torch.cuda.is_current_stream_capturing():  # while a graph is recorded, nothing is computed
+    # while a graph is recorded, nothing is computed
+    if lasting and query.is_cuda and torch.cuda.is_current_stream_capturing():
         lasting = False
     return (_lasting_multiples if lasting else _multiples)(n, length, query.device)
 

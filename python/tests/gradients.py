@@ -1,5 +1,5 @@
-"""Attention and its gradient in plain PyTorch, of whatever precision the inputs have: by autograd, and by the formula that needs no weights
-kept, as every fused attention computes it."""
+"""Attention and its gradient in plain PyTorch, of whatever precision the inputs have: by autograd, and by the formula
+that needs no weights kept, as every fused attention computes it."""
 
 import torch
 
@@ -40,9 +40,10 @@ def by_autograd(q, k, v, key_bias, d_out, d_lse, d_cls, lengths, scale, dtype):
 
 
 def judge(test, found, arguments, dtype, live):
-    """Fails unless the gradients are zeros past the live rows and at most twice as far from float64's as PyTorch's are that compute in the
-    same precision. As one, those of q, k and v are the gradient of a packed qkv; beside them that of key_bias, if there is one. Where
-    PyTorch is exact by chance, as with one key, a unit in the last place of the largest gradient counts as its error."""
+    """Fails unless the gradients are zeros past the live rows and at most twice as far from float64's as PyTorch's
+    are that compute in the same precision. As one, those of q, k and v are the gradient of a packed qkv; beside them
+    that of key_bias, if there is one. Where PyTorch is exact by chance, as with one key, a unit in the last place of
+    the largest gradient counts as its error."""
     exact = by_autograd(*arguments, torch.float64)
     plain = [by(*arguments, dtype) for by in (by_autograd, by_formula)]
     for name, at in (("qkv", slice(0, 3)), ("key_bias", slice(3, 4))):

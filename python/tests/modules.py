@@ -1,4 +1,5 @@
-"""Small modules of timm and Hugging Face with random weights, for the tests; each skips where its library is missing."""
+"""Small modules of timm and Hugging Face with random weights, for the tests; each skips where its library is
+missing."""
 
 import unittest
 

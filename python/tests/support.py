@@ -1,4 +1,5 @@
-"""What the tests share: where the data is, tiles of the demo's sheet prepared as the checkpoint wants them, attention in float64."""
+"""What the tests share: where the data is, tiles of the demo's sheet prepared as the checkpoint wants them, attention
+in float64."""
 
 import ctypes
 import functools
@@ -92,8 +93,8 @@ def tiles(n):
 
 
 def massive(folder):
-    """The demo's checkpoint, in a folder, with an MLP whose hidden values are beyond what float16 holds; in float32 it gives about the
-    same."""
+    """The demo's checkpoint, in a folder, with an MLP whose hidden values are beyond what float16 holds; in float32
+    it gives about the same."""
     data = CHECKPOINT.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header, at, values = json.loads(data[8 : 8 + size]), 0, []
@@ -139,7 +140,8 @@ def batch(lengths, heads=3, dim=64, dtype=np.float32, seed=1, padding=0):
 
 
 def counts(model):
-    """What the sessions of a model have done: launches, submits, synchronizations, copies, allocations of the device."""
+    """What the sessions of a model have done: launches, submits, synchronizations, copies, allocations of the
+    device."""
     from raggedvit._c.layouts import new
 
     total = dict.fromkeys(("launches", "submits", "synchronizations", "copies"), 0)
@@ -152,7 +154,8 @@ def counts(model):
 
 
 def in_threads(*works):
-    """Runs functions at once, each in a thread; raises what one of them raises, which a thread alone would only print."""
+    """Runs functions at once, each in a thread; raises what one of them raises, which a thread alone would only
+    print."""
     raised = []
 
     def guarded(work):

@@ -1,5 +1,6 @@
-"""raggedvit.attention on CUDA arrays: PyTorch's where there is a GPU and PyTorch; without PyTorch, memory of the library's behind
-__cuda_array_interface__ and DLPack, which also works on the driver that tests/cuda_emulation stands in for (RVIT_TEST_CUDA_EMULATED=1)."""
+"""raggedvit.attention on CUDA arrays: PyTorch's where there is a GPU and PyTorch; without PyTorch, memory of the
+library's behind __cuda_array_interface__ and DLPack, which also works on the driver that tests/cuda_emulation stands
+in for (RVIT_TEST_CUDA_EMULATED=1)."""
 
 import ctypes
 import os
@@ -60,7 +61,8 @@ class TorchTest(unittest.TestCase):
     def test_works_in_place_on_the_current_stream(self):
         qkv, cu = self.batch([20, 197], torch.float16)
         out, stream = torch.zeros_like(qkv[:, 0]), torch.cuda.Stream()
-        raggedvit.attention(qkv.clone().mul_(0.5), cu, max_len=197, out=out)  # the first launch of a kernel loads it, which waits
+        # the first launch of a kernel loads it, which waits
+        raggedvit.attention(qkv.clone().mul_(0.5), cu, max_len=197, out=out)
         torch.cuda.synchronize()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):

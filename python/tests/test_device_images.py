@@ -1,5 +1,6 @@
-"""Images that lie in device memory give the bits of the same on the host. Without PyTorch: arrays with __cuda_array_interface__ and DLPack
-capsules of memory of the library's, which also works on the driver that tests/cuda_emulation stands in for; with it, its tensors."""
+"""Images that lie in device memory give the bits of the same on the host. Without PyTorch: arrays with
+__cuda_array_interface__ and DLPack capsules of memory of the library's, which also works on the driver that
+tests/cuda_emulation stands in for; with it, its tensors."""
 
 import ctypes
 import dataclasses
@@ -38,7 +39,8 @@ class DeviceImagesTest(support.Case):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "model.safetensors")
             checkpoint(path)
-            cls.model = raggedvit.Model(path, device="cuda", max_batch=8, **PLAIN)  # one forward for batches of all sizes
+            # one forward for batches of all sizes
+            cls.model = raggedvit.Model(path, device="cuda", max_batch=8, **PLAIN)
             cls.on_cpu = raggedvit.Model(path, device="cpu", **PLAIN)
         cls.lib = cls.model._lib
         recipe = raggedvit.images.Recipe(32, 32, (0.5, 0.4, 0.3), (0.2, 0.3, 0.4), (36, 36))
@@ -117,7 +119,8 @@ class DeviceImagesTest(support.Case):
         self.lib.rvit_stream_synchronize(self.streams[0])
         there = [Exporter(address, one) for address, one in zip(addresses, self.raw_images)]
         np.testing.assert_array_equal(self.model.classify(there).logits, self.model.classify(self.raw_images).logits)
-        self.assertEqual([one.streams for one in there], [[self.model._own_stream()]] * len(there))  # they order themselves before it
+        # they order themselves before it
+        self.assertEqual([one.streams for one in there], [[self.model._own_stream()]] * len(there))
 
     def test_memory_is_kept(self):
         made = []

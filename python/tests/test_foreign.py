@@ -1,4 +1,5 @@
-"""Arrays whose descriptions are odd or hostile: of numpy, of DLPack, of __cuda_array_interface__. And outputs that overlap."""
+"""Arrays whose descriptions are odd or hostile: of numpy, of DLPack, of __cuda_array_interface__. And outputs that
+overlap."""
 
 import ctypes
 import unittest
@@ -153,7 +154,8 @@ def dl_tensor(code=2, bits=32, lanes=1, device_type=1, shape=None, strides=None,
 
 
 class Foreign:
-    """A tensor of a framework of the test's, which offers DLPack's exchange of structs in C: what it describes is for the test to say."""
+    """A tensor of a framework of the test's, which offers DLPack's exchange of structs in C: what it describes is for
+    the test to say."""
 
     requires_grad = False
 
@@ -184,8 +186,8 @@ class Foreign:
 
 @unittest.skipIf(torch is None, "PyTorch is not installed")
 class ExchangeTest(unittest.TestCase):
-    """Structs of a hostile producer. PyTorch's hook refuses a tensor that is not its own, so nothing is computed; but that comes after all
-    numbers have been checked."""
+    """Structs of a hostile producer. PyTorch's hook refuses a tensor that is not its own, so nothing is computed; but
+    that comes after all numbers have been checked."""
 
     def test_hostile(self):
         import raggedvit._torch.eager  # noqa: F401 (it gives the hooks)

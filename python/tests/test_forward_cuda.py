@@ -1,5 +1,6 @@
-"""The forward on CUDA tensors without PyTorch: a class of device memory with DLPack's exchange API plays its tensors, in the package's own
-code and in the compiled core. For the driver that tests/cuda_emulation stands in for, where there is no GPU, and for any CUDA device."""
+"""The forward on CUDA tensors without PyTorch: a class of device memory with DLPack's exchange API plays its tensors,
+in the package's own code and in the compiled core. For the driver that tests/cuda_emulation stands in for, where
+there is no GPU, and for any CUDA device."""
 
 import ctypes
 import gc
@@ -84,7 +85,8 @@ class Tensor:
             lib.rvit_stream_write(self.stream, self.view, values.ctypes.data, values.nbytes)
 
     def __del__(self):
-        self.model._lib.rvit_stream_synchronize(self.stream)  # what is enqueued may still use it: PyTorch's allocator sees to that
+        # what is enqueued may still use it: PyTorch's allocator sees to that
+        self.model._lib.rvit_stream_synchronize(self.stream)
 
     def __len__(self):
         return self.shape[0]

@@ -1,4 +1,5 @@
-"""Images of any size: bit for bit what timm and transformers make of them, files as viewers show them, and classify on both."""
+"""Images of any size: bit for bit what timm and transformers make of them, files as viewers show them, and classify
+on both."""
 
 import dataclasses
 import io
@@ -56,7 +57,8 @@ HF = {
 
 
 def vectors():
-    """(name, recipe, checksums, every 97th value) of tests/preprocess_vectors.h; of transformers' those that are written down above."""
+    """(name, recipe, checksums, every 97th value) of tests/preprocess_vectors.h; of transformers' those that are
+    written down above."""
     text = (support.ROOT / "tests" / "preprocess_vectors.h").read_text()
     string = r'(NULL|(?:"(?:[^"\\]|\\.)*"\s*)+)'
     for found in re.finditer(r'\{"([^"]+)",\s*' + string + r",\s*" + string + r",\s*(\d+), (\d+),\s*\{([^}]*)\},\s*(\d+), *\s*\{(.*?)\}\},", text, re.S):
@@ -184,7 +186,8 @@ class FileTest(unittest.TestCase):
                 for found in (file, file.copy(), file.convert("RGB") if file.mode[0] != "I" else file):
                     np.testing.assert_array_equal(images.read([found])[0], wanted, raw_image.mode)
                     np.testing.assert_array_equal(images.prepare(HF["ViT"], [found]), images.prepare(HF["ViT"], [path]))
-                np.testing.assert_array_equal(images.read([ImageOps.exif_transpose(file)])[0], wanted)  # not turned twice
+                # not turned twice
+                np.testing.assert_array_equal(images.read([ImageOps.exif_transpose(file)])[0], wanted)
         self.assertEqual(images.read([grey])[0].tolist(), [[[value >> 8] * 3 for value in line] for line in np.asarray(grey).tolist()])
         np.testing.assert_array_equal(images.read([Image.fromarray(np.asarray(grey).astype(np.int32))])[0], images.read([grey])[0])
 

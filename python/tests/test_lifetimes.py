@@ -1,5 +1,5 @@
-"""What ends before its time or never: exceptions of signals at any point of a call, models that are closed while they run, the end of the
-interpreter, and the children of forks."""
+"""What ends before its time or never: exceptions of signals at any point of a call, models that are closed while they
+run, the end of the interpreter, and the children of forks."""
 
 import contextlib
 import importlib.util
@@ -40,14 +40,15 @@ class Interrupt(BaseException):
 
 
 def interrupted(work, after):
-    """Calls a function with an exception where the interpreter might run a signal's handler for the (after + 1)-th time in the package: when a
-    function begins, or one in C has returned. False: there were not so many."""
+    """Calls a function with an exception where the interpreter might run a signal's handler for the (after + 1)-th
+    time in the package: when a function begins, or one in C has returned. False: there were not so many."""
     left = after
 
     def event(frame, kind, argument):
         nonlocal left
         code = frame.f_code
-        if kind in ("call", "c_return") and code.co_filename.startswith(PACKAGE) and code.co_name != "_end":  # whose exceptions are ignored
+        # whose exceptions are ignored
+        if kind in ("call", "c_return") and code.co_filename.startswith(PACKAGE) and code.co_name != "_end":
             left -= 1
             if left < 0:
                 raise Interrupt  # which ends the profile, too

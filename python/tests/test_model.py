@@ -1,4 +1,5 @@
-"""The demo checkpoint through the package: timm's logits, the shapes and meaning of what comes back, ownership, threads, errors."""
+"""The demo checkpoint through the package: timm's logits, the shapes and meaning of what comes back, ownership,
+threads, errors."""
 
 import functools
 import gc

@@ -1,4 +1,5 @@
-"""Models and patched modules on CUDA tensors, on a GPU with PyTorch: the results of the CPU, without waiting, on any stream and device."""
+"""Models and patched modules on CUDA tensors, on a GPU with PyTorch: the results of the CPU, without waiting, on any
+stream and device."""
 
 import functools
 import gc
@@ -109,7 +110,8 @@ class CudaModelTest(support.Case):
                     torch.empty_like(x).fill_(float("nan"))
             for stream, logits in zip(streams, found):
                 stream.synchronize()
-                self.assertLess(difference(logits.cpu(), wanted), 1e-5)  # each stream's session chooses its GEMMs by itself
+                # each stream's session chooses its GEMMs by itself
+                self.assertLess(difference(logits.cpu(), wanted), 1e-5)
         self.assertEqual(len(model._streams), 4)
 
     def test_tensors_freed_right_after_the_call(self):

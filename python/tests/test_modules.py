@@ -1,4 +1,5 @@
-"""Models of modules of timm and Hugging Face: their logits, tensors in and out, batches of any size, and what is refused."""
+"""Models of modules of timm and Hugging Face: their logits, tensors in and out, batches of any size, and what is
+refused."""
 
 import inspect
 import unittest

@@ -1,5 +1,5 @@
-"""One bad image among good ones, batch after batch, with every policy and type: the good ones keep the bits that they have without it. A choice
-of batches; all 10,000 with RVIT_TEST_CASES=all."""
+"""One bad image among good ones, batch after batch, with every policy and type: the good ones keep the bits that they
+have without it. A choice of batches; all 10,000 with RVIT_TEST_CASES=all."""
 
 import os
 import unittest

@@ -1,4 +1,5 @@
-"""Outputs by name: pooled rows, projections, the rows of a block and received attention, beside what timm and Hugging Face give."""
+"""Outputs by name: pooled rows, projections, the rows of a block and received attention, beside what timm and Hugging
+Face give."""
 
 import pathlib
 import tempfile

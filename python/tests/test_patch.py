@@ -1,4 +1,5 @@
-"""Patched modules of timm and Hugging Face: what they compute in eval and in training, how they are copied and changed, what they refuse."""
+"""Patched modules of timm and Hugging Face: what they compute in eval and in training, how they are copied and
+changed, what they refuse."""
 
 import copy
 import io
@@ -57,7 +58,8 @@ class PatchTest(support.Case):
                     self.assertLess(difference(trained.detach(), wanted), 1e-4)
 
     def test_choices_from_equal_scores(self):
-        """Ties, infinities and few distinct values: what the library keeps of a mask of scores is what PyTorch keeps."""
+        """Ties, infinities and few distinct values: what the library keeps of a mask of scores is what PyTorch
+        keeps."""
         from raggedvit._modules import pruned
 
         generator = np.random.default_rng(5)
@@ -150,7 +152,8 @@ class PatchTest(support.Case):
         self.assertIs(module._raggedvit.model, model)  # its weights were replaced, nothing was recorded again
 
     def test_changes_below_the_top_are_seen(self):
-        """Each is followed, in eval mode, by the logits of the module as it is, which PyTorch's way computes anew in each call."""
+        """Each is followed, in eval mode, by the logits of the module as it is, which PyTorch's way computes anew in
+        each call."""
         import torch.nn.utils.parametrizations as parametrizations
         from torch.nn.utils import prune
         from timm.layers import Attention

@@ -129,7 +129,8 @@ class ImagesTest(support.Case):
         self.model.recipe = dataclasses.replace(float32, processor="timm")
         wide = [*self.raw_images[:2], np.zeros((1, 70000, 3), np.uint8)]
         np.testing.assert_array_equal(self.model.classify(wide).logits, self.model.classify(self.prepared(wide)).logits)
-        self.model.recipe = dataclasses.replace(float32, processor="hf")  # PyTorch's resize of a long axis is not done there
+        # PyTorch's resize of a long axis is not done there
+        self.model.recipe = dataclasses.replace(float32, processor="hf")
         with mock.patch.object(pipeline.Slot, "start_raw", side_effect=RaggedVitError(Status.OUT_OF_DEVICE_MEMORY, "image 0: no")):
             np.testing.assert_array_equal(self.model.classify(self.raw_images).logits, self.model.classify(self.prepared()).logits)
 

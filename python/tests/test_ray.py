@@ -1,4 +1,5 @@
-"""raggedvit.ray without Ray: dicts of columns in and out, on the model of one process. test_ray_cluster.py has it under Ray."""
+"""raggedvit.ray without Ray: dicts of columns in and out, on the model of one process. test_ray_cluster.py has it
+under Ray."""
 
 import io
 import json
@@ -181,7 +182,8 @@ class ClassifierTest(support.Case):
         self.assertIs(classifier.model, classifier.model)
 
     def test_a_forked_child_opens_its_own_model(self):
-        large = np.random.default_rng(1).integers(0, 256, (1500, 1500, 3), np.uint8)  # copied by threads, which the child does not have
+        # copied by threads, which the child does not have
+        large = np.random.default_rng(1).integers(0, 256, (1500, 1500, 3), np.uint8)
         found, classifier = [*raw_images(3), large], small(outputs=["logits"])
         wanted, model = classifier({"image": column(found)})["logits"], classifier.model
         reader, writer = os.pipe()

@@ -1,5 +1,6 @@
-"""raggedvit.ray under Ray: two workers on this machine give what one process gives, examples/ray_folder.py loses nothing and doubles nothing
-when workers and jobs are killed, and a deployment of Ray Serve answers. Skipped where Ray is not: .ci/run has it in a venv."""
+"""raggedvit.ray under Ray: two workers on this machine give what one process gives, examples/ray_folder.py loses
+nothing and doubles nothing when workers and jobs are killed, and a deployment of Ray Serve answers. Skipped where Ray
+is not: .ci/run has it in a venv."""
 
 import contextlib
 import importlib.util
@@ -109,7 +110,8 @@ class ClusterTest(unittest.TestCase):
         out = decoded.map_batches(raggedvit.ray.Classifier, fn_constructor_kwargs={**SETTINGS, "column": "bytes"}, batch_size=16, num_cpus=1,
                                   compute=ray.data.ActorPoolStrategy(size=1))
         out.write_parquet(str(self.folder / "decoded"))
-        table = parquet.read_table(self.folder / "decoded").to_pylist()  # the files agree on the types, though few have an error
+        # the files agree on the types, though few have an error
+        table = parquet.read_table(self.folder / "decoded").to_pylist()
         self.assertEqual(len(table), len(self.raw_images) + N_BROKEN)
         for row in table:
             name = pathlib.Path(row["path"]).stem

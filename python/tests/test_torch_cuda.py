@@ -1,4 +1,5 @@
-"""The functions and operators on CUDA tensors: types, streams, graphs, devices, threads, compilers. Needs a GPU and PyTorch."""
+"""The functions and operators on CUDA tensors: types, streams, graphs, devices, threads, compilers. Needs a GPU and
+PyTorch."""
 
 import ctypes
 import gc
@@ -108,7 +109,8 @@ class ForwardTest(unittest.TestCase):
 
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
-            work()  # the first launch of a kernel loads it, which waits for the device; the first select uploads its table
+            # the first launch of a kernel loads it, which waits for the device; the first select uploads its table
+            work()
             stream.synchronize()
             torch.cuda._sleep(500_000_000)
             work()
@@ -116,7 +118,8 @@ class ForwardTest(unittest.TestCase):
         stream.synchronize()
 
     def test_tensors_freed_at_once(self):
-        """What is freed right after the call is memory of the next one on the same stream: its results must not change."""
+        """What is freed right after the call is memory of the next one on the same stream: its results must not
+        change."""
         qkv, cu = tensors([20, 197, 50])
         wanted = raggedvit.attention(qkv, cu, max_len=197)
         outs = []

@@ -1,4 +1,5 @@
-"""What PyTorch follows a call for, besides its values: traces, tangents and transforms are right or refused, and so are views that negate."""
+"""What PyTorch follows a call for, besides its values: traces, tangents and transforms are right or refused, and so
+are views that negate."""
 
 import copy
 import io

@@ -1,4 +1,5 @@
-"""Training a patched module: 20 steps give the losses of a forward written down by itself, and the example's pieces work."""
+"""Training a patched module: 20 steps give the losses of a forward written down by itself, and the example's pieces
+work."""
 
 import unittest
 

@@ -1,4 +1,5 @@
-"""Hugging Face's encoders give the same with attn_implementation "raggedvit" as with "eager"; what attention does not do is refused."""
+"""Hugging Face's encoders give the same with attn_implementation "raggedvit" as with "eager"; what attention does not
+do is refused."""
 
 import glob
 import importlib
@@ -12,7 +13,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 try:
     import torch
     import transformers
-    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl  # imported before register(), the other models after it
+    # imported before register(), the other models after it
+    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl
 except ImportError as reason:
     raise unittest.SkipTest(f"no PyTorch or no transformers here: {reason}")
 

@@ -1,5 +1,5 @@
-"""The command line tool and the package turn the same images the same way, whatever EXIF and XMP hold, and an image of Pillow's is turned
-as its file is. tests/test_orientation.c has each kind by name."""
+"""The command line tool and the package turn the same images the same way, whatever EXIF and XMP hold, and an image
+of Pillow's is turned as its file is. tests/test_orientation.c has each kind by name."""
 
 import io
 import pathlib

@@ -17,7 +17,8 @@ class TypingTest(unittest.TestCase):
             self.skipTest("no mypy here (python/run_tests.sh --torch has it)")
         user = pathlib.Path(__file__).with_name("typed_user.py")
         with tempfile.TemporaryDirectory() as cache:
-            # As for an installed package: errors in its own files are not the user's. Without PyTorch its tensors are of any type.
+            # As for an installed package: errors in its own files are not the user's. Without PyTorch its tensors are
+            # of any type.
             run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports",
                                   "--cache-dir", cache, str(user)],
                                  env={**os.environ, "MYPYPATH": str(pathlib.Path(raggedvit.__file__).parents[1])}, stdout=subprocess.PIPE,

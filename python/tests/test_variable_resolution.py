@@ -13,7 +13,8 @@ from raggedvit import Policy, RaggedVitError, Status
 
 
 def patches_of(image, size):
-    """Of an image [channels, height, width] the patches [n, size * size * channels], a patch in the order (y, x, channel)."""
+    """Of an image [channels, height, width] the patches [n, size * size * channels], a patch in the order (y, x,
+    channel)."""
     channels, height, width = image.shape
     cut = image.reshape(channels, height // size, size, width // size, size)
     return cut.transpose(1, 3, 2, 4, 0).reshape(-1, size * size * channels)

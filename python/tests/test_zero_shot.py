@@ -1,4 +1,5 @@
-"""raggedvit classify --text-embeddings beside CLIPModel and SiglipModel: the probabilities of tiny random models, from the pixels on."""
+"""raggedvit classify --text-embeddings beside CLIPModel and SiglipModel: the probabilities of tiny random models,
+from the pixels on."""
 
 import importlib.util
 import json

@@ -1,4 +1,5 @@
-"""Read by mypy --strict alone (test_typing.py): what a user of the package may write. A line that ignores an error must have it."""
+"""Read by mypy --strict alone (test_typing.py): what a user of the package may write. A line that ignores an error
+must have it."""
 
 import dataclasses
 import pathlib

@@ -154,7 +154,7 @@ def on_cuda(array: Any) -> bool:
 
 
 def device_array(array: Any, argument: str, stream: int | None = None) -> DeviceArray:
-    """Describes a CUDA array. stream: the stream that will use it, before which the exporter of a DLPack capsule orders its work."""
+    """Describes a CUDA array. stream: will use it; the exporter of a DLPack capsule orders its work before."""
     found = _device_array(array, argument, stream)
     if found.dtype not in ELEMENTS:
         raise invalid(f"{argument} is {found.dtype}; expected one of {', '.join(ELEMENTS)}")

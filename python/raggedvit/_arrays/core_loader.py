@@ -1,4 +1,4 @@
-"""Loads the compiled core: the module _core of this package, or the file beside the library that RAGGEDVIT_LIBRARY names."""
+"""Loads the compiled core: the module _core of this package, or a file beside RAGGEDVIT_LIBRARY."""
 
 from __future__ import annotations
 

@@ -182,8 +182,8 @@ class Selection(NamedTuple):
         src_rows: int32 [rows], the former number of each kept row; the rest is undefined.
         keep: bool [rows], which rows are kept; undefined past the last row.
         scores: float32 [rows]; None for a mask.
-        error: int32 [1]: 0; or 1 + 3 i: image i has a NaN score; 2 + 3 i: the mask drops a prefix row of image i; 3 + 3 i:
-            its scores cannot be added up. In host memory an error raises.
+        error: int32 [1]: 0; or 1 + 3 i: image i has a NaN score; 2 + 3 i: the mask drops a prefix row of image i; 3 +
+            3 i: its scores cannot be added up. In host memory an error raises.
     """
 
     cu_seqlens: Any

@@ -1,6 +1,7 @@
 """Checks of arguments. Each takes the name and the value of an argument and returns the value to use.
 
-Otherwise it raises INVALID_ARGUMENT. No integer wraps, no float becomes another number, no string ends at a NUL byte."""
+Otherwise it raises INVALID_ARGUMENT. No integer wraps, no float becomes another number, no string ends at a NUL
+byte."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def name_of(table: dict[str, int], value: int) -> str:
 
 
 def device_of(argument: str, device: Any) -> tuple[int, int]:
-    """Returns the backend and the index that "cuda", "cuda:1" or a torch.device stands for; index -1: the library's choice."""
+    """Returns the backend and the index of "cuda", "cuda:1" or a torch.device; index -1: the library chooses."""
     text = str(device) if isinstance(device, str) or type(device).__module__ == "torch" else ""
     name, colon, number = text.partition(":")
     if name not in BACKENDS or (colon and (name == "auto" or not re.fullmatch("[0-9]{1,9}", number))):

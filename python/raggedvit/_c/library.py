@@ -94,7 +94,8 @@ class Handle:
 
     @staticmethod
     def _end(process: int, destroy: Any, pointer: ctypes.c_void_p, keeps: tuple[Any, ...]) -> None:
-        # The child of a fork must not destroy the parent's objects: a driver would wait for threads that do not exist there.
+        # The child of a fork must not destroy the parent's objects: a driver would wait for threads that do not exist
+        # there.
         if process == os.getpid():
             destroy(pointer)
 
@@ -118,7 +119,8 @@ def library() -> Library:
     """Returns the library, which is opened on first use. UNAVAILABLE says what was tried."""
     global _library
     if _library is None:
-        found = Library(find())  # without a lock, which a fork could leave held; if two threads open it, one of the two is kept
+        # without a lock, which a fork could leave held; if two threads open it, one of the two is kept
+        found = Library(find())
         if _library is None:
             _library = found
     return _library

@@ -62,7 +62,7 @@ def refuse_replaced(parts: Iterable[tuple[str, Any]], inside_only: bool = False,
 
 
 def read(module: Any, inside_only: bool = False) -> Facts:
-    """Returns the facts of a module. UNSUPPORTED names the part that the library does not compute as the module does."""
+    """Returns the facts of a module. UNSUPPORTED names a part that the library does not compute as the module does."""
     kind = kind_of(module)
     refuse_replaced(module.named_modules(), inside_only)
     if kind == "hf":

@@ -1,8 +1,8 @@
 """The pruned forward in PyTorch, with autograd, which a patched module runs in training.
 
-It follows the library's schedule, and from equal scores it chooses the same tokens. Gradients are those of the published
-methods: they pass through gathered rows but not through top-k; EViT's fused token passes them to the scores that weight
-it; ToMe's averages pass them to the rows, but its matching has none."""
+It follows the library's schedule, and from equal scores it chooses the same tokens. Gradients follow the published
+methods. They pass through gathered rows but not through top-k. EViT's fused token passes them to the scores that weight
+it. ToMe's averages pass them to the rows, but its matching has none."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def count(schedule: Schedule, n: int) -> int:
 
 
 class Rows:
-    """A batch of rows padded to its longest image: x [B, L, D]; lengths int64 [B], or None if all are full; sizes [B, L] of merged rows."""
+    """A padded batch of rows: x [B, L, D]; lengths int64 [B], None if all are full; sizes [B, L] of merged rows."""
 
     def __init__(self, x: Tensor, lengths: Tensor | None = None, sizes: Tensor | None = None) -> None:
         self.x, self.lengths, self.sizes = x, lengths, sizes
@@ -103,7 +103,7 @@ def cls_attention(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def received_attention(q: Tensor, k: Tensor, rows: Rows) -> Tensor:
-    """The attention that each row receives, averaged over the rows of its image and the heads: float32 or wider, [B, L]."""
+    """The attention that each row receives, averaged over rows and heads: float32 or wider, [B, L]."""
     logits = wide(q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
     bias, live = rows.key_bias(), rows.live()
     probs: Tensor = (logits if bias is None else logits + wide(bias)).softmax(-1)
@@ -426,7 +426,8 @@ def check_module(module: Any) -> None:
 
 
 def forward(module: Any, images: Tensor, policy: Policy) -> Any:
-    """Returns the pruned logits of a patched module; for Hugging Face (logits, those of CLS, those of the distillation token)."""
+    """Returns the pruned logits of a patched module; for Hugging Face (logits, those of CLS, those of the
+    distillation token)."""
     if kind_of(module) == "timm":
         x = module._pos_embed(module.patch_embed(images))
         n_prefix = module.num_prefix_tokens

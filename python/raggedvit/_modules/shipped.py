@@ -11,7 +11,8 @@ import types
 from typing import Any, Iterator
 
 LIBRARIES = ("torch", "timm", "transformers", "raggedvit")
-# Hooks of these modules only watch: FlopCounterMode's, and those that transformers leaves after it has captured outputs.
+# Hooks of these modules only watch: FlopCounterMode's, and those that transformers leaves after it has captured
+# outputs.
 WATCHERS = ("torch.utils.module_tracker", "transformers.utils.output_capturing")
 
 
@@ -30,7 +31,7 @@ class Function:
 
 
 def foreign_to(value: Any, cls: Any = None, name: str = "") -> str | None:
-    """Describes a function that is not the library's, for an error message. None: it is, and is the method `name` of cls if that is set."""
+    """Describes a function that is not the library's. None: it is, and is the method `name` of cls if that is set."""
     while True:
         home = _home(value)
         if home.partition(".")[0] not in LIBRARIES:

@@ -19,7 +19,8 @@ Watch = tuple[Any, tuple[tuple[Any, ...], ...]]
 
 
 def of_structure(module: Any) -> Watch:
-    """Records a module's parts, parameters, settings, hooks and classes, at any depth, and the functions that these run.
+    """Records a module's parts, parameters, settings, hooks and classes, at any depth, and the functions that these
+    run.
 
     Hooks of the module itself are left out, because they still run. The module and its patch are not kept alive.
     """

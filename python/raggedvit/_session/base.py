@@ -58,7 +58,7 @@ class ModelBase:
         self._lib: Library = library()
 
     def _open(self, checkpoint: Handle, widens: bool = False) -> None:
-        """Opens the device and puts the weights there. widens: a bf16 model becomes f32 where the device has no bf16."""
+        """Opens the device and puts the weights there. widens: bf16 becomes f32 where the device has no bf16."""
         lib = self._lib
         self._device = lib.own("device", ctypes.byref(self._device_desc))
         chosen = new("rvit_precision_choice")
@@ -143,7 +143,7 @@ class ModelBase:
         return found
 
     def _unfit(self, spec: Spec, shapes: Shapes) -> Failures:
-        """Returns the images of a batch whose shape the device refuses. Those with a status of HOST_HELPS the host can prepare."""
+        """Returns the images whose shape the device refuses. The host can prepare those with a status of HOST_HELPS."""
         found: Failures = {}
         try:
             self._room(spec, shapes)

@@ -40,7 +40,7 @@ class Copy2D(ctypes.Structure):
 
 
 class DeviceImage(NamedTuple):
-    """RGB8: lines of 3 * width bytes, `stride` apart. stream: writes the memory and must be waited for; None: no wait."""
+    """RGB8: lines of 3 * width bytes, `stride` apart. stream: the one to wait for, which writes the memory, or None."""
 
     address: int
     height: int
@@ -99,7 +99,7 @@ def are_on_device(images: Any) -> bool:
 
 
 def _stream_of(model: Model, images: Any) -> int:
-    """PyTorch's current stream if there are tensors; else one of the model's own, which waits for those the arrays name."""
+    """PyTorch's current stream for tensors; else the model's own, which waits for those that the arrays name."""
     if is_torch(images) or (isinstance(images, (list, tuple)) and any(is_torch(one) for one in images)):
         return int(sys.modules["torch"]._C._cuda_getCurrentRawStream(model.cuda_index))
     return model._own_stream()
@@ -147,7 +147,8 @@ class DeviceBatch:
     """Raw images on the model's device, and the stream on which they are used."""
 
     def __init__(self, model: Model, images: Any, failures: Failures | None = None) -> None:
-        """failures: receives the errors of single images. One pixel of another image replaces each; none is left if all fail."""
+        """failures: receives the errors of single images. A pixel of another replaces each; none is left if all
+        fail."""
         if model.cuda_index < 0:
             raise invalid(f"images are on a CUDA device, the model on {model.device}; move one of them")
         self.model, self.spec = model, model.spec
@@ -158,7 +159,8 @@ class DeviceBatch:
         arrays = _described(images, self.stream, failures)
         self.n, found = len(arrays), [one for one in arrays if one is not None]
         self.owners = [one.owner for one in found]
-        self.tensors = next((one.owner.device for one in found if is_torch(one.owner)), None)  # device of the results; None: they are arrays
+        # device of the results; None: they are arrays
+        self.tensors = next((one.owner.device for one in found if is_torch(one.owner)), None)
         checked = [None if one is None else attempt(number, failures, _image, number, one, model) for number, one in enumerate(arrays)]
         good = next((image for image in checked if image is not None), None)
         self.images = [] if good is None else [good.pixel() if image is None else image for image in checked]
@@ -191,7 +193,8 @@ class DeviceBatch:
                 self.copy(session.pixels, starts)
                 model._run(session.handle, session.pointer, n, logits, failures, "image")
             except RaggedVitError as error:
-                lib.raw.rvit_stream_synchronize(model._stream(self.stream))  # so that nothing reads the caller's memory any more
+                # so that nothing reads the caller's memory any more
+                lib.raw.rvit_stream_synchronize(model._stream(self.stream))
                 raise named(error, 0) from None
             return of_session(lib, model.info, session.handle, logits, n, outputs, failed=failures)
 

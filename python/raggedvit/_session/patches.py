@@ -78,12 +78,12 @@ class VariableResolution:
                 copied to the host; with on_device, a tensor on the model's CUDA device of any floating type is not.
             grids: Integers [B, 2]: lines and columns of each image's grid of patches. For encoders that merge groups,
                 image_grid_thw without its first column, which is 1; a video of t pairs of frames is t images.
-            out: Where the merged rows go: float32 [rows, info.merged_dim], with at least as many rows as there are merge
-                groups; the result has the first of them. With on_device, a tensor there of any floating type. None: new
-                memory, whose first touch takes longer than the copy.
+            out: Where the merged rows go: float32 [rows, info.merged_dim], with at least as many rows as there are
+                merge groups; the result has the first of them. With on_device, a tensor there of any floating type.
+                None: new memory, whose first touch takes longer than the copy.
             deepstack_out: The same for deepstack rows: a sequence of info.n_deepstack arrays.
-            errors: As for Model.classify. Grids that break a rule raise in any case. Rows that stay on the device are not
-                checked for NaN.
+            errors: As for Model.classify. Grids that break a rule raise in any case. Rows that stay on the device are
+                not checked for NaN.
 
         Raises:
             RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
@@ -100,7 +100,8 @@ class VariableResolution:
                           f"images, {self._width}]")
         sides = np.clip(found, -1, 1 << 16).astype(np.int64)
         sizes = sides.prod(axis=1)
-        if ((sides > 0) & (sides < 1 << 15)).all() and int(sizes.sum()) != len(values):  # the library names the image of other errors
+        # the library names the image of other errors
+        if ((sides > 0) & (sides < 1 << 15)).all() and int(sizes.sum()) != len(values):
             raise invalid(f"patches has {len(values)} rows, but the grids are of {int(sizes.sum())} patches")
         bounds = np.ascontiguousarray(sides, np.int32)
         n = len(bounds)
@@ -163,7 +164,7 @@ class _MergedRows:
 
 
 class _DeviceRows:
-    """Tensors that the session reads patches from and writes merged rows to in every run, and the stream of the runs."""
+    """The tensors that every run of the session reads patches from and writes merged rows to, and its stream."""
 
     def __init__(self, model: Model, outputs: Outputs, desc: Any, tokens: int, width: int) -> None:
         torch = sys.modules.get("torch")

@@ -1,4 +1,4 @@
-"""Runs batches of the host through two slots, so that one batch, or part of one, is copied while the one before is computed.
+"""Runs batches of the host through two slots, so that one batch is copied while the one before is computed.
 
 Several threads copy raw images to the session's own memory, which the device reads. Normalised batches reach a CUDA
 device through pinned staging memory: several threads fill it in chunks, and the device copies each chunk on while the
@@ -299,7 +299,8 @@ class Pipeline:
                 self.model._sessions.open()
                 with refusal(batch, failures):
                     images = self.taken(batch, failures)
-                while not free:  # the batch before last is done, or nearly; the last one is computed while this one is copied
+                # the batch before last is done, or nearly; the last one is computed while this one is copied
+                while not free:
                     yield result()
                 started = None
                 if len(images):

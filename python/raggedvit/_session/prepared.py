@@ -1,4 +1,6 @@
-"""Prepared: the logits of images. CUDA tensors run on PyTorch's current stream, arrays of the host through the library's memory."""
+"""Prepared: the logits of images.
+
+CUDA tensors run on PyTorch's current stream, arrays of the host through the library's memory."""
 
 from __future__ import annotations
 
@@ -240,8 +242,8 @@ class Lane:
         lib = model._lib
         self.empty_like, self.float32, self.capturing = torch.empty_like, torch.float32, torch._C._cuda_isCurrentStreamCapturing
         self.set_buffer, self.enqueue = lib.raw.rvit_cuda_buffer_set, lib.raw.rvit_session_enqueue
-        # By the shape of a batch: session, its pointers, a template for logits, bytes of images and of logits, and the owner of one of the
-        # pointers.
+        # By the shape of a batch: session, its pointers, a template for logits, bytes of images and of logits, and the
+        # owner of one of the pointers.
         self.plans: dict[Any, tuple[Any, ...]] = {}
 
     def plan(self, images: Any) -> tuple[Any, ...]:

@@ -27,8 +27,8 @@ NAMED = ("features", "cls_attention", "pooled", "projected", "block_features", "
 class Result(Generic[ArrayT]):
     """What Model.classify returns, in arrays of its own that nothing overwrites.
 
-    For images in a PyTorch tensor, logits and the optional outputs are tensors on its device; the rest are numpy arrays.
-    An output that was not requested is None. A stage of -1 stands for all tokens of all images.
+    For images in a PyTorch tensor, logits and the optional outputs are tensors on its device; the rest are numpy
+    arrays. An output that was not requested is None. A stage of -1 stands for all tokens of all images.
 
     Attributes:
         logits: float32 [B, n_classes]; None for a model without a head.
@@ -196,8 +196,8 @@ def _withhold(result: Result[Any], failed: Iterable[int], layouts: Sequence[NDAr
     """Removes the images that failed from a result.
 
     Arrays with one row per image, and rows of all tokens, get NaN; rows after a stage are left out. layouts: the
-    cu_seqlens of each stage, and last those of all tokens. cls_stage: the stage of cls_attention's rows. area: rows of a
-    merge group.
+    cu_seqlens of each stage, and last those of all tokens. cls_stage: the stage of cls_attention's rows. area: rows
+    of a merge group.
     """
     numbers, n = sorted(failed), len(layouts[-1]) - 1
     good = np.ones(n, bool)

@@ -1,4 +1,6 @@
-"""The sessions of a model. Each policy has one for each of its first two batch sizes, and one that serves all other sizes."""
+"""The sessions of a model.
+
+Each policy has one for each of its first two batch sizes, and one that serves all other sizes."""
 
 from __future__ import annotations
 
@@ -123,7 +125,7 @@ class Sessions:
             self._groups.clear()
 
     def holding_all(self, others: list[Any], work: Callable[[], None]) -> None:
-        """Calls a function while no session runs and none is created. others: locks of sessions that are not kept here."""
+        """Calls a function while no session runs or is created. others: locks of sessions that are not kept here."""
         with self.lock:
             _holding([*(session.lock for session in self), *others], work)
 

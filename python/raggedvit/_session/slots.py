@@ -192,8 +192,8 @@ class InputSlot:
         """Enqueues the batch, as one transfer and one dispatch. Nothing is copied or allocated, and nothing waits.
 
         Args:
-            errors: As for Model.classify. With "return" an image that cannot be resized fails by itself, and finish says
-                which did.
+            errors: As for Model.classify. With "return" an image that cannot be resized fails by itself, and finish
+                says which did.
         """
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
@@ -210,7 +210,7 @@ class InputSlot:
             self._enqueued = True
 
     def _without_unfit(self, failures: Failures) -> bool:
-        """Enqueues the batch with one pixel in place of each image that cannot be resized. Returns False if there is none."""
+        """Enqueues the batch with a pixel in place of each image that cannot be resized; False: there is none."""
         shapes = tuple((int(row["height"]), int(row["width"]), 3) for row in self._table[: self._n])
         unfit, kept, n = self._model._unfit(self._spec, shapes), self._table.copy(), self._n
         try:

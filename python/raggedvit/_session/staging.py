@@ -77,7 +77,7 @@ def rounded(size: int) -> int:
 
 
 class Spec(NamedTuple):
-    """How a session prepares raw images. max_patches: above 0, each image has its own grid of at most so many patches."""
+    """How a session prepares raw images. max_patches: if above 0, each image has a grid of at most so many patches."""
 
     recipe: Recipe
     max_patches: int = 0
@@ -112,7 +112,7 @@ def table_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> np.nd
 
 
 def room_of(lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> int:
-    """Returns the bytes that images of these shapes and their resize weights take in a session's memory, without its table.
+    """Returns the bytes that images of these shapes and their resize weights take in a session, without its table.
 
     The error names the image that cannot be resized.
     """

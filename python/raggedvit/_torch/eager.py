@@ -51,7 +51,7 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
 
 
 def usable(tensor: torch.Tensor) -> bool:
-    """Whether the library can use a CPU tensor in place: 16-byte aligned, contiguous rows, multiples of 8 elements apart."""
+    """Whether the library can use a CPU tensor in place: 16-byte aligned, contiguous rows 8 n elements apart."""
     if tensor.numel() == 0 or tensor.dim() == 0:
         return True
     row = tensor[0]

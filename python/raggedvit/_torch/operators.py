@@ -154,7 +154,8 @@ def _any_grad(*tensors: Any) -> bool:
 
 def _attention_autograd(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None) -> Tensor:
     try:
-        found = _try(qkv, cu_seqlens, scale, max_len)  # plain tensors, no gradient and no tracer: without a second dispatch
+        # plain tensors, no gradient and no tracer: without a second dispatch
+        found = _try(qkv, cu_seqlens, scale, max_len)
         if found is not NotImplemented:
             return found  # type: ignore[no-any-return]
         refuse_tangent("attention", qkv)

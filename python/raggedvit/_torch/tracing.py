@@ -53,7 +53,7 @@ def refuse_tangent(function: str, *tensors: Any) -> None:
 
 
 def is_direct(tensors: list[torch.Tensor]) -> bool:
-    """Whether the library may use the memory of tensors without PyTorch seeing it. Otherwise PyTorch must see the operator."""
+    """Whether the library may use tensors without PyTorch seeing it; otherwise PyTorch must see the operator."""
     return (tensors[0].device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not torch._C._is_tracing()
             and not any(map(is_wrapped, tensors)) and not any(map(has_tangent, tensors)))
 

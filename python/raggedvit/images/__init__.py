@@ -34,7 +34,7 @@ RawImage = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
 
 MOST_PIXELS = 200_000_000
 MOST_THREADS = 16
-#: How Pillow turns an image upright, by EXIF orientation. The command line tool has its table in tools/cli/orientation.c.
+#: How Pillow turns an image upright, by EXIF orientation (tools/cli/orientation.c has the command line tool's table).
 ORIENTATION = 0x112
 TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
 PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # an image that every recipe takes
@@ -368,7 +368,7 @@ def prepare_all(recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8], 
 
 
 def read(images: Sequence[RawImage] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None = None) -> list[NDArray[np.uint8]]:
-    """Returns the pixels of each image; threads read files. With `failures` an image that fails becomes a black pixel."""
+    """Returns the pixels of each image; threads read files. With `failures` a failed image is a black pixel."""
 
     def pixels(number: int, image: Any) -> NDArray[np.uint8]:
         try:

@@ -1,4 +1,4 @@
-"""Resizing with antialiasing in numpy, bit-equal to the libraries that models were trained with, as tools/cli/resize.c."""
+"""Resizing with antialiasing in numpy, bit-equal to the libraries of models' training, as in tools/cli/resize.c."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PILLOW_BITS = 22  # of a weight's fraction
 
 @dataclass(frozen=True)
 class Axis:
-    """Resize weights along one axis: output i is the sum of weights[i, j] * input[first[i] + j]. Unused weights are 0."""
+    """Resize weights of one axis: output i is the sum of weights[i, j] * input[first[i] + j]; unused ones are 0."""
 
     first: NDArray[np.int64]
     weights: NDArray[np.float64]
@@ -80,6 +80,7 @@ def resize(image: NDArray[np.uint8], filter: str, sums: str, size: tuple[int, in
         part = part.astype(np.float32) * np.float32(1 / 255)
         return _shrink(_shrink(part, across, x0, 1, None), down, y0, 0, None)
     bits = (PILLOW_BITS, PILLOW_BITS) if sums == "pillow" else (torch_bits(filter, w, size[0]), torch_bits(filter, h, size[1]))
-    if sums == "pillow" and size[1] < h and h - size[1] > 2 * (w - size[0]):  # Pillow shrinks the lines first if they shrink by far more
+    # Pillow shrinks the lines first if they shrink by far more
+    if sums == "pillow" and size[1] < h and h - size[1] > 2 * (w - size[0]):
         return _shrink(_shrink(part, down, y0, 0, bits[1]), across, x0, 1, bits[0])
     return _shrink(_shrink(part, across, x0, 1, bits[0]), down, y0, 0, bits[1])
