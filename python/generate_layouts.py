@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes raggedvit/_c/constants.py and layouts.py, the library's enums, structs and functions for ctypes, from its public headers.
+"""Writes raggedvit/_c/constants.py and layouts.py: the enums, structs and functions of the public headers, for ctypes.
 
     python/generate_layouts.py                  writes the modules
-    python/generate_layouts.py --check [CC]     fails if one is out of date, or if a C compiler lays a struct out differently
+    python/generate_layouts.py --check [CC]     fails if one is out of date, or a C compiler lays out a struct differently
 """
 
 import argparse
@@ -24,7 +24,8 @@ SCALARS = {
     "int": "c_int", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint8_t": "c_uint8",
     "size_t": "c_size_t", "float": "c_float", "double": "c_double", "char": "c_char", "void": "None",
 }
-CONSTANTS = '''"""Enum values and numeric macros of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
+CONSTANTS = '''\
+"""Enum values and numeric macros of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
 
 CONSTANTS = {
 '''
@@ -54,8 +55,11 @@ def strip(text):
 
 
 class Headers:
-    """constants: enum values and numeric macros; structs: name -> [(field, type)], types as Python source; defaults: what the
-    RVIT_..._INIT of a struct sets; functions: name -> (result, arguments, whether the result is an rvit_status)."""
+    """What the headers declare.
+
+    constants: enum values and numeric macros. structs: name -> [(field, type)], types as Python source. defaults: what
+    the RVIT_..._INIT of a struct sets. functions: name -> (result, arguments, whether the result is a rvit_status).
+    """
 
     def __init__(self):
         text = "\n".join(strip((INCLUDE / "raggedvit" / name).read_text()) for name in HEADERS)
@@ -219,7 +223,7 @@ def check_layouts(layouts, headers, compiler):
 
 
 def check_op_table(headers):
-    """Every view and every type among the args of an op has its row in core/contract/ops.def: nothing else would miss one."""
+    """Checks that core/contract/ops.def has a row for every view and every type in the args of an op."""
     table = (INCLUDE.parent / "core/contract/ops.def").read_text()
     rows = re.findall(r"^RVIT_(?:ARRAY\((\w+), \w+, ([\w.]+)|DTYPE(?:_OR_QUANTIZED)?\((\w+), (\w+)),", table, flags=re.M)
     found = {(op or other, field or dtype) for op, field, other, dtype in rows}

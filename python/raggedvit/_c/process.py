@@ -40,7 +40,8 @@ class Threads:
         renews(self)
 
     def forked(self) -> None:
-        self._lock, self._pool = threading.Lock(), None  # type: threading.Lock, concurrent.futures.ThreadPoolExecutor | None
+        self._lock = threading.Lock()
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
 
     @property
     def n(self) -> int:
