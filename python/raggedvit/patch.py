@@ -144,7 +144,7 @@ class State:
         self.own: Any = None  # the first weight
         renews(self)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         self.lock = threading.RLock()
 
     def __getstate__(self) -> Any:

@@ -18,13 +18,13 @@ _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def renews(owner: Any) -> None:
-    """Has owner.forked() called in the child of a fork, to make new locks."""
+    """Has owner._forked() called in the child of a fork, to make new locks."""
     _owners.add(owner)
 
 
 def _forked() -> None:
     for owner in list(_owners):
-        owner.forked()
+        owner._forked()
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -36,10 +36,10 @@ class Threads:
     def __init__(self, name: str, most: int, others: int = 0) -> None:
         """others: number of processors to leave to other threads."""
         self.name, self.most, self.others = name, most, others
-        self.forked()
+        self._forked()
         renews(self)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         self._lock = threading.Lock()
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
 

@@ -91,10 +91,10 @@ class ModelBase:
         self._idle: list[Pipeline] = []  # for batches of the host
         self._slots: weakref.WeakSet[Any] = weakref.WeakSet()
         self._others: weakref.WeakSet[Any] = weakref.WeakSet()  # prepared objects that own their session
-        self.forked()
+        self._forked()
         renews(self)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """Makes the lock, also in the child of a fork, where no thread would release it."""
         self._lock = threading.Lock()
 
@@ -121,7 +121,7 @@ class ModelBase:
         self._recipe = recipe
 
     @property
-    def spec(self) -> Spec:
+    def _spec(self) -> Spec:
         """How sessions prepare raw images."""
         return Spec(self.recipe, self.recipe.max_patches)
 
@@ -161,7 +161,7 @@ class ModelBase:
 
         failures: receives the errors of those that cannot be prepared; one pixel replaces each.
         """
-        spec = self.spec
+        spec = self._spec
         found = read(images, failures)
         able = spec.on_device(self.info)
         fit = able and all(max(image.shape) <= MOST_SIDE for image in found)
@@ -189,7 +189,7 @@ class ModelBase:
             if mask is not None:
                 raise invalid(f"there is a mask, but the policy is {policy.name!r}; expected 'mask'")
             return None
-        if session.staging is not None and self.spec.max_patches > 0:
+        if session.staging is not None and self._spec.max_patches > 0:
             raise invalid("the policy is 'mask', which is not supported with images at their own shape")
         if mask is None:
             raise invalid(f"the policy is 'mask', but there is no mask; expected [{n_images}, {self.info.tokens}]")

@@ -151,7 +151,7 @@ class DeviceBatch:
         fail."""
         if model.cuda_index < 0:
             raise invalid(f"images are on a CUDA device, the model on {model.device}; move one of them")
-        self.model, self.spec = model, model.spec
+        self.model, self.spec = model, model._spec
         if not self.spec.on_device(model.info):
             raise RaggedVitError(Status.UNSUPPORTED, "the device does not prepare images for this model: a resize in float32, or patches of an "
                                  "odd size; move them to the host")

@@ -48,7 +48,7 @@ class VariableResolution:
         wanted_outputs.fill(desc)
         policy._fill(model._lib, desc.prune)
         self._model, self._outputs = model, wanted_outputs
-        self.forked()
+        self._forked()
         renews(self)
         self._width = model.info.channels * model.info.patch_size**2 * max(model.info.patch_frames, 1)
         self._capacity = desc.max_tokens or desc.max_images * (desc.max_len or model.info.tokens)
@@ -59,7 +59,7 @@ class VariableResolution:
         self._run = new("rvit_run_args")
         model._others.add(self)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """Makes the lock, also in the child of a fork, where no thread would release it."""
         self.lock = threading.Lock()
 

@@ -86,7 +86,7 @@ class Slot:
             try:
                 return self.start_raw(images, policy, outputs, mask)
             except RaggedVitError as error:
-                if error.status not in HOST_HELPS or self.model.spec.max_patches:
+                if error.status not in HOST_HELPS or self.model._spec.max_patches:
                     raise named(error, first) from None
             try:
                 images = prepare(self.model.recipe, images)
@@ -110,7 +110,7 @@ class Slot:
 
     def start_raw(self, images: list[np.ndarray], policy: Policy, outputs: Outputs, mask: Any) -> None:
         """Copies raw images to the session's own memory, and enqueues their forward."""
-        model, spec, shapes = self.model, self.model.spec, tuple(image.shape for image in images)
+        model, spec, shapes = self.model, self.model._spec, tuple(image.shape for image in images)
         room = model._room(spec, shapes)
         self.in_session, self.session = True, model._sessions.get(policy, self.n, outputs, lambda: self.stream, ("raw", self.number), spec, room)
         session = self.session

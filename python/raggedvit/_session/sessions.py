@@ -129,7 +129,7 @@ class Sessions:
         with self.lock:
             _holding([*(session.lock for session in self), *others], work)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """In the child of a fork, drops the sessions that other threads were using."""
         self.lock = threading.RLock()
         for session in self:

@@ -54,7 +54,7 @@ class InputSlot:
         max_bytes = checks.integer("max_bytes", max_bytes, 1, 1 << 32)
         device_bytes = checks.integer("device_bytes", device_bytes, 0, 1 << 36)
         fixed_batch = checks.flag("fixed_batch", fixed_batch)
-        self._spec = spec = model.spec
+        self._spec = spec = model._spec
         if not spec.on_device(model.info):
             raise invalid("the model's recipe needs a resize in float32, which the device does not support; use classify")
         if fixed_batch and spec.max_patches:
@@ -92,11 +92,11 @@ class InputSlot:
         self._pending = False
         self._enqueued = False  # start was not interrupted
         self._failures: Failures | None = None  # of the batch under way
-        self.forked()
+        self._forked()
         renews(self)
         model._others.add(self)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """Makes the lock, also in the child of a fork, where no thread would release it."""
         self.lock = threading.Lock()  # held while a batch is enqueued, which Model.update waits for
 

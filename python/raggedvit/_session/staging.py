@@ -47,10 +47,10 @@ class Copies:
 
     def __init__(self) -> None:
         self._turn: object = None  # identifies the batch whose copies may begin
-        self.forked()
+        self._forked()
         renews(self)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         self._locks: list[threading.Lock] = []
 
     def begin(self, copy: Callable[..., None], pieces: Sequence[Any]) -> list[concurrent.futures.Future[None]]:
