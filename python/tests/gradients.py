@@ -1,5 +1,5 @@
-"""Attention and its gradient in plain PyTorch, of whatever precision the inputs have: by autograd, and by the formula
-that needs no weights kept, as every fused attention computes it."""
+"""Attention and its gradient in plain PyTorch, in the precision of the inputs: by autograd, and by the formula of
+fused attention, which stores no weights."""
 
 import torch
 
@@ -29,7 +29,7 @@ def attention(q, k, v, key_bias, lengths, scale):
 
 
 def by_autograd(q, k, v, key_bias, d_out, d_lse, d_cls, lengths, scale, dtype):
-    """The gradients of q, k, v and key_bias."""
+    """Returns the gradients of q, k, v and key_bias."""
     leaves = [None if t is None else t.to(dtype).clone().requires_grad_() for t in (q, k, v, key_bias)]
     outs = attention(*leaves, lengths, scale)
     if not outs[0].numel():
@@ -58,7 +58,7 @@ def judge(test, found, arguments, dtype, live):
 
 
 def by_formula(q, k, v, key_bias, d_out, d_lse, d_cls, lengths, scale, dtype):
-    """As by_autograd. Sums are of float32 at least; out, as stored, is of dtype."""
+    """As by_autograd. Sums are float32 or wider; out is rounded to dtype."""
     wide = torch.promote_types(dtype, torch.float32)
     q, k, v, d_out = (t.to(dtype).to(wide) for t in (q, k, v, d_out))
     out, lse, cls = attention(q, k, v, key_bias, lengths, scale)

@@ -1,5 +1,5 @@
-"""Small modules of timm and Hugging Face with random weights, for the tests; each skips where its library is
-missing."""
+"""Small modules of timm and Hugging Face with random weights. Each test that needs them is skipped without its
+library."""
 
 import unittest
 
@@ -23,7 +23,7 @@ POLICIES = {
 
 
 def randomize(module, seed=0):
-    """Weights that make scores differ: the libraries' own are nearly zero."""
+    """Sets random weights that make scores differ; the libraries' initial ones are nearly zero."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in module.named_parameters():
@@ -50,7 +50,7 @@ def timm_module(distilled=False, seed=0, **options):
 
 
 def timm_family(name, seed=0, **options):
-    """A small model of one of timm's names."""
+    """Returns a small model of this timm name."""
     try:
         import timm
     except ImportError:

@@ -1,5 +1,5 @@
-"""What the tests share: where the data is, tiles of the demo's sheet prepared as the checkpoint wants them, attention
-in float64."""
+"""Shared by the tests: paths of the data, tiles of the demo's sheet as the checkpoint takes them, and attention in
+float64."""
 
 import ctypes
 import functools
@@ -22,7 +22,7 @@ TILE, COLUMNS, SIZE = 32, 40, 224
 
 class Case(unittest.TestCase):
     def fails(self, status, words, function, *arguments, **named):
-        """That a call raises a RaggedVitError with this status, and words of its sentence."""
+        """Expects a RaggedVitError with this status and a message that matches."""
         from raggedvit import RaggedVitError
 
         with self.assertRaisesRegex(RaggedVitError, words) as caught:
@@ -31,7 +31,7 @@ class Case(unittest.TestCase):
 
 
 def png_rows(path, n):
-    """The first n lines of an 8-bit RGB image that is not interlaced: uint8 [n, width, 3]."""
+    """Reads the first n lines of an 8-bit RGB PNG without interlacing: uint8 [n, width, 3]."""
     data, at, packed = path.read_bytes(), 8, b""
     while at < len(data):
         length, kind = struct.unpack(">I4s", data[at : at + 8])
@@ -60,7 +60,7 @@ def png_rows(path, n):
 
 @functools.lru_cache(None)
 def resampling(size, wanted):
-    """Bicubic enlargement (a = -0.5) as a matrix of 22-bit fixed-point weights, which is what Pillow rounds with."""
+    """Returns bicubic enlargement (a = -0.5) as a matrix of 22-bit fixed-point weights, as Pillow rounds it."""
     weights = np.zeros((wanted, size), np.int64)
     for i in range(wanted):
         center = (i + 0.5) * size / wanted
@@ -82,7 +82,7 @@ def enlarge(tile):
 
 @functools.lru_cache(None)
 def tiles(n):
-    """The first n tiles of the sheet: float32 [n, 3, 224, 224], normalised."""
+    """Returns the first n tiles of the sheet: float32 [n, 3, 224, 224], normalised."""
     sheet = png_rows(DATA / "cifar10_test_1000.png", (n + COLUMNS - 1) // COLUMNS * TILE)
     out = np.empty((n, 3, SIZE, SIZE), np.float32)
     for i in range(n):
@@ -118,7 +118,7 @@ def reference_logits():
 
 
 def reference_attention(qkv, cu_seqlens, scale=None):
-    """In float64, of the values as stored."""
+    """Computes in float64 from the stored values."""
     qkv = np.asarray(qkv, np.float64)
     rows, _, heads, dim = qkv.shape
     out = np.full((rows, heads, dim), np.nan)
@@ -132,7 +132,7 @@ def reference_attention(qkv, cu_seqlens, scale=None):
 
 
 def batch(lengths, heads=3, dim=64, dtype=np.float32, seed=1, padding=0):
-    """(qkv, cu_seqlens), `padding` rows of NaN at the end."""
+    """Returns (qkv, cu_seqlens) with `padding` rows of NaN at the end."""
     cu = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     qkv = np.random.default_rng(seed).standard_normal((cu[-1] + padding, 3, heads, dim)).astype(dtype)
     qkv[cu[-1] :] = np.nan

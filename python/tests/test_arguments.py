@@ -1,4 +1,4 @@
-"""What is no argument is refused, with a sentence that names it: nothing wraps, is cut off, or fails deep inside."""
+"""Wrong arguments are refused with a message that names them. Nothing wraps, is truncated, or fails deep inside."""
 
 import copy
 import ctypes
@@ -31,7 +31,7 @@ class Refusals(unittest.TestCase):
 
 
 class StructTest(Refusals):
-    """Every field of every struct, and the arguments of every function."""
+    """Checks every field of every struct, and the arguments of every function."""
 
     def test_every_integer_field_keeps_its_range(self):
         tried = 0
@@ -249,7 +249,7 @@ class Interface:
 
 
 class DeviceArrayTest(Refusals):
-    """What is known of CUDA arrays before a driver is asked."""
+    """Checks of CUDA arrays that need no driver."""
 
     GOOD = {"typestr": "<f4", "shape": (4,), "data": (4096, False)}
 
@@ -267,7 +267,7 @@ class DeviceArrayTest(Refusals):
         self.refused("capsule", from_dlpack, None, "qkv")
 
     def arrays(self, rows=4, step=48, out=(1 << 16, 16), **changes):
-        """Descriptions within memory of this test's; on a CUDA device by `cuda`, where they lie nowhere."""
+        """Descriptions of memory of this test; with `cuda` they claim a CUDA device."""
         memory = self.memory
         qkv = DeviceArray(memory + 4096, (rows, 3, 2, 8), (step, 16, 8, 1), "float32", 0, None, 0, host="cuda" not in changes)
         lengths = DeviceArray(memory, (2,), (1,), "int32", 0, None, changes.get("lengths_on", 0), host="cuda" not in changes)

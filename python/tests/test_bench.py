@@ -1,4 +1,4 @@
-"""bench/baselines needs PyTorch and a GPU to run: here the names that it takes from this package are looked up."""
+"""bench/peers needs PyTorch and a GPU. This test only looks up the names that it uses of this package."""
 
 import ast
 import importlib

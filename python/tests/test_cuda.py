@@ -1,6 +1,6 @@
-"""raggedvit.attention on CUDA arrays: PyTorch's where there is a GPU and PyTorch; without PyTorch, memory of the
-library's behind __cuda_array_interface__ and DLPack, which also works on the driver that tests/cuda_emulation stands
-in for (RVIT_TEST_CUDA_EMULATED=1)."""
+"""raggedvit.attention on CUDA arrays. With a GPU and PyTorch these are tensors. Without PyTorch they are memory of
+the library with __cuda_array_interface__ and DLPack, which also works on the emulated driver of
+tests/cuda_emulation (RVIT_TEST_CUDA_EMULATED=1)."""
 
 import ctypes
 import os
@@ -174,7 +174,7 @@ class InterfaceTest(unittest.TestCase):
         self.assertEqual(counts[1:], counts[:1] * 3)
 
     def test_pipeline(self):
-        """Scores, selection, packing and unpacking, against the same on the CPU device."""
+        """Scores, selection, packing and unpacking give the CPU's results."""
         qkv, cu = support.batch([20, 0, 50], heads=2, padding=2)
         n, rows, live, dim = len(cu) - 1, len(qkv), cu[-1], 128
         wide = np.float32
@@ -237,7 +237,7 @@ class InterfaceTest(unittest.TestCase):
 
 class DLPackTest(unittest.TestCase):
     def test_capsules(self):
-        """The reader, on capsules of numpy's."""
+        """Reads numpy's capsules."""
         array = np.arange(48, dtype=np.float32).reshape(4, 3, 4)
         for wanted in (array, array[1:, :, ::2], array.astype(np.float16), array.astype(np.int32)[0, 0]):
             found = from_dlpack(wanted.__dlpack__(), "x")

@@ -1,6 +1,6 @@
-"""Images that lie in device memory give the bits of the same on the host. Without PyTorch: arrays with
-__cuda_array_interface__ and DLPack capsules of memory of the library's, which also works on the driver that
-tests/cuda_emulation stands in for; with it, its tensors."""
+"""Raw images in device memory give the same bits as on the host. Without PyTorch they are memory of the library
+with __cuda_array_interface__ or DLPack, which also works on the emulated driver of tests/cuda_emulation; with it,
+its tensors."""
 
 import ctypes
 import dataclasses
@@ -51,7 +51,7 @@ class DeviceImagesTest(support.Case):
         cls.raw_images = [random.integers(0, 256, (*size, 3), np.uint8) for size in SIZES]
 
     def upload(self, pixels, stream=None, at=0):
-        """Bytes of the host, `at` bytes into memory of the device: their address there."""
+        """Copies bytes of the host to device memory, `at` bytes from its start, and returns their address."""
         buffer, address = self.lib.own("buffer", self.model._device, at + pixels.nbytes + 64, CONSTANTS["RVIT_BUFFER_DEVICE"]), ctypes.c_uint64()
         whole = np.concatenate([np.zeros(at, np.uint8), pixels.reshape(-1), np.zeros(-(at + pixels.nbytes) % 4, np.uint8)])
         self.lib.rvit_stream_write(stream or self.streams[0], self.view(buffer.pointer, 0), whole.ctypes.data, whole.nbytes)
@@ -98,7 +98,7 @@ class DeviceImagesTest(support.Case):
 
     def test_dlpack(self):
         class Exporter:
-            """numpy's capsule, which says that it lies on a CUDA device."""
+            """Returns numpy's capsule, which claims a CUDA device."""
 
             def __init__(self, address, raw_image):
                 self.host, self.address, self.streams = raw_image, address, []

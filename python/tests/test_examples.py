@@ -1,4 +1,4 @@
-"""The examples that need nothing but numpy: each checks its own result."""
+"""Runs the examples that need only numpy. Each checks its own result."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""One image of a batch that fails, and the others, which have the results that they have without it."""
+"""One image of a batch fails, and the others have the results that they have without it."""
 
 import dataclasses
 import tempfile
@@ -32,7 +32,7 @@ class FailuresTest(unittest.TestCase):
         cls.raw_images = noise(*SIZES)
 
     def check(self, found, wanted, bad, words):
-        """Result `found` has the rows of `wanted`, but for those of image `bad`."""
+        """Expects the rows of `wanted` in `found`, except for those of image `bad`."""
         self.assertEqual(list(found.errors), [bad])
         self.assertIsInstance(found.errors[bad], RaggedVitError)
         self.assertRegex(str(found.errors[bad]), words)

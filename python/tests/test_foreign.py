@@ -1,4 +1,4 @@
-"""Arrays whose descriptions are odd or hostile: of numpy, of DLPack, of __cuda_array_interface__. And outputs that
+"""Arrays with odd or invalid descriptions from numpy, DLPack and __cuda_array_interface__, and outputs that
 overlap."""
 
 import ctypes
@@ -21,7 +21,7 @@ except ImportError:
 
 
 def aligned(values, ahead=0):
-    """The same values, `ahead` bytes behind a multiple of 16."""
+    """Copies values to an address `ahead` bytes past a multiple of 16."""
     memory = np.zeros(values.nbytes + 32, np.uint8)
     begin = -memory.ctypes.data % 16 + ahead
     found = memory[begin : begin + values.nbytes].view(values.dtype).reshape(values.shape)
@@ -79,7 +79,7 @@ class NumpyTest(unittest.TestCase):
 
 
 class DescribedTest(unittest.TestCase):
-    """What an array says of itself, before any memory is touched."""
+    """Descriptions are checked before any memory is read."""
 
     def test_numbers_that_no_memory_has(self):
         memory = np.zeros(1 << 12, np.uint8)
@@ -246,7 +246,7 @@ class OverlapTest(unittest.TestCase):
                     raggedvit.attention(qkv, cu, **named)
 
     def test_outputs_over_inputs(self):
-        """They are written once all has been read."""
+        """Outputs are written after all inputs have been read."""
         for kind, of in self.kinds():
             bias, x, rows = aligned(np.random.default_rng(1).standard_normal(40).astype(np.float32)), self.qkv[:, 0, 0], np.arange(0, 40, 2)
             qkv, cu = of(self.qkv), of(self.cu)

@@ -1,6 +1,6 @@
-"""The forward on CUDA tensors without PyTorch: a class of device memory with DLPack's exchange API plays its tensors,
-in the package's own code and in the compiled core. For the driver that tests/cuda_emulation stands in for, where
-there is no GPU, and for any CUDA device."""
+"""Prepared on CUDA tensors without PyTorch. A class of device memory with DLPack's exchange API stands in for its
+tensors, in the package's own code and in the compiled core. Runs on any CUDA device, and without a GPU on the
+emulated driver of tests/cuda_emulation."""
 
 import ctypes
 import gc
@@ -32,7 +32,7 @@ POLICIES = {"none": {}, "l2": dict(keep=0.5, blocks=[1]), "evit-fused": dict(kee
 
 
 def checkpoint(path):
-    """A small random model of timm's names."""
+    """Writes a small random model with timm's names."""
     random, shapes = np.random.default_rng(3), {"cls_token": [1, 1, DIM], "pos_embed": [1, 17, DIM], "head.weight": [CLASSES, DIM]}
     shapes["patch_embed.proj.weight"], shapes["patch_embed.proj.bias"], shapes["head.bias"] = [DIM, 3, 8, 8], [DIM], [CLASSES]
     for norm in ["norm"] + [f"blocks.{i}.norm{j}" for i in range(DEPTH) for j in (1, 2)]:
@@ -66,7 +66,7 @@ class DlExchange(ctypes.Structure):
 
 
 class Tensor:
-    """float32 on the device."""
+    """A float32 tensor on the device."""
 
     model = stream = handle = None
     requires_grad, is_cuda, device, dtype = False, True, "cuda:0", "torch.float32"
@@ -114,7 +114,7 @@ class Tensor:
 
 
 def offer_exchange():
-    """Makes Tensor offer DLPack's exchange API. What is returned must live as long as the process."""
+    """Gives Tensor DLPack's exchange API. The result must live as long as the process."""
     made = {}
 
     def allocate(prototype, out, context, set_error):
@@ -153,7 +153,7 @@ def offer_exchange():
 
 
 def pytorch():
-    """As much of PyTorch as the forward asks for."""
+    """The parts of PyTorch that the forward uses."""
     inner = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda index: Tensor.handle, _cuda_isCurrentStreamCapturing=lambda: False)
     return types.SimpleNamespace(Tensor=Tensor, float32="torch.float32", float16="torch.float16", bfloat16="torch.bfloat16", _C=inner,
                                  is_grad_enabled=lambda: False, contiguous_format=None, empty_like=lambda other: Tensor(other.shape),

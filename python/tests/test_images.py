@@ -1,5 +1,5 @@
-"""Images of any size: bit for bit what timm and transformers make of them, files as viewers show them, and classify
-on both."""
+"""Raw images of any size have the bits that timm and transformers make of them, and files the pixels that viewers
+show."""
 
 import dataclasses
 import io
@@ -30,7 +30,7 @@ PHOTO = support.DATA / "chelsea.png"
 
 
 def noise(width, height):
-    """The images of tests/test_preprocess.c."""
+    """Returns the images of tests/test_preprocess.c."""
     x, out = 12345, bytearray()
     for _ in range(width * height * 3):
         x = (x * 1664525 + 1013904223) & 0xFFFFFFFF
@@ -169,7 +169,7 @@ class FileTest(unittest.TestCase):
                     self.assertTrue((images.load(name) == np.asarray(file.convert("RGB"))).all(), mode)
 
     def test_pillows_images_are_their_files(self):
-        """Opened, loaded, or made in memory: what they are as a file is what they are."""
+        """Pillow images are treated as their files, whether opened, loaded or made in memory."""
         exif = Image.Exif()
         exif[0x112] = 6
         grey = Image.fromarray(np.arange(70, dtype=np.uint16).reshape(7, 10) * 900)

@@ -1,5 +1,5 @@
-"""What ends before its time or never: exceptions of signals at any point of a call, models that are closed while they
-run, the end of the interpreter, and the children of forks."""
+"""Things that end early or never: exceptions of signals at any point of a call, models closed while they run, the
+end of the interpreter, and children of forks."""
 
 import contextlib
 import importlib.util
@@ -36,7 +36,7 @@ def small():
 
 
 class Interrupt(BaseException):
-    """As KeyboardInterrupt, but of nobody else's."""
+    """Stands for KeyboardInterrupt, but no other code raises it."""
 
 
 def interrupted(work, after):
@@ -64,7 +64,7 @@ def interrupted(work, after):
 
 
 def child(work):
-    """What a function returns in the child of a fork: True, or the test fails."""
+    """Calls a function in the child of a fork, where it must return True."""
     process = os.fork()
     if process == 0:
         code = 1
@@ -94,7 +94,7 @@ class LifetimesTest(unittest.TestCase):
         signal.alarm(60)
 
     def works(self, model):
-        """Ways to run a model, by name: functions that return logits."""
+        """Returns the ways to run a model by name, as functions that return logits."""
         native = model.prepare(inputs="patches", max_images=4)
         slots = [model.prepare(inputs="slot", max_images=4) for _ in range(2)]
         prepared = model.prepare(Policy("l2", keep=0.5, blocks=[0]))

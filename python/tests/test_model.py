@@ -1,5 +1,5 @@
-"""The demo checkpoint through the package: timm's logits, the shapes and meaning of what comes back, ownership,
-threads, errors."""
+"""The demo checkpoint through the package: timm's logits, shapes and meaning of the results, ownership, threads,
+errors."""
 
 import functools
 import gc
@@ -209,7 +209,7 @@ class ModelTest(support.Case):
         self.assertEqual(failures, [])
 
     def test_a_batch_is_not_refused_for_what_later_ones_may_need(self):
-        """The forward of all sizes is made for more than was asked for, unless the device has no room for that."""
+        """The shared forward has extra capacity, unless the device has no memory for it."""
         model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
         self.addCleanup(model.close)
         create, capacities = model._sessions._create, []

@@ -1,4 +1,4 @@
-"""Models and patched modules on CUDA tensors, on a GPU with PyTorch: the results of the CPU, without waiting, on any
+"""Models and patched modules on CUDA tensors, on a GPU with PyTorch: the CPU's results, without waiting, on any
 stream and device."""
 
 import functools

@@ -1,5 +1,4 @@
-"""Models of modules of timm and Hugging Face: their logits, tensors in and out, batches of any size, and what is
-refused."""
+"""Models from modules of timm and Hugging Face: logits, tensors in and out, batches of any size, refusals."""
 
 import inspect
 import unittest
@@ -293,7 +292,7 @@ class ModuleTest(support.Case):
         self.fails(Status.BAD_FILE, "module: .*extra", model_of, self.with_extra())
 
     def test_functions_that_code_has_replaced(self):
-        """On a class, in PyTorch, in transformers: the model would go on computing the library's own."""
+        """Replaced functions, on a class, in PyTorch or in transformers, are refused: the model would ignore them."""
         import functools
 
         from timm.layers import Attention, AttentionRope

@@ -1,5 +1,5 @@
-"""One bad image among good ones, batch after batch, with every policy and type: the good ones keep the bits that they
-have without it. A choice of batches; all 10,000 with RVIT_TEST_CASES=all."""
+"""One bad image among good ones, batch after batch, with every policy and type. The good ones keep the bits that
+they have without it. Runs some batches; all 10,000 with RVIT_TEST_CASES=all."""
 
 import os
 import unittest
@@ -18,7 +18,7 @@ POLICIES = ({}, {"policy": Policy("l2", keep=0.5)}, {"policy": Policy("evit", ke
 
 
 def spoilt(image, kind, random):
-    """A copy with one bad pixel, or with nothing but bad ones."""
+    """Returns a copy with one bad pixel, or with only bad ones."""
     image = image.copy()
     if kind < 5:
         image.flat[random.integers(image.size)] = (np.nan, np.inf, -np.inf, 1e30, 7e4)[kind]

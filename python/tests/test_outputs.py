@@ -1,5 +1,5 @@
-"""Outputs by name: pooled rows, projections, the rows of a block and received attention, beside what timm and Hugging
-Face give."""
+"""The optional outputs: pooled rows, projections, the rows of a block and received attention, compared with timm
+and Hugging Face."""
 
 import pathlib
 import tempfile
@@ -13,7 +13,7 @@ from raggedvit import Policy, RaggedVitError, Status
 
 
 class DemoTest(unittest.TestCase):
-    """The demo's DeiT, which needs no other library."""
+    """Tests with the demo's DeiT, which need no other library."""
 
     @classmethod
     def setUpClass(cls):
@@ -58,7 +58,7 @@ class EncoderTest(unittest.TestCase):
         cls.addClassCleanup(cls.folder.cleanup)
 
     def saved(self, name, config):
-        """A model of transformers, and the same opened from the files that it writes."""
+        """Returns a model of transformers, and a Model of the files that it writes."""
         try:
             import transformers
         except ImportError:
@@ -122,13 +122,13 @@ class EncoderTest(unittest.TestCase):
                 self.close(model.classify(x, pooled=True).pooled, wanted)
 
     def test_pruned(self):
-        """Each image alone has what it has in a batch, and tensors come back for tensors."""
+        """Each image has the same outputs in a batch of one, and tensors give tensors."""
         _, model = self.saved("CLIPModel", "CLIPConfig")
         x = self.modules.images(3)
         self.alone_as_in_a_batch(model, x)
 
     def test_cuda(self):
-        """CUDA tensors: read where they lie, and outputs on the device that are those of the CPU."""
+        """CUDA tensors are read in place, and the outputs on the device are those of the CPU."""
         if not any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices()) or not self.torch.cuda.is_available():
             self.skipTest("no CUDA device")
         self.saved("CLIPModel", "CLIPConfig")

@@ -1,5 +1,4 @@
-"""Patched modules of timm and Hugging Face: what they compute in eval and in training, how they are copied and
-changed, what they refuse."""
+"""Patched modules of timm and Hugging Face: results in eval and in training, copies, changes, refusals."""
 
 import copy
 import io

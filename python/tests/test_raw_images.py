@@ -1,4 +1,4 @@
-"""Images on their way to the device: classify, map and slots give the bits of what the host prepares."""
+"""Raw images on their way to the device: classify, map and slots give the bits of images that the host prepares."""
 
 import dataclasses
 import gc

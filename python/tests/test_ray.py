@@ -1,5 +1,4 @@
-"""raggedvit.ray without Ray: dicts of columns in and out, on the model of one process. test_ray_cluster.py has it
-under Ray."""
+"""raggedvit.ray without Ray: dicts of columns in and out, in one process. test_ray_cluster.py runs it under Ray."""
 
 import io
 import json
@@ -35,7 +34,7 @@ def raw_images(n, seed=3):
 
 
 def column(values):
-    """As Ray gives them: an array of objects, views that cannot be written to."""
+    """Makes a column as Ray does: an array of objects, read-only views."""
     out = np.empty(len(values), object)
     for i, value in enumerate(values):
         if isinstance(value, np.ndarray):
@@ -52,7 +51,7 @@ def encoded(raw_image, kind="JPEG"):
 
 
 def small(**changes):
-    """The demo's checkpoint at 64 x 64 pixels."""
+    """Returns a Classifier of the demo's checkpoint at 64 x 64 pixels."""
     return Classifier(support.CHECKPOINT, **{"n_threads": 2, "options": {"image_size": 64}, "capacity": 8, "device": "cpu", **changes})
 
 
@@ -249,7 +248,7 @@ class ClassifierTest(support.Case):
         self.assertTrue((whole["logits"] == wanted).all())
 
     def test_what_is_assigned(self):
-        """By a stand-in for Ray: n_threads and the device are those of the worker."""
+        """With a mock of Ray: n_threads and the device are those of the worker."""
         for resources, cpus, gpus in (({"CPU": 3.0}, 3, 0), ({"CPU": 0.5}, 1, 0), ({"GPU": 1.0}, 1, 1.0), ({}, 1, 0)):
             worker = mock.Mock()
             worker.get_runtime_context.return_value.get_assigned_resources.return_value = resources
@@ -278,7 +277,7 @@ class ClassifierTest(support.Case):
             self.fails(Status.UNSUPPORTED, "outputs has 'class', but the model has no head; it has 'pooled'", Classifier(path, device="cpu"), batch)
 
     def test_images_that_cannot_be_run_fail_alone(self):
-        """What is found only where the batch runs: images too thin to be made to fit."""
+        """Errors that only the run finds: images too thin to be resized."""
         found = raw_images(7)
         for i in (2, 5):
             found[i] = np.zeros((1, 4000, 3), np.uint8)
@@ -331,7 +330,7 @@ class ClassifierTest(support.Case):
 @unittest.skipIf(why_not_plain(), why_not_plain())
 class OnGpuTest(unittest.TestCase):
     def test_a_worker_with_a_gpu(self):
-        """What a stand-in for Ray assigns."""
+        """With a mock of Ray that assigns a GPU."""
         found = raw_images(11)
         found[4] = np.zeros((3, 3), np.uint8)
         good = [i for i in range(11) if i != 4]
@@ -357,7 +356,7 @@ WIDTH, HIDDEN = 64, 128
 
 
 def written(folder, shapes, linear, norms, config, processor):
-    """A checkpoint of random weights."""
+    """Writes a checkpoint of random weights."""
     shapes, random, header, data, at = dict(shapes), np.random.default_rng(1), {}, [], 0
     for name, out, wide in linear:
         shapes[f"{name}.weight"], shapes[f"{name}.bias"] = [out, wide], [out]
@@ -376,7 +375,7 @@ def written(folder, shapes, linear, norms, config, processor):
 
 
 def siglip(folder):
-    """A tiny SigLIP vision encoder, whose embedding is what its attention pools."""
+    """Writes a tiny SigLIP vision encoder, whose embedding is its attention pooling."""
     base = "vision_model."
     shapes = {"embeddings.position_embedding.weight": [16, WIDTH], "embeddings.patch_embedding.weight": [WIDTH, 3, 16, 16],
               "embeddings.patch_embedding.bias": [WIDTH], "head.probe": [1, 1, WIDTH], "head.attention.in_proj_weight": [3 * WIDTH, WIDTH],
@@ -395,7 +394,7 @@ def siglip(folder):
 
 
 def tiny(folder, classes=10):
-    """A tiny ViT in timm's names. classes 0: without a head."""
+    """Writes a tiny ViT with timm's names. classes 0: without a head."""
     shapes = {"cls_token": [1, 1, WIDTH], "pos_embed": [1, 17, WIDTH], "patch_embed.proj.weight": [WIDTH, 3, 16, 16], "patch_embed.proj.bias": [WIDTH]}
     linear = [("blocks.0.attn.qkv", 3 * WIDTH, WIDTH), ("blocks.0.attn.proj", WIDTH, WIDTH), ("blocks.0.mlp.fc1", HIDDEN, WIDTH),
               ("blocks.0.mlp.fc2", WIDTH, HIDDEN)] + [("head", classes, WIDTH)] * (classes > 0)

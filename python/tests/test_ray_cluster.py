@@ -1,6 +1,6 @@
-"""raggedvit.ray under Ray: two workers on this machine give what one process gives, examples/ray_folder.py loses
-nothing and doubles nothing when workers and jobs are killed, and a deployment of Ray Serve answers. Skipped where Ray
-is not: .ci/run has it in a venv."""
+"""raggedvit.ray under Ray. Two workers on this machine give what one process gives, examples/ray_folder.py neither
+loses nor repeats images when workers and jobs are killed, and a deployment of Ray Serve answers. Skipped without
+Ray; .ci/run has it in a venv."""
 
 import contextlib
 import importlib.util
@@ -40,7 +40,7 @@ N_BROKEN = 3
 
 
 class WithProcess(raggedvit.ray.Classifier):
-    """And the worker that did it, and what it was opened with. Nobody begins before the other is there."""
+    """Also returns the worker and its settings. No worker begins before both have started."""
 
     def __init__(self, meeting, settings):
         super().__init__(**settings)
@@ -122,7 +122,7 @@ class ClusterTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def job(self, out, *options, source="photos"):
-        """The example on this cluster."""
+        """Runs the example on this cluster."""
         command = [sys.executable, "-B", str(EXAMPLE), str(self.folder / source), str(out), "--image-size", "64", "--shard", "8",
                    "--actors", "2", "--report", str(out) + ".json", *options]
         environment = {**os.environ, "RAY_ADDRESS": self.address}

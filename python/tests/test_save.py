@@ -1,4 +1,4 @@
-"""Modules that are saved, and read as what they were."""
+"""Saved modules are read as the same models."""
 
 import functools
 import os
@@ -30,7 +30,7 @@ class SaveTest(support.Case):
         self.path = pathlib.Path(folder.name) / "model.safetensors"
 
     def check(self, module, **options):
-        """Saved and opened, it gives the bits of from_module."""
+        """A saved module gives the bits of from_module."""
         size = module.patch_embed.img_size if hasattr(module, "patch_embed") else modules.SIZE
         raggedvit.save(module, self.path, **options)
         wanted, found = raggedvit.Model.from_module(module, n_threads=1), raggedvit.Model(self.path, "cpu", wanted_type(module), n_threads=1)
@@ -82,7 +82,7 @@ class SaveTest(support.Case):
         np.testing.assert_allclose((*recipe.mean, *recipe.std), (0.1, 0.2, 0.3, 0.4, 0.5, 0.6), rtol=1e-6)
 
     def test_a_name_that_contradicts_the_tensors(self):
-        """What the documentation once showed: the name alone, of a module that was made with other arguments."""
+        """A file with only an architecture's name, of a module with other arguments."""
         module = timm_family("vit_tiny_patch16_224", embed_dim=192, depth=12, num_heads=3, patch_size=16, global_pool="avg")
         save._write(str(self.path), module.state_dict(), {"architecture": "vit_tiny_patch16_224"}, None)
         self.fails(Status.BAD_FILE, "'fc_norm.weight' is there, .* in metadata: architecture", raggedvit.Model, self.path, "cpu")

@@ -30,7 +30,7 @@ def tensors(lengths, heads=2, dim=32, padding=0, dtype=None, seed=1):
 @unittest.skipUnless(torch, "PyTorch is not here")
 class GradientTest(unittest.TestCase):
     def compare(self, lengths, heads, dim, dtype=None, bias=True, strided=False, padding=2, probs=True):
-        """Every gradient is at most twice as far from float64's as PyTorch's is that computes in the same precision."""
+        """Every gradient has at most twice the error of PyTorch's in the same precision, against float64."""
         dtype = dtype or torch.float32
         generator = torch.Generator().manual_seed(sum(lengths) + dim)
         rows, live, scale = sum(lengths) + padding, sum(lengths), dim**-0.5
@@ -220,7 +220,7 @@ class OperatorTest(unittest.TestCase):
         self.assertTrue(any("raggedvit" in name for name in seen), seen)
 
     def test_kernels_in_python(self):
-        """What an older PyTorch runs in place of the kernels in C."""
+        """The Python kernels of an older PyTorch give the same as those in C."""
         qkv, cu = tensors([20, 0, 11], padding=2)
         bias, wanted = torch.randn(33), raggedvit.attention(qkv, cu)
         self.assertTrue(torch.equal(operators._attention_python(qkv, cu)[:31], wanted[:31]))
@@ -233,7 +233,7 @@ class OperatorTest(unittest.TestCase):
             self.assertTrue(torch.equal(a, b))
 
     def test_tensors_that_the_core_cannot_read(self):
-        """As those of a PyTorch without DLPack's exchange API: the Python side describes them."""
+        """Tensors that the core cannot read, as in a PyTorch without DLPack's exchange API, give the same."""
         qkv, cu = tensors([20, 0, 11], padding=2)
         x, src, asc = torch.randn(31, 8), torch.tensor([0, 2, 30], dtype=torch.int32), torch.tensor([0, 3], dtype=torch.int32)
 

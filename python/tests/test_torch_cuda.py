@@ -61,7 +61,7 @@ class ForwardTest(unittest.TestCase):
                         self.assertTrue(torch.equal(flash[:live], alone[:live]))
 
     def test_pipeline(self):
-        """On the GPU and on the CPU device the same rows stay, bit for bit."""
+        """The GPU and the CPU device keep the same rows, bit for bit."""
         qkv, cu = tensors([20, 0, 197, 1], torch.float32, padding=5)
         rows, live = len(qkv), 218
         _, _, probs = raggedvit.attention(qkv, cu, max_len=197, cls_probs=True)
@@ -202,7 +202,7 @@ class ForwardTest(unittest.TestCase):
 @unittest.skipIf(why_not(), why_not())
 class GraphTest(unittest.TestCase):
     def capture(self, work):
-        """On a stream that has run nothing: warmed up on another one."""
+        """A graph captures on a new stream after a warm-up on another one."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -330,7 +330,7 @@ class GradientTest(unittest.TestCase):
 @unittest.skipIf(why_not(), why_not())
 class MemoryTest(unittest.TestCase):
     def test_nothing_grows(self):
-        """Once warm, no call of many allocates in the library, waits, or leaves memory of PyTorch's behind."""
+        """After a warm-up no call allocates in the library, waits, or leaks PyTorch memory."""
         from raggedvit._arrays.core_loader import ready
         from raggedvit._c.layouts import new
         from raggedvit._c.library import library

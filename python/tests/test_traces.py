@@ -1,5 +1,4 @@
-"""What PyTorch follows a call for, besides its values: traces, tangents and transforms are right or refused, and so
-are views that negate."""
+"""Traces, tangents and transforms of PyTorch, and views that negate, give right results or are refused."""
 
 import copy
 import io
@@ -31,7 +30,7 @@ class Called(torch.nn.Module if torch is not None else object):
 
 
 def by_jit(function, x):
-    """A trace that has been through a file, as exporters have it."""
+    """Returns a trace that was saved and loaded, as exporters do."""
     file = io.BytesIO()
     torch.jit.save(torch.jit.trace(Called(function), (x,), check_trace=False), file)
     file.seek(0)

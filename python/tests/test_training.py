@@ -1,5 +1,4 @@
-"""Training a patched module: 20 steps give the losses of a forward written down by itself, and the example's pieces
-work."""
+"""Training a patched module: 20 steps give the losses of an independent forward, and the parts of the example work."""
 
 import unittest
 
@@ -12,7 +11,7 @@ F = torch.nn.functional
 
 
 def plain_evit(module, x, keep, blocks, fuse):
-    """EViT (arXiv 2202.07800) of a module of timm, in full precision and without any of the package's code."""
+    """Computes EViT (arXiv 2202.07800) for a timm module, in full precision and without code of the package."""
     x = module.patch_embed(x)
     x = torch.cat([module.cls_token.expand(len(x), -1, -1), x], 1) + module.pos_embed
     for index, block in enumerate(module.blocks):

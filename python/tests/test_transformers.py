@@ -1,5 +1,5 @@
-"""Hugging Face's encoders give the same with attn_implementation "raggedvit" as with "eager"; what attention does not
-do is refused."""
+"""Hugging Face's encoders give the same with attn_implementation "raggedvit" as with "eager". What attention does
+not support is refused."""
 
 import glob
 import importlib
@@ -32,7 +32,7 @@ def names(model_type, name):
 
 
 def randomised(model):
-    """Weights that make every part matter."""
+    """Sets random weights that make every part matter."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -61,7 +61,7 @@ class TransformersTest(unittest.TestCase):
         self.assertLess(float((a - b).abs().max()), tolerance * max(1.0, float(a.abs().max())))
 
     def outputs(self, model, *arguments, **named):
-        """Of eager, of ours, and how many attentions ours was."""
+        """Returns the outputs of eager and of ours, and the number of our attention calls."""
         with torch.no_grad():
             model.set_attn_implementation("eager")
             eager = model(*arguments, **named)
@@ -112,7 +112,7 @@ class TransformersTest(unittest.TestCase):
         return randomised(names("siglip2", "Siglip2VisionModel")._from_config(config))
 
     def padded_batch(self):
-        """For siglip2(): pixels, a mask of them, their height and width in patches."""
+        """Returns inputs of siglip2(): pixels, their mask, their height and width in patches."""
         shapes = torch.tensor([[5, 4], [8, 8], [1, 3]])
         pixels = torch.randn(3, 64, 3 * 4 * 4, generator=torch.Generator().manual_seed(3))
         return pixels, (torch.arange(64) < shapes.prod(1)[:, None]).to(torch.int32), shapes
@@ -129,7 +129,7 @@ class TransformersTest(unittest.TestCase):
         self.assertGreater(float((full.pooler_output - found.pooler_output).abs().max()), 1e-3)
 
     def gradients(self, model, implementation, keep, *arguments):
-        """Of every parameter, through the rows that keep [B, tokens] names and what is pooled of them."""
+        """Gradients of every parameter, through the rows of keep [B, tokens] and the pooled row."""
         model.set_attn_implementation(implementation)
         model.zero_grad()
         found = model(*arguments)
@@ -162,7 +162,7 @@ class TransformersTest(unittest.TestCase):
                     self.assertLess(float((gradient - found[name]).abs().max()), 1e-4 * scale, name)
 
     def test_padding_anywhere(self):
-        """Masks with holes, an image without tokens, and padding that is not a number."""
+        """Masks with holes, an image without tokens, and NaN padding."""
         generator = torch.Generator().manual_seed(4)
         q, k, v = torch.randn(3, 4, 2, 9, 16, generator=generator)
         keep = torch.rand(4, 9, generator=generator) < 0.6
@@ -272,7 +272,7 @@ class TransformersTest(unittest.TestCase):
             torch.cuda.set_sync_debug_mode("default")
 
     def test_packed_families(self):
-        """Those whose encoders split by lengths where no flash attention is requested, and no others."""
+        """PACKED has exactly the families whose encoders split by lengths without flash attention."""
         found = set()
         for path in glob.glob(str(pathlib.Path(transformers.__file__).parent / "models" / "*" / "modeling_*.py")):
             text = pathlib.Path(path).read_text(encoding="utf-8")

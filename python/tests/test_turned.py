@@ -1,5 +1,5 @@
-"""The command line tool and the package turn the same images the same way, whatever EXIF and XMP hold, and an image
-of Pillow's is turned as its file is. tests/test_orientation.c has each kind by name."""
+"""The command line tool and the package turn the same images the same way, whatever their EXIF and XMP data, and a
+Pillow image is turned as its file. tests/test_orientation.c lists each kind."""
 
 import io
 import pathlib
@@ -27,7 +27,7 @@ PROFILE, XMP = b"Raw profile type exif\0", b"XML:com.adobe.xmp\0"
 
 
 class Maker:
-    """Files of 5 x 3 pixels with EXIF and XMP of all kinds, from a seed."""
+    """Makes files of 5 x 3 pixels with all kinds of EXIF and XMP data, from a seed."""
 
     def __init__(self, seed):
         self.r = random.Random(seed)

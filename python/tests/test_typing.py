@@ -1,4 +1,4 @@
-"""What users write passes mypy --strict, with the types that the package promises (typed_user.py)."""
+"""User code passes mypy --strict with the types that the package promises (typed_user.py)."""
 
 import os
 import pathlib

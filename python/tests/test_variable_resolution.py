@@ -1,4 +1,4 @@
-"""Images of grids of their own in one batch."""
+"""Images of different grids in one batch."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ def patches_of(image, size):
 
 
 class DemoTest(unittest.TestCase):
-    """The demo's DeiT, which needs no other library."""
+    """Tests with the demo's DeiT, which need no other library."""
 
     @classmethod
     def setUpClass(cls):
@@ -30,7 +30,7 @@ class DemoTest(unittest.TestCase):
         cls.patches = [patches_of(image, 16) for image in cls.images]
 
     def test_own_size(self):
-        """On the grid of the position table it is what classify gives, up to the order of sums."""
+        """On the grid of the position table it gives the results of classify, up to rounding."""
         native = self.model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, features=True)
         result = native(np.concatenate(self.patches), [(14, 14)] * 2)
         wanted = self.model.classify(self.images, Policy("evit", keep=0.6), features=True)
@@ -88,7 +88,7 @@ class DemoTest(unittest.TestCase):
 
 
 class NaFlexTest(unittest.TestCase):
-    """SigLIP2's NaFlex of transformers, which pads."""
+    """Compares with transformers' NaFlex SigLIP2, which pads."""
 
     def test_siglip2(self):
         import modules  # skips without PyTorch
@@ -112,7 +112,7 @@ class NaFlexTest(unittest.TestCase):
 
 
 def qwen3_encoder(folder):
-    """A small encoder of Qwen3-VL with random weights, of the names and shapes that a dump lists: the file's path."""
+    """Writes a small Qwen3-VL encoder with random weights, of the names and shapes in a dump; returns its path."""
     dump = json.loads((support.ROOT / "tests/model/data/qwen3_vl.json").read_text())
     random, header, data = np.random.default_rng(1), {}, b""
     for name, shape, mean, *_ in dump["tensors"]:
@@ -127,7 +127,7 @@ def qwen3_encoder(folder):
 
 
 class EncoderTest(support.Case):
-    """What needs no other library."""
+    """Tests that need no other library."""
 
     grids, asked = [(4, 6), (2, 2), (10, 6)], dict(inputs="patches", max_images=4, max_tokens=100, max_len=60, merged=True, deepstack=True)
 

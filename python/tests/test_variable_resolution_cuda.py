@@ -1,4 +1,4 @@
-"""Native sessions whose patches and merged rows are PyTorch tensors on the device."""
+"""VariableResolution with patches and merged rows that are PyTorch tensors on the device."""
 
 import tempfile
 import unittest

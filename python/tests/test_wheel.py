@@ -1,4 +1,4 @@
-"""What pip install . makes: the package with the library inside works without being told where the library is."""
+"""The result of pip install: the package finds the library inside it."""
 
 import email
 import os
@@ -19,7 +19,7 @@ CODE = "import raggedvit; from raggedvit._c.library import library; raggedvit.de
 
 
 def run(*words, **options):
-    """A program's output; what it says where it fails is shown."""
+    """Returns a program's output; a failure shows it."""
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
     if done.returncode:
         raise AssertionError(f"{words} ends with {done.returncode}:\n{done.stdout[-4000:]}")

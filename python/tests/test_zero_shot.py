@@ -1,4 +1,4 @@
-"""raggedvit classify --text-embeddings beside CLIPModel and SiglipModel: the probabilities of tiny random models,
+"""raggedvit classify --text-embeddings gives the probabilities of CLIPModel and SiglipModel for tiny random models,
 from the pixels on."""
 
 import importlib.util
@@ -138,7 +138,7 @@ class ZeroShotTest(unittest.TestCase):
         self.compare(result, 100 / np.exp(1.7) * logits, (100 / np.exp(1.7) * logits).softmax(-1), 2e-4)
 
     def test_the_script(self):
-        """From the labels on, by the script and its tokenizer."""
+        """Starts from the labels, with the script and its tokenizer."""
         from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
         module = self.model("CLIPModel", "CLIPConfig", projection_dim=24)[0]

@@ -1,5 +1,4 @@
-"""Read by mypy --strict alone (test_typing.py): what a user of the package may write. A line that ignores an error
-must have it."""
+"""Code of a user, which mypy --strict checks (test_typing.py). A line that ignores an error must have that error."""
 
 import dataclasses
 import pathlib
