@@ -99,7 +99,7 @@ def rate(run, batch, seconds):
 def in_place(raggedvit, model, images, fixed, n_slots, seconds):
     """Slots in turn, filled once. Logits of the batch, and images per second."""
     batch = len(images)
-    slots = [model.picture_slot(max_images=batch, max_bytes=sum(p.nbytes + 64 for p in images), fixed_batch=fixed) for _ in range(n_slots)]
+    slots = [model.prepare(inputs="slot", max_images=batch, max_bytes=sum(p.nbytes + 64 for p in images), fixed_batch=fixed) for _ in range(n_slots)]
     for slot in slots:
         for image in images:
             slot.add(*image.shape[:2])[:] = image

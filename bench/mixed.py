@@ -12,7 +12,7 @@ vit-pytorch's issue 347: 512 images 16 pixels high and 32 to 80 wide.
 `from_images` begins with uint8 images in host memory: two sessions, with the images in their memory or copied by the run, beside
 torchvision's resize on the GPU of pinned images and the packed forward. `images_error` compares with the rows of transformers' processor,
 whose values are ordered differently within a patch. `from_host_ms` takes float32 patches on the host and returns logits there, by
-Model.prepare(native=True) from Python and by PyTorch's copy and forward; the rest takes patches in device memory. `single_runs_equal`:
+Model.prepare(inputs="patches") from Python and by PyTorch's copy and forward; the rest takes patches in device memory. `single_runs_equal`:
 every image of the batch has the bits that it has by itself in the same session. `kernels`, with --kernels: microseconds of a run by kernel.
 """
 

@@ -58,8 +58,8 @@ class Op:
     """rvit_preprocess of a batch, recorded."""
 
     def __init__(self, library, backend, arrays):
-        from raggedvit._constants import CONSTANTS
-        from raggedvit._layouts import TYPES, new
+        from raggedvit._c.constants import CONSTANTS
+        from raggedvit._c.layouts import TYPES, new
 
         self.library, self.new, self.constants, self.types = library, new, CONSTANTS, TYPES
         self.device = library.own("device", ctypes.byref(new("rvit_device_desc", backend=CONSTANTS[f"RVIT_BACKEND_{backend.upper()}"])))

@@ -122,7 +122,7 @@ def measure(name, label, grids, model, module, exact):
     n = sum(h * w for h, w in grids)
     rows = torch.randn(n, 3 * 2 * model.info.patch_size**2)
     thw = torch.tensor([(1, *grid) for grid in grids], device=WHERE)
-    asked = dict(native=True, max_images=len(grids), max_tokens=n, max_len=max(h * w for h, w in grids), merged=True,
+    asked = dict(inputs="patches", max_images=len(grids), max_tokens=n, max_len=max(h * w for h, w in grids), merged=True,
                  deepstack=model.info.n_deepstack > 0)
     forward = model.prepare(**asked)
     places = {"out": np.zeros((n // 4, model.info.merged_dim), np.float32)}

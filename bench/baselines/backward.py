@@ -25,9 +25,9 @@ import torch  # noqa: E402
 
 from baselines.clock import GpuClock, HostClock, first_line  # noqa: E402
 from baselines.library import DTYPES, GpuContext, HostContext  # noqa: E402
-from raggedvit._constants import CONSTANTS  # noqa: E402
-from raggedvit._layouts import new  # noqa: E402
-from raggedvit._library import Library  # noqa: E402
+from raggedvit._c.constants import CONSTANTS  # noqa: E402
+from raggedvit._c.layouts import new  # noqa: E402
+from raggedvit._c.library import Library  # noqa: E402
 
 OURS, FLASH, PLAIN = "raggedvit", "FA2 varlen", "PyTorch"
 GRADIENTS = ("d_q", "d_k", "d_v")

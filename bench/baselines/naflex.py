@@ -268,7 +268,7 @@ class ImageSessions:
 
     @staticmethod
     def _images_of(arrays, grids, patch):
-        from raggedvit._layouts import TYPES
+        from raggedvit._c.layouts import TYPES
 
         images = (TYPES["rvit_image"] * len(arrays))()
         for image, array, (lines, columns) in zip(images, arrays, grids):

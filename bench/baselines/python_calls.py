@@ -41,7 +41,7 @@ import torch  # noqa: E402
 from baselines import attention, ours, points  # noqa: E402
 from baselines.clock import GpuClock, HostClock, first_line  # noqa: E402
 from baselines.library import GpuContext, HostContext  # noqa: E402
-from raggedvit._library import library  # noqa: E402
+from raggedvit._c.library import library  # noqa: E402
 
 TRITON, FLASH = attention.TRITON, attention.FLASH
 # Of the median over the runs: name -> microseconds at most, and shares of baselines at most.

@@ -111,8 +111,9 @@ def find() -> str:
     named = os.environ.get("RAGGEDVIT_LIBRARY")
     if named:
         return named
-    beside = pathlib.Path(__file__).resolve().parent.parent / "libraggedvit.so.0"
-    return str(beside) if beside.exists() else "libraggedvit.so.0"
+    name = f"libraggedvit.so.{CONSTANTS['RVIT_VERSION_MAJOR']}.{CONSTANTS['RVIT_VERSION_MINOR']}"
+    beside = pathlib.Path(__file__).resolve().parent.parent / name
+    return str(beside) if beside.exists() else name
 
 
 def library() -> Library:
