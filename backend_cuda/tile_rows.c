@@ -19,7 +19,8 @@ rvit_cu_quantize_tile rvit_cu_tile_quantize(const rvit_cu_machine *machine, int6
     return tile;
 }
 
-/* Measured on an H100: bench/notes/image-input.md. The general resize relies on the L1 cache, which shares its memory with shared memory. */
+/* Measured on an H100: bench/notes/image-input.md. The general resize relies on the L1 cache, which shares its memory with shared memory.
+ */
 rvit_cu_preprocess_tile rvit_cu_tile_preprocess(const rvit_cu_machine *machine, int64_t pixels, int64_t bytes)
 {
     enum { WIDTH = RVIT_CU_PREPROCESS_WIDTH_BITS, BYTES_OF_PACKED = 256 };
