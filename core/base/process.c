@@ -21,7 +21,7 @@ void rvit_signals_restore(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-static int look_at_program(struct dl_phdr_info *program, size_t size, void *is_dynamic)
+static int check_dynamic(struct dl_phdr_info *program, size_t size, void *is_dynamic)
 {
     (void)size;
     for (int i = 0; i < program->dlpi_phnum; i++)
@@ -34,7 +34,7 @@ static int look_at_program(struct dl_phdr_info *program, size_t size, void *is_d
 static int is_static(void)
 {
     int is_dynamic = 0;
-    dl_iterate_phdr(look_at_program, &is_dynamic);
+    dl_iterate_phdr(check_dynamic, &is_dynamic);
     return !is_dynamic;
 }
 

@@ -59,7 +59,7 @@ static int takes_quantized(const forward *f, rvit_block_linear linear)
 }
 
 /* Whether the MLP's activation is applied during quantization instead of in fc1. */
-static int activates_late(const forward *f)
+static int activates_in_quantize(const forward *f)
 {
     return takes_quantized(f, RVIT_BLOCK_FC2) && !f->model->mlp_norm;
 }
@@ -70,7 +70,7 @@ static rvit_status hidden(const forward *f)
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.out_dtype = model->dtype;
     args.out = f->hidden;
-    if (activates_late(f)) {
+    if (activates_in_quantize(f)) {
         args.out_features = (model->info.gated ? 2 : 1) * model->mlp_width; /* gates and values */
     } else {
         args.activation = model->info.activation;
@@ -179,7 +179,7 @@ static int writes_quantized(const forward *f, rvit_op *op)
     const rvit_model *model = f->model;
     const rvit_backend_api *api = f->stream->device->api;
     const rvit_linear_weights *fc1 = &model->blocks[f->block].linears[RVIT_BLOCK_FC1], *fc2 = fc1 + (RVIT_BLOCK_FC2 - RVIT_BLOCK_FC1);
-    if (f->plan->desc.trace == RVIT_TRACE_INPUTS || api->prefers_quantized == NULL || !activates_late(f) || model->info.gated ||
+    if (f->plan->desc.trace == RVIT_TRACE_INPUTS || api->prefers_quantized == NULL || !activates_in_quantize(f) || model->info.gated ||
         fc1->dtype != RVIT_E4M3 || fc2->dtype != RVIT_E4M3 || fc2->input_scale.buffer == NULL)
         return 0;
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
@@ -248,17 +248,17 @@ static rvit_status attention(const forward *f)
     const int64_t dim = model->info.dim, element = rvit_dtype_size(model->dtype);
     rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
     args.dtype = model->dtype;
-    const rvit_reach reach = rvit_forward_reach(f);
-    args.n_images = reach.n;
+    const rvit_attention_ranges ranges = rvit_forward_attention_ranges(f);
+    args.n_images = ranges.n;
     args.n_heads = model->info.n_heads;
     args.head_dim = model->info.head_dim;
-    args.max_len = reach.max_len;
+    args.max_len = ranges.max_len;
     args.rows = f->rows.capacity;
     args.q = f->wide;
     args.k = at(f->wide, dim * element);
     args.v = at(f->wide, 2 * dim * element);
     args.q_stride = args.k_stride = args.v_stride = 3 * dim;
-    args.cu_seqlens = reach.cu_seqlens;
+    args.cu_seqlens = ranges.cu_seqlens;
     args.key_bias = f->key_bias;
     args.out = f->normed;
     args.cls_probs = f->cls_probs;

@@ -2,12 +2,12 @@
    attention of blocks with windows needs to know about them. */
 #include "core/forward/windows.h"
 
-rvit_reach rvit_forward_reach(const forward *f)
+rvit_attention_ranges rvit_forward_attention_ranges(const forward *f)
 {
     const rvit_session_plan *plan = f->plan;
     if (rvit_model_has_windows(f->model, f->block))
-        return (rvit_reach){plan->max_windows, plan->window_len, f->window_cu_seqlens};
-    return (rvit_reach){plan->desc.max_images, f->max_len, f->cu_seqlens};
+        return (rvit_attention_ranges){plan->max_windows, plan->window_len, f->window_cu_seqlens};
+    return (rvit_attention_ranges){plan->desc.max_images, f->max_len, f->cu_seqlens};
 }
 
 void rvit_forward_lay_out_groups(const forward *f, rvit_grid_layout_args *args)

@@ -49,7 +49,7 @@ rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
 }
 
 /* timm's rule for its models without a crop_pct. */
-static double usual_crop(const rvit_model_info *info)
+static double default_crop(const rvit_model_info *info)
 {
     return info->image_height < 384 || info->image_width < 384 ? 0.9 : 1;
 }
@@ -69,7 +69,7 @@ rvit_status rvit_image_recipe_of_model(const rvit_model_info *given, rvit_image_
     recipe.resize_width = info.resize_width;
     recipe.max_patches = info.max_patches;
     if (recipe.resize_height == 0 || info.fit == RVIT_FIT_UNKNOWN) {
-        const double crop = recipe.fit == RVIT_FIT_CROP ? usual_crop(&info) : 1;
+        const double crop = recipe.fit == RVIT_FIT_CROP ? default_crop(&info) : 1;
         recipe.resize_height = (int32_t)floor(info.image_height / crop);
         recipe.resize_width = (int32_t)floor(info.image_width / crop);
     }

@@ -52,7 +52,7 @@ static double value(rvit_resize_kernel filter, double x)
 }
 
 /* The support of a filter at scale 1. */
-static double reach(rvit_resize_kernel filter)
+static double support_of(rvit_resize_kernel filter)
 {
     static const double reaches[] = {[RVIT_RESIZE_BILINEAR] = 1.0, [RVIT_RESIZE_BICUBIC] = 2.0, [RVIT_RESIZE_LANCZOS] = 3.0,
                                      [RVIT_RESIZE_BOX] = 0.5,      [RVIT_RESIZE_HAMMING] = 1.0, [RVIT_RESIZE_NEAREST] = 0.0};
@@ -72,12 +72,12 @@ static double width_of(double scale)
 
 int32_t rvit_resize_capacity(const rvit_resize_axis *axis)
 {
-    return (int32_t)ceil(reach(axis->filter) * width_of(scale_of(axis))) * 2 + 1;
+    return (int32_t)ceil(support_of(axis->filter) * width_of(scale_of(axis))) * 2 + 1;
 }
 
 rvit_resize_taps rvit_resize_taps_of(const rvit_resize_axis *axis, int64_t output)
 {
-    const double scale = scale_of(axis), support = reach(axis->filter) * width_of(scale);
+    const double scale = scale_of(axis), support = support_of(axis->filter) * width_of(scale);
     rvit_resize_taps taps = {.centre = ((double)output + 0.5) * scale, .inverse = 1.0 / width_of(scale)};
     const double low = taps.centre - support + 0.5, high = taps.centre + support + 0.5;
     taps.first = low < 0 ? 0 : (int32_t)low;

@@ -55,7 +55,7 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
         rvit_fact_value *f = &facts->of[extents[i].fact];
         const int headless = extents[i].fact == RVIT_FACT_CLASSES && info->n_classes == 0;
         if (f->known && !headless && f->value[0] != extents[i].value)
-            return rvit_fail(rvit_fact_wrong(f), "%s: the %s is %d in the tensors, but should be %s (%s)", path, extents[i].what,
+            return rvit_fail(rvit_fact_conflict(f), "%s: the %s is %d in the tensors, but should be %s (%s)", path, extents[i].what,
                              (int)extents[i].value, f->text, f->where);
         f->known = 0;
         rvit_facts_set(facts, extents[i].fact, extents[i].value, weights);
@@ -76,9 +76,9 @@ static rvit_status check_position(const char *path, const rvit_vit_config *confi
     if (block != RVIT_BLOCK_UNKNOWN && block != RVIT_BLOCK_PRE_NORM)
         return RVIT_OK; /* such a block is refused elsewhere, and where its model has positions is unknown */
     if (rvit_family_name(config->family, RVIT_ROLE_POSITION, 0, name) == NULL)
-        return rvit_fail(rvit_fact_wrong(position), "%s: a model with these tensors has no position table, but positions are '%s' (%s)",
+        return rvit_fail(rvit_fact_conflict(position), "%s: a model with these tensors has no position table, but positions are '%s' (%s)",
                          path, position->text, position->where);
-    return rvit_fail(rvit_fact_wrong(position), "%s: tensor '%s' is %s, but positions are '%s' (%s)", path, name,
+    return rvit_fail(rvit_fact_conflict(position), "%s: tensor '%s' is %s, but positions are '%s' (%s)", path, name,
                      wants_table ? "missing" : "present", position->text, position->where);
 }
 
@@ -92,9 +92,9 @@ static rvit_status check_part(const char *path, const rvit_vit_config *config, r
     const int plain = block == RVIT_BLOCK_UNKNOWN || block == RVIT_BLOCK_PRE_NORM; /* other blocks are refused elsewhere */
     if (plain && f->known && (int32_t)f->value[0] != there) {
         if (rvit_family_name(config->family, role, 0, name) == NULL)
-            return rvit_fail(rvit_fact_wrong(f), "%s: a model with these tensors has no %s, but this one should (%s)", path, what,
+            return rvit_fail(rvit_fact_conflict(f), "%s: a model with these tensors has no %s, but this one should (%s)", path, what,
                              f->where);
-        return rvit_fail(rvit_fact_wrong(f), "%s: tensor '%s' is %s, but the model has %s %s (%s)", path, name,
+        return rvit_fail(rvit_fact_conflict(f), "%s: tensor '%s' is %s, but the model has %s %s (%s)", path, name,
                          there ? "present" : "missing", there ? "no" : "a", what, f->where);
     }
     f->known = 0;
@@ -126,7 +126,7 @@ static rvit_status check_rows(const char *path, const rvit_vit_config *config, r
     rvit_fact_value *rows = &facts->of[RVIT_FACT_ROWS];
     char name[RVIT_NAME_SIZE] = "";
     if (rows->known && (int32_t)rows->value[0] != config->patch_rows)
-        return rvit_fail(rvit_fact_wrong(rows), "%s: tensor '%s' belongs to a %s, but the model has a %s (%s)", path,
+        return rvit_fail(rvit_fact_conflict(rows), "%s: tensor '%s' belongs to a %s, but the model has a %s (%s)", path,
                          rvit_family_name(config->family, RVIT_ROLE_PATCH_WEIGHT, 0, name),
                          config->patch_rows ? "linear layer" : "convolution", config->patch_rows ? "convolution" : "linear layer",
                          rows->where);
@@ -139,7 +139,7 @@ static rvit_status check_gate(const char *path, const rvit_model_info *info, rvi
 {
     rvit_fact_value *gated = &facts->of[RVIT_FACT_GATED];
     if (gated->known && (int32_t)gated->value[0] != info->gated)
-        return rvit_fail(rvit_fact_wrong(gated), "%s: the tensors have MLPs with%s a gate (SwiGLU), but the model has %s (%s)", path,
+        return rvit_fail(rvit_fact_conflict(gated), "%s: the tensors have MLPs with%s a gate (SwiGLU), but the model has %s (%s)", path,
                          info->gated ? "" : "out", info->gated ? "none" : "one", gated->where);
     gated->known = 0;
     rvit_facts_set(facts, RVIT_FACT_GATED, info->gated, weights);
@@ -151,7 +151,7 @@ static rvit_status check_norms(const char *path, const rvit_vit_config *config, 
 {
     const rvit_fact_value *rms = &facts->of[RVIT_FACT_RMS_NORM];
     if (rms->known && (int32_t)rms->value[0] == config->norm_beta)
-        return rvit_fail(rvit_fact_wrong(rms), "%s: the norms have %s bias, but they are %s (%s)", path, config->norm_beta ? "a" : "no",
+        return rvit_fail(rvit_fact_conflict(rms), "%s: the norms have %s bias, but they are %s (%s)", path, config->norm_beta ? "a" : "no",
                          rms->text, rms->where);
     if (config->norm_beta)
         rvit_facts_set(facts, RVIT_FACT_RMS_NORM, 0, weights);
@@ -178,7 +178,7 @@ static rvit_status resolve_image_without_table(const char *path, rvit_vit_config
         return RVIT_OK; /* note_unknown reports it */
     const int32_t height = (int32_t)image->value[0], width = (int32_t)image->value[1], p = config->info.patch_size;
     if (height < p || width < p || height > MAX_SIDE || width > MAX_SIDE)
-        return rvit_fail(rvit_fact_wrong(image), "%s: images have %d x %d pixels (%s), expected sides of %d..%d", path, (int)height,
+        return rvit_fail(rvit_fact_conflict(image), "%s: images have %d x %d pixels (%s), expected sides of %d..%d", path, (int)height,
                          (int)width, image->where, (int)p, MAX_SIDE);
     set_image(config, height, width);
     return RVIT_OK;
@@ -208,7 +208,7 @@ static rvit_status resolve_image(const char *path, rvit_vit_config *config, rvit
         if (patches > 0 && config->position_rows - config->position_choices[i] == patches)
             found = i;
     if (found < 0)
-        return rvit_fail(rvit_fact_wrong(image), "%s: the position table is for %d patches, but images have %d x %d pixels (%s)", path,
+        return rvit_fail(rvit_fact_conflict(image), "%s: the position table is for %d patches, but images have %d x %d pixels (%s)", path,
                          info->image_size > 0 ? (int)(info->tokens - info->n_prefix) : (int)config->position_rows, (int)height, (int)width,
                          image->where);
     if (height > MAX_SIDE || width > MAX_SIDE)
@@ -270,7 +270,7 @@ static rvit_status resolve_rotation(const char *path, const rvit_facts *facts, r
     if (!is_rotary(facts) || !rotation_known(facts))
         return RVIT_OK;
     if (!(base->value[0] >= 1 && base->value[0] <= 1e12))
-        return rvit_fail(rvit_fact_wrong(base), "%s: the base of the rotary positions is %s (%s), expected 1 to 1e12", path, base->text,
+        return rvit_fail(rvit_fact_conflict(base), "%s: the base of the rotary positions is %s (%s), expected 1 to 1e12", path, base->text,
                          base->where);
     rope->base = base->value[0];
     rope->coordinates = (rvit_rope_coordinates)rvit_facts_integer(facts, RVIT_FACT_ROPE_COORDINATES);
@@ -359,8 +359,8 @@ static rvit_status resolve_heads(const char *path, rvit_model_info *info, const 
         return RVIT_OK;
     info->n_heads = (int32_t)heads->value[0];
     if (info->n_heads < 1 || info->dim % info->n_heads != 0)
-        return rvit_fail(rvit_fact_wrong(heads), "%s: the width %d cannot be split into %s heads (%s)", path, (int)info->dim, heads->text,
-                         heads->where);
+        return rvit_fail(rvit_fact_conflict(heads), "%s: the width %d cannot be split into %s heads (%s)", path, (int)info->dim,
+                         heads->text, heads->where);
     info->head_dim = info->dim / info->n_heads;
     if (info->head_dim > 128 || info->head_dim % 8 != 0)
         rvit_unsupported_feature(unsupported, RVIT_FEATURE_HEAD_DIM, heads->where);
@@ -415,7 +415,7 @@ static void fill_info(rvit_model_info *info, const rvit_facts *facts)
 }
 
 /* Defaults that hold for every published model unless a file contradicts them. timm's NaFlexViT models differ in how they resample. */
-static void set_usual(const rvit_vit_config *config, rvit_facts *facts)
+static void set_family_defaults(const rvit_vit_config *config, rvit_facts *facts)
 {
     const int hf = (config->family->flags & RVIT_FAMILY_HF) != 0;
     const rvit_resample usual = !hf ? RVIT_RESAMPLE_TIMM : config->patch_rows ? RVIT_RESAMPLE_BILINEAR_ANTIALIAS : RVIT_RESAMPLE_BICUBIC;
@@ -476,7 +476,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
         RVIT_TRY(rvit_resolve_merge(path, config, facts, unsupported));
     facts->of[RVIT_FACT_INPUT].known = 0;
     RVIT_TRY(resolve_rotation(path, facts, &config->rope));
-    set_usual(config, facts);
+    set_family_defaults(config, facts);
     rvit_resolve_pooling(config, facts);
     if (config->measured) {
         RVIT_TRY(rvit_check_pooling(path, config, facts, unsupported));

@@ -130,7 +130,7 @@ const char *rvit_fact_name(rvit_fact fact)
     return table[fact].name;
 }
 
-rvit_status rvit_fact_wrong(const rvit_fact_value *fact)
+rvit_status rvit_fact_conflict(const rvit_fact_value *fact)
 {
     return strncmp(fact->where, "given", 5) == 0 ? RVIT_INVALID_ARGUMENT : RVIT_BAD_FILE;
 }

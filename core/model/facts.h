@@ -54,7 +54,7 @@ void rvit_facts_join(rvit_facts *facts, const rvit_facts *others);
 /* 0 if the fact is unknown. */
 int32_t rvit_facts_integer(const rvit_facts *facts, rvit_fact fact);
 /* The status for a fact that contradicts the tensors: INVALID_ARGUMENT if the caller set it, else BAD_FILE. */
-rvit_status rvit_fact_wrong(const rvit_fact_value *fact);
+rvit_status rvit_fact_conflict(const rvit_fact_value *fact);
 /* "heads" */
 const char *rvit_fact_name(rvit_fact fact);
 

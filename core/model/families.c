@@ -165,7 +165,7 @@ static void log_match(const rvit_tensor_set *set, const char *prefix, const matc
 }
 
 /* Extends a prefix by the next part ("module.") of the name of tensor `index`; 0: there is none. */
-static int lengthen(const rvit_tensor_set *set, int32_t index, char prefix[RVIT_NAME_PREFIX])
+static int extend_prefix(const rvit_tensor_set *set, int32_t index, char prefix[RVIT_NAME_PREFIX])
 {
     const char *name = rvit_tensor_set_tensor(set, index)->name;
     const char *dot = strchr(name + strlen(prefix), '.');
@@ -192,7 +192,7 @@ static const rvit_family *find_part(const rvit_tensor_set *set, char prefix[RVIT
     for (int32_t i = 0; i < n && tries > 0; i++) {
         if (i > 0 && prefix[0] != '\0' && strncmp(rvit_tensor_set_tensor(set, i)->name, prefix, strlen(prefix)) == 0)
             continue; /* tried */
-        for (prefix[0] = '\0'; tries > 0 && lengthen(set, i, prefix); tries--) {
+        for (prefix[0] = '\0'; tries > 0 && extend_prefix(set, i, prefix); tries--) {
             const match m = find_family(set, prefix);
             if (m.best != NULL)
                 return m.best;
@@ -222,7 +222,7 @@ rvit_status rvit_family_detect(const rvit_tensor_set *set, char out_prefix[RVIT_
     if (rvit_tensor_set_count(set) == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: the checkpoint holds no tensors", rvit_tensor_set_path(set));
     match most = find_family(set, "");
-    while (lengthen(set, 0, prefix) && all_begin_with(set, prefix)) {
+    while (extend_prefix(set, 0, prefix) && all_begin_with(set, prefix)) {
         const match m = find_family(set, prefix);
         if (m.n_best > most.n_best) {
             most = m;

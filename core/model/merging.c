@@ -10,7 +10,7 @@ static rvit_status check_same(const char *path, const rvit_facts *facts, rvit_fa
     const rvit_fact_value *f = &facts->of[fact];
     if (!f->known || (int32_t)f->value[0] == value)
         return RVIT_OK;
-    return rvit_fail(rvit_fact_wrong(f), "%s: the %s is %d in the tensors, but should be %s (%s)", path, what, (int)value, f->text,
+    return rvit_fail(rvit_fact_conflict(f), "%s: the %s is %d in the tensors, but should be %s (%s)", path, what, (int)value, f->text,
                      f->where);
 }
 
@@ -21,8 +21,9 @@ static rvit_status resolve_side(const char *path, rvit_vit_config *config, const
         return RVIT_OK;
     config->merge.side = (int32_t)side->value[0];
     if ((int64_t)config->merge.side * config->merge.side * config->info.dim != config->group_dim)
-        return rvit_fail(rvit_fact_wrong(side), "%s: the tensors merge groups of %d values, but a group has %d x %d rows of %d (%s)", path,
-                         (int)config->group_dim, (int)config->merge.side, (int)config->merge.side, (int)config->info.dim, side->where);
+        return rvit_fail(rvit_fact_conflict(side), "%s: the tensors merge groups of %d values, but a group has %d x %d rows of %d (%s)",
+                         path, (int)config->group_dim, (int)config->merge.side, (int)config->merge.side, (int)config->info.dim,
+                         side->where);
     if (config->merge.side != 2)
         rvit_unsupported_add(unsupported, "the model merges %d x %d patches, which is not supported (%s)", (int)config->merge.side,
                              (int)config->merge.side, side->where);
@@ -37,8 +38,8 @@ static rvit_status resolve_windows(const char *path, rvit_vit_config *config, co
         return RVIT_OK;
     config->merge.window = pixels / config->merge.side / config->info.patch_size;
     if (config->merge.window < 1 || config->merge.window > MAX_WINDOW)
-        return rvit_fail(rvit_fact_wrong(window), "%s: windows have %d pixels (%s), expected %d to %d times the %d of a merge group", path,
-                         (int)pixels, window->where, 1, MAX_WINDOW, (int)(config->merge.side * config->info.patch_size));
+        return rvit_fail(rvit_fact_conflict(window), "%s: windows have %d pixels (%s), expected %d to %d times the %d of a merge group",
+                         path, (int)pixels, window->where, 1, MAX_WINDOW, (int)(config->merge.side * config->info.patch_size));
     config->merge.full_blocks = facts->full_blocks;
     return RVIT_OK;
 }
@@ -50,11 +51,11 @@ static rvit_status resolve_deepstack(const char *path, rvit_vit_config *config, 
     if (!deepstack->known)
         return RVIT_OK;
     if (list->n != config->info.n_deepstack)
-        return rvit_fail(rvit_fact_wrong(deepstack), "%s: the tensors have %d deepstack mergers, but %s lists %d blocks", path,
+        return rvit_fail(rvit_fact_conflict(deepstack), "%s: the tensors have %d deepstack mergers, but %s lists %d blocks", path,
                          (int)config->info.n_deepstack, deepstack->where, (int)list->n);
     for (int32_t i = 0; i < list->n; i++)
         if (list->blocks[i] >= config->info.depth)
-            return rvit_fail(rvit_fact_wrong(deepstack), "%s: %s lists block %d, but the model has %d blocks", path, deepstack->where,
+            return rvit_fail(rvit_fact_conflict(deepstack), "%s: %s lists block %d, but the model has %d blocks", path, deepstack->where,
                              (int)list->blocks[i], (int)config->info.depth);
     for (int32_t i = 1; i < list->n; i++)
         if (list->blocks[i] <= list->blocks[i - 1]) {
@@ -74,8 +75,8 @@ rvit_status rvit_resolve_merge(const char *path, rvit_vit_config *config, rvit_f
     if (!config->merges) {
         if (!facts->of[RVIT_FACT_MERGE].known)
             return RVIT_OK;
-        return rvit_fail(rvit_fact_wrong(&facts->of[RVIT_FACT_MERGE]), "%s: the model merges patches (%s), but the tensors have no merger",
-                         path, facts->of[RVIT_FACT_MERGE].where);
+        return rvit_fail(rvit_fact_conflict(&facts->of[RVIT_FACT_MERGE]),
+                         "%s: the model merges patches (%s), but the tensors have no merger", path, facts->of[RVIT_FACT_MERGE].where);
     }
     RVIT_TRY(check_same(path, facts, RVIT_FACT_MERGED, config->info.merged_dim, "width of merged rows"));
     RVIT_TRY(check_same(path, facts, RVIT_FACT_FRAMES, config->frames, "number of frames of a patch"));

@@ -49,7 +49,7 @@ static rvit_status check_map(const char *path, const rvit_vit_config *config, co
     if (!heads->known)
         return RVIT_OK;
     if (config->map_heads < 1 || config->info.dim % config->map_heads != 0)
-        return rvit_fail(rvit_fact_wrong(heads), "%s: the width %d cannot be split into %s heads of attention pooling (%s)", path,
+        return rvit_fail(rvit_fact_conflict(heads), "%s: the width %d cannot be split into %s heads of attention pooling (%s)", path,
                          (int)config->info.dim, heads->text, heads->where);
     const int32_t head_dim = config->info.dim / config->map_heads;
     if (head_dim > 192 || head_dim % 4 != 0)
@@ -67,7 +67,7 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
     const rvit_fact_value *norm = &facts->of[RVIT_FACT_FINAL_NORM];
     const int none = norm->known && norm->value[0] == 0, normed = info->final_norm || config->fc_norm;
     if (none && normed)
-        return rvit_fail(rvit_fact_wrong(norm), "%s: tensor '%s' is present, but the model has no norm after the last block (%s)", path,
+        return rvit_fail(rvit_fact_conflict(norm), "%s: tensor '%s' is present, but the model has no norm after the last block (%s)", path,
                          rvit_family_name(config->family, info->final_norm ? RVIT_ROLE_NORM_GAMMA : RVIT_ROLE_FC_NORM_GAMMA, 0, name),
                          norm->where);
     if (!normed && !(none && kind != RVIT_POOLING_MAP))
@@ -78,22 +78,23 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
     if (!pooling->known)
         return RVIT_OK;
     if (kind == RVIT_POOLING_MAP && !config->map)
-        return rvit_fail(rvit_fact_wrong(pooling), "%s: the model has attention pooling (%s), but the weights have none", path,
+        return rvit_fail(rvit_fact_conflict(pooling), "%s: the model has attention pooling (%s), but the weights have none", path,
                          pooling->where);
     if (config->map && kind != RVIT_POOLING_MAP && (config->family->flags & RVIT_FAMILY_MAP_UNREAD) == 0)
-        return rvit_fail(rvit_fact_wrong(pooling), "%s: the weights have attention pooling, but pooling is %s (%s)", path, pooling->text,
+        return rvit_fail(rvit_fact_conflict(pooling), "%s: the weights have attention pooling, but pooling is %s (%s)", path, pooling->text,
                          pooling->where);
     if (kind == RVIT_POOLING_MAP)
         RVIT_TRY(check_map(path, config, facts, unsupported));
     if ((kind == RVIT_POOLING_CLS || kind == RVIT_POOLING_CLS_MEAN) && !config->cls)
-        return rvit_fail(rvit_fact_wrong(pooling), "%s: the head reads the CLS row (%s), but the weights have no CLS token", path,
+        return rvit_fail(rvit_fact_conflict(pooling), "%s: the head reads the CLS row (%s), but the weights have no CLS token", path,
                          pooling->where);
     if (!has_head)
         return RVIT_OK;
     /* Unless fc_norm is set, timm normalises after pooling if it takes a mean, and otherwise before. */
     if (kind == RVIT_POOLING_CLS && config->fc_norm && !facts->of[RVIT_FACT_FC_NORM].known && strcmp(pooling->where, "given") != 0)
-        return rvit_fail(rvit_fact_wrong(pooling), "%s: tensor '%s', the norm of a mean, is present, but the head reads the CLS row (%s)",
-                         path, rvit_family_name(config->family, RVIT_ROLE_FC_NORM_GAMMA, 0, name), pooling->where);
+        return rvit_fail(rvit_fact_conflict(pooling),
+                         "%s: tensor '%s', the norm of a mean, is present, but the head reads the CLS row (%s)", path,
+                         rvit_family_name(config->family, RVIT_ROLE_FC_NORM_GAMMA, 0, name), pooling->where);
     const rvit_fact_value *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];
     const int means = kind == RVIT_POOLING_MEAN || kind == RVIT_POOLING_MEAN_NORM || kind == RVIT_POOLING_MEAN_RAW;
     if (means && info->n_prefix > 0 && rvit_facts_integer(facts, RVIT_FACT_POOL_PREFIX) &&
@@ -102,13 +103,13 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
     if (kind == RVIT_POOLING_NONE)
         rvit_unsupported_add(unsupported, "the model has a head on every row, which is not supported (%s)", pooling->where);
     if (kind == RVIT_POOLING_MEAN_NORM && !config->fc_norm)
-        return rvit_fail(rvit_fact_wrong(pooling), "%s: the head normalises the mean (%s), but the weights have no fc_norm", path,
+        return rvit_fail(rvit_fact_conflict(pooling), "%s: the head normalises the mean (%s), but the weights have no fc_norm", path,
                          pooling->where);
     if (info->distilled && kind != RVIT_POOLING_CLS)
-        return rvit_fail(rvit_fact_wrong(pooling), "%s: pooling is %s (%s), but a distilled head reads two rows", path, pooling->text,
+        return rvit_fail(rvit_fact_conflict(pooling), "%s: pooling is %s (%s), but a distilled head reads two rows", path, pooling->text,
                          pooling->where);
     if (kind == RVIT_POOLING_CLS_MEAN && !config->cls_and_mean)
-        return rvit_fail(rvit_fact_wrong(pooling), "%s: the head reads CLS row and mean (%s), but has columns for one", path,
+        return rvit_fail(rvit_fact_conflict(pooling), "%s: the head reads CLS row and mean (%s), but has columns for one", path,
                          pooling->where);
     return RVIT_OK;
 }

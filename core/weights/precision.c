@@ -6,7 +6,7 @@
 #include "core/base/entry.h"
 #include "core/base/printable.h"
 #include "core/model/checkpoint.h"
-#include "core/weights/float16_reach.h"
+#include "core/weights/float16_bounds.h"
 #include "core/weights/quantize.h"
 
 /* The loss of top-1 accuracy in points with 8 bits against f32, measured by `raggedvit verify --expect`
@@ -54,8 +54,8 @@ static rvit_status find_wide(const rvit_device *device, const rvit_checkpoint *c
     if (has_bf16 && 2 * info->n_by_dtype[RVIT_BF16] > info->n_tensors)
         return RVIT_OK;
     double most;
-    char where[RVIT_REACH_NAME];
-    RVIT_TRY(rvit_float16_reach(device, checkpoint, &most, where));
+    char where[RVIT_BOUND_NAME];
+    RVIT_TRY(rvit_float16_bound(device, checkpoint, &most, where));
     out->dtype = most <= F16_MOST ? RVIT_F16 : has_bf16 ? RVIT_BF16 : RVIT_F32;
     if (most > F16_MOST)
         snprintf(out->reason, sizeof out->reason, "%s may reach %.3g, but float16 holds at most 65504", where, most);

@@ -6,7 +6,7 @@
 
 #include <raggedvit/experimental.h>
 
-#include "core/weights/float16_reach.h"
+#include "core/weights/float16_bounds.h"
 
 enum { N_IMAGES = 3, CLASSES = 6, DIM = 64, DEPTH = 4, FC1_INPUT = 2 /* of a block's linear layers */ };
 
@@ -221,8 +221,8 @@ static void float16_is_chosen_where_it_holds(void **state)
         const toy *m = block < 0 ? toy_new(&spec) : massive(block);
         rvit_checkpoint *checkpoint = open_checkpoint(m, "reach.safetensors");
         double most = 0;
-        char where[RVIT_REACH_NAME], place[RVIT_REACH_NAME];
-        expect_ok(rvit_float16_reach(H.device[DEVICE], checkpoint, &most, where));
+        char where[RVIT_BOUND_NAME], place[RVIT_BOUND_NAME];
+        expect_ok(rvit_float16_bound(H.device[DEVICE], checkpoint, &most, where));
         snprintf(place, sizeof place, "fc1 of block %d", block);
         assert_true(block < 0 || strcmp(where, place) == 0);
         rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);

@@ -21,7 +21,7 @@ static rvit_status read_encoder(const rvit_config_reader *r, const rvit_json *vi
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             found |= strcmp(known[i], value->key) == 0;
         if (!found)
-            rvit_config_not_understood(r, value->key);
+            rvit_config_unsupported(r, value->key);
     }
     RVIT_TRY(rvit_config_integer(r, vision, "width", 1, 1 << 20, &width));
     RVIT_TRY(rvit_config_integer(r, vision, "head_width", 1, 1 << 16, &head_width));

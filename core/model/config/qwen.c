@@ -55,7 +55,7 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *v
         RVIT_TRY(rvit_config_number_fact(&inner, rope, "rope_theta", RVIT_FACT_ROPE_BASE));
         RVIT_TRY(rvit_config_string(&inner, rope, "rope_type", &kind));
         if (kind != NULL && strcmp(kind, "axial") != 0 && strcmp(kind, "default") != 0)
-            rvit_config_not_understood(&inner, "rope_type");
+            rvit_config_unsupported(&inner, "rope_type");
     }
     RVIT_TRY(rvit_config_number_fact(r, vision, "rope_theta", RVIT_FACT_ROPE_BASE));
     snprintf(where, sizeof where, "%s: the default of model_type '%s'", r->name, model_type);

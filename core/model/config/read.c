@@ -199,7 +199,7 @@ rvit_status rvit_config_word_fact(const rvit_config_reader *r, const rvit_json *
             return RVIT_OK;
         }
     if (!names_it) {
-        rvit_config_not_understood(r, field);
+        rvit_config_unsupported(r, field);
         return RVIT_OK;
     }
     rvit_printable(shown, sizeof shown, word);
@@ -227,7 +227,7 @@ rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_
     return rvit_config_word_fact(r, object, field, fact, words, 1);
 }
 
-void rvit_config_not_understood(const rvit_config_reader *r, const char *field)
+void rvit_config_unsupported(const rvit_config_reader *r, const char *field)
 {
     char shown[SHOWN_NAME];
     rvit_printable(shown, sizeof shown, field);

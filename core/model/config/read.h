@@ -54,7 +54,7 @@ rvit_status rvit_config_word_fact(const rvit_config_reader *r, const rvit_json *
                                   const rvit_config_word *words, int names_it);
 rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact);
 /* Adds a reason for a field that changes the computation and is not supported. */
-void rvit_config_not_understood(const rvit_config_reader *r, const char *field);
+void rvit_config_unsupported(const rvit_config_reader *r, const char *field);
 
 /* Read one format each; root: the file's object. */
 rvit_status rvit_config_timm(const rvit_config_reader *r, const rvit_json *root);

@@ -168,7 +168,7 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     for (const rvit_json *value = rvit_json_first(args); value != NULL; value = rvit_json_next(args, value))
         if (!is_field(value->key, integers) && !is_field(value->key, parts) && !is_one_of(value->key, others) &&
             value->type != RVIT_JSON_NULL)
-            rvit_config_not_understood(&r, value->key);
+            rvit_config_unsupported(&r, value->key);
     return RVIT_OK;
 }
 

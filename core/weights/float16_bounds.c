@@ -9,23 +9,23 @@
 #include <string.h>
 
 #include "core/model/checkpoint.h"
-#include "core/weights/float16_reach.h"
+#include "core/weights/float16_bounds.h"
 #include "core/weights/input_bounds.h"
 
 #define LANES 16
 
-typedef struct reach {
+typedef struct bounds {
     rvit_weights_loader l;
     double *most;
-    char *where; /* [RVIT_REACH_NAME]: the layer with the largest bound */
-} reach;
+    char *where; /* [RVIT_BOUND_NAME]: the layer with the largest bound */
+} bounds;
 
-static void note(reach *r, double bound, const char *what, int32_t block)
+static void note(bounds *r, double bound, const char *what, int32_t block)
 {
     if (bound <= *r->most)
         return;
     *r->most = isfinite(bound) ? bound : INFINITY;
-    snprintf(r->where, RVIT_REACH_NAME, block < 0 ? "%s" : "%s of block %d", what, (int)block);
+    snprintf(r->where, RVIT_BOUND_NAME, block < 0 ? "%s" : "%s of block %d", what, (int)block);
 }
 
 /* The bound of one output of a GEMM with `columns` inputs, which are outputs of a norm of n values, repeated. */
@@ -55,7 +55,7 @@ static double bound_of_row(const float *row, int64_t columns, const float *norm,
 }
 
 /* Adds the outputs of a norm; reads gamma and beta to `norm`. */
-static rvit_status add_norm(reach *r, rvit_role gamma, rvit_role beta, int32_t index, int64_t n, float *norm, const char *what)
+static rvit_status add_norm(bounds *r, rvit_role gamma, rvit_role beta, int32_t index, int64_t n, float *norm, const char *what)
 {
     RVIT_TRY(rvit_weights_read_norm(&r->l, gamma, beta, index, n, norm));
     note(r, rvit_bound_of_norm(norm, n), what, index);
@@ -63,7 +63,7 @@ static rvit_status add_norm(reach *r, rvit_role gamma, rvit_role beta, int32_t i
 }
 
 /* Adds the outputs of a GEMM whose weight is in l.values. gated: rows of the gate, then of the values; the two outputs are multiplied. */
-static void add_rows(reach *r, int64_t rows, int64_t columns, const float *norm, int64_t n, const float *bias, int gated, double factor,
+static void add_rows(bounds *r, int64_t rows, int64_t columns, const float *norm, int64_t n, const float *bias, int gated, double factor,
                      const char *what, int32_t block)
 {
     for (int64_t i = 0; i < rows; i++) {
@@ -74,7 +74,7 @@ static void add_rows(reach *r, int64_t rows, int64_t columns, const float *norm,
     }
 }
 
-static rvit_status add_qkv(reach *r, int32_t block, const float *norm, float *bias)
+static rvit_status add_qkv(bounds *r, int32_t block, const float *norm, float *bias)
 {
     const int64_t dim = r->l.model->info.dim;
     memset(bias, 0, (size_t)(3 * dim) * sizeof *bias);
@@ -87,7 +87,7 @@ static rvit_status add_qkv(reach *r, int32_t block, const float *norm, float *bi
     return RVIT_OK;
 }
 
-static rvit_status add_fc1(reach *r, int32_t block, const float *norm, float *bias)
+static rvit_status add_fc1(bounds *r, int32_t block, const float *norm, float *bias)
 {
     const int64_t dim = r->l.model->info.dim, mlp = r->l.model->info.mlp_dim, parts = r->l.model->info.gated ? 2 : 1;
     const int64_t separate = rvit_weights_has(&r->l, RVIT_ROLE_GATE_WEIGHT);
@@ -106,7 +106,7 @@ static rvit_status add_fc1(reach *r, int32_t block, const float *norm, float *bi
 }
 
 /* Adds the weight itself, where no norm bounds its inputs. Weights stored as float16 always fit. */
-static rvit_status add_weight(reach *r, rvit_role role, int32_t block, int64_t n, const char *what)
+static rvit_status add_weight(bounds *r, rvit_role role, int32_t block, int64_t n, const char *what)
 {
     float lanes[LANES] = {0};
     int64_t i = 0;
@@ -123,7 +123,7 @@ static rvit_status add_weight(reach *r, rvit_role role, int32_t block, int64_t n
     return RVIT_OK;
 }
 
-static rvit_status add_block(reach *r, int32_t b)
+static rvit_status add_block(bounds *r, int32_t b)
 {
     const rvit_vit_config *config = &r->l.checkpoint->config;
     const int64_t dim = r->l.model->info.dim, mlp = r->l.model->info.mlp_dim;
@@ -139,7 +139,7 @@ static rvit_status add_block(reach *r, int32_t b)
     return config->mlp_norm ? add_norm(r, RVIT_ROLE_MLP_NORM_GAMMA, RVIT_ROLE_MLP_NORM_BETA, b, mlp, r->l.more, "the MLP's norm") : RVIT_OK;
 }
 
-static rvit_status add_map(reach *r)
+static rvit_status add_map(bounds *r)
 {
     const rvit_vit_config *config = &r->l.checkpoint->config;
     const int64_t dim = r->l.model->info.dim;
@@ -163,7 +163,7 @@ static rvit_status add_map(reach *r)
 }
 
 /* first: the role of the norm's gamma, of n values; beta and fc1 follow. */
-static rvit_status add_merger(reach *r, rvit_role first, int32_t index, int64_t n)
+static rvit_status add_merger(bounds *r, rvit_role first, int32_t index, int64_t n)
 {
     const int64_t width = r->l.checkpoint->config.group_dim;
     float *norm = r->l.more, *bias = norm + 2 * n;
@@ -174,7 +174,7 @@ static rvit_status add_merger(reach *r, rvit_role first, int32_t index, int64_t 
     return RVIT_OK;
 }
 
-static rvit_status add_all(reach *r)
+static rvit_status add_all(bounds *r)
 {
     const rvit_model_info *info = &r->l.model->info;
     for (int32_t b = 0; b < info->depth; b++)
@@ -194,14 +194,14 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-rvit_status rvit_float16_reach(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_most, char where[RVIT_REACH_NAME])
+rvit_status rvit_float16_bound(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_most, char where[RVIT_BOUND_NAME])
 {
     const rvit_vit_config *config = &checkpoint->config;
     const int64_t dim = config->info.dim, hidden = (config->info.gated ? 2 : 1) * (int64_t)config->info.mlp_dim, group = config->group_dim;
     const int64_t rows = larger(larger(3 * dim, hidden), config->map_mlp);
     rvit_model model = {.device = (rvit_device *)(uintptr_t)device, .info = config->info};
     rvit_alloc *alloc = &model.device->alloc;
-    reach r = {.l = {.checkpoint = checkpoint, .model = &model}, .most = out_most, .where = where};
+    bounds r = {.l = {.checkpoint = checkpoint, .model = &model}, .most = out_most, .where = where};
     *out_most = 0;
     where[0] = '\0';
     r.l.values = rvit_alloc_array(alloc, (size_t)larger(rows * dim, group * group), sizeof *r.l.values);

@@ -1,0 +1,11 @@
+/* Whether the activations of a model fit float16. */
+#ifndef RVIT_CORE_WEIGHTS_FLOAT16_BOUNDS_H
+#define RVIT_CORE_WEIGHTS_FLOAT16_BOUNDS_H
+
+#include <raggedvit/vit.h>
+
+/* *out_most: the largest value that the model may store in 16 bits; where: the layer that it belongs to. */
+#define RVIT_BOUND_NAME 64
+rvit_status rvit_float16_bound(const rvit_device *device, const rvit_checkpoint *checkpoint, double *out_most, char where[RVIT_BOUND_NAME]);
+
+#endif
