@@ -95,7 +95,7 @@ void data_tiles(const char *sheet, int tile, int n, int size, float *out)
         struct image_view source = image_whole(&sheet_image);
         source.pixels += i / columns * tile * source.stride + (int64_t)(i % columns) * tile * 3;
         source.width = source.height = tile;
-        if (!preprocess_picture(source, &recipe, true, out + (size_t)i * image_length, NULL, &error))
+        if (!preprocess_image(source, &recipe, true, out + (size_t)i * image_length, NULL, &error))
             fail(sheet, &error);
     }
     for (int i = n_tiles; i < n; i++)

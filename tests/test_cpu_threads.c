@@ -92,7 +92,7 @@ static void attention_of_any_split(void **state)
     }
 }
 
-enum { IMAGES = 16, PIXELS = 3 * 224 * 224, CLASSES = 1000 };
+enum { MODEL_IMAGES = 16, PIXELS = 3 * 224 * 224, CLASSES = 1000 };
 
 /* The demo's model. tile_rows: rows of all fused tiles; 0: the device chooses. */
 static int32_t forward(int32_t n_threads, int64_t tile_rows, rvit_dtype dtype, rvit_quantization quantization, float keep,
@@ -117,21 +117,21 @@ static int32_t forward(int32_t n_threads, int64_t tile_rows, rvit_dtype dtype, r
     assert_int_equal(rvit_model_create(device, checkpoint, &model_desc, &model), RVIT_OK);
     assert_int_equal(rvit_model_get_info(model, &info), RVIT_OK);
     assert_true(info.channels * info.image_size * info.image_size <= PIXELS && info.n_classes <= CLASSES);
-    session_desc.max_images = IMAGES;
+    session_desc.max_images = MODEL_IMAGES;
     session_desc.fixed_batch = 1;
     if (keep < 1.0f) {
         session_desc.prune.type = RVIT_PRUNE_L2;
         session_desc.prune.keep = keep;
     }
     assert_int_equal(rvit_session_create(model, &session_desc, &session), RVIT_OK);
-    run_args.n_images = IMAGES;
+    run_args.n_images = MODEL_IMAGES;
     run_args.images = images;
     assert_int_equal(rvit_session_run(session, &run_args, logits), RVIT_OK);
     rvit_session_destroy(session);
     rvit_model_destroy(model);
     rvit_checkpoint_destroy(checkpoint);
     rvit_device_destroy(device);
-    return IMAGES * info.n_classes;
+    return MODEL_IMAGES * info.n_classes;
 }
 
 static void forward_of_any_split(void **state)
@@ -139,9 +139,9 @@ static void forward_of_any_split(void **state)
     (void)state;
     static const int32_t threads[] = {1, 2, 3, 16};
     static const int64_t tile_rows[] = {0, 16, 40, 384};
-    static float images[IMAGES * PIXELS], wanted[IMAGES * CLASSES], logits[IMAGES * CLASSES];
+    static float images[MODEL_IMAGES * PIXELS], wanted[MODEL_IMAGES * CLASSES], logits[MODEL_IMAGES * CLASSES];
     uint32_t random = 7;
-    for (int64_t i = 0; i < (int64_t)IMAGES * PIXELS; i++) {
+    for (int64_t i = 0; i < (int64_t)MODEL_IMAGES * PIXELS; i++) {
         random = random * 1664525u + 1013904223u;
         images[i] = (float)(random >> 8) * 0x1p-23f - 1.0f;
     }

@@ -135,7 +135,7 @@ static void compare_with_op(const struct vector *vector, const rvit_model_info *
     rvit_image image = RVIT_IMAGE_INIT;
     rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
     rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
-    rvit_buffer *source = NULL, *out = NULL;
+    rvit_buffer *staging = NULL, *out = NULL;
     assert_int_equal(rvit_image_recipe_of_model(info, &recipe), RVIT_OK);
     image.data = source->pixels;
     image.width = source->width;
@@ -147,10 +147,10 @@ static void compare_with_op(const struct vector *vector, const rvit_model_info *
     images.patch_size = op.patch_size = PATCH;
     op.n_images = 1;
     assert_int_equal(rvit_images_write(&images, NULL, 0, &op.source_size), RVIT_OK);
-    assert_int_equal(rvit_buffer_create(device, op.source_size, RVIT_BUFFER_UPLOAD, &source), RVIT_OK);
+    assert_int_equal(rvit_buffer_create(device, op.source_size, RVIT_BUFFER_UPLOAD, &staging), RVIT_OK);
     assert_int_equal(rvit_buffer_create(device, op.rows * 3 * PATCH * PATCH * 4, RVIT_BUFFER_READBACK, &out), RVIT_OK);
-    assert_int_equal(rvit_images_write(&images, rvit_buffer_host(source), op.source_size, &op.source_size), RVIT_OK);
-    op.source.buffer = source;
+    assert_int_equal(rvit_images_write(&images, rvit_buffer_host(staging), op.source_size, &op.source_size), RVIT_OK);
+    op.source.buffer = staging;
     op.out.buffer = out;
     assert_int_equal(rvit_preprocess(stream, &op), RVIT_OK);
     assert_int_equal(rvit_stream_synchronize(stream), RVIT_OK);
@@ -164,7 +164,7 @@ static void compare_with_op(const struct vector *vector, const rvit_model_info *
                     fail_msg("%s, image %d x %d: the op gives another value at (%d, %d, %d) of %d x %d", vector->name, source->width,
                              source->height, (int)c, (int)y, (int)x, (int)vector->width, (int)vector->height);
             }
-    rvit_buffer_destroy(source);
+    rvit_buffer_destroy(staging);
     rvit_buffer_destroy(out);
 }
 

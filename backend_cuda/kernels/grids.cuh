@@ -78,10 +78,10 @@ RVIT_DEVICE void fill_patches(const rvit_cu_grid_layout_params &params, image_si
     const int merge = params.merge, area = merge * merge, grid = size.height << 16 | size.width;
     const int unit_height = size.height / merge, unit_width = size.width / merge;
     for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
-        const int patch = row - begin - params.n_prefix;
+        const int index = row - begin - params.n_prefix;
         int4 patch = {-1 - (row - begin), image, 0, grid};
-        if (patch >= 0) {
-            const int unit = patch / area, inner = patch - unit * area, in_line = inner / merge;
+        if (index >= 0) {
+            const int unit = index / area, inner = index - unit * area, in_line = inner / merge;
             const int2 at = position_of_unit(params.window, unit_height, unit_width, unit);
             const int y = at.x * merge + in_line, x = at.y * merge + inner - in_line * merge;
             patch.x = patch_row + (params.line_by_line ? y * size.width + x : (at.x * unit_width + at.y) * area + inner);

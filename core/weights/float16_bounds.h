@@ -2,7 +2,7 @@
 #ifndef RVIT_CORE_WEIGHTS_FLOAT16_BOUNDS_H
 #define RVIT_CORE_WEIGHTS_FLOAT16_BOUNDS_H
 
-#include <raggedvit/vit.h>
+#include <raggedvit/session.h>
 
 /* *out_most: the largest value that the model may store in 16 bits; where: the layer that it belongs to. */
 #define RVIT_BOUND_NAME 64

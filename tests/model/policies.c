@@ -47,7 +47,7 @@ static void read_images(int first, int n, float *out)
         const struct image_view cut = {T.sheet.pixels + corner, (int64_t)T.sheet.width * 3, TILE, TILE};
         const struct preprocess recipe = preprocess_deit(SIZE);
         struct image_error error;
-        if (!preprocess_picture(cut, &recipe, true, out + (size_t)i * IMAGE_LENGTH, NULL, &error))
+        if (!preprocess_image(cut, &recipe, true, out + (size_t)i * IMAGE_LENGTH, NULL, &error))
             fail_msg("tile %d: %s", tile, error.text);
     }
 }

@@ -95,7 +95,7 @@ KERNEL(mma)
 }
 
 /* One warp: D (16x8) = A (16x32) B (32x8) + D of bytes, B column-major; option 1: B is signed. Then pairs of D / 256 as bytes. */
-KERNEL(mma_u8)
+KERNEL(u8_gemm)
 {
     const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
     const int lane = (int)threadIdx.x, row = lane / 4, t = lane % 4;
@@ -114,7 +114,7 @@ KERNEL(mma_u8)
 }
 
 /* One warp: D (16x8) = A (16x32) B (32x8) + D of e4m3, B column-major. Then each lane's four sums as e4m3, and the warp's largest. */
-KERNEL(mma_e4m3)
+KERNEL(e4m3_gemm)
 {
     const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
     const int lane = (int)threadIdx.x, row = lane / 4, t = lane % 4;
