@@ -1,6 +1,6 @@
-/* Measures one attention call, or one of what may stand before it (rope) and behind it (received): on the device by replaying a program of
-   many calls, and on the host by enqueueing one; beside the launch time of an empty kernel as the floor. Batches of one length, [rows, 3,
-   heads, head_dim] as the qkv GEMM writes them. */
+/* Measures one call of attention, rope or received: on the device by replaying a program of many calls, on the host by enqueueing one. The
+   launch of an empty kernel is the floor. All images have the same length; q, k and v are [rows, 3, heads, head_dim], as the qkv GEMM
+   writes them. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "options.h"
 #include "report.h"
 
-enum { LIST = 16, MAX_REPEATS = 1000, COUNTED = 10 };
+enum { LIST = 16, COUNTED = 10 };
 
 typedef enum bench_op { OP_ATTENTION, OP_ROPE, OP_RECEIVED } bench_op;
 
@@ -28,7 +28,6 @@ typedef struct point {
     rvit_attention_args args;
     rvit_rope_args rope;
     rvit_received_args received;
-    rvit_program *program;
     rvit_buffer *qkv, *cu_seqlens, *out, *lse, *received_out, *table;
     int batch, length;
 } point;
@@ -41,13 +40,12 @@ static const char *choice_op(int op)
 
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
-    {"op", "NAME", "%s (attention)", OPTION_CHOICE(options, op, choice_op, OP_ATTENTION, OP_RECEIVED)},
-    {"batch", "LIST", "images, each %s (1,4,16,64,256)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"len", "LIST", "tokens of every image, each %s (197,99,41,21)", OPTION_INTEGERS(options, lengths, n_lengths, 1, 65536)},
-    {"heads", "N", "%s (12)", OPTION_INTEGER(options, heads, 1, 1024)},
-    {"head-dim", "N", "%s (64)", OPTION_INTEGER(options, head_dim, 1, 1024)},
-    {"calls", "N", "calls in a recording, %s (20)", OPTION_INTEGER(options, calls, 1, 10000)},
-    {"repeats", "N", "replays measured, %s (20)", OPTION_INTEGER(options, repeats, 1, MAX_REPEATS)},
+    {"op", "NAME", "%s (default: attention)", OPTION_CHOICE(options, op, choice_op, OP_ATTENTION, OP_RECEIVED)},
+    {"batch", "LIST", "images, each %s (default: 1,4,16,64,256)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"len", "LIST", "tokens of every image, each %s (default: 197,99,41,21)", OPTION_INTEGERS(options, lengths, n_lengths, 1, 65536)},
+    {"heads", "N", "%s (default: 12)", OPTION_INTEGER(options, heads, 1, 1024)},
+    {"head-dim", "N", "%s (default: 64)", OPTION_INTEGER(options, head_dim, 1, 1024)},
+    BENCH_REPEAT_ROWS(options),
 };
 static const struct option_command command = {
     .name = "",
@@ -85,7 +83,7 @@ static rvit_status enqueue(const point *p)
     }
 }
 
-/* Cosines, then sines, of half as many angles as a head has channels. */
+/* Per position: the cosines of head_dim / 2 angles, then their sines. */
 static rvit_buffer *make_table(bench_device *d, int32_t n_positions, int32_t head_dim)
 {
     const int64_t size = (int64_t)n_positions * head_dim * (int64_t)sizeof(float);
@@ -103,7 +101,7 @@ static rvit_buffer *make_table(bench_device *d, int32_t n_positions, int32_t hea
     return buffer;
 }
 
-/* The arguments of rope and received: those of attention where they are the same. */
+/* Arguments of rope and received, copied from those of attention where they are the same. */
 static void open_others(point *p, const options *o, int64_t rows)
 {
     p->lse = data_buffer(p->d, rows * o->heads * 4);
@@ -153,25 +151,20 @@ static point open_point(bench_device *d, const options *o, int batch, int length
     p.args.head_dim = o->head_dim;
     p.args.max_len = length;
     p.args.rows = rows;
-    p.args.q = (rvit_view){p.qkv, 0};
+    p.args.q = view(p.qkv);
     p.args.k = (rvit_view){p.qkv, width * element};
     p.args.v = (rvit_view){p.qkv, 2 * width * element};
     p.args.q_stride = p.args.k_stride = p.args.v_stride = 3 * width;
-    p.args.cu_seqlens = (rvit_view){p.cu_seqlens, 0};
-    p.args.out = (rvit_view){p.out, 0};
+    p.args.cu_seqlens = view(p.cu_seqlens);
+    p.args.out = view(p.out);
     open_others(&p, o, rows);
     bench_check(enqueue(&p), choice_op(p.op)); /* the set-up of the first call is not measured */
-    bench_check(rvit_record_begin(d->stream), "record");
-    for (int i = 0; i < o->calls; i++)
-        bench_check(enqueue(&p), choice_op(p.op));
-    bench_check(rvit_record_end(d->stream, &p.program), "record");
     return p;
 }
 
 static void close_point(point *p)
 {
     bench_device_drain(p->d);
-    rvit_program_destroy(p->program);
     rvit_buffer_destroy(p->qkv);
     rvit_buffer_destroy(p->cu_seqlens);
     rvit_buffer_destroy(p->out);
@@ -184,12 +177,6 @@ static void call_once(void *user)
 {
     const point *p = user;
     bench_check(enqueue(p), choice_op(p->op));
-}
-
-static void replay(void *user)
-{
-    point *p = user;
-    bench_check(rvit_program_launch(p->program, p->d->stream), "launch");
 }
 
 static void drain(void *user)
@@ -209,17 +196,15 @@ static json_t *count(const rvit_stats *before, const rvit_stats *after)
 
 static json_t *measure(point *p, const options *o)
 {
-    double samples[MAX_REPEATS + 3], host[CLOCK_SAMPLES];
-    const timed replays = {replay, drain, p}, calls = {call_once, drain, p};
-    const int n = bench_device_samples(p->d, &replays, o->repeats, samples);
-    bench_device_drain(p->d);
+    double host[CLOCK_SAMPLES];
+    const timed calls = {call_once, drain, p};
+    json_t *device_us = bench_device_recorded(p->d, call_once, p, o->calls, o->repeats);
     rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
     bench_check(rvit_stream_get_stats(p->d->stream, &before), "stats");
     for (int i = 0; i < COUNTED; i++)
         call_once(p);
     bench_check(rvit_stream_get_stats(p->d->stream, &after), "stats");
     bench_device_drain(p->d);
-    json_t *device_us = report_samples(samples, n, 1e6 / o->calls);
     const int n_host = clock_host(&calls, 1e-6 * json_real_value(json_object_get(device_us, "median")), host);
     json_t *host_us = report_samples(host, n_host, 1e6);
     printf("%-6d %-6d %12.2f %12.2f\n", p->batch, p->length, json_real_value(json_object_get(device_us, "median")),

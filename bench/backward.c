@@ -1,5 +1,5 @@
-/* Measures the gradient of attention on the device, by replaying a program of many calls. Batches of one length; q, k, v and their
-   gradients are [rows, 3, heads, head_dim]. Prints one JSON object a line for each point. */
+/* Measures the gradient of attention on the device, by replaying a program of many calls. All images have the same length; q, k, v and
+   their gradients are [rows, 3, heads, head_dim]. Prints one JSON object per line and point. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "options.h"
 #include "report.h"
 
-enum { LIST = 16, MAX_REPEATS = 1000 };
+enum { LIST = 16 };
 
 typedef struct options {
     const char *json;
@@ -19,19 +19,17 @@ typedef struct options {
 typedef struct point {
     bench_device *d;
     rvit_attention_backward_args args;
-    rvit_program *program;
     rvit_buffer *qkv, *d_qkv, *out, *d_out, *cu_seqlens, *lse, *key_bias, *d_key_bias, *workspace;
 } point;
 
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
-    {"images", "LIST", "of a batch, each %s (16,64,256)", OPTION_INTEGERS(options, images, n_images, 1, 4096)},
-    {"tokens", "LIST", "of every image, each %s (197,577)", OPTION_INTEGERS(options, tokens, n_tokens, 1, 65536)},
-    {"heads", "LIST", "each %s (3,6,12)", OPTION_INTEGERS(options, heads, n_heads, 1, 1024)},
-    {"head-dim", "N", "%s (64)", OPTION_INTEGER(options, head_dim, 8, 128)},
-    {"extras", "N", "1: with a key bias and its gradient, %s (0)", OPTION_INTEGER(options, extras, 0, 1)},
-    {"calls", "N", "in a recording, %s (20)", OPTION_INTEGER(options, calls, 1, 10000)},
-    {"repeats", "N", "replays measured, %s (20)", OPTION_INTEGER(options, repeats, 1, MAX_REPEATS)},
+    {"images", "LIST", "of a batch, each %s (default: 16,64,256)", OPTION_INTEGERS(options, images, n_images, 1, 4096)},
+    {"tokens", "LIST", "of every image, each %s (default: 197,577)", OPTION_INTEGERS(options, tokens, n_tokens, 1, 65536)},
+    {"heads", "LIST", "each %s (default: 3,6,12)", OPTION_INTEGERS(options, heads, n_heads, 1, 1024)},
+    {"head-dim", "N", "%s (default: 64)", OPTION_INTEGER(options, head_dim, 8, 128)},
+    {"extras", "N", "1: with a key bias and its gradient, %s (default: 0)", OPTION_INTEGER(options, extras, 0, 1)},
+    BENCH_REPEAT_ROWS(options),
 };
 static const struct option_command command = {
     .name = "",
@@ -88,16 +86,22 @@ static void make_arrays(point *p, const options *o)
     p->lse = data_buffer(p->d, a->rows * a->n_heads * 4);
     p->key_bias = o->extras ? data_random(p->d, a->rows, RVIT_F32, 0) : NULL;
     p->d_key_bias = o->extras ? data_buffer(p->d, a->rows * 4) : NULL;
-    a->q = (rvit_view){p->qkv, 0}, a->d_q = (rvit_view){p->d_qkv, 0};
+    a->q = view(p->qkv), a->d_q = view(p->d_qkv);
     a->k = (rvit_view){p->qkv, width * element}, a->d_k = (rvit_view){p->d_qkv, width * element};
     a->v = (rvit_view){p->qkv, 2 * width * element}, a->d_v = (rvit_view){p->d_qkv, 2 * width * element};
     a->q_stride = a->k_stride = a->v_stride = a->d_q_stride = a->d_k_stride = a->d_v_stride = 3 * width;
-    a->cu_seqlens = (rvit_view){p->cu_seqlens, 0};
-    a->out = (rvit_view){p->out, 0}, a->d_out = (rvit_view){p->d_out, 0};
-    a->lse = (rvit_view){p->lse, 0};
-    a->key_bias = (rvit_view){p->key_bias, 0}, a->d_key_bias = (rvit_view){p->d_key_bias, 0};
+    a->cu_seqlens = view(p->cu_seqlens);
+    a->out = view(p->out), a->d_out = view(p->d_out);
+    a->lse = view(p->lse);
+    a->key_bias = view(p->key_bias), a->d_key_bias = view(p->d_key_bias);
     p->workspace = data_buffer(p->d, rvit_attention_backward_workspace(a));
-    a->workspace = (rvit_view){p->workspace, 0};
+    a->workspace = view(p->workspace);
+}
+
+static void call_once(void *user)
+{
+    const point *p = user;
+    bench_check(rvit_attention_backward(p->d->stream, &p->args), "attention_backward");
 }
 
 static point open_point(bench_device *d, const options *o, int heads, int images, int tokens)
@@ -111,42 +115,23 @@ static point open_point(bench_device *d, const options *o, int heads, int images
     p.args.rows = (int64_t)images * tokens;
     make_arrays(&p, o);
     run_forward(&p);
-    bench_check(rvit_attention_backward(d->stream, &p.args), "attention_backward"); /* the set-up of the first call is not measured */
-    bench_check(rvit_record_begin(d->stream), "record");
-    for (int i = 0; i < o->calls; i++)
-        bench_check(rvit_attention_backward(d->stream, &p.args), "attention_backward");
-    bench_check(rvit_record_end(d->stream, &p.program), "record");
+    call_once(&p); /* the set-up of the first call is not measured */
     return p;
 }
 
 static void close_point(point *p)
 {
     bench_device_drain(p->d);
-    rvit_program_destroy(p->program);
     rvit_buffer *const buffers[] = {p->qkv, p->d_qkv, p->out, p->d_out, p->cu_seqlens, p->lse, p->key_bias, p->d_key_bias, p->workspace};
     for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
         rvit_buffer_destroy(buffers[i]);
 }
 
-static void replay(void *user)
-{
-    point *p = user;
-    bench_check(rvit_program_launch(p->program, p->d->stream), "launch");
-}
-
-static void drain(void *user)
-{
-    bench_device_drain(((point *)user)->d);
-}
-
 static json_t *measure(point *p, const options *o)
 {
-    double samples[MAX_REPEATS + 3];
-    const timed replays = {replay, drain, p};
-    const int n = bench_device_samples(p->d, &replays, o->repeats, samples);
-    json_t *us = report_samples(samples, n, 1e6 / o->calls);
+    json_t *us = bench_device_recorded(p->d, call_once, p, o->calls, o->repeats);
     const rvit_attention_backward_args *a = &p->args;
-    /* Of the five products that a gradient needs. */
+    /* A gradient needs five GEMMs. */
     const double flops = 10.0 * a->n_images * a->n_heads * a->max_len * a->max_len * a->head_dim;
     return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:o}", "dtype", rvit_dtype_name(a->dtype), "heads", a->n_heads, "head_dim",
                      a->head_dim, "images", a->n_images, "tokens", a->max_len, "extras", o->extras, "tflops",

@@ -11,6 +11,12 @@ rvit_buffer *data_random(bench_device *d, int64_t n, rvit_dtype dtype, uint32_t 
 /* cu_seqlens of images of equal length. */
 rvit_buffer *data_lengths(bench_device *d, int32_t n_images, int32_t length);
 
+/* All of a buffer. */
+static inline rvit_view view(rvit_buffer *buffer)
+{
+    return (rvit_view){buffer, 0};
+}
+
 /* Normal deviates: they have the scale of normalised pixels, do not compress and do not saturate. */
 void data_noise(float *images, size_t n);
 /* The first n tiles of a sheet of square images, prepared as the tool does: out f32 [n, 3, size, size]; if the sheet has fewer, they

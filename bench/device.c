@@ -7,6 +7,7 @@
 #include <raggedvit/cuda.h>
 #endif
 
+#include "options.h"
 #include "report.h"
 
 void bench_check(rvit_status status, const char *what)
@@ -66,6 +67,37 @@ int bench_device_samples(bench_device *d, const timed *work, int n, double *samp
             samples[taken++] = took;
     }
     return taken;
+}
+
+typedef struct recording {
+    bench_device *d;
+    rvit_program *program;
+} recording;
+
+static void replay(void *user)
+{
+    const recording *self = user;
+    bench_check(rvit_program_launch(self->program, self->d->stream), "launch");
+}
+
+static void drain(void *user)
+{
+    bench_device_drain(((const recording *)user)->d);
+}
+
+json_t *bench_device_recorded(bench_device *d, void (*call)(void *user), void *user, int n, int repeats)
+{
+    recording self = {d, NULL};
+    double samples[BENCH_MOST_REPEATS + 3];
+    bench_check(rvit_record_begin(d->stream), "record");
+    for (int i = 0; i < n; i++)
+        call(user);
+    bench_check(rvit_record_end(d->stream, &self.program), "record");
+    const timed replays = {replay, drain, &self};
+    const int taken = bench_device_samples(d, &replays, repeats, samples);
+    bench_device_drain(d);
+    rvit_program_destroy(self.program);
+    return report_samples(samples, taken, 1e6 / n);
 }
 
 vulkan_clock *bench_device_vulkan(const bench_device *d)

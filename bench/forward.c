@@ -48,7 +48,7 @@ typedef struct options {
     double seconds;
 } options;
 
-static const char *place(int value)
+static const char *location(int value)
 {
     return value ? "device" : "host";
 }
@@ -60,17 +60,17 @@ static const char *quantization(int value)
 
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f32"),
-    {"quantization", "KIND", "of the blocks' products: %s (none)",
+    {"quantization", "KIND", "of the blocks' GEMMs: %s (default: none)",
      OPTION_CHOICE(options, quantization, quantization, RVIT_QUANTIZATION_NONE, RVIT_QUANTIZATION_FP8)},
-    {"threads", "N", "CPU threads, %s (0: as many as the process may use)", OPTION_INTEGER(options, device.n_threads, 0, 1024)},
-    {"prune", "'NAME SETTING=X; ...'", "the variants: the tool's policies and options ('none; l2 keep=0.5; l2 keep=0.2')",
+    {"threads", "N", "CPU threads, %s (default: 0, as many as the process may use)", OPTION_INTEGER(options, device.n_threads, 0, 1024)},
+    {"prune", "'NAME SETTING=X; ...'", "the variants: the tool's policies and options (default: 'none; l2 keep=0.5; l2 keep=0.2')",
      OPTION_TEXT(options, prune)},
-    {"batch", "LIST", "images of a run, each %s (1,32)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"sheet", "FILE", "images: the square tiles of an image (noise)", OPTION_TEXT(options, sheet)},
-    {"tile", "PX", "their edge (32)", OPTION_INTEGER(options, tile, 1, 65536)},
-    {"inputs", "PLACE", "where images and logits lie: %s (host)", OPTION_CHOICE(options, on_device, place, 0, 1)},
+    {"batch", "LIST", "images of a run, each %s (default: 1,32)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"sheet", "FILE", "images: the square tiles of an image (default: noise)", OPTION_TEXT(options, sheet)},
+    {"tile", "PX", "their edge (default: 32)", OPTION_INTEGER(options, tile, 1, 65536)},
+    {"inputs", "NAME", "memory of images and logits: %s (default: host)", OPTION_CHOICE(options, on_device, location, 0, 1)},
     {"any-batch", NULL, "sessions that take fewer images too, not always as many as --batch says", OPTION_FLAG(options, any_batch)},
-    {"seconds", "S", "measuring time of a variant, %s (3)", OPTION_NUMBER(options, seconds, 0, 3600)},
+    {"seconds", "S", "measuring time of a variant, %s (default: 3)", OPTION_NUMBER(options, seconds, 0, 3600)},
 };
 static const struct option_command command = {
     .name = "",

@@ -1,4 +1,4 @@
-/* Which GEMM serves a linear op on CUDA, and why. Asks the choice itself, backend_cuda/linear_choose.c, and needs no GPU. */
+/* Prints which GEMM serves a linear op on CUDA, and why. Calls backend_cuda/linear_choose.c; needs no GPU. */
 #include <stdio.h>
 
 #include "backend_cuda/linear_choose.h"
@@ -43,13 +43,15 @@ static const char *gemm_dtype(int value)
 }
 
 static const struct option_row option_rows[] = {
-    {"machine", "NAME", "%s (h100)", OPTION_CHOICE(options, machine, machine_name, 0, N_MACHINES - 1)},
-    {"dtype", "TYPE", "type of the input and the weight, %s (f16)", OPTION_CHOICE(options, dtype, gemm_dtype, RVIT_F32, RVIT_E4M3)},
-    {"out-dtype", "TYPE", "type of the output, %s (f16)", OPTION_CHOICE(options, out_dtype, gemm_dtype, RVIT_F32, RVIT_E4M3)},
-    {"rows", "LIST", "rows, each %s (197,1576,12608)", OPTION_INTEGERS(options, rows, n_rows, 0, INT32_MAX - 1024)},
-    {"in", "N", "channels of the input, %s (768)", OPTION_INTEGER(options, in_features, 1, 1 << 24)},
-    {"out", "N", "channels of the output, %s (3072)", OPTION_INTEGER(options, out_features, 1, 1 << 24)},
-    {"activation", "NAME", "%s (none)", OPTION_CHOICE(options, activation, activation_name, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU)},
+    {"machine", "NAME", "%s (default: h100)", OPTION_CHOICE(options, machine, machine_name, 0, N_MACHINES - 1)},
+    {"dtype", "TYPE", "type of the input and the weight, %s (default: f16)",
+     OPTION_CHOICE(options, dtype, gemm_dtype, RVIT_F32, RVIT_E4M3)},
+    {"out-dtype", "TYPE", "type of the output, %s (default: f16)", OPTION_CHOICE(options, out_dtype, gemm_dtype, RVIT_F32, RVIT_E4M3)},
+    {"rows", "LIST", "rows, each %s (default: 197,1576,12608)", OPTION_INTEGERS(options, rows, n_rows, 0, INT32_MAX - 1024)},
+    {"in", "N", "channels of the input, %s (default: 768)", OPTION_INTEGER(options, in_features, 1, 1 << 24)},
+    {"out", "N", "channels of the output, %s (default: 3072)", OPTION_INTEGER(options, out_features, 1, 1 << 24)},
+    {"activation", "NAME", "%s (default: none)",
+     OPTION_CHOICE(options, activation, activation_name, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU)},
     {"gated", NULL, "the output is a gate times a value", OPTION_FLAG(options, gated)},
     {"bias", NULL, "adds a bias", OPTION_FLAG(options, bias)},
     {"narrow-bias", NULL, "adds a bias that is also there in the type of the output", OPTION_FLAG(options, narrow_bias)},

@@ -1,5 +1,5 @@
-/* Measures what images of different sizes cost before the first block: layout, first rows, angles. Grids are random, a batch's rows are as
-   many as the options say. Each op is recorded several times into a program, so that the launch of the program hardly counts. */
+/* Measures what images of different sizes cost before the first block: layout, first rows, rotary angles. Patch grids are random. Each op
+   is recorded several times into a program, so that the launch of the program hardly counts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct batch {
     int32_t n_images;
     int64_t rows, used;
     rvit_buffer *grids, *cu_seqlens, *patch_cu_seqlens, *cells, *patches, *prefix, *table, *x, *frequencies, *angles;
-    rvit_program *program;
+    void (*add)(const struct batch *b); /* the op that is measured */
 } batch;
 
 static const char *resample_name(int how)
@@ -34,22 +34,18 @@ static const char *resample_name(int how)
 
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
-    {"batch", "LIST", "images, each %s (1,16,64,512)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"side", "N", "patches of an image's side are random, 1 to this, %s (32)", OPTION_INTEGER(options, most_side, 1, 512)},
-    {"table", "N", "side of the position table, %s (16)", OPTION_INTEGER(options, table, 1, 512)},
-    {"dim", "N", "width, a multiple of 4, %s (768)", OPTION_INTEGER(options, dim, 4, 8192)},
-    {"resample", "NAME", "%s (bilinear-aa)", OPTION_CHOICE(options, resample, resample_name, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_NEAREST)},
+    {"batch", "LIST", "images, each %s (default: 1,16,64,512)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"side", "N", "patches of an image's side are random, 1 to this, %s (default: 32)", OPTION_INTEGER(options, most_side, 1, 512)},
+    {"table", "N", "side of the position table, %s (default: 16)", OPTION_INTEGER(options, table, 1, 512)},
+    {"dim", "N", "width, a multiple of 4, %s (default: 768)", OPTION_INTEGER(options, dim, 4, 8192)},
+    {"resample", "NAME", "%s (default: bilinear-aa)",
+     OPTION_CHOICE(options, resample, resample_name, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_NEAREST)},
 };
 static const struct option_command command = {
     .name = "",
     .arguments = "",
     .text = "How long the layout of a batch of images of random sizes takes, its first rows, and its rotary angles.",
 };
-
-static rvit_view view(rvit_buffer *buffer)
-{
-    return (rvit_view){buffer, 0};
-}
 
 static batch open_batch(bench_device *d, const options *o, int32_t n_images)
 {
@@ -121,29 +117,16 @@ static const struct part {
     void (*add)(const batch *b);
 } parts[N_OPS] = {{"grid_layout", add_layout}, {"embed", add_embed}, {"grid_rope", add_angles}};
 
-static void replay(void *user)
+static void add(void *user)
 {
     const batch *b = user;
-    bench_check(rvit_program_launch(b->program, b->d->stream), "launch");
-}
-
-static void drain(void *user)
-{
-    bench_device_drain(((const batch *)user)->d);
+    b->add(b);
 }
 
 static json_t *measure(batch *b, const struct part *part)
 {
-    double samples[REPEATS + 3];
-    const timed replays = {replay, drain, b};
-    bench_check(rvit_record_begin(b->d->stream), "record");
-    for (int i = 0; i < RUNS; i++)
-        part->add(b);
-    bench_check(rvit_record_end(b->d->stream, &b->program), "record");
-    const int n = bench_device_samples(b->d, &replays, REPEATS, samples);
-    bench_device_drain(b->d);
-    rvit_program_destroy(b->program);
-    return report_samples(samples, n, 1e6 / RUNS);
+    b->add = part->add;
+    return bench_device_recorded(b->d, add, b, RUNS, REPEATS);
 }
 
 int main(int argc, char **argv)
@@ -178,7 +161,7 @@ int main(int argc, char **argv)
             json_object_set_new(row, parts[p].name, samples);
             printf(" %15.2f", us[p]);
         }
-        /* What cannot be avoided: a patch row read, a row written. */
+        /* The least traffic: one patch row read, one row written. */
         const double bytes = (double)b.used * o.dim * (double)(4 + rvit_dtype_size(o.dtype));
         json_object_set_new(row, "embed_gb_s", json_real(bytes / us[1] * 1e-3));
         printf(" %12.0f\n", bytes / us[1] * 1e-3);

@@ -4,16 +4,26 @@
 
 #include "choices.h"
 
+enum { BENCH_MOST_REPEATS = 1000 };
+
 /* The options that all benchmarks have. T has the members device, dtype and json; default_ is the name of its default dtype. */
-#define BENCH_ROWS(T, last_dtype, default_)                                                                                       \
-    {"backend", "NAME", "%s (auto: the first GPU, else the CPU)",                                                                 \
-     OPTION_CHOICE(T, device.backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND)},                                   \
-        {"tier", "NAME", "kernels: %s (auto: the highest the device has)",                                                        \
-         OPTION_CHOICE(T, device.tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX)},                                           \
-        {"kernels", "NAME", "the CPU's kernels, as raggedvit/device.h names them (the fastest)", OPTION_TEXT(T, device.kernels)}, \
-        {"dtype", "TYPE", "%s (" default_ ")", OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, last_dtype)},                      \
-    {                                                                                                                             \
-        "json", "FILE", "writes the results there as well", OPTION_TEXT(T, json)                                                  \
+#define BENCH_ROWS(T, last_dtype, default_)                                                                           \
+    {"backend", "NAME", "%s (default: auto, the first GPU, else the CPU)",                                            \
+     OPTION_CHOICE(T, device.backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND)},                       \
+        {"tier", "NAME", "kernels: %s (default: auto, the highest of the device)",                                    \
+         OPTION_CHOICE(T, device.tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX)},                               \
+        {"kernels", "NAME", "the CPU's kernels by the names in raggedvit/device.h (default: the fastest)",            \
+         OPTION_TEXT(T, device.kernels)},                                                                             \
+        {"dtype", "TYPE", "%s (default: " default_ ")", OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, last_dtype)}, \
+    {                                                                                                                 \
+        "json", "FILE", "writes the results there as well", OPTION_TEXT(T, json)                                      \
+    }
+
+/* Those of what is recorded many times. T has the members calls and repeats. */
+#define BENCH_REPEAT_ROWS(T)                                                                                    \
+    {"calls", "N", "calls in a recording, %s (default: 20)", OPTION_INTEGER(T, calls, 1, 10000)},               \
+    {                                                                                                           \
+        "repeats", "N", "replays measured, %s (default: 20)", OPTION_INTEGER(T, repeats, 1, BENCH_MOST_REPEATS) \
     }
 
 void bench_complain(const char *sentence);

@@ -1,5 +1,5 @@
 /* Measures the steps around attention: scoring and selecting by the rule of each policy, merging, packing, unpacking, and the layernorm
-   that also packs. Batches of one length, as before a prune stage of a ViT. */
+   that also packs. All images have the same length, as before a prune stage of a ViT. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "options.h"
 #include "report.h"
 
-enum { LIST = 16, MAX_REPEATS = 1000 };
+enum { LIST = 16 };
 
 typedef struct options {
     const char *json;
@@ -24,7 +24,6 @@ typedef struct stage {
     const options *o;
     int32_t batch, length, dim;
     int64_t rows, kept;                                                     /* kept: rows that pack and similar steps process */
-    rvit_program *program;                                                  /* the measured step */
     rvit_buffer *x, *qkv, *cls_probs, *cu_seqlens, *counts, *gamma;         /* inputs */
     rvit_buffer *scores, *keep, *after, *src_rows, *next_rows, *metric;     /* arrays of select and match */
     rvit_buffer *packed, *normed, *grid, *sizes, *key_bias, *packed_source; /* arrays of the steps that move rows; packed_source: rows that
@@ -33,13 +32,12 @@ typedef struct stage {
 
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
-    {"batch", "LIST", "images, each %s (1,16,64,256)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"len", "N", "tokens of every image before the stage, %s (197)", OPTION_INTEGER(options, length, 2, 65536)},
-    {"keep", "R", "fraction that stays, %s (0.5)", OPTION_NUMBER(options, keep, 0, 1)},
-    {"heads", "N", "%s (12)", OPTION_INTEGER(options, heads, 1, 1024)},
-    {"head-dim", "N", "%s (64)", OPTION_INTEGER(options, head_dim, 1, 1024)},
-    {"calls", "N", "calls in a recording, %s (20)", OPTION_INTEGER(options, calls, 1, 10000)},
-    {"repeats", "N", "replays measured, %s (20)", OPTION_INTEGER(options, repeats, 1, MAX_REPEATS)},
+    {"batch", "LIST", "images, each %s (default: 1,16,64,256)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"len", "N", "tokens of every image before the stage, %s (default: 197)", OPTION_INTEGER(options, length, 2, 65536)},
+    {"keep", "R", "fraction that stays, %s (default: 0.5)", OPTION_NUMBER(options, keep, 0, 1)},
+    {"heads", "N", "%s (default: 12)", OPTION_INTEGER(options, heads, 1, 1024)},
+    {"head-dim", "N", "%s (default: 64)", OPTION_INTEGER(options, head_dim, 1, 1024)},
+    BENCH_REPEAT_ROWS(options),
 };
 static const struct option_command command = {
     .name = "",
@@ -62,11 +60,6 @@ static options parse(int argc, char **argv)
                  .repeats = 20};
     bench_parse("bench_prune", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o);
     return o;
-}
-
-static rvit_view view(rvit_buffer *buffer)
-{
-    return (rvit_view){buffer, 0};
 }
 
 static void select_by(const stage *s, rvit_select_mode mode, rvit_score_type score, bool fuse)
@@ -321,12 +314,6 @@ static void close_stage(stage *s)
         rvit_buffer_destroy(buffers[i]);
 }
 
-static void replay(void *user)
-{
-    const stage *s = user;
-    bench_check(rvit_program_launch(s->program, s->d->stream), "launch");
-}
-
 static void drain(void *user)
 {
     bench_device_drain(((const stage *)user)->d);
@@ -334,17 +321,10 @@ static void drain(void *user)
 
 static json_t *measure(stage *s, const struct step *step)
 {
-    double samples[MAX_REPEATS + 3], host[CLOCK_SAMPLES];
-    const timed replays = {replay, drain, s}, calls = {step->call, drain, s};
+    double host[CLOCK_SAMPLES];
+    const timed calls = {step->call, drain, s};
     step->call(s); /* the set-up of the first call is not measured */
-    bench_check(rvit_record_begin(s->d->stream), "record");
-    for (int i = 0; i < s->o->calls; i++)
-        step->call(s);
-    bench_check(rvit_record_end(s->d->stream, &s->program), "record");
-    const int n = bench_device_samples(s->d, &replays, s->o->repeats, samples);
-    bench_device_drain(s->d);
-    rvit_program_destroy(s->program);
-    json_t *device_us = report_samples(samples, n, 1e6 / s->o->calls);
+    json_t *device_us = bench_device_recorded(s->d, step->call, s, s->o->calls, s->o->repeats);
     const int n_host = clock_host(&calls, 1e-6 * json_real_value(json_object_get(device_us, "median")), host);
     json_t *host_us = report_samples(host, n_host, 1e6);
     printf("%-6d %-20s %12.2f %12.2f   %s\n", s->batch, step->name, json_real_value(json_object_get(device_us, "median")),

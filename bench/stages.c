@@ -36,7 +36,7 @@ typedef struct forward {
     rvit_buffer *layout;
     int at; /* index of the current x */
     bool gather;
-    rvit_program *program;
+    int first, last; /* the parts that are measured */
 } forward;
 
 /* The DeiT model with this number of heads. */
@@ -47,10 +47,10 @@ static const char *model_name(int heads)
 
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
-    {"model", "NAME", "DeiT's %s (base)", OPTION_CHOICE(options, heads, model_name, 3, 12)},
-    {"size", "PX", "edge of an image, a multiple of 16 (224)", OPTION_INTEGER(options, size, PATCH, 16384)},
-    {"batch", "LIST", "images, each %s (8,64)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
-    {"keep", "R", "fraction that l2 keeps after block 3, %s (0.5)", OPTION_NUMBER(options, keep, 0, 1)},
+    {"model", "NAME", "DeiT's %s (default: base)", OPTION_CHOICE(options, heads, model_name, 3, 12)},
+    {"size", "PX", "edge of an image, a multiple of 16 (default: 224)", OPTION_INTEGER(options, size, PATCH, 16384)},
+    {"batch", "LIST", "images, each %s (default: 8,64)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"keep", "R", "fraction that l2 keeps after block 3, %s (default: 0.5)", OPTION_NUMBER(options, keep, 0, 1)},
 };
 static const struct option_command command = {
     .name = "",
@@ -72,12 +72,7 @@ static options parse(int argc, char **argv)
     return o;
 }
 
-static rvit_view view(rvit_buffer *buffer)
-{
-    return (rvit_view){buffer, 0};
-}
-
-/* As models have them: pixels in two parts where a type rounds them. */
+/* As in models: pixels are split into two values where a type would round them. */
 static int32_t patch_parts(const options *o)
 {
     return o->dtype == RVIT_F32 ? 1 : 2;
@@ -162,7 +157,7 @@ static void linear(forward *f, rvit_buffer *x, rvit_buffer *weight, rvit_buffer 
     args.activation = activation;
     args.x = view(x);
     args.weight = view(weight);
-    /* A session gives the qkv GEMM its bias in 16 bits too, which adds it at no cost; the public op cannot, so it has none here. */
+    /* A session's qkv GEMM also adds a 16-bit bias at no cost. The public op cannot, so there is no bias here. */
     if (residual || activation != RVIT_ACTIVATION_NONE || f->o->dtype == RVIT_F32)
         args.bias = view(f->zeros);
     if (residual)
@@ -315,30 +310,19 @@ static const struct part {
     void (*add)(forward *f);
 } parts[N_PARTS] = {{"front", add_front}, {"prune", add_stage}, {"late", add_rest}, {"head", add_head}};
 
-static void replay(void *user)
+static void add_parts(void *user)
 {
-    const forward *f = user;
-    bench_check(rvit_program_launch(f->program, f->d->stream), "launch");
-}
-
-static void drain(void *user)
-{
-    bench_device_drain(((const forward *)user)->d);
+    forward *f = user;
+    for (int i = f->first; i <= f->last; i++)
+        parts[i].add(f);
 }
 
 /* Measures parts first .. last, recorded as one program. */
 static json_t *measure(forward *f, int first, int last)
 {
-    double samples[REPEATS + 3];
-    const timed replays = {replay, drain, f};
-    bench_check(rvit_record_begin(f->d->stream), "record");
-    for (int i = first; i <= last; i++)
-        parts[i].add(f);
-    bench_check(rvit_record_end(f->d->stream, &f->program), "record");
-    const int n = bench_device_samples(f->d, &replays, REPEATS, samples);
-    bench_device_drain(f->d);
-    rvit_program_destroy(f->program);
-    return report_samples(samples, n, 1e6);
+    f->first = first;
+    f->last = last;
+    return bench_device_recorded(f->d, add_parts, f, 1, REPEATS);
 }
 
 int main(int argc, char **argv)

@@ -37,7 +37,7 @@ rvit_image direct_image(const image_set *p, int32_t index)
     return image;
 }
 
-/* The bytes that a run of any max_images of the images travels in, at most: each may take what the neediest takes alone. */
+/* Upper bound of the bytes that a run of any max_images images needs: each counts as the largest one. */
 static int64_t region_size(const direct *d, const image_set *p, int32_t max_images)
 {
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;

@@ -1,4 +1,4 @@
-/* Direct sessions on a checkpoint, as the server's instances have them, and the logits that they give of the images. */
+/* Direct sessions on a checkpoint, like those of the server's instances, and their logits. */
 #ifndef RVIT_SERVING_DIRECT_H
 #define RVIT_SERVING_DIRECT_H
 
@@ -14,7 +14,7 @@ typedef struct direct_options {
     rvit_device_desc device;
     rvit_dtype dtype;
     int32_t max_images;
-    int32_t devices[DIRECT_DEVICES], n_devices; /* indices within the backend; none: device.index alone */
+    int32_t devices[DIRECT_DEVICES], n_devices; /* indices within the backend; none: only device.index */
 } direct_options;
 
 #define DIRECT_OPTIONS_INIT                                                                   \
@@ -42,7 +42,7 @@ typedef struct direct {
     policy prune;
 } direct;
 
-/* Ends the program on failure, as all of these do. index: the device's, within the backend; -1: the first. */
+/* Ends the program on failure, as do the others here. index: of the device within the backend; -1: the first. */
 direct direct_open(const direct_options *options, int32_t index);
 void direct_close(direct *d);
 
@@ -52,7 +52,7 @@ rvit_image direct_image(const image_set *p, int32_t index);
 
 /* The logits of all images, f32 [n, n_classes], each image run by itself in a session for max_images. Free with free(). */
 float *direct_logits(const direct_options *options, const image_set *p, int32_t *out_n_classes);
-/* Whether two images have the same logits, so that answers to one could be taken for the other's. Prints the two. */
+/* Whether two images have the same logits, so that their answers could be confused. Prints the two. */
 int direct_alike(const float *logits, int32_t n, int32_t n_classes);
 
 #endif

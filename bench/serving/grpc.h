@@ -1,4 +1,4 @@
-/* Unary gRPC calls to a server on this machine: HTTP/2 by libnghttp2 on one blocking connection, a call at a time. Without libnghttp2
+/* Unary gRPC calls to a server on this machine: HTTP/2 by libnghttp2 on one blocking connection, one call at a time. Without libnghttp2
    (RVIT_HAVE_NGHTTP2) no connection can be opened. */
 #ifndef RVIT_SERVING_GRPC_H
 #define RVIT_SERVING_GRPC_H

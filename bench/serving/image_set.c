@@ -44,13 +44,13 @@ static double uniform(uint64_t *state)
     return (double)(image_set_random(state) >> 11) / 9007199254740992.0;
 }
 
-/* A shape lies over what was there before: an ellipse or a rectangle of one colour. */
+/* An ellipse or a rectangle of one colour, drawn over the earlier shapes. */
 typedef struct shape {
     double x, y, rx, ry, colour[3];
     int is_ellipse;
 } shape;
 
-/* A gradient, shapes before it, waves and a little noise: smooth areas, edges and texture, as photographs have them. */
+/* A gradient, shapes, waves and a little noise: smooth areas, edges and texture, as in photographs. */
 static void draw(uint8_t *out, int32_t width, int32_t height, uint64_t *state)
 {
     double corner[4][3];

@@ -1,4 +1,4 @@
-/* The images of the serving measurements: of mixed sizes, made from a seed or cut from a PNG, as pixels and as JPEG files. */
+/* The images of the serving measurements: mixed sizes, drawn from a seed or cut from a PNG, as pixels or as JPEG files. */
 #ifndef RVIT_SERVING_IMAGE_SET_H
 #define RVIT_SERVING_IMAGE_SET_H
 
@@ -7,7 +7,7 @@
 
 enum { IMAGE_SET_SIZES = 25, IMAGE_SET_MOST = 1024 };
 
-/* Of equal size are those of a group: group images in a row, so that a request can carry several of one shape. */
+/* `group` consecutive images have the same size, so that a request can carry several of one shape. */
 typedef struct image_set {
     int32_t n, group;
     int32_t *widths, *heights; /* [n] */
@@ -28,9 +28,9 @@ size_t image_set_largest(const image_set *p);
 double image_set_mean(const image_set *p);
 void image_set_free(image_set *p);
 
-/* Numbers of a sequence; any state but 0 begins one. */
+/* The next number of a pseudo-random sequence; any state but 0 begins one. */
 uint64_t image_set_random(uint64_t *state);
-/* One of the whole groups' slices of `images` images in a row: the index of its first. */
+/* The index of the first of `images` consecutive images of one group, chosen at random. */
 int32_t image_set_pick(const image_set *p, int32_t images, uint64_t *state);
 
 #endif

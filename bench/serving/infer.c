@@ -203,7 +203,7 @@ infer_result infer_run(infer_client *client, int32_t first, int32_t n, uint64_t 
     client->error[0] = '\0';
     if (!client->is_open)
         return INFER_LOST;
-    if (target->is_shared) /* no logits have these bytes, so that an answer which wrote none is found */
+    if (target->is_shared) /* no logits have these bytes, which reveals an answer that wrote none */
         memset(target->outputs.memory + span.answer_offset, 0xff, span.answer_size);
     const infer_result result = client->grpc != NULL ? infer_run_grpc(client, &span, id) : infer_run_http(client, &span, id);
     if (result == INFER_LOST)

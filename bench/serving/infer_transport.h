@@ -1,4 +1,4 @@
-/* What the transports of infer.h share: a target, a client, and the place of a request's images. */
+/* What the transports of infer.h share: a target, a client, and the offset of a request's images. */
 #ifndef RVIT_SERVING_INFER_TRANSPORT_H
 #define RVIT_SERVING_INFER_TRANSPORT_H
 
@@ -27,7 +27,7 @@ typedef struct infer_target {
 
 typedef enum infer_result {
     INFER_ANSWERED,
-    INFER_FAILED, /* the server said no, or what cannot be read; infer_client.error has the sentence */
+    INFER_FAILED, /* the server refused, or its answer cannot be read; infer_client.error says why */
     INFER_LOST    /* there was no answer; the connection is closed */
 } infer_result;
 
@@ -42,7 +42,7 @@ typedef struct infer_client {
     char error[256];
 } infer_client;
 
-/* The place of a request's images in the payload, or in the inputs' region. */
+/* The offset of a request's images in the payload, or in the inputs' region. */
 typedef struct infer_span {
     const uint8_t *bytes;
     size_t offset, size;

@@ -32,7 +32,7 @@ typedef struct worker {
     load *load;
     infer_client client;
     uint64_t random;
-    load_result result; /* the counts alone */
+    load_result result; /* only the counts */
     uint64_t done;      /* requests answered in the measured time */
     double last;        /* the time of the last answer */
     double *latencies;

@@ -24,7 +24,7 @@ typedef struct load_result {
     uint64_t sent, right, failed, lost;
     uint64_t swapped; /* answered with what belongs to another image */
     uint64_t wrong;   /* answered with something else */
-    uint64_t unsent;  /* their time came, and no client was free until long after the end */
+    uint64_t unsent;  /* their time came, but no client was free until long after the end */
     /* Of the measured time. */
     double seconds, images_per_second;
     int64_t n_latencies;

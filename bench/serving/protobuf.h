@@ -1,11 +1,11 @@
-/* As much of the protobuf wire format as the KServe messages need: numbers, strings, and messages in messages. */
+/* The part of the protobuf wire format that KServe's messages need: numbers, strings and nested messages. */
 #ifndef RVIT_SERVING_PROTOBUF_H
 #define RVIT_SERVING_PROTOBUF_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A message that is being written. It is cut where the memory ends; `overflow` then tells. */
+/* A message that is being written. `overflow` is set if it did not fit and was truncated. */
 typedef struct proto_out {
     uint8_t *bytes;
     size_t size, capacity;

@@ -1,4 +1,4 @@
-/* Shared memory of the system's, for requests that carry names in the place of tensors. */
+/* A region of system shared memory, as Triton calls it, for requests that carry its name instead of tensors. */
 #ifndef RVIT_SERVING_REGION_H
 #define RVIT_SERVING_REGION_H
 
@@ -14,7 +14,7 @@ typedef struct region {
 
 /* Ends the program if there is no such memory. role: a part of the name. */
 region region_create(const char *role, size_t size);
-/* Takes the name from the system; who has mapped the memory keeps it. May be called twice. */
+/* Removes the name from the system; existing mappings stay valid. May be called twice. */
 void region_unlink(region *self);
 /* Unlinks and unmaps it. */
 void region_destroy(region *self);

@@ -1,5 +1,5 @@
-/* The throughput of direct sessions, as a C program uses them: threads with a session each over one model on a device, images of mixed
-   sizes in host memory, batches of a fixed number of them. It is what a server in front of the same sessions is compared with. */
+/* Measures the throughput of direct sessions, which a server in front of the same sessions is compared with: threads with a session each
+   over one model on a device, images of mixed sizes in host memory, batches of a fixed number. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,21 +21,21 @@ typedef struct options {
 } options;
 
 static const struct option_row option_rows[] = {
-    {"threads", "N", "threads of a device, each with a session, %s (2)", OPTION_INTEGER(options, threads, 1, THREADS_MOST)},
-    {"batch", "LIST", "images of a run, each %s (64)", OPTION_INTEGERS(options, batches, n_batches, 1, BATCH_MOST)},
-    {"seconds", "S", "measured time of a point, %s (10)", OPTION_NUMBER(options, seconds, 0.1, 86400)},
-    {"warm-up", "S", "seconds before that, %s (1)", OPTION_NUMBER(options, warm_up, 0, 3600)},
-    {"distinct", "N", "distinct images, %s (100), of 25 sizes", OPTION_INTEGER(options, n_distinct, 1, IMAGE_SET_MOST)},
+    {"threads", "N", "threads of a device, each with a session, %s (default: 2)", OPTION_INTEGER(options, threads, 1, THREADS_MOST)},
+    {"batch", "LIST", "images of a run, each %s (default: 64)", OPTION_INTEGERS(options, batches, n_batches, 1, BATCH_MOST)},
+    {"seconds", "S", "measured time of a point, %s (default: 10)", OPTION_NUMBER(options, seconds, 0.1, 86400)},
+    {"warm-up", "S", "seconds before that, %s (default: 1)", OPTION_NUMBER(options, warm_up, 0, 3600)},
+    {"distinct", "N", "distinct images, %s (default: 100), of 25 sizes", OPTION_INTEGER(options, n_distinct, 1, IMAGE_SET_MOST)},
     {"edge", "N", "makes all of them N x N pixels, %s", OPTION_INTEGER(options, edge, 1, 640)},
-    {"sheet", "FILE", "a PNG that they are cut from (drawn)", OPTION_TEXT(options, sheet)},
+    {"sheet", "FILE", "a PNG that they are cut from (default: drawn)", OPTION_TEXT(options, sheet)},
     DIRECT_ROWS(options, direct),
     {"json", "FILE", "writes the results there as well", OPTION_TEXT(options, json)},
 };
 static const struct option_command command = {
     .name = "",
     .arguments = "CHECKPOINT",
-    .text = "How many images a second direct sessions make of images of mixed sizes in host memory, and how long one call takes. Of a "
-            "batch of 1 this is the latency of one caller: its point has one thread. Batches smaller than the largest run twice: in "
+    .text = "How many images of mixed sizes in host memory direct sessions process per second, and how long one call takes. The "
+            "point with a batch of 1 has one thread and measures the latency of one caller. Batches smaller than the largest run twice: in "
             "sessions for as many images, and in sessions for the largest batch.",
     .min_arguments = 1,
     .max_arguments = 1,

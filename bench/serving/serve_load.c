@@ -1,5 +1,5 @@
-/* Loads a KServe v2 server on this machine, compares every answer with what a direct session gives, and measures throughput, latency and
-   what the server's process takes. */
+/* Loads a KServe v2 server on this machine, compares every answer with that of a direct session, and measures throughput, latency and the
+   processor time of the server. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,29 +32,30 @@ static const char *expectation_name(int value)
 }
 
 static const struct option_row option_rows[] = {
-    {"transport", "NAME", "%s (http); shared: tensors lie in shared memory of the system's",
+    {"transport", "NAME", "%s (default: http); shared: tensors are in system shared memory",
      OPTION_CHOICE(options, transport, infer_transport_name, 0, INFER_TRANSPORTS - 1)},
-    {"http-port", "N", "port on 127.0.0.1, %s (8000)", OPTION_INTEGER(options, target.http_port, 1, 65535)},
-    {"grpc-port", "N", "port on 127.0.0.1, %s (8001)", OPTION_INTEGER(options, target.grpc_port, 1, 65535)},
-    {"metrics-port", "N", "port on 127.0.0.1, %s (8002; 0: no metrics are read)", OPTION_INTEGER(options, load.metrics_port, 0, 65535)},
+    {"http-port", "N", "port on 127.0.0.1, %s (default: 8000)", OPTION_INTEGER(options, target.http_port, 1, 65535)},
+    {"grpc-port", "N", "port on 127.0.0.1, %s (default: 8001)", OPTION_INTEGER(options, target.grpc_port, 1, 65535)},
+    {"metrics-port", "N", "port on 127.0.0.1, %s (default: 8002; 0 reads no metrics)",
+     OPTION_INTEGER(options, load.metrics_port, 0, 65535)},
     {"server-pid", "N", "the server's process, whose processor time is measured", OPTION_INTEGER(options, load.server_pid, 1, INT32_MAX)},
-    {"clients", "LIST", "connections with one request under way each, %s (1); with --rates the first of them",
+    {"clients", "LIST", "connections with one request under way each, %s (default: 1); with --rates only the first",
      OPTION_INTEGERS(options, clients, n_clients, 1, LOAD_CLIENTS_MOST)},
-    {"rates", "LIST", "requests a second, at random times, %s; latency then counts from the appointed time (clients send in turn)",
+    {"rates", "LIST", "requests a second, at random times, %s; latency then counts from the appointed time (default: clients send in turn)",
      OPTION_INTEGERS(options, rates, n_rates, 1, 10000000)},
-    {"wait", "S", "seconds to wait until the model is ready, %s (0)", OPTION_NUMBER(options, wait, 0, 3600)},
-    {"seconds", "S", "measured time of a point, %s (10)", OPTION_NUMBER(options, load.seconds, 0.1, 86400)},
-    {"warm-up", "S", "seconds before that, %s (1)", OPTION_NUMBER(options, load.warm_up, 0, 3600)},
+    {"wait", "S", "seconds to wait until the model is ready, %s (default: 0)", OPTION_NUMBER(options, wait, 0, 3600)},
+    {"seconds", "S", "measured time of a point, %s (default: 10)", OPTION_NUMBER(options, load.seconds, 0.1, 86400)},
+    {"warm-up", "S", "seconds before that, %s (default: 1)", OPTION_NUMBER(options, load.warm_up, 0, 3600)},
     {"requests", "N", "measures this many requests instead, %s", OPTION_INTEGER(options, load.requests, 1, INT64_MAX)},
-    {"images", "N", "images of a request, of one size, %s (1)", OPTION_INTEGER(options, load.images, 1, 256)},
-    {"input", "NAME", "%s (image): pixels or JPEG files", OPTION_CHOICE(options, input, infer_input_name, 0, INFER_INPUTS - 1)},
-    {"distinct", "N", "distinct images, %s (100), of 25 sizes", OPTION_INTEGER(options, n_distinct, 1, IMAGE_SET_MOST)},
+    {"images", "N", "images of a request, of one size, %s (default: 1)", OPTION_INTEGER(options, load.images, 1, 256)},
+    {"input", "NAME", "%s (default: image), pixels or JPEG files", OPTION_CHOICE(options, input, infer_input_name, 0, INFER_INPUTS - 1)},
+    {"distinct", "N", "distinct images, %s (default: 100), of 25 sizes", OPTION_INTEGER(options, n_distinct, 1, IMAGE_SET_MOST)},
     {"edge", "N", "makes all of them N x N pixels, %s", OPTION_INTEGER(options, edge, 1, 640)},
-    {"sheet", "FILE", "a PNG that they are cut from (drawn)", OPTION_TEXT(options, sheet)},
-    {"expect", "FROM", "where the right answers come from: %s (direct)",
+    {"sheet", "FILE", "a PNG that they are cut from (default: drawn)", OPTION_TEXT(options, sheet)},
+    {"expect", "FROM", "where the right answers come from: %s (default: direct)",
      OPTION_CHOICE(options, expect, expectation_name, 0, EXPECTATIONS - 1)},
     {"checkpoint", "FILE", "direct: the model", OPTION_TEXT(options, direct.checkpoint)},
-    {"max-images", "N", "direct: max_batch_size of the server, %s (64)", OPTION_INTEGER(options, direct.max_images, 1, 4096)},
+    {"max-images", "N", "direct: max_batch_size of the server, %s (default: 64)", OPTION_INTEGER(options, direct.max_images, 1, 4096)},
     DIRECT_ROWS(options, direct),
     {"json", "FILE", "writes the results there as well", OPTION_TEXT(options, json)},
 };
@@ -140,7 +141,7 @@ static bool is_clean(const load_result *r)
     return r->right == r->sent && r->sent > 0;
 }
 
-/* Right-aligned, or "-" for what is not known, which is below 0. */
+/* Right-aligned, or "-" for an unknown value, which is below 0. */
 static void print_known(double value, int width, int digits)
 {
     if (value >= 0)
@@ -165,7 +166,7 @@ static void print_row(const options *o, const load_result *r, int32_t clients, d
 int main(int argc, char **argv)
 {
     options o = parse(argc, argv);
-    /* A connection of 1024 clients each, beside the files of the rest. */
+    /* One connection for each of 1024 clients, and some other files. */
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
         files.rlim_cur = files.rlim_max;

@@ -1,4 +1,4 @@
-/* Writes a DeiT of random weights to a file, for servers, which need one. */
+/* Writes a DeiT with random weights to a file, which a server needs. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* What a server says of itself: the processor time of its process, and its metrics. */
+/* The processor time of a server's process, and its metrics. */
 #ifndef RVIT_SERVING_SERVER_H
 #define RVIT_SERVING_SERVER_H
 
@@ -8,7 +8,7 @@ typedef struct server_counts {
     double queue_us, infer_us; /* of all requests together */
 } server_counts;
 
-/* pid 0: no processor time. metrics_port 0: no metrics; model: the one they are of. */
+/* pid 0: no processor time. metrics_port 0: no metrics. model: whose metrics. */
 server_counts server_read(int pid, int metrics_port, const char *model);
 
 #endif
