@@ -128,7 +128,7 @@ static uint32_t crc32_of(const void *data, size_t size)
 }
 
 /* Preprocesses the image with the library's op, which must give the same bits as the tool's code. */
-static void compare_with_op(const struct vector *vector, const rvit_model_info *info, const struct image *source)
+static void compare_with_op(const struct vector *vector, const rvit_model_info *info, const struct image *whole)
 {
     enum { PATCH = 2 };
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
@@ -137,9 +137,9 @@ static void compare_with_op(const struct vector *vector, const rvit_model_info *
     rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
     rvit_buffer *staging = NULL, *out = NULL;
     assert_int_equal(rvit_image_recipe_of_model(info, &recipe), RVIT_OK);
-    image.data = source->pixels;
-    image.width = source->width;
-    image.height = source->height;
+    image.data = whole->pixels;
+    image.width = whole->width;
+    image.height = whole->height;
     images.recipe = &recipe;
     images.images = &image;
     images.n_images = images.max_images = 1;
@@ -161,8 +161,8 @@ static void compare_with_op(const struct vector *vector, const rvit_model_info *
                 const int64_t row = y / PATCH * (vector->width / PATCH) + x / PATCH;
                 const float got = rows[((row * 3 + c) * PATCH + y % PATCH) * PATCH + x % PATCH];
                 if (memcmp(&got, &values[(c * vector->height + y) * vector->width + x], sizeof got) != 0)
-                    fail_msg("%s, image %d x %d: the op gives another value at (%d, %d, %d) of %d x %d", vector->name, source->width,
-                             source->height, (int)c, (int)y, (int)x, (int)vector->width, (int)vector->height);
+                    fail_msg("%s, image %d x %d: the op gives another value at (%d, %d, %d) of %d x %d", vector->name, whole->width,
+                             whole->height, (int)c, (int)y, (int)x, (int)vector->width, (int)vector->height);
             }
     rvit_buffer_destroy(staging);
     rvit_buffer_destroy(out);
