@@ -41,7 +41,8 @@ void rvit_vk_apply_denied(rvit_vk_physical *physical)
         if (reason == NULL)
             return;
         const size_t n = strlen(info->note);
-        (void)snprintf(info->note + n, sizeof info->note - n, "%s%s tier: %s", n == 0 ? "" : "; ", rvit_tier_name(info->tier), reason);
+        (void)snprintf(info->note + n, sizeof info->note - n, "%s%s tier: %s", n == 0 ? "" : "; ",
+                       rvit_enum_name(RVIT_ENUM_TIER, info->tier), reason);
         info->tier = info->tier == RVIT_TIER_MATRIX && physical->has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
     }
 }

@@ -58,7 +58,7 @@ static int64_t poll_ns(const rvit_device_info *info, int32_t asked)
 static void lower_tier(rvit_vk_device *device, const char *reason)
 {
     rvit_device_info *info = &device->base.info;
-    const char *name = rvit_tier_name(info->tier);
+    const char *name = rvit_enum_name(RVIT_ENUM_TIER, info->tier);
     rvit_log(RVIT_LOG_WARNING, "vulkan: %s: %s tier passed over: %s", info->name, name, reason);
     const size_t n = strlen(info->note);
     (void)snprintf(info->note + n, sizeof info->note - n, "%s%s tier: %s", n == 0 ? "" : "; ", name, reason);

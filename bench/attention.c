@@ -219,7 +219,7 @@ int main(int argc, char **argv)
     bench_device d = bench_device_open(&o.device);
     json_t *report = report_new("attention", d.device), *rows = json_array();
     json_object_set_new(report, "op", json_string(choice_op(o.op)));
-    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
+    json_object_set_new(report, "dtype", json_string(rvit_enum_name(RVIT_ENUM_DTYPE, o.dtype)));
     json_object_set_new(report, "heads", json_integer(o.heads));
     json_object_set_new(report, "head_dim", json_integer(o.head_dim));
     json_object_set_new(report, "floor_before", bench_device_floor(&d));

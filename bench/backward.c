@@ -133,8 +133,8 @@ static json_t *measure(point *p, const options *o)
     const rvit_attention_backward_args *a = &p->args;
     /* A gradient needs five GEMMs. */
     const double flops = 10.0 * a->n_images * a->n_heads * a->max_len * a->max_len * a->head_dim;
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:o}", "dtype", rvit_dtype_name(a->dtype), "heads", a->n_heads, "head_dim",
-                     a->head_dim, "images", a->n_images, "tokens", a->max_len, "extras", o->extras, "tflops",
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:f, s:o}", "dtype", rvit_enum_name(RVIT_ENUM_DTYPE, a->dtype), "heads", a->n_heads,
+                     "head_dim", a->head_dim, "images", a->n_images, "tokens", a->max_len, "extras", o->extras, "tflops",
                      1e-6 * flops / json_real_value(json_object_get(us, "median")), "device_us", us);
 }
 

@@ -53,15 +53,10 @@ static const char *location(int value)
     return value ? "device" : "host";
 }
 
-static const char *quantization(int value)
-{
-    return rvit_quantization_name((rvit_quantization)value);
-}
-
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f32"),
     {"quantization", "KIND", "of the blocks' GEMMs: %s (default: none)",
-     OPTION_CHOICE(options, quantization, quantization, RVIT_QUANTIZATION_NONE, RVIT_QUANTIZATION_FP8)},
+     OPTION_CHOICE(options, choice_quantization, quantization, RVIT_QUANTIZATION_NONE, RVIT_QUANTIZATION_FP8)},
     {"threads", "N", "CPU threads, %s (default: 0, as many as the process may use)", OPTION_INTEGER(options, device.n_threads, 0, 1024)},
     {"prune", "'NAME SETTING=X; ...'", "the variants: the tool's policies and options (default: 'none; l2 keep=0.5; l2 keep=0.2')",
      OPTION_TEXT(options, prune)},
@@ -323,8 +318,8 @@ int main(int argc, char **argv)
     json_object_set_new(report, "floor", bench_device_floor(&d));
 
     json_object_set_new(report, "model", json_string(info.architecture));
-    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
-    json_object_set_new(report, "quantization", json_string(quantization(o.quantization)));
+    json_object_set_new(report, "dtype", json_string(rvit_enum_name(RVIT_ENUM_DTYPE, o.dtype)));
+    json_object_set_new(report, "quantization", json_string(choice_quantization(o.quantization)));
     json_object_set_new(report, "inputs", json_string(o.on_device ? "device" : "host"));
     json_object_set_new(report, "fixed_batch", json_boolean(!o.any_batch));
     json_object_set_new(report, "images", json_string(o.sheet != NULL ? basename(o.sheet) : "noise"));

@@ -31,12 +31,6 @@ static const char *machine_name(int value)
     return machines[value].name;
 }
 
-static const char *activation_name(int value)
-{
-    static const char *const names[] = {"none", "gelu", "gelu-tanh", "quick-gelu", "silu"};
-    return names[value];
-}
-
 static const char *gemm_dtype(int value)
 {
     return value == RVIT_I8 ? NULL : choice_dtype(value);
@@ -51,7 +45,7 @@ static const struct option_row option_rows[] = {
     {"in", "N", "channels of the input, %s (default: 768)", OPTION_INTEGER(options, in_features, 1, 1 << 24)},
     {"out", "N", "channels of the output, %s (default: 3072)", OPTION_INTEGER(options, out_features, 1, 1 << 24)},
     {"activation", "NAME", "%s (default: none)",
-     OPTION_CHOICE(options, activation, activation_name, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU)},
+     OPTION_CHOICE(options, activation, choice_activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU)},
     {"gated", NULL, "the output is a gate times a value", OPTION_FLAG(options, gated)},
     {"bias", NULL, "adds a bias", OPTION_FLAG(options, bias)},
     {"narrow-bias", NULL, "adds a bias that is also there in the type of the output", OPTION_FLAG(options, narrow_bias)},

@@ -26,12 +26,6 @@ typedef struct batch {
     void (*add)(const struct batch *b); /* the op that is measured */
 } batch;
 
-static const char *resample_name(int how)
-{
-    static const char *const names[] = {NULL, "bicubic", "bilinear", "bicubic-aa", "bilinear-aa", "align-corners", "nearest"};
-    return how >= 0 && how <= RVIT_RESAMPLE_NEAREST ? names[how] : NULL;
-}
-
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
     {"batch", "LIST", "images, each %s (default: 1,16,64,512)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
@@ -39,7 +33,7 @@ static const struct option_row option_rows[] = {
     {"table", "N", "side of the position table, %s (default: 16)", OPTION_INTEGER(options, table, 1, 512)},
     {"dim", "N", "width, a multiple of 4, %s (default: 768)", OPTION_INTEGER(options, dim, 4, 8192)},
     {"resample", "NAME", "%s (default: bilinear-aa)",
-     OPTION_CHOICE(options, resample, resample_name, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_NEAREST)},
+     OPTION_CHOICE(options, resample, choice_resample, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_NEAREST)},
 };
 static const struct option_command command = {
     .name = "",
@@ -142,8 +136,8 @@ int main(int argc, char **argv)
     bench_parse("bench_grids", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o);
     bench_device d = bench_device_open(&o.device);
     json_t *report = report_new("grids", d.device), *rows = json_array();
-    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
-    json_object_set_new(report, "resample", json_string(resample_name(o.resample)));
+    json_object_set_new(report, "dtype", json_string(rvit_enum_name(RVIT_ENUM_DTYPE, o.dtype)));
+    json_object_set_new(report, "resample", json_string(choice_resample(o.resample)));
     json_object_set_new(report, "shape",
                         json_pack("{s:i,s:i,s:i,s:i}", "most_side", o.most_side, "table", o.table, "dim", o.dim, "head_dim", HEAD_DIM));
     printf("%-6s %8s", "batch", "rows");

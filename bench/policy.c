@@ -34,7 +34,9 @@ policy policy_parse(const char *text)
     char copy[256], *rest = NULL;
     snprintf(copy, sizeof copy, "%s", text);
     const char *name = strtok_r(copy, " ", &rest);
-    bench_check(rvit_prune_from_name(name != NULL ? name : "", &p.desc.type), "--prune");
+    int32_t type = RVIT_PRUNE_NONE;
+    bench_check(rvit_enum_from_name(RVIT_ENUM_PRUNE, name != NULL ? name : "", &type), "--prune");
+    p.desc.type = (rvit_prune_type)type;
     for (int32_t i = 0; rvit_prune_list(i, &p.info) == RVIT_OK && p.info.type != p.desc.type; i++)
         ;
     p.name = p.info.name;

@@ -53,8 +53,8 @@ json_t *report_new(const char *benchmark, const rvit_device *device)
     if (rvit_device_get_info(device, &info) != RVIT_OK)
         fprintf(stderr, "device info: %s\n", rvit_status_detail());
     json_object_set_new(report, "device",
-                        json_pack("{s:s, s:s, s:s, s:s}", "backend", rvit_backend_name(info.backend), "name", info.name, "driver",
-                                  info.driver, "tier", rvit_tier_name(info.tier)));
+                        json_pack("{s:s, s:s, s:s, s:s}", "backend", rvit_enum_name(RVIT_ENUM_BACKEND, info.backend), "name", info.name,
+                                  "driver", info.driver, "tier", rvit_enum_name(RVIT_ENUM_TIER, info.tier)));
     return report;
 }
 

@@ -333,7 +333,7 @@ int main(int argc, char **argv)
     forward f;
     load(&f, &d, &o);
     json_object_set_new(report, "model", json_sprintf("deit_%s_patch16_%d", model_name(o.heads), o.size));
-    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
+    json_object_set_new(report, "dtype", json_string(rvit_enum_name(RVIT_ENUM_DTYPE, o.dtype)));
     json_object_set_new(report, "keep", json_real(o.keep));
     json_object_set_new(report, "floor", bench_device_floor(&d));
     printf("%-6s", "batch");

@@ -101,7 +101,7 @@ int main(int argc, char **argv)
 
     json_t *report = report_new("start", all.device);
     json_object_set_new(report, "model", json_string(all.info.architecture));
-    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
+    json_object_set_new(report, "dtype", json_string(rvit_enum_name(RVIT_ENUM_DTYPE, o.dtype)));
     json_object_set_new(report, "cache_bytes", json_integer((json_int_t)o.device.cache_size));
     for (int i = 0; i < STEPS; i++) {
         json_object_set_new(report, names[i], json_real(1e3 * (at[i + 1] - at[i])));

@@ -27,12 +27,13 @@ int main(void)
     for (int32_t i = 0; i < n && i < CAPACITY; i++) {
         /* Index -1 stands for a backend that is built in but has nothing to run on here: no driver, for instance. */
         if (infos[i].index < 0) {
-            printf("  %-8s cannot be used: %s\n", rvit_backend_name(infos[i].backend), infos[i].note);
+            printf("  %-8s cannot be used: %s\n", rvit_enum_name(RVIT_ENUM_BACKEND, infos[i].backend), infos[i].note);
             continue;
         }
         usable++;
-        printf("  %-8s %d  %s (%s), %lld MiB%s\n", rvit_backend_name(infos[i].backend), (int)infos[i].index, infos[i].name, infos[i].driver,
-               (long long)(infos[i].memory_size >> 20), infos[i].is_software ? ", software: used only when asked for" : "");
+        printf("  %-8s %d  %s (%s), %lld MiB%s\n", rvit_enum_name(RVIT_ENUM_BACKEND, infos[i].backend), (int)infos[i].index, infos[i].name,
+               infos[i].driver, (long long)(infos[i].memory_size >> 20),
+               infos[i].is_software ? ", software: used only when asked for" : "");
         if (infos[i].note[0] != '\0')
             printf("           note: %s\n", infos[i].note);
     }
@@ -44,7 +45,7 @@ int main(void)
         fprintf(stderr, "%s\n", rvit_status_detail());
         return 1;
     }
-    printf("chosen when none is named: %s, %s\n", rvit_backend_name(chosen.backend), chosen.name);
+    printf("chosen when none is named: %s, %s\n", rvit_enum_name(RVIT_ENUM_BACKEND, chosen.backend), chosen.name);
     rvit_device_destroy(device);
     return usable > 0 ? 0 : 1;
 }

@@ -139,26 +139,6 @@ int leaves_out(int64_t number, int32_t share)
     return number % share != 0 || chosen_cases++ % H.thinning != 0;
 }
 
-static int parse_backend(const char *name, rvit_backend *out)
-{
-    for (rvit_backend b = RVIT_BACKEND_CPU; b <= RVIT_BACKEND_VULKAN; b++)
-        if (!strcmp(name, rvit_backend_name(b))) {
-            *out = b;
-            return 0;
-        }
-    return -1;
-}
-
-static int parse_tier(const char *name, rvit_tier *out)
-{
-    for (rvit_tier t = RVIT_TIER_AUTO; t <= RVIT_TIER_MATRIX; t++)
-        if (!strcmp(name, rvit_tier_name(t))) {
-            *out = t;
-            return 0;
-        }
-    return -1;
-}
-
 static int usage(const char *program)
 {
     fprintf(stderr,
@@ -330,9 +310,16 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
     H.n_sides = 1;
     size_t stack = 0;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if ((c == 'b' && parse_backend(optarg, &H.desc.backend)) || (c == 't' && parse_tier(optarg, &H.desc.tier)) ||
-            (c == 'a' && parse_backend(optarg, &H.absent)) || c == '?')
+        int32_t value = 0;
+        const rvit_enum type = c == 't' ? RVIT_ENUM_TIER : RVIT_ENUM_BACKEND;
+        if (c == '?' || ((c == 'a' || c == 'b' || c == 't') && rvit_enum_from_name(type, optarg, &value) != RVIT_OK))
             return usage(argv[0]);
+        if (c == 'a')
+            H.absent = (rvit_backend)value;
+        if (c == 'b')
+            H.desc.backend = (rvit_backend)value;
+        if (c == 't')
+            H.desc.tier = (rvit_tier)value;
         if (c == 'd')
             H.desc.index = (int32_t)strtol(optarg, NULL, 10);
         if (c == 'v')
@@ -363,7 +350,7 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     amx_emulated_register();
-    H.backend_name = rvit_backend_name(H.desc.backend);
+    H.backend_name = rvit_enum_name(RVIT_ENUM_BACKEND, H.desc.backend);
     whole_run run = {suites, n_suites, with_oracle, 1};
     if (stack == 0)
         run_all(&run);

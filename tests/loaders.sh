@@ -67,7 +67,7 @@ int main(void)
     if (rvit_device_list(infos, 8, &n) || rvit_device_create(NULL, &device))
         return puts(rvit_status_detail()), 1;
     for (int i = 0; i < n && i < 8; i++)
-        printf("%s %d %s\n", rvit_backend_name(infos[i].backend), (int)infos[i].index, infos[i].note);
+        printf("%s %d %s\n", rvit_enum_name(RVIT_ENUM_BACKEND, infos[i].backend), (int)infos[i].index, infos[i].note);
     rvit_device_destroy(device);
     return 0;
 }

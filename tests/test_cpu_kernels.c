@@ -123,7 +123,7 @@ static void check_arranged(const rvit_cpu_kernels *kernels, rvit_dtype dtype, in
     for (int i = 0; i < ROWS * COLUMNS; i++)
         if (memcmp(&out[0][i], &out[1][i], sizeof(float)) != 0)
             fail_msg("%s, %s, %d channels: element %d is %a row-major and whole, %a arranged and in parts", kernels->name,
-                     rvit_dtype_name(dtype), in_features, i, (double)out[0][i], (double)out[1][i]);
+                     rvit_enum_name(RVIT_ENUM_DTYPE, dtype), in_features, i, (double)out[0][i], (double)out[1][i]);
 }
 
 static void arranged_equals_row_major(void **state)

@@ -172,7 +172,7 @@ int main(int argc, char **argv)
 
     json_t *report = report_new("serve_direct", devices[0].device), *results = json_array();
     json_object_set_new(report, "model", json_string(devices[0].info.architecture));
-    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.direct.dtype)));
+    json_object_set_new(report, "dtype", json_string(rvit_enum_name(RVIT_ENUM_DTYPE, o.direct.dtype)));
     policy_describe(&devices[0].prune, report);
     json_object_set_new(report, "distinct_images", json_integer(p.n));
     json_object_set_new(report, "mean_image_bytes", json_real(image_set_mean(&p)));

@@ -5,21 +5,6 @@
 
 #include "core/base/args.h"
 
-const char *rvit_tier_name(rvit_tier tier)
-{
-    switch (tier) {
-    case RVIT_TIER_AUTO:
-        return "auto";
-    case RVIT_TIER_SCALAR:
-        return "scalar";
-    case RVIT_TIER_SUBGROUP:
-        return "subgroup";
-    case RVIT_TIER_MATRIX:
-        return "matrix";
-    }
-    return "unknown";
-}
-
 /* The enum is in order of preference, except for UNKNOWN. */
 static int rank_of(rvit_device_kind kind)
 {

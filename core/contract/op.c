@@ -121,7 +121,7 @@ static rvit_status check_floats(const rvit_op *op, const char *name, rvit_dtype 
     RVIT_TRY(check_dtype(op, name, dtype));
     if (rvit_is_quantized(dtype))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is %s, expected f32, f16 or bf16", rvit_op_name(op->type), name,
-                         rvit_dtype_name(dtype));
+                         rvit_enum_name(RVIT_ENUM_DTYPE, dtype));
     return RVIT_OK;
 }
 
@@ -136,7 +136,7 @@ static rvit_status check_absent(const rvit_op *op, const char *name, rvit_view v
 {
     if (view.buffer != NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is given, but %s is %s, which has no scales", rvit_op_name(op->type), name, of,
-                         rvit_dtype_name(dtype));
+                         rvit_enum_name(RVIT_ENUM_DTYPE, dtype));
     return RVIT_OK;
 }
 
@@ -279,11 +279,11 @@ static rvit_status prepare_linear(rvit_op *op)
     const rvit_linear_args *a = &op->linear;
     const int quantized = rvit_is_quantized(a->dtype);
     if (!quantized && a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s, expected %s (dtype) or f32", rvit_dtype_name(a->out_dtype),
-                         rvit_dtype_name(a->dtype));
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s, expected %s (dtype) or f32",
+                         rvit_enum_name(RVIT_ENUM_DTYPE, a->out_dtype), rvit_enum_name(RVIT_ENUM_DTYPE, a->dtype));
     if (quantized && rvit_is_quantized(a->out_dtype) && (a->out_dtype == RVIT_I8 || a->dtype == RVIT_I8))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s with dtype %s, expected f32, f16, bf16 or, with e4m3, e4m3",
-                         rvit_dtype_name(a->out_dtype), rvit_dtype_name(a->dtype));
+                         rvit_enum_name(RVIT_ENUM_DTYPE, a->out_dtype), rvit_enum_name(RVIT_ENUM_DTYPE, a->dtype));
     if (a->out_dtype == RVIT_E4M3 && a->residual.buffer != NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: residual is given, but out_dtype is e4m3, which takes none");
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
@@ -323,7 +323,8 @@ static rvit_status prepare_quantize(rvit_op *op)
 {
     const rvit_quantize_args *a = &op->quantize;
     if (!rvit_is_quantized(a->out_dtype))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "quantize: out_dtype is %s, expected int8 or e4m3", rvit_dtype_name(a->out_dtype));
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "quantize: out_dtype is %s, expected int8 or e4m3",
+                         rvit_enum_name(RVIT_ENUM_DTYPE, a->out_dtype));
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_quantized_width(op, "columns", a->columns));
     RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU));

@@ -6,34 +6,6 @@
 #include "core/base/process.h"
 #include "core/device/device.h"
 
-/* NULL: not a valid backend. */
-static const char *backend_name(rvit_backend backend)
-{
-    switch (backend) {
-    case RVIT_BACKEND_AUTO:
-        return "auto";
-    case RVIT_BACKEND_CPU:
-        return "cpu";
-    case RVIT_BACKEND_CUDA:
-        return "cuda";
-    case RVIT_BACKEND_VULKAN:
-        return "vulkan";
-    }
-    return NULL;
-}
-
-const char *rvit_backend_name(rvit_backend backend)
-{
-    const char *name = backend_name(backend);
-    return name != NULL ? name : "unknown";
-}
-
-const char *rvit_device_kind_name(rvit_device_kind kind)
-{
-    static const char *const names[] = {"unknown", "discrete", "integrated", "virtual", "other", "cpu"};
-    return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
-}
-
 static const rvit_backend_api *find_backend(rvit_backend backend)
 {
     for (int i = 0; i < rvit_n_backends; i++)
@@ -94,7 +66,7 @@ static rvit_status choose_hardware(const rvit_backend_api *api, int32_t *out_ind
     RVIT_TRY(describe(api, -1, &info));
     if (info.is_software)
         return rvit_fail(RVIT_UNAVAILABLE, "%s: only software devices were found; select the backend explicitly to use one",
-                         rvit_backend_name(api->backend));
+                         rvit_enum_name(RVIT_ENUM_BACKEND, api->backend));
     *out_index = info.index;
     return RVIT_OK;
 }
@@ -109,7 +81,8 @@ static rvit_status create(const rvit_backend_api *api, const rvit_device_desc *d
     device->api = api;
     device->debug_checks = desc->debug_checks;
     atomic_init(&device->references, 1);
-    rvit_log(RVIT_LOG_INFO, "%s device %d: %s", rvit_backend_name(api->backend), (int)device->info.index, device->info.name);
+    rvit_log(RVIT_LOG_INFO, "%s device %d: %s", rvit_enum_name(RVIT_ENUM_BACKEND, api->backend), (int)device->info.index,
+             device->info.name);
     *out_device = device;
     return RVIT_OK;
 }
@@ -122,11 +95,11 @@ static rvit_status choose_and_create(const rvit_device_desc *desc, rvit_device *
     RVIT_TRY(rvit_device_desc_take(desc, &full));
     if (full.backend != RVIT_BACKEND_AUTO) {
         const rvit_backend_api *api = find_backend(full.backend);
-        if (api == NULL && backend_name(full.backend) == NULL)
+        if (api == NULL && ((int)full.backend < 0 || full.backend > RVIT_BACKEND_VULKAN))
             return rvit_fail(RVIT_UNAVAILABLE, "device desc: backend: %d is not a valid backend", (int)full.backend);
         if (api == NULL)
             return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build; see the output of CMake for what was missing",
-                             rvit_backend_name(full.backend));
+                             rvit_enum_name(RVIT_ENUM_BACKEND, full.backend));
         return create(api, &full, out_device);
     }
     if (full.index >= 0)
@@ -142,7 +115,7 @@ static rvit_status choose_and_create(const rvit_device_desc *desc, rvit_device *
         }
         if (status == RVIT_OK || status == RVIT_OUT_OF_HOST_MEMORY)
             return status;
-        rvit_log(level, "skipped %s: %s", rvit_backend_name(rvit_backends[i]->backend), rvit_status_detail());
+        rvit_log(level, "skipped %s: %s", rvit_enum_name(RVIT_ENUM_BACKEND, rvit_backends[i]->backend), rvit_status_detail());
     }
     return status;
 }

@@ -69,20 +69,20 @@ rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_sc
         return rvit_fail(RVIT_UNSUPPORTED,
                          "session desc: prune: %s drops single patches, but the model merges squares of %d x %d of them: l2, received, "
                          "random and pixelprune drop whole squares, and tome merges them",
-                         policy->info.name, (int)side, (int)side);
+                         rvit_policy_name(policy), (int)side, (int)side);
     for (int32_t i = 0; i < schedule->n_stages && rvit_policy_reads(policy, RVIT_PROBS_RECEIVED); i++)
         if (rvit_model_has_windows(model, schedule->blocks[i]))
             return rvit_fail(RVIT_UNSUPPORTED,
                              "session desc: prune: %s would prune in block %d, whose attention is within windows, so that what tokens "
                              "receive cannot be compared: give a block with attention over the whole image, such as %d",
-                             policy->info.name, (int)schedule->blocks[i],
+                             rvit_policy_name(policy), (int)schedule->blocks[i],
                              (int)(model->merge.full_blocks.n > 0 ? model->merge.full_blocks.blocks[model->merge.full_blocks.n - 1] : -1));
     return RVIT_OK;
 }
 
 rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule)
 {
-    const char *name = schedule->policy->info.name;
+    const char *name = rvit_policy_name(schedule->policy);
     if (schedule->n_stages > 0 && schedule->select == RVIT_SELECT_SAMPLE && desc->n_samples == 0)
         return rvit_fail(RVIT_UNSUPPORTED,
                          "session desc: native is 1, where %s has no number of samples of its own: give prune desc's n_samples", name);

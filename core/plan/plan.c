@@ -352,10 +352,10 @@ static rvit_status check_predictors(const rvit_model *model, const rvit_prune_sc
         schedule->n_stages <= model->info.n_predictors)
         return RVIT_OK;
     if (model->info.n_predictors == RVIT_MAX_PREDICTORS)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, at most %d of a checkpoint are read", schedule->policy->info.name,
-                         (int)schedule->n_stages, RVIT_MAX_PREDICTORS);
-    return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, the checkpoint has %d: tensor '%s' is missing", schedule->policy->info.name,
-                     (int)schedule->n_stages, (int)model->info.n_predictors, model->missing_predictor);
+        return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, at most %d of a checkpoint are read",
+                         rvit_policy_name(schedule->policy), (int)schedule->n_stages, RVIT_MAX_PREDICTORS);
+    return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, the checkpoint has %d: tensor '%s' is missing",
+                     rvit_policy_name(schedule->policy), (int)schedule->n_stages, (int)model->info.n_predictors, model->missing_predictor);
 }
 
 /* The attention that patches are scored by must be there. */
@@ -366,11 +366,11 @@ static rvit_status check_probs(const rvit_model *model, const rvit_prune_schedul
         return RVIT_OK;
     if (rvit_policy_reads(policy, RVIT_PROBS_CLS) && !rvit_has_cls(&model->info))
         return rvit_fail(RVIT_UNSUPPORTED, "%s scores patches by the attention of the CLS token, but the model has none",
-                         policy->info.name);
+                         rvit_policy_name(policy));
     if (rvit_policy_reads(policy, RVIT_PROBS_MAP) && model->info.pooling != RVIT_POOLING_MAP)
         return rvit_fail(RVIT_UNSUPPORTED,
                          "%s scores patches by the attention of the model's pooling, but the model does not pool by attention",
-                         policy->info.name);
+                         rvit_policy_name(policy));
     return RVIT_OK;
 }
 
@@ -506,7 +506,8 @@ static rvit_status check_given(const rvit_prune_schedule *schedule)
     if (schedule->n_stages == 0)
         return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the session does not prune");
     if (policy->merges || policy->fuses || schedule->select == RVIT_SELECT_MASK)
-        return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the stages of %s cannot decide of given rows", policy->info.name);
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: trace is 2, but the stages of %s cannot decide of given rows",
+                         rvit_policy_name(policy));
     return RVIT_OK;
 }
 
@@ -516,7 +517,7 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
     if (!desc->native && rvit_prune_by_pixels(&schedule))
         return rvit_fail(RVIT_UNSUPPORTED, "session desc: native is 0, but %s prunes at native resolution alone: set native to 1",
-                         schedule.policy->info.name);
+                         rvit_policy_name(schedule.policy));
     if (desc->native) {
         RVIT_TRY(rvit_native_check_policy(&desc->prune, &schedule));
         schedule.n_patches = 0; /* each image has its own */

@@ -2,17 +2,14 @@
 #include "core/plan/policy.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/args.h"
 #include "core/base/entry.h"
-#include "core/base/printable.h"
 #include "core/base/status.h"
 
-#define INFO(type_, name_, source_, summary_)                                                                                 \
-    .info.struct_size = sizeof(rvit_prune_info), .info.type = RVIT_PRUNE_##type_, .info.name = name_, .info.source = source_, \
-    .info.summary = summary_
+#define INFO(type_, source_, summary_) \
+    .info.struct_size = sizeof(rvit_prune_info), .info.type = RVIT_PRUNE_##type_, .info.source = source_, .info.summary = summary_
 #define PARAMETERS(parameters_) .info.parameters = parameters_
 /* Below 0: none. */
 #define DEFAULTS(keep_, threshold_, mass_) ALL_DEFAULTS(keep_, threshold_, mass_, -1.0, -1.0, -1.0)
@@ -30,53 +27,52 @@
 #define PAPER "arXiv 2604.15408"
 
 static const rvit_policy policies[] = {
-    {INFO(NONE, "none", "-", "no pruning"), .info.site = "-", DEFAULTS(-1.0, -1.0, -1.0)},
-    {INFO(L2, "l2", PAPER, "the tokens of largest L2 norm, once"), AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS),
+    {INFO(NONE, "-", "no pruning"), .info.site = "-", DEFAULTS(-1.0, -1.0, -1.0)},
+    {INFO(L2, PAPER, "the tokens of largest L2 norm, once"), AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS),
      DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(L2, FLOOR), .prefix_competes = 1},
-    {INFO(L2_THRESHOLD, "l2-threshold", "this library", "the tokens whose L2 norm reaches a threshold"), AFTER_BLOCK,
+    {INFO(L2_THRESHOLD, "this library", "the tokens whose L2 norm reaches a threshold"), AFTER_BLOCK,
      PARAMETERS(RVIT_PRUNE_THRESHOLD | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, -1.0), ONCE, .select = RVIT_SELECT_THRESHOLD,
      .score = RVIT_SCORE_L2},
-    {INFO(EVIT, "evit", "arXiv 2202.07800", "the tokens the CLS token attends to most"), INSIDE_BLOCK,
+    {INFO(EVIT, "arXiv 2202.07800", "the tokens the CLS token attends to most"), INSIDE_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES, BEST(CLS_ATTENTION, CEIL)},
-    {INFO(EVIT_FUSED, "evit-fused", "arXiv 2202.07800", "the same, the dropped tokens fused into one"), INSIDE_BLOCK,
+    {INFO(EVIT_FUSED, "arXiv 2202.07800", "the same, the dropped tokens fused into one"), INSIDE_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES, BEST(CLS_ATTENTION, CEIL), .fuses = 1},
-    {INFO(EVIT_PAPER, "evit-paper", PAPER, "the tokens the CLS token attends to most, once"), AFTER_BLOCK,
+    {INFO(EVIT_PAPER, PAPER, "the tokens the CLS token attends to most, once"), AFTER_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(CLS_ATTENTION, FLOOR)},
-    {INFO(DYNAMICVIT, "dynamicvit", "arXiv 2106.02034", "the tokens the checkpoint's predictors rank highest"), BEFORE_BLOCK,
+    {INFO(DYNAMICVIT, "arXiv 2106.02034", "the tokens the checkpoint's predictors rank highest"), BEFORE_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES, BEST(PREDICTOR, POWER)},
-    {INFO(DYNAMICVIT_GATE, "dynamicvit-gate", "arXiv 2106.02034",
-          "the tokens the checkpoint's predictors keep with a probability above a threshold"),
+    {INFO(DYNAMICVIT_GATE, "arXiv 2106.02034", "the tokens the checkpoint's predictors keep with a probability above a threshold"),
      BEFORE_BLOCK, PARAMETERS(RVIT_PRUNE_THRESHOLD | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, 0.5, -1.0), THREE_TIMES,
      .select = RVIT_SELECT_THRESHOLD, .score = RVIT_SCORE_PREDICTOR},
-    {INFO(ATS, "ats", "arXiv 2111.15667", "a sample of the tokens by CLS attention times value norm"), INSIDE_BLOCK,
+    {INFO(ATS, "arXiv 2111.15667", "a sample of the tokens by CLS attention times value norm"), INSIDE_BLOCK,
      PARAMETERS(RVIT_PRUNE_SAMPLES | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, -1.0), BLOCKS(-1, 3), .select = RVIT_SELECT_SAMPLE,
      .score = RVIT_SCORE_CLS_NORM},
-    {INFO(ATS_PAPER, "ats-paper", PAPER, "the best tokens by CLS attention times norm, up to a share of the sum"), AFTER_BLOCK,
+    {INFO(ATS_PAPER, PAPER, "the best tokens by CLS attention times norm, up to a share of the sum"), AFTER_BLOCK,
      PARAMETERS(RVIT_PRUNE_MASS | RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, 0.9), ONCE, .select = RVIT_SELECT_MASS,
      .score = RVIT_SCORE_CLS_NORM, .count = RVIT_POLICY_FLOOR},
-    {INFO(TOME, "tome", "arXiv 2210.09461", "merges the pairs of tokens with the most similar keys"), INSIDE_BLOCK,
+    {INFO(TOME, "arXiv 2210.09461", "merges the pairs of tokens with the most similar keys"), INSIDE_BLOCK,
      PARAMETERS(RVIT_PRUNE_MERGES | RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, -1.0), .info.default_merges = 8, BLOCKS(-1, 0), .merges = 1},
-    {INFO(RANDOM, "random", "this library", "tokens at random places, the same for every image"), AFTER_BLOCK,
+    {INFO(RANDOM, "this library", "tokens at random places, the same for every image"), AFTER_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_SEED | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(POSITION, FLOOR)},
-    {INFO(MASK, "mask", "the caller", "a keep mask given with each run"), AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_BLOCKS),
-     DEFAULTS(-1.0, -1.0, -1.0), ONCE, .select = RVIT_SELECT_MASK},
-    {INFO(RECEIVED, "received", "this library", "the tokens all tokens attend to most, once; needs no CLS token"), INSIDE_BLOCK,
+    {INFO(MASK, "the caller", "a keep mask given with each run"), AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_BLOCKS), DEFAULTS(-1.0, -1.0, -1.0),
+     ONCE, .select = RVIT_SELECT_MASK},
+    {INFO(RECEIVED, "this library", "the tokens all tokens attend to most, once; needs no CLS token"), INSIDE_BLOCK,
      PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), ONCE, BEST(CLS_ATTENTION, FLOOR),
      .probs = RVIT_PROBS_RECEIVED},
-    {INFO(FASTERVLM, "fastervlm", "arXiv 2412.01818",
+    {INFO(FASTERVLM, "arXiv 2412.01818",
           "the tokens the CLS token attends to most in the last block but one; for what reads its output, saves nothing before"),
      AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), FROM_THE_END(2), BEST(CLS_ATTENTION, FLOOR)},
-    {INFO(MAP_PROBE, "map-probe", "this library",
+    {INFO(MAP_PROBE, "this library",
           "the tokens the query of attention pooling attends to most; exact after the last block, an experiment after earlier ones"),
      AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS), DEFAULTS(0.5, -1.0, -1.0), FROM_THE_END(1), BEST(CLS_ATTENTION, FLOOR),
      .probs = RVIT_PROBS_MAP},
-    {INFO(HIPRUNE, "hiprune", "arXiv 2508.00553",
+    {INFO(HIPRUNE, "arXiv 2508.00553",
           "the tokens all tokens attend to most in the last block but one, and before them some that they attend to most in a "
           "middle block, with their neighbours; for what reads its output, saves nothing before"),
      AFTER_BLOCK, PARAMETERS(RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS | RVIT_PRUNE_ALPHA | RVIT_PRUNE_OBJECT_BLOCK),
      ALL_DEFAULTS(0.5, -1.0, -1.0, 0.1, 0.375, -1.0), FROM_THE_END(2), /* 9 of the 24 blocks of CLIP L/14 */
      BEST(CLS_ATTENTION, FLOOR), .probs = RVIT_PROBS_RECEIVED},
-    {INFO(PIXELPRUNE, "pixelprune", "arXiv 2604.00886",
+    {INFO(PIXELPRUNE, "arXiv 2604.00886",
           "the patches whose pixels their neighbours do not predict; each image has its own number; at native resolution"),
      BEFORE_BLOCK, PARAMETERS(RVIT_PRUNE_TAU), ALL_DEFAULTS(-1.0, -1.0, -1.0, -1.0, -1.0, 0.0), BLOCKS(1, 0), .select = RVIT_SELECT_MASK,
      .by_pixels = 1},
@@ -88,26 +84,9 @@ rvit_status rvit_prune_list(int32_t index, rvit_prune_info *out_info)
     RVIT_ENTRY;
     if (index < 0 || index >= N_POLICIES)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_prune_list: index is %d, there are %d policies", (int)index, (int)N_POLICIES);
-    return rvit_args_return(out_info, &policies[index].info, sizeof policies[index].info, "prune info");
-}
-
-rvit_status rvit_prune_from_name(const char *name, rvit_prune_type *out_type)
-{
-    RVIT_ENTRY;
-    if (name == NULL || out_type == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_prune_from_name: name or out_type is NULL");
-    char names[256] = "";
-    for (int i = 0; i < N_POLICIES; i++) {
-        if (strcmp(name, policies[i].info.name) == 0) {
-            *out_type = policies[i].info.type;
-            return RVIT_OK;
-        }
-        const size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ", policies[i].info.name);
-    }
-    char shown[64];
-    rvit_printable(shown, sizeof shown, name);
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "no pruning policy is called '%s': there are %s", shown, names);
+    rvit_prune_info info = policies[index].info;
+    info.name = rvit_policy_name(&policies[index]);
+    return rvit_args_return(out_info, &info, sizeof info, "prune info");
 }
 
 static rvit_status find_policy(rvit_prune_type type, const rvit_policy **out_policy)
@@ -144,7 +123,7 @@ static rvit_status check_parameters(const rvit_policy *policy, const rvit_prune_
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].given && (policy->info.parameters & (int32_t)fields[i].parameter) == 0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s is given, but the policy %s has no such parameter", fields[i].name,
-                             policy->info.name);
+                             rvit_policy_name(policy));
     return RVIT_OK;
 }
 

@@ -25,7 +25,7 @@ typedef enum rvit_policy_probs {
 } rvit_policy_probs;
 
 typedef struct rvit_policy {
-    rvit_prune_info info;
+    rvit_prune_info info; /* all but the name */
     rvit_prune_site site;
     rvit_select_mode select;
     rvit_score_type score; /* unless the mask is given */
@@ -36,6 +36,11 @@ typedef struct rvit_policy {
     int32_t fuses;     /* 1: what is dropped leaves a fused token */
     int32_t merges;    /* 1: rows are merged (rvit_match, rvit_merge), not selected */
 } rvit_policy;
+
+static inline const char *rvit_policy_name(const rvit_policy *policy)
+{
+    return rvit_enum_name(RVIT_ENUM_PRUNE, (int32_t)policy->info.type);
+}
 
 /* A policy with its parameters settled for a model, and the blocks that it prunes in. n_stages 0: no pruning. */
 typedef struct rvit_prune_schedule {

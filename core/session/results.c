@@ -402,7 +402,7 @@ rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, 
     const rvit_session_plan *plan = session->plan;
     if (plan->schedule.policy->merges)
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_get_select: the policy %s merges tokens, it does not select",
-                         plan->schedule.policy->info.name);
+                         rvit_policy_name(plan->schedule.policy));
     return rvit_args_return(out_args, &plan->stages[stage].select, sizeof plan->stages[stage].select, "select args");
 }
 

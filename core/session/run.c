@@ -59,7 +59,7 @@ static rvit_status check_room(const rvit_session *s, const rvit_run_args *args)
                 return rvit_fail(RVIT_INVALID_ARGUMENT,
                                  "run args: keep leaves image %d %d tokens after stage %d, where %s leaves %d at most, and %lld in the "
                                  "whole batch",
-                                 (int)image, (int)n, (int)i, s->plan->schedule.policy->info.name, (int)left->max_len,
+                                 (int)image, (int)n, (int)i, rvit_policy_name(s->plan->schedule.policy), (int)left->max_len,
                                  (long long)left->rows);
         }
     }

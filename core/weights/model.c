@@ -13,15 +13,17 @@ rvit_status rvit_model_check_dtype(const rvit_device *device, rvit_dtype dtype)
     if (rvit_dtype_size(dtype) == 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)dtype);
     if (rvit_is_quantized(dtype))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype is %s, expected f32, f16 or bf16", rvit_dtype_name(dtype));
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype is %s, expected f32, f16 or bf16",
+                         rvit_enum_name(RVIT_ENUM_DTYPE, dtype));
     rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
     op.linear.dtype = op.linear.out_dtype = dtype;
     op.linear.rows.capacity = op.linear.in_features = op.linear.out_features = 16;
     RVIT_TRY(rvit_op_prepare(&op));
     const char *reason = device->api->supports(device, &op);
     if (reason != NULL)
-        return rvit_fail(RVIT_UNSUPPORTED, "model desc: dtype is %s, which the device %s (%s) does not support: %s", rvit_dtype_name(dtype),
-                         device->info.name, rvit_backend_name(device->info.backend), reason);
+        return rvit_fail(RVIT_UNSUPPORTED, "model desc: dtype is %s, which the device %s (%s) does not support: %s",
+                         rvit_enum_name(RVIT_ENUM_DTYPE, dtype), device->info.name, rvit_enum_name(RVIT_ENUM_BACKEND, device->info.backend),
+                         reason);
     return RVIT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Names of precisions, and the best precision for a model on a device. */
+/* The best precision for a model on a device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,15 +21,6 @@ static const struct {
     {"deit_tiny_patch16_224", RVIT_PRECISION_FP8, 0.3, 1000},
 };
 #define MOST_LOST 0.7
-
-const char *rvit_precision_name(rvit_precision precision)
-{
-    static const char *const names[] = {
-#define RVIT_ELEMENT(TYPE, name, file_name, PRECISION, precision, size, scaled) [RVIT_PRECISION_##PRECISION] = precision,
-#include "core/base/dtype.def"
-        [RVIT_PRECISION_AUTO] = "auto"};
-    return (int)precision >= 0 && (size_t)precision < sizeof names / sizeof *names ? names[precision] : "unknown";
-}
 
 static int is_fast(const rvit_device *device, rvit_dtype dtype)
 {
@@ -86,7 +77,7 @@ static rvit_precision without_8bit(const rvit_device *device, rvit_dtype wide)
 /* Whether 8 bits are accurate enough for the model, and why. */
 static int passes(const rvit_model_info *info, rvit_precision precision, char reason[256])
 {
-    const char *name = rvit_precision_name(precision);
+    const char *name = rvit_enum_name(RVIT_ENUM_PRECISION, precision);
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)
         if (measured[i].precision == precision && strcmp(measured[i].architecture, info->architecture) == 0) {
             const int good = measured[i].lost <= MOST_LOST;
@@ -113,10 +104,10 @@ static void choose(const rvit_device *device, const rvit_checkpoint *checkpoint,
     if (rvit_quantization_check(device, out->quantization, out->dtype, checkpoint) != RVIT_OK) {
         char shown[sizeof out->reason - 32]; /* printable keeps the ends, which name the cause */
         rvit_printable(shown, sizeof shown, rvit_status_detail());
-        snprintf(out->reason, sizeof out->reason, "%s is not possible: %s", rvit_precision_name(fast), shown);
+        snprintf(out->reason, sizeof out->reason, "%s is not possible: %s", rvit_enum_name(RVIT_ENUM_PRECISION, fast), shown);
         fill(out, device, wide->dtype, other);
     } else if (checkpoint->config.quantized_dtype != 0) {
-        snprintf(out->reason, sizeof out->reason, "the checkpoint's weights are %s", rvit_precision_name(fast));
+        snprintf(out->reason, sizeof out->reason, "the checkpoint's weights are %s", rvit_enum_name(RVIT_ENUM_PRECISION, fast));
     } else if (!passes(info, fast, out->reason)) {
         fill(out, device, wide->dtype, other);
     }

@@ -10,19 +10,13 @@
 /* The quantized layers. fp8 leaves out proj: its input rows come from heads that a GPU computes separately, so their maximum would cost a
    pass. */
 static const struct {
-    const char *name;
     rvit_dtype dtype;
     uint8_t linears[RVIT_N_BLOCK_LINEARS];
 } kinds[] = {
-    [RVIT_QUANTIZATION_NONE] = {"none", RVIT_F32, {0}},
-    [RVIT_QUANTIZATION_INT8] = {"int8", RVIT_I8, {[RVIT_BLOCK_QKV] = 1, [RVIT_BLOCK_PROJ] = 1, [RVIT_BLOCK_FC1] = 1, [RVIT_BLOCK_FC2] = 1}},
-    [RVIT_QUANTIZATION_FP8] = {"fp8", RVIT_E4M3, {[RVIT_BLOCK_QKV] = 1, [RVIT_BLOCK_FC1] = 1, [RVIT_BLOCK_FC2] = 1}},
+    [RVIT_QUANTIZATION_NONE] = {RVIT_F32, {0}},
+    [RVIT_QUANTIZATION_INT8] = {RVIT_I8, {[RVIT_BLOCK_QKV] = 1, [RVIT_BLOCK_PROJ] = 1, [RVIT_BLOCK_FC1] = 1, [RVIT_BLOCK_FC2] = 1}},
+    [RVIT_QUANTIZATION_FP8] = {RVIT_E4M3, {[RVIT_BLOCK_QKV] = 1, [RVIT_BLOCK_FC1] = 1, [RVIT_BLOCK_FC2] = 1}},
 };
-
-const char *rvit_quantization_name(rvit_quantization quantization)
-{
-    return (int)quantization >= 0 && (size_t)quantization < sizeof kinds / sizeof *kinds ? kinds[quantization].name : "unknown";
-}
 
 rvit_dtype rvit_block_dtype(const rvit_model *model, const rvit_checkpoint *checkpoint, int32_t block, rvit_block_linear linear)
 {
@@ -73,8 +67,8 @@ static rvit_status check_file(rvit_quantization quantization, const rvit_checkpo
     if (quantization == RVIT_QUANTIZATION_NONE || quantized == 0 || quantized == (int32_t)kinds[quantization].dtype)
         return RVIT_OK;
     return rvit_fail(RVIT_UNSUPPORTED, "%s: its weights are %s, but quantization is %s, expected %s or none",
-                     rvit_tensor_set_path(checkpoint->tensors), quantized == RVIT_I8 ? "int8" : "fp8", kinds[quantization].name,
-                     quantized == RVIT_I8 ? "int8" : "fp8");
+                     rvit_tensor_set_path(checkpoint->tensors), quantized == RVIT_I8 ? "int8" : "fp8",
+                     rvit_enum_name(RVIT_ENUM_QUANTIZATION, quantization), quantized == RVIT_I8 ? "int8" : "fp8");
 }
 
 rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization quantization, rvit_dtype dtype,
@@ -88,13 +82,14 @@ rvit_status rvit_quantization_check(const rvit_device *device, rvit_quantization
     const char *reason = lacks(device, kinds[quantization].dtype, dtype);
     if (reason != NULL)
         return rvit_fail(RVIT_UNSUPPORTED, "model desc: quantization is %s, which the device %s (%s) does not support: %s",
-                         kinds[quantization].name, device->info.name, rvit_backend_name(device->info.backend), reason);
+                         rvit_enum_name(RVIT_ENUM_QUANTIZATION, quantization), device->info.name,
+                         rvit_enum_name(RVIT_ENUM_BACKEND, device->info.backend), reason);
     if (info->dim % 16 != 0 || info->dim > RVIT_MAX_QUANTIZED_COLUMNS || info->mlp_dim > RVIT_MAX_QUANTIZED_COLUMNS)
         return rvit_fail(
             RVIT_UNSUPPORTED,
             "model desc: quantization is %s, which needs a dim that is a multiple of 16, and dim and mlp_dim of at most %d; found a dim of "
             "%d and an mlp_dim of %d",
-            kinds[quantization].name, RVIT_MAX_QUANTIZED_COLUMNS, (int)info->dim, (int)info->mlp_dim);
+            rvit_enum_name(RVIT_ENUM_QUANTIZATION, quantization), RVIT_MAX_QUANTIZED_COLUMNS, (int)info->dim, (int)info->mlp_dim);
     return check_file(quantization, checkpoint);
 }
 
@@ -110,7 +105,7 @@ rvit_status rvit_quantization_check_same(const rvit_model *model, const rvit_che
             RVIT_TRY(rvit_file_scales_of(checkpoint, b, i, &file));
             if (dtype != w->dtype)
                 return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of block %d is %s in the checkpoint, but %s in the model",
-                                 names[i], (int)b, rvit_dtype_name(dtype), rvit_dtype_name(w->dtype));
+                                 names[i], (int)b, rvit_enum_name(RVIT_ENUM_DTYPE, dtype), rvit_enum_name(RVIT_ENUM_DTYPE, w->dtype));
             const int bounded = rvit_input_is_bounded(model, dtype, &file, i);
             const int scaled = bounded || (rvit_is_quantized(dtype) && file.input > 0.0f);
             if (bounded != w->bounded || rvit_inputs_have_one_scale(dtype, &file, bounded) != w->one_scale ||

@@ -110,10 +110,32 @@ typedef struct rvit_buffer rvit_buffer;
 typedef struct rvit_stream rvit_stream;
 typedef struct rvit_program rvit_program;
 
-typedef enum rvit_backend { RVIT_BACKEND_AUTO = 0, RVIT_BACKEND_CPU = 1, RVIT_BACKEND_CUDA = 2, RVIT_BACKEND_VULKAN = 3 } rvit_backend;
+/* The enums whose values have names. A name is the constant in lower case without its prefix, with '-'
+   for '_': RVIT_POOLING_CLS_MEAN is "cls-mean". RVIT_I8 is "int8". */
+typedef enum rvit_enum {
+    RVIT_ENUM_BACKEND = 0,
+    RVIT_ENUM_TIER = 1,
+    RVIT_ENUM_DEVICE_KIND = 2,
+    RVIT_ENUM_DTYPE = 3,
+    RVIT_ENUM_PRECISION = 4,
+    RVIT_ENUM_QUANTIZATION = 5,
+    RVIT_ENUM_ACTIVATION = 6,
+    RVIT_ENUM_RESAMPLE = 7,
+    RVIT_ENUM_FIT = 8,
+    RVIT_ENUM_FILTER = 9,
+    RVIT_ENUM_PROCESSOR = 10,
+    RVIT_ENUM_POOLING = 11,
+    RVIT_ENUM_POSITION = 12,
+    RVIT_ENUM_PRUNE = 13
+} rvit_enum;
 
-/* "auto", "cpu", "cuda", "vulkan" */
-RVIT_API const char *rvit_backend_name(rvit_backend backend);
+/* The name of a value: rvit_enum_name(RVIT_ENUM_BACKEND, RVIT_BACKEND_CPU) is "cpu". "unknown" if the
+   enum has no such value; never NULL. */
+RVIT_API const char *rvit_enum_name(rvit_enum type, int32_t value);
+/* The value of a name. INVALID_ARGUMENT: the enum has no such name; the detail lists its names. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_enum_from_name(rvit_enum type, const char *name, int32_t *out_value);
+
+typedef enum rvit_backend { RVIT_BACKEND_AUTO = 0, RVIT_BACKEND_CPU = 1, RVIT_BACKEND_CUDA = 2, RVIT_BACKEND_VULKAN = 3 } rvit_backend;
 
 /* Kernel families of a device. AUTO selects the highest one that is built in and that the device
    supports. */
@@ -127,9 +149,6 @@ typedef enum rvit_tier {
                                devices). CUDA: tensor cores */
 } rvit_tier;
 
-/* "auto", "scalar", "subgroup", "matrix" */
-RVIT_API const char *rvit_tier_name(rvit_tier tier);
-
 /* What a device is. Where no index is given, a backend takes the first kind of this list that it
    has; Vulkan, of two devices of one kind the one with more memory. */
 typedef enum rvit_device_kind {
@@ -140,9 +159,6 @@ typedef enum rvit_device_kind {
     RVIT_DEVICE_KIND_OTHER = 4,
     RVIT_DEVICE_KIND_CPU = 5 /* a CPU, also one that a software Vulkan driver computes on */
 } rvit_device_kind;
-
-/* "unknown", "discrete", "integrated", "virtual", "other", "cpu" */
-RVIT_API const char *rvit_device_kind_name(rvit_device_kind kind);
 
 /* What is known about a device before it is created. */
 typedef struct rvit_device_info {

@@ -50,8 +50,6 @@ typedef enum rvit_quantization {
     RVIT_QUANTIZATION_INT8 = 1, /* qkv, proj, fc1 and fc2 in RVIT_I8: for the CPU and for Vulkan */
     RVIT_QUANTIZATION_FP8 = 2   /* qkv, fc1 and fc2 in RVIT_E4M3, proj in dtype: for CUDA; on the CPU a slow reference */
 } rvit_quantization;
-/* "none", "int8", "fp8" */
-RVIT_API const char *rvit_quantization_name(rvit_quantization quantization);
 
 /* Types by the name that people give, each of which stands for a dtype and a quantization. The first
    three are rvit_dtype's. */
@@ -71,8 +69,6 @@ typedef enum rvit_precision {
                                 8 bits have the same type beside them. Not bounded: DynamicViT's predictors, and what
                                 pixels beyond 65504 give */
 } rvit_precision;
-/* "f32", "f16", "bf16", "int8", "fp8", "auto" */
-RVIT_API const char *rvit_precision_name(rvit_precision precision);
 
 typedef struct rvit_precision_choice {
     size_t struct_size;

@@ -30,8 +30,6 @@ extern "C" {
 typedef enum rvit_dtype { RVIT_F32 = 0, RVIT_F16 = 1, RVIT_BF16 = 2, RVIT_I8 = 3, RVIT_E4M3 = 4 } rvit_dtype;
 /* Bytes of one element; 0 if the value is not a valid dtype. */
 RVIT_API int64_t rvit_dtype_size(rvit_dtype dtype);
-/* "f32", "f16", "bf16", "int8", "e4m3" */
-RVIT_API const char *rvit_dtype_name(rvit_dtype dtype);
 
 /* The number of rows that an op processes. capacity is the host's upper bound. Without live, the op
    processes exactly capacity rows. With live, it processes min(capacity, the int32 at live), read on

@@ -490,8 +490,6 @@ typedef struct rvit_prune_info {
 #define RVIT_PRUNE_INFO_INIT RVIT_INIT(rvit_prune_info)
 /* Policy number `index`, from 0. INVALID_ARGUMENT past the last one. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_prune_list(int32_t index, rvit_prune_info *out_info);
-/* The policy of a name. INVALID_ARGUMENT: unknown name; the detail lists the known ones. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_prune_from_name(const char *name, rvit_prune_type *out_type);
 
 #ifdef __cplusplus
 }

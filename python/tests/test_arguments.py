@@ -15,6 +15,7 @@ import support
 import raggedvit
 from raggedvit import Policy, RaggedVitError, Status
 from raggedvit._c import layouts
+from raggedvit._c.constants import CONSTANTS
 from raggedvit._c import library
 from raggedvit._arrays.core_loader import ready
 from raggedvit._arrays.arrays import DeviceArray, from_dlpack, from_interface
@@ -76,11 +77,11 @@ class StructTest(Refusals):
                 function()
 
     def test_functions(self):
-        lib, info, kind = raggedvit._c.library.library(), layouts.new("rvit_prune_info"), ctypes.c_int()
+        lib, info, kind = raggedvit._c.library.library(), layouts.new("rvit_prune_info"), ctypes.c_int32()
         self.refused("argument 1 of rvit_prune_list is 4294967296", lib.rvit_prune_list, 2**32, ctypes.byref(info))
         self.refused("argument 1 of rvit_dtype_size is 4294967296", lib.rvit_dtype_size, 2**32)
         self.refused("argument 1 of rvit_stream_synchronize is 18446744073709551616", lib.rvit_stream_synchronize, 2**64)
-        self.refused("argument 1 of rvit_prune_from_name is .*NUL", lib.rvit_prune_from_name, b"l2\0x", ctypes.byref(kind))
+        self.refused("argument 2 of rvit_enum_from_name is .*NUL", lib.rvit_enum_from_name, CONSTANTS["RVIT_ENUM_PRUNE"], b"l2\0x", ctypes.byref(kind))
 
     def test_the_path_of_the_library(self):
         name = library.library().path + "\0junk"

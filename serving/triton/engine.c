@@ -57,7 +57,8 @@ TRITONSERVER_Error *engine_get(struct engine **list, const rvit_checkpoint *chec
         return error;
     }
     if (engine->choice.reason[0])
-        log_line(TRITONSERVER_LOG_INFO, "dtype auto: %s, because %s", rvit_precision_name(engine->choice.precision), engine->choice.reason);
+        log_line(TRITONSERVER_LOG_INFO, "dtype auto: %s, because %s", rvit_enum_name(RVIT_ENUM_PRECISION, engine->choice.precision),
+                 engine->choice.reason);
     *out = *list = engine;
     return NULL;
 }

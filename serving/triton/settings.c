@@ -32,13 +32,13 @@ static TRITONSERVER_Error *refuse(const struct setting *setting, const char *sen
 static TRITONSERVER_Error *resolve(struct setting *self, const char *policy)
 {
     char taken[256], extra[256], sentence[640];
-    rvit_prune_type type;
-    if (rvit_prune_from_name(policy, &type) != RVIT_OK)
+    int32_t type;
+    if (rvit_enum_from_name(RVIT_ENUM_PRUNE, policy, &type) != RVIT_OK)
         return refuse(self, rvit_status_detail());
     self->policy = (rvit_prune_info)RVIT_PRUNE_INFO_INIT;
-    for (int32_t i = 0; rvit_prune_list(i, &self->policy) == RVIT_OK && self->policy.type != type; i++)
+    for (int32_t i = 0; rvit_prune_list(i, &self->policy) == RVIT_OK && self->policy.type != (rvit_prune_type)type; i++)
         ;
-    self->desc.type = type;
+    self->desc.type = (rvit_prune_type)type;
     if (type == RVIT_PRUNE_MASK)
         return refuse(self, "is not supported by the server, which gets no masks");
     if (self->given & ~self->policy.parameters) {

@@ -105,8 +105,9 @@ static void check(const e4m3_case *c)
     expect_ok(rvit_stream_add(H.stream[DEVICE], &op));
     const long long after = gemms_made();
     char what[120];
-    snprintf(what, sizeof what, "e4m3 to %s, bias %d%s, activation %d, residual %d, rows %d, one scale %d", rvit_dtype_name(c->out_dtype),
-             c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->residual, (int)c->rows, c->one_scale);
+    snprintf(what, sizeof what, "e4m3 to %s, bias %d%s, activation %d, residual %d, rows %d, one scale %d",
+             rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->residual,
+             (int)c->rows, c->one_scale);
     if (after >= 0 && after - (before < 0 ? 0 : before) != is_made_there(c))
         fail_msg("%s: %lld GEMMs by cuBLASLt", what, after - before);
     arrays_fetch(DEVICE);
@@ -251,8 +252,8 @@ static void check_static(rvit_dtype dtype, rvit_activation activation, int32_t c
         assert_true(is_nan ? isnan(of_rows[r]) : memcmp(&of_rows[r], scale->host, 4) == 0);
         for (int32_t i = 0; i < columns; i++)
             if (is_nan ? row[i] != 0x7f : abs((row[i] & 127) - (first[i] & 127)) > 1)
-                fail_msg("%s, activation %d, %d columns: byte %d of row %d is %02x, by its own scale %02x", rvit_dtype_name(dtype),
-                         (int)activation, (int)columns, (int)i, r, row[i], first[i]);
+                fail_msg("%s, activation %d, %d columns: byte %d of row %d is %02x, by its own scale %02x",
+                         rvit_enum_name(RVIT_ENUM_DTYPE, dtype), (int)activation, (int)columns, (int)i, r, row[i], first[i]);
     }
     harness_teardown(NULL);
 }

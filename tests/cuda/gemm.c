@@ -170,14 +170,14 @@ static void check(const gemm_case *c)
     const long long after = gemms_made();
     /* The first GEMM that could use the library opens it. */
     if (after >= 0 && after - (before < 0 ? 0 : before) != is_made_there(c))
-        fail_msg("%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d: %lld GEMMs by cuBLASLt", rvit_dtype_name(c->dtype),
-                 rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual,
-                 (int)c->rows, after - before);
+        fail_msg("%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d: %lld GEMMs by cuBLASLt",
+                 rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), c->bias,
+                 c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual, (int)c->rows, after - before);
     arrays_fetch(DEVICE);
     char what[128];
-    snprintf(what, sizeof what, "%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d", rvit_dtype_name(c->dtype),
-             rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual,
-             (int)c->rows);
+    snprintf(what, sizeof what, "%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d",
+             rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), c->bias,
+             c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual, (int)c->rows);
     check_close(what, c->out_dtype, loaded(c->out_dtype, out->result[DEVICE], 0, n), exact, plain, n);
     if (c->rows == LIVE)
         array_expect_untouched(out, DEVICE, n * out_element);

@@ -301,7 +301,8 @@ static void weights_of_the_program(void **state)
                 arrays_fetch(DEVICE);
                 for (int i = 0; i < 3; i++)
                     if (memcmp(wanted[i], c.results[i]->result[DEVICE], (size_t)c.results[i]->size) != 0)
-                        fail_msg("%s, %d x %d: product %d is not that of its weights", rvit_dtype_name(c.dtype), c.out, c.in, i);
+                        fail_msg("%s, %d x %d: product %d is not that of its weights", rvit_enum_name(RVIT_ENUM_DTYPE, c.dtype), c.out,
+                                 c.in, i);
             }
             rvit_program_destroy(program);
             harness_teardown(NULL);

@@ -180,7 +180,9 @@ rvit_prune_desc dump_prune(const json_t *prune)
 {
     rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
     const json_t *blocks = json_object_get(prune, "blocks");
-    expect_ok(rvit_prune_from_name(dump_text(prune, "policy"), &desc.type));
+    int32_t type = RVIT_PRUNE_NONE;
+    expect_ok(rvit_enum_from_name(RVIT_ENUM_PRUNE, dump_text(prune, "policy"), &type));
+    desc.type = (rvit_prune_type)type;
     desc.n_blocks = (int32_t)json_array_size(blocks);
     for (int32_t i = 0; i < desc.n_blocks; i++)
         desc.blocks[i] = (int32_t)json_integer_value(json_array_get(blocks, (size_t)i));

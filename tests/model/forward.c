@@ -46,7 +46,7 @@ static void dense(void **state)
             for (int32_t n = 0; n < 3; n++) {
                 double *wanted = scratch((size_t)m->spec.n_classes * sizeof *wanted);
                 toy_forward(m, images + (int64_t)n * m->pixels, NULL, 0, wanted, NULL);
-                expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerances[t], rvit_dtype_name(types[t]));
+                expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerances[t], rvit_enum_name(RVIT_ENUM_DTYPE, types[t]));
             }
             model_teardown(NULL);
         }
@@ -143,7 +143,7 @@ static void prune(const toy_spec *spec, rvit_dtype dtype, double tolerance, doub
         for (int32_t s = 0; s < desc->prune.n_blocks; s++)
             expect_decision(m, &stages[s], desc->prune.type, desc->prune.keep, margin);
         char what[64];
-        snprintf(what, sizeof what, "%s, policy %d, keep %g", rvit_dtype_name(dtype), desc->prune.type, desc->prune.keep);
+        snprintf(what, sizeof what, "%s, policy %d, keep %g", rvit_enum_name(RVIT_ENUM_DTYPE, dtype), desc->prune.type, desc->prune.keep);
         expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerance, what);
     }
     model_teardown(NULL);
@@ -226,7 +226,8 @@ static void pruned_by_a_mask(void **state)
                         }
                     double *wanted = scratch((size_t)m->spec.n_classes * sizeof *wanted);
                     toy_forward(m, images + (int64_t)n * m->pixels, stages, n_stages, wanted, NULL);
-                    expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerances[t], rvit_dtype_name(types[t]));
+                    expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerances[t],
+                                  rvit_enum_name(RVIT_ENUM_DTYPE, types[t]));
                 }
                 model_teardown(NULL);
             }

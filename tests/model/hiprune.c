@@ -74,13 +74,13 @@ static int check(const toy *m, int type, const setting *s)
                 kept[left.kept[t] - m->n_prefix] = 1;
         if (memcmp(kept, taken, (size_t)n) && margin > margins[type])
             fail_msg("model %d, %s, keep %g, alpha %g, image %d: not the tokens that float64 keeps, which had a margin of %g",
-                     (int)m->spec.seed, rvit_dtype_name(types[type]), s->keep, s->alpha, i, margin);
+                     (int)m->spec.seed, rvit_enum_name(RVIT_ENUM_DTYPE, types[type]), s->keep, s->alpha, i, margin);
         n_close += memcmp(kept, taken, (size_t)n) != 0;
         for (int32_t c = 0; c < m->spec.n_classes; c++) {
             const double got = (double)logits[i * m->spec.n_classes + c];
             if (!(fabs(got - wanted[c]) <= tolerances[type]))
-                fail_msg("model %d, %s: logit %d is %.9g, should be %.9g", (int)m->spec.seed, rvit_dtype_name(types[type]), c, got,
-                         wanted[c]);
+                fail_msg("model %d, %s: logit %d is %.9g, should be %.9g", (int)m->spec.seed, rvit_enum_name(RVIT_ENUM_DTYPE, types[type]),
+                         c, got, wanted[c]);
         }
     }
     model_teardown(NULL);
@@ -102,7 +102,7 @@ static void as_float64_chooses(void **state)
                 n_close += check(toy_new(specs[i]), t, &settings[k]);
                 n += N_IMAGES;
             }
-        print_message("%s: %d images, %d with a near-tie decided otherwise\n", rvit_dtype_name(types[t]), n, n_close);
+        print_message("%s: %d images, %d with a near-tie decided otherwise\n", rvit_enum_name(RVIT_ENUM_DTYPE, types[t]), n, n_close);
         assert_true(n_close * (t == 0 ? 20 : 2) <= n);
     }
 }

@@ -209,7 +209,8 @@ static void fixed_batches(void **state)
             n_same += same;
             assert_true(same || types[t] != RVIT_F32);
             if (same && !(difference < differences[t]))
-                fail_msg("%s, policy %d: the logits differ by %g", rvit_dtype_name(types[t]), (int)policies[p], (double)difference);
+                fail_msg("%s, policy %d: the logits differ by %g", rvit_enum_name(RVIT_ENUM_DTYPE, types[t]), (int)policies[p],
+                         (double)difference);
             const float *again = run_session(fixed, m, images, N_IMAGES, NULL);
             assert_memory_equal(again, b, N_IMAGES * CLASSES * sizeof(float));
             rvit_run_args args = RVIT_RUN_ARGS_INIT;

@@ -69,7 +69,9 @@ static rvit_prune_desc parse_settings(const char *title)
     char words[sizeof((policy_case *)0)->title];
     snprintf(words, sizeof words, "%s", title);
     char *word = strtok(words, " ");
-    expect_ok(rvit_prune_from_name(word, &desc.type));
+    int32_t type = RVIT_PRUNE_NONE;
+    expect_ok(rvit_enum_from_name(RVIT_ENUM_PRUNE, word, &type));
+    desc.type = (rvit_prune_type)type;
     while ((word = strtok(NULL, " "))) {
         char *value = strchr(word, '=');
         assert_non_null(value);

@@ -18,9 +18,9 @@ static double tolerance_of(const json_t *dump, rvit_dtype dtype, double largest)
 {
     if (dtype == RVIT_F32)
         return tolerance * (largest > 1 ? largest : 1);
-    const json_t *error = json_object_get(json_object_get(dump, "torch_errors"), rvit_dtype_name(dtype));
+    const json_t *error = json_object_get(json_object_get(dump, "torch_errors"), rvit_enum_name(RVIT_ENUM_DTYPE, dtype));
     if (!json_is_number(error))
-        fail_msg("%s: torch_errors has no number for %s", dump_text(dump, "name"), rvit_dtype_name(dtype));
+        fail_msg("%s: torch_errors has no number for %s", dump_text(dump, "name"), rvit_enum_name(RVIT_ENUM_DTYPE, dtype));
     return 2 * json_number_value(error);
 }
 
@@ -38,7 +38,7 @@ static int check(const char *file_name)
                      most = tolerance_of(dump, types[t], largest);
         const int within = difference <= most;
         good &= within;
-        printf("  %s %.2e of %.2e%s", rvit_dtype_name(types[t]), difference, most, within ? "" : " TOO MUCH");
+        printf("  %s %.2e of %.2e%s", rvit_enum_name(RVIT_ENUM_DTYPE, types[t]), difference, most, within ? "" : " TOO MUCH");
     }
     printf("\n");
     rvit_checkpoint_destroy(checkpoint);
@@ -72,7 +72,7 @@ static int check_quantized(const char *file_name)
         const double part = dump_run(dump, checkpoint, RVIT_F32, kinds[k]) / json_number_value(error);
         const int within = part >= least[k] && part <= most[k];
         good &= within;
-        printf("  %s %.2f%s", rvit_quantization_name(kinds[k]), part, within ? "" : " OUT OF RANGE");
+        printf("  %s %.2f%s", rvit_enum_name(RVIT_ENUM_QUANTIZATION, kinds[k]), part, within ? "" : " OUT OF RANGE");
     }
     printf("\n");
     rvit_checkpoint_destroy(checkpoint);

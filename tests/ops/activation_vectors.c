@@ -110,8 +110,8 @@ static void activation_sweep(void **state)
                 for (int i = 0; i < N; i++) {
                     const double wanted = exactly(a, values[i]);
                     if (!(fabs(got[i] - wanted) <= (dtype == RVIT_F32 ? 3e-7 : 9e-7) + unit * fabs(wanted)))
-                        fail_msg("activation %d of %.9g (%s) is %.9g, should be %.9g", (int)a, (double)values[i], rvit_dtype_name(dtype),
-                                 (double)got[i], wanted);
+                        fail_msg("activation %d of %.9g (%s) is %.9g, should be %.9g", (int)a, (double)values[i],
+                                 rvit_enum_name(RVIT_ENUM_DTYPE, dtype), (double)got[i], wanted);
                 }
             }
         }
@@ -135,8 +135,8 @@ static void activation_specials(void **state)
                     const int is_infinite = got[1] == INFINITY || (a == RVIT_ACTIVATION_GELU && isnan(got[1]));
                     if (!isnan(got[0]) || !is_infinite || !(isnan(got[2]) || got[2] == 0) || !(fabs(got[3] - exactly(a, 1)) < 4e-3) ||
                         got[4] != 0)
-                        fail_msg("%s, activation %d, gated %d: %g %g %g %g %g", rvit_dtype_name(stored_types[t]), (int)a, gated,
-                                 (double)got[0], (double)got[1], (double)got[2], (double)got[3], (double)got[4]);
+                        fail_msg("%s, activation %d, gated %d: %g %g %g %g %g", rvit_enum_name(RVIT_ENUM_DTYPE, stored_types[t]), (int)a,
+                                 gated, (double)got[0], (double)got[1], (double)got[2], (double)got[3], (double)got[4]);
                 }
             }
 }

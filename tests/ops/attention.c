@@ -136,8 +136,8 @@ static void check_images(const attention_case *c, const batch *b, const attentio
                 exact[n] = e->exact[o][t * row + j];
             }
     char what[160];
-    snprintf(what, sizeof what, "attention %s, %d heads of %d, images %d to %d, lengths from %d, %s", rvit_dtype_name(c->dtype), c->n_heads,
-             c->head_dim, images[0], images[1] - 1, lengths[0], names[o]);
+    snprintf(what, sizeof what, "attention %s, %d heads of %d, images %d to %d, lengths from %d, %s",
+             rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), c->n_heads, c->head_dim, images[0], images[1] - 1, lengths[0], names[o]);
     if (s == ORACLE)
         check_oracle(what, dtype, got, exact, n);
     else

@@ -244,8 +244,8 @@ static void check_images(const backward_case *c, const batch *b, const backward_
                 terms[n] = o == D_KEY_BIAS ? e->terms[t] : exact[n];
             }
     char what[160];
-    snprintf(what, sizeof what, "attention_backward %s, %d heads of %d, images %d to %d, lengths from %d, %s", rvit_dtype_name(c->dtype),
-             c->n_heads, c->head_dim, images[0], images[1] - 1, lengths[0], result_names[o]);
+    snprintf(what, sizeof what, "attention_backward %s, %d heads of %d, images %d to %d, lengths from %d, %s",
+             rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), c->n_heads, c->head_dim, images[0], images[1] - 1, lengths[0], result_names[o]);
     if (s == ORACLE)
         check_oracle(what, dtype, got, exact, n);
     else

@@ -12,7 +12,7 @@ array *array_live(int32_t value)
 
 const char *type_feature(rvit_dtype dtype)
 {
-    return rvit_dtype_name(dtype);
+    return rvit_enum_name(RVIT_ENUM_DTYPE, dtype);
 }
 
 /* Half of what lies between a number of I8 or E4M3 of this size and the next one. */

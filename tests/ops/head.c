@@ -81,8 +81,8 @@ static void run(const head_case *c)
             continue;
         arrays_fetch(s);
         char what[160];
-        snprintf(what, sizeof what, "head %s, weights %s, dim %d, %d tokens, %d classes", rvit_dtype_name(c->dtype),
-                 rvit_dtype_name(c->weight_dtype), c->dim, c->n_tokens, c->n_classes);
+        snprintf(what, sizeof what, "head %s, weights %s, dim %d, %d tokens, %d classes", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype),
+                 rvit_enum_name(RVIT_ENUM_DTYPE, c->weight_dtype), c->dim, c->n_tokens, c->n_classes);
         const float *got = loaded(RVIT_F32, logits->result[s], 0, n);
         if (s == ORACLE)
             check_oracle(what, RVIT_F32, got, exact, n);

@@ -54,8 +54,9 @@ static void check(const layernorm_case *c, side s, const array *out, const array
     layernorm_f64(&p, exact);
     layernorm_f32(&p, plain);
     char what[160];
-    snprintf(what, sizeof what, "layernorm %s to %s, %lld rows of %d, gather %d, norm %d of %d columns", rvit_dtype_name(c->dtype),
-             rvit_dtype_name(c->out_dtype), (long long)c->rows, c->dim, c->gather, (int)c->norm, c->features);
+    snprintf(what, sizeof what, "layernorm %s to %s, %lld rows of %d, gather %d, norm %d of %d columns",
+             rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), (long long)c->rows, c->dim,
+             c->gather, (int)c->norm, c->features);
     const float *got = loaded(c->out_dtype, out->result[s], 0, n);
     if (out_scales)
         check_bytes(what, c, s, out, out_scales, saturated, exact, plain);

@@ -25,8 +25,8 @@ static void check_result(const linear_case *c, rvit_dtype dtype, array *out, sid
     const int64_t n_out = c->rows * c->out_features;
     char what[180];
     snprintf(what, sizeof what, "linear %s to %s, %lld rows, %d x %d, bias %d, activation %d, gated %d, residual %d",
-             rvit_dtype_name(dtype), rvit_dtype_name(c->out_dtype), (long long)c->rows, c->in_features, c->out_features, c->bias,
-             (int)c->activation, c->gated, c->residual);
+             rvit_enum_name(RVIT_ENUM_DTYPE, dtype), rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), (long long)c->rows, c->in_features,
+             c->out_features, c->bias, (int)c->activation, c->gated, c->residual);
     const float *got = loaded(c->out_dtype, out->result[s], 0, n_out);
     if (s == ORACLE)
         check_oracle(what, c->out_dtype, got, exact, n_out);
@@ -286,8 +286,8 @@ static void check_position(rvit_dtype dtype, rvit_activation activation, int gat
             memcpy(first, out->result[DEVICE], row_size);
         for (size_t r = 0; r < (size_t)counts[i]; r++)
             if (memcmp(first, out->result[DEVICE] + r * row_size, row_size))
-                fail_msg("%s, activation %d, gated %d: row %d of %d equal rows has another result", rvit_dtype_name(dtype), (int)activation,
-                         gated, (int)r, counts[i]);
+                fail_msg("%s, activation %d, gated %d: row %d of %d equal rows has another result", rvit_enum_name(RVIT_ENUM_DTYPE, dtype),
+                         (int)activation, gated, (int)r, counts[i]);
     }
     harness_teardown(NULL);
 }

@@ -138,7 +138,7 @@ static void check_metric(const match_case *c, side s, const float *metric)
         }
     }
     char what[96];
-    snprintf(what, sizeof what, "metric %s, %d heads of %d (%s)", rvit_dtype_name(c->dtype), c->n_heads, c->head_dim,
+    snprintf(what, sizeof what, "metric %s, %d heads of %d (%s)", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), c->n_heads, c->head_dim,
              s == ORACLE ? "oracle" : H.backend_name);
     if (s == ORACLE)
         check_oracle(what, RVIT_F32, got, exact, n);

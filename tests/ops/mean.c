@@ -32,7 +32,7 @@ static void check(const mean_case *c, side s, const array *x)
         mean_f64(&p, exact);
         mean_f32(&p, plain);
         char what[96];
-        snprintf(what, sizeof what, "mean %s of image %d, %d rows of %d", rvit_dtype_name(c->dtype), image, length, c->dim);
+        snprintf(what, sizeof what, "mean %s of image %d, %d rows of %d", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), image, length, c->dim);
         const float *found = loaded(c->dtype, got, c->first_column, width);
         if (s == ORACLE)
             check_oracle(what, c->dtype, found, exact + c->first_column, width);

@@ -66,7 +66,7 @@ static void check(const merge_case *c, const lists *l, side s, const array *x, c
                 fail_msg("merge: row %d, alone in its list, is not a copy of row %d", t, list[0]);
             continue;
         }
-        snprintf(what, sizeof what, "merge %s: row %d of %d", rvit_dtype_name(c->dtype), t, p.n);
+        snprintf(what, sizeof what, "merge %s: row %d of %d", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), t, p.n);
         const float *got = loaded(c->dtype, out_x->result[s], (int64_t)t * c->dim, c->dim);
         if (s == ORACLE)
             check_oracle(what, c->dtype, got, exact, c->dim);

@@ -42,8 +42,8 @@ static void check(const patchify_case *c, side s, const array *images, const arr
                 }
                 const float got = load(c->dtype, out->result[s], ((int64_t)i * tokens + t) * stride + k);
                 if (memcmp(&wanted, &got, 4))
-                    fail_msg("patchify %s: image %d, row %d, column %d is %g, should be %g (side %d)", rvit_dtype_name(c->dtype), i, t, k,
-                             (double)got, (double)wanted, (int)s);
+                    fail_msg("patchify %s: image %d, row %d, column %d is %g, should be %g (side %d)",
+                             rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), i, t, k, (double)got, (double)wanted, (int)s);
             }
     array_expect_untouched(out, s, (int64_t)live * tokens * stride * rvit_dtype_size(c->dtype));
     for (int32_t i = 0; cu && i <= c->n_images; i++) {

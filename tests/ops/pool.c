@@ -68,8 +68,8 @@ static void check_image(const pool_case *c, side s, const pool_arrays *a, int32_
     pool_f64(&p, exact);
     pool_f32(&p, plain);
     char what[128];
-    snprintf(what, sizeof what, "pool %s to %s, mode %d, norm %d, image %d, %d rows of %d", rvit_dtype_name(c->dtype),
-             rvit_dtype_name(c->out_dtype), (int)c->mode, (int)c->norm, image, length, c->dim);
+    snprintf(what, sizeof what, "pool %s to %s, mode %d, norm %d, image %d, %d rows of %d", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype),
+             rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), (int)c->mode, (int)c->norm, image, length, c->dim);
     const float *found = loaded(c->out_dtype, got, c->before, c->dim);
     if (s == ORACLE)
         check_oracle(what, c->out_dtype, found, exact, c->dim);

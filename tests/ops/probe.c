@@ -74,8 +74,8 @@ static void check_image(const probe_case *c, side s, const probe_arrays *a, int3
     probe_f64(&p, exact, exact_probs);
     probe_f32(&p, plain, plain_probs);
     char what[128];
-    snprintf(what, sizeof what, "probe %s to %s, image %d, %d rows of %d, %d heads of %d", rvit_dtype_name(c->dtype),
-             rvit_dtype_name(c->out_dtype), image, length, c->dim, c->n_heads, c->head_dim);
+    snprintf(what, sizeof what, "probe %s to %s, image %d, %d rows of %d, %d heads of %d", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype),
+             rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), image, length, c->dim, c->n_heads, c->head_dim);
     compare(what, s, c->out_dtype, loaded(c->out_dtype, a->out->result[s], (int64_t)image * width, width), exact, plain, width);
     if (a->probs)
         compare(what, s, RVIT_F32, loaded(RVIT_F32, a->probs->result[s], (int64_t)begin * c->n_heads, n_probs), exact_probs, plain_probs,

@@ -102,7 +102,7 @@ static int call(const quantize_case *c, const quantize_arrays *a, side s)
     args.out = array_view(a->out, s);
     args.out_scales = array_view(a->out_scales, s);
     args.saturated = array_view(a->saturated, s);
-    if (!supported(s, rvit_dtype_name(c->out_dtype), rvit_quantize(H.stream[s], &args)))
+    if (!supported(s, rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), rvit_quantize(H.stream[s], &args)))
         return 0;
     arrays_fetch(s);
     array_expect_untouched(a->out, s, c->rows * c->columns);
@@ -162,16 +162,16 @@ static void run_exact(const quantize_case *c)
             const float inverse = zero ? 0 : s != 0 ? 1 / s : most / largest;
             const float scale = zero ? 0 : s != 0 ? s : largest / most;
             if (zero && (!finite || s != 0) ? !isnan(scales[t]) : memcmp(&scale, &scales[t], 4) != 0)
-                fail_msg("%s to %s, static scale %g: the scale of row %lld is %.9g", rvit_dtype_name(c->dtype),
-                         rvit_dtype_name(c->out_dtype), (double)s, (long long)t, (double)scales[t]);
+                fail_msg("%s to %s, static scale %g: the scale of row %lld is %.9g", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype),
+                         rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), (double)s, (long long)t, (double)scales[t]);
             for (int32_t i = 0; i < c->columns; i++) {
                 const uint8_t nothing = c->out_dtype == RVIT_E4M3 && (!finite || s != 0) ? 0x7f : 0;
                 const uint8_t wanted = zero ? nothing : nearest(c->out_dtype, x[i] * inverse), got = a.out->result[on][t * c->columns + i];
                 cut += !zero && s != 0 && fabsf(x[i] * inverse) > most;
                 if (wanted != got)
-                    fail_msg("%s to %s, static scale %g: %.9g of row %lld is %02x, should be %02x (%s)", rvit_dtype_name(c->dtype),
-                             rvit_dtype_name(c->out_dtype), (double)s, (double)x[i], (long long)t, got, wanted,
-                             on == ORACLE ? "oracle" : "device");
+                    fail_msg("%s to %s, static scale %g: %.9g of row %lld is %02x, should be %02x (%s)",
+                             rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), (double)s,
+                             (double)x[i], (long long)t, got, wanted, on == ORACLE ? "oracle" : "device");
             }
         }
         if (a.saturated)
@@ -235,8 +235,8 @@ static void run_activation(const quantize_case *c)
     quantize_f64(&p, exact);
     quantize_f32(&p, plain);
     char what[120];
-    snprintf(what, sizeof what, "quantize %s to %s, activation %d, gated %d, bias %d", rvit_dtype_name(c->dtype),
-             rvit_dtype_name(c->out_dtype), (int)c->activation, c->gated, c->bias);
+    snprintf(what, sizeof what, "quantize %s to %s, activation %d, gated %d, bias %d", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype),
+             rvit_enum_name(RVIT_ENUM_DTYPE, c->out_dtype), (int)c->activation, c->gated, c->bias);
     for (side s = 0; (int)s < H.n_sides; s++)
         if (call(c, &a, s))
             check_rows_of_bytes(what, c->out_dtype, a.out->result[s], (const float *)(const void *)a.out_scales->result[s], exact, plain,

@@ -119,8 +119,8 @@ static void check_images(const received_case *c, const batch *b, const received_
                 exact[n] = a->exact[j];
             }
     char what[160];
-    snprintf(what, sizeof what, "received %s, %d heads of %d, images %d to %d, lengths from %d", rvit_dtype_name(c->dtype), c->n_heads,
-             c->head_dim, images[0], images[1] - 1, lengths[0]);
+    snprintf(what, sizeof what, "received %s, %d heads of %d, images %d to %d, lengths from %d", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype),
+             c->n_heads, c->head_dim, images[0], images[1] - 1, lengths[0]);
     if (s == ORACLE)
         check_oracle(what, RVIT_F32, got, exact, n);
     else
@@ -369,7 +369,7 @@ static void received_of_attention(void **state)
                 for (int32_t j = b.cu[i]; j < b.cu[i + 1]; j++)
                     sum += load(RVIT_F32, a.out->result[DEVICE], j * 3 + h);
                 if (!(fabs(sum - 1) < 1e-5))
-                    fail_msg("received %s: image %d, head %d gives %.8f in all", rvit_dtype_name(c.dtype), i, h, sum);
+                    fail_msg("received %s: image %d, head %d gives %.8f in all", rvit_enum_name(RVIT_ENUM_DTYPE, c.dtype), i, h, sum);
             }
         for (int64_t j = 0; j < b.live; j++) {
             const float *r = (const float *)(const void *)a.out->result[DEVICE] + j * 3;

@@ -103,7 +103,8 @@ static void check_side(const rope_case *c, const rope_arrays *a, side s, const a
         }
     }
     char what[128];
-    snprintf(what, sizeof what, "rope %s, %d heads of %d, %d rows, %s", rvit_dtype_name(c->dtype), c->n_heads, c->head_dim, c->live, name);
+    snprintf(what, sizeof what, "rope %s, %d heads of %d, %d rows, %s", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), c->n_heads, c->head_dim,
+             c->live, name);
     if (s == ORACLE)
         check_oracle(what, c->dtype, got, exact, n);
     else

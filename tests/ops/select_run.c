@@ -183,8 +183,8 @@ static void expect_same(const char *what, const void *got, const void *wanted, i
 static void expect_score(const select_case *c, side s, int64_t t, float got, float wanted)
 {
     if (memcmp(&got, &wanted, 4) && !(isnan(got) && isnan(wanted)))
-        fail_msg("score type %d, %s, dim %d, %d heads: row %lld scores %a, should be %a (%s)", c->score, rvit_dtype_name(c->dtype), c->dim,
-                 c->n_heads, (long long)t, (double)got, (double)wanted, side_name(s));
+        fail_msg("score type %d, %s, dim %d, %d heads: row %lld scores %a, should be %a (%s)", c->score,
+                 rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), c->dim, c->n_heads, (long long)t, (double)got, (double)wanted, side_name(s));
 }
 
 /* Off by less than 8 units in the last place of the product of attention and norm, either of which has a fixed order; the oracle's are
@@ -200,8 +200,8 @@ static void expect_norm_score(const select_case *c, side s, int64_t t, float got
     if (s == ORACLE)
         exact = sum / c->n_heads * sqrt(square);
     if (isnan(exact) ? !isnan(got) : !(fabs(got - exact) <= (s == ORACLE ? 0x1p-23 : 0x1p-21) * exact || got == (float)exact))
-        fail_msg("cls norm, %s, dim %d, %d heads: row %lld scores %.9g, should be %.9g (%s)", rvit_dtype_name(c->dtype), c->dim, c->n_heads,
-                 (long long)t, (double)got, exact, side_name(s));
+        fail_msg("cls norm, %s, dim %d, %d heads: row %lld scores %.9g, should be %.9g (%s)", rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype),
+                 c->dim, c->n_heads, (long long)t, (double)got, exact, side_name(s));
 }
 
 static void check_predictor(const select_case *c, side s, const float *scores, const float *x)
@@ -308,7 +308,8 @@ static void check_fused(const select_case *c, side s, const array *fuse_x, const
         fuse_f32(&p, plain);
         const float *got = loaded(c->fuse_dtype, fuse_x->result[s], (int64_t)dropped * c->fuse_dim, c->fuse_dim);
         char what[96];
-        snprintf(what, sizeof what, "the fused token of image %d, %s (%s)", image, rvit_dtype_name(c->fuse_dtype), side_name(s));
+        snprintf(what, sizeof what, "the fused token of image %d, %s (%s)", image, rvit_enum_name(RVIT_ENUM_DTYPE, c->fuse_dtype),
+                 side_name(s));
         if (isnan(plain[0]))
             assert_true(isnan(got[0]));
         else if (s == ORACLE)

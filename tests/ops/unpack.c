@@ -66,8 +66,8 @@ static void run(const unpack_case *c)
         arrays_fetch(s);
         for (int64_t t = 0; t < c->grid; t++)
             if (memcmp(destination->result[s] + t * row, wanted + t * row, (size_t)row))
-                fail_msg("unpack %s: row %lld of %lld (%lld in source, base %d) is wrong (side %d)", rvit_dtype_name(c->dtype),
-                         (long long)t, (long long)c->grid, (long long)c->rows, c->base, (int)s);
+                fail_msg("unpack %s: row %lld of %lld (%lld in source, base %d) is wrong (side %d)",
+                         rvit_enum_name(RVIT_ENUM_DTYPE, c->dtype), (long long)t, (long long)c->grid, (long long)c->rows, c->base, (int)s);
         array_expect_untouched(destination, s, c->grid * row);
     }
     harness_teardown(NULL);

@@ -40,7 +40,9 @@ static rvit_session_desc desc_of(const char *policy, double keep)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     if (policy) {
-        need(rvit_prune_from_name(policy, &desc.prune.type));
+        int32_t type = RVIT_PRUNE_NONE;
+        need(rvit_enum_from_name(RVIT_ENUM_PRUNE, policy, &type));
+        desc.prune.type = (rvit_prune_type)type;
         desc.prune.keep = keep;
         desc.prune.n_blocks = 1; /* block 0 */
     }

@@ -239,11 +239,12 @@ static void print_json(const struct bench *self)
     struct tm utc;
     const time_t today = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&today, &utc));
-    json_t *object = json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:f}", "version", rvit_version(), "benchmark", "tool",
-                               "date", date, "model", self->options.n_paths ? json_text(self->options.model) : json_null(), "architecture",
-                               self->engine.model_info.architecture, "backend", rvit_backend_name(device->backend), "device",
-                               json_text(device->name), "driver", json_text(device->driver), "tier", rvit_tier_name(device->tier), "dtype",
-                               rvit_precision_name(self->engine.choice.precision), "seconds", self->options.seconds);
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:f}", "version", rvit_version(), "benchmark", "tool", "date", date,
+                  "model", self->options.n_paths ? json_text(self->options.model) : json_null(), "architecture",
+                  self->engine.model_info.architecture, "backend", rvit_enum_name(RVIT_ENUM_BACKEND, device->backend), "device",
+                  json_text(device->name), "driver", json_text(device->driver), "tier", rvit_enum_name(RVIT_ENUM_TIER, device->tier),
+                  "dtype", rvit_enum_name(RVIT_ENUM_PRECISION, self->engine.choice.precision), "seconds", self->options.seconds);
     engine_reason_to_json(&self->engine, object);
     json_object_update_new(object, prune_to_json(&self->prune));
     json_object_set(object, "results", self->results);

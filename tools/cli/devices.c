@@ -50,7 +50,7 @@ static json_t *dtypes_to_json(const rvit_device_info *info)
     json_t *names = json_array();
     for (int dtype = 0; dtype < N_DTYPES; dtype++)
         if ((info->native_dtypes >> dtype & 1) != 0)
-            json_array_append_new(names, json_string(rvit_dtype_name((rvit_dtype)dtype)));
+            json_array_append_new(names, json_string(rvit_enum_name(RVIT_ENUM_DTYPE, dtype)));
     return names;
 }
 
@@ -59,7 +59,7 @@ static void print_dtypes(const rvit_device_info *info)
     const char *before = "             instructions for GEMMs of ";
     for (int dtype = 0; dtype < N_DTYPES; dtype++)
         if ((info->native_dtypes >> dtype & 1) != 0) {
-            printf("%s%s", before, rvit_dtype_name((rvit_dtype)dtype));
+            printf("%s%s", before, rvit_enum_name(RVIT_ENUM_DTYPE, dtype));
             before = ", ";
         }
     if (info->native_dtypes != 0)
@@ -75,22 +75,23 @@ static json_t *device_to_json(const rvit_device_info *info, bool is_default)
         snprintf(uuid + 2 * i, 3, "%02x", info->uuid[i]);
     const bool usable = info->index >= 0;
     return json_pack("{s:s, s:i, s:o, s:b, s:b, s:b, s:s, s:I, s:s, s:o, s:o, s:o, s:s, s:I, s:s}", "backend",
-                     rvit_backend_name(info->backend), "index", info->index, "name", json_text(info->name), "usable", usable, "default",
-                     is_default, "software", info->is_software, "tier", usable ? rvit_tier_name(info->tier) : "", "memory_size",
-                     (json_int_t)info->memory_size, "uuid", uuid, "driver", json_text(info->driver), "note", json_text(info->note),
-                     "native_dtypes", dtypes_to_json(info), "kind", rvit_device_kind_name(info->kind), "memory_free",
-                     (json_int_t)info->memory_free, "pci_address", info->pci_address);
+                     rvit_enum_name(RVIT_ENUM_BACKEND, info->backend), "index", info->index, "name", json_text(info->name), "usable",
+                     usable, "default", is_default, "software", info->is_software, "tier",
+                     usable ? rvit_enum_name(RVIT_ENUM_TIER, info->tier) : "", "memory_size", (json_int_t)info->memory_size, "uuid", uuid,
+                     "driver", json_text(info->driver), "note", json_text(info->note), "native_dtypes", dtypes_to_json(info), "kind",
+                     rvit_enum_name(RVIT_ENUM_DEVICE_KIND, info->kind), "memory_free", (json_int_t)info->memory_free, "pci_address",
+                     info->pci_address);
 }
 
 static void print_device(const rvit_device_info *info, bool is_default)
 {
     if (info->index < 0) {
-        printf("  %-6s  -  not usable\n", rvit_backend_name(info->backend));
+        printf("  %-6s  -  not usable\n", rvit_enum_name(RVIT_ENUM_BACKEND, info->backend));
     } else {
-        printf("%c %-6s %2d  ", is_default ? '*' : ' ', rvit_backend_name(info->backend), info->index);
+        printf("%c %-6s %2d  ", is_default ? '*' : ' ', rvit_enum_name(RVIT_ENUM_BACKEND, info->backend), info->index);
         printable_print(stdout, info->name);
         puts(info->is_software ? " (software: used only when asked for)" : "");
-        printf("             %s tier, %s", rvit_tier_name(info->tier), rvit_device_kind_name(info->kind));
+        printf("             %s tier, %s", rvit_enum_name(RVIT_ENUM_TIER, info->tier), rvit_enum_name(RVIT_ENUM_DEVICE_KIND, info->kind));
         if (info->pci_address[0])
             printf(" at %s", info->pci_address);
         if (info->memory_size > 0)
@@ -112,7 +113,7 @@ static void print_absent(const rvit_device_info *infos, int32_t n)
         while (i < n && infos[i].backend != backends[b])
             i++;
         if (i == n)
-            printf("  %-6s  -  not in this build\n", rvit_backend_name(backends[b]));
+            printf("  %-6s  -  not in this build\n", rvit_enum_name(RVIT_ENUM_BACKEND, backends[b]));
     }
 }
 

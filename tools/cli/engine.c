@@ -37,7 +37,7 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
     device.n_threads = options->threads;
     device.oracle = oracle;
     device.poll_us = sleeps ? -1 : 0;
-    const char *subject = rvit_backend_name(backend);
+    const char *subject = rvit_enum_name(RVIT_ENUM_BACKEND, backend);
     rvit_status status = rvit_device_create(&device, &out->device);
     if (status == RVIT_OK)
         status = rvit_device_get_info(out->device, &out->device_info);
@@ -57,10 +57,11 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
         return code;
     }
     const rvit_device_info *info = &out->device_info;
-    snprintf(out->name, sizeof out->name, "%s %d: %s, %s%s, %s", rvit_backend_name(info->backend), info->index, info->name,
-             oracle ? "oracle" : rvit_tier_name(info->tier), oracle ? "" : " tier", rvit_precision_name(out->choice.precision));
+    snprintf(out->name, sizeof out->name, "%s %d: %s, %s%s, %s", rvit_enum_name(RVIT_ENUM_BACKEND, info->backend), info->index, info->name,
+             oracle ? "oracle" : rvit_enum_name(RVIT_ENUM_TIER, info->tier), oracle ? "" : " tier",
+             rvit_enum_name(RVIT_ENUM_PRECISION, out->choice.precision));
     if (out->choice.reason[0])
-        fprintf(stderr, "--dtype auto: %s, because %s\n", rvit_precision_name(out->choice.precision), out->choice.reason);
+        fprintf(stderr, "--dtype auto: %s, because %s\n", rvit_enum_name(RVIT_ENUM_PRECISION, out->choice.precision), out->choice.reason);
     return EXIT_OK;
 }
 

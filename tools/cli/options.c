@@ -16,38 +16,6 @@ static const char *against(int value)
     return value == AGAINST_ORACLE ? "oracle" : choice_backend(value);
 }
 
-static const char *resampler(int value)
-{
-    static const char *const names[] = {
-        [RVIT_RESAMPLE_BICUBIC] = "bicubic", [RVIT_RESAMPLE_BILINEAR] = "bilinear", [RVIT_RESAMPLE_TIMM] = "timm"};
-    return names[value];
-}
-
-static const char *activation(int value)
-{
-    static const char *const names[] = {[RVIT_ACTIVATION_GELU] = "gelu",
-                                        [RVIT_ACTIVATION_GELU_TANH] = "gelu-tanh",
-                                        [RVIT_ACTIVATION_QUICK_GELU] = "quick-gelu",
-                                        [RVIT_ACTIVATION_SILU] = "silu"};
-    return names[value];
-}
-
-static const char *pooling(int value)
-{
-    static const char *const names[] = {
-        [RVIT_POOLING_CLS] = "cls",           [RVIT_POOLING_MEAN] = "mean",         [RVIT_POOLING_MEAN_NORM] = "mean-norm",
-        [RVIT_POOLING_MEAN_RAW] = "mean-raw", [RVIT_POOLING_CLS_MEAN] = "cls-mean", [RVIT_POOLING_MAP] = "map",
-        [RVIT_POOLING_NONE] = "none"};
-    return names[value];
-}
-
-static const char *position(int value)
-{
-    static const char *const names[] = {
-        [RVIT_POSITION_TABLE] = "table", [RVIT_POSITION_ROPE] = "rotary", [RVIT_POSITION_BOTH] = "both", [RVIT_POSITION_NONE] = "none"};
-    return names[value];
-}
-
 static const char *matrix(int value)
 {
     return value == VIDEO_BT601 ? "bt601" : "bt709";
@@ -154,15 +122,15 @@ static const struct option_row option_rows[] = {
     {"resample", "NAME",
      "how the position embedding is resampled: timm (antialiased bicubic), bicubic (as Hugging Face, DeiT and EViT) or bilinear (as "
      "DynamicViT and ATS) (default: as in the code that the tensor names come from)",
-     OPTION_CHOICE(T, checkpoint.resample, resampler, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_TIMM), .commands = MODELS},
+     OPTION_CHOICE(T, checkpoint.resample, choice_resample, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_TIMM), .commands = MODELS},
     {"heads", "N", "attention heads per block (default: from the architecture or config.json)",
      OPTION_INTEGER(T, checkpoint.n_heads, 1, 4096), .commands = MODELS},
     {"activation", "NAME", "MLP activation: %s (default: from the architecture)",
-     OPTION_CHOICE(T, checkpoint.activation, activation, RVIT_ACTIVATION_GELU, RVIT_ACTIVATION_SILU), .commands = MODELS},
+     OPTION_CHOICE(T, checkpoint.activation, choice_activation, RVIT_ACTIVATION_GELU, RVIT_ACTIVATION_SILU), .commands = MODELS},
     {"pool", "NAME", "pooling before the head: %s (default: from the architecture)",
-     OPTION_CHOICE(T, checkpoint.pooling, pooling, RVIT_POOLING_CLS, RVIT_POOLING_NONE), .commands = MODELS},
+     OPTION_CHOICE(T, checkpoint.pooling, choice_pooling, RVIT_POOLING_CLS, RVIT_POOLING_NONE), .commands = MODELS},
     {"position", "NAME", "position encoding: %s (default: from the architecture)",
-     OPTION_CHOICE(T, checkpoint.position, position, RVIT_POSITION_TABLE, RVIT_POSITION_NONE), .commands = MODELS},
+     OPTION_CHOICE(T, checkpoint.position, choice_position, RVIT_POSITION_TABLE, RVIT_POSITION_NONE), .commands = MODELS},
     {"eps", "X", "epsilon of the layer norms (default: from the architecture)", OPTION_NUMBER(T, checkpoint.eps, 1e-30, 1),
      .commands = MODELS},
     {"shape", "NAME", "without MODEL: size of the DeiT, %s (default: tiny)", OPTION_CHOICE(T, shape, shape, 3, 12), .commands = BENCH},

@@ -179,7 +179,7 @@ double reference_tolerance(const struct reference *self, int output, rvit_precis
 double reference_rms(const struct reference *self, int output, rvit_precision precision)
 {
     char name[64];
-    snprintf(name, sizeof name, "rms.%s.%s", names[output], rvit_precision_name(precision));
+    snprintf(name, sizeof name, "rms.%s.%s", names[output], rvit_enum_name(RVIT_ENUM_PRECISION, precision));
     return strtod(reference_text(self, name), NULL);
 }
 

@@ -84,10 +84,11 @@ static json_t *json_inputs(const struct inputs *inputs)
 static json_t *json_prologue(const struct report *self, const struct inputs *inputs, int32_t batch)
 {
     const rvit_device_info *device = &self->engine->device_info;
-    json_t *object = json_pack("{s:s, s:o, s:s, s:s, s:o, s:s, s:s, s:i}", "version", rvit_version(), "model",
-                               json_text(self->options->model), "architecture", self->engine->model_info.architecture, "backend",
-                               rvit_backend_name(device->backend), "device", json_text(device->name), "tier", rvit_tier_name(device->tier),
-                               "dtype", rvit_precision_name(self->engine->choice.precision), "batch", batch);
+    json_t *object =
+        json_pack("{s:s, s:o, s:s, s:s, s:o, s:s, s:s, s:i}", "version", rvit_version(), "model", json_text(self->options->model),
+                  "architecture", self->engine->model_info.architecture, "backend", rvit_enum_name(RVIT_ENUM_BACKEND, device->backend),
+                  "device", json_text(device->name), "tier", rvit_enum_name(RVIT_ENUM_TIER, device->tier), "dtype",
+                  rvit_enum_name(RVIT_ENUM_PRECISION, self->engine->choice.precision), "batch", batch);
     engine_reason_to_json(self->engine, object);
     const rvit_memory_info *memory = &self->engine->memory;
     json_object_set_new(object, "memory",

@@ -162,13 +162,13 @@ static void print_json(const struct comparison *self)
 {
     const struct reference *reference = &self->reference;
     const rvit_device_info *device = &self->engine.device_info;
-    json_t *object = json_pack("{s:o, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:b}", "model", json_text(self->options->model),
-                               "backend", rvit_backend_name(device->backend), "device", json_text(device->name), "tier",
-                               rvit_tier_name(device->tier), "dtype", rvit_precision_name(self->engine.choice.precision), "reference",
-                               json_text(self->options->reference), "reference_model", json_text(reference_text(reference, "model")),
-                               "reference_source", json_text(reference_text(reference, "source")), "n_images", (json_int_t)self->n_images,
-                               "same_weights_file", self->same_file < 0 ? json_null() : json_boolean(self->same_file), "outputs",
-                               outputs_to_json(self), "right", is_right(self));
+    json_t *object = json_pack(
+        "{s:o, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:b}", "model", json_text(self->options->model), "backend",
+        rvit_enum_name(RVIT_ENUM_BACKEND, device->backend), "device", json_text(device->name), "tier",
+        rvit_enum_name(RVIT_ENUM_TIER, device->tier), "dtype", rvit_enum_name(RVIT_ENUM_PRECISION, self->engine.choice.precision),
+        "reference", json_text(self->options->reference), "reference_model", json_text(reference_text(reference, "model")),
+        "reference_source", json_text(reference_text(reference, "source")), "n_images", (json_int_t)self->n_images, "same_weights_file",
+        self->same_file < 0 ? json_null() : json_boolean(self->same_file), "outputs", outputs_to_json(self), "right", is_right(self));
     json_object_set_new(object, "compared_with", json_string("reference"));
     json_print_line(object);
 }

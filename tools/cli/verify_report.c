@@ -157,9 +157,9 @@ static json_t *judgements_to_json(const struct figures *figures)
 
 static json_t *side_to_json(const struct engine *engine)
 {
-    return json_pack("{s:s, s:o, s:s, s:s, s:b}", "backend", rvit_backend_name(engine->device_info.backend), "device",
-                     json_text(engine->device_info.name), "tier", rvit_tier_name(engine->device_info.tier), "dtype",
-                     rvit_precision_name(engine->choice.precision), "oracle", engine->is_oracle);
+    return json_pack("{s:s, s:o, s:s, s:s, s:b}", "backend", rvit_enum_name(RVIT_ENUM_BACKEND, engine->device_info.backend), "device",
+                     json_text(engine->device_info.name), "tier", rvit_enum_name(RVIT_ENUM_TIER, engine->device_info.tier), "dtype",
+                     rvit_enum_name(RVIT_ENUM_PRECISION, engine->choice.precision), "oracle", engine->is_oracle);
 }
 
 void verify_print_json(const struct verify *self)
@@ -178,13 +178,13 @@ void verify_print_json(const struct verify *self)
     for (int32_t block = 0; block < figures->n_blocks; block++)
         json_array_append_new(block_differences, figures->blocks[block] < 0 ? json_null() : json_number(figures->blocks[block]));
     const int32_t first = first_diverging(figures, block_tolerance(self));
-    json_t *object =
-        json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:f, s:o, s:o, s:o}", "model", json_text(self->options->model), "a",
-                  side_to_json(&self->a), "b", side_to_json(&self->b), "dtype", rvit_precision_name(self->a.choice.precision), "compared",
-                  figures->has_classes ? "logits" : "features", "n_images", (json_int_t)figures->n_images, "tolerance", figures->tolerance,
-                  "largest_difference", figures->n_logits ? json_number(figures->largest) : json_null(), "mean_difference",
-                  figures->n_logits ? json_number(figures->sum / (double)figures->n_logits) : json_null(), "largest_difference_own_tokens",
-                  json_number(figures->largest_unmasked));
+    json_t *object = json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:f, s:o, s:o, s:o}", "model", json_text(self->options->model), "a",
+                               side_to_json(&self->a), "b", side_to_json(&self->b), "dtype",
+                               rvit_enum_name(RVIT_ENUM_PRECISION, self->a.choice.precision), "compared",
+                               figures->has_classes ? "logits" : "features", "n_images", (json_int_t)figures->n_images, "tolerance",
+                               figures->tolerance, "largest_difference", figures->n_logits ? json_number(figures->largest) : json_null(),
+                               "mean_difference", figures->n_logits ? json_number(figures->sum / (double)figures->n_logits) : json_null(),
+                               "largest_difference_own_tokens", json_number(figures->largest_unmasked));
     json_object_update_new(object, prune_to_json(&self->prune));
     json_t *rest = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b}", "top1_equal", (json_int_t)figures->n_equal, "top1_decided",
                              (json_int_t)figures->n_decided, "top1_decided_equal", (json_int_t)figures->n_decided_equal, "images_remasked",

@@ -8,38 +8,26 @@
 
 #include "option_table.h"
 
-static inline const char *choice_backend(int value)
-{
-    return rvit_backend_name((rvit_backend)value);
-}
+/* The name of a value, for OPTION_CHOICE. */
+#define CHOICE_NAMES(name, ENUM)                        \
+    static inline const char *choice_##name(int value)  \
+    {                                                   \
+        return rvit_enum_name(RVIT_ENUM_##ENUM, value); \
+    }
+CHOICE_NAMES(backend, BACKEND)
+CHOICE_NAMES(tier, TIER)
+CHOICE_NAMES(dtype, DTYPE)
+CHOICE_NAMES(precision, PRECISION)
+CHOICE_NAMES(quantization, QUANTIZATION)
+CHOICE_NAMES(activation, ACTIVATION)
+CHOICE_NAMES(resample, RESAMPLE)
+CHOICE_NAMES(pooling, POOLING)
+CHOICE_NAMES(position, POSITION)
+CHOICE_NAMES(fit, FIT)
+CHOICE_NAMES(filter, FILTER)
 
 /* The last value of rvit_backend. */
 #define CHOICE_LAST_BACKEND RVIT_BACKEND_VULKAN
-
-static inline const char *choice_tier(int value)
-{
-    return rvit_tier_name((rvit_tier)value);
-}
-
-static inline const char *choice_dtype(int value)
-{
-    return rvit_dtype_name((rvit_dtype)value);
-}
-
-static inline const char *choice_precision(int value)
-{
-    return rvit_precision_name((rvit_precision)value);
-}
-
-static inline const char *choice_fit(int value)
-{
-    return value == RVIT_FIT_CROP ? "crop" : value == RVIT_FIT_SQUASH ? "squash" : "border";
-}
-
-static inline const char *choice_filter(int value)
-{
-    return value == RVIT_FILTER_BILINEAR ? "bilinear" : "bicubic";
-}
 
 #define OPTION_PRUNE_ROW(bit, commands_, ...)                \
     {                                                        \

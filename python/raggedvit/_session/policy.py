@@ -96,8 +96,8 @@ class Policy:
 
     def _fill(self, lib: Library, desc: Any) -> None:
         """Stores the policy in a rvit_prune_desc."""
-        kind = ctypes.c_int()
-        lib.rvit_prune_from_name(self.name.encode(), ctypes.byref(kind))
+        kind = ctypes.c_int32()
+        lib.rvit_enum_from_name(CONSTANTS["RVIT_ENUM_PRUNE"], self.name.encode(), ctypes.byref(kind))
         desc.type = kind.value
         for field, value in self._given().items():
             setattr(desc, field, value)
