@@ -77,7 +77,7 @@ class ModelTest(support.Case):
         self.assertTrue((np.argmax(result, axis=1) == result.logits.argmax(1)).all())
 
     def test_every_policy(self):
-        values = {"l2-threshold": {"threshold": 1.0}, "mask": {"mask": np.ones((4, 197))}}
+        policies, masks = {"l2-threshold": Policy("l2-threshold", threshold=1.0)}, {"mask": np.ones((4, 197))}
         for policy in raggedvit.policies():
             with self.subTest(policy.name):
                 if policy.name == "map-probe":
@@ -86,7 +86,7 @@ class ModelTest(support.Case):
                 if policy.name == "pixelprune":
                     self.fails(Status.UNSUPPORTED, "at native resolution alone", self.model.classify, self.images, policy.name)
                     continue
-                result = self.model.classify(self.images, Policy(policy.name, **values.get(policy.name, {})))
+                result = self.model.classify(self.images, policies.get(policy.name, policy.name), mask=masks.get(policy.name))
                 self.assertTrue(np.isfinite(result.logits).all())
 
     def test_hiprune(self):

@@ -107,7 +107,7 @@ class ImagesTest(support.Case):
                             np.testing.assert_array_equal(place, raw_image)
 
     def test_memory_grows_by_doubling_and_is_kept(self):
-        rooms = lambda: sorted(session.room for session in self.model._sessions if session.feed is not None)
+        rooms = lambda: sorted(session.room for session in self.model._sessions if session.staging is not None)
         self.model.classify(self.raw_images[:1])
         first = rooms()
         self.assertEqual(len(first), 1)

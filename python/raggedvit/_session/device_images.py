@@ -191,7 +191,7 @@ class DeviceBatch:
             logits = np.empty((n, model.info.n_classes), np.float32) if model.info.n_classes else None
             try:
                 self.copy(session.pixels, starts)
-                model._run(session.handle, session.pointer, n, logits, failures, "image")
+                model._run(session.handle, session.pointer, n, logits, failures)
             except RaggedVitError as error:
                 # so that nothing reads the caller's memory any more
                 lib.raw.rvit_stream_synchronize(model._stream(self.stream))
