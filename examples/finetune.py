@@ -39,7 +39,9 @@ def evaluate(model, images, labels):
 
 def main():
     with safe_open(DATA / "deit_tiny_cifar10.safetensors", "pt") as file:
-        weights = {name: file.get_tensor(name).float() for name in file.keys() if not name.startswith("score_predictor.")}
+        weights = {
+            name: file.get_tensor(name).float() for name in file.keys() if not name.startswith("score_predictor.")
+        }
         classes = file.metadata()["classes"].split(",")
     labels = torch.tensor([classes.index(name) for name in (DATA / "cifar10_test_1000.txt").read_text().split()])
     sheet = Image.open(DATA / "cifar10_test_1000.png").convert("RGB")

@@ -44,7 +44,9 @@ class Shards:
             with open(self.out / f".part-{number:06d}.attempts", "ab") as attempts:  # Ray would try for ever
                 attempts.write(b"x")
                 if attempts.tell() > MOST_ATTEMPTS:
-                    raise RuntimeError(f"the worker of shard {number}, {names[0]} to {names[-1]}, has died {MOST_ATTEMPTS} times")
+                    raise RuntimeError(
+                        f"the worker of shard {number}, {names[0]} to {names[-1]}, has died {MOST_ATTEMPTS} times"
+                    )
             found = self.classify({"path": np.asarray(names, object), "image": raw_images(self.folder, names)})
             table = pa.table({name: pa.array(list(values)) for name, values in found.items()})
             write(self.out / f"part-{number:06d}.parquet", lambda file: pq.write_table(table, file))
@@ -82,7 +84,9 @@ def parse():
     parser.add_argument("--shard", type=int, default=512, help="images of a shard")
     parser.add_argument("--actors", type=int, default=1)
     parser.add_argument("--gpus", type=float, default=0, help="of each actor; 0.5: two share one")
-    parser.add_argument("--cpus", type=float, default=1, help="of each actor: threads that decode and, without a GPU, compute")
+    parser.add_argument(
+        "--cpus", type=float, default=1, help="of each actor: threads that decode and, without a GPU, compute"
+    )
     parser.add_argument("--report", type=pathlib.Path, help="a JSON file for what was done")
     return parser.parse_args()
 
@@ -95,32 +99,59 @@ def main():
         names = [name for name in files if pathlib.Path(name).suffix.lower() in PICTURES]
         left_out = sorted(set(files) - set(names))
         if left_out:
-            print(f"{len(left_out)} files are left out, because their names are not those of images: {', '.join(left_out[:8])}", flush=True)
+            print(
+                f"{len(left_out)} files are left out, because their names are not those of images: {', '.join(left_out[:8])}",
+                flush=True,
+            )
     else:
         names = sorted(pq.read_table(folder, columns=["path"])["path"].to_pylist())
     if len(set(names)) < len(names):
         sys.exit(f"{folder} has a path twice")
-    settings = {"path": str(pathlib.Path(options.model).resolve()), "outputs": options.outputs.split(","),
-                "policy": raggedvit.Policy(options.policy, keep=options.keep), "options": {"image_size": options.image_size}}
+    settings = {
+        "path": str(pathlib.Path(options.model).resolve()),
+        "outputs": options.outputs.split(","),
+        "policy": raggedvit.Policy(options.policy, keep=options.keep),
+        "options": {"image_size": options.image_size},
+    }
     # The files of a job have one list and one setting; a mixture is refused.
-    job = json.dumps({"folder": str(folder), "images": len(names), "sha256": hashlib.sha256("\n".join(names).encode()).hexdigest(),
-                      "shard": options.shard, "settings": settings}, indent=1, default=repr)
+    job = json.dumps(
+        {
+            "folder": str(folder),
+            "images": len(names),
+            "sha256": hashlib.sha256("\n".join(names).encode()).hexdigest(),
+            "shard": options.shard,
+            "settings": settings,
+        },
+        indent=1,
+        default=repr,
+    )
     out.mkdir(parents=True, exist_ok=True)
     if (out / "job.json").exists() and (out / "job.json").read_text() != job:
-        sys.exit(f"{out} was begun with other images or settings:\n{(out / 'job.json').read_text()}\nnow there are:\n{job}")
+        sys.exit(
+            f"{out} was begun with other images or settings:\n{(out / 'job.json').read_text()}\nnow there are:\n{job}"
+        )
     write(out / "job.json", lambda file: file.write(job.encode()))
     for left in out.glob(".part-*"):
         left.unlink(missing_ok=True)
     parts = [out / f"part-{i:06d}.parquet" for i in range(-(-len(names) // options.shard))]
-    todo = [{"shard": i, "names": names[i * options.shard : (i + 1) * options.shard]} for i, part in enumerate(parts) if not part.exists()]
+    todo = [
+        {"shard": i, "names": names[i * options.shard : (i + 1) * options.shard]}
+        for i, part in enumerate(parts)
+        if not part.exists()
+    ]
     print(f"{len(names)} images in {len(parts)} shards, of which {len(parts) - len(todo)} are done", flush=True)
     workers = set()
     if todo:
         ray.init(include_dashboard=False)  # or the cluster that RAY_ADDRESS names
         ray.data.DataContext.get_current().enable_progress_bars = False
         done = ray.data.from_items(todo, override_num_blocks=len(todo)).map_batches(
-            Shards, fn_constructor_args=(folder, out, settings), batch_size=1, num_cpus=options.cpus, num_gpus=options.gpus,
-            compute=ray.data.ActorPoolStrategy(size=min(options.actors, len(todo))))
+            Shards,
+            fn_constructor_args=(folder, out, settings),
+            batch_size=1,
+            num_cpus=options.cpus,
+            num_gpus=options.gpus,
+            compute=ray.data.ActorPoolStrategy(size=min(options.actors, len(todo))),
+        )
         for one in done.iter_rows():
             workers.add(one["worker"])
             print(f"shard {one['shard']} by worker {one['worker']}", flush=True)
@@ -129,9 +160,17 @@ def main():
 
     tables = [pq.read_table(part, columns=["path", "error"]) for part in parts]
     rows = [name for table in tables for name in table["path"].to_pylist()]
-    report = {"images": len(names), "rows": len(rows), "duplicates": len(rows) - len(set(rows)), "missing": len(set(names) - set(rows)),
-              "failed": sum(bool(sentence) for table in tables for sentence in table["error"].to_pylist()), "shards": len(parts),
-              "shards_run": len(todo), "workers": len(workers), "seconds": round(time.monotonic() - begin, 1)}
+    report = {
+        "images": len(names),
+        "rows": len(rows),
+        "duplicates": len(rows) - len(set(rows)),
+        "missing": len(set(names) - set(rows)),
+        "failed": sum(bool(sentence) for table in tables for sentence in table["error"].to_pylist()),
+        "shards": len(parts),
+        "shards_run": len(todo),
+        "workers": len(workers),
+        "seconds": round(time.monotonic() - begin, 1),
+    }
     print(json.dumps(report))
     if options.report:
         options.report.write_text(json.dumps(report, indent=1) + "\n")

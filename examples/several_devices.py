@@ -25,7 +25,9 @@ def open_models(backend, n):
     n_gpus = sum(device.backend == "cuda" and device.index >= 0 for device in raggedvit.devices())
     backend = backend or ("cuda" if n_gpus > 1 else "cpu")
     n = n or (n_gpus if backend == "cuda" else 2)
-    return [raggedvit.Model(CHECKPOINT, backend if backend == "cpu" else f"{backend}:{i}", n_threads=1) for i in range(n)]
+    return [
+        raggedvit.Model(CHECKPOINT, backend if backend == "cpu" else f"{backend}:{i}", n_threads=1) for i in range(n)
+    ]
 
 
 def classify(models, batches):
@@ -51,8 +53,10 @@ def main(backend=None, n=0, rounds=1):
     _, one = classify(models[:1], list(images) * int(rounds))
     _, together = classify(models, list(images) * (int(rounds) * len(models)))
     equal = np.array_equal(wanted, found)
-    print(f"1 {models[0].device.backend} device: {one:.1f} images/s; {len(models)}: {together:.1f} images/s, {together / one:.2f} times as many; "
-          f"logits {'equal' if equal else 'DIFFERENT'}")
+    print(
+        f"1 {models[0].device.backend} device: {one:.1f} images/s; {len(models)}: {together:.1f} images/s, {together / one:.2f} times as many; "
+        f"logits {'equal' if equal else 'DIFFERENT'}"
+    )
     return 0 if equal else 1
 
 

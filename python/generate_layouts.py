@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes raggedvit/_c/constants.py and layouts.py: the enums, structs and functions of the public headers, for ctypes.
 
-    python/generate_layouts.py                  writes the modules
-    python/generate_layouts.py --check [CC]     fails if one is out of date, or a C compiler lays out a struct differently
+python/generate_layouts.py                  writes the modules
+python/generate_layouts.py --check [CC]     fails if one is out of date, or a C compiler lays out a struct differently
 """
 
 import argparse
@@ -19,10 +19,31 @@ HERE = pathlib.Path(__file__).resolve().parent
 INCLUDE = HERE.parent / "include"
 PACKAGE = HERE / "raggedvit"
 # Not experimental.h: the package works with every library of its minor version.
-HEADERS = ["device.h", "ops.h", "image.h", "prune.h", "model.h", "session.h", "cuda.h", "vulkan.h"]
+HEADERS = [
+    "status.h",
+    "device.h",
+    "ragged.h",
+    "grids.h",
+    "precision.h",
+    "prune.h",
+    "images.h",
+    "tensors.h",
+    "vit.h",
+    "cuda.h",
+    "vulkan.h",
+]
 SCALARS = {
-    "int": "c_int", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint8_t": "c_uint8",
-    "size_t": "c_size_t", "float": "c_float", "double": "c_double", "char": "c_char", "void": "None",
+    "int": "c_int",
+    "int32_t": "c_int32",
+    "uint32_t": "c_uint32",
+    "int64_t": "c_int64",
+    "uint64_t": "c_uint64",
+    "uint8_t": "c_uint8",
+    "size_t": "c_size_t",
+    "float": "c_float",
+    "double": "c_double",
+    "char": "c_char",
+    "void": "None",
 }
 CONSTANTS = '''\
 """Enum values and numeric macros of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
@@ -67,7 +88,9 @@ class Headers:
         self._types, self._macros = dict(SCALARS), {}
         for name, value in re.findall(r"^\s*#\s*define\s+(RVIT_\w+)\s+(\d+)\s*$", text, flags=re.M):
             self.constants[name] = int(value)
-        for name, value in re.findall(r"^\s*#\s*define\s+(RVIT_\w+_INIT)\s+(\{.*\}|RVIT_INIT\(\w+\))\s*$", text, flags=re.M):
+        for name, value in re.findall(
+            r"^\s*#\s*define\s+(RVIT_\w+_INIT)\s+(\{.*\}|RVIT_INIT\(\w+\))\s*$", text, flags=re.M
+        ):
             self._macros[name] = value
         body = re.sub(r"^\s*#.*$", "", text, flags=re.M)
         for name in re.findall(r"typedef\s+[\w\s*]+\(\s*\*\s*(\w+)\s*\)", body):
@@ -79,7 +102,11 @@ class Headers:
                 self._struct(match[4], match[3])
         for result, name, arguments in re.findall(r"RVIT_API\s+([\w\s*]+?)\b(rvit_\w+)\s*\(([^()]*)\)\s*;", body):
             result = result.replace("RVIT_NODISCARD", "").strip()
-            given = [] if arguments.strip() == "void" else [self._type(re.sub(r"\w+$", "", a.strip())) for a in arguments.split(",")]
+            given = (
+                []
+                if arguments.strip() == "void"
+                else [self._type(re.sub(r"\w+$", "", a.strip())) for a in arguments.split(",")]
+            )
             self.functions[name] = (self._type(result), given, result == "rvit_status")
         for name in self.structs:
             macro = self._macros.get(name.upper() + "_INIT", "")
@@ -172,17 +199,28 @@ class Headers:
 
     def layouts_module(self):
         def source(value):
-            return "{" + ", ".join(f'"{k}": {source(v)}' for k, v in value.items()) + "}" if isinstance(value, dict) else value
+            return (
+                "{" + ", ".join(f'"{k}": {source(v)}' for k, v in value.items()) + "}"
+                if isinstance(value, dict)
+                else value
+            )
 
         lines = []
         for name, fields in self.structs.items():
             offsets, size, _ = self._places(name)
             lines += ["", f"class {name}(Struct):  # {size} bytes", "    _fields_ = ["]
-            lines += [f'        ("{field}", {kind}),  # {at}' for (field, kind), at in zip(fields, offsets)] + ["    ]", ""]
+            lines += [f'        ("{field}", {kind}),  # {at}' for (field, kind), at in zip(fields, offsets)] + [
+                "    ]",
+                "",
+            ]
         lines += ["", "TYPES: dict[str, Any] = {"] + [f'    "{name}": {name},' for name in self.structs] + ["}", ""]
         lines.append("DEFAULTS: dict[str, dict[str, Any]] = {")
         for name, values in self.defaults.items():
-            lines += [f'    "{name}": {{'] + [f'        "{field}": {source(value)},' for field, value in values.items()] + ["    },"]
+            lines += (
+                [f'    "{name}": {{']
+                + [f'        "{field}": {source(value)},' for field, value in values.items()]
+                + ["    },"]
+            )
         lines += ["}", ""]
         lines += ["# name: (result, arguments, whether the result is an rvit_status)"]
         lines += ["FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {"]
@@ -195,15 +233,22 @@ class Headers:
 
 def check_layouts(layouts, headers, compiler):
     """Compares every size, offset and default with a C compiler's. Returns the number of structs compared."""
-    lines = ["#include <stdio.h>", "#include <raggedvit/raggedvit.h>", "#include <raggedvit/cuda.h>", "#include <raggedvit/vulkan.h>",
-             "int main(void) {"]
+    lines = [
+        "#include <stdio.h>",
+        "#include <raggedvit/raggedvit.h>",
+        "#include <raggedvit/cuda.h>",
+        "#include <raggedvit/vulkan.h>",
+        "int main(void) {",
+    ]
     for name, fields in headers.structs.items():
         lines.append(f'printf("{name} %zu", sizeof({name}));')
         lines += [f'printf(" %zu", offsetof({name}, {field}));' for field, _ in fields]
         lines.append('puts("");')
         if name in headers.defaults:
-            lines.append(f"{{ {name} v = {name.upper()}_INIT; const unsigned char *b = (const unsigned char *)&v;"
-                         f' printf("{name}="); for (size_t i = 0; i < sizeof v; i++) printf("%02x", b[i]); puts(""); }}')
+            lines.append(
+                f"{{ {name} v = {name.upper()}_INIT; const unsigned char *b = (const unsigned char *)&v;"
+                f' printf("{name}="); for (size_t i = 0; i < sizeof v; i++) printf("%02x", b[i]); puts(""); }}'
+            )
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "layout.c"
         source.write_text("\n".join(lines + ["return 0; }"]))
@@ -235,8 +280,10 @@ def check_op_table(headers):
             elif kind == "rvit_rows":
                 wanted.add((op, f"{field}.live"))
     if found != wanted:
-        raise SystemExit("core/contract/ops.def and the args of the public headers differ: " +
-                         ", ".join(sorted(f"{op}.{field}" for op, field in found ^ wanted)))
+        raise SystemExit(
+            "core/contract/ops.def and the args of the public headers differ: "
+            + ", ".join(sorted(f"{op}.{field}" for op, field in found ^ wanted))
+        )
     return len(found)
 
 
@@ -250,7 +297,9 @@ def main():
         if not options.check:
             module.write_text(text)
         elif not module.exists() or module.read_text() != text:
-            raise SystemExit(f"python/raggedvit/_c/{name} is out of date: run python/generate_layouts.py and commit what it writes")
+            raise SystemExit(
+                f"python/raggedvit/_c/{name} is out of date: run python/generate_layouts.py and commit what it writes"
+            )
     if not options.check:
         return
     package = types.ModuleType("raggedvit")  # without its __init__.py, which needs numpy
@@ -258,7 +307,9 @@ def main():
     sys.modules["raggedvit"] = package
     layouts = importlib.import_module("raggedvit._c.layouts")
     print(f"core/contract/ops.def has all {check_op_table(headers)} views and types of the ops' args")
-    print(f"up to date; {check_layouts(layouts, headers, options.check)} structs are laid out as {options.check} lays them out")
+    print(
+        f"up to date; {check_layouts(layouts, headers, options.check)} structs are laid out as {options.check} lays them out"
+    )
 
 
 if __name__ == "__main__":

@@ -27,9 +27,30 @@ from .model import Model
 from .ops import attention, gather, pack, select, unpack
 
 __all__ = [
-    "DeviceInfo", "InputSlot", "Model", "ModelInfo", "Policy", "PolicyInfo", "Prepared", "RaggedVitError", "Result", "Selection", "Status",
-    "VariableResolution", "attention", "devices", "double_buffer", "gather", "images", "pack", "patch", "policies", "save", "select",
-    "unpack", "version",
+    "DeviceInfo",
+    "InputSlot",
+    "Model",
+    "ModelInfo",
+    "Policy",
+    "PolicyInfo",
+    "Prepared",
+    "RaggedVitError",
+    "Result",
+    "Selection",
+    "Status",
+    "VariableResolution",
+    "attention",
+    "devices",
+    "double_buffer",
+    "gather",
+    "images",
+    "pack",
+    "patch",
+    "policies",
+    "save",
+    "select",
+    "unpack",
+    "version",
 ]
 
 if core_loader.core is not None:

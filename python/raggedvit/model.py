@@ -30,7 +30,9 @@ from .images import RawImage
 if TYPE_CHECKING:
     import torch
 
-RESAMPLES = {name: CONSTANTS["RVIT_RESAMPLE_" + name.upper()] for name in ("timm", "bicubic", "bilinear", "bilinear_antialias")}
+RESAMPLES = {
+    name: CONSTANTS["RVIT_RESAMPLE_" + name.upper()] for name in ("timm", "bicubic", "bilinear", "bilinear_antialias")
+}
 ACTIVATIONS, POOLINGS, POSITIONS = (
     {name: value for name, value in named(prefix).items() if value != 0}
     for prefix in ("RVIT_ACTIVATION_", "RVIT_POOLING_", "RVIT_POSITION_")
@@ -99,18 +101,42 @@ class Model(ModelBase):
 
     class_names: list[str] | None
 
-    def __init__(self, path: str | os.PathLike[str], device: str | torch.device = "auto", dtype: str | torch.dtype = "f32",
-                 image_size: int | None = None, *, policy: str | Policy = "none", tier: str = "auto", n_threads: int = 0,
-                 resample: str | None = None, lenient: bool = False, max_sessions: int = 8, max_batch: int | None = None,
-                 poll_us: int = 0, architecture: str | None = None, n_heads: int = 0, activation: str | None = None,
-                 pooling: str | None = None, position: str | None = None, eps: float = 0.0) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        device: str | torch.device = "auto",
+        dtype: str | torch.dtype = "f32",
+        image_size: int | None = None,
+        *,
+        policy: str | Policy = "none",
+        tier: str = "auto",
+        n_threads: int = 0,
+        resample: str | None = None,
+        lenient: bool = False,
+        max_sessions: int = 8,
+        max_batch: int | None = None,
+        poll_us: int = 0,
+        architecture: str | None = None,
+        n_heads: int = 0,
+        activation: str | None = None,
+        pooling: str | None = None,
+        position: str | None = None,
+        eps: float = 0.0,
+    ) -> None:
         encoded = checks.path("path", path)
         self._configure(policy, device_of("device", device), dtype, tier, n_threads, poll_us, max_sessions, max_batch)
-        desc = new("rvit_checkpoint_desc", lenient=checks.flag("lenient", lenient), image_size=0 if image_size is None else image_size,
-                   resample=_choice("resample", resample, RESAMPLES), eps=eps, n_heads=n_heads,
-                   activation=_choice("activation", activation, ACTIVATIONS), pooling=_choice("pooling", pooling, POOLINGS),
-                   position=_choice("position", position, POSITIONS),
-                   architecture=None if architecture is None else checks.text("architecture", architecture).encode())
+        desc = new(
+            "rvit_checkpoint_desc",
+            lenient=checks.flag("lenient", lenient),
+            image_size=0 if image_size is None else image_size,
+            resample=_choice("resample", resample, RESAMPLES),
+            eps=eps,
+            n_heads=n_heads,
+            activation=_choice("activation", activation, ACTIVATIONS),
+            pooling=_choice("pooling", pooling, POOLINGS),
+            position=_choice("position", position, POSITIONS),
+            architecture=None if architecture is None else checks.text("architecture", architecture).encode(),
+        )
         checkpoint = self._lib.own("checkpoint", encoded, ctypes.byref(desc), create="rvit_checkpoint_open")
         self._open(checkpoint)
         names = self._lib.rvit_checkpoint_metadata(checkpoint, b"classes")
@@ -121,9 +147,20 @@ class Model(ModelBase):
         return [name.decode() for name in itertools.takewhile(lambda name: name is not None, names)] or None
 
     @classmethod
-    def from_module(cls, module: torch.nn.Module, device: str | torch.device | None = None, dtype: str | torch.dtype | None = None, *,
-                    policy: str | Policy = "none", tier: str = "auto", n_threads: int = 0, max_sessions: int = 8,
-                    max_batch: int | None = None, poll_us: int = 0, _inside_only: bool = False) -> Model:
+    def from_module(
+        cls,
+        module: torch.nn.Module,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype | None = None,
+        *,
+        policy: str | Policy = "none",
+        tier: str = "auto",
+        n_threads: int = 0,
+        max_sessions: int = 8,
+        max_batch: int | None = None,
+        poll_us: int = 0,
+        _inside_only: bool = False,
+    ) -> Model:
         """Returns a model with the weights of a PyTorch module, which computes what the module does in eval mode.
 
         Args:
@@ -144,8 +181,16 @@ class Model(ModelBase):
         if device is None or (chosen[1] < 0 and str(device) == backend):
             chosen = chosen[0], index
         self = cls.__new__(cls)
-        self._configure(policy, chosen, modules.storage_of(module) if dtype is None else dtype, tier, n_threads, poll_us, max_sessions,
-                        max_batch)
+        self._configure(
+            policy,
+            chosen,
+            modules.storage_of(module) if dtype is None else dtype,
+            tier,
+            n_threads,
+            poll_us,
+            max_sessions,
+            max_batch,
+        )
         self._open(modules.checkpoint(self._lib, module, facts), widens=dtype is None)
         self.class_names = modules.label_names(module)
         return self
@@ -229,20 +274,54 @@ class Model(ModelBase):
         return prepared(images)
 
     @overload
-    def classify(self, images: TensorT | Sequence[TensorT], policy: str | Policy | None = None, *, mask: Any = None,
-                 features: bool = False, cls_attention: bool = False, pooled: bool = False, projected: bool = False,
-                 normalized: bool = False, block_features: int | None = None, received_attention: int | None = None,
-                 errors: Errors = "raise") -> Result[TensorT]: ...
+    def classify(
+        self,
+        images: TensorT | Sequence[TensorT],
+        policy: str | Policy | None = None,
+        *,
+        mask: Any = None,
+        features: bool = False,
+        cls_attention: bool = False,
+        pooled: bool = False,
+        projected: bool = False,
+        normalized: bool = False,
+        block_features: int | None = None,
+        received_attention: int | None = None,
+        errors: Errors = "raise",
+    ) -> Result[TensorT]: ...
 
     @overload
-    def classify(self, images: ArrayLike | Sequence[RawImage], policy: str | Policy | None = None, *, mask: Any = None,
-                 features: bool = False, cls_attention: bool = False, pooled: bool = False, projected: bool = False,
-                 normalized: bool = False, block_features: int | None = None, received_attention: int | None = None,
-                 errors: Errors = "raise") -> Result[NDArray[np.float32]]: ...
+    def classify(
+        self,
+        images: ArrayLike | Sequence[RawImage],
+        policy: str | Policy | None = None,
+        *,
+        mask: Any = None,
+        features: bool = False,
+        cls_attention: bool = False,
+        pooled: bool = False,
+        projected: bool = False,
+        normalized: bool = False,
+        block_features: int | None = None,
+        received_attention: int | None = None,
+        errors: Errors = "raise",
+    ) -> Result[NDArray[np.float32]]: ...
 
-    def classify(self, images: Any, policy: str | Policy | None = None, *, mask: Any = None, features: bool = False,
-                 cls_attention: bool = False, pooled: bool = False, projected: bool = False, normalized: bool = False,
-                 block_features: int | None = None, received_attention: int | None = None, errors: Errors = "raise") -> Result[Any]:
+    def classify(
+        self,
+        images: Any,
+        policy: str | Policy | None = None,
+        *,
+        mask: Any = None,
+        features: bool = False,
+        cls_attention: bool = False,
+        pooled: bool = False,
+        projected: bool = False,
+        normalized: bool = False,
+        block_features: int | None = None,
+        received_attention: int | None = None,
+        errors: Errors = "raise",
+    ) -> Result[Any]:
         """Returns the logits of a batch, which tokens were kept, and further outputs on request.
 
         It waits for the results. The first call with a batch size and a policy records a forward and allocates its
@@ -285,7 +364,9 @@ class Model(ModelBase):
                 the model overflows; UNSUPPORTED for a policy that the checkpoint has no weights for, and for an
                 output that the model does not have.
         """
-        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        outputs = Outputs.of(
+            self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention
+        )
         policy = self._policy_of(policy)
         refuse_encoder(self)
         return self._classify(images, policy, mask, outputs, wanted(errors))
@@ -294,17 +375,44 @@ class Model(ModelBase):
     def prepare(self, policy: str | Policy | None = None, *, inputs: Literal["images"] = "images") -> Prepared: ...
 
     @overload
-    def prepare(self, policy: str | Policy | None = None, *, inputs: Literal["patches"], max_images: int = 1,
-                max_tokens: int | None = None, max_len: int | None = None, on_device: bool = False, features: bool = False,
-                cls_attention: bool = False, pooled: bool = False, projected: bool = False, normalized: bool = False,
-                block_features: int | None = None, received_attention: int | None = None, merged: bool = False,
-                deepstack: bool = False) -> VariableResolution: ...
+    def prepare(
+        self,
+        policy: str | Policy | None = None,
+        *,
+        inputs: Literal["patches"],
+        max_images: int = 1,
+        max_tokens: int | None = None,
+        max_len: int | None = None,
+        on_device: bool = False,
+        features: bool = False,
+        cls_attention: bool = False,
+        pooled: bool = False,
+        projected: bool = False,
+        normalized: bool = False,
+        block_features: int | None = None,
+        received_attention: int | None = None,
+        merged: bool = False,
+        deepstack: bool = False,
+    ) -> VariableResolution: ...
 
     @overload
-    def prepare(self, policy: str | Policy | None = None, *, inputs: Literal["slot"], max_images: int = 1, max_bytes: int = 1 << 24,
-                device_bytes: int = 0, fixed_batch: bool = False, features: bool = False, cls_attention: bool = False,
-                pooled: bool = False, projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None) -> InputSlot: ...
+    def prepare(
+        self,
+        policy: str | Policy | None = None,
+        *,
+        inputs: Literal["slot"],
+        max_images: int = 1,
+        max_bytes: int = 1 << 24,
+        device_bytes: int = 0,
+        fixed_batch: bool = False,
+        features: bool = False,
+        cls_attention: bool = False,
+        pooled: bool = False,
+        projected: bool = False,
+        normalized: bool = False,
+        block_features: int | None = None,
+        received_attention: int | None = None,
+    ) -> InputSlot: ...
 
     def prepare(self, policy: str | Policy | None = None, *, inputs: str = "images", **options: Any) -> Any:
         """Returns an object that runs one policy repeatedly, at the least cost per call.

@@ -16,21 +16,50 @@ from ._arrays.arrays import is_symbol, is_torch, on_cuda
 from ._c.checks import INT32_MAX, UINT64_MAX, choice, flag, float32, integer, number, optional, shown
 from ._arrays.core_loader import core, ready
 from ._c.errors import invalid
-from ._arrays.plain import (INPUTS, MODES, RULES, SCORES, Selection, attention_on_cuda, attention_on_host,
-                            count_table, rows_on_cuda, rows_on_host, select_on_cuda, select_on_host)
+from ._arrays.plain import (
+    INPUTS,
+    MODES,
+    RULES,
+    SCORES,
+    Selection,
+    attention_on_cuda,
+    attention_on_host,
+    count_table,
+    rows_on_cuda,
+    rows_on_host,
+    select_on_cuda,
+    select_on_host,
+)
 from ._arrays.typing import Array, ArrayT
 
 # Bit masks of the arguments that are present: scores, x, cls_probs, weight, bias, position_scores; and keep, counts,
 # threshold, n_samples, mass, mask.
-_SCORING = {1: SCORES["GIVEN"], 2: SCORES["L2"], 4: SCORES["CLS_ATTENTION"], 6: SCORES["CLS_NORM"], 26: SCORES["PREDICTOR"],
-            32: SCORES["POSITION"]}
+_SCORING = {
+    1: SCORES["GIVEN"],
+    2: SCORES["L2"],
+    4: SCORES["CLS_ATTENTION"],
+    6: SCORES["CLS_NORM"],
+    26: SCORES["PREDICTOR"],
+    32: SCORES["POSITION"],
+}
 _CHOOSING = {1: MODES["TOP_K"], 2: MODES["TOP_K"], 4: MODES["THRESHOLD"], 8: MODES["SAMPLE"], 16: MODES["MASS"]}
 _tried = None if core is None else core.try_select
 
 
-def general_attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: Any = None, *,
-            stream: int | None = None, k: Any = None, v: Any = None, key_bias: Any = None, lse: Any = False,
-            cls_probs: Any = False) -> Any:
+def general_attention(
+    qkv: Any,
+    cu_seqlens: Any,
+    scale: float | None = None,
+    max_len: int | None = None,
+    out: Any = None,
+    *,
+    stream: int | None = None,
+    k: Any = None,
+    v: Any = None,
+    key_bias: Any = None,
+    lse: Any = False,
+    cls_probs: Any = False,
+) -> Any:
     """Bidirectional self-attention of every sequence of a ragged batch.
 
     numpy arrays and CPU tensors are computed on the library's CPU device before the call returns. CUDA arrays (PyTorch
@@ -71,8 +100,16 @@ def general_attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max
     if scale is not None and (not scale or math.isinf(scale)):
         raise invalid(f"scale is {scale:g}; expected another number, or None for 1 / sqrt(head_dim)")
     ready()
-    named = {"q" if k is not None else "qkv": qkv, "cu_seqlens": cu_seqlens, "out": out, "k": k, "v": v, "key_bias": key_bias,
-             "lse": _output(lse), "cls_probs": _output(cls_probs)}
+    named = {
+        "q" if k is not None else "qkv": qkv,
+        "cu_seqlens": cu_seqlens,
+        "out": out,
+        "k": k,
+        "v": v,
+        "key_bias": key_bias,
+        "lse": _output(lse),
+        "cls_probs": _output(cls_probs),
+    }
     if is_torch(qkv) or any(map(is_symbol, named.values())):
         from ._torch import attention as torch_attention
 
@@ -95,20 +132,54 @@ def _output(value: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    @overload
-    def attention(qkv: ArrayT, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: ArrayT | None = None, *,
-                  stream: int | None = None, k: ArrayT | None = None, v: ArrayT | None = None, key_bias: Array | None = None,
-                  lse: Literal[False] | None = False, cls_probs: Literal[False] | None = False) -> ArrayT: ...
 
     @overload
-    def attention(qkv: ArrayT, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: ArrayT | None = None, *,
-                  stream: int | None = None, k: ArrayT | None = None, v: ArrayT | None = None, key_bias: Array | None = None,
-                  lse: Literal[True] | Array, cls_probs: bool | Array | None = False) -> tuple[ArrayT, Any, Any]: ...
+    def attention(
+        qkv: ArrayT,
+        cu_seqlens: Any,
+        scale: float | None = None,
+        max_len: int | None = None,
+        out: ArrayT | None = None,
+        *,
+        stream: int | None = None,
+        k: ArrayT | None = None,
+        v: ArrayT | None = None,
+        key_bias: Array | None = None,
+        lse: Literal[False] | None = False,
+        cls_probs: Literal[False] | None = False,
+    ) -> ArrayT: ...
 
     @overload
-    def attention(qkv: ArrayT, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: ArrayT | None = None, *,
-                  stream: int | None = None, k: ArrayT | None = None, v: ArrayT | None = None, key_bias: Array | None = None,
-                  lse: bool | Array | None = False, cls_probs: Literal[True] | Array) -> tuple[ArrayT, Any, Any]: ...
+    def attention(
+        qkv: ArrayT,
+        cu_seqlens: Any,
+        scale: float | None = None,
+        max_len: int | None = None,
+        out: ArrayT | None = None,
+        *,
+        stream: int | None = None,
+        k: ArrayT | None = None,
+        v: ArrayT | None = None,
+        key_bias: Array | None = None,
+        lse: Literal[True] | Array,
+        cls_probs: bool | Array | None = False,
+    ) -> tuple[ArrayT, Any, Any]: ...
+
+    @overload
+    def attention(
+        qkv: ArrayT,
+        cu_seqlens: Any,
+        scale: float | None = None,
+        max_len: int | None = None,
+        out: ArrayT | None = None,
+        *,
+        stream: int | None = None,
+        k: ArrayT | None = None,
+        v: ArrayT | None = None,
+        key_bias: Array | None = None,
+        lse: bool | Array | None = False,
+        cls_probs: Literal[True] | Array,
+    ) -> tuple[ArrayT, Any, Any]: ...
 
     def attention(*arguments: Any, **named: Any) -> Any:
         return general_attention(*arguments, **named)
@@ -120,7 +191,9 @@ else:
     core.hook("attention", general_attention)
 
 
-def general_pack(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
+def general_pack(
+    x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT | None = None, *, stream: int | None = None
+) -> ArrayT:
     """Copies rows of a batch: out[t] = x[src_rows[t]].
 
     The gradient of x is unpack's, so src_rows must ascend, as select writes it unless it fuses. gather takes any order.
@@ -142,8 +215,17 @@ def general_pack(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT |
     return _rows_call("pack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "out": out}, {}, stream)
 
 
-def general_unpack(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, rows: int | None = None, fill: float = 0.0, base: ArrayT | None = None,
-                   out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
+def general_unpack(
+    x: ArrayT,
+    src_rows: Any,
+    cu_seqlens: Any = None,
+    rows: int | None = None,
+    fill: float = 0.0,
+    base: ArrayT | None = None,
+    out: ArrayT | None = None,
+    *,
+    stream: int | None = None,
+) -> ArrayT:
     """The inverse of pack: out[src_rows[t]] = x[t].
 
     Every other row is that of base, or has `fill` in every element. Both x and base have gradients.
@@ -165,10 +247,14 @@ def general_unpack(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, rows: int |
         RaggedVitError: INVALID_ARGUMENT for wrong arguments.
     """
     numbers = {"rows": optional(integer, "rows", rows, 0, INT32_MAX - 1), "fill": float32("fill", fill)}
-    return _rows_call("unpack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "base": base, "out": out}, numbers, stream)
+    return _rows_call(
+        "unpack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "base": base, "out": out}, numbers, stream
+    )
 
 
-def gather(x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT | None = None, *, stream: int | None = None) -> ArrayT:
+def gather(
+    x: ArrayT, src_rows: Any, cu_seqlens: Any = None, out: ArrayT | None = None, *, stream: int | None = None
+) -> ArrayT:
     """Copies rows as pack does, with src_rows in any order and with repetitions.
 
     The gradient of a row of x is the sum over its copies.
@@ -221,11 +307,31 @@ else:
     core.hook("unpack", general_unpack)
 
 
-def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any = None, weight: Any = None, bias: Any = None,
-           position_scores: Any = None, mask: Any = None, keep: float | None = None, rule: str = "floor", counts: Any = None,
-           threshold: float | None = None, n_samples: int | None = None, mass: float | None = None, k_min: int = 0, n_prefix: int = 1,
-           prefix_competes: bool = False, fuse_x: Any = None, rows: int | None = None, max_len: int | None = None,
-           out: Selection | None = None, stream: int | None = None) -> Selection:
+def select(
+    cu_seqlens: Any,
+    *,
+    scores: Any = None,
+    x: Any = None,
+    cls_probs: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    position_scores: Any = None,
+    mask: Any = None,
+    keep: float | None = None,
+    rule: str = "floor",
+    counts: Any = None,
+    threshold: float | None = None,
+    n_samples: int | None = None,
+    mass: float | None = None,
+    k_min: int = 0,
+    n_prefix: int = 1,
+    prefix_competes: bool = False,
+    fuse_x: Any = None,
+    rows: int | None = None,
+    max_len: int | None = None,
+    out: Selection | None = None,
+    stream: int | None = None,
+) -> Selection:
     """Scores the rows of a batch, chooses the rows to keep, and writes their layout for pack and attention.
 
     The scores are one of: scores; the squared L2 norm of x; the mean of cls_probs over the heads; with x and cls_probs,
@@ -264,37 +370,117 @@ def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any
         RaggedVitError: INVALID_ARGUMENT for wrong arguments and, in host memory, for images whose scores cannot be
             used.
     """
-    scoring = (scores is not None) | (x is not None) << 1 | (cls_probs is not None) << 2 | (weight is not None) << 3 | (
-        bias is not None) << 4 | (position_scores is not None) << 5
-    choosing = (keep is not None) | (counts is not None) << 1 | (threshold is not None) << 2 | (n_samples is not None) << 3 | (
-        mass is not None) << 4 | (mask is not None) << 5
+    scoring = (
+        (scores is not None)
+        | (x is not None) << 1
+        | (cls_probs is not None) << 2
+        | (weight is not None) << 3
+        | (bias is not None) << 4
+        | (position_scores is not None) << 5
+    )
+    choosing = (
+        (keep is not None)
+        | (counts is not None) << 1
+        | (threshold is not None) << 2
+        | (n_samples is not None) << 3
+        | (mass is not None) << 4
+        | (mask is not None) << 5
+    )
     score, mode = _SCORING.get(scoring), _CHOOSING.get(choosing)
-    if score is not None and mode is not None and out is None and (type(keep) is float or keep is None) and _tried is not None:
+    if (
+        score is not None
+        and mode is not None
+        and out is None
+        and (type(keep) is float or keep is None)
+        and _tried is not None
+    ):
         table = counts
         if type(keep) is float:  # the table of counts, which is cached
             bound = max_len if max_len is not None else rows
             if bound is None:
-                bound = next((array.shape[0] for array in (scores, x, cls_probs, position_scores) if is_torch(array) and array.dim()), None)
+                bound = next(
+                    (
+                        array.shape[0]
+                        for array in (scores, x, cls_probs, position_scores)
+                        if is_torch(array) and array.dim()
+                    ),
+                    None,
+                )
             if type(bound) is int and rule in RULES and 0 <= keep <= 1 and type(k_min) is int and not _compiling():
                 table = _counts(cu_seqlens, keep, RULES[rule], k_min, bound) if bound >= 0 and k_min >= 0 else None
         if not _compiling() if keep is None else table is not None:
-            found = _tried(cu_seqlens, rows, mode, score, max_len, n_prefix, prefix_competes, threshold, k_min, n_samples, mass, x,
-                           cls_probs, weight, bias, position_scores, table, scores, mask, fuse_x, None, None, None, None, stream)
+            found = _tried(
+                cu_seqlens,
+                rows,
+                mode,
+                score,
+                max_len,
+                n_prefix,
+                prefix_competes,
+                threshold,
+                k_min,
+                n_samples,
+                mass,
+                x,
+                cls_probs,
+                weight,
+                bias,
+                position_scores,
+                table,
+                scores,
+                mask,
+                fuse_x,
+                None,
+                None,
+                None,
+                None,
+                stream,
+            )
             if found is not NotImplemented:
                 return Selection._make(found)
     arrays = dict(zip(INPUTS, (x, cls_probs, weight, bias, position_scores, counts, scores, mask, fuse_x)))
-    return _general_select(cu_seqlens, arrays, keep, rule, threshold, n_samples, mass, k_min, n_prefix, prefix_competes, rows, max_len, out,
-                           stream)
+    return _general_select(
+        cu_seqlens,
+        arrays,
+        keep,
+        rule,
+        threshold,
+        n_samples,
+        mass,
+        k_min,
+        n_prefix,
+        prefix_competes,
+        rows,
+        max_len,
+        out,
+        stream,
+    )
 
 
-def _general_select(cu_seqlens: Any, arrays: dict[str, Any], keep: Any, rule: Any, threshold: Any, n_samples: Any, mass: Any,
-                    k_min: Any, n_prefix: Any, prefix_competes: Any, rows: Any, max_len: Any, out: Selection | None,
-                    stream: Any) -> Selection:
+def _general_select(
+    cu_seqlens: Any,
+    arrays: dict[str, Any],
+    keep: Any,
+    rule: Any,
+    threshold: Any,
+    n_samples: Any,
+    mass: Any,
+    k_min: Any,
+    n_prefix: Any,
+    prefix_competes: Any,
+    rows: Any,
+    max_len: Any,
+    out: Selection | None,
+    stream: Any,
+) -> Selection:
     """Checks every argument; takes arrays of any kind."""
     numbers = {
-        "threshold": optional(float32, "threshold", threshold), "mass": optional(number, "mass", mass),
-        "n_samples": optional(integer, "n_samples", n_samples, 1, 65536), "k_min": integer("k_min", k_min, 0, INT32_MAX - 1),
-        "n_prefix": integer("n_prefix", n_prefix, 0, INT32_MAX - 1), "competes": int(flag("prefix_competes", prefix_competes)),
+        "threshold": optional(float32, "threshold", threshold),
+        "mass": optional(number, "mass", mass),
+        "n_samples": optional(integer, "n_samples", n_samples, 1, 65536),
+        "k_min": integer("k_min", k_min, 0, INT32_MAX - 1),
+        "n_prefix": integer("n_prefix", n_prefix, 0, INT32_MAX - 1),
+        "competes": int(flag("prefix_competes", prefix_competes)),
     }
     mode, score = _mode(arrays, keep, threshold, n_samples, mass), _score(arrays)
     if out is not None and (not isinstance(out, tuple) or len(out) != len(Selection._fields)):
@@ -316,7 +502,9 @@ def _general_select(cu_seqlens: Any, arrays: dict[str, Any], keep: Any, rule: An
     if not symbolic:
         rows, max_len = integer("rows", rows, 0, INT32_MAX - 1), integer("max_len", max_len, 0, INT32_MAX - 1)
     if keep is not None:
-        arrays["counts"] = _counts(cu_seqlens, float(number("keep", keep, 0.0)), choice("rule", rule, RULES), numbers["k_min"], max_len)
+        arrays["counts"] = _counts(
+            cu_seqlens, float(number("keep", keep, 0.0)), choice("rule", rule, RULES), numbers["k_min"], max_len
+        )
     stream = optional(integer, "stream", stream, 0, UINT64_MAX)
     ready()
     if symbolic or is_torch(cu_seqlens):
@@ -336,26 +524,52 @@ def _compiling() -> bool:
 
 
 def _mode(arrays: dict[str, Any], keep: Any, threshold: Any, n_samples: Any, mass: Any) -> int:
-    given = {"keep": keep, "counts": arrays["counts"], "threshold": threshold, "n_samples": n_samples, "mass": mass, "mask": arrays["mask"]}
+    given = {
+        "keep": keep,
+        "counts": arrays["counts"],
+        "threshold": threshold,
+        "n_samples": n_samples,
+        "mass": mass,
+        "mask": arrays["mask"],
+    }
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
-        raise invalid(f"{' and '.join(names) or 'nothing'} of keep, counts, threshold, n_samples, mass and mask is given; expected one")
-    kinds = {"keep": "TOP_K", "counts": "TOP_K", "threshold": "THRESHOLD", "n_samples": "SAMPLE", "mass": "MASS", "mask": "MASK"}
+        raise invalid(
+            f"{' and '.join(names) or 'nothing'} of keep, counts, threshold, n_samples, mass and mask is given; expected one"
+        )
+    kinds = {
+        "keep": "TOP_K",
+        "counts": "TOP_K",
+        "threshold": "THRESHOLD",
+        "n_samples": "SAMPLE",
+        "mass": "MASS",
+        "mask": "MASK",
+    }
     return MODES[kinds[names[0]]]
 
 
 def _score(arrays: dict[str, Any]) -> int:
-    given = {name for name in ("scores", "x", "cls_probs", "weight", "bias", "position_scores") if arrays[name] is not None}
-    kinds = {("scores",): "GIVEN", ("x",): "L2", ("cls_probs",): "CLS_ATTENTION", ("cls_probs", "x"): "CLS_NORM",
-             ("bias", "weight", "x"): "PREDICTOR", ("position_scores",): "POSITION"}
+    given = {
+        name for name in ("scores", "x", "cls_probs", "weight", "bias", "position_scores") if arrays[name] is not None
+    }
+    kinds = {
+        ("scores",): "GIVEN",
+        ("x",): "L2",
+        ("cls_probs",): "CLS_ATTENTION",
+        ("cls_probs", "x"): "CLS_NORM",
+        ("bias", "weight", "x"): "PREDICTOR",
+        ("position_scores",): "POSITION",
+    }
     if arrays["mask"] is not None:
         if given:
             raise invalid(f"{sorted(given)[0]} is given, but a mask needs no scores")
         return SCORES["GIVEN"]
     kind = kinds.get(tuple(sorted(given)))
     if kind is None:
-        raise invalid(f"{', '.join(sorted(given)) or 'nothing'} is given to score by; expected scores, x, cls_probs, both of these, x with "
-                      "weight and bias, or position_scores")
+        raise invalid(
+            f"{', '.join(sorted(given)) or 'nothing'} is given to score by; expected scores, x, cls_probs, both of these, x with "
+            "weight and bias, or position_scores"
+        )
     return SCORES[kind]
 
 

@@ -44,12 +44,21 @@ if TYPE_CHECKING:
 
 _classes: dict[Any, Any] = {}
 _NAMES = {f"Ragged{name}": (home, name) for name, home in reader.TIMM.items()}
-_NAMES.update({f"Ragged{name}": (f"transformers.models.{kind}.modeling_{kind}", name) for name, kind in reader.HF.items()})
+_NAMES.update(
+    {f"Ragged{name}": (f"transformers.models.{kind}.modeling_{kind}", name) for name, kind in reader.HF.items()}
+)
 # Methods that would not prune, or do not go through forward.
 _UNPRUNED = ("forward_features", "forward_intermediates", "get_intermediate_layers")
 
 
-def timm(model: torch.nn.Module, policy: str | Policy = "evit", *, dtype: str | None = None, max_batch: int | None = None, n_threads: int = 0) -> torch.nn.Module:
+def timm(
+    model: torch.nn.Module,
+    policy: str | Policy = "evit",
+    *,
+    dtype: str | None = None,
+    max_batch: int | None = None,
+    n_threads: int = 0,
+) -> torch.nn.Module:
     """Patches a timm model in place. A patched model may be patched again, with another policy.
 
     Args:
@@ -69,7 +78,14 @@ def timm(model: torch.nn.Module, policy: str | Policy = "evit", *, dtype: str | 
     return model
 
 
-def hf(model: torch.nn.Module, policy: str | Policy = "evit", *, dtype: str | None = None, max_batch: int | None = None, n_threads: int = 0) -> torch.nn.Module:
+def hf(
+    model: torch.nn.Module,
+    policy: str | Policy = "evit",
+    *,
+    dtype: str | None = None,
+    max_batch: int | None = None,
+    n_threads: int = 0,
+) -> torch.nn.Module:
     """Patches a classifier of Hugging Face in place.
 
     Its output has logits, and a loss if there are labels. A model with a teacher has the logits of its two heads only
@@ -169,10 +185,17 @@ class State:
             found = modules.weights(module)
             names, tensors = list(found), tuple(found.values())
             structure, weights = watch.of_structure(module), watch.of_weights(tensors)
-            known = (not self.dirty and self.model is not None and (self.home, self.facts, self.names) == (home, facts, names)
-                     and all(one is other for one, other in zip(tensors, self.weights[1][3])) and watch.same_weights(self.weights))
+            known = (
+                not self.dirty
+                and self.model is not None
+                and (self.home, self.facts, self.names) == (home, facts, names)
+                and all(one is other for one, other in zip(tensors, self.weights[1][3]))
+                and watch.same_weights(self.weights)
+            )
             if not known and (self.model is None or self.home != home or not self._updated(module, facts)):
-                model = Model.from_module(module, dtype=home[1], max_batch=max_batch, n_threads=n_threads, _inside_only=True)
+                model = Model.from_module(
+                    module, dtype=home[1], max_batch=max_batch, n_threads=n_threads, _inside_only=True
+                )
                 forward = Prepared(model, policy)
                 model._check_policy(policy)
                 self.model, self.forward, self.home = model, forward, home
@@ -234,9 +257,13 @@ def _looked_at(images: Any) -> bool:
     """Whether PyTorch must see the operators of a call: under modes, torch.export, torch.jit.trace and torch.func."""
     import torch
 
-    return bool(torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None
-                or torch._C._is_tracing() or torch.autograd.forward_ad._current_level >= 0
-                or type(images).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__)
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._is_tracing()
+        or torch.autograd.forward_ad._current_level >= 0
+        or type(images).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    )
 
 
 def _expect_tensor(images: Any) -> None:
@@ -244,9 +271,11 @@ def _expect_tensor(images: Any) -> None:
     if isinstance(images, torch.Tensor):
         return
     if type(images).__module__.startswith("torch.fx."):
-        raise reader.unsupported("images are a torch.fx.Proxy: torch.fx (create_feature_extractor) cannot trace a patched module. Trace "
-                                         "the module before it is patched; raggedvit.Model.from_module gives the pruned rows after a block "
-                                         "(classify, block_features)")
+        raise reader.unsupported(
+            "images are a torch.fx.Proxy: torch.fx (create_feature_extractor) cannot trace a patched module. Trace "
+            "the module before it is patched; raggedvit.Model.from_module gives the pruned rows after a block "
+            "(classify, block_features)"
+        )
     raise invalid(f"images are a {type(images).__name__}; expected a tensor on the module's device")
 
 
@@ -263,16 +292,32 @@ def _in_torch(self: Any, images: Any) -> Any:
     return pruned.forward(self, images, self._raggedvit.policy)
 
 
-def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos_encoding: Any = None, attention_mask: Any = None,
-                output_attentions: Any = None, output_hidden_states: Any = None, return_dict: Any = None, **more: Any) -> Any:
+def _hf(
+    self: Any,
+    pixel_values: Any = None,
+    labels: Any = None,
+    interpolate_pos_encoding: Any = None,
+    attention_mask: Any = None,
+    output_attentions: Any = None,
+    output_hidden_states: Any = None,
+    return_dict: Any = None,
+    **more: Any,
+) -> Any:
     from transformers.modeling_outputs import ImageClassifierOutput
 
     if pixel_values is None:
         raise invalid("pixel_values is None; expected images")
     _expect_tensor(pixel_values)
-    for name, value in (("interpolate_pos_encoding", interpolate_pos_encoding), ("output_attentions", output_attentions),
-                        ("output_hidden_states", output_hidden_states)):
-        if value or (value is None and name in ("output_attentions", "output_hidden_states") and getattr(self.config, name, False)):
+    for name, value in (
+        ("interpolate_pos_encoding", interpolate_pos_encoding),
+        ("output_attentions", output_attentions),
+        ("output_hidden_states", output_hidden_states),
+    ):
+        if value or (
+            value is None
+            and name in ("output_attentions", "output_hidden_states")
+            and getattr(self.config, name, False)
+        ):
             raise reader.unsupported(f"{name} is set, which a patched model does not give")
     if attention_mask is not None:
         raise reader.unsupported("attention_mask is given; a patched model has no attention mask")
@@ -313,9 +358,19 @@ def _forward_of(kind: str) -> Callable[..., Any]:
         if compiling():
             return outside(self, x, attn_mask, is_causal)
         state = self._raggedvit
-        if (state.quick and type(x) is tensor and x.is_cuda and attn_mask is None and not is_causal and not self.training
-                and not grad_enabled() and not state.dirty and not _looked_at(x) and same_structure(state.structure, self)
-                and same_weights(state.weights)):
+        if (
+            state.quick
+            and type(x) is tensor
+            and x.is_cuda
+            and attn_mask is None
+            and not is_causal
+            and not self.training
+            and not grad_enabled()
+            and not state.dirty
+            and not _looked_at(x)
+            and same_structure(state.structure, self)
+            and same_weights(state.weights)
+        ):
             return state.forward(x)
         return general(self, x, attn_mask, is_causal)
 
@@ -329,14 +384,16 @@ def _train(self: Any, mode: bool = True) -> Any:
 
 
 def _replicate(self: Any) -> Any:
-    raise reader.unsupported("nn.DataParallel cannot replicate a patched model; use one process a device, or one patched copy a "
-                                     "device")
+    raise reader.unsupported(
+        "nn.DataParallel cannot replicate a patched model; use one process a device, or one patched copy a device"
+    )
 
 
 def _unpruned(name: str) -> Callable[..., Any]:
     def method(self: Any, *arguments: Any, **named: Any) -> Any:
-        raise reader.unsupported(f"{name} of a patched model would not prune; call the model, or undo the patch "
-                                         "(raggedvit.patch.undo)")
+        raise reader.unsupported(
+            f"{name} of a patched model would not prune; call the model, or undo the patch (raggedvit.patch.undo)"
+        )
 
     return method
 
@@ -349,9 +406,15 @@ def _class_of(original: Any) -> Any:
     if original not in _classes:
         kind = "timm" if original.__module__.startswith("timm.") else "hf"
         methods: dict[str, Any] = {name: _unpruned(name) for name in _UNPRUNED if hasattr(original, name)}
-        methods.update(forward=_forward_of(kind), train=_train, _replicate_for_data_parallel=_replicate,
-                       __module__=__name__, __qualname__=f"Ragged{original.__name__}", __doc__=original.__doc__,
-                       _raggedvit_original=original)
+        methods.update(
+            forward=_forward_of(kind),
+            train=_train,
+            _replicate_for_data_parallel=_replicate,
+            __module__=__name__,
+            __qualname__=f"Ragged{original.__name__}",
+            __doc__=original.__doc__,
+            _raggedvit_original=original,
+        )
         _classes[original] = type(original.__name__, (original,), methods)
     return _classes[original]
 

@@ -137,22 +137,39 @@ class Classifier:
             OUT_OF_DEVICE_MEMORY, ...) are raised, because they are not the image's.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, column: str = "image", outputs: Sequence[str] = ("class", "label", "score"),
-                 top_k: int = 5, prefix: str = "", policy: str | Policy = "none", recipe: images.Recipe | Mapping[str, Any] | None = None,
-                 labels: Sequence[str] | None = None, capacity: int = 64, device: str | torch.device | None = None, dtype: str | torch.dtype = "f32",
-                 n_threads: int | None = None, decode_threads: int | None = None,
-                 options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        column: str = "image",
+        outputs: Sequence[str] = ("class", "label", "score"),
+        top_k: int = 5,
+        prefix: str = "",
+        policy: str | Policy = "none",
+        recipe: images.Recipe | Mapping[str, Any] | None = None,
+        labels: Sequence[str] | None = None,
+        capacity: int = 64,
+        device: str | torch.device | None = None,
+        dtype: str | torch.dtype = "f32",
+        n_threads: int | None = None,
+        decode_threads: int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         optional, integer = checks.optional, checks.integer
         self.path = os.fsdecode(checks.path("path", path))
         self.column, self.prefix = checks.text("column", column), checks.text("prefix", prefix)
         table = dict.fromkeys(OUTPUTS, 0)
-        self.outputs = tuple(checks.entries("outputs", outputs, len(OUTPUTS), lambda name, value: _choice(name, value, table)))
+        self.outputs = tuple(
+            checks.entries("outputs", outputs, len(OUTPUTS), lambda name, value: _choice(name, value, table))
+        )
         self.top_k = integer("top_k", top_k, 1, 1 << 20)
         self.policy = Policy.of(policy)
         if self.policy.name == "mask":
             raise invalid("policy is 'mask', for which each call needs a mask; use Model.classify")
         fields = [field.name for field in dataclasses.fields(images.Recipe)]
-        self.recipe = recipe if recipe is None or isinstance(recipe, images.Recipe) else _named("recipe", recipe, fields)
+        self.recipe = (
+            recipe if recipe is None or isinstance(recipe, images.Recipe) else _named("recipe", recipe, fields)
+        )
         self.labels = None if labels is None else checks.entries("labels", labels, 1 << 20, checks.text)
         self.capacity = integer("capacity", capacity, 1, 1 << 16)
         optional(device_of, "device", device)
@@ -161,7 +178,9 @@ class Classifier:
         self.n_threads = optional(integer, "n_threads", n_threads, 0, 1 << 16)
         self.decode_threads = optional(integer, "decode_threads", decode_threads, 1, 1 << 10)
         own = ("self", "path", "device", "dtype", "n_threads", "max_batch", "policy")
-        self.options = _named("options", options, [name for name in inspect.signature(Model).parameters if name not in own])
+        self.options = _named(
+            "options", options, [name for name in inspect.signature(Model).parameters if name not in own]
+        )
         self._opened: _Opened | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -182,7 +201,10 @@ class Classifier:
         columns = {name: np.full((n, *one.shape[1:]), _failed(name), one.dtype) for name, one in opened.row.items()}
         # Threads decode; arrays need no thread.
         reading: collections.deque[tuple[int, Any]] = collections.deque(
-            (i, found[i] if isinstance(found[i], np.ndarray) else opened.pool.submit(_pixels, found[i])) for i in range(n) if not errors[i])
+            (i, found[i] if isinstance(found[i], np.ndarray) else opened.pool.submit(_pixels, found[i]))
+            for i in range(n)
+            if not errors[i]
+        )
         try:
             while reading:
                 part: dict[int, Array] = {}
@@ -212,9 +234,12 @@ class Classifier:
         """
         out = self({self.column: list(images)})
         errors = out.pop(self.prefix + "error")
-        return [{self.prefix + "error": errors[i]} if errors[i] else
-                {name: value[i] if isinstance(value[i], str) else value[i].tolist() for name, value in out.items()}
-                for i in range(len(images))]
+        return [
+            {self.prefix + "error": errors[i]}
+            if errors[i]
+            else {name: value[i] if isinstance(value[i], str) else value[i].tolist() for name, value in out.items()}
+            for i in range(len(images))
+        ]
 
     def _open(self) -> _Opened:
         opened = self._opened
@@ -240,15 +265,22 @@ class Classifier:
         names = self.labels or model.class_names
         for name in self.outputs:
             if name in OF_HEAD and not info.n_classes:
-                raise RaggedVitError(Status.UNSUPPORTED, f"outputs has {name!r}, but the model has no head; it has 'pooled'")
+                raise RaggedVitError(
+                    Status.UNSUPPORTED, f"outputs has {name!r}, but the model has no head; it has 'pooled'"
+                )
             if name in ("tokens", "mask") and recipe.max_patches and (name == "mask" or self.policy.name == "none"):
-                raise RaggedVitError(Status.UNSUPPORTED, f"outputs has {name!r}, but images run at their own shape, with any number of "
-                                     "tokens" + (", and nothing is pruned" if name == "tokens" else ""))
+                raise RaggedVitError(
+                    Status.UNSUPPORTED,
+                    f"outputs has {name!r}, but images run at their own shape, with any number of "
+                    "tokens" + (", and nothing is pruned" if name == "tokens" else ""),
+                )
         if "top" in self.outputs and self.top_k > info.n_classes:
             raise invalid(f"top_k is {self.top_k}, but the model has {info.n_classes} classes")
         if self.labels is not None and len(self.labels) != info.n_classes:
             raise invalid(f"labels has {len(self.labels)} names, but the model has {info.n_classes} classes")
-        pool = concurrent.futures.ThreadPoolExecutor(self.decode_threads or min(images.MOST_THREADS, usable), "raggedvit-decode")
+        pool = concurrent.futures.ThreadPoolExecutor(
+            self.decode_threads or min(images.MOST_THREADS, usable), "raggedvit-decode"
+        )
         opened = _Opened(os.getpid(), model, pool, names, {})
         # One image records the session before there is work, and shows what columns there are.
         noise = np.random.default_rng(0).integers(0, 256, (recipe.height, recipe.width, 3), np.uint8)
@@ -380,23 +412,29 @@ def _objects(values: Sequence[Any]) -> Array:
 def _images_of(batch: Any, column: str, prefix: str) -> tuple[Any, list[str]]:
     """Returns the images of a batch, and the error message of each that an earlier stage could not read."""
     if not isinstance(batch, dict):
-        raise invalid(f"the batch is a {type(batch).__name__}; expected a dict of columns (map_batches' batch_format=\"numpy\")")
+        raise invalid(
+            f'the batch is a {type(batch).__name__}; expected a dict of columns (map_batches\' batch_format="numpy")'
+        )
     if column not in batch:
         there = ", ".join(map(repr, batch)) or "none at all"
         raise invalid(f"the batch has no column {column!r}, but {there}; the argument column names it")
     found = batch[column]
     encoded = not isinstance(found, np.ndarray) or found.dtype.kind in "OSU" or not len(found)
     if not encoded and (found.dtype != np.uint8 or found.ndim != 4 or found.shape[3] != 3):
-        raise invalid(f"column {column!r} is {found.dtype} {list(found.shape)}; expected encoded images (bytes), names of files, or "
-                      "uint8 [height, width, 3], RGB")
+        raise invalid(
+            f"column {column!r} is {found.dtype} {list(found.shape)}; expected encoded images (bytes), names of files, or "
+            "uint8 [height, width, 3], RGB"
+        )
     if not isinstance(found, (np.ndarray, list, tuple)):
         raise invalid(f"column {column!r} is a {type(found).__name__}; expected an array or a list")
     earlier = batch.get(prefix + "error")
     if earlier is None:
         return found, [""] * len(found)
     if len(earlier) != len(found) or not all(one is None or isinstance(one, str) for one in earlier):
-        raise invalid(f"the batch has a column {prefix + 'error'!r} that is not decode's, and the results would overwrite it; give a "
-                      "prefix")
+        raise invalid(
+            f"the batch has a column {prefix + 'error'!r} that is not decode's, and the results would overwrite it; give a "
+            "prefix"
+        )
     return found, [one or "" for one in earlier]
 
 
@@ -421,8 +459,16 @@ def _pixels(image: Any) -> NDArray[np.uint8]:
     if image is None:
         raise invalid("there is no image in this row (null)")
     what = f"{image.dtype} {list(image.shape)}" if isinstance(image, np.ndarray) else f"a {type(image).__name__}"
-    if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
-        raise invalid(f"the image is {what}; expected encoded bytes, the name of a file, or uint8 [height, width, 3], RGB")
+    if (
+        not isinstance(image, np.ndarray)
+        or image.dtype != np.uint8
+        or image.ndim != 3
+        or image.shape[2] != 3
+        or not image.size
+    ):
+        raise invalid(
+            f"the image is {what}; expected encoded bytes, the name of a file, or uint8 [height, width, 3], RGB"
+        )
     if image.size > 3 * images.MOST_PIXELS:
         raise invalid(f"the image is {what}; {images.MOST_PIXELS} pixels in all are handled")
     return image

@@ -24,11 +24,24 @@ attention, attention_forward = operators.OPERATOR, operators.FORWARD_OPERATOR
 _ANYWHERE, _GIVEN = (-1, -1), "given"
 
 
-def flash_attn_varlen_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor,
-                           max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None,
-                           causal: bool = False, window_size: Any = (-1, -1), softcap: float = 0.0,
-                           alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False, return_attn_probs: bool = False,
-                           block_table: Optional[torch.Tensor] = None) -> torch.Tensor:
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: Any = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Optional[torch.Tensor] = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: Optional[torch.Tensor] = None,
+) -> torch.Tensor:
     """FlashAttention's function of this name, for self-attention without a mask.
 
     The result is always deterministic. Arguments that are not listed must have their default values.
@@ -46,26 +59,66 @@ def flash_attn_varlen_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu
     Raises:
         RaggedVitError: UNSUPPORTED for anything else that the arguments can request.
     """
-    if (cu_seqlens_k is not cu_seqlens_q or max_seqlen_k != max_seqlen_q or dropout_p or causal or softcap or window_size != _ANYWHERE
-            or alibi_slopes is not None or return_attn_probs or block_table is not None):
-        _refuse(cu_seqlens_q, cu_seqlens_k, dropout_p, causal, softcap, window_size, alibi_slopes, return_attn_probs, block_table)
-        max_seqlen_q = max(integer("max_seqlen_q", max_seqlen_q, 0, INT32_MAX), integer("max_seqlen_k", max_seqlen_k, 0, INT32_MAX))
+    if (
+        cu_seqlens_k is not cu_seqlens_q
+        or max_seqlen_k != max_seqlen_q
+        or dropout_p
+        or causal
+        or softcap
+        or window_size != _ANYWHERE
+        or alibi_slopes is not None
+        or return_attn_probs
+        or block_table is not None
+    ):
+        _refuse(
+            cu_seqlens_q,
+            cu_seqlens_k,
+            dropout_p,
+            causal,
+            softcap,
+            window_size,
+            alibi_slopes,
+            return_attn_probs,
+            block_table,
+        )
+        max_seqlen_q = max(
+            integer("max_seqlen_q", max_seqlen_q, 0, INT32_MAX), integer("max_seqlen_k", max_seqlen_k, 0, INT32_MAX)
+        )
     return _run(q, cu_seqlens_q, softmax_scale, max_seqlen_q, k=k, v=v)
 
 
-def _refuse(cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, dropout_p: float, causal: bool, softcap: float, window_size: Any,
-            alibi_slopes: Any, return_attn_probs: bool, block_table: Any) -> None:
+def _refuse(
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    dropout_p: float,
+    causal: bool,
+    softcap: float,
+    window_size: Any,
+    alibi_slopes: Any,
+    return_attn_probs: bool,
+    block_table: Any,
+) -> None:
     """Raises for what flash_attn_varlen_func does not compute."""
     for name, value, same in (
-            ("dropout_p", dropout_p, _is(dropout_p, 0)), ("causal", causal, _is(causal, False)), ("softcap", softcap, _is(softcap, 0)),
-            ("window_size", window_size, isinstance(window_size, (tuple, list)) and tuple(window_size) == _ANYWHERE),
-            ("alibi_slopes", _GIVEN, alibi_slopes is None), ("return_attn_probs", return_attn_probs, _is(return_attn_probs, False)),
-            ("block_table", _GIVEN, block_table is None)):
+        ("dropout_p", dropout_p, _is(dropout_p, 0)),
+        ("causal", causal, _is(causal, False)),
+        ("softcap", softcap, _is(softcap, 0)),
+        ("window_size", window_size, isinstance(window_size, (tuple, list)) and tuple(window_size) == _ANYWHERE),
+        ("alibi_slopes", _GIVEN, alibi_slopes is None),
+        ("return_attn_probs", return_attn_probs, _is(return_attn_probs, False)),
+        ("block_table", _GIVEN, block_table is None),
+    ):
         if not same:
-            raise RaggedVitError(Status.UNSUPPORTED, f"{name} is {value if value is _GIVEN else shown(value)}, which this library's attention does not support")
+            raise RaggedVitError(
+                Status.UNSUPPORTED,
+                f"{name} is {value if value is _GIVEN else shown(value)}, which this library's attention does not support",
+            )
     if not _same(cu_seqlens_q, cu_seqlens_k):
-        raise RaggedVitError(Status.UNSUPPORTED, "cu_seqlens_k is another tensor than cu_seqlens_q: queries and keys must have the same sequences, "
-                             "and on a CUDA device the lengths are not read back to compare them: pass one tensor twice")
+        raise RaggedVitError(
+            Status.UNSUPPORTED,
+            "cu_seqlens_k is another tensor than cu_seqlens_q: queries and keys must have the same sequences, "
+            "and on a CUDA device the lengths are not read back to compare them: pass one tensor twice",
+        )
 
 
 def _is(value: Any, wanted: Any) -> bool:

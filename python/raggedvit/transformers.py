@@ -28,11 +28,43 @@ TESTED = "5.23"
 
 #: Model families whose encoders ask is_flash_attention_requested and, if it is true, call attention once with
 #: cu_seqlens instead of once per image. Other families that ask it do something else.
-PACKED = frozenset((
-    "cohere_compass", "cosmos3_edge", "dots3_note", "ernie4_5_vl_moe", "exaone4_5", "glm4v", "glm4v_moe", "glm5_next", "glm_image", "glm_ocr",
-    "hunyuan_vl", "inkling2", "kimi_k25", "lfm3_vl", "minicpm_ocr", "minicpmv4_6", "minicpmv4_7", "minimax_m3_vl", "muse_glimmer",
-    "muse_spark", "paddleocr_vl", "qwen2_5_omni", "qwen2_5_vl", "qwen2_vl", "qwen3_5", "qwen3_5_moe", "qwen3_asr", "qwen3_omni_moe",
-    "qwen3_vl", "qwen3_vl_moe", "qwen4_exp", "radio", "video_llama_3"))
+PACKED = frozenset(
+    (
+        "cohere_compass",
+        "cosmos3_edge",
+        "dots3_note",
+        "ernie4_5_vl_moe",
+        "exaone4_5",
+        "glm4v",
+        "glm4v_moe",
+        "glm5_next",
+        "glm_image",
+        "glm_ocr",
+        "hunyuan_vl",
+        "inkling2",
+        "kimi_k25",
+        "lfm3_vl",
+        "minicpm_ocr",
+        "minicpmv4_6",
+        "minicpmv4_7",
+        "minimax_m3_vl",
+        "muse_glimmer",
+        "muse_spark",
+        "paddleocr_vl",
+        "qwen2_5_omni",
+        "qwen2_5_vl",
+        "qwen2_vl",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "qwen3_asr",
+        "qwen3_omni_moe",
+        "qwen3_vl",
+        "qwen3_vl_moe",
+        "qwen4_exp",
+        "radio",
+        "video_llama_3",
+    )
+)
 
 #: Further arguments of attention functions, which this one does not support.
 REFUSED = ("cache", "head_mask", "output_attentions", "position_bias", "s_aux", "sliding_window", "softcap")
@@ -55,8 +87,10 @@ def register(*, untested: bool = False) -> None:
     from transformers.utils import generic
 
     if transformers.__version__.split(".")[:2] != TESTED.split(".") and not untested:
-        raise _unsupported(f"transformers is {transformers.__version__}; raggedvit.transformers is tested with {TESTED}. "
-                           "register(untested=True) tries it nevertheless")
+        raise _unsupported(
+            f"transformers is {transformers.__version__}; raggedvit.transformers is tested with {TESTED}. "
+            "register(untested=True) tries it nevertheless"
+        )
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, padding_mask)  # without it transformers drops padding masks silently
     requested = generic.is_flash_attention_requested
@@ -75,16 +109,27 @@ def _with_packed_encoders(requested: Callable[..., bool]) -> Callable[..., bool]
     def is_flash_attention_requested(config: Any = None, *arguments: Any, **named: Any) -> bool:
         if config is None or arguments or named or config._attn_implementation != NAME:
             return requested(config, *arguments, **named)
-        return any(kind.__module__.startswith("transformers.models.") and kind.__module__.split(".")[2] in PACKED
-                   for kind in type(config).__mro__)
+        return any(
+            kind.__module__.startswith("transformers.models.") and kind.__module__.split(".")[2] in PACKED
+            for kind in type(config).__mro__
+        )
 
     setattr(is_flash_attention_requested, "_raggedvit", True)
     return is_flash_attention_requested
 
 
-def padding_mask(batch_size: int, q_length: int, kv_length: int, q_offset: int = 0, kv_offset: int = 0,
-                 mask_function: Optional[Callable[..., Any]] = None, attention_mask: Optional[torch.Tensor] = None,
-                 allow_is_bidirectional_skip: bool = False, device: Any = None, **named: Any) -> Optional[torch.Tensor]:
+def padding_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: int = 0,
+    kv_offset: int = 0,
+    mask_function: Optional[Callable[..., Any]] = None,
+    attention_mask: Optional[torch.Tensor] = None,
+    allow_is_bidirectional_skip: bool = False,
+    device: Any = None,
+    **named: Any,
+) -> Optional[torch.Tensor]:
     """A mask function of AttentionMaskInterface for padding masks [B, tokens].
 
     Returns:
@@ -96,7 +141,9 @@ def padding_mask(batch_size: int, q_length: int, kv_length: int, q_offset: int =
     from transformers.masking_utils import bidirectional_mask_function
 
     if mask_function is not bidirectional_mask_function or kv_offset != 0:
-        raise _unsupported(f"a causal or a patterned mask is requested, which raggedvit's attention does not support; {_ENCODER_ONLY}")
+        raise _unsupported(
+            f"a causal or a patterned mask is requested, which raggedvit's attention does not support; {_ENCODER_ONLY}"
+        )
     if attention_mask is None:
         if allow_is_bidirectional_skip:
             return None
@@ -106,10 +153,21 @@ def padding_mask(batch_size: int, q_length: int, kv_length: int, q_offset: int =
     return attention_mask[:, None, None, :kv_length].to(torch.bool)
 
 
-def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: Optional[torch.Tensor],
-              scaling: Optional[float] = None, dropout: float = 0.0, is_causal: Optional[bool] = None,
-              cu_seq_lens_q: Optional[torch.Tensor] = None, cu_seq_lens_k: Optional[torch.Tensor] = None,
-              max_length_q: Optional[int] = None, max_length_k: Optional[int] = None, **named: Any) -> tuple[torch.Tensor, None]:
+def attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Optional[torch.Tensor],
+    scaling: Optional[float] = None,
+    dropout: float = 0.0,
+    is_causal: Optional[bool] = None,
+    cu_seq_lens_q: Optional[torch.Tensor] = None,
+    cu_seq_lens_k: Optional[torch.Tensor] = None,
+    max_length_q: Optional[int] = None,
+    max_length_k: Optional[int] = None,
+    **named: Any,
+) -> tuple[torch.Tensor, None]:
     """An attention function of AttentionInterface.
 
     Args:
@@ -134,8 +192,10 @@ def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, v
     q, k, v = (t.transpose(1, 2).reshape(n * tokens, heads, head_dim) for t in (query, key, value))
     if cu_seq_lens_q is not None:
         if n != 1 or attention_mask is not None:
-            raise invalid(f"there is a cu_seq_lens_q with query {list(query.shape)} and {'a' if attention_mask is not None else 'no'} mask; "
-                          "expected a batch of 1 and no mask")
+            raise invalid(
+                f"there is a cu_seq_lens_q with query {list(query.shape)} and {'a' if attention_mask is not None else 'no'} mask; "
+                "expected a batch of 1 and no mask"
+            )
         cu_q = cu_seq_lens_q.to(torch.int32)
         cu_k = cu_q if cu_seq_lens_k is None or cu_seq_lens_k is cu_seq_lens_q else cu_seq_lens_k.to(torch.int32)
         out = _attend(q, k, v, cu_q, tokens if max_length_q is None else max_length_q, scaling, cu_k)
@@ -146,13 +206,22 @@ def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, v
     return out.view(n, tokens, heads, head_dim), None
 
 
-def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens: torch.Tensor, max_len: int, scale: Optional[float],
-            cu_seqlens_k: Optional[torch.Tensor] = None) -> torch.Tensor:
+def _attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    max_len: int,
+    scale: Optional[float],
+    cu_seqlens_k: Optional[torch.Tensor] = None,
+) -> torch.Tensor:
     cu_k = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
     return flash_attn_varlen_func(q, k, v, cu_seqlens, cu_k, max_len, max_len, softmax_scale=scale)
 
 
-def _padded(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, tokens: int, scale: Optional[float]) -> torch.Tensor:
+def _padded(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, tokens: int, scale: Optional[float]
+) -> torch.Tensor:
     """Attention of the rows that the mask [B, 1, 1, tokens] keeps.
 
     Lengths stay on the device: all rows are packed, padding last, where no sequence reaches.
@@ -172,8 +241,12 @@ def _packing(mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
     if known is None:
         kept, order = torch.sort(mask.reshape(-1).to(torch.uint8), descending=True, stable=True)
         lengths = mask.sum((1, 2, 3), dtype=torch.int32)
-        known = (order, torch.argsort(order), kept.to(torch.bool)[:, None, None],
-                 torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0)))
+        known = (
+            order,
+            torch.argsort(order),
+            kept.to(torch.bool)[:, None, None],
+            torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0)),
+        )
         if not compiling:
             setattr(mask, "_raggedvit_packing", known)
     return known
@@ -202,24 +275,37 @@ def _unsupported(sentence: str) -> RaggedVitError:
     return RaggedVitError(Status.UNSUPPORTED, sentence)
 
 
-def _check(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout: float,
-           is_causal: Optional[bool], named: dict[str, Any]) -> None:
+def _check(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout: float,
+    is_causal: Optional[bool],
+    named: dict[str, Any],
+) -> None:
     layer = type(module).__name__
     if is_causal is None:
         is_causal = getattr(module, "is_causal", None)
     if is_causal is None:
-        raise _unsupported(f"{layer} does not say whether it is causal (is_causal); raggedvit's attention is bidirectional")
+        raise _unsupported(
+            f"{layer} does not say whether it is causal (is_causal); raggedvit's attention is bidirectional"
+        )
     if is_causal:
         raise _unsupported(f"{layer} is causal, raggedvit's attention is bidirectional; {_ENCODER_ONLY}")
     if dropout:
-        raise _unsupported(f"{layer} has an attention dropout of {dropout:g}, which raggedvit's attention does not support; set it to 0 in the "
-                           "model's config, or call model.eval()")
+        raise _unsupported(
+            f"{layer} has an attention dropout of {dropout:g}, which raggedvit's attention does not support; set it to 0 in the "
+            "model's config, or call model.eval()"
+        )
     for name in REFUSED:
         if named.get(name) is not None and named[name] is not False:
             raise _unsupported(f"{layer} asks attention for {name}, which raggedvit does not support")
     if key.shape != query.shape or value.shape != query.shape:
-        raise _unsupported(f"{layer} has query {list(query.shape)}, key {list(key.shape)}, value {list(value.shape)}; raggedvit's attention "
-                           "is self-attention, with the same heads in each")
+        raise _unsupported(
+            f"{layer} has query {list(query.shape)}, key {list(key.shape)}, value {list(value.shape)}; raggedvit's attention "
+            "is self-attention, with the same heads in each"
+        )
     if query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise _unsupported(f"{layer} has a query of {query.dtype}; expected float32, float16 or bfloat16")
     head_dim = query.shape[-1]
@@ -230,8 +316,10 @@ def _check(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, valu
 def _checked_mask(module: torch.nn.Module, mask: torch.Tensor, n: int, tokens: int) -> torch.Tensor:
     layer = type(module).__name__
     if mask.dtype != torch.bool or tuple(mask.shape) != (n, 1, 1, tokens):
-        raise _unsupported(f"{layer} has a mask of {mask.dtype} {list(mask.shape)}; raggedvit's attention takes only padding masks, bool "
-                           f"{[n, 1, 1, tokens]}")
+        raise _unsupported(
+            f"{layer} has a mask of {mask.dtype} {list(mask.shape)}; raggedvit's attention takes only padding masks, bool "
+            f"{[n, 1, 1, tokens]}"
+        )
     if getattr(module, "is_cross_attention", False) or "cross" in layer.lower():
         raise _unsupported(f"{layer} is cross-attention, which raggedvit's attention does not support")
     return mask

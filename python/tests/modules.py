@@ -12,13 +12,28 @@ except ImportError:
 
 torch.set_num_threads(1)  # small products lose more than they gain
 SIZE, PATCH, TOKENS = 32, 8, 17
-HF_SIZES = dict(hidden_size=128, num_attention_heads=2, intermediate_size=256, num_hidden_layers=4, image_size=SIZE, patch_size=PATCH)
+HF_SIZES = dict(
+    hidden_size=128,
+    num_attention_heads=2,
+    intermediate_size=256,
+    num_hidden_layers=4,
+    image_size=SIZE,
+    patch_size=PATCH,
+)
 # A policy and parameters for a model of 4 blocks.
 POLICIES = {
-    "none": {}, "l2": dict(keep=0.6, blocks=(1,)), "l2-threshold": dict(threshold=11.0, blocks=(1,)), "evit": dict(keep=0.6, blocks=(1, 2)),
-    "evit-fused": dict(keep=0.5, blocks=(0, 2)), "evit-paper": dict(keep=0.5, blocks=(1,)), "ats": dict(n_samples=8, blocks=(1, 2)),
-    "ats-paper": dict(mass=0.7, blocks=(1,)), "tome": dict(merges=3), "random": dict(keep=0.5, blocks=(1,), seed=3),
-    "received": dict(keep=0.6, blocks=(1, 2)), "fastervlm": dict(keep=0.5),
+    "none": {},
+    "l2": dict(keep=0.6, blocks=(1,)),
+    "l2-threshold": dict(threshold=11.0, blocks=(1,)),
+    "evit": dict(keep=0.6, blocks=(1, 2)),
+    "evit-fused": dict(keep=0.5, blocks=(0, 2)),
+    "evit-paper": dict(keep=0.5, blocks=(1,)),
+    "ats": dict(n_samples=8, blocks=(1, 2)),
+    "ats-paper": dict(mass=0.7, blocks=(1,)),
+    "tome": dict(merges=3),
+    "random": dict(keep=0.5, blocks=(1,), seed=3),
+    "received": dict(keep=0.6, blocks=(1, 2)),
+    "fastervlm": dict(keep=0.5),
 }
 
 
@@ -94,7 +109,9 @@ def hf_module(name="ViTForImageClassification", seed=0, **options):
         import transformers
     except ImportError:
         raise unittest.SkipTest("transformers is not installed")
-    config = (transformers.ViTConfig if name.startswith("ViT") else transformers.DeiTConfig)(**{**HF_SIZES, "num_labels": 7, **options})
+    config = (transformers.ViTConfig if name.startswith("ViT") else transformers.DeiTConfig)(
+        **{**HF_SIZES, "num_labels": 7, **options}
+    )
     return randomize(getattr(transformers, name)(config), seed)
 
 

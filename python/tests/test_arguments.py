@@ -46,7 +46,9 @@ class StructTest(Refusals):
                     setattr(struct, field, value)
                     self.assertEqual(getattr(struct, field) or 0, value)
                 for value in (low - 1, high + 1, 2**200):
-                    self.refused(f"{field} is .*; expected an integer from {low} to {high}", setattr, struct, field, value)
+                    self.refused(
+                        f"{field} is .*; expected an integer from {low} to {high}", setattr, struct, field, value
+                    )
                 tried += 1
         self.assertGreater(tried, 150)
 
@@ -65,13 +67,17 @@ class StructTest(Refusals):
             ("prune is 3; expected a rvit_prune_desc", {"prune": 3}),
         ]:
             self.refused(words, new, "rvit_session_desc", **values)
-        prune = new("rvit_session_desc", max_images=np.int64(7), prune={"blocks": np.array([3, 5]), "keep": np.float32(0.5)}).prune
+        prune = new(
+            "rvit_session_desc", max_images=np.int64(7), prune={"blocks": np.array([3, 5]), "keep": np.float32(0.5)}
+        ).prune
         self.assertEqual((list(prune.blocks[:3]), prune.keep, prune.merges), ([3, 5, 0], 0.5, -1))
         self.refused("an entry of .* is 4294967297", prune.blocks.__setitem__, 0, 2**32 + 1)
         self.refused("an entry of .* is 4294967297", prune.blocks.__setitem__, slice(0, 1), [2**32 + 1])
         self.assertEqual(prune.blocks[0], 3)
         for value in (1e-60, 1e39):
-            self.refused("scale is .*; expected a number in the range of float32", new, "rvit_attention_args", scale=value)
+            self.refused(
+                "scale is .*; expected a number in the range of float32", new, "rvit_attention_args", scale=value
+            )
         for function in (lambda: new("rvit_session_desc", nonsense=1), lambda: setattr(prune, "nonsense", 1)):
             with self.assertRaisesRegex(AttributeError, "nonsense"):
                 function()
@@ -80,8 +86,12 @@ class StructTest(Refusals):
         lib, info, kind = raggedvit._c.library.library(), layouts.new("rvit_prune_info"), ctypes.c_int32()
         self.refused("argument 1 of rvit_prune_list is 4294967296", lib.rvit_prune_list, 2**32, ctypes.byref(info))
         self.refused("argument 1 of rvit_dtype_size is 4294967296", lib.rvit_dtype_size, 2**32)
-        self.refused("argument 1 of rvit_stream_synchronize is 18446744073709551616", lib.rvit_stream_synchronize, 2**64)
-        self.refused("argument 2 of rvit_enum_from_name is .*NUL", lib.rvit_enum_from_name, CONSTANTS["RVIT_ENUM_PRUNE"], b"l2\0x", ctypes.byref(kind))
+        self.refused(
+            "argument 1 of rvit_stream_synchronize is 18446744073709551616", lib.rvit_stream_synchronize, 2**64
+        )
+        self.refused(
+            "argument 1 of rvit_prune_from_name is .*NUL", lib.rvit_prune_from_name, b"l2\0x", ctypes.byref(kind)
+        )
 
     def test_the_path_of_the_library(self):
         name = library.library().path + "\0junk"
@@ -98,21 +108,37 @@ class ModelTest(Refusals):
     def test_the_model(self):
         for name in ("n_threads", "poll_us", "image_size", "max_sessions"):
             for value in (2**32, 2**32 + 224, -(2**32), "8", 1.5, [1], "", NAN):
-                self.refused(f"^{name} is .*; expected an integer from", raggedvit.Model, support.CHECKPOINT,
-                             **{"device": "cpu", name: value})
+                self.refused(
+                    f"^{name} is .*; expected an integer from",
+                    raggedvit.Model,
+                    support.CHECKPOINT,
+                    **{"device": "cpu", name: value},
+                )
         for name in ("device", "dtype", "tier", "resample", "activation", "pooling", "position"):
             for value in (5, ["cpu"], {}, "cpu\0", b"cpu", self.images):
                 self.refused(f"^{name} is .*; expected one of", raggedvit.Model, support.CHECKPOINT, **{name: value})
         for name in ("device", "dtype", "tier"):
             self.refused(f"^{name} is None; expected one of", raggedvit.Model, support.CHECKPOINT, **{name: None})
         self.refused("^architecture is 7; expected a string", raggedvit.Model, support.CHECKPOINT, architecture=7)
-        self.refused("architecture 'vit_of_nobody' is not", raggedvit.Model, support.CHECKPOINT, architecture="vit_of_nobody")
-        self.refused("cannot be split into 5 heads", raggedvit.Model, support.CHECKPOINT, n_heads=5)
+        self.refused(
+            "architecture 'vit_of_nobody' is not", raggedvit.Model, support.CHECKPOINT, architecture="vit_of_nobody"
+        )
+        self.refused("cannot be cut into 5 heads", raggedvit.Model, support.CHECKPOINT, n_heads=5)
         for name, value, words in [
-            ("lenient", "no", "True or False"), ("lenient", 2, "True or False"), ("eps", "x", "a number"), ("eps", NAN, "a number"),
-            ("eps", 1e-60, "range of float32"), ("eps", 1e300, "range of float32"), ("max_sessions", 0, "from 1"),
+            ("lenient", "no", "True or False"),
+            ("lenient", 2, "True or False"),
+            ("eps", "x", "a number"),
+            ("eps", NAN, "a number"),
+            ("eps", 1e-60, "range of float32"),
+            ("eps", 1e300, "range of float32"),
+            ("max_sessions", 0, "from 1"),
         ]:
-            self.refused(f"^{name} is .*; expected .*{words}", raggedvit.Model, support.CHECKPOINT, **{"device": "cpu", name: value})
+            self.refused(
+                f"^{name} is .*; expected .*{words}",
+                raggedvit.Model,
+                support.CHECKPOINT,
+                **{"device": "cpu", name: value},
+            )
 
     def test_the_path(self):
         for path in (str(support.CHECKPOINT) + "\0junk", os.fsencode(support.CHECKPOINT) + b"\0"):
@@ -158,8 +184,13 @@ class ModelTest(Refusals):
 
     def test_a_policy_is_a_value(self):
         policy = Policy("evit", keep=np.float32(0.5), blocks=np.array([3, 6]))
-        same = [Policy("evit", blocks=[3, 6], keep=0.5), pickle.loads(pickle.dumps(policy)), copy.deepcopy(policy),
-                eval(repr(policy)), dataclasses.replace(Policy("evit", keep=0.5), blocks=(3, 6))]
+        same = [
+            Policy("evit", blocks=[3, 6], keep=0.5),
+            pickle.loads(pickle.dumps(policy)),
+            copy.deepcopy(policy),
+            eval(repr(policy)),
+            dataclasses.replace(Policy("evit", keep=0.5), blocks=(3, 6)),
+        ]
         self.assertEqual(repr(policy), "Policy('evit', keep=0.5, blocks=(3, 6))")
         self.assertEqual({policy, *same}, {policy})
         self.assertNotEqual(policy, Policy("evit", keep=0.5))
@@ -169,11 +200,20 @@ class ModelTest(Refusals):
         self.assertRaises(TypeError, Policy, "evit", 0.7)
         model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2, policy=policy)
         np.testing.assert_array_equal(model(self.images), self.model.classify(self.images, policy).logits)
-        np.testing.assert_array_equal(model.classify(self.images, "none").logits, self.model.classify(self.images).logits)
+        np.testing.assert_array_equal(
+            model.classify(self.images, "none").logits, self.model.classify(self.images).logits
+        )
 
     def test_what_means_the_same_works(self):
-        wanted, sessions = self.model.classify(self.images, Policy("l2", keep=0.5, blocks=[2, 5])).logits, len(self.model._sessions)
-        for keep, blocks in ((np.float64(0.5), np.array([2, 5])), (np.array(0.5), (b for b in (2, 5))), (0.5, range(2, 6, 3))):
+        wanted, sessions = (
+            self.model.classify(self.images, Policy("l2", keep=0.5, blocks=[2, 5])).logits,
+            len(self.model._sessions),
+        )
+        for keep, blocks in (
+            (np.float64(0.5), np.array([2, 5])),
+            (np.array(0.5), (b for b in (2, 5))),
+            (0.5, range(2, 6, 3)),
+        ):
             result = self.model.classify(self.images, Policy("l2", keep=keep, blocks=blocks), features=np.False_)
             np.testing.assert_array_equal(result.logits, wanted)
         self.assertEqual(len(self.model._sessions), sessions)
@@ -213,13 +253,17 @@ class AttentionTest(Refusals):
         for value in ("a", "", NAN, [1.0], np.array([1.0, 2.0])):
             self.refused("^scale is .*; expected a number", raggedvit.attention, qkv, cu, scale=value)
         for value in (1e-60, 1e300):
-            self.refused("^scale is .*; expected a number in the range of float32", raggedvit.attention, qkv, cu, scale=value)
+            self.refused(
+                "^scale is .*; expected a number in the range of float32", raggedvit.attention, qkv, cu, scale=value
+            )
         self.refused("^scale is inf; expected another number", raggedvit.attention, qkv, cu, scale=INF)
         for value in (2**32 + 30, 2**31, -1, "30", 30.0):
             self.refused("^max_len is .*; expected an integer from 0", raggedvit.attention, qkv, cu, max_len=value)
         for value in (-1, 2**64, "x"):
             self.refused("^stream is .*; expected an integer from 0", raggedvit.attention, qkv, cu, stream=value)
-        np.testing.assert_array_equal(raggedvit.attention(qkv, cu, np.float32(0.125), np.int64(30)), raggedvit.attention(qkv, cu))
+        np.testing.assert_array_equal(
+            raggedvit.attention(qkv, cu, np.float32(0.125), np.int64(30)), raggedvit.attention(qkv, cu)
+        )
 
     def test_arrays(self):
         qkv, cu = support.batch([20, 30], heads=2)
@@ -257,10 +301,15 @@ class DeviceArrayTest(Refusals):
     def test_interfaces(self):
         self.assertEqual(from_interface(dict(self.GOOD, strides=(8,)), None, "qkv").strides, (2,))
         for words, change in [
-            ("malformed: KeyError", None), ("malformed", {"data": None}), (r"qkv.shape is 3; expected a sequence", {"shape": 3}),
-            (r"qkv.shape\[0\] is -4", {"shape": (-4,)}), ("address of qkv is 18446744073709551616", {"data": (2**64, False)}),
-            ("stream of qkv is -1", {"stream": -1}), (r"qkv.strides\[0\] is 1.5", {"strides": (1.5,)}),
-            (r"strides of qkv are \(6,\); expected 1 multiples", {"strides": (6,)}), ("strides of qkv", {"strides": ()}),
+            ("malformed: KeyError", None),
+            ("malformed", {"data": None}),
+            (r"qkv.shape is 3; expected a sequence", {"shape": 3}),
+            (r"qkv.shape\[0\] is -4", {"shape": (-4,)}),
+            ("address of qkv is 18446744073709551616", {"data": (2**64, False)}),
+            ("stream of qkv is -1", {"stream": -1}),
+            (r"qkv.strides\[0\] is 1.5", {"strides": (1.5,)}),
+            (r"strides of qkv are \(6,\); expected 1 multiples", {"strides": (6,)}),
+            ("strides of qkv", {"strides": ()}),
         ]:
             interface = {} if change is None else dict(self.GOOD, **change)
             self.refused(words, from_interface, interface, None, "qkv")
@@ -270,18 +319,37 @@ class DeviceArrayTest(Refusals):
     def arrays(self, rows=4, step=48, out=(1 << 16, 16), **changes):
         """Descriptions of memory of this test; with `cuda` they claim a CUDA device."""
         memory = self.memory
-        qkv = DeviceArray(memory + 4096, (rows, 3, 2, 8), (step, 16, 8, 1), "float32", 0, None, 0, host="cuda" not in changes)
-        lengths = DeviceArray(memory, (2,), (1,), "int32", 0, None, changes.get("lengths_on", 0), host="cuda" not in changes)
-        result = DeviceArray(memory + out[0], (rows, 2, 8), (out[1], 8, 1), "float32", 0, None, changes.get("out_on", 0), "read" in changes,
-                             host="cuda" not in changes)
+        qkv = DeviceArray(
+            memory + 4096, (rows, 3, 2, 8), (step, 16, 8, 1), "float32", 0, None, 0, host="cuda" not in changes
+        )
+        lengths = DeviceArray(
+            memory, (2,), (1,), "int32", 0, None, changes.get("lengths_on", 0), host="cuda" not in changes
+        )
+        result = DeviceArray(
+            memory + out[0],
+            (rows, 2, 8),
+            (out[1], 8, 1),
+            "float32",
+            0,
+            None,
+            changes.get("out_on", 0),
+            "read" in changes,
+            host="cuda" not in changes,
+        )
         return qkv, lengths, None, None, result
 
     def test_rows_and_places(self):
         memory = np.zeros(1 << 18, np.uint8)
         self.memory = memory.ctypes.data + -memory.ctypes.data % 4096
         check = ready().strict_attention
-        for good in (self.arrays(), self.arrays(1, 0, (4096 + 192, 0)), self.arrays(4, 64, (4096 + 192, 64)),
-                     self.arrays(4, 64, (4096 - 64, 64)), self.arrays(4, 48, (4096 + 4 * 192, 16)), self.arrays(out_on=None)):
+        for good in (
+            self.arrays(),
+            self.arrays(1, 0, (4096 + 192, 0)),
+            self.arrays(4, 64, (4096 + 192, 64)),
+            self.arrays(4, 64, (4096 - 64, 64)),
+            self.arrays(4, 48, (4096 + 4 * 192, 16)),
+            self.arrays(out_on=None),
+        ):
             self.assertIs(check(*good), good[4])
         for words, bad in [
             ("rows of qkv are 0 elements apart; expected 48", self.arrays(4, 0)),

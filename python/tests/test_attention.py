@@ -111,9 +111,15 @@ class TorchTest(unittest.TestCase):
         tensor, lengths = torch.from_numpy(qkv), torch.from_numpy(cu)
         out = torch.ops.raggedvit.attention(tensor, lengths, max_len=50)
         np.testing.assert_array_equal(out.numpy(), raggedvit.attention(qkv, cu))
-        torch.library.opcheck(torch.ops.raggedvit.attention.default, (tensor, lengths), {"max_len": 50, "scale": 0.3},
-                              test_utils=("test_schema", "test_faketensor"))
-        compiled = torch.compile(lambda a, b: raggedvit.torch.attention(a * 2, b, None, 50) + 1, backend="aot_eager", fullgraph=True)
+        torch.library.opcheck(
+            torch.ops.raggedvit.attention.default,
+            (tensor, lengths),
+            {"max_len": 50, "scale": 0.3},
+            test_utils=("test_schema", "test_faketensor"),
+        )
+        compiled = torch.compile(
+            lambda a, b: raggedvit.torch.attention(a * 2, b, None, 50) + 1, backend="aot_eager", fullgraph=True
+        )
         np.testing.assert_allclose(compiled(tensor, lengths), raggedvit.attention(qkv * 2, cu) + 1)
 
 

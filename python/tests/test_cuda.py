@@ -35,8 +35,14 @@ def why_not_torch():
 
 def why_not_plain():
     cuda = [d for d in raggedvit.devices() if d.backend == "cuda" and d.index >= 0]
-    return "" if cuda else "there is no CUDA device: " + next(
-        (d.note for d in raggedvit.devices(unusable=True) if d.backend == "cuda"), "the library has no CUDA backend")
+    return (
+        ""
+        if cuda
+        else "there is no CUDA device: "
+        + next(
+            (d.note for d in raggedvit.devices(unusable=True) if d.backend == "cuda"), "the library has no CUDA backend"
+        )
+    )
 
 
 @unittest.skipIf(why_not_torch(), why_not_torch())
@@ -104,7 +110,9 @@ class TorchTest(unittest.TestCase):
         qkv, cu = self.batch([20, 50], torch.float16)
         wanted = raggedvit.attention(qkv, cu, max_len=50)
         self.assertTrue(torch.equal(torch.ops.raggedvit.attention(qkv, cu, None, 50), wanted))
-        compiled = torch.compile(lambda a, b: torch.ops.raggedvit.attention(a, b, None, 50) + 1, backend="aot_eager", fullgraph=True)
+        compiled = torch.compile(
+            lambda a, b: torch.ops.raggedvit.attention(a, b, None, 50) + 1, backend="aot_eager", fullgraph=True
+        )
         self.assertTrue(torch.equal(compiled(qkv, cu), wanted + 1))
 
 
@@ -112,8 +120,14 @@ class Interface:
     """Device memory with __cuda_array_interface__."""
 
     def __init__(self, address, shape, typestr, stream):
-        self.__cuda_array_interface__ = {"data": (address, False), "shape": shape, "typestr": typestr, "strides": None, "version": 3,
-                                         "stream": stream}
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": shape,
+            "typestr": typestr,
+            "strides": None,
+            "version": 3,
+            "stream": stream,
+        }
 
 
 @unittest.skipIf(why_not_plain(), why_not_plain())
@@ -181,16 +195,29 @@ class InterfaceTest(unittest.TestCase):
         out, _, probs = raggedvit.attention(qkv, cu, cls_probs=True)
         wanted = raggedvit.select(cu, cls_probs=probs, keep=0.5, rows=rows, max_len=50)
         counts = np.floor(np.arange(51) * 0.5).astype(np.int32)
-        shapes = {"qkv": qkv, "cu": cu, "out": np.zeros_like(out), "lse": np.zeros((rows, 2), wide), "cls": np.zeros((rows, 2), wide),
-                  "counts": counts, "new_cu": np.zeros(n + 1, np.int32), "src": np.zeros(rows, np.int32), "keep": np.zeros(rows, np.uint8),
-                  "scores": np.zeros(rows, wide), "error": np.full(1, 7, np.int32), "packed": np.zeros((rows, dim), wide),
-                  "spread": np.zeros((rows, dim), wide)}
+        shapes = {
+            "qkv": qkv,
+            "cu": cu,
+            "out": np.zeros_like(out),
+            "lse": np.zeros((rows, 2), wide),
+            "cls": np.zeros((rows, 2), wide),
+            "counts": counts,
+            "new_cu": np.zeros(n + 1, np.int32),
+            "src": np.zeros(rows, np.int32),
+            "keep": np.zeros(rows, np.uint8),
+            "scores": np.zeros(rows, wide),
+            "error": np.full(1, 7, np.int32),
+            "packed": np.zeros((rows, dim), wide),
+            "spread": np.zeros((rows, dim), wide),
+        }
         memory = {name: self.upload(array) for name, array in shapes.items()}
         on = {name: described for name, (_, described) in memory.items()}
         raggedvit.attention(on["qkv"], on["cu"], max_len=50, out=on["out"], lse=on["lse"], cls_probs=on["cls"])
         selection = raggedvit.Selection(on["new_cu"], on["src"], on["keep"], on["scores"], on["error"])
         flat = Interface(on["out"].__cuda_array_interface__["data"][0], (rows, dim), "<f4", self.cu_stream)
-        found = raggedvit.select(on["cu"], cls_probs=on["cls"], counts=on["counts"], max_len=50, out=selection, rows=rows)
+        found = raggedvit.select(
+            on["cu"], cls_probs=on["cls"], counts=on["counts"], max_len=50, out=selection, rows=rows
+        )
         self.assertIs(found, selection)
         raggedvit.pack(flat, on["src"], on["new_cu"], out=on["packed"])
         raggedvit.unpack(on["packed"], on["src"], on["new_cu"], fill=-1.0, out=on["spread"])
@@ -231,7 +258,11 @@ class InterfaceTest(unittest.TestCase):
         if EMULATED:
             self.skipTest("slow on the emulated driver")
         for dtype, tolerance in (("f32", 1e-4), ("f16", 4e-2)):
-            logits = raggedvit.Model(support.CHECKPOINT, device="cuda", dtype=dtype).classify(support.tiles(64), "none").logits
+            logits = (
+                raggedvit.Model(support.CHECKPOINT, device="cuda", dtype=dtype)
+                .classify(support.tiles(64), "none")
+                .logits
+            )
             self.assertLess(np.abs(logits - support.reference_logits()).max(), tolerance)
 
 
@@ -242,8 +273,10 @@ class DLPackTest(unittest.TestCase):
         for wanted in (array, array[1:, :, ::2], array.astype(np.float16), array.astype(np.int32)[0, 0]):
             found = from_dlpack(wanted.__dlpack__(), "x")
             steps = tuple(step // wanted.itemsize for step in wanted.strides)
-            self.assertEqual((found.address, found.shape, found.strides, found.dtype),
-                             (wanted.ctypes.data, wanted.shape, steps, str(wanted.dtype)))
+            self.assertEqual(
+                (found.address, found.shape, found.strides, found.dtype),
+                (wanted.ctypes.data, wanted.shape, steps, str(wanted.dtype)),
+            )
         self.assertIn("DLPack type", from_dlpack(array.astype(np.float64).__dlpack__(), "x").dtype)
 
 

@@ -23,13 +23,23 @@ try:
 except ImportError:
     torch = None
 
-SIZES = ((48, 64), (33, 33), (7, 20), (40, 64)) if EMULATED else ((480, 640), (101, 30), (33, 33), (7, 90), (260, 333), (260, 333))
+SIZES = (
+    ((48, 64), (33, 33), (7, 20), (40, 64))
+    if EMULATED
+    else ((480, 640), (101, 30), (33, 33), (7, 90), (260, 333), (260, 333))
+)
 
 
 class Interface:
     def __init__(self, address, shape, strides, stream):
-        self.__cuda_array_interface__ = {"data": (address, True), "shape": shape, "typestr": "|u1", "strides": strides, "version": 3,
-                                         "stream": stream}
+        self.__cuda_array_interface__ = {
+            "data": (address, True),
+            "shape": shape,
+            "typestr": "|u1",
+            "strides": strides,
+            "version": 3,
+            "stream": stream,
+        }
 
 
 @unittest.skipIf(why_not_plain(), why_not_plain())
@@ -52,9 +62,16 @@ class DeviceImagesTest(support.Case):
 
     def upload(self, pixels, stream=None, at=0):
         """Copies bytes of the host to device memory, `at` bytes from its start, and returns their address."""
-        buffer, address = self.lib.own("buffer", self.model._device, at + pixels.nbytes + 64, CONSTANTS["RVIT_BUFFER_DEVICE"]), ctypes.c_uint64()
-        whole = np.concatenate([np.zeros(at, np.uint8), pixels.reshape(-1), np.zeros(-(at + pixels.nbytes) % 4, np.uint8)])
-        self.lib.rvit_stream_write(stream or self.streams[0], self.view(buffer.pointer, 0), whole.ctypes.data, whole.nbytes)
+        buffer, address = (
+            self.lib.own("buffer", self.model._device, at + pixels.nbytes + 64, CONSTANTS["RVIT_BUFFER_DEVICE"]),
+            ctypes.c_uint64(),
+        )
+        whole = np.concatenate(
+            [np.zeros(at, np.uint8), pixels.reshape(-1), np.zeros(-(at + pixels.nbytes) % 4, np.uint8)]
+        )
+        self.lib.rvit_stream_write(
+            stream or self.streams[0], self.view(buffer.pointer, 0), whole.ctypes.data, whole.nbytes
+        )
         self.lib.rvit_cuda_buffer_address(buffer, ctypes.byref(address))
         self.addCleanup(lambda: buffer)  # which it keeps until then
         return address.value + at
@@ -73,12 +90,17 @@ class DeviceImagesTest(support.Case):
 
     def test_the_bits_of_the_host(self):
         options = dict(policy=Policy("l2", keep=0.5, blocks=[1]), features=True, pooled=True)
-        for recipe in (self.model.recipe, dataclasses.replace(self.model.recipe, fit="squash", resize=(32, 32), max_patches=12)):
+        for recipe in (
+            self.model.recipe,
+            dataclasses.replace(self.model.recipe, fit="squash", resize=(32, 32), max_patches=12),
+        ):
             self.addCleanup(setattr, self.model, "recipe", self.model.recipe)
             self.model.recipe = recipe
             wanted = self.model.classify(self.raw_images, **options)
             for odd in (0, 1, 6):  # addresses of any alignment, and two streams that write them
-                there = [self.described(one, self.streams[number % 2], odd) for number, one in enumerate(self.raw_images)]
+                there = [
+                    self.described(one, self.streams[number % 2], odd) for number, one in enumerate(self.raw_images)
+                ]
                 self.same(self.model.classify(there, **options), wanted)
             self.same(self.model.classify(there[:1], **options), self.model.classify(self.raw_images[:1], **options))
             np.testing.assert_array_equal(self.model(there, Policy("l2", keep=0.5, blocks=[1])), wanted.logits)
@@ -87,9 +109,12 @@ class DeviceImagesTest(support.Case):
         wide, handle = self.raw_images[0], self.lib.make("rvit_cuda_stream_handle", self.streams[0]).value
         address, line = self.upload(wide), 3 * wide.shape[1]
         parts = [wide[3:20, 5:31], wide[:, :], wide[7:8, 2:9], wide[::2, 1:]]
-        there = [Interface(address + 3 * line + 15, (17, 26, 3), (line, 3, 1), handle), Interface(address, wide.shape, (line, 3, 1), None),
-                Interface(address + 7 * line + 6, (1, 7, 3), (line, 3, 1), handle),
-                Interface(address + 3, (len(parts[3]), wide.shape[1] - 1, 3), (2 * line, 3, 1), handle)]
+        there = [
+            Interface(address + 3 * line + 15, (17, 26, 3), (line, 3, 1), handle),
+            Interface(address, wide.shape, (line, 3, 1), None),
+            Interface(address + 7 * line + 6, (1, 7, 3), (line, 3, 1), handle),
+            Interface(address + 3, (len(parts[3]), wide.shape[1] - 1, 3), (2 * line, 3, 1), handle),
+        ]
         wanted = self.model.classify([np.ascontiguousarray(part) for part in parts]).logits
         np.testing.assert_array_equal(self.model.classify(there).logits, wanted)
         same = np.stack([wide, wide[::-1], wide[:, ::-1]])
@@ -134,7 +159,9 @@ class DeviceImagesTest(support.Case):
         self.assertEqual(len(made), 1)
 
     def test_slots(self):
-        slot = self.model.prepare(Policy("l2", keep=0.5, blocks=[1]), inputs="slot", max_images=4, max_bytes=1 << 20, device_bytes=1 << 21)
+        slot = self.model.prepare(
+            Policy("l2", keep=0.5, blocks=[1]), inputs="slot", max_images=4, max_bytes=1 << 20, device_bytes=1 << 21
+        )
         wanted = self.model.classify(self.raw_images[:3], Policy("l2", keep=0.5, blocks=[1])).logits
         for turn in range(3):
             for number, one in enumerate(self.raw_images[:3]):
@@ -148,11 +175,27 @@ class DeviceImagesTest(support.Case):
             np.testing.assert_array_equal(slot.finish().logits, wanted)
             slot.clear()
         slot.add_device_image(self.described(self.raw_images[1]))
-        self.fails(Status.INVALID_ARGUMENT, "^the image is in host memory; add returns", slot.add_device_image, self.raw_images[0])
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "^the image is in host memory; add returns",
+            slot.add_device_image,
+            self.raw_images[0],
+        )
         large = Interface(self.upload(np.zeros((1024, 700, 3), np.uint8)), (1024, 700, 3), None, None)
         self.fails(Status.INVALID_ARGUMENT, "bytes of 2097152 on the device", slot.add_device_image, large)
-        self.fails(Status.INVALID_ARGUMENT, "device_bytes=.* reserves it", self.model.prepare(inputs="slot").add_device_image, large)
-        self.fails(Status.INVALID_ARGUMENT, "device_bytes is 8, but the model is on cpu", self.on_cpu.prepare, inputs="slot", device_bytes=8)
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "device_bytes=.* reserves it",
+            self.model.prepare(inputs="slot").add_device_image,
+            large,
+        )
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "device_bytes is 8, but the model is on cpu",
+            self.on_cpu.prepare,
+            inputs="slot",
+            device_bytes=8,
+        )
 
     def test_refusals(self):
         good = self.described(self.raw_images[0])
@@ -160,14 +203,21 @@ class DeviceImagesTest(support.Case):
         status = Status.INVALID_ARGUMENT
         self.fails(status, "^image 1 is in host memory, and others", self.model.classify, [good, self.raw_images[0]])
         self.fails(status, "^images are on a CUDA device, the model on cpu", self.on_cpu.classify, [good])
-        for shape, strides, words in (((8, 9), None, r"^image 1 is uint8 \[8, 9\]"), ((8, 9, 4), None, r"expected uint8 \[height, width, 3\]"),
-                                      ((8, 0, 3), None, "of 1 to 65535 pixels"), ((8, 9, 3), (27, 3, 2), "has the strides"),
-                                      ((8, 9, 3), (-27, 3, 1), "has the strides"), ((8, 9, 3), (26, 3, 1), "expected 27 or more, 3, 1"),
-                                      ((8, 9, 3), (36, 4, 1), "has the strides")):
+        for shape, strides, words in (
+            ((8, 9), None, r"^image 1 is uint8 \[8, 9\]"),
+            ((8, 9, 4), None, r"expected uint8 \[height, width, 3\]"),
+            ((8, 0, 3), None, "of 1 to 65535 pixels"),
+            ((8, 9, 3), (27, 3, 2), "has the strides"),
+            ((8, 9, 3), (-27, 3, 1), "has the strides"),
+            ((8, 9, 3), (26, 3, 1), "expected 27 or more, 3, 1"),
+            ((8, 9, 3), (36, 4, 1), "has the strides"),
+        ):
             self.fails(status, words, self.model.classify, [good, Interface(address, shape, strides, stream)])
         self.fails(status, "^a batch of images is on a CUDA device", lambda: list(self.model.prepare().map([[good]])))
         self.fails(status, "^image 1: ", self.model.classify, [good, Interface(48, (8, 9, 3), None, stream)])
-        self.fails(status, r"^images are uint8 \[8, 9, 3\]", self.model.classify, Interface(address, (8, 9, 3), None, stream))
+        self.fails(
+            status, r"^images are uint8 \[8, 9, 3\]", self.model.classify, Interface(address, (8, 9, 3), None, stream)
+        )
         thin = Interface(self.upload(np.zeros((4000, 1, 3), np.uint8)), (4000, 1, 3), None, stream)
         self.addCleanup(setattr, self.model, "recipe", self.model.recipe)
         self.model.recipe = dataclasses.replace(self.model.recipe, fit="border")
@@ -183,9 +233,17 @@ class DeviceImagesTest(support.Case):
         there = [self.described(one) for one in self.raw_images]
         address, stream = there[1].__cuda_array_interface__["data"][0], there[1].__cuda_array_interface__["stream"]
         thin = Interface(self.upload(np.zeros((4000, 1, 3), np.uint8)), (4000, 1, 3), None, stream)
-        for bad in (Interface(address, (8, 9), None, stream), Interface(address, (8, 0, 3), None, stream), Interface(48, (8, 9, 3), None, stream),
-                    Interface(address, (8, 9, 3), (36, 4, 1), stream), thin):
-            for batch in ([there[0], bad, *there[2:]], [self.raw_images[0], np.zeros((5, 0, 3), np.uint8), *self.raw_images[2:]]):
+        for bad in (
+            Interface(address, (8, 9), None, stream),
+            Interface(address, (8, 0, 3), None, stream),
+            Interface(48, (8, 9, 3), None, stream),
+            Interface(address, (8, 9, 3), (36, 4, 1), stream),
+            thin,
+        ):
+            for batch in (
+                [there[0], bad, *there[2:]],
+                [self.raw_images[0], np.zeros((5, 0, 3), np.uint8), *self.raw_images[2:]],
+            ):
                 found = self.model.classify(batch, **options, errors="return")
                 self.assertEqual(list(found.errors), [1])
                 self.assertRegex(str(found.errors[1]), "^image 1[: ]")
@@ -196,8 +254,13 @@ class DeviceImagesTest(support.Case):
                 self.assertEqual(len(found.features), sum(len(wanted.kept[0][image]) for image in good))
                 self.assertEqual(len(found.kept[0][1]), 0)
             self.assertEqual(list(self.model.classify([bad, bad], **options, errors="return").errors), [0, 1])
-        self.fails(Status.INVALID_ARGUMENT, "^image 1 is in host memory, and others", self.model.classify, [there[0], self.raw_images[0]],
-                   errors="return")
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "^image 1 is in host memory, and others",
+            self.model.classify,
+            [there[0], self.raw_images[0]],
+            errors="return",
+        )
 
     @unittest.skipIf(why_not_torch(), why_not_torch())
     def test_tensors(self):
@@ -216,8 +279,10 @@ class DeviceImagesTest(support.Case):
         batch = torch.stack([there[0], there[0].flip(0), there[0].flip(1)])
         wanted = self.model.classify(batch.cpu().numpy()).logits
         np.testing.assert_array_equal(self.model.classify(batch).logits.cpu(), wanted)
-        np.testing.assert_array_equal(self.model.classify(batch[:, 3:, 5:-2]).logits.cpu(),
-                                      self.model.classify(batch[:, 3:, 5:-2].contiguous().cpu().numpy()).logits)
+        np.testing.assert_array_equal(
+            self.model.classify(batch[:, 3:, 5:-2]).logits.cpu(),
+            self.model.classify(batch[:, 3:, 5:-2].contiguous().cpu().numpy()).logits,
+        )
         planar = batch.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
         self.fails(Status.INVALID_ARGUMENT, "^image 0 has the strides", self.model.classify, planar)
         self.assertEqual(self.model.classify(batch[:0]).logits.shape, (0, wanted.shape[1]))

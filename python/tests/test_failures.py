@@ -15,8 +15,14 @@ from raggedvit._session import pipeline
 from test_raw_images import noise
 
 SIZES = ((48, 64), (101, 30), (33, 33), (90, 90), (7, 90), (60, 33), (40, 40), (20, 80))
-BAD = {"shape": np.zeros((5, 5), np.uint8), "size 0": np.zeros((0, 5, 3), np.uint8), "dtype": np.zeros((5, 5, 3), np.float32),
-       "thin": np.zeros((1, 70000, 3), np.uint8), "thin on the device": np.zeros((1, 9000, 3), np.uint8), "file": "/nowhere.png"}
+BAD = {
+    "shape": np.zeros((5, 5), np.uint8),
+    "size 0": np.zeros((0, 5, 3), np.uint8),
+    "dtype": np.zeros((5, 5, 3), np.float32),
+    "thin": np.zeros((1, 70000, 3), np.uint8),
+    "thin on the device": np.zeros((1, 9000, 3), np.uint8),
+    "file": "/nowhere.png",
+}
 MASK = np.arange(8 * 197).reshape(8, 197) % 197 % 3 == 0
 OUTPUTS = {"features": True, "cls_attention": True, "pooled": True, "block_features": 1, "received_attention": -1}
 
@@ -52,8 +58,12 @@ class FailuresTest(unittest.TestCase):
                 np.testing.assert_array_equal(found.kept[stage][image], wanted.kept[stage][image])
             self.assertEqual(found.kept[stage][bad].shape, (0,))
         last = len(wanted.cu_seqlens) - 1
-        for name, stage in (("features", last), ("cls_attention", last), ("block_features", wanted.block_stage),
-                            ("received_attention", wanted.received_stage)):
+        for name, stage in (
+            ("features", last),
+            ("cls_attention", last),
+            ("block_features", wanted.block_stage),
+            ("received_attention", wanted.received_stage),
+        ):
             one, other = getattr(found, name), getattr(wanted, name)
             self.assertEqual(one is None, other is None)
             if one is None:
@@ -71,8 +81,12 @@ class FailuresTest(unittest.TestCase):
             function(*arguments, **named)
 
     def test_nan_in_one_image(self):
-        for policy in ({"policy": Policy("l2", keep=0.5, blocks=[1, 4])}, {"policy": Policy("evit", keep=0.7)}, {"policy": Policy("ats", blocks=[3])},
-                       {"policy": Policy("ats", blocks=[3, 7], n_samples=20)}):
+        for policy in (
+            {"policy": Policy("l2", keep=0.5, blocks=[1, 4])},
+            {"policy": Policy("evit", keep=0.7)},
+            {"policy": Policy("ats", blocks=[3])},
+            {"policy": Policy("ats", blocks=[3, 7], n_samples=20)},
+        ):
             for outputs in ({}, OUTPUTS):
                 with self.subTest(**policy, outputs=bool(outputs)):
                     wanted = self.model.classify(self.images, **policy, **outputs)
@@ -83,7 +97,12 @@ class FailuresTest(unittest.TestCase):
         self.assertEqual(self.model.classify(self.images, "l2", errors="return").errors, {})
 
     def test_policies_that_judge_no_values(self):
-        for policy in ({}, {"policy": Policy("random", keep=0.5)}, {"policy": Policy("tome", blocks=[2])}, {"policy": Policy("mask", blocks=[2]), "mask": MASK}):
+        for policy in (
+            {},
+            {"policy": Policy("random", keep=0.5)},
+            {"policy": Policy("tome", blocks=[2])},
+            {"policy": Policy("mask", blocks=[2]), "mask": MASK},
+        ):
             with self.subTest(**policy):
                 wanted = self.model.classify(self.images, **policy, **OUTPUTS)
                 found = self.model.classify(self.broken, **policy, **OUTPUTS, errors="return")
@@ -118,11 +137,15 @@ class FailuresTest(unittest.TestCase):
         logits[2, 3], logits[3, 9] = np.inf, np.nan
         kept_failures.check(logits, "f16", failures, 4)
         self.assertEqual(list(failures), [6, 7])
-        self.assertRegex(str(failures[7]), "^image 7: its logits are not finite: .* overflows f16, where bf16 or f32 helps")
+        self.assertRegex(
+            str(failures[7]), "^image 7: its logits are not finite: .* overflows f16, where bf16 or f32 helps"
+        )
         self.raises("^image 2: its logits .* overflows bf16, or weights", kept_failures.check, logits, "bf16", None)
 
     def test_all_fail(self):
-        found = self.model.classify(np.full_like(self.images[:3], np.nan), Policy("l2", keep=0.5), features=True, errors="return")
+        found = self.model.classify(
+            np.full_like(self.images[:3], np.nan), Policy("l2", keep=0.5), features=True, errors="return"
+        )
         self.assertEqual(list(found.errors), [0, 1, 2])
         self.assertEqual(found.features.shape, (0, self.model.info.dim))
         self.assertTrue(np.isnan(found.logits).all())
@@ -131,25 +154,41 @@ class FailuresTest(unittest.TestCase):
         self.assertEqual(found.cu_seqlens[0].tolist(), [0] * (len(BAD) + 1))
 
     def test_what_fails_as_a_whole_raises(self):
-        self.raises("errors is 'ignore'; expected one of raise, return", self.model.classify, self.images, errors="ignore")
+        self.raises(
+            "errors is 'ignore'; expected one of raise, return", self.model.classify, self.images, errors="ignore"
+        )
         self.raises(r"expected \[B, 3, 224, 224\]", self.model.classify, self.images[0], errors="return")
         self.raises("keep is 1.5", self.model.classify, self.images, Policy("l2", keep=1.5), errors="return")
         mask = np.ones((8, self.model.info.tokens))
         mask[2, 0] = 0
-        self.raises("drops prefix token 0 of image 2", self.model.classify, self.images, Policy("mask", blocks=[2]), mask=mask, errors="return")
+        self.raises(
+            "drops prefix token 0 of image 2",
+            self.model.classify,
+            self.images,
+            Policy("mask", blocks=[2]),
+            mask=mask,
+            errors="return",
+        )
         self.raises("keep is 1.5", self.model.prepare(Policy("l2", keep=1.5)).map, [self.images], errors="return")
-        with mock.patch.object(self.model._lib, "rvit_session_run", side_effect=RaggedVitError(Status.DEVICE_LOST, "gone")):
+        with mock.patch.object(
+            self.model._lib, "rvit_session_run", side_effect=RaggedVitError(Status.DEVICE_LOST, "gone")
+        ):
             self.raises("gone", self.model.classify, self.images, "l2", errors="return")
 
     def test_one_bad_image(self):
-        for recipe in (self.model.recipe, dataclasses.replace(self.model.recipe, processor="hf_float", fit="squash", resize=(224, 224)),
-                       dataclasses.replace(self.model.recipe, fit="squash", resize=(224, 224), max_patches=50)):
+        for recipe in (
+            self.model.recipe,
+            dataclasses.replace(self.model.recipe, processor="hf_float", fit="squash", resize=(224, 224)),
+            dataclasses.replace(self.model.recipe, fit="squash", resize=(224, 224), max_patches=50),
+        ):
             self.addCleanup(setattr, self.model, "recipe", self.model.recipe)
             self.model.recipe = recipe
             outputs = {"features": True, "pooled": True} if recipe.max_patches else OUTPUTS
             wanted = self.model.classify(self.raw_images, Policy("l2", keep=0.5), **outputs)
             for name, bad in BAD.items():
-                if name.startswith("thin") and (recipe.processor == "hf_float" or (recipe.max_patches and name != "thin")):
+                if name.startswith("thin") and (
+                    recipe.processor == "hf_float" or (recipe.max_patches and name != "thin")
+                ):
                     continue  # these take it
                 for number in (0, 3, 7):
                     with self.subTest(name, recipe=recipe, number=number):
@@ -160,7 +199,12 @@ class FailuresTest(unittest.TestCase):
 
     def test_images_that_nothing_prunes(self):
         batch = [*self.raw_images[:3], BAD["size 0"], *self.raw_images[4:]]
-        self.check(self.model.classify(batch, **OUTPUTS, errors="return"), self.model.classify(self.raw_images, **OUTPUTS), 3, "^image 3 is uint8")
+        self.check(
+            self.model.classify(batch, **OUTPUTS, errors="return"),
+            self.model.classify(self.raw_images, **OUTPUTS),
+            3,
+            "^image 3 is uint8",
+        )
         found = self.model.classify(np.zeros((2, 0, 5, 3), np.uint8), errors="return")
         self.assertEqual(list(found.errors), [0, 1])
 
@@ -178,7 +222,10 @@ class FailuresTest(unittest.TestCase):
 
     def test_wide_images_that_the_host_prepares(self):
         wide = [*self.raw_images[:2], np.zeros((300, 70000, 3), np.uint8)]
-        self.model.recipe, before = dataclasses.replace(self.model.recipe, fit="squash", resize=(224, 224)), self.model.recipe
+        self.model.recipe, before = (
+            dataclasses.replace(self.model.recipe, fit="squash", resize=(224, 224)),
+            self.model.recipe,
+        )
         self.addCleanup(setattr, self.model, "recipe", before)
         wanted = self.model.classify(wide, "l2")
         found = self.model.classify([*wide, BAD["dtype"]], "l2", errors="return")
@@ -198,8 +245,14 @@ class FailuresTest(unittest.TestCase):
     def test_map(self):
         forward = self.model.prepare(Policy("l2", keep=0.5))
         wanted = [self.model.classify(batch, Policy("l2", keep=0.5)) for batch in (self.images, self.raw_images)]
-        batches = [self.images, self.broken, self.images[:, :, 1:], [*self.raw_images[:2], BAD["size 0"], *self.raw_images[3:]], self.images[:0],
-                   self.raw_images]
+        batches = [
+            self.images,
+            self.broken,
+            self.images[:, :, 1:],
+            [*self.raw_images[:2], BAD["size 0"], *self.raw_images[3:]],
+            self.images[:0],
+            self.raw_images,
+        ]
         found = list(forward.map(batches, errors="return"))
         self.assertEqual([list(result.errors) for result in found], [[], [5], list(range(8)), [2], [], []])
         self.check(found[1], wanted[0], 5, "^image 5: a score is NaN")
@@ -213,7 +266,10 @@ class FailuresTest(unittest.TestCase):
 
     def test_slots(self):
         for options in ({}, {"fixed_batch": True}):
-            slots = [self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20, **options) for _ in range(2)]
+            slots = [
+                self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20, **options)
+                for _ in range(2)
+            ]
             wanted = self.model.classify(self.raw_images, Policy("l2", keep=0.5))
             thin = [None, (1, 9000, "rgb"), (9000, 2, "gray"), (2, 9000, "nv12"), None]
             rounds = iter(thin)

@@ -44,7 +44,10 @@ class NumpyTest(unittest.TestCase):
             "scores": (self.x[:, 0].copy(), lambda a: raggedvit.select(self.cu, scores=a, keep=0.5).keep),
             "select's x": (self.x, lambda a: raggedvit.select(self.cu, x=a, keep=0.5).keep),
             "cls_probs": (self.x, lambda a: raggedvit.select(self.cu, cls_probs=a, keep=0.5).keep),
-            "position_scores": (self.x[:, 0].copy(), lambda a: raggedvit.select(self.cu, position_scores=a, keep=0.5, rows=12).keep),
+            "position_scores": (
+                self.x[:, 0].copy(),
+                lambda a: raggedvit.select(self.cu, position_scores=a, keep=0.5, rows=12).keep,
+            ),
             "mask": (np.ones(12, bool), lambda a: raggedvit.select(self.cu, mask=a).keep),
         }
 
@@ -63,16 +66,23 @@ class NumpyTest(unittest.TestCase):
     def test_other_layouts_give_the_same(self):
         for name, (good, call) in self.calls.items():
             wanted = call(good)
-            for kind, odd in (("odd address", aligned(good, 1)), ("another byte order", good.astype(good.dtype.newbyteorder(">"))),
-                              ("backwards", good[::-1].copy()[::-1]), ("columns first", np.asfortranarray(good))):
+            for kind, odd in (
+                ("odd address", aligned(good, 1)),
+                ("another byte order", good.astype(good.dtype.newbyteorder(">"))),
+                ("backwards", good[::-1].copy()[::-1]),
+                ("columns first", np.asfortranarray(good)),
+            ):
                 with self.subTest(name, kind=kind):
                     np.testing.assert_array_equal(call(odd), wanted)
 
     def test_read_only_outputs(self):
         fixed = np.zeros((12, 8), np.float32)
         fixed.flags.writeable = False
-        for call in (lambda: raggedvit.pack(self.x, self.rows, out=fixed), lambda: raggedvit.unpack(self.x, self.rows, out=fixed),
-                     lambda: raggedvit.select(self.cu, scores=self.x[:, 0].copy(), keep=0.5, fuse_x=fixed)):
+        for call in (
+            lambda: raggedvit.pack(self.x, self.rows, out=fixed),
+            lambda: raggedvit.unpack(self.x, self.rows, out=fixed),
+            lambda: raggedvit.select(self.cu, scores=self.x[:, 0].copy(), keep=0.5, fuse_x=fixed),
+        ):
             with self.assertRaisesRegex(RaggedVitError, "read-only|can be written"):
                 call()
         self.assertFalse(fixed.any())
@@ -84,19 +94,36 @@ class DescribedTest(unittest.TestCase):
     def test_numbers_that_no_memory_has(self):
         memory = np.zeros(1 << 12, np.uint8)
         at = memory.ctypes.data + -memory.ctypes.data % 16
-        good = {"address": at, "shape": (2, 3, 1, 8), "strides": (24, 8, 8, 1), "dtype": "float32", "stream": 0, "owner": None, "device": 0,
-                "host": True}
-        cu, out = DeviceArray(at + 1024, (2,), (1,), "int32", 0, None, 0, host=True), DeviceArray(**dict(
-            good, address=at + 2048, shape=(2, 1, 8), strides=(8, 8, 1)))
+        good = {
+            "address": at,
+            "shape": (2, 3, 1, 8),
+            "strides": (24, 8, 8, 1),
+            "dtype": "float32",
+            "stream": 0,
+            "owner": None,
+            "device": 0,
+            "host": True,
+        }
+        cu, out = (
+            DeviceArray(at + 1024, (2,), (1,), "int32", 0, None, 0, host=True),
+            DeviceArray(**dict(good, address=at + 2048, shape=(2, 1, 8), strides=(8, 8, 1))),
+        )
         attention = ready().strict_attention
         self.assertIs(attention(DeviceArray(**good), cu, None, None, out), out)
         for words, change in [
-            ("address 0x.*expected a multiple of 4", {"address": at + 2}), ("has no memory", {"address": 0}),
-            ("no memory has", {"address": 2**64 - 4}), ("no memory has", {"shape": (2**62, 3, 1, 8)}),
-            ("no memory has", {"shape": (2, -3, 1, 8)}), ("no memory has", {"strides": (2**61, 8, 8, 1)}),
-            ("no memory has", {"strides": (-(2**61), 8, 8, 1)}), ("no memory has", {"strides": (-(2**58), 8, 8, 1)}),
-            ("9 dimensions", {"shape": (1,) * 9, "strides": (1,) * 9}), ("cannot be described", {"strides": (1,)}),
-            ("cannot be described", {"shape": (2**64, 3, 1, 8)}), ("^qkv is ", {"dtype": "float64"}), ("^qkv is ", {"dtype": None}),
+            ("address 0x.*expected a multiple of 4", {"address": at + 2}),
+            ("has no memory", {"address": 0}),
+            ("no memory has", {"address": 2**64 - 4}),
+            ("no memory has", {"shape": (2**62, 3, 1, 8)}),
+            ("no memory has", {"shape": (2, -3, 1, 8)}),
+            ("no memory has", {"strides": (2**61, 8, 8, 1)}),
+            ("no memory has", {"strides": (-(2**61), 8, 8, 1)}),
+            ("no memory has", {"strides": (-(2**58), 8, 8, 1)}),
+            ("9 dimensions", {"shape": (1,) * 9, "strides": (1,) * 9}),
+            ("cannot be described", {"strides": (1,)}),
+            ("cannot be described", {"shape": (2**64, 3, 1, 8)}),
+            ("^qkv is ", {"dtype": "float64"}),
+            ("^qkv is ", {"dtype": None}),
         ]:
             with self.subTest(words, **change), self.assertRaisesRegex(RaggedVitError, words):
                 attention(DeviceArray(**dict(good, **change)), cu, None, None, out)
@@ -110,9 +137,15 @@ class DescribedTest(unittest.TestCase):
         good = {"data": 4096, "device_type": 2, "ndim": 2, "code": 2, "bits": 32, "lanes": 1, "shape": numbers}
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
-        for words, change in [("", {}), ("vectors", {"lanes": 0}), ("dimensions", {"ndim": -1}), ("dimensions", {"ndim": 2**31 - 1}),
-                              ("dimensions", {"shape": None}), ("no memory is", {"byte_offset": 2**64 - 1}),
-                              ("no memory is", {"shape": (c_int64 * 2)(3, -4)})]:
+        for words, change in [
+            ("", {}),
+            ("vectors", {"lanes": 0}),
+            ("dimensions", {"ndim": -1}),
+            ("dimensions", {"ndim": 2**31 - 1}),
+            ("dimensions", {"shape": None}),
+            ("no memory is", {"byte_offset": 2**64 - 1}),
+            ("no memory is", {"shape": (c_int64 * 2)(3, -4)}),
+        ]:
             tensor = dl_tensor(**dict(good, **change))
             capsule = new(ctypes.addressof(tensor), b"dltensor", None)
             with self.subTest(**change):
@@ -138,8 +171,12 @@ class DescribedTest(unittest.TestCase):
                 return None
 
         qkv, cu = support.batch([4], heads=1, dim=8)
-        for call in (lambda a: raggedvit.attention(a, cu), lambda a: raggedvit.attention(qkv, cu, key_bias=a), lambda a: raggedvit.pack(a, cu),
-                     lambda a: raggedvit.select(a, x=qkv[:, 0, 0], keep=0.5)):
+        for call in (
+            lambda a: raggedvit.attention(a, cu),
+            lambda a: raggedvit.attention(qkv, cu, key_bias=a),
+            lambda a: raggedvit.pack(a, cu),
+            lambda a: raggedvit.select(a, x=qkv[:, 0, 0], keep=0.5),
+        ):
             for value in (Raises(), qkv.view(Nowhere)):
                 self.assertRaisesRegex(RaggedVitError, "does not say where it lies", call, value)
 
@@ -174,10 +211,14 @@ class Foreign:
         def fail(*arguments):
             return -1
 
-        kinds = [ctypes.PYFUNCTYPE(c_int, c_void_p, POINTER(c_void_p))] * 3 + [ctypes.PYFUNCTYPE(c_int, c_void_p, POINTER(_DLTensor)),
-                                                                               ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, c_void_p)]
+        kinds = [ctypes.PYFUNCTYPE(c_int, c_void_p, POINTER(c_void_p))] * 3 + [
+            ctypes.PYFUNCTYPE(c_int, c_void_p, POINTER(_DLTensor)),
+            ctypes.PYFUNCTYPE(c_int, c_int32, c_int32, c_void_p),
+        ]
         cls.functions = [kind(function) for kind, function in zip(kinds, (fail, fail, fail, borrow, fail))]
-        cls.table = (c_void_p * 7)(ctypes.c_uint64(1).value, None, *[ctypes.cast(f, c_void_p).value for f in cls.functions])
+        cls.table = (c_void_p * 7)(
+            ctypes.c_uint64(1).value, None, *[ctypes.cast(f, c_void_p).value for f in cls.functions]
+        )
         new = ctypes.pythonapi.PyCapsule_New
         new.restype, new.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
         cls.__dlpack_c_exchange_api__ = new(ctypes.addressof(cls.table), b"dlpack_exchange_api", None)
@@ -207,23 +248,41 @@ class ExchangeTest(unittest.TestCase):
         with self.assertRaisesRegex(RaggedVitError, "negates"):  # by that hook: the numbers are right
             core.strict_attention(Foreign(**good), lengths, None, None, None)
         for words, change in [
-            ("4 dimensions", {"shape": None}), ("-1 dimensions", {"ndim": -1}), ("9 dimensions", {"ndim": 9}),
-            ("2147483647 dimensions", {"ndim": 2**31 - 1}), ("no memory has", {"shape": numbers(-2, 3, 1, 8)}),
-            ("no memory has", {"shape": numbers(2**62, 2**62, 1, 8)}), ("no memory has", {"strides": numbers(2**62, 8, 8, 1)}),
-            ("no memory has", {"strides": numbers(-(2**63), 8, 8, 1)}), ("no memory has", {"strides": None, "shape": numbers(2**40, 2**40, 1, 8)}),
-            ("multiple of 4", {"byte_offset": 2}), ("no memory", {"byte_offset": 2**64 - at}), ("no memory has", {"byte_offset": 2**64 - at - 4}),
-            ("^qkv is ", {"lanes": 4}), ("^qkv is ", {"lanes": 0}), ("^qkv is ", {"bits": 0}), ("^qkv is ", {"code": 77}),
+            ("4 dimensions", {"shape": None}),
+            ("-1 dimensions", {"ndim": -1}),
+            ("9 dimensions", {"ndim": 9}),
+            ("2147483647 dimensions", {"ndim": 2**31 - 1}),
+            ("no memory has", {"shape": numbers(-2, 3, 1, 8)}),
+            ("no memory has", {"shape": numbers(2**62, 2**62, 1, 8)}),
+            ("no memory has", {"strides": numbers(2**62, 8, 8, 1)}),
+            ("no memory has", {"strides": numbers(-(2**63), 8, 8, 1)}),
+            ("no memory has", {"strides": None, "shape": numbers(2**40, 2**40, 1, 8)}),
+            ("multiple of 4", {"byte_offset": 2}),
+            ("no memory", {"byte_offset": 2**64 - at}),
+            ("no memory has", {"byte_offset": 2**64 - at - 4}),
+            ("^qkv is ", {"lanes": 4}),
+            ("^qkv is ", {"lanes": 0}),
+            ("^qkv is ", {"bits": 0}),
+            ("^qkv is ", {"code": 77}),
             ("neither a CPU nor CUDA", {"device_type": 9}),
         ]:
             fields = dict(good, **change)
-            with self.subTest(words, **{name: str(value) for name, value in change.items()}), self.assertRaisesRegex(RaggedVitError, words):
+            with (
+                self.subTest(words, **{name: str(value) for name, value in change.items()}),
+                self.assertRaisesRegex(RaggedVitError, words),
+            ):
                 core.strict_attention(Foreign(**fields), lengths, None, None, None)
         for function in (core.strict_pack, core.strict_unpack):
             with self.assertRaisesRegex(RaggedVitError, "no memory has"):
                 function(Foreign(**dict(good, shape=numbers(2, -3, 1, 8))), lengths)
         with self.assertRaisesRegex(RaggedVitError, "multiple of 4"):
-            core.strict_attention(Foreign(**dict(good, code=0, bits=32)), Foreign(data=at + 1025, ndim=1, code=0, shape=numbers(2)), None, None,
-                                  None)
+            core.strict_attention(
+                Foreign(**dict(good, code=0, bits=32)),
+                Foreign(data=at + 1025, ndim=1, code=0, shape=numbers(2)),
+                None,
+                None,
+                None,
+            )
 
 
 class OverlapTest(unittest.TestCase):
@@ -238,7 +297,8 @@ class OverlapTest(unittest.TestCase):
             qkv, cu, same = of(self.qkv), of(self.cu), aligned(np.zeros((40, 2), np.float32))
             out, big = aligned(np.zeros((40, 2, 16), np.float32)), aligned(np.zeros((41, 2), np.float32))
             for words, named in [
-                ("overlaps", {"lse": of(same), "cls_probs": of(same)}), ("overlaps", {"lse": of(big[:40]), "cls_probs": of(big[1:])}),
+                ("overlaps", {"lse": of(same), "cls_probs": of(same)}),
+                ("overlaps", {"lse": of(big[:40]), "cls_probs": of(big[1:])}),
                 ("overlaps", {"out": of(out), "lse": of(out.reshape(-1)[:80].reshape(40, 2))}),
                 ("overlaps", {"lse": of(big[1:]), "cls_probs": of(big[:40])}),
             ]:
@@ -248,7 +308,11 @@ class OverlapTest(unittest.TestCase):
     def test_outputs_over_inputs(self):
         """Outputs are written after all inputs have been read."""
         for kind, of in self.kinds():
-            bias, x, rows = aligned(np.random.default_rng(1).standard_normal(40).astype(np.float32)), self.qkv[:, 0, 0], np.arange(0, 40, 2)
+            bias, x, rows = (
+                aligned(np.random.default_rng(1).standard_normal(40).astype(np.float32)),
+                self.qkv[:, 0, 0],
+                np.arange(0, 40, 2),
+            )
             qkv, cu = of(self.qkv), of(self.cu)
             wanted = np.array(raggedvit.attention(qkv, cu, key_bias=of(bias)))
             with self.subTest(kind, over="key_bias"):
@@ -258,7 +322,9 @@ class OverlapTest(unittest.TestCase):
                 np.testing.assert_array_equal(np.array(found), wanted)
             with self.subTest(kind, over="q"):
                 copy = aligned(self.qkv)
-                np.testing.assert_array_equal(np.array(raggedvit.attention(of(copy), cu, key_bias=of(bias), out=of(copy)[:, 1])), wanted)
+                np.testing.assert_array_equal(
+                    np.array(raggedvit.attention(of(copy), cu, key_bias=of(bias), out=of(copy)[:, 1])), wanted
+                )
             with self.subTest(kind, over="cu_seqlens"):
                 memory = aligned(np.zeros((40, 2, 16), np.float32))
                 lengths = memory.reshape(-1)[4:7].view(np.int32)
@@ -266,14 +332,23 @@ class OverlapTest(unittest.TestCase):
                 found = raggedvit.attention(qkv, of(lengths), key_bias=of(bias), out=of(memory))
                 np.testing.assert_array_equal(np.array(found), wanted)
             rows = aligned(rows.astype(np.int32))
-            for name, call in (("pack", lambda m: raggedvit.pack(of(m[:40]), of(rows), out=of(m[1:21]))),
-                               ("gather", lambda m: raggedvit.gather(of(m[:40]), of(rows), out=of(m[1:21]))),
-                               ("unpack", lambda m: raggedvit.unpack(of(m[:20]), of(rows), rows=40, out=of(m[1:]))),
-                               ("unpack's base", lambda m: raggedvit.unpack(of(m[:20].copy()), of(rows), base=of(m[:40]), out=of(m[1:])))):
+            for name, call in (
+                ("pack", lambda m: raggedvit.pack(of(m[:40]), of(rows), out=of(m[1:21]))),
+                ("gather", lambda m: raggedvit.gather(of(m[:40]), of(rows), out=of(m[1:21]))),
+                ("unpack", lambda m: raggedvit.unpack(of(m[:20]), of(rows), rows=40, out=of(m[1:]))),
+                (
+                    "unpack's base",
+                    lambda m: raggedvit.unpack(of(m[:20].copy()), of(rows), base=of(m[:40]), out=of(m[1:])),
+                ),
+            ):
                 with self.subTest(kind, over=name):
                     memory = aligned(np.concatenate([x, x[:1]]))
                     plain = memory[:40].copy()
-                    wanted_rows = plain[rows] if name in ("pack", "gather") else (np.zeros_like if name == "unpack" else np.copy)(plain)
+                    wanted_rows = (
+                        plain[rows]
+                        if name in ("pack", "gather")
+                        else (np.zeros_like if name == "unpack" else np.copy)(plain)
+                    )
                     if name.startswith("unpack"):
                         wanted_rows[rows] = plain[:20]
                     np.testing.assert_array_equal(np.array(call(memory)), wanted_rows)
@@ -282,7 +357,9 @@ class OverlapTest(unittest.TestCase):
         scores = aligned(np.random.default_rng(1).standard_normal(40).astype(np.float32))
         for kind, of in self.kinds():
             whole = aligned(np.zeros(256, np.int32))
-            out = raggedvit.Selection(of(whole[:3]), of(whole[4:44]), of(whole[40:].view(bool)[:40]), of(scores), of(whole[3:4]))
+            out = raggedvit.Selection(
+                of(whole[:3]), of(whole[4:44]), of(whole[40:].view(bool)[:40]), of(scores), of(whole[3:4])
+            )
             with self.subTest(kind), self.assertRaisesRegex(RaggedVitError, "overlaps"):
                 raggedvit.select(of(self.cu), scores=of(scores), keep=0.5, max_len=26, out=out)
 

@@ -27,23 +27,42 @@ from raggedvit._c.layouts import rvit_view
 
 SIZE, DIM, DEPTH, CLASSES = 32, 64, 3, 5
 PLAIN = {"architecture": "vit", "n_heads": 1}  # what the weights do not tell
-POLICIES = {"none": {}, "l2": dict(keep=0.5, blocks=[1]), "evit-fused": dict(keep=0.5, blocks=[0, 1]), "ats": dict(blocks=[1]),
-            "tome": dict(merges=2)}
+POLICIES = {
+    "none": {},
+    "l2": dict(keep=0.5, blocks=[1]),
+    "evit-fused": dict(keep=0.5, blocks=[0, 1]),
+    "ats": dict(blocks=[1]),
+    "tome": dict(merges=2),
+}
 
 
 def checkpoint(path):
     """Writes a small random model with timm's names."""
-    random, shapes = np.random.default_rng(3), {"cls_token": [1, 1, DIM], "pos_embed": [1, 17, DIM], "head.weight": [CLASSES, DIM]}
-    shapes["patch_embed.proj.weight"], shapes["patch_embed.proj.bias"], shapes["head.bias"] = [DIM, 3, 8, 8], [DIM], [CLASSES]
+    random, shapes = (
+        np.random.default_rng(3),
+        {"cls_token": [1, 1, DIM], "pos_embed": [1, 17, DIM], "head.weight": [CLASSES, DIM]},
+    )
+    shapes["patch_embed.proj.weight"], shapes["patch_embed.proj.bias"], shapes["head.bias"] = (
+        [DIM, 3, 8, 8],
+        [DIM],
+        [CLASSES],
+    )
     for norm in ["norm"] + [f"blocks.{i}.norm{j}" for i in range(DEPTH) for j in (1, 2)]:
         shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = [DIM]
     for i in range(DEPTH):
-        for name, out, width in (("attn.qkv", 3 * DIM, DIM), ("attn.proj", DIM, DIM), ("mlp.fc1", 128, DIM), ("mlp.fc2", DIM, 128)):
+        for name, out, width in (
+            ("attn.qkv", 3 * DIM, DIM),
+            ("attn.proj", DIM, DIM),
+            ("mlp.fc1", 128, DIM),
+            ("mlp.fc2", DIM, 128),
+        ):
             shapes[f"blocks.{i}.{name}.weight"], shapes[f"blocks.{i}.{name}.bias"] = [out, width], [out]
     header, data, at = {}, b"", 0
     for name, shape in shapes.items():
         spread = 1.3 / math.sqrt(math.prod(shape[1:])) if len(shape) > 1 else 0.2
-        values = (spread * random.standard_normal(shape) + (name.endswith("weight") and len(shape) == 1)).astype(np.float32)
+        values = (spread * random.standard_normal(shape) + (name.endswith("weight") and len(shape) == 1)).astype(
+            np.float32
+        )
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + values.nbytes]}
         data, at = data + values.tobytes(), at + values.nbytes
     text = json.dumps(header).encode()
@@ -51,18 +70,42 @@ def checkpoint(path):
 
 
 class DlTensor(ctypes.Structure):
-    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device", c_int32), ("ndim", c_int32), ("code", c_uint8), ("bits", c_uint8),
-                ("lanes", c_uint16), ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("offset", c_uint64)]
+    _fields_ = [
+        ("data", c_void_p),
+        ("device_type", c_int32),
+        ("device", c_int32),
+        ("ndim", c_int32),
+        ("code", c_uint8),
+        ("bits", c_uint8),
+        ("lanes", c_uint16),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+        ("offset", c_uint64),
+    ]
 
 
 class DlManaged(ctypes.Structure):
-    _fields_ = [("major", c_uint32), ("minor", c_uint32), ("context", c_void_p), ("deleter", c_void_p), ("flags", c_uint64),
-                ("tensor", DlTensor)]
+    _fields_ = [
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("context", c_void_p),
+        ("deleter", c_void_p),
+        ("flags", c_uint64),
+        ("tensor", DlTensor),
+    ]
 
 
 class DlExchange(ctypes.Structure):
-    _fields_ = [("major", c_uint32), ("minor", c_uint32), ("previous", c_void_p), ("allocate", c_void_p), ("export", c_void_p),
-                ("take", c_void_p), ("borrow", c_void_p), ("stream", c_void_p)]
+    _fields_ = [
+        ("major", c_uint32),
+        ("minor", c_uint32),
+        ("previous", c_void_p),
+        ("allocate", c_void_p),
+        ("export", c_void_p),
+        ("take", c_void_p),
+        ("borrow", c_void_p),
+        ("stream", c_void_p),
+    ]
 
 
 class Tensor:
@@ -132,8 +175,16 @@ def offer_exchange():
 
     def borrow(value, out):
         tensor = ctypes.cast(value, ctypes.py_object).value
-        out[0] = DlTensor(data=tensor.address, device_type=2, device=tensor.get_device(), ndim=len(tensor.shape), code=2, bits=32, lanes=1,
-                          shape=tensor.dims)
+        out[0] = DlTensor(
+            data=tensor.address,
+            device_type=2,
+            device=tensor.get_device(),
+            ndim=len(tensor.shape),
+            code=2,
+            bits=32,
+            lanes=1,
+            shape=tensor.dims,
+        )
         return 0
 
     def current_stream(kind, index, out):
@@ -141,9 +192,12 @@ def offer_exchange():
         return 0
 
     function = ctypes.PYFUNCTYPE
-    functions = [function(c_int, POINTER(DlTensor), POINTER(c_void_p), c_void_p, c_void_p)(allocate),
-                 function(c_int, c_void_p, POINTER(c_void_p))(take), function(c_int, c_void_p, POINTER(DlTensor))(borrow),
-                 function(c_int, c_int32, c_int32, POINTER(c_void_p))(current_stream)]
+    functions = [
+        function(c_int, POINTER(DlTensor), POINTER(c_void_p), c_void_p, c_void_p)(allocate),
+        function(c_int, c_void_p, POINTER(c_void_p))(take),
+        function(c_int, c_void_p, POINTER(DlTensor))(borrow),
+        function(c_int, c_int32, c_int32, POINTER(c_void_p))(current_stream),
+    ]
     addresses = [ctypes.cast(f, c_void_p).value for f in functions]
     exchange = DlExchange(1, 3, None, addresses[0], None, *addresses[1:])
     capsule = ctypes.pythonapi.PyCapsule_New
@@ -154,15 +208,30 @@ def offer_exchange():
 
 def pytorch():
     """The parts of PyTorch that the forward uses."""
-    inner = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda index: Tensor.handle, _cuda_isCurrentStreamCapturing=lambda: False)
-    return types.SimpleNamespace(Tensor=Tensor, float32="torch.float32", float16="torch.float16", bfloat16="torch.bfloat16", _C=inner,
-                                 is_grad_enabled=lambda: False, contiguous_format=None, empty_like=lambda other: Tensor(other.shape),
-                                 empty=lambda shape, dtype, device: Tensor(shape))
+    inner = types.SimpleNamespace(
+        _cuda_getCurrentRawStream=lambda index: Tensor.handle, _cuda_isCurrentStreamCapturing=lambda: False
+    )
+    return types.SimpleNamespace(
+        Tensor=Tensor,
+        float32="torch.float32",
+        float16="torch.float16",
+        bfloat16="torch.bfloat16",
+        _C=inner,
+        is_grad_enabled=lambda: False,
+        contiguous_format=None,
+        empty_like=lambda other: Tensor(other.shape),
+        empty=lambda shape, dtype, device: Tensor(shape),
+    )
 
 
-CHECKS = types.SimpleNamespace(is_tracing=lambda: False, has_tangent=lambda tensor: False, is_wrapped=lambda tensor: False,
-                               is_fake=lambda tensor: False, in_memory=lambda named: named,
-                               wants_grad=lambda tensor: tensor.requires_grad and sys.modules["torch"].is_grad_enabled())
+CHECKS = types.SimpleNamespace(
+    is_tracing=lambda: False,
+    has_tangent=lambda tensor: False,
+    is_wrapped=lambda tensor: False,
+    is_fake=lambda tensor: False,
+    in_memory=lambda named: named,
+    wants_grad=lambda tensor: tensor.requires_grad and sys.modules["torch"].is_grad_enabled(),
+)
 HAS_CUDA = any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices())
 
 
@@ -187,7 +256,13 @@ class ForwardTest(unittest.TestCase):
         if cls.compiled:
             cls.exchange = offer_exchange()
             assert core_loader.ready().tensor_type(Tensor)
-            for name, value in (("grad_enabled", False), ("function_modes", 0), ("dispatch_modes", 0), ("tracing", False), ("capturing", False)):
+            for name, value in (
+                ("grad_enabled", False),
+                ("function_modes", 0),
+                ("dispatch_modes", 0),
+                ("tracing", False),
+                ("capturing", False),
+            ):
                 core.hook(name, lambda value=value: value)
             core.hook("is_negative", lambda tensor: False)
             core.hook("forward_ad", types.SimpleNamespace(_current_level=-1))
@@ -209,7 +284,9 @@ class ForwardTest(unittest.TestCase):
                         found = forward(images)
                         self.assertIsInstance(found, Tensor)
                         self.assertEqual(found.shape, (n, CLASSES))
-                        np.testing.assert_allclose(found.numpy(), self.cpu(self.x[:n], Policy(policy, **values)), atol=1e-4)
+                        np.testing.assert_allclose(
+                            found.numpy(), self.cpu(self.x[:n], Policy(policy, **values)), atol=1e-4
+                        )
                         if core and n:
                             self.assertIsNotNone(core_loader.core.forward(forward._state, images))
         return forward, images
@@ -248,18 +325,34 @@ class ForwardTest(unittest.TestCase):
 
     def test_a_bound_on_batches_and_refusals(self):
         forward = self.small.prepare("none")
-        with mock.patch.object(Tensor, "model", self.small), mock.patch.object(prepared_module, "_reads_tensors", lambda: False):
-            for shape, words in (((5, 3, SIZE, SIZE), "more than max_batch, 4"), ((2, 3, SIZE, 16), r"expected \[B, 3, 32, 32\]"),
-                                 ((0, 3, 3, 3), r"expected \[B, 3, 32, 32\]")):
+        with (
+            mock.patch.object(Tensor, "model", self.small),
+            mock.patch.object(prepared_module, "_reads_tensors", lambda: False),
+        ):
+            for shape, words in (
+                ((5, 3, SIZE, SIZE), "more than max_batch, 4"),
+                ((2, 3, SIZE, 16), r"expected \[B, 3, 32, 32\]"),
+                ((0, 3, 3, 3), r"expected \[B, 3, 32, 32\]"),
+            ):
                 self.assertRaisesRegex(RaggedVitError, words, forward, Tensor(shape))
-            with mock.patch.object(Tensor, "requires_grad", True), mock.patch.object(sys.modules["torch"], "is_grad_enabled", lambda: True):
+            with (
+                mock.patch.object(Tensor, "requires_grad", True),
+                mock.patch.object(sys.modules["torch"], "is_grad_enabled", lambda: True),
+            ):
                 self.assertRaisesRegex(RaggedVitError, "require a gradient", forward, Tensor((1, 3, SIZE, SIZE)))
             with mock.patch.object(Tensor, "dtype", "torch.int64"):
-                self.assertRaisesRegex(RaggedVitError, "expected float32, float16 or bfloat16", forward, Tensor((1, 3, SIZE, SIZE)))
+                self.assertRaisesRegex(
+                    RaggedVitError, "expected float32, float16 or bfloat16", forward, Tensor((1, 3, SIZE, SIZE))
+                )
             with mock.patch.object(Tensor, "get_device", lambda self: 7):
-                self.assertRaisesRegex(RaggedVitError, "images are on cuda:0, the model on cuda:0", forward, Tensor((1, 3, SIZE, SIZE)))
+                self.assertRaisesRegex(
+                    RaggedVitError, "images are on cuda:0, the model on cuda:0", forward, Tensor((1, 3, SIZE, SIZE))
+                )
 
-    @unittest.skipIf(os.environ.get("RVIT_TEST_CUDA_EMULATED") == "1", "the emulation takes what lies above a thread's stack for that stack")
+    @unittest.skipIf(
+        os.environ.get("RVIT_TEST_CUDA_EMULATED") == "1",
+        "the emulation takes what lies above a thread's stack for that stack",
+    )
     def test_threads(self):
         wanted = self.cpu(self.x[:2])
         for core in {False, self.compiled}:
@@ -275,29 +368,65 @@ class ForwardTest(unittest.TestCase):
     def test_batches_of_the_host(self):
         with mock.patch.dict(sys.modules):
             del sys.modules["torch"]
-            batches = [self.x[:4], self.x[1:2], self.x[:0], np.asfortranarray(self.x[:3].astype(np.float64)), self.x[2:6]]
+            batches = [
+                self.x[:4],
+                self.x[1:2],
+                self.x[:0],
+                np.asfortranarray(self.x[:3].astype(np.float64)),
+                self.x[2:6],
+            ]
             forward = self.model.prepare(Policy("evit-fused", keep=0.5, blocks=[0, 1]))
             for found, batch in zip(forward.map(batches), batches):
-                np.testing.assert_allclose(found, self.cpu(batch, Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4)
-            np.testing.assert_allclose(forward(batches[0]), self.cpu(batches[0], Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4)
+                np.testing.assert_allclose(
+                    found, self.cpu(batch, Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4
+                )
+            np.testing.assert_allclose(
+                forward(batches[0]), self.cpu(batches[0], Policy("evit-fused", keep=0.5, blocks=[0, 1])), atol=1e-4
+            )
 
     def test_parts_of_a_batch_of_the_host(self):
-        whole, parts = mock.patch.object(pipeline, "PART", 1 << 40), mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2)
+        whole, parts = (
+            mock.patch.object(pipeline, "PART", 1 << 40),
+            mock.patch.multiple(pipeline, PART=1, PART_IMAGES=2),
+        )
         with mock.patch.dict(sys.modules):
             del sys.modules["torch"]
             for policy, values in POLICIES.items():
                 for n in (5, 6) if policy == "evit-fused" else (5,):
                     with self.subTest(f"{policy}, {n}"):
-                        ask = dict(policy=Policy(policy, **values), features=True, cls_attention=True, pooled=True, block_features=1, received_attention=-1)
+                        ask = dict(
+                            policy=Policy(policy, **values),
+                            features=True,
+                            cls_attention=True,
+                            pooled=True,
+                            block_features=1,
+                            received_attention=-1,
+                        )
                         with whole:
-                            wanted, logits = self.model.classify(self.x[:n], **ask), self.model(self.x[:n], Policy(policy, **values))
+                            wanted, logits = (
+                                self.model.classify(self.x[:n], **ask),
+                                self.model(self.x[:n], Policy(policy, **values)),
+                            )
                         with parts:
                             found = self.model.classify(self.x[:n], **ask)
                             # On a GPU sessions of different batches may choose different GEMMs.
-                            np.testing.assert_allclose(self.model(self.x[:n], Policy(policy, **values)), logits, atol=1e-4)
-                        self.assertEqual((found.block_stage, found.received_stage), (wanted.block_stage, wanted.received_stage))
-                        for name in ("logits", "features", "cls_attention", "pooled", "block_features", "received_attention"):
-                            np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-4, err_msg=name)
+                            np.testing.assert_allclose(
+                                self.model(self.x[:n], Policy(policy, **values)), logits, atol=1e-4
+                            )
+                        self.assertEqual(
+                            (found.block_stage, found.received_stage), (wanted.block_stage, wanted.received_stage)
+                        )
+                        for name in (
+                            "logits",
+                            "features",
+                            "cls_attention",
+                            "pooled",
+                            "block_features",
+                            "received_attention",
+                        ):
+                            np.testing.assert_allclose(
+                                getattr(found, name), getattr(wanted, name), atol=1e-4, err_msg=name
+                            )
                         np.testing.assert_array_equal(found.cu_seqlens, wanted.cu_seqlens)
                         for name in ("kept", "sizes"):
                             for ours, theirs in zip(getattr(found, name), getattr(wanted, name), strict=True):
@@ -324,8 +453,10 @@ class ForwardTest(unittest.TestCase):
             ask = dict(policy=Policy("l2", keep=0.5, blocks=[1]))
             wanted = self.model.classify(self.x, **ask, features=True)
             found = self.model.classify(bad, **ask, features=True, errors="return")
-            self.assertEqual([(image, str(error)[:23]) for image, error in found.errors.items()],
-                             [(3, "image 3: a score is NaN"), (5, "image 5: a score is NaN")])
+            self.assertEqual(
+                [(image, str(error)[:23]) for image, error in found.errors.items()],
+                [(3, "image 3: a score is NaN"), (5, "image 5: a score is NaN")],
+            )
             np.testing.assert_array_equal(found.logits[others], wanted.logits[others])
             self.assertTrue(np.isnan(found.logits[[3, 5]]).all())
             self.assertEqual([len(rows) > 0 for rows in found.kept[0]], [True, True, True, False, True, False])

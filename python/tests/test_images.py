@@ -47,10 +47,14 @@ def hf(height, width, resize, fit, filter, colours, processor="hf"):
 
 
 HF = {
-    "CLIP": hf(28, 28, (28, 28), "crop", "bicubic", CLIP), "CLIP, beyond the edges": hf(28, 28, (19, 19), "crop", "bicubic", CLIP),
-    "CLIP, not square": hf(20, 35, (33, 33), "crop", "bicubic", CLIP), "DINOv2": hf(28, 28, (32, 32), "crop", "bicubic", IMAGENET),
-    "SigLIP": hf(28, 28, (28, 28), "squash", "bicubic", HALF), "SigLIP2": hf(20, 36, (20, 36), "squash", "bilinear", HALF),
-    "ViT": hf(28, 28, (28, 28), "squash", "bilinear", HALF), "DeiT": hf(28, 28, (32, 32), "squash", "bicubic", IMAGENET),
+    "CLIP": hf(28, 28, (28, 28), "crop", "bicubic", CLIP),
+    "CLIP, beyond the edges": hf(28, 28, (19, 19), "crop", "bicubic", CLIP),
+    "CLIP, not square": hf(20, 35, (33, 33), "crop", "bicubic", CLIP),
+    "DINOv2": hf(28, 28, (32, 32), "crop", "bicubic", IMAGENET),
+    "SigLIP": hf(28, 28, (28, 28), "squash", "bicubic", HALF),
+    "SigLIP2": hf(20, 36, (20, 36), "squash", "bilinear", HALF),
+    "ViT": hf(28, 28, (28, 28), "squash", "bilinear", HALF),
+    "DeiT": hf(28, 28, (32, 32), "squash", "bicubic", IMAGENET),
     "not normalised": hf(28, 28, (28, 28), "squash", "bilinear", ((0,) * 3, (1,) * 3)),
     "DINOv3": hf(28, 28, (28, 28), "squash", "bilinear", IMAGENET, "hf_float"),
 }
@@ -61,18 +65,38 @@ def vectors():
     written down above."""
     text = (support.ROOT / "tests" / "preprocess_vectors.h").read_text()
     string = r'(NULL|(?:"(?:[^"\\]|\\.)*"\s*)+)'
-    for found in re.finditer(r'\{"([^"]+)",\s*' + string + r",\s*" + string + r",\s*(\d+), (\d+),\s*\{([^}]*)\},\s*(\d+), *\s*\{(.*?)\}\},", text, re.S):
+    for found in re.finditer(
+        r'\{"([^"]+)",\s*' + string + r",\s*" + string + r",\s*(\d+), (\d+),\s*\{([^}]*)\},\s*(\d+), *\s*\{(.*?)\}\},",
+        text,
+        re.S,
+    ):
         name, config, _, height, width, checksums, n, values = found.groups()
         recipe = HF.get(name)
         if config != "NULL" and "pretrained_cfg" in config:
-            config = json.loads("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', config)).replace('\\"', '"'))["pretrained_cfg"]
+            config = json.loads("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', config)).replace('\\"', '"'))[
+                "pretrained_cfg"
+            ]
             share = config.get("crop_pct", 0.875)
             size = tuple(int(np.floor(edge / share)) for edge in (int(height), int(width)))
             fit = {"center": "crop"}.get(config["crop_mode"], config["crop_mode"])
-            recipe = images.Recipe(int(height), int(width), *float32((config["mean"], config["std"])), size, fit, config["interpolation"],
-                                   fill=tuple(round(255 * mean) for mean in config["mean"]))
+            recipe = images.Recipe(
+                int(height),
+                int(width),
+                *float32((config["mean"], config["std"])),
+                size,
+                fit,
+                config["interpolation"],
+                fill=tuple(round(255 * mean) for mean in config["mean"]),
+            )
         if recipe is not None:
-            rows = [[float(value.strip("f \n")) for value in row.split(",")] for row in re.findall(r"\{([^{}]+)\}", "{" + values + "}")] if int(n) else None
+            rows = (
+                [
+                    [float(value.strip("f \n")) for value in row.split(",")]
+                    for row in re.findall(r"\{([^{}]+)\}", "{" + values + "}")
+                ]
+                if int(n)
+                else None
+            )
             yield name, recipe, [int(value, 16) for value in checksums.split(",")], rows
 
 
@@ -102,7 +126,13 @@ class RecipeTest(support.Case):
     def test_resize_is_pillows(self):
         if int(pillow_version.split(".")[0]) < 13:
             self.skipTest("older Pillow shrinks tall images in another order")
-        for (w, h), size in (((451, 300), (372, 248)), ((333, 500), (256, 384)), ((37, 600), (224, 24)), ((1, 9), (6, 3)), ((7, 5), (64, 48))):
+        for (w, h), size in (
+            ((451, 300), (372, 248)),
+            ((333, 500), (256, 384)),
+            ((37, 600), (224, 24)),
+            ((1, 9), (6, 3)),
+            ((7, 5), (64, 48)),
+        ):
             raw_image = noise(w, h)
             for filter, how in (("bilinear", Image.Resampling.BILINEAR), ("bicubic", Image.Resampling.BICUBIC)):
                 wanted = np.asarray(Image.fromarray(raw_image).resize(size, how))
@@ -113,23 +143,41 @@ class RecipeTest(support.Case):
 
     def test_recipes_that_are_none(self):
         good = HF["ViT"]
-        for words, change in (("fit is 'stretch'", {"fit": "stretch"}), ("filter is 'lanczos'", {"filter": "lanczos"}),
-                              ("processor is 1", {"processor": 1}), ("height is 0", {"height": 0}), ("resize is 0", {"resize": (0, 28)}),
-                              ("std.*above 0", {"std": (0.5, 0.5, 0.0)}), ("three values", {"mean": (0.5,)}),
-                              ("without a crop", {"processor": "hf_float", "resize": (30, 30)})):
+        for words, change in (
+            ("fit is 'stretch'", {"fit": "stretch"}),
+            ("filter is 'lanczos'", {"filter": "lanczos"}),
+            ("processor is 1", {"processor": 1}),
+            ("height is 0", {"height": 0}),
+            ("resize is 0", {"resize": (0, 28)}),
+            ("std.*above 0", {"std": (0.5, 0.5, 0.0)}),
+            ("three values", {"mean": (0.5,)}),
+            ("without a crop", {"processor": "hf_float", "resize": (30, 30)}),
+        ):
             self.fails(Status.INVALID_ARGUMENT, words, dataclasses.replace, good, **change)
 
     def test_images_that_are_none(self):
         recipe, good = HF["ViT"], noise(9, 7)
         for bad in (good.astype(np.float32), good[:, :, 0], good.transpose(2, 0, 1), np.zeros((0, 5, 3), np.uint8), 7):
-            self.fails(Status.INVALID_ARGUMENT, r"^image 1 is .*; expected a path, or uint8 \[height, width, 3\]", images.prepare, recipe,
-                       [good, bad, good])
+            self.fails(
+                Status.INVALID_ARGUMENT,
+                r"^image 1 is .*; expected a path, or uint8 \[height, width, 3\]",
+                images.prepare,
+                recipe,
+                [good, bad, good],
+            )
             failures = {}
             batch = images.prepare(recipe, [good, bad, good[:, ::-1]], failures)
-            self.assertEqual([(number, error.status) for number, error in failures.items()], [(1, Status.INVALID_ARGUMENT)])
+            self.assertEqual(
+                [(number, error.status) for number, error in failures.items()], [(1, Status.INVALID_ARGUMENT)]
+            )
             self.assertTrue((batch == images.prepare(recipe, [good, good[:, ::-1]])).all())
-        self.fails(Status.INVALID_ARGUMENT, "^image 0: 1 x 4000 pixels are too thin", images.prepare,
-                   dataclasses.replace(recipe, fit="border"), [noise(1, 4000)])
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "^image 0: 1 x 4000 pixels are too thin",
+            images.prepare,
+            dataclasses.replace(recipe, fit="border"),
+            [noise(1, 4000)],
+        )
 
 
 @needs_pillow
@@ -174,8 +222,12 @@ class FileTest(unittest.TestCase):
         exif[0x112] = 6
         grey = Image.fromarray(np.arange(70, dtype=np.uint16).reshape(7, 10) * 900)
         colours = Image.fromarray(noise(10, 7))
-        raw_images = [(colours, "jpg", {"exif": exif}), (colours, "webp", {"exif": exif, "lossless": True}), (grey, "png", {"exif": exif}),
-                    (colours.convert("CMYK"), "jpg", {"exif": exif})]
+        raw_images = [
+            (colours, "jpg", {"exif": exif}),
+            (colours, "webp", {"exif": exif, "lossless": True}),
+            (grey, "png", {"exif": exif}),
+            (colours.convert("CMYK"), "jpg", {"exif": exif}),
+        ]
         raw_images += [(colours.convert(mode), "png", {"exif": exif}) for mode in ("1", "L", "LA", "P", "RGB", "RGBA")]
         for raw_image, kind, options in raw_images:
             path = self.path(f"{raw_image.mode.replace(';', '')}.{kind}")
@@ -188,8 +240,13 @@ class FileTest(unittest.TestCase):
                     np.testing.assert_array_equal(images.prepare(HF["ViT"], [found]), images.prepare(HF["ViT"], [path]))
                 # not turned twice
                 np.testing.assert_array_equal(images.read([ImageOps.exif_transpose(file)])[0], wanted)
-        self.assertEqual(images.read([grey])[0].tolist(), [[[value >> 8] * 3 for value in line] for line in np.asarray(grey).tolist()])
-        np.testing.assert_array_equal(images.read([Image.fromarray(np.asarray(grey).astype(np.int32))])[0], images.read([grey])[0])
+        self.assertEqual(
+            images.read([grey])[0].tolist(),
+            [[[value >> 8] * 3 for value in line] for line in np.asarray(grey).tolist()],
+        )
+        np.testing.assert_array_equal(
+            images.read([Image.fromarray(np.asarray(grey).astype(np.int32))])[0], images.read([grey])[0]
+        )
 
     def test_a_image_of_pillows_many_times(self):
         Image.fromarray(noise(300, 300)).save(self.path("once.jpg"))
@@ -204,23 +261,42 @@ class FileTest(unittest.TestCase):
         cut = io.BytesIO()
         Image.fromarray(noise(50, 40)).save(cut, "JPEG")
         with Image.open(io.BytesIO(cut.getvalue()[:1500])) as file:
-            for raw_image, words in ((wide, "grey values from 70000 to 70000"), (Image.new("F", (4, 4)), "float32"), (file, "truncated"),
-                                   (Image.new("La", (4, 4)), "conversion"), (Image.new("RGB", (0, 4)), "0 x 4")):
-                self.fails(Status.INVALID_ARGUMENT, f"^image 1: .*{words}", images.prepare, HF["ViT"], [noise(9, 9), raw_image])
+            for raw_image, words in (
+                (wide, "grey values from 70000 to 70000"),
+                (Image.new("F", (4, 4)), "float32"),
+                (file, "truncated"),
+                (Image.new("La", (4, 4)), "conversion"),
+                (Image.new("RGB", (0, 4)), "0 x 4"),
+            ):
+                self.fails(
+                    Status.INVALID_ARGUMENT, f"^image 1: .*{words}", images.prepare, HF["ViT"], [noise(9, 9), raw_image]
+                )
                 self.fails(Status.INVALID_ARGUMENT, f"^image 0: .*{words}", images.read, [raw_image])
         for raw_image in (wide, Image.new("F", (4, 4))):
             raw_image.save(self.path("wide.tif"))
             self.fails(Status.BAD_FILE, "wide.tif: grey values", images.load, self.path("wide.tif"))
         with mock.patch.object(images, "MOST_PIXELS", 100):
-            self.fails(Status.INVALID_ARGUMENT, "^image 0: 50 x 40 pixels; 100 in all", images.read, [Image.new("L", (50, 40))])
+            self.fails(
+                Status.INVALID_ARGUMENT, "^image 0: 50 x 40 pixels; 100 in all", images.read, [Image.new("L", (50, 40))]
+            )
 
     def test_files_that_are_none(self):
         Image.fromarray(noise(50, 40)).save(self.path("whole.jpg"))
         self.path("cut.jpg").write_bytes(self.path("whole.jpg").read_bytes()[:1500])
         self.path("text.jpg").write_text("no image")
-        for name, words in (("cut.jpg", "truncated"), ("text.jpg", "cannot identify"), ("none.jpg", "No such file"), ("", "directory")):
-            self.fails(Status.BAD_FILE, f"^image 1: {re.escape(str(self.path(name)))}: .*{words}", images.prepare, HF["ViT"],
-                       [self.path("whole.jpg"), str(self.path(name)), self.path("whole.jpg")])
+        for name, words in (
+            ("cut.jpg", "truncated"),
+            ("text.jpg", "cannot identify"),
+            ("none.jpg", "No such file"),
+            ("", "directory"),
+        ):
+            self.fails(
+                Status.BAD_FILE,
+                f"^image 1: {re.escape(str(self.path(name)))}: .*{words}",
+                images.prepare,
+                HF["ViT"],
+                [self.path("whole.jpg"), str(self.path(name)), self.path("whole.jpg")],
+            )
         self.fails(Status.INVALID_ARGUMENT, "NUL|path", images.load, "a\0b")
         with mock.patch.object(images, "MOST_PIXELS", 100):
             self.fails(Status.BAD_FILE, "50 x 40 pixels; 100 in all", images.load, self.path("whole.jpg"))
@@ -244,12 +320,18 @@ class ModelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2)
-        cls.tiles = support.png_rows(support.DATA / "cifar10_test_1000.png", 32).reshape(32, 40, 32, 3).transpose(1, 0, 2, 3)[:5]
+        cls.tiles = (
+            support.png_rows(support.DATA / "cifar10_test_1000.png", 32)
+            .reshape(32, 40, 32, 3)
+            .transpose(1, 0, 2, 3)[:5]
+        )
 
     def test_uint8_arrays(self):
         model, squash = self.model, dataclasses.replace(self.model.recipe, fit="squash", resize=(224, 224))
         recipe = model.recipe
-        self.assertEqual((recipe.height, recipe.resize, recipe.fit, recipe.filter), (224, (248, 248), "crop", "bicubic"))
+        self.assertEqual(
+            (recipe.height, recipe.resize, recipe.fit, recipe.filter), (224, (248, 248), "crop", "bicubic")
+        )
         wanted = model.classify(support.tiles(5), Policy("l2", keep=0.5))
         model.recipe = squash
         try:
@@ -275,18 +357,36 @@ class ModelTest(unittest.TestCase):
         self.fails(Status.BAD_FILE, "^image 1: none.jpg: .*No such file", self.model.classify, [PHOTO, "none.jpg"])
 
     def test_what_is_refused(self):
-        self.fails(Status.INVALID_ARGUMENT, "^image 1 is float32", self.model.classify, [self.tiles[0], np.zeros((3, 224, 224), np.float32)])
-        self.fails(Status.INVALID_ARGUMENT, r"the recipe makes images of \[3, 28, 28\], the model takes \[3, 224, 224\]", setattr, self.model,
-                   "recipe", HF["ViT"])
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "^image 1 is float32",
+            self.model.classify,
+            [self.tiles[0], np.zeros((3, 224, 224), np.float32)],
+        )
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            r"the recipe makes images of \[3, 28, 28\], the model takes \[3, 224, 224\]",
+            setattr,
+            self.model,
+            "recipe",
+            HF["ViT"],
+        )
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "model.safetensors"
             os.symlink(support.CHECKPOINT.resolve(), path)
             path.with_name("config.json").write_text('{"architecture": "vit", "model_args": {"num_heads": 3}}')
             model = raggedvit.Model(path, device="cpu", n_threads=1)
-            self.fails(Status.UNSUPPORTED, "tells the mean and the standard deviation.*set model.recipe", model.classify, [self.tiles[0]])
+            self.fails(
+                Status.UNSUPPORTED,
+                "tells the mean and the standard deviation.*set model.recipe",
+                model.classify,
+                [self.tiles[0]],
+            )
             model.recipe = self.model.recipe
             self.assertEqual(model.classify([self.tiles[0]]).logits.shape, (1, 10))
-            path.with_name("config.json").write_text('{"architecture": "deit_tiny_patch16_224", "pretrained_cfg": {"interpolation": "lanczos"}}')
+            path.with_name("config.json").write_text(
+                '{"architecture": "deit_tiny_patch16_224", "pretrained_cfg": {"interpolation": "lanczos"}}'
+            )
             model = raggedvit.Model(path, device="cpu", n_threads=1)
             self.fails(Status.UNSUPPORTED, "in a way that is not known here", model.classify, [self.tiles[0]])
 

@@ -116,14 +116,18 @@ class LifetimesTest(unittest.TestCase):
             model._update(checkpoint)
             return model(IMAGES)
 
-        return {"classify": lambda: model.classify(IMAGES, Policy("l2", keep=0.5, blocks=[0])).logits,
-                "images": lambda: model.classify(PICTURES).logits,
-                "forward": lambda: prepared(IMAGES),
-                "map": lambda: np.concatenate(list(prepared.map([IMAGES, IMAGES[:2]]))),
-                "map of images": lambda: np.concatenate([r.logits for r in prepared._overlapped([PICTURES, IMAGES, PICTURES[:2]], True)]),
-                "native": lambda: native(ROWS, GRIDS).logits,
-                "slots": double_buffered,
-                "update": updated}
+        return {
+            "classify": lambda: model.classify(IMAGES, Policy("l2", keep=0.5, blocks=[0])).logits,
+            "images": lambda: model.classify(PICTURES).logits,
+            "forward": lambda: prepared(IMAGES),
+            "map": lambda: np.concatenate(list(prepared.map([IMAGES, IMAGES[:2]]))),
+            "map of images": lambda: np.concatenate(
+                [r.logits for r in prepared._overlapped([PICTURES, IMAGES, PICTURES[:2]], True)]
+            ),
+            "native": lambda: native(ROWS, GRIDS).logits,
+            "slots": double_buffered,
+            "update": updated,
+        }
 
     def test_an_exception_of_a_signal_leaves_nothing_held(self):
         # A batch of images is in pieces that threads copy, as large ones are.
@@ -131,7 +135,11 @@ class LifetimesTest(unittest.TestCase):
             for name, work in self.works(small()).items():
                 with self.subTest(name):
                     wanted = work()
-                    points = next(after for after in itertools.count() if not interrupted(work, after) or self.same(work(), wanted))
+                    points = next(
+                        after
+                        for after in itertools.count()
+                        if not interrupted(work, after) or self.same(work(), wanted)
+                    )
                     self.assertGreater(points, 30)
 
     def same(self, found, wanted):
@@ -141,7 +149,9 @@ class LifetimesTest(unittest.TestCase):
         model = small()
         lib, destroyed = model._lib, []
         destroy = lib.raw.rvit_session_destroy
-        with mock.patch.object(lib.raw, "rvit_session_destroy", lambda pointer: (destroyed.append(pointer.value), destroy(pointer))):
+        with mock.patch.object(
+            lib.raw, "rvit_session_destroy", lambda pointer: (destroyed.append(pointer.value), destroy(pointer))
+        ):
             wanted = model.classify(IMAGES, Policy("l2", blocks=[0]), features=True)
             run = lib.rvit_session_run
 
@@ -172,7 +182,9 @@ class LifetimesTest(unittest.TestCase):
                 model.close()
 
             del works["slots"]  # of one thread at a time
-            support.in_threads(close, *[lambda work=work: until_closed(work) for work in works.values() for _ in range(2)])
+            support.in_threads(
+                close, *[lambda work=work: until_closed(work) for work in works.values() for _ in range(2)]
+            )
             slot = model._slots.pop()
             del model, works
         self.assertGreater(len(seen), 10)
@@ -184,8 +196,14 @@ class LifetimesTest(unittest.TestCase):
         place, memory, mapped = slot.add(40, 60), slot.memory, model.prepare().map([IMAGES, IMAGES])
         next(mapped)
         model.close()
-        for work in (slot.start, lambda: native(ROWS[:16], GRIDS[:1]), lambda: next(mapped), lambda: model.prepare(inputs="patches"),
-                     lambda: model.prepare(inputs="slot"), lambda: model._update(None)):
+        for work in (
+            slot.start,
+            lambda: native(ROWS[:16], GRIDS[:1]),
+            lambda: next(mapped),
+            lambda: model.prepare(inputs="patches"),
+            lambda: model.prepare(inputs="slot"),
+            lambda: model._update(None),
+        ):
             with self.assertRaisesRegex(RaggedVitError, "the model is closed") as raised:
                 work()
             self.assertEqual(raised.exception.status, Status.INVALID_ARGUMENT)
@@ -194,19 +212,26 @@ class LifetimesTest(unittest.TestCase):
         self.assertTrue((place == 7).all())
 
     def test_the_interpreter_ends_while_threads_run(self):
-        code = ("import atexit, sys, threading, numpy as np\n"
-                "x = np.zeros((4, 3, 64, 64), np.float32)\n"
-                "atexit.register(lambda: print(m.classify(x).logits.shape))\n"  # after whatever the package does then
-                "import raggedvit\n"
-                "m = raggedvit.Model(sys.argv[1], device='cpu', n_threads=2)\n"
-                "def work():\n"
-                "    while True: m.classify(x, 'l2', keep=.5, blocks=[0])\n"
-                "m.classify(x)\n"
-                "for _ in range(int(sys.argv[2])): threading.Thread(target=work, daemon=True).start()\n")
+        code = (
+            "import atexit, sys, threading, numpy as np\n"
+            "x = np.zeros((4, 3, 64, 64), np.float32)\n"
+            "atexit.register(lambda: print(m.classify(x).logits.shape))\n"  # after whatever the package does then
+            "import raggedvit\n"
+            "m = raggedvit.Model(sys.argv[1], device='cpu', n_threads=2)\n"
+            "def work():\n"
+            "    while True: m.classify(x, 'l2', keep=.5, blocks=[0])\n"
+            "m.classify(x)\n"
+            "for _ in range(int(sys.argv[2])): threading.Thread(target=work, daemon=True).start()\n"
+        )
         environment = dict(os.environ, PYTHONPATH=str(support.ROOT / "python"))
         for threads in (0, 3, 3, 3):
-            run = subprocess.run([sys.executable, "-c", code, self.path, str(threads)], env=environment, capture_output=True, text=True,
-                                 timeout=60)
+            run = subprocess.run(
+                [sys.executable, "-c", code, self.path, str(threads)],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
             self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "(4, 10)\n", ""))
 
     def test_the_child_of_a_fork(self):
@@ -216,8 +241,15 @@ class LifetimesTest(unittest.TestCase):
         session = next(iter(model._sessions))
         with contextlib.ExitStack() as held:
             # Locks that another thread held will never be released in the child.
-            locks = [model._sessions.lock, model._lock, session.lock, native.lock, slot.lock, raggedvit.images.workers._lock,
-                     staging.copiers._lock]
+            locks = [
+                model._sessions.lock,
+                model._lock,
+                session.lock,
+                native.lock,
+                slot.lock,
+                raggedvit.images.workers._lock,
+                staging.copiers._lock,
+            ]
             taken, done = threading.Event(), threading.Event()
 
             def holder():
@@ -230,10 +262,12 @@ class LifetimesTest(unittest.TestCase):
             thread = threading.Thread(target=holder)
             thread.start()
             taken.wait()
-            works = {"prepare": lambda: prepared(model.recipe, PICTURES).tobytes() == wanted[1].tobytes(),
-                     "classify": lambda: model.classify(PICTURES).logits.tobytes() == wanted[0].tobytes(),
-                     "a model of its own": lambda: small().classify(PICTURES).logits.tobytes() == wanted[0].tobytes(),
-                     "native": lambda: native(ROWS[:16], GRIDS[:1]).logits.tobytes() == wanted[2].tobytes()}
+            works = {
+                "prepare": lambda: prepared(model.recipe, PICTURES).tobytes() == wanted[1].tobytes(),
+                "classify": lambda: model.classify(PICTURES).logits.tobytes() == wanted[0].tobytes(),
+                "a model of its own": lambda: small().classify(PICTURES).logits.tobytes() == wanted[0].tobytes(),
+                "native": lambda: native(ROWS[:16], GRIDS[:1]).logits.tobytes() == wanted[2].tobytes(),
+            }
             if importlib.util.find_spec("PIL"):
                 works["files"] = lambda: len(model.classify([support.DATA / "chelsea.png"] * 2).logits) == 2
             try:

@@ -48,21 +48,27 @@ class ModelTest(support.Case):
             difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
             self.assertTrue(least < difference < most, (dtype, difference))
             self.assertEqual((model.dtype, model.dtype_reason), (dtype, ""))
-        self.fails(Status.INVALID_ARGUMENT, "dtype is 'int4'", raggedvit.Model, support.CHECKPOINT, device="cpu", dtype="int4")
+        self.fails(
+            Status.INVALID_ARGUMENT, "dtype is 'int4'", raggedvit.Model, support.CHECKPOINT, device="cpu", dtype="int4"
+        )
 
     @unittest.skipUnless(any(d.backend == "vulkan" and d.index >= 0 for d in raggedvit.devices()), "no Vulkan device")
     def test_8_bits_on_vulkan(self):
         model = raggedvit.Model(support.CHECKPOINT, device="vulkan", dtype="int8")
         difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
         self.assertTrue(4e-3 < difference < 0.2, difference)
-        self.fails(Status.UNSUPPORTED, "int8, not e4m3", raggedvit.Model, support.CHECKPOINT, device="vulkan", dtype="fp8")
+        self.fails(
+            Status.UNSUPPORTED, "int8, not e4m3", raggedvit.Model, support.CHECKPOINT, device="vulkan", dtype="fp8"
+        )
 
     def test_auto_is_one_of_the_others(self):
         model = raggedvit.Model(support.CHECKPOINT, device="cpu", dtype="auto", n_threads=2)
         self.assertIn(model.dtype, ("f32", "bf16", "int8"))
         self.assertTrue(model.dtype_reason)
         same = raggedvit.Model(support.CHECKPOINT, device="cpu", dtype=model.dtype, n_threads=2)
-        np.testing.assert_array_equal(model.classify(self.images, "none").logits, same.classify(self.images, "none").logits)
+        np.testing.assert_array_equal(
+            model.classify(self.images, "none").logits, same.classify(self.images, "none").logits
+        )
 
     def test_what_is_kept(self):
         result = self.model.classify(self.images, Policy("l2", keep=0.5))
@@ -73,7 +79,9 @@ class ModelTest(support.Case):
             self.assertEqual(kept[0], 0)
             self.assertTrue((np.diff(kept) > 0).all() and kept[-1] < 197)
             self.assertEqual(len(kept), np.diff(result.cu_seqlens[0])[image])
-        self.assertEqual([len(k[0]) for k in self.model.classify(self.images, Policy("evit", keep=0.7)).kept], [139, 98, 69])
+        self.assertEqual(
+            [len(k[0]) for k in self.model.classify(self.images, Policy("evit", keep=0.7)).kept], [139, 98, 69]
+        )
         self.assertTrue((np.argmax(result, axis=1) == result.logits.argmax(1)).all())
 
     def test_every_policy(self):
@@ -81,12 +89,18 @@ class ModelTest(support.Case):
         for policy in raggedvit.policies():
             with self.subTest(policy.name):
                 if policy.name == "map-probe":
-                    self.fails(Status.UNSUPPORTED, "does not pool by attention", self.model.classify, self.images, policy.name)
+                    self.fails(
+                        Status.UNSUPPORTED, "does not pool by attention", self.model.classify, self.images, policy.name
+                    )
                     continue
                 if policy.name == "pixelprune":
-                    self.fails(Status.UNSUPPORTED, "at native resolution alone", self.model.classify, self.images, policy.name)
+                    self.fails(
+                        Status.UNSUPPORTED, "at native resolution alone", self.model.classify, self.images, policy.name
+                    )
                     continue
-                result = self.model.classify(self.images, policies.get(policy.name, policy.name), mask=masks.get(policy.name))
+                result = self.model.classify(
+                    self.images, policies.get(policy.name, policy.name), mask=masks.get(policy.name)
+                )
                 self.assertTrue(np.isfinite(result.logits).all())
 
     def test_hiprune(self):
@@ -96,7 +110,9 @@ class ModelTest(support.Case):
         wanted = self.model.classify(self.images, "hiprune")
         self.assertEqual([len(kept) for kept in wanted.kept[0]], [99] * 4)
         given = dict(keep=0.5, blocks=[10], alpha=0.1, object_block=4)
-        np.testing.assert_array_equal(self.model.classify(self.images, Policy("hiprune", **given)).logits, wanted.logits)
+        np.testing.assert_array_equal(
+            self.model.classify(self.images, Policy("hiprune", **given)).logits, wanted.logits
+        )
         for other in (dict(alpha=0), dict(alpha=0.9), dict(alpha=0.9, object_block=0)):
             given.update(other)
             found = self.model.classify(self.images, Policy("hiprune", **given)).logits
@@ -104,10 +120,30 @@ class ModelTest(support.Case):
             np.testing.assert_array_equal(self.model(self.images, Policy("hiprune", **given)), found)
             np.testing.assert_array_equal(self.model.prepare(Policy("hiprune", **given))(self.images), found)
             wanted = self.model.classify(self.images, Policy("hiprune", **given))
-        self.fails(Status.INVALID_ARGUMENT, "alpha is 1.5", self.model.classify, self.images, Policy("hiprune", alpha=1.5))
-        self.fails(Status.INVALID_ARGUMENT, "object_block is 11, expected 0..10", self.model.classify, self.images, Policy("hiprune", object_block=11))
-        self.fails(Status.INVALID_ARGUMENT, "one block, n_blocks is 2", self.model.classify, self.images, Policy("hiprune", blocks=[5, 10]))
-        self.fails(Status.INVALID_ARGUMENT, "alpha is given, but the policy l2", self.model.classify, self.images, Policy("l2", alpha=0.2))
+        self.fails(
+            Status.INVALID_ARGUMENT, "alpha is 1.5", self.model.classify, self.images, Policy("hiprune", alpha=1.5)
+        )
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "object_block is 11, expected 0..10",
+            self.model.classify,
+            self.images,
+            Policy("hiprune", object_block=11),
+        )
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "one block, n_blocks is 2",
+            self.model.classify,
+            self.images,
+            Policy("hiprune", blocks=[5, 10]),
+        )
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "alpha is given, but the policy l2",
+            self.model.classify,
+            self.images,
+            Policy("l2", alpha=0.2),
+        )
 
     def test_a_given_mask(self):
         mask = np.ones((4, 197), bool)
@@ -118,7 +154,9 @@ class ModelTest(support.Case):
         dense = self.model.classify(self.images, "none").logits
         np.testing.assert_allclose(result.logits[[0, 1, 3]], dense[[0, 1, 3]], atol=1e-4)
         self.assertGreater(np.abs(result.logits[2] - dense[2]).max(), 1e-3)
-        self.fails(Status.INVALID_ARGUMENT, "expected \\[4, 197", self.model.classify, self.images, "mask", mask=mask[:, :9])
+        self.fails(
+            Status.INVALID_ARGUMENT, "expected \\[4, 197", self.model.classify, self.images, "mask", mask=mask[:, :9]
+        )
         self.fails(Status.INVALID_ARGUMENT, "no mask", self.model.classify, self.images, "mask")
         self.fails(Status.INVALID_ARGUMENT, "'mask'", self.model.classify, self.images, mask=mask)
 
@@ -179,7 +217,13 @@ class ModelTest(support.Case):
             np.testing.assert_array_equal(model(self.images[:1]), self.model(self.images[:1]))
         self.fails(Status.INVALID_ARGUMENT, "closed", model, self.images)
         for device in ("cuda:x", "cuda:-1", "auto:0", "cpu:", "cuda:1:2", "gpu"):
-            self.fails(Status.INVALID_ARGUMENT, f"device is '{device}'; expected one of auto, cpu,", raggedvit.Model, support.CHECKPOINT, device)
+            self.fails(
+                Status.INVALID_ARGUMENT,
+                f"device is '{device}'; expected one of auto, cpu,",
+                raggedvit.Model,
+                support.CHECKPOINT,
+                device,
+            )
 
     def test_sessions_are_kept_and_let_go(self):
         model = raggedvit.Model(support.CHECKPOINT, device="cpu", n_threads=2, max_sessions=2)
@@ -244,7 +288,10 @@ class ModelTest(support.Case):
     def test_class_names_of_a_config(self):
         reference = support.ROOT / "tests" / "data" / "reference"
         config = json.loads((reference / "config.json").read_text())
-        for field, names in (("label_names", ["tench, Tinca", *"bcdefg"]), ("id2label", {str(i): name for i, name in enumerate("abcdefg")})):
+        for field, names in (
+            ("label_names", ["tench, Tinca", *"bcdefg"]),
+            ("id2label", {str(i): name for i, name in enumerate("abcdefg")}),
+        ):
             with tempfile.TemporaryDirectory() as folder:
                 model = pathlib.Path(folder, "model.safetensors")
                 shutil.copy(reference / "model.safetensors", model)
@@ -253,10 +300,14 @@ class ModelTest(support.Case):
                 self.assertEqual(raggedvit.Model(model, device="cpu").class_names, wanted)
 
     def test_the_library_is_named_or_missed(self):
-        code = "import raggedvit\ntry: raggedvit.version()\nexcept raggedvit.RaggedVitError as e: print(e.status.name, e)"
+        code = (
+            "import raggedvit\ntry: raggedvit.version()\nexcept raggedvit.RaggedVitError as e: print(e.status.name, e)"
+        )
         for name in ("/nonexistent.so", support.CHECKPOINT):
             environment = dict(os.environ, RAGGEDVIT_LIBRARY=str(name), PYTHONPATH=str(support.ROOT / "python"))
-            out = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+            out = subprocess.run(
+                [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+            ).stdout
             self.assertTrue(out.startswith(f"UNAVAILABLE {name}"), out)
 
     def test_a_child_of_a_fork_leaves_the_objects_alone(self):
@@ -278,11 +329,22 @@ class ModelTest(support.Case):
 
         def staged(seed, n):
             stream = lib.own("stream", device)
-            buffers = [lib.own("buffer", device, 4 * n, CONSTANTS[f"RVIT_BUFFER_{kind}"]) for kind in ("UPLOAD", "DEVICE")]
-            source, found, view = np.random.default_rng(seed).random(n + 1, np.float32)[1:], np.empty(n, np.float32), rvit_view()
+            buffers = [
+                lib.own("buffer", device, 4 * n, CONSTANTS[f"RVIT_BUFFER_{kind}"]) for kind in ("UPLOAD", "DEVICE")
+            ]
+            source, found, view = (
+                np.random.default_rng(seed).random(n + 1, np.float32)[1:],
+                np.empty(n, np.float32),
+                rvit_view(),
+            )
             for _ in range(3):
-                core.stage(stream.pointer.value, *(b.pointer.value for b in buffers), lib.rvit_buffer_host(buffers[0]), source.ctypes.data,
-                           source.nbytes)
+                core.stage(
+                    stream.pointer.value,
+                    *(b.pointer.value for b in buffers),
+                    lib.rvit_buffer_host(buffers[0]),
+                    source.ctypes.data,
+                    source.nbytes,
+                )
             view.buffer = buffers[1].pointer
             lib.rvit_stream_read(stream, view, found.ctypes.data, found.nbytes)
             return bool((found == source).all())
@@ -291,8 +353,17 @@ class ModelTest(support.Case):
         support.in_threads(*[lambda seed=seed: found.append(staged(seed, 1000003 + seed)) for seed in range(4)])
         self.assertEqual(found, [True] * 4)
         source = np.zeros(4, np.float32)
-        self.fails(Status.INVALID_ARGUMENT, "copy: ", core.stage, lib.own("stream", device).pointer.value, 0, 0, source.ctypes.data,
-                   np.ones(4, np.float32).ctypes.data, 16)
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "copy: ",
+            core.stage,
+            lib.own("stream", device).pointer.value,
+            0,
+            0,
+            source.ctypes.data,
+            np.ones(4, np.float32).ctypes.data,
+            16,
+        )
         child = os.fork()
         if child == 0:
             code = 1
@@ -308,12 +379,16 @@ class ModelTest(support.Case):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     def test_the_interpreter_ends_with_everything_alive(self):
-        code = ("import support, raggedvit, numpy as np\n"
-                "m = raggedvit.Model(support.CHECKPOINT, device='cpu', n_threads=2)\n"
-                "r = m.classify(support.tiles(1))\n"
-                "raggedvit.attention(np.ones((4, 3, 1, 8), np.float32), [0, 4])\n"
-                "print('done')")
-        run = subprocess.run([sys.executable, "-c", code], cwd=support.ROOT / "python" / "tests", capture_output=True, text=True)
+        code = (
+            "import support, raggedvit, numpy as np\n"
+            "m = raggedvit.Model(support.CHECKPOINT, device='cpu', n_threads=2)\n"
+            "r = m.classify(support.tiles(1))\n"
+            "raggedvit.attention(np.ones((4, 3, 1, 8), np.float32), [0, 4])\n"
+            "print('done')"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", code], cwd=support.ROOT / "python" / "tests", capture_output=True, text=True
+        )
         self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "done\n", ""))
 
 

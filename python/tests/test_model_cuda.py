@@ -27,7 +27,9 @@ class CudaModelTest(support.Case):
                 with self.subTest(f"{policy}, {n}"):
                     wanted = cpu(x[:n], Policy(policy, **values))
                     found = cuda(x[:n].cuda(), Policy(policy, **values))
-                    self.assertEqual((found.device.type, found.shape, found.dtype), ("cuda", wanted.shape, torch.float32))
+                    self.assertEqual(
+                        (found.device.type, found.shape, found.dtype), ("cuda", wanted.shape, torch.float32)
+                    )
                     if n:
                         self.assertLess(difference(found.cpu(), wanted), 1e-4)
                         result = cuda.classify(x[:n].cuda(), Policy(policy, **values))
@@ -38,7 +40,9 @@ class CudaModelTest(support.Case):
         mask = torch.rand(6, modules.TOKENS, device="cuda") > 0.5
         mask[:, 0] = True
         wanted = cpu.classify(x, Policy("mask", blocks=[1]), mask=mask.cpu())
-        self.assertLess(difference(cuda.classify(x.cuda(), Policy("mask", blocks=[1]), mask=mask).logits.cpu(), wanted.logits), 1e-4)
+        self.assertLess(
+            difference(cuda.classify(x.cuda(), Policy("mask", blocks=[1]), mask=mask).logits.cpu(), wanted.logits), 1e-4
+        )
 
     def test_any_layout_and_type_of_images(self):
         x = images(4).cuda()
@@ -47,8 +51,13 @@ class CudaModelTest(support.Case):
         spaced, shifted = torch.empty(8, 3, 32, 32, device="cuda"), torch.empty(x.numel() + 1, device="cuda")
         spaced[::2] = x
         shifted[1:] = x.flatten()
-        for given in (spaced[::2], shifted[1:].view_as(x), x.to(memory_format=torch.channels_last), torch.nn.Parameter(x, False),
-                      x.as_subclass(type("Image", (torch.Tensor,), {}))):
+        for given in (
+            spaced[::2],
+            shifted[1:].view_as(x),
+            x.to(memory_format=torch.channels_last),
+            torch.nn.Parameter(x, False),
+            x.as_subclass(type("Image", (torch.Tensor,), {})),
+        ):
             self.assertEqual(difference(forward(given).cpu(), wanted.cpu()), 0)
         for dtype, error in ((torch.float16, 2e-2), (torch.bfloat16, 2e-1)):
             self.assertLess(difference(forward(x.to(dtype)).cpu(), wanted.cpu()), error)
@@ -187,7 +196,12 @@ class CudaModelTest(support.Case):
             module.eval()
             other = make(seed=5)
             module.load_state_dict(other.state_dict())
-            self.assertLess(difference(logits_of(module, x.cuda()).cpu(), logits_of(patch(other, Policy("evit", keep=0.5, blocks=[1])), x)), 1e-4)
+            self.assertLess(
+                difference(
+                    logits_of(module, x.cuda()).cpu(), logits_of(patch(other, Policy("evit", keep=0.5, blocks=[1])), x)
+                ),
+                1e-4,
+            )
             half = logits_of(module.half(), x.cuda().half())
             self.assertEqual((half.dtype, half.device.type), (torch.float16, "cuda"))
             self.assertLess(difference(half.float().cpu(), logits_of(other, x)), 5e-2)
@@ -214,7 +228,9 @@ class CudaModelTest(support.Case):
         wanted = model.classify(x, Policy("l2", keep=0.5, blocks=[1]), pooled=True, features=True)
         broken = x.clone()
         broken[2, 0, 0, 0] = torch.nan
-        self.fails(Status.NOT_FINITE, "^image 2: a score is NaN", model.classify, broken, Policy("l2", keep=0.5, blocks=[1]))
+        self.fails(
+            Status.NOT_FINITE, "^image 2: a score is NaN", model.classify, broken, Policy("l2", keep=0.5, blocks=[1])
+        )
         self.fails(Status.NOT_FINITE, "^image 2: its logits are not finite", model.classify, broken)
         found = model.classify(broken, Policy("l2", keep=0.5, blocks=[1]), pooled=True, features=True, errors="return")
         self.assertEqual(list(found.errors), [2])
@@ -238,7 +254,12 @@ class CudaModelTest(support.Case):
             fails(Status.INVALID_ARGUMENT, "images require a gradient", forward, x.clone().requires_grad_())
             with torch.no_grad():
                 forward(x.clone().requires_grad_())
-        fails(Status.INVALID_ARGUMENT, "images are on cuda:0, the model on cpu", raggedvit.Model.from_module(timm_module()), x)
+        fails(
+            Status.INVALID_ARGUMENT,
+            "images are on cuda:0, the model on cpu",
+            raggedvit.Model.from_module(timm_module()),
+            x,
+        )
         torch.cuda.synchronize()
         with self.assertRaises(Exception) as caught:
             with torch.cuda.graph(torch.cuda.CUDAGraph()):

@@ -48,7 +48,13 @@ class ModuleTest(support.Case):
                 if model.info.n_prefix > 0:
                     self.assertEqual(model(x, Policy("l2", keep=0.5, blocks=[1])).shape, wanted.shape)
                 if what != "rectangular":
-                    self.fails(Status.UNSUPPORTED, "only a plain Vision Transformer", raggedvit.patch.timm, module, Policy("l2", keep=0.5, blocks=[1]))
+                    self.fails(
+                        Status.UNSUPPORTED,
+                        "only a plain Vision Transformer",
+                        raggedvit.patch.timm,
+                        module,
+                        Policy("l2", keep=0.5, blocks=[1]),
+                    )
 
     def test_rectangular_images(self):
         module = modules.timm_family("vit_base_patch16_224", img_size=(32, 48), num_heads=2)
@@ -68,7 +74,11 @@ class ModuleTest(support.Case):
 
     def test_weights_of_any_float(self):
         x = images()
-        for dtype, stored, error in ((torch.float16, "f16", 2e-2), (torch.bfloat16, "bf16", 2e-1), (torch.float64, "f32", 1e-5)):
+        for dtype, stored, error in (
+            (torch.float16, "f16", 2e-2),
+            (torch.bfloat16, "bf16", 2e-1),
+            (torch.float64, "f32", 1e-5),
+        ):
             module = timm_module().to(dtype)
             model = model_of(module)
             self.assertEqual(raggedvit._modules.modules.storage_of(module), stored)
@@ -76,27 +86,44 @@ class ModuleTest(support.Case):
 
     def test_names_of_pytorch(self):
         module = timm_module().half()
-        for options, stored in (({}, "f16"), ({"dtype": torch.float32}, "f32"), ({"device": torch.device("cpu"), "dtype": torch.bfloat16}, "bf16")):
+        for options, stored in (
+            ({}, "f16"),
+            ({"dtype": torch.float32}, "f32"),
+            ({"device": torch.device("cpu"), "dtype": torch.bfloat16}, "bf16"),
+        ):
             model = model_of(module, **options)
             self.assertEqual((model.dtype, str(model.device)), (stored, "cpu"))
         for options in ({"dtype": torch.int8}, {"device": torch.device("meta")}, {"device": torch.float16}):
-            self.fails(Status.INVALID_ARGUMENT, f"{next(iter(options))} is .*; expected one of", model_of, module, **options)
+            self.fails(
+                Status.INVALID_ARGUMENT, f"{next(iter(options))} is .*; expected one of", model_of, module, **options
+            )
 
     def test_arrays_and_tensors(self):
         model, x = model_of(timm_module()), images()
         wanted = model.classify(x.numpy(), Policy("evit", keep=0.6, blocks=[1, 2])).logits
         forward = model.prepare(Policy("evit", keep=0.6, blocks=[1, 2]))
-        for given, kind in ((x.numpy(), np.ndarray), (x, torch.Tensor), (x.double().numpy(), np.ndarray), (x[:, :, :, :], torch.Tensor),
-                            (torch.nn.Parameter(x, requires_grad=False), torch.Tensor),
-                            (x.to(memory_format=torch.channels_last), torch.Tensor)):
-            for found in (model(given, Policy("evit", keep=0.6, blocks=(1, 2))), model(given, Policy("evit", keep=0.6, blocks=[1, 2])), forward(given)):
+        for given, kind in (
+            (x.numpy(), np.ndarray),
+            (x, torch.Tensor),
+            (x.double().numpy(), np.ndarray),
+            (x[:, :, :, :], torch.Tensor),
+            (torch.nn.Parameter(x, requires_grad=False), torch.Tensor),
+            (x.to(memory_format=torch.channels_last), torch.Tensor),
+        ):
+            for found in (
+                model(given, Policy("evit", keep=0.6, blocks=(1, 2))),
+                model(given, Policy("evit", keep=0.6, blocks=[1, 2])),
+                forward(given),
+            ):
                 self.assertIsInstance(found, kind)
                 self.assertEqual(str(found.dtype)[-7:], "float32")
                 np.testing.assert_array_equal(np.asarray(found), wanted)
         for dtype, error in ((torch.float16, 2e-2), (torch.bfloat16, 2e-1)):
             self.assertLess(difference(forward(x.to(dtype)), wanted), error)
         result = model.classify(x, Policy("evit", keep=0.6, blocks=[1, 2]), features=True, cls_attention=True)
-        self.assertTrue(all(isinstance(t, torch.Tensor) for t in (result.logits, result.features, result.cls_attention)))
+        self.assertTrue(
+            all(isinstance(t, torch.Tensor) for t in (result.logits, result.features, result.cls_attention))
+        )
         self.assertIsInstance(result.kept[0][0], np.ndarray)
         np.testing.assert_array_equal(np.asarray(result), wanted)
         self.assertEqual(forward(x[:0]).shape, (0, 7))
@@ -104,7 +131,9 @@ class ModuleTest(support.Case):
     def test_forward_is_classify_for_every_policy(self):
         model, x = model_of(timm_module()), images()
         for policy, values in POLICIES.items():
-            np.testing.assert_array_equal(model(x, Policy(policy, **values)), model.classify(x, Policy(policy, **values)).logits)
+            np.testing.assert_array_equal(
+                model(x, Policy(policy, **values)), model.classify(x, Policy(policy, **values)).logits
+            )
 
     def test_any_batch_size_with_few_sessions(self):
         model, x = model_of(timm_module()), images(40)
@@ -125,10 +154,17 @@ class ModuleTest(support.Case):
                 self.maps(model_of(timm_module(), device=backend))
 
     def maps(self, model):
-        forward, cpu = model.prepare(Policy("evit", keep=0.6, blocks=[1])), model_of(timm_module()).prepare(Policy("evit", keep=0.6, blocks=[1]))
+        forward, cpu = (
+            model.prepare(Policy("evit", keep=0.6, blocks=[1])),
+            model_of(timm_module()).prepare(Policy("evit", keep=0.6, blocks=[1])),
+        )
         batches = [images(n, n) for n in (4, 4, 0, 3, 9, 4, 1)]
-        for given, kind in ((batches, torch.Tensor), ([x.numpy() for x in batches], np.ndarray),
-                            ([np.asfortranarray(x.double().numpy()) for x in batches], np.ndarray), ([x.bfloat16() for x in batches], torch.Tensor)):
+        for given, kind in (
+            (batches, torch.Tensor),
+            ([x.numpy() for x in batches], np.ndarray),
+            ([np.asfortranarray(x.double().numpy()) for x in batches], np.ndarray),
+            ([x.bfloat16() for x in batches], torch.Tensor),
+        ):
             found = list(forward.map(given))
             self.assertEqual(len(found), len(batches))
             for logits, x in zip(found, given):
@@ -144,7 +180,9 @@ class ModuleTest(support.Case):
         next(iterator)
         iterator.close()
         self.fails(Status.INVALID_ARGUMENT, "expected", list, forward.map([batches[0], batches[0][:, :, :8]]))
-        self.fails(Status.INVALID_ARGUMENT, "float32 does not hold", list, forward.map([batches[0].double().numpy() * 1e300]))
+        self.fails(
+            Status.INVALID_ARGUMENT, "float32 does not hold", list, forward.map([batches[0].double().numpy() * 1e300])
+        )
         bad = batches[0].clone()
         bad[2, 0, 3, 3] = float("nan")
         self.fails(Status.INVALID_ARGUMENT, "image 2: a score is NaN", list, forward.map([batches[0], bad, batches[0]]))
@@ -174,7 +212,12 @@ class ModuleTest(support.Case):
         model.update(module)
         np.testing.assert_array_equal(model(x, Policy("evit", blocks=[1])), before)
         self.fails(Status.INVALID_ARGUMENT, "n_classes", model.update, timm_module(num_classes=8))
-        self.fails(Status.INVALID_ARGUMENT, "eps", model.update, timm_module(norm_layer=lambda n, **k: torch.nn.LayerNorm(n, eps=1e-5, **k)))
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "eps",
+            model.update,
+            timm_module(norm_layer=lambda n, **k: torch.nn.LayerNorm(n, eps=1e-5, **k)),
+        )
         np.testing.assert_array_equal(model(x, Policy("evit", blocks=[1])), before)
 
     def test_modules_that_are_refused(self):
@@ -218,9 +261,11 @@ class ModuleTest(support.Case):
             "blocks.2.mlp has forward hooks": hooked,
             "head has a forward of its own": with_forward,
             "global_pool is 'avgmax'": lambda: timm_module(global_pool="avgmax"),
-            "prefix tokens that its attention pooling does not read": lambda: timm_module(global_pool="map"),
-            "the model has a mean that includes prefix tokens": lambda: timm_module(global_pool="avg", pool_include_prefix=True),
-            "blocks.0 is a .*EvaBlockPostNorm": lambda: modules.timm_family("eva02_enormous_patch14_clip_224", mlp_ratio=2),
+            "attention pooling of the patches alone, beside prefix tokens": lambda: timm_module(global_pool="map"),
+            "a mean over the prefix tokens too": lambda: timm_module(global_pool="avg", pool_include_prefix=True),
+            "blocks.0 is a .*EvaBlockPostNorm": lambda: modules.timm_family(
+                "eva02_enormous_patch14_clip_224", mlp_ratio=2
+            ),
             "rope is a .*RotaryEmbeddingMixed": lambda: modules.timm_family("vit_small_patch16_rope_mixed_224"),
             "patch_embed is a .*HybridEmbed|is a .*; expected": lambda: replaced("patch_embed", torch.nn.Identity()),
             "blocks.1.attn turns its columns otherwise": turned,
@@ -236,6 +281,7 @@ class ModuleTest(support.Case):
             "hidden_act": lambda: hf_module(hidden_act="quick_gelu"),
             "has no bias": lambda: hf_module(qkv_bias=False),
         }
+
         def quantized():
             warnings.simplefilter("ignore")
             return torch.ao.quantization.quantize_dynamic(timm_module(), {torch.nn.Linear})
@@ -271,15 +317,21 @@ class ModuleTest(support.Case):
         cases |= {
             "blocks.0.attn.qkv is a torch.ao.nn.quantized.*; expected Linear of torch": quantized,
             "blocks.1.mlp.fc1.weight is sparse_csr; expected dense": lambda: weight(torch.Tensor.to_sparse_csr),
-            "blocks.1.mlp.fc1.weight is a .*Weight; expected a plain tensor": lambda: weight(lambda w: w.as_subclass(Weight)),
+            "blocks.1.mlp.fc1.weight is a .*Weight; expected a plain tensor": lambda: weight(
+                lambda w: w.as_subclass(Weight)
+            ),
             "blocks.0 is a timm.models.beit.Block": of_another_family,
             "blocks.0.attn.qkv has forward hooks": pruned,
             "blocks.0.attn.qkv is a .*ParametrizedLinear": spectral,
             "blocks.1.mlp.fc1 is a .*Linear; expected": lambda: replaced("blocks.1.mlp.fc1", Linear(128, 512)),
-            "blocks.1.mlp.fc1 has a forward of its own": lambda: replaced("blocks.1.mlp.fc1", torch.compile(torch.nn.Linear(128, 512))),
+            "blocks.1.mlp.fc1 has a forward of its own": lambda: replaced(
+                "blocks.1.mlp.fc1", torch.compile(torch.nn.Linear(128, 512))
+            ),
             "OptimizedModule, which wraps one; give module._orig_mod": lambda: torch.compile(timm_module()),
             "DataParallel, which wraps one; give module.module": lambda: torch.nn.DataParallel(timm_module()),
-            "blocks is a .*; expected Sequential": lambda: replaced("blocks", torch.nn.ModuleList(timm_module().blocks)),
+            "blocks is a .*; expected Sequential": lambda: replaced(
+                "blocks", torch.nn.ModuleList(timm_module().blocks)
+            ),
         }
         from timm.models.eva import Eva
 
@@ -306,13 +358,21 @@ class ModuleTest(support.Case):
         def decorated(function):
             return functools.wraps(function)(lambda *arguments, **named: 2 * function(*arguments, **named))
 
-        places = ((timm_module, Attention, "forward", own), (timm_module, Attention, "forward", decorated(Attention.forward)),
-                  (timm_module, Attention, "forward", AttentionRope.forward), (timm_module, Attention, "__call__", own),
-                  (timm_module, Attention, "forward", functools.partial(own)), (timm_module, Attention, "forward", mock.Mock()),
-                  (timm_module, torch.nn.Linear, "forward", own), (timm_module, vision_transformer.VisionTransformer, "_pos_embed", own),
-                  (timm_module, vision_transformer, "global_pool_nlc", own), (timm_module, torch.nn.functional, "layer_norm", own),
-                  (timm_module, torch.nn.functional, "scaled_dot_product_attention", own), (hf_module, ViTAttention, "forward", own),
-                  (hf_module, torch.nn.Module, "_call_impl", own))
+        places = (
+            (timm_module, Attention, "forward", own),
+            (timm_module, Attention, "forward", decorated(Attention.forward)),
+            (timm_module, Attention, "forward", AttentionRope.forward),
+            (timm_module, Attention, "__call__", own),
+            (timm_module, Attention, "forward", functools.partial(own)),
+            (timm_module, Attention, "forward", mock.Mock()),
+            (timm_module, torch.nn.Linear, "forward", own),
+            (timm_module, vision_transformer.VisionTransformer, "_pos_embed", own),
+            (timm_module, vision_transformer, "global_pool_nlc", own),
+            (timm_module, torch.nn.functional, "layer_norm", own),
+            (timm_module, torch.nn.functional, "scaled_dot_product_attention", own),
+            (hf_module, ViTAttention, "forward", own),
+            (hf_module, torch.nn.Module, "_call_impl", own),
+        )
         for make, owner, name, function in places:
             with self.subTest(f"{owner.__name__}.{name}"):
                 module = make()
@@ -322,7 +382,12 @@ class ModuleTest(support.Case):
         registered = dict(AttentionInterface._global_mapping)
         try:
             AttentionInterface.register("mine", own)
-            self.fails(Status.UNSUPPORTED, "attn_implementation 'mine', which is .*own", model_of, hf_module(attn_implementation="mine"))
+            self.fails(
+                Status.UNSUPPORTED,
+                "attn_implementation 'mine', which is .*own",
+                model_of,
+                hf_module(attn_implementation="mine"),
+            )
             module = hf_module(attn_implementation="sdpa")
             model_of(module)
             AttentionInterface.register("sdpa", own)
@@ -348,9 +413,13 @@ class ModuleTest(support.Case):
 
     def test_bad_images(self):
         model, x = model_of(timm_module()), images()
-        for words, given in ((r"\[5, 3, 16, 16\]; expected \[B, 3, 32, 32\]", x[:, :, :16, :16].contiguous()), ("int64", x.long()),
-                             (r"\[3, 32, 32\]", x[0]), ("images require a gradient", x.clone().requires_grad_()),
-                             ("images are on meta, the model on cpu", x.to("meta"))):
+        for words, given in (
+            (r"\[5, 3, 16, 16\]; expected \[B, 3, 32, 32\]", x[:, :, :16, :16].contiguous()),
+            ("int64", x.long()),
+            (r"\[3, 32, 32\]", x[0]),
+            ("images require a gradient", x.clone().requires_grad_()),
+            ("images are on meta, the model on cpu", x.to("meta")),
+        ):
             self.fails(Status.INVALID_ARGUMENT, words, model, given)
             self.fails(Status.INVALID_ARGUMENT, words, model.classify, given)
         with torch.no_grad():

@@ -12,9 +12,20 @@ from raggedvit import Policy, RaggedVitError
 
 N_BATCHES = 10_000 if os.environ.get("RVIT_TEST_CASES") == "all" else 240
 POOL, MOST, ROUNDS = 8, 5, 20
-POLICIES = ({}, {"policy": Policy("l2", keep=0.5)}, {"policy": Policy("evit", keep=0.7)}, {"policy": Policy("evit-fused", keep=0.6)}, {"policy": "ats"},
-            {"policy": "tome"}, {"policy": Policy("random", keep=0.5)}, {"policy": Policy("received", keep=0.5)}, {"policy": Policy("fastervlm", keep=0.5)},
-            {"policy": Policy("hiprune", keep=0.5)}, {"policy": Policy("l2-threshold", threshold=20)}, {"policy": Policy("evit-paper", keep=0.7)})
+POLICIES = (
+    {},
+    {"policy": Policy("l2", keep=0.5)},
+    {"policy": Policy("evit", keep=0.7)},
+    {"policy": Policy("evit-fused", keep=0.6)},
+    {"policy": "ats"},
+    {"policy": "tome"},
+    {"policy": Policy("random", keep=0.5)},
+    {"policy": Policy("received", keep=0.5)},
+    {"policy": Policy("fastervlm", keep=0.5)},
+    {"policy": Policy("hiprune", keep=0.5)},
+    {"policy": Policy("l2-threshold", threshold=20)},
+    {"policy": Policy("evit-paper", keep=0.7)},
+)
 
 
 def spoilt(image, kind, random):
@@ -34,7 +45,10 @@ class NeighboursTest(unittest.TestCase):
         backend, random = os.environ.get("RVIT_TEST_BACKEND", "cpu"), np.random.default_rng(4)
         images = random.standard_normal((POOL, 3, 32, 32), np.float32)
         names = ["f32", "f16", "bf16", "fp8" if backend == "cuda" else "int8"]
-        models = {dtype: raggedvit.Model(support.CHECKPOINT, device=backend, dtype=dtype, image_size=32, n_threads=2) for dtype in names}
+        models = {
+            dtype: raggedvit.Model(support.CHECKPOINT, device=backend, dtype=dtype, image_size=32, n_threads=2)
+            for dtype in names
+        }
         n = n_failed = 0
         while n < N_BATCHES:
             for dtype, model in models.items():
@@ -54,8 +68,13 @@ class NeighboursTest(unittest.TestCase):
         batch[bad] = spoilt(batch[bad], kind, random)
         found = model.classify(batch, **policy, features=True, errors="return")
         self.assertIn(list(found.errors), ([], [bad]) if kind in (3, 4, 6) else ([bad],), what)
-        self.assertEqual(np.isfinite(found.logits).all(1).tolist(), [not found.errors or i != bad for i in range(len(numbers))], what)
-        ends = [x.cu_seqlens[-1] if x.cu_seqlens else np.arange(len(numbers) + 1) * (len(x.features) // len(numbers)) for x in (found, wanted)]
+        self.assertEqual(
+            np.isfinite(found.logits).all(1).tolist(), [not found.errors or i != bad for i in range(len(numbers))], what
+        )
+        ends = [
+            x.cu_seqlens[-1] if x.cu_seqlens else np.arange(len(numbers) + 1) * (len(x.features) // len(numbers))
+            for x in (found, wanted)
+        ]
         for i in range(len(numbers)):
             if i == bad:
                 continue

@@ -22,19 +22,41 @@ class DemoTest(unittest.TestCase):
 
     def test_what_is_not_asked_for(self):
         result = self.model.classify(self.images[:1])
-        for name in ("features", "cls_attention", "pooled", "projected", "block_features", "block_stage", "received_attention"):
+        for name in (
+            "features",
+            "cls_attention",
+            "pooled",
+            "projected",
+            "block_features",
+            "block_stage",
+            "received_attention",
+        ):
             self.assertIsNone(getattr(result, name))
         self.assertEqual(self.model.info.embedding_dim, 0)
 
     def test_layouts(self):
-        result = self.model.classify(self.images, Policy("evit", keep=0.5, blocks=[3, 6]), features=True, pooled=True, block_features=-2, received_attention=3)
+        result = self.model.classify(
+            self.images,
+            Policy("evit", keep=0.5, blocks=[3, 6]),
+            features=True,
+            pooled=True,
+            block_features=-2,
+            received_attention=3,
+        )
         self.assertEqual((result.block_stage, result.received_stage), (1, -1))
         self.assertEqual(result.block_features.shape, (result.cu_seqlens[1][-1], 192))
         self.assertEqual(result.received_attention.shape, (3 * 197, 3))
         np.testing.assert_allclose(result.received_attention.reshape(3, 197, 3).sum(1), 1, atol=1e-5)
         np.testing.assert_allclose(result.pooled, result.features[result.cu_seqlens[1][:-1]], atol=1e-5)
         sessions = len(self.model._sessions)
-        again = self.model.classify(self.images, Policy("evit", keep=0.5, blocks=[3, 6]), features=True, pooled=True, block_features=10, received_attention=-9)
+        again = self.model.classify(
+            self.images,
+            Policy("evit", keep=0.5, blocks=[3, 6]),
+            features=True,
+            pooled=True,
+            block_features=10,
+            received_attention=-9,
+        )
         np.testing.assert_array_equal(again.block_features, result.block_features)
         self.assertEqual(len(self.model._sessions), sessions)
         other = self.model.classify(self.images, Policy("evit", keep=0.5, blocks=[3, 6]), block_features=2)
@@ -66,7 +88,9 @@ class EncoderTest(unittest.TestCase):
         encoder = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=2)
         vision = dict(encoder, image_size=32, patch_size=8)
         text = dict(encoder, vocab_size=50, max_position_embeddings=16, bos_token_id=1, eos_token_id=2, pad_token_id=0)
-        made = getattr(transformers, config)(text_config=text, vision_config=vision, **({"projection_dim": 24} if name == "CLIPModel" else {}))
+        made = getattr(transformers, config)(
+            text_config=text, vision_config=vision, **({"projection_dim": 24} if name == "CLIPModel" else {})
+        )
         made._attn_implementation = "eager"
         module = self.modules.randomize(getattr(transformers, name)(made))
         folder = pathlib.Path(self.folder.name) / name
@@ -110,15 +134,21 @@ class EncoderTest(unittest.TestCase):
         from safetensors.torch import save_file
 
         x = self.modules.images(2)
-        for pooling, options in (("cls", {}), ("cls", dict(distilled=True)), ("mean_norm", dict(global_pool="avg")),
-                                 ("mean", dict(global_pool="avg", fc_norm=False))):
+        for pooling, options in (
+            ("cls", {}),
+            ("cls", dict(distilled=True)),
+            ("mean_norm", dict(global_pool="avg")),
+            ("mean", dict(global_pool="avg", fc_norm=False)),
+        ):
             module = self.modules.timm_module(**options)
             path = pathlib.Path(self.folder.name) / "timm.safetensors"
             save_file(module.state_dict(), path)
             model = raggedvit.Model(path, device="cpu", n_threads=2, architecture="vit", n_heads=2, pooling=pooling)
             with self.subTest(pooling, **options), self.torch.no_grad():
                 rows = module.forward_features(x)
-                wanted = rows[:, :2].flatten(1) if options.get("distilled") else module.forward_head(rows, pre_logits=True)
+                wanted = (
+                    rows[:, :2].flatten(1) if options.get("distilled") else module.forward_head(rows, pre_logits=True)
+                )
                 self.close(model.classify(x, pooled=True).pooled, wanted)
 
     def test_pruned(self):
@@ -129,20 +159,36 @@ class EncoderTest(unittest.TestCase):
 
     def test_cuda(self):
         """CUDA tensors are read in place, and the outputs on the device are those of the CPU."""
-        if not any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices()) or not self.torch.cuda.is_available():
+        if (
+            not any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices())
+            or not self.torch.cuda.is_available()
+        ):
             self.skipTest("no CUDA device")
         self.saved("CLIPModel", "CLIPConfig")
         path = pathlib.Path(self.folder.name) / "CLIPModel" / "model.safetensors"
         model, cpu = raggedvit.Model(path, device="cuda"), raggedvit.Model(path, device="cpu")
         x = self.modules.images(3)
-        ask = dict(policy=Policy("evit", keep=0.5, blocks=[1]), pooled=True, projected=True, normalized=True, block_features=0, received_attention=0)
+        ask = dict(
+            policy=Policy("evit", keep=0.5, blocks=[1]),
+            pooled=True,
+            projected=True,
+            normalized=True,
+            block_features=0,
+            received_attention=0,
+        )
         found, wanted = model.classify(x.cuda(), **ask), cpu.classify(x, **ask)
         for name in ("logits", "pooled", "projected", "block_features", "received_attention"):
             self.assertTrue(getattr(found, name).is_cuda)
             self.close(getattr(found, name).cpu(), getattr(wanted, name), 1e-4)
 
     def alone_as_in_a_batch(self, model, x):
-        ask = dict(policy=Policy("evit", keep=0.5, blocks=[1]), pooled=True, projected=True, block_features=-1, received_attention=-1)
+        ask = dict(
+            policy=Policy("evit", keep=0.5, blocks=[1]),
+            pooled=True,
+            projected=True,
+            block_features=-1,
+            received_attention=-1,
+        )
         whole = model.classify(x, **ask)
         self.assertEqual((whole.block_stage, whole.received_stage), (0, 0))
         cu = whole.cu_seqlens[0]

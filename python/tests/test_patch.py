@@ -97,7 +97,9 @@ class PatchTest(support.Case):
         labels = torch.arange(5) % 7
         with torch.no_grad():
             out = module(x, labels=labels)
-            self.assertAlmostEqual(float(out.loss), float(torch.nn.functional.cross_entropy(out.logits, labels)), places=5)
+            self.assertAlmostEqual(
+                float(out.loss), float(torch.nn.functional.cross_entropy(out.logits, labels)), places=5
+            )
             self.assertEqual(len(module(x, return_dict=False)), 1)
         module.train()(pixel_values=x, labels=labels).loss.backward()
         teacher = patched(hf_module("DeiTForImageClassificationWithTeacher"), Policy("evit", blocks=[1])).train()
@@ -134,13 +136,24 @@ class PatchTest(support.Case):
         def assign(module):
             module.head = torch.nn.Linear(128, 9)
 
-        for change in (load, in_a_parent, in_place, step, by_data, assign, lambda m: m.float().double().float(), lambda m: m.bfloat16()):
+        for change in (
+            load,
+            in_a_parent,
+            in_place,
+            step,
+            by_data,
+            assign,
+            lambda m: m.float().double().float(),
+            lambda m: m.bfloat16(),
+        ):
             module = patched(timm_module(), "none")
             before = logits_of(module, x)
             change(module)
             after = logits_of(module, x)
             plain = raggedvit.patch.undo(module)
-            self.assertLess(difference(after.float(), logits_of(plain.float(), x)), 2e-2 if after.dtype == torch.bfloat16 else 3e-5)
+            self.assertLess(
+                difference(after.float(), logits_of(plain.float(), x)), 2e-2 if after.dtype == torch.bfloat16 else 3e-5
+            )
             self.assertEqual(after.dtype, torch.bfloat16 if after.dtype != before.dtype else torch.float32)
         module = patched(timm_module(), "none")
         model = module._raggedvit.model
@@ -180,8 +193,12 @@ class PatchTest(support.Case):
                 return 2 * super().forward(x)
 
         seen = {
-            "a parameter": lambda m: linear(m, "blocks.0.mlp.fc1.weight", torch.nn.Parameter(2 * m.blocks[0].mlp.fc1.weight.detach())),
-            "assigned state": lambda m: m.blocks.load_state_dict({k: 1.1 * v for k, v in m.blocks.state_dict().items()}, assign=True),
+            "a parameter": lambda m: linear(
+                m, "blocks.0.mlp.fc1.weight", torch.nn.Parameter(2 * m.blocks[0].mlp.fc1.weight.detach())
+            ),
+            "assigned state": lambda m: m.blocks.load_state_dict(
+                {k: 1.1 * v for k, v in m.blocks.state_dict().items()}, assign=True
+            ),
             "a part": lambda m: linear(m, "blocks.0.mlp.fc1", torch.nn.Linear(128, 512)),
             "a block": lambda m: linear(m, "blocks.0", copy.deepcopy(m.blocks[1])),
             "a block less": lambda m: m.blocks.__delitem__(3),
@@ -209,7 +226,9 @@ class PatchTest(support.Case):
             "blocks.0.mlp.fc2 has forward hooks": lambda m: prune.l1_unstructured(m.blocks[0].mlp.fc2, "weight", 0.5),
             "head has a forward of its own": lambda m: setattr(m.head, "forward", torch.nn.functional.relu),
             "the module itself has a forward_head of its own": lambda m: setattr(m, "forward_head", lambda x: x),
-            "sparse_csr": lambda m: linear(m, "blocks.0.mlp.fc1.weight", torch.nn.Parameter(m.blocks[0].mlp.fc1.weight.to_sparse_csr())),
+            "sparse_csr": lambda m: linear(
+                m, "blocks.0.mlp.fc1.weight", torch.nn.Parameter(m.blocks[0].mlp.fc1.weight.to_sparse_csr())
+            ),
             "scales by 2": lambda m: setattr(m.blocks[0].attn, "scale", 2),
         }
         for words, change in refused.items():
@@ -221,7 +240,11 @@ class PatchTest(support.Case):
                     self.fails(Status.UNSUPPORTED, words, module, x)
         module = patched(timm_module(), Policy("evit", keep=0.6, blocks=[1, 2]))
         wanted = logits_of(module, x)
-        for owner, name in ((Attention, "forward"), (torch.nn.Linear, "forward"), (torch.nn.functional, "scaled_dot_product_attention")):
+        for owner, name in (
+            (Attention, "forward"),
+            (torch.nn.Linear, "forward"),
+            (torch.nn.functional, "scaled_dot_product_attention"),
+        ):
             with self.subTest(name), mock.patch.object(owner, name, lambda *arguments, **named: None), torch.no_grad():
                 self.fails(Status.UNSUPPORTED, f"{name}, which is replaced by", module, x)
             np.testing.assert_array_equal(logits_of(module, x), wanted)
@@ -233,7 +256,9 @@ class PatchTest(support.Case):
             np.testing.assert_array_equal(logits_of(module, x), wanted)
             torch.nn.Linear(2, 2).register_forward_hook(lambda *_: None)  # elsewhere
             np.testing.assert_array_equal(logits_of(module, x), wanted)
-        with mock.patch.object(raggedvit._modules.modules, "checkpoint", side_effect=AssertionError("the weights were read again")):
+        with mock.patch.object(
+            raggedvit._modules.modules, "checkpoint", side_effect=AssertionError("the weights were read again")
+        ):
             module.label = "mine"
             module.blocks[0].attn.attn_drop.eval()
             np.testing.assert_array_equal(logits_of(module, x), wanted)
@@ -258,8 +283,9 @@ class PatchTest(support.Case):
         self.assertLess(difference(found, torch.func.functional_call(module, weights, (x,)).detach()), 1e-4)
         np.testing.assert_array_equal(logits_of(module, x), own)
         with torch.no_grad():
-            two = torch.vmap(lambda w: torch.func.functional_call(module, w, (x,)))({k: torch.stack([v, weights[k]]) for k, v in
-                                                                                     module.state_dict().items()})
+            two = torch.vmap(lambda w: torch.func.functional_call(module, w, (x,)))(
+                {k: torch.stack([v, weights[k]]) for k, v in module.state_dict().items()}
+            )
         self.assertLess(difference(two[0], own), 1e-4)
         self.assertLess(difference(two[1], found), 1e-4)
 
@@ -319,12 +345,23 @@ class PatchTest(support.Case):
                 with torch.no_grad(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of sizes that become constants
                     try:
-                        exported = torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)).module()
+                        exported = torch.export.export(
+                            module, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)
+                        ).module()
                         traced = torch.jit.trace(module, (x,), check_trace=False)
                     except RaggedVitError as refused:
                         self.assertIn(policy, ("l2", "ats"))
-                        self.assertRegex(str(refused), f"policy '{policy}' keeps as many tokens as the images' values say")
-                        self.fails(Status.UNSUPPORTED, "as the images' values say", torch.jit.trace, module, (x,), check_trace=False)
+                        self.assertRegex(
+                            str(refused), f"policy '{policy}' keeps as many tokens as the images' values say"
+                        )
+                        self.fails(
+                            Status.UNSUPPORTED,
+                            "as the images' values say",
+                            torch.jit.trace,
+                            module,
+                            (x,),
+                            check_trace=False,
+                        )
                         continue
                     for function in (exported, traced):
                         self.assertLess(difference(function(more), logits_of(module, more)), 1e-4)
@@ -356,13 +393,19 @@ class PatchTest(support.Case):
             file = io.BytesIO()
             torch.save(module, file)
             file.seek(0)
-            for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module)), torch.load(file, weights_only=False)):
+            for other in (
+                copy.deepcopy(module),
+                pickle.loads(pickle.dumps(module)),
+                torch.load(file, weights_only=False),
+            ):
                 self.assertIs(type(other), type(module))
                 self.assertIsNot(other._raggedvit, module._raggedvit)
                 np.testing.assert_array_equal(logits_of(other, x), wanted)
             fresh = make(seed=9)
             fresh.load_state_dict(module.state_dict())
-            self.assertLess(difference(logits_of(patched(fresh, Policy("evit", keep=0.5, blocks=[1])), x), wanted), 1e-6)
+            self.assertLess(
+                difference(logits_of(patched(fresh, Policy("evit", keep=0.5, blocks=[1])), x), wanted), 1e-6
+            )
 
     def test_around_it(self):
         module, x = timm_module(), images()
@@ -407,7 +450,13 @@ class PatchTest(support.Case):
         fails(Status.INVALID_ARGUMENT, "use raggedvit.patch.timm", raggedvit.patch.hf, module)
         fails(Status.UNSUPPORTED, "global_pool", patched, timm_module(global_pool="avg"))
         headless = timm_module(num_classes=0)
-        fails(Status.UNSUPPORTED, "has no head.*classify.images, pooled=True", patched, headless, Policy("evit", blocks=[1]))
+        fails(
+            Status.UNSUPPORTED,
+            "has no head.*classify.images, pooled=True",
+            patched,
+            headless,
+            Policy("evit", blocks=[1]),
+        )
         pooled = raggedvit.Model.from_module(headless, n_threads=2).classify(x, pooled=True).pooled
         self.assertLess(difference(pooled, logits_of(headless, x)), 2e-5)
         self.assertFalse(hasattr(module, "_raggedvit"))

@@ -38,12 +38,24 @@ class ImagesTest(support.Case):
 
     def test_classify_gives_the_bits_of_the_host(self):
         good = self.model.recipe
-        for change in ({}, {"processor": "hf", "filter": "bilinear", "fit": "squash", "resize": (224, 224)},
-                       {"fit": "border", "fill": (3, 200, 90)}, {"resize": (224, 280), "fit": "crop"}, {"processor": "hf", "resize": (256, 256)}):
+        for change in (
+            {},
+            {"processor": "hf", "filter": "bilinear", "fit": "squash", "resize": (224, 224)},
+            {"fit": "border", "fill": (3, 200, 90)},
+            {"resize": (224, 280), "fit": "crop"},
+            {"processor": "hf", "resize": (256, 256)},
+        ):
             self.model.recipe = dataclasses.replace(good, **change)
-            for policy in ({}, {"policy": Policy("l2", keep=0.5), "features": True, "pooled": True}, {"policy": "tome"}):
+            for policy in (
+                {},
+                {"policy": Policy("l2", keep=0.5), "features": True, "pooled": True},
+                {"policy": "tome"},
+            ):
                 with self.subTest(change, **policy):
-                    wanted, found = self.model.classify(self.prepared(), **policy), self.model.classify(self.raw_images, **policy)
+                    wanted, found = (
+                        self.model.classify(self.prepared(), **policy),
+                        self.model.classify(self.raw_images, **policy),
+                    )
                     for name in ("logits", "features", "pooled", "cu_seqlens"):
                         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
                     for stage, expected in zip(found.kept, wanted.kept):
@@ -53,13 +65,21 @@ class ImagesTest(support.Case):
     def test_what_is_a_image(self):
         same = np.stack(noise((40, 50), (40, 50)))
         wanted = self.model.classify(self.prepared(same)).logits
-        for batch in (same, list(same), list(same[:, :, ::-1][:, :, ::-1]), [np.asfortranarray(one) for one in same], tuple(same)):
+        for batch in (
+            same,
+            list(same),
+            list(same[:, :, ::-1][:, :, ::-1]),
+            [np.asfortranarray(one) for one in same],
+            tuple(same),
+        ):
             np.testing.assert_array_equal(self.model.classify(batch).logits, wanted)
         self.assertEqual(self.model.classify(same[:0]).logits.shape, (0, wanted.shape[1]))
         mask = np.ones((2, self.model.info.tokens))
         mask[1, 5:9] = 0
         found = self.model.classify(list(same), Policy("mask", blocks=[2]), mask=mask)
-        np.testing.assert_array_equal(found.logits, self.model.classify(self.prepared(same), Policy("mask", blocks=[2]), mask=mask).logits)
+        np.testing.assert_array_equal(
+            found.logits, self.model.classify(self.prepared(same), Policy("mask", blocks=[2]), mask=mask).logits
+        )
         self.assertEqual(len(found.kept[0][1]), self.model.info.tokens - 4)
 
     @unittest.skipIf(Image is None, "no Pillow here")
@@ -69,11 +89,14 @@ class ImagesTest(support.Case):
             Image.fromarray(self.raw_images[0]).save(path)
             found = self.model.classify([path, Image.fromarray(self.raw_images[1]), self.raw_images[2]])
             np.testing.assert_array_equal(found.logits, self.model.classify(self.raw_images[:3]).logits)
-            np.testing.assert_array_equal(self.model.classify([Image.fromarray(self.raw_images[1])]).logits[0],
-                                          self.model.classify(self.raw_images[1:2]).logits[0])
+            np.testing.assert_array_equal(
+                self.model.classify([Image.fromarray(self.raw_images[1])]).logits[0],
+                self.model.classify(self.raw_images[1:2]).logits[0],
+            )
             grey = Image.fromarray(self.raw_images[0]).convert("L")
-            np.testing.assert_array_equal(self.model.classify([grey]).logits,
-                                          self.model.classify([np.asarray(grey.convert("RGB"))]).logits)
+            np.testing.assert_array_equal(
+                self.model.classify([grey]).logits, self.model.classify([np.asarray(grey.convert("RGB"))]).logits
+            )
 
     def test_in_parts_and_overlapped(self):
         batch = self.raw_images * 4
@@ -95,11 +118,19 @@ class ImagesTest(support.Case):
 
     def test_copies_by_threads(self):
         from raggedvit._session import staging
-        found = [*noise((700, 900), (1, 1), (333, 1001), (64, 64)), noise((500, 1200))[0][:, ::2], noise((400, 600))[0].transpose(1, 0, 2)]
+
+        found = [
+            *noise((700, 900), (1, 1), (333, 1001), (64, 64)),
+            noise((500, 1200))[0][:, ::2],
+            noise((400, 600))[0].transpose(1, 0, 2),
+        ]
         copies = staging.Copies()
         for core in {staging.core, None}:
             for chunk in (1 << 20, 1 << 12, 1000):
-                with self.subTest(core=core is not None, chunk=chunk), mock.patch.multiple(staging, core=core, CHUNK=chunk):
+                with (
+                    self.subTest(core=core is not None, chunk=chunk),
+                    mock.patch.multiple(staging, core=core, CHUNK=chunk),
+                ):
                     for batch in (found, found[:4], found[1:2], []):
                         places = [np.zeros(raw_image.shape, np.uint8) for raw_image in batch]
                         staging.fill(copies, places, batch)
@@ -124,25 +155,46 @@ class ImagesTest(support.Case):
     def test_what_the_device_does_not_do(self):
         float32 = dataclasses.replace(self.model.recipe, processor="hf_float", fit="squash", resize=(224, 224))
         self.model.recipe = float32
-        np.testing.assert_array_equal(self.model.classify(self.raw_images).logits, self.model.classify(self.prepared()).logits)
+        np.testing.assert_array_equal(
+            self.model.classify(self.raw_images).logits, self.model.classify(self.prepared()).logits
+        )
         self.fails(Status.INVALID_ARGUMENT, "resize in float32", self.model.prepare, inputs="slot")
         self.model.recipe = dataclasses.replace(float32, processor="timm")
         wide = [*self.raw_images[:2], np.zeros((1, 70000, 3), np.uint8)]
         np.testing.assert_array_equal(self.model.classify(wide).logits, self.model.classify(self.prepared(wide)).logits)
         # PyTorch's resize of a long axis is not done there
         self.model.recipe = dataclasses.replace(float32, processor="hf")
-        with mock.patch.object(pipeline.Slot, "start_raw", side_effect=RaggedVitError(Status.OUT_OF_DEVICE_MEMORY, "image 0: no")):
-            np.testing.assert_array_equal(self.model.classify(self.raw_images).logits, self.model.classify(self.prepared()).logits)
+        with mock.patch.object(
+            pipeline.Slot, "start_raw", side_effect=RaggedVitError(Status.OUT_OF_DEVICE_MEMORY, "image 0: no")
+        ):
+            np.testing.assert_array_equal(
+                self.model.classify(self.raw_images).logits, self.model.classify(self.prepared()).logits
+            )
 
     def test_errors_name_the_image(self):
         self.model.recipe = dataclasses.replace(self.model.recipe, fit="border")
         thin = [*self.raw_images[:2], np.zeros((40, 5000, 3), np.uint8), np.zeros((4000, 1, 3), np.uint8)]
         self.fails(Status.INVALID_ARGUMENT, "^image 3: 1 x 4000 pixels are too thin", self.model.classify, thin)
         for bad in (self.raw_images[0].astype(np.float32), self.raw_images[0][:, :, 0], np.zeros((0, 5, 3), np.uint8)):
-            self.fails(Status.INVALID_ARGUMENT, r"^image 1 is .*; expected a path, or uint8", self.model.classify, [self.raw_images[0], bad])
-        self.fails(Status.BAD_FILE if Image else Status.UNAVAILABLE, "^image 1: ", self.model.classify, [self.raw_images[0], "/nowhere.png"])
+            self.fails(
+                Status.INVALID_ARGUMENT,
+                r"^image 1 is .*; expected a path, or uint8",
+                self.model.classify,
+                [self.raw_images[0], bad],
+            )
+        self.fails(
+            Status.BAD_FILE if Image else Status.UNAVAILABLE,
+            "^image 1: ",
+            self.model.classify,
+            [self.raw_images[0], "/nowhere.png"],
+        )
         with mock.patch.multiple(pipeline, PART_RAW=1, PART_IMAGES=2):
-            self.fails(Status.INVALID_ARGUMENT, "^image 7: 1 x 4000 pixels are too thin", self.model.classify, self.raw_images[:4] + thin)
+            self.fails(
+                Status.INVALID_ARGUMENT,
+                "^image 7: 1 x 4000 pixels are too thin",
+                self.model.classify,
+                self.raw_images[:4] + thin,
+            )
         self.assertEqual(len(self.model.classify(self.raw_images).logits), len(self.raw_images))
 
     def test_own_shapes(self):
@@ -150,10 +202,13 @@ class ImagesTest(support.Case):
         self.model.recipe = dataclasses.replace(recipe, fit="squash", resize=(224, 224), max_patches=50)
         wanted, grids = [], []
         from raggedvit._session.staging import grid_of
+
         for raw_image in self.raw_images:
             grid = grid_of(self.model._lib, *raw_image.shape[:2], 16, 50)
             size = (16 * grid[0], 16 * grid[1])
-            one = images.prepare(dataclasses.replace(recipe, height=size[0], width=size[1], fit="squash", resize=size), [raw_image])[0]
+            one = images.prepare(
+                dataclasses.replace(recipe, height=size[0], width=size[1], fit="squash", resize=size), [raw_image]
+            )[0]
             wanted.append(one.reshape(3, grid[0], 16, grid[1], 16).transpose(1, 3, 2, 4, 0).reshape(-1, 768))
             grids.append(grid)
             self.assertLessEqual(grid[0] * grid[1], 50)
@@ -163,13 +218,21 @@ class ImagesTest(support.Case):
         np.testing.assert_allclose(found.logits, expected.logits, atol=1e-4)
         np.testing.assert_array_equal(found.cu_seqlens, expected.cu_seqlens)
         for i, raw_image in enumerate(self.raw_images):
-            np.testing.assert_array_equal(self.model.classify([raw_image], Policy("l2", keep=0.5)).logits[0], found.logits[i])
+            np.testing.assert_array_equal(
+                self.model.classify([raw_image], Policy("l2", keep=0.5)).logits[0], found.logits[i]
+            )
         slot = self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20)
         for raw_image in self.raw_images:
             slot.add(*raw_image.shape[:2])[:] = raw_image
         slot.start()
         np.testing.assert_array_equal(slot.finish().logits, found.logits)
-        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask', which", self.model.classify, self.raw_images, Policy("mask", blocks=[1]))
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "the policy is 'mask', which",
+            self.model.classify,
+            self.raw_images,
+            Policy("mask", blocks=[1]),
+        )
         self.fails(Status.INVALID_ARGUMENT, "fixed_batch is True", self.model.prepare, inputs="slot", fixed_batch=True)
         self.fails(Status.UNSUPPORTED, "65535 pixels a side", self.model.classify, [np.zeros((1, 70000, 3), np.uint8)])
 
@@ -205,7 +268,10 @@ class SlotTest(unittest.TestCase):
     def test_double_buffer(self):
         batches = [self.raw_images, self.raw_images[:2], self.raw_images[::-1], self.raw_images[3:]]
         for n_slots in (1, 2, 3):
-            slots = [self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20) for _ in range(n_slots)]
+            slots = [
+                self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20)
+                for _ in range(n_slots)
+            ]
             waiting, seen = iter(batches), []
 
             def fill(slot):
@@ -262,7 +328,13 @@ class SlotTest(unittest.TestCase):
             self.fails(Status.INVALID_ARGUMENT, "the slot's batch is under way", call)
         self.assertTrue(slot.pending)
         slot.finish()
-        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask'", self.model.prepare, Policy("mask", blocks=[1]), inputs="slot")
+        self.fails(
+            Status.INVALID_ARGUMENT,
+            "the policy is 'mask'",
+            self.model.prepare,
+            Policy("mask", blocks=[1]),
+            inputs="slot",
+        )
         self.fails(Status.INVALID_ARGUMENT, "max_images is 0", self.model.prepare, inputs="slot", max_images=0)
         self.fails(Status.INVALID_ARGUMENT, "max_bytes is 0", self.model.prepare, inputs="slot", max_bytes=0)
         fixed = self.model.prepare(inputs="slot", max_images=2, fixed_batch=True)
@@ -287,7 +359,9 @@ class SlotTest(unittest.TestCase):
                     if number % 2:
                         found = self.model.classify(self.raw_images, Policy("l2", keep=0.5)).logits
                     else:
-                        slot = self.model.prepare(Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20)
+                        slot = self.model.prepare(
+                            Policy("l2", keep=0.5), inputs="slot", max_images=8, max_bytes=1 << 20
+                        )
                         for raw_image in self.raw_images:
                             slot.add(*raw_image.shape[:2])[:] = raw_image
                         slot.start()

@@ -52,7 +52,9 @@ def encoded(raw_image, kind="JPEG"):
 
 def small(**changes):
     """Returns a Classifier of the demo's checkpoint at 64 x 64 pixels."""
-    return Classifier(support.CHECKPOINT, **{"n_threads": 2, "options": {"image_size": 64}, "capacity": 8, "device": "cpu", **changes})
+    return Classifier(
+        support.CHECKPOINT, **{"n_threads": 2, "options": {"image_size": 64}, "capacity": 8, "device": "cpu", **changes}
+    )
 
 
 class ClassifierTest(support.Case):
@@ -62,11 +64,31 @@ class ClassifierTest(support.Case):
 
     def test_columns(self):
         found = raw_images(19)
-        classifier = small(outputs=["class", "label", "score", "top", "logits", "pooled", "tokens", "mask"], top_k=3, policy=Policy("l2", keep=0.5))
+        classifier = small(
+            outputs=["class", "label", "score", "top", "logits", "pooled", "tokens", "mask"],
+            top_k=3,
+            policy=Policy("l2", keep=0.5),
+        )
         ids = np.arange(100, 119)
         out = classifier({"id": ids, "image": column(found), "path": column(list("abcdefghijklmnopqrs"))})
         wanted = self.model.classify(found, Policy("l2", keep=0.5), pooled=True)
-        self.assertEqual(list(out), ["id", "path", "class", "label", "score", "top_classes", "top_scores", "logits", "pooled", "tokens", "mask", "error"])
+        self.assertEqual(
+            list(out),
+            [
+                "id",
+                "path",
+                "class",
+                "label",
+                "score",
+                "top_classes",
+                "top_scores",
+                "logits",
+                "pooled",
+                "tokens",
+                "mask",
+                "error",
+            ],
+        )
         self.assertIs(out["id"], ids)
         self.assertEqual(out["error"].tolist(), [""] * 19)
         self.assertTrue((out["logits"] == wanted.logits).all())
@@ -78,12 +100,31 @@ class ClassifierTest(support.Case):
         self.assertTrue((out["top_classes"] == np.argsort(-wanted.logits, axis=1, kind="stable")[:, :3]).all())
         self.assertLess(np.abs(out["top_scores"] - np.sort(chances)[:, :-4:-1]).max(), 1e-6)
         self.assertEqual(out["tokens"].tolist(), [len(kept) for kept in wanted.kept[-1]])
-        self.assertEqual([np.flatnonzero(line).tolist() for line in out["mask"]], [sorted(kept.tolist()) for kept in wanted.kept[-1]])
+        self.assertEqual(
+            [np.flatnonzero(line).tolist() for line in out["mask"]], [sorted(kept.tolist()) for kept in wanted.kept[-1]]
+        )
         types = {name: str(values.dtype) for name, values in out.items()}
-        self.assertEqual(types, {"id": "int64", "path": "object", "class": "int64", "label": "object", "score": "float32", "top_classes": "int64",
-                                 "top_scores": "float32", "logits": "float32", "pooled": "float32", "tokens": "int32", "mask": "uint8", "error": "object"})
+        self.assertEqual(
+            types,
+            {
+                "id": "int64",
+                "path": "object",
+                "class": "int64",
+                "label": "object",
+                "score": "float32",
+                "top_classes": "int64",
+                "top_scores": "float32",
+                "logits": "float32",
+                "pooled": "float32",
+                "tokens": "int32",
+                "mask": "uint8",
+                "error": "object",
+            },
+        )
         dense = small(outputs=["tokens", "mask"])({"image": column(found[:1])})
-        self.assertEqual((dense["tokens"].tolist(), dense["mask"].sum()), ([self.model.info.tokens], self.model.info.tokens))
+        self.assertEqual(
+            (dense["tokens"].tolist(), dense["mask"].sum()), ([self.model.info.tokens], self.model.info.tokens)
+        )
 
     def test_batches_of_every_size_share_the_sessions(self):
         classifier, found = small(outputs=["logits"]), raw_images(21)
@@ -92,15 +133,19 @@ class ClassifierTest(support.Case):
         before = [session.handle.pointer.value for session in classifier.model._sessions]
         for n in (1, 2, 3, 5, 7, 8, 9, 13, 16, 17, 21, 0):
             out = classifier({"image": column(found[:n])})
-            self.assertEqual((out["logits"].shape, out["logits"].dtype, out["error"].shape), ((n, 10), np.float32, (n,)))
+            self.assertEqual(
+                (out["logits"].shape, out["logits"].dtype, out["error"].shape), ((n, 10), np.float32, (n,))
+            )
             self.assertTrue((out["logits"] == wanted[:n]).all(), n)
         self.assertEqual([session.handle.pointer.value for session in classifier.model._sessions], before)
         self.assertEqual([session.capacity for session in classifier.model._sessions], [8])
 
     def test_an_empty_block(self):
         out = small(outputs=["class", "top"], top_k=2)({"id": np.array([]), "image": np.array([])})
-        self.assertEqual({name: values.shape for name, values in out.items()},
-                         {"id": (0,), "class": (0,), "top_classes": (0, 2), "top_scores": (0, 2), "error": (0,)})
+        self.assertEqual(
+            {name: values.shape for name, values in out.items()},
+            {"id": (0,), "class": (0,), "top_classes": (0, 2), "top_scores": (0, 2), "error": (0,)},
+        )
 
     def test_one_array(self):
         stack = np.stack([raw_images(1, seed)[0] for seed in range(5)])
@@ -114,7 +159,12 @@ class ClassifierTest(support.Case):
         whole = [np.asarray(Image.open(io.BytesIO(one))) for one in data]
         wanted = self.model.classify(whole).logits
         classifier = small(outputs=["logits"], column="bytes")
-        for values in (column(data), np.array(data), data, column([bytearray(data[0]), *data[1:5], memoryview(data[5])])):
+        for values in (
+            column(data),
+            np.array(data),
+            data,
+            column([bytearray(data[0]), *data[1:5], memoryview(data[5])]),
+        ):
             self.assertTrue((classifier({"bytes": values})["logits"] == wanted).all())
         with tempfile.TemporaryDirectory() as folder:
             paths = [pathlib.Path(folder) / f"{i}.jpg" for i in range(6)]
@@ -127,18 +177,38 @@ class ClassifierTest(support.Case):
 
     @needs_pillow
     def test_broken_images_fail_alone(self):
-        found, classifier = raw_images(10), small(outputs=["class", "label", "score", "top", "logits", "tokens", "mask"], top_k=2)
+        found, classifier = (
+            raw_images(10),
+            small(outputs=["class", "label", "score", "top", "logits", "tokens", "mask"], top_k=2),
+        )
         wanted = self.model.classify(found).logits
         jpeg = encoded(found[0])
-        broken = {1: (jpeg[: len(jpeg) // 2], "truncated"), 2: (b"no image", "^cannot identify the format of the image$"), 3: (None, "null"), 4: (7, "is a int"),
-                  5: (np.zeros((5, 6), np.uint8), r"is uint8 \[5, 6\]"), 6: (found[6].astype(np.float32), "is float32"), 7: (b"", "cannot identify"),
-                  8: (np.zeros((0, 9, 3), np.uint8), r"is uint8 \[0, 9, 3\]")}
-        out = classifier({"id": np.arange(10), "image": column([broken[i][0] if i in broken else found[i] for i in range(10)])})
+        broken = {
+            1: (jpeg[: len(jpeg) // 2], "truncated"),
+            2: (b"no image", "^cannot identify the format of the image$"),
+            3: (None, "null"),
+            4: (7, "is a int"),
+            5: (np.zeros((5, 6), np.uint8), r"is uint8 \[5, 6\]"),
+            6: (found[6].astype(np.float32), "is float32"),
+            7: (b"", "cannot identify"),
+            8: (np.zeros((0, 9, 3), np.uint8), r"is uint8 \[0, 9, 3\]"),
+        }
+        out = classifier(
+            {"id": np.arange(10), "image": column([broken[i][0] if i in broken else found[i] for i in range(10)])}
+        )
         for i in range(10):
             if i in broken:
                 self.assertRegex(out["error"][i], broken[i][1])
-                self.assertEqual((out["class"][i], out["label"][i], out["tokens"][i], out["mask"][i].sum(), out["top_classes"][i].tolist()),
-                                 (-1, "", 0, 0, [-1, -1]))
+                self.assertEqual(
+                    (
+                        out["class"][i],
+                        out["label"][i],
+                        out["tokens"][i],
+                        out["mask"][i].sum(),
+                        out["top_classes"][i].tolist(),
+                    ),
+                    (-1, "", 0, 0, [-1, -1]),
+                )
                 self.assertTrue(np.isnan([out["score"][i], *out["logits"][i], *out["top_scores"][i]]).all())
             else:
                 self.assertEqual(out["error"][i], "")
@@ -167,7 +237,12 @@ class ClassifierTest(support.Case):
     def test_imports_nothing(self):
         code = "import sys, raggedvit.ray; print([name for name in ('ray', 'PIL', 'torch') if name in sys.modules])"
         environment = {**os.environ, "PYTHONPATH": str(support.ROOT / "python")}
-        self.assertEqual(subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout, "[]\n")
+        self.assertEqual(
+            subprocess.run(
+                [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True
+            ).stdout,
+            "[]\n",
+        )
 
     def test_copies_open_their_own_model(self):
         found, classifier = raw_images(3), small(outputs=["logits"])
@@ -189,7 +264,9 @@ class ClassifierTest(support.Case):
         child = os.fork()
         if child == 0:
             try:
-                same = (classifier({"image": column(found)})["logits"] == wanted).all() and classifier.model is not model
+                same = (
+                    classifier({"image": column(found)})["logits"] == wanted
+                ).all() and classifier.model is not model
                 os.write(writer, b"same" if same else b"other")
             finally:
                 os._exit(0)
@@ -211,7 +288,9 @@ class ClassifierTest(support.Case):
 
     def test_rows(self):
         found = raw_images(3)
-        one, bad, three = small(outputs=["class", "label", "top"], top_k=2).rows([found[0], b"", found[2]] if Image else [found[0], 7, found[2]])
+        one, bad, three = small(outputs=["class", "label", "top"], top_k=2).rows(
+            [found[0], b"", found[2]] if Image else [found[0], 7, found[2]]
+        )
         self.assertEqual((list(bad), list(one)), (["error"], ["class", "label", "top_classes", "top_scores"]))
         self.assertEqual((type(one["class"]), type(one["label"]), one["class"]), (int, str, one["top_classes"][0]))
         self.assertEqual(one["label"], self.model.class_names[one["class"]])
@@ -256,15 +335,23 @@ class ClassifierTest(support.Case):
                 self.assertEqual(raggedvit.ray._assigned(), (cpus, gpus))
                 with mock.patch.object(raggedvit.ray, "Model", side_effect=ValueError) as opened:
                     self.assertRaises(ValueError, Classifier("model").__call__, {"image": column([])})
-            self.assertEqual((opened.call_args.args[1], opened.call_args.kwargs["n_threads"]), ("cuda:0" if gpus else "cpu", cpus))
+            self.assertEqual(
+                (opened.call_args.args[1], opened.call_args.kwargs["n_threads"]), ("cuda:0" if gpus else "cpu", cpus)
+            )
         with mock.patch.dict("sys.modules", {"ray": mock.Mock(**{"get_runtime_context.side_effect": AssertionError})}):
             self.assertEqual(raggedvit.ray._assigned(), (None, None))
 
     def test_embeddings(self):
         with tempfile.TemporaryDirectory() as folder:
             path, found = siglip(folder), raw_images(3)
-            out = Classifier(path, outputs=["embedding"], device="cpu", n_threads=1)({"image": column([found[0], 7, found[2]])})
-            wanted = raggedvit.Model(path, device="cpu", n_threads=1).classify([found[0], found[2]], projected=True, normalized=True).projected
+            out = Classifier(path, outputs=["embedding"], device="cpu", n_threads=1)(
+                {"image": column([found[0], 7, found[2]])}
+            )
+            wanted = (
+                raggedvit.Model(path, device="cpu", n_threads=1)
+                .classify([found[0], found[2]], projected=True, normalized=True)
+                .projected
+            )
             self.assertEqual(out["embedding"].shape, (3, WIDTH))
             self.assertTrue((out["embedding"][[0, 2]] == wanted).all())
             self.assertTrue(np.isnan(out["embedding"][1]).all())
@@ -273,8 +360,15 @@ class ClassifierTest(support.Case):
     def test_a_model_without_a_head(self):
         with tempfile.TemporaryDirectory() as folder:
             path, batch = tiny(folder, 0), {"image": column(raw_images(3))}
-            self.assertEqual(Classifier(path, outputs=["pooled"], device="cpu", n_threads=1)(batch)["pooled"].shape, (3, WIDTH))
-            self.fails(Status.UNSUPPORTED, "outputs has 'class', but the model has no head; it has 'pooled'", Classifier(path, device="cpu"), batch)
+            self.assertEqual(
+                Classifier(path, outputs=["pooled"], device="cpu", n_threads=1)(batch)["pooled"].shape, (3, WIDTH)
+            )
+            self.fails(
+                Status.UNSUPPORTED,
+                "outputs has 'class', but the model has no head; it has 'pooled'",
+                Classifier(path, device="cpu"),
+                batch,
+            )
 
     def test_images_that_cannot_be_run_fail_alone(self):
         """Errors that only the run finds: images too thin to be resized."""
@@ -289,38 +383,63 @@ class ClassifierTest(support.Case):
         self.assertTrue((out["logits"][good] == classifier.model.classify([found[i] for i in good]).logits).all())
 
     def test_arguments_that_are_none(self):
-        for words, changes in (("column is 3; expected a string", {"column": 3}), ("outputs.0. is 'clas'; expected one of class, label", {"outputs": ["clas"]}),
-                               ("outputs is 'class'; expected a sequence", {"outputs": "class"}), ("top_k is 0", {"top_k": 0}),
-                               ("capacity is 0", {"capacity": 0}), ("device is 'gpu'", {"device": "gpu"}), ("dtype is 'f64'", {"dtype": "f64"}),
-                               ("n_threads is -1", {"n_threads": -1}), ("decode_threads is 0", {"decode_threads": 0}), ("device is 'cuda:-2'", {"device": "cuda:-2"}),
-                               ("policy is 3; expected a name", {"policy": 3}),
-                               ("policy is 'mask'", {"policy": "mask"}),
-                               ("recipe has 'fill_in'", {"recipe": {"fill_in": 3}}), ("labels.1. is 3", {"labels": ["a", 3]}),
-                               ("options has 'n_threads'", {"options": {"n_threads": 3}}), ("prefix is None", {"prefix": None}), ("path is 3", {"path": 3})):
+        for words, changes in (
+            ("column is 3; expected a string", {"column": 3}),
+            ("outputs.0. is 'clas'; expected one of class, label", {"outputs": ["clas"]}),
+            ("outputs is 'class'; expected a sequence", {"outputs": "class"}),
+            ("top_k is 0", {"top_k": 0}),
+            ("capacity is 0", {"capacity": 0}),
+            ("device is 'gpu'", {"device": "gpu"}),
+            ("dtype is 'f64'", {"dtype": "f64"}),
+            ("n_threads is -1", {"n_threads": -1}),
+            ("decode_threads is 0", {"decode_threads": 0}),
+            ("device is 'cuda:-2'", {"device": "cuda:-2"}),
+            ("policy is 3; expected a name", {"policy": 3}),
+            ("policy is 'mask'", {"policy": "mask"}),
+            ("recipe has 'fill_in'", {"recipe": {"fill_in": 3}}),
+            ("labels.1. is 3", {"labels": ["a", 3]}),
+            ("options has 'n_threads'", {"options": {"n_threads": 3}}),
+            ("prefix is None", {"prefix": None}),
+            ("path is 3", {"path": 3}),
+        ):
             with self.subTest(words):
                 self.fails(Status.INVALID_ARGUMENT, words, Classifier, **{"path": "model.safetensors", **changes})
 
     def test_what_the_first_call_refuses(self):
         batch = {"image": column(raw_images(1))}
-        for status, words, changes in ((Status.INVALID_ARGUMENT, "top_k is 11, but the model has 10 classes", {"outputs": ["top"], "top_k": 11}),
-                                       (Status.INVALID_ARGUMENT, "labels has 2 names, but the model has 10 classes", {"labels": ["a", "b"]}),
-                                       (Status.UNSUPPORTED, "project", {"outputs": ["embedding"]}),
-                                       (Status.INVALID_ARGUMENT, "recipe makes images of", {"recipe": {"height": 32}}),
-                                       (Status.INVALID_ARGUMENT, "polic", {"policy": "l3"}),
-                                       (Status.BAD_FILE, "none.safetensors", {"path": "none.safetensors"})):
+        for status, words, changes in (
+            (Status.INVALID_ARGUMENT, "top_k is 11, but the model has 10 classes", {"outputs": ["top"], "top_k": 11}),
+            (Status.INVALID_ARGUMENT, "labels has 2 names, but the model has 10 classes", {"labels": ["a", "b"]}),
+            (Status.UNSUPPORTED, "project", {"outputs": ["embedding"]}),
+            (Status.INVALID_ARGUMENT, "recipe makes images of", {"recipe": {"height": 32}}),
+            (Status.INVALID_ARGUMENT, "polic", {"policy": "l3"}),
+            (Status.BAD_FILE, "none.safetensors", {"path": "none.safetensors"}),
+        ):
             with self.subTest(words):
-                self.fails(status, words, small(**changes) if "path" not in changes else Classifier(changes["path"]), batch)
+                self.fails(
+                    status, words, small(**changes) if "path" not in changes else Classifier(changes["path"]), batch
+                )
 
     def test_batches_that_are_none(self):
         classifier, found = small(), column(raw_images(2))
-        for words, batch in (("has no column 'image', but 'id', 'img'; the argument column names it", {"id": found, "img": found}),
-                             ("has no column 'image', but none at all", {}), ("the batch is a list; expected a dict of columns", [found]),
-                             (r"column 'image' is float32 \[2, 9, 9, 3\]; expected encoded", {"image": np.zeros((2, 9, 9, 3), np.float32)}),
-                             (r"column 'image' is uint8 \[2, 3, 9, 9\]", {"image": np.zeros((2, 3, 9, 9), np.uint8)}),
-                             (r"column 'image' is uint8 \[2, 9, 9\]", {"image": np.zeros((2, 9, 9), np.uint8)}), ("column 'image' is a int", {"image": 3}),
-                             ("has a column 'label', which the results would overwrite; give a prefix", {"image": found, "label": found}),
-                             ("has a column 'error' that is not decode's", {"image": found, "error": np.zeros(2)}),
-                             ("has a column 'error' that is not decode's", {"image": found, "error": column(["", "", ""])})):
+        for words, batch in (
+            ("has no column 'image', but 'id', 'img'; the argument column names it", {"id": found, "img": found}),
+            ("has no column 'image', but none at all", {}),
+            ("the batch is a list; expected a dict of columns", [found]),
+            (
+                r"column 'image' is float32 \[2, 9, 9, 3\]; expected encoded",
+                {"image": np.zeros((2, 9, 9, 3), np.float32)},
+            ),
+            (r"column 'image' is uint8 \[2, 3, 9, 9\]", {"image": np.zeros((2, 3, 9, 9), np.uint8)}),
+            (r"column 'image' is uint8 \[2, 9, 9\]", {"image": np.zeros((2, 9, 9), np.uint8)}),
+            ("column 'image' is a int", {"image": 3}),
+            (
+                "has a column 'label', which the results would overwrite; give a prefix",
+                {"image": found, "label": found},
+            ),
+            ("has a column 'error' that is not decode's", {"image": found, "error": np.zeros(2)}),
+            ("has a column 'error' that is not decode's", {"image": found, "error": column(["", "", ""])}),
+        ):
             with self.subTest(words):
                 self.fails(Status.INVALID_ARGUMENT, words, classifier, batch)
         out = small(prefix="vit_")({"image": found, "label": found, "error": np.zeros(2)})
@@ -336,19 +455,32 @@ class OnGpuTest(unittest.TestCase):
         good = [i for i in range(11) if i != 4]
         worker = mock.Mock()
         worker.get_runtime_context.return_value.get_assigned_resources.return_value = {"GPU": 0.5, "CPU": 2.0}
-        classifier = small(device=None, n_threads=None, capacity=4, policy=Policy("l2", keep=0.5), outputs=["logits", "tokens"], options={"image_size": 32})
+        classifier = small(
+            device=None,
+            n_threads=None,
+            capacity=4,
+            policy=Policy("l2", keep=0.5),
+            outputs=["logits", "tokens"],
+            options={"image_size": 32},
+        )
         with mock.patch.dict("sys.modules", {"ray": worker}):
             out = classifier({"image": column(found)})
         device = classifier.model.device
         self.assertEqual((device.backend, device.index), ("cuda", 0))
         self.assertEqual([i for i in range(11) if out["error"][i]], [4])
-        wanted = raggedvit.Model(support.CHECKPOINT, device="cpu", image_size=32).classify([found[i] for i in good], Policy("l2", keep=0.5))
+        wanted = raggedvit.Model(support.CHECKPOINT, device="cpu", image_size=32).classify(
+            [found[i] for i in good], Policy("l2", keep=0.5)
+        )
         self.assertLess(np.abs(out["logits"][good] - wanted.logits).max(), 1e-3)
         self.assertEqual(out["tokens"][good].tolist(), [len(kept) for kept in wanted.kept[-1]])
         before = [session.handle.pointer.value for session in classifier.model._sessions]
         for n in (1, 2, 3, 5, 9):
-            self.assertTrue((classifier({"image": column(found[:n])})["logits"][[i for i in good if i < n]] ==
-                             out["logits"][[i for i in good if i < n]]).all())
+            self.assertTrue(
+                (
+                    classifier({"image": column(found[:n])})["logits"][[i for i in good if i < n]]
+                    == out["logits"][[i for i in good if i < n]]
+                ).all()
+            )
         self.assertEqual([session.handle.pointer.value for session in classifier.model._sessions], before)
 
 
@@ -377,29 +509,71 @@ def written(folder, shapes, linear, norms, config, processor):
 def siglip(folder):
     """Writes a tiny SigLIP vision encoder, whose embedding is its attention pooling."""
     base = "vision_model."
-    shapes = {"embeddings.position_embedding.weight": [16, WIDTH], "embeddings.patch_embedding.weight": [WIDTH, 3, 16, 16],
-              "embeddings.patch_embedding.bias": [WIDTH], "head.probe": [1, 1, WIDTH], "head.attention.in_proj_weight": [3 * WIDTH, WIDTH],
-              "head.attention.in_proj_bias": [3 * WIDTH]}
+    shapes = {
+        "embeddings.position_embedding.weight": [16, WIDTH],
+        "embeddings.patch_embedding.weight": [WIDTH, 3, 16, 16],
+        "embeddings.patch_embedding.bias": [WIDTH],
+        "head.probe": [1, 1, WIDTH],
+        "head.attention.in_proj_weight": [3 * WIDTH, WIDTH],
+        "head.attention.in_proj_bias": [3 * WIDTH],
+    }
     linear = [("head.attention.out_proj", WIDTH, WIDTH)]
     for mlp in ("encoder.layers.0.mlp", "head.mlp"):
         linear += [(f"{mlp}.fc1", HIDDEN, WIDTH), (f"{mlp}.fc2", WIDTH, HIDDEN)]
-    linear += [(f"encoder.layers.0.self_attn.{name}", WIDTH, WIDTH) for name in ("q_proj", "k_proj", "v_proj", "out_proj")]
+    linear += [
+        (f"encoder.layers.0.self_attn.{name}", WIDTH, WIDTH) for name in ("q_proj", "k_proj", "v_proj", "out_proj")
+    ]
     norms = ["encoder.layers.0.layer_norm1", "encoder.layers.0.layer_norm2", "post_layernorm", "head.layernorm"]
-    return written(folder, {base + name: shape for name, shape in shapes.items()}, [(base + name, *sizes) for name, *sizes in linear],
-                   [base + norm for norm in norms],
-                   {"model_type": "siglip_vision_model", "hidden_size": WIDTH, "intermediate_size": HIDDEN, "num_hidden_layers": 1,
-                    "num_attention_heads": 1, "image_size": 64, "patch_size": 16},
-                   {"image_processor_type": "SiglipImageProcessor", "size": {"height": 64, "width": 64}, "image_mean": [0.5] * 3,
-                    "image_std": [0.5] * 3, "resample": 3})
+    return written(
+        folder,
+        {base + name: shape for name, shape in shapes.items()},
+        [(base + name, *sizes) for name, *sizes in linear],
+        [base + norm for norm in norms],
+        {
+            "model_type": "siglip_vision_model",
+            "hidden_size": WIDTH,
+            "intermediate_size": HIDDEN,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 1,
+            "image_size": 64,
+            "patch_size": 16,
+        },
+        {
+            "image_processor_type": "SiglipImageProcessor",
+            "size": {"height": 64, "width": 64},
+            "image_mean": [0.5] * 3,
+            "image_std": [0.5] * 3,
+            "resample": 3,
+        },
+    )
 
 
 def tiny(folder, classes=10):
     """Writes a tiny ViT with timm's names. classes 0: without a head."""
-    shapes = {"cls_token": [1, 1, WIDTH], "pos_embed": [1, 17, WIDTH], "patch_embed.proj.weight": [WIDTH, 3, 16, 16], "patch_embed.proj.bias": [WIDTH]}
-    linear = [("blocks.0.attn.qkv", 3 * WIDTH, WIDTH), ("blocks.0.attn.proj", WIDTH, WIDTH), ("blocks.0.mlp.fc1", HIDDEN, WIDTH),
-              ("blocks.0.mlp.fc2", WIDTH, HIDDEN)] + [("head", classes, WIDTH)] * (classes > 0)
-    return written(folder, shapes, linear, ["blocks.0.norm1", "blocks.0.norm2", "norm"],
-                   {"architecture": "vit", "model_args": {"num_heads": 1}, "pretrained_cfg": {"mean": [0.5] * 3, "std": [0.5] * 3}}, {})
+    shapes = {
+        "cls_token": [1, 1, WIDTH],
+        "pos_embed": [1, 17, WIDTH],
+        "patch_embed.proj.weight": [WIDTH, 3, 16, 16],
+        "patch_embed.proj.bias": [WIDTH],
+    }
+    linear = [
+        ("blocks.0.attn.qkv", 3 * WIDTH, WIDTH),
+        ("blocks.0.attn.proj", WIDTH, WIDTH),
+        ("blocks.0.mlp.fc1", HIDDEN, WIDTH),
+        ("blocks.0.mlp.fc2", WIDTH, HIDDEN),
+    ] + [("head", classes, WIDTH)] * (classes > 0)
+    return written(
+        folder,
+        shapes,
+        linear,
+        ["blocks.0.norm1", "blocks.0.norm2", "norm"],
+        {
+            "architecture": "vit",
+            "model_args": {"num_heads": 1},
+            "pretrained_cfg": {"mean": [0.5] * 3, "std": [0.5] * 3},
+        },
+        {},
+    )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,12 @@ try:
 except ImportError as error:
     raise unittest.SkipTest(f"Ray is not here: {error}")
 
-SETTINGS = {"path": str(support.CHECKPOINT), "outputs": ["class", "score", "logits"], "options": {"image_size": 64}, "capacity": 8}
+SETTINGS = {
+    "path": str(support.CHECKPOINT),
+    "outputs": ["class", "score", "logits"],
+    "options": {"image_size": 64},
+    "capacity": 8,
+}
 EXAMPLE = support.ROOT / "examples" / "ray_folder.py"
 N_BROKEN = 3
 
@@ -53,8 +58,12 @@ class WithProcess(raggedvit.ray.Classifier):
             time.sleep(0.01)
         out = super().__call__(batch)
         n = len(out["id"])
-        return {**out, "worker": np.full(n, os.getpid()), "backend": np.array([self.model.device.backend] * n),
-                "threads": np.full(n, self.model._device_desc.n_threads)}
+        return {
+            **out,
+            "worker": np.full(n, os.getpid()),
+            "backend": np.array([self.model.device.backend] * n),
+            "threads": np.full(n, self.model._device_desc.n_threads),
+        }
 
 
 class ClusterTest(unittest.TestCase):
@@ -65,8 +74,14 @@ class ClusterTest(unittest.TestCase):
         os.environ["PYTHONPATH"] = os.pathsep.join([str(support.ROOT / "python"), str(pathlib.Path(__file__).parent)])
         os.environ.update(RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0", RAY_USAGE_STATS_ENABLED="0")
         cls.addClassCleanup(cls.restore)
-        context = ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False,
-                           object_store_memory=256 << 20)
+        context = ray.init(
+            num_cpus=2,
+            num_gpus=0,
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            log_to_driver=False,
+            object_store_memory=256 << 20,
+        )
         cls.addClassCleanup(ray.shutdown)
         cls.address = context.address_info["gcs_address"]
         ray.data.DataContext.get_current().enable_progress_bars = False
@@ -92,8 +107,13 @@ class ClusterTest(unittest.TestCase):
         rows[17]["image"] = np.zeros((4, 4, 1), np.uint8)
         data = ray.data.from_items(rows, override_num_blocks=6)
         (self.folder / "meeting").mkdir()
-        out = data.map_batches(WithProcess, fn_constructor_args=(self.folder / "meeting", SETTINGS), batch_size=10, num_cpus=1,
-                               compute=ray.data.ActorPoolStrategy(size=2, max_tasks_in_flight_per_actor=1))
+        out = data.map_batches(
+            WithProcess,
+            fn_constructor_args=(self.folder / "meeting", SETTINGS),
+            batch_size=10,
+            num_cpus=1,
+            compute=ray.data.ActorPoolStrategy(size=2, max_tasks_in_flight_per_actor=1),
+        )
         found = sorted(out.take_all(), key=lambda row: row["id"])
         self.assertEqual([row["id"] for row in found], list(range(len(rows))))
         self.assertRegex(found[17]["error"], r"uint8 \[4, 4, 1\]")
@@ -107,8 +127,13 @@ class ClusterTest(unittest.TestCase):
     def test_encoded_images_decoded_in_a_stage_of_their_own(self):
         data = ray.data.read_binary_files(str(self.folder / "photos"), include_paths=True, override_num_blocks=5)
         decoded = data.map_batches(raggedvit.ray.decode, fn_kwargs={"column": "bytes"}, batch_size=7)
-        out = decoded.map_batches(raggedvit.ray.Classifier, fn_constructor_kwargs={**SETTINGS, "column": "bytes"}, batch_size=16, num_cpus=1,
-                                  compute=ray.data.ActorPoolStrategy(size=1))
+        out = decoded.map_batches(
+            raggedvit.ray.Classifier,
+            fn_constructor_kwargs={**SETTINGS, "column": "bytes"},
+            batch_size=16,
+            num_cpus=1,
+            compute=ray.data.ActorPoolStrategy(size=1),
+        )
         out.write_parquet(str(self.folder / "decoded"))
         # the files agree on the types, though few have an error
         table = parquet.read_table(self.folder / "decoded").to_pylist()
@@ -123,10 +148,26 @@ class ClusterTest(unittest.TestCase):
     @contextlib.contextmanager
     def job(self, out, *options, source="photos"):
         """Runs the example on this cluster."""
-        command = [sys.executable, "-B", str(EXAMPLE), str(self.folder / source), str(out), "--image-size", "64", "--shard", "8",
-                   "--actors", "2", "--report", str(out) + ".json", *options]
+        command = [
+            sys.executable,
+            "-B",
+            str(EXAMPLE),
+            str(self.folder / source),
+            str(out),
+            "--image-size",
+            "64",
+            "--shard",
+            "8",
+            "--actors",
+            "2",
+            "--report",
+            str(out) + ".json",
+            *options,
+        ]
         environment = {**os.environ, "RAY_ADDRESS": self.address}
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             killer = threading.Timer(90, process.kill)
             killer.start()
             try:
@@ -145,7 +186,10 @@ class ClusterTest(unittest.TestCase):
 
     def check(self, out):
         found = self.rows(out)
-        self.assertEqual(set(found), {str(path.relative_to(self.folder / "photos")) for path in (self.folder / "photos").rglob("*.*g")})
+        self.assertEqual(
+            set(found),
+            {str(path.relative_to(self.folder / "photos")) for path in (self.folder / "photos").rglob("*.*g")},
+        )
         self.assertEqual(len(found), len(self.raw_images) + N_BROKEN)
         for name, row in found.items():
             if "broken" in name:
@@ -162,7 +206,10 @@ class ClusterTest(unittest.TestCase):
             text, errors = process.communicate()
         self.assertEqual(process.returncode, 0, errors)
         self.check(self.folder / "of_parquet")
-        parquet.write_table(pyarrow.table({name: values + values[:1] for name, values in columns.items()}), self.folder / "twice.parquet")
+        parquet.write_table(
+            pyarrow.table({name: values + values[:1] for name, values in columns.items()}),
+            self.folder / "twice.parquet",
+        )
         with self.job(self.folder / "of_twice", source="twice.parquet") as process:
             text, errors = process.communicate()
         self.assertEqual(process.returncode, 1)
@@ -188,7 +235,10 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(process.returncode, 0, errors)
         self.check(out)
         report = json.loads((self.folder / "labels.json").read_text())
-        self.assertEqual((report["rows"], report["duplicates"], report["missing"], report["failed"], report["shards"]), (145, 0, 0, N_BROKEN, 19))
+        self.assertEqual(
+            (report["rows"], report["duplicates"], report["missing"], report["failed"], report["shards"]),
+            (145, 0, 0, N_BROKEN, 19),
+        )
         self.assertLessEqual(report["shards_run"], 19 - 9)
         # All is done: nothing runs, and no file is written again.
         with self.job(out) as process:

@@ -17,10 +17,21 @@ from raggedvit import Status
 from raggedvit._modules import save
 
 #: What leaves no trace in the tensors, or another than an architecture's name says.
-OTHERS = {"silu": dict(act_layer="silu"), "tanh": dict(act_layer="gelu_tanh"), "8 heads": dict(num_heads=8), "eps": dict(norm_layer=functools.partial(torch.nn.LayerNorm, eps=1e-3)),
-          "mean": dict(global_pool="avg"), "mean of norms": dict(global_pool="avg", fc_norm=False), "CLS, fc_norm": dict(fc_norm=True),
-          "registers": dict(reg_tokens=2, no_embed_class=True), "no CLS": dict(class_token=False, global_pool="avg"), "scales": dict(init_values=0.1),
-          "no bias": dict(qkv_bias=False), "norm before": dict(pre_norm=True), "headless": dict(num_classes=0)}
+OTHERS = {
+    "silu": dict(act_layer="silu"),
+    "tanh": dict(act_layer="gelu_tanh"),
+    "8 heads": dict(num_heads=8),
+    "eps": dict(norm_layer=functools.partial(torch.nn.LayerNorm, eps=1e-3)),
+    "mean": dict(global_pool="avg"),
+    "mean of norms": dict(global_pool="avg", fc_norm=False),
+    "CLS, fc_norm": dict(fc_norm=True),
+    "registers": dict(reg_tokens=2, no_embed_class=True),
+    "no CLS": dict(class_token=False, global_pool="avg"),
+    "scales": dict(init_values=0.1),
+    "no bias": dict(qkv_bias=False),
+    "norm before": dict(pre_norm=True),
+    "headless": dict(num_classes=0),
+}
 
 
 class SaveTest(support.Case):
@@ -33,7 +44,10 @@ class SaveTest(support.Case):
         """A saved module gives the bits of from_module."""
         size = module.patch_embed.img_size if hasattr(module, "patch_embed") else modules.SIZE
         raggedvit.save(module, self.path, **options)
-        wanted, found = raggedvit.Model.from_module(module, n_threads=1), raggedvit.Model(self.path, "cpu", wanted_type(module), n_threads=1)
+        wanted, found = (
+            raggedvit.Model.from_module(module, n_threads=1),
+            raggedvit.Model(self.path, "cpu", wanted_type(module), n_threads=1),
+        )
         x = images(3, size=tuple(size) if isinstance(size, (tuple, list)) else size).numpy()
         outputs = dict(features=True, pooled=wanted.info.n_classes > 0)
         one, other = found.classify(x, **outputs), wanted.classify(x, **outputs)
@@ -67,7 +81,13 @@ class SaveTest(support.Case):
     def test_images_and_labels(self):
         module = timm_family("vit_base_patch16_clip_224")
         names = [f"kind {i}, or so" for i in range(7)]
-        module.pretrained_cfg = {**module.pretrained_cfg, "crop_mode": "squash", "crop_pct": 0.8, "interpolation": "bilinear", "label_names": names}
+        module.pretrained_cfg = {
+            **module.pretrained_cfg,
+            "crop_mode": "squash",
+            "crop_pct": 0.8,
+            "interpolation": "bilinear",
+            "label_names": names,
+        }
         model = self.check(module)
         self.assertEqual(model.class_names, names)
         self.assertEqual((model.recipe.fit, model.recipe.filter, model.recipe.resize), ("squash", "bilinear", (40, 40)))
@@ -76,16 +96,28 @@ class SaveTest(support.Case):
         self.assertEqual(self.check(module).class_names[6], "kind 6")
         from transformers import ViTImageProcessor
 
-        processor = ViTImageProcessor(size={"height": 32, "width": 32}, image_mean=[0.1, 0.2, 0.3], image_std=[0.4, 0.5, 0.6], resample=3)
+        processor = ViTImageProcessor(
+            size={"height": 32, "width": 32}, image_mean=[0.1, 0.2, 0.3], image_std=[0.4, 0.5, 0.6], resample=3
+        )
         recipe = self.check(module, processor=processor).recipe
-        self.assertEqual((recipe.fit, recipe.filter, recipe.processor, recipe.resize), ("squash", "bicubic", "hf", (32, 32)))
+        self.assertEqual(
+            (recipe.fit, recipe.filter, recipe.processor, recipe.resize), ("squash", "bicubic", "hf", (32, 32))
+        )
         np.testing.assert_allclose((*recipe.mean, *recipe.std), (0.1, 0.2, 0.3, 0.4, 0.5, 0.6), rtol=1e-6)
 
     def test_a_name_that_contradicts_the_tensors(self):
         """A file with only an architecture's name, of a module with other arguments."""
-        module = timm_family("vit_tiny_patch16_224", embed_dim=192, depth=12, num_heads=3, patch_size=16, global_pool="avg")
+        module = timm_family(
+            "vit_tiny_patch16_224", embed_dim=192, depth=12, num_heads=3, patch_size=16, global_pool="avg"
+        )
         save._write(str(self.path), module.state_dict(), {"architecture": "vit_tiny_patch16_224"}, None)
-        self.fails(Status.BAD_FILE, "'fc_norm.weight' is there, .* in metadata: architecture", raggedvit.Model, self.path, "cpu")
+        self.fails(
+            Status.BAD_FILE,
+            "'fc_norm.weight' is there, .* in metadata: architecture",
+            raggedvit.Model,
+            self.path,
+            "cpu",
+        )
 
     def test_the_file(self):
         module = timm_module()
@@ -94,7 +126,13 @@ class SaveTest(support.Case):
         before = self.path.read_bytes()
         for failing in ("fsync", "replace"):
             with mock.patch.object(os, failing, side_effect=OSError(28, "No space left on device")):
-                self.fails(Status.BAD_FILE, "model.safetensors: cannot be written: No space left on device", raggedvit.save, timm_module(seed=1), self.path)
+                self.fails(
+                    Status.BAD_FILE,
+                    "model.safetensors: cannot be written: No space left on device",
+                    raggedvit.save,
+                    timm_module(seed=1),
+                    self.path,
+                )
         self.assertEqual(self.path.read_bytes(), before)
         raggedvit.save(timm_module(seed=1), self.path)
         self.assertNotEqual(self.path.read_bytes(), before)

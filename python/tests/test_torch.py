@@ -46,8 +46,15 @@ class GradientTest(unittest.TestCase):
         torch.autograd.backward(outs, [weight for weight in weights if weight is not None])
         qkv = base.detach()[:live, 1:4] if strided else base.detach()[:live]
         q, k, v = qkv.unbind(1)
-        arguments = (q, k, v, key_bias.detach()[:live] if bias else None, *[None if w is None else w[:live] for w in weights], lengths,
-                     scale)
+        arguments = (
+            q,
+            k,
+            v,
+            key_bias.detach()[:live] if bias else None,
+            *[None if w is None else w[:live] for w in weights],
+            lengths,
+            scale,
+        )
         found = (base.grad[:, 1:4] if strided else base.grad).unbind(1)
         gradients.judge(self, [*found, key_bias.grad if bias else None], arguments, dtype, live)
         for out in outs:
@@ -118,12 +125,20 @@ class GradientTest(unittest.TestCase):
         (raggedvit.gather(x, torch.tensor([3, 3, 1, 0, 99, 99], dtype=torch.int32)[:4]) * w[:4]).sum().backward()
         wanted = torch.zeros(12, 8).index_put_((torch.tensor([3, 3, 1, 0]),), w[:4], accumulate=True)
         self.assertTrue(torch.equal(x.grad, wanted))
-        part, base, w = torch.randn(6, 8, requires_grad=True), torch.randn(12, 8, requires_grad=True), torch.randn(12, 8)
+        part, base, w = (
+            torch.randn(6, 8, requires_grad=True),
+            torch.randn(12, 8, requires_grad=True),
+            torch.randn(12, 8),
+        )
         (raggedvit.unpack(part, src, cu, base=base) * w).sum().backward()
         wanted, taken = w.clone(), torch.zeros(6, 8)
         wanted[live], taken[:4] = 0, w[live]
         self.assertTrue(torch.equal(base.grad, wanted) and torch.equal(part.grad, taken))
-        self.assertTrue(torch.autograd.gradcheck(lambda t: raggedvit.pack(t, src, cu), (x.detach().requires_grad_(),), eps=1e-2, atol=1e-2))
+        self.assertTrue(
+            torch.autograd.gradcheck(
+                lambda t: raggedvit.pack(t, src, cu), (x.detach().requires_grad_(),), eps=1e-2, atol=1e-2
+            )
+        )
 
 
 @unittest.skipUnless(torch, "PyTorch is not here")
@@ -168,7 +183,9 @@ class OperatorTest(unittest.TestCase):
             graphs.append(graph)
             return graph.forward
 
-        compiled = torch.compile(lambda x, cu: raggedvit.attention(x, cu, max_len=64) + 1, backend=backend, fullgraph=True, dynamic=True)
+        compiled = torch.compile(
+            lambda x, cu: raggedvit.attention(x, cu, max_len=64) + 1, backend=backend, fullgraph=True, dynamic=True
+        )
         for lengths in ([20, 5], [31, 7], [64, 2]):
             qkv, cu = tensors(lengths)
             self.assertTrue(torch.equal(compiled(qkv, cu), raggedvit.attention(qkv, cu) + 1))
@@ -227,23 +244,49 @@ class OperatorTest(unittest.TestCase):
         in_c = torch.ops.raggedvit._attention_forward(qkv, None, None, cu, bias, None, None, True, True)
         for a, b in zip(in_c, operators._forward_python(qkv, None, None, cu, bias, None, None, True, True)):
             self.assertTrue(torch.equal(a, b))
-        arguments = (torch.randn(33, 2, 32), qkv, None, None, in_c[0], in_c[1], cu, bias, in_c[2], torch.randn(33, 2), torch.randn(33, 2),
-                     None, None, True)
+        arguments = (
+            torch.randn(33, 2, 32),
+            qkv,
+            None,
+            None,
+            in_c[0],
+            in_c[1],
+            cu,
+            bias,
+            in_c[2],
+            torch.randn(33, 2),
+            torch.randn(33, 2),
+            None,
+            None,
+            True,
+        )
         for a, b in zip(torch.ops.raggedvit._attention_backward(*arguments), operators._backward_python(*arguments)):
             self.assertTrue(torch.equal(a, b))
 
     def test_tensors_that_the_core_cannot_read(self):
         """Tensors that the core cannot read, as in a PyTorch without DLPack's exchange API, give the same."""
         qkv, cu = tensors([20, 0, 11], padding=2)
-        x, src, asc = torch.randn(31, 8), torch.tensor([0, 2, 30], dtype=torch.int32), torch.tensor([0, 3], dtype=torch.int32)
+        x, src, asc = (
+            torch.randn(31, 8),
+            torch.tensor([0, 2, 30], dtype=torch.int32),
+            torch.tensor([0, 3], dtype=torch.int32),
+        )
 
         def all_of_them():
             named = operators._named(qkv, None, None, cu, None, True, True)
             packed = eager.rows("pack", {"x": x, "src_rows": src, "cu_seqlens": asc, "out": None}, {})
-            spread = eager.rows("unpack", {"x": packed, "src_rows": src, "cu_seqlens": asc, "base": None, "out": None},
-                                       {"rows": 31, "fill": 2.0})
+            spread = eager.rows(
+                "unpack",
+                {"x": packed, "src_rows": src, "cu_seqlens": asc, "base": None, "out": None},
+                {"rows": 31, "fill": 2.0},
+            )
             chosen = raggedvit.select(cu, x=qkv.reshape(33, -1), keep=0.5)
-            return [t[:31] for t in eager.attention(named, None, None)] + [packed, spread, chosen.cu_seqlens, chosen.keep[:31]]
+            return [t[:31] for t in eager.attention(named, None, None)] + [
+                packed,
+                spread,
+                chosen.cu_seqlens,
+                chosen.keep[:31],
+            ]
 
         wanted = all_of_them()
         with mock.patch.object(eager, "READS_TENSORS", False):
@@ -255,18 +298,34 @@ class OperatorTest(unittest.TestCase):
         q, k, v = qkv.unbind(1)
         flash, wanted = raggedvit.torch.flash_attn_varlen_func, raggedvit.attention(qkv, cu, scale=0.3)
         self.assertTrue(torch.equal(flash(q, k, v, cu, cu, 20, 20, softmax_scale=0.3), wanted))
-        self.assertTrue(torch.equal(flash(q, k, v, cu, cu.clone(), 20, 25, 0.0, 0.3, False, [-1, -1], deterministic=True), wanted))
+        self.assertTrue(
+            torch.equal(flash(q, k, v, cu, cu.clone(), 20, 25, 0.0, 0.3, False, [-1, -1], deterministic=True), wanted)
+        )
         leaf = q.clone().requires_grad_()
         flash(leaf, k, v, cu, cu, 20, 20).sum().backward()
         self.assertEqual(leaf.grad.shape, q.shape)
         for words, named in [
-            ("^dropout_p is 0.1", {"dropout_p": 0.1}), ("^causal is True", {"causal": True}), ("^softcap is 5.0", {"softcap": 5.0}),
-            (r"^window_size is \(3, 3\)", {"window_size": (3, 3)}), ("^alibi_slopes is given", {"alibi_slopes": torch.ones(2)}),
-            ("^return_attn_probs is True", {"return_attn_probs": True}), ("^block_table is given", {"block_table": cu}),
+            ("^dropout_p is 0.1", {"dropout_p": 0.1}),
+            ("^causal is True", {"causal": True}),
+            ("^softcap is 5.0", {"softcap": 5.0}),
+            (r"^window_size is \(3, 3\)", {"window_size": (3, 3)}),
+            ("^alibi_slopes is given", {"alibi_slopes": torch.ones(2)}),
+            ("^return_attn_probs is True", {"return_attn_probs": True}),
+            ("^block_table is given", {"block_table": cu}),
             ("^cu_seqlens_k is another", {"cu_seqlens_k": torch.tensor([0, 20, 20, 30], dtype=torch.int32)}),
-            ("^k is float32 .*; expected float32", {"k": k[:, :1]}), ("^v is float16", {"v": v.half()}),
+            ("^k is float32 .*; expected float32", {"k": k[:, :1]}),
+            ("^v is float16", {"v": v.half()}),
         ]:
-            arguments = {"q": q, "k": k, "v": v, "cu_seqlens_q": cu, "cu_seqlens_k": cu, "max_seqlen_q": 20, "max_seqlen_k": 20, **named}
+            arguments = {
+                "q": q,
+                "k": k,
+                "v": v,
+                "cu_seqlens_q": cu,
+                "cu_seqlens_k": cu,
+                "max_seqlen_q": 20,
+                "max_seqlen_k": 20,
+                **named,
+            }
             with self.subTest(words), self.assertRaisesRegex(RaggedVitError, words):
                 flash(**arguments)
 
@@ -295,15 +354,30 @@ class RefusalTest(unittest.TestCase):
             ("^lse is given, but a tensor requires grad", attention, (leaf, cu), {"lse": torch.zeros(31, 2)}),
             ("^out is a ndarray in host memory", attention, (qkv, cu, None, None, out.numpy()), {}),
             ("^k and v are given together", attention, (qkv[:, 0], cu), {"k": qkv[:, 1]}),
-            (r"^key_bias is float32 \[30\]; expected contiguous float32 \[31\]", attention, (qkv, cu), {"key_bias": torch.zeros(30)}),
+            (
+                r"^key_bias is float32 \[30\]; expected contiguous float32 \[31\]",
+                attention,
+                (qkv, cu),
+                {"key_bias": torch.zeros(30)},
+            ),
             ("^key_bias is float16", attention, (qkv, cu), {"key_bias": torch.zeros(31).half()}),
             ("^x is float64", raggedvit.pack, (x.double(), src), {}),
             ("^src_rows is int64|^src_rows is float32", raggedvit.pack, (x, src.float()), {}),
             (r"^src_rows\[30\] is 30; expected a row from 0 to 29", raggedvit.pack, (x[:30], src), {}),
-            ("^out is given, but a tensor requires grad", raggedvit.pack, (x.requires_grad_(), src, None, torch.zeros(31, 8)), {}),
+            (
+                "^out is given, but a tensor requires grad",
+                raggedvit.pack,
+                (x.requires_grad_(), src, None, torch.zeros(31, 8)),
+                {},
+            ),
             ("^rows is not given", raggedvit.unpack, (x.detach(), src), {}),
             ("ascending", raggedvit.unpack, (x.detach(), src.flip(0)), {"rows": 31}),
-            ("^x requires grad, but a selection has no gradient", select, (cu,), {"x": x.detach().requires_grad_(), "keep": 0.5}),
+            (
+                "^x requires grad, but a selection has no gradient",
+                select,
+                (cu,),
+                {"x": x.detach().requires_grad_(), "keep": 0.5},
+            ),
             ("^nothing of keep, counts", select, (cu,), {"x": x.detach()}),
             ("^keep and threshold of", select, (cu,), {"x": x.detach(), "keep": 0.5, "threshold": 1.0}),
             ("^keep is 2|keep is", select, (cu,), {"x": x.detach(), "keep": 2.0}),
@@ -317,9 +391,13 @@ class RefusalTest(unittest.TestCase):
     def test_operators(self):
         qkv, cu = tensors([20, 11])
         leaf, op = qkv.clone().requires_grad_(), torch.ops.raggedvit.attention
-        for words, arguments in [("^cu_seqlens is int64", (qkv, cu.long())), ("^qkv is float64", (qkv.double(), cu)),
-                                 ("^scale is 0", (qkv, cu, 0.0)), ("^max_len is -1", (qkv, cu, None, -1)),
-                                 ("^qkv is not contiguous within a row", (tensors([20, 11], 32)[0].requires_grad_().transpose(2, 3), cu))]:
+        for words, arguments in [
+            ("^cu_seqlens is int64", (qkv, cu.long())),
+            ("^qkv is float64", (qkv.double(), cu)),
+            ("^scale is 0", (qkv, cu, 0.0)),
+            ("^max_len is -1", (qkv, cu, None, -1)),
+            ("^qkv is not contiguous within a row", (tensors([20, 11], 32)[0].requires_grad_().transpose(2, 3), cu)),
+        ]:
             with self.subTest(words), self.assertRaisesRegex(RaggedVitError, words):
                 op(*arguments)
             with torch.inference_mode(), self.subTest(words), self.assertRaisesRegex(RaggedVitError, words):

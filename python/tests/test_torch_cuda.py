@@ -47,14 +47,20 @@ class ForwardTest(unittest.TestCase):
                         live, scale = sum(lengths), dim**-0.5
                         bias = torch.randn(live + 3, device="cuda")
                         longest = max(lengths, default=0)
-                        out, lse, cls = raggedvit.attention(qkv, cu, max_len=longest, key_bias=bias, lse=True, cls_probs=True)
-                        exact = gradients.attention(*qkv[:live].double().unbind(1), bias[:live].double(), lengths, scale)
+                        out, lse, cls = raggedvit.attention(
+                            qkv, cu, max_len=longest, key_bias=bias, lse=True, cls_probs=True
+                        )
+                        exact = gradients.attention(
+                            *qkv[:live].double().unbind(1), bias[:live].double(), lengths, scale
+                        )
                         for found, wanted in zip((out, lse, cls), exact):
                             if live:
                                 self.assertLess((found[:live].double() - wanted).abs().max(), tolerance)
                         alone = raggedvit.attention(qkv, cu)
                         q, k, v = qkv.unbind(1)
-                        self.assertTrue(torch.equal(raggedvit.attention(q.contiguous(), cu, k=k, v=v)[:live], alone[:live]))
+                        self.assertTrue(
+                            torch.equal(raggedvit.attention(q.contiguous(), cu, k=k, v=v)[:live], alone[:live])
+                        )
                         op = torch.ops.raggedvit.attention(qkv, cu, None, None)
                         self.assertTrue(torch.equal(op[:live], alone[:live]))
                         flash = raggedvit.torch.flash_attn_varlen_func(q, k, v, cu, cu, live, live)
@@ -66,14 +72,28 @@ class ForwardTest(unittest.TestCase):
         rows, live = len(qkv), 218
         _, _, probs = raggedvit.attention(qkv, cu, max_len=197, cls_probs=True)
         x = qkv.reshape(rows, -1)
-        choices = [{"keep": 0.5}, {"keep": 0.3, "rule": "ceil", "k_min": 2}, {"threshold": 0.004}, {"n_samples": 50}, {"mass": 0.7}]
+        choices = [
+            {"keep": 0.5},
+            {"keep": 0.3, "rule": "ceil", "k_min": 2},
+            {"threshold": 0.004},
+            {"n_samples": 50},
+            {"mass": 0.7},
+        ]
         for options in choices:
-            for score in ({"cls_probs": probs}, {"x": x}, {"scores": torch.rand(rows, device="cuda")},
-                          {"position_scores": torch.rand(197, device="cuda"), "rows": rows}):
+            for score in (
+                {"cls_probs": probs},
+                {"x": x},
+                {"scores": torch.rand(rows, device="cuda")},
+                {"position_scores": torch.rand(197, device="cuda"), "rows": rows},
+            ):
                 with self.subTest(options=options, score=list(score)):
                     found = raggedvit.select(cu, **score, **options, max_len=197)
-                    wanted = raggedvit.select(cu.cpu(), **{k: v.cpu() if torch.is_tensor(v) else v for k, v in score.items()}, **options,
-                                              max_len=197)
+                    wanted = raggedvit.select(
+                        cu.cpu(),
+                        **{k: v.cpu() if torch.is_tensor(v) else v for k, v in score.items()},
+                        **options,
+                        max_len=197,
+                    )
                     kept = int(found.cu_seqlens[-1])
                     self.assertEqual(int(found.error), 0)
                     self.assertTrue(torch.equal(found.cu_seqlens.cpu(), wanted.cu_seqlens))
@@ -87,12 +107,17 @@ class ForwardTest(unittest.TestCase):
 
     def test_side_streams(self):
         qkv, cu = tensors([20, 197, 50])
-        wanted, chosen = raggedvit.attention(qkv, cu, max_len=197), raggedvit.select(cu, x=qkv.reshape(267, -1), keep=0.5)
+        wanted, chosen = (
+            raggedvit.attention(qkv, cu, max_len=197),
+            raggedvit.select(cu, x=qkv.reshape(267, -1), keep=0.5),
+        )
         torch.cuda.synchronize()
         results = []
         for stream in [torch.cuda.Stream() for _ in range(4)] * 5:
             with torch.cuda.stream(stream):
-                results.append((raggedvit.attention(qkv, cu, max_len=197), raggedvit.select(cu, x=qkv.reshape(267, -1), keep=0.5)))
+                results.append(
+                    (raggedvit.attention(qkv, cu, max_len=197), raggedvit.select(cu, x=qkv.reshape(267, -1), keep=0.5))
+                )
         torch.cuda.synchronize()
         for out, selection in results:
             self.assertTrue(torch.equal(out, wanted))
@@ -192,7 +217,12 @@ class ForwardTest(unittest.TestCase):
             ("out overlaps [qkv]", raggedvit.attention, (qkv, cu, None, None, qkv[:, 1]), {}),
             ("multiple of 16", raggedvit.attention, (qkv.reshape(-1)[4:-572].reshape(69, 3, 3, 64), cu), {}),
             ("^k is float16 .*; expected float16", raggedvit.attention, (q, cu), {"k": q[:, :1], "v": q}),
-            ("^x is on cuda:0, cu_seqlens on cpu", raggedvit.select, (cu.cpu(),), {"x": q.reshape(70, -1), "keep": 0.5}),
+            (
+                "^x is on cuda:0, cu_seqlens on cpu",
+                raggedvit.select,
+                (cu.cpu(),),
+                {"x": q.reshape(70, -1), "keep": 0.5},
+            ),
             ("^src_rows is on cpu, x on cuda:0", raggedvit.pack, (q, cu.cpu()), {}),
         ]:
             with self.subTest(words), self.assertRaisesRegex(RaggedVitError, words):
@@ -267,14 +297,27 @@ class GradientTest(unittest.TestCase):
         base.requires_grad_()
         key_bias = torch.randn(rows, generator=generator, device="cuda").requires_grad_() if bias else None
         weights = [torch.randn(rows, heads, dim, generator=generator, device="cuda").to(dtype)]
-        weights += [torch.randn(rows, heads, generator=generator, device="cuda") for _ in range(2)] if probs else [None, None]
-        outs = raggedvit.attention(base[:, 1:4] if strided else base, cu, max_len=max(lengths, default=0), key_bias=key_bias, lse=probs,
-                                   cls_probs=probs)
+        weights += (
+            [torch.randn(rows, heads, generator=generator, device="cuda") for _ in range(2)] if probs else [None, None]
+        )
+        outs = raggedvit.attention(
+            base[:, 1:4] if strided else base,
+            cu,
+            max_len=max(lengths, default=0),
+            key_bias=key_bias,
+            lse=probs,
+            cls_probs=probs,
+        )
         outs = outs if probs else (outs,)
         torch.autograd.backward(outs, [weight for weight in weights if weight is not None])
         qkv = base.detach()[:live, 1:4] if strided else base.detach()[:live]
-        arguments = (*qkv.unbind(1), key_bias.detach()[:live] if bias else None, *[None if w is None else w[:live] for w in weights],
-                     lengths, scale)
+        arguments = (
+            *qkv.unbind(1),
+            key_bias.detach()[:live] if bias else None,
+            *[None if w is None else w[:live] for w in weights],
+            lengths,
+            scale,
+        )
         found = (base.grad[:, 1:4] if strided else base.grad).unbind(1)
         gradients.judge(self, [*found, key_bias.grad if bias else None], arguments, dtype, live)
         for out in outs:
@@ -346,7 +389,14 @@ class MemoryTest(unittest.TestCase):
             torch.cuda.synchronize()
             gc.collect()
             library().rvit_stream_get_stats(ready().last_stream(), ctypes.byref(stats))
-            counts.append((stats.host_allocations, stats.device_allocations, stats.synchronizations, torch.cuda.memory_allocated()))
+            counts.append(
+                (
+                    stats.host_allocations,
+                    stats.device_allocations,
+                    stats.synchronizations,
+                    torch.cuda.memory_allocated(),
+                )
+            )
         self.assertEqual(counts[1:], counts[1:2] * 3)
 
 

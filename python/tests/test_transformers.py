@@ -13,6 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 try:
     import torch
     import transformers
+
     # imported before register(), the other models after it
     from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl
 except ImportError as reason:
@@ -24,7 +25,14 @@ from raggedvit import Status
 import raggedvit.transformers as ours
 
 GRIDS = [[1, 8, 12], [1, 4, 4], [2, 6, 4], [1, 14, 2]]  # time, height, width of each image, in patches
-VISION = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 64, "patch_size": 8}
+VISION = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "image_size": 64,
+    "patch_size": 8,
+}
 
 
 def names(model_type, name):
@@ -44,7 +52,10 @@ def counted():
     return unittest.mock.patch.object(ours, "_attend", wraps=ours._attend)
 
 
-@unittest.skipUnless(transformers.__version__.startswith(ours.TESTED + "."), f"transformers {transformers.__version__} is not the tested one")
+@unittest.skipUnless(
+    transformers.__version__.startswith(ours.TESTED + "."),
+    f"transformers {transformers.__version__} is not the tested one",
+)
 class TransformersTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -79,28 +90,58 @@ class TransformersTest(unittest.TestCase):
         self.assertEqual(calls, layers)  # one a layer, whatever the images are
 
     def test_qwen2_5_vl_vision_encoder(self):
-        config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(vision_config={
-            "depth": 4, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 32, "window_size": 56,
-            "fullatt_block_indexes": [1, 3]}).vision_config
+        config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(
+            vision_config={
+                "depth": 4,
+                "hidden_size": 64,
+                "intermediate_size": 96,
+                "num_heads": 4,
+                "out_hidden_size": 32,
+                "window_size": 56,
+                "fullatt_block_indexes": [1, 3],
+            }
+        ).vision_config
         encoder = modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config)
         self.packed_encoder(encoder, 4, 3 * 2 * 14 * 14)
 
     def test_qwen3_vl_vision_encoder(self):
-        config = names("qwen3_vl", "Qwen3VLConfig")(vision_config={
-            "depth": 3, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 32, "num_position_embeddings": 64,
-            "deepstack_visual_indexes": [1]}).vision_config
+        config = names("qwen3_vl", "Qwen3VLConfig")(
+            vision_config={
+                "depth": 3,
+                "hidden_size": 64,
+                "intermediate_size": 96,
+                "num_heads": 4,
+                "out_hidden_size": 32,
+                "num_position_embeddings": 64,
+                "deepstack_visual_indexes": [1],
+            }
+        ).vision_config
         self.packed_encoder(names("qwen3_vl", "Qwen3VLVisionModel")._from_config(config), 3, 3 * 2 * 16 * 16)
 
     def test_glm4v_vision_encoder(self):
-        config = names("glm4v", "Glm4vConfig")(vision_config={
-            "depth": 2, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 64, "image_size": 112}).vision_config
-        self.packed_encoder(names("glm4v", "Glm4vVisionModel")._from_config(config), 2, 3 * 2 * 14 * 14, [g for g in GRIDS if g[0] == 1])
+        config = names("glm4v", "Glm4vConfig")(
+            vision_config={
+                "depth": 2,
+                "hidden_size": 64,
+                "intermediate_size": 96,
+                "num_heads": 4,
+                "out_hidden_size": 64,
+                "image_size": 112,
+            }
+        ).vision_config
+        self.packed_encoder(
+            names("glm4v", "Glm4vVisionModel")._from_config(config), 2, 3 * 2 * 14 * 14, [g for g in GRIDS if g[0] == 1]
+        )
 
     def test_encoders_of_whole_images(self):
         pixels = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(2))
-        for kind, config, model in (("vit", "ViTConfig", "ViTModel"), ("deit", "DeiTConfig", "DeiTModel"),
-                                    ("dinov2", "Dinov2Config", "Dinov2Model"), ("siglip", "SiglipVisionConfig", "SiglipVisionModel"),
-                                    ("clip", "CLIPVisionConfig", "CLIPVisionModel")):
+        for kind, config, model in (
+            ("vit", "ViTConfig", "ViTModel"),
+            ("deit", "DeiTConfig", "DeiTModel"),
+            ("dinov2", "Dinov2Config", "Dinov2Model"),
+            ("siglip", "SiglipVisionConfig", "SiglipVisionModel"),
+            ("clip", "CLIPVisionConfig", "CLIPVisionModel"),
+        ):
             with self.subTest(kind):
                 model = randomised(names(kind, model)._from_config(names(kind, config)(**VISION)))
                 eager, found, calls = self.outputs(model, pixels)
@@ -108,7 +149,9 @@ class TransformersTest(unittest.TestCase):
                 self.assertEqual(calls, VISION["num_hidden_layers"])
 
     def siglip2(self):
-        config = names("siglip2", "Siglip2VisionConfig")(**{**VISION, "image_size": None, "patch_size": 4}, num_patches=64)
+        config = names("siglip2", "Siglip2VisionConfig")(
+            **{**VISION, "image_size": None, "patch_size": 4}, num_patches=64
+        )
         return randomised(names("siglip2", "Siglip2VisionModel")._from_config(config))
 
     def padded_batch(self):
@@ -136,20 +179,39 @@ class TransformersTest(unittest.TestCase):
         hidden = found.last_hidden_state[keep] if keep is not None else found.last_hidden_state
         hidden.square().mean().backward(retain_graph=True)
         found.pooler_output.square().mean().backward()
-        return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+        return {
+            name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None
+        }
 
     def test_gradients(self):
         generator = torch.Generator().manual_seed(6)
-        config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(vision_config={
-            "depth": 2, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 32, "window_size": 56,
-            "fullatt_block_indexes": [1]}).vision_config
+        config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(
+            vision_config={
+                "depth": 2,
+                "hidden_size": 64,
+                "intermediate_size": 96,
+                "num_heads": 4,
+                "out_hidden_size": 32,
+                "window_size": 56,
+                "fullatt_block_indexes": [1],
+            }
+        ).vision_config
         padded = self.padded_batch()
         for kind, model, keep, arguments in (
-                ("packed", modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config), None,
-                 (torch.randn(sum(t * h * w for t, h, w in GRIDS), 1176, generator=generator), torch.tensor(GRIDS))),
-                ("padded", self.siglip2(), padded[1].bool(), padded),
-                ("whole", names("vit", "ViTModel")._from_config(names("vit", "ViTConfig")(**VISION)), None,
-                 (torch.randn(2, 3, 64, 64, generator=generator),))):
+            (
+                "packed",
+                modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config),
+                None,
+                (torch.randn(sum(t * h * w for t, h, w in GRIDS), 1176, generator=generator), torch.tensor(GRIDS)),
+            ),
+            ("padded", self.siglip2(), padded[1].bool(), padded),
+            (
+                "whole",
+                names("vit", "ViTModel")._from_config(names("vit", "ViTConfig")(**VISION)),
+                None,
+                (torch.randn(2, 3, 64, 64, generator=generator),),
+            ),
+        ):
             with self.subTest(kind):
                 model = randomised(model).train()
                 wanted = self.gradients(model, "eager", keep, *arguments)
@@ -194,9 +256,23 @@ class TransformersTest(unittest.TestCase):
             self.same(model(pixels, mask, shapes).pooler_output, compiled(pixels, mask, shapes).pooler_output)
 
     def test_a_language_model_keeps_its_own_attention(self):
-        text = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
-                "vocab_size": 40, "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4}}
-        vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 32, "fullatt_block_indexes": [0]}
+        text = {
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "vocab_size": 40,
+            "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4},
+        }
+        vision = {
+            "depth": 1,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 2,
+            "out_hidden_size": 32,
+            "fullatt_block_indexes": [0],
+        }
         config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(vision_config=vision, text_config=text)
         model = modeling_qwen2_5_vl.Qwen2_5_VLModel._from_config(config).eval()
         tokens = torch.arange(6)[None]
@@ -228,7 +304,17 @@ class TransformersTest(unittest.TestCase):
         self.refused("output_attentions", attention, module, t, t, t, None, output_attentions=True)
         self.refused("mask of torch.float32", attention, module, t, t, t, torch.zeros(2, 1, 5, 5))
         self.refused("mask of torch.bool", attention, module, t, t, t, torch.ones(2, 1, 5, 5, dtype=torch.bool))
-        self.refused("a batch of 1", attention, module, t, t, t, None, cu_seq_lens_q=torch.tensor([0, 5]), status=Status.INVALID_ARGUMENT)
+        self.refused(
+            "a batch of 1",
+            attention,
+            module,
+            t,
+            t,
+            t,
+            None,
+            cu_seq_lens_q=torch.tensor([0, 5]),
+            status=Status.INVALID_ARGUMENT,
+        )
         self.refused("patterned", ours.padding_mask, 1, 4, 4)
         with unittest.mock.patch("transformers.__version__", "4.57.1"):
             self.refused("transformers is 4.57.1", ours.register)
@@ -236,9 +322,17 @@ class TransformersTest(unittest.TestCase):
 
     @unittest.skipUnless(torch.cuda.is_available(), "no CUDA device here")
     def test_on_cuda(self):
-        config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(vision_config={
-            "depth": 2, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 32, "window_size": 56,
-            "fullatt_block_indexes": [1]}).vision_config
+        config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(
+            vision_config={
+                "depth": 2,
+                "hidden_size": 64,
+                "intermediate_size": 96,
+                "num_heads": 4,
+                "out_hidden_size": 32,
+                "window_size": 56,
+                "fullatt_block_indexes": [1],
+            }
+        ).vision_config
         encoder = randomised(modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config))
         pixels = torch.randn(sum(t * h * w for t, h, w in GRIDS), 1176, generator=torch.Generator().manual_seed(1))
         for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.1)):
@@ -254,14 +348,24 @@ class TransformersTest(unittest.TestCase):
         module = torch.nn.Module()
         module.is_causal = False
         q, k, v = torch.randn(3, 4, 2, 9, 64, device="cuda").unbind(0)
-        keep = (torch.arange(9, device="cuda") < torch.tensor([[9], [3], [0], [7]], device="cuda"))
+        keep = torch.arange(9, device="cuda") < torch.tensor([[9], [3], [0], [7]], device="cuda")
         packed = [t.transpose(0, 1).reshape(1, 2, 36, 64) for t in (q, k, v)]
         cu_seqlens = torch.tensor([0, 9, 12, 36], dtype=torch.int32, device="cuda")
 
         def calls():
             ours.attention(module, q, k, v, None)
-            ours.attention(module, q, k, v, ours.padding_mask(4, 9, 9, mask_function=bidirectional, attention_mask=keep))
-            ours.attention(module, *packed, None, cu_seq_lens_q=cu_seqlens, cu_seq_lens_k=cu_seqlens, max_length_q=24, max_length_k=24)
+            ours.attention(
+                module, q, k, v, ours.padding_mask(4, 9, 9, mask_function=bidirectional, attention_mask=keep)
+            )
+            ours.attention(
+                module,
+                *packed,
+                None,
+                cu_seq_lens_q=cu_seqlens,
+                cu_seq_lens_k=cu_seqlens,
+                max_length_q=24,
+                max_length_k=24,
+            )
 
         bidirectional = importlib.import_module("transformers.masking_utils").bidirectional_mask_function
         calls()  # the first creates what lasts
@@ -278,8 +382,12 @@ class TransformersTest(unittest.TestCase):
             text = pathlib.Path(path).read_text(encoding="utf-8")
             if "lengths.tolist()" in text:
                 found.add(pathlib.Path(path).parent.name)
-                self.assertRegex(text, r"if is_flash_attention_requested\(self\.config\):(?:.|\n){0,700}?cu_seq_lens_q=cu_seqlens,")
-                self.assertIsNotNone(re.search(r"import .*is_flash_attention_requested|^    is_flash_attention_requested,$", text, re.M))
+                self.assertRegex(
+                    text, r"if is_flash_attention_requested\(self\.config\):(?:.|\n){0,700}?cu_seq_lens_q=cu_seqlens,"
+                )
+                self.assertIsNotNone(
+                    re.search(r"import .*is_flash_attention_requested|^    is_flash_attention_requested,$", text, re.M)
+                )
         self.assertEqual(found, set(ours.PACKED))
 
 

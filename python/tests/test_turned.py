@@ -22,7 +22,22 @@ try:
 except ImportError:
     Image, pillow_version = None, "0"
 TOOL = pathlib.Path(find()).resolve().parent / "tools" / "raw_pixels"
-FORMATS = {1: "B", 2: "c", 3: "H", 4: "L", 5: "LL", 6: "b", 7: "B", 8: "h", 9: "l", 10: "ll", 11: "f", 12: "d", 13: "L", 16: "Q"}
+FORMATS = {
+    1: "B",
+    2: "c",
+    3: "H",
+    4: "L",
+    5: "LL",
+    6: "b",
+    7: "B",
+    8: "h",
+    9: "l",
+    10: "ll",
+    11: "f",
+    12: "d",
+    13: "L",
+    16: "Q",
+}
 PROFILE, XMP = b"Raw profile type exif\0", b"XML:com.adobe.xmp\0"
 
 
@@ -50,11 +65,22 @@ class Maker:
                 data = struct.pack(order + "L", place)
             entries += struct.pack(order + "HHL", tag, kind, count) + data.ljust(4, b"\0")
         magic = self.some({"<": b"II*\0", ">": b"MM\0*"}[order], b"II\0*", b"MM*\0", b"II+\0", b"XX*\0")
-        whole = magic + struct.pack(order + "LH", self.some(8, 8, 2, 100000), self.some(n, n + 1, 0)) + entries + bytes(4) + values
+        whole = (
+            magic
+            + struct.pack(order + "LH", self.some(8, 8, 2, 100000), self.some(n, n + 1, 0))
+            + entries
+            + bytes(4)
+            + values
+        )
         return whole[: self.some(len(whole), self.r.randrange(len(whole) + 1))]
 
     def xmp(self):
-        form = self.some('<x tiff:Orientation="%d"/>', "<tiff:Orientation>%d<", "tiff:Orientation='%d'", 'tiff:Orientation 6 tiff:Orientation="%d')
+        form = self.some(
+            '<x tiff:Orientation="%d"/>',
+            "<tiff:Orientation>%d<",
+            "tiff:Orientation='%d'",
+            'tiff:Orientation 6 tiff:Orientation="%d',
+        )
         return (form % self.r.randrange(10)).encode()
 
     def prefix(self):
@@ -63,7 +89,9 @@ class Maker:
     def jpeg(self):
         whole, segments = self.encoded("JPEG", quality=95), b""
         for _ in range(self.r.choice([1, 1, 2, 3])):
-            body = self.r.choice([b"Exif\0\0" + self.prefix()[:6] + self.tiff(), b"http://ns.adobe.com/xap/1.0/\0" + self.xmp()])
+            body = self.r.choice(
+                [b"Exif\0\0" + self.prefix()[:6] + self.tiff(), b"http://ns.adobe.com/xap/1.0/\0" + self.xmp()]
+            )
             segments += b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body
         return whole[:2] + segments + whole[self.r.choice([2, 20]) :]  # without JFIF, too
 
@@ -77,16 +105,32 @@ class Maker:
         out = b""
         for _ in range(self.r.choice([0, 1, 1, 2])):
             data = self.prefix() + self.tiff()
-            text = b"\nexif\n%8d\n%s\n" % (len(data), self.some(data.hex(), data.hex()[:-1], data.hex().upper(), "zz").encode())
-            name, body = self.r.choice([
-                (b"eXIf", data), (b"eXIf", data), (b"tEXt", PROFILE + text), (b"zTXt", PROFILE + b"\0" + zlib.compress(text)),
-                (b"iTXt", PROFILE + b"\1\0\0\0" + zlib.compress(text)), (b"iTXt", XMP + b"\0\0en\0k\0" + self.xmp()),
-                (b"iTXt", XMP + b"\1\0\0\0" + zlib.compress(self.xmp())), (b"tEXt", XMP + self.xmp()), (b"tEXt", b"exif\0" + data)])
+            text = b"\nexif\n%8d\n%s\n" % (
+                len(data),
+                self.some(data.hex(), data.hex()[:-1], data.hex().upper(), "zz").encode(),
+            )
+            name, body = self.r.choice(
+                [
+                    (b"eXIf", data),
+                    (b"eXIf", data),
+                    (b"tEXt", PROFILE + text),
+                    (b"zTXt", PROFILE + b"\0" + zlib.compress(text)),
+                    (b"iTXt", PROFILE + b"\1\0\0\0" + zlib.compress(text)),
+                    (b"iTXt", XMP + b"\0\0en\0k\0" + self.xmp()),
+                    (b"iTXt", XMP + b"\1\0\0\0" + zlib.compress(self.xmp())),
+                    (b"tEXt", XMP + self.xmp()),
+                    (b"tEXt", b"exif\0" + data),
+                ]
+            )
             out += struct.pack(">L", len(body)) + name + body + struct.pack(">L", zlib.crc32(name + body))
         return out
 
     def webp(self):
-        body = b"VP8X" + struct.pack("<LLHBHB", 10, self.some(12, 4, 8), 4, 0, 2, 0) + self.encoded("WEBP", lossless=True)[12:]
+        body = (
+            b"VP8X"
+            + struct.pack("<LLHBHB", 10, self.some(12, 4, 8), 4, 0, 2, 0)
+            + self.encoded("WEBP", lossless=True)[12:]
+        )
         for name, data in ((b"EXIF", self.prefix() + self.tiff()), (b"XMP ", self.xmp()))[self.r.choice([0, 0, 1]) :]:
             body += name + struct.pack("<L", len(data)) + data + b"\0" * (len(data) % 2)
         return b"RIFF" + struct.pack("<L", len(body) + 4) + b"WEBP" + body

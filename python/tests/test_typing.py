@@ -19,10 +19,23 @@ class TypingTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as cache:
             # As for an installed package: errors in its own files are not the user's. Without PyTorch its tensors are
             # of any type.
-            run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports",
-                                  "--cache-dir", cache, str(user)],
-                                 env={**os.environ, "MYPYPATH": str(pathlib.Path(raggedvit.__file__).parents[1])}, stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT, text=True)
+            run = subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "mypy",
+                    "--strict",
+                    "--follow-imports=silent",
+                    "--ignore-missing-imports",
+                    "--cache-dir",
+                    cache,
+                    str(user),
+                ],
+                env={**os.environ, "MYPYPATH": str(pathlib.Path(raggedvit.__file__).parents[1])},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
         self.assertEqual(run.returncode, 0, run.stdout)
 
 

@@ -55,11 +55,17 @@ class DemoTest(unittest.TestCase):
         info = next(policy for policy in raggedvit.policies() if policy.name == "pixelprune")
         self.assertEqual((info.parameters, info.tau, info.blocks), (("tau",), 0.0, (0,)))
         first, step = self.patches[0][:1], np.float32(0.01)
-        patches = np.concatenate([first] * 6 + [np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32)])
+        patches = np.concatenate(
+            [first] * 6 + [np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32)]
+        )
         for tau, kept in ((0, [0, 1, 2, 3, 4]), (0.01, [0, 1])):  # columns in turn, of which one line tells all
-            result = self.model.prepare(Policy("pixelprune", tau=tau), inputs="patches", max_images=2)(patches, [(2, 3), (3, 4)])
+            result = self.model.prepare(Policy("pixelprune", tau=tau), inputs="patches", max_images=2)(
+                patches, [(2, 3), (3, 4)]
+            )
             self.assertEqual([rows.tolist() for rows in result.kept[0]], [[0, 1], kept])
-        exact = self.model.prepare("pixelprune", inputs="patches", max_images=1, max_len=13)(np.repeat(first, 12, 0), [(3, 4)])
+        exact = self.model.prepare("pixelprune", inputs="patches", max_images=1, max_len=13)(
+            np.repeat(first, 12, 0), [(3, 4)]
+        )
         self.assertEqual(exact.kept[0][0].tolist(), [0, 1])
         with self.assertRaisesRegex(RaggedVitError, "tau is 1.5, expected 0..1"):
             self.model.prepare(Policy("pixelprune", tau=1.5), inputs="patches")
@@ -69,20 +75,32 @@ class DemoTest(unittest.TestCase):
     def test_refusals(self):
         native = self.model.prepare(inputs="patches", max_images=2, max_tokens=60, max_len=40)
         row = self.patches[0]
-        for patches, grids, word in ((row[:20], [(0, 4), (4, 5)], "image 0 has 0 x 4 patches"),
-                                     (row[:49], [(7, 7)], "image 0 has 7 x 7 patches and so 50 tokens, the session's max_len is 40"),
-                                     (row[:60], [(5, 6), (5, 6)], "with image 1, of 5 x 6 patches, the batch has 62 tokens"),
-                                     (row[:3], [(1, 1)] * 3, "n_images is 3"), (row[:3], [(2, 2)], "3 rows, but the grids are of 4 patches"),
-                                     (row[:4, :9], [(2, 2)], "expected floating point"), (row[:4], [2, 2], "expected integers"),
-                                     (row[:4], [(2**40, 2)], "x 2 patches, expected 1 to 32767 a side")):
+        for patches, grids, word in (
+            (row[:20], [(0, 4), (4, 5)], "image 0 has 0 x 4 patches"),
+            (row[:49], [(7, 7)], "image 0 has 7 x 7 patches and so 50 tokens, the session's max_len is 40"),
+            (row[:60], [(5, 6), (5, 6)], "with image 1, of 5 x 6 patches, the batch has 62 tokens"),
+            (row[:3], [(1, 1)] * 3, "n_images is 3"),
+            (row[:3], [(2, 2)], "3 rows, but the grids are of 4 patches"),
+            (row[:4, :9], [(2, 2)], "expected floating point"),
+            (row[:4], [2, 2], "expected integers"),
+            (row[:4], [(2**40, 2)], "x 2 patches, expected 1 to 32767 a side"),
+        ):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word) as caught:
                 native(patches, grids)
             self.assertEqual(caught.exception.status, Status.INVALID_ARGUMENT)
-        for options in (dict(max_tokens=9), dict(features=True), dict(inputs="patches", max_bytes=9), dict(inputs="slot", max_len=9)):
+        for options in (
+            dict(max_tokens=9),
+            dict(features=True),
+            dict(inputs="patches", max_bytes=9),
+            dict(inputs="slot", max_len=9),
+        ):
             with self.subTest(options), self.assertRaises(TypeError):
                 self.model.prepare(**options)
-        for options, word in ((dict(inputs="patches", max_len=1), "max_len is 1"), (dict(inputs="patches", policy="mask"), "not supported with inputs"),
-                              (dict(inputs="pixels"), "inputs is 'pixels'; expected one of images, patches, slot")):
+        for options, word in (
+            (dict(inputs="patches", max_len=1), "max_len is 1"),
+            (dict(inputs="patches", policy="mask"), "not supported with inputs"),
+            (dict(inputs="pixels"), "inputs is 'pixels'; expected one of images, patches, slot"),
+        ):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
                 self.model.prepare(**options)
 
@@ -98,7 +116,14 @@ class NaFlexTest(unittest.TestCase):
             from transformers import Siglip2VisionConfig, Siglip2VisionModel
         except ImportError:
             raise unittest.SkipTest("transformers has no Siglip2VisionModel")
-        config = Siglip2VisionConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, patch_size=4, num_patches=16)
+        config = Siglip2VisionConfig(
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            patch_size=4,
+            num_patches=16,
+        )
         module = modules.randomize(Siglip2VisionModel(config))
         grids = torch.tensor([(3, 5), (4, 4), (7, 2)])
         rows, mask = torch.randn(3, 16, 48), torch.arange(16) < grids.prod(1)[:, None]
@@ -129,7 +154,10 @@ def qwen3_encoder(folder):
 class EncoderTest(support.Case):
     """Tests that need no other library."""
 
-    grids, asked = [(4, 6), (2, 2), (10, 6)], dict(inputs="patches", max_images=4, max_tokens=100, max_len=60, merged=True, deepstack=True)
+    grids, asked = (
+        [(4, 6), (2, 2), (10, 6)],
+        dict(inputs="patches", max_images=4, max_tokens=100, max_len=60, merged=True, deepstack=True),
+    )
 
     @classmethod
     def setUpClass(cls):
@@ -147,27 +175,53 @@ class EncoderTest(support.Case):
         np.testing.assert_array_equal(stacked, wanted.deepstack)
         self.assertTrue((out[22:] == 7).all())
         self.assertEqual((found.merged.shape, [part.shape for part in found.deepstack]), ((22, 12), [(22, 12)] * 2))
-        np.testing.assert_array_equal(native(self.rows, self.grids, deepstack_out=[None, stacked[0]]).deepstack[0], wanted.deepstack[0])
+        np.testing.assert_array_equal(
+            native(self.rows, self.grids, deepstack_out=[None, stacked[0]]).deepstack[0], wanted.deepstack[0]
+        )
         pruned = self.model.prepare(Policy("l2", keep=0.5, blocks=[1]), **self.asked)
         found = pruned(self.rows, self.grids, out=out[:11])
         np.testing.assert_array_equal(found.merged, pruned(self.rows, self.grids).merged)
 
     def test_refusals(self):
         status, native = Status.INVALID_ARGUMENT, self.model.prepare(**self.asked)
-        for words, out in (("out has 21 rows, but the batch has 22 merge groups", np.zeros((21, 12), np.float32)),
-                           (r"out is \[22, 11\]; expected \[rows, 12\]", np.zeros((22, 11), np.float32)),
-                           ("out is ndarray; expected a writable, contiguous", np.zeros((22, 12))),
-                           ("out is ndarray; expected a writable, contiguous", np.zeros((22, 24), np.float32)[:, ::2])):
+        for words, out in (
+            ("out has 21 rows, but the batch has 22 merge groups", np.zeros((21, 12), np.float32)),
+            (r"out is \[22, 11\]; expected \[rows, 12\]", np.zeros((22, 11), np.float32)),
+            ("out is ndarray; expected a writable, contiguous", np.zeros((22, 12))),
+            ("out is ndarray; expected a writable, contiguous", np.zeros((22, 24), np.float32)[:, ::2]),
+        ):
             self.fails(status, f"^{words}", native, self.rows, self.grids, out=out)
-        self.fails(status, "deepstack_out has 1 arrays; expected 2", native, self.rows, self.grids, deepstack_out=[None])
-        self.fails(status, r"deepstack_out\[1\] is \[22\]", native, self.rows, self.grids, deepstack_out=[None, np.zeros(22, np.float32)])
+        self.fails(
+            status, "deepstack_out has 1 arrays; expected 2", native, self.rows, self.grids, deepstack_out=[None]
+        )
+        self.fails(
+            status,
+            r"deepstack_out\[1\] is \[22\]",
+            native,
+            self.rows,
+            self.grids,
+            deepstack_out=[None, np.zeros(22, np.float32)],
+        )
         bare = self.model.prepare(**{**self.asked, "merged": False})
-        self.fails(status, "out is given, but prepare was not asked", bare, self.rows, self.grids, out=np.zeros((22, 12), np.float32))
-        self.fails(status, "on_device is True, but the model is on cpu", self.model.prepare, on_device=True, **self.asked)
+        self.fails(
+            status,
+            "out is given, but prepare was not asked",
+            bare,
+            self.rows,
+            self.grids,
+            out=np.zeros((22, 12), np.float32),
+        )
+        self.fails(
+            status, "on_device is True, but the model is on cpu", self.model.prepare, on_device=True, **self.asked
+        )
         self.assertRaisesRegex(TypeError, "on_device", self.model.prepare, on_device=True)
         raw_image = np.zeros((40, 40, 3), np.uint8)
-        for call in (lambda: self.model.classify([raw_image]), lambda: self.model([raw_image]), self.model.prepare,
-                     lambda: self.model.prepare(inputs="slot")):
+        for call in (
+            lambda: self.model.classify([raw_image]),
+            lambda: self.model([raw_image]),
+            self.model.prepare,
+            lambda: self.model.prepare(inputs="slot"),
+        ):
             self.fails(Status.UNSUPPORTED, r"model.prepare\(inputs=.patches., merged=True\) returns a function", call)
 
 
@@ -200,17 +254,23 @@ class QwenTest(unittest.TestCase):
         found = dict(merged=True, deepstack=model.info.n_deepstack > 0, features=True)
         native = model.prepare(inputs="patches", max_images=4, max_tokens=92, max_len=24, **found)
         result = native(rows, [(4, 6), (6, 4), (6, 4), (2, 10)])  # the second is a video
-        np.testing.assert_allclose(result.merged, wanted.pooler_output, atol=2e-5 * (1 + float(wanted.pooler_output.abs().max())))
+        np.testing.assert_allclose(
+            result.merged, wanted.pooler_output, atol=2e-5 * (1 + float(wanted.pooler_output.abs().max()))
+        )
         self.assertEqual(result.features.shape, (92, 32))
         return wanted, result
 
     def test_qwen2_5(self):
-        module, model = self.encoder("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1])
+        module, model = self.encoder(
+            "Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1]
+        )
         self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
         self.check(module, model)
-        for options, word in ((dict(inputs="patches", deepstack=True), "merges those of none"),
-                              (dict(inputs="patches", policy=Policy("evit", blocks=[1])), "evit drops single patches"),
-                              (dict(inputs="patches", policy=Policy("received", blocks=[0])), "whose attention is within windows")):
+        for options, word in (
+            (dict(inputs="patches", deepstack=True), "merges those of none"),
+            (dict(inputs="patches", policy=Policy("evit", blocks=[1])), "evit drops single patches"),
+            (dict(inputs="patches", policy=Policy("received", blocks=[0])), "whose attention is within windows"),
+        ):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
                 model.prepare(**options)
         with self.assertRaisesRegex(RaggedVitError, "image 0 has 3 x 4 patches, expected multiples of 2 a side"):
@@ -224,20 +284,39 @@ class QwenTest(unittest.TestCase):
         for ours, theirs in zip(result.deepstack, wanted.deepstack_features, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=2e-5 * (1 + float(theirs.abs().max())))
         rows = np.random.default_rng(1).standard_normal((40, 3 * 2 * 4 * 4), np.float32)
-        pruned = model.prepare(Policy("l2", keep=0.5, blocks=[0]), inputs="patches", max_images=2, max_tokens=40, max_len=24, merged=True, deepstack=True)
+        pruned = model.prepare(
+            Policy("l2", keep=0.5, blocks=[0]),
+            inputs="patches",
+            max_images=2,
+            max_tokens=40,
+            max_len=24,
+            merged=True,
+            deepstack=True,
+        )
         result = pruned(rows, [(4, 6), (4, 4)])
         self.assertEqual([len(kept) for kept in result.kept[0]], [12, 8])
         for kept in result.kept[0]:  # whole merge groups
             np.testing.assert_array_equal(kept.reshape(-1, 4), kept[::4, None] // 4 * 4 + np.arange(4))
-        self.assertEqual((result.merged.shape, [len(part) for part in result.deepstack], result.deepstack_stages),
-                         ((5, model.info.merged_dim), [10, 5], [-1, 0]))
+        self.assertEqual(
+            (result.merged.shape, [len(part) for part in result.deepstack], result.deepstack_stages),
+            ((5, model.info.merged_dim), [10, 5], [-1, 0]),
+        )
 
     def test_tome_of_squares(self):
-        encoders = (self.encoder("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1]),
-                  self.encoder("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1]))
+        encoders = (
+            self.encoder("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1]),
+            self.encoder("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1]),
+        )
         rows = np.random.default_rng(1).standard_normal((44, 3 * 2 * 4 * 4), np.float32)
         for _, model in encoders:
-            merging = model.prepare(Policy("tome", merges=2, blocks=[0, 1]), inputs="patches", max_images=3, max_tokens=44, max_len=24, merged=True)
+            merging = model.prepare(
+                Policy("tome", merges=2, blocks=[0, 1]),
+                inputs="patches",
+                max_images=3,
+                max_tokens=44,
+                max_len=24,
+                merged=True,
+            )
             result = merging(rows, [(4, 6), (4, 4), (2, 2)])
             sides = [(2, 3), (2, 2), (1, 1)]
             for kept, sizes, (height, width) in zip(result.kept[-1], result.sizes[-1], sides, strict=True):

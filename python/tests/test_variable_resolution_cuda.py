@@ -48,17 +48,27 @@ class DeviceRowsTest(unittest.TestCase):
         out, stacked = torch.full((30, 12), 7.0, device="cuda"), torch.full((2, 22, 12), 7.0, device="cuda")
         found = native(there, self.grids, out=out, deepstack_out=stacked)
         self.same(found, wanted)
-        self.assertEqual((found.merged.data_ptr(), found.deepstack[1].data_ptr()), (out.data_ptr(), stacked[1].data_ptr()))
+        self.assertEqual(
+            (found.merged.data_ptr(), found.deepstack[1].data_ptr()), (out.data_ptr(), stacked[1].data_ptr())
+        )
         self.assertTrue((out[22:] == 7).all())
         half = native(there, self.grids, out=torch.empty(22, 12, dtype=torch.bfloat16, device="cuda")).merged
         np.testing.assert_array_equal(half.float().cpu(), torch.from_numpy(wanted.merged).bfloat16().float())
-        for words, place in (("out is float32 on cpu", torch.empty(22, 12)), ("out is ndarray", wanted.merged),
-                             ("out has 21 rows", out[:21]), (r"out is \[22, 11\]", out[:22, 1:]), ("out is int32", out.int())):
+        for words, place in (
+            ("out is float32 on cpu", torch.empty(22, 12)),
+            ("out is ndarray", wanted.merged),
+            ("out has 21 rows", out[:21]),
+            (r"out is \[22, 11\]", out[:22, 1:]),
+            ("out is int32", out.int()),
+        ):
             with self.assertRaisesRegex(RaggedVitError, words):
                 native(there, self.grids, out=place)
 
     def test_order_of_streams(self):
-        wanted, native = self.model.prepare(**self.asked)(self.rows, self.grids), self.model.prepare(**self.asked, on_device=True)
+        wanted, native = (
+            self.model.prepare(**self.asked)(self.rows, self.grids),
+            self.model.prepare(**self.asked, on_device=True),
+        )
         other = self.model.prepare(**self.asked)(-self.rows, self.grids)
         for _ in range(3):
             found = []
@@ -75,8 +85,13 @@ class DeviceRowsTest(unittest.TestCase):
     def test_images_of_other_models(self):
         model = raggedvit.Model(support.CHECKPOINT, device="cuda")
         patches = np.concatenate([test_variable_resolution.patches_of(image, 16) for image in support.tiles(2)])
-        host, native = (model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, on_device=there) for there in (False, True))
-        np.testing.assert_array_equal(native(torch.from_numpy(patches).cuda(), [(14, 14)] * 2).logits, host(patches, [(14, 14)] * 2).logits)
+        host, native = (
+            model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, on_device=there)
+            for there in (False, True)
+        )
+        np.testing.assert_array_equal(
+            native(torch.from_numpy(patches).cuda(), [(14, 14)] * 2).logits, host(patches, [(14, 14)] * 2).logits
+        )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,11 @@ import zipfile
 import support
 import raggedvit
 
-BUILD = pathlib.Path(os.environ["RAGGEDVIT_LIBRARY"]).resolve().parent if "RAGGEDVIT_LIBRARY" in os.environ else pathlib.Path("/nowhere")
+BUILD = (
+    pathlib.Path(os.environ["RAGGEDVIT_LIBRARY"]).resolve().parent
+    if "RAGGEDVIT_LIBRARY" in os.environ
+    else pathlib.Path("/nowhere")
+)
 CODE = "import raggedvit; from raggedvit._c.library import library; raggedvit.devices(); print(library().path)"
 
 
@@ -40,10 +44,17 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(raggedvit.__version__, re.search(r"project\(raggedvit VERSION ([0-9.]+)", cmake)[1])
         # Without the library, too.
         code = "import raggedvit; print(raggedvit.__version__)"
-        environment = {**os.environ, "RAGGEDVIT_LIBRARY": "/nowhere", "PYTHONPATH": str(pathlib.Path(raggedvit.__file__).parents[1])}
+        environment = {
+            **os.environ,
+            "RAGGEDVIT_LIBRARY": "/nowhere",
+            "PYTHONPATH": str(pathlib.Path(raggedvit.__file__).parents[1]),
+        }
         self.assertEqual(run(sys.executable, "-c", code, env=environment).strip(), raggedvit.__version__)
 
-    @unittest.skipUnless(shutil.which("cmake") and (BUILD / "CMakeCache.txt").exists(), "the library lies in no build folder, or no cmake here")
+    @unittest.skipUnless(
+        shutil.which("cmake") and (BUILD / "CMakeCache.txt").exists(),
+        "the library lies in no build folder, or no cmake here",
+    )
     def test_component(self):
         with tempfile.TemporaryDirectory() as folder:
             site = pathlib.Path(folder).resolve()
@@ -62,22 +73,44 @@ class WheelTest(unittest.TestCase):
             # From the source distribution, whose files are a choice, with Triton's libraries installed or not.
             code = f"from scikit_build_core.build import build_sdist; print(build_sdist({os.fspath(folder)!r}))"
             source = folder / run(sys.executable, "-c", code, cwd=support.ROOT).splitlines()[-1]
-            run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source,
-                "--config-settings=cmake.define.RVIT_VULKAN=OFF", "--config-settings=cmake.define.RVIT_CUDA=OFF")
+            run(
+                sys.executable,
+                "-m",
+                "pip",
+                "wheel",
+                "--no-deps",
+                "--no-build-isolation",
+                "--wheel-dir",
+                folder,
+                source,
+                "--config-settings=cmake.define.RVIT_VULKAN=OFF",
+                "--config-settings=cmake.define.RVIT_CUDA=OFF",
+            )
             (wheel,) = folder.glob("*.whl")
             self.assertRegex(wheel.name, rf"^raggedvit-{re.escape(raggedvit.__version__)}-cp310-abi3-linux_\w+\.whl$")
             with zipfile.ZipFile(wheel) as archive:
                 names = archive.namelist()
-                metadata = email.message_from_bytes(archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))))
+                metadata = email.message_from_bytes(
+                    archive.read(next(n for n in names if n.endswith(".dist-info/METADATA")))
+                )
                 archive.extractall(folder / "site")
-            self.assertEqual((metadata["Name"], metadata["License-Expression"], metadata["Requires-Python"]),
-                             ("raggedvit", "Apache-2.0 AND MIT", ">=3.10"))
+            self.assertEqual(
+                (metadata["Name"], metadata["License-Expression"], metadata["Requires-Python"]),
+                ("raggedvit", "Apache-2.0 AND MIT", ">=3.10"),
+            )
             inside = {n.split("/", 1)[1] for n in names if n.startswith("raggedvit/")}
             source = pathlib.Path(raggedvit.__file__).parent
-            modules = {str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in (".py", ".pyi", ".typed")}
-            self.assertEqual({n for n in inside if not n.endswith(".so")} - {"libraggedvit.so.0.4"}, modules)
-            self.assertIn("libraggedvit.so.0.4", inside)
-            self.assertTrue(all(any(n.endswith(f"dist-info/licenses/{file}") for n in names) for file in ("LICENSE", "python/licenses/volk.txt")))
+            modules = {
+                str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in (".py", ".pyi", ".typed")
+            }
+            self.assertEqual({n for n in inside if not n.endswith(".so")} - {"libraggedvit.so.0"}, modules)
+            self.assertIn("libraggedvit.so.0", inside)
+            self.assertTrue(
+                all(
+                    any(n.endswith(f"dist-info/licenses/{file}") for n in names)
+                    for file in ("LICENSE", "python/licenses/volk.txt")
+                )
+            )
             self.check_installed(folder / "site")
 
 

@@ -43,8 +43,12 @@ def write_png(path, pixels):
 
     height, width, _ = pixels.shape
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
-                     chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b""))
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(lines))
+        + chunk(b"IEND", b"")
+    )
 
 
 class ZeroShotTest(unittest.TestCase):
@@ -72,7 +76,9 @@ class ZeroShotTest(unittest.TestCase):
         folder = self.folder / name
         encoder = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=2)
         text = dict(encoder, vocab_size=50, max_position_embeddings=16, bos_token_id=1, eos_token_id=2, pad_token_id=0)
-        made = getattr(self.transformers, config)(text_config=text, vision_config=dict(encoder, image_size=SIZE, patch_size=8), **options)
+        made = getattr(self.transformers, config)(
+            text_config=text, vision_config=dict(encoder, image_size=SIZE, patch_size=8), **options
+        )
         module = modules.randomize(getattr(self.transformers, name)(made))
         with torch.no_grad():
             module.logit_scale.fill_(1.7)
@@ -95,9 +101,30 @@ class ZeroShotTest(unittest.TestCase):
         return path
 
     def run_tool(self, code, checkpoint, texts, *more):
-        found = subprocess.run([self.tool, "classify", checkpoint, *(self.folder / f"{i}.png" for i in range(N_IMAGES)), "--backend", "cpu",
-                                "--text-embeddings", texts, "--labels", self.folder / "labels.txt", "--mean", "0.5", "--std", "0.5", "--crop",
-                                "1", *more], capture_output=True, text=True, timeout=120)
+        found = subprocess.run(
+            [
+                self.tool,
+                "classify",
+                checkpoint,
+                *(self.folder / f"{i}.png" for i in range(N_IMAGES)),
+                "--backend",
+                "cpu",
+                "--text-embeddings",
+                texts,
+                "--labels",
+                self.folder / "labels.txt",
+                "--mean",
+                "0.5",
+                "--std",
+                "0.5",
+                "--crop",
+                "1",
+                *more,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         self.assertEqual(found.returncode, code, found.stderr)
         return found
 
@@ -107,7 +134,9 @@ class ZeroShotTest(unittest.TestCase):
     def compare(self, result, logits, probabilities, most=2e-5):
         for image, wanted_logits, wanted in zip(result["images"], logits, probabilities):
             np.testing.assert_allclose(image["logits"], wanted_logits, atol=20 * most)
-            self.assertEqual([self.labels[best["class"]] for best in image["top"]], [best["label"] for best in image["top"]])
+            self.assertEqual(
+                [self.labels[best["class"]] for best in image["top"]], [best["label"] for best in image["top"]]
+            )
             self.assertEqual([best["class"] for best in image["top"]], np.argsort(-wanted_logits.numpy()).tolist())
             for best in image["top"]:
                 self.assertAlmostEqual(best["probability"], float(wanted[best["class"]]), delta=most)
@@ -132,7 +161,9 @@ class ZeroShotTest(unittest.TestCase):
         # The vision half alone does not hold the scale.
         config = self.transformers.CLIPVisionConfig(**{**module.config.vision_config.to_dict(), "projection_dim": 24})
         encoder = self.transformers.CLIPVisionModelWithProjection(config).eval()
-        encoder.load_state_dict({name: value for name, value in module.state_dict().items() if name in encoder.state_dict()})
+        encoder.load_state_dict(
+            {name: value for name, value in module.state_dict().items() if name in encoder.state_dict()}
+        )
         encoder.save_pretrained(self.folder / "clip encoder")
         result = self.results(self.folder / "clip encoder" / "model.safetensors", self.write(embeddings))
         self.compare(result, 100 / np.exp(1.7) * logits, (100 / np.exp(1.7) * logits).softmax(-1), 2e-4)
@@ -145,20 +176,44 @@ class ZeroShotTest(unittest.TestCase):
         words = ["<pad>", "<s>", "</s>", *"abcdefghij", "photo", "of", *(f"kind{i}" for i in range(7)), "<end>"]
         tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<pad>"))
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A <end>", special_tokens=[("<s>", 1), ("<end>", len(words) - 1)])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A <end>", special_tokens=[("<s>", 1), ("<end>", len(words) - 1)]
+        )
         fast = self.transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
-        folder, texts, labels = self.folder / "CLIPModel", self.folder / "by script.safetensors", self.folder / "kinds.txt"
+        folder, texts, labels = (
+            self.folder / "CLIPModel",
+            self.folder / "by script.safetensors",
+            self.folder / "kinds.txt",
+        )
         fast.save_pretrained(folder)
         labels.write_text("\n".join(f"kind{i}" for i in range(7)))
         templates = ["a photo of {}", "{} b c"]
         script = [sys.executable, support.ROOT / "tools" / "text_embeddings.py", folder, labels, "--out", texts]
-        found = subprocess.run([*script, *(part for t in templates for part in ("--template", t))], capture_output=True, text=True, timeout=300)
+        found = subprocess.run(
+            [*script, *(part for t in templates for part in ("--template", t))],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         self.assertEqual(found.returncode, 0, found.stderr)
         normalize = torch.nn.functional.normalize
         with torch.no_grad():
-            rows = [normalize(self.texts.features(module.get_text_features(**fast(
-                [t.replace("{}", f"kind{i}") for i in range(7)], padding=True, return_tensors="pt", return_token_type_ids=False))), dim=-1)
-                for t in templates]
+            rows = [
+                normalize(
+                    self.texts.features(
+                        module.get_text_features(
+                            **fast(
+                                [t.replace("{}", f"kind{i}") for i in range(7)],
+                                padding=True,
+                                return_tensors="pt",
+                                return_token_type_ids=False,
+                            )
+                        )
+                    ),
+                    dim=-1,
+                )
+                for t in templates
+            ]
             images = normalize(self.texts.features(module.get_image_features(self.x)), dim=-1)
             logits = np.exp(1.7) * images @ normalize(sum(rows), dim=-1).T
         self.compare(self.results(folder / "model.safetensors", texts), logits, logits.softmax(-1))
@@ -173,8 +228,11 @@ class ZeroShotTest(unittest.TestCase):
         self.compare(result, logits, logits.sigmoid())
         # The vision half alone: scale and bias come from the texts' file, or there are only cosines.
         encoder = self.transformers.SiglipVisionModel(module.config.vision_config).eval()
-        encoder.load_state_dict({name: value for name, value in module.state_dict().items() if name.startswith("vision_model.")} if any(
-            name.startswith("vision_model.") for name in encoder.state_dict()) else module.vision_model.state_dict())
+        encoder.load_state_dict(
+            {name: value for name, value in module.state_dict().items() if name.startswith("vision_model.")}
+            if any(name.startswith("vision_model.") for name in encoder.state_dict())
+            else module.vision_model.state_dict()
+        )
         encoder.save_pretrained(self.folder / "encoder")
         checkpoint = self.folder / "encoder" / "model.safetensors"
         self.compare(self.results(checkpoint, self.write(embeddings, module)), logits, logits.sigmoid())
@@ -184,14 +242,18 @@ class ZeroShotTest(unittest.TestCase):
         for image, wanted in zip(result["images"], cosines):
             np.testing.assert_allclose(image["logits"], wanted, atol=2e-5)
             self.assertIsNone(image["top"][0]["probability"])
-        self.assertRegex(self.run_tool(0, checkpoint, self.write(embeddings)).stdout, "cosine, not a probability: no file has")
+        self.assertRegex(
+            self.run_tool(0, checkpoint, self.write(embeddings)).stdout, "cosine, not a probability: no file has"
+        )
 
     def test_pruned_and_expected(self):
         _, logits, embeddings = self.model("CLIPModel", "CLIPConfig", projection_dim=24)
         right = self.folder / "right.txt"
         right.write_text("\n".join(self.labels[int(i)] for i in logits.argmax(-1)))
         checkpoint, texts = self.folder / "CLIPModel" / "model.safetensors", self.write(embeddings)
-        self.assertRegex(self.run_tool(0, checkpoint, texts, "--expect", right).stdout, r"top-1        100\.0 % \(3 of 3\)")
+        self.assertRegex(
+            self.run_tool(0, checkpoint, texts, "--expect", right).stdout, r"top-1        100\.0 % \(3 of 3\)"
+        )
         pruned = self.results(checkpoint, texts, "--prune", "evit", "--keep", "0.5", "--blocks", "1")
         self.assertLess(pruned["images"][0]["tokens_kept"][0], 17)
 
@@ -203,13 +265,25 @@ class ZeroShotTest(unittest.TestCase):
         good, broken, zero = torch.ones(7, 24), torch.ones(7, 24), torch.ones(7, 24)
         broken[3, 5], zero[2] = float("nan"), 0
         for tensors, words, more in (
-            ({"t": torch.ones(7, 25)}, "bad.safetensors: the embeddings are 25 wide, but those of the model's images 24", ()),
-            ({"t": torch.ones(6, 24)}, "labels.txt: 7 class names, but .*bad.safetensors has embeddings of 6 texts", ()),
+            (
+                {"t": torch.ones(7, 25)},
+                "bad.safetensors: the embeddings are 25 wide, but those of the model's images 24",
+                (),
+            ),
+            (
+                {"t": torch.ones(6, 24)},
+                "labels.txt: 7 class names, but .*bad.safetensors has embeddings of 6 texts",
+                (),
+            ),
             ({"t": broken}, "bad.safetensors: the embedding of text 3 is not finite", ()),
             ({"t": zero}, "bad.safetensors: the embedding of text 2 is zero", ()),
             ({"t": torch.ones(24)}, "bad.safetensors: has no tensor of two dimensions", ()),
-            ({"t": torch.ones(7, 24, dtype=torch.int64)}, "tensor 't': dtype is I64, expected F32, F16 or BF16", ()),
-            ({"t": good, "u": good.clone()}, "has 2 tensors of two dimensions, '[tu]' the first: say which with --text-tensor", ()),
+            ({"t": torch.ones(7, 24, dtype=torch.int64)}, "tensor 't': dtype I64, expected F32, F16 or BF16", ()),
+            (
+                {"t": good, "u": good.clone()},
+                "has 2 tensors of two dimensions, '[tu]' the first: say which with --text-tensor",
+                (),
+            ),
             ({"t": good}, "bad.safetensors: there is no tensor 'v'", ("--text-tensor", "v")),
             ({"t": torch.ones(0, 24)}, "has embeddings of 0 texts", ()),
         ):

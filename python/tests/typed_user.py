@@ -38,7 +38,11 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     tokens: int = len(result.kept[0][int(best[0])])
     model.classify(images, Policy("evit", keep="0.7"))  # type: ignore[arg-type]
     model.classify(images, "evit", keep=0.7)  # type: ignore[call-overload]
-    raw_images: list[raggedvit.images.RawImage] = ["cat.jpg", pathlib.Path("dog.png"), np.zeros((480, 640, 3), np.uint8)]
+    raw_images: list[raggedvit.images.RawImage] = [
+        "cat.jpg",
+        pathlib.Path("dog.png"),
+        np.zeros((480, 640, 3), np.uint8),
+    ]
     of_files = model.classify(raw_images)
     assert of_files.logits is not None
     frames: NDArray[np.float32] = raggedvit.images.prepare(model.recipe, [raggedvit.images.load("cat.jpg")])
@@ -52,11 +56,15 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     on_device: bool = of_frames.logits.is_cuda
     for_tensors = model.classify(torch.from_numpy(images))
     assert for_tensors.logits is not None
-    return float(model(images)[0, tokens]) if on_device else 0.0, for_tensors.logits.relu() + model.prepare("l2")(torch.from_numpy(images))
+    return float(model(images)[0, tokens]) if on_device else 0.0, for_tensors.logits.relu() + model.prepare("l2")(
+        torch.from_numpy(images)
+    )
 
 
 def under_ray(raw_images: list[bytes]) -> list[dict[str, Any]]:
-    classifier = raggedvit.ray.Classifier("model.safetensors", outputs=["class", "top"], policy=Policy("l2", keep=0.5), recipe={"fit": "squash"})
+    classifier = raggedvit.ray.Classifier(
+        "model.safetensors", outputs=["class", "top"], policy=Policy("l2", keep=0.5), recipe={"fit": "squash"}
+    )
     raggedvit.ray.Classifier("model.safetensors", capacity="64")  # type: ignore[arg-type]
     batch: dict[str, Any] = classifier(raggedvit.ray.decode({"image": raw_images}))
     return classifier.rows(raw_images) if batch else []

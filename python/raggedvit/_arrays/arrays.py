@@ -18,7 +18,14 @@ from .._c.errors import invalid
 ELEMENTS = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "uint8": 1, "bool": 1}
 TYPESTRS = {"<f4": "float32", "<f2": "float16", "<i4": "int32", "|u1": "uint8", "|b1": "bool"}
 DLPACK_CUDA, DLPACK_CUDA_MANAGED = 2, 13
-DLPACK_KINDS = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16", (0, 32): "int32", (1, 8): "uint8", (6, 8): "bool"}
+DLPACK_KINDS = {
+    (2, 32): "float32",
+    (2, 16): "float16",
+    (4, 16): "bfloat16",
+    (0, 32): "int32",
+    (1, 8): "uint8",
+    (6, 8): "bool",
+}
 
 
 @dataclass
@@ -46,9 +53,15 @@ class _DLDataType(ctypes.Structure):
 
 
 class _DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", _DLDevice), ("ndim", ctypes.c_int32), ("dtype", _DLDataType),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("byte_offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
 
 
 def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -103,7 +116,12 @@ def is_torch(array: Any) -> bool:
 
 def is_symbol(array: Any) -> bool:
     """Whether a value is a proxy for a tensor in a trace of torch.fx."""
-    return "torch" in sys.modules and not is_torch(array) and not isinstance(array, type) and hasattr(type(array), "__torch_function__")
+    return (
+        "torch" in sys.modules
+        and not is_torch(array)
+        and not isinstance(array, type)
+        and hasattr(type(array), "__torch_function__")
+    )
 
 
 def _memory(array: Any) -> np.ndarray:
@@ -112,7 +130,7 @@ def _memory(array: Any) -> np.ndarray:
         return array  # type: ignore[no-any-return]
     torch, array = sys.modules["torch"], array.detach()
     size = array.element_size()  # numpy lacks bfloat16 and other types
-    return (array.numpy() if size > 2 else array.view(torch.int16 if size == 2 else torch.uint8).numpy())  # type: ignore[no-any-return]
+    return array.numpy() if size > 2 else array.view(torch.int16 if size == 2 else torch.uint8).numpy()  # type: ignore[no-any-return]
 
 
 def may_share(array: Any, others: Iterable[Any]) -> bool:
@@ -125,7 +143,9 @@ def refuse_shared(outputs: dict[str, Any]) -> None:
     found = [(name, _memory(array)) for name, array in outputs.items() if array is not None]
     for i, (name, array) in enumerate(found):
         if array.size and any(step == 0 and length > 1 for step, length in zip(array.strides, array.shape)):
-            raise invalid(f"{name} has rows, heads or numbers that share their memory; expected an array of its own memory")
+            raise invalid(
+                f"{name} has rows, heads or numbers that share their memory; expected an array of its own memory"
+            )
         for other, written in found[:i]:
             if _shares(array, written):
                 raise invalid(f"{name} overlaps {other}; expected an array of its own memory")
@@ -178,8 +198,16 @@ def _device_array(array: Any, argument: str, stream: int | None) -> DeviceArray:
 
 def tensor_array(tensor: Any) -> DeviceArray:
     """Describes a PyTorch tensor."""
-    return DeviceArray(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype)[6:], 0, tensor,
-                       tensor.device.index or 0, host=tensor.device.type == "cpu")
+    return DeviceArray(
+        tensor.data_ptr(),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        str(tensor.dtype)[6:],
+        0,
+        tensor,
+        tensor.device.index or 0,
+        host=tensor.device.type == "cpu",
+    )
 
 
 def on_stream(arrays: list[DeviceArray], stream: int | None) -> None:
@@ -203,23 +231,36 @@ def current_context() -> int:
 def from_interface(interface: dict[str, Any], owner: Any, argument: str) -> DeviceArray:
     try:
         typestr, (address, read_only) = str(interface["typestr"]), interface["data"]
-        shape, strides, mask, stream = interface["shape"], interface.get("strides"), interface.get("mask"), interface.get("stream")
+        shape, strides, mask, stream = (
+            interface["shape"],
+            interface.get("strides"),
+            interface.get("mask"),
+            interface.get("stream"),
+        )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise invalid(f"the __cuda_array_interface__ of {argument} is malformed: {reason(error)}") from error
     if mask is not None:
         raise invalid(f"{argument} has a mask, which is not supported")
     dtype = TYPESTRS.get(typestr, typestr)
     shape = checks.integers(f"{argument}.shape", shape, 64, 0, 2**63 - 1)
-    return DeviceArray(optional(integer, f"the address of {argument}", address, 0, UINT64_MAX) or 0, shape,
-                       contiguous(shape) if strides is None else _steps(argument, strides, ELEMENTS.get(dtype, 1), len(shape)), dtype,
-                       optional(integer, f"the stream of {argument}", stream, 0, UINT64_MAX), owner, read_only=bool(read_only))
+    return DeviceArray(
+        optional(integer, f"the address of {argument}", address, 0, UINT64_MAX) or 0,
+        shape,
+        contiguous(shape) if strides is None else _steps(argument, strides, ELEMENTS.get(dtype, 1), len(shape)),
+        dtype,
+        optional(integer, f"the stream of {argument}", stream, 0, UINT64_MAX),
+        owner,
+        read_only=bool(read_only),
+    )
 
 
 def _steps(argument: str, strides: Any, size: int, rank: int) -> tuple[int, ...]:
     """Converts strides from bytes to elements."""
     found = checks.integers(f"{argument}.strides", strides, rank, -(2**63), 2**63 - 1)
     if len(found) != rank or any(stride % size for stride in found):
-        raise invalid(f"the strides of {argument} are {shown(strides)}; expected {rank} multiples of its element size, {size}")
+        raise invalid(
+            f"the strides of {argument} are {shown(strides)}; expected {rank} multiples of its element size, {size}"
+        )
     return tuple(stride // size for stride in found)
 
 
@@ -241,5 +282,6 @@ def from_dlpack(capsule: Any, argument: str) -> DeviceArray:
     address = (tensor.data or 0) + tensor.byte_offset
     if any(size < 0 for size in shape) or address > UINT64_MAX:
         raise invalid(f"{argument} is {list(shape)} at address {address}, which no memory is")
-    return DeviceArray(address, shape, strides, DLPACK_KINDS.get(kind, f"DLPack type {kind}"), None, capsule,
-                       tensor.device.device_id)
+    return DeviceArray(
+        address, shape, strides, DLPACK_KINDS.get(kind, f"DLPack type {kind}"), None, capsule, tensor.device.device_id
+    )

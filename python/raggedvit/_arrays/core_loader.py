@@ -45,8 +45,11 @@ def ready() -> Any:
     global _opened
     if not _opened:
         if core is None:
-            raise RaggedVitError(Status.UNAVAILABLE, "the package has no compiled core (raggedvit/_core.abi3.so): build the target "
-                                 "raggedvit_python_core, or install a wheel")
+            raise RaggedVitError(
+                Status.UNAVAILABLE,
+                "the package has no compiled core (raggedvit/_core.abi3.so): build the target "
+                "raggedvit_python_core, or install a wheel",
+            )
         core.open(library().raw._handle)  # a handle of dlopen, so that the process holds one copy of the library
         _opened = True
     return core
@@ -63,6 +66,11 @@ def _torch_context(index: int) -> int:
 
 
 if core is not None:
-    for _name, _object in (("error", RaggedVitError), ("context", _torch_context), ("described", DeviceArray),
-                           ("numpy_array", np.ndarray), ("numpy_empty", np.empty)):
+    for _name, _object in (
+        ("error", RaggedVitError),
+        ("context", _torch_context),
+        ("described", DeviceArray),
+        ("numpy_array", np.ndarray),
+        ("numpy_empty", np.empty),
+    ):
         core.hook(_name, _object)

@@ -12,8 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import (DeviceArray, device_array, integers, is_torch, may_share, number_array, on_cuda, on_stream,
-                     refuse_shared)
+from .arrays import (
+    DeviceArray,
+    device_array,
+    integers,
+    is_torch,
+    may_share,
+    number_array,
+    on_cuda,
+    on_stream,
+    refuse_shared,
+)
 from .._c.checks import shown
 from .._c.constants import CONSTANTS
 from .core_loader import ready
@@ -23,7 +32,10 @@ from .._c.library import library
 DTYPES = ("float32", "float16", "bfloat16")
 INTEGERS = ("src_rows", "cu_seqlens")
 MODES = {name: CONSTANTS["RVIT_SELECT_" + name] for name in ("TOP_K", "THRESHOLD", "MASK", "SAMPLE", "MASS")}
-SCORES = {name: CONSTANTS["RVIT_SCORE_" + name] for name in ("GIVEN", "L2", "CLS_ATTENTION", "CLS_NORM", "PREDICTOR", "POSITION")}
+SCORES = {
+    name: CONSTANTS["RVIT_SCORE_" + name]
+    for name in ("GIVEN", "L2", "CLS_ATTENTION", "CLS_NORM", "PREDICTOR", "POSITION")
+}
 RULES = {"floor": CONSTANTS["RVIT_COUNT_FLOOR"], "ceil": CONSTANTS["RVIT_COUNT_CEIL"]}
 INPUTS = ("x", "cls_probs", "weight", "bias", "position_scores", "counts", "scores", "mask", "fuse_x")
 
@@ -40,7 +52,13 @@ def usable(array: Any) -> Any:
     """Returns the array, or a copy that is 16-byte aligned with contiguous rows, multiples of 8 elements apart."""
     if type(array) is np.ndarray and array.size == 0:
         return array
-    if type(array) is np.ndarray and array.ndim and array.dtype.isnative and array.ctypes.data % 16 == 0 and array[0].flags.c_contiguous:
+    if (
+        type(array) is np.ndarray
+        and array.ndim
+        and array.dtype.isnative
+        and array.ctypes.data % 16 == 0
+        and array[0].flags.c_contiguous
+    ):
         step = array.strides[0]
         if step == array.itemsize if array.ndim == 1 else step > 0 and step % (8 * array.itemsize) == 0:
             return array
@@ -62,8 +80,19 @@ def whole(name: str, value: Any) -> Any:
 def strict_attention(named: dict[str, Any], scale: float | None, max_len: int | None, stream: int | None = None) -> Any:
     """Calls the core's attention, which uses all arrays in place."""
     qkv = named["q"] if "q" in named else named["qkv"]
-    return ready().strict_attention(qkv, named["cu_seqlens"], scale, max_len, named["out"], stream=stream, k=named["k"], v=named["v"],
-                                    key_bias=named["key_bias"], lse=named["lse"], cls_probs=named["cls_probs"])
+    return ready().strict_attention(
+        qkv,
+        named["cu_seqlens"],
+        scale,
+        max_len,
+        named["out"],
+        stream=stream,
+        k=named["k"],
+        v=named["v"],
+        key_bias=named["key_bias"],
+        lse=named["lse"],
+        cls_probs=named["cls_probs"],
+    )
 
 
 def attention_on_host(named: dict[str, Any], scale: float | None, max_len: int | None) -> Any:
@@ -85,7 +114,10 @@ def attention_on_host(named: dict[str, Any], scale: float | None, max_len: int |
             continue
         wanted = arrays[first].dtype if name == "out" else np.dtype(np.float32)
         if not isinstance(array, np.ndarray) or array.dtype != wanted or not array.dtype.isnative:
-            kind, found = "qkv's type" if name == "out" else "float32", array.dtype if isinstance(array, np.ndarray) else shown(array)
+            kind, found = (
+                "qkv's type" if name == "out" else "float32",
+                array.dtype if isinstance(array, np.ndarray) else shown(array),
+            )
             raise invalid(f"{name} is not a numpy array of {kind}: it is {found}")
         number_array(name, array)
         if not array.flags.writeable:
@@ -94,8 +126,11 @@ def attention_on_host(named: dict[str, Any], scale: float | None, max_len: int |
             copies[name] = outputs[name] = aligned(array.shape, array.dtype)
             np.copyto(outputs[name], array)
     refuse_shared({name: named[name] for name in outputs if isinstance(named[name], np.ndarray)})
-    result = strict_attention({**{name: None for name in ("k", "v", "key_bias")}, **ready_arrays, **outputs, "cu_seqlens": cu_seqlens},
-                              scale, max_len)
+    result = strict_attention(
+        {**{name: None for name in ("k", "v", "key_bias")}, **ready_arrays, **outputs, "cu_seqlens": cu_seqlens},
+        scale,
+        max_len,
+    )
     for name, copy in copies.items():
         np.copyto(named[name], copy)
     if isinstance(result, tuple):
@@ -110,7 +145,9 @@ def attention_on_cuda(named: dict[str, Any], scale: float | None, max_len: int |
         raise invalid("out is not given; qkv is no PyTorch tensor, so there is nothing to make one with")
     for name in ("lse", "cls_probs"):
         if named[name] is True:
-            raise invalid(f"{name} is True; qkv is no PyTorch tensor, so there is nothing to make one with: give an array")
+            raise invalid(
+                f"{name} is True; qkv is no PyTorch tensor, so there is nothing to make one with: give an array"
+            )
     if any(is_torch(array) for array in named.values()):
         raise invalid("PyTorch tensors and other arrays are given together")
     described = device_array(named[first], first, stream)
@@ -200,27 +237,64 @@ def count_table(rule: int, keep: float, k_min: int, max_len: int) -> np.ndarray:
     return table
 
 
-def strict_select(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, numbers: dict[str, Any],
-                  arrays: dict[str, Any], out: Selection, stream: int | None) -> None:
+def strict_select(
+    cu_seqlens: Any,
+    rows: int,
+    mode: int,
+    score: int,
+    max_len: int,
+    numbers: dict[str, Any],
+    arrays: dict[str, Any],
+    out: Selection,
+    stream: int | None,
+) -> None:
     """Calls the core's select, which uses all arrays in place."""
     given = [out.scores if name == "scores" else arrays[name] for name in INPUTS]
     if mode == MODES["MASK"]:
         given[INPUTS.index("scores")] = None
-    ready().strict_select(cu_seqlens, rows, mode, score, max_len, numbers["n_prefix"], numbers["competes"], numbers["threshold"],
-                          numbers["k_min"], numbers["n_samples"], numbers["mass"], *given, out.cu_seqlens, out.src_rows, out.keep,
-                          out.error, stream)
+    ready().strict_select(
+        cu_seqlens,
+        rows,
+        mode,
+        score,
+        max_len,
+        numbers["n_prefix"],
+        numbers["competes"],
+        numbers["threshold"],
+        numbers["k_min"],
+        numbers["n_samples"],
+        numbers["mass"],
+        *given,
+        out.cu_seqlens,
+        out.src_rows,
+        out.keep,
+        out.error,
+        stream,
+    )
 
 
 def raise_error(error: int) -> None:
     """Raises the error that the op has reported for an image."""
     if error:
         image, kind = divmod(error - 1, 3)
-        why = ("has a NaN score", "has a mask that drops a prefix row", "has scores that cannot be added up: negative, infinite or all 0")
+        why = (
+            "has a NaN score",
+            "has a mask that drops a prefix row",
+            "has scores that cannot be added up: negative, infinite or all 0",
+        )
         raise RaggedVitError(Status.INVALID_ARGUMENT, f"select: image {image} {why[kind]}")
 
 
-def select_on_host(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, numbers: dict[str, Any], arrays: dict[str, Any],
-                   out: Selection | None) -> Selection:
+def select_on_host(
+    cu_seqlens: Any,
+    rows: int,
+    mode: int,
+    score: int,
+    max_len: int,
+    numbers: dict[str, Any],
+    arrays: dict[str, Any],
+    out: Selection | None,
+) -> Selection:
     for name, array in arrays.items():
         if array is not None and on_cuda(array):
             raise invalid(f"{name} is on a CUDA device, cu_seqlens is not")
@@ -228,13 +302,28 @@ def select_on_host(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: i
     if fuse is not None and not (isinstance(fuse, np.ndarray) and fuse.flags.writeable):
         raise invalid(f"fuse_x is {shown(fuse)}; expected a numpy array that can be written")
     found: dict[str, Any] = {name: None if array is None else whole(name, array) for name, array in arrays.items()}
-    made = Selection(aligned(cu_seqlens.shape, np.int32), aligned((rows,), np.int32), aligned((rows,), bool),
-                     None if mode == MODES["MASK"] else found["scores"] if score == SCORES["GIVEN"] else aligned((rows,), np.float32),
-                     aligned((1,), np.int32))
+    made = Selection(
+        aligned(cu_seqlens.shape, np.int32),
+        aligned((rows,), np.int32),
+        aligned((rows,), bool),
+        None
+        if mode == MODES["MASK"]
+        else found["scores"]
+        if score == SCORES["GIVEN"]
+        else aligned((rows,), np.float32),
+        aligned((1,), np.int32),
+    )
     for name, given, array in zip(Selection._fields, out or (), made):
         if given is not None and array is not None and given is not arrays["scores"]:
-            if not isinstance(given, np.ndarray) or given.shape != array.shape or given.dtype != array.dtype or not given.flags.writeable:
-                raise invalid(f"out.{name} is not a numpy array of {array.dtype} {list(array.shape)} that can be written")
+            if (
+                not isinstance(given, np.ndarray)
+                or given.shape != array.shape
+                or given.dtype != array.dtype
+                or not given.flags.writeable
+            ):
+                raise invalid(
+                    f"out.{name} is not a numpy array of {array.dtype} {list(array.shape)} that can be written"
+                )
     refuse_shared({"fuse_x": fuse, **{"out." + name: given for name, given in zip(Selection._fields, out or ())}})
     strict_select(cu_seqlens, rows, mode, score, max_len, numbers, found, made, None)
     raise_error(int(made.error[0]))
@@ -248,8 +337,17 @@ def select_on_host(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: i
     return out
 
 
-def select_on_cuda(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, numbers: dict[str, Any], arrays: dict[str, Any],
-                   out: Selection | None, stream: int | None) -> Selection:
+def select_on_cuda(
+    cu_seqlens: Any,
+    rows: int,
+    mode: int,
+    score: int,
+    max_len: int,
+    numbers: dict[str, Any],
+    arrays: dict[str, Any],
+    out: Selection | None,
+    stream: int | None,
+) -> Selection:
     if out is None:
         raise invalid("out is not given; cu_seqlens is no PyTorch tensor, so there is nothing to make one with")
     first = device_array(cu_seqlens, "cu_seqlens", stream)

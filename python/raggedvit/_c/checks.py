@@ -49,7 +49,9 @@ def number(argument: str, value: Any, low: float = -math.inf) -> float:
     except (TypeError, ValueError, OverflowError, RuntimeError):
         found = math.nan
     if not found >= low:
-        raise invalid(f"{argument} is {shown(value)}; expected {'a number' if low == -math.inf else f'a number, {low:g} or more'}")
+        raise invalid(
+            f"{argument} is {shown(value)}; expected {'a number' if low == -math.inf else f'a number, {low:g} or more'}"
+        )
     return found
 
 
@@ -112,7 +114,9 @@ def path(argument: str, value: Any) -> bytes:
     try:
         return without_nul(argument, os.fsencode(value))
     except (TypeError, UnicodeEncodeError) as error:
-        raise invalid(f"{argument} is {shown(value)}; expected a path: a string that can be encoded, bytes or os.PathLike") from error
+        raise invalid(
+            f"{argument} is {shown(value)}; expected a path: a string that can be encoded, bytes or os.PathLike"
+        ) from error
 
 
 def optional(check: Callable[..., Any], argument: str, value: Any, *limits: Any) -> Any:

@@ -16,15 +16,17 @@ from .library import library
 
 def named(prefix: str) -> dict[str, int]:
     """Returns an enum's values by their names in lower case: "cuda" is RVIT_BACKEND_CUDA."""
-    return {name[len(prefix):].lower(): value for name, value in CONSTANTS.items() if name.startswith(prefix)}
+    return {name[len(prefix) :].lower(): value for name, value in CONSTANTS.items() if name.startswith(prefix)}
 
 
 BACKENDS = named("RVIT_BACKEND_")
 PRECISIONS = named("RVIT_PRECISION_")
 TIERS = named("RVIT_TIER_")
 KINDS = named("RVIT_DEVICE_KIND_")
-PARAMETERS = {name: CONSTANTS["RVIT_PRUNE_" + name.removeprefix("n_").upper()] for name in (
-    "keep", "blocks", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau")}
+PARAMETERS = {
+    name: CONSTANTS["RVIT_PRUNE_" + name.removeprefix("n_").upper()]
+    for name in ("keep", "blocks", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau")
+}
 TORCH_DTYPES = {"torch.float32": "f32", "torch.float16": "f16", "torch.bfloat16": "bf16"}
 
 
@@ -37,8 +39,10 @@ def device_of(argument: str, device: Any) -> tuple[int, int]:
     text = str(device) if isinstance(device, str) or type(device).__module__ == "torch" else ""
     name, colon, number = text.partition(":")
     if name not in BACKENDS or (colon and (name == "auto" or not re.fullmatch("[0-9]{1,9}", number))):
-        raise invalid(f"{argument} is {checks.shown(device)}; expected one of {', '.join(BACKENDS)}, one with an index, such as 'cuda:0', "
-                      "or a torch.device")
+        raise invalid(
+            f"{argument} is {checks.shown(device)}; expected one of {', '.join(BACKENDS)}, one with an index, such as 'cuda:0', "
+            "or a torch.device"
+        )
     return BACKENDS[name], int(number) if colon else -1
 
 
@@ -86,10 +90,20 @@ class DeviceInfo:
 
     @classmethod
     def of(cls, info: Any) -> DeviceInfo:
-        text = {field: getattr(info, field).decode(errors="replace") for field in ("name", "driver", "note", "pci_address")}
-        return cls(backend=name_of(BACKENDS, info.backend), index=info.index, tier=name_of(TIERS, info.tier),
-                   is_software=bool(info.is_software), memory_size=info.memory_size, uuid=bytes(info.uuid), kind=name_of(KINDS, info.kind),
-                   memory_free=info.memory_free, **text)
+        text = {
+            field: getattr(info, field).decode(errors="replace") for field in ("name", "driver", "note", "pci_address")
+        }
+        return cls(
+            backend=name_of(BACKENDS, info.backend),
+            index=info.index,
+            tier=name_of(TIERS, info.tier),
+            is_software=bool(info.is_software),
+            memory_size=info.memory_size,
+            uuid=bytes(info.uuid),
+            kind=name_of(KINDS, info.kind),
+            memory_free=info.memory_free,
+            **text,
+        )
 
 
 @dataclass(frozen=True)
@@ -212,8 +226,19 @@ def policies() -> list[PolicyInfo]:
             return found
         text = {field: getattr(info, field).decode() for field in ("name", "summary", "source", "site")}
         n = info.n_default_blocks
-        found.append(PolicyInfo(
-            **text, parameters=tuple(name for name, bit in PARAMETERS.items() if info.parameters & bit), keep=default(info.default_keep),
-            blocks=tuple(info.default_blocks[: 1 if n < 0 else n]), to_last_block=n < 0, threshold=default(info.default_threshold),
-            mass=default(info.default_mass), n_samples=info.default_samples, merges=info.default_merges,
-            alpha=default(info.default_alpha), object_part=default(info.default_object_part), tau=default(info.default_tau)))
+        found.append(
+            PolicyInfo(
+                **text,
+                parameters=tuple(name for name, bit in PARAMETERS.items() if info.parameters & bit),
+                keep=default(info.default_keep),
+                blocks=tuple(info.default_blocks[: 1 if n < 0 else n]),
+                to_last_block=n < 0,
+                threshold=default(info.default_threshold),
+                mass=default(info.default_mass),
+                n_samples=info.default_samples,
+                merges=info.default_merges,
+                alpha=default(info.default_alpha),
+                object_part=default(info.default_object_part),
+                tau=default(info.default_tau),
+            )
+        )

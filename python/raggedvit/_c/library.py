@@ -27,11 +27,16 @@ class Library:
             self.raw = ctypes.CDLL(self.path)
             self.raw.rvit_version.restype = ctypes.c_char_p
         except (OSError, AttributeError) as error:
-            raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} cannot be used as libraggedvit: {error}; RAGGEDVIT_LIBRARY names another") from error
+            raise RaggedVitError(
+                Status.UNAVAILABLE,
+                f"{self.path} cannot be used as libraggedvit: {error}; RAGGEDVIT_LIBRARY names another",
+            ) from error
         wanted = tuple(CONSTANTS[f"RVIT_VERSION_{part}"] for part in ("MAJOR", "MINOR"))
         found = self.version()
         if tuple(int(part) for part in found.split(".")[:2]) != wanted:
-            raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} is version {found}, this package is for {wanted[0]}.{wanted[1]}")
+            raise RaggedVitError(
+                Status.UNAVAILABLE, f"{self.path} is version {found}, this package is for {wanted[0]}.{wanted[1]}"
+            )
         for name, (result, arguments, _) in FUNCTIONS.items():
             function = getattr(self.raw, name, None)  # a build without the CUDA backend lacks those of cuda.h
             if function is not None:
@@ -75,8 +80,11 @@ class Library:
 
 
 def refuse_copy(what: str) -> NoReturn:
-    raise RaggedVitError(Status.UNSUPPORTED, f"{what} is memory and work of a device, which cannot be pickled or copied; make another one in "
-                         "the process that uses it")
+    raise RaggedVitError(
+        Status.UNSUPPORTED,
+        f"{what} is memory and work of a device, which cannot be pickled or copied; make another one in "
+        "the process that uses it",
+    )
 
 
 class Handle:

@@ -21,11 +21,15 @@ FLOATS = {"torch.float32": "RVIT_F32", "torch.float16": "RVIT_F16", "torch.bfloa
 def refuse_odd(facts: Facts) -> None:
     """Refuses to patch modules that are more than plain, because their training in PyTorch is not implemented."""
     if facts.odd:
-        raise unsupported(f"module: {facts.odd}: only a plain Vision Transformer (head on the CLS token, exact GELU, LayerNorm, heads of "
-                          f"{HEAD_DIM} columns) can be patched; Model.from_module runs this one")
+        raise unsupported(
+            f"module: {facts.odd}: only a plain Vision Transformer (head on the CLS token, exact GELU, LayerNorm, heads of "
+            f"{HEAD_DIM} columns) can be patched; Model.from_module runs this one"
+        )
     if not facts.n_classes:
-        raise unsupported("module has no head, and a patched module gives logits; raggedvit.Model.from_module(module) gives what it returns, "
-                          "as classify(images, pooled=True).pooled")
+        raise unsupported(
+            "module has no head, and a patched module gives logits; raggedvit.Model.from_module(module) gives what it returns, "
+            "as classify(images, pooled=True).pooled"
+        )
 
 
 def _replaced(torch: Any, parts: Iterable[tuple[str, Any]], hooks: Iterable[tuple[str, Any]]) -> Iterator[str]:
@@ -51,7 +55,9 @@ def _replaced(torch: Any, parts: Iterable[tuple[str, Any]], hooks: Iterable[tupl
                 yield f"module: {where or 'the module itself'} has a {name} of its own instance"
 
 
-def refuse_replaced(parts: Iterable[tuple[str, Any]], inside_only: bool = False, skips: str = "the recorded forward") -> None:
+def refuse_replaced(
+    parts: Iterable[tuple[str, Any]], inside_only: bool = False, skips: str = "the recorded forward"
+) -> None:
     """Refuses hooks, and functions that are not the original library's.
 
     inside_only: allows hooks of the module itself, which has no name. They still run, because it is called as a module.
@@ -74,7 +80,9 @@ def read(module: Any, inside_only: bool = False) -> Facts:
 
 
 def expect_heads(r: Reader, where: str, dim: int, heads: int, scale: float) -> None:
-    r.expect(heads * HEAD_DIM == dim, where, f"has {heads} heads of {dim // heads} columns; expected {HEAD_DIM} columns each")
+    r.expect(
+        heads * HEAD_DIM == dim, where, f"has {heads} heads of {dim // heads} columns; expected {HEAD_DIM} columns each"
+    )
     r.expect(abs(scale - HEAD_DIM**-0.5) < 1e-9, where, f"scales by {scale}; expected 1 / sqrt({HEAD_DIM})")
 
 
@@ -91,7 +99,11 @@ def expect_attention(r: Reader, where: str, attention: Any) -> None:
     except KeyError:
         function = None
     foreign = "nothing" if function is None else foreign_to(function)
-    r.expect(foreign is None, where, f"runs attn_implementation {name!r}, which is {foreign}; set_attn_implementation('sdpa')")
+    r.expect(
+        foreign is None,
+        where,
+        f"runs attn_implementation {name!r}, which is {foreign}; set_attn_implementation('sdpa')",
+    )
 
 
 def _read_hf(r: Reader, m: Any) -> Facts:
@@ -101,7 +113,13 @@ def _read_hf(r: Reader, m: Any) -> Facts:
     r.expect(act in ("gelu", "gelu_python"), "config.hidden_act", f"is {act!r}; expected the exact 'gelu'")
     r.part("its backbone", inner, "transformers", "ViTModel", "DeiTModel")
     r.part("embeddings", inner.embeddings, "transformers", "ViTEmbeddings", "DeiTEmbeddings")
-    r.part("embeddings.patch_embeddings", inner.embeddings.patch_embeddings, "transformers", "ViTPatchEmbeddings", "DeiTPatchEmbeddings")
+    r.part(
+        "embeddings.patch_embeddings",
+        inner.embeddings.patch_embeddings,
+        "transformers",
+        "ViTPatchEmbeddings",
+        "DeiTPatchEmbeddings",
+    )
     r.patches("embeddings.patch_embeddings.projection", inner.embeddings.patch_embeddings.projection)
     r.nothing("embeddings.dropout", inner.embeddings.dropout)
     r.norm("layernorm", inner.layernorm)
@@ -121,16 +139,39 @@ def _read_hf(r: Reader, m: Any) -> Facts:
         r.part(f"{where}.mlp", layer.mlp, "transformers", "ViTMLP", "DeiTMLP")
         r.part(f"{where}.mlp.activation_fn", layer.mlp.activation_fn, "transformers", "GELUActivation")
         gelu = getattr(layer.mlp.activation_fn.act, "__name__", "")
-        r.expect(gelu in ("gelu", "_gelu_python"), f"{where}.mlp.activation_fn.act", f"is {gelu or 'no function'}; expected gelu")
+        r.expect(
+            gelu in ("gelu", "_gelu_python"),
+            f"{where}.mlp.activation_fn.act",
+            f"is {gelu or 'no function'}; expected gelu",
+        )
         r.linear(f"{where}.mlp.fc1", layer.mlp.fc1)
         r.linear(f"{where}.mlp.fc2", layer.mlp.fc2)
     teacher = original_class(m).__name__.endswith("WithTeacher")
     classes = r.heads(m, *(("cls_classifier", "distillation_classifier") if teacher else ("classifier",)))
     n_prefix = 2 if hasattr(inner.embeddings, "distillation_token") else 1
     size = r.square("config.image_size", config.image_size)
-    text = config_text(norm_eps=r.eps(), num_heads=config.num_attention_heads, act_layer="gelu", img_size=[size, size], class_token=True, reg_tokens=0,
-                       global_pool="token", norm_layer="layernorm", position="table")
-    return Facts("hf", text, size, size, n_prefix, config.num_attention_heads, len(inner.layers), classes, teacher and classes > 0)
+    text = config_text(
+        norm_eps=r.eps(),
+        num_heads=config.num_attention_heads,
+        act_layer="gelu",
+        img_size=[size, size],
+        class_token=True,
+        reg_tokens=0,
+        global_pool="token",
+        norm_layer="layernorm",
+        position="table",
+    )
+    return Facts(
+        "hf",
+        text,
+        size,
+        size,
+        n_prefix,
+        config.num_attention_heads,
+        len(inner.layers),
+        classes,
+        teacher and classes > 0,
+    )
 
 
 def label_names(module: Any) -> list[str] | None:
@@ -158,7 +199,9 @@ def weights(module: Any) -> dict[str, Any]:
             if tensor is None or name in part._non_persistent_buffers_set:
                 continue
             if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-                raise unsupported(f"{where} is a {type(tensor).__module__}.{type(tensor).__qualname__}; expected a plain tensor")
+                raise unsupported(
+                    f"{where} is a {type(tensor).__module__}.{type(tensor).__qualname__}; expected a plain tensor"
+                )
             if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
                 raise unsupported(f"{where} is a tensor of a transform of torch.func, which has no values of its own")
             if tensor.is_meta:
@@ -167,14 +210,16 @@ def weights(module: Any) -> dict[str, Any]:
                 raise unsupported(f"{where} is {str(tensor.layout)[6:]}; expected dense weights (to_dense())")
             if not tensor.is_floating_point():
                 raise unsupported(f"{where} is {str(tensor.dtype)[6:]}; expected floating-point weights")
-            found[where[len("module: "):]] = tensor
+            found[where[len("module: ") :]] = tensor
     return found
 
 
 def drops(module: Any) -> bool:
     """Whether a part of a module is in training mode and drops something."""
-    return any(part.training and any(getattr(part, name, 0) for name in ("p", "drop_prob", "prob", "attention_dropout"))
-               for part in module.modules())
+    return any(
+        part.training and any(getattr(part, name, 0) for name in ("p", "drop_prob", "prob", "attention_dropout"))
+        for part in module.modules()
+    )
 
 
 def tensors(module: Any) -> dict[str, Any]:
@@ -200,15 +245,23 @@ def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
         desc.rank, desc.shape, desc.data = tensor.ndim, ctypes.addressof(shape), tensor.data_ptr()
     desc = new("rvit_checkpoint_desc", config=facts.config.encode())
     try:
-        made = lib.own("checkpoint", ctypes.addressof(descs), n, ctypes.byref(desc), create="rvit_checkpoint_from_tensors",
-                       keeps=(held, descs))
+        made = lib.own(
+            "checkpoint",
+            ctypes.addressof(descs),
+            n,
+            ctypes.byref(desc),
+            create="rvit_checkpoint_from_tensors",
+            keeps=(held, descs),
+        )
     except RaggedVitError as error:
         raise RaggedVitError(error.status, f"module: {error}") from None
     info = new("rvit_model_info")
     lib.rvit_checkpoint_get_info(made, ctypes.byref(info))
     for field in ("image_height", "image_width", "n_prefix", "n_heads", "depth", "n_classes", "distilled"):
         if getattr(info, field) != getattr(facts, field):
-            raise unsupported(f"module: its {field} is {getattr(facts, field)}, its weights read as a model of {getattr(info, field)}")
+            raise unsupported(
+                f"module: its {field} is {getattr(facts, field)}, its weights read as a model of {getattr(info, field)}"
+            )
     return made
 
 

@@ -50,14 +50,23 @@ def schedule_of(policy: Policy, depth: int, n_patches: int) -> Schedule:
     """Returns the schedule of a policy that a session of the same model has accepted."""
     check(policy)
     info = next(p for p in policies() if p.name == policy.name)
-    defaults = range(info.blocks[0], depth) if info.to_last_block else (block + depth * (block < 0) for block in info.blocks)
+    defaults = (
+        range(info.blocks[0], depth) if info.to_last_block else (block + depth * (block < 0) for block in info.blocks)
+    )
     blocks = tuple(policy.blocks or defaults)
     merges = info.merges if policy.merges is None else policy.merges
     if policy.name == "none" or (policy.name == "tome" and merges == 0):
         blocks = ()
-    return Schedule(policy.name, blocks, (policy.keep if policy.keep is not None else info.keep) or 0.0, policy.threshold or 0.0,
-                    None if policy.keep is not None else policy.mass if policy.mass is not None else info.mass, policy.n_samples or n_patches,
-                    merges, policy.seed or 0)
+    return Schedule(
+        policy.name,
+        blocks,
+        (policy.keep if policy.keep is not None else info.keep) or 0.0,
+        policy.threshold or 0.0,
+        None if policy.keep is not None else policy.mass if policy.mass is not None else info.mass,
+        policy.n_samples or n_patches,
+        merges,
+        policy.seed or 0,
+    )
 
 
 def count(schedule: Schedule, n: int) -> int:
@@ -77,7 +86,11 @@ class Rows:
 
     def live(self) -> Tensor | None:
         """Returns bool [B, L]: True for rows that are not padding."""
-        return None if self.lengths is None else torch.arange(self.x.shape[1], device=self.x.device) < self.lengths[:, None]
+        return (
+            None
+            if self.lengths is None
+            else torch.arange(self.x.shape[1], device=self.x.device) < self.lengths[:, None]
+        )
 
     def key_bias(self) -> Tensor | None:
         """Returns what attention adds to the logits of each key, [B, 1, 1, L]."""
@@ -90,7 +103,9 @@ class Rows:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
     """Attention of padded rows, [B, H, L, d]. A ragged kernel with gradients would replace this function."""
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=None if bias is None else bias.to(q.dtype), dropout_p=dropout)
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=None if bias is None else bias.to(q.dtype), dropout_p=dropout
+    )
 
 
 def cls_attention(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
@@ -120,8 +135,12 @@ def wide(x: Tensor) -> Tensor:
 
 def ranks(scores: Tensor, descending: bool = True) -> Tensor:
     """Returns the rank of each row by score; ties by index; NaN is the lowest score."""
-    order = scores.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf).argsort(dim=1, descending=descending, stable=True)
-    return torch.empty_like(order).scatter_(1, order, torch.arange(scores.shape[1], device=scores.device).expand_as(order))
+    order = scores.nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf).argsort(
+        dim=1, descending=descending, stable=True
+    )
+    return torch.empty_like(order).scatter_(
+        1, order, torch.arange(scores.shape[1], device=scores.device).expand_as(order)
+    )
 
 
 def top_k(scores: Tensor, k: Tensor | int, competing: Tensor) -> Tensor:
@@ -140,7 +159,9 @@ def integers(scores: np.ndarray) -> np.ndarray:
 
 
 def refuse_sums(scores: np.ndarray, image: int) -> None:
-    if np.isnan(scores).any() or (len(scores) > 1 and (np.isinf(scores).any() or (scores < 0).any() or not scores.any())):
+    if np.isnan(scores).any() or (
+        len(scores) > 1 and (np.isinf(scores).any() or (scores < 0).any() or not scores.any())
+    ):
         raise invalid(f"image {image}: scores are NaN, negative, infinite or all zero, and cannot be added up")
 
 
@@ -230,10 +251,16 @@ def at_least(value: float) -> float:
 
 def expect_values(policy: str, x: Tensor) -> None:
     """Refuses a trace that would fix, for all later calls, what depends on the values of these images."""
-    if (torch.compiler.is_compiling() or torch._C._is_tracing() or torch._C._functorch.is_functorch_wrapped_tensor(x)
-            or type(x) not in (Tensor, torch.nn.Parameter)):
-        raise unsupported(f"policy {policy!r} keeps as many tokens as the images' values say, which torch.export, torch.jit.trace and "
-                          "torch.vmap cannot record; take one that keeps a fixed share, such as 'evit'")
+    if (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)
+        or type(x) not in (Tensor, torch.nn.Parameter)
+    ):
+        raise unsupported(
+            f"policy {policy!r} keeps as many tokens as the images' values say, which torch.export, torch.jit.trace and "
+            "torch.vmap cannot record; take one that keeps a fixed share, such as 'evit'"
+        )
 
 
 def _summed(schedule: Schedule, scores: Tensor, competing: Tensor) -> Tensor:
@@ -244,8 +271,11 @@ def _summed(schedule: Schedule, scores: Tensor, competing: Tensor) -> Tensor:
     for image in range(len(values)):
         mine = values[image][places[image]]
         refuse_sums(mine, image)
-        kept[image, places[image]] = (sampled(mine, schedule.n_samples) if schedule.policy == "ats"
-                                      else heaviest(mine, schedule.mass if schedule.mass is not None else 1.0))
+        kept[image, places[image]] = (
+            sampled(mine, schedule.n_samples)
+            if schedule.policy == "ats"
+            else heaviest(mine, schedule.mass if schedule.mass is not None else 1.0)
+        )
     return torch.from_numpy(kept).to(scores.device)
 
 
@@ -260,7 +290,9 @@ def gather(rows: Rows, keep: Tensor, fixed: int | None, policy: str) -> Rows:
     return Rows(x, lengths, None if rows.sizes is None else rows.sizes.gather(1, source))
 
 
-def select(schedule: Schedule, stage: int, rows: Rows, n_prefix: int, probs: Tensor | None, values: Tensor | None) -> Rows:
+def select(
+    schedule: Schedule, stage: int, rows: Rows, n_prefix: int, probs: Tensor | None, values: Tensor | None
+) -> Rows:
     """Runs a prune stage that drops rows.
 
     probs: the attention that the policy scores by. values: [B, L, D]; ats multiplies the attention by their norms.
@@ -332,7 +364,12 @@ class TimmBlock:
 
     def qkv(self, x: Tensor) -> Any:
         b, n, _ = x.shape
-        return self.attention.qkv(self.block.norm1(x)).reshape(b, n, 3, self.attention.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        return (
+            self.attention.qkv(self.block.norm1(x))
+            .reshape(b, n, 3, self.attention.num_heads, -1)
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
 
     @property
     def dropout(self) -> float:
@@ -354,8 +391,10 @@ class HfBlock:
     def qkv(self, x: Tensor) -> Any:
         b, n, _ = x.shape
         x = self.layer.layernorm_before(x)
-        return tuple(part(x).view(b, n, self.attention.num_attention_heads, -1).transpose(1, 2)
-                     for part in (self.attention.q_proj, self.attention.k_proj, self.attention.v_proj))
+        return tuple(
+            part(x).view(b, n, self.attention.num_attention_heads, -1).transpose(1, 2)
+            for part in (self.attention.q_proj, self.attention.k_proj, self.attention.v_proj)
+        )
 
     @property
     def dropout(self) -> float:
@@ -420,9 +459,16 @@ def check_module(module: Any) -> None:
         r.expect(module.global_pool == "token", "global_pool", f"is {module.global_pool!r}; expected 'token'")
         r.expect(type(module.norm_pre) is torch.nn.Identity, "norm_pre", "is given; a patched module has none")
         drops = module.patch_drop.training and type(module.patch_drop) is not torch.nn.Identity
-        r.expect(not drops, "patch_drop", "drops tokens at random in training, which pruning does not allow for; set it to Identity")
-        r.expect(not (module.grad_checkpointing and module.training), "gradient checkpointing",
-                 "of a patched module is not supported; set_grad_checkpointing(False)")
+        r.expect(
+            not drops,
+            "patch_drop",
+            "drops tokens at random in training, which pruning does not allow for; set it to Identity",
+        )
+        r.expect(
+            not (module.grad_checkpointing and module.training),
+            "gradient checkpointing",
+            "of a patched module is not supported; set_grad_checkpointing(False)",
+        )
 
 
 def forward(module: Any, images: Tensor, policy: Policy) -> Any:

@@ -10,11 +10,23 @@ from typing import Any
 from .._c.errors import RaggedVitError, Status
 
 HEAD_DIM = 64  # of the modules that can be patched
-TIMM = {"VisionTransformer": "timm.models.vision_transformer", "VisionTransformerDistilled": "timm.models.deit", "Eva": "timm.models.eva"}
-HF = {"ViTForImageClassification": "vit", "DeiTForImageClassification": "deit", "DeiTForImageClassificationWithTeacher": "deit"}
+TIMM = {
+    "VisionTransformer": "timm.models.vision_transformer",
+    "VisionTransformerDistilled": "timm.models.deit",
+    "Eva": "timm.models.eva",
+}
+HF = {
+    "ViTForImageClassification": "vit",
+    "DeiTForImageClassification": "deit",
+    "DeiTForImageClassificationWithTeacher": "deit",
+}
 # Wrappers of modules, and how to reach the module inside.
-WRAPPERS = {"OptimizedModule": "module._orig_mod", "DataParallel": "module.module", "DistributedDataParallel": "module.module",
-            "PeftModel": "module.merge_and_unload()"}
+WRAPPERS = {
+    "OptimizedModule": "module._orig_mod",
+    "DataParallel": "module.module",
+    "DistributedDataParallel": "module.module",
+    "PeftModel": "module.merge_and_unload()",
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +57,9 @@ def original_class(module: Any) -> Any:
 def kind_of(module: Any) -> str:
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(module, torch.nn.Module):
-        raise RaggedVitError(Status.INVALID_ARGUMENT, f"module is a {type(module).__name__}; expected a torch.nn.Module")
+        raise RaggedVitError(
+            Status.INVALID_ARGUMENT, f"module is a {type(module).__name__}; expected a torch.nn.Module"
+        )
     cls = original_class(module)
     name, home = cls.__name__, cls.__module__
     if TIMM.get(name) == home:
@@ -55,7 +69,9 @@ def kind_of(module: Any) -> str:
     wrapper = next((base.__name__ for base in cls.__mro__ if base.__name__ in WRAPPERS), None)
     if wrapper is not None:
         raise unsupported(f"module is a {home}.{cls.__qualname__}, which wraps one; give {WRAPPERS[wrapper]}")
-    raise unsupported(f"module is a {home}.{cls.__qualname__}; expected {' or '.join(TIMM)} of timm, or {', '.join(HF)} of Hugging Face")
+    raise unsupported(
+        f"module is a {home}.{cls.__qualname__}; expected {' or '.join(TIMM)} of timm, or {', '.join(HF)} of Hugging Face"
+    )
 
 
 class Reader:
@@ -85,8 +101,11 @@ class Reader:
         return cls.__name__ in names and (inside if home == "timm" else cls.__module__.split(".")[0] == home)
 
     def part(self, where: str, part: Any, home: str, *names: str) -> None:
-        self.expect(self.is_a(part, home, *names), where, f"is a {type(part).__module__}.{type(part).__qualname__}; expected "
-                    f"{' or '.join(names)} of {home}")
+        self.expect(
+            self.is_a(part, home, *names),
+            where,
+            f"is a {type(part).__module__}.{type(part).__qualname__}; expected {' or '.join(names)} of {home}",
+        )
 
     def linear(self, where: str, part: Any, needs_bias: bool = True) -> None:
         self.part(where, part, "torch", "Linear")
@@ -126,8 +145,13 @@ class Reader:
     def patches(self, where: str, projection: Any) -> None:
         self.part(where, projection, "torch", "Conv2d")
         p = projection
-        plain = (p.stride == p.kernel_size and p.kernel_size[0] == p.kernel_size[1] and tuple(p.dilation) == (1, 1) and p.groups == 1
-                 and p.padding in (0, (0, 0), "valid"))
+        plain = (
+            p.stride == p.kernel_size
+            and p.kernel_size[0] == p.kernel_size[1]
+            and tuple(p.dilation) == (1, 1)
+            and p.groups == 1
+            and p.padding in (0, (0, 0), "valid")
+        )
         self.expect(plain, where, "is not a convolution of square patches that do not overlap")
 
     def square(self, where: str, size: Any) -> int:

@@ -21,13 +21,43 @@ if TYPE_CHECKING:
     import torch
 
 #: Files that override the metadata of a checkpoint beside them.
-OVERRIDES = ("config.json", "preprocessor_config.json", "processor_config.json", "open_clip_config.json", "hf_quant_config.json")
+OVERRIDES = (
+    "config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "open_clip_config.json",
+    "hf_quant_config.json",
+)
 #: The keys of a pretrained_cfg on preprocessing.
 PREPROCESSING = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 NAMES = {"torch.float32": ("F32", 4), "torch.float16": ("F16", 2), "torch.bfloat16": ("BF16", 2)}
 #: Facts in which a file must agree with its module.
-SAME = ("family", "image_height", "image_width", "patch_size", "channels", "dim", "n_heads", "depth", "mlp_dim", "n_prefix", "tokens", "n_classes", "eps",
-        "n_parameters", "distilled", "n_registers", "activation", "pooling", "position", "rms_norm", "gated", "final_norm", "norm_pre", "resample")
+SAME = (
+    "family",
+    "image_height",
+    "image_width",
+    "patch_size",
+    "channels",
+    "dim",
+    "n_heads",
+    "depth",
+    "mlp_dim",
+    "n_prefix",
+    "tokens",
+    "n_classes",
+    "eps",
+    "n_parameters",
+    "distilled",
+    "n_registers",
+    "activation",
+    "pooling",
+    "position",
+    "rms_norm",
+    "gated",
+    "final_norm",
+    "norm_pre",
+    "resample",
+)
 
 
 def save(module: torch.nn.Module, path: str | os.PathLike[str], *, processor: Any = None) -> None:
@@ -59,17 +89,27 @@ def save(module: torch.nn.Module, path: str | os.PathLike[str], *, processor: An
         raise invalid(f"path is {target}, which exists and is no file")
     for name in OVERRIDES:
         if os.path.lexists(os.path.join(folder, name)):
-            raise invalid(f"path is {target}, but {name} lies beside it and would override the file's metadata; choose another folder")
+            raise invalid(
+                f"path is {target}, but {name} lies beside it and would override the file's metadata; choose another folder"
+            )
     lib, facts = library(), modules.read(module)
     wanted = _facts_of(lib, modules.checkpoint(lib, module, facts))
     metadata = _metadata(module, facts, processor)
     part = os.path.join(folder, f".{base[:64]}.{secrets.token_hex(8)}.safetensors")
     try:
-        _write(part, modules.tensors(module), metadata, stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None)
+        _write(
+            part,
+            modules.tensors(module),
+            metadata,
+            stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else None,
+        )
         found = _facts_of(lib, lib.own("checkpoint", os.fsencode(part), None, create="rvit_checkpoint_open"))
         for name in SAME:
             if found[name] != wanted[name]:
-                raise RaggedVitError(Status.INTERNAL, f"module: its {name} is {wanted[name]}, but reads as {found[name]} once it is saved")
+                raise RaggedVitError(
+                    Status.INTERNAL,
+                    f"module: its {name} is {wanted[name]}, but reads as {found[name]} once it is saved",
+                )
         os.replace(part, target)
     except OSError as error:
         raise RaggedVitError(Status.BAD_FILE, f"{target}: cannot be written: {error.strerror or error}") from error
@@ -120,12 +160,18 @@ def _write(path: str, tensors: dict[str, Any], metadata: dict[str, str], mode: i
         header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb") as file:
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "wb"
+    ) as file:
         if mode is not None:
             os.fchmod(file.fileno(), mode)
         file.write(struct.pack("<Q", len(text)) + text)
         for name in order:
             tensor = tensors[name]
-            file.write(memoryview((ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())) if tensor.numel() else b"")
+            file.write(
+                memoryview((ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr()))
+                if tensor.numel()
+                else b""
+            )
         file.flush()
         os.fsync(file.fileno())

@@ -23,11 +23,17 @@ class Function:
         self.owner, self.name, self.value = owner, name, getattr(owner, name)
 
     def foreign(self) -> str | None:
-        return foreign_to(self.value, self.owner if isinstance(self.owner, type) and self.name != "__call__" else None, self.name)
+        return foreign_to(
+            self.value, self.owner if isinstance(self.owner, type) and self.name != "__call__" else None, self.name
+        )
 
     def __str__(self) -> str:
         owner = self.owner
-        return f"{owner.__module__}.{owner.__qualname__}.{self.name}" if isinstance(owner, type) else f"{owner.__name__}.{self.name}"
+        return (
+            f"{owner.__module__}.{owner.__qualname__}.{self.name}"
+            if isinstance(owner, type)
+            else f"{owner.__name__}.{self.name}"
+        )
 
 
 def foreign_to(value: Any, cls: Any = None, name: str = "") -> str | None:

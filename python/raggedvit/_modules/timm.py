@@ -13,8 +13,14 @@ POOLS = ("token", "avg", "map")
 
 
 def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
-    r.expect(m.global_pool in POOLS, "global_pool", f"is {m.global_pool!r}; expected one of {', '.join(map(repr, POOLS))}")
-    r.expect(not distilled or m.global_pool == "token", "global_pool", f"is {m.global_pool!r}; expected 'token' of a distilled model")
+    r.expect(
+        m.global_pool in POOLS, "global_pool", f"is {m.global_pool!r}; expected one of {', '.join(map(repr, POOLS))}"
+    )
+    r.expect(
+        not distilled or m.global_pool == "token",
+        "global_pool",
+        f"is {m.global_pool!r}; expected 'token' of a distilled model",
+    )
     _embedding(r, m)
     heads: set[int] = set()
     activations: set[str] = set()
@@ -33,13 +39,21 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
         activation, gated = _mlp(r, f"{where}.mlp", block.mlp)
         activations.add(activation)
         gates.add(gated)
-    several: tuple[tuple[Any, str], ...] = ((heads, "have several numbers of heads"), (activations, "have several activations"),
-                                            (gates, "are gated in part"))
+    several: tuple[tuple[Any, str], ...] = (
+        (heads, "have several numbers of heads"),
+        (activations, "have several activations"),
+        (gates, "are gated in part"),
+    )
     for values, what in several:
         r.expect(len(values) == 1, "its blocks", f"{what}: {sorted(values)}")
-    args: dict[str, Any] = {"num_heads": heads.pop(), "act_layer": activations.pop(), "img_size": [int(n) for n in m.patch_embed.img_size],
-            "class_token": m.cls_token is not None, "reg_tokens": m.num_prefix_tokens - (m.cls_token is not None) - distilled,
-            "global_pool": m.global_pool}
+    args: dict[str, Any] = {
+        "num_heads": heads.pop(),
+        "act_layer": activations.pop(),
+        "img_size": [int(n) for n in m.patch_embed.img_size],
+        "class_token": m.cls_token is not None,
+        "reg_tokens": m.num_prefix_tokens - (m.cls_token is not None) - distilled,
+        "global_pool": m.global_pool,
+    }
     gated = gates.pop()
     if gated:
         args["swiglu_mlp"] = True
@@ -50,15 +64,46 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
     args["norm_layer"], args["norm_eps"] = r.norm_kind(), r.eps()
     if not classes and m.global_pool == "map":
         classes = m.embed_dim
-    odd = ("it is an Eva" if eva else "dynamic_img_size is set" if m.dynamic_img_size else "global_pool" if m.global_pool != "token" else "act_layer" if args.get("act_layer") != "gelu" else
-           "norm_layer" if args["norm_layer"] != "layernorm" else "num_heads" if m.embed_dim != HEAD_DIM * args["num_heads"] else
-           "norm_pre" if r.is_norm(getattr(m, "norm_pre", None)) else "norm" if not r.is_norm(m.norm) or r.is_norm(m.fc_norm) else
-           "cls_token" if m.cls_token is None else "patch_embed" if r.is_norm(m.patch_embed.norm) or m.patch_embed.proj.bias is None else
-           "its blocks" if any(block.attn.qkv.bias is None or r.is_norm(block.attn.norm) or r.is_norm(block.mlp.norm)
-                               for block in m.blocks) else "")
+    odd = (
+        "it is an Eva"
+        if eva
+        else "dynamic_img_size is set"
+        if m.dynamic_img_size
+        else "global_pool"
+        if m.global_pool != "token"
+        else "act_layer"
+        if args.get("act_layer") != "gelu"
+        else "norm_layer"
+        if args["norm_layer"] != "layernorm"
+        else "num_heads"
+        if m.embed_dim != HEAD_DIM * args["num_heads"]
+        else "norm_pre"
+        if r.is_norm(getattr(m, "norm_pre", None))
+        else "norm"
+        if not r.is_norm(m.norm) or r.is_norm(m.fc_norm)
+        else "cls_token"
+        if m.cls_token is None
+        else "patch_embed"
+        if r.is_norm(m.patch_embed.norm) or m.patch_embed.proj.bias is None
+        else "its blocks"
+        if any(
+            block.attn.qkv.bias is None or r.is_norm(block.attn.norm) or r.is_norm(block.mlp.norm) for block in m.blocks
+        )
+        else ""
+    )
     height, width = args["img_size"]
-    return Facts("timm", config_text(**args), height, width, m.num_prefix_tokens, args["num_heads"], len(m.blocks), classes,
-                 distilled and classes > 0, odd)
+    return Facts(
+        "timm",
+        config_text(**args),
+        height,
+        width,
+        m.num_prefix_tokens,
+        args["num_heads"],
+        len(m.blocks),
+        classes,
+        distilled and classes > 0,
+        odd,
+    )
 
 
 def _embedding(r: Reader, m: Any) -> None:
@@ -67,7 +112,9 @@ def _embedding(r: Reader, m: Any) -> None:
     r.optional_norm("patch_embed.norm", m.patch_embed.norm)
     flattens = m.patch_embed.flatten or m.dynamic_img_size  # the latter does so later
     r.expect(not m.patch_embed.dynamic_img_pad and flattens, "patch_embed", "pads images, or does not flatten")
-    r.expect(m.patch_embed.img_size is not None, "patch_embed.img_size", "is None; the recorded forward has one image size")
+    r.expect(
+        m.patch_embed.img_size is not None, "patch_embed.img_size", "is None; the recorded forward has one image size"
+    )
     r.nothing("patch_drop", m.patch_drop, "PatchDropout", "PatchDropoutWithIndices")
     for where in ("pos_drop", "head_drop"):
         r.nothing(where, getattr(m, where, None))
@@ -82,7 +129,11 @@ def attention_itself(r: Reader, where: str, attention: Any, dim: int) -> int:
     for part in ("q_norm", "k_norm", "attn_drop"):
         r.nothing(f"{where}.{part}", getattr(attention, part, None))
     n = int(attention.num_heads)
-    r.expect(abs(attention.scale - (dim / n) ** -0.5) < 1e-9, where, f"scales by {attention.scale}; expected 1 / sqrt({dim // n})")
+    r.expect(
+        abs(attention.scale - (dim / n) ** -0.5) < 1e-9,
+        where,
+        f"scales by {attention.scale}; expected 1 / sqrt({dim // n})",
+    )
     return n
 
 
@@ -103,8 +154,11 @@ def _activation(r: Reader, where: str, part: Any) -> str:
     if type(part) is nn.GELU:
         return "gelu" if part.approximate == "none" else "gelu_tanh"
     name = ACTIVATIONS.get(type(part).__name__)
-    r.expect(name is not None and (type(part) is nn.SiLU or r.is_a(part, "timm", *ACTIVATIONS)), where,
-             f"is {part}; expected GELU, its tanh form, quick GELU or SiLU")
+    r.expect(
+        name is not None and (type(part) is nn.SiLU or r.is_a(part, "timm", *ACTIVATIONS)),
+        where,
+        f"is {part}; expected GELU, its tanh form, quick GELU or SiLU",
+    )
     return str(name)
 
 
@@ -119,8 +173,11 @@ def _mlp(r: Reader, where: str, mlp: Any) -> tuple[str, bool]:
     r.optional_norm(f"{where}.norm", getattr(mlp, "norm", None))
     activation = _activation(r, f"{where}.act", mlp.act)
     if kind != "Mlp":
-        r.expect(activation == "silu" and not getattr(mlp, "gate_last", False), where,
-                 f"has a gate of {mlp.act}{', the last half' if getattr(mlp, 'gate_last', False) else ''}; expected SiLU of the first half")
+        r.expect(
+            activation == "silu" and not getattr(mlp, "gate_last", False),
+            where,
+            f"has a gate of {mlp.act}{', the last half' if getattr(mlp, 'gate_last', False) else ''}; expected SiLU of the first half",
+        )
     return activation, kind != "Mlp"
 
 
@@ -133,20 +190,37 @@ def _positions(r: Reader, m: Any, args: dict[str, Any]) -> str:
     r.part("rope", rope, "timm", "RotaryEmbeddingCat", "RotaryEmbeddingDinoV3")
     index, reference = type(rope).__name__ == "RotaryEmbeddingCat", None
     if index:
-        r.expect(getattr(rope, "grid_type", "index") == "index" and not rope.in_pixels, "rope", "has frequencies of pixels, or no index grid")
+        r.expect(
+            getattr(rope, "grid_type", "index") == "index" and not rope.in_pixels,
+            "rope",
+            "has frequencies of pixels, or no index grid",
+        )
         reference = rope.ref_feat_shape
     else:
-        r.expect(rope.normalize_coords == "separate" and rope.min_period is None and rope.max_period is None, "rope",
-                 "normalises its coordinates otherwise, or has periods of its own")
+        r.expect(
+            rope.normalize_coords == "separate" and rope.min_period is None and rope.max_period is None,
+            "rope",
+            "normalises its coordinates otherwise, or has periods of its own",
+        )
     halves = bool(getattr(rope, "rotate_half", False))  # older timm rotates neighbouring columns only
     for i, block in enumerate(m.blocks):
         attention = block.attn
-        r.expect(bool(attention.rotate_half) == halves and attention.num_prefix_tokens == m.num_prefix_tokens, f"blocks.{i}.attn",
-                 "turns its columns otherwise than rope does")
-    r.expect(rope.dim == m.embed_dim // args["num_heads"], "rope", f"turns {rope.dim} columns; expected those of a head")
-    args.update(rope_temperature=float(rope.temperature), rope_grid_offset=float(rope.grid_offset), rope_rotate_half=halves,
-                rope_grid_indexing=rope.grid_indexing, rope_type="cat" if index else "dinov3",
-                ref_feat_shape=None if reference is None else [int(n) for n in reference])
+        r.expect(
+            bool(attention.rotate_half) == halves and attention.num_prefix_tokens == m.num_prefix_tokens,
+            f"blocks.{i}.attn",
+            "turns its columns otherwise than rope does",
+        )
+    r.expect(
+        rope.dim == m.embed_dim // args["num_heads"], "rope", f"turns {rope.dim} columns; expected those of a head"
+    )
+    args.update(
+        rope_temperature=float(rope.temperature),
+        rope_grid_offset=float(rope.grid_offset),
+        rope_rotate_half=halves,
+        rope_grid_indexing=rope.grid_indexing,
+        rope_type="cat" if index else "dinov3",
+        ref_feat_shape=None if reference is None else [int(n) for n in reference],
+    )
     return "both" if table else "rope"
 
 
@@ -159,8 +233,11 @@ def _pooling(r: Reader, m: Any, eva: bool, args: dict[str, Any]) -> None:
     if pool is None:
         return
     r.part("attn_pool", pool, "timm", "AttentionPoolLatent")
-    r.expect(pool.pos_embed is None and pool.pool == "token" and pool.latent_len == 1 and pool.mlp is not None, "attn_pool",
-             "is not of one query with an MLP")
+    r.expect(
+        pool.pos_embed is None and pool.pool == "token" and pool.latent_len == 1 and pool.mlp is not None,
+        "attn_pool",
+        "is not of one query with an MLP",
+    )
     for part in ("q", "kv", "proj"):
         r.linear(f"attn_pool.{part}", getattr(pool, part))
     for part in ("q_norm", "k_norm", "proj_drop"):

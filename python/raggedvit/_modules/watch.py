@@ -47,7 +47,13 @@ def of_structure(module: Any) -> Watch:
         add(vars(part))
         kinds.extend((part, type(part)))
     # Grouped by kind: branch prediction then knows the number of entries, which halves the time.
-    for name, those in (("_parameters", parts), ("_buffers", parts), ("_modules", parts), ("_forward_hooks", inner), ("_forward_pre_hooks", inner)):
+    for name, those in (
+        ("_parameters", parts),
+        ("_buffers", parts),
+        ("_modules", parts),
+        ("_forward_hooks", inner),
+        ("_forward_pre_hooks", inner),
+    ):
         for part in those:
             add(vars(part)[name])
     functions = {}
@@ -85,7 +91,9 @@ def same_weights(watch: Watch) -> bool:
 
 
 def _facts(tensors: tuple[Any, ...]) -> list[Any]:
-    return [(t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype, t.device) for t in tensors]
+    return [
+        (t.data_ptr(), -1 if t.is_inference() else t._version, t.shape, t.stride(), t.dtype, t.device) for t in tensors
+    ]
 
 
 unchanged: Any = ready().unchanged

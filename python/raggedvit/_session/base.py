@@ -45,15 +45,32 @@ def _weakly(method: Any) -> Any:
 class ModelBase:
     """A model on a device, without the methods that users call."""
 
-    def _configure(self, policy: str | Policy, device: tuple[int, int], dtype: Any, tier: str, n_threads: int, poll_us: int,
-                   max_sessions: int, max_batch: int | None) -> None:
+    def _configure(
+        self,
+        policy: str | Policy,
+        device: tuple[int, int],
+        dtype: Any,
+        tier: str,
+        n_threads: int,
+        poll_us: int,
+        max_sessions: int,
+        max_batch: int | None,
+    ) -> None:
         """Checks what a constructor is given. device: the backend and the index."""
         integer = checks.integer
         self._policy = Policy.of(policy)
-        self._limits = (integer("max_sessions", max_sessions, 1, checks.INT32_MAX),
-                        checks.optional(integer, "max_batch", max_batch, 1, 1 << 20))
-        self._device_desc = new("rvit_device_desc", backend=device[0], index=device[1], tier=checks.choice("tier", tier, TIERS),
-                                n_threads=n_threads, poll_us=poll_us)
+        self._limits = (
+            integer("max_sessions", max_sessions, 1, checks.INT32_MAX),
+            checks.optional(integer, "max_batch", max_batch, 1, 1 << 20),
+        )
+        self._device_desc = new(
+            "rvit_device_desc",
+            backend=device[0],
+            index=device[1],
+            tier=checks.choice("tier", tier, TIERS),
+            n_threads=n_threads,
+            poll_us=poll_us,
+        )
         self._precision = PRECISIONS[precision_of("dtype", dtype)]
         self._lib: Library = library()
 
@@ -107,7 +124,9 @@ class ModelBase:
         """
         if self._recipe is None:
             if self.info.channels != 3:
-                raise RaggedVitError(Status.UNSUPPORTED, f"the model takes images of {self.info.channels} channels; raw images are RGB")
+                raise RaggedVitError(
+                    Status.UNSUPPORTED, f"the model takes images of {self.info.channels} channels; raw images are RGB"
+                )
             info = new("rvit_model_info")
             self._lib.rvit_model_get_info(self._handle, ctypes.byref(info))
             self._recipe = Recipe.of(info)
@@ -174,7 +193,10 @@ class ModelBase:
         if fit and found:
             return found
         if spec.max_patches:
-            raise RaggedVitError(Status.UNSUPPORTED, f"images of more than {MOST_SIDE} pixels a side are not supported at their own shape")
+            raise RaggedVitError(
+                Status.UNSUPPORTED,
+                f"images of more than {MOST_SIDE} pixels a side are not supported at their own shape",
+            )
         return prepare_all(spec.recipe, found, failures)
 
     def _check_policy(self, policy: Policy) -> None:
@@ -198,28 +220,39 @@ class ModelBase:
         wanted = (stages, n_images, self.info.tokens)
         if mask.shape != wanted and (stages != 1 or mask.shape != wanted[1:]):
             expected = list(wanted if stages != 1 else wanted[1:])
-            raise invalid(f"the mask is {list(mask.shape)}; expected {expected}, tokens with the {self.info.n_prefix} of the prefix first")
+            raise invalid(
+                f"the mask is {list(mask.shape)}; expected {expected}, tokens with the {self.info.n_prefix} of the prefix first"
+            )
         if mask.dtype.kind not in "biuf":
             raise invalid(f"the mask is {mask.dtype}; expected numbers or bools")
         if mask.dtype.kind == "f" and np.isnan(mask).any():
             raise invalid("the mask has NaN; expected 0 for what is dropped, another number for what is kept")
         return np.ascontiguousarray(mask != 0, np.uint8)
 
-    def _classify(self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
+    def _classify(
+        self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None
+    ) -> Result[Any]:
         images = untraced(images)
         if are_on_device(images):
             result = self._classify_on_device(images, policy, mask, outputs, failures)
         elif is_torch(images) and images.is_cuda:
             result = self._classify_cuda(images, policy, mask, outputs, failures)
         else:
-            found = (self._read_images(images, failures) if are_raw(images)
-                     else host_view(self, host_tensor(self, images) if is_torch(images) else images))
+            found = (
+                self._read_images(images, failures)
+                if are_raw(images)
+                else host_view(self, host_tensor(self, images) if is_torch(images) else images)
+            )
             overlaps = isinstance(found, list) or (self.cuda_index >= 0 and len(found) > 0)
-            result = (self._classify_in_slot if overlaps else self._classify_host)(found, policy, mask, outputs, failures)
+            result = (self._classify_in_slot if overlaps else self._classify_host)(
+                found, policy, mask, outputs, failures
+            )
             result = as_tensors(result, "cpu") if is_torch(images) else result
         return noted(result, failures)
 
-    def _classify_host(self, images: np.ndarray, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result:
+    def _classify_host(
+        self, images: np.ndarray, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None
+    ) -> Result:
         images, n = as_float32(images), len(images)
         session = self._sessions.get(policy, n, outputs)
         with session.lock:
@@ -229,11 +262,20 @@ class ModelBase:
             self._run(session.handle, session.pointer, n, logits, failures)
             return of_session(self._lib, self.info, session.handle, logits, n, outputs, failed=failures)
 
-    def _classify_in_slot(self, images: np.ndarray | list[np.ndarray], policy: Policy, mask: Any, outputs: Outputs,
-                          failures: Failures | None) -> Result:
+    def _classify_in_slot(
+        self,
+        images: np.ndarray | list[np.ndarray],
+        policy: Policy,
+        mask: Any,
+        outputs: Outputs,
+        failures: Failures | None,
+    ) -> Result:
         found: list[Result[Any]] = []
         first = 0
-        with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, policy, outputs, mask, failures)) as parts:
+        with (
+            self._pipeline() as pipeline,
+            contextlib.closing(pipeline.parts(images, policy, outputs, mask, failures)) as parts,
+        ):
             for logits, session in parts:
                 n = len(logits)
                 failed = [image - first for image in failures if first <= image < first + n] if failures else None
@@ -242,15 +284,21 @@ class ModelBase:
                 first += n
         return joined(found)
 
-    def _classify_on_device(self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
+    def _classify_on_device(
+        self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None
+    ) -> Result[Any]:
         batch = DeviceBatch(self, images, failures)
         if not batch.images:
-            result = self._classify_host(np.zeros((batch.n, *self.info.image_shape), np.float32), policy, mask, outputs, failures)
+            result = self._classify_host(
+                np.zeros((batch.n, *self.info.image_shape), np.float32), policy, mask, outputs, failures
+            )
         else:
             result = batch.classify(policy, mask, outputs, failures)
         return result if batch.tensors is None else as_tensors(result, batch.tensors)
 
-    def _classify_cuda(self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
+    def _classify_cuda(
+        self, images: Any, policy: Policy, mask: Any, outputs: Outputs, failures: Failures | None
+    ) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
         if images.get_device() != self.cuda_index:
             raise elsewhere(self, images)
@@ -269,7 +317,9 @@ class ModelBase:
             self._run(session.handle, session.pointer, n, None, failures)
             if logits is not None:
                 check(logits, self.dtype, failures)
-            return as_tensors(of_session(self._lib, self.info, session.handle, logits, n, outputs, failed=failures), images.device)
+            return as_tensors(
+                of_session(self._lib, self.info, session.handle, logits, n, outputs, failed=failures), images.device
+            )
 
     def _run(self, session: Handle, run: int, n: int, logits: np.ndarray | None, failures: Failures | None) -> None:
         """Runs a session, and waits for it. failures: receives the errors of single images."""
@@ -297,7 +347,9 @@ class ModelBase:
             if getattr(session, name) is None:
                 setattr(session, name, self._wrapped(tensor))
             getattr(session.run, f"device_{name}").buffer = getattr(session, name).pointer
-            self._lib.rvit_cuda_buffer_set(getattr(session, name), tensor.data_ptr(), tensor.numel() * tensor.element_size())
+            self._lib.rvit_cuda_buffer_set(
+                getattr(session, name), tensor.data_ptr(), tensor.numel() * tensor.element_size()
+            )
 
     @contextlib.contextmanager
     def _pipeline(self) -> Iterator[Pipeline]:
@@ -349,5 +401,11 @@ class ModelBase:
         return self._lib.own("stream", self._device, stream or None, create="rvit_cuda_stream_wrap", keeps=keeps)
 
     def _wrapped(self, tensor: Any) -> Handle:
-        return self._lib.own("buffer", self._device, tensor.data_ptr(), max(1, tensor.numel() * tensor.element_size()),
-                             create="rvit_cuda_buffer_wrap", keeps=(self._device,))
+        return self._lib.own(
+            "buffer",
+            self._device,
+            tensor.data_ptr(),
+            max(1, tensor.numel() * tensor.element_size()),
+            create="rvit_cuda_buffer_wrap",
+            keeps=(self._device,),
+        )

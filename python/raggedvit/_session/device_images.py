@@ -33,10 +33,19 @@ NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 class Copy2D(ctypes.Structure):
     """CUDA_MEMCPY2D."""
 
-    _fields_ = [(f"{side}_{name}", kind) for side in ("source", "destination") for name, kind in
-                (("x", ctypes.c_size_t), ("y", ctypes.c_size_t), ("type", ctypes.c_uint32), ("host", ctypes.c_void_p),
-                 ("device", ctypes.c_uint64), ("array", ctypes.c_void_p), ("pitch", ctypes.c_size_t))] + [
-        ("width", ctypes.c_size_t), ("height", ctypes.c_size_t)]
+    _fields_ = [
+        (f"{side}_{name}", kind)
+        for side in ("source", "destination")
+        for name, kind in (
+            ("x", ctypes.c_size_t),
+            ("y", ctypes.c_size_t),
+            ("type", ctypes.c_uint32),
+            ("host", ctypes.c_void_p),
+            ("device", ctypes.c_uint64),
+            ("array", ctypes.c_void_p),
+            ("pitch", ctypes.c_size_t),
+        )
+    ] + [("width", ctypes.c_size_t), ("height", ctypes.c_size_t)]
 
 
 class DeviceImage(NamedTuple):
@@ -113,13 +122,23 @@ def _described(images: Any, stream: int, failures: Failures | None) -> list[Devi
     if isinstance(images, (list, tuple)):
         host = [number for number, one in enumerate(images) if not on_cuda(one)]
         if host:
-            raise invalid(f"image {host[0]} is in host memory, and others of the batch are on a CUDA device; move all to one side")
-        return [attempt(number, failures, device_array, one, f"image {number}", stream) for number, one in enumerate(images)]
+            raise invalid(
+                f"image {host[0]} is in host memory, and others of the batch are on a CUDA device; move all to one side"
+            )
+        return [
+            attempt(number, failures, device_array, one, f"image {number}", stream) for number, one in enumerate(images)
+        ]
     whole = device_array(images, "images", stream)
     if len(whole.shape) != 4:
-        raise invalid(f"images are uint8 {list(whole.shape)}; expected [B, height, width, 3], or a list of [height, width, 3]")
-    return [dataclasses.replace(whole, address=whole.address + number * whole.strides[0], shape=whole.shape[1:], strides=whole.strides[1:])
-            for number in range(whole.shape[0])]
+        raise invalid(
+            f"images are uint8 {list(whole.shape)}; expected [B, height, width, 3], or a list of [height, width, 3]"
+        )
+    return [
+        dataclasses.replace(
+            whole, address=whole.address + number * whole.strides[0], shape=whole.shape[1:], strides=whole.strides[1:]
+        )
+        for number in range(whole.shape[0])
+    ]
 
 
 def _image(number: int, found: DeviceArray, model: Model) -> DeviceImage:
@@ -128,12 +147,16 @@ def _image(number: int, found: DeviceArray, model: Model) -> DeviceImage:
     if found.device is not None and found.device != model.cuda_index:
         raise invalid(f"{name} is on cuda:{found.device}, the model on {model.device}; move one of them")
     if found.dtype != "uint8" or len(shape) != 3 or shape[2] != 3 or 0 in shape or max(shape) > MOST_SIDE:
-        raise invalid(f"{name} is {found.dtype} {list(shape)}; expected uint8 [height, width, 3], RGB, of 1 to {MOST_SIDE} pixels a side")
+        raise invalid(
+            f"{name} is {found.dtype} {list(shape)}; expected uint8 [height, width, 3], RGB, of 1 to {MOST_SIDE} pixels a side"
+        )
     height, width, _ = shape
     stride = strides[0] if height > 1 else 3 * width
     if strides[2] != 1 or (width > 1 and strides[1] != 3) or stride < 3 * width:
-        raise invalid(f"{name} has the strides {list(strides)}; expected {3 * width} or more, 3, 1: whole pixels side by side, lines from "
-                      "top to bottom")
+        raise invalid(
+            f"{name} has the strides {list(strides)}; expected {3 * width} or more, 3, 1: whole pixels side by side, lines from "
+            "top to bottom"
+        )
     if not is_torch(found.owner):  # PyTorch is trusted; the driver must confirm the addresses of other arrays
         begin, end = found.address // 16 * 16, found.address + stride * (height - 1) + 3 * width
         try:
@@ -153,15 +176,21 @@ class DeviceBatch:
             raise invalid(f"images are on a CUDA device, the model on {model.device}; move one of them")
         self.model, self.spec = model, model._spec
         if not self.spec.on_device(model.info):
-            raise RaggedVitError(Status.UNSUPPORTED, "the device does not prepare images for this model: a resize in float32, or patches of an "
-                                 "odd size; move them to the host")
+            raise RaggedVitError(
+                Status.UNSUPPORTED,
+                "the device does not prepare images for this model: a resize in float32, or patches of an "
+                "odd size; move them to the host",
+            )
         self.stream = _stream_of(model, images)
         arrays = _described(images, self.stream, failures)
         self.n, found = len(arrays), [one for one in arrays if one is not None]
         self.owners = [one.owner for one in found]
         # device of the results; None: they are arrays
         self.tensors = next((one.owner.device for one in found if is_torch(one.owner)), None)
-        checked = [None if one is None else attempt(number, failures, _image, number, one, model) for number, one in enumerate(arrays)]
+        checked = [
+            None if one is None else attempt(number, failures, _image, number, one, model)
+            for number, one in enumerate(arrays)
+        ]
         good = next((image for image in checked if image is not None), None)
         self.images = [] if good is None else [good.pixel() if image is None else image for image in checked]
         if failures is not None:
@@ -180,8 +209,16 @@ class DeviceBatch:
             room = model._room(self.spec, self.shapes) - size
         except RaggedVitError as error:
             raise named(error, 0) from None
-        session = model._sessions.get(policy, n, outputs, lambda: model._stream(self.stream), (self.stream, "device images"), self.spec, room,
-                                      size + 64 * n)
+        session = model._sessions.get(
+            policy,
+            n,
+            outputs,
+            lambda: model._stream(self.stream),
+            (self.stream, "device images"),
+            self.spec,
+            room,
+            size + 64 * n,
+        )
         with session.lock:
             assert session.staging is not None and session.pixels is not None
             table, starts = session.staging.plan_on_device(lib, model.info, self.spec, self.shapes, session.pixels)
@@ -213,8 +250,16 @@ class DeviceBatch:
                 if lines == 1:
                     _call("cuMemcpyDtoDAsync_v2", address + to, source, size, self.stream)
                     continue
-                copy = Copy2D(source_type=ON_DEVICE, source_device=source, source_pitch=stride, destination_type=ON_DEVICE,
-                              destination_device=address + to, destination_pitch=size, width=size, height=lines)
+                copy = Copy2D(
+                    source_type=ON_DEVICE,
+                    source_device=source,
+                    source_pitch=stride,
+                    destination_type=ON_DEVICE,
+                    destination_device=address + to,
+                    destination_pitch=size,
+                    width=size,
+                    height=lines,
+                )
                 _call("cuMemcpy2DAsync_v2", ctypes.byref(copy), self.stream)
             if user is not None:
                 _wait(user, self.stream)

@@ -44,10 +44,18 @@ def of_run(lib: Library, session: Handle, n: int, error: RaggedVitError) -> Fail
 
 def check(logits: Any, dtype: str, failures: Failures | None, first: int = 0) -> None:
     """Finds the images whose logits are not finite. Needed where the session has not checked the logits itself."""
-    sums = logits.sum(1, dtype=sys.modules["torch"].float64).cpu().numpy() if is_torch(logits) else logits.sum(1, dtype=np.float64)
+    sums = (
+        logits.sum(1, dtype=sys.modules["torch"].float64).cpu().numpy()
+        if is_torch(logits)
+        else logits.sum(1, dtype=np.float64)
+    )
     for image in np.flatnonzero(~np.isfinite(sums)).tolist():
-        error = RaggedVitError(Status.NOT_FINITE, f"image {first + image}: its logits are not finite: its pixels are not finite, or the "
-                               f"model overflows {dtype}" + (", where bf16 or f32 helps" if dtype == "f16" else ", or weights are not finite"))
+        error = RaggedVitError(
+            Status.NOT_FINITE,
+            f"image {first + image}: its logits are not finite: its pixels are not finite, or the "
+            f"model overflows {dtype}"
+            + (", where bf16 or f32 helps" if dtype == "f16" else ", or weights are not finite"),
+        )
         if failures is None:
             raise error
         failures.setdefault(first + image, error)

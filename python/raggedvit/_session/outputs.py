@@ -23,8 +23,19 @@ class Outputs(NamedTuple):
     deepstack: bool = False
 
     @classmethod
-    def of(cls, depth: int, features: Any = False, cls_attention: Any = False, pooled: Any = False, projected: Any = False,
-           normalized: Any = False, block_features: Any = None, received_attention: Any = None, merged: Any = False, deepstack: Any = False) -> Outputs:
+    def of(
+        cls,
+        depth: int,
+        features: Any = False,
+        cls_attention: Any = False,
+        pooled: Any = False,
+        projected: Any = False,
+        normalized: Any = False,
+        block_features: Any = None,
+        received_attention: Any = None,
+        merged: Any = False,
+        deepstack: Any = False,
+    ) -> Outputs:
         """Checks the arguments. A block below 0 counts from the end of the `depth` blocks."""
         flag = checks.flag
 
@@ -33,9 +44,17 @@ class Outputs(NamedTuple):
                 raise invalid(f"{argument} is {value}; expected the number of a block, from {-depth} to {depth - 1}")
             return None if value is None else checks.integer(argument, value, -depth, depth - 1) % depth
 
-        found = cls(flag("features", features), flag("cls_attention", cls_attention), flag("pooled", pooled), flag("projected", projected),
-                    flag("normalized", normalized), block("block_features", block_features),
-                    block("received_attention", received_attention), flag("merged", merged), flag("deepstack", deepstack))
+        found = cls(
+            flag("features", features),
+            flag("cls_attention", cls_attention),
+            flag("pooled", pooled),
+            flag("projected", projected),
+            flag("normalized", normalized),
+            block("block_features", block_features),
+            block("received_attention", received_attention),
+            flag("merged", merged),
+            flag("deepstack", deepstack),
+        )
         if found.normalized and not found.projected:
             raise invalid("normalized is True, but projected is False: only the projection is normalised")
         return found

@@ -35,16 +35,29 @@ class VariableResolution:
     another.
     """
 
-    def __init__(self, model: Model, policy: Policy, *, max_images: Any = 1, max_tokens: Any = None, max_len: Any = None,
-                 on_device: bool = False, **outputs: Any) -> None:
+    def __init__(
+        self,
+        model: Model,
+        policy: Policy,
+        *,
+        max_images: Any = 1,
+        max_tokens: Any = None,
+        max_len: Any = None,
+        on_device: bool = False,
+        **outputs: Any,
+    ) -> None:
         wanted_outputs = Outputs.of(model.info.depth, **outputs)
         on_device = checks.flag("on_device", on_device)
         if policy.name == "mask":
             raise invalid("the policy is 'mask', which is not supported with inputs='patches'")
         most, optional, integer = checks.INT32_MAX, checks.optional, checks.integer
-        desc = new("rvit_session_desc", native=1, max_images=integer("max_images", max_images, 1, 1 << 20),
-                   max_tokens=optional(integer, "max_tokens", max_tokens, 1, most) or 0,
-                   max_len=optional(integer, "max_len", max_len, 1, most) or 0)
+        desc = new(
+            "rvit_session_desc",
+            native=1,
+            max_images=integer("max_images", max_images, 1, 1 << 20),
+            max_tokens=optional(integer, "max_tokens", max_tokens, 1, most) or 0,
+            max_len=optional(integer, "max_len", max_len, 1, most) or 0,
+        )
         wanted_outputs.fill(desc)
         policy._fill(model._lib, desc.prune)
         self._model, self._outputs = model, wanted_outputs
@@ -63,7 +76,9 @@ class VariableResolution:
         """Makes the lock, also in the child of a fork, where no thread would release it."""
         self.lock = threading.Lock()
 
-    def __call__(self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None, errors: Errors = "raise") -> Result[Any]:
+    def __call__(
+        self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None, errors: Errors = "raise"
+    ) -> Result[Any]:
         """Returns what Model.classify returns, with the outputs that prepare was asked for.
 
         With prepare's on_device, everything is ordered on PyTorch's current stream, as if PyTorch had computed it. The
@@ -93,11 +108,15 @@ class VariableResolution:
         info = self._model.info
         found = _values("grids", grids)
         if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iu":
-            raise invalid(f"grids is {found.dtype} {list(found.shape)}; expected integers [B, 2]: lines and columns of each image")
+            raise invalid(
+                f"grids is {found.dtype} {list(found.shape)}; expected integers [B, 2]: lines and columns of each image"
+            )
         values = self._device.floating(patches) if self._device else _values("patches", patches)
         if values.ndim != 2 or values.shape[1] != self._width or (not self._device and values.dtype.kind != "f"):
-            raise invalid(f"patches is {str(values.dtype).replace('torch.', '')} {list(values.shape)}; expected floating point [patches of all "
-                          f"images, {self._width}]")
+            raise invalid(
+                f"patches is {str(values.dtype).replace('torch.', '')} {list(values.shape)}; expected floating point [patches of all "
+                f"images, {self._width}]"
+            )
         sides = np.clip(found, -1, 1 << 16).astype(np.int64)
         sizes = sides.prod(axis=1)
         # the library names the image of other errors
@@ -116,7 +135,10 @@ class VariableResolution:
                 copy_bytes(self._input, values.ctypes.data, values.nbytes)
             self._model._run(self._session, ctypes.addressof(self._run), n, logits, failures)
             try:
-                return noted(of_session(self._model._lib, info, self._session, logits, n, self._outputs, merged.rows, failures), failures)
+                return noted(
+                    of_session(self._model._lib, info, self._session, logits, n, self._outputs, merged.rows, failures),
+                    failures,
+                )
             finally:
                 if self._device:
                     self._device.returned()
@@ -125,13 +147,20 @@ class VariableResolution:
 class _MergedRows:
     """Where merged rows go: the caller's memory, or new memory."""
 
-    def __init__(self, outputs: Outputs, n_deepstack: int, width: int, out: Any, deepstack_out: Any, device: _DeviceRows | None) -> None:
-        for name, value, requested in (("out", out, outputs.merged), ("deepstack_out", deepstack_out, outputs.deepstack)):
+    def __init__(
+        self, outputs: Outputs, n_deepstack: int, width: int, out: Any, deepstack_out: Any, device: _DeviceRows | None
+    ) -> None:
+        for name, value, requested in (
+            ("out", out, outputs.merged),
+            ("deepstack_out", deepstack_out, outputs.deepstack),
+        ):
             if value is not None and not requested:
                 raise invalid(f"{name} is given, but prepare was not asked for such rows")
         stacked: list[Any] = [None] * n_deepstack if deepstack_out is None else list(deepstack_out)
         if len(stacked) != n_deepstack:
-            raise invalid(f"deepstack_out has {len(stacked)} arrays; expected {n_deepstack}, one for each of info.n_deepstack")
+            raise invalid(
+                f"deepstack_out has {len(stacked)} arrays; expected {n_deepstack}, one for each of info.n_deepstack"
+            )
         self.device, self.outputs = device, [*stacked, out]  # that of merger -1, the last one, at -1
         for number, value in enumerate(self.outputs):
             if value is not None:
@@ -142,8 +171,15 @@ class _MergedRows:
     def _check(self, name: str, value: Any, width: int) -> None:
         if self.device:
             self.device.check(name, value, width)
-        elif not isinstance(value, np.ndarray) or value.dtype != np.float32 or not value.flags.c_contiguous or not value.flags.writeable:
-            raise invalid(f"{name} is {type(value).__name__}; expected a writable, contiguous numpy array of float32 [rows, {width}]")
+        elif (
+            not isinstance(value, np.ndarray)
+            or value.dtype != np.float32
+            or not value.flags.c_contiguous
+            or not value.flags.writeable
+        ):
+            raise invalid(
+                f"{name} is {type(value).__name__}; expected a writable, contiguous numpy array of float32 [rows, {width}]"
+            )
         if value.ndim != 2 or value.shape[1] != width:
             raise invalid(f"{name} is {list(value.shape)}; expected [rows, {width}]")
 
@@ -151,7 +187,9 @@ class _MergedRows:
         """Returns the rows of merger `number`: those at `address` in the library's memory, or on the device."""
         own = self.outputs[number]
         if own is not None and len(own) < shape[0]:
-            raise invalid(f"{'out' if number < 0 else f'deepstack_out[{number}]'} has {len(own)} rows, but the batch has {shape[0]} merge groups")
+            raise invalid(
+                f"{'out' if number < 0 else f'deepstack_out[{number}]'} has {len(own)} rows, but the batch has {shape[0]} merge groups"
+            )
         if self.device:
             found = self.device.rows(number, shape[0])
             return found.clone() if own is None else own[: shape[0]].copy_(found)
@@ -169,8 +207,11 @@ class _DeviceRows:
     def __init__(self, model: Model, outputs: Outputs, desc: Any, tokens: int, width: int) -> None:
         torch = sys.modules.get("torch")
         if model.cuda_index < 0 or torch is None:
-            raise invalid(f"on_device is True, but the model is on {model.device}" if model.cuda_index < 0 else
-                          "on_device is True, but PyTorch is not imported")
+            raise invalid(
+                f"on_device is True, but the model is on {model.device}"
+                if model.cuda_index < 0
+                else "on_device is True, but PyTorch is not imported"
+            )
         self.torch, self.model, info = torch, model, model.info
         self.device = torch.device("cuda", model.cuda_index)
         groups = tokens // info.merge**2 if info.merge else 0
@@ -194,7 +235,11 @@ class _DeviceRows:
 
     def floating(self, patches: Any) -> Any:
         """Returns patches as a tensor on their device."""
-        found = patches.detach() if is_torch(patches) else self.torch.from_numpy(np.ascontiguousarray(host_array("patches", patches)))
+        found = (
+            patches.detach()
+            if is_torch(patches)
+            else self.torch.from_numpy(np.ascontiguousarray(host_array("patches", patches)))
+        )
         if not found.is_floating_point():
             raise invalid(f"patches is {str(found.dtype)[6:]} {list(found.shape)}; expected floating point")
         if found.is_cuda and found.device != self.device:
@@ -219,7 +264,9 @@ class _DeviceRows:
     def check(self, name: str, value: Any, width: int) -> None:
         if not is_torch(value) or value.device != self.device or not value.is_floating_point() or value.requires_grad:
             kind = f"{str(value.dtype)[6:]} on {value.device}" if is_torch(value) else type(value).__name__
-            raise invalid(f"{name} is {kind}; expected a tensor of a floating type on {self.device}, without a gradient: [rows, {width}]")
+            raise invalid(
+                f"{name} is {kind}; expected a tensor of a floating type on {self.device}, without a gradient: [rows, {width}]"
+            )
 
     def rows(self, number: int, n: int) -> Any:
         return (self.merged if number < 0 else self.deepstack[number])[:n]

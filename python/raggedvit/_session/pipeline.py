@@ -68,15 +68,26 @@ class Slot:
         if n * image <= self.size:
             return
         buffer, self.size = self.lib.own, 0
-        self.staging = buffer("buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_UPLOAD"], keeps=(self.model._device,))
-        self.images = buffer("buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.model._device,))
-        self.logits = buffer("buffer", self.model._device, max(16, 4 * n * info.n_classes), CONSTANTS["RVIT_BUFFER_READBACK"],
-                             keeps=(self.model._device,))
+        self.staging = buffer(
+            "buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_UPLOAD"], keeps=(self.model._device,)
+        )
+        self.images = buffer(
+            "buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.model._device,)
+        )
+        self.logits = buffer(
+            "buffer",
+            self.model._device,
+            max(16, 4 * n * info.n_classes),
+            CONSTANTS["RVIT_BUFFER_READBACK"],
+            keeps=(self.model._device,),
+        )
         self.size = n * image
         self.copy.destination.buffer = self.run.device_images.buffer = self.images.pointer
         self.run.device_logits.buffer = self.logits.pointer if info.n_classes else None
 
-    def start(self, images: np.ndarray, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0) -> None:
+    def start(
+        self, images: np.ndarray, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0
+    ) -> None:
         """Enqueues the copy of a batch and its forward."""
         if self.under_way:  # a signal's exception has interrupted it
             self.abandon()
@@ -112,7 +123,10 @@ class Slot:
         """Copies raw images to the session's own memory, and enqueues their forward."""
         model, spec, shapes = self.model, self.model._spec, tuple(image.shape for image in images)
         room = model._room(spec, shapes)
-        self.in_session, self.session = True, model._sessions.get(policy, self.n, outputs, lambda: self.stream, ("raw", self.number), spec, room)
+        self.in_session, self.session = (
+            True,
+            model._sessions.get(policy, self.n, outputs, lambda: self.stream, ("raw", self.number), spec, room),
+        )
         session = self.session
         with session.lock:
             table, places = session.staging.plan(self.lib, model.info, spec, shapes)
@@ -122,7 +136,10 @@ class Slot:
 
     def start_in_session(self, images: np.ndarray, policy: Policy, outputs: Outputs, mask: Any) -> None:
         """Enqueues the forward of a batch that the session copies itself."""
-        self.in_session, self.session = True, self.model._sessions.get(policy, self.n, outputs, key=("host", self.number))
+        self.in_session, self.session = (
+            True,
+            self.model._sessions.get(policy, self.n, outputs, key=("host", self.number)),
+        )
         images, session = as_float32(images), self.session
         with session.lock:
             session.run.images = images.ctypes.data
@@ -137,8 +154,14 @@ class Slot:
         if images.dtype != np.float32 or not images.flags.c_contiguous or images.ctypes.data % 16:
             return None
         try:
-            return self.lib.own("buffer", self.model._device, images.ctypes.data, images.nbytes, create="rvit_cuda_buffer_wrap",
-                                keeps=(self.model._device,))
+            return self.lib.own(
+                "buffer",
+                self.model._device,
+                images.ctypes.data,
+                images.nbytes,
+                create="rvit_cuda_buffer_wrap",
+                keeps=(self.model._device,),
+            )
         except RaggedVitError as error:
             if error.status != Status.INVALID_ARGUMENT:
                 raise
@@ -151,8 +174,14 @@ class Slot:
         address = self.lib.rvit_buffer_host(self.staging)
         if core is not None and images.dtype == np.float32 and images.flags.c_contiguous:
             assert self.images is not None
-            ready().stage(self.stream.pointer.value, self.staging.pointer.value, self.images.pointer.value, address, images.ctypes.data,
-                          images.nbytes)
+            ready().stage(
+                self.stream.pointer.value,
+                self.staging.pointer.value,
+                self.images.pointer.value,
+                address,
+                images.ctypes.data,
+                images.nbytes,
+            )
             return
         memory: Any = (ctypes.c_char * self.size).from_address(address)
         memory.owner = self.staging
@@ -228,7 +257,9 @@ def n_parts_of(images: Any) -> int:
     if not isinstance(images, list):
         return min(4 * images.size // PART, len(images) // PART_IMAGES)
     size, parts = sum(image.nbytes for image in images), 1
-    while 2 * parts <= min(size // PART_RAW, len(images) // PART_IMAGES) or (size > parts * MOST_RAW and parts < len(images)):
+    while 2 * parts <= min(size // PART_RAW, len(images) // PART_IMAGES) or (
+        size > parts * MOST_RAW and parts < len(images)
+    ):
         parts *= 2
     return min(parts, len(images))
 
@@ -240,8 +271,9 @@ class Pipeline:
         self.model = model
         self.slots = [Slot(model) for _ in range(N_SLOTS)]
 
-    def parts(self, images: Any, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None,
-              failures: Failures | None = None) -> Generator[tuple[np.ndarray, Session], None, None]:
+    def parts(
+        self, images: Any, policy: Policy, outputs: Outputs = LOGITS, mask: Any = None, failures: Failures | None = None
+    ) -> Generator[tuple[np.ndarray, Session], None, None]:
         """Yields the logits of each part of a batch, in order, and its session, while the next part is under way.
 
         The session has the other results of the part until the next one is requested. failures: as for Slot.finish.
@@ -268,7 +300,9 @@ class Pipeline:
         """Returns the caller's batch as slots take it: a normalised array, or a list of raw images."""
         batch = untraced(batch)
         if are_on_device(batch):
-            raise invalid("a batch of images is on a CUDA device, where map copies nothing; give it to the model or to classify")
+            raise invalid(
+                "a batch of images is on a CUDA device, where map copies nothing; give it to the model or to classify"
+            )
         if are_raw(batch):
             return self.model._read_images(batch, failures)
         return host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)

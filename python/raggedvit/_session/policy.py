@@ -78,7 +78,9 @@ class Policy:
         return _restored, (self.name, self._given())
 
     def __repr__(self) -> str:
-        return f"Policy({', '.join([repr(self.name), *(f'{field}={value!r}' for field, value in self._given().items())])})"
+        return (
+            f"Policy({', '.join([repr(self.name), *(f'{field}={value!r}' for field, value in self._given().items())])})"
+        )
 
     def _given(self) -> dict[str, Any]:
         """The parameters that are set."""
@@ -91,8 +93,10 @@ class Policy:
             return policy
         if type(policy) is str:
             return _named(policy)
-        raise invalid(f"policy is {checks.shown(policy)}; expected a name, such as 'evit', or a raggedvit.Policy, such as "
-                      "Policy('evit', keep=0.7)")
+        raise invalid(
+            f"policy is {checks.shown(policy)}; expected a name, such as 'evit', or a raggedvit.Policy, such as "
+            "Policy('evit', keep=0.7)"
+        )
 
     def _fill(self, lib: Library, desc: Any) -> None:
         """Stores the policy in a rvit_prune_desc."""

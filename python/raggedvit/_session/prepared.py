@@ -35,8 +35,10 @@ def expected_shape(model: Model) -> str:
 
 
 def misfit(model: Model, images: Any) -> RaggedVitError:
-    return invalid(f"images are {str(images.dtype).removeprefix('torch.')} {list(images.shape)}; expected {expected_shape(model)}, normalised "
-                   "floating point")
+    return invalid(
+        f"images are {str(images.dtype).removeprefix('torch.')} {list(images.shape)}; expected {expected_shape(model)}, normalised "
+        "floating point"
+    )
 
 
 def elsewhere(model: Model, images: Any) -> RaggedVitError:
@@ -50,8 +52,10 @@ def host_view(model: Model, images: Any) -> np.ndarray:
     except RaggedVitError as error:
         if not isinstance(images, (list, tuple)) or not any(hasattr(part, "shape") for part in images):
             raise
-        raise invalid(f"images are a {type(images).__name__} of {len(images)}, which is no array; expected only {expected_shape(model)}: of the "
-                      f"batches of a loader with labels give map(images for images, *_ in loader) ({error})") from error
+        raise invalid(
+            f"images are a {type(images).__name__} of {len(images)}, which is no array; expected only {expected_shape(model)}: of the "
+            f"batches of a loader with labels give map(images for images, *_ in loader) ({error})"
+        ) from error
     if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != info.image_shape:
         raise misfit(model, found)
     return found
@@ -84,25 +88,35 @@ def untraced(images: Any, argument: str = "images") -> Any:
     from .._torch import tracing
 
     if is_symbol(images) or tracing.is_tracing() or tracing.is_fake(images):
-        raise RaggedVitError(Status.UNSUPPORTED, "PyTorch traces the call (torch.jit.trace, torch.fx, an exporter), and would record its result "
-                             "as a constant; call the model outside the trace, or trace the module that has its weights")
+        raise RaggedVitError(
+            Status.UNSUPPORTED,
+            "PyTorch traces the call (torch.jit.trace, torch.fx, an exporter), and would record its result "
+            "as a constant; call the model outside the trace, or trace the module that has its weights",
+        )
     if not is_torch(images):
         return images
     if tracing.wants_grad(images) or tracing.has_tangent(images):
         kind = "require a gradient" if images.requires_grad else "have a tangent"
-        raise invalid(f"{argument} {kind}, which the recorded forward does not give; call it under torch.no_grad(), or with "
-                      f"{argument}.detach(), or patch the module (raggedvit.patch)")
+        raise invalid(
+            f"{argument} {kind}, which the recorded forward does not give; call it under torch.no_grad(), or with "
+            f"{argument}.detach(), or patch the module (raggedvit.patch)"
+        )
     if tracing.is_wrapped(images):
-        raise invalid(f"{argument} are a tensor of a transform of torch.func's (vmap, grad, ...), which the recorded forward does not see; "
-                      "give a whole batch, outside the transform")
+        raise invalid(
+            f"{argument} are a tensor of a transform of torch.func's (vmap, grad, ...), which the recorded forward does not see; "
+            "give a whole batch, outside the transform"
+        )
     return tracing.in_memory({argument: images})[argument]
 
 
 def refuse_encoder(model: Model) -> None:
     """Refuses the vision encoders of Qwen2.5-VL and Qwen3-VL, which have no logits and images of any shape."""
     if model.info.merge:
-        raise RaggedVitError(Status.UNSUPPORTED, f"the model, {model.info.architecture}, returns a row for each merge group of patches, and no "
-                             "logits: model.prepare(inputs=\"patches\", merged=True) returns a function of the patches and grids of its processor")
+        raise RaggedVitError(
+            Status.UNSUPPORTED,
+            f"the model, {model.info.architecture}, returns a row for each merge group of patches, and no "
+            'logits: model.prepare(inputs="patches", merged=True) returns a function of the patches and grids of its processor',
+        )
 
 
 class Prepared:
@@ -115,8 +129,11 @@ class Prepared:
     def __init__(self, model: Model, policy: Policy) -> None:
         refuse_encoder(model)
         if not model.info.n_classes:
-            raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits; classify(pooled=True) "
-                                 "returns a row for each image, classify(features=True) one for each token")
+            raise RaggedVitError(
+                Status.UNSUPPORTED,
+                "the model has no head, so there are no logits; classify(pooled=True) "
+                "returns a row for each image, classify(features=True) one for each token",
+            )
         if policy.name == "mask":
             raise invalid("policy is 'mask', which needs a mask for each call; use classify")
         self.model: Any = model  # Any: the whole Model, not only the Protocol
@@ -213,7 +230,9 @@ class Prepared:
             self.model._sessions.open()
             with refusal(batch, failures):
                 result = self.model._classify(batch, self.policy, None, LOGITS, failures)
-            yield result or self.model._of_map(None, np.full((len(batch), self.model.info.n_classes), np.nan, np.float32), batch, failures)
+            yield result or self.model._of_map(
+                None, np.full((len(batch), self.model.info.n_classes), np.nan, np.float32), batch, failures
+            )
 
     def _on_host(self, images: Any) -> np.ndarray:
         model = self.model
@@ -240,7 +259,11 @@ class Lane:
         self.forward = weakref.proxy(forward)  # which owns this
         self.model, self.torch, self.stream, self.index = model, torch, stream, index
         lib = model._lib
-        self.empty_like, self.float32, self.capturing = torch.empty_like, torch.float32, torch._C._cuda_isCurrentStreamCapturing
+        self.empty_like, self.float32, self.capturing = (
+            torch.empty_like,
+            torch.float32,
+            torch._C._cuda_isCurrentStreamCapturing,
+        )
         self.set_buffer, self.enqueue = lib.raw.rvit_cuda_buffer_set, lib.raw.rvit_session_enqueue
         # By the shape of a batch: session, its pointers, a template for logits, bytes of images and of logits, and the
         # owner of one of the pointers.
@@ -265,23 +288,44 @@ class Lane:
             self.plans.clear()
             if self.forward._fast is not None:
                 core.forward_clear(self.forward._state)
-        made = (session, session.handle.pointer.value, ctypes.addressof(run), session.images.pointer.value, session.logits.pointer.value,
-                template, 4 * images.numel(), 4 * template.numel(), run)
+        made = (
+            session,
+            session.handle.pointer.value,
+            ctypes.addressof(run),
+            session.images.pointer.value,
+            session.logits.pointer.value,
+            template,
+            4 * images.numel(),
+            4 * template.numel(),
+            run,
+        )
         self.plans[images.shape] = made
         return made
 
     def arm(self, plan: tuple[Any, ...]) -> None:
         """Hands a plan to the compiled core, which makes such calls itself from now on."""
         session, handle, _, images, logits, template, *_ = plan
-        core.forward_add(self.forward._state, plan, session.lock.locked, self.stream, len(template), handle, images, logits,
-                         ctypes.addressof(session.ran))
+        core.forward_add(
+            self.forward._state,
+            plan,
+            session.lock.locked,
+            self.stream,
+            len(template),
+            handle,
+            images,
+            logits,
+            ctypes.addressof(session.ran),
+        )
 
 
 def _forward(lane: Lane, images: Any) -> Any:
     """Runs a CUDA tensor that the compiled core has passed on."""
     if lane.capturing():
-        raise RaggedVitError(Status.UNSUPPORTED, "the current stream captures a CUDA graph, and the forward is a graph of its own, which "
-                             "cannot be captured; call it outside torch.cuda.graph")
+        raise RaggedVitError(
+            Status.UNSUPPORTED,
+            "the current stream captures a CUDA graph, and the forward is a graph of its own, which "
+            "cannot be captured; call it outside torch.cuda.graph",
+        )
     if images.dtype is not lane.float32:
         images = converted(lane.torch, images)
     plan = lane.plans.get(images.shape)
@@ -297,8 +341,11 @@ def _forward(lane: Lane, images: Any) -> Any:
     logits = lane.empty_like(template)
     with session.lock:
         session.ran.value = tick()
-        status = (lane.set_buffer(images_buffer, address, images_size) or lane.set_buffer(logits_buffer, logits.data_ptr(), logits_size)
-                  or lane.enqueue(handle, run))
+        status = (
+            lane.set_buffer(images_buffer, address, images_size)
+            or lane.set_buffer(logits_buffer, logits.data_ptr(), logits_size)
+            or lane.enqueue(handle, run)
+        )
         if status:
             lane.model._lib.check(status)
     if lane.forward._fast is not None and session.alive:
@@ -317,7 +364,9 @@ def _reads_tensors() -> bool:
 
 def converted(torch: Any, images: Any) -> Any:
     if images.dtype not in (torch.float16, torch.bfloat16):
-        raise invalid(f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected float32, float16 or bfloat16, normalised")
+        raise invalid(
+            f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected float32, float16 or bfloat16, normalised"
+        )
     return images.float()
 
 

@@ -96,8 +96,16 @@ def _merged_rows(number: int, address: int | None, shape: tuple[int, int]) -> An
     return _copied(address, shape, np.float32)
 
 
-def of_session(lib: Library, info: ModelInfo, session: Handle, logits: Any, n: int, outputs: Outputs, merged_rows: Any = _merged_rows,
-               failed: Iterable[int] | None = None) -> Result[Any]:
+def of_session(
+    lib: Library,
+    info: ModelInfo,
+    session: Handle,
+    logits: Any,
+    n: int,
+    outputs: Outputs,
+    merged_rows: Any = _merged_rows,
+    failed: Iterable[int] | None = None,
+) -> Result[Any]:
     """Returns the results of a session's last run, of n images. failed: the images that have no result."""
     result: Result[Any] = Result(logits)
     stages = lib.rvit_session_n_stages(session)
@@ -111,7 +119,11 @@ def of_session(lib: Library, info: ModelInfo, session: Handle, logits: Any, n: i
             result.sizes.append(_by_image(sizes, cu, np.float32))
 
     def rows(stage: int) -> int:
-        return int(result.cu_seqlens[stage][-1] if stage >= 0 else _copied(lib.rvit_session_cu_seqlens(session, -1), (n + 1,), np.int32)[-1])
+        return int(
+            result.cu_seqlens[stage][-1]
+            if stage >= 0
+            else _copied(lib.rvit_session_cu_seqlens(session, -1), (n + 1,), np.int32)[-1]
+        )
 
     def laid_out(call: Any, width: int) -> tuple[int, np.ndarray]:
         stage = ctypes.c_int32(-1)
@@ -171,9 +183,15 @@ def joined(parts: list[Result[Any]]) -> Result[Any]:
     def images(lists: Any) -> list[Any]:
         return [[rows for found in stage for rows in found] for stage in zip(*lists)]
 
-    return Result(rows("logits"), [layout(stage) for stage in range(len(parts[0].cu_seqlens))], images(part.kept for part in parts),
-                  images(part.sizes for part in parts), block_stage=parts[0].block_stage, received_stage=parts[0].received_stage,
-                  **{name: rows(name) for name in NAMED})
+    return Result(
+        rows("logits"),
+        [layout(stage) for stage in range(len(parts[0].cu_seqlens))],
+        images(part.kept for part in parts),
+        images(part.sizes for part in parts),
+        block_stage=parts[0].block_stage,
+        received_stage=parts[0].received_stage,
+        **{name: rows(name) for name in NAMED},
+    )
 
 
 def as_tensors(result: Result[Any], device: Any) -> Result[Any]:
@@ -192,7 +210,9 @@ def noted(result: Result[Any], failures: Failures | None) -> Result[Any]:
     return result
 
 
-def _withhold(result: Result[Any], failed: Iterable[int], layouts: Sequence[NDArray[np.int32]], cls_stage: int, area: int) -> None:
+def _withhold(
+    result: Result[Any], failed: Iterable[int], layouts: Sequence[NDArray[np.int32]], cls_stage: int, area: int
+) -> None:
     """Removes the images that failed from a result.
 
     Arrays with one row per image, and rows of all tokens, get NaN; rows after a stage are left out. layouts: the
@@ -222,11 +242,17 @@ def _withhold(result: Result[Any], failed: Iterable[int], layouts: Sequence[NDAr
     last = len(result.cu_seqlens) - 1
     result.features, result.cls_attention = rows(result.features, last), rows(result.cls_attention, cls_stage)
     result.block_features = rows(result.block_features, -1 if result.block_stage is None else result.block_stage)
-    result.received_attention = rows(result.received_attention, -1 if result.received_stage is None else result.received_stage)
+    result.received_attention = rows(
+        result.received_attention, -1 if result.received_stage is None else result.received_stage
+    )
     result.merged = rows(result.merged, last, area)
     if result.deepstack is not None:
-        result.deepstack = [rows(value, stage, area) for value, stage in zip(result.deepstack, result.deepstack_stages or [])]
-    result.cu_seqlens = [np.concatenate([[0], np.cumsum(np.diff(cu) * good)]).astype(np.int32) for cu in result.cu_seqlens]
+        result.deepstack = [
+            rows(value, stage, area) for value, stage in zip(result.deepstack, result.deepstack_stages or [])
+        ]
+    result.cu_seqlens = [
+        np.concatenate([[0], np.cumsum(np.diff(cu) * good)]).astype(np.int32) for cu in result.cu_seqlens
+    ]
     for stages in (result.kept, result.sizes):
         for stage in stages:
             for image in numbers:

@@ -27,11 +27,35 @@ TOO_LARGE = Status.UNSUPPORTED, Status.OUT_OF_DEVICE_MEMORY, Status.OUT_OF_HOST_
 class Session:
     """A session of the library with its lock, and what a run needs. `alive`: Sessions has not dropped it."""
 
-    __slots__ = ("handle", "policy", "capacity", "fixed", "lock", "ran", "alive", "run", "pointer", "images", "logits", "room", "staging",
-                 "pixels", "pixel_room")
+    __slots__ = (
+        "handle",
+        "policy",
+        "capacity",
+        "fixed",
+        "lock",
+        "ran",
+        "alive",
+        "run",
+        "pointer",
+        "images",
+        "logits",
+        "room",
+        "staging",
+        "pixels",
+        "pixel_room",
+    )
 
-    def __init__(self, handle: Handle, policy: Policy, capacity: int, fixed: bool, room: int = 0, staging: StagingBuffer | None = None,
-                 pixels: Handle | None = None, pixel_room: int = 0) -> None:
+    def __init__(
+        self,
+        handle: Handle,
+        policy: Policy,
+        capacity: int,
+        fixed: bool,
+        room: int = 0,
+        staging: StagingBuffer | None = None,
+        pixels: Handle | None = None,
+        pixel_room: int = 0,
+    ) -> None:
         self.handle, self.policy, self.capacity, self.fixed = handle, policy, capacity, fixed
         self.room, self.staging = room, staging  # for raw images: bytes for them, and where they lie
         self.pixels, self.pixel_room = pixels, pixel_room  # device memory for raw images, and its bytes
@@ -65,7 +89,11 @@ class _Group:
 
     def fitting(self, n: int, room: int, pixels: int) -> Session | None:
         found = self.exact.get(n, self.shared)
-        return found if found is not None and n <= found.capacity and room <= found.room and pixels <= found.pixel_room else None
+        return (
+            found
+            if found is not None and n <= found.capacity and room <= found.room and pixels <= found.pixel_room
+            else None
+        )
 
     def drop(self, session: Session) -> None:
         if session is self.shared:
@@ -77,8 +105,16 @@ class _Group:
 class Sessions:
     """At most `most` sessions of a model; the least recently used one is dropped first."""
 
-    def __init__(self, lib: Library, device: Handle, model: Handle, info: ModelInfo, most: int, max_batch: int | None,
-                 on_drop: Callable[[Session], None]) -> None:
+    def __init__(
+        self,
+        lib: Library,
+        device: Handle,
+        model: Handle,
+        info: ModelInfo,
+        most: int,
+        max_batch: int | None,
+        on_drop: Callable[[Session], None],
+    ) -> None:
         self.device, self.info = device, info
         self.lib, self.most, self.max_batch, self.on_drop = lib, most, max_batch, on_drop
         self.model: Handle | None = model  # None: closed
@@ -88,13 +124,24 @@ class Sessions:
 
     def __iter__(self) -> Any:
         """The sessions, the least recently used one first."""
-        return iter(sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.ran.value))
+        return iter(
+            sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.ran.value)
+        )
 
     def __len__(self) -> int:
         return sum(len(group.all()) for group in self._groups.values())
 
-    def get(self, policy: Policy, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, key: Any = None,
-            spec: Spec | None = None, room: int = 0, pixels: int = 0) -> Session:
+    def get(
+        self,
+        policy: Policy,
+        n: int,
+        outputs: Outputs = LOGITS,
+        stream: Callable[[], Handle] | None = None,
+        key: Any = None,
+        spec: Spec | None = None,
+        room: int = 0,
+        pixels: int = 0,
+    ) -> Session:
         """Returns the session for a batch of n.
 
         stream: makes the stream of a new session. Without a spec, each of its runs has its own device memory.
@@ -140,8 +187,17 @@ class Sessions:
                 for group in self._groups.values():
                     group.drop(session)
 
-    def _add(self, group: _Group, policy: Policy, n: int, outputs: Outputs, stream: Callable[[], Handle] | None, spec: Spec | None,
-             room: int, pixels: int) -> Session:
+    def _add(
+        self,
+        group: _Group,
+        policy: Policy,
+        n: int,
+        outputs: Outputs,
+        stream: Callable[[], Handle] | None,
+        spec: Spec | None,
+        room: int,
+        pixels: int,
+    ) -> Session:
         if self.max_batch is not None and n > self.max_batch:
             raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
         variable = spec is not None and spec.max_patches > 0
@@ -162,7 +218,12 @@ class Sessions:
         try:
             session = self._create(policy, capacity, fixed, outputs, stream, spec, room, pixels)
         except RaggedVitError as error:
-            if error.status not in TOO_LARGE or (capacity, room, pixels) == asked or n == 0 or self.max_batch is not None:
+            if (
+                error.status not in TOO_LARGE
+                or (capacity, room, pixels) == asked
+                or n == 0
+                or self.max_batch is not None
+            ):
                 raise
             capacity, room, pixels = asked  # without the extra memory for later batches it may fit
             session = self._create(policy, capacity, fixed, outputs, stream, spec, room, pixels)
@@ -184,8 +245,17 @@ class Sessions:
         session.alive = False
         self.on_drop(session)
 
-    def _create(self, policy: Policy, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None, spec: Spec | None,
-                room: int, pixels: int) -> Session:
+    def _create(
+        self,
+        policy: Policy,
+        capacity: int,
+        fixed: bool,
+        outputs: Outputs,
+        stream: Callable[[], Handle] | None,
+        spec: Spec | None,
+        room: int,
+        pixels: int,
+    ) -> Session:
         desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed))
         outputs.fill(desc)
         model = self.open()
@@ -200,9 +270,21 @@ class Sessions:
             desc.pixels.buffer, desc.pixels_size, keeps = memory.pointer, pixels, (*keeps, memory)
         if spec is not None:
             recipe = spec.struct()
-            desc.recipe, desc.max_picture_bytes = ctypes.addressof(recipe), room + self.lib.rvit_images_table_size(capacity)
+            desc.recipe, desc.max_picture_bytes = (
+                ctypes.addressof(recipe),
+                room + self.lib.rvit_images_table_size(capacity),
+            )
             if spec.max_patches:
                 desc.native, desc.max_len = 1, self.info.n_prefix + spec.max_patches
         policy._fill(self.lib, desc.prune)
         handle = self.lib.own("session", model, ctypes.byref(desc), keeps=keeps)
-        return Session(handle, policy, capacity, fixed, room, None if spec is None else StagingBuffer(self.lib, handle), memory, pixels)
+        return Session(
+            handle,
+            policy,
+            capacity,
+            fixed,
+            room,
+            None if spec is None else StagingBuffer(self.lib, handle),
+            memory,
+            pixels,
+        )

@@ -46,8 +46,17 @@ class InputSlot:
     has returned.
     """
 
-    def __init__(self, model: Model, policy: Policy, *, max_images: int = 1, max_bytes: int = 1 << 24, device_bytes: int = 0,
-                 fixed_batch: bool = False, **outputs: Any) -> None:
+    def __init__(
+        self,
+        model: Model,
+        policy: Policy,
+        *,
+        max_images: int = 1,
+        max_bytes: int = 1 << 24,
+        device_bytes: int = 0,
+        fixed_batch: bool = False,
+        **outputs: Any,
+    ) -> None:
         wanted_outputs = Outputs.of(model.info.depth, **outputs)
         refuse_encoder(model)
         max_images = checks.integer("max_images", max_images, 1, 1 << 20)
@@ -56,9 +65,13 @@ class InputSlot:
         fixed_batch = checks.flag("fixed_batch", fixed_batch)
         self._spec = spec = model._spec
         if not spec.on_device(model.info):
-            raise invalid("the model's recipe needs a resize in float32, which the device does not support; use classify")
+            raise invalid(
+                "the model's recipe needs a resize in float32, which the device does not support; use classify"
+            )
         if fixed_batch and spec.max_patches:
-            raise invalid("fixed_batch is True, but the model runs each image at its own shape, with any number of tokens")
+            raise invalid(
+                "fixed_batch is True, but the model runs each image at its own shape, with any number of tokens"
+            )
         if policy.name == "mask":
             raise invalid("the policy is 'mask', which is not supported with slots")
         if device_bytes and model.cuda_index < 0:
@@ -78,7 +91,9 @@ class InputSlot:
         self._pixels: Handle | None = None  # memory of images on the device
         self._device_bytes = device_bytes
         if device_bytes:
-            self._pixels = self._lib.own("buffer", model._device, device_bytes, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(model._device,))
+            self._pixels = self._lib.own(
+                "buffer", model._device, device_bytes, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(model._device,)
+            )
             desc.pixels.buffer, desc.pixels_size, keeps = self._pixels.pointer, device_bytes, (*keeps, self._pixels)
         self._session = self._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
         model._slots.add(self)
@@ -138,7 +153,9 @@ class InputSlot:
         lines = height + height // 2 if format == "nv12" else height
         begin, end = self._end, self._end + lines * width * size
         if self._n == len(self._table) or end > len(self._staging.memory):
-            raise invalid(f"the slot is full: image {self._n} of {len(self._table)}, {end} bytes of {len(self._staging.memory)}")
+            raise invalid(
+                f"the slot is full: image {self._n} of {len(self._table)}, {end} bytes of {len(self._staging.memory)}"
+            )
         row = self._next(height, width)
         row["data"], row["format"], row["view"] = self._staging.address + begin, kind, (0, 0)
         self._end = rounded(end)
@@ -168,7 +185,9 @@ class InputSlot:
         height, width, _ = batch.shapes[0]
         begin, end = self._device_end, self._device_end + 3 * height * width
         if self._n == len(self._table) or end > self._device_bytes:
-            raise invalid(f"the slot is full: image {self._n} of {len(self._table)}, {end} bytes of {self._device_bytes} on the device")
+            raise invalid(
+                f"the slot is full: image {self._n} of {len(self._table)}, {end} bytes of {self._device_bytes} on the device"
+            )
         user = int(self._lib.make("rvit_cuda_stream_handle", self.stream).value or 0)
         batch.copy(self._pixels, [begin], user)
         self._owners += batch.owners
@@ -242,13 +261,19 @@ class InputSlot:
             self._pending = False
             if failures is None:
                 raise named(error, 0) from None
-            add(failures, {image: named(one, 0) for image, one in of_run(self._lib, self._session, self._n, error).items()})
+            add(
+                failures,
+                {image: named(one, 0) for image, one in of_run(self._lib, self._session, self._n, error).items()},
+            )
         logits = None
         if self._model.info.n_classes:
             logits = np.empty((self._n, self._model.info.n_classes), np.float32)
             if logits.nbytes:
                 ctypes.memmove(logits.ctypes.data, self._lib.rvit_session_logits(self._session), logits.nbytes)
-        return noted(of_session(self._lib, self._model.info, self._session, logits, self._n, self._outputs, failed=failures), failures)
+        return noted(
+            of_session(self._lib, self._model.info, self._session, logits, self._n, self._outputs, failed=failures),
+            failures,
+        )
 
     def abandon(self) -> None:
         """Waits for a batch under way, and drops its results and the images."""
@@ -267,8 +292,9 @@ class InputSlot:
         self._owners.clear()
 
 
-def double_buffer(slots: Sequence[InputSlot], fill: Callable[[InputSlot], Any],
-                  errors: Errors = "raise") -> Iterator[Result[NDArray[np.float32]]]:
+def double_buffer(
+    slots: Sequence[InputSlot], fill: Callable[[InputSlot], Any], errors: Errors = "raise"
+) -> Iterator[Result[NDArray[np.float32]]]:
     """Returns an iterator over the results of batches that are filled and run in turn.
 
     Args:

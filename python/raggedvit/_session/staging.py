@@ -29,8 +29,13 @@ MOST_TABLES = 64
 ALIGNMENT = 64
 MOST_SIDE = CONSTANTS["RVIT_IMAGE_MAX_SIDE"]
 #: Image formats of the library, and the bytes of a pixel (for nv12, of its luma).
-FORMATS = {"rgb": CONSTANTS["RVIT_IMAGE_RGB8"], "bgr": CONSTANTS["RVIT_IMAGE_BGR8"], "rgba": CONSTANTS["RVIT_IMAGE_RGBA8"],
-           "gray": CONSTANTS["RVIT_IMAGE_GRAY8"], "nv12": CONSTANTS["RVIT_IMAGE_NV12"]}
+FORMATS = {
+    "rgb": CONSTANTS["RVIT_IMAGE_RGB8"],
+    "bgr": CONSTANTS["RVIT_IMAGE_BGR8"],
+    "rgba": CONSTANTS["RVIT_IMAGE_RGBA8"],
+    "gray": CONSTANTS["RVIT_IMAGE_GRAY8"],
+    "nv12": CONSTANTS["RVIT_IMAGE_NV12"],
+}
 PIXEL_SIZES = {"rgb": 3, "bgr": 3, "rgba": 4, "gray": 1, "nv12": 1}
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -88,8 +93,19 @@ class Spec(NamedTuple):
 
     def struct(self) -> Any:
         r = self.recipe
-        return new("rvit_image_recipe", fit=FITS[r.fit], filter=FILTERS[r.filter], processor=PROCESSORS[r.processor],
-                   height=r.height, width=r.width, resize_height=r.resize[0], resize_width=r.resize[1], mean=r.mean, std=r.std, fill=r.fill)
+        return new(
+            "rvit_image_recipe",
+            fit=FITS[r.fit],
+            filter=FILTERS[r.filter],
+            processor=PROCESSORS[r.processor],
+            height=r.height,
+            width=r.width,
+            resize_height=r.resize[0],
+            resize_width=r.resize[1],
+            mean=r.mean,
+            std=r.std,
+            fill=r.fill,
+        )
 
 
 def grid_of(lib: Library, height: int, width: int, patch_size: int, max_patches: int) -> tuple[int, int]:
@@ -136,7 +152,9 @@ class StagingBuffer:
         self._tables: dict[Shapes, tuple[np.ndarray, list[NDArray[np.uint8]]]] = {}
         self._on_device: dict[Shapes, tuple[np.ndarray, list[int]]] = {}
 
-    def plan(self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> tuple[np.ndarray, list[NDArray[np.uint8]]]:
+    def plan(
+        self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes
+    ) -> tuple[np.ndarray, list[NDArray[np.uint8]]]:
         """Returns the descriptors of RGB images that lie one behind another, and the arrays to write them to."""
         found = self._tables.get(shapes)
         if found is None:
@@ -144,13 +162,18 @@ class StagingBuffer:
             sizes = [rounded(shape[0] * shape[1] * 3) for shape in shapes]
             starts = [0, *itertools.accumulate(sizes)]
             table["data"] = [self.address + start for start in starts[:-1]]
-            targets = [self.memory[start : start + shape[0] * shape[1] * 3].reshape(shape) for start, shape in zip(starts, shapes)]
+            targets = [
+                self.memory[start : start + shape[0] * shape[1] * 3].reshape(shape)
+                for start, shape in zip(starts, shapes)
+            ]
             if len(self._tables) >= MOST_TABLES:
                 self._tables.clear()
             found = self._tables[shapes] = table, targets
         return found
 
-    def plan_on_device(self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes, pixels: Handle) -> tuple[np.ndarray, list[int]]:
+    def plan_on_device(
+        self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes, pixels: Handle
+    ) -> tuple[np.ndarray, list[int]]:
         """Returns the descriptors of RGB images in a session's device memory, and their offsets there."""
         found = self._on_device.get(shapes)
         if found is None:
@@ -195,13 +218,17 @@ def fill(copies: Copies, targets: Sequence[np.ndarray], found: Sequence[np.ndarr
 
 def _gather(targets: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
     """As fill, with the threads of the compiled core, which need no interpreter."""
-    _copy_in_pieces((target.__array_interface__["data"][0], image.__array_interface__["data"][0], target.nbytes)
-                    for target, image in zip(targets, found))
+    _copy_in_pieces(
+        (target.__array_interface__["data"][0], image.__array_interface__["data"][0], target.nbytes)
+        for target, image in zip(targets, found)
+    )
 
 
 def _copy_in_pieces(copies: Iterable[tuple[int, int, int]]) -> None:
     """Copies memory in pieces. copies: destination, source and bytes of each."""
-    pieces = [(to + at, source + at, min(CHUNK, size - at)) for to, source, size in copies for at in range(0, size, CHUNK)]
+    pieces = [
+        (to + at, source + at, min(CHUNK, size - at)) for to, source, size in copies for at in range(0, size, CHUNK)
+    ]
     table = np.array(pieces, np.uint64)
     ready().gather(table.ctypes.data, len(table))
 

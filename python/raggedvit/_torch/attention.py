@@ -55,12 +55,16 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
     tensors = [array for array in named.values() if is_torch(array)]
     if wants_grad(*tensors):
         if given:
-            raise invalid(f"{given[0]} is given, but a tensor requires grad: what is written into memory of the caller's has no gradient")
+            raise invalid(
+                f"{given[0]} is given, but a tensor requires grad: what is written into memory of the caller's has no gradient"
+            )
         return _by_operator(named, scale, max_len)
     if is_direct(tensors):
         return eager.attention(named, scale, max_len, stream)
     if given or stream is not None:
-        raise invalid(f"{(given or ['stream'])[0]} is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not take")
+        raise invalid(
+            f"{(given or ['stream'])[0]} is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not take"
+        )
     return _by_operator(named, scale, max_len)
 
 
@@ -70,8 +74,16 @@ def _by_operator(named: dict[str, Any], scale: float | None, max_len: int | None
     if "qkv" in named and named["key_bias"] is None and named["lse"] is None and named["cls_probs"] is None:
         return operators.OPERATOR(named["qkv"], named["cu_seqlens"], scale, max_len)
     q = named["q"] if "q" in named else named["qkv"]
-    out, lse, cls_probs = operators.FORWARD_OPERATOR(q, named["k"], named["v"], named["cu_seqlens"], named["key_bias"], scale, max_len,
-                                                      named["cls_probs"] is not None)
+    out, lse, cls_probs = operators.FORWARD_OPERATOR(
+        q,
+        named["k"],
+        named["v"],
+        named["cu_seqlens"],
+        named["key_bias"],
+        scale,
+        max_len,
+        named["cls_probs"] is not None,
+    )
     if named["lse"] is None and named["cls_probs"] is None:
         return out
     return out, lse if named["lse"] is not None else None, cls_probs if named["cls_probs"] is not None else None

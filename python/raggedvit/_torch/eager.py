@@ -12,14 +12,28 @@ from torch.autograd import forward_ad
 
 from .._arrays.arrays import is_torch, may_share, refuse_shared, tensor_array
 from .._arrays.core_loader import core
-from .._arrays.plain import (INTEGERS, MODES, SCORES, Selection, raise_error, strict_attention, strict_rows,
-                             strict_select)
+from .._arrays.plain import (
+    INTEGERS,
+    MODES,
+    SCORES,
+    Selection,
+    raise_error,
+    strict_attention,
+    strict_rows,
+    strict_select,
+)
 from .tracing import has_tangent
 
 if core is not None:
-    for _name, _object in (("grad_enabled", torch.is_grad_enabled), ("function_modes", torch._C._len_torch_function_stack),
-                           ("dispatch_modes", torch._C._len_torch_dispatch_stack), ("tracing", torch._C._is_tracing),
-                           ("forward_ad", forward_ad), ("has_tangent", has_tangent), ("is_negative", torch.Tensor.is_neg)):
+    for _name, _object in (
+        ("grad_enabled", torch.is_grad_enabled),
+        ("function_modes", torch._C._len_torch_function_stack),
+        ("dispatch_modes", torch._C._len_torch_dispatch_stack),
+        ("tracing", torch._C._is_tracing),
+        ("forward_ad", forward_ad),
+        ("has_tangent", has_tangent),
+        ("is_negative", torch.Tensor.is_neg),
+    ):
         core.hook(_name, _object)
 READS_TENSORS = core is not None and all([core.tensor_type(kind) for kind in (torch.Tensor, torch.nn.Parameter)])
 """Whether the core can read the tensors of this PyTorch: from 2.10 on, or with the package torch-c-dlpack-ext."""
@@ -34,7 +48,11 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
         outputs = {name: named[name] for name in OUTPUTS if is_torch(named[name])}
         refuse_shared(outputs)
         for name, tensor in named.items():
-            if not is_torch(tensor) or name == "cu_seqlens" or (usable(tensor) and not (name in outputs and may_share(tensor, inputs))):
+            if (
+                not is_torch(tensor)
+                or name == "cu_seqlens"
+                or (usable(tensor) and not (name in outputs and may_share(tensor, inputs)))
+            ):
                 continue
             named[name] = torch.empty(tensor.shape, dtype=tensor.dtype)
             named[name].copy_(tensor.detach())
@@ -42,7 +60,11 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
                 written[name] = (tensor, named[name])
         lengths = named["cu_seqlens"].contiguous()
         named["cu_seqlens"] = lengths.clone() if lengths.data_ptr() % 4 else lengths
-    result = strict_attention(named, scale, max_len, stream) if READS_TENSORS else _described_attention(named, scale, max_len, stream)
+    result = (
+        strict_attention(named, scale, max_len, stream)
+        if READS_TENSORS
+        else _described_attention(named, scale, max_len, stream)
+    )
     for tensor, copy in written.values():
         tensor.copy_(copy)
     parts = result if isinstance(result, tuple) else (result,)
@@ -55,8 +77,13 @@ def usable(tensor: torch.Tensor) -> bool:
     if tensor.numel() == 0 or tensor.dim() == 0:
         return True
     row = tensor[0]
-    return tensor.data_ptr() % 16 == 0 and row.is_contiguous() and (
-        tensor.shape[0] == 1 or tensor.stride(0) >= row.numel() and (tensor.dim() == 1 or tensor.stride(0) % 8 == 0))
+    return (
+        tensor.data_ptr() % 16 == 0
+        and row.is_contiguous()
+        and (
+            tensor.shape[0] == 1 or tensor.stride(0) >= row.numel() and (tensor.dim() == 1 or tensor.stride(0) % 8 == 0)
+        )
+    )
 
 
 def _described_attention(named: dict[str, Any], scale: float | None, max_len: int | None, stream: int | None) -> Any:
@@ -80,7 +107,11 @@ def rows(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int
     arrays, x, out = dict(arrays), arrays["x"], arrays["out"]
     name = "pack" if name == "gather" else name
     if not x.is_cuda:
-        read = [array for other, array in arrays.items() if array is not None and other != "out" and not (other == "base" and array is out)]
+        read = [
+            array
+            for other, array in arrays.items()
+            if array is not None and other != "out" and not (other == "base" and array is out)
+        ]
         if out is not None:
             refuse_shared({"out": out})
             if not out.is_contiguous() or out.data_ptr() % 16 or may_share(out, read):
@@ -89,7 +120,11 @@ def rows(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int
             if array is not None and other != "out":
                 if other in INTEGERS and array.dtype == torch.int64:
                     array = array.to(torch.int32)
-                arrays[other] = array.contiguous() if array.data_ptr() % 16 == 0 else array.clone(memory_format=torch.contiguous_format)
+                arrays[other] = (
+                    array.contiguous()
+                    if array.data_ptr() % 16 == 0
+                    else array.clone(memory_format=torch.contiguous_format)
+                )
     if READS_TENSORS:
         result = strict_rows(name, arrays, numbers, stream)
     else:
@@ -114,8 +149,17 @@ def _described_rows(name: str, arrays: dict[str, Any], numbers: dict[str, Any], 
     strict_rows(name, found, numbers)
 
 
-def select(cu_seqlens: Tensor, rows: int, mode: int, score: int, max_len: int, numbers: dict[str, Any], arrays: dict[str, Any],
-           out: Selection | None = None, stream: int | None = None) -> Selection:
+def select(
+    cu_seqlens: Tensor,
+    rows: int,
+    mode: int,
+    score: int,
+    max_len: int,
+    numbers: dict[str, Any],
+    arrays: dict[str, Any],
+    out: Selection | None = None,
+    stream: int | None = None,
+) -> Selection:
     on_cpu = cu_seqlens.device.type == "cpu"
     device, arrays, fuse = cu_seqlens.device, dict(arrays), arrays["fuse_x"]
     if on_cpu:
@@ -126,10 +170,16 @@ def select(cu_seqlens: Tensor, rows: int, mode: int, score: int, max_len: int, n
     if out is None:
         has_scores = mode != MODES["MASK"]
         made = Selection(
-            torch.empty(cu_seqlens.shape, dtype=torch.int32, device=device), torch.empty(rows, dtype=torch.int32, device=device),
+            torch.empty(cu_seqlens.shape, dtype=torch.int32, device=device),
+            torch.empty(rows, dtype=torch.int32, device=device),
             torch.empty(rows, dtype=torch.bool, device=device),
-            None if not has_scores else arrays["scores"] if score == SCORES["GIVEN"]
-            else torch.empty(rows, dtype=torch.float32, device=device), torch.empty(1, dtype=torch.int32, device=device))
+            None
+            if not has_scores
+            else arrays["scores"]
+            if score == SCORES["GIVEN"]
+            else torch.empty(rows, dtype=torch.float32, device=device),
+            torch.empty(1, dtype=torch.int32, device=device),
+        )
     else:
         made = out
     if READS_TENSORS:
@@ -138,8 +188,17 @@ def select(cu_seqlens: Tensor, rows: int, mode: int, score: int, max_len: int, n
         first = tensor_array(cu_seqlens)
         if not on_cpu:
             first.stream = torch.cuda.current_stream(device).cuda_stream if stream is None else stream
-        strict_select(first, rows, mode, score, max_len, numbers, {name: _described(array) for name, array in arrays.items()},
-                      Selection(*map(_described, made)), None)
+        strict_select(
+            first,
+            rows,
+            mode,
+            score,
+            max_len,
+            numbers,
+            {name: _described(array) for name, array in arrays.items()},
+            Selection(*map(_described, made)),
+            None,
+        )
     if on_cpu and made.error is not None:
         raise_error(int(made.error[0]))
     if fuse is not None and arrays["fuse_x"] is not fuse:

@@ -19,15 +19,24 @@ from .tracing import refuse_tangent
 
 ready()  # raises without a library, before anything is registered
 _library = torch.library.Library("raggedvit", "DEF")  # the registrations last as long as this object
-_FORWARD = ("(Tensor {}, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias=None, float? scale=None, SymInt? max_len=None, "
-            "bool cls_probs=False{}) -> (Tensor out, Tensor lse, Tensor cls_probs)")
-_BACKWARD = ("(Tensor d_out, Tensor q, Tensor? k, Tensor? v, Tensor out, Tensor lse, Tensor cu_seqlens, Tensor? key_bias=None, "
-             "Tensor? cls_probs=None, Tensor? d_lse=None, Tensor? d_cls_probs=None, float? scale=None, SymInt? max_len=None, "
-             "bool key_bias_grad=False) -> (Tensor d_q, Tensor d_k, Tensor d_v, Tensor d_key_bias)")
+_FORWARD = (
+    "(Tensor {}, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias=None, float? scale=None, SymInt? max_len=None, "
+    "bool cls_probs=False{}) -> (Tensor out, Tensor lse, Tensor cls_probs)"
+)
+_BACKWARD = (
+    "(Tensor d_out, Tensor q, Tensor? k, Tensor? v, Tensor out, Tensor lse, Tensor cu_seqlens, Tensor? key_bias=None, "
+    "Tensor? cls_probs=None, Tensor? d_lse=None, Tensor? d_cls_probs=None, float? scale=None, SymInt? max_len=None, "
+    "bool key_bias_grad=False) -> (Tensor d_q, Tensor d_k, Tensor d_v, Tensor d_key_bias)"
+)
 _ATTENTION = "(Tensor qkv, Tensor cu_seqlens, float? scale=None, SymInt? max_len=None) -> Tensor"
-for _schema in ("attention" + _ATTENTION, "_attention" + _ATTENTION, "attention_forward" + _FORWARD.format("q", ""),
-                "_attention_forward" + _FORWARD.format("q", ", bool zero=False"), "attention_backward" + _BACKWARD,
-                "_attention_backward" + _BACKWARD):
+for _schema in (
+    "attention" + _ATTENTION,
+    "_attention" + _ATTENTION,
+    "attention_forward" + _FORWARD.format("q", ""),
+    "_attention_forward" + _FORWARD.format("q", ", bool zero=False"),
+    "attention_backward" + _BACKWARD,
+    "_attention_backward" + _BACKWARD,
+):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 IN_C: bool = core.torch_ops()
 
@@ -39,19 +48,44 @@ _try = core.try_attention
 _backward_public = torch.ops.raggedvit.attention_backward.default
 
 
-def _attention_python(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None) -> Tensor:
+def _attention_python(
+    qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None
+) -> Tensor:
     return eager.attention(_named(qkv, None, None, cu_seqlens, None), scale, max_len)
 
 
-def _named(q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_seqlens: Tensor, key_bias: Optional[Tensor], lse: Any = None,
-           cls_probs: Any = None) -> dict[str, Any]:
-    return {"qkv" if k is None else "q": q, "cu_seqlens": cu_seqlens, "out": None, "k": k, "v": v, "key_bias": key_bias, "lse": lse,
-            "cls_probs": cls_probs}
+def _named(
+    q: Tensor,
+    k: Optional[Tensor],
+    v: Optional[Tensor],
+    cu_seqlens: Tensor,
+    key_bias: Optional[Tensor],
+    lse: Any = None,
+    cls_probs: Any = None,
+) -> dict[str, Any]:
+    return {
+        "qkv" if k is None else "q": q,
+        "cu_seqlens": cu_seqlens,
+        "out": None,
+        "k": k,
+        "v": v,
+        "key_bias": key_bias,
+        "lse": lse,
+        "cls_probs": cls_probs,
+    }
 
 
-def _forward_python(q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_seqlens: Tensor, key_bias: Optional[Tensor] = None,
-                    scale: Optional[float] = None, max_len: Optional[int] = None, cls_probs: bool = False,
-                    zero: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+def _forward_python(
+    q: Tensor,
+    k: Optional[Tensor],
+    v: Optional[Tensor],
+    cu_seqlens: Tensor,
+    key_bias: Optional[Tensor] = None,
+    scale: Optional[float] = None,
+    max_len: Optional[int] = None,
+    cls_probs: bool = False,
+    zero: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
     named, make = _named(q, k, v, cu_seqlens, key_bias), torch.zeros if zero else torch.empty
     named["out"] = make((q.shape[0], *q.shape[-2:]), dtype=q.dtype, device=q.device)
     named["lse"] = make((q.shape[0], q.shape[-2]), dtype=torch.float32, device=q.device)
@@ -60,15 +94,34 @@ def _forward_python(q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_seql
     return named["out"], named["lse"], named["cls_probs"] if cls_probs else q.new_empty(0, dtype=torch.float32)
 
 
-def _backward_python(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], out: Tensor, lse: Tensor, cu_seqlens: Tensor,
-                     key_bias: Optional[Tensor] = None, cls_probs: Optional[Tensor] = None, d_lse: Optional[Tensor] = None,
-                     d_cls_probs: Optional[Tensor] = None, scale: Optional[float] = None, max_len: Optional[int] = None,
-                     key_bias_grad: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    results = [torch.zeros(t.shape, dtype=t.dtype, device=q.device) if t is not None else q.new_empty(0) for t in (q, k, v)]
+def _backward_python(
+    d_out: Tensor,
+    q: Tensor,
+    k: Optional[Tensor],
+    v: Optional[Tensor],
+    out: Tensor,
+    lse: Tensor,
+    cu_seqlens: Tensor,
+    key_bias: Optional[Tensor] = None,
+    cls_probs: Optional[Tensor] = None,
+    d_lse: Optional[Tensor] = None,
+    d_cls_probs: Optional[Tensor] = None,
+    scale: Optional[float] = None,
+    max_len: Optional[int] = None,
+    key_bias_grad: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    results = [
+        torch.zeros(t.shape, dtype=t.dtype, device=q.device) if t is not None else q.new_empty(0) for t in (q, k, v)
+    ]
     results.append(torch.zeros(q.shape[0] if key_bias_grad else 0, dtype=torch.float32, device=q.device))
     size = core.backward_workspace(q.shape[0], q.shape[-2], key_bias_grad)
     workspace = torch.empty(size, dtype=torch.uint8, device=q.device)
-    made = (results[0], results[1] if k is not None else None, results[2] if v is not None else None, results[3] if key_bias_grad else None)
+    made = (
+        results[0],
+        results[1] if k is not None else None,
+        results[2] if v is not None else None,
+        results[3] if key_bias_grad else None,
+    )
     given = (d_out, q, k, v, out, lse, cu_seqlens, key_bias, cls_probs, d_lse, d_cls_probs, *made, workspace)
     arrays = [None if tensor is None else tensor_array(tensor) for tensor in given]
     if q.is_cuda:
@@ -78,24 +131,50 @@ def _backward_python(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optional[
     return results[0], results[1], results[2], results[3]
 
 
-def _attention_shape(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None) -> Tensor:
+def _attention_shape(
+    qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None
+) -> Tensor:
     if qkv.dim() != 4:
         raise invalid(f"qkv is {list(qkv.shape)}; expected [rows, 3, heads, head_dim]")
     return qkv.new_empty((qkv.shape[0], qkv.shape[2], qkv.shape[3]))
 
 
-def _forward_shape(q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_seqlens: Tensor, key_bias: Optional[Tensor] = None,
-                   scale: Optional[float] = None, max_len: Optional[int] = None, cls_probs: bool = False,
-                   zero: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+def _forward_shape(
+    q: Tensor,
+    k: Optional[Tensor],
+    v: Optional[Tensor],
+    cu_seqlens: Tensor,
+    key_bias: Optional[Tensor] = None,
+    scale: Optional[float] = None,
+    max_len: Optional[int] = None,
+    cls_probs: bool = False,
+    zero: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
     rows, heads, dim = q.shape[0], q.shape[-2], q.shape[-1]
     probs = q.new_empty((rows, heads), dtype=torch.float32)
-    return q.new_empty((rows, heads, dim)), probs, torch.empty_like(probs) if cls_probs else q.new_empty(0, dtype=torch.float32)
+    return (
+        q.new_empty((rows, heads, dim)),
+        probs,
+        torch.empty_like(probs) if cls_probs else q.new_empty(0, dtype=torch.float32),
+    )
 
 
-def _backward_shape(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], out: Tensor, lse: Tensor, cu_seqlens: Tensor,
-                    key_bias: Optional[Tensor] = None, cls_probs: Optional[Tensor] = None, d_lse: Optional[Tensor] = None,
-                    d_cls_probs: Optional[Tensor] = None, scale: Optional[float] = None, max_len: Optional[int] = None,
-                    key_bias_grad: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _backward_shape(
+    d_out: Tensor,
+    q: Tensor,
+    k: Optional[Tensor],
+    v: Optional[Tensor],
+    out: Tensor,
+    lse: Tensor,
+    cu_seqlens: Tensor,
+    key_bias: Optional[Tensor] = None,
+    cls_probs: Optional[Tensor] = None,
+    d_lse: Optional[Tensor] = None,
+    d_cls_probs: Optional[Tensor] = None,
+    scale: Optional[float] = None,
+    max_len: Optional[int] = None,
+    key_bias_grad: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     d_q, d_k, d_v = (q.new_empty(t.shape) if t is not None else q.new_empty(0) for t in (q, k, v))
     return d_q, d_k, d_v, q.new_empty(q.shape[0] if key_bias_grad else 0, dtype=torch.float32)
 
@@ -103,16 +182,28 @@ def _backward_shape(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optional[T
 def failed(error: RuntimeError) -> Exception:
     """Returns what a kernel in C, or PyTorch, has thrown as an error of this package."""
     if "functorch transforms" in str(error):
-        return RaggedVitError(Status.UNSUPPORTED, "torch.func (grad, vjp, jacrev, ...) does not reach the gradients of attention, pack, gather "
-                              "and unpack: use torch.autograd")
+        return RaggedVitError(
+            Status.UNSUPPORTED,
+            "torch.func (grad, vjp, jacrev, ...) does not reach the gradients of attention, pack, gather "
+            "and unpack: use torch.autograd",
+        )
     found = core.take_error()
     return error if found is None or found[1] not in str(error) else RaggedVitError(*found)
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_seqlens: Tensor, key_bias: Optional[Tensor],
-                scale: Optional[float], max_len: Optional[int], wants_cls: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Optional[Tensor],
+        v: Optional[Tensor],
+        cu_seqlens: Tensor,
+        key_bias: Optional[Tensor],
+        scale: Optional[float],
+        max_len: Optional[int],
+        wants_cls: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
         out, lse, cls_probs = _forward(q, k, v, cu_seqlens, key_bias, scale, max_len, wants_cls, True)
         ctx.save_for_backward(q, k, v, cu_seqlens, key_bias, out, lse, cls_probs if wants_cls else None)
         ctx.scale, ctx.max_len = scale, max_len
@@ -128,9 +219,32 @@ class _Attention(torch.autograd.Function):
         d_lse = None if d_lse is None else d_lse.contiguous()
         d_cls = None if d_cls is None or cls_probs is None else d_cls.contiguous()
         wants_bias = bool(ctx.needs_input_grad[4])
-        d_q, d_k, d_v, d_bias = _backward_public(d_out, q, k, v, out, lse, cu_seqlens, key_bias, cls_probs if d_cls is not None else None,
-                                                 d_lse, d_cls, ctx.scale, ctx.max_len, wants_bias)
-        return (d_q, None if k is None else d_k, None if v is None else d_v, None, d_bias if wants_bias else None, None, None, None)
+        d_q, d_k, d_v, d_bias = _backward_public(
+            d_out,
+            q,
+            k,
+            v,
+            out,
+            lse,
+            cu_seqlens,
+            key_bias,
+            cls_probs if d_cls is not None else None,
+            d_lse,
+            d_cls,
+            ctx.scale,
+            ctx.max_len,
+            wants_bias,
+        )
+        return (
+            d_q,
+            None if k is None else d_k,
+            None if v is None else d_v,
+            None,
+            d_bias if wants_bias else None,
+            None,
+            None,
+            None,
+        )
 
 
 class _Once(torch.autograd.Function):
@@ -142,7 +256,9 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        raise RaggedVitError(Status.UNSUPPORTED, "attention has no second derivative: a gradient of its gradient is asked for")
+        raise RaggedVitError(
+            Status.UNSUPPORTED, "attention has no second derivative: a gradient of its gradient is asked for"
+        )
 
 
 def _any_grad(*tensors: Any) -> bool:
@@ -152,7 +268,9 @@ def _any_grad(*tensors: Any) -> bool:
     return False
 
 
-def _attention_autograd(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None) -> Tensor:
+def _attention_autograd(
+    qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None
+) -> Tensor:
     try:
         # plain tensors, no gradient and no tracer: without a second dispatch
         found = _try(qkv, cu_seqlens, scale, max_len)
@@ -166,8 +284,16 @@ def _attention_autograd(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] 
         raise failed(error) from None
 
 
-def _forward_autograd(q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_seqlens: Tensor, key_bias: Optional[Tensor] = None,
-                      scale: Optional[float] = None, max_len: Optional[int] = None, cls_probs: bool = False) -> Any:
+def _forward_autograd(
+    q: Tensor,
+    k: Optional[Tensor],
+    v: Optional[Tensor],
+    cu_seqlens: Tensor,
+    key_bias: Optional[Tensor] = None,
+    scale: Optional[float] = None,
+    max_len: Optional[int] = None,
+    cls_probs: bool = False,
+) -> Any:
     refuse_tangent("attention", q, k, v, key_bias)
     try:
         if _any_grad(q, k, v, key_bias):
@@ -177,11 +303,38 @@ def _forward_autograd(q: Tensor, k: Optional[Tensor], v: Optional[Tensor], cu_se
         raise failed(error) from None
 
 
-def _backward_autograd(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optional[Tensor], out: Tensor, lse: Tensor, cu_seqlens: Tensor,
-                       key_bias: Optional[Tensor] = None, cls_probs: Optional[Tensor] = None, d_lse: Optional[Tensor] = None,
-                       d_cls_probs: Optional[Tensor] = None, scale: Optional[float] = None, max_len: Optional[int] = None,
-                       key_bias_grad: bool = False) -> Any:
-    arguments = (d_out, q, k, v, out, lse, cu_seqlens, key_bias, cls_probs, d_lse, d_cls_probs, scale, max_len, key_bias_grad)
+def _backward_autograd(
+    d_out: Tensor,
+    q: Tensor,
+    k: Optional[Tensor],
+    v: Optional[Tensor],
+    out: Tensor,
+    lse: Tensor,
+    cu_seqlens: Tensor,
+    key_bias: Optional[Tensor] = None,
+    cls_probs: Optional[Tensor] = None,
+    d_lse: Optional[Tensor] = None,
+    d_cls_probs: Optional[Tensor] = None,
+    scale: Optional[float] = None,
+    max_len: Optional[int] = None,
+    key_bias_grad: bool = False,
+) -> Any:
+    arguments = (
+        d_out,
+        q,
+        k,
+        v,
+        out,
+        lse,
+        cu_seqlens,
+        key_bias,
+        cls_probs,
+        d_lse,
+        d_cls_probs,
+        scale,
+        max_len,
+        key_bias_grad,
+    )
     refuse_tangent("the gradient of attention", *arguments[:11])
     try:
         return _Once.apply(*arguments) if _any_grad(*arguments[:11]) else _backward(*arguments)
@@ -189,9 +342,11 @@ def _backward_autograd(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optiona
         raise failed(error) from None
 
 
-for _name, _python, _shape, _autograd in (("attention", _attention_python, _attention_shape, _attention_autograd),
-                                          ("attention_forward", _forward_python, _forward_shape, _forward_autograd),
-                                          ("attention_backward", _backward_python, _backward_shape, _backward_autograd)):
+for _name, _python, _shape, _autograd in (
+    ("attention", _attention_python, _attention_shape, _attention_autograd),
+    ("attention_forward", _forward_python, _forward_shape, _forward_autograd),
+    ("attention_backward", _backward_python, _backward_shape, _backward_autograd),
+):
     # inference_mode skips Autograd. The same function is then the kernel, so that errors are this package's.
     for _key in ("Autograd", "CPU", "CUDA"):
         _library.impl(_name, _autograd, _key)

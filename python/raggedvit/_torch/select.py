@@ -15,12 +15,14 @@ from .._c.errors import RaggedVitError, Status, invalid
 from .tracing import in_memory, has_tangent, is_direct, is_wrapped, no_modes, wants_grad
 
 _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations last as long as this object
-_library.define("select(Tensor cu_seqlens, SymInt rows, int choice, int score, SymInt max_len, int n_prefix=1, bool competes=False, "
-                "float threshold=0., int k_min=0, int n_samples=1, float mass=0., Tensor? x=None, Tensor? cls_probs=None, "
-                "Tensor? weight=None, Tensor? bias=None, Tensor? position_scores=None, Tensor? counts=None, Tensor? scores=None, "
-                "Tensor? mask=None, Tensor(a!)? fuse_x=None) "
-                "-> (Tensor cu_seqlens, Tensor src_rows, Tensor keep, Tensor scores, Tensor error)",
-                tags=(torch.Tag.pt2_compliant_tag,))
+_library.define(
+    "select(Tensor cu_seqlens, SymInt rows, int choice, int score, SymInt max_len, int n_prefix=1, bool competes=False, "
+    "float threshold=0., int k_min=0, int n_samples=1, float mass=0., Tensor? x=None, Tensor? cls_probs=None, "
+    "Tensor? weight=None, Tensor? bias=None, Tensor? position_scores=None, Tensor? counts=None, Tensor? scores=None, "
+    "Tensor? mask=None, Tensor(a!)? fuse_x=None) "
+    "-> (Tensor cu_seqlens, Tensor src_rows, Tensor keep, Tensor scores, Tensor error)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
 
 
 @functools.lru_cache(maxsize=64)
@@ -30,7 +32,12 @@ def _counts_of(device: torch.device, rule: int, keep: float, k_min: int, max_len
 
 def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: int) -> Tensor:
     """Returns the table of rvit_count_table on the device."""
-    if type(max_len) is int and not torch.compiler.is_compiling() and no_modes() and torch._C._functorch.peek_interpreter_stack() is None:
+    if (
+        type(max_len) is int
+        and not torch.compiler.is_compiling()
+        and no_modes()
+        and torch._C._functorch.peek_interpreter_stack() is None
+    ):
         # otherwise the table may be a fake tensor or a transform's, which must not be cached
         return _counts_of(device, rule, keep, k_min, max_len)
     n = torch.arange(max_len + 1, device=device)
@@ -38,8 +45,17 @@ def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: in
     return torch.minimum(torch.maximum(table.to(torch.int64), n.clamp(max=k_min)), n).to(torch.int32)
 
 
-def select(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, numbers: dict[str, Any], arrays: dict[str, Any],
-           out: Optional[plain.Selection], stream: Optional[int]) -> plain.Selection:
+def select(
+    cu_seqlens: Tensor,
+    rows: Any,
+    mode: int,
+    score: int,
+    max_len: Any,
+    numbers: dict[str, Any],
+    arrays: dict[str, Any],
+    out: Optional[plain.Selection],
+    stream: Optional[int],
+) -> plain.Selection:
     if torch.compiler.is_compiling() or any(map(is_symbol, (cu_seqlens, *arrays.values()))):
         if out is not None or stream is not None:
             raise invalid("out or stream is given, which a compiled graph and a trace of torch.fx do not take")
@@ -64,10 +80,15 @@ def select(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, n
             refuse_shared({**outputs, "fuse_x": arrays["fuse_x"]})
         return eager.select(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out, stream)
     if any(map(is_wrapped, tensors)):
-        raise RaggedVitError(Status.UNSUPPORTED, "select takes no tensors of a transform of torch.func's (vmap, functionalize, ...): give a whole "
-                             "ragged batch, outside the transform")
+        raise RaggedVitError(
+            Status.UNSUPPORTED,
+            "select takes no tensors of a transform of torch.func's (vmap, functionalize, ...): give a whole "
+            "ragged batch, outside the transform",
+        )
     if out is not None or stream is not None:
-        raise invalid("out or stream is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not take")
+        raise invalid(
+            "out or stream is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not take"
+        )
     return _by_operator(cu_seqlens, rows, mode, score, max_len, numbers, arrays)
 
 
@@ -75,14 +96,28 @@ def _refuse_grad(**arrays: Any) -> None:
     for name, array in arrays.items():
         if wants_grad(array) or has_tangent(array):
             kind = "requires grad" if wants_grad(array) else "has a tangent"
-            raise invalid(f"{name} {kind}, but a selection has no gradient: give {name}.detach(), or call under torch.no_grad()")
+            raise invalid(
+                f"{name} {kind}, but a selection has no gradient: give {name}.detach(), or call under torch.no_grad()"
+            )
 
 
-def _by_operator(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, numbers: dict[str, Any],
-                 arrays: dict[str, Any]) -> plain.Selection:
+def _by_operator(
+    cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, numbers: dict[str, Any], arrays: dict[str, Any]
+) -> plain.Selection:
     result = torch.ops.raggedvit.select(
-        cu_seqlens, rows, mode, score, max_len, numbers["n_prefix"], bool(numbers["competes"]), numbers["threshold"] or 0.0,
-        numbers["k_min"], numbers["n_samples"] or 1, numbers["mass"] or 0.0, *[arrays[name] for name in plain.INPUTS])
+        cu_seqlens,
+        rows,
+        mode,
+        score,
+        max_len,
+        numbers["n_prefix"],
+        bool(numbers["competes"]),
+        numbers["threshold"] or 0.0,
+        numbers["k_min"],
+        numbers["n_samples"] or 1,
+        numbers["mass"] or 0.0,
+        *[arrays[name] for name in plain.INPUTS],
+    )
     return _finished(mode, score, arrays, result)
 
 
@@ -91,13 +126,37 @@ def _finished(mode: int, score: int, arrays: dict[str, Any], result: Any) -> pla
     return plain.Selection(result[0], result[1], result[2], scores, result[4])
 
 
-def _kernel(cu_seqlens: Tensor, rows: int, choice: int, score: int, max_len: int, n_prefix: int = 1, competes: bool = False,
-            threshold: float = 0.0, k_min: int = 0, n_samples: int = 1, mass: float = 0.0, *arrays: Optional[Tensor]) -> Any:
-    numbers = {"n_prefix": n_prefix, "competes": int(competes), "threshold": threshold, "k_min": k_min, "n_samples": n_samples,
-               "mass": mass}
+def _kernel(
+    cu_seqlens: Tensor,
+    rows: int,
+    choice: int,
+    score: int,
+    max_len: int,
+    n_prefix: int = 1,
+    competes: bool = False,
+    threshold: float = 0.0,
+    k_min: int = 0,
+    n_samples: int = 1,
+    mass: float = 0.0,
+    *arrays: Optional[Tensor],
+) -> Any:
+    numbers = {
+        "n_prefix": n_prefix,
+        "competes": int(competes),
+        "threshold": threshold,
+        "k_min": k_min,
+        "n_samples": n_samples,
+        "mass": mass,
+    }
     named = dict(zip(plain.INPUTS, arrays + (None,) * (len(plain.INPUTS) - len(arrays))))
     found = eager.select(cu_seqlens, rows, choice, score, max_len, numbers, named)
-    return found.cu_seqlens, found.src_rows, found.keep, _own_scores(cu_seqlens, found.scores, choice, score), found.error
+    return (
+        found.cu_seqlens,
+        found.src_rows,
+        found.keep,
+        _own_scores(cu_seqlens, found.scores, choice, score),
+        found.error,
+    )
 
 
 def _own_scores(cu_seqlens: Tensor, scores: Optional[Tensor], mode: int, score: int) -> Tensor:
@@ -107,15 +166,35 @@ def _own_scores(cu_seqlens: Tensor, scores: Optional[Tensor], mode: int, score: 
     return scores
 
 
-def _shape(cu_seqlens: Tensor, rows: int, choice: int, score: int, max_len: int, n_prefix: int = 1, competes: bool = False,
-           threshold: float = 0.0, k_min: int = 0, n_samples: int = 1, mass: float = 0.0, *arrays: Optional[Tensor]) -> Any:
+def _shape(
+    cu_seqlens: Tensor,
+    rows: int,
+    choice: int,
+    score: int,
+    max_len: int,
+    n_prefix: int = 1,
+    competes: bool = False,
+    threshold: float = 0.0,
+    k_min: int = 0,
+    n_samples: int = 1,
+    mass: float = 0.0,
+    *arrays: Optional[Tensor],
+) -> Any:
     has_scores = choice != plain.MODES["MASK"] and score != plain.SCORES["GIVEN"]
-    return (torch.empty_like(cu_seqlens), cu_seqlens.new_empty(rows), cu_seqlens.new_empty(rows, dtype=torch.bool),
-            cu_seqlens.new_empty(rows if has_scores else 0, dtype=torch.float32), cu_seqlens.new_empty(1))
+    return (
+        torch.empty_like(cu_seqlens),
+        cu_seqlens.new_empty(rows),
+        cu_seqlens.new_empty(rows, dtype=torch.bool),
+        cu_seqlens.new_empty(rows if has_scores else 0, dtype=torch.float32),
+        cu_seqlens.new_empty(1),
+    )
 
 
 def _autograd(*arguments: Any, **named: Any) -> Any:
-    _refuse_grad(**dict(zip(plain.INPUTS, arguments[11:])), **{name: value for name, value in named.items() if name in plain.INPUTS})
+    _refuse_grad(
+        **dict(zip(plain.INPUTS, arguments[11:])),
+        **{name: value for name, value in named.items() if name in plain.INPUTS},
+    )
     with torch._C._AutoDispatchBelowAutograd():
         return torch.ops.raggedvit.select(*arguments, **named)
 

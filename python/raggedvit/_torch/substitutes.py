@@ -23,8 +23,20 @@ def _replaces(function: Any) -> Any:
 
 
 @_replaces(core.attention)
-def attention(qkv: Any, cu_seqlens: Any, scale: Any = None, max_len: Any = None, out: Any = None, *, stream: Any = None, k: Any = None,
-              v: Any = None, key_bias: Any = None, lse: Any = False, cls_probs: Any = False) -> Any:
+def attention(
+    qkv: Any,
+    cu_seqlens: Any,
+    scale: Any = None,
+    max_len: Any = None,
+    out: Any = None,
+    *,
+    stream: Any = None,
+    k: Any = None,
+    v: Any = None,
+    key_bias: Any = None,
+    lse: Any = False,
+    cls_probs: Any = False,
+) -> Any:
     _only("out", out)
     _only("stream", stream)
     _only("lse, as a tensor,", None if lse is None or isinstance(lse, bool) else lse)
@@ -45,8 +57,17 @@ def pack(x: Any, src_rows: Any, cu_seqlens: Any = None, out: Any = None, *, stre
 
 
 @_replaces(core.unpack)
-def unpack(x: Any, src_rows: Any, cu_seqlens: Any = None, rows: Any = None, fill: Any = 0.0, base: Any = None, out: Any = None, *,
-           stream: Any = None) -> Any:
+def unpack(
+    x: Any,
+    src_rows: Any,
+    cu_seqlens: Any = None,
+    rows: Any = None,
+    fill: Any = 0.0,
+    base: Any = None,
+    out: Any = None,
+    *,
+    stream: Any = None,
+) -> Any:
     _only("out", out)
     _only("stream", stream)
     return torch.ops.raggedvit.unpack(x, src_rows, cu_seqlens, rows, fill, base)

@@ -42,20 +42,33 @@ def is_fake(tensor: Any) -> bool:
 
 def has_tangent(tensor: Any) -> bool:
     """Whether forward-mode differentiation follows a tensor."""
-    return (forward_ad._current_level >= 0 and is_torch(tensor) and tensor.is_floating_point()
-            and forward_ad.unpack_dual(tensor).tangent is not None)
+    return (
+        forward_ad._current_level >= 0
+        and is_torch(tensor)
+        and tensor.is_floating_point()
+        and forward_ad.unpack_dual(tensor).tangent is not None
+    )
 
 
 def refuse_tangent(function: str, *tensors: Any) -> None:
     if forward_ad._current_level >= 0 and any(map(has_tangent, tensors)):
-        raise RaggedVitError(Status.UNSUPPORTED, f"{function} has no forward-mode derivative (torch.func.jvp, jacfwd, dual numbers): "
-                             "differentiate in reverse, by torch.autograd")
+        raise RaggedVitError(
+            Status.UNSUPPORTED,
+            f"{function} has no forward-mode derivative (torch.func.jvp, jacfwd, dual numbers): "
+            "differentiate in reverse, by torch.autograd",
+        )
 
 
 def is_direct(tensors: list[torch.Tensor]) -> bool:
     """Whether the library may use tensors without PyTorch seeing it; otherwise PyTorch must see the operator."""
-    return (tensors[0].device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not torch._C._is_tracing()
-            and not any(map(is_wrapped, tensors)) and not any(map(has_tangent, tensors)))
+    return (
+        tensors[0].device.type != "meta"
+        and all(map(is_plain, tensors))
+        and no_modes()
+        and not torch._C._is_tracing()
+        and not any(map(is_wrapped, tensors))
+        and not any(map(has_tangent, tensors))
+    )
 
 
 def in_memory(named: dict[str, Any], outputs: Iterable[str] = ()) -> dict[str, Any]:
@@ -69,6 +82,8 @@ def in_memory(named: dict[str, Any], outputs: Iterable[str] = ()) -> dict[str, A
             raise invalid(f"{name} is a {kind} tensor; expected a dense one")
         if tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor():
             if name in outputs:
-                raise invalid(f"{name} is a view that negates or conjugates its memory, or has none; expected a tensor of its own memory")
+                raise invalid(
+                    f"{name} is a view that negates or conjugates its memory, or has none; expected a tensor of its own memory"
+                )
             found[name] = torch.zeros_like(tensor) if tensor._is_zerotensor() else tensor.resolve_conj().resolve_neg()
     return found

@@ -36,7 +36,15 @@ MOST_PIXELS = 200_000_000
 MOST_THREADS = 16
 #: How Pillow turns an image upright, by EXIF orientation (tools/cli/orientation.c has the command line tool's table).
 ORIENTATION = 0x112
-TURNS = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE", 6: "ROTATE_270", 7: "TRANSVERSE", 8: "ROTATE_90"}
+TURNS = {
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
 PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # an image that every recipe takes
 FITS, FILTERS, PROCESSORS = named("RVIT_FIT_"), named("RVIT_FILTER_"), named("RVIT_PROCESSOR_")
 
@@ -84,25 +92,49 @@ class Recipe:
         Raises:
             RaggedVitError: UNSUPPORTED if mean and std are unknown, or an image is prepared in an unknown way.
         """
-        fit, filter, processor = (name_of(table, value) for table, value in
-                                  ((FITS, info.fit), (FILTERS, info.filter), (PROCESSORS, info.processor)))
+        fit, filter, processor = (
+            name_of(table, value)
+            for table, value in ((FITS, info.fit), (FILTERS, info.filter), (PROCESSORS, info.processor))
+        )
         if fit == "other" or filter not in ("unknown", "bilinear", "bicubic"):
-            raise RaggedVitError(Status.UNSUPPORTED, "the model's files ask for images to be prepared in a way that is not known here; "
-                                 "set model.recipe")
+            raise RaggedVitError(
+                Status.UNSUPPORTED,
+                "the model's files ask for images to be prepared in a way that is not known here; set model.recipe",
+            )
         if not info.std[0] > 0:
-            raise RaggedVitError(Status.UNSUPPORTED, "no file beside the model tells the mean and the standard deviation of its images; "
-                                 "set model.recipe, or give normalised images")
+            raise RaggedVitError(
+                Status.UNSUPPORTED,
+                "no file beside the model tells the mean and the standard deviation of its images; "
+                "set model.recipe, or give normalised images",
+            )
         height, width = info.image_height, info.image_width
         fit, filter = fit.replace("unknown", "crop"), filter.replace("unknown", "bicubic")
         share = 0.9 if fit == "crop" and min(height, width) < 384 else 1.0
         is_set = info.resize_height > 0
-        size = (info.resize_height, info.resize_width) if is_set else (math.floor(height / share), math.floor(width / share))
-        return cls(height, width, tuple(info.mean), tuple(info.std), size, fit, filter, processor.replace("unknown", "timm"),
-                   tuple(info.fill), info.max_patches)
+        size = (
+            (info.resize_height, info.resize_width)
+            if is_set
+            else (math.floor(height / share), math.floor(width / share))
+        )
+        return cls(
+            height,
+            width,
+            tuple(info.mean),
+            tuple(info.std),
+            size,
+            fit,
+            filter,
+            processor.replace("unknown", "timm"),
+            tuple(info.fill),
+            info.max_patches,
+        )
 
     def __post_init__(self) -> None:
-        for name, table in (("fit", ("crop", "squash", "border")), ("filter", ("bilinear", "bicubic")),
-                            ("processor", ("timm", "hf", "hf_float"))):
+        for name, table in (
+            ("fit", ("crop", "squash", "border")),
+            ("filter", ("bilinear", "bicubic")),
+            ("processor", ("timm", "hf", "hf_float")),
+        ):
             checks.choice(name, getattr(self, name), dict.fromkeys(table, 0))
         for name in ("height", "width"):
             checks.integer(name, getattr(self, name), 1, 65536)
@@ -111,7 +143,9 @@ class Recipe:
             checks.integer("resize", size, 1, 1 << 24)
         if len(self.resize) != 2 or any(len(getattr(self, name)) != 3 for name in ("mean", "std", "fill")):
             raise invalid("a recipe has two sizes of resize, and three values of mean, std and fill")
-        if not all(value > 0 for value in self.std) or not all(math.isfinite(value) for value in (*self.mean, *self.std)):
+        if not all(value > 0 for value in self.std) or not all(
+            math.isfinite(value) for value in (*self.mean, *self.std)
+        ):
             raise invalid(f"mean is {self.mean} and std {self.std}; expected numbers, those of std above 0")
         if self.processor == "hf_float" and (self.fit != "squash" or tuple(self.resize) != (self.height, self.width)):
             raise invalid("the processor hf_float resizes both edges, without a crop")
@@ -135,7 +169,11 @@ class Recipe:
     def too_thin(self, width: int, height: int) -> str:
         """Returns why an image of this size cannot be resized; empty: it can."""
         columns, lines, _, _ = self.plan(width, height)
-        return "" if columns > 0 and lines > 0 else f"{width} x {height} pixels are too thin to be resized to {self.resize[1]} x {self.resize[0]}"
+        return (
+            ""
+            if columns > 0 and lines > 0
+            else f"{width} x {height} pixels are too thin to be resized to {self.resize[1]} x {self.resize[0]}"
+        )
 
     def _offset(self, full: int, crop: int) -> int:
         if crop > full:
@@ -197,7 +235,9 @@ def _read(source: str | io.BytesIO, name: str) -> NDArray[np.uint8]:
     try:
         from PIL import Image
     except ImportError as error:
-        raise RaggedVitError(Status.UNAVAILABLE, 'reading image files needs Pillow: pip install "raggedvit[images]"') from error
+        raise RaggedVitError(
+            Status.UNAVAILABLE, 'reading image files needs Pillow: pip install "raggedvit[images]"'
+        ) from error
     try:
         with Image.open(source) as file:
             return _of_pillow(file)
@@ -271,13 +311,23 @@ def _pixels(number: int, image: Any) -> NDArray[np.uint8]:
         except Exception as error:
             raise invalid(f"image {number}: {_why(error)}") from error
     found = np.asarray(image)
-    if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3 or 0 in found.shape or found.size > 3 * MOST_PIXELS:
-        raise invalid(f"image {number} is {found.dtype} {list(found.shape)}; expected a path, or uint8 [height, width, 3], RGB, of at most "
-                      f"{MOST_PIXELS} pixels")
+    if (
+        found.dtype != np.uint8
+        or found.ndim != 3
+        or found.shape[2] != 3
+        or 0 in found.shape
+        or found.size > 3 * MOST_PIXELS
+    ):
+        raise invalid(
+            f"image {number} is {found.dtype} {list(found.shape)}; expected a path, or uint8 [height, width, 3], RGB, of at most "
+            f"{MOST_PIXELS} pixels"
+        )
     return found
 
 
-def _resized(pixels: NDArray[np.uint8], recipe: Recipe, size: tuple[int, int], window: tuple[int, int, int, int]) -> np.ndarray:
+def _resized(
+    pixels: NDArray[np.uint8], recipe: Recipe, size: tuple[int, int], window: tuple[int, int, int, int]
+) -> np.ndarray:
     """Resizes with Pillow where that gives the same values, because it is many times faster."""
     if recipe.processor == "timm" and size[0] * size[1] <= 1 << 24:  # Pillow resizes all of it, not only the window
         try:
@@ -288,7 +338,9 @@ def _resized(pixels: NDArray[np.uint8], recipe: Recipe, size: tuple[int, int], w
             if int(__version__.split(".")[0]) >= 13:
                 left, top, width, height = window
                 how = Image.Resampling.BICUBIC if recipe.filter == "bicubic" else Image.Resampling.BILINEAR
-                return np.asarray(Image.fromarray(np.ascontiguousarray(pixels)).resize(size, how))[top : top + height, left : left + width]
+                return np.asarray(Image.fromarray(np.ascontiguousarray(pixels)).resize(size, how))[
+                    top : top + height, left : left + width
+                ]
     return resize(pixels, recipe.filter, "pillow" if recipe.processor == "timm" else "torch", size, window)
 
 
@@ -314,8 +366,9 @@ def prepare_one(pixels: NDArray[np.uint8], recipe: Recipe, out: NDArray[np.float
         np.take(table[channel], view[:, :, channel], out=out[channel])
 
 
-def prepare(recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8],
-            failures: dict[int, RaggedVitError] | None = None) -> NDArray[np.float32]:
+def prepare(
+    recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None = None
+) -> NDArray[np.float32]:
     """Reads and prepares images on threads.
 
     Args:
@@ -338,7 +391,9 @@ def prepare(recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8],
     return np.delete(out, list(found), axis=0)
 
 
-def prepare_all(recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None) -> NDArray[np.float32]:
+def prepare_all(
+    recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None
+) -> NDArray[np.float32]:
     """As prepare, but images that cannot be prepared are zeros in the batch instead of left out."""
     out = np.empty((len(images), 3, recipe.height, recipe.width), np.float32)
 
@@ -367,7 +422,9 @@ def prepare_all(recipe: Recipe, images: Sequence[RawImage] | NDArray[np.uint8], 
     return out
 
 
-def read(images: Sequence[RawImage] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None = None) -> list[NDArray[np.uint8]]:
+def read(
+    images: Sequence[RawImage] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None = None
+) -> list[NDArray[np.uint8]]:
     """Returns the pixels of each image; threads read files. With `failures` a failed image is a black pixel."""
 
     def pixels(number: int, image: Any) -> NDArray[np.uint8]:
@@ -391,5 +448,7 @@ def are_raw(images: Any) -> bool:
         return images.dtype == np.uint8 and images.ndim == 4 and images.shape[3] == 3
     if not isinstance(images, (list, tuple)):
         return False
-    return any(isinstance(one, (str, os.PathLike)) or (isinstance(one, np.ndarray) and one.dtype == np.uint8) or _is_pil(one)
-               for one in images)
+    return any(
+        isinstance(one, (str, os.PathLike)) or (isinstance(one, np.ndarray) and one.dtype == np.uint8) or _is_pil(one)
+        for one in images
+    )

@@ -66,7 +66,9 @@ def _shrink(lines: np.ndarray, axis: Axis, begin: int, along: int, bits: int | N
     return np.asarray(total) if bits is None else np.clip(np.asarray(total) >> bits, 0, 255).astype(np.uint8)
 
 
-def resize(image: NDArray[np.uint8], filter: str, sums: str, size: tuple[int, int], window: tuple[int, int, int, int]) -> np.ndarray:
+def resize(
+    image: NDArray[np.uint8], filter: str, sums: str, size: tuple[int, int], window: tuple[int, int, int, int]
+) -> np.ndarray:
     """Resizes an image [h, w, 3] to size (width, height), and returns a window (left, top, width, height) of it.
 
     Nothing outside the window is computed. sums: whose arithmetic: "pillow" (13), "torch" (of 8-bit values), or "float"
@@ -79,7 +81,11 @@ def resize(image: NDArray[np.uint8], filter: str, sums: str, size: tuple[int, in
     if sums == "float":
         part = part.astype(np.float32) * np.float32(1 / 255)
         return _shrink(_shrink(part, across, x0, 1, None), down, y0, 0, None)
-    bits = (PILLOW_BITS, PILLOW_BITS) if sums == "pillow" else (torch_bits(filter, w, size[0]), torch_bits(filter, h, size[1]))
+    bits = (
+        (PILLOW_BITS, PILLOW_BITS)
+        if sums == "pillow"
+        else (torch_bits(filter, w, size[0]), torch_bits(filter, h, size[1]))
+    )
     # Pillow shrinks the lines first if they shrink by far more
     if sums == "pillow" and size[1] < h and h - size[1] > 2 * (w - size[0]):
         return _shrink(_shrink(part, down, y0, 0, bits[1]), across, x0, 1, bits[0])
