@@ -10,12 +10,13 @@ import pathlib
 import sys
 
 import numpy as np
-import raggedvit
 import timm
 import torch
 from PIL import Image
 from safetensors import safe_open
 from torch.nn.functional import cross_entropy
+
+import raggedvit
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 MEAN, STD = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])

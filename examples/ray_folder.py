@@ -24,8 +24,9 @@ import uuid
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import raggedvit.ray
 import ray
+
+import raggedvit.ray
 
 DEMO = pathlib.Path(__file__).resolve().parent / "data" / "deit_tiny_cifar10.safetensors"
 MOST_ATTEMPTS = 5

@@ -14,6 +14,7 @@ import sys
 import time
 
 import numpy as np
+
 import raggedvit
 
 CHECKPOINT = pathlib.Path(__file__).resolve().parent / "data" / "deit_tiny_cifar10.safetensors"

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from ._arrays.arrays import is_symbol, is_torch, on_cuda
-from ._c.checks import INT32_MAX, UINT64_MAX, choice, flag, float32, integer, number, optional, shown
 from ._arrays.core_loader import core, ready
-from ._c.errors import invalid
 from ._arrays.plain import (
     INPUTS,
     MODES,
@@ -31,6 +29,8 @@ from ._arrays.plain import (
     select_on_host,
 )
 from ._arrays.typing import Array, ArrayT
+from ._c.checks import INT32_MAX, UINT64_MAX, choice, flag, float32, integer, number, optional, shown
+from ._c.errors import invalid
 
 # Bit masks of the arguments that are present: scores, x, cls_probs, weight, bias, position_scores; and keep, counts,
 # threshold, n_samples, mass, mask.

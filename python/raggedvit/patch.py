@@ -31,11 +31,11 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._modules import reader, modules
 from ._c.errors import RaggedVitError, Status, invalid
-from ._session.prepared import Prepared
 from ._c.process import renews
+from ._modules import modules, reader
 from ._session.policy import Policy
+from ._session.prepared import Prepared
 
 if TYPE_CHECKING:
     import torch

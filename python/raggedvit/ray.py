@@ -30,9 +30,9 @@ from . import images
 from ._c import checks
 from ._c.errors import RaggedVitError, Status, invalid
 from ._c.info import device_of, precision_of
-from .model import Model
-from ._session.result import Result
 from ._session.policy import Policy
+from ._session.result import Result
+from .model import Model
 
 if TYPE_CHECKING:
     import torch

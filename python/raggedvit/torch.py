@@ -14,9 +14,11 @@ from typing import Any, Optional
 
 import torch
 
-from ._torch import operators, rows as torch_rows, select as torch_select  # noqa: F401 (they register the operators)
 from ._c.checks import INT32_MAX, integer, shown
 from ._c.errors import RaggedVitError, Status, invalid
+from ._torch import operators  # noqa: F401 (they register the operators)
+from ._torch import rows as torch_rows
+from ._torch import select as torch_select
 from .ops import attention as _run
 
 attention, attention_forward = operators.OPERATOR, operators.FORWARD_OPERATOR

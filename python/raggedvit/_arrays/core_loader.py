@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import DeviceArray
 from .._c.errors import RaggedVitError, Status
 from .._c.library import library
+from .arrays import DeviceArray
 
 NAME = "raggedvit._core"
 

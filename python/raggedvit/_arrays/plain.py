@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._c.checks import shown
+from .._c.constants import CONSTANTS
+from .._c.errors import RaggedVitError, Status, invalid
+from .._c.library import library
 from .arrays import (
     DeviceArray,
     device_array,
@@ -23,11 +27,7 @@ from .arrays import (
     on_stream,
     refuse_shared,
 )
-from .._c.checks import shown
-from .._c.constants import CONSTANTS
 from .core_loader import ready
-from .._c.errors import RaggedVitError, Status, invalid
-from .._c.library import library
 
 DTYPES = ("float32", "float16", "bfloat16")
 INTEGERS = ("src_rows", "cu_seqlens")

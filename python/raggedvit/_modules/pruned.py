@@ -17,10 +17,10 @@ from torch import Tensor
 
 from .._c.errors import invalid
 from .._c.info import policies
-from .reader import Reader, kind_of, unsupported
-from .modules import backbone, expect_attention, expect_heads, refuse_replaced
-from .timm import attention_itself
 from .._session.policy import Policy
+from .modules import backbone, expect_attention, expect_heads, refuse_replaced
+from .reader import Reader, kind_of, unsupported
+from .timm import attention_itself
 
 AFTER_BLOCK = ("l2", "l2-threshold", "evit-paper", "ats-paper", "random", "fastervlm")
 BY_CLS = ("evit", "evit-fused", "evit-paper", "ats", "ats-paper", "fastervlm")

@@ -10,11 +10,11 @@ import stat
 import struct
 from typing import TYPE_CHECKING, Any
 
-from . import modules
 from .._c import checks
 from .._c.errors import RaggedVitError, Status, invalid
 from .._c.layouts import new
 from .._c.library import Handle, Library, library
+from . import modules
 from .reader import Facts
 
 if TYPE_CHECKING:

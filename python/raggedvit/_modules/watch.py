@@ -10,9 +10,9 @@ from typing import Any, Iterable
 import torch
 
 from .._arrays.core_loader import ready
+from .._torch.eager import READS_TENSORS
 from .reader import original_class
 from .shipped import functions_of
-from .._torch.eager import READS_TENSORS
 
 # What the core compares with (without a core that reads tensors, their facts), and the tuples that keep it alive.
 Watch = tuple[Any, tuple[tuple[Any, ...], ...]]

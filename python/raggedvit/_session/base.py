@@ -14,7 +14,7 @@ import numpy as np
 from .._arrays.arrays import host_array, is_torch
 from .._c import checks
 from .._c.errors import RaggedVitError, Status, invalid
-from .._c.info import TIERS, DeviceInfo, ModelInfo, PRECISIONS, name_of, precision_of
+from .._c.info import PRECISIONS, TIERS, DeviceInfo, ModelInfo, name_of, precision_of
 from .._c.layouts import new
 from .._c.library import Handle, Library, library
 from .._c.process import renews
@@ -27,7 +27,8 @@ from .policy import Policy
 from .prepared import Prepared, as_float32, converted, elsewhere, host_tensor, host_view, misfit, untraced
 from .result import Result, as_tensors, joined, noted, of_session
 from .sessions import Session, Sessions
-from .staging import MOST_SIDE, Shapes, Spec, named as numbered, room_of
+from .staging import MOST_SIDE, Shapes, Spec, room_of
+from .staging import named as numbered
 
 
 def _weakly(method: Any) -> Any:

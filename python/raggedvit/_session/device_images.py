@@ -17,13 +17,13 @@ import numpy as np
 
 from .._arrays.arrays import DeviceArray, device_array, is_torch, on_cuda
 from .._c.errors import RaggedVitError, Status, invalid
-from .failures import Failures, add, attempt
-from .staging import MOST_SIDE, named
 from .._c.library import Handle
+from .failures import Failures, add, attempt
 from .model_type import Model
 from .outputs import Outputs
-from .result import Result, of_session
 from .policy import Policy
+from .result import Result, of_session
+from .staging import MOST_SIDE, named
 
 LEGACY_STREAM = 1  # what __cuda_array_interface__ and the driver call the default stream, which is 0 too
 ON_DEVICE = 2  # CU_MEMORYTYPE_DEVICE

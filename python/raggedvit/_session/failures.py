@@ -10,8 +10,8 @@ from typing import Any, Callable, Iterator, Literal, TypeVar
 
 import numpy as np
 
-from .._c import checks
 from .._arrays.arrays import is_torch
+from .._c import checks
 from .._c.errors import RaggedVitError, Status
 from .._c.library import Handle, Library
 

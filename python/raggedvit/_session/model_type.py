@@ -6,15 +6,15 @@ import contextlib
 import weakref
 from typing import Any, Protocol
 
-from .failures import Failures
-from .staging import Shapes, Spec
-from ..images import Recipe
 from .._c.info import DeviceInfo, ModelInfo
 from .._c.library import Handle, Library
+from ..images import Recipe
+from .failures import Failures
 from .outputs import Outputs
-from .result import Result
 from .policy import Policy
+from .result import Result
 from .sessions import Session, Sessions
+from .staging import Shapes, Spec
 
 
 class Model(Protocol):

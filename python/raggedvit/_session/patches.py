@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._c import checks
 from .._arrays.arrays import host_array, is_torch, refuse_shared
+from .._c import checks
 from .._c.errors import RaggedVitError, Status, invalid
-from .failures import Errors, wanted
-from .staging import copy_bytes
-from .prepared import untraced
 from .._c.layouts import new
+from .._c.process import renews
+from .failures import Errors, wanted
 from .model_type import Model
 from .outputs import Outputs
-from .._c.process import renews
-from .result import Result, noted, of_session
 from .policy import Policy
+from .prepared import untraced
+from .result import Result, noted, of_session
+from .staging import copy_bytes
 
 
 def _values(argument: str, value: Any) -> np.ndarray:

@@ -15,20 +15,20 @@ from typing import Any, Generator, Iterable, Iterator
 import numpy as np
 
 from .._arrays.arrays import is_torch
-from .._c.constants import CONSTANTS
 from .._arrays.core_loader import core, ready
-from .device_images import are_on_device
+from .._c.constants import CONSTANTS
 from .._c.errors import RaggedVitError, Status, invalid
-from .failures import Failures, add, check, of_run, refusal
-from .staging import Copies, fill, named
-from .prepared import as_float32, host_tensor, host_view, untraced
 from .._c.layouts import new
 from .._c.library import Handle
 from ..images import are_raw, prepare
+from .device_images import are_on_device
+from .failures import Failures, add, check, of_run, refusal
 from .model_type import Model
 from .outputs import LOGITS, Outputs
 from .policy import Policy
+from .prepared import as_float32, host_tensor, host_view, untraced
 from .sessions import Session
+from .staging import Copies, fill, named
 
 CHUNK = 2 << 20  # bytes that one thread copies at a time
 N_SLOTS = 2

@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays.arrays import host_array, is_symbol, is_torch
 from .._arrays.core_loader import core, ready
-from .device_images import are_on_device
+from .._arrays.typing import TensorT
 from .._c.errors import RaggedVitError, Status, invalid
-from .failures import Errors, Failures, refusal, wanted
-from ..images import are_raw
 from .._c.layouts import new
+from ..images import are_raw
+from .device_images import are_on_device
+from .failures import Errors, Failures, refusal, wanted
 from .model_type import Model
 from .outputs import LOGITS
 from .policy import Policy
 from .sessions import Session, tick
-from .._arrays.typing import TensorT
 
 MAX_SHAPES, MAX_STREAMS = 64, 64
 

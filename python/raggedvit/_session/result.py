@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays.arrays import is_torch
+from .._arrays.typing import ArrayT
 from .._c.errors import RaggedVitError, Status
-from .failures import Failures
-from .staging import copy_bytes
 from .._c.info import ModelInfo
 from .._c.library import Handle, Library
+from .failures import Failures
 from .outputs import Outputs
-from .._arrays.typing import ArrayT
+from .staging import copy_bytes
 
 #: The optional arrays of a Result, by name.
 NAMED = ("features", "cls_attention", "pooled", "projected", "block_features", "received_attention")

@@ -11,13 +11,13 @@ from typing import Any, Callable
 
 from .._c.constants import CONSTANTS
 from .._c.errors import RaggedVitError, Status, invalid
-from .staging import StagingBuffer, Spec
 from .._c.info import ModelInfo
 from .._c.layouts import new
 from .._c.library import Handle, Library
+from .._c.process import renews
 from .outputs import LOGITS, Outputs
 from .policy import Policy
-from .._c.process import renews
+from .staging import Spec, StagingBuffer
 
 tick = time.monotonic_ns
 N_EXACT = 2

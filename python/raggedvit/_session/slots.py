@@ -9,21 +9,21 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .._c import checks
 from .._arrays.arrays import on_cuda
+from .._c import checks
 from .._c.constants import CONSTANTS
-from .device_images import DeviceBatch
 from .._c.errors import RaggedVitError, invalid
-from .failures import Errors, Failures, add, of_run, wanted
-from .staging import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, StagingBuffer, grid_of, named, rounded
 from .._c.layouts import new
 from .._c.library import Handle
+from .._c.process import renews
+from .device_images import DeviceBatch
+from .failures import Errors, Failures, add, of_run, wanted
 from .model_type import Model
 from .outputs import Outputs
-from .._c.process import renews
-from .result import Result, noted, of_session
 from .policy import Policy
 from .prepared import refuse_encoder
+from .result import Result, noted, of_session
+from .staging import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, StagingBuffer, grid_of, named, rounded
 
 
 class InputSlot:

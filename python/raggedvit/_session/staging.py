@@ -13,10 +13,10 @@ from typing import Any, Callable, Iterable, NamedTuple, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays.core_loader import core, ready
 from .._c import checks
 from .._c.constants import CONSTANTS
-from .._arrays.core_loader import core, ready
-from .._c.errors import Status, RaggedVitError
+from .._c.errors import RaggedVitError, Status
 from .._c.info import ModelInfo
 from .._c.layouts import TYPES, new
 from .._c.library import Handle, Library

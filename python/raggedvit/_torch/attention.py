@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import eager
 from .._arrays.arrays import integers, is_symbol, is_torch
-from .._c.errors import invalid
 from .._arrays.plain import DTYPES
-from .tracing import in_memory, is_direct, wants_grad
+from .._c.errors import invalid
+from . import eager
 from .eager import OUTPUTS
+from .tracing import in_memory, is_direct, wants_grad
 
 
 def attention(named: dict[str, Any], scale: float | None, max_len: int | None, stream: int | None) -> Any:

@@ -11,10 +11,10 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import eager
 from .._arrays.arrays import tensor_array
 from .._arrays.core_loader import core, ready
 from .._c.errors import RaggedVitError, Status, invalid
+from . import eager
 from .tracing import refuse_tangent
 
 ready()  # raises without a library, before anything is registered

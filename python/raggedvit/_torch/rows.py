@@ -7,9 +7,9 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import operators, eager
 from .._arrays.arrays import is_symbol, is_torch
 from .._c.errors import invalid
+from . import eager, operators
 from .tracing import in_memory, is_direct, refuse_tangent, wants_grad
 
 _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations last as long as this object

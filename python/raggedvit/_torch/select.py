@@ -8,11 +8,11 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from . import eager, operators  # noqa: F401 (operators defines the namespace)
 from .._arrays import plain
 from .._arrays.arrays import is_symbol, is_torch, refuse_shared
 from .._c.errors import RaggedVitError, Status, invalid
-from .tracing import in_memory, has_tangent, is_direct, is_wrapped, no_modes, wants_grad
+from . import eager, operators  # noqa: F401 (operators defines the namespace)
+from .tracing import has_tangent, in_memory, is_direct, is_wrapped, no_modes, wants_grad
 
 _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations last as long as this object
 _library.define(

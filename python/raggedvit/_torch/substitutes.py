@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from . import rows as torch_rows, select as torch_select  # noqa: F401 (they register the operators)
 from .._arrays.core_loader import core
 from .._c.errors import invalid
+from . import rows as torch_rows  # noqa: F401 (they register the operators)
+from . import select as torch_select
 
 
 def _only(name: str, value: Any) -> None:
