@@ -101,7 +101,8 @@ def main():
         left_out = sorted(set(files) - set(names))
         if left_out:
             print(
-                f"{len(left_out)} files are left out, because their names are not those of images: {', '.join(left_out[:8])}",
+                f"{len(left_out)} files are left out, because their names are not those of images:"
+                f" {', '.join(left_out[:8])}",
                 flush=True,
             )
     else:

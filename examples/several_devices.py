@@ -55,8 +55,8 @@ def main(backend=None, n=0, rounds=1):
     _, together = classify(models, list(images) * (int(rounds) * len(models)))
     equal = np.array_equal(wanted, found)
     print(
-        f"1 {models[0].device.backend} device: {one:.1f} images/s; {len(models)}: {together:.1f} images/s, {together / one:.2f} times as many; "
-        f"logits {'equal' if equal else 'DIFFERENT'}"
+        f"1 {models[0].device.backend} device: {one:.1f} images/s; {len(models)}: {together:.1f} images/s,"
+        f" {together / one:.2f} times as many; logits {'equal' if equal else 'DIFFERENT'}"
     )
     return 0 if equal else 1
 

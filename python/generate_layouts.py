@@ -308,7 +308,8 @@ def main():
     layouts = importlib.import_module("raggedvit._c.layouts")
     print(f"core/contract/ops.def has all {check_op_table(headers)} views and types of the ops' args")
     print(
-        f"up to date; {check_layouts(layouts, headers, options.check)} structs are laid out as {options.check} lays them out"
+        f"up to date; {check_layouts(layouts, headers, options.check)} structs are laid out as {options.check} lays"
+        " them out"
     )
 
 

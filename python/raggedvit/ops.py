@@ -535,7 +535,8 @@ def _mode(arrays: dict[str, Any], keep: Any, threshold: Any, n_samples: Any, mas
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
         raise invalid(
-            f"{' and '.join(names) or 'nothing'} of keep, counts, threshold, n_samples, mass and mask is given; expected one"
+            f"{' and '.join(names) or 'nothing'} of keep, counts, threshold, n_samples, mass and mask is given;"
+            " expected one"
         )
     kinds = {
         "keep": "TOP_K",
@@ -567,8 +568,8 @@ def _score(arrays: dict[str, Any]) -> int:
     kind = kinds.get(tuple(sorted(given)))
     if kind is None:
         raise invalid(
-            f"{', '.join(sorted(given)) or 'nothing'} is given to score by; expected scores, x, cls_probs, both of these, x with "
-            "weight and bias, or position_scores"
+            f"{', '.join(sorted(given)) or 'nothing'} is given to score by; expected scores, x, cls_probs, both of"
+            " these, x with weight and bias, or position_scores"
         )
     return SCORES[kind]
 

@@ -235,9 +235,11 @@ class Classifier:
         out = self({self.column: list(images)})
         errors = out.pop(self.prefix + "error")
         return [
-            {self.prefix + "error": errors[i]}
-            if errors[i]
-            else {name: value[i] if isinstance(value[i], str) else value[i].tolist() for name, value in out.items()}
+            (
+                {self.prefix + "error": errors[i]}
+                if errors[i]
+                else {name: value[i] if isinstance(value[i], str) else value[i].tolist() for name, value in out.items()}
+            )
             for i in range(len(images))
         ]
 
@@ -271,8 +273,8 @@ class Classifier:
             if name in ("tokens", "mask") and recipe.max_patches and (name == "mask" or self.policy.name == "none"):
                 raise RaggedVitError(
                     Status.UNSUPPORTED,
-                    f"outputs has {name!r}, but images run at their own shape, with any number of "
-                    "tokens" + (", and nothing is pruned" if name == "tokens" else ""),
+                    f"outputs has {name!r}, but images run at their own shape, with any number of tokens"
+                    + (", and nothing is pruned" if name == "tokens" else ""),
                 )
         if "top" in self.outputs and self.top_k > info.n_classes:
             raise invalid(f"top_k is {self.top_k}, but the model has {info.n_classes} classes")
@@ -422,8 +424,8 @@ def _images_of(batch: Any, column: str, prefix: str) -> tuple[Any, list[str]]:
     encoded = not isinstance(found, np.ndarray) or found.dtype.kind in "OSU" or not len(found)
     if not encoded and (found.dtype != np.uint8 or found.ndim != 4 or found.shape[3] != 3):
         raise invalid(
-            f"column {column!r} is {found.dtype} {list(found.shape)}; expected encoded images (bytes), names of files, or "
-            "uint8 [height, width, 3], RGB"
+            f"column {column!r} is {found.dtype} {list(found.shape)}; expected encoded images (bytes), names of files,"
+            " or uint8 [height, width, 3], RGB"
         )
     if not isinstance(found, (np.ndarray, list, tuple)):
         raise invalid(f"column {column!r} is a {type(found).__name__}; expected an array or a list")
@@ -432,8 +434,8 @@ def _images_of(batch: Any, column: str, prefix: str) -> tuple[Any, list[str]]:
         return found, [""] * len(found)
     if len(earlier) != len(found) or not all(one is None or isinstance(one, str) for one in earlier):
         raise invalid(
-            f"the batch has a column {prefix + 'error'!r} that is not decode's, and the results would overwrite it; give a "
-            "prefix"
+            f"the batch has a column {prefix + 'error'!r} that is not decode's, and the results would overwrite it;"
+            " give a prefix"
         )
     return found, [one or "" for one in earlier]
 

@@ -16,9 +16,9 @@ import torch
 
 from ._c.checks import INT32_MAX, integer, shown
 from ._c.errors import RaggedVitError, Status, invalid
-from ._torch import operators  # noqa: F401 (they register the operators)
-from ._torch import rows as torch_rows
-from ._torch import select as torch_select
+from ._torch import operators
+from ._torch import rows as torch_rows  # noqa: F401 (it registers operators)
+from ._torch import select as torch_select  # noqa: F401 (the same)
 from .ops import attention as _run
 
 attention, attention_forward = operators.OPERATOR, operators.FORWARD_OPERATOR
@@ -113,7 +113,8 @@ def _refuse(
         if not same:
             raise RaggedVitError(
                 Status.UNSUPPORTED,
-                f"{name} is {value if value is _GIVEN else shown(value)}, which this library's attention does not support",
+                f"{name} is {value if value is _GIVEN else shown(value)}, which this library's attention does not"
+                " support",
             )
     if not _same(cu_seqlens_q, cu_seqlens_k):
         raise RaggedVitError(

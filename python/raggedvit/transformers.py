@@ -193,8 +193,8 @@ def attention(
     if cu_seq_lens_q is not None:
         if n != 1 or attention_mask is not None:
             raise invalid(
-                f"there is a cu_seq_lens_q with query {list(query.shape)} and {'a' if attention_mask is not None else 'no'} mask; "
-                "expected a batch of 1 and no mask"
+                f"there is a cu_seq_lens_q with query {list(query.shape)} and"
+                f" {'a' if attention_mask is not None else 'no'} mask; expected a batch of 1 and no mask"
             )
         cu_q = cu_seq_lens_q.to(torch.int32)
         cu_k = cu_q if cu_seq_lens_k is None or cu_seq_lens_k is cu_seq_lens_q else cu_seq_lens_k.to(torch.int32)
@@ -295,16 +295,16 @@ def _check(
         raise _unsupported(f"{layer} is causal, raggedvit's attention is bidirectional; {_ENCODER_ONLY}")
     if dropout:
         raise _unsupported(
-            f"{layer} has an attention dropout of {dropout:g}, which raggedvit's attention does not support; set it to 0 in the "
-            "model's config, or call model.eval()"
+            f"{layer} has an attention dropout of {dropout:g}, which raggedvit's attention does not support; set it to"
+            " 0 in the model's config, or call model.eval()"
         )
     for name in REFUSED:
         if named.get(name) is not None and named[name] is not False:
             raise _unsupported(f"{layer} asks attention for {name}, which raggedvit does not support")
     if key.shape != query.shape or value.shape != query.shape:
         raise _unsupported(
-            f"{layer} has query {list(query.shape)}, key {list(key.shape)}, value {list(value.shape)}; raggedvit's attention "
-            "is self-attention, with the same heads in each"
+            f"{layer} has query {list(query.shape)}, key {list(key.shape)}, value {list(value.shape)}; raggedvit's"
+            " attention is self-attention, with the same heads in each"
         )
     if query.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         raise _unsupported(f"{layer} has a query of {query.dtype}; expected float32, float16 or bfloat16")
@@ -317,8 +317,8 @@ def _checked_mask(module: torch.nn.Module, mask: torch.Tensor, n: int, tokens: i
     layer = type(module).__name__
     if mask.dtype != torch.bool or tuple(mask.shape) != (n, 1, 1, tokens):
         raise _unsupported(
-            f"{layer} has a mask of {mask.dtype} {list(mask.shape)}; raggedvit's attention takes only padding masks, bool "
-            f"{[n, 1, 1, tokens]}"
+            f"{layer} has a mask of {mask.dtype} {list(mask.shape)}; raggedvit's attention takes only padding masks,"
+            f" bool {[n, 1, 1, tokens]}"
         )
     if getattr(module, "is_cross_attention", False) or "cross" in layer.lower():
         raise _unsupported(f"{layer} is cross-attention, which raggedvit's attention does not support")

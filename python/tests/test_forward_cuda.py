@@ -17,7 +17,7 @@ from unittest import mock
 
 import numpy as np
 
-import support  # noqa: F401: finds the package
+import support  # noqa: F401 (finds the package)
 import raggedvit
 from raggedvit import Policy, RaggedVitError
 from raggedvit._arrays import core_loader

@@ -40,8 +40,8 @@ def device_of(argument: str, device: Any) -> tuple[int, int]:
     name, colon, number = text.partition(":")
     if name not in BACKENDS or (colon and (name == "auto" or not re.fullmatch("[0-9]{1,9}", number))):
         raise invalid(
-            f"{argument} is {checks.shown(device)}; expected one of {', '.join(BACKENDS)}, one with an index, such as 'cuda:0', "
-            "or a torch.device"
+            f"{argument} is {checks.shown(device)}; expected one of {', '.join(BACKENDS)}, one with an index, such as"
+            " 'cuda:0', or a torch.device"
         )
     return BACKENDS[name], int(number) if colon else -1
 

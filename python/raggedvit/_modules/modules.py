@@ -22,13 +22,13 @@ def refuse_odd(facts: Facts) -> None:
     """Refuses to patch modules that are more than plain, because their training in PyTorch is not implemented."""
     if facts.odd:
         raise unsupported(
-            f"module: {facts.odd}: only a plain Vision Transformer (head on the CLS token, exact GELU, LayerNorm, heads of "
-            f"{HEAD_DIM} columns) can be patched; Model.from_module runs this one"
+            f"module: {facts.odd}: only a plain Vision Transformer (head on the CLS token, exact GELU, LayerNorm, heads"
+            f" of {HEAD_DIM} columns) can be patched; Model.from_module runs this one"
         )
     if not facts.n_classes:
         raise unsupported(
-            "module has no head, and a patched module gives logits; raggedvit.Model.from_module(module) gives what it returns, "
-            "as classify(images, pooled=True).pooled"
+            "module has no head, and a patched module gives logits; raggedvit.Model.from_module(module) gives what it"
+            " returns, as classify(images, pooled=True).pooled"
         )
 
 

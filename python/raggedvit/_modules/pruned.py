@@ -258,8 +258,8 @@ def expect_values(policy: str, x: Tensor) -> None:
         or type(x) not in (Tensor, torch.nn.Parameter)
     ):
         raise unsupported(
-            f"policy {policy!r} keeps as many tokens as the images' values say, which torch.export, torch.jit.trace and "
-            "torch.vmap cannot record; take one that keeps a fixed share, such as 'evit'"
+            f"policy {policy!r} keeps as many tokens as the images' values say, which torch.export, torch.jit.trace and"
+            " torch.vmap cannot record; take one that keeps a fixed share, such as 'evit'"
         )
 
 

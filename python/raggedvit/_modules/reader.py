@@ -70,7 +70,8 @@ def kind_of(module: Any) -> str:
     if wrapper is not None:
         raise unsupported(f"module is a {home}.{cls.__qualname__}, which wraps one; give {WRAPPERS[wrapper]}")
     raise unsupported(
-        f"module is a {home}.{cls.__qualname__}; expected {' or '.join(TIMM)} of timm, or {', '.join(HF)} of Hugging Face"
+        f"module is a {home}.{cls.__qualname__}; expected {' or '.join(TIMM)} of timm, or {', '.join(HF)} of Hugging"
+        " Face"
     )
 
 

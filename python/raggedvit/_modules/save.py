@@ -90,7 +90,8 @@ def save(module: torch.nn.Module, path: str | os.PathLike[str], *, processor: An
     for name in OVERRIDES:
         if os.path.lexists(os.path.join(folder, name)):
             raise invalid(
-                f"path is {target}, but {name} lies beside it and would override the file's metadata; choose another folder"
+                f"path is {target}, but {name} lies beside it and would override the file's metadata; choose another"
+                " folder"
             )
     lib, facts = library(), modules.read(module)
     wanted = _facts_of(lib, modules.checkpoint(lib, module, facts))

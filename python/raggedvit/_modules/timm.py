@@ -64,33 +64,7 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
     args["norm_layer"], args["norm_eps"] = r.norm_kind(), r.eps()
     if not classes and m.global_pool == "map":
         classes = m.embed_dim
-    odd = (
-        "it is an Eva"
-        if eva
-        else "dynamic_img_size is set"
-        if m.dynamic_img_size
-        else "global_pool"
-        if m.global_pool != "token"
-        else "act_layer"
-        if args.get("act_layer") != "gelu"
-        else "norm_layer"
-        if args["norm_layer"] != "layernorm"
-        else "num_heads"
-        if m.embed_dim != HEAD_DIM * args["num_heads"]
-        else "norm_pre"
-        if r.is_norm(getattr(m, "norm_pre", None))
-        else "norm"
-        if not r.is_norm(m.norm) or r.is_norm(m.fc_norm)
-        else "cls_token"
-        if m.cls_token is None
-        else "patch_embed"
-        if r.is_norm(m.patch_embed.norm) or m.patch_embed.proj.bias is None
-        else "its blocks"
-        if any(
-            block.attn.qkv.bias is None or r.is_norm(block.attn.norm) or r.is_norm(block.mlp.norm) for block in m.blocks
-        )
-        else ""
-    )
+    odd = _odd_part(r, m, eva, args)
     height, width = args["img_size"]
     return Facts(
         "timm",
@@ -104,6 +78,29 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
         distilled and classes > 0,
         odd,
     )
+
+
+def _odd_part(r: Reader, m: Any, eva: bool, args: dict[str, Any]) -> str:
+    """Returns the part that makes a module more than a plain Vision Transformer; empty: it is plain."""
+    if eva:
+        return "it is an Eva"
+    odd_blocks = (
+        b.attn.qkv.bias is None or any(r.is_norm(getattr(part, "norm", None)) for part in (b.attn, b.mlp))
+        for b in m.blocks
+    )
+    odd = {
+        "dynamic_img_size is set": m.dynamic_img_size,
+        "global_pool": m.global_pool != "token",
+        "act_layer": args.get("act_layer") != "gelu",
+        "norm_layer": args["norm_layer"] != "layernorm",
+        "num_heads": m.embed_dim != HEAD_DIM * args["num_heads"],
+        "norm_pre": r.is_norm(getattr(m, "norm_pre", None)),
+        "norm": not r.is_norm(m.norm) or r.is_norm(m.fc_norm),
+        "cls_token": m.cls_token is None,
+        "patch_embed": r.is_norm(m.patch_embed.norm) or m.patch_embed.proj.bias is None,
+        "its blocks": any(odd_blocks),
+    }
+    return next((part for part, is_odd in odd.items() if is_odd), "")
 
 
 def _embedding(r: Reader, m: Any) -> None:
@@ -176,7 +173,8 @@ def _mlp(r: Reader, where: str, mlp: Any) -> tuple[str, bool]:
         r.expect(
             activation == "silu" and not getattr(mlp, "gate_last", False),
             where,
-            f"has a gate of {mlp.act}{', the last half' if getattr(mlp, 'gate_last', False) else ''}; expected SiLU of the first half",
+            f"has a gate of {mlp.act}{', the last half' if getattr(mlp, 'gate_last', False) else ''}; expected SiLU"
+            " of the first half",
         )
     return activation, kind != "Mlp"
 

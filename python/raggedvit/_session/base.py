@@ -222,7 +222,8 @@ class ModelBase:
         if mask.shape != wanted and (stages != 1 or mask.shape != wanted[1:]):
             expected = list(wanted if stages != 1 else wanted[1:])
             raise invalid(
-                f"the mask is {list(mask.shape)}; expected {expected}, tokens with the {self.info.n_prefix} of the prefix first"
+                f"the mask is {list(mask.shape)}; expected {expected}, tokens with the {self.info.n_prefix} of the"
+                " prefix first"
             )
         if mask.dtype.kind not in "biuf":
             raise invalid(f"the mask is {mask.dtype}; expected numbers or bools")

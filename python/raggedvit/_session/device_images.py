@@ -148,14 +148,15 @@ def _image(number: int, found: DeviceArray, model: Model) -> DeviceImage:
         raise invalid(f"{name} is on cuda:{found.device}, the model on {model.device}; move one of them")
     if found.dtype != "uint8" or len(shape) != 3 or shape[2] != 3 or 0 in shape or max(shape) > MOST_SIDE:
         raise invalid(
-            f"{name} is {found.dtype} {list(shape)}; expected uint8 [height, width, 3], RGB, of 1 to {MOST_SIDE} pixels a side"
+            f"{name} is {found.dtype} {list(shape)}; expected uint8 [height, width, 3], RGB, of 1 to {MOST_SIDE} pixels"
+            " a side"
         )
     height, width, _ = shape
     stride = strides[0] if height > 1 else 3 * width
     if strides[2] != 1 or (width > 1 and strides[1] != 3) or stride < 3 * width:
         raise invalid(
-            f"{name} has the strides {list(strides)}; expected {3 * width} or more, 3, 1: whole pixels side by side, lines from "
-            "top to bottom"
+            f"{name} has the strides {list(strides)}; expected {3 * width} or more, 3, 1: whole pixels side by side,"
+            " lines from top to bottom"
         )
     if not is_torch(found.owner):  # PyTorch is trusted; the driver must confirm the addresses of other arrays
         begin, end = found.address // 16 * 16, found.address + stride * (height - 1) + 3 * width

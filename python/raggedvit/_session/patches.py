@@ -114,8 +114,8 @@ class VariableResolution:
         values = self._device.floating(patches) if self._device else _values("patches", patches)
         if values.ndim != 2 or values.shape[1] != self._width or (not self._device and values.dtype.kind != "f"):
             raise invalid(
-                f"patches is {str(values.dtype).replace('torch.', '')} {list(values.shape)}; expected floating point [patches of all "
-                f"images, {self._width}]"
+                f"patches is {str(values.dtype).replace('torch.', '')} {list(values.shape)}; expected floating point"
+                f" [patches of all images, {self._width}]"
             )
         sides = np.clip(found, -1, 1 << 16).astype(np.int64)
         sizes = sides.prod(axis=1)
@@ -178,7 +178,8 @@ class _MergedRows:
             or not value.flags.writeable
         ):
             raise invalid(
-                f"{name} is {type(value).__name__}; expected a writable, contiguous numpy array of float32 [rows, {width}]"
+                f"{name} is {type(value).__name__}; expected a writable, contiguous numpy array of float32 [rows,"
+                f" {width}]"
             )
         if value.ndim != 2 or value.shape[1] != width:
             raise invalid(f"{name} is {list(value.shape)}; expected [rows, {width}]")
@@ -188,7 +189,8 @@ class _MergedRows:
         own = self.outputs[number]
         if own is not None and len(own) < shape[0]:
             raise invalid(
-                f"{'out' if number < 0 else f'deepstack_out[{number}]'} has {len(own)} rows, but the batch has {shape[0]} merge groups"
+                f"{'out' if number < 0 else f'deepstack_out[{number}]'} has {len(own)} rows, but the batch has"
+                f" {shape[0]} merge groups"
             )
         if self.device:
             found = self.device.rows(number, shape[0])
@@ -265,7 +267,8 @@ class _DeviceRows:
         if not is_torch(value) or value.device != self.device or not value.is_floating_point() or value.requires_grad:
             kind = f"{str(value.dtype)[6:]} on {value.device}" if is_torch(value) else type(value).__name__
             raise invalid(
-                f"{name} is {kind}; expected a tensor of a floating type on {self.device}, without a gradient: [rows, {width}]"
+                f"{name} is {kind}; expected a tensor of a floating type on {self.device}, without a gradient: [rows,"
+                f" {width}]"
             )
 
     def rows(self, number: int, n: int) -> Any:

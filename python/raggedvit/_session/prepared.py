@@ -36,8 +36,8 @@ def expected_shape(model: Model) -> str:
 
 def misfit(model: Model, images: Any) -> RaggedVitError:
     return invalid(
-        f"images are {str(images.dtype).removeprefix('torch.')} {list(images.shape)}; expected {expected_shape(model)}, normalised "
-        "floating point"
+        f"images are {str(images.dtype).removeprefix('torch.')} {list(images.shape)}; expected {expected_shape(model)},"
+        " normalised floating point"
     )
 
 
@@ -53,8 +53,9 @@ def host_view(model: Model, images: Any) -> np.ndarray:
         if not isinstance(images, (list, tuple)) or not any(hasattr(part, "shape") for part in images):
             raise
         raise invalid(
-            f"images are a {type(images).__name__} of {len(images)}, which is no array; expected only {expected_shape(model)}: of the "
-            f"batches of a loader with labels give map(images for images, *_ in loader) ({error})"
+            f"images are a {type(images).__name__} of {len(images)}, which is no array; expected only"
+            f" {expected_shape(model)}: of the batches of a loader with labels give map(images for images, *_ in"
+            f" loader) ({error})"
         ) from error
     if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != info.image_shape:
         raise misfit(model, found)
@@ -103,8 +104,8 @@ def untraced(images: Any, argument: str = "images") -> Any:
         )
     if tracing.is_wrapped(images):
         raise invalid(
-            f"{argument} are a tensor of a transform of torch.func's (vmap, grad, ...), which the recorded forward does not see; "
-            "give a whole batch, outside the transform"
+            f"{argument} are a tensor of a transform of torch.func's (vmap, grad, ...), which the recorded forward does"
+            " not see; give a whole batch, outside the transform"
         )
     return tracing.in_memory({argument: images})[argument]
 
@@ -114,8 +115,9 @@ def refuse_encoder(model: Model) -> None:
     if model.info.merge:
         raise RaggedVitError(
             Status.UNSUPPORTED,
-            f"the model, {model.info.architecture}, returns a row for each merge group of patches, and no "
-            'logits: model.prepare(inputs="patches", merged=True) returns a function of the patches and grids of its processor',
+            f"the model, {model.info.architecture}, returns a row for each merge group of patches, and no logits:"
+            ' model.prepare(inputs="patches", merged=True) returns a function of the patches and grids of its'
+            " processor",
         )
 
 
@@ -365,7 +367,8 @@ def _reads_tensors() -> bool:
 def converted(torch: Any, images: Any) -> Any:
     if images.dtype not in (torch.float16, torch.bfloat16):
         raise invalid(
-            f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected float32, float16 or bfloat16, normalised"
+            f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected float32, float16 or bfloat16,"
+            " normalised"
         )
     return images.float()
 

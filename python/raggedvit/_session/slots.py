@@ -186,7 +186,8 @@ class InputSlot:
         begin, end = self._device_end, self._device_end + 3 * height * width
         if self._n == len(self._table) or end > self._device_bytes:
             raise invalid(
-                f"the slot is full: image {self._n} of {len(self._table)}, {end} bytes of {self._device_bytes} on the device"
+                f"the slot is full: image {self._n} of {len(self._table)}, {end} bytes of {self._device_bytes} on the"
+                " device"
             )
         user = int(self._lib.make("rvit_cuda_stream_handle", self.stream).value or 0)
         batch.copy(self._pixels, [begin], user)

@@ -56,14 +56,16 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
     if wants_grad(*tensors):
         if given:
             raise invalid(
-                f"{given[0]} is given, but a tensor requires grad: what is written into memory of the caller's has no gradient"
+                f"{given[0]} is given, but a tensor requires grad: what is written into memory of the caller's has no"
+                " gradient"
             )
         return _by_operator(named, scale, max_len)
     if is_direct(tensors):
         return eager.attention(named, scale, max_len, stream)
     if given or stream is not None:
         raise invalid(
-            f"{(given or ['stream'])[0]} is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not take"
+            f"{(given or ['stream'])[0]} is given, which a subclass of Tensor, a mode or a trace of PyTorch's or"
+            " torch.func does not take"
         )
     return _by_operator(named, scale, max_len)
 

@@ -20,8 +20,8 @@ from .tracing import refuse_tangent
 ready()  # raises without a library, before anything is registered
 _library = torch.library.Library("raggedvit", "DEF")  # the registrations last as long as this object
 _FORWARD = (
-    "(Tensor {}, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias=None, float? scale=None, SymInt? max_len=None, "
-    "bool cls_probs=False{}) -> (Tensor out, Tensor lse, Tensor cls_probs)"
+    "(Tensor {}, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias=None, float? scale=None, SymInt?"
+    " max_len=None, bool cls_probs=False{}) -> (Tensor out, Tensor lse, Tensor cls_probs)"
 )
 _BACKWARD = (
     "(Tensor d_out, Tensor q, Tensor? k, Tensor? v, Tensor out, Tensor lse, Tensor cu_seqlens, Tensor? key_bias=None, "

@@ -63,8 +63,8 @@ def call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int
         return eager.rows(name, arrays, numbers, stream)
     if out is not None or stream is not None:
         raise invalid(
-            f"{'stream' if out is None else 'out'} is given, which a subclass of Tensor, a mode or a trace of PyTorch's or "
-            "torch.func does not take"
+            f"{'stream' if out is None else 'out'} is given, which a subclass of Tensor, a mode or a trace of PyTorch's"
+            " or torch.func does not take"
         )
     return OPERATORS[name](**inputs, **numbers)
 

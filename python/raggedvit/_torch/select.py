@@ -16,11 +16,11 @@ from .tracing import has_tangent, in_memory, is_direct, is_wrapped, no_modes, wa
 
 _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations last as long as this object
 _library.define(
-    "select(Tensor cu_seqlens, SymInt rows, int choice, int score, SymInt max_len, int n_prefix=1, bool competes=False, "
-    "float threshold=0., int k_min=0, int n_samples=1, float mass=0., Tensor? x=None, Tensor? cls_probs=None, "
-    "Tensor? weight=None, Tensor? bias=None, Tensor? position_scores=None, Tensor? counts=None, Tensor? scores=None, "
-    "Tensor? mask=None, Tensor(a!)? fuse_x=None) "
-    "-> (Tensor cu_seqlens, Tensor src_rows, Tensor keep, Tensor scores, Tensor error)",
+    "select(Tensor cu_seqlens, SymInt rows, int choice, int score, SymInt max_len, int n_prefix=1, bool competes=False,"
+    " float threshold=0., int k_min=0, int n_samples=1, float mass=0., Tensor? x=None, Tensor? cls_probs=None, Tensor?"
+    " weight=None, Tensor? bias=None, Tensor? position_scores=None, Tensor? counts=None, Tensor? scores=None, Tensor?"
+    " mask=None, Tensor(a!)? fuse_x=None) -> (Tensor cu_seqlens, Tensor src_rows, Tensor keep, Tensor scores, Tensor"
+    " error)",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 
@@ -87,7 +87,8 @@ def select(
         )
     if out is not None or stream is not None:
         raise invalid(
-            "out or stream is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not take"
+            "out or stream is given, which a subclass of Tensor, a mode or a trace of PyTorch's or torch.func does not"
+            " take"
         )
     return _by_operator(cu_seqlens, rows, mode, score, max_len, numbers, arrays)
 

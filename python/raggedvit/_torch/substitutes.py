@@ -8,8 +8,8 @@ import torch
 
 from .._arrays.core_loader import core
 from .._c.errors import invalid
-from . import rows as torch_rows  # noqa: F401 (they register the operators)
-from . import select as torch_select
+from . import rows as torch_rows  # noqa: F401 (it registers operators)
+from . import select as torch_select  # noqa: F401 (the same)
 
 
 def _only(name: str, value: Any) -> None:

@@ -83,7 +83,8 @@ def in_memory(named: dict[str, Any], outputs: Iterable[str] = ()) -> dict[str, A
         if tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor():
             if name in outputs:
                 raise invalid(
-                    f"{name} is a view that negates or conjugates its memory, or has none; expected a tensor of its own memory"
+                    f"{name} is a view that negates or conjugates its memory, or has none; expected a tensor of its own"
+                    " memory"
                 )
             found[name] = torch.zeros_like(tensor) if tensor._is_zerotensor() else tensor.resolve_conj().resolve_neg()
     return found

@@ -319,8 +319,8 @@ def _pixels(number: int, image: Any) -> NDArray[np.uint8]:
         or found.size > 3 * MOST_PIXELS
     ):
         raise invalid(
-            f"image {number} is {found.dtype} {list(found.shape)}; expected a path, or uint8 [height, width, 3], RGB, of at most "
-            f"{MOST_PIXELS} pixels"
+            f"image {number} is {found.dtype} {list(found.shape)}; expected a path, or uint8 [height, width, 3], RGB,"
+            f" of at most {MOST_PIXELS} pixels"
         )
     return found
 
