@@ -14,6 +14,15 @@ else
     echo "check: formatting skipped: clang-format 14 is not installed (Debian 12: clang-format-14)"
 fi
 
+ruff=$(command -v ruff || echo build/python-ci/bin/ruff)
+version=$(sed -nE 's/^required-version = "==(.*)"$/\1/p' pyproject.toml)
+if [ "$("$ruff" --version 2>/dev/null)" = "ruff $version" ]; then
+    out=$("$ruff" format --no-cache --check --quiet . 2>&1) || fail "not formatted (ruff format)" "$out"
+    out=$("$ruff" check --no-cache --quiet --output-format concise . 2>&1) || fail "ruff check" "$out"
+else
+    echo "check: Python's formatting skipped: ruff $version is not here (pip install ruff==$version)"
+fi
+
 library='core backend_cpu backend_cuda backend_vulkan'
 out=$(git grep -nE '\b(malloc|calloc|realloc|aligned_alloc|free)\(' -- $library ':!core/base/alloc.c' || true)
 [ -z "$out" ] || fail "allocation outside core/base/alloc.c" "$out"
