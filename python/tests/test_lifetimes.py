@@ -219,7 +219,7 @@ class LifetimesTest(unittest.TestCase):
             "import raggedvit\n"
             "m = raggedvit.Model(sys.argv[1], device='cpu', n_threads=2)\n"
             "def work():\n"
-            "    while True: m.classify(x, 'l2', keep=.5, blocks=[0])\n"
+            "    while True: m.classify(x, raggedvit.Policy('l2', keep=.5, blocks=[0]))\n"
             "m.classify(x)\n"
             "for _ in range(int(sys.argv[2])): threading.Thread(target=work, daemon=True).start()\n"
         )
