@@ -270,7 +270,9 @@ def check_layouts(layouts, headers, compiler):
 def check_op_table(headers):
     """Checks that core/contract/ops.def has a row for every view and every type in the args of an op."""
     table = (INCLUDE.parent / "core/contract/ops.def").read_text()
-    rows = re.findall(r"^RVIT_(?:ARRAY\((\w+), \w+, ([\w.]+)|DTYPE(?:_OR_QUANTIZED)?\((\w+), (\w+)),", table, flags=re.M)
+    rows = re.findall(
+        r"^RVIT_(?:ARRAY\((\w+), \w+, ([\w.]+)|DTYPE(?:_OR_QUANTIZED)?\((\w+), (\w+)),", table, flags=re.M
+    )
     found = {(op or other, field or dtype) for op, field, other, dtype in rows}
     wanted = set()
     for op in re.findall(r"^RVIT_OP\(\w+, (\w+)\)$", table, flags=re.M):

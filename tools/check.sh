@@ -37,7 +37,7 @@ out=$(for name in $entries; do
 done)
 [ -z "$out" ] || fail "public functions that do not start with RVIT_ENTRY (core/base/entry.h)" "$out"
 version=$(sed -nE 's/^#define RVIT_VERSION_(MAJOR|MINOR|PATCH) //p' include/raggedvit/device.h | paste -sd .)
-grep -q "^project(raggedvit VERSION $version " CMakeLists.txt || fail "include/raggedvit/device.h has version $version, CMakeLists.txt another"
+grep -q "^project(raggedvit VERSION $version " CMakeLists.txt || fail "include/raggedvit/device.h: version $version is not CMakeLists.txt's"
 code=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.comp' '*.glsl')
 out=$(awk 'length > 140 {print FILENAME ":" FNR}' $code $(git ls-files '*.sh' '*.cmake'))
 [ -z "$out" ] || fail "lines over 140 columns" "$out"

@@ -90,7 +90,11 @@ class StructTest(Refusals):
             "argument 1 of rvit_stream_synchronize is 18446744073709551616", lib.rvit_stream_synchronize, 2**64
         )
         self.refused(
-            "argument 1 of rvit_prune_from_name is .*NUL", lib.rvit_prune_from_name, b"l2\0x", ctypes.byref(kind)
+            "argument 2 of rvit_enum_from_name is .*NUL",
+            lib.rvit_enum_from_name,
+            CONSTANTS["RVIT_ENUM_PRUNE"],
+            b"l2\0x",
+            ctypes.byref(kind),
         )
 
     def test_the_path_of_the_library(self):
