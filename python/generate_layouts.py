@@ -19,19 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 INCLUDE = HERE.parent / "include"
 PACKAGE = HERE / "raggedvit"
 # Not experimental.h: the package works with every library of its minor version.
-HEADERS = [
-    "status.h",
-    "device.h",
-    "ragged.h",
-    "grids.h",
-    "precision.h",
-    "prune.h",
-    "images.h",
-    "tensors.h",
-    "vit.h",
-    "cuda.h",
-    "vulkan.h",
-]
+HEADERS = ["device.h", "ops.h", "image.h", "prune.h", "model.h", "session.h", "cuda.h", "vulkan.h"]
 SCALARS = {
     "int": "c_int",
     "int32_t": "c_int32",
