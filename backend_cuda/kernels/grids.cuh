@@ -78,16 +78,16 @@ RVIT_DEVICE void fill_patches(const rvit_cu_grid_layout_params &params, image_si
     const int merge = params.merge, area = merge * merge, grid = size.height << 16 | size.width;
     const int unit_height = size.height / merge, unit_width = size.width / merge;
     for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
-        const int index = row - begin - params.n_prefix;
-        int4 patch = {-1 - (row - begin), image, 0, grid};
-        if (index >= 0) {
-            const int unit = index / area, inner = index - unit * area, in_line = inner / merge;
+        const int patch = row - begin - params.n_prefix;
+        int4 entry = {-1 - (row - begin), image, 0, grid};
+        if (patch >= 0) {
+            const int unit = patch / area, inner = patch - unit * area, in_line = inner / merge;
             const int2 at = position_of_unit(params.window, unit_height, unit_width, unit);
             const int y = at.x * merge + in_line, x = at.y * merge + inner - in_line * merge;
-            patch.x = patch_row + (params.line_by_line ? y * size.width + x : (at.x * unit_width + at.y) * area + inner);
-            patch.z = y << 16 | x;
+            entry.x = patch_row + (params.line_by_line ? y * size.width + x : (at.x * unit_width + at.y) * area + inner);
+            entry.z = y << 16 | x;
         }
-        reinterpret_cast<int4 *>(params.cells)[row] = patch;
+        reinterpret_cast<int4 *>(params.cells)[row] = entry;
     }
 }
 
@@ -171,11 +171,11 @@ struct patch_position {
     int y, x, height, width;
 };
 
-RVIT_DEVICE patch_position position_of(int4 patch)
+RVIT_DEVICE patch_position position_of(int4 entry)
 {
     patch_position at;
-    at.height = min(max(patch.w >> 16, 1), RVIT_CU_MAX_SIDE), at.width = min(max(patch.w & 65535, 1), RVIT_CU_MAX_SIDE);
-    at.y = min(max(patch.z >> 16, 0), at.height - 1), at.x = min(max(patch.z & 65535, 0), at.width - 1);
+    at.height = min(max(entry.w >> 16, 1), RVIT_CU_MAX_SIDE), at.width = min(max(entry.w & 65535, 1), RVIT_CU_MAX_SIDE);
+    at.y = min(max(entry.z >> 16, 0), at.height - 1), at.x = min(max(entry.z & 65535, 0), at.width - 1);
     return at;
 }
 
@@ -286,16 +286,16 @@ template <typename T> RVIT_DEVICE void embed_rows(const rvit_cu_embed_params &pa
     RVIT_SHARED float weights[2 * RVIT_CU_MAX_TABLE];
     const int rows = live_rows(params.rows), dim = params.dim;
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
-        const int4 patch = reinterpret_cast<const int4 *>(params.cells)[row];
+        const int4 entry = reinterpret_cast<const int4 *>(params.cells)[row];
         float *out = params.out + row * dim;
-        if (patch.x < 0 || params.patch_rows == 0) {
-            const float *prefix = params.prefix + (long long)min(~patch.x, params.n_prefix - 1) * dim;
-            const bool is_there = patch.x < 0 && params.n_prefix > 0;
+        if (entry.x < 0 || params.patch_rows == 0) {
+            const float *prefix = params.prefix + (long long)min(~entry.x, params.n_prefix - 1) * dim;
+            const bool is_there = entry.x < 0 && params.n_prefix > 0;
             for (int column = (int)threadIdx.x * 4; column < dim; column += blockDim.x * 4)
                 store_4(out + column, is_there ? load_4(prefix + column) : make_float4(0.0f, 0.0f, 0.0f, 0.0f));
             continue;
         }
-        const patch_position at = position_of(patch);
+        const patch_position at = position_of(entry);
         const table_taps down = taps_of(params.resample, params.table_height, at.height, at.y);
         const table_taps across = taps_of(params.resample, params.table_width, at.width, at.x);
         if (params.table != nullptr) {
@@ -308,7 +308,7 @@ template <typename T> RVIT_DEVICE void embed_rows(const rvit_cu_embed_params &pa
             }
             block_sync();
         }
-        const T *from = static_cast<const T *>(params.patches) + (long long)min(patch.x, params.patch_rows - 1) * dim;
+        const T *from = static_cast<const T *>(params.patches) + (long long)min(entry.x, params.patch_rows - 1) * dim;
         for (int column = (int)threadIdx.x * 4; column < dim; column += blockDim.x * 4) {
             float4 x = load_4(from + column);
             if (params.table != nullptr) {
@@ -342,8 +342,8 @@ RVIT_DEVICE void fill_turns(const rvit_cu_grid_rope_params &params)
 {
     const int rows = live_rows(params.rows), pairs = params.head_dim / 2, warps = (int)blockDim.x / 32;
     for (long long row = (long long)blockIdx.x * warps + (int)threadIdx.x / 32; row < rows; row += (long long)gridDim.x * warps) {
-        const int4 patch = reinterpret_cast<const int4 *>(params.cells)[row];
-        const patch_position at = position_of(patch);
+        const int4 entry = reinterpret_cast<const int4 *>(params.cells)[row];
+        const patch_position at = position_of(entry);
         float *out = params.out + row * params.head_dim;
         for (int pair = threadIdx.x & 31; pair < pairs; pair += 32) {
             const bool is_second = pair >= pairs / 2, is_x = is_second != (params.xy != 0);
@@ -360,7 +360,7 @@ RVIT_DEVICE void fill_turns(const rvit_cu_grid_rope_params &params)
             const float high = at / over, low = (fmaf(-high, over, at) + lost) / over;
             const float turns = high * frequency.x;
             const float rest = fmaf(high, frequency.x, -turns) + (high * frequency.y + low * frequency.x);
-            const float2 angle = patch.x < 0 ? make_float2(1.0f, 0.0f) : turn(turns, rest);
+            const float2 angle = entry.x < 0 ? make_float2(1.0f, 0.0f) : turn(turns, rest);
             out[pair] = angle.x;
             out[pair + pairs] = angle.y;
         }

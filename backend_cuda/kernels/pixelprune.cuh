@@ -78,11 +78,11 @@ RVIT_DEVICE int reconstruction(const rvit_cu_pixelprune_params &params, const pa
 RVIT_DEVICE void mark_group(const rvit_cu_pixelprune_params &params, int row, int past)
 {
     const int merge = params.merge, area = merge * merge, lane = threadIdx.x & 31;
-    const int4 patch = reinterpret_cast<const int4 *>(params.cells)[row];
-    const patch_position at = position_of(patch);
+    const int4 entry = reinterpret_cast<const int4 *>(params.cells)[row];
+    const patch_position at = position_of(entry);
     const patch_order order = order_of(params, at);
     const bool has_pixels = order.most >= 0;
-    const int own = min(max(patch.x, 0), order.most);
+    const int own = min(max(entry.x, 0), order.most);
     const bool on_left = has_pixels && at.x >= merge, above = has_pixels && at.y >= merge;
     bool kept = true;
     if (on_left || above) {
