@@ -24,7 +24,7 @@ case $listed in *"vulkan  -  not in this build"*) ;; *)
     make libvulkan.so.1 <<'END'
 int nothing;
 END
-    expect 'libvulkan.so.1 has no vkGetInstanceProcAddr'
+    expect 'libvulkan.so.1 has no symbol vkGetInstanceProcAddr'
     make libvulkan.so.1 <<'END'
 #include <string.h>
 static int version(unsigned *out) { *out = 1u << 22 | 3u << 12; return 0; }
@@ -51,7 +51,7 @@ case $listed in *"cuda    -  not in this build"*) ;; *)
     make libcuda.so.1 <<'END'
 int nothing;
 END
-    expect 'libcuda.so.1 has no cuInit' ;;
+    expect 'libcuda.so.1 has no symbol cuInit' ;;
 esac
 
 cat >"$folder/static.c" <<'END'

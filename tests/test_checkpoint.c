@@ -613,8 +613,8 @@ static void tensors_in_memory(void **state)
         {"rank is 9", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 9, shape, values}},
         {"rank is -1", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, -1, shape, values}},
         {"shape", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 1, NULL, values}},
-        {"extent 1", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 2, (const int64_t[]){64, -1}, values}},
-        {"extent 1", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 2, (const int64_t[]){INT64_C(1) << 40, INT64_C(1) << 40}, values}},
+        {"shape[1]", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 2, (const int64_t[]){64, -1}, values}},
+        {"shape[1]", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 2, (const int64_t[]){INT64_C(1) << 40, INT64_C(1) << 40}, values}},
         {"data is NULL", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 1, shape, NULL}},
         {"two tensors have the name 'norm.weight'", {sizeof(rvit_tensor_desc), "norm.weight", RVIT_F32, 1, shape, values}},
     };

@@ -139,7 +139,7 @@ static void no_table(void **state)
         const char *word;
     } cases[] = {
         {"{\"architecture\":\"deit3_small_patch16_224\"}", RVIT_BAD_FILE,
-         "tensor 'pos_embed' is missing, but positions are 'table' (config.json: architecture)"},
+         "tensor 'pos_embed' is missing, but positions are 'table' (config.json: architecture 'deit3_small_patch16_224')"},
         {"{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":8}}", RVIT_BAD_FILE, "expected sides of 16..16384"},
         {"{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":1000000}}", RVIT_BAD_FILE,
          "images have 1000000 x 1000000 pixels (config.json: model_args.img_size)"},

@@ -175,7 +175,7 @@ static void token_without_head(void **state)
     build(&scratch, &g, "F32");
     drop_name("head_dist.weight");
     drop_name("head_dist.bias");
-    expect_bad(NULL, RVIT_BAD_FILE, "a distillation token ('dist_token') without its head: tensor 'head_dist.weight' is missing");
+    expect_bad(NULL, RVIT_BAD_FILE, "distillation token ('dist_token') without its head: tensor 'head_dist.weight' is missing");
     drop_name("head.weight");
     drop_name("head.bias");
     rvit_model_info info = good();

@@ -237,7 +237,7 @@ static void registers(void **state)
     build(&scratch, &g, "F32");
     add(&scratch, "register_tokens", 3, 1, 4, 64, 0);
     get(&scratch, "pos_embed")->shape[1] = 5 + 16;
-    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'pos_embed': 21 rows");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'pos_embed': its 21 rows");
 
     build(&scratch, &g, "F32");
     add(&scratch, "reg_token", 3, 1, 4, 64, 0);

@@ -396,7 +396,7 @@ static void more_than_there_is(void **state)
     assert_null(buffer);
     print_message("%s\n", rvit_status_detail());
     assert_non_null(strstr(rvit_status_detail(), "iB: only "));
-    assert_non_null(strstr(rvit_status_detail(), "iB available"));
+    assert_non_null(strstr(rvit_status_detail(), "iB are available"));
     assert_int_equal(rvit_buffer_create(device, 8 << 20, RVIT_BUFFER_UPLOAD, &buffer), RVIT_OK);
     memset(rvit_buffer_host(buffer), 1, 8 << 20);
     rvit_buffer_destroy(buffer);
