@@ -74,13 +74,13 @@ json preprocessing.size.0 32
 json image_width 56
 expect 0 classify "$small" "$cat" --backend cpu --prune l2 --blocks 1 --overlay "$folder/wide.png" \
     --features "$folder/wide.npy" --grid --json
-json preprocessing.0.logits 7
-json preprocessing.0.tokens_kept.0 14
+json images.0.logits 7
+json images.0.tokens_kept.0 14
 [ "$(png_size "$folder/wide.png")" = "902 x 600" ] || fail "the overlay is $(png_size "$folder/wide.png")"
 head -c 128 "$folder/wide.npy" | grep -aq "'shape': (1, 4, 7, 32), }" || fail "the shape of the grid"
 echo '[[[0, 6, 27]]]' >"$folder/mask"
 expect 0 classify "$small" "$cat" --backend cpu --prune mask --blocks 1 --mask "$folder/mask" --json
-json preprocessing.0.kept.0 3
+json images.0.kept.0 3
 echo '[[[28]]]' >"$folder/mask"
 expect 4 classify "$small" "$cat" --backend cpu --prune mask --blocks 1 --mask "$folder/mask"
 err "28 is not a patch number from 0 to 27"
@@ -143,7 +143,7 @@ damaged "tensor '[a-z]+': value [0-9]+ is not finite"
 LC_ALL=C sed 's/"logits"/"logitx"/; s/"pooled"/"poolex"/; s/"features"/"featurex"/' "$dump" >"$folder/dump"
 damaged "has none of the tensors 'logits', 'pooled' and 'features'"
 LC_ALL=C sed 's/\[2,7\]/[7,2]/' "$dump" >"$folder/dump"
-damaged "tensor 'logits' is .7, 2., the model's are .2, 7.: the dump is of another model"
+damaged "tensor 'logits' is .7, 2., expected .2, 7.: the dump is of another model"
 LC_ALL=C sed 's/"logits"/"logitx"/; s/"error\.pooled\.f32":"[^"]/&/' "$dump" >"$folder/dump"
 reference 0 "$folder/dump"
 ! grep -q '^logits' "$folder/out" || fail "logits of a reference without logits"
@@ -158,7 +158,7 @@ out "^weights +not the same file as the dump's$"
 for arguments in "--images $cat" "--against cpu" "--against-dtype f16" "--prune l2"; do
     # shellcheck disable=SC2086
     reference 2 "$dump" $arguments
-    err "^raggedvit: --reference .* excludes"
+    err "^raggedvit: --reference excludes"
 done
 
 finish

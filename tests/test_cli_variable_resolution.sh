@@ -110,9 +110,10 @@ for way in "--variable-resolution" "--fit squash --crop 1"; do
     json images 2
     for i in 0 1; do for c in 0 3 6; do
         "$json_get" images.$i.logits.$c <"$folder/out"
-    done; done >"$folder/way${#way}"
+    done; done >"$folder/way${way%% *}"
 done
-paste "$folder/way8" "$folder/way21" | awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5) exit 1} END {if (NR != 6) exit 1}' ||
+paste "$folder/way--variable-resolution" "$folder/way--fit" |
+    awk '{d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5) exit 1} END {if (NR != 6) exit 1}' ||
     fail "variable resolution differs on the model's own grid"
 
 # capacities

@@ -253,7 +253,7 @@ static void broken_files(void **state)
     expect_failure(instance, strings(more, sizeof more, 3), code, "ENCODED");
     uint8_t longer[4 + sizeof png_rgb + 1] = {sizeof png_rgb};
     memcpy(longer + 4, png_rgb, sizeof png_rgb);
-    expect_failure(instance, strings(longer, sizeof longer, 1), code, "1 bytes are left");
+    expect_failure(instance, strings(longer, sizeof longer, 1), code, "1 bytes follow the last of 1 images");
     expect_failure(instance, strings(NULL, 0, 1), code, "ENCODED");
     expect_failure(instance, strings(NULL, 0, INT64_MAX), code, "ENCODED");
     end();

@@ -63,7 +63,8 @@ static const struct option_row option_rows[] = {
     {"tiles", "PX", "treat each image as a sheet of square tiles of this size, read row by row and resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS | QUANTIZE},
     {"limit", "N", "process only the first N images, tiles or frames (default: all)", OPTION_INTEGER(T, limit, 1, INT64_MAX),
-     .commands = CLASSIFY | QUANTIZE},
+     .commands = CLASSIFY},
+    {"limit", "N", "process only the first N images or tiles (default: all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = QUANTIZE},
     {"limit", "N", "process only the first N images or tiles (default: all, or 8 images of noise)", OPTION_INTEGER(T, limit, 1, INT64_MAX),
      .commands = VERIFY},
     {"shard", "I/N",
@@ -135,8 +136,9 @@ static const struct option_row option_rows[] = {
      .commands = MODELS},
     {"shape", "NAME", "without MODEL: size of the DeiT, %s (default: tiny)", OPTION_CHOICE(T, shape, shape, 3, 12), .commands = BENCH},
     {"text-embeddings", "FILE",
-     "classify by texts: a .safetensors file of their embeddings, [texts, width], written by tools/text_embeddings.py. --labels then names "
-     "the texts. CLIP: softmax of logit_scale x cosine; SigLIP: sigmoid with logit_scale and logit_bias (default: the model's head)",
+     "classify by texts (zero-shot): a .safetensors file with a tensor [texts, width] of text embeddings, as tools/text_embeddings.py "
+     "writes it. --labels then names the texts. CLIP: softmax of logit_scale x cosine; SigLIP: sigmoid with logit_scale and logit_bias "
+     "(default: the model's head)",
      OPTION_TEXT(T, text_embeddings), .commands = CLASSIFY},
     {"text-tensor", "NAME", "tensor of --text-embeddings to use (default: its only tensor with two dimensions)",
      OPTION_TEXT(T, text_tensor), .commands = CLASSIFY},
@@ -203,7 +205,7 @@ static const struct option_row option_rows[] = {
      OPTION_FLAG(T, timings), .commands = CLASSIFY},
 
     {.help = "output"},
-    {"output", "FILE", "the .safetensors file to write", OPTION_TEXT(T, output), .commands = QUANTIZE},
+    {"output", "FILE", "the .safetensors file to write (required)", OPTION_TEXT(T, output), .commands = QUANTIZE},
     {"top", "K", "classes to print per image, %s (default: 5)", OPTION_INTEGER(T, top, 1, 100), .commands = CLASSIFY},
     {"labels", "FILE", "class names, one per line (default: the checkpoint's, else numbers)", OPTION_TEXT(T, labels), .commands = RUNS},
     {"expect", "FILE", "expected class of each image, a name or number per line; prints top-1 accuracy", OPTION_TEXT(T, expect),

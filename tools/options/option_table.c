@@ -266,22 +266,29 @@ static const char *row_help(const struct option_row *row, char *out, size_t out_
     return out;
 }
 
-/* Calls print for each row of a command, and print_group before the first row of each group if there are enough rows to need groups. */
+/* Whether the table has groups, and the command has enough options to show them. */
+static bool is_grouped(const struct option_table *table, const struct option_command *command)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < table->n_rows; i++)
+        n += has_row(command, &table->rows[i]);
+    return table->rows[0].name == NULL && n > GROUPED_ROWS;
+}
+
+/* Calls print for each row of a command, and print_group before the first row of each group if the command is grouped. */
 static void for_each_row(const struct option_table *table, const struct option_command *command, void (*print_group)(const char *title),
                          void (*print)(const char *name, const char *argument, const char *help))
 {
     char help[1024];
-    size_t n_rows = 0;
     const char *group = NULL;
-    for (size_t i = 0; i < table->n_rows; i++)
-        n_rows += has_row(command, &table->rows[i]);
+    const bool grouped = is_grouped(table, command);
     for (size_t i = 0; i < table->n_rows; i++) {
         const struct option_row *row = &table->rows[i];
         if (row->name == NULL)
             group = row->help;
         if (!has_row(command, row))
             continue;
-        if (group != NULL && n_rows > GROUPED_ROWS)
+        if (group != NULL && grouped)
             print_group(group);
         group = NULL;
         print(row->name, row->argument, row_help(row, help, sizeof help));
@@ -298,7 +305,8 @@ void option_table_help(const struct option_table *table, const struct option_com
     printf("usage: %s%s%s%s%s [options]\n\n", table->program, command->name[0] ? " " : "", command->name, command->arguments[0] ? " " : "",
            command->arguments);
     wrap_print(command->text, 0, 0);
-    puts("\noptions:");
+    if (!is_grouped(table, command))
+        puts("\noptions:");
     for_each_row(table, command, print_group, print_row);
     print_row("help", NULL, "print this help");
     if (command->example != NULL)
