@@ -238,10 +238,12 @@ class Model(ModelBase):
         self._idle.clear()
 
     @overload
-    def __call__(self, images: TensorT, policy: str | Policy | None = None) -> TensorT: ...
+    def __call__(self, images: TensorT | Sequence[TensorT], policy: str | Policy | None = None) -> TensorT: ...
 
     @overload
-    def __call__(self, images: ArrayLike, policy: str | Policy | None = None) -> NDArray[np.float32]: ...
+    def __call__(
+        self, images: ArrayLike | Sequence[RawImage], policy: str | Policy | None = None
+    ) -> NDArray[np.float32]: ...
 
     def __call__(self, images: Any, policy: str | Policy | None = None) -> Any:
         """Returns the logits of a batch, float32 [B, n_classes].
@@ -250,7 +252,8 @@ class Model(ModelBase):
         PyTorch's current stream, nothing is copied, and nothing waits. Such a call reports no errors of single
         images: NaN in an image, or a model that overflows its dtype, makes the logits of that image NaN. classify
         names the image. A stream of the caller's must outlive the model. The forward cannot be captured into
-        another CUDA graph. The call waits for all other images, images on the device included.
+        another CUDA graph. For all other images the call waits, also for raw
+        images on the device.
 
         Args:
             images: As for classify.
@@ -333,11 +336,11 @@ class Model(ModelBase):
                 * A normalised batch: floating point [B, channels, image_height, image_width], an array (or what numpy
                   makes one of) or a PyTorch tensor, on the CPU or on the model's CUDA device. A contiguous float32
                   batch is read in place.
-                * Images: a list of files, Pillow images and uint8 arrays [height, width, 3] of any sizes, or a uint8
-                  array [B, height, width, 3]. Threads read the files. The device resizes, crops and normalises by
+                * Raw images: a list of files, Pillow images and uint8 arrays [height, width, 3] of any sizes, or a
+                  uint8 array [B, height, width, 3]. Threads read the files. The device resizes, crops and normalises by
                   model.recipe, with the bits of raggedvit.images.prepare; the host does what the device cannot. With
                   recipe.max_patches (NaFlex) each image keeps its own shape.
-                * The same in the memory of the model's CUDA device: uint8 PyTorch tensors, or arrays with
+                * Raw images in the memory of the model's CUDA device: uint8 PyTorch tensors, or arrays with
                   __cuda_array_interface__ or DLPack. Pixels lie side by side, lines any distance apart. The device
                   copies them to memory of the session, behind the work on PyTorch's current stream or on the streams
                   that the arrays name; nothing goes through the host.
@@ -357,7 +360,7 @@ class Model(ModelBase):
                 or cannot be added up, and results that are not finite.
 
         Returns:
-            A Result. For images in a PyTorch tensor its arrays are tensors on the same device.
+            A Result. For PyTorch tensors its logits and optional outputs are tensors on the same device.
 
         Raises:
             RaggedVitError: INVALID_ARGUMENT for wrong arguments and for pixels that give no result; NOT_FINITE where

@@ -299,12 +299,12 @@ class FailuresTest(unittest.TestCase):
                 self.raises("^image 3: ", slot.start)
 
     def test_variable_resolution(self):
-        native = self.model.prepare(Policy("l2", keep=0.5), inputs="patches", max_images=4, features=True)
+        by_patches = self.model.prepare(Policy("l2", keep=0.5), inputs="patches", max_images=4, features=True)
         patches = np.random.default_rng(1).standard_normal((4 * 20, 768)).astype(np.float32)
-        wanted = native(patches, [(4, 5)] * 4)
+        wanted = by_patches(patches, [(4, 5)] * 4)
         patches[25] = np.nan
-        self.check(native(patches, [(4, 5)] * 4, errors="return"), wanted, 1, "^image 1: a score is NaN")
-        self.raises("^image 1: ", native, patches, [(4, 5)] * 4)
+        self.check(by_patches(patches, [(4, 5)] * 4, errors="return"), wanted, 1, "^image 1: a score is NaN")
+        self.raises("^image 1: ", by_patches, patches, [(4, 5)] * 4)
 
 
 if __name__ == "__main__":

@@ -303,7 +303,7 @@ class ForwardTest(unittest.TestCase):
         self.assertIsNotNone(core.forward(forward._state, images))
         for other in (Tensor((4, 3, SIZE, 16)), Tensor((4, 3)), self.x, None):
             self.assertIsNone(core.forward(forward._state, other))
-        session = next(s for s in self.model._sessions if s.prune == forward.prune and s.capacity == 4)
+        session = next(s for s in self.model._sessions if s.policy == forward.policy and s.capacity == 4)
         with session.lock:  # another thread is in it
             self.assertIsNone(core.forward(forward._state, images))
         self.assertIsNotNone(core.forward(forward._state, images))

@@ -95,7 +95,7 @@ class LifetimesTest(unittest.TestCase):
 
     def works(self, model):
         """Returns the ways to run a model by name, as functions that return logits."""
-        native = model.prepare(inputs="patches", max_images=4)
+        by_patches = model.prepare(inputs="patches", max_images=4)
         slots = [model.prepare(inputs="slot", max_images=4) for _ in range(2)]
         prepared = model.prepare(Policy("l2", keep=0.5, blocks=[0]))
 
@@ -124,7 +124,7 @@ class LifetimesTest(unittest.TestCase):
             "map of images": lambda: np.concatenate(
                 [r.logits for r in prepared._overlapped([PICTURES, IMAGES, PICTURES[:2]], True)]
             ),
-            "native": lambda: native(ROWS, GRIDS).logits,
+            "patches": lambda: by_patches(ROWS, GRIDS).logits,
             "slots": double_buffered,
             "update": updated,
         }
@@ -192,13 +192,13 @@ class LifetimesTest(unittest.TestCase):
 
     def test_what_is_left_of_a_closed_model(self):
         model = small()
-        slot, native = model.prepare(inputs="slot", max_images=4), model.prepare(inputs="patches")
+        slot, by_patches = model.prepare(inputs="slot", max_images=4), model.prepare(inputs="patches")
         place, memory, mapped = slot.add(40, 60), slot.memory, model.prepare().map([IMAGES, IMAGES])
         next(mapped)
         model.close()
         for work in (
             slot.start,
-            lambda: native(ROWS[:16], GRIDS[:1]),
+            lambda: by_patches(ROWS[:16], GRIDS[:1]),
             lambda: next(mapped),
             lambda: model.prepare(inputs="patches"),
             lambda: model.prepare(inputs="slot"),
@@ -207,7 +207,7 @@ class LifetimesTest(unittest.TestCase):
             with self.assertRaisesRegex(RaggedVitError, "the model is closed") as raised:
                 work()
             self.assertEqual(raised.exception.status, Status.INVALID_ARGUMENT)
-        del model, slot, native
+        del model, slot, by_patches
         memory[:] = 7
         self.assertTrue((place == 7).all())
 
@@ -236,8 +236,12 @@ class LifetimesTest(unittest.TestCase):
 
     def test_the_child_of_a_fork(self):
         model, prepared = small(), raggedvit.images.prepare
-        native, slot = model.prepare(inputs="patches"), model.prepare(inputs="slot", max_images=4)
-        wanted = model.classify(PICTURES).logits, prepared(model.recipe, PICTURES), native(ROWS[:16], GRIDS[:1]).logits
+        by_patches, slot = model.prepare(inputs="patches"), model.prepare(inputs="slot", max_images=4)
+        wanted = (
+            model.classify(PICTURES).logits,
+            prepared(model.recipe, PICTURES),
+            by_patches(ROWS[:16], GRIDS[:1]).logits,
+        )
         session = next(iter(model._sessions))
         with contextlib.ExitStack() as held:
             # Locks that another thread held will never be released in the child.
@@ -245,7 +249,7 @@ class LifetimesTest(unittest.TestCase):
                 model._sessions.lock,
                 model._lock,
                 session.lock,
-                native.lock,
+                by_patches.lock,
                 slot.lock,
                 raggedvit.images.workers._lock,
                 staging.copiers._lock,
@@ -266,7 +270,7 @@ class LifetimesTest(unittest.TestCase):
                 "prepare": lambda: prepared(model.recipe, PICTURES).tobytes() == wanted[1].tobytes(),
                 "classify": lambda: model.classify(PICTURES).logits.tobytes() == wanted[0].tobytes(),
                 "a model of its own": lambda: small().classify(PICTURES).logits.tobytes() == wanted[0].tobytes(),
-                "native": lambda: native(ROWS[:16], GRIDS[:1]).logits.tobytes() == wanted[2].tobytes(),
+                "patches": lambda: by_patches(ROWS[:16], GRIDS[:1]).logits.tobytes() == wanted[2].tobytes(),
             }
             if importlib.util.find_spec("PIL"):
                 works["files"] = lambda: len(model.classify([support.DATA / "chelsea.png"] * 2).logits) == 2

@@ -99,7 +99,7 @@ class CudaModelTest(support.Case):
                 self.assertLess(difference(result.logits, whole.logits.cpu()), error)
                 for ours, theirs in zip(result.cu_seqlens, whole.cu_seqlens):
                     self.assertEqual(ours.tolist(), theirs.tolist())
-            self.assertEqual(sorted(s.capacity for s in model._sessions if s.prune.policy == "none"), [32, 32, 64, 64])
+            self.assertEqual(sorted(s.capacity for s in model._sessions if s.policy.name == "none"), [32, 32, 64, 64])
 
     def test_streams(self):
         x = images(4).cuda()

@@ -31,8 +31,8 @@ class DemoTest(unittest.TestCase):
 
     def test_own_size(self):
         """On the grid of the position table it gives the results of classify, up to rounding."""
-        native = self.model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, features=True)
-        result = native(np.concatenate(self.patches), [(14, 14)] * 2)
+        by_patches = self.model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, features=True)
+        result = by_patches(np.concatenate(self.patches), [(14, 14)] * 2)
         wanted = self.model.classify(self.images, Policy("evit", keep=0.6), features=True)
         np.testing.assert_allclose(result.logits, wanted.logits, atol=1e-3)
         np.testing.assert_array_equal(result.cu_seqlens, wanted.cu_seqlens)
@@ -40,13 +40,15 @@ class DemoTest(unittest.TestCase):
         self.assertEqual(result.features.shape, wanted.features.shape)
 
     def test_alone_as_in_a_batch(self):
-        native = self.model.prepare("l2", inputs="patches", max_images=3, max_tokens=400, max_len=300, block_features=0)
+        by_patches = self.model.prepare(
+            "l2", inputs="patches", max_images=3, max_tokens=400, max_len=300, block_features=0
+        )
         grids = [(3, 5), (14, 14), (1, 9)]
         parts = [self.patches[0][:15], self.patches[1], self.patches[0][:9]]
-        result = native(np.concatenate(parts), np.array(grids))
+        result = by_patches(np.concatenate(parts), np.array(grids))
         self.assertEqual((result.block_stage, len(result.block_features)), (-1, 3 + 15 + 196 + 9))
         for i, (patches, grid) in enumerate(zip(parts, grids)):
-            one = native(patches, [grid])
+            one = by_patches(patches, [grid])
             np.testing.assert_array_equal(one.logits[0], result.logits[i])
             np.testing.assert_array_equal(one.kept[0][0], result.kept[0][i])
             self.assertEqual(len(one.kept[0][0]), max(1, (1 + len(patches)) // 2))
@@ -73,7 +75,7 @@ class DemoTest(unittest.TestCase):
             self.model.prepare(Policy("l2", tau=0.1), inputs="patches")
 
     def test_refusals(self):
-        native = self.model.prepare(inputs="patches", max_images=2, max_tokens=60, max_len=40)
+        by_patches = self.model.prepare(inputs="patches", max_images=2, max_tokens=60, max_len=40)
         row = self.patches[0]
         for patches, grids, word in (
             (row[:20], [(0, 4), (4, 5)], "image 0 has 0 x 4 patches"),
@@ -86,7 +88,7 @@ class DemoTest(unittest.TestCase):
             (row[:4], [(2**40, 2)], "x 2 patches, expected 1 to 32767 a side"),
         ):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word) as caught:
-                native(patches, grids)
+                by_patches(patches, grids)
             self.assertEqual(caught.exception.status, Status.INVALID_ARGUMENT)
         for options in (
             dict(max_tokens=9),
@@ -166,38 +168,38 @@ class EncoderTest(support.Case):
         cls.rows = np.random.default_rng(2).standard_normal((88, 96), np.float32)
 
     def test_rows_go_where_the_caller_says(self):
-        native = self.model.prepare(**self.asked)
-        wanted = native(self.rows, self.grids)
+        by_patches = self.model.prepare(**self.asked)
+        wanted = by_patches(self.rows, self.grids)
         out, stacked = np.full((23, 12), 7, np.float32), np.full((2, 22, 12), 7, np.float32)
-        found = native(self.rows, self.grids, out=out, deepstack_out=stacked)
+        found = by_patches(self.rows, self.grids, out=out, deepstack_out=stacked)
         self.assertTrue(np.shares_memory(found.merged, out))
         np.testing.assert_array_equal(out[:22], wanted.merged)
         np.testing.assert_array_equal(stacked, wanted.deepstack)
         self.assertTrue((out[22:] == 7).all())
         self.assertEqual((found.merged.shape, [part.shape for part in found.deepstack]), ((22, 12), [(22, 12)] * 2))
         np.testing.assert_array_equal(
-            native(self.rows, self.grids, deepstack_out=[None, stacked[0]]).deepstack[0], wanted.deepstack[0]
+            by_patches(self.rows, self.grids, deepstack_out=[None, stacked[0]]).deepstack[0], wanted.deepstack[0]
         )
         pruned = self.model.prepare(Policy("l2", keep=0.5, blocks=[1]), **self.asked)
         found = pruned(self.rows, self.grids, out=out[:11])
         np.testing.assert_array_equal(found.merged, pruned(self.rows, self.grids).merged)
 
     def test_refusals(self):
-        status, native = Status.INVALID_ARGUMENT, self.model.prepare(**self.asked)
+        status, by_patches = Status.INVALID_ARGUMENT, self.model.prepare(**self.asked)
         for words, out in (
             ("out has 21 rows, but the batch has 22 merge groups", np.zeros((21, 12), np.float32)),
             (r"out is \[22, 11\]; expected \[rows, 12\]", np.zeros((22, 11), np.float32)),
             ("out is ndarray; expected a writable, contiguous", np.zeros((22, 12))),
             ("out is ndarray; expected a writable, contiguous", np.zeros((22, 24), np.float32)[:, ::2]),
         ):
-            self.fails(status, f"^{words}", native, self.rows, self.grids, out=out)
+            self.fails(status, f"^{words}", by_patches, self.rows, self.grids, out=out)
         self.fails(
-            status, "deepstack_out has 1 arrays; expected 2", native, self.rows, self.grids, deepstack_out=[None]
+            status, "deepstack_out has 1 arrays; expected 2", by_patches, self.rows, self.grids, deepstack_out=[None]
         )
         self.fails(
             status,
             r"deepstack_out\[1\] is \[22\]",
-            native,
+            by_patches,
             self.rows,
             self.grids,
             deepstack_out=[None, np.zeros(22, np.float32)],
@@ -252,8 +254,8 @@ class QwenTest(unittest.TestCase):
         with torch.no_grad():
             wanted = module(rows, grid_thw=grids)
         found = dict(merged=True, deepstack=model.info.n_deepstack > 0, features=True)
-        native = model.prepare(inputs="patches", max_images=4, max_tokens=92, max_len=24, **found)
-        result = native(rows, [(4, 6), (6, 4), (6, 4), (2, 10)])  # the second is a video
+        by_patches = model.prepare(inputs="patches", max_images=4, max_tokens=92, max_len=24, **found)
+        result = by_patches(rows, [(4, 6), (6, 4), (6, 4), (2, 10)])  # the second is a video
         np.testing.assert_allclose(
             result.merged, wanted.pooler_output, atol=2e-5 * (1 + float(wanted.pooler_output.abs().max()))
         )

@@ -34,25 +34,25 @@ class DeviceRowsTest(unittest.TestCase):
 
     def test_the_bits_of_the_host(self):
         for policy in ({}, dict(policy=Policy("l2", keep=0.5, blocks=[1]))):
-            host, native = (self.model.prepare(**policy, **self.asked, on_device=there) for there in (False, True))
+            host, by_patches = (self.model.prepare(**policy, **self.asked, on_device=there) for there in (False, True))
             wanted = host(self.rows, self.grids)
             for rows in (self.rows.cuda(), self.rows, self.rows.numpy()):
-                self.same(native(rows, self.grids), wanted)
+                self.same(by_patches(rows, self.grids), wanted)
             half = self.rows.bfloat16()
-            self.same(native(half.cuda(), torch.tensor(self.grids)), host(half.float(), self.grids))
-            self.same(native(self.rows.cuda()[:24], self.grids[:1]), host(self.rows[:24], self.grids[:1]))
+            self.same(by_patches(half.cuda(), torch.tensor(self.grids)), host(half.float(), self.grids))
+            self.same(by_patches(self.rows.cuda()[:24], self.grids[:1]), host(self.rows[:24], self.grids[:1]))
 
     def test_places_of_the_caller(self):
         wanted = self.model.prepare(**self.asked)(self.rows, self.grids)
-        native, there = self.model.prepare(**self.asked, on_device=True), self.rows.cuda()
+        by_patches, there = self.model.prepare(**self.asked, on_device=True), self.rows.cuda()
         out, stacked = torch.full((30, 12), 7.0, device="cuda"), torch.full((2, 22, 12), 7.0, device="cuda")
-        found = native(there, self.grids, out=out, deepstack_out=stacked)
+        found = by_patches(there, self.grids, out=out, deepstack_out=stacked)
         self.same(found, wanted)
         self.assertEqual(
             (found.merged.data_ptr(), found.deepstack[1].data_ptr()), (out.data_ptr(), stacked[1].data_ptr())
         )
         self.assertTrue((out[22:] == 7).all())
-        half = native(there, self.grids, out=torch.empty(22, 12, dtype=torch.bfloat16, device="cuda")).merged
+        half = by_patches(there, self.grids, out=torch.empty(22, 12, dtype=torch.bfloat16, device="cuda")).merged
         np.testing.assert_array_equal(half.float().cpu(), torch.from_numpy(wanted.merged).bfloat16().float())
         for words, place in (
             ("out is float32 on cpu", torch.empty(22, 12)),
@@ -62,10 +62,10 @@ class DeviceRowsTest(unittest.TestCase):
             ("out is int32", out.int()),
         ):
             with self.assertRaisesRegex(RaggedVitError, words):
-                native(there, self.grids, out=place)
+                by_patches(there, self.grids, out=place)
 
     def test_order_of_streams(self):
-        wanted, native = (
+        wanted, by_patches = (
             self.model.prepare(**self.asked)(self.rows, self.grids),
             self.model.prepare(**self.asked, on_device=True),
         )
@@ -77,7 +77,7 @@ class DeviceRowsTest(unittest.TestCase):
                     there = torch.zeros(88, 96, device="cuda")
                     torch.cuda._sleep(50_000_000)
                     there += sign * self.rows.cuda()
-                    found.append(native(there, self.grids))
+                    found.append(by_patches(there, self.grids))
             torch.cuda.synchronize()
             for one, expected in zip(found, (wanted, other, wanted)):
                 self.same(one, expected)
@@ -85,12 +85,12 @@ class DeviceRowsTest(unittest.TestCase):
     def test_images_of_other_models(self):
         model = raggedvit.Model(support.CHECKPOINT, device="cuda")
         patches = np.concatenate([test_variable_resolution.patches_of(image, 16) for image in support.tiles(2)])
-        host, native = (
+        host, by_patches = (
             model.prepare(Policy("evit", keep=0.6), inputs="patches", max_images=2, on_device=there)
             for there in (False, True)
         )
         np.testing.assert_array_equal(
-            native(torch.from_numpy(patches).cuda(), [(14, 14)] * 2).logits, host(patches, [(14, 14)] * 2).logits
+            by_patches(torch.from_numpy(patches).cuda(), [(14, 14)] * 2).logits, host(patches, [(14, 14)] * 2).logits
         )
 
 

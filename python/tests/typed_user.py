@@ -45,6 +45,7 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     ]
     of_files = model.classify(raw_images)
     assert of_files.logits is not None
+    best = model(raw_images).argmax(1)
     frames: NDArray[np.float32] = raggedvit.images.prepare(model.recipe, [raggedvit.images.load("cat.jpg")])
     model.recipe = dataclasses.replace(model.recipe, mean=(0.5, 0.5, 0.5), fit=frames)  # type: ignore[arg-type]
     result.logits.relu()  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import contextlib
 import ctypes
 import sys
 import weakref
-from typing import Any, Iterable, Iterator, overload
+from typing import Any, Iterable, Iterator, Sequence, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from .._arrays.core_loader import core, ready
 from .._arrays.typing import TensorT
 from .._c.errors import RaggedVitError, Status, invalid
 from .._c.layouts import new
-from ..images import are_raw
+from ..images import RawImage, are_raw
 from .device_images import are_on_device
 from .failures import Errors, Failures, refusal, wanted
 from .model_type import Model
@@ -146,10 +146,10 @@ class Prepared:
         model._prepared.add(self)
 
     @overload
-    def __call__(self, images: TensorT) -> TensorT: ...
+    def __call__(self, images: TensorT | Sequence[TensorT]) -> TensorT: ...
 
     @overload
-    def __call__(self, images: ArrayLike) -> NDArray[np.float32]: ...
+    def __call__(self, images: ArrayLike | Sequence[RawImage]) -> NDArray[np.float32]: ...
 
     def __call__(self, images: Any) -> Any:
         """Returns the logits of a batch, as Model.__call__ does."""
