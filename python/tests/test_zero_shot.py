@@ -267,7 +267,7 @@ class ZeroShotTest(unittest.TestCase):
         for tensors, words, more in (
             (
                 {"t": torch.ones(7, 25)},
-                "bad.safetensors: the embeddings are 25 wide, but those of the model's images 24",
+                "bad.safetensors: the text embeddings are 25 wide, the model's image embeddings 24",
                 (),
             ),
             (
@@ -277,11 +277,11 @@ class ZeroShotTest(unittest.TestCase):
             ),
             ({"t": broken}, "bad.safetensors: the embedding of text 3 is not finite", ()),
             ({"t": zero}, "bad.safetensors: the embedding of text 2 is zero", ()),
-            ({"t": torch.ones(24)}, "bad.safetensors: has no tensor of two dimensions", ()),
+            ({"t": torch.ones(24)}, "bad.safetensors: has no tensor with two dimensions", ()),
             ({"t": torch.ones(7, 24, dtype=torch.int64)}, "tensor 't': dtype I64, expected F32, F16 or BF16", ()),
             (
                 {"t": good, "u": good.clone()},
-                "has 2 tensors of two dimensions, '[tu]' the first: say which with --text-tensor",
+                "has 2 tensors with two dimensions, '[tu]' is the first; choose one with --text-tensor",
                 (),
             ),
             ({"t": good}, "bad.safetensors: there is no tensor 'v'", ("--text-tensor", "v")),
