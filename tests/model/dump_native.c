@@ -320,7 +320,7 @@ static void size_rule(void **state)
     expect_status(rvit_naflex_grid(0, 5, 16, 256, grid), RVIT_INVALID_ARGUMENT, "the image has 0 x 5 pixels");
     expect_status(rvit_naflex_grid(5, (1 << 20) + 1, 16, 256, grid), RVIT_INVALID_ARGUMENT, "the image has 5 x 1048577 pixels");
     expect_status(rvit_naflex_grid(5, 5, 0, 256, grid), RVIT_INVALID_ARGUMENT, "patch_size is 0");
-    expect_status(rvit_naflex_grid(5, 5, 16, 0, grid), RVIT_INVALID_ARGUMENT, "max_patches 0");
+    expect_status(rvit_naflex_grid(5, 5, 16, 0, grid), RVIT_INVALID_ARGUMENT, "max_patches is 0");
     expect_status(rvit_naflex_grid(5, 5, 16, 256, NULL), RVIT_INVALID_ARGUMENT, "out_grid is NULL");
 }
 

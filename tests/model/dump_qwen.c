@@ -276,9 +276,9 @@ static void size_rule(void **state)
     expect_status(rvit_qwen_grid(5, (1 << 20) + 1, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "the image has 5 x 1048577 pixels");
     expect_status(rvit_qwen_grid(1, 201, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "aspect ratio of at most 200");
     expect_status(rvit_qwen_grid(5, 5, 0, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "patch_size is 0");
-    expect_status(rvit_qwen_grid(5, 5, 14, 17, 1, 9, grid), RVIT_INVALID_ARGUMENT, "merge 17");
+    expect_status(rvit_qwen_grid(5, 5, 14, 17, 1, 9, grid), RVIT_INVALID_ARGUMENT, "merge is 17");
     expect_status(rvit_qwen_grid(5, 5, 14, 2, 0, 9, grid), RVIT_INVALID_ARGUMENT, "min_pixels is 0");
-    expect_status(rvit_qwen_grid(5, 5, 14, 2, 10, 9, grid), RVIT_INVALID_ARGUMENT, "max_pixels 9");
+    expect_status(rvit_qwen_grid(5, 5, 14, 2, 10, 9, grid), RVIT_INVALID_ARGUMENT, "max_pixels is 9");
     expect_status(rvit_qwen_grid(5, 5, 14, 2, 1, 9, NULL), RVIT_INVALID_ARGUMENT, "out_grid is NULL");
 }
 

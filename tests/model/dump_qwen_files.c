@@ -23,7 +23,7 @@ static void configurations(void **state)
     } cases[] = {
         {old, "spatial_merge_size", "4", RVIT_BAD_FILE,
          "the tensors merge groups of 128 values, but a group has 4 x 4 rows of 32 (config.json"},
-        {old, "spatial_merge_size", "0", RVIT_BAD_FILE, "vision_config.spatial_merge_size is 0, expected 1.."},
+        {old, "spatial_merge_size", "0", RVIT_BAD_FILE, "vision_config.spatial_merge_size is 0, expected 1..1048576"},
         {old, "out_hidden_size", "16", RVIT_BAD_FILE, "the width of merged rows is 12 in the tensors, but should be 16 (config.json"},
         {old, "temporal_patch_size", "1", RVIT_BAD_FILE, "the number of frames of a patch is 2 in the tensors, but should be 1"},
         {old, "window_size", "7", RVIT_BAD_FILE,
@@ -150,7 +150,7 @@ static void other_sizes(void **state)
     json_array_set_new(find_tensor(dump, "visual.merger.mlp.2.bias"), 1, json_pack("[i]", 10));
     vision = json_object_get(json_object_get(dump, "config"), "vision_config");
     assert_int_equal(json_object_set_new(vision, "out_hidden_size", json_integer(10)), 0);
-    expect_refused(dump, RVIT_UNSUPPORTED, "merged rows of 10 columns, expected a multiple of 4");
+    expect_refused(dump, RVIT_UNSUPPORTED, "merged rows have 10 columns, expected a multiple of 4");
     json_decref(dump);
 }
 
@@ -204,7 +204,7 @@ static void processors(void **state)
                   65536, 16777216, NULL},
                  {"{\"patch_size\":14}", 3136, 1003520, NULL},
                  {"{\"min_pixels\":99,\"max_pixels\":98}", 0, 0, "the minimum of 99 pixels exceeds the maximum of 98"},
-                 {"{\"min_pixels\":0}", 0, 0, "min_pixels is 0, expected 1.."}};
+                 {"{\"min_pixels\":0}", 0, 0, "min_pixels is 0, expected 1..1099511627776"}};
     json_t *dump = dump_load(dump_folder, new);
     const char *beside = temporary_path("preprocessor_config.json"), *path = dump_checkpoint(dump);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

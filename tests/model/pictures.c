@@ -473,7 +473,7 @@ static void bad_places_are_refused(void **state)
     expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is at offset 2");
     one->view.offset = 0;
     one->data = elsewhere;
-    expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data and view");
+    expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: both data and view");
     one->view.buffer = NULL;
     memset((void *)(uintptr_t)elsewhere, 9, 1200);
     expect_ok(rvit_session_run(with_pixels, &args, wanted));
