@@ -343,11 +343,11 @@ RVIT_DEVICE void fill_turns(const rvit_cu_grid_rope_params &params)
     const int rows = live_rows(params.rows), pairs = params.head_dim / 2, warps = (int)blockDim.x / 32;
     for (long long row = (long long)blockIdx.x * warps + (int)threadIdx.x / 32; row < rows; row += (long long)gridDim.x * warps) {
         const int4 entry = reinterpret_cast<const int4 *>(params.cells)[row];
-        const patch_position at = position_of(entry);
+        const patch_position patch = position_of(entry);
         float *out = params.out + row * params.head_dim;
         for (int pair = threadIdx.x & 31; pair < pairs; pair += 32) {
             const bool is_second = pair >= pairs / 2, is_x = is_second != (params.xy != 0);
-            const int i = is_x ? at.x : at.y, side = is_x ? at.width : at.height;
+            const int i = is_x ? patch.x : patch.y, side = is_x ? patch.width : patch.height;
             const float reference = is_x ? params.reference_width : params.reference_height;
             float over = 1.0f, at = (float)i + params.offset, lost = 0.0f;
             if (params.centred)

@@ -63,7 +63,7 @@ KERNEL(shuffles)
 }
 
 /* One warp: D (16x8) = A (16x16) B (16x8) + D. B is row-major; option 1: column-major. Option 2: bf16. */
-KERNEL(mma)
+KERNEL(matrix)
 {
     RVIT_DYNAMIC_SHARED(memory);
     const uint32_t a_shared = shared_address(memory), b_shared = a_shared + 16 * 32;
@@ -95,7 +95,7 @@ KERNEL(mma)
 }
 
 /* One warp: D (16x8) = A (16x32) B (32x8) + D of bytes, B column-major; option 1: B is signed. Then pairs of D / 256 as bytes. */
-KERNEL(u8_gemm)
+KERNEL(matrix_u8)
 {
     const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
     const int lane = (int)threadIdx.x, row = lane / 4, t = lane % 4;
@@ -114,7 +114,7 @@ KERNEL(u8_gemm)
 }
 
 /* One warp: D (16x8) = A (16x32) B (32x8) + D of e4m3, B column-major. Then each lane's four sums as e4m3, and the warp's largest. */
-KERNEL(e4m3_gemm)
+KERNEL(matrix_e4m3)
 {
     const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
     const int lane = (int)threadIdx.x, row = lane / 4, t = lane % 4;
@@ -411,7 +411,7 @@ KERNEL(work)
     static_cast<float *>(params.out)[threadIdx.x] = x;
 }
 
-KERNEL(many_mma)
+KERNEL(many_matrices)
 {
     float d[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     uint32_t a[4] = {0x3c003c00, 0x3c003c00, 0x3c003c00, 0x3c003c00};

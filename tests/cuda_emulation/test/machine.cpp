@@ -126,7 +126,7 @@ void check_mma()
         p.other = s.device(b);
         p.out = s.device(c);
         p.option = option;
-        CHECK(s.run("mma", 1, 32, 16 * 32 + 16 * 16, p) == CUDA_SUCCESS);
+        CHECK(s.run("matrix", 1, 32, 16 * 32 + 16 * 16, p) == CUDA_SUCCESS);
         const std::vector<float> got = s.host(static_cast<float *>(p.out), 16 * 8);
         for (size_t i = 0; i < 16; i++)
             for (size_t j = 0; j < 8; j++) {
@@ -158,7 +158,7 @@ void check_mma_u8()
         p.other = s.device(b);
         p.out = s.device(d);
         p.option = option;
-        CHECK(s.run("u8_gemm", 1, 32, 0, p) == CUDA_SUCCESS);
+        CHECK(s.run("matrix_u8", 1, 32, 0, p) == CUDA_SUCCESS);
         const std::vector<int> got = s.host(static_cast<int *>(p.out), d.size());
         for (size_t i = 0; i < 16; i++)
             for (size_t j = 0; j < 8; j++) {
@@ -194,7 +194,7 @@ void check_mma_e4m3()
     p.in = s.device(a);
     p.other = s.device(b);
     p.out = s.device(d);
-    CHECK(s.run("e4m3_gemm", 1, 32, 0, p) == CUDA_SUCCESS);
+    CHECK(s.run("matrix_e4m3", 1, 32, 0, p) == CUDA_SUCCESS);
     const std::vector<float> got = s.host(static_cast<float *>(p.out), d.size());
     CHECK(got[0] == 65536.0078125f);
     for (size_t i = 0; i < 16; i++)

@@ -23,7 +23,7 @@ void measure()
         double operations;
     } const cases[] = {
         {"work", "million steps/s (a barrier every 16)", 40, 256, 1600, 40.0 * 256 * 1600 / 1e6},
-        {"many_mma", "million mma/s", 8, 128, 5000, 8.0 * 4 * 5000 / 1e6},
+        {"many_matrices", "million mma/s", 8, 128, 5000, 8.0 * 4 * 5000 / 1e6},
         {"nothing", "million threads/s that return at once", 2000, 128, 0, 2000.0 * 128 / 1e6},
     };
     for (const auto &c : cases) {

@@ -38,7 +38,7 @@ void test_races()
     static const race_case cases[] = {
         {"sum", 128, 512, 0, 1},          {"pass", 64, 0, 0, 1},          {"ring", 64, 512, 0, 1},
         {"agree", 64, 0, 0, 1},           {"shuffled", 32, 0, 1, 0},      {"neighbour", 64, 128, 1, 0},
-        {"async", 64, 1024, 0, -1},       {"mma", 32, 768, 0, -1},        {"shuffles", 64, 0, 0, -1},
+        {"async", 64, 1024, 0, -1},       {"matrix", 32, 768, 0, -1},     {"shuffles", 64, 0, 0, -1},
         {"global_shuffled", 32, 0, 1, 0}, {"global_bytes", 64, 0, 0, -1}, {"shared_bytes", 64, 0, 0, -1},
         {"read_again", 32, 0, 0, 1},
     };
