@@ -56,7 +56,7 @@ static const char *location(int value)
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f32"),
     {"quantization", "KIND", "of the blocks' GEMMs: %s (default: none)",
-     OPTION_CHOICE(options, choice_quantization, quantization, RVIT_QUANTIZATION_NONE, RVIT_QUANTIZATION_FP8)},
+     OPTION_CHOICE(options, quantization, choice_quantization, RVIT_QUANTIZATION_NONE, RVIT_QUANTIZATION_FP8)},
     {"threads", "N", "CPU threads, %s (default: 0, as many as the process may use)", OPTION_INTEGER(options, device.n_threads, 0, 1024)},
     {"prune", "'NAME SETTING=X; ...'", "the variants: the tool's policies and options (default: 'none; l2 keep=0.5; l2 keep=0.2')",
      OPTION_TEXT(options, prune)},
