@@ -27,7 +27,7 @@ at_most 12 "$work/app.c" "its C"
 # The commands expect the folders of the source tree and build/release in the current folder, python3 and cc in PATH.
 mkdir -p "$work/bin" "$work/build/release"
 ln -s "$source"/{include,python,examples} "$work/"
-for name in libraggedvit.so libraggedvit.so; do ln -s "$library" "$work/build/release/$name"; done
+for name in libraggedvit.so libraggedvit.so.0.4; do ln -s "$library" "$work/build/release/$name"; done
 case $language in
 PYTHON)
     ! grep -qaE '__(asan|tsan)_init' "$library" || skip "Python cannot load a library with a sanitizer in it"

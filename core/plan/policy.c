@@ -149,7 +149,8 @@ static rvit_status resolve_threshold(const rvit_prune_desc *desc, rvit_prune_sch
     if (isnan(threshold))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: threshold is NaN");
     if (threshold < 0.0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s needs a threshold: no L2 norm suits every model", info->name);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s needs a threshold: no L2 norm suits every model",
+                         rvit_policy_name(schedule->policy));
     if (schedule->policy->score == RVIT_SCORE_L2) {
         schedule->threshold = at_least(threshold * threshold, 0);
         return RVIT_OK;
@@ -168,7 +169,7 @@ static rvit_status resolve_blocks(const rvit_prune_desc *desc, int32_t depth, rv
     schedule->n_stages = to_last ? depth - info->default_blocks[0] : defaults ? info->n_default_blocks : desc->n_blocks;
     if (schedule->n_stages > RVIT_PRUNE_MAX_STAGES)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s would prune in %d blocks, a session has at most %d prune stages",
-                         info->name, (int)schedule->n_stages, RVIT_PRUNE_MAX_STAGES);
+                         rvit_policy_name(schedule->policy), (int)schedule->n_stages, RVIT_PRUNE_MAX_STAGES);
     if (to_last && schedule->n_stages < 1)
         schedule->n_stages = 1;
     for (int32_t s = 0; s < schedule->n_stages; s++) {
@@ -176,8 +177,8 @@ static rvit_status resolve_blocks(const rvit_prune_desc *desc, int32_t depth, rv
         if (defaults && schedule->blocks[s] < 0)
             schedule->blocks[s] += depth;
         if (schedule->blocks[s] < 0 || schedule->blocks[s] >= depth)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in block %d, the model has blocks 0..%d", info->name,
-                             (int)schedule->blocks[s], (int)depth - 1);
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in block %d, the model has blocks 0..%d",
+                             rvit_policy_name(schedule->policy), (int)schedule->blocks[s], (int)depth - 1);
         if (s > 0 && schedule->blocks[s] <= schedule->blocks[s - 1])
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: block %d comes after block %d, expected ascending blocks",
                              (int)schedule->blocks[s], (int)schedule->blocks[s - 1]);
@@ -193,11 +194,12 @@ static rvit_status resolve_anchors(const rvit_prune_desc *desc, int32_t depth, r
     if ((info->parameters & RVIT_PRUNE_OBJECT_BLOCK) == 0)
         return RVIT_OK;
     if (schedule->n_stages != 1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in one block, n_blocks is %d", info->name, (int)schedule->n_stages);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in one block, n_blocks is %d", rvit_policy_name(schedule->policy),
+                         (int)schedule->n_stages);
     const int32_t last = schedule->blocks[0], usual = (int32_t)floor(info->default_object_part * (double)depth + 0.5) - 1;
     if (desc->object_block > last)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: object_block is %d, expected 0..%d: %s prunes after block %d",
-                         (int)desc->object_block, (int)last, info->name, (int)last);
+                         (int)desc->object_block, (int)last, rvit_policy_name(schedule->policy), (int)last);
     schedule->alpha = desc->alpha < 0.0 ? info->default_alpha : desc->alpha;
     if (schedule->alpha > 0.0)
         schedule->object_block = desc->object_block >= 0 ? desc->object_block : usual < 0 ? 0 : usual < last ? usual : last;
@@ -232,7 +234,7 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
     schedule.keep = desc.keep < 0.0 ? info->default_keep : desc.keep;
     if (schedule.select == RVIT_SELECT_MASS && schedule.keep >= 0.0) {
         if (desc.mass >= 0.0)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s takes keep or mass, not both", info->name);
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s takes keep or mass, not both", rvit_policy_name(schedule.policy));
         schedule.select = RVIT_SELECT_TOP_K;
     }
     schedule.mass = desc.mass < 0.0 ? info->default_mass : desc.mass;
