@@ -127,7 +127,7 @@ class ModelTest(Refusals):
         self.refused(
             "architecture 'vit_of_nobody' is not", raggedvit.Model, support.CHECKPOINT, architecture="vit_of_nobody"
         )
-        self.refused("cannot be cut into 5 heads", raggedvit.Model, support.CHECKPOINT, n_heads=5)
+        self.refused("cannot be split into 5 heads", raggedvit.Model, support.CHECKPOINT, n_heads=5)
         for name, value, words in [
             ("lenient", "no", "True or False"),
             ("lenient", 2, "True or False"),
