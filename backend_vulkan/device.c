@@ -59,7 +59,7 @@ static void lower_tier(rvit_vk_device *device, const char *reason)
 {
     rvit_device_info *info = &device->base.info;
     const char *name = rvit_enum_name(RVIT_ENUM_TIER, info->tier);
-    rvit_log(RVIT_LOG_WARNING, "vulkan: %s: %s tier passed over: %s", info->name, name, reason);
+    rvit_log(RVIT_LOG_WARNING, "vulkan: %s: %s tier skipped: %s", info->name, name, reason);
     const size_t n = strlen(info->note);
     (void)snprintf(info->note + n, sizeof info->note - n, "%s%s tier: %s", n == 0 ? "" : "; ", name, reason);
     info->tier = info->tier == RVIT_TIER_MATRIX && device->physical.has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;

@@ -58,7 +58,12 @@ class ModelTest(support.Case):
         difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
         self.assertTrue(4e-3 < difference < 0.2, difference)
         self.fails(
-            Status.UNSUPPORTED, "int8 rows, but not e4m3", raggedvit.Model, support.CHECKPOINT, device="vulkan", dtype="fp8"
+            Status.UNSUPPORTED,
+            "int8 rows, but not e4m3",
+            raggedvit.Model,
+            support.CHECKPOINT,
+            device="vulkan",
+            dtype="fp8",
         )
 
     def test_auto_is_one_of_the_others(self):

@@ -468,7 +468,7 @@ static void precisions(void **state)
         expect_choice(chosen(narrow, RVIT_PRECISION_INT8), RVIT_PRECISION_INT8, RVIT_BF16, RVIT_QUANTIZATION_INT8, "");
         expect_choice(chosen(checkpoint, RVIT_PRECISION_AUTO), RVIT_PRECISION_F16, RVIT_F16, RVIT_QUANTIZATION_NONE,
                       "8-bit GEMMs are not faster");
-        expect_status(rvit_precision_choose(device, checkpoint, RVIT_PRECISION_FP8, &choice), RVIT_UNSUPPORTED, "int8, not e4m3");
+        expect_status(rvit_precision_choose(device, checkpoint, RVIT_PRECISION_FP8, &choice), RVIT_UNSUPPORTED, "int8 rows, but not e4m3");
         /* By matrices, or by what the driver says. */
         const int32_t native = H.info.native_dtypes, most = H.info.tier == RVIT_TIER_SCALAR ? 0 : 1 << RVIT_I8;
         assert_int_equal(native & ~most, 0);
