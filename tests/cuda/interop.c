@@ -201,7 +201,7 @@ static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit
     assert_true(size > 0);
     expect_ok(rvit_cuda_stream_wrap(device, c->stream[1], &stream));
     expect_status(rvit_cuda_stream_set_workspace(NULL, c->memory, size), RVIT_INVALID_ARGUMENT, "NULL");
-    expect_status(rvit_cuda_stream_set_workspace(H.stream[DEVICE], c->memory, size), RVIT_INVALID_ARGUMENT, "own");
+    expect_status(rvit_cuda_stream_set_workspace(H.stream[DEVICE], c->memory, size), RVIT_INVALID_ARGUMENT, "wrapped");
     expect_status(rvit_cuda_stream_set_workspace(stream, c->memory + 8, size), RVIT_INVALID_ARGUMENT, "multiple of 16");
     expect_ok(rvit_cuda_stream_set_workspace(stream, c->memory, 16));
     expect_status(rvit_select(stream, args), RVIT_INVALID_ARGUMENT, "workspace");
@@ -354,7 +354,7 @@ static void misuse(void **state)
     expect_status(rvit_cuda_device_context(NULL, &handle), RVIT_INVALID_ARGUMENT, "NULL");
     expect_status(rvit_cuda_stream_wrap(cpu, NULL, &stream), RVIT_INVALID_ARGUMENT, "CUDA");
     expect_status(rvit_cuda_stream_handle(cpu_stream, &handle), RVIT_INVALID_ARGUMENT, "CUDA");
-    expect_status(rvit_cuda_stream_set(H.stream[DEVICE], NULL), RVIT_INVALID_ARGUMENT, "own");
+    expect_status(rvit_cuda_stream_set(H.stream[DEVICE], NULL), RVIT_INVALID_ARGUMENT, "wrapped");
     expect_status(rvit_cuda_stream_set(NULL, NULL), RVIT_INVALID_ARGUMENT, "NULL");
     expect_status(rvit_cuda_buffer_address(cpu_buffer, &address), RVIT_INVALID_ARGUMENT, "CUDA");
     expect_ok(rvit_cuda_buffer_address(own, &address));
