@@ -358,7 +358,7 @@ static void misuse(void **state)
     expect_status(rvit_cuda_stream_set(NULL, NULL), RVIT_INVALID_ARGUMENT, "NULL");
     expect_status(rvit_cuda_buffer_address(cpu_buffer, &address), RVIT_INVALID_ARGUMENT, "CUDA");
     expect_ok(rvit_cuda_buffer_address(own, &address));
-    expect_status(rvit_cuda_buffer_set(own, address, 64), RVIT_INVALID_ARGUMENT, "own");
+    expect_status(rvit_cuda_buffer_set(own, address, 64), RVIT_INVALID_ARGUMENT, "wrapped");
     expect_ok(rvit_cuda_buffer_wrap(H.device[DEVICE], address, 16, &buffer));
     const rvit_copy_args onto_itself = {.struct_size = sizeof onto_itself, .source = {own, 0}, .destination = {buffer, 0}, .size = 16};
     expect_status(rvit_copy(H.stream[DEVICE], &onto_itself), RVIT_INVALID_ARGUMENT, "overlaps");
