@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whole forwards on a CPU beside what its users would pick instead: OpenVINO, ONNX Runtime and PyTorch, in f32, bf16 and int8.
 
-    bench/cpu_baselines.py --library build/libraggedvit.so.0 --out results             everything; 20 minutes with 16 cores
+    bench/cpu_baselines.py --library build/libraggedvit.so --out results             everything; 20 minutes with 16 cores
     bench/cpu_baselines.py ... --cores 2 --models deit_tiny_patch16_224 --batches 1,8  a part of it; parts land in one report
     bench/cpu_baselines.py ... --prepare                                               only converts and quantizes the models
     bench/cpu_baselines.py ... --settings results/cpu_baselines.json                   uses the best settings of that report

@@ -2,8 +2,8 @@
 """fp8 forwards beside f16 ones, of the library and of PyTorch: float16, and torch._scaled_mm with a scale per row and channel (with
 bfloat16 outputs, the only type that PyTorch has for row scales), both under torch.compile.
 
-    bench/fp8.py --library build/libraggedvit.so.0 --out results [--models deit_base_patch16_224,...] [--batches 16,64,256]
-    bench/fp8.py --library build/libraggedvit.so.0 --out results --dry-run       # a tiny model without a GPU: its figures mean nothing
+    bench/fp8.py --library build/libraggedvit.so --out results [--models deit_base_patch16_224,...] [--batches 16,64,256]
+    bench/fp8.py --library build/libraggedvit.so --out results --dry-run       # a tiny model without a GPU: its figures mean nothing
 
 Weights are random; images and logits lie in device memory; all forwards are CUDA graphs that take turns, dense and with half of the
 tokens kept after block 3. PyTorch's blocks are compiled one by one. Writes OUT/fp8.json: microseconds of a forward between two events

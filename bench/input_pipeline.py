@@ -2,8 +2,8 @@
 """From uint8 images in host memory to logits in host memory: raggedvit.Model as a user calls it, with images in place, beside the same
 forward from device memory and beside PyTorch with torchvision's transforms on the GPU.
 
-    bench/input_pipeline.py --library build/libraggedvit.so.0 --out results [--models deit_tiny,...] [--batches 1,16,64] [--seconds 0.3]
-    bench/input_pipeline.py --library build/libraggedvit.so.0 --out results --dry-run       # tiny, on the CPU: its figures mean nothing
+    bench/input_pipeline.py --library build/libraggedvit.so --out results [--models deit_tiny,...] [--batches 1,16,64] [--seconds 0.3]
+    bench/input_pipeline.py --library build/libraggedvit.so --out results --dry-run       # tiny, on the CPU: its figures mean nothing
 
 Weights are random, in float16. Writes OUT/input_pipeline.json, each row as it is measured. Images per second of
   classify   Model.classify(list of numpy arrays), one call after another

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """rvit_preprocess on CUDA beside torchvision's v2 transforms on the GPU: batches of uint8 images to the rows of a patch embedding.
 
-    bench/preprocess.py --library build/libraggedvit.so.0 --out results [--seconds 0.5] [--backend cuda]
-    bench/preprocess.py --library build/libraggedvit.so.0 --out results --backend cpu --dry-run      # small: its figures mean nothing
+    bench/preprocess.py --library build/libraggedvit.so --out results [--seconds 0.5] [--backend cuda]
+    bench/preprocess.py --library build/libraggedvit.so --out results --backend cpu --dry-run      # small: its figures mean nothing
 
 Writes OUT/preprocess.json. `device_us`: the op, recorded and replayed, with its input in device memory and one wait at the end.
 `staged_us`: the op copies its input from mapped host memory, as in a session. `write_us`: rvit_images_write on the host. torchvision:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The vision encoders of Qwen2.5-VL and Qwen3-VL on CUDA beside transformers, at their published sizes with random weights.
 
-    bench/vision_encoders.py --library build/libraggedvit.so.0 --out results [--dtype bf16] [--repeats 7]
-    bench/vision_encoders.py --library build/libraggedvit.so.0 --out results --only '^qwen3-vl 4 x'
-    bench/vision_encoders.py --library build/libraggedvit.so.0 --out results --backend cpu --dry-run      # tiny: its figures mean nothing
+    bench/vision_encoders.py --library build/libraggedvit.so --out results [--dtype bf16] [--repeats 7]
+    bench/vision_encoders.py --library build/libraggedvit.so --out results --only '^qwen3-vl 4 x'
+    bench/vision_encoders.py --library build/libraggedvit.so --out results --backend cpu --dry-run      # tiny: its figures mean nothing
 
 Writes OUT/vision_encoders.json. `device_ms`: patches in device memory, merged rows (and deepstack rows) in pinned host memory. `host_ms`:
 from patches in host memory to new arrays there; `host_out_ms`: to existing arrays (out=). `tensors_ms`: patches and rows are PyTorch

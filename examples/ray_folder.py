@@ -3,7 +3,7 @@
 The images may also be in a Parquet file with columns path and bytes. Workers may die, and the whole job may be stopped
 and started again: no image is lost or there twice, and finished work is not repeated.
 
-    export PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so.0
+    export PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so
     python3 examples/ray_folder.py photos labels --actors 2 --cpus 4
     python3 examples/ray_folder.py photos labels --model vit.safetensors --policy l2 --keep 0.5 --actors 8 --gpus 1
 

@@ -2,7 +2,7 @@
 
 The threads hold the interpreter's lock only to pass a batch on. Checks that all devices return the logits of the first.
 
-    export PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so.0
+    export PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so
     python3 examples/several_devices.py [BACKEND [DEVICES [ROUNDS]]]
 
 Without BACKEND: all CUDA devices if there are two or more, else two CPU devices of one thread each.
