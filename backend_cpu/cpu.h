@@ -38,12 +38,6 @@ typedef struct rvit_cpu_device {
     int64_t tile_rows; /* tests set it: rows of every row tile; 0: fused_ops.c chooses */
 } rvit_cpu_device;
 
-typedef struct rvit_cpu_buffer {
-    rvit_buffer base;
-    char *memory;
-    int is_external; /* the caller owns the memory */
-} rvit_cpu_buffer;
-
 /* A run of ops that may be computed one row tile at a time (fused_ops.c). */
 typedef struct rvit_cpu_fused {
     int32_t length;
@@ -63,7 +57,7 @@ typedef struct rvit_cpu_program {
 /* Address of a view's data; NULL if the view is absent. */
 static inline void *rvit_cpu_at(rvit_view view)
 {
-    return view.buffer == NULL ? NULL : ((rvit_cpu_buffer *)view.buffer)->memory + view.offset;
+    return view.buffer == NULL ? NULL : (char *)(uintptr_t)view.buffer->address + view.offset;
 }
 
 /* How many of n ascending row numbers are less than `row`. */
@@ -294,8 +288,7 @@ void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linea
 rvit_status rvit_cpu_arrange_weight(rvit_stream *stream, rvit_op *linear);
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cpu_buffer_destroy(rvit_buffer *buffer);
-rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **out_buffer);
-rvit_status rvit_cpu_buffer_set(rvit_buffer *buffer, void *host);
+rvit_status rvit_cpu_buffer_wrap(rvit_device *device, const rvit_memory_desc *memory, rvit_buffer **out_buffer);
 rvit_status rvit_cpu_stream_create(rvit_device *device, rvit_stream **out_stream);
 void rvit_cpu_stream_destroy(rvit_stream *stream);
 rvit_status rvit_cpu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);

@@ -22,18 +22,13 @@ static int same_rows(const rvit_rows *a, const rvit_rows *b)
     return a->capacity == b->capacity && a->live.buffer == b->live.buffer && (a->live.buffer == NULL || a->live.offset == b->live.offset);
 }
 
-static int is_external(rvit_view view)
-{
-    return ((const rvit_cpu_buffer *)view.buffer)->is_external;
-}
-
 /* Two external buffers may share memory. */
 static int overlap(const rvit_access *a, const rvit_access *b)
 {
     if (a->view.buffer == NULL || b->view.buffer == NULL)
         return 0;
     if (a->view.buffer != b->view.buffer)
-        return is_external(a->view) && is_external(b->view);
+        return a->view.buffer->wrapped && b->view.buffer->wrapped;
     return rvit_ranges_overlap(a->view.offset, a->size, b->view.offset, b->size);
 }
 

@@ -52,18 +52,9 @@ typedef struct rvit_cu_device {
 } rvit_cu_device;
 
 typedef struct rvit_cu_buffer {
-    rvit_buffer base;
-    CUdeviceptr pointer;
-    int external;            /* memory of the caller: never freed here */
-    CUexternalMemory memory; /* imported memory that pointer maps; NULL: an allocation */
+    rvit_buffer base;          /* base.address is the device address */
+    CUexternalMemory external; /* imported memory that it maps; NULL: none */
 } rvit_cu_buffer;
-
-static inline void rvit_cu_buffer_point(rvit_cu_buffer *buffer, CUdeviceptr pointer)
-{
-    buffer->pointer = pointer;
-    buffer->base.memory = RVIT_MEMORY_POINTERS;
-    buffer->base.address = pointer;
-}
 
 /* Device memory that grows when an op needs more. After a warm-up it no longer grows. */
 typedef struct rvit_cu_scratch {
@@ -116,7 +107,6 @@ typedef struct rvit_cu_queue {
 typedef struct rvit_cu_stream {
     rvit_stream base;
     rvit_cu_queue queue;
-    int external;
     CUevent done; /* for waiting asleep; NULL: wait as the context's flags say */
 } rvit_cu_stream;
 
@@ -138,7 +128,7 @@ static inline rvit_cu_device *rvit_cu_device_of(const rvit_device *device)
 /* The device address of a view, or NULL for an empty view. */
 static inline void *rvit_cu_at(rvit_view view)
 {
-    return view.buffer == NULL ? NULL : (void *)(uintptr_t)(((const rvit_cu_buffer *)view.buffer)->pointer + (CUdeviceptr)view.offset);
+    return view.buffer == NULL ? NULL : (void *)(uintptr_t)(view.buffer->address + (uint64_t)view.offset);
 }
 
 /* The size of attention, its gradient or received attention, without bias_stats. */
@@ -174,7 +164,14 @@ void rvit_cu_queue_close(rvit_cu_queue *queue);
 /* cuMemAlloc in the device's context. The detail of a failure names the sizes. */
 rvit_status rvit_cu_allocate(const rvit_cu_device *device, size_t size, CUdeviceptr *out_pointer);
 rvit_status rvit_cu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
+rvit_status rvit_cu_buffer_wrap(rvit_device *device, const rvit_memory_desc *memory, rvit_buffer **out_buffer);
 void rvit_cu_buffer_destroy(rvit_buffer *buffer);
+/* external.c: maps imported memory. Needs the device's context to be current. On success memory->handle is closed. */
+rvit_status rvit_cu_import_memory(const rvit_cu_device *device, const rvit_external_memory *memory, int64_t size, rvit_cu_buffer *buffer);
+
+rvit_status rvit_cu_semaphore_open(rvit_semaphore *semaphore, const rvit_semaphore_desc *desc);
+void rvit_cu_semaphore_close(rvit_semaphore *semaphore);
+rvit_status rvit_cu_stream_semaphore(rvit_stream *stream, const rvit_semaphore *semaphore, int signals, uint64_t value);
 
 /* queue.c */
 rvit_status rvit_cu_launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t ctas, int32_t threads, int32_t shared, void *params);
@@ -242,6 +239,8 @@ rvit_status rvit_cu_linear_own(rvit_cu_queue *queue, const rvit_linear_args *arg
 
 /* stream.c */
 rvit_status rvit_cu_stream_create(rvit_device *device, rvit_stream **out_stream);
+rvit_status rvit_cu_stream_wrap(rvit_device *device, void *native, rvit_stream **out_stream);
+void rvit_cu_stream_set(rvit_stream *stream, void *native);
 void rvit_cu_stream_destroy(rvit_stream *stream);
 rvit_status rvit_cu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
 rvit_status rvit_cu_stream_synchronize(rvit_stream *stream);

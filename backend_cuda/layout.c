@@ -15,7 +15,7 @@ rvit_status rvit_cu_layout_reserve(rvit_cu_queue *queue, int64_t n_images, int64
     }
     if (queue->caller_workspace.size < size + sorted)
         return rvit_fail(RVIT_INVALID_ARGUMENT,
-                         "cuda: the stream's workspace has %zu bytes, the op needs %zu: see rvit_cuda_select_workspace",
+                         "cuda: the stream's workspace has %zu bytes, the op needs %zu: see rvit_cuda_workspace_size",
                          queue->caller_workspace.size, size + sorted);
     RVIT_CU_TRY(queue->device->driver, cuMemsetD8Async, (queue->caller_workspace.pointer, 0, size, queue->stream));
     return RVIT_OK;

@@ -25,8 +25,24 @@ rvit_status rvit_cu_stream_create(rvit_device *base, rvit_stream **out_stream)
         rvit_alloc_free(&base->alloc, stream);
         return status;
     }
+    stream->base.native = stream->queue.stream;
     *out_stream = &stream->base;
     return RVIT_OK;
+}
+
+rvit_status rvit_cu_stream_wrap(rvit_device *device, void *native, rvit_stream **out_stream)
+{
+    rvit_cu_stream *stream = rvit_alloc_new(&device->alloc, sizeof *stream);
+    RVIT_TRY_MEMORY(stream);
+    stream->queue.device = rvit_cu_device_of(device);
+    stream->queue.stream = native;
+    *out_stream = &stream->base;
+    return RVIT_OK;
+}
+
+void rvit_cu_stream_set(rvit_stream *base, void *native)
+{
+    ((rvit_cu_stream *)base)->queue.stream = native;
 }
 
 void rvit_cu_stream_destroy(rvit_stream *base)
@@ -38,7 +54,7 @@ void rvit_cu_stream_destroy(rvit_stream *base)
         rvit_cu_queue_close(&stream->queue);
         if (stream->done != NULL)
             (void)device->driver->cuEventDestroy(stream->done);
-        if (!stream->external)
+        if (!base->wrapped)
             (void)device->driver->cuStreamDestroy(stream->queue.stream);
         rvit_cu_leave(device, entered);
     } else {

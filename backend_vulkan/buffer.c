@@ -13,6 +13,7 @@ static const memory_wish wishes[] = {
     {0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, 0},
     {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, 0},
     {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_HOST_CACHED_BIT, 0, 0},
+    {0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, 0},
     {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, 1},
 };
 
@@ -69,25 +70,56 @@ rvit_status rvit_vk_allocate(const rvit_vk_device *device, const VkMemoryAllocat
     return no_memory(device, result, "vkAllocateMemory", (int64_t)info->allocationSize);
 }
 
-static rvit_status open_buffer(rvit_vk_device *device, int64_t size, int type, rvit_vk_buffer *buffer)
+rvit_status rvit_vk_check_memory_handles(const rvit_vk_device *device, VkExternalMemoryFeatureFlags needed)
 {
+    RVIT_TRY(rvit_vk_check_enabled(device, RVIT_VK_EXT_MEMORY_FD));
+    const VkPhysicalDeviceExternalBufferInfo info = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
+                                                     .usage = RVIT_VK_BUFFER_USAGE,
+                                                     .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+    VkExternalBufferProperties found = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
+    device->instance.get_external_buffer(device->physical.handle, &info, &found);
+    const VkExternalMemoryFeatureFlags offered = found.externalMemoryProperties.externalMemoryFeatures;
+    if ((offered & needed) != needed || (offered & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT) != 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s does not %s the memory of buffers by opaque file descriptor", device->base.info.name,
+                         needed == VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT ? "export" : "import");
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_buffer_new(rvit_vk_device *device, int64_t size, int external, rvit_vk_buffer *buffer,
+                               VkMemoryRequirements *out_requirements)
+{
+    const VkExternalMemoryBufferCreateInfo handles = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+                                                      .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     const VkBufferCreateInfo create = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+        .pNext = external ? &handles : NULL,
         .size = ((VkDeviceSize)size + RVIT_VK_SIZE_ROUND - 1) / RVIT_VK_SIZE_ROUND * RVIT_VK_SIZE_ROUND,
         .usage = RVIT_VK_BUFFER_USAGE,
     };
     buffer->usage = create.usage;
     RVIT_TRY(no_memory(device, device->vk.vkCreateBuffer(device->handle, &create, NULL, &buffer->handle), "vkCreateBuffer", size));
+    device->vk.vkGetBufferMemoryRequirements(device->handle, buffer->handle, out_requirements);
+    return RVIT_OK;
+}
+
+static rvit_status open_buffer(rvit_vk_device *device, int64_t size, int type, rvit_vk_buffer *buffer)
+{
     VkMemoryRequirements requirements;
-    device->vk.vkGetBufferMemoryRequirements(device->handle, buffer->handle, &requirements);
+    RVIT_TRY(rvit_vk_buffer_new(device, size, type == RVIT_BUFFER_SHARED, buffer, &requirements));
     const int32_t memory_type = rvit_vk_choose_memory(device, requirements.memoryTypeBits, type);
     if (memory_type < 0)
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the device has no memory for buffers of type %d", type);
-    const VkMemoryAllocateInfo allocate = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = requirements.size, .memoryTypeIndex = (uint32_t)memory_type};
+    buffer->memory_size = (int64_t)requirements.size;
+    buffer->memory_type = (uint32_t)memory_type;
+    const VkExportMemoryAllocateInfo exported = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+                                                 .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+    const VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                           .pNext = type == RVIT_BUFFER_SHARED ? &exported : NULL,
+                                           .allocationSize = requirements.size,
+                                           .memoryTypeIndex = (uint32_t)memory_type};
     RVIT_TRY(rvit_vk_allocate(device, &allocate, &buffer->memory));
     RVIT_VK_TRY(device->vk, vkBindBufferMemory, (device->handle, buffer->handle, buffer->memory, 0));
-    if (type != RVIT_BUFFER_DEVICE)
+    if (type != RVIT_BUFFER_DEVICE && type != RVIT_BUFFER_SHARED)
         RVIT_VK_TRY(device->vk, vkMapMemory, (device->handle, buffer->memory, 0, VK_WHOLE_SIZE, 0, &buffer->base.host));
     return RVIT_OK;
 }
@@ -111,6 +143,8 @@ void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer)
 rvit_status rvit_vk_buffer_create(rvit_device *base, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
 {
     rvit_vk_device *device = rvit_vk_device_of(base);
+    if (type == RVIT_BUFFER_SHARED)
+        RVIT_TRY(rvit_vk_check_memory_handles(device, VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT));
     rvit_vk_buffer *buffer = rvit_alloc_new(&base->alloc, sizeof *buffer);
     RVIT_TRY_MEMORY(buffer);
     const rvit_status status = rvit_vk_buffer_open(device, size, type, buffer);
@@ -127,7 +161,7 @@ rvit_status rvit_vk_buffer_create(rvit_device *base, int64_t size, rvit_buffer_t
 void rvit_vk_buffer_destroy(rvit_buffer *base)
 {
     rvit_vk_buffer *buffer = (rvit_vk_buffer *)base;
-    if (!buffer->is_external)
+    if (!base->wrapped)
         rvit_vk_buffer_close(rvit_vk_device_of(base->device), buffer);
     rvit_alloc_free(&base->device->alloc, buffer);
 }

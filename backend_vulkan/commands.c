@@ -24,13 +24,12 @@ static rvit_vk_device *device_of(const vk_commands *c)
     return rvit_vk_device_of(c->base.device);
 }
 
-rvit_status rvit_vk_commands_create(rvit_vk_device *device, VkCommandBuffer commands, rvit_stream **out_stream)
+rvit_status rvit_vk_commands_create(rvit_device *device, void *commands, rvit_stream **out_stream)
 {
-    vk_commands *c = rvit_alloc_new(&device->base.alloc, sizeof *c);
+    vk_commands *c = rvit_alloc_new(&device->alloc, sizeof *c);
     RVIT_TRY_MEMORY(c);
-    c->base.device = &device->base;
     c->base.deferred = 1;
-    c->recorder.device = device;
+    c->recorder.device = rvit_vk_device_of(device);
     c->recorder.commands = commands;
     *out_stream = &c->base;
     return RVIT_OK;
@@ -61,7 +60,7 @@ void rvit_vk_commands_destroy(rvit_stream *base)
     rvit_alloc_free(&base->device->alloc, c);
 }
 
-void rvit_vk_commands_set(rvit_stream *base, VkCommandBuffer commands)
+void rvit_vk_commands_set(rvit_stream *base, void *commands)
 {
     vk_commands *c = (vk_commands *)base;
     rvit_vk_device *device = device_of(c);
@@ -132,7 +131,7 @@ rvit_status rvit_vk_commands_record(rvit_stream *base, const rvit_op *ops, int32
 {
     vk_commands *c = (vk_commands *)base;
     if (c->recorder.commands == VK_NULL_HANDLE)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "the stream has no command buffer: set one with rvit_vulkan_stream_set");
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "the stream has no command buffer: set one with rvit_stream_set");
     /* Everything that can fail, including pipeline creation, comes before the first command. */
     rvit_vk_recorder dry = {.device = device_of(c), .indirect = indirect};
     const rvit_status planned = record_ops(&dry, ops, n_ops);

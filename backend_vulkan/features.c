@@ -183,6 +183,13 @@ rvit_status rvit_vk_find_features(const rvit_vk_instance *instance, rvit_alloc *
     return RVIT_OK;
 }
 
+rvit_status rvit_vk_check_enabled(const rvit_vk_device *device, uint32_t bit)
+{
+    if ((device->enabled & bit) == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s on %s", rvit_vk_feature_missing(bit), device->base.info.name);
+    return RVIT_OK;
+}
+
 VkResult rvit_vk_create_handle(rvit_vk_device *device)
 {
     const uint32_t enabled = device->enabled;

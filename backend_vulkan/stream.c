@@ -193,8 +193,9 @@ rvit_status rvit_vk_stream_submit(rvit_stream *base, const VkCommandBuffer *comm
     return submit(stream, s, commands, n_commands);
 }
 
-rvit_status rvit_vk_stream_semaphore(rvit_stream *base, VkSemaphore semaphore, int signals, int timeline, uint64_t value)
+rvit_status rvit_vk_stream_semaphore(rvit_stream *base, const rvit_semaphore *semaphore, int signals, uint64_t value)
 {
+    const VkSemaphore handle = RVIT_VK_HANDLE(VkSemaphore, semaphore->native);
     vk_stream *stream = (vk_stream *)base;
     rvit_vk_device *device = rvit_vk_device_of(base->device);
     slot *s;
@@ -209,12 +210,12 @@ rvit_status rvit_vk_stream_semaphore(rvit_stream *base, VkSemaphore semaphore, i
     const VkPipelineStageFlags stages = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
     /* A wait also delays later submits; a signal also waits for earlier ones. */
     const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
-                               .pNext = timeline ? &values : NULL,
+                               .pNext = semaphore->timeline ? &values : NULL,
                                .waitSemaphoreCount = n_waits,
-                               .pWaitSemaphores = &semaphore,
+                               .pWaitSemaphores = &handle,
                                .pWaitDstStageMask = &stages,
                                .signalSemaphoreCount = n_signals,
-                               .pSignalSemaphores = &semaphore};
+                               .pSignalSemaphores = &handle};
     rvit_vk_queue_lock(device);
     const VkResult result = device->vk.vkQueueSubmit(device->queue, 1, &info, s->fence);
     rvit_vk_queue_unlock(device);

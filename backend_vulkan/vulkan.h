@@ -131,9 +131,7 @@ typedef struct rvit_vk_buffer {
     int64_t offset; /* offset in the VkBuffer; 0 unless wrapped */
     VkBufferUsageFlags usage;
     VkDeviceMemory memory;
-    int is_external; /* the caller owns it */
-    int shared;      /* the memory can be exported; the fields below describe it */
-    int64_t memory_size;
+    int64_t memory_size; /* this and memory_type: of memory that can be exported */
     uint32_t memory_type;
 } rvit_vk_buffer;
 
@@ -228,6 +226,8 @@ uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions
 const char *rvit_vk_feature_name(uint32_t features);
 const char *rvit_vk_feature_lacking(uint32_t features);
 const char *rvit_vk_feature_missing(uint32_t features);
+/* UNSUPPORTED: the device was created without this feature. */
+rvit_status rvit_vk_check_enabled(const rvit_vk_device *device, uint32_t bit);
 /* vkCreateDevice with the features of device->enabled. */
 VkResult rvit_vk_create_handle(rvit_vk_device *device);
 
@@ -275,7 +275,12 @@ double rvit_vk_macs(const rvit_op *op);
 rvit_status rvit_vk_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_vk_buffer_destroy(rvit_buffer *buffer);
 /* An additional buffer type: a few words that the host writes once and the device then updates. */
-#define RVIT_VK_BUFFER_WORDS (RVIT_BUFFER_READBACK + 1)
+#define RVIT_VK_BUFFER_WORDS (RVIT_BUFFER_SHARED + 1)
+/* Checks that the device can export or import, as `needed` says, the memory of buffers by file descriptor. */
+rvit_status rvit_vk_check_memory_handles(const rvit_vk_device *device, VkExternalMemoryFeatureFlags needed);
+/* vkCreateBuffer. external: its memory is exported or imported. */
+rvit_status rvit_vk_buffer_new(rvit_vk_device *device, int64_t size, int external, rvit_vk_buffer *buffer,
+                               VkMemoryRequirements *out_requirements);
 /* Opens only the VkBuffer and its memory, for internal use: size, type and device of the base need not be set. */
 rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, int type, rvit_vk_buffer *out_buffer);
 #define RVIT_VK_SIZE_ROUND 16 /* VkBuffer sizes are multiples of this, so that shaders may read whole vectors at the end of an array */
@@ -459,7 +464,14 @@ int64_t rvit_vk_pixelprune_groups(const rvit_pixelprune_args *args); /* workgrou
 rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op);
 const char *rvit_vk_supports(const rvit_device *device, const rvit_op *op);
 
-/* interop.c */
+/* external.c */
+rvit_status rvit_vk_buffer_wrap(rvit_device *device, const rvit_memory_desc *memory, rvit_buffer **out_buffer);
+rvit_status rvit_vk_buffer_export(const rvit_buffer *buffer, rvit_external_memory *out_memory);
+
+/* semaphore.c */
+rvit_status rvit_vk_semaphore_open(rvit_semaphore *semaphore, const rvit_semaphore_desc *desc);
+void rvit_vk_semaphore_close(rvit_semaphore *semaphore);
+rvit_status rvit_vk_semaphore_export(const rvit_semaphore *semaphore, rvit_handle_type *out_type, intptr_t *out_handle);
 
 /* Non-dispatchable handles are pointers or integers, depending on the platform; the public API uses integers. */
 #define RVIT_VK_HANDLE(type, number) ((type)(number))
@@ -473,16 +485,16 @@ rvit_status rvit_vk_stream_synchronize(rvit_stream *stream);
 /* Submits recorded command buffers, one submit each, with nothing of another stream in between. */
 rvit_status rvit_vk_stream_submit(rvit_stream *stream, const VkCommandBuffer *commands, int32_t n_commands);
 /* Makes later submits wait for a semaphore, or signals it once all earlier submits are done. */
-rvit_status rvit_vk_stream_semaphore(rvit_stream *stream, VkSemaphore semaphore, int signals, int timeline, uint64_t value);
+rvit_status rvit_vk_stream_semaphore(rvit_stream *stream, const rvit_semaphore *semaphore, int signals, uint64_t value);
 /* Held around every use of the queue. */
 void rvit_vk_queue_lock(rvit_vk_device *device);
 void rvit_vk_queue_unlock(rvit_vk_device *device);
 
 /* commands.c: streams that record into the caller's command buffer; base.deferred is set for them. */
-rvit_status rvit_vk_commands_create(rvit_vk_device *device, VkCommandBuffer commands, rvit_stream **out_stream);
+rvit_status rvit_vk_commands_create(rvit_device *device, void *commands, rvit_stream **out_stream);
 void rvit_vk_commands_destroy(rvit_stream *stream);
 /* Records into another command buffer from now on. Reuses the descriptor sets and views of the previous one. */
-void rvit_vk_commands_set(rvit_stream *stream, VkCommandBuffer commands);
+void rvit_vk_commands_set(rvit_stream *stream, void *commands);
 /* indirect: that of the program that the ops belong to; NULL: single ops. */
 rvit_status rvit_vk_commands_record(rvit_stream *stream, const rvit_op *ops, int32_t n_ops, rvit_vk_indirect *indirect);
 

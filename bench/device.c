@@ -30,7 +30,7 @@ bench_device bench_device_open(const rvit_device_desc *desc)
             exit(1);
         }
         bench_check(rvit_cuda_device_create(cuda_clock_context(d.cuda), NULL, &d.device), "device");
-        bench_check(rvit_cuda_stream_wrap(d.device, cuda_clock_stream(d.cuda), &d.stream), "stream");
+        bench_check(rvit_stream_wrap(d.device, cuda_clock_stream(d.cuda), &d.stream), "stream");
         return d;
     }
 #endif

@@ -128,8 +128,7 @@ def patches_on_device(torch, model, grid, batch, cuda, seconds):
     grids = numpy.ascontiguousarray(numpy.tile(numpy.array(grid, numpy.int32), (batch, 1)))
     patches = torch.randn(batch * MOST_PATCHES, 3 * PATCH * PATCH, device="cuda" if cuda else "cpu")
     lib, sessions = model._lib, []
-    wrapped = model._wrapped(patches) if cuda else lib.own("buffer", model._device, patches.data_ptr(), patches.nbytes,
-                                                           create="rvit_buffer_wrap", keeps=(model._device,))
+    wrapped = lib.wrap(model._device, patches.data_ptr(), patches.nbytes, cuda)
     for _ in range(2):
         desc = new("rvit_session_desc", native=1, max_images=batch, max_len=model.info.n_prefix + MOST_PATCHES)
         desc.images.buffer = wrapped.pointer.value

@@ -70,8 +70,12 @@ int main(void)
     rvit_stream *stream = NULL;
     rvit_buffer *buffer = NULL;
     need(rvit_cuda_device_create(NULL, NULL, &device)); /* NULL: the thread's current context */
-    need(rvit_cuda_stream_wrap(device, cu_stream, &stream));
-    need(rvit_cuda_buffer_wrap(device, memory, qkv_size + out_size + 16, &buffer));
+    need(rvit_stream_wrap(device, cu_stream, &stream));
+    rvit_memory_desc desc = RVIT_MEMORY_DESC_INIT;
+    desc.type = RVIT_MEMORY_CUDA;
+    desc.address = (void *)(uintptr_t)memory;
+    desc.size = qkv_size + out_size + 16;
+    need(rvit_buffer_wrap(device, &desc, &buffer));
 
     /* Two images of 30 and 10 rows. All keys are zero, so the softmax is even and a row's result is the mean of v over its image:
        with v = row number, 14.5 for the first and 34.5 for the second. */

@@ -84,16 +84,16 @@ int main(void)
     rvit_vulkan_device_desc lent = RVIT_VULKAN_DEVICE_DESC_INIT;
     lent.instance = instance, lent.physical_device = physical, lent.device = vk, lent.queue = queue;
     lent.get_instance_proc_addr = (rvit_vulkan_function)get_proc;
-    rvit_vulkan_buffer_desc part = RVIT_VULKAN_BUFFER_DESC_INIT;
-    part.buffer = (uint64_t)vk_buffer, part.buffer_size = VK_SIZE, part.usage = VK_USAGE;
+    rvit_memory_desc part = RVIT_MEMORY_DESC_INIT;
+    part.type = RVIT_MEMORY_VULKAN, part.vk_buffer = (uint64_t)vk_buffer, part.vk_buffer_size = VK_SIZE, part.vk_usage = VK_USAGE;
     rvit_device *device = NULL;
     rvit_buffer *buffer = NULL;
     rvit_stream *stream = NULL;
     need(rvit_vulkan_device_create(&lent, NULL, &device) == RVIT_OK, "taking the library to the device", 77);
-    RVIT(rvit_vulkan_buffer_wrap(device, &part, &buffer));
+    RVIT(rvit_buffer_wrap(device, &part, &buffer));
 
     VK(vkBeginCommandBuffer, commands, &(VkCommandBufferBeginInfo){TYPE(COMMAND_BUFFER_BEGIN_INFO)});
-    RVIT(rvit_vulkan_stream_wrap(device, commands, &stream));
+    RVIT(rvit_stream_wrap(device, commands, &stream));
     rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
     args.n_images = 2, args.n_heads = HEADS, args.head_dim = HEAD_DIM;
     args.max_len = args.rows = ROWS; /* capacities; the lengths are read when the commands run */

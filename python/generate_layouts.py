@@ -28,6 +28,7 @@ SCALARS = {
     "uint64_t": "c_uint64",
     "uint8_t": "c_uint8",
     "size_t": "c_size_t",
+    "intptr_t": "c_ssize_t",
     "float": "c_float",
     "double": "c_double",
     "char": "c_char",

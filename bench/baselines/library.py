@@ -13,6 +13,12 @@ from raggedvit._c.library import Library
 DTYPES = {torch.float32: "RVIT_F32", torch.float16: "RVIT_F16", torch.bfloat16: "RVIT_BF16"}
 
 
+def wrapped(library, device, address, size):
+    """Returns a buffer on caller-owned memory of CUDA."""
+    memory = new("rvit_memory_desc", type=CONSTANTS["RVIT_MEMORY_CUDA"], address=address, size=size)
+    return library.make("rvit_buffer_wrap", device, ctypes.byref(memory))
+
+
 class Context:
     """A device and a stream of the library, and tensors that both sides can use."""
 
@@ -46,12 +52,12 @@ class GpuContext(Context):
         self.torch_device, self.torch_stream = torch.device("cuda"), torch_stream
         torch.zeros(1, device="cuda")  # makes the context current in this thread
         self.device = library.make("rvit_cuda_device_create", None, None)
-        self.stream = library.make("rvit_cuda_stream_wrap", self.device, torch_stream.cuda_stream)
+        self.stream = library.make("rvit_stream_wrap", self.device, torch_stream.cuda_stream)
 
     def _buffer(self, storage):
         key = (storage.data_ptr(), storage.nbytes())
         if key not in self._buffers:
-            self._buffers[key] = self.library.make("rvit_cuda_buffer_wrap", self.device, *key)
+            self._buffers[key] = wrapped(self.library, self.device, *key)
         return self._buffers[key]
 
     def empty(self, *shape, dtype):
@@ -77,7 +83,7 @@ class HostContext(Context):
         if self.wrap:
             own_stream = self.stream
             self.device = library.make("rvit_cuda_device_create", library.make("rvit_cuda_device_context", self.device), None)
-            self.stream = library.make("rvit_cuda_stream_wrap", self.device, library.make("rvit_cuda_stream_handle", own_stream))
+            self.stream = library.make("rvit_stream_wrap", self.device, library.make("rvit_stream_handle", own_stream))
 
     def empty(self, *shape, dtype):
         size = max(1, torch.Size(shape).numel()) * torch.empty(0, dtype=dtype).element_size()
@@ -87,9 +93,7 @@ class HostContext(Context):
         tensor = torch.frombuffer(memory, dtype=torch.uint8)
         handle = buffer
         if self.wrap:
-            address = ctypes.c_uint64()
-            self.library.rvit_cuda_buffer_address(buffer, ctypes.byref(address))
-            handle = self.library.make("rvit_cuda_buffer_wrap", self.device, address.value, size)
+            handle = wrapped(self.library, self.device, self.library.address(buffer), size)
         self._buffers[tensor.untyped_storage().data_ptr()] = handle
         return tensor.view(dtype)[: torch.Size(shape).numel()].view(*shape)
 

@@ -1,6 +1,8 @@
 /* What backends share: descriptions of devices, and checks of a device desc. */
 #include "core/contract/backend.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 
 #include "core/base/args.h"
@@ -32,13 +34,15 @@ void rvit_device_set_pci(rvit_device_info *info, uint32_t domain, uint32_t bus, 
     (void)snprintf(info->pci_address, sizeof info->pci_address, "%04x:%02x:%02x.%x", domain, bus & 0xffu, device & 0xffu, function & 0xfu);
 }
 
-rvit_status rvit_check_owner(const char *function, const char *what, const rvit_device *device, rvit_backend backend)
+rvit_status rvit_handle_copy(const char *what, rvit_handle_type type, intptr_t handle, int *out_fd)
 {
-    if (device == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is NULL", function, what);
-    if (device->api->backend != backend)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s does not belong to the %s backend", function, what,
-                         backend == RVIT_BACKEND_CUDA ? "CUDA" : "Vulkan");
+    if (type == RVIT_HANDLE_OPAQUE_WIN32)
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: handle_type is RVIT_HANDLE_OPAQUE_WIN32, which no system of this library has", what);
+    if (type != RVIT_HANDLE_OPAQUE_FD)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: handle_type: %d is not a valid handle type", what, (int)type);
+    *out_fd = handle < 0 || handle > INT_MAX ? -1 : fcntl((int)handle, F_DUPFD_CLOEXEC, 0);
+    if (*out_fd < 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd %lld is not open, or the process has too many open files", what, (long long)handle);
     return RVIT_OK;
 }
 

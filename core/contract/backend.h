@@ -24,7 +24,7 @@ struct rvit_device {
     rvit_alloc alloc;
     atomic_int references;
     atomic_llong device_allocations; /* core counts buffers; a backend adds its other allocations */
-    atomic_llong buffer_size[3];     /* current bytes in buffers, by type; counted by core */
+    atomic_llong buffer_size[4];     /* current bytes in buffers, by type; counted by core */
     atomic_llong working_size;       /* current bytes of device memory in streams and programs; counted by the backend */
     int32_t debug_checks;
     int32_t takes_ops; /* set by the backend: programs may hold ops with by_launch */
@@ -44,15 +44,19 @@ struct rvit_buffer {
     int64_t size;
     int64_t counted; /* used by core: the bytes counted in the device's buffer_size; 0 for the caller's memory */
     rvit_buffer_type type;
-    void *host;               /* mapped pointer, or NULL */
-    uint64_t memory, address; /* set by the backend: the buffer begins at `address` in `memory`; buffers may share a memory */
+    int32_t wrapped; /* set by the backend: the caller frees the memory */
+    void *host;      /* mapped pointer, or NULL */
+    /* Set by the backend: the buffer begins at `address` in `memory`; buffers may share a memory */
+    uint64_t memory, address;
 };
 
-/* The `memory` of a buffer whose addresses are pointers. */
-enum { RVIT_MEMORY_POINTERS = 1 };
+/* The memory of a buffer whose address is a pointer. */
+enum { RVIT_ADDRESS_SPACE = 1 };
 
 struct rvit_stream {
     rvit_device *device;
+    void *native;     /* a CUstream or VkCommandBuffer; set by the backend, of a wrapped one by core */
+    int32_t wrapped;  /* set by core: native is the caller's */
     rvit_stats stats; /* launches, submits, synchronizations, copies: counted by the backend */
     int32_t deferred; /* set by the backend: the caller decides when enqueued work runs, so it cannot be waited for */
     /* used by core: the recording, and staging memory for write and read */
@@ -63,6 +67,12 @@ struct rvit_stream {
 
 struct rvit_program {
     rvit_device *device;
+};
+
+struct rvit_semaphore {
+    rvit_device *device;
+    int32_t timeline, shared, wrapped; /* set by core, as native of a wrapped one */
+    uint64_t native;                   /* VkSemaphore or CUexternalSemaphore */
 };
 
 struct rvit_backend_api {
@@ -96,15 +106,28 @@ struct rvit_backend_api {
 
     rvit_status (*buffer_create)(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
     void (*buffer_destroy)(rvit_buffer *buffer);
-    /* wrap makes a buffer of the caller's host memory; set points it to other memory (INVALID_ARGUMENT: wrap did not make the buffer).
-       Both NULL: the backend cannot use host memory in place. */
-    rvit_status (*buffer_wrap)(rvit_device *device, void *host, rvit_buffer **out_buffer);
-    rvit_status (*buffer_set)(rvit_buffer *buffer, void *host);
+    /* As rvit_buffer_wrap. memory is checked as far as every backend checks it, and of a type in memory_types, bits 1 << rvit_memory_type.
+       The backend sets size, too. */
+    int32_t memory_types;
+    rvit_status (*buffer_wrap)(rvit_device *device, const rvit_memory_desc *memory, rvit_buffer **out_buffer);
+    /* Optional: as rvit_buffer_export, of a SHARED buffer; sets all but struct_size. NULL: the backend cannot create such buffers. */
+    rvit_status (*buffer_export)(const rvit_buffer *buffer, rvit_external_memory *out_memory);
 
     rvit_status (*stream_create)(rvit_device *device, rvit_stream **out_stream);
+    /* Optional, both: a stream on a native one, and its change to another one while it is not recording. */
+    rvit_status (*stream_wrap)(rvit_device *device, void *native, rvit_stream **out_stream);
+    void (*stream_set)(rvit_stream *stream, void *native);
     void (*stream_destroy)(rvit_stream *stream); /* core has synchronised the stream */
     rvit_status (*stream_enqueue)(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
     rvit_status (*stream_synchronize)(rvit_stream *stream);
+
+    /* Optional, all of them. open creates or imports the native semaphore by a checked desc, or checks a wrapped one; close ends one that
+       is not wrapped. export: of a shared one; NULL: the backend cannot export. */
+    rvit_status (*semaphore_open)(rvit_semaphore *semaphore, const rvit_semaphore_desc *desc);
+    void (*semaphore_close)(rvit_semaphore *semaphore);
+    rvit_status (*semaphore_export)(const rvit_semaphore *semaphore, rvit_handle_type *out_type, intptr_t *out_handle);
+    /* signals: 0: waits. The stream is of the same device, and neither recording nor deferred. */
+    rvit_status (*stream_semaphore)(rvit_stream *stream, const rvit_semaphore *semaphore, int signals, uint64_t value);
 
     /* ops are prepared and supported; they are valid during the call only. */
     rvit_status (*program_create)(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
@@ -127,10 +150,11 @@ static inline void rvit_device_retain(rvit_device *device)
     atomic_fetch_add(&device->references, 1);
 }
 
-/* For a backend's interop functions: checks that an object belongs to the backend. what: "stream"; device: the object's, or NULL if the
-   object is NULL. */
-rvit_status rvit_check_owner(const char *function, const char *what, const rvit_device *device, rvit_backend backend);
-/* For a backend's interop functions: completes and checks a caller's desc (NULL: the default). */
+/* Duplicates a file descriptor: a driver may take the copy, and the caller's stays valid until everything has succeeded. what: the struct,
+   for messages. */
+rvit_status rvit_handle_copy(const char *what, rvit_handle_type type, intptr_t handle, int *out_fd);
+
+/* For the device_create functions of cuda.h and vulkan.h: completes and checks a caller's desc (NULL: the default). */
 rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc);
 
 /* The backends that are built in, in order of preference (core/contract/backends.c). */

@@ -19,6 +19,48 @@ rvit_status rvit_stream_create(rvit_device *device, rvit_stream **out_stream)
     return RVIT_OK;
 }
 
+rvit_status rvit_stream_wrap(rvit_device *device, void *native, rvit_stream **out_stream)
+{
+    RVIT_ENTRY;
+    if (device == NULL || out_stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_wrap: device or out_stream is NULL");
+    if (device->api->stream_wrap == NULL)
+        return rvit_fail(RVIT_UNSUPPORTED, "rvit_stream_wrap: %s has no native streams", device->info.name);
+    rvit_stream *stream = NULL;
+    RVIT_TRY(device->api->stream_wrap(device, native, &stream));
+    stream->device = device;
+    stream->native = native;
+    stream->wrapped = 1;
+    rvit_device_retain(device);
+    *out_stream = stream;
+    return RVIT_OK;
+}
+
+rvit_status rvit_stream_set(rvit_stream *stream, void *native)
+{
+    RVIT_ENTRY;
+    if (stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_set: stream is NULL");
+    if (!stream->wrapped)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_set: stream is not a wrapped one");
+    if (stream->recording)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_set: stream is recording");
+    stream->device->api->stream_set(stream, native);
+    stream->native = native;
+    return RVIT_OK;
+}
+
+rvit_status rvit_stream_handle(const rvit_stream *stream, void **out_native)
+{
+    RVIT_ENTRY;
+    if (stream == NULL || out_native == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_handle: stream or out_native is NULL");
+    if (stream->device->api->stream_wrap == NULL)
+        return rvit_fail(RVIT_UNSUPPORTED, "rvit_stream_handle: %s has no native streams", stream->device->info.name);
+    *out_native = stream->native;
+    return RVIT_OK;
+}
+
 void rvit_stream_destroy(rvit_stream *stream)
 {
     RVIT_ENTRY;
@@ -51,7 +93,8 @@ rvit_status rvit_stream_get_stats(const rvit_stream *stream, rvit_stats *out_sta
     rvit_stats stats = stream->stats;
     stats.host_allocations = atomic_load(&stream->device->alloc.count);
     stats.device_allocations = atomic_load(&stream->device->device_allocations);
-    stats.device_size = atomic_load(&stream->device->buffer_size[RVIT_BUFFER_DEVICE]);
+    stats.device_size =
+        atomic_load(&stream->device->buffer_size[RVIT_BUFFER_DEVICE]) + atomic_load(&stream->device->buffer_size[RVIT_BUFFER_SHARED]);
     stats.upload_size = atomic_load(&stream->device->buffer_size[RVIT_BUFFER_UPLOAD]);
     stats.readback_size = atomic_load(&stream->device->buffer_size[RVIT_BUFFER_READBACK]);
     stats.working_size = atomic_load(&stream->device->working_size);

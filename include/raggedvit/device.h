@@ -109,6 +109,7 @@ typedef struct rvit_device rvit_device;
 typedef struct rvit_buffer rvit_buffer;
 typedef struct rvit_stream rvit_stream;
 typedef struct rvit_program rvit_program;
+typedef struct rvit_semaphore rvit_semaphore;
 
 /* The enums whose values have names. A name is the constant in lower case without its prefix, with '-'
    for '_': RVIT_POOLING_CLS_MEAN is "cls-mean". RVIT_I8 is "int8". */
@@ -274,14 +275,17 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_device_get_info(const rvit_device *devi
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_get_cache(rvit_device *device, void *data, size_t capacity, size_t *out_size);
 
 typedef enum rvit_buffer_type {
-    RVIT_BUFFER_DEVICE = 0,  /* device memory; not mapped */
-    RVIT_BUFFER_UPLOAD = 1,  /* mapped; the host writes, the device reads (ops may read it in
-                                place) */
-    RVIT_BUFFER_READBACK = 2 /* mapped; the device writes, the host reads after synchronising */
+    RVIT_BUFFER_DEVICE = 0,   /* device memory; not mapped */
+    RVIT_BUFFER_UPLOAD = 1,   /* mapped; the host writes, the device reads (ops may read it in
+                                 place) */
+    RVIT_BUFFER_READBACK = 2, /* mapped; the device writes, the host reads after synchronising */
+    RVIT_BUFFER_SHARED = 3    /* device memory that rvit_buffer_export exports; not mapped. Vulkan
+                                 only */
 } rvit_buffer_type;
 
 /* size: in bytes, at least 1. The contents are undefined. A buffer must outlive the work and the
-   programs that use it. OUT_OF_DEVICE_MEMORY: it does not fit.
+   programs that use it. OUT_OF_DEVICE_MEMORY: it does not fit. UNSUPPORTED: the device cannot export
+   memory.
 
    On the CPU a buffer is host memory. The library touches every page at once, so that later writes
    cannot fail. Linux may grant more memory than it has and then kill the process that touches it.
@@ -291,20 +295,83 @@ typedef enum rvit_buffer_type {
 RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 RVIT_API void rvit_buffer_destroy(rvit_buffer *buffer);
 /* The mapped pointer of an UPLOAD or READBACK buffer: 64-byte aligned, valid for the buffer's life.
-   NULL for a DEVICE buffer. */
+   NULL for any other buffer. */
 RVIT_API void *rvit_buffer_host(const rvit_buffer *buffer);
 RVIT_API int64_t rvit_buffer_size(const rvit_buffer *buffer);
 
-/* CPU device: creates a buffer of `size` bytes on memory of the caller's, so that ops use it in
-   place. host: a multiple of 16. The caller keeps the memory alive as long as the buffer needs it;
-   rvit_buffer_destroy leaves it alone, and no size of rvit_stats counts it. Buffers may share
-   memory: an op whose output overlaps another array of its args through them is refused, too.
-   UNSUPPORTED: a device of another backend (CUDA: rvit_cuda_buffer_wrap). */
-RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_wrap(rvit_device *device, void *host, int64_t size, rvit_buffer **out_buffer);
-/* Points a buffer of rvit_buffer_wrap to other memory: two stores. Programs already recorded use
-   the new memory from then on. INVALID_ARGUMENT: the buffer is not wrapped. UNSUPPORTED: as for
-   rvit_buffer_wrap. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_set(rvit_buffer *buffer, void *host, int64_t size);
+/* How a handle of the operating system is passed between APIs, processes and devices. */
+typedef enum rvit_handle_type {
+    RVIT_HANDLE_NONE = 0,
+    RVIT_HANDLE_OPAQUE_FD = 1,   /* a file descriptor: VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT,
+                                    CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD; for semaphores see
+                                    rvit_semaphore_desc */
+    RVIT_HANDLE_OPAQUE_WIN32 = 2 /* a Windows HANDLE; UNSUPPORTED so far */
+} rvit_handle_type;
+
+/* Exported memory, not dedicated to one VkBuffer or image. */
+typedef struct rvit_external_memory {
+    size_t struct_size;
+    rvit_handle_type handle_type;
+    uint32_t memory_type; /* VkMemoryAllocateInfo.memoryTypeIndex; CUDA does not read it */
+    intptr_t handle;
+    int64_t size;   /* bytes of the whole memory: VkMemoryAllocateInfo.allocationSize */
+    int64_t offset; /* where the buffer begins in it, in bytes */
+} rvit_external_memory;
+#define RVIT_EXTERNAL_MEMORY_INIT RVIT_INIT(rvit_external_memory)
+
+typedef enum rvit_memory_type {
+    RVIT_MEMORY_HOST = 0,    /* host memory of the process */
+    RVIT_MEMORY_CUDA = 1,    /* a CUdeviceptr: cuda.h */
+    RVIT_MEMORY_VULKAN = 2,  /* part of a VkBuffer: vulkan.h */
+    RVIT_MEMORY_EXTERNAL = 3 /* memory that another API, process or device exported */
+} rvit_memory_type;
+
+/* Memory that the library did not allocate.
+
+     type      fields that are read                                 devices
+     HOST      address, size                                        CPU
+     CUDA      address, size                                        CUDA
+     VULKAN    vk_buffer, vk_buffer_size, vk_usage, offset, size    Vulkan
+     EXTERNAL  external, size                                       CUDA, Vulkan */
+typedef struct rvit_memory_desc {
+    size_t struct_size;
+    rvit_memory_type type;
+    uint32_t vk_usage;      /* VkBufferCreateInfo.usage */
+    int64_t size;           /* of the buffer, in bytes. VULKAN: 0: up to the end of the VkBuffer */
+    void *address;          /* a multiple of 16. CUDA: the CUdeviceptr, cast */
+    uint64_t vk_buffer;     /* VkBuffer, bound to memory */
+    int64_t vk_buffer_size; /* VkBufferCreateInfo.size */
+    int64_t offset;         /* where the buffer begins in the VkBuffer, in bytes; a multiple of 16 */
+    const rvit_external_memory *external;
+} rvit_memory_desc;
+#define RVIT_MEMORY_DESC_INIT RVIT_INIT(rvit_memory_desc)
+
+/* Creates a buffer on such memory; ops use it in place. No size of rvit_stats counts the memory, and
+   rvit_buffer_host returns NULL.
+
+   HOST, CUDA, VULKAN: the caller keeps the memory alive as long as the buffer needs it;
+   rvit_buffer_destroy does not free it. Buffers may overlap in memory. The library sees that through
+   addresses or through one VkBuffer: an op whose output overlaps another array of its args is refused.
+
+   EXTERNAL: on success the library owns external->handle and closes it. The memory lives until its
+   last user releases it. It must be of the same physical device and, for Vulkan, of the same driver.
+   external->offset: a multiple of 256 (CUDA), or of the driver's alignment (Vulkan; 256 is enough).
+
+   UNSUPPORTED: the device does not use memory of this type, or does not import it. INVALID_ARGUMENT:
+   the memory is too small or misaligned, belongs to another context, or the handle does not describe
+   such memory (some Vulkan drivers report OUT_OF_DEVICE_MEMORY). */
+RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_wrap(rvit_device *device, const rvit_memory_desc *memory, rvit_buffer **out_buffer);
+/* Points a wrapped buffer of type HOST or CUDA at other memory of that type: two stores. It checks the
+   alignment of the address and nothing else. CPU: recorded programs use the new memory from then on.
+   CUDA: enqueued ops and recorded programs keep the old address. INVALID_ARGUMENT: the library owns
+   the buffer's memory. UNSUPPORTED: a wrapped VkBuffer. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_set(rvit_buffer *buffer, void *address, int64_t size);
+/* Where any buffer lies. CPU: its host address; CUDA: its CUdeviceptr; the offset is 0. Vulkan: its
+   VkBuffer, and the offset in it at which the buffer begins, in bytes. out_offset may be NULL. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_handle(const rvit_buffer *buffer, uint64_t *out_handle, int64_t *out_offset);
+/* Exports the memory of a SHARED buffer with a new handle, which the caller closes or passes to an
+   import. INVALID_ARGUMENT: the buffer was not created as SHARED. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_export(const rvit_buffer *buffer, rvit_external_memory *out_memory);
 
 /* A position in a buffer. offset: in bytes, a multiple of 16 unless an argument says otherwise.
    buffer NULL: the argument is absent. */
@@ -338,6 +405,16 @@ typedef struct rvit_stats {
 RVIT_API RVIT_NODISCARD rvit_status rvit_stream_create(rvit_device *device, rvit_stream **out_stream);
 /* Waits for the stream's work. */
 RVIT_API void rvit_stream_destroy(rvit_stream *stream);
+/* Creates a stream on a native one of the caller's: a CUstream (cuda.h says what that means), or a
+   VkCommandBuffer to record into (vulkan.h). The caller keeps it alive; rvit_stream_destroy does not
+   destroy it. UNSUPPORTED: a CPU device. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_wrap(rvit_device *device, void *native, rvit_stream **out_stream);
+/* Makes a wrapped stream use another native one from now on. INVALID_ARGUMENT: the stream is not
+   wrapped, or it is recording. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_set(rvit_stream *stream, void *native);
+/* The CUstream of any CUDA stream, or the VkCommandBuffer of a wrapped Vulkan stream (NULL for a Vulkan
+   stream of the library's own). UNSUPPORTED: a CPU device. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_handle(const rvit_stream *stream, void **out_native);
 /* Waits until all enqueued work is done. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_stream_synchronize(rvit_stream *stream);
 RVIT_API RVIT_NODISCARD rvit_status rvit_stream_get_stats(const rvit_stream *stream, rvit_stats *out_stats);
@@ -369,6 +446,50 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_record_end(rvit_stream *stream, rvit_pr
 RVIT_API RVIT_NODISCARD rvit_status rvit_program_launch(rvit_program *program, rvit_stream *stream);
 /* No launch of the program may be pending: synchronise first. */
 RVIT_API void rvit_program_destroy(rvit_program *program);
+
+/* A semaphore orders work of different streams, devices and APIs. A binary one is signalled and waited
+   for in turn; a timeline one is a counter that only grows. Threads may share a semaphore.
+
+   The fields choose where it comes from; at most one of shared, vk_semaphore and handle_type is set:
+     none of them   a new semaphore of value 0 (Vulkan)
+     shared         the same, and rvit_semaphore_export exports it (Vulkan)
+     vk_semaphore   wraps a VkSemaphore of the caller's, who keeps it alive (Vulkan)
+     handle_type    imports an exported semaphore (Vulkan, CUDA) */
+typedef struct rvit_semaphore_desc {
+    size_t struct_size;
+    int32_t timeline; /* 0: binary; 1: timeline */
+    int32_t shared;   /* 0 or 1 */
+    uint64_t vk_semaphore;
+    /* OPAQUE_FD: VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT, which CUDA calls
+       CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD if binary, or TIMELINE_SEMAPHORE_FD */
+    rvit_handle_type handle_type;
+    intptr_t handle; /* on success the library owns it and closes it */
+} rvit_semaphore_desc;
+#define RVIT_SEMAPHORE_DESC_INIT RVIT_INIT(rvit_semaphore_desc)
+
+/* UNSUPPORTED: the device has no such semaphores, or does not share them in this way.
+   INVALID_ARGUMENT: the handle does not describe such a semaphore. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_semaphore_create(rvit_device *device, const rvit_semaphore_desc *desc,
+                                                          rvit_semaphore **out_semaphore);
+/* No wait for the semaphore and no signal of it may be pending. */
+RVIT_API void rvit_semaphore_destroy(rvit_semaphore *semaphore);
+/* A new handle, which the caller closes or passes to an import. INVALID_ARGUMENT: the semaphore was not
+   created with shared = 1. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_semaphore_export(const rvit_semaphore *semaphore, rvit_handle_type *out_type,
+                                                          intptr_t *out_handle);
+/* The VkSemaphore or CUexternalSemaphore. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_semaphore_handle(const rvit_semaphore *semaphore, uint64_t *out_handle);
+/* Makes all work enqueued on the stream from now on wait until the semaphore is signalled (binary; this
+   unsignals it, and value is ignored) or has reached value (timeline). Everything done before the signal
+   is visible. INVALID_ARGUMENT: the semaphore belongs to another device, or the stream is recording or
+   records into a command buffer.
+
+   Vulkan: all streams share one queue, so later submits to that queue wait too. The signal of a binary
+   semaphore must already have been submitted. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_wait(rvit_stream *stream, const rvit_semaphore *semaphore, uint64_t value);
+/* Signals the semaphore (binary) or sets it to value, which must exceed its current one (timeline), once
+   all work enqueued so far is done. Errors as for rvit_stream_wait. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_signal(rvit_stream *stream, const rvit_semaphore *semaphore, uint64_t value);
 
 #ifdef __cplusplus
 }

@@ -114,8 +114,8 @@ static core_context *make(int32_t type, uint64_t context, uint64_t stream, core_
         core_fail(error, RVIT_OUT_OF_HOST_MEMORY, "no memory for a stream's record");
         return NULL;
     }
-    const rvit_status status = type == DL_CPU ? rv.rvit_stream_create(device, &ctx->stream)
-                                              : rv.rvit_cuda_stream_wrap(device, (void *)(uintptr_t)stream, &ctx->stream);
+    const rvit_status status =
+        type == DL_CPU ? rv.rvit_stream_create(device, &ctx->stream) : rv.rvit_stream_wrap(device, (void *)(uintptr_t)stream, &ctx->stream);
     if (core_checked(error, status) < 0) {
         free(ctx);
         return NULL;
@@ -166,7 +166,7 @@ core_context *core_context_get(const core_array *first, const core_where *where,
     if (ctx->dirty) /* the next stream would use working memory that this one still uses */
         status = rv.rvit_stream_synchronize(ctx->stream);
     if (status == RVIT_OK)
-        status = rv.rvit_cuda_stream_set(ctx->stream, (void *)(uintptr_t)where->stream);
+        status = rv.rvit_stream_set(ctx->stream, (void *)(uintptr_t)where->stream);
     if (core_checked(error, status) < 0)
         return NULL;
     ctx->dirty = 0;
@@ -177,6 +177,15 @@ core_context *core_context_get(const core_array *first, const core_where *where,
 rvit_stream *core_context_last(void)
 {
     return contexts == NULL ? NULL : contexts->stream;
+}
+
+static rvit_status wrap(const core_context *ctx, void *memory, int64_t size, rvit_buffer **out_buffer)
+{
+    rvit_memory_desc desc = RVIT_MEMORY_DESC_INIT;
+    desc.type = ctx->device_type == DL_CPU ? RVIT_MEMORY_HOST : RVIT_MEMORY_CUDA;
+    desc.address = memory;
+    desc.size = size;
+    return rv.rvit_buffer_wrap(ctx->device, &desc, out_buffer);
 }
 
 int core_view(core_context *ctx, int slot, const core_array *array, int64_t size, rvit_view *out_view, core_error *error)
@@ -190,17 +199,12 @@ int core_view(core_context *ctx, int slot, const core_array *array, int64_t size
     /* A buffer begins at a multiple of 16. The op checks whether its argument must. */
     const uint64_t offset = array->data % 16, address = array->data - offset;
     rvit_buffer **const buffer = &ctx->buffers[slot];
-    void *const host = (void *)(uintptr_t)address;
+    void *const memory = (void *)(uintptr_t)address;
     const int64_t length = size + (int64_t)offset;
     *out_view = (rvit_view){*buffer, (int64_t)offset};
     if (*buffer != NULL && ctx->points[slot].address == address && ctx->points[slot].length == length)
         return 0;
-    rvit_status status;
-    if (ctx->device_type == DL_CPU)
-        status = *buffer == NULL ? rv.rvit_buffer_wrap(ctx->device, host, length, buffer) : rv.rvit_buffer_set(*buffer, host, length);
-    else
-        status = *buffer == NULL ? rv.rvit_cuda_buffer_wrap(ctx->device, address, length, buffer)
-                                 : rv.rvit_cuda_buffer_set(*buffer, address, length);
+    const rvit_status status = *buffer == NULL ? wrap(ctx, memory, length, buffer) : rv.rvit_buffer_set(*buffer, memory, length);
     if (status != RVIT_OK)
         return core_fail(error, status, "%s: %s", array->name, rv.rvit_status_detail());
     ctx->points[slot].address = address;
@@ -214,5 +218,5 @@ int core_context_workspace(core_context *ctx, uint64_t address, int64_t size, co
     if (ctx->device_type == DL_CPU)
         return 0;
     ctx->dirty |= size == 0;
-    return core_checked(error, rv.rvit_cuda_stream_set_workspace(ctx->stream, address, size));
+    return core_checked(error, rv.rvit_cuda_stream_set_workspace(ctx->stream, (void *)(uintptr_t)address, size));
 }

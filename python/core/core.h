@@ -36,13 +36,11 @@ int core_checked(core_error *error, rvit_status status);
     X(rvit_stream_synchronize)           \
     X(rvit_buffer_wrap)                  \
     X(rvit_buffer_set)                   \
+    X(rvit_stream_wrap)                  \
+    X(rvit_stream_set)                   \
     X(rvit_cuda_device_create)           \
-    X(rvit_cuda_stream_wrap)             \
-    X(rvit_cuda_stream_set)              \
     X(rvit_cuda_stream_set_workspace)    \
-    X(rvit_cuda_select_workspace)        \
-    X(rvit_cuda_buffer_wrap)             \
-    X(rvit_cuda_buffer_set)              \
+    X(rvit_cuda_workspace_size)          \
     X(rvit_cu_seqlens_check)             \
     X(rvit_attention)                    \
     X(rvit_attention_backward)           \

@@ -161,9 +161,9 @@ static int enqueue(const plan *p, const core_array *images, const core_array *lo
     args.device_images.buffer = p->images;
     args.device_logits.buffer = p->logits;
     const int64_t images_size = 4 * p->n * images->shape[1] * images->shape[2] * images->shape[3];
-    rvit_status status = rv.rvit_cuda_buffer_set(p->images, images->data, images_size);
+    rvit_status status = rv.rvit_buffer_set(p->images, (void *)(uintptr_t)images->data, images_size);
     if (status == RVIT_OK)
-        status = rv.rvit_cuda_buffer_set(p->logits, logits->data, 4 * p->n * logits->shape[1]);
+        status = rv.rvit_buffer_set(p->logits, (void *)(uintptr_t)logits->data, 4 * p->n * logits->shape[1]);
     if (status == RVIT_OK)
         status = rv.rvit_session_enqueue(p->session, &args);
     if (core_checked(error, status) < 0)

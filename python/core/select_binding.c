@@ -266,7 +266,7 @@ static int enqueue(const core_reader *reader, select_call *call, rvit_select_arg
 {
     /* On a CUDA device the framework provides working memory, which works inside a graph capture and on any stream. */
     const int provides = reader->family == CORE_TORCH && call->cu_seqlens.device_type == DL_CUDA;
-    const int64_t size = provides ? rv.rvit_cuda_select_workspace(args->n_images, args->rows) : 0;
+    const int64_t size = provides ? rv.rvit_cuda_workspace_size(args->n_images, args->rows) : 0;
     PyObject *owner = NULL;
     core_array workspace;
     core_describe(&workspace, "the workspace", &call->cu_seqlens, CORE_U8, 1, &size);

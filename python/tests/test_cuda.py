@@ -141,7 +141,7 @@ class InterfaceTest(unittest.TestCase):
         cls.device = lib.own("device", ctypes.byref(desc))
         cls.stream = lib.own("stream", cls.device)
         cls.context = lib.make("rvit_cuda_device_context", cls.device)
-        cls.cu_stream = lib.make("rvit_cuda_stream_handle", cls.stream).value
+        cls.cu_stream = lib.make("rvit_stream_handle", cls.stream).value
         cls.driver = ctypes.CDLL("libcuda.so.1")
         cls.view = type(new("rvit_copy_args").source)
 
@@ -151,12 +151,11 @@ class InterfaceTest(unittest.TestCase):
     def upload(self, array):
         array = np.ascontiguousarray(array)
         size = max(16, (array.nbytes + 15) // 16 * 16)
-        buffer, address = self.lib.own("buffer", self.device, size, CONSTANTS["RVIT_BUFFER_DEVICE"]), ctypes.c_uint64()
+        buffer = self.lib.own("buffer", self.device, size, CONSTANTS["RVIT_BUFFER_DEVICE"])
         if array.nbytes:
             self.lib.rvit_stream_write(self.stream, self.view(buffer.pointer, 0), array.ctypes.data, array.nbytes)
-        self.lib.rvit_cuda_buffer_address(buffer, ctypes.byref(address))
         self.addCleanup(lambda: buffer)  # which it keeps until then
-        return buffer, Interface(address.value, array.shape, array.dtype.str, self.cu_stream)
+        return buffer, Interface(self.lib.address(buffer), array.shape, array.dtype.str, self.cu_stream)
 
     def download(self, buffer, like):
         out = np.empty_like(like)

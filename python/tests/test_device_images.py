@@ -62,23 +62,19 @@ class DeviceImagesTest(support.Case):
 
     def upload(self, pixels, stream=None, at=0):
         """Copies bytes of the host to device memory, `at` bytes from its start, and returns their address."""
-        buffer, address = (
-            self.lib.own("buffer", self.model._device, at + pixels.nbytes + 64, CONSTANTS["RVIT_BUFFER_DEVICE"]),
-            ctypes.c_uint64(),
-        )
+        buffer = self.lib.own("buffer", self.model._device, at + pixels.nbytes + 64, CONSTANTS["RVIT_BUFFER_DEVICE"])
         whole = np.concatenate(
             [np.zeros(at, np.uint8), pixels.reshape(-1), np.zeros(-(at + pixels.nbytes) % 4, np.uint8)]
         )
         self.lib.rvit_stream_write(
             stream or self.streams[0], self.view(buffer.pointer, 0), whole.ctypes.data, whole.nbytes
         )
-        self.lib.rvit_cuda_buffer_address(buffer, ctypes.byref(address))
         self.addCleanup(lambda: buffer)  # which it keeps until then
-        return address.value + at
+        return self.lib.address(buffer) + at
 
     def described(self, raw_image, stream=None, at=0):
         stream = stream or self.streams[0]
-        handle = self.lib.make("rvit_cuda_stream_handle", stream).value
+        handle = self.lib.make("rvit_stream_handle", stream).value
         return Interface(self.upload(raw_image, stream, at), raw_image.shape, None, handle)
 
     def same(self, found, wanted):
@@ -106,7 +102,7 @@ class DeviceImagesTest(support.Case):
             np.testing.assert_array_equal(self.model(there, Policy("l2", keep=0.5, blocks=[1])), wanted.logits)
 
     def test_parts_of_larger_images(self):
-        wide, handle = self.raw_images[0], self.lib.make("rvit_cuda_stream_handle", self.streams[0]).value
+        wide, handle = self.raw_images[0], self.lib.make("rvit_stream_handle", self.streams[0]).value
         address, line = self.upload(wide), 3 * wide.shape[1]
         parts = [wide[3:20, 5:31], wide[:, :], wide[7:8, 2:9], wide[::2, 1:]]
         there = [

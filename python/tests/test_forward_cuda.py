@@ -119,9 +119,7 @@ class Tensor:
         self.shape, self.n = tuple(shape), math.prod(shape)
         self.dims = (c_int64 * max(1, len(self.shape)))(*self.shape)
         self.buffer = lib.own("buffer", self.model._device, max(16, 4 * self.n), 0, keeps=(self.model._device,))
-        address = c_uint64()
-        lib.rvit_cuda_buffer_address(self.buffer, ctypes.byref(address))
-        self.address, self.view = address.value, rvit_view()
+        self.address, self.view = lib.address(self.buffer), rvit_view()
         self.view.buffer = self.buffer.pointer
         if values is not None and self.n:
             values = np.ascontiguousarray(values, np.float32)
@@ -247,7 +245,7 @@ class ForwardTest(unittest.TestCase):
             cls.small = raggedvit.Model(path, "cuda", max_batch=4, **PLAIN)
         Tensor.stream = cls.model._lib.own("stream", cls.model._device)
         handle = c_void_p()
-        cls.model._lib.rvit_cuda_stream_handle(Tensor.stream, ctypes.byref(handle))
+        cls.model._lib.rvit_stream_handle(Tensor.stream, ctypes.byref(handle))
         Tensor.handle = handle.value
         cls.x = np.random.default_rng(1).standard_normal((6, 3, SIZE, SIZE)).astype(np.float32)
         cls.patches = [mock.patch.dict(sys.modules, {"torch": pytorch(), "raggedvit._torch.tracing": CHECKS})]

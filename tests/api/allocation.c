@@ -2,6 +2,7 @@
 #include "api.h"
 #include "failing_allocator.h"
 #include "good_ops.h"
+#include "interop.h"
 
 typedef struct context {
     failing_allocator f;
@@ -35,7 +36,7 @@ static rvit_status wrap_buffer(void *argument)
 {
     static _Alignas(16) char memory[16];
     context *c = argument;
-    return rvit_buffer_wrap(c->device, memory, sizeof memory, &c->buffer);
+    return wrap_memory(c->device, RVIT_MEMORY_HOST, (uintptr_t)memory, sizeof memory, &c->buffer);
 }
 
 static void destroy_buffer(void *argument)

@@ -2,6 +2,7 @@
 #include "api.h"
 
 #include "good_ops.h"
+#include "interop.h"
 
 static void recordings(void **state)
 {
@@ -135,29 +136,38 @@ static void wrapped_memory(void **state)
     rvit_buffer *const untouched = (rvit_buffer *)(uintptr_t)0x10;
     rvit_buffer *buffer = untouched, *own = NULL;
     expect_ok(rvit_buffer_create(device, 32, RVIT_BUFFER_DEVICE, &own));
-    expect_status(rvit_buffer_wrap(NULL, first, 32, &buffer), RVIT_INVALID_ARGUMENT, "device");
-    expect_status(rvit_buffer_wrap(device, first, 32, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
+    expect_status(wrap_memory(NULL, RVIT_MEMORY_HOST, (uintptr_t)first, 32, &buffer), RVIT_INVALID_ARGUMENT, "device");
+    expect_status(wrap_memory(device, RVIT_MEMORY_HOST, (uintptr_t)first, 32, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
     expect_status(rvit_buffer_set(NULL, first, 32), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_buffer_set(own, first, 32), RVIT_INVALID_ARGUMENT, "wrapped");
+    rvit_memory_desc bad = RVIT_MEMORY_DESC_INIT;
+    bad.type = (rvit_memory_type)7;
+    expect_status(rvit_buffer_wrap(device, &bad, &buffer), RVIT_INVALID_ARGUMENT, "type");
+    expect_status(rvit_buffer_wrap(device, NULL, &buffer), RVIT_INVALID_ARGUMENT, "memory desc");
+    rvit_external_memory external = RVIT_EXTERNAL_MEMORY_INIT;
+    expect_status(rvit_buffer_export(own, &external), RVIT_INVALID_ARGUMENT, "RVIT_BUFFER_SHARED");
     if (H.info.backend != RVIT_BACKEND_CPU) {
-        expect_status(rvit_buffer_wrap(device, first, 32, &buffer), RVIT_UNSUPPORTED, "only the CPU device");
-        expect_status(rvit_buffer_set(own, first, 32), RVIT_UNSUPPORTED, "only the CPU device");
+        expect_status(wrap_memory(device, RVIT_MEMORY_HOST, (uintptr_t)first, 32, &buffer), RVIT_UNSUPPORTED, "type is HOST");
         assert_ptr_equal(buffer, untouched);
         rvit_buffer_destroy(own);
         return;
     }
-    expect_status(rvit_buffer_set(own, first, 32), RVIT_INVALID_ARGUMENT, "own");
-    expect_status(rvit_buffer_wrap(device, first + 1, 16, &buffer), RVIT_INVALID_ARGUMENT, "multiple of 16");
-    expect_status(rvit_buffer_wrap(device, NULL, 16, &buffer), RVIT_INVALID_ARGUMENT, "multiple of 16");
-    expect_status(rvit_buffer_wrap(device, first, 0, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    expect_status(wrap_memory(device, RVIT_MEMORY_HOST, (uintptr_t)(first + 1), 16, &buffer), RVIT_INVALID_ARGUMENT, "multiple of 16");
+    expect_status(wrap_memory(device, RVIT_MEMORY_HOST, 0, 16, &buffer), RVIT_INVALID_ARGUMENT, "multiple of 16");
+    expect_status(wrap_memory(device, RVIT_MEMORY_HOST, (uintptr_t)first, 0, &buffer), RVIT_INVALID_ARGUMENT, "size");
     assert_ptr_equal(buffer, untouched);
     rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
     rvit_stream *stream = H.stream[DEVICE];
     expect_ok(rvit_stream_get_stats(stream, &before));
-    expect_ok(rvit_buffer_wrap(device, first, sizeof first, &buffer));
+    expect_ok(wrap_memory(device, RVIT_MEMORY_HOST, (uintptr_t)first, sizeof first, &buffer));
     expect_ok(rvit_stream_get_stats(stream, &after));
     assert_true(after.device_size == before.device_size);
     assert_int_equal(rvit_buffer_size(buffer), sizeof first);
     assert_null(rvit_buffer_host(buffer));
+    uint64_t address = 0;
+    int64_t offset = -1;
+    expect_ok(rvit_buffer_handle(buffer, &address, &offset));
+    assert_true(address == (uintptr_t)first && offset == 0);
     const uint32_t words[4] = {1, 2, 3, 4};
     expect_ok(rvit_stream_write(stream, (rvit_view){buffer, 16}, words, sizeof words));
     expect_ok(rvit_stream_synchronize(stream));
@@ -172,7 +182,7 @@ static void wrapped_memory(void **state)
     rvit_buffer *other = NULL;
     rvit_copy_args args = {.struct_size = sizeof args, .source = {buffer, 0}, .size = 16};
     expect_ok(rvit_buffer_set(buffer, first, sizeof first));
-    expect_ok(rvit_buffer_wrap(device, first, sizeof first, &other));
+    expect_ok(wrap_memory(device, RVIT_MEMORY_HOST, (uintptr_t)first, sizeof first, &other));
     args.destination = (rvit_view){other, 8};
     expect_status(rvit_copy(stream, &args), RVIT_INVALID_ARGUMENT, "copy: destination overlaps source");
     args.destination.offset = 16;
@@ -185,6 +195,29 @@ static void wrapped_memory(void **state)
     rvit_buffer_destroy(buffer);
     rvit_buffer_destroy(own);
     assert_memory_equal(first + 4, first, 16);
+}
+
+/* What only devices of other backends have. */
+static void native_objects_of_the_cpu(void **state)
+{
+    (void)state;
+    if (H.info.backend != RVIT_BACKEND_CPU)
+        return;
+    rvit_device *device = H.device[DEVICE];
+    rvit_buffer *buffer = NULL;
+    rvit_stream *stream = NULL;
+    rvit_semaphore *semaphore = NULL;
+    void *native = NULL;
+    expect_status(rvit_buffer_create(device, 64, RVIT_BUFFER_SHARED, &buffer), RVIT_UNSUPPORTED, "RVIT_BUFFER_SHARED");
+    expect_status(rvit_stream_wrap(device, NULL, &stream), RVIT_UNSUPPORTED, "native");
+    expect_status(rvit_stream_handle(H.stream[DEVICE], &native), RVIT_UNSUPPORTED, "native");
+    expect_status(rvit_stream_set(H.stream[DEVICE], NULL), RVIT_INVALID_ARGUMENT, "wrapped");
+    expect_status(create_semaphore(device, 0, 0, &semaphore), RVIT_UNSUPPORTED, "semaphores");
+    expect_status(create_semaphore(NULL, 0, 0, &semaphore), RVIT_INVALID_ARGUMENT, "device");
+    expect_status(create_semaphore(device, 0, 2, &semaphore), RVIT_INVALID_ARGUMENT, "shared");
+    expect_status(rvit_semaphore_create(device, NULL, &semaphore), RVIT_INVALID_ARGUMENT, "semaphore desc");
+    expect_status(rvit_stream_wait(H.stream[DEVICE], NULL, 1), RVIT_INVALID_ARGUMENT, "NULL");
+    rvit_semaphore_destroy(NULL);
 }
 
 static void transfers(void **state)
@@ -234,4 +267,4 @@ static void transfers(void **state)
 }
 
 SUITE(misuse_suite, TEST(recordings), TEST(launch_on_another_device), TEST(an_unfinished_recording), TEST(a_long_recording), TEST(buffers),
-      TEST(wrapped_memory), TEST(transfers));
+      TEST(wrapped_memory), TEST(native_objects_of_the_cpu), TEST(transfers));

@@ -6,15 +6,23 @@
 #include <unistd.h>
 
 #include "failing_allocator.h"
-
-#include <raggedvit/cuda.h>
-#include <raggedvit/vulkan.h>
+#include "interop.h"
 
 enum { SIZE = 3 * 4096, N = 512 };
 
 static int is_emulated(void)
 {
     return strstr(H.info.name, "emulation") != NULL;
+}
+
+static rvit_status import_file(rvit_device *device, int fd, int64_t memory_size, int64_t offset, int64_t size, rvit_buffer **out_buffer)
+{
+    rvit_external_memory memory = RVIT_EXTERNAL_MEMORY_INIT;
+    memory.handle_type = RVIT_HANDLE_OPAQUE_FD;
+    memory.handle = fd;
+    memory.size = memory_size;
+    memory.offset = offset;
+    return import_memory(device, &memory, size, out_buffer);
 }
 
 static int file_in_memory(void)
@@ -32,12 +40,12 @@ static void from_files(void **state)
     (void)state;
     const int fds[3] = {file_in_memory(), file_in_memory(), file_in_memory()};
     rvit_buffer *imported = NULL, *own = NULL;
-    rvit_cuda_semaphore *semaphores[2] = {NULL, NULL};
+    rvit_semaphore *semaphores[2] = {NULL, NULL};
     rvit_stream *other = NULL;
     if (!is_emulated()) {
-        expect_status(rvit_cuda_buffer_import(H.device[DEVICE], fds[0], SIZE, 0, SIZE, &imported), RVIT_INVALID_ARGUMENT, "fd");
+        expect_status(import_file(H.device[DEVICE], fds[0], SIZE, 0, SIZE, &imported), RVIT_INVALID_ARGUMENT, "fd");
         for (int timeline = 0; timeline < 2; timeline++)
-            expect_status(rvit_cuda_semaphore_import(H.device[DEVICE], fds[1], timeline, &semaphores[0]), RVIT_INVALID_ARGUMENT, "fd");
+            expect_status(import_semaphore(H.device[DEVICE], fds[1], timeline, &semaphores[0]), RVIT_INVALID_ARGUMENT, "fd");
         for (int i = 0; i < 3; i++)
             assert_int_equal(close(fds[i]), 0); /* still owned by the caller */
         return;
@@ -45,11 +53,11 @@ static void from_files(void **state)
     char *mapped = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
     const uint64_t *value = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[1], 0);
     assert_true(mapped != MAP_FAILED && value != MAP_FAILED);
-    expect_ok(rvit_cuda_buffer_import(H.device[DEVICE], fds[0], SIZE, 4096 + 256, N * 4, &imported));
+    expect_ok(import_file(H.device[DEVICE], fds[0], SIZE, 4096 + 256, N * 4, &imported));
     assert_int_equal(rvit_buffer_size(imported), N * 4);
     assert_null(rvit_buffer_host(imported));
     for (int timeline = 0; timeline < 2; timeline++)
-        expect_ok(rvit_cuda_semaphore_import(H.device[DEVICE], fds[2 - timeline], timeline, &semaphores[timeline]));
+        expect_ok(import_semaphore(H.device[DEVICE], fds[2 - timeline], timeline, &semaphores[timeline]));
     expect_ok(rvit_buffer_create(H.device[DEVICE], N * 4, RVIT_BUFFER_DEVICE, &own));
     expect_ok(rvit_stream_create(H.device[DEVICE], &other));
     int32_t words[N], got[N];
@@ -57,13 +65,13 @@ static void from_files(void **state)
         for (int i = 0; i < N; i++)
             words[i] = round * 1000 + i;
         expect_ok(rvit_stream_write(H.stream[DEVICE], (rvit_view){imported, 0}, words, sizeof words));
-        expect_ok(rvit_cuda_stream_signal(H.stream[DEVICE], semaphores[1], (uint64_t)round));
-        expect_ok(rvit_cuda_stream_signal(H.stream[DEVICE], semaphores[0], 0));
+        expect_ok(rvit_stream_signal(H.stream[DEVICE], semaphores[1], (uint64_t)round));
+        expect_ok(rvit_stream_signal(H.stream[DEVICE], semaphores[0], 0));
         expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
         assert_true(*value == (uint64_t)round);
         assert_memory_equal(mapped + 4096 + 256, words, sizeof words);
-        expect_ok(rvit_cuda_stream_wait(other, semaphores[1], (uint64_t)round));
-        expect_ok(rvit_cuda_stream_wait(other, semaphores[0], 0));
+        expect_ok(rvit_stream_wait(other, semaphores[1], (uint64_t)round));
+        expect_ok(rvit_stream_wait(other, semaphores[0], 0));
         expect_ok(rvit_stream_read(other, (rvit_view){imported, 0}, got, sizeof got));
         assert_memory_equal(words, got, sizeof words);
     }
@@ -74,7 +82,7 @@ static void from_files(void **state)
     rvit_buffer_destroy(own);
     rvit_buffer_destroy(imported);
     for (int i = 0; i < 2; i++)
-        rvit_cuda_semaphore_destroy(semaphores[i]);
+        rvit_semaphore_destroy(semaphores[i]);
     for (int i = 0; i < 3; i++)
         assert_int_equal(close(fds[i]), -1); /* the driver closed them */
     munmap(mapped, SIZE);
@@ -92,25 +100,28 @@ static void misuse(void **state)
     expect_ok(rvit_stream_create(cpu, &cpu_stream));
     rvit_device *device = H.device[DEVICE];
     rvit_buffer *buffer = NULL;
-    rvit_cuda_semaphore *semaphore = NULL;
-    expect_status(rvit_cuda_buffer_import(NULL, 0, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "device");
-    expect_status(rvit_cuda_buffer_import(cpu, 0, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "CUDA");
-    expect_status(rvit_cuda_buffer_import(device, 0, SIZE, 0, SIZE, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
-    expect_status(rvit_cuda_buffer_import(device, -1, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "fd");
-    expect_status(rvit_cuda_buffer_import(device, 12345, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "fd");
-    expect_status(rvit_cuda_buffer_import(device, 0, SIZE, 16, 64, &buffer), RVIT_INVALID_ARGUMENT, "offset");
-    expect_status(rvit_cuda_buffer_import(device, 0, SIZE, 256, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "size");
-    expect_status(rvit_cuda_buffer_import(device, 0, SIZE, 0, 0, &buffer), RVIT_INVALID_ARGUMENT, "size");
-    expect_status(rvit_cuda_buffer_import(device, 0, -1, 0, 1, &buffer), RVIT_INVALID_ARGUMENT, "size");
-    expect_status(rvit_cuda_semaphore_import(cpu, 0, 0, &semaphore), RVIT_INVALID_ARGUMENT, "CUDA");
-    expect_status(rvit_cuda_semaphore_import(device, -1, 0, &semaphore), RVIT_INVALID_ARGUMENT, "fd");
-    expect_status(rvit_cuda_semaphore_import(device, 0, 2, &semaphore), RVIT_INVALID_ARGUMENT, "timeline");
-    expect_status(rvit_cuda_semaphore_import(device, 0, 0, NULL), RVIT_INVALID_ARGUMENT, "out_semaphore");
-    expect_status(rvit_cuda_stream_wait(NULL, NULL, 0), RVIT_INVALID_ARGUMENT, "NULL");
-    expect_status(rvit_cuda_stream_signal(H.stream[DEVICE], NULL, 0), RVIT_INVALID_ARGUMENT, "NULL");
+    rvit_semaphore *semaphore = NULL;
+    expect_status(import_file(NULL, 0, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "device");
+    expect_status(import_file(cpu, 0, SIZE, 0, SIZE, &buffer), RVIT_UNSUPPORTED, "EXTERNAL");
+    expect_status(import_file(device, 0, SIZE, 0, SIZE, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
+    expect_status(import_file(device, -1, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "fd");
+    expect_status(import_file(device, 12345, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "fd");
+    expect_status(import_file(device, 0, SIZE, 16, 64, &buffer), RVIT_INVALID_ARGUMENT, "offset");
+    expect_status(import_file(device, 0, SIZE, 256, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    expect_status(import_file(device, 0, SIZE, 0, 0, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    expect_status(import_file(device, 0, -1, 0, 1, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    expect_status(import_semaphore(cpu, 0, 0, &semaphore), RVIT_UNSUPPORTED, "semaphores");
+    expect_status(import_semaphore(device, -1, 0, &semaphore), RVIT_INVALID_ARGUMENT, "fd");
+    expect_status(import_semaphore(device, 0, 2, &semaphore), RVIT_INVALID_ARGUMENT, "timeline");
+    expect_status(create_semaphore(device, 1, 0, &semaphore), RVIT_UNSUPPORTED, "import");
+    expect_status(create_semaphore(device, 1, 1, &semaphore), RVIT_UNSUPPORTED, "import");
+    expect_status(rvit_buffer_create(device, SIZE, RVIT_BUFFER_SHARED, &buffer), RVIT_UNSUPPORTED, "Vulkan");
+    expect_status(import_semaphore(device, 0, 0, NULL), RVIT_INVALID_ARGUMENT, "out_semaphore");
+    expect_status(rvit_stream_wait(NULL, NULL, 0), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_stream_signal(H.stream[DEVICE], NULL, 0), RVIT_INVALID_ARGUMENT, "NULL");
     assert_null(buffer);
     assert_null(semaphore);
-    rvit_cuda_semaphore_destroy(NULL);
+    rvit_semaphore_destroy(NULL);
     rvit_stream_destroy(cpu_stream);
     rvit_device_destroy(cpu);
 }
@@ -167,18 +178,19 @@ static void turns_with_vulkan(void **state)
         expect_ok(rvit_buffer_create(i == 0 ? vulkan : cuda, sizeof twice, RVIT_BUFFER_DEVICE, &weight[i]));
         expect_ok(rvit_stream_write(i == 0 ? stream : H.stream[DEVICE], (rvit_view){weight[i], 0}, twice, sizeof twice));
     }
-    rvit_vulkan_memory memory = RVIT_VULKAN_MEMORY_INIT;
-    expect_ok(rvit_vulkan_buffer_create_shared(vulkan, SHARED, &exported));
-    expect_ok(rvit_vulkan_buffer_export(exported, &memory));
-    expect_ok(rvit_cuda_buffer_import(cuda, memory.fd, memory.memory_size, memory.offset, SHARED, &imported));
+    rvit_external_memory memory = RVIT_EXTERNAL_MEMORY_INIT;
+    expect_ok(rvit_buffer_create(vulkan, SHARED, RVIT_BUFFER_SHARED, &exported));
+    expect_ok(rvit_buffer_export(exported, &memory));
+    expect_ok(import_memory(cuda, &memory, SHARED, &imported));
     for (int timeline = 0; timeline < 2; timeline++) {
-        rvit_vulkan_semaphore *theirs[2];
-        rvit_cuda_semaphore *ours[2];
+        rvit_semaphore *theirs[2];
+        rvit_semaphore *ours[2];
         for (int i = 0; i < 2; i++) {
-            int32_t fd = -1;
-            expect_ok(rvit_vulkan_semaphore_create(vulkan, timeline, 1, &theirs[i]));
-            expect_ok(rvit_vulkan_semaphore_export(theirs[i], &fd));
-            expect_ok(rvit_cuda_semaphore_import(cuda, fd, timeline, &ours[i]));
+            rvit_handle_type type;
+            intptr_t fd = -1;
+            expect_ok(create_semaphore(vulkan, timeline, 1, &theirs[i]));
+            expect_ok(rvit_semaphore_export(theirs[i], &type, &fd));
+            expect_ok(import_semaphore(cuda, fd, timeline, &ours[i]));
         }
         for (uint64_t round = 1; round <= 200; round++) {
             float *values = rvit_buffer_host(in);
@@ -191,11 +203,11 @@ static void turns_with_vulkan(void **state)
             fetch.destination = (rvit_view){out, 0};
             fetch.size = SECOND;
             expect_ok(rvit_linear(stream, &first));
-            expect_ok(rvit_vulkan_stream_signal(stream, theirs[0], round));
-            expect_ok(rvit_cuda_stream_wait(H.stream[DEVICE], ours[0], round));
+            expect_ok(rvit_stream_signal(stream, theirs[0], round));
+            expect_ok(rvit_stream_wait(H.stream[DEVICE], ours[0], round));
             expect_ok(rvit_linear(H.stream[DEVICE], &second));
-            expect_ok(rvit_cuda_stream_signal(H.stream[DEVICE], ours[1], round));
-            expect_ok(rvit_vulkan_stream_wait(stream, theirs[1], round));
+            expect_ok(rvit_stream_signal(H.stream[DEVICE], ours[1], round));
+            expect_ok(rvit_stream_wait(stream, theirs[1], round));
             expect_ok(rvit_copy(stream, &fetch));
             expect_ok(rvit_stream_synchronize(stream));
             const float *got = rvit_buffer_host(out);
@@ -204,8 +216,8 @@ static void turns_with_vulkan(void **state)
         }
         expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
         for (int i = 0; i < 2; i++) {
-            rvit_vulkan_semaphore_destroy(theirs[i]);
-            rvit_cuda_semaphore_destroy(ours[i]);
+            rvit_semaphore_destroy(theirs[i]);
+            rvit_semaphore_destroy(ours[i]);
         }
     }
     for (int i = 0; i < 2; i++)
@@ -221,7 +233,7 @@ static void turns_with_vulkan(void **state)
 typedef struct importing {
     rvit_device *device;
     rvit_buffer *buffer;
-    rvit_cuda_semaphore *semaphore;
+    rvit_semaphore *semaphore;
 } importing;
 
 static rvit_status close_after(rvit_status status, int fd)
@@ -235,7 +247,7 @@ static rvit_status import_buffer(void *argument)
 {
     importing *i = argument;
     const int fd = file_in_memory();
-    return close_after(rvit_cuda_buffer_import(i->device, fd, SIZE, 0, SIZE, &i->buffer), fd);
+    return close_after(import_file(i->device, fd, SIZE, 0, SIZE, &i->buffer), fd);
 }
 
 static void destroy_buffer(void *argument)
@@ -243,16 +255,16 @@ static void destroy_buffer(void *argument)
     rvit_buffer_destroy(((importing *)argument)->buffer);
 }
 
-static rvit_status import_semaphore(void *argument)
+static rvit_status import_one(void *argument)
 {
     importing *i = argument;
     const int fd = file_in_memory();
-    return close_after(rvit_cuda_semaphore_import(i->device, fd, 1, &i->semaphore), fd);
+    return close_after(import_semaphore(i->device, fd, 1, &i->semaphore), fd);
 }
 
 static void destroy_semaphore(void *argument)
 {
-    rvit_cuda_semaphore_destroy(((importing *)argument)->semaphore);
+    rvit_semaphore_destroy(((importing *)argument)->semaphore);
 }
 
 static void every_allocation_of_imports(void **state)
@@ -266,9 +278,9 @@ static void every_allocation_of_imports(void **state)
     desc.allocator = &f.allocator;
     importing i = {NULL, NULL, NULL};
     expect_ok(rvit_device_create(&desc, &i.device));
-    const allocation_trial buffer = {"rvit_cuda_buffer_import", import_buffer, destroy_buffer, &i};
+    const allocation_trial buffer = {"rvit_buffer_wrap", import_buffer, destroy_buffer, &i};
     fail_every_allocation(&f, &buffer);
-    const allocation_trial semaphore = {"rvit_cuda_semaphore_import", import_semaphore, destroy_semaphore, &i};
+    const allocation_trial semaphore = {"rvit_semaphore_create", import_one, destroy_semaphore, &i};
     fail_every_allocation(&f, &semaphore);
     rvit_device_destroy(i.device);
     assert_int_equal(f.live, 0);

@@ -5,6 +5,7 @@
 
 #include "backend_cuda/cu.h"
 #include "failing_allocator.h"
+#include "interop.h"
 
 enum { ROWS = 50, IN = 64, OUT = 32 };
 
@@ -60,14 +61,15 @@ static void wrapped(void **state)
     assert_ptr_equal(handle, c.context);
     rvit_stream *stream = NULL;
     rvit_buffer *buffer = NULL;
-    expect_ok(rvit_cuda_stream_wrap(device, c.stream[0], &stream));
-    expect_ok(rvit_cuda_stream_handle(stream, &handle));
+    expect_ok(rvit_stream_wrap(device, c.stream[0], &stream));
+    expect_ok(rvit_stream_handle(stream, &handle));
     assert_ptr_equal(handle, c.stream[0]);
-    expect_ok(rvit_cuda_buffer_wrap(device, c.memory, 1 << 18, &buffer));
+    expect_ok(wrap_memory(device, RVIT_MEMORY_CUDA, c.memory, 1 << 18, &buffer));
     assert_null(rvit_buffer_host(buffer));
     uint64_t address = 0;
-    expect_ok(rvit_cuda_buffer_address(buffer, &address));
-    assert_true(address == c.memory);
+    int64_t offset = -1;
+    expect_ok(rvit_buffer_handle(buffer, &address, &offset));
+    assert_true(address == c.memory && offset == 0);
 
     static float x[ROWS * IN], weight[OUT * IN], out[2][ROWS * OUT];
     for (int i = 0; i < ROWS * IN; i++)
@@ -89,8 +91,8 @@ static void wrapped(void **state)
         expect_ok(rvit_stream_read(stream, out_view, out[round], sizeof out[round]));
         rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
         expect_ok(rvit_stream_get_stats(stream, &before));
-        expect_ok(rvit_cuda_buffer_set(buffer, c.memory + (1 << 19), 1 << 19));
-        expect_ok(rvit_cuda_stream_set(stream, c.stream[1]));
+        expect_ok(rvit_buffer_set(buffer, (void *)(uintptr_t)(c.memory + (1 << 19)), 1 << 19));
+        expect_ok(rvit_stream_set(stream, c.stream[1]));
         expect_ok(rvit_stream_get_stats(stream, &after));
         assert_int_equal(before.host_allocations, after.host_allocations);
         assert_int_equal(before.device_allocations, after.device_allocations);
@@ -127,7 +129,7 @@ typedef struct wrapping {
 static rvit_status wrap_stream(void *argument)
 {
     wrapping *w = argument;
-    return rvit_cuda_stream_wrap(w->device, w->caller->stream[0], &w->stream);
+    return rvit_stream_wrap(w->device, w->caller->stream[0], &w->stream);
 }
 
 static void destroy_stream(void *argument)
@@ -138,7 +140,7 @@ static void destroy_stream(void *argument)
 static rvit_status wrap_buffer(void *argument)
 {
     wrapping *w = argument;
-    return rvit_cuda_buffer_wrap(w->device, w->caller->memory, 1 << 18, &w->buffer);
+    return wrap_memory(w->device, RVIT_MEMORY_CUDA, w->caller->memory, 1 << 18, &w->buffer);
 }
 
 static void destroy_buffer(void *argument)
@@ -156,9 +158,9 @@ static void every_allocation(void **state)
     desc.allocator = &f.allocator;
     wrapping w = {.caller = &c};
     expect_ok(rvit_device_create(&desc, &w.device));
-    const allocation_trial stream = {"rvit_cuda_stream_wrap", wrap_stream, destroy_stream, &w};
+    const allocation_trial stream = {"rvit_stream_wrap", wrap_stream, destroy_stream, &w};
     fail_every_allocation(&f, &stream);
-    const allocation_trial buffer = {"rvit_cuda_buffer_wrap", wrap_buffer, destroy_buffer, &w};
+    const allocation_trial buffer = {"rvit_buffer_wrap", wrap_buffer, destroy_buffer, &w};
     fail_every_allocation(&f, &buffer);
     rvit_device_destroy(w.device);
     assert_int_equal(f.live, 0);
@@ -195,18 +197,19 @@ static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit
     rvit_stream *stream = NULL;
     int32_t out[3], none[3] = {-1, -1, -1};
     static const int32_t wanted[] = {0, 2, 3};
-    const int64_t size = rvit_cuda_select_workspace(args->n_images, args->rows);
+    const int64_t size = rvit_cuda_workspace_size(args->n_images, args->rows);
     CUgraph graph = NULL;
     CUgraphExec executable = NULL;
     assert_true(size > 0);
-    expect_ok(rvit_cuda_stream_wrap(device, c->stream[1], &stream));
-    expect_status(rvit_cuda_stream_set_workspace(NULL, c->memory, size), RVIT_INVALID_ARGUMENT, "NULL");
-    expect_status(rvit_cuda_stream_set_workspace(H.stream[DEVICE], c->memory, size), RVIT_INVALID_ARGUMENT, "wrapped");
-    expect_status(rvit_cuda_stream_set_workspace(stream, c->memory + 8, size), RVIT_INVALID_ARGUMENT, "multiple of 16");
-    expect_ok(rvit_cuda_stream_set_workspace(stream, c->memory, 16));
+    expect_ok(rvit_stream_wrap(device, c->stream[1], &stream));
+    expect_status(rvit_cuda_stream_set_workspace(NULL, (void *)(uintptr_t)c->memory, size), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_cuda_stream_set_workspace(H.stream[DEVICE], (void *)(uintptr_t)c->memory, size), RVIT_INVALID_ARGUMENT, "wrapped");
+    expect_status(rvit_cuda_stream_set_workspace(stream, (void *)(uintptr_t)(c->memory + 8), size), RVIT_INVALID_ARGUMENT,
+                  "multiple of 16");
+    expect_ok(rvit_cuda_stream_set_workspace(stream, (void *)(uintptr_t)c->memory, 16));
     expect_status(rvit_select(stream, args), RVIT_INVALID_ARGUMENT, "workspace");
     expect_success(c->cuda->cuMemsetD8Async(c->memory, 0xa5, 4096, c->stream[1]));
-    expect_ok(rvit_cuda_stream_set_workspace(stream, c->memory, size));
+    expect_ok(rvit_cuda_stream_set_workspace(stream, (void *)(uintptr_t)c->memory, size));
     expect_success(c->cuda->cuStreamSynchronize(c->stream[1]));
     expect_success(c->cuda->cuStreamBeginCapture(c->stream[1], CU_STREAM_CAPTURE_MODE_RELAXED));
     expect_ok(rvit_select(stream, args));
@@ -221,7 +224,7 @@ static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit
         assert_memory_equal(out, wanted, sizeof out);
         expect_ok(rvit_stream_write(other, args->out_cu_seqlens, none, sizeof none));
     }
-    expect_ok(rvit_cuda_stream_set_workspace(stream, 0, 0));
+    expect_ok(rvit_cuda_stream_set_workspace(stream, NULL, 0));
     expect_ok(rvit_select(stream, args)); /* back to the stream's own memory */
     expect_success(c->cuda->cuGraphExecDestroy(executable));
     expect_success(c->cuda->cuGraphDestroy(graph));
@@ -240,7 +243,7 @@ static void captured_by_the_caller(void **state)
     rvit_stream *stream = NULL;
     rvit_buffer *buffer = NULL;
     expect_ok(rvit_cuda_device_create(NULL, NULL, &device));
-    expect_ok(rvit_cuda_stream_wrap(device, c.stream[0], &stream));
+    expect_ok(rvit_stream_wrap(device, c.stream[0], &stream));
     expect_ok(rvit_buffer_create(device, SIZE, RVIT_BUFFER_DEVICE, &buffer));
     expect_ok(rvit_stream_write(stream, (rvit_view){buffer, CU}, cu, sizeof cu));
     expect_ok(rvit_stream_write(stream, (rvit_view){buffer, KEEP_IN}, keep, sizeof keep));
@@ -349,24 +352,25 @@ static void misuse(void **state)
     expect_ok(rvit_buffer_create(H.device[DEVICE], 64, RVIT_BUFFER_DEVICE, &own));
     void *handle;
     uint64_t address = 0;
+    int64_t offset = 0;
     expect_status(rvit_cuda_device_create(NULL, NULL, NULL), RVIT_INVALID_ARGUMENT, "out_device");
     expect_status(rvit_cuda_device_context(cpu, &handle), RVIT_INVALID_ARGUMENT, "CUDA");
     expect_status(rvit_cuda_device_context(NULL, &handle), RVIT_INVALID_ARGUMENT, "NULL");
-    expect_status(rvit_cuda_stream_wrap(cpu, NULL, &stream), RVIT_INVALID_ARGUMENT, "CUDA");
-    expect_status(rvit_cuda_stream_handle(cpu_stream, &handle), RVIT_INVALID_ARGUMENT, "CUDA");
-    expect_status(rvit_cuda_stream_set(H.stream[DEVICE], NULL), RVIT_INVALID_ARGUMENT, "wrapped");
-    expect_status(rvit_cuda_stream_set(NULL, NULL), RVIT_INVALID_ARGUMENT, "NULL");
-    expect_status(rvit_cuda_buffer_address(cpu_buffer, &address), RVIT_INVALID_ARGUMENT, "CUDA");
-    expect_ok(rvit_cuda_buffer_address(own, &address));
-    expect_status(rvit_cuda_buffer_set(own, address, 64), RVIT_INVALID_ARGUMENT, "wrapped");
-    expect_ok(rvit_cuda_buffer_wrap(H.device[DEVICE], address, 16, &buffer));
+    expect_status(rvit_stream_wrap(cpu, NULL, &stream), RVIT_UNSUPPORTED, "native");
+    expect_status(rvit_stream_handle(cpu_stream, &handle), RVIT_UNSUPPORTED, "native");
+    expect_status(rvit_stream_set(H.stream[DEVICE], NULL), RVIT_INVALID_ARGUMENT, "wrapped");
+    expect_status(rvit_stream_set(NULL, NULL), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_buffer_handle(cpu_buffer, NULL, &offset), RVIT_INVALID_ARGUMENT, "out_handle");
+    expect_ok(rvit_buffer_handle(own, &address, &offset));
+    expect_status(rvit_buffer_set(own, (void *)(uintptr_t)address, 64), RVIT_INVALID_ARGUMENT, "wrapped");
+    expect_ok(wrap_memory(H.device[DEVICE], RVIT_MEMORY_CUDA, address, 16, &buffer));
     const rvit_copy_args onto_itself = {.struct_size = sizeof onto_itself, .source = {own, 0}, .destination = {buffer, 0}, .size = 16};
     expect_status(rvit_copy(H.stream[DEVICE], &onto_itself), RVIT_INVALID_ARGUMENT, "overlaps");
     rvit_buffer_destroy(buffer);
-    expect_status(rvit_cuda_buffer_wrap(H.device[DEVICE], address, 0, &buffer), RVIT_INVALID_ARGUMENT, "size");
-    expect_status(rvit_cuda_buffer_wrap(H.device[DEVICE], address + 4, 16, &buffer), RVIT_INVALID_ARGUMENT, "16");
-    expect_status(rvit_cuda_buffer_wrap(H.device[DEVICE], 0, 16, &buffer), RVIT_INVALID_ARGUMENT, "address");
-    expect_status(rvit_cuda_buffer_wrap(H.device[DEVICE], 0x7fff12345670u, 16, &buffer), RVIT_INVALID_ARGUMENT, "driver");
+    expect_status(wrap_memory(H.device[DEVICE], RVIT_MEMORY_CUDA, address, 0, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    expect_status(wrap_memory(H.device[DEVICE], RVIT_MEMORY_CUDA, address + 4, 16, &buffer), RVIT_INVALID_ARGUMENT, "16");
+    expect_status(wrap_memory(H.device[DEVICE], RVIT_MEMORY_CUDA, 0, 16, &buffer), RVIT_INVALID_ARGUMENT, "address");
+    expect_status(wrap_memory(H.device[DEVICE], RVIT_MEMORY_CUDA, 0x7fff12345670u, 16, &buffer), RVIT_INVALID_ARGUMENT, "driver");
     rvit_buffer_destroy(own);
     rvit_buffer_destroy(cpu_buffer);
     rvit_stream_destroy(cpu_stream);

@@ -1,9 +1,6 @@
 /* Sessions that take pictures of any size: the bits of sessions that are given what the pictures become. */
 #include <math.h>
 
-#include <raggedvit/cuda.h>
-#include <raggedvit/vulkan.h>
-
 #include "model.h"
 
 enum { N_IMAGES = 4, SIDE = 32, PATCH = 8, CLASSES = 6, RUNS = 12, ROOM = 90000 };
@@ -319,23 +316,16 @@ static int64_t move_picture(rvit_image *picture, uint8_t *memory, int64_t at, rv
 static rvit_buffer *wrapped(rvit_buffer *own, int64_t size)
 {
     rvit_buffer *out = NULL;
-    rvit_vulkan_buffer_desc desc = RVIT_VULKAN_BUFFER_DESC_INIT;
-    uint64_t address = 0;
-    switch (H.info.backend) {
-    case RVIT_BACKEND_CUDA:
-        expect_ok(rvit_cuda_buffer_address(own, &address));
-        expect_ok(rvit_cuda_buffer_wrap(H.device[DEVICE], address, size, &out));
-        break;
-    case RVIT_BACKEND_VULKAN:
-        expect_ok(rvit_vulkan_buffer_handle(own, &desc.buffer, &desc.offset));
-        desc.buffer_size = desc.offset + (size + 15) / 16 * 16;
-        desc.size = size;
-        desc.usage = 0x20; /* VK_BUFFER_USAGE_STORAGE_BUFFER_BIT */
-        expect_ok(rvit_vulkan_buffer_wrap(H.device[DEVICE], &desc, &out));
-        break;
-    default:
-        expect_ok(rvit_buffer_wrap(H.device[DEVICE], rvit_buffer_host(own), size, &out));
-    }
+    rvit_memory_desc desc = RVIT_MEMORY_DESC_INIT;
+    desc.type = H.info.backend == RVIT_BACKEND_CUDA     ? RVIT_MEMORY_CUDA
+                : H.info.backend == RVIT_BACKEND_VULKAN ? RVIT_MEMORY_VULKAN
+                                                        : RVIT_MEMORY_HOST;
+    desc.size = size;
+    expect_ok(rvit_buffer_handle(own, &desc.vk_buffer, &desc.offset));
+    desc.address = (void *)(uintptr_t)desc.vk_buffer;
+    desc.vk_buffer_size = desc.offset + (size + 15) / 16 * 16;
+    desc.vk_usage = 0x20; /* VK_BUFFER_USAGE_STORAGE_BUFFER_BIT */
+    expect_ok(rvit_buffer_wrap(H.device[DEVICE], &desc, &out));
     return out;
 }
 

@@ -188,12 +188,13 @@ void app_buffer_close(const app *a, app_buffer *b)
     *b = (app_buffer){0};
 }
 
-rvit_vulkan_buffer_desc app_buffer_desc(const app_buffer *b)
+rvit_memory_desc app_buffer_desc(const app_buffer *b)
 {
-    rvit_vulkan_buffer_desc desc = RVIT_VULKAN_BUFFER_DESC_INIT;
-    desc.buffer = (uint64_t)b->handle;
-    desc.buffer_size = b->size;
-    desc.usage = b->usage;
+    rvit_memory_desc desc = RVIT_MEMORY_DESC_INIT;
+    desc.type = RVIT_MEMORY_VULKAN;
+    desc.vk_buffer = (uint64_t)b->handle;
+    desc.vk_buffer_size = b->size;
+    desc.vk_usage = b->usage;
     return desc;
 }
 

@@ -59,7 +59,7 @@ typedef struct app_buffer {
 } app_buffer;
 app_buffer app_buffer_open(const app *a, int64_t size, VkBufferUsageFlags usage);
 void app_buffer_close(const app *a, app_buffer *buffer);
-rvit_vulkan_buffer_desc app_buffer_desc(const app_buffer *buffer);
+rvit_memory_desc app_buffer_desc(const app_buffer *buffer);
 
 /* A command buffer in the recording state. */
 VkCommandBuffer app_begin(const app *a);

@@ -9,20 +9,20 @@ static void bad_descs(void **state)
 {
     (void)state;
     app_buffer b = app_buffer_open(APP, N + 4, STORAGE);
-    const rvit_vulkan_buffer_desc good = app_buffer_desc(&b);
-    rvit_vulkan_buffer_desc desc = good;
+    const rvit_memory_desc good = app_buffer_desc(&b);
+    rvit_memory_desc desc = good;
     rvit_buffer *buffer = NULL;
 #define BAD(change, word) \
     desc = good;          \
     change;               \
-    expect_status(rvit_vulkan_buffer_wrap(APP->rvit, &desc, &buffer), RVIT_INVALID_ARGUMENT, word)
-    BAD(desc.buffer = 0, "buffer");
-    BAD(desc.buffer_size = 0, "size");
-    BAD(desc.buffer_size = 8, "size");
-    BAD(desc.buffer_size = -1, "negative");
-    BAD(desc.buffer_size = (int64_t)1 << 40, "memory");
-    BAD(desc.usage = 0, "VK_BUFFER_USAGE_STORAGE_BUFFER_BIT");
-    BAD(desc.usage = (uint32_t)TRANSFER, "VK_BUFFER_USAGE_STORAGE_BUFFER_BIT");
+    expect_status(rvit_buffer_wrap(APP->rvit, &desc, &buffer), RVIT_INVALID_ARGUMENT, word)
+    BAD(desc.vk_buffer = 0, "vk_buffer");
+    BAD(desc.vk_buffer_size = 0, "size");
+    BAD(desc.vk_buffer_size = 8, "size");
+    BAD(desc.vk_buffer_size = -1, "negative");
+    BAD(desc.vk_buffer_size = (int64_t)1 << 40, "memory");
+    BAD(desc.vk_usage = 0, "VK_BUFFER_USAGE_STORAGE_BUFFER_BIT");
+    BAD(desc.vk_usage = (uint32_t)TRANSFER, "VK_BUFFER_USAGE_STORAGE_BUFFER_BIT");
     BAD(desc.offset = 8, "multiple");
     BAD(desc.offset = -16, "offset");
     BAD(desc.offset = N + 16, "size");
@@ -31,20 +31,25 @@ static void bad_descs(void **state)
     BAD(desc.size = -1, "negative");
     BAD(desc.size = INT64_MAX, "small");
     BAD((desc.offset = N, desc.size = 16), "small");
-    expect_status(rvit_vulkan_buffer_wrap(APP->rvit, NULL, &buffer), RVIT_INVALID_ARGUMENT, NULL);
-    expect_status(rvit_vulkan_buffer_wrap(APP->rvit, &good, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
-    expect_status(rvit_vulkan_buffer_wrap(NULL, &good, &buffer), RVIT_INVALID_ARGUMENT, "device");
+    expect_status(rvit_buffer_wrap(APP->rvit, NULL, &buffer), RVIT_INVALID_ARGUMENT, NULL);
+    expect_status(rvit_buffer_wrap(APP->rvit, &good, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
+    expect_status(rvit_buffer_wrap(NULL, &good, &buffer), RVIT_INVALID_ARGUMENT, "device");
+    for (rvit_memory_type type = RVIT_MEMORY_HOST; type <= RVIT_MEMORY_CUDA; type++) {
+        desc.type = type;
+        expect_status(rvit_buffer_wrap(APP->rvit, &desc, &buffer), RVIT_UNSUPPORTED, "vulkan");
+    }
     assert_null(buffer);
     desc = good;
     desc.offset = 16;
-    expect_ok(rvit_vulkan_buffer_wrap(APP->rvit, &desc, &buffer));
+    expect_ok(rvit_buffer_wrap(APP->rvit, &desc, &buffer));
     assert_int_equal(rvit_buffer_size(buffer), N - 16); /* multiples of 16 */
     assert_null(rvit_buffer_host(buffer));
     uint64_t handle = 0;
     int64_t offset = 0;
-    expect_ok(rvit_vulkan_buffer_handle(buffer, &handle, &offset));
+    expect_ok(rvit_buffer_handle(buffer, &handle, &offset));
     assert_true(handle == (uint64_t)b.handle && offset == 16);
-    expect_status(rvit_vulkan_buffer_handle(NULL, &handle, &offset), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_buffer_handle(NULL, &handle, &offset), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_buffer_set(buffer, &desc, 16), RVIT_UNSUPPORTED, "VkBuffer");
     /* Without the transfer bits it cannot be copied. */
     uint32_t words[4] = {1, 2, 3, 4};
     expect_status(rvit_stream_write(H.stream[DEVICE], (rvit_view){buffer, 0}, words, 16), RVIT_UNSUPPORTED,
@@ -65,7 +70,7 @@ static void own_in_commands(void **state)
     uint64_t handle = 0;
     int64_t offset = -1;
     expect_ok(rvit_buffer_create(APP->rvit, N, RVIT_BUFFER_READBACK, &own));
-    expect_ok(rvit_vulkan_buffer_handle(own, &handle, &offset));
+    expect_ok(rvit_buffer_handle(own, &handle, &offset));
     assert_int_equal(offset, 0);
     const VkCommandBuffer commands = app_begin(APP);
     APP->vk.vkCmdFillBuffer(commands, (VkBuffer)handle, 0, N, 77);
@@ -88,12 +93,12 @@ static void parts(void **state)
         app_buffer b = app_buffer_open(APP, end + 32, STORAGE | (variant == 2 ? VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT : 0));
         rvit_buffer *buffers[3] = {NULL, NULL, NULL};
         for (int i = 0; i < 3; i++) {
-            rvit_vulkan_buffer_desc desc = app_buffer_desc(&b);
+            rvit_memory_desc desc = app_buffer_desc(&b);
             if (variant > 0) {
                 desc.offset = at[i];
                 desc.size = i == 0 ? QKV : i == 1 ? 12 : OUT;
             }
-            expect_ok(rvit_vulkan_buffer_wrap(APP->rvit, &desc, &buffers[i]));
+            expect_ok(rvit_buffer_wrap(APP->rvit, &desc, &buffers[i]));
         }
         static const int32_t cu[] = {0, 13, ROWS};
         random_seed(7);
@@ -134,16 +139,16 @@ static void ordered_across_wrappers(void **state)
     app_buffer b = app_buffer_open(APP, PARTS * PART, STORAGE | TRANSFER);
     rvit_buffer *buffers[PARTS - 1] = {NULL};
     for (int i = 0; i < PARTS - 1; i++) {
-        rvit_vulkan_buffer_desc desc = app_buffer_desc(&b);
+        rvit_memory_desc desc = app_buffer_desc(&b);
         desc.offset = i * PART;
         desc.size = 2 * PART;
-        expect_ok(rvit_vulkan_buffer_wrap(APP->rvit, &desc, &buffers[i]));
+        expect_ok(rvit_buffer_wrap(APP->rvit, &desc, &buffers[i]));
     }
     for (int i = 0; i < PART; i++)
         ((uint8_t *)b.host)[i] = (uint8_t)i;
     rvit_stream *stream = NULL;
     const VkCommandBuffer commands = app_begin(APP);
-    expect_ok(rvit_vulkan_stream_wrap(APP->rvit, commands, &stream));
+    expect_ok(rvit_stream_wrap(APP->rvit, commands, &stream));
     for (int i = 0; i < PARTS - 1; i++) {
         rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
         copy.source = (rvit_view){buffers[i], 0};

@@ -1,5 +1,6 @@
 /* The application's device: what it must have, its queue's lock, and several devices in one process. */
 #include "app.h"
+#include "interop.h"
 
 #include "failing_allocator.h"
 
@@ -181,10 +182,10 @@ static void bare(void **state)
     expect_ok(rvit_vulkan_device_create(&a.desc, NULL, &device));
     expect_works(device);
     rvit_buffer *buffer = NULL;
-    rvit_vulkan_semaphore *semaphore = NULL;
-    expect_status(rvit_vulkan_buffer_create_shared(device, 64, &buffer), RVIT_UNSUPPORTED, "VK_KHR_external_memory_fd");
-    expect_status(rvit_vulkan_semaphore_create(device, 0, 1, &semaphore), RVIT_UNSUPPORTED, "VK_KHR_external_semaphore_fd");
-    expect_status(rvit_vulkan_semaphore_create(device, 1, 0, &semaphore), RVIT_UNSUPPORTED, "timelineSemaphore");
+    rvit_semaphore *semaphore = NULL;
+    expect_status(rvit_buffer_create(device, 64, RVIT_BUFFER_SHARED, &buffer), RVIT_UNSUPPORTED, "VK_KHR_external_memory_fd");
+    expect_status(create_semaphore(device, 0, 1, &semaphore), RVIT_UNSUPPORTED, "VK_KHR_external_semaphore_fd");
+    expect_status(create_semaphore(device, 1, 0, &semaphore), RVIT_UNSUPPORTED, "timelineSemaphore");
     rvit_device_destroy(device);
     desc.tier = RVIT_TIER_MATRIX; /* whether or not the driver has it, it is not enabled */
     a.desc.api_version = VK_API_VERSION_1_3;
@@ -371,7 +372,7 @@ typedef struct trial {
     rvit_device *device;
     rvit_stream *stream;
     rvit_buffer *buffers[3];
-    rvit_vulkan_semaphore *semaphore;
+    rvit_semaphore *semaphore;
 } trial;
 
 static void undo(void *context)
@@ -379,7 +380,7 @@ static void undo(void *context)
     trial *t = context;
     (void)APP->vk.vkResetCommandBuffer(t->commands, 0);
     rvit_stream_destroy(t->stream);
-    rvit_vulkan_semaphore_destroy(t->semaphore);
+    rvit_semaphore_destroy(t->semaphore);
     for (int i = 0; i < 3; i++) {
         rvit_buffer_destroy(t->buffers[i]);
         t->buffers[i] = NULL;
@@ -397,14 +398,14 @@ static rvit_status attempt_all(trial *t)
     desc.allocator = &t->failing.allocator;
     rvit_status status = rvit_vulkan_device_create(&APP->desc, &desc, &t->device);
     if (status == RVIT_OK)
-        status = rvit_vulkan_stream_wrap(t->device, t->commands, &t->stream);
-    const rvit_vulkan_buffer_desc descs[2] = {app_buffer_desc(&t->in), app_buffer_desc(&t->out)};
+        status = rvit_stream_wrap(t->device, t->commands, &t->stream);
+    const rvit_memory_desc descs[2] = {app_buffer_desc(&t->in), app_buffer_desc(&t->out)};
     for (int i = 0; i < 2 && status == RVIT_OK; i++)
-        status = rvit_vulkan_buffer_wrap(t->device, &descs[i], &t->buffers[i]);
+        status = rvit_buffer_wrap(t->device, &descs[i], &t->buffers[i]);
     if (status == RVIT_OK)
-        status = rvit_vulkan_semaphore_create(t->device, 0, 0, &t->semaphore);
+        status = create_semaphore(t->device, 0, 0, &t->semaphore);
     if (status == RVIT_OK)
-        status = rvit_vulkan_buffer_create_shared(t->device, 64, &t->buffers[2]);
+        status = rvit_buffer_create(t->device, 64, RVIT_BUFFER_SHARED, &t->buffers[2]);
     if (status == RVIT_UNSUPPORTED)
         status = RVIT_OK;
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;

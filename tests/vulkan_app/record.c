@@ -62,7 +62,7 @@ static void ops_and_programs(void **state)
             expect_ok(rvit_record_end(H.stream[DEVICE], &program));
             rvit_stream *stream = NULL;
             const VkCommandBuffer commands[2] = {app_begin(APP), app_begin(APP)};
-            expect_ok(rvit_vulkan_stream_wrap(APP->rvit, commands[0], &stream));
+            expect_ok(rvit_stream_wrap(APP->rvit, commands[0], &stream));
             expect_ok(pipeline_enqueue(p, stream));
             app_end(APP, commands[0]);
             const rvit_stats ops = stats_of(stream);
@@ -78,7 +78,7 @@ static void ops_and_programs(void **state)
                 const uint8_t *wanted = results(p);
                 pipeline_update_mapped(p);
                 if (round == 2) { /* from here on: the program, in the other command buffer */
-                    expect_ok(rvit_vulkan_stream_set(stream, commands[1]));
+                    expect_ok(rvit_stream_set(stream, commands[1]));
                     expect_ok(rvit_program_launch(program, stream));
                     app_end(APP, commands[1]);
                 }
@@ -97,15 +97,15 @@ static void recording_again(void **state)
     static const int32_t lengths[] = {9, 21};
     pipeline *p = small_pipeline(RVIT_F32, PRUNE_CLS, lengths, 2);
     rvit_stream *stream = NULL;
-    expect_ok(rvit_vulkan_stream_wrap(APP->rvit, NULL, &stream));
-    expect_status(pipeline_enqueue(p, stream), RVIT_INVALID_ARGUMENT, "rvit_vulkan_stream_set");
+    expect_ok(rvit_stream_wrap(APP->rvit, NULL, &stream));
+    expect_status(pipeline_enqueue(p, stream), RVIT_INVALID_ARGUMENT, "rvit_stream_set");
     const VkCommandBuffer commands = app_begin(APP);
     const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
     long long allocations = 0;
     for (int frame = 0; frame < 20; frame++) {
         if (frame > 0)
             assert_int_equal(APP->vk.vkBeginCommandBuffer(commands, &begin), VK_SUCCESS);
-        expect_ok(rvit_vulkan_stream_set(stream, commands));
+        expect_ok(rvit_stream_set(stream, commands));
         for (int i = 0; i < 3; i++) /* more than the minimum number of descriptors */
             expect_ok(pipeline_enqueue(p, stream));
         app_end(APP, commands);
@@ -127,12 +127,12 @@ static void between_own_commands(void **state)
     app_buffer in = app_buffer_open(APP, N * 4, usage), out = app_buffer_open(APP, N * 4, usage), last = app_buffer_open(APP, N * 4, usage);
     rvit_buffer *wrapped[2] = {NULL, NULL};
     rvit_stream *stream = NULL;
-    const rvit_vulkan_buffer_desc descs[2] = {app_buffer_desc(&in), app_buffer_desc(&out)};
+    const rvit_memory_desc descs[2] = {app_buffer_desc(&in), app_buffer_desc(&out)};
     for (int i = 0; i < 2; i++)
-        expect_ok(rvit_vulkan_buffer_wrap(APP->rvit, &descs[i], &wrapped[i]));
+        expect_ok(rvit_buffer_wrap(APP->rvit, &descs[i], &wrapped[i]));
     const VkCommandBuffer commands = app_begin(APP);
     APP->vk.vkCmdFillBuffer(commands, in.handle, 0, N * 4, 0x3f800000u); /* 1.0; the first op waits for transfers */
-    expect_ok(rvit_vulkan_stream_wrap(APP->rvit, commands, &stream));
+    expect_ok(rvit_stream_wrap(APP->rvit, commands, &stream));
     rvit_pack_args pack = RVIT_PACK_ARGS_INIT;
     pack.rows.capacity = pack.source_rows = N / 4;
     pack.row_size = 16;
@@ -140,8 +140,8 @@ static void between_own_commands(void **state)
     pack.destination = (rvit_view){wrapped[1], 0};
     app_buffer rows = app_buffer_open(APP, N, usage);
     rvit_buffer *wrapped_rows = NULL;
-    const rvit_vulkan_buffer_desc rows_desc = app_buffer_desc(&rows);
-    expect_ok(rvit_vulkan_buffer_wrap(APP->rvit, &rows_desc, &wrapped_rows));
+    const rvit_memory_desc rows_desc = app_buffer_desc(&rows);
+    expect_ok(rvit_buffer_wrap(APP->rvit, &rows_desc, &wrapped_rows));
     for (int i = 0; i < N / 4; i++)
         ((int32_t *)rows.host)[i] = N / 4 - 1 - i;
     pack.src_rows = (rvit_view){wrapped_rows, 0};
@@ -201,7 +201,7 @@ static void session_runs(void **state)
     rvit_session_desc desc = pruned_desc();
     expect_ok(rvit_session_create(model, &desc, &own));
     rvit_stream *stream = NULL;
-    expect_ok(rvit_vulkan_stream_wrap(APP->rvit, NULL, &stream));
+    expect_ok(rvit_stream_wrap(APP->rvit, NULL, &stream));
     desc.stream = stream;
     expect_ok(rvit_session_create(model, &desc, &recorded));
     for (int run = 0; run < 3; run++) {
@@ -211,7 +211,7 @@ static void session_runs(void **state)
         args.images = toy_images(m, 3, (uint64_t)run);
         expect_ok(rvit_session_run(own, &args, wanted));
         const VkCommandBuffer commands = app_begin(APP);
-        expect_ok(rvit_vulkan_stream_set(stream, commands));
+        expect_ok(rvit_stream_set(stream, commands));
         expect_ok(rvit_session_enqueue(recorded, &args));
         assert_null(rvit_session_logits(recorded));
         app_end(APP, commands);
@@ -221,7 +221,7 @@ static void session_runs(void **state)
         const size_t cu_size = ((size_t)args.n_images + 1) * sizeof(int32_t);
         assert_memory_equal(rvit_session_cu_seqlens(own, 0), rvit_session_cu_seqlens(recorded, 0), cu_size);
         /* A run that fails to be recorded preserves the results of the previous one. */
-        expect_ok(rvit_vulkan_stream_set(stream, NULL));
+        expect_ok(rvit_stream_set(stream, NULL));
         expect_status(rvit_session_enqueue(recorded, &args), RVIT_INVALID_ARGUMENT, "command");
         assert_non_null(rvit_session_logits(recorded));
         assert_memory_equal(wanted, rvit_session_logits(recorded), (size_t)args.n_images * 7 * sizeof(float));
@@ -241,15 +241,15 @@ static void session_on_device(void **state)
     const size_t images_size = (size_t)3 * (size_t)m->pixels * sizeof(float);
     app_buffer images = app_buffer_open(APP, (int64_t)images_size, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT);
     app_buffer logits = app_buffer_open(APP, 96, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT);
-    const rvit_vulkan_buffer_desc descs[2] = {app_buffer_desc(&images), app_buffer_desc(&logits)};
+    const rvit_memory_desc descs[2] = {app_buffer_desc(&images), app_buffer_desc(&logits)};
     rvit_session_desc desc = pruned_desc();
     desc.fixed_batch = 1;
     rvit_session *own = NULL, *recorded = NULL;
     expect_ok(rvit_session_create(model, &desc, &own));
     const VkCommandBuffer commands = app_begin(APP);
-    expect_ok(rvit_vulkan_stream_wrap(APP->rvit, commands, &desc.stream));
-    expect_ok(rvit_vulkan_buffer_wrap(APP->rvit, &descs[0], &desc.images.buffer));
-    expect_ok(rvit_vulkan_buffer_wrap(APP->rvit, &descs[1], &desc.logits.buffer));
+    expect_ok(rvit_stream_wrap(APP->rvit, commands, &desc.stream));
+    expect_ok(rvit_buffer_wrap(APP->rvit, &descs[0], &desc.images.buffer));
+    expect_ok(rvit_buffer_wrap(APP->rvit, &descs[1], &desc.logits.buffer));
     expect_ok(rvit_session_create(model, &desc, &recorded));
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 3;
@@ -286,20 +286,20 @@ static void limits(void **state)
     expect_ok(rvit_stream_create(cpu, &cpu_stream));
     expect_ok(rvit_buffer_create(APP->rvit, 64, RVIT_BUFFER_DEVICE, &buffer));
     const VkCommandBuffer commands = app_begin(APP);
-    expect_ok(rvit_vulkan_stream_wrap(APP->rvit, commands, &stream));
+    expect_ok(rvit_stream_wrap(APP->rvit, commands, &stream));
     uint32_t words[4] = {0};
     const rvit_view view = {buffer, 0};
     expect_status(rvit_stream_write(stream, view, words, sizeof words), RVIT_INVALID_ARGUMENT, "command");
     expect_status(rvit_stream_read(stream, view, words, sizeof words), RVIT_INVALID_ARGUMENT, "command");
     expect_ok(rvit_stream_synchronize(stream));
-    expect_status(rvit_vulkan_stream_wrap(NULL, commands, &stream), RVIT_INVALID_ARGUMENT, "NULL");
-    expect_status(rvit_vulkan_stream_wrap(cpu, commands, &stream), RVIT_INVALID_ARGUMENT, "Vulkan");
-    expect_status(rvit_vulkan_stream_wrap(APP->rvit, commands, NULL), RVIT_INVALID_ARGUMENT, "out_stream");
-    expect_status(rvit_vulkan_stream_set(NULL, commands), RVIT_INVALID_ARGUMENT, "NULL");
-    expect_status(rvit_vulkan_stream_set(cpu_stream, commands), RVIT_INVALID_ARGUMENT, "command");
-    expect_status(rvit_vulkan_stream_set(H.stream[DEVICE], commands), RVIT_INVALID_ARGUMENT, "command");
+    expect_status(rvit_stream_wrap(NULL, commands, &stream), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_stream_wrap(cpu, commands, &stream), RVIT_UNSUPPORTED, "native");
+    expect_status(rvit_stream_wrap(APP->rvit, commands, NULL), RVIT_INVALID_ARGUMENT, "out_stream");
+    expect_status(rvit_stream_set(NULL, commands), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_stream_set(cpu_stream, commands), RVIT_INVALID_ARGUMENT, "wrapped");
+    expect_status(rvit_stream_set(H.stream[DEVICE], commands), RVIT_INVALID_ARGUMENT, "wrapped");
     expect_ok(rvit_record_begin(stream));
-    expect_status(rvit_vulkan_stream_set(stream, commands), RVIT_INVALID_ARGUMENT, "recording");
+    expect_status(rvit_stream_set(stream, commands), RVIT_INVALID_ARGUMENT, "recording");
     rvit_program *program = NULL;
     expect_status(rvit_record_end(stream, &program), RVIT_INVALID_ARGUMENT, "nothing");
     /* Op, program and stream belong to different devices. */

@@ -129,8 +129,8 @@ struct nvjpeg_decoder *nvjpeg_decoder_create(struct nvjpeg *shared)
     if (!self)
         return NULL;
     self->shared = shared;
-    if (rvit_stream_create(shared->device, &self->stream) == RVIT_OK &&
-        rvit_cuda_stream_handle(self->stream, &self->cu_stream) == RVIT_OK && create_states(self))
+    if (rvit_stream_create(shared->device, &self->stream) == RVIT_OK && rvit_stream_handle(self->stream, &self->cu_stream) == RVIT_OK &&
+        create_states(self))
         return self;
     nvjpeg_decoder_destroy(self);
     return NULL;
@@ -205,7 +205,7 @@ static struct outcome decode(struct nvjpeg_decoder *self, const void *data, cons
     const struct tail tail = tail_of(3 * (int64_t)jpeg->width * jpeg->height);
     outcome.failed = "the device";
     outcome.status = NVJPEG_EXECUTION_FAILED;
-    if (rvit_cuda_buffer_address(out.buffer, &address) != RVIT_OK || !write_mark(self, out, tail) ||
+    if (rvit_buffer_handle(out.buffer, &address, NULL) != RVIT_OK || !write_mark(self, out, tail) ||
         library->push_context(self->shared->context) != 0)
         return outcome;
     struct nvjpeg_image image = {.channel = {(unsigned char *)(uintptr_t)(address + (uint64_t)out.offset)},

@@ -36,7 +36,7 @@ struct nvjpeg_engine *nvjpeg_engine_create(const struct nvjpeg_library *library,
     self->library = library;
     pthread_mutex_init(&self->lock, NULL);
     pthread_cond_init(&self->changed, NULL);
-    if (rvit_stream_create(device, &self->stream) == RVIT_OK && rvit_cuda_stream_handle(self->stream, &self->cu_stream) == RVIT_OK &&
+    if (rvit_stream_create(device, &self->stream) == RVIT_OK && rvit_stream_handle(self->stream, &self->cu_stream) == RVIT_OK &&
         library->call.nvjpegJpegStateCreate(library->hardware, &self->state) == NVJPEG_SUCCESS)
         return self;
     nvjpeg_engine_destroy(self);

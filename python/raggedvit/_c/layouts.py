@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p, sizeof
+from ctypes import c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_uint64, c_uint8, c_void_p, sizeof
 from typing import Any
 
 from .structs import Struct, array, fill
@@ -55,6 +55,31 @@ class rvit_device_desc(Struct):  # 88 bytes
     ]
 
 
+class rvit_external_memory(Struct):  # 40 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("handle_type", c_int),  # 8
+        ("memory_type", c_uint32),  # 12
+        ("handle", c_ssize_t),  # 16
+        ("size", c_int64),  # 24
+        ("offset", c_int64),  # 32
+    ]
+
+
+class rvit_memory_desc(Struct):  # 64 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("type", c_int),  # 8
+        ("vk_usage", c_uint32),  # 12
+        ("size", c_int64),  # 16
+        ("address", c_void_p),  # 24
+        ("vk_buffer", c_uint64),  # 32
+        ("vk_buffer_size", c_int64),  # 40
+        ("offset", c_int64),  # 48
+        ("external", c_void_p),  # 56
+    ]
+
+
 class rvit_view(Struct):  # 16 bytes
     _fields_ = [
         ("buffer", c_void_p),  # 0
@@ -85,6 +110,17 @@ class rvit_copy_args(Struct):  # 48 bytes
         ("source", rvit_view),  # 8
         ("destination", rvit_view),  # 24
         ("size", c_int64),  # 40
+    ]
+
+
+class rvit_semaphore_desc(Struct):  # 40 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("timeline", c_int32),  # 8
+        ("shared", c_int32),  # 12
+        ("vk_semaphore", c_uint64),  # 16
+        ("handle_type", c_int),  # 24
+        ("handle", c_ssize_t),  # 32
     ]
 
 
@@ -893,34 +929,16 @@ class rvit_vulkan_device_desc(Struct):  # 104 bytes
     ]
 
 
-class rvit_vulkan_buffer_desc(Struct):  # 48 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("buffer", c_uint64),  # 8
-        ("buffer_size", c_int64),  # 16
-        ("usage", c_uint32),  # 24
-        ("offset", c_int64),  # 32
-        ("size", c_int64),  # 40
-    ]
-
-
-class rvit_vulkan_memory(Struct):  # 32 bytes
-    _fields_ = [
-        ("struct_size", c_size_t),  # 0
-        ("fd", c_int32),  # 8
-        ("memory_type", c_uint32),  # 12
-        ("memory_size", c_int64),  # 16
-        ("offset", c_int64),  # 24
-    ]
-
-
 TYPES: dict[str, Any] = {
     "rvit_device_info": rvit_device_info,
     "rvit_allocator": rvit_allocator,
     "rvit_device_desc": rvit_device_desc,
+    "rvit_external_memory": rvit_external_memory,
+    "rvit_memory_desc": rvit_memory_desc,
     "rvit_view": rvit_view,
     "rvit_stats": rvit_stats,
     "rvit_copy_args": rvit_copy_args,
+    "rvit_semaphore_desc": rvit_semaphore_desc,
     "rvit_rows": rvit_rows,
     "rvit_attention_args": rvit_attention_args,
     "rvit_attention_backward_args": rvit_attention_backward_args,
@@ -961,8 +979,6 @@ TYPES: dict[str, Any] = {
     "rvit_session_info": rvit_session_info,
     "rvit_run_args": rvit_run_args,
     "rvit_vulkan_device_desc": rvit_vulkan_device_desc,
-    "rvit_vulkan_buffer_desc": rvit_vulkan_buffer_desc,
-    "rvit_vulkan_memory": rvit_vulkan_memory,
 }
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -973,11 +989,20 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "struct_size": sizeof(rvit_device_desc),
         "index": -1,
     },
+    "rvit_external_memory": {
+        "struct_size": sizeof(rvit_external_memory),
+    },
+    "rvit_memory_desc": {
+        "struct_size": sizeof(rvit_memory_desc),
+    },
     "rvit_stats": {
         "struct_size": sizeof(rvit_stats),
     },
     "rvit_copy_args": {
         "struct_size": sizeof(rvit_copy_args),
+    },
+    "rvit_semaphore_desc": {
+        "struct_size": sizeof(rvit_semaphore_desc),
     },
     "rvit_attention_args": {
         "struct_size": sizeof(rvit_attention_args),
@@ -1106,12 +1131,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_vulkan_device_desc": {
         "struct_size": sizeof(rvit_vulkan_device_desc),
     },
-    "rvit_vulkan_buffer_desc": {
-        "struct_size": sizeof(rvit_vulkan_buffer_desc),
-    },
-    "rvit_vulkan_memory": {
-        "struct_size": sizeof(rvit_vulkan_memory),
-    },
 }
 
 # name: (result, arguments, whether the result is an rvit_status)
@@ -1132,10 +1151,15 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_buffer_destroy": (None, [c_void_p], False),
     "rvit_buffer_host": (c_void_p, [c_void_p], False),
     "rvit_buffer_size": (c_int64, [c_void_p], False),
-    "rvit_buffer_wrap": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
+    "rvit_buffer_wrap": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_buffer_set": (c_int, [c_void_p, c_void_p, c_int64], True),
+    "rvit_buffer_handle": (c_int, [c_void_p, c_void_p, c_void_p], True),
+    "rvit_buffer_export": (c_int, [c_void_p, c_void_p], True),
     "rvit_stream_create": (c_int, [c_void_p, c_void_p], True),
     "rvit_stream_destroy": (None, [c_void_p], False),
+    "rvit_stream_wrap": (c_int, [c_void_p, c_void_p, c_void_p], True),
+    "rvit_stream_set": (c_int, [c_void_p, c_void_p], True),
+    "rvit_stream_handle": (c_int, [c_void_p, c_void_p], True),
     "rvit_stream_synchronize": (c_int, [c_void_p], True),
     "rvit_stream_get_stats": (c_int, [c_void_p, c_void_p], True),
     "rvit_stream_write": (c_int, [c_void_p, rvit_view, c_void_p, c_int64], True),
@@ -1145,6 +1169,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_record_end": (c_int, [c_void_p, c_void_p], True),
     "rvit_program_launch": (c_int, [c_void_p, c_void_p], True),
     "rvit_program_destroy": (None, [c_void_p], False),
+    "rvit_semaphore_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
+    "rvit_semaphore_destroy": (None, [c_void_p], False),
+    "rvit_semaphore_export": (c_int, [c_void_p, c_void_p, c_void_p], True),
+    "rvit_semaphore_handle": (c_int, [c_void_p, c_void_p], True),
+    "rvit_stream_wait": (c_int, [c_void_p, c_void_p, c_uint64], True),
+    "rvit_stream_signal": (c_int, [c_void_p, c_void_p, c_uint64], True),
     "rvit_dtype_size": (c_int64, [c_int], False),
     "rvit_attention": (c_int, [c_void_p, c_void_p], True),
     "rvit_attention_backward": (c_int, [c_void_p, c_void_p], True),
@@ -1231,35 +1261,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_get_stats": (c_int, [c_void_p, c_void_p], True),
     "rvit_cuda_device_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_cuda_device_context": (c_int, [c_void_p, c_void_p], True),
-    "rvit_cuda_stream_wrap": (c_int, [c_void_p, c_void_p, c_void_p], True),
-    "rvit_cuda_stream_set": (c_int, [c_void_p, c_void_p], True),
-    "rvit_cuda_stream_set_workspace": (c_int, [c_void_p, c_uint64, c_int64], True),
-    "rvit_cuda_select_workspace": (c_int64, [c_int32, c_int64], False),
-    "rvit_cuda_stream_handle": (c_int, [c_void_p, c_void_p], True),
-    "rvit_cuda_buffer_wrap": (c_int, [c_void_p, c_uint64, c_int64, c_void_p], True),
-    "rvit_cuda_buffer_set": (c_int, [c_void_p, c_uint64, c_int64], True),
-    "rvit_cuda_buffer_address": (c_int, [c_void_p, c_void_p], True),
-    "rvit_cuda_buffer_import": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_int64, c_void_p], True),
-    "rvit_cuda_semaphore_import": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
-    "rvit_cuda_semaphore_destroy": (None, [c_void_p], False),
-    "rvit_cuda_stream_wait": (c_int, [c_void_p, c_void_p, c_uint64], True),
-    "rvit_cuda_stream_signal": (c_int, [c_void_p, c_void_p, c_uint64], True),
+    "rvit_cuda_stream_set_workspace": (c_int, [c_void_p, c_void_p, c_int64], True),
+    "rvit_cuda_workspace_size": (c_int64, [c_int32, c_int64], False),
     "rvit_vulkan_device_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
-    "rvit_vulkan_stream_wrap": (c_int, [c_void_p, c_void_p, c_void_p], True),
-    "rvit_vulkan_stream_set": (c_int, [c_void_p, c_void_p], True),
-    "rvit_vulkan_buffer_wrap": (c_int, [c_void_p, c_void_p, c_void_p], True),
-    "rvit_vulkan_buffer_handle": (c_int, [c_void_p, c_void_p, c_void_p], True),
-    "rvit_vulkan_buffer_create_shared": (c_int, [c_void_p, c_int64, c_void_p], True),
-    "rvit_vulkan_buffer_export": (c_int, [c_void_p, c_void_p], True),
-    "rvit_vulkan_buffer_import": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
-    "rvit_vulkan_semaphore_create": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
-    "rvit_vulkan_semaphore_wrap": (c_int, [c_void_p, c_uint64, c_int32, c_void_p], True),
-    "rvit_vulkan_semaphore_import": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
-    "rvit_vulkan_semaphore_export": (c_int, [c_void_p, c_void_p], True),
-    "rvit_vulkan_semaphore_handle": (c_int, [c_void_p, c_void_p], True),
-    "rvit_vulkan_semaphore_destroy": (None, [c_void_p], False),
-    "rvit_vulkan_stream_wait": (c_int, [c_void_p, c_void_p, c_uint64], True),
-    "rvit_vulkan_stream_signal": (c_int, [c_void_p, c_void_p, c_uint64], True),
 }
 
 

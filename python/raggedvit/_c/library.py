@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from . import checks
 from .constants import CONSTANTS
 from .errors import RaggedVitError, Status
-from .layouts import FUNCTIONS
+from .layouts import FUNCTIONS, new
 from .structs import check_of
 
 
@@ -77,6 +77,18 @@ class Library:
         """Calls rvit_<kind>_create, or the function `create`, and returns an object that owns the result."""
         pointer = self.make(create or f"rvit_{kind}_create", *arguments)
         return Handle(pointer, getattr(self.raw, f"rvit_{kind}_destroy"), keeps)
+
+    def wrap(self, device: Handle, address: int, size: int, cuda: bool = True) -> Handle:
+        """Returns a buffer on caller-owned memory: of CUDA, or of the host."""
+        kind = CONSTANTS["RVIT_MEMORY_CUDA" if cuda else "RVIT_MEMORY_HOST"]
+        memory = new("rvit_memory_desc", type=kind, address=address, size=size)
+        return self.own("buffer", device, ctypes.byref(memory), create="rvit_buffer_wrap", keeps=(device,))
+
+    def address(self, buffer: Handle) -> int:
+        """Returns the address of a buffer of a CUDA or CPU device."""
+        found = ctypes.c_uint64()
+        self.rvit_buffer_handle(buffer, ctypes.byref(found), None)
+        return found.value
 
 
 def refuse_copy(what: str) -> NoReturn:

@@ -349,9 +349,7 @@ class ModelBase:
             if getattr(session, name) is None:
                 setattr(session, name, self._wrapped(tensor))
             getattr(session.run, f"device_{name}").buffer = getattr(session, name).pointer
-            self._lib.rvit_cuda_buffer_set(
-                getattr(session, name), tensor.data_ptr(), tensor.numel() * tensor.element_size()
-            )
+            self._lib.rvit_buffer_set(getattr(session, name), tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
     @contextlib.contextmanager
     def _pipeline(self) -> Iterator[Pipeline]:
@@ -396,18 +394,11 @@ class ModelBase:
         with self._lock:
             if self._own is None:
                 self._own = self._lib.own("stream", self._device, keeps=(self._device,))
-        return int(self._lib.make("rvit_cuda_stream_handle", self._own).value or 0)
+        return int(self._lib.make("rvit_stream_handle", self._own).value or 0)
 
     def _wrapped_stream(self, stream: int) -> Handle:
         keeps = (self._device,) if self._own is None else (self._device, self._own)
-        return self._lib.own("stream", self._device, stream or None, create="rvit_cuda_stream_wrap", keeps=keeps)
+        return self._lib.own("stream", self._device, stream or None, create="rvit_stream_wrap", keeps=keeps)
 
     def _wrapped(self, tensor: Any) -> Handle:
-        return self._lib.own(
-            "buffer",
-            self._device,
-            tensor.data_ptr(),
-            max(1, tensor.numel() * tensor.element_size()),
-            create="rvit_cuda_buffer_wrap",
-            keeps=(self._device,),
-        )
+        return self._lib.wrap(self._device, tensor.data_ptr(), max(1, tensor.numel() * tensor.element_size()))

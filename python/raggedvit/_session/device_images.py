@@ -161,7 +161,7 @@ def _image(number: int, found: DeviceArray, model: Model) -> DeviceImage:
     if not is_torch(found.owner):  # PyTorch is trusted; the driver must confirm the addresses of other arrays
         begin, end = found.address // 16 * 16, found.address + stride * (height - 1) + 3 * width
         try:
-            model._lib.own("buffer", model._device, begin, end - begin, create="rvit_cuda_buffer_wrap")
+            model._lib.wrap(model._device, begin, end - begin)
         except RaggedVitError as error:
             raise RaggedVitError(Status(error.status), f"{name}: {error}") from None
     return DeviceImage(found.address, height, width, stride, None if is_torch(found.owner) else found.stream)
@@ -241,9 +241,8 @@ class DeviceBatch:
 
         user: the stream that uses the copies; None: the same one.
         """
-        lib, found = self.model._lib, ctypes.c_uint64()
-        lib.rvit_cuda_buffer_address(pixels, ctypes.byref(found))
-        own, address = self.stream or LEGACY_STREAM, found.value
+        lib = self.model._lib
+        own, address = self.stream or LEGACY_STREAM, lib.address(pixels)
         with _current(lib.make("rvit_cuda_device_context", self.model._device)):
             for stream in {image.stream or LEGACY_STREAM for image in self.images if image.stream is not None} - {own}:
                 _wait(self.stream, stream)

@@ -257,7 +257,7 @@ class _DeviceRows:
         for tensor in (self.patches, self.merged, self.deepstack):
             if tensor is not None:
                 tensor.record_stream(current)
-        self.model._lib.rvit_cuda_stream_set(self.stream, self._current() or None)
+        self.model._lib.rvit_stream_set(self.stream, self._current() or None)
         self.patches[: len(patches)].copy_(patches)
 
     def returned(self) -> None:

@@ -154,14 +154,7 @@ class Slot:
         if images.dtype != np.float32 or not images.flags.c_contiguous or images.ctypes.data % 16:
             return None
         try:
-            return self.lib.own(
-                "buffer",
-                self.model._device,
-                images.ctypes.data,
-                images.nbytes,
-                create="rvit_cuda_buffer_wrap",
-                keeps=(self.model._device,),
-            )
+            return self.lib.wrap(self.model._device, images.ctypes.data, images.nbytes)
         except RaggedVitError as error:
             if error.status != Status.INVALID_ARGUMENT:
                 raise

@@ -266,7 +266,7 @@ class Lane:
             torch.float32,
             torch._C._cuda_isCurrentStreamCapturing,
         )
-        self.set_buffer, self.enqueue = lib.raw.rvit_cuda_buffer_set, lib.raw.rvit_session_enqueue
+        self.set_buffer, self.enqueue = lib.raw.rvit_buffer_set, lib.raw.rvit_session_enqueue
         # By the shape of a batch: session, its pointers, a template for logits, bytes of images and of logits, and the
         # owner of one of the pointers.
         self.plans: dict[Any, tuple[Any, ...]] = {}

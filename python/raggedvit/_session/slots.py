@@ -189,7 +189,7 @@ class InputSlot:
                 f"the slot is full: image {self._n} of {len(self._table)}, {end} bytes of {self._device_bytes} on the"
                 " device"
             )
-        user = int(self._lib.make("rvit_cuda_stream_handle", self.stream).value or 0)
+        user = int(self._lib.make("rvit_stream_handle", self.stream).value or 0)
         batch.copy(self._pixels, [begin], user)
         self._owners += batch.owners
         row = self._next(height, width)
