@@ -75,10 +75,10 @@ class Headers:
         text = "\n".join(strip((INCLUDE / "raggedvit" / name).read_text()) for name in HEADERS)
         self.constants, self.structs, self.defaults, self.functions = {}, {}, {}, {}
         self._types, self._macros = dict(SCALARS), {}
-        for name, value in re.findall(r"^\s*#\s*define\s+(RVIT_\w+)\s+(\d+)\s*$", text, flags=re.M):
+        for name, value in re.findall(r"^\s*#\s*define\s+(RVIT_\w+)\s+\(?(-?\d+)\)?\s*$", text, flags=re.M):
             self.constants[name] = int(value)
         for name, value in re.findall(
-            r"^\s*#\s*define\s+(RVIT_\w+_INIT)\s+(\{.*\}|RVIT_INIT\(\w+\))\s*$", text, flags=re.M
+            r"^\s*#\s*define\s+(RVIT_\w+_INIT)\s+(\{.*\}|RVIT_INIT\(\w+\)|RVIT_INIT_WITH\(.*\))\s*$", text, flags=re.M
         ):
             self._macros[name] = value
         body = re.sub(r"^\s*#.*$", "", text, flags=re.M)
@@ -103,6 +103,8 @@ class Headers:
                 self.defaults[name] = self._values(name, self._tokens(macro))
             elif self.structs[name][0][0] == "struct_size":
                 self.defaults[name] = {"struct_size": f"sizeof({name})"}
+                for field, token in re.findall(r"\.(\w+) = ([-\w.]+)", macro):
+                    self.defaults[name][field] = self._number(dict(self.structs[name])[field], token)
 
     def _enum(self, name, body):
         value = -1
@@ -160,11 +162,14 @@ class Headers:
                     values[field] = inner
             elif token.startswith("sizeof"):
                 values[field] = token.replace(" ", "")
-            elif token != "NULL":
-                number = self.constants[token] if token in self.constants else float(token)
-                if number:
-                    values[field] = repr(float(number) if kind in ("c_float", "c_double") else int(number))
+            elif token != "NULL" and self._number(kind, token) not in ("0", "0.0"):
+                values[field] = self._number(kind, token)
         return values
+
+    def _number(self, kind, token):
+        """A number or constant, as Python source."""
+        number = self.constants[token] if token in self.constants else float(token)
+        return repr(float(number) if kind in ("c_float", "c_double") else int(number))
 
     def constants_module(self):
         return CONSTANTS + "".join(f'    "{name}": {value},\n' for name, value in self.constants.items()) + "}\n"

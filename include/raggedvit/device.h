@@ -37,7 +37,9 @@
 
 /* Args and descs begin with their size, so that later versions can append fields. Initialise each
    with its RVIT_..._INIT, then set the fields you need. Zero means the default, or absent, unless a
-   field says otherwise. */
+   field says otherwise. RVIT_INIT sets the size and makes all else zero; RVIT_INIT_WITH also sets up to
+   four fields: RVIT_INIT_WITH(rvit_device_desc, .index = RVIT_INDEX_AUTO). */
+/* clang-format off */
 #ifdef __cplusplus
 template <class T> inline T rvit_init_struct()
 {
@@ -46,11 +48,18 @@ template <class T> inline T rvit_init_struct()
     return value;
 }
 #define RVIT_INIT(type) rvit_init_struct<type>()
+#define RVIT_SET_1(a) rvit_init a;
+#define RVIT_SET_2(a, b) rvit_init a; rvit_init b;
+#define RVIT_SET_3(a, b, c) rvit_init a; rvit_init b; rvit_init c;
+#define RVIT_SET_4(a, b, c, d) rvit_init a; rvit_init b; rvit_init c; rvit_init d;
+#define RVIT_SET_OF(a, b, c, d, set, ...) set
+#define RVIT_INIT_WITH(type, ...) ([] { type rvit_init = RVIT_INIT(type); \
+    RVIT_SET_OF(__VA_ARGS__, RVIT_SET_4, RVIT_SET_3, RVIT_SET_2, RVIT_SET_1, 0)(__VA_ARGS__) return rvit_init; }())
 #else
-/* clang-format off */
 #define RVIT_INIT(type) {.struct_size = sizeof(type)}
-/* clang-format on */
+#define RVIT_INIT_WITH(type, ...) {.struct_size = sizeof(type), __VA_ARGS__}
 #endif
+/* clang-format on */
 
 #ifdef __cplusplus
 extern "C" {
@@ -204,10 +213,13 @@ typedef struct rvit_allocator {
     void (*release)(void *user, void *pointer);
 } rvit_allocator;
 
+/* rvit_device_desc.index: the best device of the backend, by rvit_device_kind. */
+#define RVIT_INDEX_AUTO (-1)
+
 typedef struct rvit_device_desc {
     size_t struct_size;
     rvit_backend backend;            /* AUTO: CUDA, then a Vulkan GPU, then the CPU */
-    int32_t index;                   /* within the backend; -1: the best one: rvit_device_kind */
+    int32_t index;                   /* within the backend, or RVIT_INDEX_AUTO */
     rvit_tier tier;                  /* the result is UNSUPPORTED if the device lacks it */
     int32_t n_threads;               /* CPU: number of threads that run an op, including the calling
                                         thread. 0: the number of processors that the process may use
@@ -254,9 +266,7 @@ typedef struct rvit_device_desc {
        to a process that asks, as the creation of the device does). For tests and for comparisons. */
     const char *kernels;
 } rvit_device_desc;
-/* clang-format off */
-#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0, NULL}
-/* clang-format on */
+#define RVIT_DEVICE_DESC_INIT RVIT_INIT_WITH(rvit_device_desc, .index = RVIT_INDEX_AUTO)
 
 /* desc NULL means RVIT_DEVICE_DESC_INIT. UNAVAILABLE: no such backend, driver or device.
    UNSUPPORTED: the device lacks the tier. With AUTO, a device that is present but fails is skipped

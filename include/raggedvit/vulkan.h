@@ -115,7 +115,7 @@ typedef struct rvit_vulkan_device_desc {
 
 /* Creates a device on the caller's VkDevice. desc may be NULL. Of desc, tier, debug_checks,
    allocator, skip_self_test, cache_data, submit_work and poll_us mean the same as in
-   rvit_device_create; backend must be AUTO or VULKAN, index -1. Waits for the self-test. Instance
+   rvit_device_create; backend must be AUTO or VULKAN, index RVIT_INDEX_AUTO. Waits for the self-test. Instance
    and device must outlive the rvit_device and its children, which never destroy them and never wait
    for the whole device or queue.
 

@@ -32,6 +32,8 @@ void need(rvit_status status)
 void run()
 {
     rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    if (desc.struct_size != sizeof desc || desc.index != RVIT_INDEX_AUTO)
+        throw std::runtime_error("an initialiser leaves fields out");
     desc.backend = RVIT_BACKEND_CPU;
     desc.n_threads = 1;
     rvit_device *device = nullptr;
